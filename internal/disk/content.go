@@ -1,0 +1,71 @@
+package disk
+
+import "strings"
+
+// Kind says what is on a disk.
+type Kind string
+
+// The kinds of content. Only Blank may ever be formatted, and what could not
+// be read or recognised is Unknown, never Blank.
+const (
+	// Unread: nobody has read the disk yet, and udev names nothing on it.
+	Unread Kind = "unread"
+	// Blank: proven to hold nothing.
+	Blank Kind = "blank"
+	// Filesystem: a filesystem with a UUID.
+	Filesystem Kind = "filesystem"
+	// HalfMade: an XFS of our own intent whose mkfs did not finish.
+	HalfMade Kind = "half-made"
+	// Other: something that is not a filesystem that can be mounted by UUID.
+	Other Kind = "other"
+	// Unknown: it could not be read, or what was read is not understood.
+	Unknown Kind = "unknown"
+)
+
+// Content is what is on a disk, with the evidence for it.
+type Content struct {
+	Kind Kind `json:"kind"`
+	// Type is the name libblkid gives to what is there: "xfs", "LVM2_member",
+	// "gpt". Foreign bytes unless it comes from a list of ours.
+	Type string `json:"type,omitempty"`
+	// UUID is the filesystem's UUID, in lower case; only one that
+	// ValidUUID accepts.
+	UUID string `json:"uuid,omitempty"`
+	// Label is the filesystem's label. Foreign bytes.
+	Label string `json:"label,omitempty"`
+	// Proven says that hotmount has read the disk itself; otherwise it is what
+	// udev vouches for.
+	Proven bool `json:"proven,omitempty"`
+	// Evidence tells, one finding a line, what was looked at and what it
+	// showed: which check, which offset, which bytes.
+	Evidence []string `json:"evidence,omitempty"`
+}
+
+// Known gives what is known of the disk's content without reading it: the last
+// proof as long as it is valid, else what udev has probed and vouches for.
+func (f *Facts) Known() Content {
+	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {
+		return v.Content
+	}
+	return f.Udev.content()
+}
+
+func (u *Udev) content() Content {
+	switch {
+	case !u.Initialized:
+		return Content{Kind: Unread}
+	case u.Ambivalent != "":
+		return Content{Kind: Other, Type: "ambivalent", Evidence: []string{"udev: ID_FS_AMBIVALENT=" + Visible(u.Ambivalent)}}
+	case u.PartTable != "":
+		return Content{Kind: Other, Type: u.PartTable, Evidence: []string{"udev: ID_PART_TABLE_TYPE=" + Visible(u.PartTable)}}
+	case u.FSType == "" && u.FSUsage == "":
+		return Content{Kind: Unread}
+	case u.FSUsage != "filesystem":
+		return Content{Kind: Other, Type: u.FSType, Label: u.FSLabel, Evidence: []string{"udev: ID_FS_TYPE=" + Visible(u.FSType) + " ID_FS_USAGE=" + Visible(u.FSUsage)}}
+	}
+	c := Content{Kind: Filesystem, Type: u.FSType, UUID: strings.ToLower(u.FSUUID), Label: u.FSLabel, Evidence: []string{"udev: ID_FS_TYPE=" + Visible(u.FSType) + " ID_FS_UUID=" + Visible(u.FSUUID)}}
+	if !ValidUUID(c.UUID) {
+		c.Kind, c.UUID = Other, ""
+	}
+	return c
+}

@@ -1,0 +1,87 @@
+package disk
+
+import (
+	"path"
+	"time"
+)
+
+// Action is what is to be done with a disk.
+type Action string
+
+// The actions, in the order of DESIGN.md.
+const (
+	// Ignore: the disk is none of our business.
+	Ignore Action = "ignore"
+	// Hold: the operator's word is wanted.
+	Hold Action = "hold"
+	// Refuse: the disk may not be used as it is.
+	Refuse Action = "refuse"
+	// Prove: nothing is known to be on it. Whether it is blank has to be
+	// proven before anything else can be decided.
+	Prove Action = "prove"
+	// Format: blank by proof, and the class creates filesystems.
+	Format Action = "format"
+	// Mount: an accepted filesystem with a UUID.
+	Mount Action = "mount"
+	// Keep: all is as it should be.
+	Keep Action = "keep"
+	// Wait: udev has not finished with the disk; its event will come.
+	Wait Action = "wait"
+)
+
+// Decision is the answer of the policy for one disk. Package policy puts it into
+// words.
+type Decision struct {
+	Action Action `json:"action"`
+	Reason Reason `json:"reason"`
+	// Class is the name of the class that selected the disk, empty if none did.
+	Class string `json:"class,omitempty"`
+	// UUID and Type say, for Mount and Keep, which filesystem it is about.
+	UUID string `json:"uuid,omitempty"`
+	Type string `json:"type,omitempty"`
+}
+
+// Settings is the whole checked configuration, made by package config.
+type Settings struct {
+	// Format switches all formatting.
+	Format bool `json:"format"`
+	// FormatPresent lifts the hold on blank disks that were attached before
+	// hotmount was installed.
+	FormatPresent bool `json:"format_present"`
+	// Settle is for how long nobody may have written to a disk before it is
+	// formatted.
+	Settle time.Duration `json:"settle"`
+	// ReadyTimeout is for how long a disk that was there at start may hold back
+	// READY.
+	ReadyTimeout time.Duration `json:"ready_timeout"`
+	// Rescan is the period of the slow look at every disk.
+	Rescan time.Duration `json:"rescan"`
+	// Workers is how many disks are worked on at once.
+	Workers int `json:"workers"`
+	// Classes in the order of precedence: the first that selects a disk has it.
+	Classes []Class `json:"classes"`
+}
+
+// Class is a kind of disk and what is done with it.
+type Class struct {
+	Name string `json:"name"`
+	// Names are the patterns (path.Match) of kernel names that the class
+	// selects; the default is every virtio-blk disk.
+	Names []string `json:"names"`
+	// Directory is where the mount points are made. Absolute and clean.
+	Directory string `json:"directory"`
+	// Create is the type of filesystem made on blank disks: "xfs", or "none".
+	Create string `json:"create"`
+	// Accept are the types of filesystems that are mounted.
+	Accept []string `json:"accept"`
+	// Options are the mount options.
+	Options []string `json:"options"`
+	// Blank is how blankness is proven: "full" reads every byte of a disk of up
+	// to 64 GiB and samples a larger one, "sampled" always samples.
+	Blank string `json:"blank"`
+	// MinimumSize in bytes of a disk that is formatted.
+	MinimumSize uint64 `json:"minimum_size"`
+}
+
+// MountPoint is where a filesystem of this UUID is mounted by the class.
+func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, uuid) }

@@ -1,0 +1,64 @@
+// Package disk holds the values that travel through hotmount: which disk it is
+// (ID), what is known of it (Facts), what is on it (Content) and what is to be
+// done with it (Decision). It has no behaviour that needs an operating system
+// and imports nothing but the standard library.
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrGone says that a disk is not attached any more, or that another one has its
+// name.
+var ErrGone = errors.New("the disk is gone")
+
+// Dev is a device number as the kernel prints it in /sys/block/*/dev and in
+// the third field of /proc/*/mountinfo (proc_pid_mountinfo(5)).
+type Dev struct {
+	Major uint32 `json:"major"`
+	Minor uint32 `json:"minor"`
+}
+
+// String gives the form "254:16".
+func (d Dev) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
+
+// ParseDev reads the form "254:16", with or without a trailing newline.
+func ParseDev(s string) (Dev, error) {
+	var d Dev
+	major, minor, found := strings.Cut(strings.TrimSuffix(s, "\n"), ":")
+	if !found {
+		return d, fmt.Errorf("cannot parse device number %q: no colon", s)
+	}
+	var err error
+	if d.Major, err = parseUint32(major); err != nil {
+		return d, fmt.Errorf("cannot parse device number %q: %w", s, err)
+	}
+	if d.Minor, err = parseUint32(minor); err != nil {
+		return d, fmt.Errorf("cannot parse device number %q: %w", s, err)
+	}
+	return d, nil
+}
+
+// ID names one attachment of one disk. Name and Dev are used again by the
+// kernel as soon as a disk is gone; Seq never is within one boot.
+type ID struct {
+	// Name is the kernel's name, the entry in /sys/block, such as "vdb".
+	Name string `json:"name"`
+	// Dev is the device number.
+	Dev Dev `json:"dev"`
+	// Seq is the disk sequence number (/sys/block/*/diskseq, Linux 5.15).
+	Seq uint64 `json:"seq"`
+}
+
+// Node is the path of the device node the kernel made for the disk.
+func (id ID) Node() string { return "/dev/" + id.Name }
+
+// BySeq is udev's link to the disk by its sequence number
+// (60-persistent-storage.rules). Unlike by-uuid and by-id it can never come to
+// mean another disk.
+func (id ID) BySeq() string { return fmt.Sprintf("/dev/disk/by-diskseq/%d", id.Seq) }
+
+// String gives the form that people read: "vdb (disk sequence number 12)".
+func (id ID) String() string { return fmt.Sprintf("%s (disk sequence number %d)", id.Name, id.Seq) }

@@ -1,0 +1,136 @@
+package disk
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+)
+
+func TestVisible(t *testing.T) {
+	for in, want := range map[string]string{
+		"QM00001":          "QM00001",
+		"a=b c":            "a=b c",
+		"a\nb\x1b[31m\x00": `a\nb\x1b[31m\x00`,
+		"\xff\xfe":         `\xff\xfe`,
+		`back\slash`:       `back\\slash`,
+		"\u202egnp.exe":    `\u202egnp.exe`,
+		"größe":            "größe",
+	} {
+		if got := Visible(in); got != want {
+			t.Errorf("Visible(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzVisible(f *testing.F) {
+	f.Add("a\u200bb\x80\x1b]0;x\a")
+	f.Add(strings.Repeat("\x01", 1000))
+	f.Fuzz(func(t *testing.T, s string) {
+		v := Visible(s)
+		if len(v) > 300 {
+			t.Errorf("%d bytes long", len(v))
+		}
+		for _, r := range v {
+			if !unicode.IsPrint(r) {
+				t.Errorf("%q is not printable", r)
+			}
+		}
+	})
+}
+
+func TestValidUUID(t *testing.T) {
+	for s, want := range map[string]bool{
+		"5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f":  true,
+		"5F0C8F3E-2b3c-4d61-9c2e-0a1b2c3d4e5f":  false,
+		"00000000-0000-0000-0000-000000000000":  false,
+		"5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f0": false,
+		"5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5":   false,
+		"5f0c8f3e/2b3c-4d61-9c2e-0a1b2c3d4e5f":  false,
+		"../../../../../etc/passwd-----------":  false,
+		"ABCD-1234":                             false,
+		"":                                      false,
+	} {
+		if got := ValidUUID(s); got != want {
+			t.Errorf("ValidUUID(%q) = %v", s, got)
+		}
+	}
+}
+
+func TestHumanSize(t *testing.T) {
+	for in, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1 << 10: "1 KiB", 300 << 20: "300 MiB", 5 << 30: "5 GiB", 3 << 39: "1.5 TiB", 1 << 63: "8 EiB"} {
+		if got := HumanSize(in); got != want {
+			t.Errorf("HumanSize(%d) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestParseDev(t *testing.T) {
+	if d, err := ParseDev("254:16\n"); err != nil || d != (Dev{254, 16}) || d.String() != "254:16" {
+		t.Errorf("got %v, %v", d, err)
+	}
+	for _, s := range []string{"", "254", "a:b", "254:-1", "254:16:1", "4294967296:0"} {
+		if _, err := ParseDev(s); err == nil {
+			t.Errorf("ParseDev(%q) is no error", s)
+		}
+	}
+}
+
+func TestKnown(t *testing.T) {
+	const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	base := Facts{ID: ID{Name: "vdb", Seq: 3}, Size: 1 << 30, Writes: 7, Udev: Udev{Initialized: true}}
+	verdict := func(change func(*Verdict)) func(*Facts) {
+		return func(f *Facts) {
+			f.Standing.Verdict = &Verdict{Seq: 3, Size: 1 << 30, Writes: 7, Content: Content{Kind: Blank, Proven: true}}
+			change(f.Standing.Verdict)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		put  func(*Facts)
+		kind Kind
+		uuid string
+	}{
+		{"nothing", func(*Facts) {}, Unread, ""},
+		{"udev has not seen it", func(f *Facts) { f.Udev = Udev{FSType: "xfs", FSUsage: "filesystem", FSUUID: uuid} }, Unread, ""},
+		{"xfs", func(f *Facts) {
+			f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "xfs", "filesystem", strings.ToUpper(uuid)
+		}, Filesystem, uuid},
+		{"vfat", func(f *Facts) { f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "vfat", "filesystem", "ABCD-1234" }, Other, ""},
+		{"LVM", func(f *Facts) { f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "LVM2_member", "raid", "x" }, Other, ""},
+		{"no type, a usage", func(f *Facts) { f.Udev.FSUsage = "crypto" }, Other, ""},
+		{"partition table", func(f *Facts) { f.Udev.PartTable = "gpt" }, Other, ""},
+		{"ambivalent", func(f *Facts) { f.Udev.Ambivalent = "filesystem:xfs:" }, Other, ""},
+		{"verdict", verdict(func(*Verdict) {}), Blank, ""},
+		{"verdict, then written to", verdict(func(v *Verdict) { v.Writes = 6 }), Unread, ""},
+		{"verdict, then resized", verdict(func(v *Verdict) { v.Size = 1 }), Unread, ""},
+		{"verdict of another disk", verdict(func(v *Verdict) { v.Seq = 2 }), Unread, ""},
+		{"verdict without content", verdict(func(v *Verdict) { v.Content = Content{} }), Unread, ""},
+	} {
+		f := base
+		tt.put(&f)
+		if c := f.Known(); c.Kind != tt.kind || c.UUID != tt.uuid {
+			t.Errorf("%s: got %s %q, want %s %q", tt.name, c.Kind, c.UUID, tt.kind, tt.uuid)
+		}
+	}
+}
+
+func TestFindPeers(t *testing.T) {
+	const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	disk := func(name string, seq uint64, serial, uuid string) Facts {
+		return Facts{ID: ID{Name: name, Seq: seq}, Serial: serial, Udev: Udev{Initialized: true, FSType: "xfs", FSUsage: "filesystem", FSUUID: uuid}}
+	}
+	all := []Facts{disk("vdb", 1, "S", uuid), disk("vdc", 2, "S", ""), disk("vdd", 3, "", uuid), disk("vde", 4, "", "")}
+	all[0].Mounts = []MountPoint{{Path: "/x"}}
+	for i, want := range []struct{ serial, uuid int }{{1, 1}, {1, 0}, {0, 1}, {0, 0}} {
+		f := all[i]
+		f.FindPeers(all)
+		if len(f.SameSerial) != want.serial || len(f.SameUUID) != want.uuid {
+			t.Errorf("%s: %d with its serial, %d with its UUID; want %d and %d", f.Name, len(f.SameSerial), len(f.SameUUID), want.serial, want.uuid)
+		}
+	}
+	f := all[1]
+	f.FindPeers(all)
+	if p := f.SameSerial[0]; p.Name != "vdb" || p.UUID != uuid || p.Mounted != "/x" {
+		t.Errorf("peer %+v", p)
+	}
+}

@@ -1,0 +1,210 @@
+package disk
+
+// Facts is what is known of one disk without reading its content: from sysfs,
+// the udev database, the mount table and hotmount's own stores. Strings that
+// come from the disk or from udev are foreign bytes; print them with Visible.
+type Facts struct {
+	ID
+
+	// Size in bytes.
+	Size uint64 `json:"size"`
+	// Serial as the hardware gives it (/sys/block/*/serial), empty if it has
+	// none. Foreign bytes; virtio cuts it at 20 bytes.
+	Serial string `json:"serial,omitempty"`
+	// Model, Vendor and WWN as the hardware gives them. Foreign bytes.
+	Model  string `json:"model,omitempty"`
+	Vendor string `json:"vendor,omitempty"`
+	WWN    string `json:"wwn,omitempty"`
+	// Transport is how the disk is attached: "virtio", "scsi", "nvme", "dm",
+	// "md", "loop", or empty where it is none of these.
+	Transport string `json:"transport,omitempty"`
+	// Slot is where the disk is plugged in: udev's ID_PATH, such as
+	// "pci-0000:05:00.0", else the last bus address of the sysfs path.
+	Slot string `json:"slot,omitempty"`
+	// ReadOnly says that the kernel refuses writes (/sys/block/*/ro).
+	ReadOnly bool `json:"read_only,omitempty"`
+	// Rotational and Removable as in /sys/block/*/queue/rotational and
+	// /sys/block/*/removable.
+	Rotational bool `json:"rotational,omitempty"`
+	Removable  bool `json:"removable,omitempty"`
+	// LogicalSector is the logical block size in bytes.
+	LogicalSector uint32 `json:"logical_sector"`
+	// Writes counts the write and discard requests the kernel has completed
+	// for this disk since it was attached (/sys/block/*/stat).
+	Writes uint64 `json:"writes"`
+
+	// Partitions are the kernel names of the disk's partitions.
+	Partitions []string `json:"partitions,omitempty"`
+	// Holders are the kernel names of what is built on the disk or on its
+	// partitions (device mapper, md, bcache), at any depth.
+	Holders []string `json:"holders,omitempty"`
+	// System is the mount point that makes this a disk of the running system
+	// ("/", "/boot", "/boot/efi", "/usr" or "/var"), also through partitions
+	// and holders; empty otherwise.
+	System string `json:"system,omitempty"`
+	// Mounts are the places where the disk itself is mounted, in PID 1's
+	// mount table.
+	Mounts []MountPoint `json:"mounts,omitempty"`
+	// Swap says that the disk or something on it is active swap space.
+	Swap bool `json:"swap,omitempty"`
+	// Claim is the place in the system's configuration that names the disk,
+	// such as "/etc/fstab:4", empty if none does.
+	Claim string `json:"claim,omitempty"`
+
+	// Udev is what the udev database says.
+	Udev Udev `json:"udev"`
+	// Standing is what hotmount's own stores say.
+	Standing Standing `json:"standing"`
+	// SameSerial are the other attached disks with this disk's serial,
+	// SameUUID those with a filesystem of this disk's UUID.
+	SameSerial []Peer `json:"same_serial,omitempty"`
+	SameUUID   []Peer `json:"same_uuid,omitempty"`
+}
+
+// MountPoint is one line of the mount table.
+type MountPoint struct {
+	// Dev is the device number of the mounted filesystem.
+	Dev Dev `json:"dev"`
+	// Root is the directory within the filesystem that is mounted, "/" unless
+	// it is a bind mount of a part.
+	Root string `json:"root"`
+	// Path is the mount point, with the table's octal escapes undone.
+	Path string `json:"path"`
+	// Type is the filesystem type, Source the device as it was given.
+	Type   string `json:"type"`
+	Source string `json:"source,omitempty"`
+	// Options are the per-mount options, SuperOptions the filesystem's.
+	Options      string `json:"options,omitempty"`
+	SuperOptions string `json:"super_options,omitempty"`
+}
+
+// Udev is what the udev database holds of a disk (/run/udev/data/b*).
+type Udev struct {
+	// Initialized says that udev's rules have run for this attachment of the
+	// disk: there is an entry and its DISKSEQ is the disk's.
+	Initialized bool `json:"initialized"`
+	// NotReady says that SYSTEMD_READY=0 or a rule forbids its use
+	// (UDISKS_IGNORE does not).
+	NotReady bool `json:"not_ready,omitempty"`
+	// Multipath says that the disk is a leg of a multipath device.
+	Multipath bool `json:"multipath,omitempty"`
+	// FSUsage, FSType, FSUUID and FSLabel are ID_FS_USAGE, ID_FS_TYPE,
+	// ID_FS_UUID_ENC and ID_FS_LABEL_ENC with udev's \x escapes undone.
+	FSUsage string `json:"fs_usage,omitempty"`
+	FSType  string `json:"fs_type,omitempty"`
+	FSUUID  string `json:"fs_uuid,omitempty"`
+	FSLabel string `json:"fs_label,omitempty"`
+	// Ambivalent is ID_FS_AMBIVALENT: signatures of more than one kind.
+	Ambivalent string `json:"ambivalent,omitempty"`
+	// PartTable is ID_PART_TABLE_TYPE.
+	PartTable string `json:"part_table,omitempty"`
+	// Links are the links below /dev that udev gave to the disk.
+	Links []string `json:"links,omitempty"`
+}
+
+// Standing is what hotmount remembers of a disk.
+type Standing struct {
+	// Formatting says why formatting is switched off for every disk, empty if
+	// it is not: a lost store, the hold file, the kernel command line.
+	Formatting string `json:"formatting,omitempty"`
+	// Present says that the disk was attached before hotmount was installed
+	// and that nobody has accepted it since.
+	Present bool `json:"present,omitempty"`
+	// Accepted says that the operator has accepted this attachment.
+	Accepted bool `json:"accepted,omitempty"`
+	// Intent is the record of a format of this disk that began and of which
+	// the end is not recorded.
+	Intent *Intent `json:"intent,omitempty"`
+	// Verdict is the last proof's result for this attachment.
+	Verdict *Verdict `json:"verdict,omitempty"`
+}
+
+// Identity is what tells a disk from others over reboots, as far as it can be
+// told: a disk without a serial is known by its slot and its size only.
+type Identity struct {
+	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within
+	// it Seq alone decides.
+	Boot   string `json:"boot"`
+	Seq    uint64 `json:"seq"`
+	Serial string `json:"serial,omitempty"`
+	Slot   string `json:"slot,omitempty"`
+	Size   uint64 `json:"size"`
+}
+
+// Identity gives the identity of the disk as attached in the boot of that id.
+func (f *Facts) Identity(boot string) Identity {
+	return Identity{Boot: boot, Seq: f.Seq, Serial: f.Serial, Slot: f.Slot, Size: f.Size}
+}
+
+// Is says whether both may be the same disk. Within one boot the sequence
+// number decides. Over a reboot the serial does where there is one, and the
+// slot where there is none; the size must be the same in both cases.
+func (i Identity) Is(other Identity) bool {
+	if i.Boot == other.Boot {
+		return i.Seq == other.Seq
+	}
+	if i.Serial != other.Serial || i.Size != other.Size {
+		return false
+	}
+	return i.Serial != "" || i.Slot == other.Slot
+}
+
+// Intent is written, synced, before the first write to a disk and removed after
+// the finished filesystem was read back.
+type Intent struct {
+	Identity Identity `json:"identity"`
+	Class    string   `json:"class"`
+	// UUID is the filesystem's UUID, chosen before mkfs runs.
+	UUID string `json:"uuid"`
+}
+
+// Verdict is the result of a proof: what was found on the disk and what was
+// then done. It holds as long as nobody writes to the disk.
+type Verdict struct {
+	Seq     uint64  `json:"seq"`
+	Size    uint64  `json:"size"`
+	Writes  uint64  `json:"writes"`
+	Content Content `json:"content"`
+	// Failure says why the proof or mkfs could not be brought to an end, empty
+	// if it was.
+	Failure string `json:"failure,omitempty"`
+	// Retry says that the same may go better later.
+	Retry bool `json:"retry,omitempty"`
+}
+
+// Valid says whether the verdict still speaks of the disk as it is now.
+func (v *Verdict) Valid(f *Facts) bool {
+	return v != nil && v.Seq == f.Seq && v.Size == f.Size && v.Writes == f.Writes
+}
+
+// Peer is another attached disk, as far as one that shares a serial or a UUID
+// with it needs to know it.
+type Peer struct {
+	ID
+	Slot string `json:"slot,omitempty"`
+	// UUID is that of the filesystem on it, empty if udev knows none.
+	UUID string `json:"uuid,omitempty"`
+	// Mounted is the first place where it is mounted.
+	Mounted string `json:"mounted,omitempty"`
+}
+
+// FindPeers fills in the disks of all that share f's serial or UUID.
+func (f *Facts) FindPeers(all []Facts) {
+	f.SameSerial, f.SameUUID = nil, nil
+	for i := range all {
+		o := &all[i]
+		if o.Seq == f.Seq && o.Name == f.Name {
+			continue
+		}
+		p := Peer{ID: o.ID, Slot: o.Slot, UUID: o.Known().UUID}
+		if len(o.Mounts) > 0 {
+			p.Mounted = o.Mounts[0].Path
+		}
+		if f.Serial != "" && o.Serial == f.Serial {
+			f.SameSerial = append(f.SameSerial, p)
+		}
+		if uuid := f.Known().UUID; uuid != "" && p.UUID == uuid {
+			f.SameUUID = append(f.SameUUID, p)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package disk
+
+// Reason is the name of the reason for a decision, stable for scripts, journal
+// fields and metrics.
+type Reason string
+
+// The reasons. Package policy says which action each belongs to.
+const (
+	// The disk is not ours to use.
+	ReasonSystem    Reason = "system-disk"
+	ReasonElsewhere Reason = "mounted-elsewhere"
+	ReasonSwap      Reason = "swap"
+	ReasonMultipath Reason = "multipath-leg"
+	ReasonNotReady  Reason = "not-ready"
+	ReasonHeld      Reason = "held-by-a-device"
+	ReasonClaimed   Reason = "claimed"
+	ReasonSeed      Reason = "cloud-init-seed"
+	ReasonNoClass   Reason = "no-class"
+
+	// udev has not finished with it.
+	ReasonUdev Reason = "udev-pending"
+
+	// The disk may not be used as it is.
+	ReasonSize         Reason = "no-size"
+	ReasonReadOnly     Reason = "read-only"
+	ReasonPartitions   Reason = "partitions"
+	ReasonHalfMade     Reason = "half-made"
+	ReasonTwin         Reason = "twin"
+	ReasonType         Reason = "type-not-accepted"
+	ReasonOther        Reason = "other-content"
+	ReasonUnknown      Reason = "unknown-content"
+	ReasonTooSmall     Reason = "too-small"
+	ReasonNoCreate     Reason = "class-creates-nothing"
+	ReasonFormatFailed Reason = "format-failed"
+
+	// The operator's word is wanted.
+	ReasonFormatOff  Reason = "formatting-off"
+	ReasonPresent    Reason = "attached-before-installation"
+	ReasonSameSerial Reason = "same-serial"
+
+	// Something is to be done, or all is well.
+	ReasonIntent     Reason = "unfinished-format"
+	ReasonUnread     Reason = "nothing-known-on-it"
+	ReasonBlank      Reason = "blank"
+	ReasonFilesystem Reason = "filesystem"
+	ReasonMounted    Reason = "mounted"
+)

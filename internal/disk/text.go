@@ -1,0 +1,82 @@
+package disk
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ValidUUID says whether s is a UUID in the 8-4-4-4-12 form of RFC 4122, in
+// lower case and not all zeros. Nothing else may become a path component.
+func ValidUUID(s string) bool {
+	if len(s) != 36 || s == "00000000-0000-0000-0000-000000000000" {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		switch i {
+		case 8, 13, 18, 23:
+			if c != '-' {
+				return false
+			}
+		default:
+			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Visible makes foreign bytes safe to print: control characters, invalid UTF-8
+// and format characters such as direction overrides are shown as escapes, and
+// the whole is cut at 256 bytes.
+func Visible(s string) string {
+	const limit = 256
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		if b.Len() >= limit {
+			b.WriteString("…")
+			break
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n <= 1:
+			const hex = "0123456789abcdef"
+			b.WriteString(`\x`)
+			b.WriteByte(hex[s[i]>>4])
+			b.WriteByte(hex[s[i]&0xf])
+		case r == '\\':
+			b.WriteString(`\\`)
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// HumanSize gives a size in bytes as people write it, in powers of 1024 with at
+// most one decimal: "5 GiB", "1.5 TiB", "512 B".
+func HumanSize(bytes uint64) string {
+	const units = "KMGTPE"
+	if bytes < 1024 {
+		return strconv.FormatUint(bytes, 10) + " B"
+	}
+	unit, rest := -1, float64(bytes)
+	for rest >= 1024 && unit < len(units)-1 {
+		rest /= 1024
+		unit++
+	}
+	s := strings.TrimSuffix(strconv.FormatFloat(rest, 'f', 1, 64), ".0")
+	return s + " " + units[unit:unit+1] + "iB"
+}
+
+func parseUint32(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err
+}
