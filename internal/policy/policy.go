@@ -1,0 +1,194 @@
+// Package policy decides what is to be done with a disk. It is pure: the answer
+// depends on nothing but the arguments, so that the daemon, the process that
+// formats and `hotmount plan` can not come to different answers.
+package policy
+
+import (
+	"path"
+	"slices"
+
+	"hotmount/internal/disk"
+)
+
+// Decide answers for one disk what is to be done with it: f is what is known of
+// the disk, c what is on it, s the configuration. It is called with what udev
+// knows of the content first (f.Known); where the answer is Prove, again with
+// what the proof found. Anything not foreseen here is refused.
+func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
+	if f.System != "" {
+		return disk.Decision{Action: disk.Ignore, Reason: disk.ReasonSystem}
+	}
+	class := Select(f, s)
+	if class == nil {
+		return disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}
+	}
+	d := disk.Decision{Class: class.Name}
+	if m := ours(f, class); m != nil {
+		d.Action, d.Reason = disk.Keep, disk.ReasonMounted
+		d.UUID, d.Type = path.Base(m.Path), m.Type
+		return d
+	}
+	if d.Reason = notOurs(f); d.Reason != "" {
+		d.Action = disk.Ignore
+		return d
+	}
+	if !f.Udev.Initialized {
+		d.Action, d.Reason = disk.Wait, disk.ReasonUdev
+		return d
+	}
+	if d.Reason = unusable(f); d.Reason != "" {
+		d.Action = disk.Refuse
+		return d
+	}
+	// While an intent is open udev's word is not enough: a half-made XFS looks
+	// like a whole one to libblkid.
+	if f.Standing.Intent != nil && !c.Proven {
+		d.Action, d.Reason = disk.Prove, disk.ReasonIntent
+		return d
+	}
+
+	switch c.Kind {
+	case disk.Filesystem:
+		return filesystem(d, f, c, class)
+	case disk.Unread, disk.Blank:
+		return blank(d, f, c, s, class)
+	case disk.HalfMade:
+		if i := f.Standing.Intent; i == nil || c.UUID != i.UUID {
+			d.Action, d.Reason = disk.Refuse, disk.ReasonHalfMade
+			return d
+		}
+		return blank(d, f, c, s, class)
+	case disk.Other:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonOther
+	default:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonUnknown
+	}
+	return d
+}
+
+// Select gives the class that has the disk, the first that selects it, or nil.
+func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
+	for i := range s.Classes {
+		c := &s.Classes[i]
+		for _, pattern := range c.Names {
+			// The only error is a bad pattern, which config refuses; it selects
+			// nothing.
+			if ok, err := path.Match(pattern, f.Name); ok && err == nil {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// ours gives the mount of the disk at a place that only the class gives out.
+// Whoever made that mount, it is right: a node that used the udev rule is taken
+// over in place.
+func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
+	for i := range f.Mounts {
+		m := &f.Mounts[i]
+		if m.Root == "/" && path.Dir(m.Path) == class.Directory && disk.ValidUUID(path.Base(m.Path)) {
+			return m
+		}
+	}
+	return nil
+}
+
+// notOurs gives the reason why somebody else has the disk, empty if nobody has.
+func notOurs(f *disk.Facts) disk.Reason {
+	switch {
+	case len(f.Mounts) > 0:
+		return disk.ReasonElsewhere
+	case f.Swap:
+		return disk.ReasonSwap
+	case f.Udev.Multipath:
+		return disk.ReasonMultipath
+	case f.Udev.NotReady:
+		return disk.ReasonNotReady
+	case len(f.Holders) > 0:
+		return disk.ReasonHeld
+	case f.Claim != "":
+		return disk.ReasonClaimed
+	}
+	switch f.Udev.FSLabel {
+	// cloud-init's NoCloud and ConfigDrive data sources.
+	case "cidata", "CIDATA", "config-2", "CONFIG-2":
+		return disk.ReasonSeed
+	}
+	return ""
+}
+
+// unusable gives the reason why the disk can not be used whatever is on it.
+func unusable(f *disk.Facts) disk.Reason {
+	switch {
+	case f.Size == 0:
+		return disk.ReasonSize
+	case len(f.Partitions) > 0:
+		return disk.ReasonPartitions
+	case f.ReadOnly:
+		return disk.ReasonReadOnly
+	}
+	return ""
+}
+
+func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Class) disk.Decision {
+	d.UUID, d.Type = c.UUID, c.Type
+	switch {
+	case !disk.ValidUUID(c.UUID):
+		d.Action, d.Reason, d.UUID = disk.Refuse, disk.ReasonOther, ""
+	case !slices.Contains(class.Accept, c.Type):
+		d.Action, d.Reason = disk.Refuse, disk.ReasonType
+	case len(f.SameUUID) > 0:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonTwin
+	default:
+		d.Action, d.Reason = disk.Mount, disk.ReasonFilesystem
+	}
+	return d
+}
+
+func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) disk.Decision {
+	// What speaks against the disk for good comes before what the operator can
+	// lift: nobody is asked to accept a disk that is refused afterwards.
+	switch {
+	case class.Create != "xfs":
+		d.Action, d.Reason = disk.Refuse, disk.ReasonNoCreate
+		return d
+	case f.Size < class.MinimumSize:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonTooSmall
+		return d
+	case f.Standing.Verdict.Valid(f) && f.Standing.Verdict.Failure != "" && !f.Standing.Verdict.Retry:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonFormatFailed
+		return d
+	}
+	switch {
+	case !s.Format || f.Standing.Formatting != "":
+		d.Action, d.Reason = disk.Hold, disk.ReasonFormatOff
+		return d
+	case f.Standing.Present && !f.Standing.Accepted && !s.FormatPresent:
+		d.Action, d.Reason = disk.Hold, disk.ReasonPresent
+		return d
+	case !f.Standing.Accepted && sameSerial(f) != nil:
+		d.Action, d.Reason = disk.Hold, disk.ReasonSameSerial
+		return d
+	}
+	switch {
+	case c.Kind == disk.Blank && c.Proven:
+		d.Action, d.Reason = disk.Format, disk.ReasonBlank
+	case c.Kind == disk.HalfMade && c.Proven:
+		d.Action, d.Reason = disk.Format, disk.ReasonIntent
+	default:
+		d.Action, d.Reason = disk.Prove, disk.ReasonUnread
+	}
+	return d
+}
+
+// sameSerial gives the disk whose serial a blank disk repeats: one that came
+// earlier, or that holds a filesystem. Of two blank ones the first is used.
+func sameSerial(f *disk.Facts) *disk.Peer {
+	for i := range f.SameSerial {
+		if p := &f.SameSerial[i]; p.Seq < f.Seq || p.UUID != "" || p.Mounted != "" {
+			return p
+		}
+	}
+	return nil
+}

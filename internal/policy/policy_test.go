@@ -1,0 +1,240 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"hotmount/internal/disk"
+)
+
+const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+const otherUUID = "11111111-2222-4333-8444-555555555555"
+
+func settings() *disk.Settings {
+	return &disk.Settings{
+		Format: true, Settle: 5 * time.Second, Workers: 4,
+		Classes: []disk.Class{{
+			Name: "default", Names: []string{"vd[a-z]", "vd[a-z][a-z]"}, Directory: "/mnt/disks",
+			Create: "xfs", Accept: []string{"xfs", "ext4"}, Blank: "full", MinimumSize: 300 << 20,
+		}},
+	}
+}
+
+func blankDisk() *disk.Facts {
+	return &disk.Facts{
+		ID: disk.ID{Name: "vdb", Dev: disk.Dev{Major: 254, Minor: 16}, Seq: 12}, Size: 5 << 30, Serial: "S1",
+		Transport: "virtio", Slot: "pci-0000:05:00.0", LogicalSector: 512, Udev: disk.Udev{Initialized: true},
+	}
+}
+
+func proven(k disk.Kind) *disk.Content { return &disk.Content{Kind: k, Proven: true} }
+
+func xfs() *disk.Content { return &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid} }
+
+func mountedAt(path string) disk.MountPoint {
+	return disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: path, Type: "xfs"}
+}
+
+// TestDecide is the specification of the decision: one line a situation.
+func TestDecide(t *testing.T) {
+	ours := mountedAt("/mnt/disks/" + uuid)
+	tests := []struct {
+		name    string
+		facts   func(*disk.Facts)
+		content *disk.Content
+		config  func(*disk.Settings)
+		action  disk.Action
+		reason  disk.Reason
+	}{
+		{"nothing known on it", nil, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+		{"proven blank", nil, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"said blank without proof", nil, &disk.Content{Kind: disk.Blank}, nil, disk.Prove, disk.ReasonUnread},
+		{"xfs by udev's word", nil, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"xfs with a serial that another disk has", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}} }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"ext4", nil, &disk.Content{Kind: disk.Filesystem, Type: "ext4", UUID: uuid}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"a type that the class does not accept", nil, &disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuid}, nil, disk.Refuse, disk.ReasonType},
+		{"a filesystem whose UUID is none", nil, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: "../../etc"}, nil, disk.Refuse, disk.ReasonOther},
+		{"something else on it", nil, proven(disk.Other), nil, disk.Refuse, disk.ReasonOther},
+		{"unknown on it", nil, proven(disk.Unknown), nil, disk.Refuse, disk.ReasonUnknown},
+		{"a kind that nobody foresaw", nil, proven("new"), nil, disk.Refuse, disk.ReasonUnknown},
+		{"no kind at all", nil, &disk.Content{}, nil, disk.Refuse, disk.ReasonUnknown},
+
+		{"system disk", func(f *disk.Facts) { f.System = "/" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonSystem},
+		{"no class", func(f *disk.Facts) { f.Name = "sda" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNoClass},
+		{"vdaa is selected", func(f *disk.Facts) { f.Name = "vdaa" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"vda is, where the system is elsewhere", func(f *disk.Facts) { f.Name = "vda" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"a partition is not", func(f *disk.Facts) { f.Name = "vdb1" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNoClass},
+		{"mounted in its place", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
+		{"mounted in its place and in a pod", func(f *disk.Facts) {
+			f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/x"), ours}
+		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
+		{"mounted in its place, udev restarted", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours}; f.Udev = disk.Udev{} }, proven(disk.Unread), nil, disk.Keep, disk.ReasonMounted},
+		{"mounted elsewhere", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"a part of it bound in its place", func(f *disk.Facts) { m := ours; m.Root = "/sub"; f.Mounts = []disk.MountPoint{m} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"mounted in the class directory, not by UUID", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/data")} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"swap", func(f *disk.Facts) { f.Swap = true }, proven(disk.Other), nil, disk.Ignore, disk.ReasonSwap},
+		{"multipath leg", func(f *disk.Facts) { f.Udev.Multipath = true }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonMultipath},
+		{"not ready", func(f *disk.Facts) { f.Udev.NotReady = true }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNotReady},
+		{"held", func(f *disk.Facts) { f.Holders = []string{"dm-0"} }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonHeld},
+		{"claimed", func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }, xfs(), nil, disk.Ignore, disk.ReasonClaimed},
+		{"cloud-init seed", func(f *disk.Facts) { f.Udev.FSLabel = "cidata" }, proven(disk.Other), nil, disk.Ignore, disk.ReasonSeed},
+		{"udev has not seen it", func(f *disk.Facts) { f.Udev.Initialized = false }, proven(disk.Blank), nil, disk.Wait, disk.ReasonUdev},
+
+		{"no size", func(f *disk.Facts) { f.Size = 0 }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonSize},
+		{"partitions", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonPartitions},
+		{"read-only", func(f *disk.Facts) { f.ReadOnly = true }, xfs(), nil, disk.Refuse, disk.ReasonReadOnly},
+		{"twin", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}}} }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"too small to format", func(f *disk.Facts) { f.Size = 300<<20 - 1 }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonTooSmall},
+		{"just large enough", func(f *disk.Facts) { f.Size = 300 << 20 }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"small, with a filesystem", func(f *disk.Facts) { f.Size = 20 << 20 }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"class creates nothing", nil, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, disk.Refuse, disk.ReasonNoCreate},
+
+		{"formatting off", nil, proven(disk.Blank), func(s *disk.Settings) { s.Format = false }, disk.Hold, disk.ReasonFormatOff},
+		{"formatting off, xfs", nil, xfs(), func(s *disk.Settings) { s.Format = false }, disk.Mount, disk.ReasonFilesystem},
+		{"store lost", func(f *disk.Facts) { f.Standing.Formatting = "lost" }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormatOff},
+		{"store lost, accepted", func(f *disk.Facts) { f.Standing.Formatting = "lost"; f.Standing.Accepted = true }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormatOff},
+		{"there before installation", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Blank), nil, disk.Hold, disk.ReasonPresent},
+		{"there before installation, not read yet", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), nil, disk.Hold, disk.ReasonPresent},
+		{"there before installation, accepted", func(f *disk.Facts) { f.Standing.Present = true; f.Standing.Accepted = true }, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+		{"there before installation, preseeded", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), func(s *disk.Settings) { s.FormatPresent = true }, disk.Prove, disk.ReasonUnread},
+		{"there before installation, xfs", func(f *disk.Facts) { f.Standing.Present = true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"second of a serial", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 11}}} }, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameSerial},
+		{"second of a serial, accepted", func(f *disk.Facts) {
+			f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 11}}}
+			f.Standing.Accepted = true
+		}, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+		{"first of a serial", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}} }, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+		{"the serial of a later disk with a filesystem", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}, UUID: uuid}} }, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameSerial},
+		{"the proof failed for good", func(f *disk.Facts) {
+			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Failure: "x"}
+		}, proven(disk.Unread), nil, disk.Refuse, disk.ReasonFormatFailed},
+		{"the proof failed for now", func(f *disk.Facts) {
+			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Failure: "x", Retry: true}
+		}, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+
+		{"unfinished, udev says xfs", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, xfs(), nil, disk.Prove, disk.ReasonIntent},
+		{"unfinished, proven half-made", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Format, disk.ReasonIntent},
+		{"unfinished, half-made with another UUID", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonHalfMade},
+		{"half-made, not ours", nil, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonHalfMade},
+		{"half-made, not proven", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid}, nil, disk.Prove, disk.ReasonIntent},
+		{"unfinished, proven blank", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"unfinished, proven whole", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"unfinished, proven something else", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Other), nil, disk.Refuse, disk.ReasonOther},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f, s := blankDisk(), settings()
+			if tt.facts != nil {
+				tt.facts(f)
+			}
+			if tt.config != nil {
+				tt.config(s)
+			}
+			d := Decide(f, tt.content, s)
+			if d.Action != tt.action || d.Reason != tt.reason {
+				t.Errorf("got %s (%s), want %s (%s)", d.Action, d.Reason, tt.action, tt.reason)
+			}
+			if (d.Action == disk.Mount || d.Action == disk.Keep) && !disk.ValidUUID(d.UUID) {
+				t.Errorf("%s with UUID %q", d.Action, d.UUID)
+			}
+			why, _ := Words(f, tt.content, s, d)
+			if why == "" || why == string(d.Reason) {
+				t.Errorf("%s has no words", d.Reason)
+			}
+		})
+	}
+}
+
+// obstacles are the conditions that each alone must keep a proven blank disk
+// from being formatted.
+var obstacles = map[string]func(*disk.Facts, *disk.Content, *disk.Settings){
+	"system":   func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.System = "/var" },
+	"no class": func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Names = []string{"nvme*"} },
+	"mounted": func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Mounts = []disk.MountPoint{mountedAt("/srv")}
+	},
+	"swap":          func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Swap = true },
+	"multipath":     func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Multipath = true },
+	"not ready":     func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.NotReady = true },
+	"held":          func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Holders = []string{"md0"} },
+	"claimed":       func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Claim = "/etc/crypttab:1" },
+	"seed":          func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "config-2" },
+	"udev pending":  func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Initialized = false },
+	"no size":       func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Size = 0 },
+	"partitions":    func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Partitions = []string{"vdb1"} },
+	"read-only":     func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.ReadOnly = true },
+	"too small":     func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Size = 1 << 20 },
+	"class creates": func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Create = "none" },
+	"format off":    func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Format = false },
+	"store lost":    func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = "lost" },
+	"present":       func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = true },
+	"same serial": func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}}
+	},
+	"failed": func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: "x"}
+	},
+	"not proven": func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Proven = false },
+	"other":      func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Other },
+	"unknown":    func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unknown },
+	"half-made":  func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.HalfMade },
+	"filesystem": func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs() },
+}
+
+func TestEachObstacleAloneBlocksFormat(t *testing.T) {
+	f, c, s := blankDisk(), proven(disk.Blank), settings()
+	if d := Decide(f, c, s); d.Action != disk.Format {
+		t.Fatalf("without an obstacle: got %s (%s), want format", d.Action, d.Reason)
+	}
+	for name, put := range obstacles {
+		f, c, s := blankDisk(), proven(disk.Blank), settings()
+		put(f, c, s)
+		if d := Decide(f, c, s); d.Action == disk.Format {
+			t.Errorf("%s does not keep a disk from being formatted", name)
+		}
+	}
+}
+
+// TestAnyObstacleBlocksFormat: no combination of obstacles and of the facts
+// that lift holds lets one of them through.
+func TestAnyObstacleBlocksFormat(t *testing.T) {
+	names := make([]string, 0, len(obstacles))
+	for n := range obstacles {
+		names = append(names, n)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		f, c, s := blankDisk(), proven(disk.Blank), settings()
+		chosen := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 0, 4, rapid.ID[string]).Draw(t, "obstacles")
+		for _, n := range chosen {
+			obstacles[n](f, c, s)
+		}
+		liftable := map[string]bool{"present": true, "same serial": true}
+		accepted := rapid.Bool().Draw(t, "accepted")
+		f.Standing.Accepted = accepted
+		intent := rapid.Bool().Draw(t, "intent")
+		if intent {
+			f.Standing.Intent = &disk.Intent{UUID: uuid}
+			c.UUID = uuid
+		}
+		want := true
+		for _, n := range chosen {
+			lifted := accepted && liftable[n] || n == "half-made" && intent
+			want = want && lifted
+		}
+		d := Decide(f, c, s)
+		if (d.Action == disk.Format) != want {
+			t.Fatalf("obstacles %s, accepted %v, intent %v: got %s (%s)", strings.Join(chosen, ", "), accepted, intent, d.Action, d.Reason)
+		}
+	})
+}
+
+func BenchmarkDecide(b *testing.B) {
+	f, c, s := blankDisk(), xfs(), settings()
+	b.ReportAllocs()
+	for b.Loop() {
+		Decide(f, c, s)
+	}
+}

@@ -1,0 +1,134 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// Words says why a decision was taken, and which command or act helps; next is
+// empty where nothing needs to be done. Foreign bytes in them are made visible.
+func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (why, next string) {
+	switch d.Reason {
+	case disk.ReasonSystem:
+		return fmt.Sprintf("it carries the system: %s is on it", f.System), ""
+	case disk.ReasonElsewhere:
+		return "it is mounted at " + disk.Visible(f.Mounts[0].Path), ""
+	case disk.ReasonSwap:
+		return "it is swap space in use", ""
+	case disk.ReasonMultipath:
+		return "it is a path of a multipath device", ""
+	case disk.ReasonNotReady:
+		return "a udev rule says that it is not ready for use (SYSTEMD_READY=0)", ""
+	case disk.ReasonHeld:
+		return "it is held by " + disk.Visible(strings.Join(f.Holders, ", ")), ""
+	case disk.ReasonClaimed:
+		return "it is claimed in " + disk.Visible(f.Claim), ""
+	case disk.ReasonSeed:
+		return fmt.Sprintf("its label %s says that it is a cloud-init seed", disk.Visible(f.Udev.FSLabel)), ""
+	case disk.ReasonNoClass:
+		return "no class selects it", ""
+	case disk.ReasonUdev:
+		return "udev has not finished with it", ""
+	case disk.ReasonSize:
+		return "it has no size", ""
+	case disk.ReasonReadOnly:
+		return "the kernel refuses writes to it", "attach it writable"
+	case disk.ReasonPartitions:
+		return "it has partitions: " + disk.Visible(strings.Join(f.Partitions, ", ")), wipe(f)
+	case disk.ReasonHalfMade:
+		return fmt.Sprintf("mkfs.xfs did not finish on it, and the unfinished filesystem %s is not of this node's making", c.UUID), wipe(f)
+	case disk.ReasonTwin:
+		return twinWords(f, d)
+	case disk.ReasonType:
+		return fmt.Sprintf("it holds %s, which class %s does not accept", disk.Visible(c.Type), d.Class), "add " + disk.Visible(c.Type) + " to the class's accept, or detach the disk"
+	case disk.ReasonOther:
+		return fmt.Sprintf("it holds %s%s", describe(c), evidence(c)), wipe(f)
+	case disk.ReasonUnknown:
+		return "what is on it is not known" + evidence(c), wipe(f)
+	case disk.ReasonTooSmall:
+		return fmt.Sprintf("its %s are less than the %s that class %s asks for", disk.HumanSize(f.Size), disk.HumanSize(minimum(s, d.Class)), d.Class), "attach a larger disk"
+	case disk.ReasonNoCreate:
+		return fmt.Sprintf("no filesystem is known on it, and class %s creates none", d.Class), ""
+	case disk.ReasonFormatFailed:
+		return "formatting it failed: " + disk.Visible(f.Standing.Verdict.Failure), "see journalctl -u hotmount-format@" + fmt.Sprint(f.Seq)
+	case disk.ReasonFormatOff:
+		if f.Standing.Formatting != "" {
+			return "nothing is formatted: " + f.Standing.Formatting, ""
+		}
+		return "nothing is formatted: format: false in the configuration", ""
+	case disk.ReasonPresent:
+		return "nothing is known on it, and it was attached before hotmount was installed", "hotmount accept " + f.Name
+	case disk.ReasonSameSerial:
+		return sameSerialWords(f), "hotmount accept " + f.Name
+	case disk.ReasonIntent:
+		return "an earlier format of it did not finish", ""
+	case disk.ReasonUnread:
+		return "nothing is known on it; whether it is blank has to be proven", ""
+	case disk.ReasonBlank:
+		return "it is blank" + evidence(c), ""
+	case disk.ReasonFilesystem:
+		return fmt.Sprintf("it holds %s %s", disk.Visible(d.Type), d.UUID), ""
+	case disk.ReasonMounted:
+		return "it is mounted", ""
+	}
+	return string(d.Reason), ""
+}
+
+// wipe is the remedy for a disk whose content is not wanted any more. It is the
+// operator's own act, on the host or here: hotmount never does it.
+func wipe(f *disk.Facts) string {
+	return fmt.Sprintf("if nothing on it is wanted: virsh vol-wipe or a new volume on the host, or blkdiscard -z %s here", f.Node())
+}
+
+func describe(c *disk.Content) string {
+	if c.Type == "" {
+		return "something that is no filesystem with a UUID"
+	}
+	return disk.Visible(c.Type)
+}
+
+func evidence(c *disk.Content) string {
+	if len(c.Evidence) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(c.Evidence, "; ") + ")"
+}
+
+func minimum(s *disk.Settings, class string) uint64 {
+	for i := range s.Classes {
+		if s.Classes[i].Name == class {
+			return s.Classes[i].MinimumSize
+		}
+	}
+	return 0
+}
+
+func place(id disk.ID, slot string) string {
+	if slot == "" {
+		return id.String()
+	}
+	return id.String() + " at " + disk.Visible(slot)
+}
+
+func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
+	p := f.SameUUID[0]
+	why = fmt.Sprintf("it has the UUID %s of another disk: %s and %s", d.UUID, place(p.ID, p.Slot), place(f.ID, f.Slot))
+	if p.Mounted != "" {
+		why += "; the other is mounted at " + disk.Visible(p.Mounted)
+	}
+	if d.Type == "xfs" {
+		return why, "detach one, or give this one a UUID of its own: xfs_admin -U generate " + f.Node()
+	}
+	return why, "detach one, or give this one a UUID of its own: tune2fs -U random " + f.Node()
+}
+
+func sameSerialWords(f *disk.Facts) string {
+	p := sameSerial(f)
+	why := fmt.Sprintf("it looks blank and has the serial %s of another disk: %s and %s", disk.Visible(f.Serial), place(p.ID, p.Slot), place(f.ID, f.Slot))
+	if p.UUID != "" {
+		why += "; the other holds " + disk.Visible(p.UUID)
+	}
+	return why
+}
