@@ -1,0 +1,275 @@
+// Package store keeps what can not be derived from the disks, systemd and the
+// kernel. There are two stores: the state directory (/var/lib/hotmount), synced
+// and kept over reboots, and the runtime directory (/run/hotmount), kept over
+// restarts of the service and gone at reboot, keyed by disk sequence number.
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"hotmount/internal/disk"
+)
+
+// The directories of the installed package: StateDirectory= and
+// RuntimeDirectory= of hotmount.service.
+const (
+	StateDirectory   = "/var/lib/hotmount"
+	RuntimeDirectory = "/run/hotmount"
+)
+
+// version of the format of state.json. A daemon that finds a newer one does not
+// touch it and formats nothing.
+const version = 1
+
+// ErrLost says that the state directory holds no readable state: it was never
+// initialised, or it was lost. Nothing may be formatted until it is made anew.
+var ErrLost = errors.New("the state directory is not initialised (hotmount state init makes it)")
+
+// Store gives access to both stores. Its methods may be called by several
+// processes: every file is replaced as a whole.
+type Store struct {
+	State   string
+	Runtime string
+}
+
+// Default is the store of the installed package.
+func Default() Store { return Store{State: StateDirectory, Runtime: RuntimeDirectory} }
+
+// state is state.json.
+type state struct {
+	Version int `json:"version"`
+	// Present are the disks that were attached when hotmount was installed and
+	// that nobody has accepted since.
+	Present []disk.Identity `json:"present"`
+}
+
+func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
+
+// Init makes the state directory with the disks that are attached now. Where it
+// is initialised already it changes nothing and says so by made=false.
+func (s Store) Init(present []disk.Identity) (made bool, err error) {
+	_, err = s.load()
+	if err == nil {
+		return false, nil
+	}
+	if !errors.Is(err, ErrLost) {
+		return false, err
+	}
+	if err := os.MkdirAll(s.State, 0o700); err != nil {
+		return false, fmt.Errorf("cannot make the state directory: %w", err)
+	}
+	if err := writeSynced(s.stateFile(), state{Version: version, Present: present}); err != nil {
+		return false, fmt.Errorf("cannot initialise the state directory: %w", err)
+	}
+	return true, nil
+}
+
+func (s Store) load() (state, error) {
+	var st state
+	err := readJSON(s.stateFile(), &st)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return st, ErrLost
+	case err != nil:
+		return st, fmt.Errorf("cannot read %s: %w", s.stateFile(), err)
+	case st.Version != version:
+		return st, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d", s.stateFile(), st.Version, version)
+	}
+	return st, nil
+}
+
+// Memory is what the stores hold, as of one moment for the state directory.
+type Memory struct {
+	store   Store
+	boot    string
+	present []disk.Identity
+	intents []disk.Intent
+	// Lost is why nothing may be formatted, nil if the state was readable.
+	Lost error
+}
+
+// Load reads the state directory, for the boot of that id. What can not be read
+// of it is in Lost; it does not keep filesystems from being mounted.
+func (s Store) Load(boot string) Memory {
+	m := Memory{store: s, boot: boot}
+	st, err := s.load()
+	m.present, m.Lost = st.Present, err
+	if m.intents, err = s.intents(); err != nil && m.Lost == nil {
+		m.Lost = err
+	}
+	return m
+}
+
+// Standing is what the stores say of the disk.
+func (m *Memory) Standing(f *disk.Facts) disk.Standing {
+	var st disk.Standing
+	if m.Lost != nil {
+		st.Formatting = m.Lost.Error()
+	}
+	_, err := os.Lstat(seqFile(m.store.acceptedDir(), f.Seq))
+	st.Accepted = err == nil
+	// An unreadable verdict is none: the proof is run again.
+	var v disk.Verdict
+	if readJSON(seqFile(m.store.verdictDir(), f.Seq), &v) == nil {
+		st.Verdict = &v
+	}
+	id := f.Identity(m.boot)
+	for _, p := range m.present {
+		st.Present = st.Present || p.Is(id)
+	}
+	for i := range m.intents {
+		if m.intents[i].Identity.Is(id) {
+			st.Intent = &m.intents[i]
+		}
+	}
+	return st
+}
+
+// Accept records the operator's word for this attachment of the disk and takes
+// it off the list of the disks that were there before installation.
+func (s Store) Accept(f *disk.Facts, boot string) error {
+	st, err := s.load()
+	if err != nil {
+		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
+	}
+	id := f.Identity(boot)
+	rest := st.Present[:0]
+	for _, p := range st.Present {
+		if !p.Is(id) {
+			rest = append(rest, p)
+		}
+	}
+	if len(rest) != len(st.Present) {
+		st.Present = rest
+		if err := writeSynced(s.stateFile(), st); err != nil {
+			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
+		}
+	}
+	if err := os.MkdirAll(s.acceptedDir(), 0o700); err != nil {
+		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
+	}
+	if err := os.WriteFile(seqFile(s.acceptedDir(), f.Seq), nil, 0o600); err != nil {
+		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
+	}
+	// The operator's word is a reason to look again at a disk that failed.
+	return removeIfThere(seqFile(s.verdictDir(), f.Seq))
+}
+
+// Begin records, synced, that a filesystem is about to be made.
+func (s Store) Begin(i disk.Intent) error {
+	if !disk.ValidUUID(i.UUID) {
+		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
+	}
+	if err := makeSynced(s.intentDir()); err != nil {
+		return fmt.Errorf("cannot record the intent: %w", err)
+	}
+	if err := writeSynced(filepath.Join(s.intentDir(), i.UUID+".json"), i); err != nil {
+		return fmt.Errorf("cannot record the intent: %w", err)
+	}
+	return nil
+}
+
+// End removes the intent of that UUID, synced.
+func (s Store) End(uuid string) error {
+	if !disk.ValidUUID(uuid) {
+		return fmt.Errorf("cannot remove the intent: %q is not a UUID", uuid)
+	}
+	if err := removeIfThere(filepath.Join(s.intentDir(), uuid+".json")); err != nil {
+		return fmt.Errorf("cannot remove the intent: %w", err)
+	}
+	return syncDir(s.intentDir())
+}
+
+func (s Store) intents() ([]disk.Intent, error) {
+	var all []disk.Intent
+	list, err := os.ReadDir(s.intentDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the intents: %w", err)
+	}
+	for _, e := range list {
+		if filepath.Ext(e.Name()) != ".json" {
+			continue // the temporary file of a write that a crash ended
+		}
+		var i disk.Intent
+		if err := readJSON(filepath.Join(s.intentDir(), e.Name()), &i); err != nil {
+			return nil, fmt.Errorf("cannot read the intent %s: %w", e.Name(), err)
+		}
+		if e.Name() != i.UUID+".json" || !disk.ValidUUID(i.UUID) {
+			return nil, fmt.Errorf("cannot use the intent %s: it names the UUID %q", e.Name(), i.UUID)
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// SaveVerdict records the result of a proof.
+func (s Store) SaveVerdict(v disk.Verdict) error {
+	if err := os.MkdirAll(s.verdictDir(), 0o700); err != nil {
+		return fmt.Errorf("cannot record the verdict: %w", err)
+	}
+	if err := writeFile(seqFile(s.verdictDir(), v.Seq), v, false); err != nil {
+		return fmt.Errorf("cannot record the verdict: %w", err)
+	}
+	return nil
+}
+
+// Forget removes what the runtime store holds of an attachment that has ended.
+func (s Store) Forget(seq uint64) error {
+	return errors.Join(removeIfThere(seqFile(s.acceptedDir(), seq)), removeIfThere(seqFile(s.verdictDir(), seq)))
+}
+
+// SaveSettings hands the daemon's effective settings to the processes that
+// format, so that flags and environment of the daemon hold there too. It also
+// keeps the class directories in the state directory, for the cleanup at a boot
+// with a broken configuration.
+func (s Store) SaveSettings(st *disk.Settings) error {
+	if err := writeFile(filepath.Join(s.Runtime, "settings.json"), st, false); err != nil {
+		return fmt.Errorf("cannot hand on the settings: %w", err)
+	}
+	var dirs []string
+	for i := range st.Classes {
+		dirs = append(dirs, st.Classes[i].Directory)
+	}
+	if err := writeSynced(filepath.Join(s.State, "directories.json"), dirs); err != nil {
+		return fmt.Errorf("cannot record the class directories: %w", err)
+	}
+	return nil
+}
+
+// Settings gives the settings that the daemon runs with.
+func (s Store) Settings() (*disk.Settings, error) {
+	var st disk.Settings
+	if err := readJSON(filepath.Join(s.Runtime, "settings.json"), &st); err != nil {
+		return nil, fmt.Errorf("cannot read the daemon's settings: %w", err)
+	}
+	return &st, nil
+}
+
+// Directories gives the class directories of the last daemon that started.
+func (s Store) Directories() ([]string, error) {
+	var dirs []string
+	err := readJSON(filepath.Join(s.State, "directories.json"), &dirs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the class directories of the last start: %w", err)
+	}
+	return dirs, nil
+}
+
+func (s Store) intentDir() string   { return filepath.Join(s.State, "intents") }
+func (s Store) acceptedDir() string { return filepath.Join(s.Runtime, "accepted") }
+func (s Store) verdictDir() string  { return filepath.Join(s.Runtime, "verdicts") }
+
+func seqFile(dir string, seq uint64) string {
+	return filepath.Join(dir, strconv.FormatUint(seq, 10))
+}

@@ -1,0 +1,168 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+)
+
+const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+
+func newStore(t *testing.T) Store {
+	dir := t.TempDir()
+	return Store{State: filepath.Join(dir, "lib"), Runtime: filepath.Join(dir, "run")}
+}
+
+func made(t *testing.T, present ...disk.Identity) Store {
+	t.Helper()
+	s := newStore(t)
+	if ok, err := s.Init(present); !ok || err != nil {
+		t.Fatalf("Init: %v, %v", ok, err)
+	}
+	if err := os.Mkdir(s.Runtime, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func facts(name string, seq uint64, serial string) *disk.Facts {
+	return &disk.Facts{ID: disk.ID{Name: name, Seq: seq}, Serial: serial, Slot: "pci-" + name, Size: 5 << 30}
+}
+
+func standing(s Store, f *disk.Facts, boot string) disk.Standing {
+	m := s.Load(boot)
+	return m.Standing(f)
+}
+
+func TestALostStoreFormatsNothing(t *testing.T) {
+	s := newStore(t)
+	if got := standing(s, facts("vdb", 1, ""), "b"); !strings.Contains(got.Formatting, "not initialised") {
+		t.Errorf("without a store: %+v", got)
+	}
+	for name, content := range map[string]string{"newer": `{"version": 2}`, "cut": `{"version": 1, "pres`, "empty": ""} {
+		s := made(t)
+		if err := os.WriteFile(s.stateFile(), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := standing(s, facts("vdb", 1, ""), "b"); got.Formatting == "" {
+			t.Errorf("%s: may be formatted", name)
+		}
+		if ok, err := s.Init(nil); ok || err == nil {
+			t.Errorf("%s: Init replaced it: %v, %v", name, ok, err)
+		}
+	}
+	s = made(t)
+	if err := os.MkdirAll(s.intentDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.intentDir(), uuid+".json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, facts("vdb", 1, ""), "b"); got.Formatting == "" {
+		t.Error("with an unreadable intent: may be formatted")
+	}
+}
+
+func TestPresentUntilAccepted(t *testing.T) {
+	serial, slot := facts("vdb", 2, "S1"), facts("vdc", 3, "")
+	s := made(t, serial.Identity("boot1"), slot.Identity("boot1"))
+	if ok, err := s.Init(nil); ok || err != nil {
+		t.Fatalf("a second Init: %v, %v", ok, err)
+	}
+	moved := facts("vdx", 7, "S1")
+	other := facts("vdd", 3, "")
+	larger := facts("vdc", 9, "")
+	larger.Size++
+	for _, tt := range []struct {
+		name string
+		f    *disk.Facts
+		boot string
+		want bool
+	}{
+		{"the same attachment", serial, "boot1", true},
+		{"the same serial, attached anew in this boot", moved, "boot1", false},
+		{"the same serial in another slot after a reboot", moved, "boot2", true},
+		{"the same slot after a reboot", facts("vdc", 8, ""), "boot2", true},
+		{"another slot after a reboot, the same number", other, "boot2", false},
+		{"the same slot, another size", larger, "boot2", false},
+	} {
+		if got := standing(s, tt.f, tt.boot).Present; got != tt.want {
+			t.Errorf("%s: present %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if err := s.Accept(serial, "boot1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, serial, "boot1"); got.Present || !got.Accepted {
+		t.Errorf("after accept: %+v", got)
+	}
+	if !standing(s, slot, "boot1").Present || standing(s, moved, "boot2").Present {
+		t.Error("accept took the wrong disk off the list, or did not last over a reboot")
+	}
+	if err := s.Forget(serial.Seq); err != nil {
+		t.Fatal(err)
+	}
+	if standing(s, serial, "boot1").Accepted {
+		t.Error("accepted after the attachment was forgotten")
+	}
+}
+
+func TestIntentsAndVerdicts(t *testing.T) {
+	s, f := made(t), facts("vdb", 2, "")
+	i := disk.Intent{Identity: f.Identity("boot1"), Class: "default", UUID: uuid}
+	if err := s.Begin(i); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, facts("vdb", 9, ""), "boot2").Intent; got == nil || cmp.Diff(*got, i) != "" {
+		t.Errorf("after a reboot: %+v", got)
+	}
+	if got := standing(s, facts("vdc", 9, ""), "boot2").Intent; got != nil {
+		t.Errorf("another disk has the intent %+v", got)
+	}
+	if err := s.End(uuid); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, f, "boot1").Intent; got != nil {
+		t.Errorf("after the end: %+v", got)
+	}
+	if s.Begin(disk.Intent{UUID: "../../etc/passwd"}) == nil || s.End("..") == nil {
+		t.Error("took what is no UUID for a file name")
+	}
+
+	v := disk.Verdict{Seq: 2, Size: f.Size, Writes: 3, Content: disk.Content{Kind: disk.Other, Evidence: []string{"x"}}}
+	if err := s.SaveVerdict(v); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, f, "boot1").Verdict; got == nil || cmp.Diff(*got, v) != "" {
+		t.Errorf("verdict: %+v", got)
+	}
+}
+
+func TestBeginNeedsTheStateDirectory(t *testing.T) {
+	s := newStore(t)
+	if err := s.Begin(disk.Intent{UUID: uuid}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSettingsAreHandedOn(t *testing.T) {
+	s := made(t)
+	want := &disk.Settings{Format: true, Settle: 5, Classes: []disk.Class{{Name: "a", Directory: "/a"}, {Name: "b", Directory: "/b"}}}
+	if err := s.SaveSettings(want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Settings()
+	if err != nil || cmp.Diff(want, got) != "" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	dirs, err := s.Directories()
+	if err != nil || cmp.Diff([]string{"/a", "/b"}, dirs) != "" {
+		t.Errorf("got %v, %v", dirs, err)
+	}
+}
