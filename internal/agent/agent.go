@@ -1,0 +1,280 @@
+// Package agent is the loop of the daemon: it takes hints that a disk may have
+// changed, looks at the disk, has the policy decide, and has the decision
+// carried out. It knows no system call, no D-Bus and no netlink; what it needs
+// of the node it asks for by the interfaces below.
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+)
+
+// Host is the node's disks.
+type Host interface {
+	// Names are the kernel names of all attached disks.
+	Names() ([]string, error)
+	// Look gathers the facts of one disk, without its peers. The error wraps
+	// disk.ErrGone if it is not attached any more. It may hang on dead storage.
+	Look(name string) (disk.Facts, error)
+	// MountedAt says whether the device is mounted at the path, in PID 1's
+	// mount table.
+	MountedAt(path string, dev disk.Dev) (bool, error)
+	// Accept records the operator's word for this attachment of the disk.
+	Accept(f *disk.Facts) error
+	// Forget drops what was remembered of an attachment that has ended.
+	Forget(seq uint64) error
+	// SaveSettings hands the settings to the processes that format.
+	SaveSettings(s *disk.Settings) error
+}
+
+// Units has PID 1 do what the daemon itself can not.
+type Units interface {
+	// Mount mounts the disk's filesystem of that type and UUID for the class,
+	// and returns when the mount unit's job has ended. What PID 1 has begun goes
+	// on when ctx ends.
+	Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error
+	// Format runs the unit that proves a disk blank and formats it if it is. It
+	// goes on when ctx ends.
+	Format(ctx context.Context, seq uint64) error
+	// Unmount stops the mount unit of that mount point.
+	Unmount(ctx context.Context, path string) error
+	// RemoveMountPoint removes the directory of a mount that has ended, if it is
+	// still there.
+	RemoveMountPoint(ctx context.Context, path string) error
+}
+
+// Reporter is told what happens, for the journal and for the service manager.
+type Reporter interface {
+	// Decided is told of each decision that differs from the disk's last one.
+	Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision)
+	// Mounted is told of each mount that the mount table shows.
+	Mounted(f *disk.Facts, d disk.Decision, path string)
+	// Failed is told what could not be done, and when it is tried again; a
+	// negative wait says that it is not.
+	Failed(f *disk.Facts, d disk.Decision, path string, err error, wait time.Duration)
+	// Gone is told of a disk that was detached; path is where it was mounted.
+	Gone(f *disk.Facts, path string)
+	// Problem is told what went wrong beside a single disk.
+	Problem(err error)
+	// Status is told the state of the whole in one line, Ready that the disks
+	// of the start are dealt with, Alive that the loop turns.
+	Status(line string)
+	Ready()
+	Reloading()
+	Alive()
+}
+
+// patience is how long Run waits for work to end: SIGTERM stops the daemon within
+// a second.
+const patience = 500 * time.Millisecond
+
+// Agent is the daemon's loop. Make it with New.
+type Agent struct {
+	host     Host
+	units    Units
+	report   Reporter
+	settings *disk.Settings
+	watchdog time.Duration
+
+	queue    *queue
+	requests chan func()
+	results  chan func()
+	work     sync.WaitGroup
+
+	// What follows belongs to the loop's goroutine alone.
+	disks    map[string]*state
+	leaving  map[string]*departure
+	lines    [3]line
+	started  time.Time
+	ready    bool
+	lastLine string
+}
+
+// New makes an agent. Watchdog is the period in which Reporter.Alive is called,
+// 0 for never.
+func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) *Agent {
+	a := &Agent{
+		host: h, units: u, report: r, settings: s, watchdog: watchdog,
+		queue: newQueue(), requests: make(chan func()), results: make(chan func()),
+		disks: map[string]*state{}, leaving: map[string]*departure{},
+	}
+	a.bound()
+	return a
+}
+
+// Look asks for a look at the disk of that kernel name. It never blocks.
+func (a *Agent) Look(name string) { a.queue.add(name) }
+
+// LookAtAll asks for a look at every disk. It never blocks.
+func (a *Agent) LookAtAll() { a.queue.addAll() }
+
+// Accept takes the operator's word that a held disk may be used, or that one
+// that failed is worth another try. The answer is for the operator.
+func (a *Agent) Accept(ctx context.Context, name string) (answer string, err error) {
+	if askErr := a.ask(ctx, func() { answer, err = a.accept(name) }); askErr != nil {
+		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)
+	}
+	return answer, err
+}
+
+// Reload replaces the settings, forgets earlier failures and looks at every
+// disk.
+func (a *Agent) Reload(ctx context.Context, s *disk.Settings) error {
+	var err error
+	if askErr := a.ask(ctx, func() { err = a.reload(s) }); askErr != nil {
+		return askErr
+	}
+	return err
+}
+
+// ask has the loop run f, and waits until it has.
+func (a *Agent) ask(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	select {
+	case a.requests <- func() { defer close(done); f() }:
+		<-done
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Run turns the loop until ctx ends. It touches no mount when it ends: what
+// PID 1 has begun is left to it.
+func (a *Agent) Run(ctx context.Context) error {
+	if err := a.host.SaveSettings(a.settings); err != nil {
+		return err
+	}
+	defer a.wait()
+
+	a.started = time.Now()
+	a.rescan()
+	for _, st := range a.disks {
+		st.initial = true
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	rescan := time.NewTicker(a.settings.Rescan)
+	defer rescan.Stop()
+	var alive <-chan time.Time
+	if a.watchdog > 0 {
+		t := time.NewTicker(a.watchdog)
+		defer t.Stop()
+		alive = t.C
+	}
+	for {
+		a.start(ctx)
+		a.tell()
+		if next, ok := a.nextDue(); ok {
+			timer.Reset(time.Until(next))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.queue.poke:
+			names, all := a.queue.take()
+			if all {
+				a.rescan()
+			}
+			for name := range names {
+				a.wanted(name)
+			}
+		case result := <-a.results:
+			result()
+		case request := <-a.requests:
+			request()
+		case <-rescan.C:
+			a.rescan()
+		case <-alive:
+			a.report.Alive()
+		case <-timer.C:
+		}
+	}
+}
+
+// wait waits for the work that is under way, which ends with the context of Run.
+// Only a look at dead storage can not be ended: it hangs in the kernel, and ends
+// with the process.
+func (a *Agent) wait() {
+	done := make(chan struct{})
+	go func() {
+		a.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+	}
+}
+
+func (a *Agent) reload(s *disk.Settings) error {
+	a.report.Reloading()
+	err := a.host.SaveSettings(s)
+	if err == nil {
+		a.settings = s
+		a.bound()
+		for _, st := range a.disks {
+			st.failures, st.stuck = 0, nil
+		}
+		a.rescan()
+	}
+	if a.ready {
+		a.report.Ready()
+	}
+	return err
+}
+
+func (a *Agent) accept(name string) (string, error) {
+	st := a.disks[name]
+	if st == nil || !st.seen {
+		return "", fmt.Errorf("cannot accept %s: no disk of that name is known; see hotmount plan", name)
+	}
+	failing := st.stuck != nil || st.decision.Reason == disk.ReasonFormatFailed
+	if !failing && (st.decision.Action != disk.Hold || st.decision.Reason == disk.ReasonFormatOff) {
+		c := st.facts.Known()
+		why, _ := policy.Words(&st.facts, &c, a.settings, st.decision)
+		return "", fmt.Errorf("cannot accept %s: %s: %s", name, st.decision.Action, why)
+	}
+	if err := a.host.Accept(&st.facts); err != nil {
+		return "", err
+	}
+	st.failures, st.stuck = 0, nil
+	a.wanted(name)
+	return fmt.Sprintf("%s is accepted: it is formatted if it is proven blank", st.facts.ID), nil
+}
+
+// rescan wants a look at every disk that is attached, and at every one that was.
+func (a *Agent) rescan() {
+	names, err := a.host.Names()
+	if err != nil {
+		a.report.Problem(err)
+	}
+	for _, name := range names {
+		a.wanted(name)
+	}
+	for name := range a.disks {
+		a.wanted(name)
+	}
+}
+
+// wanted has the disk looked at, after what is under way on it.
+func (a *Agent) wanted(name string) {
+	st := a.disks[name]
+	if st == nil {
+		st = &state{}
+		a.disks[name] = st
+	}
+	if st.busy {
+		st.again = true
+		return
+	}
+	st.busy, st.again, st.retry = true, false, time.Time{}
+	a.lines[looks].add(name)
+}

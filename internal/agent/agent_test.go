@@ -1,0 +1,534 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hotmount/internal/disk"
+)
+
+const (
+	uuidA = "aaaaaaaa-0000-4000-8000-000000000001"
+	uuidB = "bbbbbbbb-0000-4000-8000-000000000002"
+)
+
+// machine is a node made of plain values: its disks, its mount table and what
+// systemd does with them. Everything that the agent does to it or says of it is
+// a line in its log, which the tests compare as a whole.
+type machine struct {
+	mu     sync.Mutex
+	disks  map[string]*disk.Facts
+	table  []disk.MountPoint
+	log    []string
+	ready  time.Time
+	status string
+
+	hangs     string           // Look of that name hangs until hang is closed
+	hang      chan struct{}    // the channels are made in the bubble
+	mountErr  map[string]error // by kernel name
+	formatErr map[uint64]error
+	noEffect  bool // mount jobs are done, but mount nothing
+	slow      bool // Mount and Format wait until hang is closed
+	running   int
+	most      int
+}
+
+func newMachine(disks ...*disk.Facts) *machine {
+	m := &machine{disks: map[string]*disk.Facts{}, mountErr: map[string]error{}, formatErr: map[uint64]error{}}
+	for _, d := range disks {
+		m.disks[d.Name] = d
+	}
+	return m
+}
+
+func blankDisk(name string, seq uint64) *disk.Facts {
+	return &disk.Facts{ID: disk.ID{Name: name, Dev: disk.Dev{Major: 254, Minor: uint32(name[2]-'a') * 16}, Seq: seq}, Size: 5 << 30, Udev: disk.Udev{Initialized: true}}
+}
+
+func xfsDisk(name string, seq uint64, uuid string) *disk.Facts {
+	f := blankDisk(name, seq)
+	f.Udev.FSUsage, f.Udev.FSType, f.Udev.FSUUID = "filesystem", "xfs", uuid
+	return f
+}
+
+func (m *machine) say(format string, args ...any) {
+	m.log = append(m.log, fmt.Sprintf(format, args...))
+}
+
+func (m *machine) Names() ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for n := range m.disks {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (m *machine) Look(name string) (disk.Facts, error) {
+	if name == m.hangs {
+		<-m.hang
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.disks[name]
+	if d == nil {
+		return disk.Facts{}, fmt.Errorf("cannot look at %s: %w", name, disk.ErrGone)
+	}
+	f := *d
+	for _, p := range m.table {
+		if p.Dev == f.Dev {
+			f.Mounts = append(f.Mounts, p)
+		}
+	}
+	return f, nil
+}
+
+func (m *machine) MountedAt(p string, dev disk.Dev) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p && e.Dev == dev }), nil
+}
+
+func (m *machine) Accept(f *disk.Facts) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say("accepted %s", f.Name)
+	m.disks[f.Name].Standing.Accepted = true
+	return nil
+}
+
+func (m *machine) Forget(seq uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say("forgot %d", seq)
+	return nil
+}
+
+func (m *machine) SaveSettings(*disk.Settings) error { return nil }
+
+func (m *machine) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
+	m.mu.Lock()
+	m.say("mount %s seq %d: %s at %s", f.Name, f.Seq, fstype, class.MountPoint(uuid))
+	m.mu.Unlock()
+	if err := m.wait(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.mountErr[f.Name]; err != nil {
+		return err
+	}
+	if !m.noEffect {
+		m.table = append(m.table, disk.MountPoint{Dev: f.Dev, Root: "/", Path: class.MountPoint(uuid), Type: fstype})
+	}
+	return nil
+}
+
+func (m *machine) wait(ctx context.Context) error {
+	if !m.slow {
+		return nil
+	}
+	select {
+	case <-m.hang:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Format makes an xfs with uuidB of a blank disk.
+func (m *machine) Format(ctx context.Context, seq uint64) error {
+	m.mu.Lock()
+	m.say("format seq %d", seq)
+	m.running++
+	m.most = max(m.most, m.running)
+	m.mu.Unlock()
+	if err := m.wait(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running--
+	if err := m.formatErr[seq]; err != nil {
+		return err
+	}
+	for _, f := range m.disks {
+		if f.Seq == seq {
+			f.Standing.Verdict = &disk.Verdict{Seq: seq, Size: f.Size, Writes: f.Writes, Content: disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuidB[:35] + f.Name[2:3], Proven: true}}
+		}
+	}
+	return nil
+}
+
+func (m *machine) Unmount(_ context.Context, p string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say("unmount %s", p)
+	if err := m.mountErr[p]; err != nil {
+		return err
+	}
+	m.table = slices.DeleteFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p })
+	return nil
+}
+
+func (m *machine) RemoveMountPoint(_ context.Context, p string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say("rmdir %s", p)
+	return nil
+}
+
+func (m *machine) note(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say(format, args...)
+}
+
+func (m *machine) Decided(f *disk.Facts, _ *disk.Content, _ *disk.Settings, d disk.Decision) {
+	m.note("%s: %s (%s)", f.Name, d.Action, d.Reason)
+}
+func (m *machine) Mounted(f *disk.Facts, _ disk.Decision, p string) {
+	m.note("%s: mounted at %s", f.Name, path.Base(p))
+}
+func (m *machine) Failed(f *disk.Facts, _ disk.Decision, _ string, err error, wait time.Duration) {
+	if wait < 0 {
+		m.note("%s: failed: %v, for good", f.Name, err)
+		return
+	}
+	m.note("%s: failed: %v", f.Name, err)
+}
+func (m *machine) Gone(f *disk.Facts, _ string) { m.note("%s: gone", f.Name) }
+func (m *machine) Problem(err error)            { m.note("problem: %v", err) }
+func (m *machine) Status(line string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.status = line
+}
+func (m *machine) Ready() {
+	m.note("ready")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ready = time.Now()
+}
+func (m *machine) Reloading() { m.note("reloading") }
+func (m *machine) Alive()     {}
+
+// change does something to the machine between two moments of the agent.
+func (m *machine) change(f func()) {
+	synctest.Wait()
+	m.mu.Lock()
+	f()
+	m.mu.Unlock()
+}
+
+// expect waits until nothing moves and compares the log since the last call.
+func (m *machine) expect(t *testing.T, want string) {
+	t.Helper()
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	got := strings.Join(m.log, "\n")
+	want = strings.TrimSpace(strings.ReplaceAll(want, "\t", ""))
+	if got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	m.log = nil
+}
+
+func testSettings() *disk.Settings {
+	return &disk.Settings{Format: true, ReadyTimeout: 30 * time.Second, Rescan: 10 * time.Minute, Workers: 4, Classes: []disk.Class{{
+		Name: "default", Names: []string{"vd[a-z]"}, Directory: "/mnt/disks", Create: "xfs", Accept: []string{"xfs", "ext4"}, MinimumSize: 300 << 20,
+	}}}
+}
+
+// with runs an agent over the machine in a bubble where time passes by itself,
+// and requires that it ends within a second of its context.
+func with(t *testing.T, m *machine, test func(t *testing.T, a *Agent)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m.hang = make(chan struct{})
+		a := New(m, m, m, testSettings(), 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		test(t, a)
+		cancel()
+		stopped := time.Now()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if d := time.Since(stopped); d > time.Second {
+			t.Errorf("stopping took %s", d)
+		}
+		if m.hangs != "" {
+			close(m.hang)
+		}
+	})
+}
+
+func TestMountsWhatIsThereAtStart(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA+`
+			ready`)
+		if m.status != "1 mounted, 0 held, 0 refused, 0 failing" {
+			t.Errorf("status %q", m.status)
+		}
+	})
+}
+
+func TestAdoptsWhatIsMounted(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.table = []disk.MountPoint{{Dev: m.disks["vdb"].Dev, Root: "/", Path: "/mnt/disks/" + uuidA, Type: "xfs"}}
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, `
+			vdb: keep (mounted)
+			ready`)
+	})
+}
+
+func TestFormatsAndMountsABlankDisk(t *testing.T) {
+	m := newMachine()
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `ready`)
+		m.change(func() { m.disks["vdb"] = blankDisk("vdb", 3) })
+		for range 100 {
+			a.Look("vdb")
+		}
+		m.expect(t, `
+			vdb: prove (nothing-known-on-it)
+			format seq 3
+			vdb: mount (filesystem)
+			mount vdb seq 3: xfs at /mnt/disks/`+uuidB[:35]+`b
+			vdb: mounted at `+uuidB[:35]+`b`)
+	})
+}
+
+func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
+	m := newMachine(blankDisk("vdb", 1), blankDisk("vdc", 2), blankDisk("vdd", 3))
+	m.slow = true
+	with(t, m, func(t *testing.T, a *Agent) {
+		synctest.Wait()
+		if m.ready.IsZero() || m.most != 2 {
+			t.Errorf("ready %v, %d formats at once; want ready and 2", m.ready, m.most)
+		}
+		m.change(func() { m.slow = false; m.disks["vde"] = xfsDisk("vde", 4, uuidA) })
+		a.Look("vde")
+		synctest.Wait()
+		if len(m.table) != 1 {
+			t.Errorf("%d mounted while others are formatted, want 1", len(m.table))
+		}
+		close(m.hang)
+		synctest.Wait()
+		if len(m.table) != 4 || m.most != 2 {
+			t.Errorf("%d mounted, %d formats at once; want 4 and 2", len(m.table), m.most)
+		}
+	})
+}
+
+func TestRetriesLaterAndLaterThenNoMore(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.mountErr["vdb"] = errors.New("no")
+	with(t, m, func(t *testing.T, a *Agent) {
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := strings.Count(strings.Join(m.log, "\n"), "mount vdb"); n != retries+1 {
+			t.Errorf("%d tries, want %d", n, retries+1)
+		}
+		m.log = nil
+		a.Look("vdb")
+		time.Sleep(time.Hour)
+		m.expect(t, ``)
+		// A disk that was written to, say by xfs_repair, is worth a new try.
+		m.change(func() { m.disks["vdb"].Writes++; delete(m.mountErr, "vdb") })
+		a.Look("vdb")
+		m.expect(t, `
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA)
+	})
+}
+
+func TestAJobThatIsDoneIsNotBelieved(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.noEffect = true
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: failed: the mount unit's job is done, but the mount table does not show 254:16`)
+	})
+}
+
+func TestAProofThatWasInVainIsNotRunAgainAtOnce(t *testing.T) {
+	m := newMachine(blankDisk("vdb", 2))
+	m.formatErr[2] = errors.New("busy")
+	with(t, m, func(t *testing.T, a *Agent) {
+		synctest.Wait()
+		for range 10 {
+			a.Look("vdb")
+			synctest.Wait()
+		}
+		m.expect(t, `
+			vdb: prove (nothing-known-on-it)
+			ready
+			format seq 2
+			vdb: failed: busy`)
+	})
+}
+
+func TestDetachAndReturnUnderAnotherName(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	where := "/mnt/disks/" + uuidA
+	with(t, m, func(t *testing.T, a *Agent) {
+		synctest.Wait()
+		// Gone while somebody holds it: the old mount stays for now, and the disk
+		// comes back as vdc.
+		m.change(func() {
+			m.log = nil
+			delete(m.disks, "vdb")
+			m.disks["vdc"] = xfsDisk("vdc", 3, uuidA)
+			m.mountErr[where] = errors.New("busy")
+		})
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: gone
+			forgot 2
+			unmount `+where+`
+			vdb: failed: cannot unmount `+where+` of vdb (disk sequence number 2), which is gone: busy`)
+		a.Look("vdc")
+		m.expect(t, `vdc: mount (filesystem)`)
+		m.change(func() { delete(m.mountErr, where) })
+		time.Sleep(2 * time.Second)
+		m.expect(t, `
+			unmount `+where+`
+			rmdir `+where+`
+			mount vdc seq 3: xfs at `+where+`
+			vdc: mounted at `+uuidA)
+	})
+}
+
+func TestAnotherDiskUnderTheSameName(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			m.log, m.table = nil, nil
+			m.disks["vdb"] = xfsDisk("vdb", 3, uuidB)
+			m.disks["vdb"].ReadOnly = true
+		})
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: gone
+			forgot 2
+			vdb: refuse (read-only)
+			rmdir /mnt/disks/`+uuidA)
+	})
+}
+
+func TestTheSecondOfTwoWithOneSerialIsHeld(t *testing.T) {
+	one, two := blankDisk("vdb", 2), blankDisk("vdc", 3)
+	one.Serial, two.Serial = "S", "S"
+	m := newMachine(one)
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { m.log = nil; m.disks["vdc"] = two })
+		a.Look("vdc")
+		m.expect(t, `vdc: hold (same-serial)`)
+		answer, err := a.Accept(t.Context(), "vdc")
+		if err != nil || !strings.Contains(answer, "vdc") {
+			t.Errorf("got %q, %v", answer, err)
+		}
+		m.expect(t, `
+			accepted vdc
+			vdc: prove (nothing-known-on-it)
+			format seq 3
+			vdc: mount (filesystem)
+			mount vdc seq 3: xfs at /mnt/disks/`+uuidB[:35]+`c
+			vdc: mounted at `+uuidB[:35]+`c`)
+		if _, err := a.Accept(t.Context(), "vdc"); err == nil {
+			t.Error("a mounted disk was accepted")
+		}
+		if _, err := a.Accept(t.Context(), "vdz"); err == nil {
+			t.Error("a disk that is not there was accepted")
+		}
+	})
+}
+
+func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { m.log = nil; m.disks["vdc"] = xfsDisk("vdc", 3, uuidA) })
+		a.Look("vdc")
+		m.expect(t, `vdc: refuse (twin)`)
+	})
+}
+
+func TestAHangingDiskHoldsBackReadyOnlySoLong(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB))
+	m.hangs = "vdb"
+	with(t, m, func(t *testing.T, _ *Agent) {
+		start := time.Now()
+		m.change(func() {
+			if len(m.table) != 1 || !m.ready.IsZero() {
+				t.Errorf("%d mounted, ready %v; want 1 and not ready", len(m.table), m.ready)
+			}
+		})
+		time.Sleep(31 * time.Second)
+		m.change(func() {
+			if got := m.ready.Sub(start); got != 30*time.Second {
+				t.Errorf("ready after %s, want 30s", got)
+			}
+			if !strings.Contains(m.status, "working on vdb") {
+				t.Errorf("status %q does not name vdb", m.status)
+			}
+		})
+	})
+}
+
+func TestUdevIsWaitedFor(t *testing.T) {
+	d := xfsDisk("vdb", 2, uuidA)
+	d.Udev.Initialized = false
+	m := newMachine(d)
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `vdb: wait (udev-pending)`)
+		m.change(func() { m.disks["vdb"] = xfsDisk("vdb", 2, uuidA) })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA+`
+			ready`)
+	})
+}
+
+func TestStopsWhileAMountHangs(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.slow = true
+	with(t, m, func(*testing.T, *Agent) { synctest.Wait() })
+}
+
+func TestReloadForgetsFailures(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.mountErr["vdb"] = errors.New("no")
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { m.log = nil; delete(m.mountErr, "vdb") })
+		if err := a.Reload(t.Context(), testSettings()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !slices.Contains(m.log, "vdb: mounted at "+uuidA) {
+			t.Errorf("not mounted at once after a reload: %q", m.log)
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package agent
+
+import "sync"
+
+// queue holds the names of the disks that are to be looked at again. A name
+// that is in it already is not added twice: an event is a hint, and one look
+// answers any number of them. Adding never blocks, so that the netlink socket
+// is always read.
+type queue struct {
+	mu    sync.Mutex
+	names map[string]bool
+	all   bool
+	// poke has a buffer of one: it says that there is something to take.
+	poke chan struct{}
+}
+
+func newQueue() *queue {
+	return &queue{names: map[string]bool{}, poke: make(chan struct{}, 1)}
+}
+
+func (q *queue) add(name string) {
+	q.mu.Lock()
+	q.names[name] = true
+	q.mu.Unlock()
+	q.wake()
+}
+
+// addAll asks for a look at every disk.
+func (q *queue) addAll() {
+	q.mu.Lock()
+	q.all = true
+	q.mu.Unlock()
+	q.wake()
+}
+
+func (q *queue) wake() {
+	select {
+	case q.poke <- struct{}{}:
+	default:
+	}
+}
+
+// take empties the queue.
+func (q *queue) take() (names map[string]bool, all bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	names, all = q.names, q.all
+	q.names, q.all = map[string]bool{}, false
+	return names, all
+}

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"hotmount/internal/disk"
+)
+
+// state is what the loop knows of one kernel name.
+type state struct {
+	facts    disk.Facts
+	decision disk.Decision
+	// seen says that facts and decision are filled.
+	seen bool
+	// busy says that the disk is in a line or that work on it is under way,
+	// again that it is to be looked at once more when that has ended.
+	busy, again bool
+	// acted is the action that was carried out since the last look, which the
+	// next one has to confirm.
+	acted disk.Action
+	// initial says that the disk was there at start and holds READY back.
+	initial bool
+
+	// failures counts those in a row; stuck are the facts at the last one, and
+	// until then nothing is tried again unless the facts have changed. A zero
+	// until with stuck set is for ever.
+	failures int
+	stuck    *disk.Facts
+	until    time.Time
+	// retry is when to look again, zero for not.
+	retry time.Time
+}
+
+// blocked says whether what failed before would only fail again now: too little
+// time has passed, and nothing about the disk has changed.
+func (st *state) blocked(now time.Time) bool {
+	if st.stuck == nil || st.stuck.Writes != st.facts.Writes || st.stuck.Size != st.facts.Size {
+		return false
+	}
+	return st.until.IsZero() || now.Before(st.until)
+}
+
+// fail notes a failure and gives the wait until the next try, negative for none.
+func (st *state) fail(now time.Time) time.Duration {
+	st.failures++
+	facts := st.facts
+	st.stuck, st.until, st.retry = &facts, time.Time{}, time.Time{}
+	wait := backoff(st.failures)
+	if wait >= 0 {
+		st.until = now.Add(wait)
+		st.retry = st.until
+	}
+	// A disk that fails twice holds READY back no longer.
+	st.initial = st.initial && st.failures < 2
+	return wait
+}
+
+func (st *state) succeed() { st.failures, st.stuck = 0, nil }
+
+// departure is a mount whose disk is gone.
+type departure struct {
+	facts    disk.Facts
+	path     string
+	busy     bool
+	failures int
+	retry    time.Time
+}
+
+// Limits of the retries. What failed is tried again after retryFirst, then after
+// twice as long and so on up to retryMost, each time shortened by up to a
+// quarter at random so that many disks do not come back at once. After that
+// many retries in a row it takes a change of the disk, or the operator's word.
+const (
+	retryFirst = time.Second
+	retryMost  = 5 * time.Minute
+	retries    = 8
+)
+
+// backoff gives the wait after that many failures in a row, negative for never
+// again.
+func backoff(failures int) time.Duration {
+	if failures > retries {
+		return -1
+	}
+	wait := min(retryFirst<<(failures-1), retryMost)
+	return wait - rand.N(wait/4)
+}
+
+// line holds the disks that wait for work of one kind, in order, of which a
+// bounded number is done at once.
+type line struct {
+	names   []string
+	running int
+	bound   int
+}
+
+func (l *line) add(name string) { l.names = append(l.names, name) }
+
+// next takes the next name if there is one and room for it.
+func (l *line) next() (string, bool) {
+	if l.running >= l.bound || len(l.names) == 0 {
+		return "", false
+	}
+	name := l.names[0]
+	l.names = l.names[1:]
+	l.running++
+	return name, true
+}
+
+// The lines: each kind of work has a bound of its own, so that disks that hang
+// while they are formatted keep no other from being mounted.
+const (
+	looks = iota
+	mountings
+	proofs
+)

@@ -1,0 +1,338 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+)
+
+// proofsAtOnce is how many disks are proven blank and formatted at once.
+const proofsAtOnce = 2
+
+// bound sets the bounds of the lines.
+func (a *Agent) bound() {
+	a.lines[looks].bound = a.settings.Workers
+	a.lines[mountings].bound = a.settings.Workers
+	a.lines[proofs].bound = proofsAtOnce
+}
+
+// start begins what is due, within the bounds.
+func (a *Agent) start(ctx context.Context) {
+	now := time.Now()
+	for name, st := range a.disks {
+		if !st.retry.IsZero() && !st.retry.After(now) {
+			st.retry = time.Time{}
+			a.wanted(name)
+		}
+	}
+	for name, ok := a.lines[looks].next(); ok; name, ok = a.lines[looks].next() {
+		a.begin(ctx, looks, func() func() {
+			f, err := a.host.Look(name)
+			return func() { a.looked(name, f, err) }
+		})
+	}
+	for name, ok := a.lines[mountings].next(); ok; name, ok = a.lines[mountings].next() {
+		f, d := a.disks[name].facts, a.disks[name].decision
+		class := policy.Select(&f, a.settings)
+		a.begin(ctx, mountings, func() func() {
+			err := a.units.Mount(ctx, &f, class, d.UUID, d.Type)
+			return func() { a.acted(name, f.Seq, disk.Mount, err) }
+		})
+	}
+	for name, ok := a.lines[proofs].next(); ok; name, ok = a.lines[proofs].next() {
+		seq := a.disks[name].facts.Seq
+		a.begin(ctx, proofs, func() func() {
+			err := a.units.Format(ctx, seq)
+			return func() { a.acted(name, seq, disk.Prove, err) }
+		})
+	}
+	for _, dep := range a.leaving {
+		if dep.busy || dep.retry.After(now) {
+			continue
+		}
+		dep.busy, dep.retry = true, time.Time{}
+		a.work.Go(func() {
+			err := a.release(ctx, dep)
+			a.give(ctx, func() { a.released(dep, err) })
+		})
+	}
+}
+
+// begin runs work in a goroutine of its own; what it returns is run by the loop.
+func (a *Agent) begin(ctx context.Context, kind int, work func() func()) {
+	a.work.Go(func() {
+		result := work()
+		a.give(ctx, func() {
+			a.lines[kind].running--
+			result()
+		})
+	})
+}
+
+// give hands a result to the loop, unless the loop has ended.
+func (a *Agent) give(ctx context.Context, result func()) {
+	select {
+	case a.results <- result:
+	case <-ctx.Done():
+	}
+}
+
+// looked takes the facts of a disk, decides, and has the decision carried out.
+func (a *Agent) looked(name string, f disk.Facts, err error) {
+	st := a.disks[name]
+	st.busy = false
+	if st.again {
+		defer a.wanted(name)
+	}
+	if errors.Is(err, disk.ErrGone) {
+		a.gone(name)
+		return
+	}
+	if err != nil {
+		a.failed(name, err)
+		return
+	}
+	if st.seen && st.facts.Seq != f.Seq {
+		// Another disk has the name. What was known is of the one before.
+		a.gone(name)
+		st = &state{initial: st.initial}
+		a.disks[name] = st
+	}
+	f.FindPeers(a.facts())
+	c := f.Known()
+	d := policy.Decide(&f, &c, a.settings)
+	changed := !st.seen || st.decision != d
+	acted := st.acted
+	st.facts, st.decision, st.seen, st.acted = f, d, true, ""
+	if changed {
+		a.wakePeers(&f)
+	}
+	switch {
+	case d.Action == disk.Mount || d.Action == disk.Prove:
+		a.act(name, acted, changed, &c)
+	case acted == disk.Mount && d.Action == disk.Keep:
+		a.report.Mounted(&f, d, a.path(st))
+	case changed:
+		a.report.Decided(&f, &c, a.settings, d)
+	}
+	if d.Action != disk.Mount && d.Action != disk.Prove {
+		st.succeed()
+	}
+	if d.Action != disk.Mount && d.Action != disk.Wait {
+		st.initial = false
+	}
+}
+
+// act puts a disk that is to be mounted or proven into its line.
+func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Content) {
+	st := a.disks[name]
+	if changed {
+		a.report.Decided(&st.facts, c, a.settings, st.decision)
+	}
+	if acted == st.decision.Action {
+		a.failed(name, unconfirmed(st))
+		return
+	}
+	if st.blocked(time.Now()) {
+		st.retry = st.until
+		return
+	}
+	if a.leaving[a.path(st)] != nil {
+		// The mount point is still another's. When it is free every disk is
+		// looked at again.
+		return
+	}
+	st.busy = true
+	if st.decision.Action == disk.Mount {
+		a.lines[mountings].add(name)
+	} else {
+		a.lines[proofs].add(name)
+	}
+}
+
+// unconfirmed says why an action whose job was done has to be done again. A
+// job's result can be wrong; the mount table and the disk count.
+func unconfirmed(st *state) error {
+	if st.decision.Action == disk.Mount {
+		return fmt.Errorf("the mount unit's job is done, but the mount table does not show %s", st.facts.Dev)
+	}
+	if v := st.facts.Standing.Verdict; v.Valid(&st.facts) && v.Failure != "" {
+		return errors.New(v.Failure)
+	}
+	return errors.New("somebody wrote to it while it was proven blank")
+}
+
+// acted takes the end of an action; the next look shows what came of it.
+func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
+	st := a.disks[name]
+	st.busy = false
+	if err != nil && st.facts.Seq == seq {
+		a.failed(name, err)
+		// The action may have failed because the disk is gone.
+		a.wanted(name)
+		return
+	}
+	st.acted = action
+	a.wanted(name)
+}
+
+// failed plans the next try of what could not be done.
+func (a *Agent) failed(name string, err error) {
+	st := a.disks[name]
+	if !st.seen {
+		st.facts.Name = name
+	}
+	wait := st.fail(time.Now())
+	a.report.Failed(&st.facts, st.decision, a.path(st), err, wait)
+}
+
+// path is where the disk is or is to be mounted, empty for nowhere.
+func (a *Agent) path(st *state) string {
+	class := policy.Select(&st.facts, a.settings)
+	if class == nil || st.decision.UUID == "" || (st.decision.Action != disk.Mount && st.decision.Action != disk.Keep) {
+		return ""
+	}
+	return class.MountPoint(st.decision.UUID)
+}
+
+// gone drops a disk that is not attached any more, and has what is left of its
+// mount removed.
+func (a *Agent) gone(name string) {
+	st := a.disks[name]
+	delete(a.disks, name)
+	if !st.seen {
+		return
+	}
+	where := a.path(st)
+	if where != "" {
+		a.leaving[where] = &departure{facts: st.facts, path: where}
+	}
+	if st.decision.Action != disk.Ignore {
+		a.report.Gone(&st.facts, where)
+	}
+	if err := a.host.Forget(st.facts.Seq); err != nil {
+		a.report.Problem(err)
+	}
+	a.wakePeers(&st.facts)
+}
+
+// wakePeers wants a look at the disks whose decision may have rested on f.
+func (a *Agent) wakePeers(f *disk.Facts) {
+	for name, st := range a.disks {
+		if st.seen && st.facts.Seq != f.Seq && (st.decision.Reason == disk.ReasonTwin || st.decision.Reason == disk.ReasonSameSerial) {
+			a.wanted(name)
+		}
+	}
+}
+
+// facts are those of all disks as they were last seen, for FindPeers.
+func (a *Agent) facts() []disk.Facts {
+	var all []disk.Facts
+	for _, st := range a.disks {
+		if st.seen {
+			all = append(all, st.facts)
+		}
+	}
+	return all
+}
+
+// release makes sure that nothing is left of the mount of a disk that is gone.
+// PID 1 stops the mount unit by itself when the disk was idle. No other disk is
+// mounted there meanwhile, so that what is unmounted is the one that is gone.
+func (a *Agent) release(ctx context.Context, dep *departure) error {
+	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
+	if err == nil && there {
+		if err = a.units.Unmount(ctx, dep.path); err == nil {
+			there, err = a.host.MountedAt(dep.path, dep.facts.Dev)
+		}
+		if err == nil && there {
+			err = fmt.Errorf("the mount table still shows %s", dep.facts.Dev)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot unmount %s of %s, which is gone: %w", dep.path, dep.facts.ID, err)
+	}
+	return a.units.RemoveMountPoint(ctx, dep.path)
+}
+
+func (a *Agent) released(dep *departure, err error) {
+	dep.busy = false
+	if a.leaving[dep.path] != dep {
+		return
+	}
+	if err == nil {
+		delete(a.leaving, dep.path)
+		// The same filesystem may have come back under another name meanwhile.
+		a.rescan()
+		return
+	}
+	dep.failures++
+	wait := backoff(min(dep.failures, retries))
+	dep.retry = time.Now().Add(wait)
+	a.report.Failed(&dep.facts, disk.Decision{UUID: path.Base(dep.path)}, dep.path, err, wait)
+}
+
+// nextDue gives the time of the next retry or of the end of the wait for READY.
+func (a *Agent) nextDue() (time.Time, bool) {
+	var next time.Time
+	earlier := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for _, st := range a.disks {
+		earlier(st.retry)
+	}
+	for _, dep := range a.leaving {
+		earlier(dep.retry)
+	}
+	if !a.ready {
+		earlier(a.started.Add(a.settings.ReadyTimeout))
+	}
+	return next, !next.IsZero()
+}
+
+// tell gives the reporter the state of the whole, and READY when it is time.
+func (a *Agent) tell() {
+	var mounted, held, refused, failing int
+	var open bool
+	var outstanding []string
+	for name, st := range a.disks {
+		open = open || st.initial
+		switch {
+		case st.stuck != nil:
+			failing++
+		case st.busy || st.decision.Action == disk.Wait:
+			outstanding = append(outstanding, name)
+		case st.decision.Action == disk.Keep:
+			mounted++
+		case st.decision.Action == disk.Hold:
+			held++
+		case st.decision.Action == disk.Refuse:
+			refused++
+		}
+	}
+	text := fmt.Sprintf("%d mounted, %d held, %d refused, %d failing", mounted, held, refused, failing)
+	if len(a.leaving) > 0 {
+		text += fmt.Sprintf(", %d gone but still mounted", len(a.leaving))
+	}
+	if len(outstanding) > 0 {
+		slices.Sort(outstanding)
+		text += "; working on " + strings.Join(outstanding, ", ")
+	}
+	if text != a.lastLine {
+		a.lastLine = text
+		a.report.Status(text)
+	}
+	if !a.ready && (!open || time.Since(a.started) >= a.settings.ReadyTimeout) {
+		a.ready = true
+		a.report.Ready()
+	}
+}
