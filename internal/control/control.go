@@ -1,0 +1,160 @@
+// Package control is the socket over which the command line asks the daemon for
+// what changes something. Only root may use it.
+package control
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Socket is the path of the control socket.
+const Socket = "/run/hotmount/control.sock"
+
+// ErrDown says that no daemon listens.
+var ErrDown = errors.New("the daemon does not run (systemctl start hotmount)")
+
+// Request is what the command line asks for.
+type Request struct {
+	// Do is the name of what is to be done: "accept".
+	Do string `json:"do"`
+	// Disk is a kernel name.
+	Disk string `json:"disk"`
+}
+
+// Response is the daemon's answer: Text for the operator, or Error.
+type Response struct {
+	Text  string `json:"text,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// maxRequest is the largest request in bytes; patience is how long one
+// connection may take.
+const (
+	maxRequest = 4096
+	patience   = 30 * time.Second
+)
+
+// Handler answers a request.
+type Handler func(ctx context.Context, r Request) (string, error)
+
+// Serve listens at the path and answers until ctx ends.
+func Serve(ctx context.Context, path string, handle Handler) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot listen for the command line: %w", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return fmt.Errorf("cannot listen for the command line: %w", err)
+	}
+	// The unit's umask makes the socket root's alone from its first moment; the
+	// peer's uid is checked all the same.
+	if err := os.Chmod(path, 0o600); err != nil {
+		return errors.Join(fmt.Errorf("cannot listen for the command line: %w", err), l.Close())
+	}
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	for {
+		c, err := l.AcceptUnix()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot listen for the command line: %w", err)
+		}
+		conns.Go(func() { serve(ctx, c, handle) })
+	}
+}
+
+func serve(ctx context.Context, c *net.UnixConn, handle Handler) {
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+
+	var answer Response
+	text, err := answerTo(ctx, c, handle)
+	if err != nil {
+		answer.Error = err.Error()
+	} else {
+		answer.Text = text
+	}
+	// Whoever asked may have gone: then nobody misses the answer.
+	_ = json.NewEncoder(c).Encode(answer)
+}
+
+func answerTo(ctx context.Context, c *net.UnixConn, handle Handler) (string, error) {
+	uid, err := peerUID(c)
+	if err != nil {
+		return "", err
+	}
+	if uid != 0 {
+		return "", errors.New("only root may change something")
+	}
+	line, err := bufio.NewReaderSize(c, maxRequest).ReadSlice('\n')
+	if err != nil {
+		return "", fmt.Errorf("cannot read the request: %w", err)
+	}
+	var r Request
+	if err := json.Unmarshal(line, &r); err != nil {
+		return "", fmt.Errorf("cannot read the request: %w", err)
+	}
+	return handle(ctx, r)
+}
+
+// peerUID is the user id of the process at the other end (SO_PEERCRED,
+// unix(7)).
+func peerUID(c *net.UnixConn) (uint32, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, credErr); err != nil {
+		return 0, fmt.Errorf("cannot tell who asks: %w", err)
+	}
+	return cred.Uid, nil
+}
+
+// Ask sends the request to the daemon that listens at the path and gives its
+// answer. The error wraps ErrDown if there is none.
+func Ask(ctx context.Context, path string, r Request) (string, error) {
+	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return "", ErrDown
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot reach the daemon: %w", err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return "", fmt.Errorf("cannot reach the daemon: %w", err)
+	}
+	if err := json.NewEncoder(c).Encode(r); err != nil {
+		return "", fmt.Errorf("cannot ask the daemon: %w", err)
+	}
+	var answer Response
+	if err := json.NewDecoder(c).Decode(&answer); err != nil {
+		return "", fmt.Errorf("cannot read the daemon's answer: %w", err)
+	}
+	if answer.Error != "" {
+		return "", errors.New(answer.Error)
+	}
+	return answer.Text, nil
+}

@@ -1,0 +1,88 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func serving(t *testing.T, handle Handler) (path string) {
+	path = filepath.Join(t.TempDir(), "s")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, path, handle) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	// A connection is answered as soon as the socket listens.
+	for {
+		c, err := net.Dial("unix", path)
+		if err == nil {
+			c.Close()
+			return path
+		}
+		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ECONNREFUSED) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAsk(t *testing.T) {
+	path := serving(t, func(_ context.Context, r Request) (string, error) {
+		if r.Disk == "vdz" {
+			return "", errors.New("no such disk")
+		}
+		return r.Do + " " + r.Disk, nil
+	})
+	if os.Geteuid() != 0 {
+		_, err := Ask(t.Context(), path, Request{Do: "accept", Disk: "vdb"})
+		if err == nil || !strings.Contains(err.Error(), "only root") {
+			t.Fatalf("as uid %d: %v", os.Geteuid(), err)
+		}
+		return
+	}
+	got, err := Ask(t.Context(), path, Request{Do: "accept", Disk: "vdb"})
+	if err != nil || got != "accept vdb" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := Ask(t.Context(), path, Request{Do: "accept", Disk: "vdz"}); err == nil || err.Error() != "no such disk" {
+		t.Errorf("got %v", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+func TestRubbish(t *testing.T) {
+	path := serving(t, func(context.Context, Request) (string, error) { return "", errors.New("was asked") })
+	for _, rubbish := range []string{"\n", "{\n", strings.Repeat("x", 3*maxRequest)} {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The daemon may close before all of it is written.
+		_, _ = c.Write([]byte(rubbish))
+		var b [4096]byte
+		n, _ := c.Read(b[:])
+		if strings.Contains(string(b[:n]), "was asked") {
+			t.Errorf("%q was taken for a request", rubbish)
+		}
+		c.Close()
+	}
+}
+
+func TestNoDaemon(t *testing.T) {
+	if _, err := Ask(t.Context(), filepath.Join(t.TempDir(), "s"), Request{}); !errors.Is(err, ErrDown) {
+		t.Errorf("got %v, want ErrDown", err)
+	}
+}

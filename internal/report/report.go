@@ -1,0 +1,184 @@
+// Package report tells people and the service manager what hotmount does: the
+// journal, or readable text where there is none, and sd_notify.
+package report
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/coreos/go-systemd/v22/journal"
+	"github.com/coreos/go-systemd/v22/unit"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+)
+
+// Kind is the MESSAGE_ID of a kind of event (systemd.journal-fields(7)), made
+// once with `systemd-id128 new` and never changed.
+type Kind string
+
+// The kinds of events.
+const (
+	KindDecided   Kind = "8d257cf62e324ae2818900eb75c8833f"
+	KindProven    Kind = "7f256a91fea2447dab04adb584de3e55"
+	KindFormatted Kind = "3d02a53f47f844f790341d3bb1afb1ad"
+	KindMounted   Kind = "a9f0438d20a54cb2b5788042a7b0bdad"
+	KindFailed    Kind = "db5193068a5b444e89220b40468456ec"
+	KindGone      Kind = "ba183a4a7423409c92799d952cdf0ad5"
+	KindProblem   Kind = "668e8644ecc84d45b43580c03a0d0612"
+)
+
+// Log writes events to the journal by its native protocol, or as text where
+// the process does not run under the journal.
+type Log struct {
+	text io.Writer // nil for the journal
+	mu   sync.Mutex
+}
+
+// New makes a log for this process: the journal if standard error is connected
+// to it (JOURNAL_STREAM, systemd.exec(5)), else text on standard error.
+func New() *Log {
+	if native, err := journal.StderrIsJournalStream(); err == nil && native && journal.Enabled() {
+		return &Log{}
+	}
+	return &Log{text: os.Stderr}
+}
+
+// Event writes one event about the disk f, nil for none. Path is the mount
+// point to whose unit's story it belongs, empty for none. The message must have
+// no foreign bytes left in it.
+func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decision, path, message string) {
+	fields := map[string]string{"MESSAGE_ID": string(kind)}
+	if f != nil {
+		fields["HOTMOUNT_DEVICE"] = f.Node()
+		fields["HOTMOUNT_DISKSEQ"] = strconv.FormatUint(f.Seq, 10)
+		fields["HOTMOUNT_SERIAL"] = disk.Visible(f.Serial)
+		fields["HOTMOUNT_DECISION"] = string(d.Action)
+		fields["HOTMOUNT_REASON"] = string(d.Reason)
+		fields["HOTMOUNT_CLASS"] = d.Class
+		fields["HOTMOUNT_UUID"] = d.UUID
+	}
+	if path != "" {
+		// With this field `journalctl -u UNIT` shows the entry
+		// (systemd.journal-fields(7)).
+		fields["OBJECT_SYSTEMD_UNIT"] = unit.UnitNamePathEscape(path) + ".mount"
+	}
+	for k, v := range fields {
+		if v == "" {
+			delete(fields, k)
+		}
+	}
+	if l.text == nil {
+		if err := journal.Send(message, p, fields); err == nil {
+			return
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.text
+	if w == nil {
+		w = os.Stderr
+	}
+	fmt.Fprintln(w, message)
+}
+
+// name is how a disk is called in a message.
+func name(f *disk.Facts) string {
+	s := f.Node()
+	if f.Serial != "" {
+		s += fmt.Sprintf(" (serial %s, %s)", disk.Visible(f.Serial), disk.HumanSize(f.Size))
+	} else {
+		s += fmt.Sprintf(" (no serial, %s)", disk.HumanSize(f.Size))
+	}
+	return s
+}
+
+// Agent reports for the daemon's loop.
+type Agent struct{ Log *Log }
+
+// Decided reports a decision that differs from the disk's last one.
+func (a Agent) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
+	why, next := policy.Words(f, c, s, d)
+	message := fmt.Sprintf("%s: %s: %s", name(f), d.Action, why)
+	if next != "" {
+		message += "; " + next
+	}
+	p := journal.PriInfo
+	switch d.Action {
+	case disk.Refuse, disk.Hold:
+		p = journal.PriWarning
+	case disk.Ignore, disk.Wait:
+		p = journal.PriDebug
+	}
+	path := ""
+	if d.UUID != "" && (d.Action == disk.Mount || d.Action == disk.Keep) {
+		path = pathOf(s, d)
+	}
+	a.Log.Event(KindDecided, p, f, d, path, message)
+}
+
+func pathOf(s *disk.Settings, d disk.Decision) string {
+	for i := range s.Classes {
+		if s.Classes[i].Name == d.Class {
+			return s.Classes[i].MountPoint(d.UUID)
+		}
+	}
+	return ""
+}
+
+// Mounted reports a mount that the mount table shows.
+func (a Agent) Mounted(f *disk.Facts, d disk.Decision, path string) {
+	a.Log.Event(KindMounted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: mounted %s %s at %s", name(f), d.Type, d.UUID, path))
+}
+
+// Failed reports what could not be done.
+func (a Agent) Failed(f *disk.Facts, d disk.Decision, path string, err error, wait time.Duration) {
+	again := "not tried again until the disk changes (or: hotmount accept " + f.Name + ")"
+	if wait >= 0 {
+		again = "tried again in " + wait.Round(100*time.Millisecond).String()
+	}
+	a.Log.Event(KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; %s", name(f), oneLine(err.Error()), again))
+}
+
+// Gone reports a disk that was detached.
+func (a Agent) Gone(f *disk.Facts, path string) {
+	message := name(f) + ": gone"
+	if path != "" {
+		message += "; it was mounted at " + path
+	}
+	a.Log.Event(KindGone, journal.PriNotice, f, disk.Decision{}, path, message)
+}
+
+// Problem reports what went wrong beside a single disk.
+func (a Agent) Problem(err error) {
+	a.Log.Event(KindProblem, journal.PriErr, nil, disk.Decision{}, "", oneLine(err.Error()))
+}
+
+// Status gives the service manager the state in one line (STATUS=,
+// sd_notify(3)).
+func (a Agent) Status(line string) { a.notify("STATUS=" + line) }
+
+// Ready tells the service manager that the start or the reload is done.
+func (a Agent) Ready() { a.notify(daemon.SdNotifyReady) }
+
+// Reloading tells the service manager that a reload has begun.
+func (a Agent) Reloading() { a.notify(daemon.SdNotifyReloading) }
+
+// Alive feeds the watchdog.
+func (a Agent) Alive() { a.notify(daemon.SdNotifyWatchdog) }
+
+func (a Agent) notify(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		a.Problem(fmt.Errorf("cannot notify the service manager: %w", err))
+	}
+}
+
+func oneLine(s string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(s, "\n", "; ")), " ")
+}
