@@ -1,0 +1,356 @@
+// Package format makes filesystems on blank disks, and is the only writer to
+// disks, by way of mkfs.xfs. It runs in a process of its own, one for each disk.
+// It does not choose the disk: it is told, proves for itself that the disk is
+// blank, and gives up at the first doubt.
+//
+// A session goes Open, Prove, Make, Close. From Open to Close a descriptor is
+// open on the disk: as long as it is, the kernel gives the disk's name to no
+// other one, also when it has been pulled. What is proven is fenced by the disk
+// sequence number, the size and the kernel's count of writes: unless they are
+// the same right before mkfs as before the first read, nothing is written.
+package format
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/probe"
+	"hotmount/internal/run"
+)
+
+var (
+	// ErrBusy says that somebody else has claimed or locked the disk.
+	ErrBusy = errors.New("somebody else uses it")
+	// ErrWritten says that somebody wrote to the disk while it was looked at.
+	ErrWritten = errors.New("somebody writes to it")
+)
+
+// Retry says whether the same may go better later: ErrBusy and ErrWritten. All
+// else stays as it is until the disk or its content changes.
+func Retry(err error) bool { return errors.Is(err, ErrBusy) || errors.Is(err, ErrWritten) }
+
+// Intents is the durable record of formats that began. Package store has it.
+type Intents interface {
+	// Begin returns once the intent would survive a power cut.
+	Begin(disk.Intent) error
+	End(uuid string) error
+}
+
+// Deps is what a session is given to work with. All of it must be set.
+type Deps struct {
+	Runner run.Runner
+	// Writes reads Facts.Writes of the disk afresh.
+	Writes func() (uint64, error)
+	// Settle is for how long nobody may have written; zero asks only that
+	// nobody does while the disk is read.
+	Settle  time.Duration
+	Intents Intents
+	// Log writes to the journal. It is called with the evidence before the
+	// first write to the disk.
+	Log func(msg string, evidence ...string)
+}
+
+// lockTime is how long udev, which holds a shared lock while it probes
+// (systemd.io/BLOCK_DEVICE_LOCKING), is waited for, and lockEvery how often the
+// lock is tried: flock(2) can not be waited for with a context. udev does it
+// the same way.
+const (
+	lockTime  = 30 * time.Second
+	lockEvery = 100 * time.Millisecond
+)
+
+// Session is the work on one disk. It is not for use by several goroutines.
+type Session struct {
+	disk disk.Facts
+	deps Deps
+	sys  system
+
+	// keep is open to the end and carries the lock; excl claims the disk while
+	// it is looked at, and is nil once mkfs.xfs is to claim it.
+	keep, excl *os.File
+
+	// What Prove has found, and how many writes there had been before.
+	proven disk.Content
+	plan   probe.Plan
+	writes uint64
+}
+
+// Open opens the disk, claims it and takes the shared lock. It fails with
+// ErrBusy if anybody else has claimed it, and unless it is the very disk that
+// the facts are about, by device number, disk sequence number and size.
+func Open(ctx context.Context, f disk.Facts, d Deps) (*Session, error) {
+	return open(ctx, f, d, linux{})
+}
+
+func open(ctx context.Context, f disk.Facts, d Deps, sys system) (*Session, error) {
+	s := &Session{disk: f, deps: d, sys: sys}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot open %s: %w", f.ID, err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Session) open(ctx context.Context) (err error) {
+	if s.keep, err = s.sys.open(s.disk.Node(), false); err != nil {
+		return err
+	}
+	if s.excl, err = s.sys.open(s.disk.Node(), true); err != nil {
+		if errors.Is(err, unix.EBUSY) {
+			err = fmt.Errorf("%w: %w", ErrBusy, err)
+		}
+		return err
+	}
+	// Both were opened by a name: both must be the disk that is meant.
+	for _, f := range []*os.File{s.keep, s.excl} {
+		if err := s.isSame(f); err != nil {
+			return err
+		}
+	}
+	return s.lock(ctx, unix.LOCK_SH)
+}
+
+// Close gives the disk free.
+func (s *Session) Close() error {
+	err := s.release()
+	if s.keep != nil {
+		err = errors.Join(err, s.keep.Close())
+		s.keep = nil
+	}
+	return err
+}
+
+// release ends the exclusive claim. The disk stays open.
+func (s *Session) release() error {
+	if s.excl == nil {
+		return nil
+	}
+	err := s.excl.Close()
+	s.excl = nil
+	return err
+}
+
+// Prove tells what is on the disk. blank is the class's word for how much is
+// read, a probe.Plan. Content that may be formatted is only given once nobody
+// has written for Settle, counted from before the first read. With an error the
+// content is Unknown and the error its evidence.
+func (s *Session) Prove(ctx context.Context, blank string) (disk.Content, error) {
+	c, err := s.prove(ctx, probe.Plan(blank))
+	if err != nil {
+		err = fmt.Errorf("cannot prove what is on %s: %w", s.disk.ID, err)
+		s.proven = disk.Content{Kind: disk.Unknown, Evidence: []string{err.Error()}}
+		return s.proven, err
+	}
+	s.proven = c
+	s.deps.Log(fmt.Sprintf("%s is %s", s.disk.ID, c.Kind), c.Evidence...)
+	return c, nil
+}
+
+func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, err error) {
+	if s.excl == nil {
+		return c, errors.New("the session is over")
+	}
+	begun := time.Now()
+	s.plan = plan
+	if s.writes, err = s.deps.Writes(); err != nil {
+		return c, err
+	}
+	if c, err = s.look(ctx, plan); err != nil {
+		return c, err
+	}
+	if c.Kind == disk.Blank || c.Kind == disk.HalfMade {
+		if err := wait(ctx, s.deps.Settle-time.Since(begun)); err != nil {
+			return c, err
+		}
+	}
+	return c, s.isUntouched()
+}
+
+func (s *Session) look(ctx context.Context, plan probe.Plan) (disk.Content, error) {
+	return probe.Look(ctx, s.deps.Runner, probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size}, plan)
+}
+
+// MakeOptions says what is to be made.
+type MakeOptions struct {
+	// Intent is recorded before the first write; its UUID becomes the
+	// filesystem's.
+	Intent disk.Intent
+	// RecoverHalfMade asks to make the XFS again that Prove found half made. Its
+	// UUID must be the intent's: that, chosen at random and recorded before the
+	// disk was written to, is the proof that it is ours.
+	RecoverHalfMade bool
+}
+
+// Make makes an XFS on the disk that Prove found blank, or makes our own
+// half-made one again. When it returns nil the finished filesystem has been
+// read back from the disk. The session ends with it either way. After an error
+// before mkfs.xfs was started nothing has been written and a new intent is
+// taken back; after a later one the intent stays.
+func (s *Session) Make(ctx context.Context, o MakeOptions) error {
+	if err := s.make(ctx, o); err != nil {
+		return fmt.Errorf("cannot make a filesystem on %s: %w", s.disk.ID, err)
+	}
+	return nil
+}
+
+func (s *Session) make(ctx context.Context, o MakeOptions) error {
+	if err := s.permit(o); err != nil {
+		return err
+	}
+	options, err := chooseOptions(ctx, s.deps.Runner, s.sys)
+	if err != nil {
+		return err
+	}
+	if err := s.lock(ctx, unix.LOCK_EX); err != nil {
+		return err
+	}
+	if err := s.again(ctx); err != nil {
+		return err
+	}
+	// mkfs.xfs claims the disk itself, with -N too.
+	if err := s.release(); err != nil {
+		return err
+	}
+	m := making{node: s.disk.Node(), uuid: o.Intent.UUID, options: options, dry: true, over: o.RecoverHalfMade}
+	if _, err := m.run(ctx, s.deps.Runner); err != nil {
+		return err
+	}
+	m.dry = false
+	s.deps.Log(fmt.Sprintf("making XFS %s on %s", o.Intent.UUID, s.disk.ID), s.proven.Evidence...)
+	if err := s.deps.Intents.Begin(o.Intent); err != nil {
+		return err
+	}
+	if err := s.again(ctx); err != nil {
+		if !o.RecoverHalfMade {
+			err = errors.Join(err, s.deps.Intents.End(o.Intent.UUID))
+		}
+		return err
+	}
+	lines, err := m.run(ctx, s.deps.Runner)
+	if err != nil {
+		return err
+	}
+	if err := s.readBack(o.Intent.UUID); err != nil {
+		return err
+	}
+	s.deps.Log(fmt.Sprintf("made XFS %s on %s and read it back", o.Intent.UUID, s.disk.ID), lines...)
+	// The filesystem is whole. An intent that stays costs a look at the disk at
+	// every start, and must not keep the disk from being used.
+	if err := s.deps.Intents.End(o.Intent.UUID); err != nil {
+		s.deps.Log(fmt.Sprintf("the intent for XFS %s stays behind", o.Intent.UUID), err.Error())
+	}
+	return nil
+}
+
+// permit refuses what Prove has not found in this session.
+func (s *Session) permit(o MakeOptions) error {
+	want := disk.Blank
+	if o.RecoverHalfMade {
+		want = disk.HalfMade
+	}
+	switch id := o.Intent.Identity; {
+	case s.excl == nil:
+		return errors.New("the session is over")
+	case !disk.ValidUUID(o.Intent.UUID):
+		return fmt.Errorf("%q is not a UUID", disk.Visible(o.Intent.UUID))
+	case id.Seq != s.disk.Seq || id.Size != s.disk.Size:
+		return errors.New("the intent is for another disk")
+	case s.proven.Kind != want || !s.proven.Proven:
+		return fmt.Errorf("it was not proven %s but %q", want, s.proven.Kind)
+	case o.RecoverHalfMade && s.proven.UUID != o.Intent.UUID:
+		return fmt.Errorf("the half-made filesystem on it is %s, not %s", s.proven.UUID, o.Intent.UUID)
+	}
+	return nil
+}
+
+// again is the short look that what was proven still holds, and that nobody has
+// written since before the first read of the proof.
+func (s *Session) again(ctx context.Context) error {
+	c, err := s.look(ctx, s.plan.Ends())
+	if err != nil {
+		return err
+	}
+	if c.Kind != s.proven.Kind || c.UUID != s.proven.UUID {
+		return fmt.Errorf("%w: it was %s and is %s now: %q", ErrWritten, s.proven.Kind, c.Kind, c.Evidence)
+	}
+	return s.isUntouched()
+}
+
+func (s *Session) isUntouched() error {
+	if err := s.isSame(s.keep); err != nil {
+		return err
+	}
+	writes, err := s.deps.Writes()
+	if err != nil {
+		return err
+	}
+	if writes != s.writes {
+		return fmt.Errorf("%w: %d writes and discards since the first read", ErrWritten, writes-s.writes)
+	}
+	return nil
+}
+
+// isSame says whether the open file is the disk that is meant, and the device
+// node still leads to it.
+func (s *Session) isSame(f *os.File) error {
+	want := identity{dev: s.disk.Dev, seq: s.disk.Seq, size: s.disk.Size}
+	got, err := s.sys.identify(f)
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("it is another disk or another size: device number %s, disk sequence number %d, %d bytes instead of %s, %d, %d",
+			got.dev, got.seq, got.size, want.dev, want.seq, want.size)
+	}
+	dev, err := s.sys.node(s.disk.Node())
+	if err != nil {
+		return err
+	}
+	if dev != want.dev {
+		return fmt.Errorf("%s is device number %s now, not %s", s.disk.Node(), dev, want.dev)
+	}
+	return nil
+}
+
+// readBack reads what mkfs.xfs has left, past the page cache.
+func (s *Session) readBack(uuid string) error {
+	super, err := probe.ReadXFS(s.keep)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read back after mkfs.xfs: %w", err)
+	case super.UUID != uuid || super.InProgress || super.Size > s.disk.Size:
+		return fmt.Errorf("read back after mkfs.xfs: %+v", super)
+	}
+	return s.isSame(s.keep)
+}
+
+func (s *Session) lock(ctx context.Context, how int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, lockTime, fmt.Errorf("%w: locked for %s", ErrBusy, lockTime))
+	defer cancel()
+	for {
+		err := unix.Flock(int(s.keep.Fd()), how|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		if err := wait(ctx, lockEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// wait ends early with ctx's error.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,862 @@
+package format
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/run"
+	"hotmount/internal/run/runtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	uuid  = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
+	other = "99999999-1111-4222-8333-abcdefabcdef"
+	size  = 40 << 20
+
+	wipefsLine  = "/usr/sbin/wipefs -n -J /dev/vdb"
+	blkidLine   = "/usr/sbin/blkid -p -o udev /dev/vdb"
+	versionLine = "/usr/sbin/mkfs.xfs -V"
+	dryLine     = "/usr/sbin/mkfs.xfs -N -K -m uuid=" + uuid + " /dev/vdb"
+	makeLine    = "/usr/sbin/mkfs.xfs -K -m uuid=" + uuid + " /dev/vdb"
+	dryOver     = "/usr/sbin/mkfs.xfs -N -f -K -m uuid=" + uuid + " /dev/vdb"
+	makeOver    = "/usr/sbin/mkfs.xfs -f -K -m uuid=" + uuid + " /dev/vdb"
+)
+
+// world is a disk, in a file, and all that a session meets around it.
+type world struct {
+	*runtest.Runner
+	t     *testing.T
+	image string
+	facts disk.Facts
+	intent
+	// mu guards what changes while a session settles.
+	mu       sync.Mutex
+	now      identity
+	nodeDev  disk.Dev
+	writes   uint64
+	counters error
+	lts      bool
+	openErr  map[bool]error
+	story    []string
+	log      []string
+}
+
+// intent records what is asked of the store.
+type intent struct {
+	beginErr, endErr error
+	onBegin          func()
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{Runner: runtest.New(t), t: t, image: filepath.Join(t.TempDir(), "disk"), openErr: map[bool]error{}}
+	if err := os.WriteFile(w.image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(w.image, size); err != nil {
+		t.Fatal(err)
+	}
+	w.facts = disk.Facts{ID: disk.ID{Name: "vdb", Dev: disk.Dev{Major: 254, Minor: 16}, Seq: 12}, Size: size}
+	w.now = identity{dev: w.facts.Dev, seq: 12, size: size}
+	w.nodeDev = w.facts.Dev
+	w.nothingNamed()
+	w.On(versionLine, runtest.Print("mkfs.xfs version 6.1.0\n", 0))
+	w.On(dryLine, runtest.Print("meta-data=/dev/vdb\n", 0))
+	w.On(makeLine, w.mkfs)
+	return w
+}
+
+func (w *world) nothingNamed() {
+	w.On(wipefsLine, runtest.Print(`{"signatures": []}`, 0))
+	w.On(blkidLine, runtest.Print("", 2))
+}
+
+func (w *world) named(uuid string) {
+	w.On(wipefsLine, runtest.Print(`{"signatures": [{"device": "vdb", "offset": "0x0", "type": "xfs", "uuid": "`+uuid+`", "label": null}]}`, 0))
+	w.On(blkidLine, runtest.Print("ID_FS_TYPE=xfs\nID_FS_USAGE=filesystem\nID_FS_UUID_ENC="+uuid+"\n", 0))
+}
+
+// halfMade puts an unfinished XFS on the disk.
+func (w *world) halfMade(uuid string) {
+	w.put(0, super(w.t, "xfs-half-made.head", uuid))
+	w.named(uuid)
+	w.On(dryOver, runtest.Print("meta-data=/dev/vdb\n", 0))
+	w.On(makeOver, w.mkfs)
+}
+
+// mkfs stands for a mkfs.xfs that works.
+func (w *world) mkfs(run.Command) (run.Result, error) {
+	w.put(0, super(w.t, "xfs.head", uuid))
+	w.named(uuid)
+	w.writes += 65
+	return run.Result{Stdout: []byte("meta-data=/dev/vdb\ndata=...\n")}, nil
+}
+
+func (w *world) put(at int64, b []byte) {
+	f, err := os.OpenFile(w.image, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt(b, at)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
+// super is a superblock captured from mkfs.xfs, with another UUID and the size
+// of the disk here.
+func super(t *testing.T, name, uuid string) []byte {
+	b, err := os.ReadFile("../probe/testdata/" + name)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	raw, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
+	if err != nil {
+		t.Error(err)
+	}
+	copy(b[32:48], raw)
+	binary.BigEndian.PutUint64(b[8:], size/4096)
+	clear(b[224:228])
+	binary.LittleEndian.PutUint32(b[224:], crc32.Checksum(b[:512], crc32.MakeTable(crc32.Castagnoli)))
+	return b
+}
+
+func (w *world) Begin(i disk.Intent) error {
+	w.story = append(w.story, "begin "+i.UUID)
+	if w.onBegin != nil {
+		w.onBegin()
+	}
+	return w.beginErr
+}
+
+func (w *world) End(uuid string) error {
+	w.story = append(w.story, "end "+uuid)
+	return w.endErr
+}
+
+// Run adds what is run to the story.
+func (w *world) Run(ctx context.Context, c run.Command) (run.Result, error) {
+	w.story = append(w.story, c.String())
+	return w.Runner.Run(ctx, c)
+}
+
+func (w *world) open(node string, exclusive bool) (*os.File, error) {
+	if node != "/dev/vdb" {
+		w.t.Errorf("open of %s", node)
+	}
+	if err := w.openErr[exclusive]; err != nil {
+		return nil, &os.PathError{Op: "open", Path: node, Err: err}
+	}
+	return os.Open(w.image)
+}
+
+func (w *world) identify(*os.File) (identity, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now, nil
+}
+
+func (w *world) count() (uint64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.writes, w.counters
+}
+
+func (w *world) node(string) (disk.Dev, error) { return w.nodeDev, nil }
+func (w *world) exists(string) (bool, error)   { return w.lts, nil }
+
+func (w *world) deps() Deps {
+	return Deps{
+		Runner:  w,
+		Writes:  w.count,
+		Settle:  5 * time.Second,
+		Intents: w,
+		Log: func(msg string, evidence ...string) {
+			w.story = append(w.story, "log")
+			w.log = append(w.log, append([]string{msg}, evidence...)...)
+		},
+	}
+}
+
+func (w *world) makeOptions(recover bool) MakeOptions {
+	return MakeOptions{Intent: disk.Intent{Identity: w.facts.Identity("boot"), UUID: uuid}, RecoverHalfMade: recover}
+}
+
+// work is the whole way of a disk.
+func (w *world) work(blank string, recover bool, between func()) error {
+	s, err := open(w.t.Context(), w.facts, w.deps(), w)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			w.t.Error(err)
+		}
+	}()
+	if _, err := s.Prove(w.t.Context(), blank); err != nil {
+		return err
+	}
+	if between != nil {
+		between()
+	}
+	return s.Make(w.t.Context(), w.makeOptions(recover))
+}
+
+// mkfsRan says whether mkfs.xfs was started to write.
+func (w *world) mkfsRan() bool {
+	for _, line := range w.Calls() {
+		if strings.HasPrefix(line, mkfs) && line != versionLine && !strings.HasPrefix(line, mkfs+" -N ") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestBlankDisk(t *testing.T) {
+	for _, blank := range []string{"full", "sampled", "unsigned"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			begun := time.Now()
+			if err := w.work(blank, false, nil); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{
+				wipefsLine, blkidLine, "log",
+				versionLine, wipefsLine, blkidLine, dryLine, "log", "begin " + uuid,
+				wipefsLine, blkidLine, makeLine,
+				"log", "end " + uuid,
+			}
+			if diff := cmp.Diff(want, w.story); diff != "" {
+				t.Error(diff)
+			}
+			if took := time.Since(begun); took != 5*time.Second {
+				t.Errorf("it settled for %s", took)
+			}
+		})
+	}
+}
+
+func TestEvidenceIsInTheJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var before []string
+		w.On(makeLine, func(c run.Command) (run.Result, error) {
+			before = w.log
+			return w.mkfs(c)
+		})
+		if err := w.work("full", false, nil); err != nil {
+			t.Fatal(err)
+		}
+		evidence := []string{"wipefs: nothing", "blkid: nothing", "read 40 MiB of 40 MiB, all zero (full)"}
+		want := append([]string{"vdb (disk sequence number 12) is blank"}, evidence...)
+		want = append(want, "making XFS "+uuid+" on vdb (disk sequence number 12)")
+		want = append(want, evidence...)
+		if diff := cmp.Diff(want, before); diff != "" {
+			t.Error(diff)
+		}
+		want = append(want, "made XFS "+uuid+" on vdb (disk sequence number 12) and read it back", "meta-data=/dev/vdb", "data=...")
+		if diff := cmp.Diff(want, w.log); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestHalfMadeDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.halfMade(uuid)
+		if err := w.work("full", true, nil); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			wipefsLine, blkidLine, "log",
+			versionLine, wipefsLine, blkidLine, dryOver, "log", "begin " + uuid,
+			wipefsLine, blkidLine, makeOver,
+			"log", "end " + uuid,
+		}
+		if diff := cmp.Diff(want, w.story); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// One obstacle a row: whatever it is, mkfs.xfs is not started but with -N. A
+// session itself can not write: its descriptors are open for reading.
+func TestObstacles(t *testing.T) {
+	dead := errors.New("signal: killed")
+	write := func(w *world) { w.writes++ }
+	for _, tc := range []struct {
+		name string
+		// before is there from the start, between comes after the proof.
+		before, between func(*world)
+		blank           string
+		recover         bool
+		err             string
+		retry           bool
+		// begun says that the intent was recorded, and so has to be taken back.
+		begun bool
+	}{
+		// Opening it.
+		{name: "claimed by somebody", before: func(w *world) { w.openErr[true] = unix.EBUSY }, err: "somebody else uses it", retry: true},
+		{name: "not there", before: func(w *world) { w.openErr[false] = unix.ENOENT }, err: "no such file"},
+		{name: "another sequence number", before: func(w *world) { w.now.seq = 13 }, err: "another disk"},
+		{name: "another size", before: func(w *world) { w.now.size = size + 512 }, err: "another size"},
+		{name: "another device number", before: func(w *world) { w.now.dev.Minor = 32 }, err: "another disk"},
+		{name: "another device node", before: func(w *world) { w.nodeDev.Minor = 32 }, err: "/dev/vdb is device number 254:32"},
+		{name: "locked by somebody", before: func(w *world) { w.lockedBy(unix.LOCK_EX) }, err: "locked for 30s", retry: true},
+
+		// Reading it.
+		{name: "a byte at the start", before: func(w *world) { w.put(0, []byte{1}) }, err: "not proven"},
+		{name: "a byte at the end", before: func(w *world) { w.put(size-1, []byte{1}) }, err: "not proven"},
+		{name: "a byte in the middle", before: func(w *world) { w.put(size/2, []byte{1}) }, err: "not proven"},
+		{name: "shorter than it says", before: func(w *world) { w.truncate(size - 4096) }, err: "cannot read byte"},
+		{name: "reads nothing", before: func(w *world) { w.truncate(0) }, err: "cannot read byte 0"},
+		{name: "an unknown plan", blank: "quick", err: "unknown plan"},
+		{name: "no plan", blank: "none", err: "unknown plan"},
+
+		// What the tools say.
+		{name: "wipefs fails", before: func(w *world) { w.On(wipefsLine, runtest.Complain("no", 1)) }, err: "cannot understand"},
+		{name: "wipefs killed", before: func(w *world) { w.On(wipefsLine, runtest.Fail(dead)) }, err: "signal: killed"},
+		{name: "wipefs silent", before: func(w *world) { w.On(wipefsLine, runtest.Print("", 0)) }, err: "cannot understand"},
+		{name: "wipefs names a backup GPT", before: func(w *world) {
+			w.On(wipefsLine, runtest.Print(`{"signatures": [{"device": "vdb", "offset": "0x1", "type": "gpt", "uuid": null, "label": null}]}`, 0))
+		}, err: "not proven"},
+		{name: "a word of blkid", before: func(w *world) { w.On(blkidLine, runtest.Print("ID_FS_TYPE=DM_snapshot_cow\n", 0)) }, err: "not proven"},
+		{name: "an unknown word of blkid", before: func(w *world) { w.On(blkidLine, runtest.Print("ID_X=1\n", 2)) }, err: "not proven"},
+		{name: "blkid killed", before: func(w *world) { w.On(blkidLine, runtest.Fail(dead)) }, err: "signal: killed"},
+		{name: "blkid ambivalent without a word", before: func(w *world) { w.On(blkidLine, runtest.Print("", 8)) }, err: "cannot understand"},
+		{name: "blkid complains", before: func(w *world) { w.On(blkidLine, runtest.Complain("error", 2)) }, err: "cannot understand"},
+		{name: "a filesystem", before: func(w *world) { w.put(0, super(w.t, "xfs.head", other)); w.named(other) }, err: `not proven blank but "filesystem"`},
+
+		// Somebody writes.
+		{name: "written while it was read", before: func(w *world) { w.whenRun(blkidLine, write) }, err: "1 writes", retry: true},
+		{name: "written while it settled", before: func(w *world) { w.after(4*time.Second, write) }, err: "1 writes", retry: true},
+		{name: "no counters", before: func(w *world) { w.counters = errors.New("no stat") }, err: "no stat"},
+		{name: "pulled while it settled", before: func(w *world) { w.after(4*time.Second, func(w *world) { w.now.seq++ }) }, err: "another disk"},
+		{name: "resized while it settled", before: func(w *world) { w.after(4*time.Second, func(w *world) { w.now.size *= 2 }) }, err: "another size"},
+		{name: "written after the proof", between: write, err: "1 writes", retry: true},
+		{name: "pulled after the proof", between: func(w *world) { w.now.seq++ }, err: "another disk"},
+		{name: "resized after the proof", between: func(w *world) { w.now.size *= 2 }, err: "another size"},
+		{name: "another node after the proof", between: func(w *world) { w.nodeDev.Minor++ }, err: "device number"},
+		{name: "no counters after the proof", between: func(w *world) { w.counters = errors.New("no stat") }, err: "no stat"},
+		{name: "a byte at the start after the proof", between: func(w *world) { w.put(4095, []byte{1}) }, err: "somebody writes", retry: true},
+		{name: "a byte at the end after the proof", between: func(w *world) { w.put(size-1, []byte{1}) }, err: "somebody writes", retry: true},
+		{name: "a signature after the proof", between: func(w *world) { w.named(other) }, err: "somebody writes", retry: true},
+		{name: "unreadable after the proof", between: func(w *world) { w.truncate(0) }, err: "cannot read byte 0"},
+		{name: "locked after the proof", between: func(w *world) { w.lockedBy(unix.LOCK_SH) }, err: "locked for 30s", retry: true},
+
+		// mkfs.xfs and the intent.
+		{name: "mkfs -N refuses", before: func(w *world) {
+			w.On(dryLine, runtest.Complain("mkfs.xfs: /dev/vdb appears to contain something.\nmkfs.xfs: Use the -f option to force overwrite.\n", 1))
+		}, err: "exit code 1: mkfs.xfs: /dev/vdb appears"},
+		{name: "an unknown mkfs.xfs", before: func(w *world) { w.On(versionLine, runtest.Print("mkfs.xfs (new) 7\n", 0)) }, err: "cannot understand /usr/sbin/mkfs.xfs -V"},
+		{name: "no mkfs.xfs", before: func(w *world) { w.On(versionLine, runtest.Fail(os.ErrNotExist)) }, err: "does not exist"},
+		{name: "mkfs -N killed", before: func(w *world) { w.On(dryLine, runtest.Fail(dead)) }, err: "signal: killed"},
+		{name: "the intent fails", before: func(w *world) { w.beginErr = errors.New("no space left") }, err: "no space left"},
+
+		// The last look.
+		{name: "written during mkfs -N", before: func(w *world) { w.whenRun(dryLine, write) }, err: "1 writes", retry: true, begun: true},
+		{name: "written at the last moment", before: func(w *world) { w.onBegin = func() { w.writes++ } }, err: "1 writes", retry: true, begun: true},
+		{name: "a byte at the last moment", before: func(w *world) { w.onBegin = func() { w.put(size-1, []byte{1}) } }, err: "somebody writes", retry: true, begun: true},
+		{name: "a signature at the last moment", before: func(w *world) { w.onBegin = func() { w.named(other) } }, err: "somebody writes", retry: true, begun: true},
+		{name: "unreadable at the last moment", before: func(w *world) { w.onBegin = func() { w.truncate(0) } }, err: "cannot read byte 0", begun: true},
+		{name: "another disk at the last moment", before: func(w *world) { w.onBegin = func() { w.now.seq++ } }, err: "another disk", begun: true},
+		{name: "another node at the last moment", before: func(w *world) { w.onBegin = func() { w.nodeDev.Minor++ } }, err: "device number", begun: true},
+
+		// Half-made filesystems.
+		{name: "half made, not asked to make it again", before: func(w *world) { w.halfMade(uuid) }, err: `not proven blank but "half-made"`},
+		{name: "half made by somebody else", before: func(w *world) { w.halfMade(other) }, recover: true, err: "is " + other + ", not " + uuid},
+		{name: "asked to make again a blank disk", recover: true, err: `not proven half-made but "blank"`},
+		{name: "asked to make again a whole filesystem", before: func(w *world) { w.mkfs(run.Command{}) }, recover: true, err: `not proven half-made but "filesystem"`},
+		{name: "half made, and something else", before: func(w *world) {
+			w.halfMade(uuid)
+			w.On(blkidLine, runtest.Print("ID_FS_TYPE=xfs\nID_PART_TABLE_TYPE=dos\n", 0))
+		}, recover: true, err: `not proven half-made but "other"`},
+		{name: "half made, finished by somebody", before: func(w *world) { w.halfMade(uuid) }, between: func(w *world) { w.put(0, super(w.t, "xfs.head", uuid)) }, recover: true, err: "somebody writes", retry: true},
+		{name: "half made, replaced at the last moment", before: func(w *world) {
+			w.halfMade(uuid)
+			w.onBegin = func() { w.put(0, super(w.t, "xfs-half-made.head", other)); w.named(other) }
+		}, recover: true, err: "somebody writes", retry: true},
+		{name: "half made, written", before: func(w *world) { w.halfMade(uuid) }, between: write, recover: true, err: "1 writes", retry: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				if tc.before != nil {
+					tc.before(w)
+				}
+				between := func() {
+					if tc.between != nil {
+						tc.between(w)
+					}
+				}
+				blank := tc.blank
+				if blank == "" {
+					blank = "full"
+				}
+				err := w.work(blank, tc.recover, between)
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("error %v, want %q", err, tc.err)
+				}
+				if Retry(err) != tc.retry {
+					t.Errorf("retry %v: %v", Retry(err), err)
+				}
+				if w.mkfsRan() {
+					t.Errorf("mkfs.xfs was started: %q", w.Calls())
+				}
+				if ended := w.times("end ") > 0; ended != tc.begun {
+					t.Errorf("the story is %q", w.story)
+				}
+			})
+		})
+	}
+}
+
+func (w *world) times(prefix string) (n int) {
+	for _, line := range w.story {
+		if strings.HasPrefix(line, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) truncate(n int64) {
+	if err := os.Truncate(w.image, n); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// lockedBy lets somebody else lock the disk until the end of the test.
+func (w *world) lockedBy(how int) {
+	f, err := os.Open(w.image)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { f.Close() })
+	if err := unix.Flock(int(f.Fd()), how); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// whenRun does something when that command is run first.
+func (w *world) whenRun(line string, do func(*world)) {
+	answer := map[string]runtest.Answer{blkidLine: runtest.Print("", 2), dryLine: runtest.Print("", 0)}[line]
+	w.On(line, func(c run.Command) (run.Result, error) {
+		do(w)
+		w.On(line, answer)
+		return answer(c)
+	})
+}
+
+// after does something once that time has passed since the first read.
+func (w *world) after(d time.Duration, do func(*world)) {
+	w.whenRun(blkidLine, func(w *world) {
+		time.AfterFunc(d, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			do(w)
+		})
+	})
+}
+
+// Each step sees for itself what a later one would see too.
+func TestOpenAndProveRefuse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, settling func(*world)
+		open, prove      string
+	}{
+		"another disk":             {before: func(w *world) { w.now.seq++ }, open: "another disk"},
+		"another node":             {before: func(w *world) { w.nodeDev.Minor++ }, open: "device number"},
+		"locked":                   {before: func(w *world) { w.lockedBy(unix.LOCK_EX) }, open: "locked for 30s"},
+		"written while it settled": {settling: func(w *world) { w.writes++ }, prove: "1 writes"},
+		"pulled while it settled":  {settling: func(w *world) { w.now.seq++ }, prove: "another disk"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				if tc.before != nil {
+					tc.before(w)
+				}
+				s, err := open(t.Context(), w.facts, w.deps(), w)
+				if tc.open != "" {
+					if err == nil || !strings.Contains(err.Error(), tc.open) || len(w.story) != 0 {
+						t.Errorf("error %v, the story is %q", err, w.story)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				w.after(time.Second, tc.settling)
+				c, err := s.Prove(t.Context(), "full")
+				if err == nil || !strings.Contains(err.Error(), tc.prove) || c.Kind != disk.Unknown {
+					t.Errorf("%+v, error %v", c, err)
+				}
+			})
+		})
+	}
+}
+
+// A lock that is held for a moment, as udev does, is waited for.
+func TestShortLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		f, err := os.Open(w.image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil {
+			t.Fatal(err)
+		}
+		err = w.work("full", false, func() { time.AfterFunc(2*time.Second, func() { f.Close() }) })
+		if err != nil || !w.mkfsRan() {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// While the disk is read others may read it too, as udev does, and nobody may
+// take it.
+func TestSharedWhileProving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, err := open(t.Context(), w.facts, w.deps(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		f, err := os.Open(w.image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+			t.Errorf("an exclusive lock is given: %v", err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+			t.Errorf("no shared lock: %v", err)
+		}
+	})
+}
+
+// The lock is held while mkfs.xfs runs.
+func TestLockedDuringMkfs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.On(makeLine, func(c run.Command) (run.Result, error) {
+			f, err := os.Open(w.image)
+			if err != nil {
+				return run.Result{}, err
+			}
+			defer f.Close()
+			if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+				t.Errorf("a shared lock is given: %v", err)
+			}
+			return w.mkfs(c)
+		})
+		if err := w.work("full", false, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What goes wrong from the start of mkfs.xfs on is an error, and the intent
+// stays for the next look.
+func TestMkfsGoesWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mkfs func(*world) runtest.Answer
+		err  string
+	}{
+		"refuses":  {func(*world) runtest.Answer { return runtest.Complain("Device or resource busy", 1) }, "exit code 1: Device or resource busy"},
+		"killed":   {func(*world) runtest.Answer { return runtest.Fail(errors.New("signal: killed")) }, "signal: killed"},
+		"did none": {func(*world) runtest.Answer { return runtest.Print("", 0) }, "no XFS superblock"},
+		"half": {func(w *world) runtest.Answer {
+			return func(run.Command) (run.Result, error) {
+				w.put(0, super(t, "xfs-half-made.head", uuid))
+				return run.Result{}, nil
+			}
+		}, "InProgress:true"},
+		"another UUID": {func(w *world) runtest.Answer {
+			return func(run.Command) (run.Result, error) {
+				w.put(0, super(t, "xfs.head", other))
+				return run.Result{}, nil
+			}
+		}, other},
+		"unreadable": {func(w *world) runtest.Answer {
+			return func(run.Command) (run.Result, error) {
+				w.truncate(0)
+				return run.Result{}, nil
+			}
+		}, "cannot read byte 0"},
+		"resized": {func(w *world) runtest.Answer {
+			return func(c run.Command) (run.Result, error) {
+				w.now.size *= 2
+				return w.mkfs(c)
+			}
+		}, "another size"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.On(makeLine, tc.mkfs(w))
+				err := w.work("full", false, nil)
+				if err == nil || !strings.Contains(err.Error(), tc.err) || Retry(err) {
+					t.Errorf("error %v, want %q", err, tc.err)
+				}
+				if w.times("begin ") != 1 || w.times("end ") != 0 {
+					t.Errorf("the story is %q", w.story)
+				}
+			})
+		})
+	}
+}
+
+func TestIntentThatStaysIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.endErr = errors.New("read-only file system")
+		if err := w.work("full", false, nil); err != nil {
+			t.Error(err)
+		}
+		if last := w.log[len(w.log)-1]; last != "read-only file system" {
+			t.Errorf("the log is %q", w.log)
+		}
+	})
+}
+
+// A recovery that is called off leaves the intent: without it the half-made
+// filesystem would be a stranger's.
+func TestRecoveryKeepsItsIntent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.halfMade(uuid)
+		w.onBegin = func() { w.writes++ }
+		if err := w.work("full", true, nil); !errors.Is(err, ErrWritten) {
+			t.Errorf("error %v", err)
+		}
+		if w.mkfsRan() || w.times("end ") != 0 {
+			t.Errorf("the story is %q", w.story)
+		}
+	})
+}
+
+func TestMakeRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*MakeOptions)
+		err    string
+	}{
+		"no UUID":       {func(o *MakeOptions) { o.Intent.UUID = "" }, "not a UUID"},
+		"a path":        {func(o *MakeOptions) { o.Intent.UUID = "../../../../../../../../../../../../" }, "not a UUID"},
+		"another disk":  {func(o *MakeOptions) { o.Intent.Identity.Seq++ }, "for another disk"},
+		"another size":  {func(o *MakeOptions) { o.Intent.Identity.Size++ }, "for another disk"},
+		"not half made": {func(o *MakeOptions) { o.RecoverHalfMade = true }, "not proven half-made"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				s, err := open(t.Context(), w.facts, w.deps(), w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				if _, err := s.Prove(t.Context(), "full"); err != nil {
+					t.Fatal(err)
+				}
+				o := w.makeOptions(false)
+				tc.change(&o)
+				if err := s.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("error %v, want %q", err, tc.err)
+				}
+				if w.mkfsRan() || w.times("begin ") != 0 {
+					t.Errorf("the story is %q", w.story)
+				}
+			})
+		})
+	}
+}
+
+func TestNothingWithoutProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, err := open(t.Context(), w.facts, w.deps(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := s.Make(t.Context(), w.makeOptions(false)); err == nil {
+			t.Error("made without a proof")
+		}
+		// A proof that fails takes an earlier one back.
+		if _, err := s.Prove(t.Context(), "full"); err != nil {
+			t.Fatal(err)
+		}
+		w.counters = errors.New("no stat")
+		c, err := s.Prove(t.Context(), "full")
+		if err == nil || c.Kind != disk.Unknown || c.Proven || len(c.Evidence) != 1 {
+			t.Errorf("%+v, error %v", c, err)
+		}
+		w.counters = nil
+		if err := s.Make(t.Context(), w.makeOptions(false)); err == nil {
+			t.Error("made after a proof that failed")
+		}
+		if len(w.story) == 0 || w.mkfsRan() {
+			t.Errorf("the story is %q", w.story)
+		}
+	})
+}
+
+func TestNothingTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, err := open(t.Context(), w.facts, w.deps(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if _, err := s.Prove(t.Context(), "full"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Make(t.Context(), w.makeOptions(false)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Make(t.Context(), w.makeOptions(false)); err == nil {
+			t.Error("made twice")
+		}
+		if _, err := s.Prove(t.Context(), "full"); err == nil {
+			t.Error("proven after the end")
+		}
+	})
+}
+
+func TestEndOfContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gone := errors.New("the disk is gone")
+		time.AfterFunc(3*time.Second, func() { cancel(gone) })
+		s, err := open(ctx, w.facts, w.deps(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		begun := time.Now()
+		if _, err := s.Prove(ctx, "full"); !errors.Is(err, gone) || time.Since(begun) != 3*time.Second {
+			t.Errorf("error %v after %s", err, time.Since(begun))
+		}
+	})
+}
+
+// Every vector that mkfs.xfs can be started with. -f is in those that make a
+// half-made filesystem again, and in no other.
+func TestArguments(t *testing.T) {
+	var got []string
+	for _, options := range []string{"", lts} {
+		for _, over := range []bool{false, true} {
+			for _, dry := range []bool{true, false} {
+				m := making{node: "/dev/vdb", uuid: uuid, options: options, dry: dry, over: over}
+				got = append(got, strings.Join(m.args(), " "))
+			}
+		}
+	}
+	rest := "-K -m uuid=" + uuid + " /dev/vdb"
+	conf := "-c options=/usr/share/xfsprogs/mkfs/lts_6.1.conf "
+	want := []string{
+		"-N " + rest,
+		rest,
+		"-N -f " + rest,
+		"-f " + rest,
+		"-N " + conf + rest,
+		conf + rest,
+		"-N -f " + conf + rest,
+		"-f " + conf + rest,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Newer versions are told not to use features that Debian 12 does not know.
+func TestOptions(t *testing.T) {
+	for _, tc := range []struct {
+		version string
+		there   bool
+		want    string
+	}{
+		{"5.10.0", true, ""},
+		{"6.1.0", true, ""}, // Debian 12
+		{"6.4.9", true, ""},
+		{"6.5.0", true, lts},
+		{"6.13.0", true, lts}, // Debian 13
+		{"6.13.0", false, ""},
+		{"7.0.0-rc1", true, lts},
+	} {
+		r := runtest.New(t)
+		r.On(versionLine, runtest.Print("mkfs.xfs version "+tc.version+"\n", 0))
+		got, err := chooseOptions(t.Context(), r, &world{lts: tc.there})
+		if err != nil || got != tc.want {
+			t.Errorf("%+v: %q, error %v", tc, got, err)
+		}
+	}
+}
+
+// Nobody but args puts -f together: the letter stands once in the code.
+func TestForceStandsOnce(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places += strings.Count(string(text), `"-f"`)
+	}
+	if places != 1 {
+		t.Errorf(`"-f" stands at %d places`, places)
+	}
+}
+
+func TestPeopleReadErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put(1<<20, []byte("EFI PART"))
+		err := w.work("full", false, nil)
+		want := `cannot make a filesystem on vdb (disk sequence number 12): it was not proven blank but "unknown"`
+		if fmt.Sprint(err) != want {
+			t.Errorf("%v", err)
+		}
+		evidence := []string{
+			"vdb (disk sequence number 12) is unknown", "wipefs: nothing", "blkid: nothing",
+			"not blank: looks like a recycled volume or a damaged disk, old data from byte 1048576",
+			"byte 1048576: 45 46 49 20 50 41 52 54 00 00 00 00 00 00 00 00",
+		}
+		if diff := cmp.Diff(evidence, w.log); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

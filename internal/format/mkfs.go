@@ -1,0 +1,89 @@
+package format
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/run"
+)
+
+const (
+	mkfs = "/usr/sbin/mkfs.xfs"
+	// lts is the set of features that Linux 6.1 and Debian 12's xfs_repair know
+	// (mkfs.xfs(8), "-c options=").
+	lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
+	// mkfsTime is far more than the some 65 writes of mkfs.xfs need on a disk
+	// that answers, whatever its size.
+	mkfsTime = 10 * time.Minute
+)
+
+// making is one run of mkfs.xfs.
+type making struct {
+	node, uuid string
+	// options is a configuration file for mkfs.xfs, empty for none.
+	options string
+	// dry asks for the same checks and no write.
+	dry bool
+	// over makes it overwrite the XFS that is there: our own, half made.
+	over bool
+}
+
+// args is the only place where arguments for mkfs.xfs are put together. -K, no
+// discard: if all the proofs were wrong after all, most of the old data is
+// still there. Its output is wanted for the journal, so no -q.
+func (m making) args() []string {
+	var args []string
+	if m.dry {
+		args = append(args, "-N")
+	}
+	if m.over {
+		args = append(args, "-f")
+	}
+	if m.options != "" {
+		args = append(args, "-c", "options="+m.options)
+	}
+	return append(args, "-K", "-m", "uuid="+m.uuid, m.node)
+}
+
+// run gives what mkfs.xfs printed, line by line. Its own refusals suggest -f:
+// they are handed on and never acted on.
+func (m making) run(ctx context.Context, r run.Runner) ([]string, error) {
+	c := run.Command{Path: mkfs, Args: m.args(), Timeout: mkfsTime}
+	res, err := r.Run(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if res.ExitCode != 0 {
+		return nil, fmt.Errorf("cannot run %s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
+	}
+	var lines []string
+	for line := range strings.Lines(string(res.Stdout) + string(res.Stderr)) {
+		lines = append(lines, disk.Visible(strings.TrimRight(line, "\n")))
+	}
+	return lines, nil
+}
+
+// chooseOptions gives lts where it is needed, empty where it is not: from 6.5 on
+// mkfs.xfs turns on newer features of its own accord. 6.1.0 has the file too and
+// does not accept it, nrext64 being in the wrong section.
+func chooseOptions(ctx context.Context, r run.Runner, sys system) (string, error) {
+	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: mkfsTime}
+	res, err := r.Run(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(string(res.Stdout), "mkfs.xfs version %d.%d", &major, &minor); err != nil || res.ExitCode != 0 {
+		return "", fmt.Errorf("cannot understand %s: exit code %d, output %q", c, res.ExitCode, disk.Visible(string(res.Stdout)))
+	}
+	if major < 6 || major == 6 && minor < 5 {
+		return "", nil
+	}
+	if there, err := sys.exists(lts); err != nil || !there {
+		return "", err
+	}
+	return lts, nil
+}

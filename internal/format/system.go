@@ -1,0 +1,93 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+)
+
+// system is what a session needs of the kernel, apart from reading. Tests put
+// files in the place of disks.
+type system interface {
+	// open opens the device node for direct reads; exclusive claims the disk.
+	open(node string, exclusive bool) (*os.File, error)
+	// identify tells which disk is open.
+	identify(f *os.File) (identity, error)
+	// node tells which device number the device node has now.
+	node(path string) (disk.Dev, error)
+	// exists says whether there is a file of that path.
+	exists(path string) (bool, error)
+}
+
+// identity is what must stay the same from the first read to the end of mkfs.
+type identity struct {
+	dev       disk.Dev
+	seq, size uint64
+}
+
+type linux struct{}
+
+func (linux) open(node string, exclusive bool) (*os.File, error) {
+	flags := os.O_RDONLY | unix.O_DIRECT | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	if exclusive {
+		flags |= unix.O_EXCL // open(2): without O_CREAT, on a block device, EBUSY if it is in use
+	}
+	return os.OpenFile(node, flags, 0)
+}
+
+func (linux) identify(f *os.File) (identity, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return identity{}, err
+	}
+	dev, err := blockDevice(&st)
+	if err != nil {
+		return identity{}, err
+	}
+	id := identity{dev: dev}
+	if id.seq, err = ioctl(f, unix.BLKGETDISKSEQ); err != nil {
+		return identity{}, fmt.Errorf("BLKGETDISKSEQ: %w", err)
+	}
+	if id.size, err = ioctl(f, unix.BLKGETSIZE64); err != nil {
+		return identity{}, fmt.Errorf("BLKGETSIZE64: %w", err)
+	}
+	return id, nil
+}
+
+func (linux) node(path string) (disk.Dev, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return disk.Dev{}, err
+	}
+	return blockDevice(&st)
+}
+
+func (linux) exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func blockDevice(st *unix.Stat_t) (disk.Dev, error) {
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return disk.Dev{}, errors.New("it is no block device")
+	}
+	return disk.Dev{Major: unix.Major(uint64(st.Rdev)), Minor: unix.Minor(uint64(st.Rdev))}, nil
+}
+
+// ioctl asks for a number of 64 bits (linux/fs.h); x/sys has no call for it.
+func ioctl(f *os.File, request uintptr) (uint64, error) {
+	var n uint64
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(&n))); errno != 0 {
+		return 0, errno
+	}
+	return n, nil
+}

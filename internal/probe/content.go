@@ -1,0 +1,153 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/run"
+)
+
+// Source is a disk that is open for reading.
+type Source struct {
+	// Reader reads the disk itself, by a descriptor opened with O_DIRECT.
+	Reader io.ReaderAt
+	// Node is the device node, for the tools, Size the size in bytes.
+	Node string
+	Size uint64
+}
+
+// Look tells what is on the disk. The scan, which is the long part, is only made
+// where nothing is named. An error says that nothing is known.
+func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
+	sigs, err := Signatures(ctx, r, s.Node)
+	if err != nil {
+		return disk.Content{}, err
+	}
+	var super *XFSSuper
+	xfs, damage := ReadXFS(s.Reader)
+	var unread *ReadError
+	switch {
+	case errors.As(damage, &unread):
+		return disk.Content{}, damage
+	case damage == nil:
+		super = &xfs
+	}
+	var finding Finding
+	if len(sigs) == 0 {
+		if finding, err = Scan(ctx, s.Reader, s.Size, plan); err != nil {
+			return disk.Content{}, err
+		}
+	}
+	c := Content(sigs, finding, super)
+	if damage != nil && !errors.Is(damage, ErrNoXFS) {
+		c.Evidence = append(c.Evidence, "byte 0: "+damage.Error())
+	}
+	return c, nil
+}
+
+// Content puts together what the tools name, what the scan found (the zero
+// Finding if it was not made) and the superblock of an XFS (nil if there is no
+// sound one). Blank is what nothing names and nothing contradicts. HalfMade is an
+// XFS whose mkfs did not finish; whose it is, the UUID and the intents tell.
+func Content(sigs []Signature, finding Finding, super *XFSSuper) disk.Content {
+	c := disk.Content{Kind: disk.Unknown, Proven: true, Evidence: evidence(sigs, finding, super)}
+	if super != nil && super.InProgress && disk.ValidUUID(super.UUID) && only(sigs, "xfs") {
+		c.Kind, c.Type, c.UUID = disk.HalfMade, "xfs", super.UUID
+		return c
+	}
+	if len(sigs) > 0 {
+		return named(c, sigs, super)
+	}
+	if finding.Zero() && super == nil {
+		c.Kind = disk.Blank
+	}
+	return c
+}
+
+// named is about a disk on which a tool names something.
+func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
+	c.Kind, c.Type = disk.Other, sigs[0].Type
+	// blkid's name is the better one: it weighs what wipefs only lists.
+	i := slices.IndexFunc(sigs, func(s Signature) bool { return s.Tool == "blkid" })
+	if i < 0 {
+		return c
+	}
+	s := sigs[i]
+	c.Type = s.Type
+	uuid := strings.ToLower(s.UUID)
+	agree := slices.ContainsFunc(sigs, func(s Signature) bool { return s.Tool == "wipefs" }) && only(sigs, s.Type)
+	switch {
+	case s.Usage != "filesystem" || !agree || !disk.ValidUUID(uuid):
+		return c
+	case s.Type == "xfs" && (super == nil || super.InProgress || super.UUID != uuid):
+		// Named, and yet not what its superblock should be.
+		c.Kind = disk.Unknown
+		return c
+	}
+	c.Kind, c.UUID, c.Label = disk.Filesystem, uuid, s.Label
+	return c
+}
+
+// only says whether every signature is of that type.
+func only(sigs []Signature, kind string) bool {
+	return !slices.ContainsFunc(sigs, func(s Signature) bool { return s.Type != kind })
+}
+
+func evidence(sigs []Signature, f Finding, super *XFSSuper) []string {
+	var lines []string
+	for _, tool := range []string{"wipefs", "blkid"} {
+		before := len(lines)
+		for _, s := range sigs {
+			if s.Tool == tool {
+				lines = append(lines, s.evidence())
+			}
+		}
+		if len(lines) == before {
+			lines = append(lines, tool+": nothing")
+		}
+	}
+	if super != nil {
+		state := "mkfs finished"
+		if super.InProgress {
+			state = "mkfs did not finish"
+		}
+		lines = append(lines, fmt.Sprintf("byte 0: an XFS superblock, UUID %s, %s", super.UUID, state))
+	}
+	return append(lines, f.Evidence()...)
+}
+
+func (s *Signature) evidence() string {
+	line := s.Tool + ": " + disk.Visible(s.Type)
+	if s.Tool == "wipefs" {
+		line += fmt.Sprintf(" at byte %d", s.Offset)
+	}
+	if s.Usage != "" {
+		line += " (" + disk.Visible(s.Usage) + ")"
+	}
+	if s.UUID != "" {
+		line += " UUID " + disk.Visible(s.UUID)
+	}
+	return line
+}
+
+// Evidence says what the scan found, one finding a line; nothing if there was
+// no scan.
+func (f *Finding) Evidence() []string {
+	switch {
+	case f.Size == 0:
+		return nil
+	case !f.Zero():
+		return []string{
+			fmt.Sprintf("not blank: looks like a recycled volume or a damaged disk, old data from byte %d", f.Offset),
+			fmt.Sprintf("byte %d: % x", f.Offset, f.Bytes),
+		}
+	case f.Plan == Sampled:
+		return []string{fmt.Sprintf("read %s of %s in %d places, all zero (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), f.Places, f.Plan)}
+	}
+	return []string{fmt.Sprintf("read %s of %s, all zero (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), f.Plan)}
+}

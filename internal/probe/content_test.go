@@ -1,0 +1,195 @@
+package probe
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/run/runtest"
+)
+
+const madeUUID = "6f1c2a9e-3b5d-4c7f-8a10-2b3c4d5e6f70"
+
+func head(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestReadXFS(t *testing.T) {
+	whole, half := head(t, "xfs.head"), head(t, "xfs-half-made.head")
+	change := func(b []byte, at int, c byte) []byte {
+		b = bytes.Clone(b)
+		b[at] = c
+		return b
+	}
+	for _, tc := range []struct {
+		name string
+		b    []byte
+		want XFSSuper
+		err  string
+	}{
+		{"whole", whole, XFSSuper{UUID: madeUUID, Size: 300 * mib}, ""},
+		{"half made", half, XFSSuper{UUID: madeUUID, Size: 300 * mib, InProgress: true}, ""},
+		{"version 4 has no checksum", change(change(whole, 101, 0xa4), 226, 0), XFSSuper{UUID: madeUUID, Size: 300 * mib}, ""},
+		{"zeros", make([]byte, 4096), XFSSuper{}, "no XFS superblock"},
+		{"another magic number", change(whole, 0, 'x'), XFSSuper{}, "no XFS superblock"},
+		{"another UUID", change(whole, 33, 0), XFSSuper{}, "checksum"},
+		{"finished by one flipped bit", change(half, 126, 0), XFSSuper{}, "checksum"},
+		{"last byte of the sector", change(whole, 511, 1), XFSSuper{}, "checksum"},
+		{"version", change(whole, 101, 0xa6), XFSSuper{}, "version 6"},
+		{"sector", change(whole, 102, 0x40), XFSSuper{}, "sector"},
+		{"block size", change(whole, 4, 1), XFSSuper{}, "blocks of"},
+		{"too many blocks", change(whole, 8, 0xff), XFSSuper{}, "blocks of"},
+		{"short", whole[:4095], XFSSuper{}, "cannot read byte 4095"},
+	} {
+		got, err := ReadXFS(bytes.NewReader(tc.b))
+		if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: error %v, want %q", tc.name, err, tc.err)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s", tc.name, diff)
+		}
+	}
+}
+
+func FuzzParseXFS(f *testing.F) {
+	f.Add(head(f, "xfs.head"))
+	f.Add(head(f, "xfs-half-made.head"))
+	f.Add(make([]byte, 4096))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		b = append(b, make([]byte, 4096)...)[:4096]
+		s, err := parseXFS(b)
+		if err == nil && (len(s.UUID) != 36 || s.Size == 0) {
+			t.Errorf("%+v", s)
+		}
+		if err != nil && s != (XFSSuper{}) {
+			t.Errorf("%+v with error %v", s, err)
+		}
+	})
+}
+
+func TestContent(t *testing.T) {
+	const uuid = "1a87b826-5e06-442a-902d-df3304da8e48"
+	w := func(kind string) Signature { return Signature{Tool: "wipefs", Type: kind, UUID: uuid} }
+	b := func(kind, usage string) Signature {
+		return Signature{Tool: "blkid", Type: kind, Usage: usage, UUID: uuid, Label: "data"}
+	}
+	zero := Finding{Plan: Full, Size: 5 * gib, Read: 5 * gib, Places: 1}
+	old := Finding{Plan: Full, Size: 5 * gib, Offset: mib, Bytes: []byte{0x45, 0x46}}
+	super := &XFSSuper{UUID: uuid, Size: gib}
+	half := &XFSSuper{UUID: uuid, Size: gib, InProgress: true}
+	for _, tc := range []struct {
+		name  string
+		sigs  []Signature
+		f     Finding
+		super *XFSSuper
+		want  disk.Content
+	}{
+		{"blank", nil, zero, nil, disk.Content{Kind: disk.Blank}},
+		{"no scan", nil, Finding{}, nil, disk.Content{Kind: disk.Unknown}},
+		{"old data", nil, old, nil, disk.Content{Kind: disk.Unknown}},
+		{"a superblock nobody names", nil, zero, super, disk.Content{Kind: disk.Unknown}},
+		{"wipefs alone", []Signature{w("gpt")}, zero, nil, disk.Content{Kind: disk.Other, Type: "gpt"}},
+		{"blkid alone", []Signature{b("ext4", "filesystem")}, zero, nil, disk.Content{Kind: disk.Other, Type: "ext4"}},
+		{"blkid knows no word", []Signature{{Tool: "blkid", Type: "unknown"}}, zero, nil, disk.Content{Kind: disk.Other, Type: "unknown"}},
+
+		{"ext4", []Signature{w("ext4"), b("ext4", "filesystem")}, Finding{}, nil, disk.Content{Kind: disk.Filesystem, Type: "ext4", UUID: uuid, Label: "data"}},
+		{"xfs", []Signature{w("xfs"), b("xfs", "filesystem")}, Finding{}, super, disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Label: "data"}},
+		{"xfs without a sound superblock", []Signature{w("xfs"), b("xfs", "filesystem")}, Finding{}, nil, disk.Content{Kind: disk.Unknown, Type: "xfs"}},
+		{"xfs of another UUID", []Signature{w("xfs"), b("xfs", "filesystem")}, Finding{}, &XFSSuper{UUID: madeUUID}, disk.Content{Kind: disk.Unknown, Type: "xfs"}},
+		{"half-made xfs", []Signature{w("xfs"), b("xfs", "filesystem")}, Finding{}, half, disk.Content{Kind: disk.HalfMade, Type: "xfs", UUID: uuid}},
+		{"half-made xfs that no tool names", nil, Finding{}, half, disk.Content{Kind: disk.HalfMade, Type: "xfs", UUID: uuid}},
+		{"half-made xfs and something else", []Signature{w("xfs"), w("gpt"), b("xfs", "filesystem")}, Finding{}, half, disk.Content{Kind: disk.Other, Type: "xfs"}},
+		{"half-made xfs without a UUID", nil, old, &XFSSuper{UUID: "00000000-0000-0000-0000-000000000000", InProgress: true}, disk.Content{Kind: disk.Unknown}},
+		{"no UUID", []Signature{w("vfat"), {Tool: "blkid", Type: "vfat", Usage: "filesystem", UUID: "AB12-CD34"}}, Finding{}, nil, disk.Content{Kind: disk.Other, Type: "vfat"}},
+		{"a UUID in capitals", []Signature{w("ext4"), {Tool: "blkid", Type: "ext4", Usage: "filesystem", UUID: strings.ToUpper(uuid)}}, Finding{}, nil, disk.Content{Kind: disk.Filesystem, Type: "ext4", UUID: uuid}},
+		{"two filesystems", []Signature{w("xfs"), w("ext4"), b("xfs", "filesystem")}, Finding{}, super, disk.Content{Kind: disk.Other, Type: "xfs"}},
+		{"ambivalent", []Signature{w("xfs"), w("ext4"), b("filesystem:xfs filesystem:ext4", "ambivalent")}, Finding{}, super, disk.Content{Kind: disk.Other, Type: "filesystem:xfs filesystem:ext4"}},
+		{"a partition table", []Signature{w("gpt"), w("gpt"), w("PMBR"), b("gpt", "partition table")}, Finding{}, nil, disk.Content{Kind: disk.Other, Type: "gpt"}},
+		{"a filesystem and a partition table", []Signature{w("ext4"), b("ext4", "filesystem"), b("dos", "partition table")}, Finding{}, nil, disk.Content{Kind: disk.Other, Type: "ext4"}},
+		{"LVM", []Signature{w("LVM2_member"), b("LVM2_member", "raid")}, Finding{}, nil, disk.Content{Kind: disk.Other, Type: "LVM2_member"}},
+		{"LUKS", []Signature{w("crypto_LUKS"), b("crypto_LUKS", "crypto")}, Finding{}, nil, disk.Content{Kind: disk.Other, Type: "crypto_LUKS"}},
+		{"swap", []Signature{w("swap"), b("swap", "other")}, Finding{}, nil, disk.Content{Kind: disk.Other, Type: "swap"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := Content(tc.sigs, tc.f, tc.super)
+			if len(got.Evidence) == 0 {
+				t.Error("no evidence")
+			}
+			got.Evidence, tc.want.Proven = nil, true
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestLook(t *testing.T) {
+	blank := make([]byte, 3*mib)
+	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
+	// From util-linux 2.41 on a flipped bit makes an XFS nothing to blkid.
+	flipped := bytes.Clone(whole)
+	flipped[511] = 1
+	xfsLines := func(s string) string {
+		return strings.NewReplacer("1a87b826-5e06-442a-902d-df3304da8e48", madeUUID).Replace(s)
+	}
+	for _, tc := range []struct {
+		name          string
+		data          []byte
+		size          uint64
+		wipefs, blkid runtest.Answer
+		want          disk.Content
+		err           string
+	}{
+		{"blank", blank, 3 * mib, runtest.Print(wipefsNothing, 0), runtest.Print("", 2),
+			disk.Content{Kind: disk.Blank, Proven: true, Evidence: []string{"wipefs: nothing", "blkid: nothing", "read 3 MiB of 3 MiB, all zero (full)"}}, ""},
+		{"xfs", whole, 3 * mib, runtest.Print(xfsLines(wipefsXFS), 0), runtest.Print(xfsLines(blkidXFS), 0),
+			disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: madeUUID, Label: `a b="x`, Proven: true, Evidence: []string{
+				"wipefs: xfs at byte 0 UUID " + madeUUID, "blkid: xfs (filesystem) UUID " + madeUUID,
+				"byte 0: an XFS superblock, UUID " + madeUUID + ", mkfs finished",
+			}}, ""},
+		{"a flipped bit", flipped, 3 * mib, runtest.Print(wipefsNothing, 0), runtest.Print("", 2),
+			disk.Content{Kind: disk.Unknown, Proven: true, Evidence: []string{
+				"wipefs: nothing", "blkid: nothing",
+				"not blank: looks like a recycled volume or a damaged disk, old data from byte 0",
+				"byte 0: 58 46 53 42 00 00 10 00 00 00 00 00 00 01 2c 00",
+				"byte 0: cannot use the XFS superblock: its checksum is 225f09ab, computed d0348aa8",
+			}}, ""},
+		{"unreadable", blank, 4 * mib, runtest.Print(wipefsNothing, 0), runtest.Print("", 2), disk.Content{}, "cannot read byte 3145728"},
+		{"named, and yet unreadable", nil, 3 * mib, runtest.Print(wipefsSwap, 0), runtest.Print(blkidSwap, 0), disk.Content{}, "cannot read byte 0"},
+		{"no bytes", nil, 4 * mib, runtest.Print(wipefsNothing, 0), runtest.Print("", 2), disk.Content{}, "cannot read byte 0"},
+		{"wipefs fails", blank, 3 * mib, runtest.Complain("no", 1), nil, disk.Content{}, "cannot understand"},
+		{"blkid killed", blank, 3 * mib, runtest.Print(wipefsNothing, 0), runtest.Fail(errors.New("killed")), disk.Content{}, "killed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := runtest.New(t)
+			r.On(wipefsLine, tc.wipefs)
+			r.On(blkidLine, tc.blkid)
+			got, err := Look(t.Context(), r, Source{Reader: bytes.NewReader(tc.data), Node: "/dev/vdb", Size: tc.size}, Full)
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("error %v, want %q", err, tc.err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestForeignWordsAreMadeVisible(t *testing.T) {
+	c := Content([]Signature{{Tool: "blkid", Type: "x\ny", Usage: "\x1b[2J", UUID: "\u202e"}}, Finding{}, nil)
+	for _, line := range c.Evidence {
+		if strings.ContainsAny(line, "\n\x1b\u202e") {
+			t.Errorf("%q", line)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package probe
+
+import "slices"
+
+// secondary lists, by format, where second superblocks, labels and backups lie
+// that neither window covers. What all formats keep within 16 MiB of either end
+// is read anyway: partition tables (GPT's backup in the last sector), md (0.90
+// in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB),
+// DDF and IMSM, LVM2, LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two
+// labels of 256 KiB at each end), swap, VeraCrypt (last 128 KiB), DRBD's
+// internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256), NTFS'
+// backup boot sector, HFS+ (1 KiB before the end), reiserfs (64 KiB), JFS (32
+// and 60 KiB), f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis, VMFS.
+var secondary = []struct {
+	format string
+	source string
+	// at gives the offsets in bytes for a disk of that size. Those beyond its
+	// end are left out later.
+	at func(size uint64) []uint64
+}{
+	{"xfs", "xfsprogs, libxfs/topology.c, calc_default_ag_geometry: the start of every allocation group", xfsGroups},
+	{"ext2, ext3, ext4", "Linux, fs/ext4/balloc.c, ext4_bg_has_super; with sparse_super2 (mke2fs(8)) the first and the last group", extGroups},
+	{"btrfs", "Linux, fs/btrfs/disk-io.h, btrfs_sb_offset; the last one in btrfs-progs of old", fixed(64<<20, 256<<30, 1<<50)},
+	{"ocfs2", "Linux, fs/ocfs2/ocfs2_fs.h, OCFS2_BACKUP_SB_START", fixed(1<<30, 4<<30, 16<<30, 64<<30, 256<<30, 1<<40)},
+	{"ceph bluestore", "Ceph, src/os/bluestore/BlueStore.cc, bdev_label_positions", fixed(1<<30, 10<<30, 100<<30, 1000<<30)},
+	{"ntfs", "Linux, fs/ntfs3: mkfs puts $MFTMirr in the middle of the volume", func(size uint64) []uint64 { return []uint64{size / 2} }},
+}
+
+func fixed(at ...uint64) func(uint64) []uint64 { return func(uint64) []uint64 { return at } }
+
+// places gives the offsets of all second superblocks, each rounded down for a
+// direct read, in ascending order.
+func places(size uint64) []uint64 {
+	var all []uint64
+	for _, s := range secondary {
+		for _, at := range s.at(size) {
+			if at < size {
+				all = append(all, at/align*align)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// xfsGroups gives the starts of the allocation groups that mkfs.xfs would make
+// with its default block size. Below 4 TiB there are 4 on a plain disk and, by
+// size, 8 to 32 on one that reports a stripe; from there on each group has just
+// under 1 TiB. The first 1024 are enough for 1 PiB.
+func xfsGroups(size uint64) []uint64 {
+	const (
+		block     = 4096
+		max4K     = (1<<40 - 1) / block // XFS_AG_MAX_BLOCKS
+		maxGroups = 1024
+	)
+	blocks := size / block
+	var all []uint64
+	for shift := 2; shift <= 5; shift++ {
+		group := min((blocks+1<<shift-1)>>shift, max4K)
+		for i := uint64(1); i < maxGroups && i*group < blocks; i++ {
+			all = append(all, i*group*block)
+		}
+	}
+	return all
+}
+
+// extGroups gives the starts of the block groups that hold a copy of the
+// superblock: 1, the powers of 3, 5 and 7, and the last. A group has as many
+// blocks as a block has bits.
+func extGroups(size uint64) []uint64 {
+	var all []uint64
+	for _, block := range []uint64{1 << 10, 2 << 10, 4 << 10, 64 << 10} {
+		group := block * 8 * block
+		all = append(all, group, (size-1)/group*group)
+		for _, base := range []uint64{3, 5, 7} {
+			for n := base; n < size/group+1; n *= base {
+				all = append(all, n*group)
+			}
+		}
+	}
+	return all
+}

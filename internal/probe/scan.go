@@ -1,0 +1,266 @@
+// Package probe tells what is on a disk: blank, a filesystem, something else, or
+// unknown, with the evidence. It only reads. What can not be read or is not
+// understood is an error or Unknown, never Blank.
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"golang.org/x/sys/unix"
+)
+
+// Plan names how much of a disk is read to prove it blank.
+type Plan string
+
+// The plans. The first three are what a class may ask for.
+const (
+	// Full reads every byte of a disk of up to FullLimit, and a larger one like
+	// Sampled.
+	Full Plan = "full"
+	// Sampled reads Window bytes at both ends, 64 KiB at least every 64 MiB and
+	// at no less than 4,096 places, and wherever a known format keeps a second
+	// superblock.
+	Sampled Plan = "sampled"
+	// Unsigned reads the first 4 KiB.
+	Unsigned Plan = "unsigned"
+	// ends reads Window bytes at both ends.
+	ends Plan = "ends"
+)
+
+// In bytes, and the least number of samples; DESIGN.md, "Blank, by proof".
+const (
+	// FullLimit is the size of the largest disk of which every byte is read.
+	FullLimit = 64 << 30
+	// Window is what is read at each end of a disk.
+	Window = 16 << 20
+
+	sample       = 64 << 10
+	sampleStride = 64 << 20
+	minSamples   = 4096
+
+	// chunk is one read. It and every offset are multiples of align, for
+	// O_DIRECT on disks with sectors of up to that size.
+	chunk = 1 << 20
+	align = 4096
+)
+
+// Ends is the plan for the short look right before the format of a disk that was
+// proven blank by p.
+func (p Plan) Ends() Plan {
+	if p == Unsigned {
+		return Unsigned
+	}
+	return ends
+}
+
+// Finding is what a scan found.
+type Finding struct {
+	// Plan is the one that was followed: Sampled where Full was asked for and
+	// the disk is too large.
+	Plan Plan
+	Size uint64
+	// Read counts the bytes that were read and are zero, Places the stretches
+	// they lie in.
+	Read, Places uint64
+	// Bytes are the first that are not zero, up to 16 of them from Offset on;
+	// empty if every byte read was zero.
+	Bytes  []byte
+	Offset uint64
+}
+
+// Zero says that the scan came to its end and every byte read was zero.
+func (f *Finding) Zero() bool { return f.Size != 0 && len(f.Bytes) == 0 }
+
+// ReadError says that a byte that had to be read could not be.
+type ReadError struct {
+	Offset uint64
+	Err    error
+}
+
+func (e *ReadError) Error() string { return fmt.Sprintf("cannot read byte %d: %v", e.Offset, e.Err) }
+
+// Unwrap gives the operating system's error.
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// Scan reads the disk of that size in bytes as the plan says and stops at the
+// first byte that is not zero. Where r is a file opened with O_DIRECT the page
+// cache is neither trusted nor filled. An error, a *ReadError or ctx's, says
+// that nothing is known.
+func Scan(ctx context.Context, r io.ReaderAt, size uint64, plan Plan) (Finding, error) {
+	f := Finding{Plan: plan, Size: size}
+	if plan == Full && size > FullLimit {
+		f.Plan = Sampled
+	}
+	if size == 0 {
+		return Finding{}, errors.New("cannot scan: the size is 0")
+	}
+	extents, err := f.Plan.extents(size)
+	if err != nil {
+		return Finding{}, err
+	}
+	buf, err := alignedBuffer(chunk)
+	if err != nil {
+		return Finding{}, err
+	}
+	defer buf.free()
+	for e := range extents {
+		f.Places++
+		for e.start < e.end {
+			if ctx.Err() != nil {
+				return Finding{}, context.Cause(ctx)
+			}
+			b := buf[:min(chunk, e.end-e.start)]
+			if err := readFull(r, b, e.start); err != nil {
+				return Finding{}, err
+			}
+			if i := nonZero(b); i >= 0 {
+				f.Offset = e.start + uint64(i)
+				f.Bytes = bytes.Clone(b[i:min(i+16, len(b))])
+				return f, nil
+			}
+			f.Read += uint64(len(b))
+			e.start += uint64(len(b))
+		}
+	}
+	return f, nil
+}
+
+// readFull reads all of b or fails: on the descriptor of a disk that is gone a
+// read gives no bytes and no error.
+func readFull(r io.ReaderAt, b []byte, offset uint64) error {
+	n, err := r.ReadAt(b, int64(offset))
+	if n == len(b) && (err == nil || err == io.EOF) {
+		return nil
+	}
+	if err == nil || err == io.EOF {
+		err = fmt.Errorf("%d bytes instead of %d: %w", n, len(b), io.ErrUnexpectedEOF)
+	}
+	return &ReadError{Offset: offset + uint64(max(n, 0)), Err: err}
+}
+
+// zeros fits into the first-level cache beside what it is compared with.
+var zeros [4096]byte
+
+// nonZero gives the index of the first byte of b that is not zero, or -1.
+func nonZero(b []byte) int {
+	for i := 0; i < len(b); i += len(zeros) {
+		part := b[i:min(i+len(zeros), len(b))]
+		if bytes.Equal(part, zeros[:len(part)]) {
+			continue
+		}
+		for j, c := range part {
+			if c != 0 {
+				return i + j
+			}
+		}
+	}
+	return -1
+}
+
+// extent is a stretch of the disk, end excluded.
+type extent struct{ start, end uint64 }
+
+// extents gives what the plan reads, in ascending order and without overlap.
+func (p Plan) extents(size uint64) (iter.Seq[extent], error) {
+	if size > 1<<63-1 {
+		return nil, fmt.Errorf("cannot scan: a size of %d bytes", size)
+	}
+	switch p {
+	case Full:
+		return clip(size, one(extent{0, size})), nil
+	case Unsigned:
+		return clip(size, one(extent{0, align})), nil
+	case ends:
+		return clip(size, one(extent{0, Window}, extent{tail(size), size})), nil
+	case Sampled:
+		return clip(size, samples(size)), nil
+	}
+	return nil, fmt.Errorf("cannot scan: unknown plan %q", string(p))
+}
+
+// tail is where the window at the end begins: counted from the true end, and
+// down to the next place where a direct read may begin.
+func tail(size uint64) uint64 {
+	if size < Window {
+		return 0
+	}
+	return (size - Window) / align * align
+}
+
+func one(list ...extent) iter.Seq[extent] {
+	return func(yield func(extent) bool) {
+		for _, e := range list {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// samples gives both windows, the samples and the places of second superblocks,
+// ordered by their start. The list is never held as a whole: for a disk of
+// 1 PiB it has 16 million entries.
+func samples(size uint64) iter.Seq[extent] {
+	count := max(minSamples, (size+sampleStride-1)/sampleStride)
+	stride := max(sample, size/count/sample*sample)
+	special := places(size)
+	return func(yield func(extent) bool) {
+		if !yield(extent{0, Window}) {
+			return
+		}
+		for at := uint64(0); at < tail(size); at += stride {
+			for len(special) > 0 && special[0] <= at {
+				if !yield(extent{special[0], special[0] + sample}) {
+					return
+				}
+				special = special[1:]
+			}
+			if !yield(extent{at, at + sample}) {
+				return
+			}
+		}
+		for _, at := range special {
+			if at < tail(size) && !yield(extent{at, at + sample}) {
+				return
+			}
+		}
+		yield(extent{tail(size), size})
+	}
+}
+
+// clip takes away what lies beyond the end and what was given before.
+func clip(size uint64, list iter.Seq[extent]) iter.Seq[extent] {
+	return func(yield func(extent) bool) {
+		var read uint64
+		for e := range list {
+			e.start, e.end = max(e.start, read), min(e.end, size)
+			if e.start >= e.end {
+				continue
+			}
+			read = e.end
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// buffer is memory that begins at a page: O_DIRECT asks for it (open(2)), and
+// Go's own allocator does not promise it.
+type buffer []byte
+
+func alignedBuffer(size int) (buffer, error) {
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("cannot allocate %d bytes: %w", size, err)
+	}
+	return b, nil
+}
+
+// free can only fail for memory that Mmap did not give.
+func (b buffer) free() { _ = unix.Munmap(b) }

@@ -1,0 +1,370 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+	gib = 1 << 30
+	tib = 1 << 40
+)
+
+// sparse is a disk that is zero but for single bytes.
+type sparse struct {
+	size  uint64
+	bytes map[uint64]byte
+	// fail is what reading that offset ends with.
+	fail map[uint64]error
+	// after is called after each read.
+	after func()
+	read  uint64
+	bad   []string
+}
+
+func (s *sparse) ReadAt(b []byte, offset int64) (int, error) {
+	at := uint64(offset)
+	if at%align != 0 || at+uint64(len(b)) > s.size || len(b) > chunk || (len(b)%align != 0 && at+uint64(len(b)) != s.size) {
+		s.bad = append(s.bad, fmt.Sprintf("read of %d at %d", len(b), at))
+	}
+	for o, err := range s.fail {
+		if o >= at && o < at+uint64(len(b)) {
+			return int(o - at), err
+		}
+	}
+	clear(b)
+	for o, c := range s.bytes {
+		if o >= at && o < at+uint64(len(b)) {
+			b[o-at] = c
+		}
+	}
+	s.read += uint64(len(b))
+	if s.after != nil {
+		s.after()
+	}
+	return len(b), nil
+}
+
+func TestScanFinds(t *testing.T) {
+	// A size for which no sample lies on a multiple of a power of two.
+	const odd = 777*gib + 12*kib
+	for _, tc := range []struct {
+		name  string
+		size  uint64
+		plan  Plan
+		at    uint64
+		found bool
+	}{
+		{"first byte", 300 * mib, Full, 0, true},
+		{"data from 1 MiB on", 300 * mib, Full, mib, true},
+		{"in the middle", 300 * mib, Full, 150*mib + 4711, true},
+		{"last byte", 300 * mib, Full, 300*mib - 1, true},
+		{"last byte of an odd size", 300*mib + 512, Full, 300*mib + 511, true},
+		{"smaller than a window", 5 * mib, Full, 5*mib - 1, true},
+		{"smaller than both windows", 20 * mib, Sampled, 17 * mib, true},
+		{"last byte of the head", 100 * gib, Full, 16*mib - 1, true},
+		{"largest disk read in full", 64 * gib, Full, 17*mib + 4097, true},
+		{"first byte of the tail", 100 * gib, Sampled, 100*gib - 16*mib, true},
+		{"first byte of the tail of an odd size", 100*gib + 512, Sampled, 100*gib + 512 - 16*mib, true},
+		{"last byte of a large disk", 100*gib + 512, Full, 100*gib + 511, true},
+		{"a sample of a disk of 1 TiB", tib, Sampled, 5000*64*mib + 64*kib - 1, true},
+		{"a sample of a small disk", 4 * gib, Sampled, 100*mib + 3, true},
+		{"second btrfs superblock", 100*gib + 64*kib, Sampled, 64*mib + 0x40, true},
+		{"third btrfs superblock", 300*gib + 64*kib, Sampled, 256*gib + 0x40, true},
+		{"XFS group 1 of 4", 777*gib + 12*kib, Sampled, (777*gib+12*kib)/4096/4*4096 + 4096, true},
+		{"XFS group 31 of 32", 777*gib + 128*kib, Sampled, (777*gib + 128*kib) / 32 * 31, true},
+		{"XFS group of 1 TiB", 5 * tib, Sampled, 3 * (tib - 4096), true},
+		{"ext4 group 27", odd, Sampled, 27*128*mib + 0x438, true},
+		{"ext3 group 3 of 1 KiB blocks", odd, Sampled, 3*8*mib + 1024 + 0x38, true},
+		{"ext4 last group", 777*gib + 64*mib, Sampled, 777 * gib, true},
+		{"ocfs2", odd, Sampled, 4*gib + 1, true},
+		{"bluestore", odd, Sampled, 10*gib + 5, true},
+		{"middle", 777*gib + 68*kib, Sampled, (777*gib+68*kib)/2 + 1, true},
+		{"4 KiB", 300 * mib, Unsigned, 4095, true},
+		{"ends, head", 100 * gib, ends, 16*mib - 1, true},
+		{"ends, tail", 100 * gib, ends, 100*gib - 1, true},
+
+		// What these plans do not claim to see.
+		{"after 4 KiB", 300 * mib, Unsigned, 4096, false},
+		{"between samples", 777 * gib, Sampled, 48*mib + 64*kib, false},
+		{"larger than what is read in full", 64*gib + 512, Full, 17*mib + 4097, false},
+		{"between the ends", 100 * gib, ends, 16 * mib, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := &sparse{size: tc.size, bytes: map[uint64]byte{tc.at: 0x45, tc.at + 3: 0x46}}
+			f, err := Scan(t.Context(), d, tc.size, tc.plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(d.bad) > 0 {
+				t.Error(d.bad)
+			}
+			if !tc.found {
+				if !f.Zero() {
+					t.Errorf("found %+v", f)
+				}
+				return
+			}
+			if f.Zero() || f.Offset != tc.at || f.Bytes[0] != 0x45 {
+				t.Errorf("found %+v, want offset %d", f, tc.at)
+			}
+		})
+	}
+}
+
+func TestScanEvidence(t *testing.T) {
+	for _, tc := range []struct {
+		d    *sparse
+		plan Plan
+		want []string
+	}{
+		{&sparse{size: 5 * gib}, Full, []string{"read 5 GiB of 5 GiB, all zero (full)"}},
+		{&sparse{size: tib}, Full, []string{"read 1 GiB of 1 TiB in 16430 places, all zero (sampled)"}},
+		{&sparse{size: tib}, Unsigned, []string{"read 4 KiB of 1 TiB, all zero (unsigned)"}},
+		{&sparse{size: 5 * gib, bytes: map[uint64]byte{mib: 0x45, mib + 1: 0x46, mib + 15: 1, mib + 16: 2}}, Full, []string{
+			"not blank: looks like a recycled volume or a damaged disk, old data from byte 1048576",
+			"byte 1048576: 45 46 00 00 00 00 00 00 00 00 00 00 00 00 00 01",
+		}},
+		{&sparse{size: mib, bytes: map[uint64]byte{mib - 1: 0xff}}, Full, []string{
+			"not blank: looks like a recycled volume or a damaged disk, old data from byte 1048575",
+			"byte 1048575: ff",
+		}},
+	} {
+		f, err := Scan(t.Context(), tc.d, tc.d.size, tc.plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Zero() && f.Read != tc.d.read {
+			t.Errorf("says that it read %d bytes, and read %d", f.Read, tc.d.read)
+		}
+		if diff := cmp.Diff(tc.want, f.Evidence()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if lines := (&Finding{}).Evidence(); lines != nil || (&Finding{}).Zero() {
+		t.Errorf("no scan, and yet %q", lines)
+	}
+}
+
+func TestScanErrors(t *testing.T) {
+	gone := errors.New("gone")
+	for _, tc := range []struct {
+		name   string
+		r      io.ReaderAt
+		size   uint64
+		plan   Plan
+		is     error
+		offset uint64
+	}{
+		{"error", &sparse{size: 5 * mib, fail: map[uint64]error{3*mib + 5: gone}}, 5 * mib, Full, gone, 3*mib + 5},
+		{"short read", &sparse{size: 5 * mib, fail: map[uint64]error{3*mib + 5: nil}}, 5 * mib, Full, io.ErrUnexpectedEOF, 3*mib + 5},
+		{"dead disk", &sparse{size: 5 * mib, fail: map[uint64]error{0: io.EOF}}, 5 * mib, Full, io.ErrUnexpectedEOF, 0},
+		{"shrunk disk", bytes.NewReader(make([]byte, 3*mib)), 5 * mib, Full, io.ErrUnexpectedEOF, 3 * mib},
+		{"error in a sample", &sparse{size: 100 * gib, fail: map[uint64]error{64*mib + 7: gone}}, 100 * gib, Full, gone, 64*mib + 7},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f, err := Scan(t.Context(), tc.r, tc.size, tc.plan)
+			var read *ReadError
+			if !errors.As(err, &read) || read.Offset != tc.offset || !errors.Is(err, tc.is) {
+				t.Errorf("error %v", err)
+			}
+			if f.Zero() {
+				t.Error("and says it is zero")
+			}
+		})
+	}
+	for name, tc := range map[string]struct {
+		size uint64
+		plan Plan
+	}{
+		"no size":        {0, Full},
+		"beyond 63 bits": {1 << 63, Sampled},
+		"no plan":        {mib, ""},
+		"unknown plan":   {mib, "quick"},
+	} {
+		if f, err := Scan(t.Context(), &sparse{size: tc.size}, tc.size, tc.plan); err == nil || f.Zero() {
+			t.Errorf("%s: %+v, error %v", name, f, err)
+		}
+	}
+}
+
+func TestScanEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("the disk is gone")
+	d := &sparse{size: 5 * gib}
+	d.after = func() {
+		if d.read == 3*mib {
+			cancel(why)
+		}
+	}
+	f, err := Scan(ctx, d, d.size, Full)
+	if !errors.Is(err, why) || f.Zero() || d.read != 3*mib {
+		t.Errorf("%+v after %d bytes, error %v", f, d.read, err)
+	}
+}
+
+func TestExtents(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := 512 * rapid.OneOf(rapid.Uint64Range(1, 4*mib), rapid.Uint64Range(1, 64*tib/512)).Draw(t, "sectors")
+		list, err := Sampled.extents(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []extent
+		for e := range list {
+			if e.start%align != 0 || e.start >= e.end || e.end > size || (e.end%align != 0 && e.end != size) {
+				t.Fatalf("extent %+v of %d", e, size)
+			}
+			if n := len(all); n > 0 && e.start < all[n-1].end {
+				t.Fatalf("extent %+v comes after %+v", e, all[n-1])
+			}
+			all = append(all, e)
+		}
+		covered := func(at, length uint64) bool {
+			for at < min(at+length, size) {
+				i, found := slices.BinarySearchFunc(all, at, func(e extent, at uint64) int {
+					switch {
+					case e.end <= at:
+						return -1
+					case e.start > at:
+						return 1
+					}
+					return 0
+				})
+				if !found {
+					return false
+				}
+				length -= min(length, all[i].end-at)
+				at = all[i].end
+			}
+			return true
+		}
+		if !covered(0, Window) || !covered(size-min(size, Window), Window) {
+			t.Fatal("an end is not covered")
+		}
+		for _, at := range places(size) {
+			if !covered(at, min(sample, size-at)) {
+				t.Fatalf("place %d is not covered", at)
+			}
+		}
+		var total, gap, last uint64
+		for _, e := range all {
+			gap = max(gap, e.start-last)
+			last = e.end
+			total += e.end - e.start
+		}
+		if gap > sampleStride-sample {
+			t.Fatalf("a gap of %d bytes", gap)
+		}
+		if total != size && total < minSamples*sample-2*Window {
+			t.Fatalf("%d bytes are read of %d", total, size)
+		}
+	})
+}
+
+// The allocation groups are those of mkfs.xfs 6.1.0: sizes and agsize (in blocks
+// of 4 KiB) as printed by mkfs.xfs -N.
+func TestXFSGroups(t *testing.T) {
+	for _, tc := range []struct{ size, agsize, agcount uint64 }{
+		{300 * mib, 19200, 4},
+		{64 * gib, 4194304, 4},
+		{511 * gib, 33488896, 4},
+		{4095 * gib, 268369920, 4},
+		{4 * tib, 268435455, 4},
+		{5 * tib, 268435455, 5},
+	} {
+		groups := xfsGroups(tc.size)
+		for i := uint64(1); i < tc.agcount; i++ {
+			if at := i * tc.agsize * 4096; !slices.Contains(groups, at) {
+				t.Errorf("%d bytes: group %d at %d is not in the list", tc.size, i, at)
+			}
+		}
+	}
+}
+
+// The block groups are those that `mke2fs -n` prints.
+func TestExtGroups(t *testing.T) {
+	for _, tc := range []struct {
+		size, block uint64
+		backups     []uint64
+	}{
+		{gib, 4096, []uint64{32768, 98304, 163840, 229376}},
+		{400 * gib, 4096, []uint64{32768, 98304, 163840, 229376, 294912, 819200, 884736, 1605632, 2654208, 4096000, 7962624, 11239424, 20480000, 23887872, 71663616, 78675968, 102400000}},
+		{256 * mib, 1024, []uint64{8193, 24577, 40961, 57345, 73729, 204801, 221185}},
+	} {
+		all := places(tc.size)
+		for _, b := range tc.backups {
+			if at := b * tc.block / align * align; !slices.Contains(all, at) {
+				t.Errorf("%d bytes in blocks of %d: %d is not in the list", tc.size, tc.block, b)
+			}
+		}
+	}
+}
+
+func TestPlacesAreFew(t *testing.T) {
+	if n := len(places(1<<63 - 1)); n > 8192 {
+		t.Errorf("%d places", n)
+	}
+}
+
+func TestNonZero(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := make([]byte, rapid.IntRange(0, 20000).Draw(t, "length"))
+		want := -1
+		for range rapid.IntRange(0, 2).Draw(t, "count") {
+			if len(b) > 0 {
+				b[rapid.IntRange(0, len(b)-1).Draw(t, "at")] = rapid.ByteRange(1, 255).Draw(t, "byte")
+			}
+		}
+		want = strings.IndexFunc(string(b), func(r rune) bool { return r != 0 })
+		if got := nonZero(b); got != want {
+			t.Fatalf("%d, want %d", got, want)
+		}
+	})
+}
+
+func BenchmarkNonZero(b *testing.B) {
+	buf := make([]byte, chunk)
+	b.SetBytes(chunk)
+	for b.Loop() {
+		if nonZero(buf) >= 0 {
+			b.Fatal("not zero")
+		}
+	}
+}
+
+// BenchmarkScan and BenchmarkPlainRead read the same 256 MiB from memory: the
+// difference is what the check costs.
+func BenchmarkScan(b *testing.B)      { benchmark(b, true) }
+func BenchmarkPlainRead(b *testing.B) { benchmark(b, false) }
+
+func benchmark(b *testing.B, scan bool) {
+	const size = 256 * mib
+	data := bytes.NewReader(make([]byte, size))
+	buf := make([]byte, chunk)
+	b.SetBytes(size)
+	for b.Loop() {
+		if scan {
+			if f, err := Scan(b.Context(), data, size, Full); err != nil || !f.Zero() {
+				b.Fatal(f, err)
+			}
+			continue
+		}
+		for at := int64(0); at < size; at += chunk {
+			if _, err := data.ReadAt(buf, at); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/run"
+)
+
+// The tools, as Debian's util-linux installs them.
+const (
+	wipefs = "/usr/sbin/wipefs"
+	blkid  = "/usr/sbin/blkid"
+)
+
+// toolTime is far more than either needs for the few hundred reads it makes on a
+// disk that answers.
+const toolTime = 2 * time.Minute
+
+// Signature is one thing that a tool names on the disk. All strings are foreign
+// bytes.
+type Signature struct {
+	// Tool is "wipefs" or "blkid".
+	Tool string
+	// Type is libblkid's name for it: "xfs", "LVM2_member", "gpt".
+	Type string
+	// Usage is libblkid's: "filesystem", "raid", "crypto", "other", or ours
+	// where blkid uses none: "partition table", "ambivalent". Empty from wipefs.
+	Usage       string
+	UUID, Label string
+	// Offset of the magic number in bytes; from wipefs only.
+	Offset uint64
+}
+
+// Signatures asks wipefs(8) and blkid(8), both read-only, what they know on the
+// disk with that device node. They share libblkid and yet differ: wipefs goes
+// on where blkid stops at two names, blkid names what has no magic number. An
+// error says that nothing is known.
+func Signatures(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
+	w, err := askWipefs(ctx, r, node)
+	if err != nil {
+		return nil, err
+	}
+	b, err := askBlkid(ctx, r, node)
+	if err != nil {
+		return nil, err
+	}
+	return append(w, b...), nil
+}
+
+// askWipefs relies on wipefs' exit code: it is 0 whether something was found or
+// not, and 1 for a disk that could not be opened.
+func askWipefs(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
+	c := run.Command{Path: wipefs, Args: []string{"-n", "-J", node}, Timeout: toolTime}
+	res, err := r.Run(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parseWipefs(res.Stdout)
+	if err == nil && (res.ExitCode != 0 || len(res.Stderr) != 0) {
+		err = errors.New("it complains")
+	}
+	if err != nil {
+		return nil, notUnderstood(c, res, err)
+	}
+	return list, nil
+}
+
+// askBlkid goes by what blkid prints. Its exit code is 2 for a blank disk and
+// for one that is unreadable, missing or (util-linux 2.39 and later) ambivalent,
+// so that this code with no word at all says no more than "blkid says nothing".
+func askBlkid(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
+	c := run.Command{Path: blkid, Args: []string{"-p", "-o", "udev", node}, Timeout: toolTime}
+	res, err := r.Run(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parseBlkid(res.Stdout)
+	if err == nil && len(list) == 0 && (res.ExitCode != 2 || len(res.Stderr) != 0) {
+		err = errors.New("it names nothing and does not end as for a blank disk")
+	}
+	if err != nil {
+		return nil, notUnderstood(c, res, err)
+	}
+	return list, nil
+}
+
+func notUnderstood(c run.Command, res run.Result, err error) error {
+	return fmt.Errorf("cannot understand %s: %w (exit code %d, output %q, errors %q)",
+		c, err, res.ExitCode, disk.Visible(string(res.Stdout)), disk.Visible(string(res.Stderr)))
+}
+
+// parseWipefs reads what `wipefs -n -J` prints: always one object, on a disk
+// with nothing to name {"signatures":[]} (util-linux 2.38.1).
+func parseWipefs(out []byte) ([]Signature, error) {
+	var doc struct {
+		Signatures *[]struct {
+			Device string  `json:"device"`
+			Offset *string `json:"offset"`
+			Type   *string `json:"type"`
+			UUID   *string `json:"uuid"`
+			Label  *string `json:"label"`
+		} `json:"signatures"`
+	}
+	d := json.NewDecoder(bytes.NewReader(out))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&doc); err != nil {
+		return nil, err
+	}
+	if len(bytes.TrimSpace(out[d.InputOffset():])) != 0 {
+		return nil, errors.New("something follows the JSON")
+	}
+	if doc.Signatures == nil {
+		return nil, errors.New("no list of signatures")
+	}
+	var list []Signature
+	for _, e := range *doc.Signatures {
+		if e.Type == nil || *e.Type == "" || e.Offset == nil {
+			return nil, errors.New("a signature without type or offset")
+		}
+		offset, err := strconv.ParseUint(*e.Offset, 0, 64)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Signature{Tool: "wipefs", Type: *e.Type, Offset: offset, UUID: word(e.UUID), Label: word(e.Label)})
+	}
+	return list, nil
+}
+
+func word(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// parseBlkid reads what `blkid -p -o udev` prints: KEY=value a line, values with
+// \x escapes under the keys that end in _ENC. Whatever it prints is something:
+// words that name no type become a signature of the type "unknown".
+func parseBlkid(out []byte) ([]Signature, error) {
+	if len(out) == 0 {
+		return nil, nil
+	}
+	words := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		key, value, found := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		if !found || key == "" {
+			return nil, fmt.Errorf("line %q", disk.Visible(line))
+		}
+		if _, twice := words[key]; twice {
+			return nil, fmt.Errorf("%s comes twice", disk.Visible(key))
+		}
+		words[key] = value
+	}
+	var list []Signature
+	if t := words["ID_FS_TYPE"]; t != "" {
+		list = append(list, Signature{
+			Tool: "blkid", Type: t, Usage: words["ID_FS_USAGE"],
+			UUID: unescape(words["ID_FS_UUID_ENC"]), Label: unescape(words["ID_FS_LABEL_ENC"]),
+		})
+	}
+	if t := words["ID_FS_AMBIVALENT"]; t != "" {
+		list = append(list, Signature{Tool: "blkid", Type: t, Usage: "ambivalent"})
+	}
+	if t := words["ID_PART_TABLE_TYPE"]; t != "" {
+		list = append(list, Signature{Tool: "blkid", Type: t, Usage: "partition table"})
+	}
+	if len(list) == 0 {
+		list = append(list, Signature{Tool: "blkid", Type: "unknown"})
+	}
+	return list, nil
+}
+
+// unescape undoes blkid_encode_string (libblkid): \xNN for what is not plain.
+func unescape(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		if len(s) >= 4 && s[0] == '\\' && s[1] == 'x' {
+			if n, err := strconv.ParseUint(s[2:4], 16, 8); err == nil {
+				b.WriteByte(byte(n))
+				s = s[4:]
+				continue
+			}
+		}
+		b.WriteByte(s[0])
+		s = s[1:]
+	}
+	return b.String()
+}

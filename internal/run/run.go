@@ -1,0 +1,129 @@
+// Package run starts child processes and waits for them: by absolute path, with
+// a time limit, bounded output and an environment of their own.
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Limit is the largest output in bytes that is taken from each of a child's two
+// streams. What hotmount runs prints a few kilobytes.
+const Limit = 1 << 20
+
+// ErrOutput says that the child printed more than Limit. What it printed is
+// thrown away: half an answer is no answer.
+var ErrOutput = fmt.Errorf("more than %d bytes of output", Limit)
+
+// ErrTimeout says that the child did not end within its time limit.
+var ErrTimeout = errors.New("it did not end in time")
+
+// Command is one child process to be run.
+type Command struct {
+	// Path is absolute: nothing is looked up in PATH.
+	Path string
+	Args []string
+	// Timeout is the longest it may run; zero is refused.
+	Timeout time.Duration
+}
+
+// String gives the command line, for people and not for a shell.
+func (c Command) String() string { return strings.Join(append([]string{c.Path}, c.Args...), " ") }
+
+// Result is what a child that ended by itself left behind.
+type Result struct {
+	Stdout, Stderr []byte
+	ExitCode       int
+}
+
+// Runner runs a command to its end. A non-zero exit code is no error: the caller
+// knows which ones mean what. Everything else is: a command that could not be
+// started, was killed by a signal, ran into its time limit or ctx's end, or
+// printed more than Limit.
+type Runner interface {
+	Run(ctx context.Context, c Command) (Result, error)
+}
+
+// Exec is the Runner that starts real processes.
+type Exec struct{}
+
+// Run starts the command in a process group of its own and waits for it. At the
+// end of ctx or of the time limit the whole group is killed. A child that hangs
+// in the kernel on dead storage can not be killed and is waited for: whoever
+// may not hang runs this in a process of its own.
+func (Exec) Run(ctx context.Context, c Command) (Result, error) {
+	res, err := start(ctx, c)
+	if err != nil {
+		return Result{}, fmt.Errorf("cannot run %s: %w", c, err)
+	}
+	return res, nil
+}
+
+func start(ctx context.Context, c Command) (Result, error) {
+	if !filepath.IsAbs(c.Path) {
+		return Result{}, errors.New("the path is not absolute")
+	}
+	if c.Timeout <= 0 {
+		return Result{}, errors.New("no time limit")
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("%w (%s)", ErrTimeout, c.Timeout))
+	defer cancel()
+
+	stdout, stderr := output{overflow: stop}, output{overflow: stop}
+	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = time.Second
+	cmd.Cancel = func() error { return killGroup(cmd) }
+	// A child does not outlive us: while we live we hold the disk open, which
+	// keeps its name from being given to another disk. The kernel sends the
+	// signal when the thread ends that started the child, not the process
+	// (prctl(2), PR_SET_PDEATHSIG); so this goroutine keeps its thread until
+	// the child has been waited for.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		// A grandchild holds the output open, so the group still exists.
+		return Result{}, errors.Join(errors.New("it left a process behind"), killGroup(cmd))
+	}
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil && (err != nil || errors.Is(context.Cause(ctx), ErrOutput)):
+		return Result{}, context.Cause(ctx)
+	case errors.As(err, &exit) && exit.Exited():
+	case err != nil:
+		return Result{}, err
+	}
+	return Result{Stdout: stdout.buf.Bytes(), Stderr: stderr.buf.Bytes(), ExitCode: cmd.ProcessState.ExitCode()}, nil
+}
+
+func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+// output is a child's stream up to Limit; beyond it the child is ended. The
+// buffer is not embedded: io.Copy would find its ReadFrom and go around Write.
+type output struct {
+	buf      bytes.Buffer
+	overflow context.CancelCauseFunc
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.buf.Len()+len(p) > Limit {
+		o.overflow(ErrOutput)
+		return 0, ErrOutput
+	}
+	return o.buf.Write(p)
+}

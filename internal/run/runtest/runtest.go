@@ -1,0 +1,82 @@
+// Package runtest has the Runner for tests: it starts nothing and answers only
+// what it was told of.
+package runtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"hotmount/internal/run"
+)
+
+// Answer stands for one run of a child process.
+type Answer func(run.Command) (run.Result, error)
+
+// Print is the answer of a child that prints stdout and ends with that code.
+func Print(stdout string, code int) Answer {
+	return func(run.Command) (run.Result, error) { return run.Result{Stdout: []byte(stdout), ExitCode: code}, nil }
+}
+
+// Complain is the answer of a child that prints to stderr and ends with that
+// code.
+func Complain(stderr string, code int) Answer {
+	return func(run.Command) (run.Result, error) { return run.Result{Stderr: []byte(stderr), ExitCode: code}, nil }
+}
+
+// Fail is the answer of a child that did not end by itself.
+func Fail(err error) Answer {
+	return func(c run.Command) (run.Result, error) {
+		return run.Result{}, fmt.Errorf("cannot run %s: %w", c, err)
+	}
+}
+
+// Runner answers command lines. A command line that it was not told of fails
+// the test.
+type Runner struct {
+	t       testing.TB
+	mu      sync.Mutex
+	answers map[string]Answer
+	calls   []string
+}
+
+// New gives a Runner that knows no command.
+func New(t testing.TB) *Runner { return &Runner{t: t, answers: map[string]Answer{}} }
+
+// On sets the answer to a command line, as run.Command.String gives it. It may
+// be called from within an answer.
+func (r *Runner) On(line string, a Answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answers[line] = a
+}
+
+// Run answers, or fails the test.
+func (r *Runner) Run(ctx context.Context, c run.Command) (run.Result, error) {
+	r.t.Helper()
+	r.mu.Lock()
+	line := c.String()
+	r.calls = append(r.calls, line)
+	answer := r.answers[line]
+	r.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return run.Result{}, fmt.Errorf("cannot run %s: %w", line, err)
+	}
+	if c.Timeout <= 0 {
+		r.t.Errorf("%s has no time limit", line)
+	}
+	if answer == nil {
+		r.t.Errorf("unexpected command: %s", line)
+		return run.Result{}, fmt.Errorf("cannot run %s: the test did not expect it", line)
+	}
+	return answer(c)
+}
+
+// Calls gives all command lines so far, in order.
+func (r *Runner) Calls() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
+}
