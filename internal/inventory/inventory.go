@@ -1,0 +1,190 @@
+// Package inventory gathers all that is known of the node's disks without
+// reading them: from sysfs and the udev database, the mount table, the system's
+// configuration and hotmount's own stores.
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+	"hotmount/internal/store"
+	"hotmount/internal/sysfs"
+)
+
+// HoldFile switches all formatting off as long as it exists.
+const HoldFile = "/etc/hotmount/hold"
+
+// systemPaths are the mount points that make a disk one of the running system's.
+var systemPaths = map[string]bool{"/": true, "/boot": true, "/boot/efi": true, "/usr": true, "/var": true}
+
+// ErrGone says that the disk is not attached any more.
+var ErrGone = sysfs.ErrGone
+
+// Host is a node, as seen below a root directory; "" is the live system.
+type Host struct {
+	Root  string
+	Store store.Store
+}
+
+// Names are the kernel names of all whole disks that are attached.
+func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
+
+// Boot is the kernel's id of this boot.
+func (h Host) Boot() (string, error) { return h.sysfs().BootID() }
+
+// Look gathers the facts of one disk, all but its peers (disk.Facts.FindPeers).
+// The error wraps ErrGone if it is not attached any more.
+func (h Host) Look(name string) (disk.Facts, error) {
+	common, err := h.gather()
+	if err != nil {
+		return disk.Facts{}, fmt.Errorf("cannot look at %s: %w", name, err)
+	}
+	f, err := h.one(name, &common)
+	if err != nil {
+		return f, fmt.Errorf("cannot look at %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// Scan gathers the facts of all disks, with their peers.
+func (h Host) Scan() ([]disk.Facts, error) {
+	names, err := h.Names()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the disks: %w", err)
+	}
+	common, err := h.gather()
+	if err != nil {
+		return nil, fmt.Errorf("cannot look at the disks: %w", err)
+	}
+	var all []disk.Facts
+	for _, name := range names {
+		f, err := h.one(name, &common)
+		if errors.Is(err, ErrGone) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot look at %s: %w", name, err)
+		}
+		all = append(all, f)
+	}
+	for i := range all {
+		all[i].FindPeers(all)
+	}
+	return all, nil
+}
+
+func (h Host) sysfs() sysfs.FS { return sysfs.FS{Root: h.Root} }
+
+// common is what is gathered once for all disks.
+type common struct {
+	table  []disk.MountPoint
+	swaps  []string
+	claims []mounts.Claim
+	memory store.Memory
+	// off is why all formatting is off, empty if it is not.
+	off string
+}
+
+func (h Host) gather() (common, error) {
+	var c common
+	boot, err := h.Boot()
+	if err != nil {
+		return c, err
+	}
+	c.memory = h.Store.Load(boot)
+	if c.table, err = mounts.Table(h.Root); err != nil {
+		return c, err
+	}
+	if c.swaps, err = mounts.Swaps(h.Root); err != nil {
+		return c, err
+	}
+	if c.claims, err = mounts.Claims(h.Root); err != nil {
+		return c, err
+	}
+	c.off, err = h.formattingOff()
+	return c, err
+}
+
+// formattingOff gives the switch of this node that stops all formatting, in
+// words. What can not be read stops it as well.
+func (h Host) formattingOff() (string, error) {
+	_, err := os.Lstat(filepath.Join("/", h.Root, HoldFile))
+	switch {
+	case err == nil:
+		return HoldFile + " exists", nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err.Error(), nil
+	}
+	off, err := h.sysfs().KernelFormatOff()
+	if err != nil {
+		return "", err
+	}
+	if off {
+		return "hotmount.format=no is on the kernel command line", nil
+	}
+	return "", nil
+}
+
+func (h Host) one(name string, c *common) (disk.Facts, error) {
+	f, err := h.sysfs().Disk(name)
+	if err != nil {
+		return f, err
+	}
+	devices, err := h.sysfs().Devices(&f)
+	if err != nil {
+		return f, err
+	}
+	names := map[string]bool{}
+	for _, n := range devices {
+		names[n] = true
+	}
+	for _, m := range c.table {
+		on := devices[m.Dev]
+		if m.Dev.Major == 0 {
+			// A filesystem with a device number of its own (btrfs) is known by
+			// its source alone.
+			on = h.deviceName(m.Source)
+		}
+		if !names[on] {
+			continue
+		}
+		if systemPaths[m.Path] {
+			f.System = m.Path
+		}
+		if on == f.Name {
+			f.Mounts = append(f.Mounts, m)
+		}
+	}
+	for _, s := range c.swaps {
+		f.Swap = f.Swap || names[h.deviceName(s)]
+	}
+	for _, claim := range c.claims {
+		if claim.Matches(&f) {
+			f.Claim = claim.Where
+			break
+		}
+	}
+	f.Standing = c.memory.Standing(&f)
+	if f.Standing.Formatting == "" {
+		f.Standing.Formatting = c.off
+	}
+	return f, nil
+}
+
+// deviceName gives the kernel name of the device that a path below /dev leads
+// to, empty for anything else.
+func (h Host) deviceName(path string) string {
+	if !strings.HasPrefix(path, "/dev/") {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(filepath.Join("/", h.Root, path)); err == nil {
+		path = real
+	}
+	return filepath.Base(path)
+}

@@ -1,0 +1,414 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"hotmount/internal/disk"
+)
+
+// Claim is a place in the system's configuration that names a device: whoever
+// wrote it wants the device for something else.
+type Claim struct {
+	// Where is the file and line, such as "/etc/fstab:4".
+	Where string
+	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag
+	// such as UUID=… (fstab(5)). Quotes and octal escapes are undone.
+	Spec string
+}
+
+// unitDirectories are where administrators and packages put unit files
+// (systemd.unit(5)). Those in /run/systemd/transient are hotmount's own, and
+// generators make theirs of fstab, which is read itself.
+var unitDirectories = []string{
+	"/etc/systemd/system",
+	"/run/systemd/system",
+	"/usr/local/lib/systemd/system",
+	"/usr/lib/systemd/system",
+}
+
+// Claims gives all claims of fstab(5), crypttab(5), mdadm.conf(5) and the What=
+// of mount and swap units, below a root path, "" or "/" for the live system. A
+// unit file that another one overrides counts as well. What is not there claims
+// nothing; what can not be read is an error, since nobody knows what it claims.
+func Claims(root string) ([]Claim, error) {
+	claims, err := claimsBelow(filepath.Join("/", root))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read which disks are claimed: %w", err)
+	}
+	return claims, nil
+}
+
+func claimsBelow(root string) ([]Claim, error) {
+	type source struct {
+		path  string
+		parse func(text, where string) []Claim
+	}
+	sources := []source{{"/etc/fstab", parseFstab}, {"/etc/crypttab", parseCrypttab}}
+	// mdadm.conf(5): Debian's place, the usual one, and directories beside both.
+	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
+		sources = append(sources, source{name, parseMdadm})
+		names, err := list(root, name+".d", ".conf")
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			sources = append(sources, source{n, parseMdadm})
+		}
+	}
+	for _, dir := range unitDirectories {
+		// The directories of drop-ins end in .d: of one unit, of all whose names
+		// begin alike, of all of one type.
+		names, err := list(root, dir, ".mount", ".swap", ".mount.d", ".swap.d", "mount.d", "swap.d")
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if !strings.HasSuffix(name, ".d") {
+				sources = append(sources, source{name, parseUnit})
+				continue
+			}
+			dropIns, err := list(root, name, ".conf")
+			if err != nil {
+				return nil, err
+			}
+			for _, n := range dropIns {
+				sources = append(sources, source{n, parseUnit})
+			}
+		}
+	}
+	var claims []Claim
+	for _, s := range sources {
+		text, err := readFile(filepath.Join(root, s.path))
+		if err != nil {
+			return nil, err
+		}
+		claims = append(claims, s.parse(text, s.path)...)
+	}
+	return claims, nil
+}
+
+// list gives the paths of the entries of a directory whose names have one of the
+// endings.
+func list(root, dir string, endings ...string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(root, dir))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(e.Name(), ending) }) {
+			names = append(names, path.Join(dir, e.Name()))
+		}
+	}
+	return names, nil
+}
+
+// readFile reads a file of the configuration; one that is not there is empty, and
+// so is what is no file: a masked unit is a link to /dev/null.
+func readFile(name string) (string, error) {
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return readBounded(name)
+}
+
+// lines calls f with the number and the words of each line that says something.
+func lines(text string, f func(number int, words []string)) {
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		if words := strings.Fields(line); len(words) > 0 && !strings.HasPrefix(words[0], "#") {
+			f(number, words)
+		}
+	}
+}
+
+func at(where string, line int) string { return where + ":" + strconv.Itoa(line) }
+
+// parseFstab reads fstab(5). Options name devices too: logdev= of XFS, device= of
+// btrfs, journal_path= of ext4.
+func parseFstab(text, where string) []Claim {
+	var claims []Claim
+	lines(text, func(number int, words []string) {
+		claims = append(claims, Claim{at(where, number), unquote(unescapeOctal(words[0]))})
+		if len(words) > 3 {
+			claims = append(claims, optionClaims(words[3], at(where, number))...)
+		}
+	})
+	return claims
+}
+
+// parseCrypttab reads crypttab(5): the device, a key on a device (/key:LABEL=x),
+// a detached header and the like among the options.
+func parseCrypttab(text, where string) []Claim {
+	var claims []Claim
+	lines(text, func(number int, words []string) {
+		if len(words) > 1 {
+			claims = append(claims, Claim{at(where, number), unquote(unescapeOctal(words[1]))})
+		}
+		if len(words) > 2 {
+			claims = append(claims, keyClaims(words[2], at(where, number))...)
+		}
+		if len(words) > 3 {
+			claims = append(claims, optionClaims(words[3], at(where, number))...)
+		}
+	})
+	return claims
+}
+
+// optionClaims finds devices in a list of options.
+func optionClaims(options, where string) []Claim {
+	var claims []Claim
+	for option := range strings.SplitSeq(unescapeOctal(options), ",") {
+		if _, value, found := strings.Cut(option, "="); found {
+			claims = append(claims, keyClaims(value, where)...)
+		}
+	}
+	return claims
+}
+
+// keyClaims finds a device in a path that may be on a device of its own
+// (PATH:DEVICE in crypttab(5)).
+func keyClaims(value, where string) []Claim {
+	value = unquote(value)
+	if strings.HasPrefix(value, "/dev/") {
+		return []Claim{{where, value}}
+	}
+	if _, device, found := strings.Cut(value, ":"); found && strings.HasPrefix(value, "/") {
+		return []Claim{{where, unquote(device)}}
+	}
+	return nil
+}
+
+// parseMdadm reads mdadm.conf(5): the devices of DEVICE lines and of ARRAY lines,
+// and the UUIDs of the arrays, which their members carry. A line that begins with
+// white space continues the one before; keywords may be cut to three letters.
+func parseMdadm(text, where string) []Claim {
+	var (
+		claims  []Claim
+		keyword string
+		number  int
+	)
+	for line := range strings.Lines(text) {
+		number++
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		if line[0] != ' ' && line[0] != '\t' {
+			keyword = strings.ToLower(words[0])
+			words = words[1:]
+		}
+		for _, word := range words {
+			word = unquote(word)
+			key, value, found := strings.Cut(word, "=")
+			switch {
+			case isKeyword(keyword, "device") && strings.HasPrefix(word, "/"):
+				claims = append(claims, Claim{at(where, number), word})
+			case !isKeyword(keyword, "array") || !found:
+			case strings.EqualFold(key, "uuid"):
+				claims = append(claims, Claim{at(where, number), "UUID=" + unquote(value)})
+			case strings.EqualFold(key, "devices"):
+				for device := range strings.SplitSeq(unquote(value), ",") {
+					claims = append(claims, Claim{at(where, number), device})
+				}
+			}
+		}
+	}
+	return claims
+}
+
+func isKeyword(word, keyword string) bool {
+	return len(word) >= 3 && strings.HasPrefix(keyword, word)
+}
+
+// parseUnit reads What= of a unit file (systemd.syntax(7), systemd.mount(5),
+// systemd.swap(5)).
+func parseUnit(text, where string) []Claim {
+	var (
+		claims  []Claim
+		section string
+		joined  string
+		first   int
+		number  int
+	)
+	setting := func(line string) {
+		if strings.HasPrefix(line, "[") {
+			section = line
+			return
+		}
+		key, value, _ := strings.Cut(line, "=")
+		if section != "[Mount]" && section != "[Swap]" || strings.TrimSpace(key) != "What" {
+			return
+		}
+		if value = strings.TrimSpace(value); value != "" {
+			// Of the specifiers only %% can be part of a device's name.
+			claims = append(claims, Claim{at(where, first), unquote(strings.ReplaceAll(value, "%%", "%"))})
+		}
+	}
+	for line := range strings.Lines(text) {
+		number++
+		line = strings.TrimSpace(line)
+		// A comment may stand between the lines of a setting.
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
+		}
+		if joined == "" {
+			first = number
+		}
+		if head, more := strings.CutSuffix(line, `\`); more {
+			joined += head + " "
+			continue
+		}
+		setting(strings.TrimSpace(joined + line))
+		joined = ""
+	}
+	setting(strings.TrimSpace(joined))
+	return claims
+}
+
+// unquote takes away quotes around the whole or around the value of a tag.
+func unquote(s string) string {
+	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {
+		s = s[1 : len(s)-1]
+	}
+	key, value, found := strings.Cut(s, "=")
+	if found && len(value) >= 2 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {
+		return key + "=" + value[1:len(value)-1]
+	}
+	return s
+}
+
+// Matches says whether the claim names the disk, one of its partitions or one
+// that it might have. It errs on the side of yes: a name of a partition counts
+// though the disk has none at the moment. Another disk's device that was built on
+// this one is no match: this one is then held.
+func (c Claim) Matches(f *disk.Facts) bool {
+	if strings.HasPrefix(c.Spec, "/") {
+		return matchesPath(path.Clean(c.Spec), f)
+	}
+	key, value, found := strings.Cut(c.Spec, "=")
+	if !found {
+		return false
+	}
+	switch strings.ToUpper(key) {
+	case "UUID":
+		return matchesUUID(value, f)
+	case "LABEL":
+		return matchesLabel(value, f)
+	case "ID":
+		return matchesPath("/dev/disk/by-id/"+value, f)
+	}
+	// PARTUUID= and PARTLABEL= are never a whole disk's.
+	return false
+}
+
+func matchesUUID(uuid string, f *disk.Facts) bool {
+	uuid = plainUUID(uuid)
+	return uuid != "" && (uuid == plainUUID(f.Udev.FSUUID) || uuid == plainUUID(f.Known().UUID))
+}
+
+// plainUUID takes away what differs between ways to write a UUID: case, and the
+// colons of mdadm.
+func plainUUID(s string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", ":", "").Replace(s))
+}
+
+func matchesLabel(label string, f *disk.Facts) bool {
+	return label != "" && (label == f.Udev.FSLabel || label == f.Known().Label)
+}
+
+func matchesPath(p string, f *disk.Facts) bool {
+	switch dir, name := path.Split(p); dir {
+	case "/dev/disk/by-uuid/":
+		// Of two disks with one UUID only one has the link.
+		if matchesUUID(unescapeHex(name), f) {
+			return true
+		}
+	case "/dev/disk/by-label/":
+		if matchesLabel(unescapeHex(name), f) {
+			return true
+		}
+	case "/dev/block/":
+		return name == f.Dev.String()
+	}
+	// The kernel writes a slash in a name as "!" in sysfs.
+	node := "/dev/" + strings.ReplaceAll(f.Name, "!", "/")
+	for _, own := range append([]string{node}, f.Udev.Links...) {
+		if matchesPattern(p, own) {
+			return true
+		}
+	}
+	for _, part := range f.Partitions {
+		if matchesPattern(p, "/dev/"+strings.ReplaceAll(part, "!", "/")) {
+			return true
+		}
+	}
+	return isPartitionOf(p, node, f)
+}
+
+// matchesPattern says whether p is the path, or a pattern that it fits
+// (mdadm.conf(5), DEVICE).
+func matchesPattern(p, own string) bool {
+	if p == own {
+		return true
+	}
+	match, err := path.Match(p, own)
+	return match && err == nil
+}
+
+// isPartitionOf says whether the path is that of a partition which the disk might
+// have: named by the kernel (disk_name in block/genhd.c: "vdb1", but "nvme0n1p1"
+// after a digit) or linked by udev ("…-part1").
+func isPartitionOf(p, node string, f *disk.Facts) bool {
+	separator := ""
+	if last := node[len(node)-1]; last >= '0' && last <= '9' {
+		separator = "p"
+	}
+	if isNumber(strings.TrimPrefix(p, node+separator)) {
+		return true
+	}
+	for _, link := range f.Udev.Links {
+		if isNumber(strings.TrimPrefix(p, link+"-part")) {
+			return true
+		}
+	}
+	return false
+}
+
+func isNumber(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
+// unescapeHex undoes \xNN in the name of a link of udev's.
+func unescapeHex(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if strings.HasPrefix(s[i:], `\x`) && len(s) >= i+4 {
+			if n, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,174 @@
+// Package mounts reads the mount table and hears of its changes, and reads which
+// disks swap space and the system's configuration lay claim to. It asks the
+// kernel and files, never systemd.
+package mounts
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+
+	"hotmount/internal/disk"
+)
+
+const (
+	// tablePath is PID 1's mount table, the host's: that of a sandboxed service
+	// shows mounts twice.
+	tablePath = "/proc/1/mountinfo"
+	// ownTablePath is that of this process.
+	ownTablePath = "/proc/self/mountinfo"
+)
+
+// maxLine bounds a line of the table in bytes. Longer ones are cut: only the
+// options of the filesystem, which come last, can be that long (overlayfs names
+// all its layers there), and the reader of the library fails on lines from 64 KiB.
+const maxLine = 32 << 10
+
+// Table gives PID 1's mount table (proc_pid_mountinfo(5)) below a root path, ""
+// or "/" for the live system, in the kernel's order: of two mounts at one path
+// the later one is on top. SuperOptions of absurd length are cut.
+func Table(root string) ([]disk.MountPoint, error) {
+	file, err := os.Open(filepath.Join("/", root, tablePath))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read mount table: %w", err)
+	}
+	defer file.Close()
+	table, err := parseTable(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read mount table: %w", err)
+	}
+	return table, nil
+}
+
+func parseTable(r io.Reader) ([]disk.MountPoint, error) {
+	bounded, err := boundLines(r)
+	if err != nil {
+		return nil, err
+	}
+	infos, err := mountinfo.GetMountsFromReader(bounded, nil)
+	if err != nil {
+		// The library's words hold the line.
+		return nil, errors.New(disk.Visible(err.Error()))
+	}
+	var table []disk.MountPoint
+	for _, i := range infos {
+		table = append(table, disk.MountPoint{
+			Dev:          disk.Dev{Major: uint32(i.Major), Minor: uint32(i.Minor)},
+			Root:         i.Root,
+			Path:         i.Mountpoint,
+			Type:         i.FSType,
+			Source:       i.Source,
+			Options:      i.Options,
+			SuperOptions: i.VFSOptions,
+		})
+	}
+	return table, nil
+}
+
+// boundLines reads a mount table, cuts lines that are too long and checks what
+// the library takes for granted: it reads a number it can not parse as 0.
+func boundLines(r io.Reader) (io.Reader, error) {
+	var out bytes.Buffer
+	lines := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, long, err := lines.ReadLine()
+		if errors.Is(err, io.EOF) {
+			return &out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		fields := strings.SplitN(string(line), " ", 4)
+		if len(fields) < 4 {
+			return nil, fmt.Errorf("cannot parse line %q", disk.Visible(string(line)))
+		}
+		if dev, err := disk.ParseDev(fields[2]); err != nil || max(dev.Major, dev.Minor) > math.MaxInt32 {
+			return nil, fmt.Errorf("cannot parse device number %q", disk.Visible(fields[2]))
+		}
+		out.Write(line)
+		out.WriteByte('\n')
+		for long {
+			if _, long, err = lines.ReadLine(); err != nil && !errors.Is(err, io.EOF) {
+				return nil, err
+			}
+		}
+	}
+}
+
+// Swaps gives the paths of all active swap space, as the kernel names it in
+// /proc/swaps (proc_swaps(5)): device nodes below /dev, or files.
+func Swaps(root string) ([]string, error) {
+	b, err := readBounded(filepath.Join("/", root, "proc/swaps"))
+	if errors.Is(err, fs.ErrNotExist) {
+		// A kernel without CONFIG_SWAP.
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read active swap space: %w", err)
+	}
+	return parseSwaps(b)
+}
+
+func parseSwaps(text string) ([]string, error) {
+	header, rest, _ := strings.Cut(text, "\n")
+	if !strings.HasPrefix(header, "Filename") {
+		return nil, fmt.Errorf("cannot read active swap space: %q is no header", disk.Visible(header))
+	}
+	var paths []string
+	for line := range strings.Lines(rest) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			return nil, errors.New("cannot read active swap space: empty line")
+		}
+		paths = append(paths, unescapeOctal(fields[0]))
+	}
+	return paths, nil
+}
+
+// unescapeOctal undoes \NNN, by which the kernel (mangle_path in fs/seq_file.c)
+// and fstab(5) write white space and backslashes.
+func unescapeOctal(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && len(s) >= i+4 && isOctal(s[i+1], '3') && isOctal(s[i+2], '7') && isOctal(s[i+3], '7') {
+			b.WriteByte((s[i+1]-'0')<<6 | (s[i+2]-'0')<<3 | (s[i+3] - '0'))
+			i += 3
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+func isOctal(c, highest byte) bool { return c >= '0' && c <= highest }
+
+// maxFile bounds the size in bytes of a file that is read whole.
+const maxFile = 1 << 20
+
+func readBounded(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return "", err
+	}
+	if len(b) > maxFile {
+		return "", fmt.Errorf("cannot read %s: more than %d bytes", path, maxFile)
+	}
+	return string(b), nil
+}

@@ -1,0 +1,171 @@
+package mounts
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"hotmount/internal/disk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// files makes a file system of files; content that begins with "-> " makes a
+// symbolic link.
+func files(t *testing.T, content map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range content {
+		name = filepath.Join(root, name)
+		err := os.MkdirAll(filepath.Dir(name), 0o755)
+		if target, link := strings.CutPrefix(text, "-> "); err == nil && link {
+			err = os.Symlink(target, name)
+		} else if err == nil {
+			err = os.WriteFile(name, []byte(text), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// debian is a part of the table of a Debian 12 worker, with a mount of systemd's,
+// a bind mount of a part, and a path with white space.
+const debian = `22 27 0:20 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw
+27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard,errors=remount-ro
+91 27 254:16 / /mnt/disks/7ab12e3a-d2c2-4b94-a3cf-9a3aa3a4b2d7 rw,nosuid,nodev,noatime shared:50 - xfs /dev/vdb rw,attr2,inode64
+92 27 254:16 /sub/dir /srv/with\040space\011tab\012line\134 ro,relatime shared:50 master:2 - xfs /dev/vdb rw
+93 27 0:45 / /mnt/x rw - fuse.sshfs user@host:/a\040b rw,user_id=0
+94 27 0:46 / /mnt/y rw - tmpfs  rw
+`
+
+var table = []disk.MountPoint{
+	{Dev: disk.Dev{Minor: 20}, Root: "/", Path: "/sys", Type: "sysfs", Source: "sysfs", Options: "rw,nosuid,nodev,noexec,relatime", SuperOptions: "rw"},
+	{Dev: disk.Dev{Major: 254, Minor: 1}, Root: "/", Path: "/", Type: "ext4", Source: "/dev/vda1", Options: "rw,relatime", SuperOptions: "rw,discard,errors=remount-ro"},
+	{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: "/mnt/disks/7ab12e3a-d2c2-4b94-a3cf-9a3aa3a4b2d7", Type: "xfs", Source: "/dev/vdb", Options: "rw,nosuid,nodev,noatime", SuperOptions: "rw,attr2,inode64"},
+	{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/sub/dir", Path: "/srv/with space\ttab\nline\\", Type: "xfs", Source: "/dev/vdb", Options: "ro,relatime", SuperOptions: "rw"},
+	{Dev: disk.Dev{Minor: 45}, Root: "/", Path: "/mnt/x", Type: "fuse.sshfs", Source: "user@host:/a b", Options: "rw", SuperOptions: "rw,user_id=0"},
+	{Dev: disk.Dev{Minor: 46}, Root: "/", Path: "/mnt/y", Type: "tmpfs", Source: "", Options: "rw", SuperOptions: "rw"},
+}
+
+func TestTable(t *testing.T) {
+	got, err := Table(files(t, map[string]string{"proc/1/mountinfo": debian}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(table, got); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+	if _, err := Table(t.TempDir()); err == nil {
+		t.Error("no table is no error")
+	}
+}
+
+func TestLongLines(t *testing.T) {
+	for _, length := range []int{4 << 10, maxLine - 200, maxLine, 60 << 10, 64 << 10, 64<<10 + 1, 1 << 20} {
+		overlay := "95 27 0:50 / /merged rw - overlay overlay rw,lowerdir=" + strings.Repeat("/l:", length/3)
+		for _, text := range []string{overlay + "\n" + debian, debian + overlay + "\n", debian + overlay} {
+			got, err := parseTable(strings.NewReader(text))
+			if err != nil {
+				t.Fatalf("%d bytes: %v", length, err)
+			}
+			var paths []string
+			for _, m := range got {
+				paths = append(paths, m.Path)
+			}
+			if len(got) != len(table)+1 || !strings.Contains(strings.Join(paths, "\n"), "/merged") {
+				t.Errorf("%d bytes: %q", length, paths)
+			}
+		}
+	}
+}
+
+func TestTableFails(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty line":           "\n",
+		"nonsense":             "nonsense\n",
+		"device number":        "27 1 254 / / rw shared:1 - ext4 /dev/vda1 rw\n",
+		"no number":            "27 1 x:1 / / rw shared:1 - ext4 /dev/vda1 rw\n",
+		"too large a number":   "27 1 4294967295:1 / / rw shared:1 - ext4 /dev/vda1 rw\n",
+		"no separator":         "27 1 254:1 / / rw shared:1 ext4 /dev/vda1 rw x y z\n",
+		"cut":                  "27 1 254:1 / / rw\n",
+		"a path without end":   "27 1 254:1 / /" + strings.Repeat("x", 1<<20) + " rw shared:1 - ext4 /dev/vda1 rw\n",
+		"one bad line of many": debian + "x\n",
+	} {
+		got, err := parseTable(strings.NewReader(text))
+		if err == nil {
+			t.Errorf("%s: no error but %v", name, got)
+		} else if len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x1b") {
+			t.Errorf("%s: error that nobody can print: %q", name, err)
+		}
+	}
+}
+
+func FuzzTable(f *testing.F) {
+	f.Add(debian)
+	f.Add("27 1 254:1 / / rw - ext4 /dev/vda1 rw")
+	f.Add("27 1 254:1 / /a\\04 rw - ext4 /dev/vda1 rw\r\n")
+	f.Add("a b 1:1 - - - - - - - - -")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := parseTable(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		if want := strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1; text != "" && len(got) != want {
+			t.Errorf("%d mounts of %d lines", len(got), want)
+		}
+	})
+}
+
+func TestSwaps(t *testing.T) {
+	const header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+	for _, test := range []struct {
+		name string
+		file map[string]string
+		want []string
+		fail bool
+	}{
+		{"a kernel without swap", nil, nil, false},
+		{"none", map[string]string{"proc/swaps": header}, nil, false},
+		{"some", map[string]string{"proc/swaps": header +
+			"/dev/vdc                                partition\t1048572\t\t0\t\t-2\n" +
+			"/var/swap\\040file\\040\\134x\\040(deleted)   file\t1048572\t\t0\t\t-3\n"}, []string{"/dev/vdc", `/var/swap file \x (deleted)`}, false},
+		{"another file", map[string]string{"proc/swaps": "/dev/vdc partition\n"}, nil, true},
+		{"empty", map[string]string{"proc/swaps": ""}, nil, true},
+		{"an empty line", map[string]string{"proc/swaps": header + "\n"}, nil, true},
+	} {
+		got, err := Swaps(files(t, test.file))
+		if (err != nil) != test.fail {
+			t.Errorf("%s: error %v", test.name, err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+func FuzzSwaps(f *testing.F) {
+	f.Add("Filename\tType\n/dev/vdc partition 1 0 -2\n")
+	f.Add("Filename\n\\040\\777\\04\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := parseSwaps(text)
+		if err != nil && got != nil {
+			t.Errorf("%q beside the error %v", got, err)
+		}
+	})
+}
+
+func TestUnescapeOctal(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "plain": "plain", `a\040b\134`: `a b\`, `\011\012`: "\t\n", `\04`: `\04`, `\08x`: `\08x`, `\`: `\`, `\377\400`: "\xff\\400", `\134040`: `\040`,
+	} {
+		if got := unescapeOctal(in); got != want {
+			t.Errorf("unescapeOctal(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

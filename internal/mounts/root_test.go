@@ -1,0 +1,73 @@
+//go:build root
+
+package mounts
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The mount table of PID 1 is watched, so the mount is made for all to see, in
+// the test's own directory.
+func TestWatchMounts(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	changed := make(chan struct{}, 1)
+	done := make(chan error)
+	go func() {
+		done <- Watch(ctx, func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	mounted := func() bool {
+		table, err := Table("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range table {
+			if m.Path == dir && m.Type == "tmpfs" {
+				return true
+			}
+		}
+		return false
+	}
+	next := func() {
+		t.Helper()
+		select {
+		case <-changed:
+		case <-time.After(10 * time.Second):
+			t.Fatal("no word of a change")
+		}
+	}
+	// Other mounts may come and go meanwhile.
+	until := func(want bool) {
+		t.Helper()
+		for next(); mounted() != want; next() {
+		}
+	}
+	next()
+	if err := unix.Mount("hotmount-test", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatalf("cannot mount (this needs root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
+			t.Error(err)
+		}
+	})
+	until(true)
+	if err := unix.Unmount(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	until(false)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

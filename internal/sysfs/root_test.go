@@ -1,0 +1,44 @@
+//go:build root
+
+package sysfs
+
+import (
+	"errors"
+	"testing"
+)
+
+// What this machine's kernel shows is read without an error, whatever its disks
+// are.
+func TestLive(t *testing.T) {
+	var fs FS
+	names, err := fs.Names()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) == 0 {
+		t.Fatal("no disk at all")
+	}
+	for _, name := range names {
+		f, err := fs.Disk(name)
+		if errors.Is(err, ErrGone) {
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if f.Seq == 0 || f.LogicalSector < 512 {
+			t.Errorf("%+v", f)
+		}
+		devices, err := fs.Devices(&f)
+		if err != nil || devices[f.Dev] != name {
+			t.Errorf("devices on %s: %v, %v", name, devices, err)
+		}
+	}
+	if _, err := fs.BootID(); err != nil {
+		t.Error(err)
+	}
+	if _, err := fs.KernelFormatOff(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,493 @@
+// Package sysfs reads the facts of disks from sysfs and from udev's database,
+// below a root path. It opens no disk, reads no content and runs nothing.
+package sysfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"hotmount/internal/disk"
+)
+
+// ErrGone says that the disk is not attached any more, or that another disk has
+// taken its name while its facts were read.
+var ErrGone = disk.ErrGone
+
+// FS is a file system tree with sysfs, procfs and udev's database in their usual
+// places.
+type FS struct {
+	// Root is where the tree begins; "" and "/" are the live system.
+	Root string
+}
+
+// maxAttribute is the most a sysfs attribute can hold: one page
+// (Documentation/filesystems/sysfs.rst), 64 KiB on some arm64 kernels.
+const maxAttribute = 64 << 10
+
+func (f FS) path(elements ...string) string {
+	return filepath.Join(append([]string{"/", f.Root}, elements...)...)
+}
+
+// Names gives the kernel names of all whole disks, sorted: all entries of
+// /sys/block, be they virtual, empty or removable, but for hidden ones, which
+// have no device node (the single paths of NVMe multipath, GENHD_FL_HIDDEN).
+func (f FS) Names() ([]string, error) {
+	entries, err := os.ReadDir(f.path("sys/block"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot list disks: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if hidden, err := read(f.path("sys/block", e.Name(), "hidden")); err == nil && hidden == "1\n" {
+			continue
+		}
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// Disk gives the facts of the disk of that kernel name which sysfs and udev's
+// database hold: the fields of disk.Facts from ID to Holders and Udev. The
+// sequence number is read first and last, so that they are facts of one disk.
+// The error wraps ErrGone if it is not there, or not there any more.
+func (f FS) Disk(name string) (disk.Facts, error) {
+	facts, err := f.disk(name)
+	if err != nil {
+		return disk.Facts{}, fmt.Errorf("cannot read facts of disk %s: %w", disk.Visible(name), err)
+	}
+	return facts, nil
+}
+
+func (f FS) disk(name string) (disk.Facts, error) {
+	link, err := f.entry(name)
+	if err != nil {
+		return disk.Facts{}, err
+	}
+	dir, err := filepath.EvalSymlinks(link)
+	if missing(err) {
+		return disk.Facts{}, fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	if err != nil {
+		return disk.Facts{}, err
+	}
+	seq, err := number(dir, "diskseq")
+	if err != nil {
+		return disk.Facts{}, goneOr(dir, err)
+	}
+	facts := disk.Facts{ID: disk.ID{Name: name, Seq: seq}}
+	err = f.fill(&facts, dir)
+	// Whatever went wrong in a directory that is not the disk's any more says
+	// nothing about the disk.
+	again, seqErr := number(link, "diskseq")
+	switch {
+	case seqErr != nil:
+		return disk.Facts{}, goneOr(link, seqErr)
+	case again != seq:
+		return disk.Facts{}, fmt.Errorf("%w: the name has passed from disk sequence number %d to %d", ErrGone, seq, again)
+	case err != nil:
+		return disk.Facts{}, err
+	}
+	return facts, nil
+}
+
+// entry is the path of the disk's or partition's entry in /sys/block.
+func (f FS) entry(name string) (string, error) {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+		return "", errors.New("not a name of a disk")
+	}
+	return f.path("sys/block", name), nil
+}
+
+// goneOr adds ErrGone to the error if the disk's directory is not there.
+func goneOr(dir string, err error) error {
+	if _, stat := os.Stat(dir); missing(stat) || errors.Is(err, syscall.ENODEV) {
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	return err
+}
+
+// missing says whether the error is one of a directory of sysfs that is not
+// there: ENOENT, and ENODEV from a file that was open as it went
+// (kernfs_get_active in fs/kernfs/dir.c).
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
+}
+
+func (f FS) fill(facts *disk.Facts, dir string) error {
+	text, err := read(filepath.Join(dir, "dev"))
+	if err != nil {
+		return err
+	}
+	if facts.Dev, err = disk.ParseDev(text); err != nil {
+		return err
+	}
+	sectors, err := number(dir, "size")
+	if err != nil {
+		return err
+	}
+	// The unit of the attribute is 512 bytes, whatever the disk's sectors are
+	// (SECTOR_SIZE in include/linux/blkdev.h).
+	facts.Size = sectors * 512
+	sector, err := number(dir, "queue/logical_block_size")
+	if err != nil {
+		return err
+	}
+	facts.LogicalSector = uint32(sector)
+	for attribute, to := range map[string]*bool{"ro": &facts.ReadOnly, "removable": &facts.Removable, "queue/rotational": &facts.Rotational} {
+		n, err := number(dir, attribute)
+		if err != nil {
+			return err
+		}
+		*to = n != 0
+	}
+	stat, err := read(filepath.Join(dir, "stat"))
+	if err != nil {
+		return err
+	}
+	if facts.Writes, err = writes(stat); err != nil {
+		return fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, "stat"), err)
+	}
+	if err := fillHardware(facts, dir); err != nil {
+		return err
+	}
+	if facts.Partitions, err = partitions(dir); err != nil {
+		return err
+	}
+	if facts.Holders, err = f.holders(dir, facts.Partitions); err != nil {
+		return err
+	}
+	u, slot, err := f.udev(facts.ID)
+	if err != nil {
+		return err
+	}
+	facts.Udev, facts.Slot = u, slot
+	if facts.Slot == "" {
+		facts.Slot = busAddress(dir)
+	}
+	return nil
+}
+
+// fillHardware reads what the hardware says of itself. Which attributes there
+// are depends on the driver.
+func fillHardware(facts *disk.Facts, dir string) error {
+	for _, from := range []struct {
+		to *string
+		// The first attribute that is there and not empty is taken.
+		attributes []string
+		// SCSI and NVMe fill models and vendors up with spaces (SPC, INQUIRY).
+		trim string
+	}{
+		{&facts.Serial, []string{"serial", "device/serial"}, ""},
+		{&facts.Model, []string{"device/model"}, " "},
+		{&facts.Vendor, []string{"device/vendor"}, " "},
+		{&facts.WWN, []string{"wwid", "device/wwid"}, ""},
+	} {
+		for _, attribute := range from.attributes {
+			text, err := read(filepath.Join(dir, attribute))
+			if err != nil && !without(err) {
+				return err
+			}
+			if text = strings.TrimRight(strings.TrimSuffix(text, "\n"), from.trim); text != "" {
+				*from.to = text
+				break
+			}
+		}
+	}
+	var err error
+	facts.Transport, err = transport(facts.Name, dir)
+	return err
+}
+
+// without says whether the error means that this kind of disk does not have the
+// attribute, or that this disk has no value for it (sdev_show_wwid in
+// drivers/scsi/scsi_sysfs.c says EINVAL).
+func without(err error) bool {
+	for _, e := range []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EINVAL, syscall.ENXIO, syscall.EOPNOTSUPP} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func transport(name, dir string) (string, error) {
+	subsystem, err := os.Readlink(filepath.Join(dir, "device/subsystem"))
+	if err == nil {
+		switch subsystem = filepath.Base(subsystem); subsystem {
+		case "scsi", "nvme":
+			return subsystem, nil
+		case "nvme-subsystem":
+			return "nvme", nil
+		case "virtio":
+			driver, err := os.Readlink(filepath.Join(dir, "device/driver"))
+			if err != nil && !missing(err) {
+				return "", err
+			}
+			if filepath.Base(driver) == "virtio_blk" {
+				return "virtio", nil
+			}
+		}
+		return "", nil
+	}
+	if !missing(err) {
+		return "", err
+	}
+	// A loop device has its directory "loop" only while it has a file.
+	for _, kind := range []string{"dm", "md", "loop"} {
+		if _, err := os.Stat(filepath.Join(dir, kind)); err == nil || kind == "loop" && strings.HasPrefix(name, kind) {
+			return kind, nil
+		} else if !missing(err) {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// pciAddress is a function on a PCI bus as the kernel names it (pci_dev_name).
+var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// busAddress gives the last PCI address on the path of a device, in the form
+// that udev's path_id gives to ID_PATH; empty if there is none.
+func busAddress(dir string) string {
+	elements := strings.Split(dir, "/")
+	for _, e := range slices.Backward(elements) {
+		if pciAddress.MatchString(e) {
+			return "pci-" + e
+		}
+	}
+	return ""
+}
+
+// partitions gives the kernel names of the partitions of the disk in that
+// directory, sorted.
+func partitions(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		_, err := os.Stat(filepath.Join(dir, e.Name(), "partition"))
+		if err == nil {
+			names = append(names, e.Name())
+		} else if !missing(err) {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// holders gives the kernel names of what is built on the disk in that directory
+// and on its partitions, at any depth, sorted. A holder that goes meanwhile is
+// named, but not what was built on it.
+func (f FS) holders(dir string, partitions []string) ([]string, error) {
+	found := map[string]bool{}
+	var walk func(dir string, partitions []string) error
+	walk = func(dir string, partitions []string) error {
+		for _, part := range append([]string{""}, partitions...) {
+			entries, err := os.ReadDir(filepath.Join(dir, part, "holders"))
+			if err != nil && !missing(err) {
+				return err
+			}
+			for _, e := range entries {
+				if found[e.Name()] {
+					continue
+				}
+				found[e.Name()] = true
+				holder := f.path("sys/block", e.Name())
+				parts, err := partitionsOf(holder)
+				if err != nil {
+					return err
+				}
+				if err := walk(holder, parts); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if err := walk(dir, partitions); err != nil {
+		return nil, err
+	}
+	return sortedKeys(found), nil
+}
+
+// partitionsOf gives the partitions of a holder, none if it is gone.
+func partitionsOf(holder string) ([]string, error) {
+	names, err := partitions(holder)
+	if missing(err) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// Devices gives the kernel names, by device number, of the disk, its partitions,
+// its holders and their partitions: what of it can be mounted or swapped on. The
+// error wraps ErrGone if the disk is not there any more; what else has gone
+// meanwhile is left out.
+func (f FS) Devices(facts *disk.Facts) (map[disk.Dev]string, error) {
+	devices, err := f.devices(facts)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list devices on disk %s: %w", disk.Visible(facts.Name), err)
+	}
+	return devices, nil
+}
+
+func (f FS) devices(facts *disk.Facts) (map[disk.Dev]string, error) {
+	dir, err := f.entry(facts.Name)
+	if err != nil {
+		return nil, err
+	}
+	devices := map[disk.Dev]string{facts.Dev: facts.Name}
+	add := func(dir, name string) error {
+		text, err := read(filepath.Join(dir, "dev"))
+		if missing(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		dev, err := disk.ParseDev(text)
+		devices[dev] = name
+		return err
+	}
+	for _, part := range facts.Partitions {
+		if err := add(filepath.Join(dir, part), part); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range facts.Holders {
+		holder, err := f.entry(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := add(holder, name); err != nil {
+			return nil, err
+		}
+		parts, err := partitionsOf(holder)
+		if err != nil {
+			return nil, err
+		}
+		for _, part := range parts {
+			if err := add(filepath.Join(holder, part), part); err != nil {
+				return nil, err
+			}
+		}
+	}
+	seq, err := number(dir, "diskseq")
+	if err != nil {
+		return nil, goneOr(dir, err)
+	}
+	if seq != facts.Seq {
+		return nil, fmt.Errorf("%w: the name has passed from disk sequence number %d to %d", ErrGone, facts.Seq, seq)
+	}
+	return devices, nil
+}
+
+// Fields of a disk's statistics (Documentation/block/stat.rst), from 0.
+const (
+	statWrites   = 4
+	statDiscards = 11
+	// statFields before Linux 4.18, which counts no discards.
+	statFields = 11
+)
+
+// writes gives the number of write and discard requests that are complete.
+func writes(stat string) (uint64, error) {
+	fields := strings.Fields(stat)
+	if len(fields) < statFields {
+		return 0, fmt.Errorf("%d fields, expected at least %d", len(fields), statFields)
+	}
+	n, err := strconv.ParseUint(fields[statWrites], 10, 64)
+	if err != nil || len(fields) <= statDiscards {
+		return n, err
+	}
+	discards, err := strconv.ParseUint(fields[statDiscards], 10, 64)
+	return n + discards, err
+}
+
+// number reads an attribute that is a decimal number.
+func number(dir, attribute string) (uint64, error) {
+	name := filepath.Join(dir, attribute)
+	text, err := read(name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(strings.TrimSuffix(text, "\n"), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("cannot parse %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// read reads a whole attribute.
+func read(name string) (string, error) {
+	return readBounded(name, maxAttribute)
+}
+
+func readBounded(name string, limit int64) (string, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return "", err
+	}
+	if int64(len(b)) > limit {
+		return "", fmt.Errorf("cannot read %s: more than %d bytes", name, limit)
+	}
+	return string(b), nil
+}
+
+func sortedKeys(m map[string]bool) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// BootID gives the kernel's id of this boot, a UUID (random(4)).
+func (f FS) BootID() (string, error) {
+	text, err := read(f.path("proc/sys/kernel/random/boot_id"))
+	if err != nil {
+		return "", fmt.Errorf("cannot read boot id: %w", err)
+	}
+	id := strings.TrimSuffix(text, "\n")
+	if !disk.ValidUUID(id) {
+		return "", fmt.Errorf("cannot read boot id: %q is no UUID", disk.Visible(id))
+	}
+	return id, nil
+}
+
+// KernelFormatOff says whether the word hotmount.format= on the kernel command
+// line (/proc/cmdline) forbids to format: with any value but yes, true, on or 1,
+// since who writes the word there wants it off, however he spells it.
+func (f FS) KernelFormatOff() (bool, error) {
+	text, err := read(f.path("proc/cmdline"))
+	if err != nil {
+		return false, fmt.Errorf("cannot read kernel command line: %w", err)
+	}
+	for _, word := range strings.Fields(strings.ReplaceAll(text, `"`, "")) {
+		value, found := strings.CutPrefix(word, "hotmount.format=")
+		if found && !slices.Contains([]string{"yes", "true", "on", "1"}, strings.ToLower(value)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,111 @@
+package sysfs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// maxDatabase bounds the size in bytes of one device's entry in udev's database.
+// Real ones have one or two KiB.
+const maxDatabase = 64 << 10
+
+// udev reads what udev's database says of a disk, and its ID_PATH.
+func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
+	text, err := readBounded(f.path("run/udev/data", "b"+id.Dev.String()), maxDatabase)
+	if missing(err) {
+		return disk.Udev{}, "", nil
+	}
+	if err != nil {
+		return disk.Udev{}, "", fmt.Errorf("cannot read udev's database: %w", err)
+	}
+	u, path := parseUdev(text, id.Seq)
+	return u, path, nil
+}
+
+// parseUdev reads an entry of udev's database, written by device_update_db in
+// systemd's src/libsystemd/sd-device/device-private.c, and gives ID_PATH too.
+//
+// An entry is known by the device number, which the next disk may have had
+// meanwhile. The kernel's DISKSEQ is not stored in it, but the link
+// disk/by-diskseq/N that 60-persistent-storage.rules makes of it is: without
+// that link the entry is another disk's, or of a kind that the rules leave out
+// (dm, md), and nothing in it counts. The time of initialisation is stored once
+// all rules have run.
+func parseUdev(text string, seq uint64) (disk.Udev, string) {
+	var (
+		u           disk.Udev
+		initialized bool
+		ours        bool
+	)
+	properties := map[string]string{}
+	for line := range strings.SplitSeq(text, "\n") {
+		kind, value, _ := strings.Cut(line, ":")
+		switch kind {
+		case "I":
+			usec, err := strconv.ParseUint(value, 10, 64)
+			initialized = err == nil && usec > 0
+		case "S":
+			ours = ours || value == fmt.Sprintf("disk/by-diskseq/%d", seq)
+			u.Links = append(u.Links, "/dev/"+value)
+		case "E":
+			key, v, _ := strings.Cut(value, "=")
+			properties[key] = v
+		}
+	}
+	// Rules may store it all the same; then it must agree.
+	if stored, found := properties["DISKSEQ"]; found && stored != strconv.FormatUint(seq, 10) {
+		ours = false
+	}
+	if !initialized || !ours {
+		return disk.Udev{}, ""
+	}
+	u.Initialized = true
+	u.NotReady = isFalse(properties["SYSTEMD_READY"])
+	u.FSUsage = properties["ID_FS_USAGE"]
+	u.FSType = properties["ID_FS_TYPE"]
+	u.FSUUID = encoded(properties, "ID_FS_UUID")
+	u.FSLabel = encoded(properties, "ID_FS_LABEL")
+	u.Ambivalent = properties["ID_FS_AMBIVALENT"]
+	u.PartTable = properties["ID_PART_TABLE_TYPE"]
+	u.Multipath = properties["DM_MULTIPATH_DEVICE_PATH"] == "1" || u.FSType == "mpath_member"
+	return u, properties["ID_PATH"]
+}
+
+// isFalse knows what systemd takes for false (parse_boolean in
+// src/basic/parse-util.c), which is how it reads SYSTEMD_READY.
+func isFalse(s string) bool {
+	switch strings.ToLower(s) {
+	case "0", "no", "n", "false", "f", "off":
+		return true
+	}
+	return false
+}
+
+// encoded gives a property from its variant that says it all, escaped, and from
+// the plain one only without it: udev replaces characters there.
+func encoded(properties map[string]string, key string) string {
+	if v, found := properties[key+"_ENC"]; found {
+		return unescape(v)
+	}
+	return properties[key]
+}
+
+// unescape undoes \xNN (blkid_encode_string in util-linux's libblkid). What is no
+// such escape stays.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if strings.HasPrefix(s[i:], `\x`) && len(s) >= i+4 {
+			if n, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,95 @@
+package sysfs
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+)
+
+const entry = "S:disk/by-diskseq/12\nI:3037919\n"
+
+func TestParseUdev(t *testing.T) {
+	ours := func(change func(*disk.Udev)) disk.Udev {
+		u := disk.Udev{Initialized: true, Links: []string{"/dev/disk/by-diskseq/12"}}
+		change(&u)
+		return u
+	}
+	for _, test := range []struct {
+		name, text string
+		want       disk.Udev
+	}{
+		{"empty", "", disk.Udev{}},
+		{"nothing on it", entry, ours(func(*disk.Udev) {})},
+		{"not initialized", "S:disk/by-diskseq/12\n", disk.Udev{}},
+		{"initialized at no time", "S:disk/by-diskseq/12\nI:0\n", disk.Udev{}},
+		{"initialized at nonsense", "S:disk/by-diskseq/12\nI:x\n", disk.Udev{}},
+		{"of nobody", "I:3037919\nE:ID_FS_TYPE=xfs\n", disk.Udev{}},
+		{"of the disk before", "S:disk/by-diskseq/1\nI:3037919\nE:ID_FS_TYPE=xfs\n", disk.Udev{}},
+		{"of a longer number", "S:disk/by-diskseq/120\nI:3037919\n", disk.Udev{}},
+		{"of a partition", "S:disk/by-diskseq/12-part1\nI:3037919\n", disk.Udev{}},
+		{"the property alone", "I:3037919\nE:DISKSEQ=12\n", disk.Udev{}},
+		{"the property agrees", entry + "E:DISKSEQ=12\n", ours(func(*disk.Udev) {})},
+		{"the property contradicts", entry + "E:DISKSEQ=13\n", disk.Udev{}},
+		{"a filesystem", entry + "E:ID_FS_UUID=7AB1\nE:ID_FS_UUID_ENC=7AB1\nE:ID_FS_LABEL=a_b\nE:ID_FS_LABEL_ENC=a\\x20b\nE:ID_FS_TYPE=xfs\nE:ID_FS_USAGE=filesystem\n",
+			ours(func(u *disk.Udev) { u.FSUUID, u.FSLabel, u.FSType, u.FSUsage = "7AB1", "a b", "xfs", "filesystem" })},
+		{"no escaped variants", entry + "E:ID_FS_UUID=7AB1\nE:ID_FS_LABEL=a\\x20b\n", ours(func(u *disk.Udev) { u.FSUUID, u.FSLabel = "7AB1", `a\x20b` })},
+		{"an equals sign in a value", entry + "E:ID_FS_LABEL_ENC=a=b\n", ours(func(u *disk.Udev) { u.FSLabel = "a=b" })},
+		{"ambivalent", entry + "E:ID_FS_AMBIVALENT=filesystem:xfs:1 raid:lvm:2\n", ours(func(u *disk.Udev) { u.Ambivalent = "filesystem:xfs:1 raid:lvm:2" })},
+		{"a partition table", entry + "E:ID_PART_TABLE_TYPE=gpt\n", ours(func(u *disk.Udev) { u.PartTable = "gpt" })},
+		{"not ready", entry + "E:SYSTEMD_READY=0\n", ours(func(u *disk.Udev) { u.NotReady = true })},
+		{"not ready, in words", entry + "E:SYSTEMD_READY=No\n", ours(func(u *disk.Udev) { u.NotReady = true })},
+		{"ready", entry + "E:SYSTEMD_READY=1\n", ours(func(*disk.Udev) {})},
+		{"ready, by default", entry + "E:SYSTEMD_READY=\n", ours(func(*disk.Udev) {})},
+		{"multipath", entry + "E:DM_MULTIPATH_DEVICE_PATH=1\n", ours(func(u *disk.Udev) { u.Multipath = true })},
+		{"no multipath", entry + "E:DM_MULTIPATH_DEVICE_PATH=0\n", ours(func(*disk.Udev) {})},
+		{"multipath by its type", entry + "E:ID_FS_TYPE=mpath_member\n", ours(func(u *disk.Udev) { u.FSType, u.Multipath = "mpath_member", true })},
+		{"lines of kinds to come", entry + "Z:x\n\nE\nnonsense\n", ours(func(*disk.Udev) {})},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, _ := parseUdev(test.text, 12)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("udev (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnescape(t *testing.T) {
+	for in, want := range map[string]string{
+		"":             "",
+		"plain":        "plain",
+		`a\x20b\x5cx`:  `a b\x`,
+		`\xC3\xa4`:     "ä",
+		`\x0a\x00`:     "\n\x00",
+		`\x2`:          `\x2`,
+		`\x`:           `\x`,
+		`\xg0\x+1\x_1`: `\xg0\x+1\x_1`,
+		`\\x20`:        `\ `,
+		`\x5cx20`:      `\x20`,
+	} {
+		if got := unescape(in); got != want {
+			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzParseUdev(f *testing.F) {
+	f.Add(virtio["run/udev/data/b254:16"], uint64(12))
+	f.Add(entry+"E:ID_FS_LABEL_ENC=a\\x20b\nE:ID_FS_TYPE=xfs\nE:ID_FS_USAGE=filesystem\nE:SYSTEMD_READY=0\n", uint64(12))
+	f.Add("S:\nI:\nE:\nE:=\nS:disk/by-diskseq/0\nI:1", uint64(0))
+	f.Fuzz(func(t *testing.T, text string, seq uint64) {
+		u, path := parseUdev(text, seq)
+		if !u.Initialized {
+			if diff := cmp.Diff(disk.Udev{}, u); diff != "" || path != "" {
+				t.Errorf("an entry that does not count says %q and:\n%s", path, diff)
+			}
+			return
+		}
+		if !strings.Contains(text, "S:disk/by-diskseq/") || !strings.Contains(text, "I:") {
+			t.Errorf("initialized by %q", text)
+		}
+	})
+}
