@@ -1,0 +1,236 @@
+package config
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"hotmount/internal/disk"
+)
+
+// minimumXFS in bytes is the least that mkfs.xfs makes a filesystem on
+// (xfsprogs 5.19 and later, mkfs/xfs_mkfs.c, validate_supported).
+const minimumXFS = 300 << 20
+
+var classKeys = []string{"name", "names", "directory", "create", "accept", "options", "blank", "minimum_size"}
+
+// word is a kind of text; wrong gives what was expected instead, or nothing.
+func word(expected string, wrong func(string) string) kind {
+	return kind{
+		tag:      "!!str",
+		expected: expected,
+		parse:    func(s string) (any, bool) { return s, wrong(s) == "" },
+		wrong:    wrong,
+	}
+}
+
+// oneOf is a kind of text with few values.
+func oneOf(values ...string) kind {
+	expected := strings.Join(values, " or ")
+	return word(expected, func(s string) string {
+		if !slices.Contains(values, s) {
+			return expected
+		}
+		return ""
+	})
+}
+
+const (
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+	digits = "0123456789"
+)
+
+// only says whether s is of these characters alone.
+func only(s, characters string) bool { return strings.Trim(s, characters) == "" }
+
+// printable says whether s is visible ASCII alone, which has no space.
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+var (
+	filesystemMade = oneOf("xfs", "none")
+	filesystemKept = oneOf("xfs", "ext4")
+	proof          = oneOf("full", "sampled")
+	className      = word(expectedName, wrongName)
+	kernelNames    = word(expectedPattern, wrongPattern)
+	directory      = word(expectedDirectory, wrongDirectory)
+	mountOption    = word(expectedOption, wrongOption)
+)
+
+const expectedName = "a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen"
+
+func wrongName(s string) string {
+	if s == "" || len(s) > 63 || s[0] == '-' || !only(s, lower+digits+"-") {
+		return expectedName
+	}
+	return ""
+}
+
+// A kernel name has at most 31 bytes (DISK_NAME_LEN, include/linux/blkdev.h)
+// and no slash; a pattern needs some more.
+const expectedPattern = "a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces"
+
+func wrongPattern(s string) string {
+	if s == "" || len(s) > 128 || strings.Contains(s, "/") || !printable(s) {
+		return expectedPattern
+	}
+	if _, err := path.Match(s, ""); err != nil {
+		return expectedPattern + "; it has a bracket or a backslash without its end"
+	}
+	return ""
+}
+
+const expectedDirectory = "an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or a slash too many"
+
+// reserved are the directories that the system needs as they are.
+var reserved = []string{"/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/boot"}
+
+func wrongDirectory(s string) string {
+	switch {
+	case !path.IsAbs(s), path.Clean(s) != s, !only(s, lower+strings.ToUpper(lower)+digits+"/._-"):
+		return expectedDirectory
+	case s == "/":
+		return "a directory of its own, not the root directory"
+	// The unit's name is the path escaped, "-" becoming "\x2d", and has at most
+	// 255 characters (UNIT_NAME_MAX, systemd's src/basic/unit-name.h). A UUID
+	// below the directory and ".mount" take 55 of them.
+	case len(s)+3*strings.Count(s, "-") > 190:
+		return "a path that is short enough for the name of a mount unit: at most 190 characters, a '-' counted as 4"
+	}
+	for _, r := range reserved {
+		if within(s, r) {
+			return "a directory outside of " + strings.Join(reserved, ", ")
+		}
+	}
+	return ""
+}
+
+// within says whether the path is the directory or below it.
+func within(path, directory string) bool {
+	return path == directory || strings.HasPrefix(path, directory+"/")
+}
+
+const expectedOption = "one mount option of at most 256 visible characters without ',', '\\', '%' and '\"'"
+
+// refusal says what is expected instead of an option that changes who owns a
+// mount or what is done by it (mount(8), systemd.mount(5)), that brings in
+// another device, or that would let XFS mount a twin.
+func refusal(name string) string {
+	switch name {
+	case "nofail":
+		return `it to be left out: hotmount adds "nofail" itself`
+	case "user", "users", "owner", "group":
+		return "no option that lets others than root mount and unmount"
+	case "auto", "noauto", "_netdev":
+		return "no option that says when to mount: hotmount does"
+	case "remount", "bind", "rbind", "move", "loop", "offset", "sizelimit", "encryption":
+		return "no option that makes it another act than mounting the disk"
+	case "shared", "rshared", "slave", "rslave", "private", "rprivate", "unbindable", "runbindable":
+		return "no option of propagation: the class directory's mount has it"
+	case "helper", "uhelper":
+		return "no option that hands the unmounting to a helper"
+	case "logdev", "rtdev", "journal_dev", "journal_path":
+		return "no option that brings in another device"
+	case "nouuid":
+		return "no option that allows two filesystems with one UUID"
+	}
+	switch prefix, _, dotted := strings.Cut(name, "."); {
+	case strings.HasPrefix(name, "x-"), strings.HasPrefix(name, "X-"):
+		return "an option of the filesystem, not one for systemd or mount(8)"
+	case dotted && prefix == "verity":
+		return "no option that brings in another device"
+	}
+	return ""
+}
+
+func wrongOption(s string) string {
+	if s == "" || len(s) > 256 || !printable(s) || strings.ContainsAny(s, `,\%"`) {
+		return expectedOption
+	}
+	name, _, _ := strings.Cut(s, "=")
+	return refusal(name)
+}
+
+// classes reads the list of classes, in which no two may meet.
+func (p *parser) classes(n *yaml.Node) []disk.Class {
+	var classes []disk.Class
+	items := p.items(n, "classes", "a class with name and directory", 1)
+	for i, item := range items {
+		key := fmt.Sprintf("classes[%d]", i)
+		c, at := p.class(item, key)
+		for j := range classes {
+			other := fmt.Sprintf("classes[%d] (line %d)", j, items[j].Line)
+			if c.Name != "" && c.Name == classes[j].Name {
+				p.at(at["name"], key+".name", "found %s, which is the name of %s, expected a name of its own", quote(c.Name), other)
+			}
+			if a, b := c.Directory, classes[j].Directory; a != "" && b != "" && (within(a, b) || within(b, a)) {
+				p.at(at["directory"], key+".directory", "found %s, %s has %s, expected directories of which none lies in another", quote(a), other, quote(b))
+			}
+		}
+		classes = append(classes, c)
+	}
+	return classes
+}
+
+// class reads one class; what is missing or wrong has its default, name and
+// directory are then empty. The nodes of the values are given by key.
+func (p *parser) class(n *yaml.Node, key string) (disk.Class, map[string]*yaml.Node) {
+	c := defaultClass()
+	at := p.mapping(n, key, classKeys)
+	if at == nil {
+		return c, nil
+	}
+	for _, k := range []string{"name", "directory"} {
+		if at[k] == nil {
+			p.at(n, key, "found no %s, expected one", k)
+		}
+	}
+	text := func(name string, k kind, otherwise string) string {
+		return p.scalar(at[name], key+"."+name, k, otherwise).(string)
+	}
+	c.Name = text("name", className, "")
+	c.Names = p.list(at["names"], key+".names", kernelNames, 1, c.Names)
+	c.Directory = text("directory", directory, "")
+	c.Create = text("create", filesystemMade, c.Create)
+	c.Accept = p.list(at["accept"], key+".accept", filesystemKept, 1, c.Accept)
+	c.Options = p.list(at["options"], key+".options", mountOption, 0, c.Options)
+	c.Blank = text("blank", proof, c.Blank)
+	c.MinimumSize = p.scalar(at["minimum_size"], key+".minimum_size", size, c.MinimumSize).(uint64)
+
+	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {
+		p.at(at["accept"], key+".accept", "found no %s, expected it too: the class makes it (create)", c.Create)
+	}
+	if c.Create == "xfs" && c.MinimumSize < minimumXFS {
+		p.at(at["minimum_size"], key+".minimum_size", "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(at["minimum_size"].Value))
+	}
+	return c, at
+}
+
+// list reads a list of at least so many texts, or gives otherwise if there is
+// none or a faulty one.
+func (p *parser) list(n *yaml.Node, key string, k kind, least int, otherwise []string) []string {
+	if n == nil {
+		return otherwise
+	}
+	before := len(p.faults)
+	values := []string{}
+	for i, item := range p.items(n, key, k.expected, least) {
+		full := fmt.Sprintf("%s[%d]", key, i)
+		v, ok := p.scalar(item, full, k, nil).(string)
+		switch {
+		case !ok:
+		case slices.Contains(values, v):
+			p.at(item, full, "found %s a second time, expected once", quote(v))
+		default:
+			values = append(values, v)
+		}
+	}
+	if len(p.faults) > before {
+		return otherwise
+	}
+	return values
+}

@@ -1,0 +1,742 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"hotmount/internal/disk"
+)
+
+// anyone trusts every file: tests need not run as root.
+func anyone(fs.FileInfo) error { return nil }
+
+// source is a file with this content, named by --config, and further arguments.
+func source(t *testing.T, content string, environ []string, args ...string) Source {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Source{Environ: environ, Flags: flags(t, append(args, "--config="+file)...), Trust: anyone}
+}
+
+func flags(t *testing.T, args ...string) *pflag.FlagSet {
+	t.Helper()
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	AddFlags(f)
+	if err := f.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// message is the error with the path of the file as FILE.
+func message(src Source, err error) string {
+	if err == nil {
+		return ""
+	}
+	file, _, _ := src.path()
+	return strings.ReplaceAll(err.Error(), file, "FILE")
+}
+
+func TestDefaultIsValid(t *testing.T) {
+	if err := valid(Default()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	with := func(change func(*disk.Settings)) disk.Settings {
+		s := Default()
+		change(&s)
+		return s
+	}
+	for _, tt := range []struct {
+		name, file string
+		environ    []string
+		args       []string
+		want       disk.Settings
+	}{
+		{name: "empty", want: Default()},
+		{name: "comments", file: "# nothing\n", want: Default()},
+		{name: "document without content", file: "---\n", want: Default()},
+		{name: "document with an end", file: "format: false\n...\n", want: with(func(s *disk.Settings) { s.Format = false })},
+		{name: "no keys", file: "{}", want: Default()},
+		{name: "JSON", file: `{"settle": "1s", "workers": 2}`, want: with(func(s *disk.Settings) { s.Settle, s.Workers = time.Second, 2 })},
+		{
+			name: "every scalar",
+			file: "format: false\nformat_present: true\nsettle: 0s\nready_timeout: 10m\nrescan: 10s\nworkers: 64\n",
+			want: disk.Settings{FormatPresent: true, ReadyTimeout: 10 * time.Minute, Rescan: 10 * time.Second, Workers: 64, Classes: Default().Classes},
+		},
+		{
+			name: "classes",
+			file: `
+classes:
+  - name: fast
+    directory: /var/lib/disks/fast
+  - name: slow-1
+    names: ["sd?"]
+    directory: /var/lib/disks/slow
+    create: none
+    accept: [ext4]
+    options: []
+    blank: sampled
+    minimum_size: 1KB
+`,
+			want: with(func(s *disk.Settings) {
+				fast := s.Classes[0]
+				fast.Name, fast.Directory = "fast", "/var/lib/disks/fast"
+				s.Classes = []disk.Class{fast, {
+					Name: "slow-1", Names: []string{"sd?"}, Directory: "/var/lib/disks/slow", Create: "none",
+					Accept: []string{"ext4"}, Options: []string{}, Blank: "sampled", MinimumSize: 1000,
+				}}
+			}),
+		},
+		{
+			name: "the environment wins over the file",
+			file: "settle: 1s\nworkers: 2\n", environ: []string{"PATH=/bin", "HOTMOUNT_SETTLE=2s", "HOTMOUNT_FORMAT=false", "HOTMOUNT_TEST_X=1"},
+			want: with(func(s *disk.Settings) { s.Settle, s.Workers, s.Format = 2*time.Second, 2, false }),
+		},
+		{
+			name: "flags win over both",
+			file: "settle: 1s\nworkers: 2\nrescan: 20s\n", environ: []string{"HOTMOUNT_SETTLE=2s", "HOTMOUNT_WORKERS=3", "HOTMOUNT_FORMAT=true"},
+			args: []string{"--settle=3s", "--format=false", "--format-present"},
+			want: with(func(s *disk.Settings) {
+				s.Settle, s.Workers, s.Rescan, s.Format, s.FormatPresent = 3*time.Second, 3, 20*time.Second, false, true
+			}),
+		},
+		{
+			name: "a value that is the default wins too",
+			file: "settle: 1s\nformat: false\nformat_present: true\n", environ: []string{"HOTMOUNT_SETTLE=5s", "HOTMOUNT_FORMAT=true"},
+			args: []string{"--format-present=false"},
+			want: Default(),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			src := source(t, tt.file, tt.environ, tt.args...)
+			got, err := Load(src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if err := valid(got); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSources: each scalar key is known to each source, and each source to the
+// one before it.
+func TestSources(t *testing.T) {
+	three := map[string][3]string{
+		"format":         {"false", "true", "false"},
+		"format_present": {"true", "false", "true"},
+		"settle":         {"1s", "2s", "3s"},
+		"ready_timeout":  {"1s", "2s", "3s"},
+		"rescan":         {"11s", "12s", "13s"},
+		"workers":        {"1", "2", "3"},
+	}
+	for _, s := range scalars {
+		values := three[s.key]
+		var src Source
+		for i, value := range values {
+			switch i {
+			case 0:
+				src = source(t, s.key+": "+value, nil)
+			case 1:
+				src.Environ = []string{"HOTMOUNT_" + strings.ToUpper(s.key) + "=" + value}
+			case 2:
+				if err := src.Flags.Set(strings.ReplaceAll(s.key, "_", "-"), value); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, ok := s.parse(value)
+			if !ok {
+				t.Fatalf("%s: no value to test with", s.key)
+			}
+			settings, err := Load(src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]any{
+				"format": settings.Format, "format_present": settings.FormatPresent, "settle": settings.Settle,
+				"ready_timeout": settings.ReadyTimeout, "rescan": settings.Rescan, "workers": settings.Workers,
+			}[s.key]
+			if got != want {
+				t.Errorf("%s from source %d: %v, want %v", s.key, i, got, want)
+			}
+		}
+	}
+}
+
+const (
+	durationWords = `expected a duration with a unit from 0s to 10m, such as 30s or 1m30s`
+	rootKeys      = `classes, format, format_present, settle, ready_timeout, rescan, workers`
+	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
+	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot`
+	pathWords     = `expected an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or a slash too many`
+	nameWords     = `expected a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen`
+	patternWords  = `expected a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces`
+	optionWords   = `expected one mount option of at most 256 visible characters without ',', '\', '%' and '"'`
+)
+
+func TestFaultsOfFile(t *testing.T) {
+	class := func(line string) string { return "classes:\n- name: a\n  directory: /a\n  " + line + "\n" }
+	for _, tt := range []struct{ file, want string }{
+		// The root.
+		{"5", `FILE:1: found the number 5, expected keys with values`},
+		{"- format", `FILE:1: found a list, expected keys with values`},
+		{"~", `FILE:1: found nothing, expected keys with values`},
+		{"format", `FILE:1: found "format", expected keys with values`},
+		{"format: true\n---\nformat: true\n", `FILE:2: found a second document, expected one`},
+		{"---\n---\n", `FILE:2: found a second document, expected one`},
+
+		// Keys.
+		{"\nsetle: 5s", `FILE:2: setle: unknown key, did you mean "settle"?`},
+		{"Format: true", `FILE:1: Format: unknown key, did you mean "format"?`},
+		{"FORMAT: true", `FILE:1: FORMAT: unknown key, did you mean "format"?`},
+		{"format-present: true", `FILE:1: format-present: unknown key, did you mean "format_present"?`},
+		{"colour: red", `FILE:1: colour: unknown key, expected one of ` + rootKeys},
+		{"\"a\\e[1m\\u202e\": 1", `FILE:1: a\x1b[1m\u202e: unknown key, expected one of ` + rootKeys},
+		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootKeys},
+		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootKeys},
+		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found a second time, expected once: it stands in line 1`},
+		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, directory, create, accept, options, blank, minimum_size`},
+		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
+		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: it stands in line 2`},
+
+		// What YAML could do besides.
+		{"settle: &a 5s\nrescan: *a", "FILE:1: settle: found the anchor &a, expected the value alone\nFILE:2: rescan: found the alias *a, expected the value itself"},
+		{"&a settle: 5s", "FILE:1: settle: found the anchor &a, expected the value alone"},
+		{"&a {}", "FILE:1: found the anchor &a, expected the value alone"},
+		{"--- &a\n", "FILE:1: found the anchor &a, expected the value alone"},
+		{"<<: {format: true}", `FILE:1: <<: found a merge key, expected every key to be written out`},
+		{"classes:\n- &a {name: a, directory: /a}\n- <<: *a\n  name: b\n  directory: /b", "FILE:2: classes[0]: found the anchor &a, expected the value alone\nFILE:3: classes[1].<<: found a merge key, expected every key to be written out"},
+		{"workers: !!int \"4\"", `FILE:1: workers: found the tag !!int, expected the value alone`},
+		{"settle: !mine 5s", `FILE:1: settle: found the tag !mine, expected the value alone`},
+		{"!!binary Zm9ybWF0: true", `FILE:1: Zm9ybWF0: found the tag !!binary, expected the value alone`},
+		{"!!null", `FILE:1: found the tag !!null, expected the value alone`},
+		{"rescan: *a", `FILE: expected YAML: unknown anchor 'a' referenced`},
+		{"format: true\nsettle: [5s\nworkers: 4\n", `FILE:2: expected YAML: did not find expected ',' or ']', in this line or below`},
+		{"\nsettle: 5s\n  workers: 4\n", `FILE:3: expected YAML: mapping values are not allowed in this context`},
+		{"\nsettle: 5s\n- workers\n", `FILE:2: expected YAML: did not find expected key, in this line or below`},
+		{"\nclasses:\n  - a\n  b: c\n", `FILE:3: expected YAML: did not find expected '-' indicator, in this line or below`},
+		{"\nclasses: {a: b\n", `FILE:2: expected YAML: did not find expected ',' or '}', in this line or below`},
+		{"\nsettle: !a!b 5s\n", `FILE:2: expected YAML: found undefined tag handle, in this line or below`},
+		{"\nsettle: ]\n", `FILE:2: expected YAML: did not find expected node content, in this line or below`},
+		{"settle: 5s\n%\nworkers", `FILE:2: expected YAML: could not find expected directive name`},
+		{"\nsettle: '5s\n", `FILE:2: expected YAML: found unexpected end of stream`},
+		{"settle:\t5s\n\tworkers: 4", `FILE:2: expected YAML: found a tab character that violates indentation`},
+		{"\x00", `FILE: expected YAML: control characters are not allowed`},
+		{"a: \xff", `FILE: expected YAML: invalid leading UTF-8 octet`},
+
+		{"]", `FILE:1: expected YAML: did not find expected node content, in this line or below`},
+		{strings.Repeat("x: 1\n", 150), func() string {
+			var b strings.Builder
+			for i := range 100 {
+				fmt.Fprintf(&b, "FILE:%d: x: unknown key, expected one of %s\n", i+1, rootKeys)
+			}
+			return b.String() + "FILE: 50 more faults"
+		}()},
+
+		// Types.
+		{"format: yes", `FILE:1: format: found "yes", expected true or false`},
+		{"format: True", `FILE:1: format: found True, expected true or false`},
+		{"format: 1", `FILE:1: format: found the number 1, expected true or false`},
+		{`format: "true"`, `FILE:1: format: found "true", expected true or false`},
+		{"format:", `FILE:1: format: found nothing, expected true or false`},
+		{"format_present: [true]", `FILE:1: format_present: found a list, expected true or false`},
+		{"settle: 5", `FILE:1: settle: found the number 5, ` + durationWords},
+		{"settle: 5.5", `FILE:1: settle: found the number 5.5, ` + durationWords},
+		{"settle: 0", `FILE:1: settle: found the number 0, ` + durationWords},
+		{`settle: "0"`, `FILE:1: settle: found "0", ` + durationWords},
+		{"settle: 5 s", `FILE:1: settle: found "5 s", ` + durationWords},
+		{"settle: -1s", `FILE:1: settle: found "-1s", ` + durationWords},
+		{"settle: 601s", `FILE:1: settle: found "601s", ` + durationWords},
+		{"settle: 2001-01-01", `FILE:1: settle: found 2001-01-01, ` + durationWords},
+		{"ready_timeout: 11m", `FILE:1: ready_timeout: found "11m", ` + durationWords},
+		{"rescan: 9s", `FILE:1: rescan: found "9s", expected a duration with a unit of at least 10s, such as 30s or 1m30s`},
+		{"rescan: 99999999h", `FILE:1: rescan: found "99999999h", expected a duration with a unit of at least 10s, such as 30s or 1m30s`},
+		{"workers: 0", `FILE:1: workers: found the number 0, expected a whole number from 1 to 64`},
+		{"workers: 65", `FILE:1: workers: found the number 65, expected a whole number from 1 to 64`},
+		{"workers: 4.0", `FILE:1: workers: found the number 4.0, expected a whole number from 1 to 64`},
+		{"workers: 0x4", `FILE:1: workers: found the number 0x4, expected a whole number from 1 to 64`},
+		{`workers: "4"`, `FILE:1: workers: found "4", expected a whole number from 1 to 64`},
+		{"workers: {a: 1}", `FILE:1: workers: found keys with values, expected a whole number from 1 to 64`},
+
+		// Classes.
+		{"classes:", `FILE:1: classes: found nothing, expected a list, each entry a class with name and directory`},
+		{"classes: []", `FILE:1: classes: found an empty list, expected at least 1 entry, each a class with name and directory`},
+		{"classes: {name: a}", `FILE:1: classes: found keys with values, expected a list, each entry a class with name and directory`},
+		{"classes: [a]", `FILE:1: classes[0]: found "a", expected keys with values`},
+		{"classes:\n- blank: full", "FILE:2: classes[0]: found no name, expected one\nFILE:2: classes[0]: found no directory, expected one"},
+		{"classes: [" + strings.Repeat("{},", 65) + "]", `FILE:1: classes: found a list of 65 entries, expected at most 64`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: a, directory: /b}", `FILE:3: classes[1].name: found "a", which is the name of classes[0] (line 2), expected a name of its own`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", classes[0] (line 2) has "/a", expected directories of which none lies in another`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a/b}", `FILE:3: classes[1].directory: found "/a/b", classes[0] (line 2) has "/a", expected directories of which none lies in another`},
+		{"classes:\n- {name: a, directory: /a/b}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", classes[0] (line 2) has "/a/b", expected directories of which none lies in another`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /ab}\n- {name: B, directory: x}\n- {name: C, directory: y}", strings.Join([]string{
+			`FILE:4: classes[2].name: found "B", ` + nameWords,
+			`FILE:4: classes[2].directory: found "x", ` + pathWords,
+			`FILE:5: classes[3].name: found "C", ` + nameWords,
+			`FILE:5: classes[3].directory: found "y", ` + pathWords,
+		}, "\n")},
+
+		{"classes: [{name: 1, directory: /a}]", `FILE:1: classes[0].name: found the number 1, ` + nameWords},
+		{"classes: [{name: '', directory: /a}]", `FILE:1: classes[0].name: found "", ` + nameWords},
+		{"classes: [{name: -a, directory: /a}]", `FILE:1: classes[0].name: found "-a", ` + nameWords},
+		{"classes: [{name: Fast, directory: /a}]", `FILE:1: classes[0].name: found "Fast", ` + nameWords},
+		{"classes: [{name: a/b, directory: /a}]", `FILE:1: classes[0].name: found "a/b", ` + nameWords},
+		{"classes: [{name: " + strings.Repeat("a", 64) + ", directory: /a}]", `FILE:1: classes[0].name: found "` + strings.Repeat("a", 64) + `", ` + nameWords},
+
+		{"classes: [{name: a, directory: a}]", `FILE:1: classes[0].directory: found "a", ` + pathWords},
+		{"classes: [{name: a, directory: /a/}]", `FILE:1: classes[0].directory: found "/a/", ` + pathWords},
+		{"classes: [{name: a, directory: //a}]", `FILE:1: classes[0].directory: found "//a", ` + pathWords},
+		{"classes: [{name: a, directory: /a/../b}]", `FILE:1: classes[0].directory: found "/a/../b", ` + pathWords},
+		{"classes: [{name: a, directory: /a%h}]", `FILE:1: classes[0].directory: found "/a%h", ` + pathWords},
+		{"classes: [{name: a, directory: /a b}]", `FILE:1: classes[0].directory: found "/a b", ` + pathWords},
+		{"classes: [{name: a, directory: /}]", `FILE:1: classes[0].directory: found "/", expected a directory of its own, not the root directory`},
+		{"classes: [{name: a, directory: /proc}]", `FILE:1: classes[0].directory: found "/proc", ` + outside},
+		{"classes: [{name: a, directory: /sys/a}]", `FILE:1: classes[0].directory: found "/sys/a", ` + outside},
+		{"classes: [{name: a, directory: /dev/a}]", `FILE:1: classes[0].directory: found "/dev/a", ` + outside},
+		{"classes: [{name: a, directory: /run/a}]", `FILE:1: classes[0].directory: found "/run/a", ` + outside},
+		{"classes: [{name: a, directory: /etc/a}]", `FILE:1: classes[0].directory: found "/etc/a", ` + outside},
+		{"classes: [{name: a, directory: /usr/a}]", `FILE:1: classes[0].directory: found "/usr/a", ` + outside},
+		{"classes: [{name: a, directory: /boot/a}]", `FILE:1: classes[0].directory: found "/boot/a", ` + outside},
+		{"classes: [{name: a, directory: /" + strings.Repeat("a", 190) + "}]", `FILE:1: classes[0].directory: found "/` + strings.Repeat("a", 190) + `", expected a path that is short enough for the name of a mount unit: at most 190 characters, a '-' counted as 4`},
+		{"classes: [{name: a, directory: /" + strings.Repeat("-", 48) + "}]", `FILE:1: classes[0].directory: found "/` + strings.Repeat("-", 48) + `", expected a path that is short enough for the name of a mount unit: at most 190 characters, a '-' counted as 4`},
+
+		{class("names: vd[a-z]"), `FILE:4: classes[0].names: found "vd[a-z]", expected a list, each entry a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces`},
+		{class("names: []"), `FILE:4: classes[0].names: found an empty list, expected at least 1 entry, each a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces`},
+		{class("names: ['']"), `FILE:4: classes[0].names[0]: found "", ` + patternWords},
+		{class("names: ['/dev/vdb']"), `FILE:4: classes[0].names[0]: found "/dev/vdb", ` + patternWords},
+		{class("names: ['vd b']"), `FILE:4: classes[0].names[0]: found "vd b", ` + patternWords},
+		{class("names: ['" + strings.Repeat("v", 129) + "']"), `FILE:4: classes[0].names[0]: found "` + strings.Repeat("v", 129) + `", ` + patternWords},
+		{class("names: [vdb, 'vd[a']"), `FILE:4: classes[0].names[1]: found "vd[a", ` + patternWords + `; it has a bracket or a backslash without its end`},
+		{class("names: [vdb, vdb]"), `FILE:4: classes[0].names[1]: found "vdb" a second time, expected once`},
+		{class("names: [[vdb]]"), `FILE:4: classes[0].names[0]: found a list, ` + patternWords},
+		{class("names: &a [vdb]"), `FILE:4: classes[0].names: found the anchor &a, expected the value alone`},
+
+		{class("create: ext4"), `FILE:4: classes[0].create: found "ext4", expected xfs or none`},
+		{class("create: ~"), `FILE:4: classes[0].create: found nothing, expected xfs or none`},
+		{class("accept: [xfs, btrfs]"), `FILE:4: classes[0].accept[1]: found "btrfs", expected xfs or ext4`},
+		{class("accept: []"), `FILE:4: classes[0].accept: found an empty list, expected at least 1 entry, each xfs or ext4`},
+		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected it too: the class makes it (create)`},
+		{class("blank: unsigned"), `FILE:4: classes[0].blank: found "unsigned", expected full or sampled`},
+
+		{class("minimum_size: 300"), `FILE:4: classes[0].minimum_size: found the number 300, ` + sizeWords},
+		{class("minimum_size: 300M"), `FILE:4: classes[0].minimum_size: found "300M", ` + sizeWords},
+		{class("minimum_size: 300 MiB"), `FILE:4: classes[0].minimum_size: found "300 MiB", ` + sizeWords},
+		{class("minimum_size: MiB"), `FILE:4: classes[0].minimum_size: found "MiB", ` + sizeWords},
+		{class("minimum_size: 1.5GiB"), `FILE:4: classes[0].minimum_size: found "1.5GiB", ` + sizeWords},
+		{class("minimum_size: -1GiB"), `FILE:4: classes[0].minimum_size: found "-1GiB", ` + sizeWords},
+		{class("minimum_size: 8388608TiB"), `FILE:4: classes[0].minimum_size: found "8388608TiB", ` + sizeWords},
+		{class("minimum_size: 99999999999999999999GB"), `FILE:4: classes[0].minimum_size: found "99999999999999999999GB", ` + sizeWords},
+		{class("minimum_size: 299MiB"), `FILE:4: classes[0].minimum_size: found "299MiB", expected at least 300MiB: mkfs.xfs needs that`},
+		{class("minimum_size: 300MB"), `FILE:4: classes[0].minimum_size: found "300MB", expected at least 300MiB: mkfs.xfs needs that`},
+
+		{class("options: noatime"), `FILE:4: classes[0].options: found "noatime", expected a list, each entry one mount option of at most 256 visible characters without ',', '\', '%' and '"'`},
+		{class("options: ['']"), `FILE:4: classes[0].options[0]: found "", ` + optionWords},
+		{class("options: ['nodev,user']"), `FILE:4: classes[0].options[0]: found "nodev,user", ` + optionWords},
+		{class("options: ['a b']"), `FILE:4: classes[0].options[0]: found "a b", ` + optionWords},
+		{class("options: ['a%b']"), `FILE:4: classes[0].options[0]: found "a%b", ` + optionWords},
+		{class("options: ['a\\b']"), `FILE:4: classes[0].options[0]: found "a\\b", ` + optionWords},
+		{class("options: ['a\"b']"), `FILE:4: classes[0].options[0]: found "a"b", ` + optionWords},
+		{class("options: [\"a\\x07\"]"), `FILE:4: classes[0].options[0]: found "a\a", ` + optionWords},
+		{class("options: [" + strings.Repeat("o", 257) + "]"), `FILE:4: classes[0].options[0]: found "` + strings.Repeat("o", 256) + `…", ` + optionWords},
+		{class("options: [é]"), `FILE:4: classes[0].options[0]: found "é", ` + optionWords},
+		{class("options: [nodev, nofail]"), `FILE:4: classes[0].options[1]: found "nofail", expected it to be left out: hotmount adds "nofail" itself`},
+		{class("options: [ro, ro]"), `FILE:4: classes[0].options[1]: found "ro" a second time, expected once`},
+
+		// All of them, by line.
+		{"worker: 4\nclasses:\n- name: A\n  directory: /usr\nsettle: 5\nformat: no\n", strings.Join([]string{
+			`FILE:1: worker: unknown key, did you mean "workers"?`,
+			`FILE:3: classes[0].name: found "A", ` + nameWords,
+			`FILE:4: classes[0].directory: found "/usr", ` + outside,
+			`FILE:5: settle: found the number 5, ` + durationWords,
+			`FILE:6: format: found "no", expected true or false`,
+		}, "\n")},
+	} {
+		src := source(t, tt.file, nil)
+		s, err := Load(src)
+		if got := message(src, err); got != tt.want {
+			t.Errorf("%q\ngot  %s\nwant %s", tt.file, got, tt.want)
+		}
+		if diff := cmp.Diff(disk.Settings{}, s); diff != "" {
+			t.Errorf("%q: settings beside an error: %s", tt.file, diff)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	const (
+		forSystemd  = "an option of the filesystem, not one for systemd or mount(8)"
+		forOthers   = "no option that lets others than root mount and unmount"
+		when        = "no option that says when to mount: hotmount does"
+		act         = "no option that makes it another act than mounting the disk"
+		propagation = "no option of propagation: the class directory's mount has it"
+		helper      = "no option that hands the unmounting to a helper"
+		device      = "no option that brings in another device"
+		twin        = "no option that allows two filesystems with one UUID"
+	)
+	for want, options := range map[string]string{
+		"":          "defaults noatime nodev nosuid noexec ro discard relatime lazytime suid dev exec inode64 logbufs=8 data=ordered commit=5 prjquota nouser context=system_u:object_r:x:s0",
+		forSystemd:  "x-systemd.automount x-systemd.requires=x.service x-mount.mkdir x-mount.subdir=x X-mount.owner=1 X-anything x-initrd.mount",
+		forOthers:   "user users owner group user=joe",
+		when:        "auto noauto _netdev",
+		act:         "remount bind rbind move loop loop=/dev/loop0 offset=512 sizelimit=1 encryption=aes",
+		propagation: "shared rshared slave rslave private rprivate unbindable runbindable",
+		helper:      "helper=x uhelper=udisks2",
+		device:      "logdev=/dev/vdc rtdev=/dev/vdc journal_dev=0x801 journal_path=/dev/vdc verity.hashdevice=/dev/vdc",
+		twin:        "nouuid",
+	} {
+		for option := range strings.FieldsSeq(options) {
+			if got := wrongOption(option); got != want {
+				t.Errorf("%s: %q, want %q", option, got, want)
+			}
+		}
+	}
+}
+
+func TestFaultsOfEnvironmentAndFlags(t *testing.T) {
+	for _, tt := range []struct {
+		environ, args []string
+		want          string
+	}{
+		{environ: []string{"HOTMOUNT_SETTEL=5s"}, want: `HOTMOUNT_SETTEL: unknown variable, did you mean "HOTMOUNT_SETTLE"?`},
+		{environ: []string{"HOTMOUNT_CLASSES=x"}, want: `HOTMOUNT_CLASSES: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
+		{environ: []string{"HOTMOUNT_\x1b=x"}, want: `HOTMOUNT_\x1b: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
+		{environ: []string{"HOTMOUNT_SETTLE=5"}, want: `HOTMOUNT_SETTLE: found "5", ` + durationWords},
+		{environ: []string{"HOTMOUNT_SETTLE="}, want: `HOTMOUNT_SETTLE: found "", ` + durationWords},
+		{environ: []string{"HOTMOUNT_FORMAT=1"}, want: `HOTMOUNT_FORMAT: found "1", expected true or false`},
+		{environ: []string{"HOTMOUNT_WORKERS=four"}, want: `HOTMOUNT_WORKERS: found "four", expected a whole number from 1 to 64`},
+		{args: []string{"--settle=5"}, want: `--settle: found "5", ` + durationWords},
+		{args: []string{"--format=no"}, want: `--format: found "no", expected true or false`},
+		{args: []string{"--workers=65"}, want: `--workers: found "65", expected a whole number from 1 to 64`},
+		{
+			environ: []string{"HOTMOUNT_X=1", "HOTMOUNT_FORMAT=\n"}, args: []string{"--workers=0", "--rescan=1s"},
+			want: strings.Join([]string{
+				`FILE:1: settle: found the number 1, ` + durationWords,
+				`HOTMOUNT_FORMAT: found "\n", expected true or false`,
+				`HOTMOUNT_X: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`,
+				`--rescan: found "1s", expected a duration with a unit of at least 10s, such as 30s or 1m30s`,
+				`--workers: found "0", expected a whole number from 1 to 64`,
+			}, "\n"),
+		},
+	} {
+		file := ""
+		if strings.HasPrefix(tt.want, "FILE") {
+			file = "settle: 1"
+		}
+		src := source(t, file, tt.environ, tt.args...)
+		_, err := Load(src)
+		if got := message(src, err); got != tt.want {
+			t.Errorf("%q %q\ngot  %s\nwant %s", tt.environ, tt.args, got, tt.want)
+		}
+	}
+}
+
+func TestWhichFile(t *testing.T) {
+	if file, _, named := new(Source).path(); file != "/etc/hotmount/config.yaml" || named {
+		t.Errorf("of itself it reads %s, named: %v", file, named)
+	}
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	one, two, three := file("one", "workers: 1"), file("two", "workers: 2"), file("three", "workers: 3")
+	missing := filepath.Join(dir, "missing")
+	nowhere := filepath.Join(dir, "nowhere")
+	if err := os.Symlink(missing, nowhere); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	big := file("big", "#"+strings.Repeat("x", maxFile))
+	for _, tt := range []struct {
+		name, path string
+		environ    []string
+		args       []string
+		workers    int
+		want       string
+	}{
+		{name: "default", path: one, workers: 1},
+		{name: "variable", path: one, environ: []string{"HOTMOUNT_CONFIG=" + two}, workers: 2},
+		{name: "flag", path: one, environ: []string{"HOTMOUNT_CONFIG=" + two}, args: []string{"--config", three}, workers: 3},
+		{name: "no default", path: missing, workers: 4},
+		{name: "size at the limit", path: file("limit", "workers: 5\n#"+strings.Repeat("x", maxFile-12)), workers: 5},
+		{name: "missing by variable", path: one, environ: []string{"HOTMOUNT_CONFIG=" + missing}, want: "cannot read the configuration file DIR/missing: no such file or directory"},
+		{name: "missing by flag", path: one, args: []string{"--config", missing}, want: "cannot read the configuration file DIR/missing: no such file or directory"},
+		{name: "empty variable", path: one, environ: []string{"HOTMOUNT_CONFIG="}, want: `HOTMOUNT_CONFIG: found "", expected the path of a file`},
+		{name: "empty flag", path: one, args: []string{"--config="}, want: `--config: found "", expected the path of a file`},
+		{name: "symlink to nowhere", path: nowhere, want: "cannot read the configuration file DIR/nowhere: no such file or directory"},
+		{name: "directory", path: dir, want: "cannot read the configuration file DIR: expected a regular file, its mode is drwx------"},
+		{name: "FIFO", path: fifo, want: "cannot read the configuration file DIR/fifo: expected a regular file, its mode is prw-------"},
+		{name: "below a file", path: one + "/x", want: "cannot read the configuration file DIR/one/x: not a directory"},
+		{name: "too large", path: big, want: "cannot read the configuration file DIR/big: larger than 1 MiB"},
+		{name: "control characters", args: []string{"--config", dir + "/\x1b"}, want: `cannot read the configuration file DIR/\x1b: no such file or directory`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := os.Chmod(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Load(Source{Path: tt.path, Environ: tt.environ, Flags: flags(t, tt.args...), Trust: anyone})
+			got := ""
+			if err != nil {
+				got = strings.ReplaceAll(err.Error(), dir, "DIR")
+			}
+			if got != tt.want || s.Workers != tt.workers {
+				t.Errorf("%d workers, error %q; want %d, %q", s.Workers, got, tt.workers, tt.want)
+			}
+			if strings.HasPrefix(tt.name, "missing") && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%v is not fs.ErrNotExist", err)
+			}
+		})
+	}
+}
+
+// info is a file with this owner and mode.
+type info struct {
+	fs.FileInfo
+	mode fs.FileMode
+	sys  any
+}
+
+func (i info) Mode() fs.FileMode { return i.mode }
+func (i info) Sys() any          { return i.sys }
+
+func TestRootAlone(t *testing.T) {
+	for _, tt := range []struct {
+		info info
+		want string
+	}{
+		{info{mode: 0o644, sys: &syscall.Stat_t{}}, ""},
+		{info{mode: 0o400, sys: &syscall.Stat_t{Gid: 5}}, ""},
+		{info{mode: 0o664, sys: &syscall.Stat_t{}}, "its mode is 0664, expected it to be writable by root alone (0644)"},
+		{info{mode: 0o602, sys: &syscall.Stat_t{}}, "its mode is 0602, expected it to be writable by root alone (0644)"},
+		{info{mode: 0o600, sys: &syscall.Stat_t{Uid: 1000}}, "it belongs to user 1000, expected root"},
+		{info{mode: 0o600}, "its owner can not be told, expected root"},
+	} {
+		got := ""
+		if err := rootAlone(tt.info); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("mode %o, %v: %q, want %q", tt.info.mode, tt.info.sys, got, tt.want)
+		}
+	}
+}
+
+// TestTrustByDefault: without a check of its own a source has the real one.
+func TestTrustByDefault(t *testing.T) {
+	src := source(t, "workers: 1", nil)
+	src.Trust = nil
+	file, _, _ := src.path()
+	if err := os.Chmod(file, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Load(src); err == nil {
+		t.Errorf("a file that anybody can write to was taken: %+v", s)
+	}
+	src.Trust = func(fs.FileInfo) error { return fs.ErrPermission }
+	if _, err := Load(src); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("got %v, want what the check said", err)
+	}
+}
+
+func TestAddFlags(t *testing.T) {
+	const want = `      --config file              configuration file (default "/etc/hotmount/config.yaml")
+      --format                   format blank disks (default true)
+      --format-present           format blank disks that were there before hotmount was installed
+      --ready-timeout duration   how long a disk that is there at start may hold back readiness (default 30s)
+      --rescan duration          how often every disk is looked at without an event (default 10m)
+      --settle duration          how long nobody may have written to a disk before it is formatted (default 5s)
+      --workers int              how many disks are worked on at once (default 4)
+`
+	if diff := cmp.Diff(want, flags(t).FlagUsages()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestWithoutFlags: a source needs none, and takes flags that are not ours.
+func TestWithoutFlags(t *testing.T) {
+	src := Source{Path: filepath.Join(t.TempDir(), "none"), Trust: anyone}
+	for _, f := range []*pflag.FlagSet{nil, pflag.NewFlagSet("other", pflag.ContinueOnError)} {
+		src.Flags = f
+		got, err := Load(src)
+		if diff := cmp.Diff(Default(), got); diff != "" || err != nil {
+			t.Error(err, diff)
+		}
+	}
+}
+
+// TestDefaultIsFresh: nobody can change the defaults of somebody else.
+func TestDefaultIsFresh(t *testing.T) {
+	s := Default()
+	s.Classes[0].Options[0] = "suid"
+	if Default().Classes[0].Options[0] != "noatime" {
+		t.Error("two calls of Default share their lists")
+	}
+}
+
+// commented is a line of the shipped file that holds a key, or a comment within
+// the list of classes; explanations have a space and a capital after the "#".
+var commented = regexp.MustCompile(`(?m)^#((?:  +(?:# .*|(?:- )?[a-z_]+:.*))|[a-z_]+:.*)$`)
+
+func TestShippedFile(t *testing.T) {
+	shipped, err := os.ReadFile("../../packaging/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uncommented := commented.ReplaceAllString(string(shipped), "$1")
+	for name, content := range map[string]string{"shipped": string(shipped), "uncommented": uncommented} {
+		got, err := Load(source(t, content, nil))
+		if diff := cmp.Diff(Default(), got); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", name, err, diff)
+		}
+	}
+
+	for line := range strings.Lines(string(shipped)) {
+		if line != "\n" && line[0] != '#' {
+			t.Errorf("not commented out: %s", line)
+		}
+	}
+	keys := slices.Clone(classKeys)
+	for _, s := range scalars {
+		keys = append(keys, s.key)
+	}
+	for _, key := range append(keys, "classes") {
+		if n := len(regexp.MustCompile(`(?m)^[- ]*`+key+`:`).FindAllString(uncommented, -1)); n != 1 {
+			t.Errorf("the key %s stands %d times in the shipped file", key, n)
+		}
+	}
+}
+
+// FuzzLoad: nothing that is foreign makes Load panic, or give settings that
+// break the rules.
+func FuzzLoad(f *testing.F) {
+	shipped, err := os.ReadFile("../../packaging/config.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(commented.ReplaceAll(shipped, []byte("$1")), "", "")
+	f.Add(shipped, "HOTMOUNT_SETTLE=1s", "2s")
+	f.Add([]byte("classes:\n- {name: a, directory: /a, options: [ro]}\n- name: b\n  directory: /b\n  accept: [xfs]\n  create: none\n  minimum_size: 0KB\n"), "HOTMOUNT_WORKERS=64", "0s")
+	f.Add([]byte("a: &a [*a]\n<<: *a\n? - b\n: !!set {c}\n# d\n---\n%TAG"), "HOTMOUNT_", "1")
+	f.Add([]byte("workers: 1\nsettle: 1ns\nrescan: 1e3h\nready_timeout: .5m"), "HOTMOUNT_FORMAT", "-1s")
+	f.Add([]byte("classes:\n# x\n- # y\n  name: a\n# z\n"), "", "5s")
+	f.Add([]byte("\xff\xfef\x00:\x00 \x001\x00"), "=", "")
+	file := filepath.Join(f.TempDir(), "config.yaml")
+	f.Fuzz(func(t *testing.T, content []byte, variable, settle string) {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Load(Source{
+			Environ: []string{variable},
+			Flags:   flags(t, "--config="+file, "--settle="+settle),
+			Trust:   anyone,
+		})
+		if err == nil {
+			if err := valid(s); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if diff := cmp.Diff(disk.Settings{}, s); diff != "" {
+			t.Errorf("settings beside an error: %s", diff)
+		}
+		raw := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+		if what := err.Error(); strings.ContainsFunc(what, raw) || !utf8.ValidString(what) {
+			t.Errorf("raw bytes in the error %q", what)
+		}
+	})
+}
+
+var (
+	validName   = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+	validOption = regexp.MustCompile(`^[!-~]+$`)
+	validPath   = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
+	ownerOption = regexp.MustCompile(`^([xX]-.*|(user|users|owner|group|auto|noauto|_netdev|nofail|remount|r?bind|move|loop|r?shared|r?slave|r?private|r?unbindable|u?helper|nouuid)(=.*)?)$`)
+	systemPath  = regexp.MustCompile(`^/(proc|sys|dev|run|etc|usr|boot)(/|$)`)
+)
+
+// valid says which rule the settings break. It is written apart from the code
+// that it checks.
+func valid(s disk.Settings) error {
+	switch {
+	case s.Settle < 0 || s.Settle > 10*time.Minute:
+		return errors.New("settle")
+	case s.ReadyTimeout < 0 || s.ReadyTimeout > 10*time.Minute:
+		return errors.New("ready_timeout")
+	case s.Rescan < 10*time.Second:
+		return errors.New("rescan")
+	case s.Workers < 1 || s.Workers > 64:
+		return errors.New("workers")
+	case len(s.Classes) == 0:
+		return errors.New("no classes")
+	}
+	for i, c := range s.Classes {
+		wrong := func(what string) error { return errors.New(c.Name + ": " + what) }
+		switch {
+		case !validName.MatchString(c.Name):
+			return wrong("name")
+		case !validPath.MatchString(c.Directory) || path.Clean(c.Directory) != c.Directory || systemPath.MatchString(c.Directory) || len(c.Directory) > 190:
+			return wrong("directory " + c.Directory)
+		case c.Create != "xfs" && c.Create != "none":
+			return wrong("create")
+		case c.Create == "xfs" && (c.MinimumSize < 300*1024*1024 || !slices.Contains(c.Accept, "xfs")):
+			return wrong("create: xfs")
+		case c.MinimumSize > 1<<63-1:
+			return wrong("minimum_size")
+		case c.Blank != "full" && c.Blank != "sampled":
+			return wrong("blank")
+		case len(c.Names) == 0 || len(c.Accept) == 0 || c.Options == nil:
+			return wrong("an empty list")
+		}
+		for _, n := range c.Names {
+			if _, err := path.Match(n, "vda"); err != nil || n == "" || strings.Contains(n, "/") {
+				return wrong("names " + n)
+			}
+		}
+		for _, a := range c.Accept {
+			if a != "xfs" && a != "ext4" {
+				return wrong("accept " + a)
+			}
+		}
+		for _, o := range c.Options {
+			if !validOption.MatchString(o) || strings.ContainsAny(o, `,\%"`) || ownerOption.MatchString(o) {
+				return wrong("options " + o)
+			}
+		}
+		for _, other := range s.Classes[:i] {
+			if other.Name == c.Name || strings.HasPrefix(c.Directory+"/", other.Directory+"/") || strings.HasPrefix(other.Directory+"/", c.Directory+"/") {
+				return wrong("meets " + other.Name)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// place is where a fault is.
+type place struct {
+	// name of the file, the variable or the flag; safe to print.
+	name string
+	// line of the file, counted from 1; 0 is the whole file.
+	line int
+	// key is the full path of the key, "classes[1].name"; safe to print.
+	key string
+}
+
+type fault struct {
+	place
+	what string
+}
+
+func (f *fault) Error() string {
+	s := f.name + ": "
+	if f.line > 0 {
+		s = fmt.Sprintf("%s:%d: ", f.name, f.line)
+	}
+	if f.key != "" {
+		s += f.key + ": "
+	}
+	return s + f.what
+}
+
+// faults are those of one source.
+type faults []*fault
+
+func (fs *faults) add(at place, format string, args ...any) {
+	*fs = append(*fs, &fault{at, fmt.Sprintf(format, args...)})
+}
+
+// maxFaults of one source are told one by one: a file that is no configuration
+// at all is not to fill the journal.
+const maxFaults = 100
+
+// err joins the faults in the order of their lines; nil if there are none.
+func (fs faults) err() error {
+	slices.SortStableFunc(fs, func(a, b *fault) int { return cmp.Compare(a.line, b.line) })
+	var errs []error
+	for i, f := range fs {
+		if i == maxFaults {
+			errs = append(errs, fmt.Errorf("%s: %d more faults", f.name, len(fs)-i))
+			break
+		}
+		errs = append(errs, f)
+	}
+	return errors.Join(errs...)
+}
+
+func quote(s string) string { return `"` + disk.Visible(s) + `"` }
+
+// suggest gives what was expected instead of an unknown name.
+func suggest(name string, known []string) string {
+	const near = 2
+	best, least := "", near+1
+	for _, k := range known {
+		if d := distance(strings.ToLower(name), strings.ToLower(k), near); d < least {
+			best, least = k, d
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	return "expected one of " + strings.Join(known, ", ")
+}
+
+// distance is Levenshtein's. More than limit is told only as such: names in a
+// file may be long.
+func distance(a, b string, limit int) int {
+	if d := len(a) - len(b); d > limit || -d > limit {
+		return limit + 1
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

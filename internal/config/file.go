@@ -1,0 +1,279 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"go.yaml.in/yaml/v3"
+
+	"hotmount/internal/disk"
+)
+
+const (
+	// maxFile is the size in bytes that the file may have.
+	maxFile = 1 << 20
+	// maxList bounds every list, so that comparing each with each stays cheap.
+	maxList = 64
+)
+
+// file gives what the configuration file says.
+func (src *Source) file() (layer, error) {
+	path, at, explicit := src.path()
+	if path == "" {
+		return nil, &fault{at, `found "", expected the path of a file`}
+	}
+	trust := src.Trust
+	if trust == nil {
+		trust = rootAlone
+	}
+	data, err := read(path, trust)
+	if !explicit && errors.Is(err, fs.ErrNotExist) {
+		// A symlink to nowhere is not a missing file: its target was to say
+		// something.
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(path), err)
+	}
+	return parse(path, data)
+}
+
+func read(path string, trust func(fs.FileInfo) error) ([]byte, error) {
+	// O_NONBLOCK: a FIFO must not hang the start.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, bare(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, bare(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("expected a regular file, its mode is %s", info.Mode())
+	}
+	if err := trust(info); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, bare(err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("larger than %s", disk.HumanSize(maxFile))
+	}
+	return data, nil
+}
+
+// bare takes the path out of an error: it is foreign and may be long.
+func bare(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// rootAlone is the check of owner and mode. Where there is an access control
+// list, the group's bits of the mode are its mask (acl(5)).
+func rootAlone(info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return errors.New("its owner can not be told, expected root")
+	case st.Uid != 0:
+		return fmt.Errorf("it belongs to user %d, expected root", st.Uid)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("its mode is %04o, expected it to be writable by root alone (0644)", info.Mode().Perm())
+	}
+	return nil
+}
+
+// parser reads one file.
+type parser struct {
+	name string
+	faults
+}
+
+// parse gives what the file says. Neither anchors nor tags nor merge keys are
+// taken: without them a value is where it is read, and its size is that of the
+// file.
+func parse(path string, data []byte) (layer, error) {
+	p := &parser{name: disk.Visible(path)}
+	l := layer{}
+	var document, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	err := decoder.Decode(&document)
+	if err == io.EOF {
+		return l, nil
+	}
+	if err == nil {
+		p.settings(document.Content[0], l)
+		switch err = decoder.Decode(&second); err {
+		case nil:
+			p.at(&second, "", "found a second document, expected one")
+		case io.EOF:
+			err = nil
+		}
+	}
+	if err != nil {
+		p.syntax(err)
+	}
+	return l, p.err()
+}
+
+var (
+	yamlError = regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
+	// fromZero are the errors whose lines yaml counts from 0: those of its
+	// parser, while those of its scanner are counted from 1 (go.yaml.in/yaml/v3,
+	// decode.go, parser.fail; parserc.go). The line is where the list or mapping
+	// begins that is at fault.
+	fromZero = regexp.MustCompile(`^(did not find expected (<document start>|node content|'-' indicator|key|',' or '[\]}]')|found (undefined tag handle|duplicate %|incompatible YAML document))`)
+)
+
+func (p *parser) syntax(err error) {
+	at, what := place{name: p.name}, err.Error()
+	if m := yamlError.FindStringSubmatch(what); m != nil {
+		at.line, _ = strconv.Atoi(m[1])
+		what = m[2]
+		if fromZero.MatchString(what) {
+			at.line++
+			what += ", in this line or below"
+		}
+	}
+	p.add(at, "expected YAML: %s", disk.Visible(what))
+}
+
+func (p *parser) at(n *yaml.Node, key, format string, args ...any) {
+	p.add(place{p.name, n.Line, key}, format, args...)
+}
+
+// settings reads the root of the file into l.
+func (p *parser) settings(n *yaml.Node, l layer) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && n.Value == "" && n.Style == 0 && n.Anchor == "" {
+		return // "---" alone
+	}
+	known := []string{"classes"}
+	for _, s := range scalars {
+		known = append(known, s.key)
+	}
+	values := p.mapping(n, "", known)
+	for _, s := range scalars {
+		if v := values[s.key]; v != nil {
+			l[s.key] = p.scalar(v, s.key, s.kind, nil)
+		}
+	}
+	if v := values["classes"]; v != nil {
+		l["classes"] = p.classes(v)
+	}
+}
+
+// plain says whether the node is one that is taken.
+func (p *parser) plain(n *yaml.Node, key string) bool {
+	switch {
+	case n.Kind == yaml.AliasNode:
+		p.at(n, key, "found the alias *%s, expected the value itself", disk.Visible(n.Value))
+	case n.Anchor != "":
+		p.at(n, key, "found the anchor &%s, expected the value alone", disk.Visible(n.Anchor))
+	case n.Style&yaml.TaggedStyle != 0:
+		p.at(n, key, "found the tag %s, expected the value alone", disk.Visible(n.Tag))
+	default:
+		return true
+	}
+	return false
+}
+
+// mapping gives the values of the known keys of n.
+func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*yaml.Node {
+	if !p.plain(n, key) {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		p.at(n, key, "found %s, expected keys with values", found(n))
+		return nil
+	}
+	if key != "" {
+		key += "."
+	}
+	values := map[string]*yaml.Node{}
+	for pair := range slices.Chunk(n.Content, 2) {
+		k, v := pair[0], pair[1]
+		full := key + disk.Visible(k.Value)
+		switch first, twice := values[k.Value]; {
+		case !p.plain(k, full):
+		case k.Kind != yaml.ScalarNode:
+			p.at(k, key, "found %s as a key, expected one of %s", found(k), strings.Join(known, ", "))
+		case k.ShortTag() == "!!merge":
+			p.at(k, full, "found a merge key, expected every key to be written out")
+		case twice:
+			p.at(k, full, "found a second time, expected once: it stands in line %d", first.Line)
+		case !slices.Contains(known, k.Value):
+			p.at(k, full, "unknown key, %s", suggest(k.Value, known))
+		default:
+			values[k.Value] = v
+		}
+	}
+	return values
+}
+
+// items gives the entries of a list that has at least so many.
+func (p *parser) items(n *yaml.Node, key, expected string, least int) []*yaml.Node {
+	switch {
+	case !p.plain(n, key):
+	case n.Kind != yaml.SequenceNode:
+		p.at(n, key, "found %s, expected a list, each entry %s", found(n), expected)
+	case len(n.Content) < least:
+		p.at(n, key, "found an empty list, expected at least %d entry, each %s", least, expected)
+	case len(n.Content) > maxList:
+		p.at(n, key, "found a list of %d entries, expected at most %d", len(n.Content), maxList)
+	default:
+		return n.Content
+	}
+	return nil
+}
+
+// scalar gives the value of n, or otherwise if there is none or a wrong one.
+func (p *parser) scalar(n *yaml.Node, key string, k kind, otherwise any) any {
+	if n == nil || !p.plain(n, key) {
+		return otherwise
+	}
+	expected := k.expected
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == k.tag {
+		v, ok := k.parse(n.Value)
+		if ok {
+			return v
+		}
+		expected = k.expects(n.Value)
+	}
+	p.at(n, key, "found %s, expected %s", found(n), expected)
+	return otherwise
+}
+
+// found describes what is at a node.
+func found(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "keys with values"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!str":
+		return quote(n.Value)
+	case "!!null":
+		return "nothing"
+	case "!!int", "!!float":
+		return "the number " + disk.Visible(n.Value)
+	}
+	return disk.Visible(n.Value)
+}
