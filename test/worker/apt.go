@@ -1,0 +1,306 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// aptSource is one archive that apt may use, in one suite.
+type aptSource struct {
+	URI      string
+	Suite    string
+	SignedBy string // a path, or empty for apt's own trust
+	Trusted  bool
+}
+
+// line is the source in the one-line format of sources.list(5).
+func (s aptSource) line() string {
+	var options []string
+	if s.SignedBy != "" {
+		options = append(options, "signed-by="+s.SignedBy)
+	}
+	if s.Trusted {
+		options = append(options, "trusted=yes")
+	}
+	bracket := ""
+	if len(options) > 0 {
+		bracket = "[" + strings.Join(options, " ") + "] "
+	}
+	return fmt.Sprintf("deb %s%s %s main", bracket, s.URI, s.Suite)
+}
+
+// debianSources returns the sources.list for suite: what this machine's own apt
+// uses for Debian (not for anything else), main only, with its release replaced
+// by suite. root is where to look for /etc.
+func debianSources(root, suite string) (string, error) {
+	own, err := ownSuite(root)
+	if err != nil {
+		return "", err
+	}
+	all, err := readSources(root)
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for _, s := range all {
+		rewritten, ok := rewriteSuite(s.Suite, own, suite)
+		if !ok || !debianSigned(s) {
+			continue
+		}
+		s.Suite = rewritten
+		if l := s.line(); !slices.Contains(lines, l) {
+			lines = append(lines, l)
+		}
+	}
+	if len(lines) == 0 {
+		return "", fmt.Errorf("cannot find a Debian source (%s, main) in %s", own, filepath.Join(root, "etc/apt"))
+	}
+	return strings.Join(lines, "\n") + "\n", nil
+}
+
+// rewriteSuite replaces the release own in a suite's name by want. It knows the
+// suites of a Debian release, without backports and proposed updates.
+func rewriteSuite(s, own, want string) (string, bool) {
+	switch strings.TrimSuffix(s, "/") {
+	case own:
+		return want, true
+	case own + "-updates":
+		return want + "-updates", true
+	case own + "-security", own + "/updates":
+		return want + "-security", true
+	}
+	return "", false
+}
+
+// debianSigned tells Debian's own sources from others that also name a Debian
+// release: theirs are signed with a keyring of their own.
+func debianSigned(s aptSource) bool {
+	return s.SignedBy == "" || strings.HasPrefix(filepath.Base(s.SignedBy), "debian-archive-")
+}
+
+// ownSuite is the name of the release that runs below root.
+func ownSuite(root string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(root, "etc/os-release"))
+	if err != nil {
+		return "", fmt.Errorf("cannot tell which Debian this is: %w", err)
+	}
+	values := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			values[k] = strings.Trim(v, `"'`)
+		}
+	}
+	if values["ID"] != "debian" || values["VERSION_CODENAME"] == "" {
+		return "", fmt.Errorf("cannot use this machine's apt sources: it is %q %q, not a Debian release",
+			values["ID"], values["VERSION_CODENAME"])
+	}
+	return values["VERSION_CODENAME"], nil
+}
+
+// readSources reads all of apt's enabled binary sources that offer main.
+func readSources(root string) ([]aptSource, error) {
+	etc := filepath.Join(root, "etc/apt")
+	files := []string{filepath.Join(etc, "sources.list")}
+	for _, pattern := range []string{"*.list", "*.sources"} {
+		found, err := filepath.Glob(filepath.Join(etc, "sources.list.d", pattern))
+		if err != nil {
+			return nil, fmt.Errorf("cannot list apt's sources: %w", err)
+		}
+		files = append(files, found...)
+	}
+	var all []aptSource
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read apt's sources: %w", err)
+		}
+		if strings.HasSuffix(file, ".sources") {
+			all = append(all, parseDeb822(string(b))...)
+		} else {
+			all = append(all, parseOneLine(string(b))...)
+		}
+	}
+	return all, nil
+}
+
+var oneLine = regexp.MustCompile(`^deb\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+(\S+)\s+(.+)$`)
+
+// parseOneLine reads the one-line format of sources.list(5).
+func parseOneLine(text string) []aptSource {
+	var all []aptSource
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		m := oneLine.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil || !slices.Contains(strings.Fields(m[4]), "main") {
+			continue
+		}
+		s := aptSource{URI: m[2], Suite: m[3]}
+		for _, option := range strings.Fields(m[1]) {
+			k, v, _ := strings.Cut(option, "=")
+			switch strings.ToLower(k) {
+			case "signed-by":
+				s.SignedBy = v
+			case "trusted":
+				s.Trusted = v == "yes"
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// parseDeb822 reads the deb822 format of sources.list(5).
+func parseDeb822(text string) []aptSource {
+	var all []aptSource
+	fields := map[string]string{}
+	flush := func() {
+		all = append(all, fromStanza(fields)...)
+		fields = map[string]string{}
+	}
+	last := ""
+	scanner := bufio.NewScanner(strings.NewReader(text))
+	for scanner.Scan() {
+		line := scanner.Text()
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case strings.TrimSpace(line) == "":
+			flush()
+			last = ""
+		case line[0] == ' ' || line[0] == '\t':
+			fields[last] += "\n" + strings.TrimSpace(line)
+		default:
+			k, v, _ := strings.Cut(line, ":")
+			last = strings.ToLower(k)
+			fields[last] = strings.TrimSpace(v)
+		}
+	}
+	flush()
+	return all
+}
+
+func fromStanza(fields map[string]string) []aptSource {
+	if !slices.Contains(strings.Fields(fields["types"]), "deb") ||
+		!slices.Contains(strings.Fields(fields["components"]), "main") ||
+		slices.Contains([]string{"no", "false", "0"}, strings.ToLower(fields["enabled"])) {
+		return nil
+	}
+	var all []aptSource
+	for _, uri := range strings.Fields(fields["uris"]) {
+		for _, suite := range strings.Fields(fields["suites"]) {
+			all = append(all, aptSource{
+				URI:      uri,
+				Suite:    suite,
+				SignedBy: strings.TrimSpace(fields["signed-by"]),
+				Trusted:  strings.EqualFold(fields["trusted"], "yes"),
+			})
+		}
+	}
+	return all
+}
+
+// aptOptions is how this machine's apt reaches its archives: proxies and the
+// like, as configuration lines.
+func aptOptions(ctx context.Context) ([]string, error) {
+	out, err := command(ctx, nil, "apt-config", "dump")
+	if err != nil {
+		return nil, err
+	}
+	return filterAptOptions(out), nil
+}
+
+var transport = regexp.MustCompile(`^Acquire::(http|https|ftp|tor|Check-[A-Za-z-]+|Retries|ForceIPv[46]|Max-FutureTime|` +
+	`AllowInsecureRepositories|AllowReleaseInfoChange)(::\S*)? "[^"]+";$`)
+
+func filterAptOptions(dump string) []string {
+	var options []string
+	for line := range strings.Lines(dump) {
+		if line = strings.TrimSpace(line); transport.MatchString(line) {
+			options = append(options, line)
+		}
+	}
+	return options
+}
+
+// workerPackages are what this package runs on the host: each is the name of a
+// Debian package.
+var workerPackages = []string{
+	"mmdebstrap", "debian-archive-keyring", "e2fsprogs", "qemu-system-x86", "qemu-utils", "seabios", "openssh-client",
+}
+
+var libvirtPackages = []string{"libvirt-daemon", "libvirt-daemon-driver-qemu", "libvirt-clients", "util-linux", "mount"}
+
+// Prepare makes sure that the Debian packages that a [Worker] needs are
+// installed: root gets them installed, anybody else gets an error that names
+// what is missing. [Start] calls it.
+func Prepare(ctx context.Context, progress io.Writer) error {
+	return prepare(ctx, progress, workerPackages)
+}
+
+// PrepareLibvirt does the same for a [Libvirt]. [StartLibvirt] calls it.
+func PrepareLibvirt(ctx context.Context, progress io.Writer) error {
+	return prepare(ctx, progress, slices.Concat(workerPackages, libvirtPackages))
+}
+
+func prepare(ctx context.Context, progress io.Writer, packages []string) error {
+	missing := missingPackages(ctx, packages)
+	if len(missing) == 0 {
+		return nil
+	}
+	if os.Getuid() != 0 {
+		return fmt.Errorf("cannot run virtual machines: these Debian packages are missing: %s", strings.Join(missing, " "))
+	}
+	c, err := openCache()
+	if err != nil {
+		return err
+	}
+	lock, err := c.lock(ctx, "apt", lockExclusive)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if missing = missingPackages(ctx, packages); len(missing) == 0 {
+		return nil
+	}
+	say(progress, "installing %s …", strings.Join(missing, " "))
+	env := []string{"DEBIAN_FRONTEND=noninteractive"}
+	install := append([]string{"-y", "-q", "-o", "DPkg::Lock::Timeout=600", "--no-install-recommends", "install"}, missing...)
+	if _, err := command(ctx, env, "apt-get", install...); err == nil {
+		return nil
+	}
+	// Most likely the lists are missing or old.
+	if _, err := command(ctx, env, "apt-get", "-q", "-o", "DPkg::Lock::Timeout=600", "update"); err != nil {
+		return err
+	}
+	_, err = command(ctx, env, "apt-get", install...)
+	return err
+}
+
+// missingPackages are those of packages that dpkg does not call installed.
+func missingPackages(ctx context.Context, packages []string) []string {
+	// dpkg-query fails when it does not know one, and still tells of the others.
+	out, _ := command(ctx, nil, "dpkg-query", append([]string{"-W", "-f", "${Package} ${db:Status-Status}\n"}, packages...)...)
+	var missing []string
+	for _, p := range packages {
+		if !slices.Contains(strings.Split(out, "\n"), p+" installed") {
+			missing = append(missing, p)
+		}
+	}
+	return missing
+}
+
+// say tells a person what takes so long.
+func say(progress io.Writer, format string, args ...any) {
+	if progress != nil {
+		fmt.Fprintf(progress, "worker: "+format+"\n", args...)
+	}
+}

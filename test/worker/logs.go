@@ -1,0 +1,147 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// logs are the files that tell of one worker.
+type logs struct {
+	serial string
+	qmp    *os.File
+	stderr *os.File // QEMU's own
+}
+
+func openLogs(dir string) (*logs, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot make a directory for logs: %w", err)
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a directory for logs: %w", err)
+	}
+	l := &logs{serial: filepath.Join(abs, "serial.log")}
+	open := func(name string) (f *os.File) {
+		if err == nil {
+			f, err = os.OpenFile(filepath.Join(abs, name), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
+		}
+		return f
+	}
+	l.qmp, l.stderr = open("qmp.log"), open("qemu.log")
+	if err != nil {
+		l.close()
+		return nil, fmt.Errorf("cannot open a log: %w", err)
+	}
+	return l, nil
+}
+
+func (l *logs) close() {
+	for _, f := range []*os.File{l.qmp, l.stderr} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// SaveLogs copies the logs to dir, and the worker's journal if it answers.
+func (w *Worker) SaveLogs(ctx context.Context, dir string) error {
+	return saveLogs(ctx, w.guest, dir, w.logs.serial, w.logs.qmp.Name(), w.logs.stderr.Name())
+}
+
+func saveLogs(ctx context.Context, g *guest, dir string, files ...string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("cannot save logs: %w", err)
+	}
+	var errs []error
+	for _, f := range files {
+		to := filepath.Join(dir, filepath.Base(f))
+		if same(f, to) || !exists(f) {
+			continue
+		}
+		errs = append(errs, copyFile(f, to))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	for name, script := range map[string]string{
+		"journal.txt": "journalctl --no-pager -o short-precise",
+		"state.txt": `for c in 'systemctl list-units --all --no-pager' 'systemctl list-jobs --no-pager' findmnt \
+	'lsblk -o NAME,MAJ:MIN,SIZE,RO,TYPE,FSTYPE,UUID,SERIAL,MOUNTPOINTS' 'ls -la /dev/disk/by-*' 'ps axf -o pid,stat,wchan:20,args'; do
+	echo "== $c"; $c 2>&1 || true
+done`,
+	} {
+		out, err := g.Run(ctx, script)
+		if err != nil {
+			out += "\n" + err.Error() + "\n"
+		}
+		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(out), 0o644))
+	}
+	return errors.Join(errs...)
+}
+
+func same(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// workDir is a temporary directory that the next run removes, if we cannot.
+type workDir struct {
+	path string
+	lock *os.File
+}
+
+const workPrefix = "hotmount-vm-"
+
+// A socket's name has at most 107 bytes, and ssh adds 18.
+const maxControlDir = 107 - 18 - len("/s12345")
+
+func newWorkDir() (*workDir, error) {
+	parent := os.TempDir()
+	if len(parent)+len(workPrefix)+12 > maxControlDir {
+		parent = "/tmp"
+	}
+	removeAbandoned(parent)
+	dir, err := os.MkdirTemp(parent, workPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a working directory: %w", err)
+	}
+	lock, err := flock(filepath.Join(dir, "lock"), syscall.LOCK_EX)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &workDir{path: dir, lock: lock}, nil
+}
+
+func (d *workDir) remove() error {
+	err := os.RemoveAll(d.path)
+	_ = d.lock.Close()
+	return err
+}
+
+// removeAbandoned removes the working directories of processes that died.
+func removeAbandoned(parent string) {
+	found, err := os.ReadDir(parent)
+	if err != nil {
+		return
+	}
+	for _, f := range found {
+		info, err := f.Info()
+		if err != nil || !strings.HasPrefix(f.Name(), workPrefix) || time.Since(info.ModTime()) < time.Minute {
+			continue // a young one may not be locked yet
+		}
+		dir := filepath.Join(parent, f.Name())
+		if !exists(filepath.Join(dir, "lock")) {
+			continue
+		}
+		if lock, err := flock(filepath.Join(dir, "lock"), syscall.LOCK_EX); err == nil {
+			_ = os.RemoveAll(dir)
+			_ = lock.Close()
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is a long-running child that ends when we do, however we end.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended and was reaped
+	err  error         // of Wait; valid once done is closed
+}
+
+// startProcess starts cmd so that the kernel kills it when this process dies.
+//
+// PR_SET_PDEATHSIG speaks of the parent's thread, not of the process: the
+// goroutine that forks stays locked to its thread until the child is gone.
+func startProcess(name string, cmd *exec.Cmd) (*process, error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr.Setpgid = true // a terminal's ^C is for the test, which cleans up
+	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() { // owned by the process: stop and wait wait for it
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+		}
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("cannot start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+func (p *process) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the process at once and waits until it is gone.
+func (p *process) kill() {
+	if p.running() {
+		_ = p.cmd.Process.Kill() // may have ended meanwhile
+	}
+	<-p.done
+}
+
+// end asks the process to end, and kills it when it has not after grace.
+func (p *process) end(grace time.Duration) {
+	if p.running() {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(grace):
+		p.kill()
+	}
+}
+
+// wait waits until the process has ended by itself.
+func (p *process) wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("cannot wait for %s to end: %w", p.name, ctx.Err())
+	}
+}
+
+// command runs a tool to its end and returns its standard output. The error
+// carries what the tool said.
+func command(ctx context.Context, env []string, name string, args ...string) (string, error) {
+	return runTool(ctx, &syscall.SysProcAttr{}, env, name, args...)
+}
+
+// contained does the same in namespaces for mounts and processes, so that
+// nothing is left of the tool when it ends or is killed. Only root can.
+func contained(ctx context.Context, env []string, name string, args ...string) (string, error) {
+	const script = `set -e; mount --make-rprivate /; mount -t proc proc /proc; "$@"`
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	return runTool(ctx, attr, env, "sh", append([]string{"-c", script, "sh", name}, args...)...)
+}
+
+func runTool(ctx context.Context, attr *syscall.SysProcAttr, env []string, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), env...)
+	cmd.SysProcAttr = attr
+	cmd.WaitDelay = 5 * time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := ctx.Err(); err != nil {
+		return "", toolError(ctx, name, args, "", err)
+	}
+	p, err := startProcess(name, cmd)
+	if err != nil {
+		return "", err
+	}
+	stop := context.AfterFunc(ctx, func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its group; may have ended
+	})
+	<-p.done
+	stop()
+	if p.err != nil {
+		return stdout.String(), toolError(ctx, name, args, stderr.String(), p.err)
+	}
+	return stdout.String(), nil
+}
+
+func toolError(ctx context.Context, name string, args []string, stderr string, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	what := strings.Join(append([]string{name}, args...), " ")
+	if len(what) > 200 {
+		what = what[:200] + "…"
+	}
+	if stderr = strings.TrimSpace(stderr); stderr != "" {
+		return fmt.Errorf("cannot run %s: %w: %s", what, err, tail(stderr, 4000))
+	}
+	return fmt.Errorf("cannot run %s: %w", what, err)
+}
+
+// tail is the end of s, at most n bytes of it.
+func tail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return "…" + s[len(s)-n:]
+}

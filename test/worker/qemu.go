@@ -1,0 +1,243 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const emulator = "qemu-system-x86_64"
+
+// hotplugPorts is how many disks can be attached to a bus of their own.
+const hotplugPorts = 32
+
+// hardware is what must be alike where a state is saved and where it is
+// restored.
+type hardware struct {
+	Layout    int // changes when the code below changes the devices
+	QEMU      string
+	Suite     string
+	Memory    int // MiB
+	CPUs      int
+	SystemBus Bus
+}
+
+// launch is one start of a QEMU.
+type launch struct {
+	hardware
+	image      image
+	overlay    string
+	kernelArgs []string
+	ram        string // a file to be the memory, or empty
+	ramShared  bool   // what the guest writes goes to the file
+	incoming   bool   // waits for a saved state
+	disks      []*Attached
+	serial     string
+	qmpLog     *os.File
+	stderr     *os.File
+}
+
+// machine is a running QEMU.
+type machine struct {
+	*process
+	*qmp
+	port int // of the guest's ssh
+}
+
+func qemuVersion(ctx context.Context) (string, error) {
+	out, err := command(ctx, nil, emulator, "--version")
+	line, _, _ := strings.Cut(out, "\n")
+	return line, err
+}
+
+// kernelLine is the kernel's command line of a worker.
+func kernelLine(img image, extra []string) (string, error) {
+	uuid, err := img.rootUUID()
+	if err != nil {
+		return "", err
+	}
+	args := []string{
+		"root=UUID=" + uuid, "rootfstype=ext4", "rw", "console=ttyS0", "net.ifnames=0",
+		"panic=-1",        // a panic reboots at once, and is found in the serial log
+		"mitigations=off", // they are emulated, too
+		"tsc=reliable",    // every emulated processor has the same
+		"random.trust_cpu=on",
+	}
+	return strings.Join(append(args, extra...), " "), nil
+}
+
+// portAddress is where the root bus has the hot-plug port of that number.
+func portAddress(i int) (slot, function int) { return 0x10 + i/8, i % 8 }
+
+// ownPrefix begins the names of all that is not a disk of the test's.
+const ownPrefix = "worker-"
+
+const scsiName = ownPrefix + "scsi"
+
+func portName(i int) string { return ownPrefix + "port" + strconv.Itoa(i) }
+
+// args is QEMU's command line.
+func (l launch) args() ([]string, error) {
+	kernel, err := kernelLine(l.image, l.kernelArgs)
+	if err != nil {
+		return nil, err
+	}
+	model, disabled := cpu(l.Suite)
+	for _, feature := range disabled {
+		model += "," + feature + "=off"
+	}
+	memory := fmt.Sprintf("memory-backend-ram,id=ram,size=%dM", l.Memory)
+	if l.ram != "" {
+		memory = fmt.Sprintf("memory-backend-file,id=ram,size=%dM,mem-path=%s,share=%s", l.Memory, qemuQuote(l.ram), onOff(l.ramShared))
+	}
+	a := []string{
+		"-name", "worker", "-nodefaults", "-no-user-config", "-display", "none",
+		"-machine", "q35,vmport=off,smbus=off,sata=off,usb=off,i8042=off,memory-backend=ram",
+		"-object", memory, "-m", fmt.Sprintf("%dM", l.Memory),
+		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", model, "-smp", strconv.Itoa(l.CPUs),
+		"-kernel", l.image.kernel(), "-initrd", l.image.initrd(), "-append", kernel,
+		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control",
+		"-chardev", "file,id=serial,append=on,path=" + qemuQuote(l.serial), "-serial", "chardev:serial",
+		"-netdev", "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22",
+		"-device", "virtio-net-pci,netdev=net,romfile=,bus=pcie.0,addr=4",
+		"-device", "virtio-rng-pci,bus=pcie.0,addr=5",
+		"-device", "virtio-scsi-pci,id=" + scsiName + ",bus=pcie.0,addr=6",
+	}
+	system, err := json.Marshal(map[string]any{
+		"driver": "qcow2", "node-name": "worker-system", "discard": "unmap",
+		"file": fileNode(l.overlay, "worker-file", false),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot describe the system disk: %w", err)
+	}
+	a = append(a, "-blockdev", string(system))
+	switch l.SystemBus {
+	case BusVirtio:
+		a = append(a, "-device", "virtio-blk-pci,id=worker-disk,drive=worker-system,bus=pcie.0,addr=3")
+	case BusSCSI:
+		a = append(a, "-device", "scsi-hd,id=worker-disk,drive=worker-system,bus="+scsiName+".0,scsi-id=0,lun=0")
+	default:
+		return nil, fmt.Errorf("cannot put the system disk on bus %q", l.SystemBus)
+	}
+	for i := range hotplugPorts {
+		slot, function := portAddress(i)
+		a = append(a, "-device", fmt.Sprintf("pcie-root-port,id=%s,chassis=%d,bus=pcie.0,addr=%#x.%d,multifunction=on",
+			portName(i), i+1, slot, function))
+	}
+	for _, d := range l.disks {
+		for _, node := range d.nodes() {
+			b, err := json.Marshal(node)
+			if err != nil {
+				return nil, fmt.Errorf("cannot describe disk %s: %w", d.ID, err)
+			}
+			a = append(a, "-blockdev", string(b))
+		}
+		b, err := json.Marshal(d.device())
+		if err != nil {
+			return nil, fmt.Errorf("cannot describe disk %s: %w", d.ID, err)
+		}
+		a = append(a, "-device", string(b))
+	}
+	if l.incoming {
+		a = append(a, "-incoming", "defer")
+	}
+	return a, nil
+}
+
+// start runs the QEMU until its monitor answers.
+func (l launch) start(ctx context.Context) (*machine, error) {
+	args, err := l.args()
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs, err := monitorPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	cmd := exec.Command(emulator, args...)
+	cmd.ExtraFiles = []*os.File{theirs} // becomes 3
+	cmd.Stdout, cmd.Stderr = l.stderr, l.stderr
+	p, err := startProcess("QEMU", cmd)
+	if err != nil {
+		return nil, errors.Join(err, ours.Close())
+	}
+	_ = theirs.Close() // or its end would not be seen
+	fmt.Fprintf(l.qmpLog, "%s == %s %q\n", time.Now().Format("15:04:05.000"), emulator, args)
+	q, err := newQMP(ctx, ours, l.qmpLog)
+	if err != nil {
+		p.kill()
+		said, _ := os.ReadFile(l.stderr.Name()) // for the error only
+		return nil, fmt.Errorf("cannot start QEMU: %w: %s", err, tail(strings.TrimSpace(string(said)), 4000))
+	}
+	m := &machine{process: p, qmp: q}
+	if m.port, err = m.sshPort(ctx); err != nil {
+		m.stop()
+		return nil, err
+	}
+	return m, nil
+}
+
+// stop ends the QEMU at once, like a power cut.
+func (m *machine) stop() {
+	m.process.kill()
+	m.qmp.close()
+}
+
+var forward = regexp.MustCompile(`TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+22\s`)
+
+// parseForward finds the port that the kernel chose for the guest's ssh in what
+// QEMU's "info usernet" prints.
+func parseForward(usernet string) (int, error) {
+	m := forward.FindStringSubmatch(usernet)
+	if m == nil {
+		return 0, fmt.Errorf("cannot find the port of the guest's ssh in %q", usernet)
+	}
+	return strconv.Atoi(m[1])
+}
+
+func (m *machine) sshPort(ctx context.Context) (int, error) {
+	raw, err := m.execute(ctx, "human-monitor-command", map[string]any{"command-line": "info usernet"})
+	if err != nil {
+		return 0, err
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return 0, fmt.Errorf("cannot read what QEMU says of its network: %w", err)
+	}
+	return parseForward(text)
+}
+
+// monitorPair is a connected pair of sockets, so that a monitor needs no name.
+func monitorPair() (*net.UnixConn, *os.File, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot make a monitor's sockets: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "monitor"), os.NewFile(uintptr(fds[1]), "monitor")
+	defer ours.Close() // FileConn has its own
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("cannot make a monitor's sockets: %w", err), theirs.Close())
+	}
+	return conn.(*net.UnixConn), theirs, nil
+}
+
+// qemuQuote makes a value for QEMU's comma-separated options.
+func qemuQuote(s string) string { return strings.ReplaceAll(s, ",", ",,") }
+
+func onOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}

@@ -1,0 +1,406 @@
+package worker
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrConnectionLost is in the error of a script whose outcome is unknown, since
+// the worker went away while it ran: a reboot, a power cut, a panic.
+var ErrConnectionLost = errors.New("the connection to the worker was lost")
+
+// ExitError says that a script ran and did not exit 0.
+type ExitError struct {
+	Code   int
+	Script string
+	Stdout string
+	Stderr string
+}
+
+func (e *ExitError) Error() string {
+	script := strings.TrimSpace(e.Script)
+	if len(script) > 300 {
+		script = script[:300] + "…"
+	}
+	said := ""
+	for _, out := range []string{e.Stderr, e.Stdout} {
+		if out = strings.TrimSpace(out); out != "" {
+			said += ": " + tail(out, 4000)
+		}
+	}
+	return fmt.Sprintf("script exits %d%s\n  in: %s", e.Code, said, script)
+}
+
+// ExitCode is the exit code in err: 0 for nil, -1 where a script did not end.
+func ExitCode(err error) int {
+	var exit *ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.Code
+	}
+	return -1
+}
+
+// guest is what every kind of worker has inside: a root shell and a console.
+type guest struct {
+	keyFile string
+	control string // a directory with a short name, for ssh's sockets
+	serial  string // the serial log
+
+	mu         sync.Mutex
+	alive      func() error // why there is nobody to connect to, if there is not
+	port       int          // of ssh, on the loopback address
+	serialFrom int64
+	master     *process
+	socket     string
+	hold       io.Closer // the master's standard input
+	seq        int
+}
+
+// restart says that from now on another boot is reached on port.
+func (g *guest) restart(port int, alive func() error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.disconnectLocked()
+	g.port, g.alive = port, alive
+	if info, err := os.Stat(g.serial); err == nil {
+		g.serialFrom = info.Size()
+	}
+}
+
+func (g *guest) sshArgs(socket string) []string {
+	return []string{
+		"-F", "none", "-T", "-S", socket, "-l", "root",
+		"-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+		"-o", "GlobalKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes",
+		"-o", "PreferredAuthentications=publickey", "-i", g.keyFile,
+		"-o", "KexAlgorithms=curve25519-sha256", "-o", "HostKeyAlgorithms=ssh-ed25519",
+		"-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=6",
+	}
+}
+
+// bootLimit is how long a worker may take until it answers. Emulated, on a busy
+// machine, it has taken a minute.
+const bootLimit = 5 * time.Minute
+
+// connect waits until the worker answers, runs first there, and returns the
+// identifier of its boot.
+func (g *guest) connect(ctx context.Context, first string) (bootID string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.connectLocked(ctx, first)
+}
+
+func (g *guest) connectLocked(ctx context.Context, first string) (string, error) {
+	g.disconnectLocked()
+	ctx, cancel := context.WithTimeout(ctx, bootLimit)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		if err := g.alive(); err != nil {
+			return "", fmt.Errorf("cannot connect to the worker: %w", err)
+		}
+		if err := g.panicked(); err != nil {
+			return "", fmt.Errorf("cannot connect to the worker: %w", err)
+		}
+		if last = g.probe(ctx); last == nil {
+			var boot string
+			if boot, last = g.startMaster(ctx, first); last == nil {
+				return boot, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("cannot connect to the worker: %w (last: %w)%s", ctx.Err(), last, g.lastWords())
+		case <-tick.C:
+		}
+	}
+}
+
+// probe looks whether an ssh server greets. QEMU accepts connections long
+// before the guest does, and ssh itself would take them for a slow server.
+func (g *guest) probe(ctx context.Context) error {
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(g.port)))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		return err
+	}
+	greeting := make([]byte, 4)
+	if _, err := io.ReadFull(conn, greeting); err != nil {
+		return fmt.Errorf("no greeting from ssh: %w", err)
+	}
+	return nil
+}
+
+// startMaster makes the connection that all sessions share. It lasts as long as
+// its first session, which waits for the end of its input.
+func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
+	g.seq++
+	socket := filepath.Join(g.control, fmt.Sprintf("s%d", g.seq))
+	script := first + "\ncat /proc/sys/kernel/random/boot_id\nexec cat >/dev/null"
+	args := append(g.sshArgs(socket), "-M", "-o", "ConnectTimeout=30", "-p", strconv.Itoa(g.port), "127.0.0.1", script)
+	cmd := exec.Command("ssh", args...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return "", fmt.Errorf("cannot start ssh: %w", err)
+	}
+	// A pipe of our own: that of exec would be closed under us by Wait.
+	out, in, err := os.Pipe()
+	if err != nil {
+		return "", fmt.Errorf("cannot start ssh: %w", err)
+	}
+	defer out.Close()
+	var stderr bytes.Buffer // read only once the process is done
+	cmd.Stdout, cmd.Stderr = in, &stderr
+	master, err := startProcess("ssh", cmd)
+	_ = in.Close()
+	if err != nil {
+		return "", err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = out.SetReadDeadline(deadline)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = out.SetReadDeadline(time.Now()) })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	stop()
+	if err != nil {
+		master.kill()
+		return "", fmt.Errorf("cannot log in: %w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	g.master, g.socket, g.hold = master, socket, stdin
+	return strings.TrimSpace(line), nil
+}
+
+// disconnect ends the connection; the next script makes another one.
+func (g *guest) disconnect() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.disconnectLocked()
+}
+
+func (g *guest) disconnectLocked() {
+	if g.master == nil {
+		return
+	}
+	_ = g.hold.Close()
+	g.master.end(2 * time.Second)
+	g.master = nil
+}
+
+// session is the socket of a living connection.
+func (g *guest) session(ctx context.Context) (string, *process, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.master == nil || !g.master.running() {
+		if _, err := g.connectLocked(ctx, ""); err != nil {
+			return "", nil, err
+		}
+	}
+	return g.socket, g.master, nil
+}
+
+// largest command line argument that Linux takes, and some room
+const maxArgument = 120 << 10
+
+// Run runs a bash script as root, with -e and no input, and returns its
+// standard output. Where it exits otherwise than 0 the error is an [*ExitError],
+// which has the standard error; see [ExitCode]. What the script starts in the
+// background must have all three streams redirected, or Run waits for it.
+func (g *guest) Run(ctx context.Context, script string) (stdout string, err error) {
+	var out bytes.Buffer
+	prefix := "set -e; export LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; "
+	if len(script) < maxArgument {
+		err = g.exec(ctx, script, prefix+"\n"+script, nil, &out)
+	} else {
+		err = g.exec(ctx, script, prefix+"f=$(mktemp); cat >$f; bash -e $f </dev/null", strings.NewReader(script), &out)
+	}
+	return out.String(), err
+}
+
+// exec runs one command line in the worker.
+func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, stdout io.Writer) error {
+	socket, master, err := g.session(ctx)
+	if err != nil {
+		return err
+	}
+	// Without the master there shall be no connection, rather than a new one.
+	args := append(g.sshArgs(socket), "-o", "ControlMaster=no", "-o", "ProxyCommand=false")
+	if stdin == nil {
+		args = append(args, "-n")
+	}
+	cmd := exec.CommandContext(ctx, "ssh", append(args, "worker", script)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 5 * time.Second
+	var stderr bytes.Buffer
+	kept, _ := stdout.(*bytes.Buffer)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, &stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("cannot run %.100q in the worker: %w%s", name, ctx.Err(), g.lastWords())
+	case errors.As(err, &exit) && exit.ExitCode() == 255 && g.ended(ctx, master):
+		err = fmt.Errorf("%w: %s", ErrConnectionLost, strings.TrimSpace(stderr.String()))
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return fmt.Errorf("cannot run %.100q in the worker: %w", name, errors.Join(err, g.panicked()))
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		e := &ExitError{Code: exit.ExitCode(), Script: name, Stderr: stderr.String()}
+		if kept != nil {
+			e.Stdout = kept.String()
+		}
+		return e
+	}
+	return fmt.Errorf("cannot run %.100q in the worker: %w: %s", name, err, stderr.String())
+}
+
+// ended tells a lost connection from a script that exits 255: ssh's master ends
+// with the connection, if not in the same moment.
+func (g *guest) ended(ctx context.Context, master *process) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return master.wait(ctx) == nil
+}
+
+// Put copies a local file, with its mode, to remote; directories are made.
+func (g *guest) Put(ctx context.Context, local, remote string) error {
+	f, err := os.Open(local)
+	if err != nil {
+		return fmt.Errorf("cannot copy to the worker: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("cannot copy to the worker: %w", err)
+	}
+	return g.write(ctx, f, remote, info.Mode().Perm())
+}
+
+// Write makes the file remote, with its directories, of data.
+func (g *guest) Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error {
+	return g.write(ctx, bytes.NewReader(data), remote, mode)
+}
+
+func (g *guest) write(ctx context.Context, from io.Reader, remote string, mode os.FileMode) error {
+	script := fmt.Sprintf("set -e; mkdir -p %s; cat >%[2]s.part; chmod %[3]o %[2]s.part; mv -f %[2]s.part %[2]s",
+		shellQuote(path.Dir(remote)), shellQuote(remote), mode.Perm())
+	return g.exec(ctx, "write "+remote, script, from, io.Discard)
+}
+
+// Get copies the worker's file remote to local.
+func (g *guest) Get(ctx context.Context, remote, local string) error {
+	f, err := os.Create(local)
+	if err != nil {
+		return fmt.Errorf("cannot copy from the worker: %w", err)
+	}
+	if err := g.exec(ctx, "read "+remote, "cat "+shellQuote(remote), nil, f); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return f.Close()
+}
+
+// BootID is the kernel's identifier of the current boot.
+func (g *guest) BootID(ctx context.Context) (string, error) {
+	out, err := g.Run(ctx, "cat /proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(out), err
+}
+
+// Reboot has systemd reboot the worker and waits until another boot answers.
+// Units may still be starting then: see WaitBooted.
+func (g *guest) Reboot(ctx context.Context) error {
+	before, err := g.BootID(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot reboot: %w", err)
+	}
+	if _, err := g.Run(ctx, "systemctl --no-block reboot"); err != nil && !errors.Is(err, ErrConnectionLost) {
+		return fmt.Errorf("cannot reboot: %w", err)
+	}
+	return g.awaitBoot(ctx, before)
+}
+
+// awaitBoot waits until another boot than before answers.
+func (g *guest) awaitBoot(ctx context.Context, before string) error {
+	for {
+		now, err := g.connect(ctx, "")
+		if err != nil {
+			return fmt.Errorf("cannot reboot: %w", err)
+		}
+		if now != before {
+			return nil
+		}
+		// The old boot still answers. Its connection ends with it.
+		g.mu.Lock()
+		master := g.master
+		g.mu.Unlock()
+		if err := master.wait(ctx); err != nil {
+			return fmt.Errorf("cannot reboot: the old boot goes on: %w%s", err, g.lastWords())
+		}
+	}
+}
+
+// WaitBooted waits until systemd has no start job left. It returns the word for
+// the state: running, or degraded where a unit has failed.
+func (g *guest) WaitBooted(ctx context.Context) (string, error) {
+	out, err := g.Run(ctx, "systemctl is-system-running --wait || true")
+	return strings.TrimSpace(out), err
+}
+
+// Serial is all that the worker has written to its console so far.
+func (g *guest) Serial() (string, error) {
+	b, err := os.ReadFile(g.serial)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the serial log: %w", err)
+	}
+	return string(b), nil
+}
+
+// panicked is an error when the kernel has panicked in this boot. g.mu is held.
+func (g *guest) panicked() error {
+	f, err := os.Open(g.serial)
+	if err != nil {
+		return nil // not there yet
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.NewSectionReader(f, g.serialFrom, 64<<20))
+	if err != nil {
+		return nil // a log that cannot be read proves no panic
+	}
+	at := bytes.Index(b, []byte("Kernel panic - not syncing"))
+	if at < 0 {
+		return nil
+	}
+	return fmt.Errorf("the worker's kernel panicked: %s", tail(string(b[max(0, at-2000):min(len(b), at+3000)]), 5000))
+}
+
+// lastWords is the end of the serial log, for an error.
+func (g *guest) lastWords() string {
+	log, err := g.Serial()
+	if err != nil || strings.TrimSpace(log) == "" {
+		return ""
+	}
+	return "\n  the end of its console:\n" + tail(log, 1500)
+}

@@ -1,0 +1,309 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+)
+
+// A saved state is an overlay of the image's disk, a file that is the memory,
+// and the state of the devices: disk.qcow2, ram, devices. A worker maps the
+// memory privately, so that restoring copies nothing.
+
+// keptStates is how many saved states stay in the cache. One has the size of
+// the memory that its worker had used.
+const keptStates = 6
+
+// errRestore is in the error of a saved state that cannot be restored.
+var errRestore = errors.New("the saved state does not fit")
+
+// File is a file to be placed in a worker.
+type File struct {
+	Path string // in the worker
+	Data []byte
+	Mode os.FileMode // 0644 by default
+}
+
+// baseKey is what the state of a booted worker depends on.
+type baseKey struct {
+	Hardware hardware
+	Image    string // of this build
+	Dir      string // overlays know their base by path
+	Kernel   string
+}
+
+// setupKey is what the state of a worker with something installed depends on.
+type setupKey struct {
+	Base  string // of this build
+	Deb   string // its hash
+	Files []File
+	Setup string
+}
+
+// getState returns the saved state that o asks for, and has it made.
+func getState(ctx context.Context, c *cache, img image, hw hardware, o Options) (*entry, error) {
+	id, err := img.id()
+	if err != nil {
+		return nil, err
+	}
+	kernel, err := kernelLine(img, nil)
+	if err != nil {
+		return nil, err
+	}
+	name := "state-" + key(baseKey{Hardware: hw, Image: id, Dir: img.dir, Kernel: kernel})
+	defer c.prune("state-", keptStates)
+	base, err := c.get(ctx, name, func(dir string) error {
+		say(o.Progress, "booting the %s worker to save its state (about 15 s) …", img.suite)
+		if err := makeState(ctx, dir, img, hw, nil, settle); err != nil {
+			return fmt.Errorf("cannot save a booted worker: %w", err)
+		}
+		return nil
+	})
+	if err != nil || !o.customised() {
+		return base, err
+	}
+	defer base.release() // the memory is a copy; the disk is kept, see below
+	state, err := getSetup(ctx, c, img, hw, o, base)
+	if errors.Is(err, errRestore) {
+		base.release()
+		if dropped := c.drop(name); dropped != nil {
+			return nil, errors.Join(err, dropped)
+		}
+	}
+	return state, err
+}
+
+func getSetup(ctx context.Context, c *cache, img image, hw hardware, o Options, base *entry) (*entry, error) {
+	id, err := base.id()
+	if err != nil {
+		return nil, err
+	}
+	k := setupKey{Base: id, Files: o.Files, Setup: o.Setup}
+	if o.Deb != "" {
+		if k.Deb, err = hashFile(o.Deb); err != nil {
+			return nil, err
+		}
+	}
+	defer c.prune("setup-", keptStates)
+	return c.get(ctx, "setup-"+key(k), func(dir string) error {
+		say(o.Progress, "preparing a worker with %s (about 10 s) …", o.what())
+		err := makeState(ctx, dir, img, hw, base, func(ctx context.Context, g *guest) error {
+			if err := install(ctx, g, o); err != nil {
+				return err
+			}
+			return settle(ctx, g)
+		})
+		if err != nil {
+			return fmt.Errorf("cannot prepare a worker with %s: %w", o.what(), err)
+		}
+		return nil
+	})
+}
+
+// makeState saves, in dir, a worker that was booted, or restored from base, and
+// then prepared.
+func makeState(ctx context.Context, dir string, img image, hw hardware, base *entry, prepare func(context.Context, *guest) error) (err error) {
+	work, err := newWorkDir()
+	if err != nil {
+		return err
+	}
+	defer work.remove()
+	logs, err := openLogs(work.path)
+	if err != nil {
+		return err
+	}
+	defer logs.close()
+	ram := filepath.Join(dir, "ram")
+	l := launch{
+		hardware: hw, image: img, overlay: filepath.Join(dir, "disk.qcow2"),
+		ram: ram, ramShared: true, incoming: base != nil,
+		serial: logs.serial, qmpLog: logs.qmp, stderr: logs.stderr,
+	}
+	if base == nil {
+		err = makeOverlay(ctx, l.overlay, img.disk(), "raw")
+	} else {
+		// A chain of our own: the base may be pruned while this one is used.
+		_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("disk.qcow2"), l.overlay)
+		if err == nil {
+			_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("ram"), ram)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	m, g, err := bring(ctx, l, work, base)
+	if err != nil {
+		return err
+	}
+	defer m.stop()
+	defer g.disconnect()
+	if err := prepare(ctx, g); err != nil {
+		return err
+	}
+	g.disconnect()
+	if err := m.save(ctx, filepath.Join(dir, "devices")); err != nil {
+		return err
+	}
+	return writeID(dir)
+}
+
+// bring starts a QEMU, restores the state, if there is one, and connects.
+func bring(ctx context.Context, l launch, work *workDir, state *entry) (*machine, *guest, error) {
+	m, err := l.start(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	g := newGuest(l.image, work, l.serial)
+	if err := come(ctx, m, g, state); err != nil {
+		g.disconnect()
+		m.stop()
+		return nil, nil, err
+	}
+	return m, g, nil
+}
+
+// come brings a started QEMU to where its guest answers.
+func come(ctx context.Context, m *machine, g *guest, state *entry) error {
+	g.restart(m.port, m.alive)
+	if state == nil {
+		_, err := g.connect(ctx, "")
+		return err
+	}
+	if err := m.restore(ctx, state.path("devices")); err != nil {
+		return err
+	}
+	_, err := g.connect(ctx, freshen())
+	return err
+}
+
+// freshen is a script for a worker that was restored: the clock stands where it
+// stood, and every worker of this state would draw the same random numbers.
+func freshen() string {
+	now := time.Now()
+	return fmt.Sprintf(`date -u -s @%d.%09d >/dev/null
+perl -e 'open(F, ">", "/dev/urandom"); syswrite(F, "%s"); ioctl(F, 0x5207, 0)'`,
+		now.Unix(), now.Nanosecond(), randomHex(32))
+}
+
+// settle waits until a worker has nothing left to do.
+func settle(ctx context.Context, g *guest) error {
+	_, err := g.Run(ctx, "timeout 300 systemctl is-system-running --wait >/dev/null || true; udevadm settle; journalctl --sync; sync")
+	return err
+}
+
+// install does to a worker what o asks for.
+func install(ctx context.Context, g *guest, o Options) error {
+	for _, f := range o.Files {
+		mode := f.Mode
+		if mode == 0 {
+			mode = 0o644
+		}
+		if err := g.Write(ctx, f.Path, f.Data, mode); err != nil {
+			return err
+		}
+	}
+	if o.Deb != "" {
+		if err := installDeb(ctx, g, o.Deb); err != nil {
+			return err
+		}
+	}
+	if o.Setup != "" {
+		if _, err := g.Run(ctx, o.Setup); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func installDeb(ctx context.Context, g *guest, deb string) error {
+	remote := path.Join("/root", filepath.Base(deb))
+	if err := g.Put(ctx, deb, remote); err != nil {
+		return err
+	}
+	_, err := g.Run(ctx, "export DEBIAN_FRONTEND=noninteractive; apt-get -y -q --no-install-recommends install "+
+		shellQuote(remote)+"; rm -f "+shellQuote(remote))
+	if err != nil {
+		return fmt.Errorf("cannot install %s: %w", filepath.Base(deb), err)
+	}
+	return nil
+}
+
+func makeOverlay(ctx context.Context, overlay, base, format string) error {
+	_, err := command(ctx, nil, "qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", format, overlay)
+	return err
+}
+
+// stateCapabilities: the memory is in a file that need not travel, and the end
+// is told by an event.
+var stateCapabilities = map[string]any{"capabilities": []map[string]any{
+	{"capability": "x-ignore-shared", "state": true},
+	{"capability": "events", "state": true},
+}}
+
+// save writes the state of the devices to a file; the guest stays stopped.
+func (m *machine) save(ctx context.Context, file string) error {
+	if _, err := m.execute(ctx, "stop", nil); err != nil {
+		return err
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("cannot save the state: %w", err)
+	}
+	defer f.Close()
+	if err := m.migrate(ctx, f, "migrate"); err != nil {
+		return fmt.Errorf("cannot save the state: %w", err)
+	}
+	return f.Close()
+}
+
+// restore loads the state of the devices and lets the guest go on.
+func (m *machine) restore(ctx context.Context, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRestore, err)
+	}
+	defer f.Close()
+	if err := m.migrate(ctx, f, "migrate-incoming"); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %w", errRestore, err)
+	}
+	_, err = m.execute(ctx, "cont", nil)
+	return err
+}
+
+func (m *machine) migrate(ctx context.Context, f *os.File, how string) error {
+	if _, err := m.execute(ctx, "migrate-set-capabilities", stateCapabilities); err != nil {
+		return err
+	}
+	if _, err := m.execute(ctx, "getfd", map[string]any{"fdname": "state"}, f); err != nil {
+		return err
+	}
+	status := func(e Event) string {
+		var data struct{ Status string }
+		if e.Name != "MIGRATION" || json.Unmarshal(e.Data, &data) != nil {
+			return ""
+		}
+		return data.Status
+	}
+	end := m.expect(func(e Event) bool { return status(e) == "completed" || status(e) == "failed" })
+	if _, err := m.execute(ctx, how, map[string]any{"uri": "fd:state"}); err != nil {
+		m.forget(end)
+		return err
+	}
+	e, err := m.await(ctx, end)
+	if err != nil {
+		m.forget(end)
+		return err
+	}
+	if s := status(e); s != "completed" {
+		return fmt.Errorf("QEMU's migration has %s", s)
+	}
+	return nil
+}

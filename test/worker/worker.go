@@ -1,0 +1,356 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Machine is what all kinds of workers can do.
+type Machine interface {
+	Run(ctx context.Context, script string) (stdout string, err error)
+	Put(ctx context.Context, local, remote string) error
+	Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error
+	Get(ctx context.Context, remote, local string) error
+	BootID(ctx context.Context) (string, error)
+	WaitBooted(ctx context.Context) (string, error)
+	Reboot(ctx context.Context) error
+	PowerCut(ctx context.Context) error
+	PowerOn(ctx context.Context) error
+	Install(ctx context.Context, deb string) error
+	Serial() (string, error)
+	SaveLogs(ctx context.Context, dir string) error
+	Stop() error
+}
+
+var (
+	_ Machine = (*Worker)(nil)
+	_ Machine = (*Libvirt)(nil)
+)
+
+// Options say which worker is wanted. The zero value is a good one.
+type Options struct {
+	// Suite is the Debian release, DefaultSuite by default.
+	Suite string
+	// Files are placed first, then Deb, the path of a package, is installed,
+	// then the script Setup runs. What comes of it is saved, and restored for
+	// the next worker with the same three.
+	Files []File
+	Deb   string
+	Setup string
+	// Memory in MiB, 1024 by default, and CPUs, 2 by default.
+	Memory, CPUs int
+	// SystemBus is BusVirtio (the system disk is vda) or BusSCSI (sda).
+	SystemBus Bus
+	// KernelArgs are added to the kernel's command line, for which the worker
+	// is booted.
+	KernelArgs []string
+	// NoSavedState boots the worker, with everything installed before.
+	NoSavedState bool
+	// Dir gets the logs: serial.log, qmp.log, qemu.log. By default they are
+	// removed by Stop.
+	Dir string
+	// Progress is told what takes long.
+	Progress io.Writer
+}
+
+func (o Options) withDefaults() Options {
+	if o.Suite == "" {
+		o.Suite = DefaultSuite
+	}
+	if o.Memory == 0 {
+		o.Memory = 1024
+	}
+	if o.CPUs == 0 {
+		o.CPUs = 2
+	}
+	if o.SystemBus == "" {
+		o.SystemBus = BusVirtio
+	}
+	return o
+}
+
+func (o Options) customised() bool { return o.Deb != "" || len(o.Files) > 0 || o.Setup != "" }
+
+// what is o's content, for a person.
+func (o Options) what() string {
+	var parts []string
+	if o.Deb != "" {
+		parts = append(parts, filepath.Base(o.Deb))
+	}
+	if len(o.Files) > 0 {
+		parts = append(parts, fmt.Sprintf("%d files", len(o.Files)))
+	}
+	if o.Setup != "" {
+		parts = append(parts, "a setup script")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Worker is a virtual machine under a QEMU of our own.
+type Worker struct {
+	*guest
+	image image
+	logs  *logs
+	work  *workDir
+	hw    hardware
+
+	mu         sync.Mutex
+	state      *entry // what the overlay is based on
+	machine    *machine
+	kernelArgs []string
+	disks      []*Attached
+	gone       map[string]*eventWaiter // of disks that were pulled
+}
+
+func newGuest(img image, work *workDir, serial string) *guest {
+	return &guest{keyFile: img.sshKey(), control: work.path, serial: serial}
+}
+
+// Start gives a running worker, within seconds when another one like it was
+// started before. The caller must Stop it; it does not survive the process.
+func Start(ctx context.Context, o Options) (*Worker, error) {
+	o = o.withDefaults()
+	for try := 1; ; try++ {
+		w, err := start(ctx, o)
+		if errors.Is(err, errRestore) && try == 1 {
+			say(o.Progress, "%v; making it anew …", err)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot start a worker: %w", err)
+		}
+		return w, nil
+	}
+}
+
+// Warm makes and saves all that Start with the same options needs.
+func Warm(ctx context.Context, o Options) error {
+	w, err := Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	return w.Stop()
+}
+
+// prerequisites are the image and the saved state that o asks for.
+func prerequisites(ctx context.Context, o Options) (c *cache, img image, state *entry, hw hardware, err error) {
+	if err = Prepare(ctx, o.Progress); err != nil {
+		return
+	}
+	if c, err = openCache(); err != nil {
+		return
+	}
+	if img, err = getImage(ctx, c, o.Suite, o.Progress); err != nil {
+		return
+	}
+	version, err := qemuVersion(ctx)
+	if err != nil {
+		img.release()
+		return
+	}
+	hw = hardware{
+		Layout: 2, QEMU: version, Suite: o.Suite,
+		Memory: o.Memory, CPUs: o.CPUs, SystemBus: o.SystemBus,
+	}
+	if state, err = getState(ctx, c, img, hw, o); err != nil {
+		img.release()
+	}
+	return
+}
+
+func start(ctx context.Context, o Options) (_ *Worker, err error) {
+	c, img, state, hw, err := prerequisites(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{image: img, state: state, hw: hw, kernelArgs: o.KernelArgs, gone: map[string]*eventWaiter{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.Stop())
+		}
+	}()
+	if w.work, err = newWorkDir(); err != nil {
+		return nil, err
+	}
+	dir := o.Dir
+	if dir == "" {
+		dir = w.work.path
+	}
+	if w.logs, err = openLogs(dir); err != nil {
+		return nil, err
+	}
+	w.guest = newGuest(img, w.work, w.logs.serial)
+	if err = makeOverlay(ctx, w.overlay(), state.path("disk.qcow2"), "qcow2"); err != nil {
+		return nil, err
+	}
+	l := w.launch()
+	restored := state
+	if o.NoSavedState || len(o.KernelArgs) > 0 {
+		restored = nil
+	} else {
+		l.incoming, l.ram = true, state.path("ram")
+	}
+	if w.machine, err = l.start(ctx); err != nil {
+		return nil, err
+	}
+	if err = come(ctx, w.machine, w.guest, restored); errors.Is(err, errRestore) {
+		state.release()
+		err = errors.Join(err, c.drop(filepath.Base(state.dir)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *Worker) overlay() string { return filepath.Join(w.work.path, "disk.qcow2") }
+
+// launch describes a cold start with the disks of now.
+func (w *Worker) launch() launch {
+	return launch{
+		hardware: w.hw, image: w.image, overlay: w.overlay(), kernelArgs: w.kernelArgs, disks: w.disks,
+		serial: w.logs.serial, qmpLog: w.logs.qmp, stderr: w.logs.stderr,
+	}
+}
+
+// alive is an error when the QEMU has ended.
+func (m *machine) alive() error {
+	if m.running() {
+		return nil
+	}
+	return fmt.Errorf("its QEMU has ended: %w", errors.Join(m.process.err, errOff))
+}
+
+var errOff = errors.New("the worker is off")
+
+// QMP runs a command of QEMU's monitor.
+func (w *Worker) QMP(ctx context.Context, command string, args any) (json.RawMessage, error) {
+	w.mu.Lock()
+	m := w.machine
+	w.mu.Unlock()
+	if m == nil {
+		return nil, fmt.Errorf("cannot execute %s: %w", command, errOff)
+	}
+	return m.execute(ctx, command, args)
+}
+
+// ExpectEvent catches the next event of QEMU's that match wants. Call it before
+// what causes the event, then call the function that it returns to wait.
+func (w *Worker) ExpectEvent(match func(Event) bool) (wait func(context.Context) (Event, error), err error) {
+	w.mu.Lock()
+	m := w.machine
+	w.mu.Unlock()
+	if m == nil {
+		return nil, fmt.Errorf("cannot expect an event: %w", errOff)
+	}
+	waiter := m.expect(match)
+	return func(ctx context.Context) (Event, error) { return m.await(ctx, waiter) }, nil
+}
+
+// Install installs a package in the running worker.
+func (w *Worker) Install(ctx context.Context, deb string) error { return installDeb(ctx, w.guest, deb) }
+
+// SetKernelArgs replaces the additions to the kernel's command line, from the
+// next PowerOn on.
+func (w *Worker) SetKernelArgs(args ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kernelArgs = args
+}
+
+// PowerCut ends the worker at once. What its kernel has not written to its
+// disks by then is lost.
+func (w *Worker) PowerCut(context.Context) error {
+	w.mu.Lock()
+	w.off()
+	w.mu.Unlock()
+	w.disconnect() // after: who is connecting holds on until the machine is gone
+	return nil
+}
+
+// off forgets the machine, and the disks that were pulled from it. w.mu is held.
+func (w *Worker) off() {
+	if w.machine == nil {
+		return
+	}
+	w.machine.stop()
+	w.machine = nil
+	var kept []*Attached
+	for _, a := range w.disks {
+		if w.gone[a.ID] == nil {
+			kept = append(kept, a)
+		}
+	}
+	w.disks = kept
+	clear(w.gone)
+}
+
+// Shutdown has systemd switch the worker off, and waits until it is.
+func (w *Worker) Shutdown(ctx context.Context) error {
+	if _, err := w.Run(ctx, "systemctl --no-block poweroff"); err != nil && !errors.Is(err, ErrConnectionLost) {
+		return fmt.Errorf("cannot shut down: %w", err)
+	}
+	w.mu.Lock()
+	m := w.machine
+	w.mu.Unlock()
+	if m != nil {
+		if err := m.process.wait(ctx); err != nil {
+			return fmt.Errorf("cannot shut down: %w%s", err, w.lastWords())
+		}
+	}
+	return w.PowerCut(ctx)
+}
+
+// PowerOn boots a worker that is off, with the same disks, and waits until it
+// answers. Units may still be starting then: see WaitBooted.
+func (w *Worker) PowerOn(ctx context.Context) error {
+	w.mu.Lock()
+	m, err := w.switchOn(ctx)
+	w.mu.Unlock()
+	if err == nil {
+		err = come(ctx, m, w.guest, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot switch the worker on: %w", err)
+	}
+	return nil
+}
+
+// switchOn starts a QEMU; w.mu is held.
+func (w *Worker) switchOn(ctx context.Context) (*machine, error) {
+	if w.machine != nil {
+		return nil, errors.New("it is on")
+	}
+	m, err := w.launch().start(ctx)
+	if err == nil {
+		w.machine = m
+	}
+	return m, err
+}
+
+// Stop ends the worker and removes what it has left behind.
+func (w *Worker) Stop() error {
+	w.mu.Lock()
+	w.off()
+	w.mu.Unlock()
+	if w.guest != nil {
+		w.disconnect()
+	}
+	if w.logs != nil {
+		w.logs.close()
+	}
+	var err error
+	if w.work != nil {
+		err = w.work.remove()
+	}
+	w.state.release()
+	w.image.release()
+	return err
+}
