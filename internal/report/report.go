@@ -88,8 +88,8 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 	fmt.Fprintln(w, message)
 }
 
-// name is how a disk is called in a message.
-func name(f *disk.Facts) string {
+// Name is how a disk is called in a message.
+func Name(f *disk.Facts) string {
 	s := f.Node()
 	if f.Serial != "" {
 		s += fmt.Sprintf(" (serial %s, %s)", disk.Visible(f.Serial), disk.HumanSize(f.Size))
@@ -105,7 +105,7 @@ type Agent struct{ Log *Log }
 // Decided reports a decision that differs from the disk's last one.
 func (a Agent) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
 	why, next := policy.Words(f, c, s, d)
-	message := fmt.Sprintf("%s: %s: %s", name(f), d.Action, why)
+	message := fmt.Sprintf("%s: %s: %s", Name(f), d.Action, why)
 	if next != "" {
 		message += "; " + next
 	}
@@ -134,7 +134,7 @@ func pathOf(s *disk.Settings, d disk.Decision) string {
 
 // Mounted reports a mount that the mount table shows.
 func (a Agent) Mounted(f *disk.Facts, d disk.Decision, path string) {
-	a.Log.Event(KindMounted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: mounted %s %s at %s", name(f), d.Type, d.UUID, path))
+	a.Log.Event(KindMounted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: mounted %s %s at %s", Name(f), d.Type, d.UUID, path))
 }
 
 // Failed reports what could not be done.
@@ -143,16 +143,21 @@ func (a Agent) Failed(f *disk.Facts, d disk.Decision, path string, err error, wa
 	if wait >= 0 {
 		again = "tried again in " + wait.Round(100*time.Millisecond).String()
 	}
-	a.Log.Event(KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; %s", name(f), oneLine(err.Error()), again))
+	a.Log.Event(KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; %s", Name(f), oneLine(err.Error()), again))
 }
 
 // Gone reports a disk that was detached.
 func (a Agent) Gone(f *disk.Facts, path string) {
-	message := name(f) + ": gone"
+	message := Name(f) + ": gone"
 	if path != "" {
 		message += "; it was mounted at " + path
 	}
 	a.Log.Event(KindGone, journal.PriNotice, f, disk.Decision{}, path, message)
+}
+
+// Rescan reports that every disk is looked at since events were lost.
+func (a Agent) Rescan(cause string) {
+	a.Log.Event(KindProblem, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+oneLine(cause))
 }
 
 // Problem reports what went wrong beside a single disk.
