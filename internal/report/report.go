@@ -104,6 +104,9 @@ type Agent struct{ Log *Log }
 
 // Decided reports a decision that differs from the disk's last one.
 func (a Agent) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
+	if d.Reason == disk.ReasonNoClass {
+		return // loop devices and the like, on every node; hotmount plan shows them
+	}
 	why, next := policy.Words(f, c, s, d)
 	message := fmt.Sprintf("%s: %s: %s", Name(f), d.Action, why)
 	if next != "" {

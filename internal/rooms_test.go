@@ -1,0 +1,137 @@
+// Package internal_test holds the direction in which the packages may use each
+// other (DESIGN.md, "Rooms"; hotmount(8) does not speak of it).
+package internal_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// room is what one package below internal may import, and why not more.
+type room struct {
+	// rooms are those of our own packages that it may import directly.
+	rooms []string
+	// modules are those that it may reach, at any depth.
+	modules []string
+	// not are packages of the standard library that it must not import
+	// directly.
+	not    []string
+	reason string
+}
+
+const (
+	sys       = "golang.org/x/sys"
+	goUdev    = "github.com/pilebones/go-udev"
+	goSystemd = "github.com/coreos/go-systemd/v22"
+	godbus    = "github.com/godbus/dbus/v5"
+	mountinfo = "github.com/moby/sys/mountinfo"
+)
+
+var viperModules = []string{
+	"github.com/spf13/viper", "github.com/go-viper/mapstructure/v2", "go.yaml.in/yaml/v3", "github.com/spf13/pflag", "github.com/spf13/afero",
+	"github.com/spf13/cast", "github.com/fsnotify/fsnotify", "github.com/pelletier/go-toml/v2", "github.com/sagikazarmark/locafero",
+	"github.com/sourcegraph/conc", "github.com/subosito/gotenv", "golang.org/x/text", sys,
+}
+
+var rooms = map[string]room{
+	"disk":      {not: []string{"os", "os/exec", "net", "syscall"}, reason: "the values that travel know no operating system"},
+	"policy":    {rooms: []string{"disk"}, not: []string{"os", "os/exec", "net", "syscall", "time", "log", "log/slog", "math/rand", "math/rand/v2"}, reason: "the decision is pure, so that it can be tested by the thousand and be the same everywhere"},
+	"config":    {rooms: []string{"disk"}, modules: viperModules, not: []string{"os/exec"}, reason: "viper stays in one room"},
+	"uevent":    {modules: []string{goUdev, sys}, not: []string{"os/exec"}, reason: "an event is a hint: who hears it looks at nothing"},
+	"sysfs":     {rooms: []string{"disk"}, modules: []string{sys}, not: []string{"os/exec", "net"}, reason: "facts come from files, not from tools"},
+	"mounts":    {rooms: []string{"disk"}, modules: []string{mountinfo, sys}, not: []string{"os/exec", "net"}, reason: "the mount table is read, never changed here"},
+	"run":       {modules: []string{sys}, reason: "child processes know nothing of disks"},
+	"probe":     {rooms: []string{"disk", "run"}, modules: []string{sys}, not: []string{"os/exec", "net"}, reason: "reading a disk writes nothing, and children go through run"},
+	"format":    {rooms: []string{"disk", "probe", "run"}, modules: []string{sys}, not: []string{"os/exec", "net"}, reason: "the only writer to disks does not choose which disk"},
+	"store":     {rooms: []string{"disk"}, not: []string{"os/exec", "net"}, reason: "what is remembered is files"},
+	"inventory": {rooms: []string{"disk", "mounts", "store", "sysfs"}, modules: []string{mountinfo, sys}, not: []string{"os/exec", "net"}, reason: "gathering reads no content and asks nobody"},
+	"unit":      {rooms: []string{"disk"}, modules: []string{goSystemd, godbus, mountinfo, sys}, not: []string{"os/exec"}, reason: "the sole importer of D-Bus: what PID 1 can be asked for is built here alone"},
+	"agent":     {rooms: []string{"disk", "policy"}, not: []string{"os", "os/exec", "net", "syscall"}, reason: "the loop is tested without a machine: no system call, no D-Bus, no netlink"},
+	"report":    {rooms: []string{"disk", "policy"}, modules: []string{goSystemd, sys}, not: []string{"os/exec"}, reason: "reporting does not reach into the agent"},
+	"control":   {modules: []string{sys}, not: []string{"os/exec"}, reason: "the socket carries words, it does not know what they mean"},
+}
+
+// dbusRooms are the only ones that may reach D-Bus. report uses go-systemd's
+// journal and daemon packages, which do not.
+var dbusRooms = []string{"unit"}
+
+type goPackage struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+	Deps       []string
+	Module     *struct{ Path string }
+}
+
+func list(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports,Deps,Module"}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v: %s", err, stderr.String())
+	}
+	var all []goPackage
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestRooms(t *testing.T) {
+	modules := map[string]string{}
+	for _, p := range list(t, "-deps", "hotmount/...") {
+		if p.Module != nil {
+			modules[p.ImportPath] = p.Module.Path
+		}
+	}
+	for _, p := range list(t, "hotmount/internal/...") {
+		name := strings.TrimPrefix(p.ImportPath, "hotmount/internal/")
+		if strings.HasSuffix(name, "test") || name == p.ImportPath {
+			continue // fakes for tests
+		}
+		r, known := rooms[name]
+		if !known {
+			t.Errorf("%s is no room: add it, with what it may import and why", name)
+			continue
+		}
+		for _, i := range p.Imports {
+			if ours, ok := strings.CutPrefix(i, "hotmount/internal/"); ok && !slices.Contains(r.rooms, ours) {
+				t.Errorf("%s imports %s: %s", name, ours, r.reason)
+			}
+			if slices.Contains(r.not, i) {
+				t.Errorf("%s imports %s: %s", name, i, r.reason)
+			}
+		}
+		for _, d := range p.Deps {
+			if m := modules[d]; m != "" && m != "hotmount" && !slices.Contains(r.modules, m) && !reachedThrough(r, m) {
+				t.Errorf("%s reaches the module %s by %s: %s", name, m, d, r.reason)
+			}
+			if strings.HasPrefix(d, godbus) && !slices.Contains(dbusRooms, name) {
+				t.Errorf("%s reaches D-Bus: %s", name, r.reason)
+			}
+		}
+	}
+}
+
+// reachedThrough says whether one of the rooms that r may import may reach m.
+func reachedThrough(r room, m string) bool {
+	for _, name := range r.rooms {
+		if slices.Contains(rooms[name].modules, m) || reachedThrough(rooms[name], m) {
+			return true
+		}
+	}
+	return false
+}

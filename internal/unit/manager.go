@@ -1,0 +1,227 @@
+// Package unit asks PID 1 for what hotmount can not and may not do itself: mount
+// units, and the services that format and clean up. It is the only package that
+// speaks D-Bus, and what can be asked for is built here alone. It also makes and
+// removes the mount points.
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/godbus/dbus/v5"
+)
+
+// privateSocket is PID 1's own socket, for root alone. On the system bus any
+// local user could send us the signal that a job is done.
+const privateSocket = "/run/systemd/private"
+
+// patience is how long PID 1 may take to accept a connection.
+const patience = 10 * time.Second
+
+// ErrLost says that the connection to PID 1 broke while a job was under way:
+// what became of the job is not known. systemctl daemon-reexec does that.
+var ErrLost = errors.New("the connection to systemd was lost")
+
+// ErrExists says that the unit is loaded already
+// (org.freedesktop.systemd1.UnitExists).
+var ErrExists = errors.New("the unit exists already")
+
+// JobError says that a job did not end well.
+type JobError struct {
+	Unit string
+	// Result is systemd's word, see JobRemoved in org.freedesktop.systemd1(5):
+	// canceled, timeout, failed, dependency, skipped.
+	Result string
+}
+
+func (e *JobError) Error() string {
+	return fmt.Sprintf("systemd's job for %s ended %q; see journalctl -u '%s'", e.Unit, e.Result, e.Unit)
+}
+
+// Manager speaks with PID 1. The zero value is ready. It is connected only while
+// a job is under way: on its private socket PID 1 tells of every change of every
+// unit, which on a busy node would wake the daemon all the time.
+type Manager struct {
+	// socket is another than privateSocket in tests.
+	socket string
+
+	mu    sync.Mutex
+	conn  *conn
+	users int
+}
+
+type conn struct {
+	*sd.Conn
+	// dead is closed when PID 1 has closed the connection that carries its
+	// signals.
+	dead <-chan struct{}
+}
+
+// acquire gives the connection, made anew if there is none that lives.
+func (m *Manager) acquire(ctx context.Context) (*conn, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.conn != nil && m.conn.Connected() {
+		m.users++
+		return m.conn, nil
+	}
+	if m.conn != nil {
+		m.conn.Close()
+		m.conn, m.users = nil, 0
+	}
+	socket := m.socket
+	if socket == "" {
+		socket = privateSocket
+	}
+	c, err := dial(ctx, socket)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to systemd: %w", err)
+	}
+	m.conn, m.users = c, 1
+	return c, nil
+}
+
+func (m *Manager) release(c *conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.conn != c {
+		return // it was lost, and closed when the next one was made
+	}
+	if m.users--; m.users == 0 {
+		c.Close()
+		m.conn = nil
+	}
+}
+
+// dial connects; ctx bounds the dialing, not the connection's life.
+func dial(ctx context.Context, socket string) (*conn, error) {
+	// Not dbus.Dial, which waits without end for a PID 1 that hangs.
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var last *dbus.Conn
+	var giveUp []func() bool
+	c, err := sd.NewConnection(func() (*dbus.Conn, error) {
+		s, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return nil, err
+		}
+		giveUp = append(giveUp, context.AfterFunc(ctx, func() { s.Close() }))
+		last, err = dbus.NewConn(s)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		// Without Hello: there is no bus on this socket, PID 1 is at its other
+		// end.
+		if err := last.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
+			return nil, errors.Join(err, last.Close())
+		}
+		return last, nil
+	})
+	for _, stop := range giveUp {
+		stop()
+	}
+	switch {
+	case ctx.Err() != nil:
+		if err == nil {
+			c.Close()
+		}
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, err
+	}
+	// go-systemd makes two connections, the one for signals last. PID 1 sends
+	// its signals to each private connection without being asked to
+	// (bus_foreach_bus in systemd's src/core/dbus.c), so there is no Subscribe.
+	return &conn{Conn: c, dead: last.Context().Done()}, nil
+}
+
+// job starts a job and waits until it has ended. When ctx ends it returns, and
+// the job goes on: it is PID 1's.
+func (m *Manager) job(ctx context.Context, unit string, start func(*conn, chan<- string) (int, error)) error {
+	c, err := m.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.release(c)
+	// With room for the result: go-systemd hands it out under a lock.
+	result := make(chan string, 1)
+	if _, err := start(c, result); err != nil {
+		var e dbus.Error
+		if errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.UnitExists" {
+			return fmt.Errorf("cannot start %s: %w", unit, ErrExists)
+		}
+		return fmt.Errorf("cannot ask systemd for %s: %w", unit, err)
+	}
+	select {
+	case r := <-result:
+		if r != "done" {
+			return &JobError{Unit: unit, Result: r}
+		}
+		return nil
+	case <-c.dead:
+		return fmt.Errorf("cannot wait for %s: %w", unit, ErrLost)
+	case <-ctx.Done():
+		return fmt.Errorf("cannot wait for %s: %w", unit, context.Cause(ctx))
+	}
+}
+
+// StartMount mounts a filesystem by a transient mount unit and waits for the end
+// of the job. Whether it is mounted only the mount table tells.
+func (m *Manager) StartMount(ctx context.Context, u MountUnit) error {
+	properties, err := u.properties()
+	if err != nil {
+		return err
+	}
+	name := Name(u.Path)
+	return m.job(ctx, name, func(c *conn, result chan<- string) (int, error) {
+		return c.StartTransientUnitContext(ctx, name, "fail", properties, result)
+	})
+}
+
+// StopMount stops the mount unit of that mount point. That there is no such unit
+// is no error.
+func (m *Manager) StopMount(ctx context.Context, path string) error {
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	name := Name(path)
+	err := m.job(ctx, name, func(c *conn, result chan<- string) (int, error) {
+		return c.StopUnitContext(ctx, name, "replace", result)
+	})
+	var e dbus.Error
+	if errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit" {
+		return nil
+	}
+	return err
+}
+
+// StartFormat runs hotmount-format@.service for the disk of that sequence number
+// and waits until it has ended. One that runs already is waited for.
+func (m *Manager) StartFormat(ctx context.Context, seq uint64) error {
+	if seq == 0 {
+		return errors.New("cannot format a disk without a disk sequence number")
+	}
+	return m.startService(ctx, fmt.Sprintf("hotmount-format@%d.service", seq))
+}
+
+// StartCleanup runs hotmount-cleanup@.service for that mount point and waits
+// until it has ended.
+func (m *Manager) StartCleanup(ctx context.Context, path string) error {
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	return m.startService(ctx, cleanupUnit(path))
+}
+
+func (m *Manager) startService(ctx context.Context, name string) error {
+	return m.job(ctx, name, func(c *conn, result chan<- string) (int, error) {
+		return c.StartUnitContext(ctx, name, "replace", result)
+	})
+}

@@ -1,0 +1,238 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"hotmount/internal/disk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+
+func mountUnit() MountUnit {
+	return MountUnit{
+		ID:   disk.ID{Name: "vdb", Seq: 12},
+		Path: "/mnt/disks/" + uuid, Type: "xfs", Options: []string{"noatime", "nodev", "nosuid"},
+		Description: "xfs " + uuid + " on /dev/vdb", Timeout: 15 * time.Minute,
+	}
+}
+
+// wanted is all that PID 1 may be asked for: each call with each property, as it
+// comes out of the socket.
+const wanted = `StartTransientUnit mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount fail [
+  Description "xfs 5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f on /dev/vdb"
+  What "/dev/disk/by-diskseq/12"
+  Where "/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+  Type "xfs"
+  Options "noatime,nodev,nosuid,nofail"
+  TimeoutUSec @t 900000000
+  CollectMode "inactive-or-failed"
+  Before ["local-fs.target"]
+  OnSuccess ["hotmount-cleanup@mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e5f.service"]
+  OnFailure ["hotmount-cleanup@mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e5f.service"]
+  OnFailureJobMode "fail"
+] []
+StopUnit mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount replace
+StartUnit hotmount-format@12.service replace
+StartUnit hotmount-cleanup@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.service replace`
+
+// everything calls each method of a Manager once.
+var everything = []struct {
+	name string
+	call func(context.Context, *Manager) error
+}{
+	{"StartMount", func(ctx context.Context, m *Manager) error { return m.StartMount(ctx, mountUnit()) }},
+	{"StopMount", func(ctx context.Context, m *Manager) error { return m.StopMount(ctx, mountUnit().Path) }},
+	{"StartFormat", func(ctx context.Context, m *Manager) error { return m.StartFormat(ctx, 12) }},
+	{"StartCleanup", func(ctx context.Context, m *Manager) error { return m.StartCleanup(ctx, mountUnit().Path) }},
+}
+
+func TestWhatPID1IsAskedFor(t *testing.T) {
+	p := startPID1(t)
+	for _, e := range everything {
+		if err := e.call(background(t), p.manager()); err != nil {
+			t.Errorf("%s: %v", e.name, err)
+		}
+	}
+	if diff := cmp.Diff(wanted, p.calls()); diff != "" {
+		t.Errorf("asked of PID 1 (-want +got):\n%s", diff)
+	}
+}
+
+func TestResults(t *testing.T) {
+	for _, result := range []string{"canceled", "timeout", "failed", "dependency", "skipped", "of tomorrow's systemd"} {
+		p := startPID1(t)
+		p.result = result
+		for _, e := range everything {
+			err := e.call(background(t), p.manager())
+			var job *JobError
+			if !errors.As(err, &job) || job.Result != result || job.Unit == "" {
+				t.Errorf("%s, %s: %v", e.name, result, err)
+			}
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	p := startPID1(t)
+	p.refuse = "org.freedesktop.systemd1.UnitExists"
+	if err := p.manager().StartMount(background(t), mountUnit()); !errors.Is(err, ErrExists) {
+		t.Errorf("UnitExists: %v", err)
+	}
+	p.refuse = "org.freedesktop.systemd1.NoSuchUnit"
+	if err := p.manager().StopMount(background(t), mountUnit().Path); err != nil {
+		t.Errorf("to stop what is not there: %v", err)
+	}
+	if err := p.manager().StartFormat(background(t), 12); err == nil || errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "hotmount-format@12.service") {
+		t.Errorf("to start what is not there: %v", err)
+	}
+	nobody := &Manager{socket: filepath.Join(t.TempDir(), "none")}
+	if err := nobody.StartFormat(background(t), 12); err == nil || !strings.Contains(err.Error(), "cannot connect to systemd") {
+		t.Errorf("without systemd: %v", err)
+	}
+}
+
+// TestLost: PID 1 executes itself anew while a job is under way. The job's end
+// will never be heard of, and the next call connects again.
+func TestLost(t *testing.T) {
+	p := startPID1(t)
+	p.result = ""
+	m := p.manager()
+	lost := make(chan error)
+	go func() { lost <- m.StartFormat(background(t), 12) }()
+	<-p.called
+	p.drop()
+	if err := <-lost; !errors.Is(err, ErrLost) {
+		t.Errorf("the lost job: %v", err)
+	}
+	p.mu.Lock()
+	p.result = "done"
+	p.mu.Unlock()
+	if err := m.StartFormat(background(t), 13); err != nil {
+		t.Errorf("the next job: %v", err)
+	}
+}
+
+// TestManyAtOnce: one connection carries all jobs, and ends with the last.
+func TestManyAtOnce(t *testing.T) {
+	p := startPID1(t)
+	m := p.manager()
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			if err := m.StartFormat(background(t), uint64(i)+1); err != nil {
+				t.Errorf("job %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	// No connection stays: on it PID 1 would tell us of every unit's changes.
+	for ctx := background(t); p.connections() > 0; {
+		if ctx.Err() != nil {
+			t.Fatalf("%d connections stay open", p.connections())
+		}
+	}
+}
+
+// TestEnds: a caller that gives up returns at once, in each state.
+func TestEnds(t *testing.T) {
+	p := startPID1(t)
+	p.result = ""
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- p.manager().StartFormat(ctx, 12) }()
+	<-p.called
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("while the job is under way: %v", err)
+	}
+	if err := p.manager().StartFormat(ctx, 12); !errors.Is(err, context.Canceled) {
+		t.Errorf("before it is asked for: %v", err)
+	}
+}
+
+// TestFrozen: a PID 1 that accepts no connection is not waited for without end.
+func TestFrozen(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "private")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := (&Manager{socket: socket}).StartFormat(ctx, 12); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for name, change := range map[string]func(*MountUnit){
+		"no sequence number":       func(u *MountUnit) { u.ID.Seq = 0 },
+		"a relative path":          func(u *MountUnit) { u.Path = "mnt/" + uuid },
+		"a path that is not clean": func(u *MountUnit) { u.Path = "/mnt/../etc/" + uuid },
+		"no UUID":                  func(u *MountUnit) { u.Path = "/mnt/disks/etc" },
+		"below the root":           func(u *MountUnit) { u.Path = "/" + uuid },
+		"no path":                  func(u *MountUnit) { u.Path = "" },
+		"another type":             func(u *MountUnit) { u.Type = "vfat" },
+		"no type":                  func(u *MountUnit) { u.Type = "" },
+		"an empty option":          func(u *MountUnit) { u.Options = []string{""} },
+		"two options in one":       func(u *MountUnit) { u.Options = []string{"ro,exec"} },
+		"an option with a space":   func(u *MountUnit) { u.Options = []string{"a b"} },
+		"an option with a newline": func(u *MountUnit) { u.Options = []string{"a\nWhat=/dev/vda"} },
+		"a specifier":              func(u *MountUnit) { u.Options = []string{"x=%h"} },
+		"a quote":                  func(u *MountUnit) { u.Options = []string{`x="`} },
+		"a description of lines":   func(u *MountUnit) { u.Description = "a\nb" },
+		"bytes as a description":   func(u *MountUnit) { u.Description = "\xff" },
+		"no time":                  func(u *MountUnit) { u.Timeout = 0 },
+	} {
+		p := startPID1(t)
+		u := mountUnit()
+		change(&u)
+		if err := p.manager().StartMount(background(t), u); err == nil {
+			t.Errorf("%s: mounted", name)
+		}
+		if p.calls() != "" {
+			t.Errorf("%s: PID 1 was asked for %s", name, p.calls())
+		}
+	}
+	p := startPID1(t)
+	for _, path := range []string{"", "/", "/etc", "/mnt/disks", "/mnt/disks/" + uuid + "/..", "/mnt/disks/" + uuid + "/", uuid} {
+		if err := p.manager().StopMount(background(t), path); err == nil {
+			t.Errorf("StopMount(%q) is no error", path)
+		}
+		if err := p.manager().StartCleanup(background(t), path); err == nil {
+			t.Errorf("StartCleanup(%q) is no error", path)
+		}
+	}
+	if err := p.manager().StartFormat(background(t), 0); err == nil {
+		t.Error("StartFormat(0) is no error")
+	}
+	if p.calls() != "" {
+		t.Errorf("PID 1 was asked for %s", p.calls())
+	}
+}
+
+func TestName(t *testing.T) {
+	// As systemd-escape(1) of systemd 252 has it.
+	for path, want := range map[string]string{
+		"/mnt/disks/" + uuid:  `mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount`,
+		"/srv/a b/.x/" + uuid: `srv-a\x20b-.x-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount`,
+		"/.x/ü/" + uuid:       `\x2ex-\xc3\xbc-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount`,
+	} {
+		if got := Name(path); got != want {
+			t.Errorf("Name(%q) = %s, want %s", path, got, want)
+		}
+	}
+}

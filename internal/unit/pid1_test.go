@@ -1,0 +1,226 @@
+package unit
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// pid1 plays systemd on a socket of its own: it logs each call as text, answers
+// it, and sends the signal that the job has ended to all connections, as PID 1
+// does on its private socket.
+type pid1 struct {
+	socket string
+	// refuse is the D-Bus error that each call gets, empty for none.
+	refuse string
+	// result is that of each job; with none its end is never told.
+	result string
+
+	mu     sync.Mutex
+	log    []string
+	conns  map[net.Conn]bool
+	serial uint32
+	jobs   int
+	called chan struct{}
+	done   sync.WaitGroup
+}
+
+func startPID1(t *testing.T) *pid1 {
+	t.Helper()
+	p := &pid1{socket: filepath.Join(t.TempDir(), "private"), result: "done", conns: map[net.Conn]bool{}, called: make(chan struct{}, 1000)}
+	l, err := net.Listen("unix", p.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.done.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.done.Go(func() {
+				if err := p.serve(c); err != nil && !closed(err) {
+					t.Errorf("the fake of PID 1: %v", err)
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		p.drop()
+		p.done.Wait()
+	})
+	return p
+}
+
+// closed says that the client has gone.
+func closed(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, io.EOF) || errors.As(err, &op)
+}
+
+// drop closes all connections, as PID 1 does when it executes itself anew.
+func (p *pid1) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+		delete(p.conns, c)
+	}
+}
+
+func (p *pid1) connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
+func (p *pid1) calls() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.log, "\n")
+}
+
+func (p *pid1) serve(c net.Conn) error {
+	defer c.Close()
+	r := bufio.NewReader(c)
+	if _, err := r.ReadByte(); err != nil {
+		return err
+	}
+	for begun := false; !begun; {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		answer := ""
+		switch words := strings.Fields(line); {
+		case words[0] == "BEGIN":
+			begun = true
+		case words[0] == "AUTH" && len(words) == 1:
+			answer = "REJECTED EXTERNAL\r\n"
+		case words[0] == "AUTH" && words[1] == "EXTERNAL", words[0] == "DATA":
+			answer = "OK 0123456789abcdef0123456789abcdef\r\n"
+		default:
+			return fmt.Errorf("the client says %q", line)
+		}
+		if _, err := io.WriteString(c, answer); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	p.conns[c] = true
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.conns, c)
+		p.mu.Unlock()
+	}()
+	for {
+		m, err := dbus.DecodeMessage(r)
+		if err != nil {
+			return err
+		}
+		if err := p.answer(c, m); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	member := m.Headers[dbus.FieldMember].Value().(string)
+	refuse := p.refuse
+	if iface := m.Headers[dbus.FieldInterface].Value(); iface != "org.freedesktop.systemd1.Manager" {
+		// AddMatch: there is no bus here.
+		return p.send(c, m, dbus.TypeError, "org.freedesktop.DBus.Error.UnknownObject")
+	}
+	text := member
+	for _, arg := range m.Body {
+		text += " " + show(arg)
+	}
+	p.log = append(p.log, text)
+	defer func() { p.called <- struct{}{} }()
+	if refuse != "" {
+		return p.send(c, m, dbus.TypeError, refuse, "said no")
+	}
+	p.jobs++
+	job := dbus.ObjectPath(fmt.Sprintf("/org/freedesktop/systemd1/job/%d", p.jobs))
+	if err := p.send(c, m, dbus.TypeMethodReply, "", job); err != nil {
+		return err
+	}
+	if p.result == "" {
+		return nil
+	}
+	for other := range p.conns {
+		if err := p.send(other, nil, dbus.TypeSignal, "JobRemoved", uint32(p.jobs), job, m.Body[0], p.result); err != nil && !closed(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// show prints an argument as busctl(1) would in spirit: structures one a line.
+func show(v any) string {
+	switch v := v.(type) {
+	case [][]any:
+		s := "["
+		for _, e := range v {
+			s += "\n  " + strings.TrimSpace(fmt.Sprintln(e...))
+		}
+		if len(v) > 0 {
+			s += "\n"
+		}
+		return s + "]"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+func (p *pid1) send(c net.Conn, to *dbus.Message, kind dbus.Type, name string, body ...any) error {
+	h := map[dbus.HeaderField]dbus.Variant{}
+	switch kind {
+	case dbus.TypeError:
+		h[dbus.FieldErrorName] = dbus.MakeVariant(name)
+	case dbus.TypeSignal:
+		h[dbus.FieldPath] = dbus.MakeVariant(dbus.ObjectPath("/org/freedesktop/systemd1"))
+		h[dbus.FieldInterface] = dbus.MakeVariant("org.freedesktop.systemd1.Manager")
+		h[dbus.FieldMember] = dbus.MakeVariant(name)
+	}
+	if to != nil {
+		h[dbus.FieldReplySerial] = dbus.MakeVariant(to.Serial())
+	}
+	if len(body) > 0 {
+		h[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(body...))
+	}
+	m := dbus.Message{Type: kind, Headers: h, Body: body}
+	var b bytes.Buffer
+	if err := m.EncodeTo(&b, binary.LittleEndian); err != nil {
+		return err
+	}
+	// Message has no way to set its serial number, the third word.
+	p.serial++
+	binary.LittleEndian.PutUint32(b.Bytes()[8:], p.serial)
+	_, err := c.Write(b.Bytes())
+	return err
+}
+
+// manager gives one that speaks with the fake.
+func (p *pid1) manager() *Manager { return &Manager{socket: p.socket} }
+
+func background(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}

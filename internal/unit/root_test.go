@@ -1,0 +1,285 @@
+//go:build root
+
+package unit
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownNamespace gives the test's thread a mount namespace of its own, which ends
+// with the test.
+func ownNamespace(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mount(t *testing.T, dir string) {
+	t.Helper()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// classDir makes a class directory; what is left immutable in it is freed at the
+// end.
+func classDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "disks")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { setFlag(t, filepath.Join(dir, uuid), false) })
+	return dir
+}
+
+func flagOf(t *testing.T, dir string) (set, known bool) {
+	t.Helper()
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	flags, err := unix.IoctlGetUint32(int(d.Fd()), unix.FS_IOC_GETFLAGS)
+	if errors.Is(err, unix.ENOTTY) {
+		return false, false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return flags&immutable != 0, true
+}
+
+func setFlag(t *testing.T, path string, on bool) {
+	t.Helper()
+	d, err := openDirectory(path)
+	if err != nil {
+		return // gone, or no directory
+	}
+	defer d.Close()
+	if err := setImmutable(d, on); err != nil {
+		t.Error(err)
+	}
+}
+
+func exists(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Lstat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func TestMakeAndRemove(t *testing.T) {
+	dir := classDir(t)
+	point := filepath.Join(dir, uuid)
+	for range 2 { // the second time it is there already
+		if err := MakeMountPoint(dir, uuid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := os.Lstat(point)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&^0o755 != 0 {
+		t.Errorf("made %v, %v", info, err)
+	}
+	set, known := flagOf(t, point)
+	if set != known {
+		t.Errorf("immutable: %v, the filesystem can: %v", set, known)
+	}
+	if err := os.WriteFile(filepath.Join(point, "f"), nil, 0o600); known && !errors.Is(err, unix.EPERM) {
+		t.Errorf("writing into the mount point: %v", err)
+	} else if !known && os.Remove(filepath.Join(point, "f")) != nil {
+		t.Fatal("cannot clean up")
+	}
+	names, err := Leftovers(dir)
+	if err != nil || !slices.Equal(names, []string{uuid}) {
+		t.Errorf("leftovers %q, %v", names, err)
+	}
+	for range 2 { // the second time it is gone already
+		if err := RemoveMountPoint(dir, uuid); err != nil {
+			t.Error(err)
+		}
+		if exists(t, point) {
+			t.Error("it is still there")
+		}
+	}
+}
+
+// TestImmutableWhereItCan is on a filesystem that has the flag for sure, so that
+// the others prove something.
+func TestImmutableWhereItCan(t *testing.T) {
+	if _, known := flagOf(t, t.TempDir()); !known {
+		t.Fatalf("the filesystem of %s knows no immutable flag: set TMPDIR to a directory on ext4, XFS or btrfs", os.TempDir())
+	}
+}
+
+// TestWithoutFlag: a filesystem without the flag (ramfs) does
+// without.
+func TestWithoutFlag(t *testing.T) {
+	ownNamespace(t)
+	dir := classDir(t)
+	if err := unix.Mount("ramfs", dir, "ramfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	if err := MakeMountPoint(dir, uuid); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := flagOf(t, filepath.Join(dir, uuid)); known {
+		t.Error("ramfs has the flag: this test needs another filesystem")
+	}
+	if err := RemoveMountPoint(dir, uuid); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLiveMount: a mount is neither taken for a mount point to be nor removed.
+func TestLiveMount(t *testing.T) {
+	ownNamespace(t)
+	dir := classDir(t)
+	point := filepath.Join(dir, uuid)
+	if err := MakeMountPoint(dir, uuid); err != nil {
+		t.Fatal(err)
+	}
+	mount(t, point)
+	if err := MakeMountPoint(dir, uuid); err == nil {
+		t.Error("made a mount point where something is mounted")
+	}
+	if err := RemoveMountPoint(dir, uuid); err != nil {
+		t.Error(err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(point, &st); err != nil || st.Type != unix.TMPFS_MAGIC {
+		t.Errorf("the mount is gone: type %#x, %v", st.Type, err)
+	}
+}
+
+// TestBindMount: also one of the same filesystem.
+func TestBindMount(t *testing.T) {
+	ownNamespace(t)
+	dir := classDir(t)
+	point := filepath.Join(dir, uuid)
+	if err := MakeMountPoint(dir, uuid); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(t.TempDir(), point, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(point, unix.MNT_DETACH)
+	if err := MakeMountPoint(dir, uuid); err == nil {
+		t.Error("made a mount point where something is mounted")
+	}
+	if err := RemoveMountPoint(dir, uuid); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(point, "f"), nil, 0o600); err != nil {
+		t.Errorf("the mount is gone: %v", err)
+	}
+}
+
+func TestNotEmpty(t *testing.T) {
+	dir := classDir(t)
+	file := filepath.Join(dir, uuid, "f")
+	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setFlag(t, filepath.Dir(file), true)
+	if err := MakeMountPoint(dir, uuid); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("made: %v", err)
+	}
+	if err := RemoveMountPoint(dir, uuid); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("removed: %v", err)
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != "data" {
+		t.Errorf("the file holds %q, %v", data, err)
+	}
+	if set, known := flagOf(t, filepath.Dir(file)); set != known {
+		t.Errorf("immutable: %v, the filesystem can: %v", set, known)
+	}
+}
+
+// TestLedElsewhere: symlinks are not followed, at no place, and nothing but a
+// directory is taken for a mount point.
+func TestLedElsewhere(t *testing.T) {
+	outside := t.TempDir()
+	victim := filepath.Join(outside, uuid)
+	if err := os.Mkdir(victim, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	check := func(what, dir, name string) {
+		t.Helper()
+		if err := MakeMountPoint(dir, name); err == nil {
+			t.Errorf("%s: made", what)
+		}
+		if err := RemoveMountPoint(dir, name); err == nil {
+			t.Errorf("%s: removed", what)
+		}
+		if !exists(t, victim) {
+			t.Fatalf("%s: the directory elsewhere is gone", what)
+		}
+		if set, _ := flagOf(t, victim); set {
+			t.Errorf("%s: the directory elsewhere is immutable", what)
+		}
+	}
+	link := func(target, name string) string {
+		t.Helper()
+		if err := os.Symlink(target, name); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	dir := classDir(t)
+	link(victim, filepath.Join(dir, uuid))
+	check("the mount point is a symlink", dir, uuid)
+	check("the class directory is a symlink", link(outside, filepath.Join(t.TempDir(), "disks")), uuid)
+	above := link(filepath.Dir(outside), filepath.Join(t.TempDir(), "above"))
+	check("a symlink above", filepath.Join(above, filepath.Base(outside)), uuid)
+
+	file := filepath.Join(classDir(t), uuid)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("a file", filepath.Dir(file), uuid)
+	fifo := filepath.Join(classDir(t), uuid)
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("a FIFO", filepath.Dir(fifo), uuid)
+	for _, name := range []string{"", ".", "..", "x", "../" + filepath.Base(outside) + "/" + uuid, uuid + "/", "/" + uuid} {
+		check("the name "+name, classDir(t), name)
+	}
+}
+
+func TestNoClassDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "none")
+	if err := MakeMountPoint(dir, uuid); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("made: %v", err)
+	}
+	if err := RemoveMountPoint(dir, uuid); err != nil {
+		t.Errorf("removed: %v", err)
+	}
+	if names, err := Leftovers(dir); err != nil || names != nil {
+		t.Errorf("leftovers %q, %v", names, err)
+	}
+}
