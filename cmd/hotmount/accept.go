@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hotmount/internal/control"
+)
+
+func acceptCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "accept DISK",
+		Short: "Let a held disk be used",
+		Long: "Give the operator's word that a held disk may be used, or that a disk that failed is worth another try.\n" +
+			"It is still formatted only if it is proven blank.",
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			text, err := control.Ask(c.Context(), control.Socket, control.Request{Do: "accept", Disk: diskName(given[0])})
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), text)
+			return err
+		},
+	}
+}
+
+// diskName takes both vdb and /dev/vdb.
+func diskName(arg string) string { return strings.TrimPrefix(arg, "/dev/") }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/journal"
+	"github.com/spf13/cobra"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/format"
+	"hotmount/internal/policy"
+	"hotmount/internal/report"
+	"hotmount/internal/run"
+)
+
+func formatDiskCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "format-disk SEQ",
+		Short:  "Prove one disk blank, and format it if it is",
+		Hidden: true, // for hotmount-format@.service
+		Args:   args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			seq, err := strconv.ParseUint(given[0], 10, 64)
+			if err != nil {
+				return usageError{fmt.Errorf("cannot take %q for a disk sequence number", given[0])}
+			}
+			return formatDisk(c.Context(), seq)
+		},
+	}
+}
+
+// formatDisk is the whole life of one hotmount-format@.service: look at the
+// disk, prove what is on it, decide with the daemon's own function, and if the
+// answer is Format make the filesystem. What came of it is left in the verdict,
+// for the daemon; only what keeps it from leaving one is an error.
+func formatDisk(ctx context.Context, seq uint64) error {
+	log := report.New()
+	h := host()
+	s, err := h.Store.Settings()
+	if err != nil {
+		return err
+	}
+	f, err := findDisk(seq)
+	if err != nil {
+		return err
+	}
+	c := f.Known()
+	if d := policy.Decide(f, &c, s); d.Action != disk.Prove {
+		why, _ := policy.Words(f, &c, s, d)
+		log.Event(report.KindProven, journal.PriNotice, f, d, "", fmt.Sprintf("%s: nothing to prove: %s: %s", f.Node(), d.Action, why))
+		return nil
+	}
+	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
+	v.Content, err = proveAndMake(ctx, log, f, s)
+	if err != nil {
+		v.Content, v.Failure, v.Retry = disk.Content{}, err.Error(), true
+		log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
+	}
+	now, err := h.Look(f.Name)
+	if err != nil {
+		return err
+	}
+	v.Writes = now.Writes
+	return h.Store.SaveVerdict(v)
+}
+
+// findDisk gives the facts of the disk of that sequence number, as they are now.
+func findDisk(seq uint64) (*disk.Facts, error) {
+	disks, err := host().Scan()
+	if err != nil {
+		return nil, err
+	}
+	for i := range disks {
+		if disks[i].Seq == seq {
+			return &disks[i], nil
+		}
+	}
+	return nil, fmt.Errorf("cannot find the disk with sequence number %d: %w", seq, disk.ErrGone)
+}
+
+// open opens the disk for a proof.
+func open(ctx context.Context, f *disk.Facts, s *disk.Settings, log func(string, ...string)) (*format.Session, error) {
+	h := host()
+	writes := func() (uint64, error) {
+		now, err := h.Look(f.Name)
+		if err == nil && now.Seq != f.Seq {
+			err = disk.ErrGone
+		}
+		return now.Writes, err
+	}
+	return format.Open(ctx, *f, format.Deps{Runner: run.Exec{}, Writes: writes, Settle: s.Settle, Intents: h.Store, Log: log})
+}
+
+// prove finds out what is on the disk, and closes it again.
+func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content, err error) {
+	session, err := open(ctx, f, s, func(string, ...string) {})
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, session.Close()) }()
+	return session.Prove(ctx, policy.Select(f, s).Blank)
+}
+
+// proveAndMake gives what is on the disk in the end. With an error nothing is
+// known of it.
+func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings) (c disk.Content, err error) {
+	uuid, err := intendedUUID(f)
+	if err != nil {
+		return c, err
+	}
+	class := policy.Select(f, s)
+	path := class.MountPoint(uuid)
+	d := disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
+	session, err := open(ctx, f, s, func(message string, evidence ...string) {
+		log.Event(report.KindProven, journal.PriInfo, f, d, path, strings.Join(append([]string{message}, evidence...), "\n  "))
+	})
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, session.Close()) }()
+	if c, err = session.Prove(ctx, class.Blank); err != nil {
+		return c, err
+	}
+	// The proof takes time: everything else is looked at afresh before the word
+	// is final.
+	if f, err = findDisk(f.Seq); err != nil {
+		return c, err
+	}
+	d = policy.Decide(f, &c, s)
+	if d.Action != disk.Format {
+		why, _ := policy.Words(f, &c, s, d)
+		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
+		if f.Standing.Intent != nil && c.Kind == disk.Filesystem {
+			// mkfs had finished after all.
+			err = host().Store.End(uuid)
+		}
+		return c, err
+	}
+	d.UUID = uuid
+	boot, err := host().Boot()
+	if err != nil {
+		return c, err
+	}
+	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
+	if err := session.Make(ctx, format.MakeOptions{Intent: intent, RecoverHalfMade: c.Kind == disk.HalfMade}); err != nil {
+		return c, err
+	}
+	log.Event(report.KindFormatted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: formatted: xfs %s", report.Name(f), uuid))
+	return disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Evidence: []string{"made by hotmount and read back"}}, nil
+}
+
+// intendedUUID is that of the disk's unfinished format, or a new one. The same
+// one is used until the format has ended, so that a disk has one intent at most.
+func intendedUUID(f *disk.Facts) (string, error) {
+	if i := f.Standing.Intent; i != nil {
+		return i.UUID, nil
+	}
+	// The kernel's generator of random UUIDs (random(4)).
+	b, err := os.ReadFile("/proc/sys/kernel/random/uuid")
+	uuid := strings.TrimSpace(string(b))
+	if err == nil && !disk.ValidUUID(uuid) {
+		err = fmt.Errorf("%q is none", uuid)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot choose a UUID: %w", err)
+	}
+	return uuid, nil
+}

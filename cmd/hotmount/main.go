@@ -1,0 +1,37 @@
+// Command hotmount makes filesystems of the disks that are plugged into a
+// Kubernetes node, mounted by UUID for the local-static-provisioner.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hotmount:", err)
+	}
+	os.Exit(exitCode(err))
+}
+
+// exitCode is the one place where an error becomes an exit code; hotmount(8)
+// lists them.
+func exitCode(err error) int {
+	var usage usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		return 2
+	default:
+		return 1
+	}
+}

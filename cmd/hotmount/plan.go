@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"hotmount/internal/config"
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+)
+
+func planCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Say for every disk what the daemon would do with it, and why",
+		Long: "Print for every disk the decision that the daemon would take and its reason. Nothing is written. As root it\n" +
+			"also reads the disks on which nothing is known, as the daemon would before it formats them.",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := load(c)
+			if err != nil {
+				return err
+			}
+			return plan(c.Context(), c.OutOrStdout(), s)
+		},
+	}
+	config.AddFlags(c.Flags())
+	return c
+}
+
+func plan(ctx context.Context, w io.Writer, s *disk.Settings) error {
+	disks, err := host().Scan()
+	if err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tDECISION\tWHY")
+	for i := range disks {
+		f := &disks[i]
+		c := f.Known()
+		d := policy.Decide(f, &c, s)
+		if d.Action == disk.Prove && os.Geteuid() == 0 {
+			// The daemon's next step, and the same functions: the proof, and the
+			// decision on what it found.
+			if c, err = prove(ctx, f, s); err != nil {
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, err)
+				continue
+			}
+			d = policy.Decide(f, &c, s)
+		}
+		why, next := policy.Words(f, &c, s, d)
+		if d.Action == disk.Prove {
+			next = "run hotmount plan as root to read it"
+		}
+		if next != "" {
+			why += "; " + next
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, why)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/agent"
+	"hotmount/internal/config"
+	"hotmount/internal/control"
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/mounts"
+	"hotmount/internal/report"
+	"hotmount/internal/uevent"
+	"hotmount/internal/unit"
+)
+
+func runCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "The daemon: look after the node's disks",
+		Args:  args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := load(c)
+			if err != nil {
+				return err
+			}
+			return runDaemon(c, s)
+		},
+	}
+	config.AddFlags(c.Flags())
+	return c
+}
+
+// runDaemon wires the rooms together and waits for all of them. The first that
+// fails ends the others.
+func runDaemon(c *cobra.Command, s *disk.Settings) error {
+	ctx, cancel := context.WithCancelCause(c.Context())
+	defer cancel(nil)
+	watchdog, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		return fmt.Errorf("cannot read the watchdog's period: %w", err)
+	}
+	reporter := report.Agent{Log: report.New()}
+	// The socket hears from here on, so that nothing is lost between the first
+	// look at all disks and the first event.
+	listener, err := uevent.Listen()
+	if err != nil {
+		return err
+	}
+	manager := new(unit.Manager)
+	a := agent.New(node{host()}, units{manager}, reporter, s, watchdog/2)
+
+	var parts sync.WaitGroup
+	part := func(run func(context.Context) error) {
+		parts.Go(func() {
+			if err := run(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	part(func(ctx context.Context) error {
+		return listener.Run(ctx, func(h uevent.Hint) {
+			if h.Rescan {
+				reporter.Rescan(h.Cause)
+				a.LookAtAll()
+				return
+			}
+			a.Look(h.Name)
+		})
+	})
+	part(func(ctx context.Context) error { return watchMounts(ctx, a, reporter) })
+	part(func(ctx context.Context) error {
+		return control.Serve(ctx, control.Socket, func(ctx context.Context, r control.Request) (string, error) {
+			switch r.Do {
+			case "accept":
+				return a.Accept(ctx, r.Disk)
+			}
+			return "", fmt.Errorf("cannot do %q: this daemon does not know it", r.Do)
+		})
+	})
+	part(func(ctx context.Context) error { return reloads(ctx, c, a, reporter) })
+	part(func(ctx context.Context) error {
+		err := a.Run(ctx)
+		cancel(err)
+		return err
+	})
+	parts.Wait()
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// reloads replaces the settings on SIGHUP, all or nothing.
+func reloads(ctx context.Context, c *cobra.Command, a *agent.Agent, r report.Agent) error {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, unix.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hup:
+			s, err := load(c)
+			if err == nil {
+				err = a.Reload(ctx, s)
+			}
+			if err != nil {
+				r.Problem(fmt.Errorf("cannot reload, the settings stay as they were: %w", err))
+			}
+		}
+	}
+}
+
+// watchMounts has the agent look at the disks whose mounts have changed. A node
+// that starts pods changes its mount table all the time; other mounts than those
+// of disks wake nobody.
+func watchMounts(ctx context.Context, a *agent.Agent, r report.Agent) error {
+	var before []disk.MountPoint
+	return mounts.Watch(ctx, func() {
+		now, err := mounts.Table("")
+		if err != nil {
+			r.Problem(err)
+			a.LookAtAll()
+			return
+		}
+		for _, dev := range mounts.Changed(before, now) {
+			// The link's last part is the kernel name (Documentation/ABI,
+			// /sys/dev). A device that is gone is dealt with by its uevent.
+			if link, err := os.Readlink("/sys/dev/block/" + dev.String()); err == nil {
+				a.Look(filepath.Base(link))
+			}
+		}
+		before = now
+	})
+}
+
+// node is the host as the agent needs it.
+type node struct{ inventory.Host }
+
+func (n node) MountedAt(path string, dev disk.Dev) (bool, error) {
+	table, err := mounts.Table(n.Root)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range table {
+		if m.Path == path && m.Dev == dev {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (n node) Accept(f *disk.Facts) error {
+	boot, err := n.Boot()
+	if err != nil {
+		return err
+	}
+	return n.Store.Accept(f, boot)
+}
+
+func (n node) Forget(seq uint64) error             { return n.Store.Forget(seq) }
+func (n node) SaveSettings(s *disk.Settings) error { return n.Store.SaveSettings(s) }
+
+// mountTimeout is how long a mount may take: the recovery of a large XFS log
+// fits into it.
+const mountTimeout = 15 * time.Minute
+
+// units has PID 1 carry out what the agent decides.
+type units struct{ manager *unit.Manager }
+
+func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
+	if err := mounts.Propagates("", class.Directory); err != nil {
+		return err
+	}
+	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
+		return err
+	}
+	serial := "no serial"
+	if f.Serial != "" {
+		serial = "serial " + disk.Visible(f.Serial)
+	}
+	return u.manager.StartMount(ctx, unit.MountUnit{
+		ID: f.ID, Path: class.MountPoint(uuid), Type: fstype, Options: class.Options, Timeout: mountTimeout,
+		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
+	})
+}
+
+func (u units) Format(ctx context.Context, seq uint64) error { return u.manager.StartFormat(ctx, seq) }
+
+func (u units) Unmount(ctx context.Context, path string) error {
+	return u.manager.StopMount(ctx, path)
+}
+
+func (u units) RemoveMountPoint(ctx context.Context, path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return u.manager.StartCleanup(ctx, path)
+}

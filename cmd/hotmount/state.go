@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"hotmount/internal/config"
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+)
+
+func stateCommand() *cobra.Command {
+	c := &cobra.Command{Use: "state", Short: "Look after the state directory"}
+	c.AddCommand(&cobra.Command{
+		Use:   "init",
+		Short: "Make the state directory, holding the blank disks that are attached now",
+		Long: "Make the state directory if it is not there. The package does it at its first installation. Disks that are\n" +
+			"attached at that moment and are not known to hold a filesystem are held until `hotmount accept DISK`.",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return initState(c) },
+	})
+	return c
+}
+
+// initState works in a chroot, too, where no daemon and perhaps no /sys is.
+func initState(c *cobra.Command) error {
+	h := host()
+	boot, err := h.Boot()
+	if err != nil {
+		return err
+	}
+	disks, err := h.Scan()
+	if err != nil {
+		return err
+	}
+	var present []disk.Identity
+	var held []*disk.Facts
+	settings := config.Default()
+	for i := range disks {
+		f := &disks[i]
+		present = append(present, f.Identity(boot))
+		f.Standing = disk.Standing{Present: true}
+		content := f.Known()
+		if policy.Decide(f, &content, &settings).Action == disk.Hold {
+			held = append(held, f)
+		}
+	}
+	made, err := h.Store.Init(present)
+	if err != nil {
+		return err
+	}
+	if !made {
+		return nil
+	}
+	for _, f := range held {
+		fmt.Fprintf(c.OutOrStdout(), "%s (%s) is held: it was attached before hotmount and may be blank; to let hotmount use it: hotmount accept %s\n", f.Node(), disk.HumanSize(f.Size), f.Name)
+	}
+	return nil
+}
