@@ -1,0 +1,162 @@
+# hotmount: builds the package and runs the tests. "make help" lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# Go as its own installer places it.
+export PATH := $(PATH):/usr/local/go/bin
+GO_NEEDED := 1.26
+
+# The architecture of the package, in Debian's words, and Go's name for it.
+ARCH ?= $(shell dpkg --print-architecture)
+GOARCH_amd64 := amd64
+GOARCH_arm64 := arm64
+
+# All that says when and from what this was built comes from the commit, so that
+# two builds of one commit are the same. A commit after the tag v0.1.0 is version
+# 0.1.0+N.gCOMMIT; before the first release it is 0.1.0~gitTIME.COMMIT, which is
+# older than 0.1.0.
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y go.mod)
+DATE := $(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ)
+VERSION ?= $(or $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed -E 's/^v//; s/-([0-9]+)-g/+\1.g/; s/-/~/g'),0.1.0~git$(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y%m%d%H%M%S).$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))
+
+DEB := build/hotmount_$(VERSION)_$(ARCH).deb
+STAGE := build/deb
+export HOTMOUNT_DEB = $(abspath $(DEB))
+
+STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.1
+
+# What the build and the tests need of Debian. The virtual machines' own needs are
+# installed by test/worker, when they are needed.
+PACKAGES_deb := debhelper dpkg-dev git
+PACKAGES_test := $(PACKAGES_deb) e2fsprogs gcc libc6-dev lintian systemd util-linux xfsprogs
+
+say = @echo "==> $(1)"
+
+.PHONY: help
+help:
+	@echo "make demo        build the package, boot a Debian worker under libvirt, attach a disk, show what comes of it (5 minutes)"
+	@echo "make test        pass all tests, those in virtual machines included (25 minutes)"
+	@echo "make build       build/hotmount"
+	@echo "make deb         $(DEB); ARCH=arm64 for another architecture"
+	@echo "make lint        gofmt, go vet, staticcheck"
+	@echo "make test-unit   the tests without virtual machines (2 minutes)"
+	@echo "make test-deb    lintian, the units' exposure, and whether two builds are the same"
+	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
+	@echo "make test-full   all of everything (hours)"
+	@echo "make deps        install the Debian packages that these need"
+	@echo "make clean       remove build/"
+
+.PHONY: check-go
+check-go:
+	@have=$$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || { echo "hotmount is built with Go $(GO_NEEDED) or later, and there is no go here: https://go.dev/doc/install" >&2; exit 1; }
+	@have=$$(cd / && GOTOOLCHAIN=local go env GOVERSION); have=$${have#go}; \
+	[[ $$(printf '%s\n' $(GO_NEEDED) $${have%%[-r ]*} | sort -V | head -n 1) = $(GO_NEEDED) ]] || { echo "hotmount is built with Go $(GO_NEEDED) or later, and $$(command -v go) is $$have: https://go.dev/doc/install" >&2; exit 1; }
+
+# The packages named in $(1) that are not installed are, by root; others are told.
+define need
+	@missing=; for p in $(1); do [[ $$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null) = installed ]] || missing+=" $$p"; done; \
+	if [[ -n $$missing ]]; then \
+		if [[ $$EUID != 0 ]]; then echo "these Debian packages are missing: apt-get install$$missing" >&2; exit 1; fi; \
+		echo "==> installing$$missing"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get -q -y -o DPkg::Lock::Timeout=600 --no-install-recommends install $$missing >build/apt.log 2>&1 \
+		|| { apt-get -q -o DPkg::Lock::Timeout=600 update && apt-get -q -y -o DPkg::Lock::Timeout=600 --no-install-recommends install $$missing; } >>build/apt.log 2>&1 \
+		|| { tail -n 20 build/apt.log >&2; exit 1; }; \
+	fi
+endef
+
+.PHONY: deps deps-deb
+deps: | build
+	$(call need,$(PACKAGES_test))
+deps-deb: | build
+	$(call need,$(PACKAGES_deb))
+
+build:
+	@mkdir -p build
+
+# Go knows what has changed; make does not try to.
+.PHONY: FORCE
+build/hotmount build/$(ARCH)/hotmount: FORCE check-go | build
+	$(call say,building hotmount $(VERSION) for $(ARCH))
+	@CGO_ENABLED=0 GOOS=linux GOARCH=$(or $(GOARCH_$(ARCH)),$(error no package for $(ARCH))) go build -trimpath -buildvcs=false \
+		-ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o $@ ./cmd/hotmount
+
+.PHONY: deb
+deb: deps-deb build/$(ARCH)/hotmount
+	$(call say,packing $(DEB))
+	@rm -rf $(STAGE)
+	@mkdir -p $(STAGE)
+	@cp -R packaging/debian packaging/man packaging/doc systemd udev packaging/config.yaml README.md CHANGELOG.md $(STAGE)/
+	@cp build/$(ARCH)/hotmount $(STAGE)/hotmount
+	@packaging/copyright $(STAGE)/hotmount >$(STAGE)/debian/copyright
+	@printf 'hotmount (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md; built from commit\n    %s.\n\n -- %s  %s\n' '$(VERSION)' '$(COMMIT)' \
+		"$$(sed -n 's/^Maintainer: //p' packaging/debian/control)" "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))" >$(STAGE)/debian/changelog
+	@chmod -R u=rwX,go=rX $(STAGE)
+	@# -d: nothing is compiled here, so no compiler for the architecture is needed.
+	@(cd $(STAGE) && umask 022 && dpkg-buildpackage -b -uc -us -d -a$(ARCH)) >build/dpkg-buildpackage.log 2>&1 || { tail -n 40 build/dpkg-buildpackage.log >&2; exit 1; }
+	@ls -sh $(DEB)
+
+.PHONY: lint
+lint: check-go
+	$(call say,gofmt)
+	@bad=$$(gofmt -l cmd internal test); [[ -z $$bad ]] || { echo "not formatted: $$bad" >&2; exit 1; }
+	$(call say,go vet)
+	@go vet ./...
+	@go vet -tags root,vm ./...
+	$(call say,staticcheck)
+	@$(STATICCHECK) ./...
+	@$(STATICCHECK) -tags root,vm ./...
+
+.PHONY: test-unit
+test-unit: check-go deps
+	$(call say,unit tests with the race detector)
+	@go test -race ./...
+	@if [[ $$EUID = 0 ]]; then echo "==> tests that need root"; go test -race -tags root ./internal/... ./cmd/...; \
+	else echo "==> NOT RUN: tests that need root" >&2; exit 1; fi
+
+# What a unit may be exposed to (systemd-analyze(1), security), times ten.
+EXPOSURE := hotmount.service=16 hotmount-format@.service=13 hotmount-cleanup@.service=30 hotmount-tidy.service=30
+
+.PHONY: test-deb
+test-deb: deps deb
+	$(call say,lintian)
+	@lintian --pedantic --tag-display-limit 0 --fail-on error,warning,pedantic --allow-root $(DEB)
+	$(call say,exposure of the units)
+	@for want in $(EXPOSURE); do u=$${want%=*}; \
+		systemd-analyze security --offline=true --no-pager --threshold=$${want#*=} systemd/$$u >build/exposure.log 2>&1 || { cat build/exposure.log >&2; exit 1; }; \
+		tail -n 1 build/exposure.log; done
+	$(call say,the same package from another folder)
+	@again=$$(mktemp -d); trap 'rm -rf "$$again"' EXIT; \
+	mkdir "$$again/else"; cp -R .git $$(ls -A | grep -vxE 'build|\.git') "$$again/else/"; \
+	(umask 077; $(MAKE) --no-print-directory -C "$$again/else" deb VERSION='$(VERSION)' ARCH='$(ARCH)' TZ=Asia/Tokyo >"$$again/log" 2>&1) || { tail -n 20 "$$again/log" >&2; exit 1; }; \
+	cmp $(DEB) "$$again/else/$(DEB)"
+
+.PHONY: test-vm
+test-vm: deps deb
+	$(call say,tests in virtual machines)
+	@go test -tags vm -timeout 25m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep -vE '^=== (PAUSE|CONT|NAME)'
+
+.PHONY: test
+test: lint test-unit test-deb test-vm
+	$(call say,all tests have passed)
+
+.PHONY: test-full
+test-full: lint test-unit test-deb
+	$(call say,everything there is)
+	@HOTMOUNT_TEST_FULL=1 go test -tags vm -timeout 0 -count 1 -v ./test/... 2>&1 | tee build/test-full.log | grep -vE '^=== (PAUSE|CONT|NAME)'
+
+.PHONY: demo
+demo: deb
+	@go run ./test/demo -deb $(DEB)
+
+.PHONY: bench
+bench:
+	@echo "there are no benchmarks yet" >&2; exit 1
+
+.PHONY: clean
+clean:
+	rm -rf build
