@@ -1,0 +1,184 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// writer is a service that writes into the mount all the time and fails at the
+// first error.
+const writer = `cat >/run/systemd/system/writer.service <<'X'
+[Service]
+ExecStart=/bin/bash -c 'set -e; cd /mnt/disks/%s; while :; do date +%%%%N >new; sync new; mv new old; cat old >/dev/null; sleep 0.05; done'
+X
+systemctl daemon-reload; systemctl start writer`
+
+// TestMountsOutliveTheAgent: killed, restarted, upgraded and removed, the agent
+// leaves each mount in place, and a writer in it never sees an error (issue 2,
+// shown 5). Afterwards a reboot mounts everything before kubelet starts.
+func TestMountsOutliveTheAgent(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "KEEP"})
+	uuid := m.mounted(name)
+	m.run(fmt.Sprintf(writer, uuid))
+	mountID := func() string { return m.run("findmnt -no ID /mnt/disks/" + uuid) }
+	before := mountID()
+	alive := func(what string) {
+		t.Helper()
+		if got := m.run("systemctl is-active writer; ls -A /mnt/disks"); got != "active\n"+uuid {
+			t.Fatalf("after %s: %s", what, got)
+		}
+		if got := mountID(); got != before {
+			t.Fatalf("after %s the mount is another: %s, before %s", what, got, before)
+		}
+	}
+	running := func() {
+		t.Helper()
+		m.wait("the daemon", "systemctl is-active hotmount && systemctl show -p StatusText hotmount | grep -q '1 mounted'")
+	}
+
+	m.run("systemctl kill -s KILL hotmount")
+	m.wait("a new daemon", "[ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
+	running()
+	alive("kill -9")
+	m.run("systemctl restart hotmount")
+	running()
+	alive("a restart")
+	if got := m.run("s=$(date +%s%N); systemctl stop hotmount; e=$(date +%s%N); echo $(( (e - s) / 1000000 )); journalctl -u hotmount -b -o cat --no-pager | grep -ci 'timed out' || true"); !strings.HasSuffix(got, "\n0") {
+		t.Errorf("stopping: %s", got)
+	}
+	m.run("systemctl start hotmount")
+	alive("a stop")
+
+	// The same package once more is an upgrade as far as dpkg is concerned.
+	if err := w.Put(ctx(t), deb(t), "/root/again.deb"); err != nil {
+		t.Fatal(err)
+	}
+	m.run("pid=$(systemctl show -p MainPID --value hotmount); DEBIAN_FRONTEND=noninteractive dpkg -i /root/again.deb; [ $(systemctl show -p MainPID --value hotmount) != $pid ]")
+	running()
+	alive("an upgrade")
+	m.run("dpkg -r hotmount")
+	alive("removal")
+	m.run("dpkg -i /root/again.deb")
+	running()
+	alive("installation over what was there")
+	m.run("systemctl stop writer; systemctl daemon-reexec; udevadm trigger; udevadm settle; systemctl restart systemd-udevd")
+	running()
+	if got := mountID(); got != before {
+		t.Errorf("after daemon-reexec, udevadm trigger and a restart of udevd the mount is another")
+	}
+
+	m.run(`cat >/etc/systemd/system/kubelet.service <<'X'
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'ls /mnt/disks >/root/kubelet-saw; findmnt -rno TARGET | grep /mnt/disks >>/root/kubelet-saw || true'
+[Install]
+WantedBy=multi-user.target
+X
+systemctl enable kubelet; rm -f /root/kubelet-saw; sync`)
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("kubelet", "systemctl is-active kubelet")
+	if got := m.run("cat /root/kubelet-saw"); got != uuid+"\n/mnt/disks/"+uuid {
+		t.Errorf("when kubelet started it saw %q", got)
+	}
+
+	m.run("dpkg -P hotmount")
+	if got := m.run("findmnt -no TARGET /mnt/disks/" + uuid + "; ls /var/lib/hotmount /etc/hotmount 2>&1 | grep -v 'No such' || true"); got != "/mnt/disks/"+uuid {
+		t.Errorf("after a purge: %s", got)
+	}
+}
+
+// TestAttachedWhileDown: what was attached while the agent or the machine was
+// down is handled the same way.
+func TestAttachedWhileDown(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	one, _ := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "ONE"})
+	m.run("systemctl start hotmount")
+	first := m.mounted(one)
+	if err := w.Shutdown(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Attach(ctx(t), worker.Disk{File: blank(t, gib), Serial: "TWO"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("both mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 2 ]")
+	if got := m.run("findmnt -no TARGET /mnt/disks/" + first); got != "/mnt/disks/"+first {
+		t.Errorf("the first disk is mounted at %q", got)
+	}
+}
+
+// TestPowerCut: after the power was cut the same filesystem is mounted again,
+// and no leftover directory stays.
+func TestPowerCut(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, id := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "CUT"})
+	uuid := m.mounted(name)
+	gone, goneID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GONE"})
+	m.mounted(gone)
+	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
+	if err := w.PowerCut(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Detach(ctx(t), goneID); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the mount", "findmnt /mnt/disks/"+uuid)
+	if got := m.run(fmt.Sprintf("cat /mnt/disks/%s/f; ls -A /mnt/disks", uuid)); got != "kept\n"+uuid {
+		t.Errorf("got %q (disk %s)", got, id)
+	}
+}
+
+// TestConfiguration: a fault in the configuration keeps the daemon from
+// starting and is explained; a reload takes all or nothing.
+func TestConfiguration(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	uuid := m.mounted(name)
+	m.run("printf 'formt: true\\nsettle: 5\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
+	m.says("cannot reload.*config.yaml:1.*formt.*format.*config.yaml:2.*settle")
+	if got := m.run("systemctl is-active hotmount; findmnt -no TARGET /dev/" + name); got != "active\n/mnt/disks/"+uuid {
+		t.Errorf("after a faulty reload: %s", got)
+	}
+	out, err := m.Run(ctx(t), "hotmount plan 2>&1; exit $?")
+	if err == nil || !strings.Contains(err.Error(), "formt") {
+		t.Errorf("hotmount plan with a faulty configuration: %q, %v", out, err)
+	}
+	m.run("echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount")
+	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	m.says("/dev/" + held + " .*hold: nothing is formatted: format: false in the configuration")
+	m.run("rm /etc/hotmount/config.yaml; systemctl reload hotmount")
+	m.mounted(held)
+}
+
+// TestStorm: a storm of events costs no disk and ends in quiet.
+func TestStorm(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	for i := range 3 {
+		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: fmt.Sprint("S", i)})
+		m.mounted(name)
+	}
+	before := m.run("findmnt -rno ID,TARGET | grep /mnt/disks/ | sort")
+	m.run("for i in $(seq 60); do udevadm trigger -s block -c change; done; udevadm settle")
+	if after := m.run("findmnt -rno ID,TARGET | grep /mnt/disks/ | sort"); after != before {
+		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
+	}
+	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '3 mounted, 0 held, 0 refused, 0 failing'")
+	if got := m.run("journalctl -b -u hotmount -p warning -q --no-pager; systemctl show -p NRestarts --value hotmount"); got != "0" {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,159 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// TestForeignXFS: a disk with an XFS full of files from elsewhere is mounted,
+// with every byte the same (issue 2, shown 2).
+func TestForeignXFS(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	// Another worker stands for elsewhere: this one, with the daemon stopped.
+	image := blank(t, gib)
+	m.run("systemctl stop hotmount")
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "FOREIGN"})
+	sums := m.run(fmt.Sprintf(`set -e
+		mkfs.xfs -q /dev/%[1]s; mkdir /root/x; mount /dev/%[1]s /root/x; cd /root/x
+		mkdir -p a/b "with space"; cp -a /etc/systemd /usr/lib/udev a/; head -c 3000000 /dev/urandom >a/b/big
+		printf 'x' >"with space/$(printf 'new\nline')"; chown 1234:4321 a/b/big; setfattr -n user.k -v v a/b/big
+		mkfifo a/pipe; ln -s big a/b/link; chmod 0700 a
+		find . -printf '%%p %%m %%U %%G %%s %%T@ %%l\n' | sort >/root/listing; find . -type f -exec sha256sum {} + | sort >>/root/listing
+		cat /root/listing; cd /; umount /root/x`, name))
+	m.detach(w, id)
+	m.run("systemctl start hotmount")
+
+	name, _ = m.attach(w, worker.Disk{File: image, Serial: "FOREIGN"})
+	uuid := m.mounted(name)
+	again := m.run(fmt.Sprintf(`cd /mnt/disks/%s; find . -printf '%%p %%m %%U %%G %%s %%T@ %%l\n' | sort; find . -type f -exec sha256sum {} + | sort; getfattr -n user.k --only-values a/b/big >/dev/null`, uuid))
+	if sums != again {
+		t.Errorf("the files differ:\n%s\n---\n%s", sums, again)
+	}
+	options := m.run("findmnt -no OPTIONS /mnt/disks/" + uuid)
+	for _, want := range []string{"noatime", "nodev", "nosuid", "rw"} {
+		if !strings.Contains(","+options+",", ","+want+",") {
+			t.Errorf("mount options %s lack %s", options, want)
+		}
+	}
+	show := m.run(fmt.Sprintf("systemctl show -p What -p Description -p CollectMode -p Type -p TimeoutUSec -p BindsTo -p Requires %s", quote(unitOf(uuid))))
+	for _, want := range []string{"What=/dev/disk/by-diskseq/", "CollectMode=inactive-or-failed", "Type=xfs", "TimeoutUSec=15min", "FOREIGN", uuid, "1 GiB", "/dev/" + name} {
+		if !strings.Contains(show, want) {
+			t.Errorf("the unit's properties lack %s:\n%s", want, show)
+		}
+	}
+	if strings.Contains(show, "fsck") || strings.Contains(show, "BindsTo=dev-") {
+		t.Errorf("the unit asks for fsck, or binds to its device:\n%s", show)
+	}
+	if got := m.run("lsattr -d /mnt/disks; umount /mnt/disks/" + uuid + " 2>/dev/null; lsattr -d /mnt/disks/" + uuid + " 2>/dev/null; true"); got == "" {
+		t.Error("lsattr says nothing")
+	}
+}
+
+// TestExt4: an ext4 is mounted by a class that accepts it, and left alone by one
+// that does not.
+func TestExt4(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := blank(t, gib)
+	m.run("systemctl stop hotmount")
+	name, _ := m.attach(w, worker.Disk{File: image})
+	m.run("mkfs.ext4 -q /dev/" + name + "; udevadm settle")
+	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")
+	m.says("vdb .*refuse: it holds ext4, which class default does not accept")
+	if got := m.run("findmnt -n /dev/" + name + " || true; cut -d' ' -f5 /sys/block/vdb/stat | head -1"); strings.Contains(got, "mnt") {
+		t.Errorf("mounted all the same: %s", got)
+	}
+	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
+	uuid := m.mounted(name)
+	if got := m.run("findmnt -no FSTYPE /mnt/disks/" + uuid); got != "ext4" {
+		t.Errorf("mounted as %s", got)
+	}
+}
+
+// TestTwentyDisks: twenty disks attached back to back are all mounted, none
+// twice (issue 2, shown 4). Half of them are blank.
+func TestTwentyDisks(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	dir := t.TempDir()
+	var images []string
+	for i := range 20 {
+		images = append(images, filepath.Join(dir, fmt.Sprintf("%d.raw", i)))
+		if err := worker.NewDisk(images[i], 320<<20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, image := range images {
+		if _, err := w.Attach(ctx(t), worker.Disk{File: image, Serial: fmt.Sprintf("S%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.wait("20 mounts", "[ $(findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/') = 20 ]")
+	table := m.run("findmnt -rno MAJ:MIN,TARGET | grep ' /mnt/disks/' | sort")
+	devices, paths := map[string]bool{}, map[string]bool{}
+	for _, line := range strings.Split(table, "\n") {
+		dev, path, _ := strings.Cut(line, " ")
+		if devices[dev] || paths[path] {
+			t.Errorf("twice: %s", line)
+		}
+		devices[dev], paths[path] = true, true
+	}
+	if len(devices) != 20 {
+		t.Errorf("%d devices are mounted:\n%s", len(devices), table)
+	}
+	if got := m.run("ls /mnt/disks | wc -l; systemctl list-units --failed --no-legend; journalctl -b -u hotmount -p err -q --no-pager"); got != "20" {
+		t.Errorf("got %s", got)
+	}
+	if got := m.run("journalctl -b -o cat --no-pager | grep -c ': formatted: xfs'"); got != "20" {
+		t.Errorf("%s disks were formatted", got)
+	}
+}
+
+// TestDetach: an idle disk's unit and directory go with it, and it comes back at
+// the same path with its data; also while the daemon is down (issue 2, shown 6).
+func TestDetach(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := blank(t, gib)
+	name, id := m.attach(w, worker.Disk{File: image})
+	uuid := m.mounted(name)
+	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
+	for _, daemon := range []string{"running", "stopped"} {
+		if daemon == "stopped" {
+			m.run("systemctl stop hotmount")
+		}
+		m.detach(w, id)
+		m.wait("unit and directory to go with the daemon "+daemon,
+			fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuid, quote(unitOf(uuid))))
+		if daemon == "stopped" {
+			m.run("systemctl start hotmount")
+		}
+		name, id = m.attach(w, worker.Disk{File: image})
+		if again := m.mounted(name); again != uuid {
+			t.Errorf("mounted by %s, not %s", again, uuid)
+		}
+		if got := m.run(fmt.Sprintf("cat /mnt/disks/%s/f", uuid)); got != "kept" {
+			t.Errorf("the data is %q", got)
+		}
+	}
+	if got := m.run("ls -A /mnt/disks"); got != uuid {
+		t.Errorf("/mnt/disks holds %q", got)
+	}
+}
+
+// TestSystemDiskElsewhere: where the system is on a SCSI disk, vda is like any
+// other virtio disk.
+func TestSystemDiskElsewhere(t *testing.T) {
+	m, w := start(t, worker.Options{SystemBus: worker.BusSCSI})
+	name, _ := m.attach(w, worker.Disk{File: blank(t, gib)})
+	if name != "vda" {
+		t.Fatalf("the disk is %s, not vda", name)
+	}
+	m.mounted("vda")
+	if plan := m.run("hotmount plan"); !regexpLine(plan, `^sda .*ignore .*carries the system`) {
+		t.Errorf("the plan does not ignore sda:\n%s", plan)
+	}
+}

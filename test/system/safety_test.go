@@ -1,0 +1,207 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"hotmount/test/worker"
+)
+
+func regexpLine(text, pattern string) bool {
+	return regexp.MustCompile(`(?m)` + pattern).MatchString(text)
+}
+
+// TestSerials: odd serials, none, and one that two blank disks share (issue 2,
+// shown 3).
+func TestSerials(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	for _, serial := range []string{"a=b", "with space", "esc\x1b[31m\nnl\t", ""} {
+		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: serial})
+		m.mounted(name)
+	}
+	if got := m.run(`journalctl -b -u hotmount -o cat --no-pager | grep -c "$(printf '\033')" || true`); got != "0" {
+		t.Error("a control character of a serial is in the journal as it is")
+	}
+
+	first, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
+	m.mounted(first)
+	second, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
+	m.says(fmt.Sprintf("/dev/%s .*hold: it looks blank and has the serial TWICE of another disk: %s .* and %s .*hotmount accept %s", second, first, second, second))
+	if got := m.run("cut -c1-200 /sys/block/" + second + "/stat | awk '{print $5+$12}'"); got != "0" {
+		t.Errorf("%s write requests reached the disk that is held", got)
+	}
+	m.run("hotmount accept " + second)
+	m.mounted(second)
+}
+
+// TestTwoBlankDisksOfOneSerialAtOnce: the earlier one is used.
+func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
+	two, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
+	m.run("systemctl start hotmount")
+	m.mounted(one)
+	m.says("/dev/" + two + " .*hold: .*TWICE")
+}
+
+// untouchable are the ways to fill a disk that hotmount must not touch: shell
+// commands for the disk $d.
+var untouchable = map[string]string{
+	"GPT":                     "sgdisk -n 1:0:0 $d",
+	"GPT, only the backup":    "sgdisk -n 1:0:0 $d; dd if=/dev/zero of=$d bs=512 count=34 conv=notrunc",
+	"MBR":                     "printf 'label: dos\\n,\\n' | sfdisk -q $d",
+	"LUKS":                    "echo x | cryptsetup -q luksFormat --pbkdf pbkdf2 --pbkdf-force-iterations 1000 $d",
+	"LVM":                     "pvcreate -q $d",
+	"swap":                    "mkswap $d",
+	"md":                      "mdadm --zero-superblock $d; mdadm -q --create /dev/md9 --run --level=1 --raid-devices=2 $d missing; mdadm -q --stop /dev/md9",
+	"random bytes":            "dd if=/dev/urandom of=$d bs=1M count=8",
+	"text in the middle":      "echo hello | dd of=$d bs=1 seek=167772167 conv=notrunc",
+	"one bit at the end":      "printf '\\001' | dd of=$d bs=1 seek=335544319 conv=notrunc",
+	"XFS with a zeroed head":  "mkfs.xfs -q $d; dd if=/dev/zero of=$d bs=4096 count=1 conv=notrunc",
+	"ext4 with a zeroed head": "mkfs.ext4 -q $d; dd if=/dev/zero of=$d bs=4096 count=1 conv=notrunc",
+	"btrfs":                   "mkfs.btrfs -q $d",
+	"tar":                     "tar -cf $d -C /usr/lib udev",
+}
+
+// TestUntouched: what hotmount must not touch is the same byte for byte
+// afterwards (issue 2, shown 7). The disks are attached with their content, so
+// that the write counters of the attachment have to stay 0 as well.
+func TestUntouched(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount; systemctl mask --runtime --now lvm2-pvscan@.service >/dev/null 2>&1 || true")
+	type filled struct{ what, image, digest, name string }
+	var disks []filled
+	for what, fill := range untouchable {
+		image := blank(t, 320<<20)
+		name, id := m.attach(w, worker.Disk{File: image})
+		m.run("d=/dev/" + name + "; set -e; { " + fill + "; } >/dev/null 2>&1; sync; udevadm settle; blockdev --flushbufs $d")
+		m.detach(w, id)
+		disks = append(disks, filled{what: what, image: image, digest: digest(t, image)})
+	}
+	system := m.run("lsblk -no NAME,PARTUUID,FSTYPE,UUID /dev/vda")
+	m.run("systemctl start hotmount")
+	for i := range disks {
+		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image})
+	}
+	for _, d := range disks {
+		m.says(fmt.Sprintf("^/dev/%s .*(refuse|ignore): ", d.name))
+	}
+	plan := m.run("hotmount plan")
+	for _, d := range disks {
+		if !regexpLine(plan, `^`+d.name+` .*(refuse|ignore) `) {
+			t.Errorf("%s: the plan does not refuse %s:\n%s", d.what, d.name, plan)
+		}
+		if got := m.run("awk '{print $5+$12}' /sys/block/" + d.name + "/stat"); got != "0" {
+			t.Errorf("%s: %s write requests reached it", d.what, got)
+		}
+		if got := digest(t, d.image); got != d.digest {
+			t.Errorf("%s: its bytes have changed", d.what)
+		}
+	}
+	if got := m.run("lsblk -no NAME,PARTUUID,FSTYPE,UUID /dev/vda"); got != system {
+		t.Errorf("the system disk was %q and is %q", system, got)
+	}
+	if !regexpLine(plan, `^vda .*ignore .*carries the system`) {
+		t.Errorf("the plan does not ignore the system disk:\n%s", plan)
+	}
+	if got := m.run("ls -A /mnt/disks"); got != "" {
+		t.Errorf("/mnt/disks holds %s", got)
+	}
+}
+
+// TestReadErrorIsNotBlank: a disk that can not be read everywhere is not
+// formatted.
+func TestReadErrorIsNotBlank(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Blkdebug: map[string]any{
+		"inject-error": []any{map[string]any{"event": "none", "sector": 400000, "errno": 5, "iotype": "read", "once": false}},
+	}})
+	m.says("/dev/" + name + ".*(cannot|unknown|not known).*")
+	m.run("sleep 3")
+	if got := m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat; ls -A /mnt/disks"); got != "0" {
+		t.Errorf("written to or mounted: %s", got)
+	}
+}
+
+// TestPresentDisksAreHeld: a first installation holds the blank disks that are
+// there, says so, and formats one when it is accepted (DESIGN.md, Decisions).
+func TestPresentDisksAreHeld(t *testing.T) {
+	w, err := worker.Start(ctx(t), worker.Options{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := machine{w, t}
+	m.endWith()
+	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "OLD1"})
+	full, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "OLD2"})
+	m.run("mkfs.xfs -q /dev/" + full + "; udevadm settle")
+	if err := w.Install(ctx(t), deb(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.mounted(full)
+	m.says("/dev/" + held + " .*hold: .*attached before hotmount was installed; hotmount accept " + held)
+	later, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "NEW"})
+	m.mounted(later)
+
+	// The hold lasts over restarts of the daemon and of the machine.
+	m.run("systemctl restart hotmount")
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the daemon", "systemctl is-active hotmount")
+	held = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"OLD1\" {print $1}'")
+	m.says("/dev/" + held + " .*hold: .*attached before hotmount was installed")
+	if got := m.run("awk '{print $5+$12}' /sys/block/" + held + "/stat"); got != "0" {
+		t.Errorf("%s write requests reached the disk that is held", got)
+	}
+	if plan := m.run("hotmount plan"); !regexpLine(plan, `^`+held+` .*hold `) {
+		t.Errorf("the plan does not hold %s:\n%s", held, plan)
+	}
+	if out, err := m.Run(ctx(t), "su nobody -s /bin/sh -c 'hotmount accept "+held+"'"); err == nil {
+		t.Errorf("nobody may accept: %s", out)
+	}
+	m.run("hotmount accept /dev/" + held)
+	m.mounted(held)
+}
+
+// TestPlanWritesNothing: the plan says what the daemon then does.
+func TestPlanWritesNothing(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "P"})
+	m.run("udevadm settle")
+	plan := m.run("hotmount plan")
+	if !regexpLine(plan, `^`+name+` +320 MiB +P +format +it is blank`) {
+		t.Errorf("the plan:\n%s", plan)
+	}
+	if got := m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat"); got != "0" {
+		t.Errorf("%s write requests by a plan", got)
+	}
+	if out := m.run("su nobody -s /bin/sh -c 'hotmount plan'"); !regexpLine(out, `^`+name+` .*(prove|hold).*`) {
+		t.Errorf("nobody's plan:\n%s", out)
+	}
+	m.run("systemctl start hotmount")
+	m.mounted(name)
+}
+
+// TestWhoeverWritesFirstWins: a disk on which somebody starts to write while it
+// is proven blank is theirs.
+func TestWhoeverWritesFirstWins(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=8s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	m.wait("the proof to run", "systemctl is-active --quiet 'hotmount-format@*' || systemctl list-units 'hotmount-format@*' --no-legend | grep -q activating")
+	wait := time.Duration(chance(t).IntN(5000)) * time.Millisecond
+	m.run(fmt.Sprintf("sleep %.3f; printf hello | dd of=/dev/%s bs=1 seek=123456789 conv=notrunc,fsync 2>/dev/null", wait.Seconds(), name))
+	m.says("/dev/" + name + " .*refuse: ")
+	if got := m.run(fmt.Sprintf("dd if=/dev/%s bs=1 skip=123456789 count=5 2>/dev/null; ls -A /mnt/disks", name)); strings.TrimSpace(got) != "hello" {
+		t.Errorf("the other writer's bytes are %q", got)
+	}
+}

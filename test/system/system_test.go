@@ -1,0 +1,204 @@
+//go:build vm
+
+// Package system shows, in a real Debian worker, that the installed package
+// does what is promised: each test starts from the same saved worker, on which
+// the .deb was just installed.
+package system
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"hotmount/test/worker"
+)
+
+// deb is the package under test: $HOTMOUNT_DEB, set by the Makefile.
+func deb(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("HOTMOUNT_DEB")
+	if path == "" {
+		t.Fatal("HOTMOUNT_DEB does not name the package to test: run make test-vm")
+	}
+	return path
+}
+
+// machine is a worker with what the tests ask of it; a failure of its methods
+// ends the test.
+type machine struct {
+	worker.Machine
+	t *testing.T
+}
+
+func ctx(t *testing.T) context.Context {
+	c, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	t.Cleanup(cancel)
+	return c
+}
+
+// logs is where a failing test leaves what it saw.
+func logs(t *testing.T) string {
+	base := os.Getenv("HOTMOUNT_TEST_LOGS")
+	if base == "" {
+		base = filepath.Join(os.TempDir(), "hotmount-test-logs")
+	}
+	dir := filepath.Join(base, strings.ReplaceAll(t.Name(), "/", "_"))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// testSettings keep the proof short; a test that is about the defaults removes
+// the drop-in.
+const quick = "[Service]\nEnvironment=HOTMOUNT_SETTLE=1s\n"
+
+// start gives a worker on which the package was just installed.
+func start(t *testing.T, o worker.Options) (machine, *worker.Worker) {
+	t.Helper()
+	o.Deb = deb(t)
+	o.Files = append(o.Files, worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte(quick), Mode: 0o644})
+	o.Progress = os.Stderr
+	w, err := worker.Start(ctx(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := machine{w, t}
+	m.endWith()
+	return m, w
+}
+
+// endWith has the worker stopped when the test ends, its logs kept if it failed.
+func (m machine) endWith() {
+	m.t.Cleanup(func() {
+		if m.t.Failed() {
+			dir := logs(m.t)
+			c, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			if err := m.SaveLogs(c, dir); err != nil {
+				m.t.Logf("not all logs could be kept: %v", err)
+			}
+			m.t.Logf("logs: %s", dir)
+		}
+		if err := m.Stop(); err != nil {
+			m.t.Errorf("cannot stop the worker: %v", err)
+		}
+	})
+}
+
+// run runs a script that has to succeed and gives what it prints.
+func (m machine) run(script string) string {
+	m.t.Helper()
+	out, err := m.Run(ctx(m.t), script)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// wait waits until the script succeeds.
+func (m machine) wait(what, script string) {
+	m.t.Helper()
+	_, err := m.Run(ctx(m.t), fmt.Sprintf("for i in $(seq 1 300); do if (%s) >/dev/null 2>&1; then exit 0; fi; sleep 0.2; done; (%s)", script, script))
+	if err != nil {
+		m.t.Fatalf("waited in vain for %s: %v\nthe daemon says:\n%s", what, err, m.run("journalctl -b -u hotmount -u 'hotmount-format@*' --no-pager | tail -n 40"))
+	}
+}
+
+// mounted waits until the device is mounted below /mnt/disks and gives the UUID.
+func (m machine) mounted(dev string) string {
+	m.t.Helper()
+	m.wait(dev+" mounted", "findmnt -n /dev/"+dev)
+	path := m.run("findmnt -no TARGET /dev/" + dev)
+	uuid, found := strings.CutPrefix(path, "/mnt/disks/")
+	if !found || !uuidPattern.MatchString(uuid) {
+		m.t.Fatalf("/dev/%s is mounted at %q", dev, path)
+	}
+	return uuid
+}
+
+var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// says waits until the daemon's journal has a line that matches.
+func (m machine) says(pattern string) {
+	m.t.Helper()
+	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// unitOf is the name of the mount unit of a UUID.
+func unitOf(uuid string) string {
+	return `mnt-disks-` + strings.ReplaceAll(uuid, "-", `\x2d`) + ".mount"
+}
+
+// blank makes the file of a blank disk.
+func blank(t *testing.T, size int64) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk.raw")
+	if err := worker.NewDisk(path, size); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const gib = 1 << 30
+
+// attach plugs a disk in and gives its kernel name.
+func (m machine) attach(w *worker.Worker, d worker.Disk) (name, id string) {
+	m.t.Helper()
+	a, err := w.Attach(ctx(m.t), d)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if name, err = w.BlockDevice(ctx(m.t), a.ID); err != nil {
+		m.t.Fatal(err)
+	}
+	return name, a.ID
+}
+
+func (m machine) detach(w *worker.Worker, id string) {
+	m.t.Helper()
+	if err := w.Detach(ctx(m.t), id); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// digest is that of a disk's file on the host.
+func digest(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// chance is what decides where a test may choose. The seed is printed, and
+// HOTMOUNT_TEST_SEED replays it.
+func chance(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("HOTMOUNT_TEST_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("HOTMOUNT_TEST_SEED: %v", err)
+		}
+	}
+	t.Logf("seed: HOTMOUNT_TEST_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}

@@ -1,0 +1,54 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// TestVirsh is the user's own path: a real libvirt, virsh attach-disk and
+// detach-disk, and the journal of the mount unit (issue 2, shown 1 and 6).
+func TestVirsh(t *testing.T) {
+	l, err := worker.StartLibvirt(ctx(t), worker.Options{Deb: deb(t), Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := machine{l, t}
+	m.endWith()
+	virsh := func(args ...string) {
+		t.Helper()
+		if _, err := l.Virsh(ctx(t), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	image := blank(t, 5*gib)
+	virsh("attach-disk", l.Domain(), image, "vdc", "--persistent", "--serial", "VIRSH-1", "--subdriver", "raw")
+	m.wait("the disk", "[ -e /dev/vdb ]")
+	uuid := m.mounted("vdb")
+	if got := m.run("findmnt -no FSTYPE /mnt/disks/" + uuid); got != "xfs" {
+		t.Errorf("made a %s", got)
+	}
+	if got := m.run("blkid -p -o value -s UUID /dev/vdb"); got != uuid {
+		t.Errorf("the path is %s, the filesystem %s", uuid, got)
+	}
+	story := m.run("journalctl -b --no-pager -o short -u " + quote(unitOf(uuid)))
+	t.Logf("journalctl -u '%s'\n%s", unitOf(uuid), story)
+	for _, want := range []string{"hotmount", "/dev/vdb", "VIRSH-1", "5 GiB", uuid, "blank", "all zero", "formatted", "mounted", "systemd[1]: Mounted"} {
+		if !strings.Contains(strings.ToLower(story), strings.ToLower(want)) {
+			t.Errorf("the unit's journal does not say %q", want)
+		}
+	}
+	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
+	virsh("detach-disk", l.Domain(), "vdc", "--persistent")
+	m.wait("unit and directory to go", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuid, quote(unitOf(uuid))))
+	virsh("attach-disk", l.Domain(), image, "vdd", "--persistent", "--subdriver", "raw")
+	m.wait("the mount", "findmnt /mnt/disks/"+uuid)
+	if got := m.run(fmt.Sprintf("cat /mnt/disks/%s/f", uuid)); got != "kept" {
+		t.Errorf("the data is %q", got)
+	}
+}
