@@ -56,16 +56,18 @@ func formatDisk(ctx context.Context, seq uint64) error {
 		return nil
 	}
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
-	v.Content, err = proveAndMake(ctx, log, f, s)
+	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s)
 	if err != nil {
 		v.Content, v.Failure, v.Retry = disk.Content{}, err.Error(), true
 		log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
+		// Of a disk whose writes can not be counted no verdict is valid; one
+		// that failed says only when to try again.
+		now, err := h.Look(f.Name)
+		if err != nil {
+			return err
+		}
+		v.Writes = now.Writes
 	}
-	now, err := h.Look(f.Name)
-	if err != nil {
-		return err
-	}
-	v.Writes = now.Writes
 	return h.Store.SaveVerdict(v)
 }
 
@@ -106,12 +108,12 @@ func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content
 	return session.Prove(ctx, policy.Select(f, s).Blank)
 }
 
-// proveAndMake gives what is on the disk in the end. With an error nothing is
-// known of it.
-func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings) (c disk.Content, err error) {
+// proveAndMake gives what is on the disk in the end, and the count of writes to
+// it that this holds for. With an error nothing is known of it.
+func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings) (c disk.Content, writes uint64, err error) {
 	uuid, err := intendedUUID(f)
 	if err != nil {
-		return c, err
+		return c, 0, err
 	}
 	class := policy.Select(f, s)
 	path := class.MountPoint(uuid)
@@ -120,16 +122,16 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		log.Event(report.KindProven, journal.PriInfo, f, d, path, strings.Join(append([]string{message}, evidence...), "\n  "))
 	})
 	if err != nil {
-		return c, err
+		return c, 0, err
 	}
-	defer func() { err = errors.Join(err, session.Close()) }()
+	defer func() { writes, err = session.Writes(), errors.Join(err, session.Close()) }()
 	if c, err = session.Prove(ctx, class.Blank); err != nil {
-		return c, err
+		return c, 0, err
 	}
 	// The proof takes time: everything else is looked at afresh before the word
 	// is final.
 	if f, err = findDisk(f.Seq); err != nil {
-		return c, err
+		return c, 0, err
 	}
 	d = policy.Decide(f, &c, s)
 	if d.Action != disk.Format {
@@ -139,19 +141,19 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 			// mkfs had finished after all.
 			err = host().Store.End(uuid)
 		}
-		return c, err
+		return c, 0, err
 	}
 	d.UUID = uuid
 	boot, err := host().Boot()
 	if err != nil {
-		return c, err
+		return c, 0, err
 	}
 	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
 	if err := session.Make(ctx, format.MakeOptions{Intent: intent, RecoverHalfMade: c.Kind == disk.HalfMade}); err != nil {
-		return c, err
+		return c, 0, err
 	}
 	log.Event(report.KindFormatted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: formatted: xfs %s", report.Name(f), uuid))
-	return disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Evidence: []string{"made by hotmount and read back"}}, nil
+	return disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
 }
 
 // intendedUUID is that of the disk's unfinished format, or a new one. The same

@@ -75,7 +75,8 @@ type Session struct {
 	// it is looked at, and is nil once mkfs.xfs is to claim it.
 	keep, excl *os.File
 
-	// What Prove has found, and how many writes there had been before.
+	// What Prove has found or Make has made, and how many writes there had been
+	// before it was read.
 	proven disk.Content
 	plan   probe.Plan
 	writes uint64
@@ -186,6 +187,11 @@ type MakeOptions struct {
 	RecoverHalfMade bool
 }
 
+// Writes is Facts.Writes as it was before the first read of what Prove has found,
+// or after Make before the filesystem was read back: as long as the count is
+// the same, so is what is on the disk.
+func (s *Session) Writes() uint64 { return s.writes }
+
 // Make makes an XFS on the disk that Prove found blank, or makes our own
 // half-made one again. When it returns nil the finished filesystem has been
 // read back from the disk. The session ends with it either way. After an error
@@ -233,6 +239,9 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	}
 	lines, err := m.run(ctx, s.deps.Runner)
 	if err != nil {
+		return err
+	}
+	if s.writes, err = s.deps.Writes(); err != nil {
 		return err
 	}
 	if err := s.readBack(o.Intent.UUID); err != nil {

@@ -254,6 +254,36 @@ func TestBlankDisk(t *testing.T) {
 	}
 }
 
+// A verdict holds as long as nobody has written since: the count must be that
+// from before the reading, with mkfs.xfs's own writes in it and nobody else's.
+func TestWritesOfWhatWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, err := open(t.Context(), w.facts, w.deps(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := w.writes
+		if _, err := s.Prove(t.Context(), "full"); err != nil {
+			t.Fatal(err)
+		}
+		if s.Writes() != before {
+			t.Errorf("after the proof %d writes, not %d", s.Writes(), before)
+		}
+		if err := s.Make(t.Context(), w.makeOptions(false)); err != nil {
+			t.Fatal(err)
+		}
+		made := w.writes
+		w.writes++
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s.Writes() != made || made == before {
+			t.Errorf("after mkfs.xfs %d writes, not %d", s.Writes(), made)
+		}
+	})
+}
+
 func TestEvidenceIsInTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

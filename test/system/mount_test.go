@@ -41,7 +41,8 @@ func TestForeignXFS(t *testing.T) {
 			t.Errorf("mount options %s lack %s", options, want)
 		}
 	}
-	show := m.run(fmt.Sprintf("systemctl show -p What -p Description -p CollectMode -p Type -p TimeoutUSec -p BindsTo -p Requires %s", quote(unitOf(uuid))))
+	// systemctl show gives What= as the mount table has it: the device's own node.
+	show := m.run(fmt.Sprintf("systemctl cat %[1]s; systemctl show -p Description -p CollectMode -p Type -p TimeoutUSec -p BindsTo -p Requires %[1]s", quote(unitOf(uuid))))
 	for _, want := range []string{"What=/dev/disk/by-diskseq/", "CollectMode=inactive-or-failed", "Type=xfs", "TimeoutUSec=15min", "FOREIGN", uuid, "1 GiB", "/dev/" + name} {
 		if !strings.Contains(show, want) {
 			t.Errorf("the unit's properties lack %s:\n%s", want, show)
