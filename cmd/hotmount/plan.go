@@ -44,6 +44,9 @@ func plan(ctx context.Context, w io.Writer, s *disk.Settings) error {
 		f := &disks[i]
 		c := f.Known()
 		d := policy.Decide(f, &c, s)
+		if d.Action == disk.Ignore && f.Size == 0 {
+			continue // a loop device without a file, a drive without a medium
+		}
 		if d.Action == disk.Prove && os.Geteuid() == 0 {
 			// The daemon's next step, and the same functions: the proof, and the
 			// decision on what it found.

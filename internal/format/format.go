@@ -227,7 +227,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		return err
 	}
 	m.dry = false
-	s.deps.Log(fmt.Sprintf("making XFS %s on %s", o.Intent.UUID, s.disk.ID), s.proven.Evidence...)
+	s.deps.Log(fmt.Sprintf("making XFS %s on %s", o.Intent.UUID, s.disk.ID))
 	if err := s.deps.Intents.Begin(o.Intent); err != nil {
 		return err
 	}
