@@ -46,7 +46,7 @@ help:
 	@echo "make test-unit   the tests without virtual machines (2 minutes)"
 	@echo "make test-deb    lintian, the units' exposure, and whether two builds are the same"
 	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
-	@echo "make test-full   all of everything (hours)"
+	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report"
 	@echo "make deps        install the Debian packages that these need"
 	@echo "make clean       remove build/"
 
@@ -144,10 +144,12 @@ test-vm: deps deb
 test: lint test-unit test-deb test-vm
 	$(call say,all tests have passed)
 
+# For hours; what has passed for this commit is not run again. The report is to be
+# committed.
 .PHONY: test-full
-test-full: lint test-unit test-deb
-	$(call say,everything there is)
-	@HOTMOUNT_TEST_FULL=1 go test -tags vm -timeout 0 -count 1 -v ./test/... 2>&1 | tee build/test-full.log | grep -vE '^=== (PAUSE|CONT|NAME)'
+test-full: deps deb
+	@[[ -z $$(git status --porcelain) ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
+	@go run ./test/full -commit $(COMMIT) -dir build/full
 
 .PHONY: demo
 demo: deb

@@ -1,0 +1,189 @@
+// Command full runs every test there is, one after the other, for hours, and
+// writes a dated report. What has passed for the same commit is not run again,
+// so it can be stopped and called again. It is called by make test-full.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	commit := flag.String("commit", "", "what is tested")
+	date := flag.String("date", time.Now().UTC().Format(time.DateOnly), "the date of the report")
+	fuzz := flag.Duration("fuzz", time.Minute, "how long each parser is fuzzed")
+	dir := flag.String("dir", "build/full", "where logs and results are kept")
+	reports := flag.String("reports", "test/reports", "where the report goes")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := full(ctx, *commit, *date, *fuzz, *dir, *reports); err != nil {
+		fmt.Fprintln(os.Stderr, "full:", err)
+		os.Exit(1)
+	}
+}
+
+// step is one command, of which exit code 0 means passed.
+type step struct {
+	name    string
+	command []string
+}
+
+func full(ctx context.Context, commit, date string, fuzz time.Duration, dir, reports string) error {
+	steps, err := steps(ctx, fuzz)
+	if err != nil {
+		return err
+	}
+	dir = filepath.Join(dir, commit)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var report strings.Builder
+	fmt.Fprintf(&report, "# All tests, %s\n\nCommit %s, %s, %d processors.\n\n| test | result | took |\n|---|---|---|\n", date, commit, runtime.Version(), runtime.NumCPU())
+	failed := 0
+	for i, s := range steps {
+		fmt.Printf("==> %d of %d: %s\n", i+1, len(steps), s.name)
+		result, err := s.run(ctx, dir)
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(result, "passed") {
+			failed++
+		}
+		fmt.Println("   ", result)
+		fmt.Fprintf(&report, "| %s | %s |\n", s.name, strings.Replace(result, " in ", " | ", 1))
+	}
+	fmt.Fprintf(&report, "\n%d of %d passed.\n", len(steps)-failed, len(steps))
+	if err := os.MkdirAll(reports, 0o755); err != nil {
+		return err
+	}
+	path := filepath.Join(reports, date+".md")
+	if err := os.WriteFile(path, []byte(report.String()), 0o644); err != nil {
+		return err
+	}
+	fmt.Println("==> the report, to be committed:", path)
+	if failed > 0 {
+		return fmt.Errorf("%d of %d failed; their logs are in %s", failed, len(steps), dir)
+	}
+	return nil
+}
+
+// steps are the checks without virtual machines, each test in a virtual machine,
+// and each fuzz test.
+func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
+	all := []step{{"make lint", []string{"make", "lint"}}, {"make test-unit", []string{"make", "test-unit"}}, {"make test-deb", []string{"make", "test-deb"}}}
+	vm, err := list(ctx, "^Test", "-tags=vm", "./test/...")
+	if err != nil {
+		return nil, err
+	}
+	without, err := list(ctx, "^Test", "./test/...")
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range vm {
+		if !contains(without, t) {
+			all = append(all, step{t.name, []string{"go", "test", "-tags=vm", "-count=1", "-timeout=0", "-v", "-run=^" + t.name + "$", t.pkg}})
+		}
+	}
+	targets, err := list(ctx, "^Fuzz", "./internal/...", "./cmd/...")
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		all = append(all, step{t.name + " for " + fuzz.String(), []string{"go", "test", "-run=^$", "-fuzz=^" + t.name + "$", "-fuzztime=" + fuzz.String(), t.pkg}})
+	}
+	return all, nil
+}
+
+type test struct{ pkg, name string }
+
+func contains(all []test, t test) bool {
+	for _, other := range all {
+		if other == t {
+			return true
+		}
+	}
+	return false
+}
+
+// list gives the tests of those names in the packages.
+func list(ctx context.Context, pattern string, args ...string) ([]test, error) {
+	var all []test
+	packages, err := output(ctx, append([]string{"go", "list"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	var flags []string
+	for _, a := range args {
+		if strings.HasPrefix(a, "-") {
+			flags = append(flags, a)
+		}
+	}
+	for pkg := range strings.FieldsSeq(packages) {
+		names, err := output(ctx, append(append([]string{"go", "test", "-list=" + pattern}, flags...), pkg)...)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.SplitSeq(names, "\n") {
+			if strings.HasPrefix(line, pattern[1:]) {
+				all = append(all, test{pkg, line})
+			}
+		}
+	}
+	return all, nil
+}
+
+func output(ctx context.Context, args ...string) (string, error) {
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	out, err := c.Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot run %s: %w\n%s%s", strings.Join(args, " "), err, out, stderr.String())
+	}
+	return string(out), nil
+}
+
+// run gives the result of the step, that of an earlier call if it passed then.
+func (s step) run(ctx context.Context, dir string) (string, error) {
+	base := filepath.Join(dir, strings.ReplaceAll(s.name, " ", "-"))
+	if before, err := os.ReadFile(base + ".passed"); err == nil {
+		return string(before), nil
+	}
+	log, err := os.Create(base + ".log")
+	if err != nil {
+		return "", err
+	}
+	defer log.Close()
+	out := bufio.NewWriter(log)
+	begun := time.Now()
+	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.Env = append(os.Environ(), "HOTMOUNT_TEST_FULL=1")
+	c.Stdout, c.Stderr = out, out
+	err = c.Run()
+	took := time.Since(begun).Round(time.Second)
+	if flushErr := out.Flush(); flushErr != nil {
+		return "", flushErr
+	}
+	if ctx.Err() != nil {
+		return "", errors.New("stopped; the same command goes on from here")
+	}
+	if err != nil {
+		return fmt.Sprintf("FAILED (%v) in %s", err, took), nil
+	}
+	passed := fmt.Sprintf("passed in %s", took)
+	return passed, os.WriteFile(base+".passed", []byte(passed), 0o644)
+}
