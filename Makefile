@@ -138,7 +138,8 @@ test-deb: deps deb
 .PHONY: test-vm
 test-vm: deps deb
 	$(call say,tests in virtual machines)
-	@go test -tags vm -timeout 25m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep -vE '^=== (PAUSE|CONT|NAME)'
+	@# One package at a time: only so does go test print while it runs.
+	@go test -p 1 -tags vm -timeout 25m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep -vE '^=== (PAUSE|CONT|NAME)'
 
 .PHONY: test
 test: lint test-unit test-deb test-vm

@@ -133,6 +133,7 @@ func TestReadErrorIsNotBlank(t *testing.T) {
 // TestPresentDisksAreHeld: a first installation holds the blank disks that are
 // there, says so, and formats one when it is accepted (DESIGN.md, Decisions).
 func TestPresentDisksAreHeld(t *testing.T) {
+	parallel(t)
 	w, err := worker.Start(ctx(t), worker.Options{Progress: os.Stderr})
 	if err != nil {
 		t.Fatal(err)

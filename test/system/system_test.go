@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,9 +63,21 @@ func logs(t *testing.T) string {
 // the drop-in.
 const quick = "[Service]\nEnvironment=HOTMOUNT_SETTLE=1s\n"
 
+// parallel has the test run beside another: most of a test is waiting for one
+// emulated processor, and go test runs no more of them at once than there are
+// real ones. A test that starts several workers comes here several times.
+func parallel(t *testing.T) {
+	if _, again := inParallel.LoadOrStore(t, true); !again {
+		t.Parallel()
+	}
+}
+
+var inParallel sync.Map
+
 // start gives a worker on which the package was just installed.
 func start(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	t.Helper()
+	parallel(t)
 	o.Deb = deb(t)
 	o.Files = append(o.Files, worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte(quick), Mode: 0o644})
 	o.Progress = os.Stderr

@@ -14,6 +14,7 @@ import (
 // TestVirsh is the user's own path: a real libvirt, virsh attach-disk and
 // detach-disk, and the journal of the mount unit (issue 2, shown 1 and 6).
 func TestVirsh(t *testing.T) {
+	parallel(t)
 	l, err := worker.StartLibvirt(ctx(t), worker.Options{Deb: deb(t), Progress: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
