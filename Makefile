@@ -32,7 +32,7 @@ STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.1
 # What the build and the tests need of Debian. The virtual machines' own needs are
 # installed by test/worker, when they are needed.
 PACKAGES_deb := debhelper dpkg-dev git
-PACKAGES_test := $(PACKAGES_deb) e2fsprogs gcc libc6-dev lintian systemd util-linux xfsprogs
+PACKAGES_test := $(PACKAGES_deb) e2fsprogs gcc libc6-dev lintian strace systemd util-linux xfsprogs
 
 say = @echo "==> $(1)"
 

@@ -156,6 +156,9 @@ type Intent struct {
 	Class    string   `json:"class"`
 	// UUID is the filesystem's UUID, chosen before mkfs runs.
 	UUID string `json:"uuid"`
+	// Over says that the disk was not blank: the operator gave the word to
+	// overwrite what was on it.
+	Over bool `json:"over,omitempty"`
 }
 
 // Verdict is the result of a proof: what was found on the disk and what was

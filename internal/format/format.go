@@ -173,7 +173,11 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 }
 
 func (s *Session) look(ctx context.Context, plan probe.Plan) (disk.Content, error) {
-	return probe.Look(ctx, s.deps.Runner, probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size}, plan)
+	source := probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size}
+	if i := s.disk.Standing.Intent; i != nil {
+		source.Own = probe.Own{UUID: i.UUID, Over: i.Over}
+	}
+	return probe.Look(ctx, s.deps.Runner, source, plan)
 }
 
 // MakeOptions says what is to be made.
@@ -183,7 +187,9 @@ type MakeOptions struct {
 	Intent disk.Intent
 	// RecoverHalfMade asks to make the XFS again that Prove found half made. Its
 	// UUID must be the intent's: that, chosen at random and recorded before the
-	// disk was written to, is the proof that it is ours.
+	// disk was written to, is the proof that it is ours. mkfs.xfs writes nothing
+	// but zeros and what carries that UUID, so that this holds after any number
+	// of crashes at any of its writes.
 	RecoverHalfMade bool
 }
 
@@ -284,7 +290,10 @@ func (s *Session) again(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Kind != s.proven.Kind || c.UUID != s.proven.UUID {
+	// Of a half-made filesystem that has lost its superblock the short look may
+	// see nothing at all.
+	same := c.Kind == s.proven.Kind && c.UUID == s.proven.UUID || c.Kind == disk.Blank && s.proven.Kind == disk.HalfMade
+	if !same {
 		return fmt.Errorf("%w: it was %s and is %s now: %q", ErrWritten, s.proven.Kind, c.Kind, c.Evidence)
 	}
 	return s.isUntouched()

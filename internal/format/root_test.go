@@ -84,8 +84,8 @@ func (l *loop) count() (uint64, error) {
 	return sum, nil
 }
 
-func (l *loop) Begin(disk.Intent) error { l.begun++; return nil }
-func (l *loop) End(string) error        { l.ended++; return nil }
+func (l *loop) Begin(i disk.Intent) error { l.begun++; l.facts.Standing.Intent = &i; return nil }
+func (l *loop) End(string) error          { l.ended++; l.facts.Standing.Intent = nil; return nil }
 
 func (l *loop) deps() Deps {
 	return Deps{Runner: l.runner, Writes: l.count, Settle: time.Millisecond, Intents: l, Log: func(msg string, evidence ...string) {
@@ -201,57 +201,144 @@ func TestRealContent(t *testing.T) {
 	}
 }
 
-// crash starts mkfs.xfs so that it is killed before its n-th write of metadata
-// (xfsprogs, libxfs/init.c, LIBXFS_DEBUG_WRITE_CRASH). The two writes of zeros
-// at the start and the log's are not counted.
+// crash starts mkfs.xfs so that it is killed instead of its n-th write, those of
+// zeros and the log's among them (strace(1), "-e inject").
 type crash struct{ n int }
 
 func (c crash) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
-	if cmd.Path == mkfs && cmd.Args[0] == "-K" {
-		cmd.Args = append([]string{fmt.Sprintf("LIBXFS_DEBUG_WRITE_CRASH=ddev=%d", c.n), mkfs}, cmd.Args...)
-		cmd.Path = "/usr/bin/env"
+	if cmd.Path == mkfs && cmd.Args[0] != "-N" && cmd.Args[0] != "-V" {
+		const writes = "pwrite64,fallocate"
+		cmd.Args = append([]string{"-f", "-qq", "-o", "/dev/null", "-e", "trace=" + writes, "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", writes, c.n), mkfs}, cmd.Args...)
+		cmd.Path = "/usr/bin/strace"
 	}
 	return run.Exec{}.Run(ctx, cmd)
 }
 
+// killed has mkfs.xfs killed at its n-th write, and gives false if it has not as
+// many.
+func (l *loop) killed(n int) bool {
+	l.t.Helper()
+	l.runner = crash{n}
+	c, err := l.work()
+	l.runner = run.Exec{}
+	if err == nil {
+		return false
+	}
+	if !strings.Contains(err.Error(), "signal: killed") || l.facts.Standing.Intent == nil {
+		l.t.Fatalf("killed at write %d: %+v, error %v", n, c, err)
+	}
+	return true
+}
+
+// isMade has the disk looked after once more, and gives what was on it before.
+// Afterwards there is a filesystem with the intended UUID.
+func (l *loop) isMade() disk.Kind {
+	l.t.Helper()
+	before, err := l.work()
+	if err != nil {
+		l.t.Fatalf("%+v, error %v", before, err)
+	}
+	if c, err := l.work(); err != nil || c.Kind != disk.Filesystem || c.UUID != uuid {
+		l.t.Fatalf("%+v, and then %+v, error %v", before, c, err)
+	}
+	return before.Kind
+}
+
+// full says that everything is to be tried, and not a choice.
+var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
+
 // Wherever mkfs.xfs is killed, the next look finds the disk blank, half made
 // with our UUID, or whole, and one more run makes it whole.
 func TestRealCrash(t *testing.T) {
-	killed, found := 0, map[disk.Kind]int{}
-	step := 1
-	for n := 1; !t.Failed(); n += step {
-		if n == 5 {
-			step = 6 // all the writes that follow find the disk half made
+	found := map[disk.Kind]int{}
+	n := 1
+	for ; ; n++ {
+		if !full && n > 8 && n%9 != 0 {
+			continue // only the first writes differ in kind
 		}
-		over := false
-		t.Run(strconv.Itoa(n), func(t *testing.T) {
-			l := newLoop(t, 300<<20)
-			l.runner = crash{n}
-			_, err := l.work()
-			if over = err == nil; over {
-				return // there are no more writes to be killed at
-			}
-			killed++
-			if !strings.Contains(err.Error(), "signal: killed") || l.begun != 1 || l.ended != 0 {
-				t.Fatalf("error %v", err)
-			}
-			l.runner = run.Exec{}
-			c, err := l.work()
-			if err != nil || c.Kind != disk.Blank && c.UUID != uuid {
-				t.Fatalf("%+v, error %v", c, err)
-			}
-			found[c.Kind]++
-			if c, err := l.work(); err != nil || c.Kind != disk.Filesystem || c.UUID != uuid {
-				t.Errorf("%+v, error %v", c, err)
-			}
-		})
-		if over {
+		l := newLoop(t, 300<<20)
+		if !l.killed(n) {
 			break
 		}
+		found[l.isMade()]++
+		sh(t, "xfs_repair -n "+l.facts.Node())
 	}
-	t.Logf("killed at %d writes: found %v", killed, found)
-	if found[disk.HalfMade] < 10 {
-		t.Errorf("killed at %d writes: found %v", killed, found)
+	t.Logf("killed up to write %d: found %v", n-1, found)
+	if n < 60 || found[disk.HalfMade] < 5 || found[disk.Unknown] > 0 {
+		t.Errorf("killed up to write %d: found %v", n-1, found)
+	}
+}
+
+// The same when the run that is to make it whole is killed, too, and the one
+// after that: with -f mkfs.xfs begins by zeroing what it had written before, the
+// first superblock among it.
+func TestRealCrashAgain(t *testing.T) {
+	firsts, step := []int{4, 60}, 11
+	if full {
+		firsts, step = []int{1, 2, 3, 4, 5, 6, 20, 40, 60, 65}, 1
+	}
+	found := map[disk.Kind]int{}
+	for _, first := range firsts {
+		for n := 1; ; n++ {
+			if n > 8 && n%step != 0 {
+				continue
+			}
+			l := newLoop(t, 300<<20)
+			if !l.killed(first) {
+				t.Fatalf("there is no write %d", first)
+			}
+			if !l.killed(n) {
+				break
+			}
+			if third := n / 2; third > 0 && !l.killed(third) {
+				t.Fatalf("there is no write %d", third)
+			}
+			found[l.isMade()]++
+		}
+	}
+	// Of a disk that is too large to be read in full the samples decide.
+	l := newLoop(t, 70<<30)
+	if !l.killed(60) || !l.killed(12) || l.isMade() != disk.HalfMade {
+		t.Error("a large disk was not found half made")
+	}
+	t.Logf("found %v", found)
+	if found[disk.HalfMade] < 20 {
+		t.Errorf("found %v", found)
+	}
+}
+
+// What is half made, and what is left of it when its superblock is gone, is
+// only made again as long as there is nothing else on the disk, and only by
+// whom the intent is of.
+func TestRealForeignBytesInTheHalfMade(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first, second int
+		script        string
+		kind          disk.Kind
+	}{
+		"a byte in the middle":                      {30, 0, "printf x | dd of=$d bs=1 seek=151234567 conv=notrunc", disk.Unknown},
+		"a byte in the middle, no superblock":       {60, 6, "printf x | dd of=$d bs=1 seek=151234567 conv=notrunc", disk.Unknown},
+		"a byte behind a header":                    {30, 0, "printf x | dd of=$d bs=1 seek=2050 conv=notrunc", disk.Unknown},
+		"finished by somebody":                      {30, 0, "mkfs.xfs -q -f -K -m uuid=" + other + " $d", disk.Filesystem},
+		"half made by somebody":                     {30, 0, "LIBXFS_DEBUG_WRITE_CRASH=ddev=10 mkfs.xfs -q -f -K -m uuid=" + other + " $d || true", disk.HalfMade},
+		"half made by somebody, no superblock":      {30, 0, "LIBXFS_DEBUG_WRITE_CRASH=ddev=30 mkfs.xfs -q -f -K -m uuid=" + other + " $d || true; dd if=/dev/zero of=$d bs=4k count=32 conv=notrunc", disk.Unknown},
+		"another filesystem without a superblock": {30, 0, "mkfs.ext4 -q -F $d; dd if=/dev/zero of=$d bs=4k count=1 conv=notrunc", disk.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLoop(t, 300<<20)
+			if !l.killed(tc.first) || tc.second > 0 && !l.killed(tc.second) {
+				t.Fatal("it was not killed")
+			}
+			sh(t, "d="+l.facts.Node()+"; exec 2>/dev/null; "+tc.script+"; sync $d; blockdev --flushbufs $d")
+			before := l.digest()
+			c, err := l.work()
+			if err != nil || c.Kind != tc.kind || c.UUID == uuid {
+				t.Errorf("%+v, error %v", c, err)
+			}
+			if l.digest() != before {
+				t.Error("it was changed")
+			}
+		})
 	}
 }
 
@@ -376,7 +463,7 @@ func BenchmarkRealScan(b *testing.B) {
 					}
 					continue
 				}
-				if found, err := probe.Scan(b.Context(), f, size, probe.Full); err != nil || !found.Zero() {
+				if found, err := probe.Scan(b.Context(), probe.Source{Reader: f, Size: size}, probe.Full); err != nil || !found.Zero() {
 					b.Fatal(found, err)
 				}
 			}

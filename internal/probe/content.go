@@ -19,10 +19,23 @@ type Source struct {
 	// Node is the device node, for the tools, Size the size in bytes.
 	Node string
 	Size uint64
+	// Own is the XFS that this node has begun to make on this disk, if any.
+	Own Own
+}
+
+// Own is an XFS that this node has begun to make on a disk and of which it does
+// not know that it was finished.
+type Own struct {
+	// UUID is the filesystem's, empty for none.
+	UUID string
+	// Over says that the disk had not been proven blank before, but was to be
+	// overwritten by the operator's word: there is old data around it.
+	Over bool
 }
 
 // Look tells what is on the disk. The scan, which is the long part, is only made
-// where nothing is named. An error says that nothing is known.
+// where nothing is named, or nothing but the XFS of s.Own, unfinished. An error
+// says that nothing is known.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
 	sigs, err := Signatures(ctx, r, s.Node)
 	if err != nil {
@@ -38,13 +51,18 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 		super = &xfs
 	}
 	var finding Finding
-	if len(sigs) == 0 {
-		if finding, err = Scan(ctx, s.Reader, s.Size, plan); err != nil {
+	if len(sigs) == 0 || super.unfinished() && super.UUID == s.Own.UUID && !s.Own.Over && only(sigs, "xfs") {
+		if finding, err = Scan(ctx, s, plan); err != nil {
 			return disk.Content{}, err
 		}
 	}
-	c := Content(sigs, finding, super)
+	c := Content(sigs, finding, super, s.Own)
 	if damage != nil && !errors.Is(damage, ErrNoXFS) {
+		// mkfs.xfs writes no damaged superblock: whatever else is on the disk,
+		// it is not in the state in which mkfs.xfs left it.
+		if c.Kind == disk.HalfMade {
+			c.Kind, c.UUID = disk.Unknown, ""
+		}
 		c.Evidence = append(c.Evidence, "byte 0: "+damage.Error())
 	}
 	return c, nil
@@ -52,19 +70,24 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 
 // Content puts together what the tools name, what the scan found (the zero
 // Finding if it was not made) and the superblock of an XFS (nil if there is no
-// sound one). Blank is what nothing names and nothing contradicts. HalfMade is an
-// XFS whose mkfs did not finish; whose it is, the UUID and the intents tell.
-func Content(sigs []Signature, finding Finding, super *XFSSuper) disk.Content {
+// sound one); own is Source.Own. Blank is what nothing names and nothing
+// contradicts. HalfMade is an XFS whose mkfs did not finish: our own, which may
+// have lost its superblock, if the scan found nothing else beside it; or another,
+// which is known by its superblock alone.
+func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.Content {
 	c := disk.Content{Kind: disk.Unknown, Proven: true, Evidence: evidence(sigs, finding, super)}
-	if super != nil && super.InProgress && disk.ValidUUID(super.UUID) && only(sigs, "xfs") {
-		c.Kind, c.Type, c.UUID = disk.HalfMade, "xfs", super.UUID
-		return c
-	}
-	if len(sigs) > 0 {
+	switch {
+	case super.unfinished() && disk.ValidUUID(super.UUID) && only(sigs, "xfs"):
+		c.Type = "xfs"
+		if super.UUID != own.UUID || own.Over || finding.clean() {
+			c.Kind, c.UUID = disk.HalfMade, super.UUID
+		}
+	case len(sigs) > 0:
 		return named(c, sigs, super)
-	}
-	if finding.Zero() && super == nil {
+	case finding.Zero() && super == nil:
 		c.Kind = disk.Blank
+	case finding.clean() && super == nil:
+		c.Kind, c.Type, c.UUID = disk.HalfMade, "xfs", own.UUID
 	}
 	return c
 }
@@ -141,11 +164,13 @@ func (f *Finding) Evidence() []string {
 	switch {
 	case f.Size == 0:
 		return nil
-	case !f.Zero():
+	case !f.clean():
 		return []string{
 			fmt.Sprintf("not blank: looks like a recycled volume or a damaged disk, old data from byte %d", f.Offset),
 			fmt.Sprintf("byte %d: % x", f.Offset, f.Bytes),
 		}
+	case f.Own > 0:
+		return []string{fmt.Sprintf("read %s of %s, all zero but %s that carry the UUID of our unfinished format (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(f.Own), f.Plan)}
 	case f.Plan == Sampled:
 		return []string{fmt.Sprintf("read %s of %s in %d places, all zero (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), f.Places, f.Plan)}
 	}

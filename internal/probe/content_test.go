@@ -121,7 +121,7 @@ func TestContent(t *testing.T) {
 		{"swap", []Signature{w("swap"), b("swap", "other")}, Finding{}, nil, disk.Content{Kind: disk.Other, Type: "swap"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := Content(tc.sigs, tc.f, tc.super)
+			got := Content(tc.sigs, tc.f, tc.super, Own{})
 			if len(got.Evidence) == 0 {
 				t.Error("no evidence")
 			}
@@ -130,6 +130,43 @@ func TestContent(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Our own unfinished XFS is only that if nothing else is on the disk.
+func TestContentOfOurOwn(t *testing.T) {
+	const uuid = "1a87b826-5e06-442a-902d-df3304da8e48"
+	named := []Signature{{Tool: "wipefs", Type: "xfs", UUID: uuid}, {Tool: "blkid", Type: "xfs", Usage: "filesystem", UUID: uuid}}
+	clean := Finding{Plan: Full, Size: 5 * gib, Read: 5 * gib, Own: 64 * kib}
+	zero := Finding{Plan: Full, Size: 5 * gib, Read: 5 * gib}
+	old := Finding{Plan: Full, Size: 5 * gib, Own: 64 * kib, Offset: mib, Bytes: []byte{0x45}}
+	half, whole := &XFSSuper{UUID: uuid, InProgress: true}, &XFSSuper{UUID: uuid}
+	ours := disk.Content{Kind: disk.HalfMade, Type: "xfs", UUID: uuid}
+	for _, tc := range []struct {
+		name  string
+		sigs  []Signature
+		f     Finding
+		super *XFSSuper
+		over  bool
+		want  disk.Content
+	}{
+		{"with its superblock", named, clean, half, false, ours},
+		{"with nothing but its superblock", named, zero, half, false, ours},
+		{"without its superblock", nil, clean, nil, false, ours},
+		{"blank", nil, zero, nil, false, disk.Content{Kind: disk.Blank}},
+		{"something beside it", named, old, half, false, disk.Content{Kind: disk.Unknown, Type: "xfs"}},
+		{"not scanned", named, Finding{}, half, false, disk.Content{Kind: disk.Unknown, Type: "xfs"}},
+		{"something beside what is left of it", nil, old, nil, false, disk.Content{Kind: disk.Unknown}},
+		{"finished, and no tool names it", nil, clean, whole, false, disk.Content{Kind: disk.Unknown}},
+		{"finished", named, Finding{}, whole, false, disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid}},
+		{"made over old data", named, Finding{}, half, true, ours},
+		{"what is left of one made over old data", nil, old, nil, true, disk.Content{Kind: disk.Unknown}},
+	} {
+		got := Content(tc.sigs, tc.f, tc.super, Own{UUID: uuid, Over: tc.over})
+		got.Evidence, tc.want.Proven = nil, true
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s", tc.name, diff)
+		}
 	}
 }
 
@@ -186,7 +223,7 @@ func TestLook(t *testing.T) {
 }
 
 func TestForeignWordsAreMadeVisible(t *testing.T) {
-	c := Content([]Signature{{Tool: "blkid", Type: "x\ny", Usage: "\x1b[2J", UUID: "\u202e"}}, Finding{}, nil)
+	c := Content([]Signature{{Tool: "blkid", Type: "x\ny", Usage: "\x1b[2J", UUID: "\u202e"}}, Finding{}, nil, Own{})
 	for _, line := range c.Evidence {
 		if strings.ContainsAny(line, "\n\x1b\u202e") {
 			t.Errorf("%q", line)

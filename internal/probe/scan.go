@@ -64,17 +64,21 @@ type Finding struct {
 	// the disk is too large.
 	Plan Plan
 	Size uint64
-	// Read counts the bytes that were read and are zero, Places the stretches
-	// they lie in.
-	Read, Places uint64
-	// Bytes are the first that are not zero, up to 16 of them from Offset on;
-	// empty if every byte read was zero.
+	// Read counts the bytes that were read and are zero or Source.Own's, Places
+	// the stretches they lie in, Own the bytes in blocks of Source.Own's.
+	Read, Places, Own uint64
+	// Bytes are the first that are neither, up to 16 of them from Offset on;
+	// empty if there are none.
 	Bytes  []byte
 	Offset uint64
 }
 
 // Zero says that the scan came to its end and every byte read was zero.
-func (f *Finding) Zero() bool { return f.Size != 0 && len(f.Bytes) == 0 }
+func (f *Finding) Zero() bool { return f.clean() && f.Own == 0 }
+
+// clean says that the scan came to its end and every byte read was zero or
+// Source.Own's.
+func (f *Finding) clean() bool { return f.Size != 0 && len(f.Bytes) == 0 }
 
 // ReadError says that a byte that had to be read could not be.
 type ReadError struct {
@@ -87,19 +91,19 @@ func (e *ReadError) Error() string { return fmt.Sprintf("cannot read byte %d: %v
 // Unwrap gives the operating system's error.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Scan reads the disk of that size in bytes as the plan says and stops at the
-// first byte that is not zero. Where r is a file opened with O_DIRECT the page
-// cache is neither trusted nor filled. An error, a *ReadError or ctx's, says
-// that nothing is known.
-func Scan(ctx context.Context, r io.ReaderAt, size uint64, plan Plan) (Finding, error) {
-	f := Finding{Plan: plan, Size: size}
-	if plan == Full && size > FullLimit {
+// Scan reads the disk as the plan says and stops at the first byte that is
+// neither zero nor s.Own's. Where s.Reader is a file opened with O_DIRECT the
+// page cache is neither trusted nor filled. An error, a *ReadError or ctx's,
+// says that nothing is known.
+func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
+	f := Finding{Plan: plan, Size: s.Size}
+	if plan == Full && s.Size > FullLimit {
 		f.Plan = Sampled
 	}
-	if size == 0 {
+	if s.Size == 0 {
 		return Finding{}, errors.New("cannot scan: the size is 0")
 	}
-	extents, err := f.Plan.extents(size)
+	extents, err := f.Plan.extents(s.Size)
 	if err != nil {
 		return Finding{}, err
 	}
@@ -108,6 +112,7 @@ func Scan(ctx context.Context, r io.ReaderAt, size uint64, plan Plan) (Finding, 
 		return Finding{}, err
 	}
 	defer buf.free()
+	own := newOwner(s.Own.UUID)
 	for e := range extents {
 		f.Places++
 		for e.start < e.end {
@@ -115,10 +120,12 @@ func Scan(ctx context.Context, r io.ReaderAt, size uint64, plan Plan) (Finding, 
 				return Finding{}, context.Cause(ctx)
 			}
 			b := buf[:min(chunk, e.end-e.start)]
-			if err := readFull(r, b, e.start); err != nil {
+			if err := readFull(s.Reader, b, e.start); err != nil {
 				return Finding{}, err
 			}
-			if i := nonZero(b); i >= 0 {
+			i, n := own.foreign(b, e.start)
+			f.Own += n
+			if i >= 0 {
 				f.Offset = e.start + uint64(i)
 				f.Bytes = bytes.Clone(b[i:min(i+16, len(b))])
 				return f, nil

@@ -103,7 +103,7 @@ func TestScanFinds(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := &sparse{size: tc.size, bytes: map[uint64]byte{tc.at: 0x45, tc.at + 3: 0x46}}
-			f, err := Scan(t.Context(), d, tc.size, tc.plan)
+			f, err := Scan(t.Context(), Source{Reader: d, Size: tc.size}, tc.plan)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +141,7 @@ func TestScanEvidence(t *testing.T) {
 			"byte 1048575: ff",
 		}},
 	} {
-		f, err := Scan(t.Context(), tc.d, tc.d.size, tc.plan)
+		f, err := Scan(t.Context(), Source{Reader: tc.d, Size: tc.d.size}, tc.plan)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func TestScanErrors(t *testing.T) {
 		{"error in a sample", &sparse{size: 100 * gib, fail: map[uint64]error{64*mib + 7: gone}}, 100 * gib, Full, gone, 64*mib + 7},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f, err := Scan(t.Context(), tc.r, tc.size, tc.plan)
+			f, err := Scan(t.Context(), Source{Reader: tc.r, Size: tc.size}, tc.plan)
 			var read *ReadError
 			if !errors.As(err, &read) || read.Offset != tc.offset || !errors.Is(err, tc.is) {
 				t.Errorf("error %v", err)
@@ -193,7 +193,7 @@ func TestScanErrors(t *testing.T) {
 		"no plan":        {mib, ""},
 		"unknown plan":   {mib, "quick"},
 	} {
-		if f, err := Scan(t.Context(), &sparse{size: tc.size}, tc.size, tc.plan); err == nil || f.Zero() {
+		if f, err := Scan(t.Context(), Source{Reader: &sparse{size: tc.size}, Size: tc.size}, tc.plan); err == nil || f.Zero() {
 			t.Errorf("%s: %+v, error %v", name, f, err)
 		}
 	}
@@ -208,7 +208,7 @@ func TestScanEndsWithItsContext(t *testing.T) {
 			cancel(why)
 		}
 	}
-	f, err := Scan(ctx, d, d.size, Full)
+	f, err := Scan(ctx, Source{Reader: d, Size: d.size}, Full)
 	if !errors.Is(err, why) || f.Zero() || d.read != 3*mib {
 		t.Errorf("%+v after %d bytes, error %v", f, d.read, err)
 	}
@@ -356,7 +356,7 @@ func benchmark(b *testing.B, scan bool) {
 	b.SetBytes(size)
 	for b.Loop() {
 		if scan {
-			if f, err := Scan(b.Context(), data, size, Full); err != nil || !f.Zero() {
+			if f, err := Scan(b.Context(), Source{Reader: data, Size: size}, Full); err != nil || !f.Zero() {
 				b.Fatal(f, err)
 			}
 			continue

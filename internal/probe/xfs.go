@@ -19,6 +19,9 @@ type XFSSuper struct {
 	Size uint64
 }
 
+// unfinished is false for a superblock that is not there.
+func (s *XFSSuper) unfinished() bool { return s != nil && s.InProgress }
+
 // ErrNoXFS says that the disk does not begin with the superblock of an XFS.
 var ErrNoXFS = errors.New("no XFS superblock")
 

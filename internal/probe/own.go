@@ -1,0 +1,167 @@
+package probe
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+)
+
+const (
+	// sector is the smallest unit that mkfs.xfs writes, block the one it lays
+	// the filesystem out in, both in bytes.
+	sector = 512
+	block  = 4096
+
+	// maxRecord is XLOG_MAX_RECORD_BSIZE (Linux, fs/xfs/libxfs/xfs_log_format.h).
+	// headerCovers is XLOG_HEADER_CYCLE_SIZE.
+	maxRecord    = 256 << 10
+	headerCovers = 32 << 10
+	logMagic     = 0xfeedbabe
+)
+
+// stamps says by the magic number where the structures that mkfs.xfs writes
+// carry the filesystem's UUID (Linux, fs/xfs/libxfs/xfs_format.h: version 5 puts
+// it into every one of them, to tell them from another filesystem's remains).
+// whole are those that fill a block.
+var stamps = map[uint32]struct {
+	offset int
+	whole  bool
+}{
+	0x58465342: {offset: 32},              // XFSB, the superblock
+	0x58414746: {offset: 64},              // XAGF, free space of a group
+	0x58414749: {offset: 296},             // XAGI, inodes of a group
+	0x5841464c: {offset: 8},               // XAFL, free list of a group
+	0x41423342: {offset: 32, whole: true}, // AB3B, free space by block
+	0x41423343: {offset: 32, whole: true}, // AB3C, free space by size
+	0x49414233: {offset: 32, whole: true}, // IAB3, inodes
+	0x46494233: {offset: 32, whole: true}, // FIB3, free inodes
+	0x52334643: {offset: 32, whole: true}, // R3FC, reference counts
+	0x524d4233: {offset: 32, whole: true}, // RMB3, reverse mappings
+	logMagic:   {offset: 304},             // the header of a log record
+}
+
+const (
+	inodeMagic, inodeStamp = 0x494e, 160 // IN, struct xfs_dinode
+	freeListMagic          = 0x5841464c
+)
+
+// owner knows the bytes of one filesystem of our own that is not finished. All
+// that mkfs.xfs ever writes are zeros and structures that carry the UUID, so
+// wherever and however often it was killed, a disk that was blank before shows
+// nothing else.
+type owner struct {
+	uuid []byte
+	// at is where the next byte is expected, if what came last reaches on.
+	at uint64
+	// record is how many bytes of the last log record are still to come, list
+	// how many of the last free list may. Words says that the one sector of the
+	// record that says something is still to come.
+	record, list int
+	words        bool
+}
+
+// newOwner gives nil for an empty UUID, which owns nothing.
+func newOwner(uuid string) *owner {
+	raw, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
+	if err != nil || len(raw) != 16 {
+		return nil
+	}
+	return &owner{uuid: raw}
+}
+
+// foreign gives the index of the first byte of b, read at that offset, that is
+// neither zero nor of the filesystem's making, or -1. Own counts the bytes of
+// the blocks that are of its making, as far as there is no foreign byte.
+func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
+	if o == nil {
+		return nonZero(b), 0
+	}
+	if offset != o.at {
+		o.record, o.list = 0, 0
+	}
+	o.at = offset + uint64(len(b))
+	for at := 0; at < len(b); at += block {
+		part := b[at:min(at+block, len(b))]
+		if o.record == 0 && o.list == 0 && nonZero(part) < 0 {
+			continue
+		}
+		if n := o.inBlock(part); n < len(part) {
+			return at + n + nonZero(part[n:]), own
+		}
+		own += uint64(len(part))
+	}
+	return -1, own
+}
+
+// inBlock gives how far the block is zero or of the filesystem's making: its
+// length, or the start of a sector that is neither.
+func (o *owner) inBlock(b []byte) int {
+	for at := 0; at < len(b); at += sector {
+		s := b[at:min(at+sector, len(b))]
+		switch {
+		case o.continues(s):
+		case nonZero(s) < 0:
+		case len(s) < sector:
+			return at
+		case at == 0 && o.stamped(s) && stamps[binary.BigEndian.Uint32(s)].whole:
+			return len(b)
+		case !o.stamped(s):
+			return at
+		}
+	}
+	return len(b)
+}
+
+// stamped says whether the sector begins a structure that carries the UUID.
+func (o *owner) stamped(s []byte) bool {
+	be := binary.BigEndian
+	magic := be.Uint32(s)
+	if be.Uint16(s) == inodeMagic {
+		return bytes.Equal(s[inodeStamp:inodeStamp+16], o.uuid)
+	}
+	stamp, known := stamps[magic]
+	if !known || !bytes.Equal(s[stamp.offset:stamp.offset+16], o.uuid) {
+		return false
+	}
+	switch magic {
+	case logMagic:
+		// struct xlog_rec_header, h_len and h_size: a header of its own for each
+		// 32 KiB that a record may have, then the record.
+		headers := (min(be.Uint32(s[320:]), maxRecord) + headerCovers - 1) / headerCovers
+		o.record, o.words = int(min(be.Uint32(s[12:]), maxRecord)+max(headers, 1)*sector)-sector, true
+	case freeListMagic:
+		o.list = block - sector
+	}
+	return true
+}
+
+// continues says whether the sector belongs to what began before: to the one
+// record in the log, which says in one sector that the filesystem was unmounted,
+// and has nothing but a cycle number in the first four bytes of the others
+// (xfsprogs, libxfs/rdwr.c, libxfs_log_header); or to a free list, whose unused
+// entries are all ones.
+func (o *owner) continues(s []byte) bool {
+	if o.record > 0 {
+		o.record -= sector
+		if len(s) > 4 && nonZero(s[4:]) < 0 {
+			return true
+		}
+		if o.words {
+			o.words = false
+			return true
+		}
+		o.record = 0
+	}
+	if o.list > 0 {
+		o.list -= sector
+		for _, c := range s {
+			if c != 0xff {
+				o.list = 0
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}

@@ -1,0 +1,132 @@
+package probe
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const ownUUID = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
+
+// made gives a sparse file on which mkfs.xfs, the real one, made a filesystem.
+func made(t *testing.T, size int64, args ...string) *os.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size)); err != nil {
+		t.Fatal(err)
+	}
+	args = append(append([]string{"-q", "-K"}, args...), path)
+	if out, err := exec.Command("/usr/sbin/mkfs.xfs", args...).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.xfs %q: %v: %s", args, err, out)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// All that mkfs.xfs has written is known as our own, with every geometry, and
+// nothing of it is to whoever looks for another UUID.
+func TestOwnIsAllThatMkfsWrites(t *testing.T) {
+	for _, options := range []string{"", "-d su=4k,sw=2", "-d su=256k,sw=2", "-d su=256k,sw=2 -l su=256k", "-s size=4096", "-s size=2048", "-m rmapbt=1,reflink=0", "-m bigtime=0,inobtcount=0"} {
+		size := uint64(320 * mib)
+		if strings.Contains(options, "su=") {
+			size = 640 * mib // more groups, and in none of the smaller is room for the log
+		}
+		f := made(t, int64(size), append([]string{"-m", "uuid=" + ownUUID}, strings.Fields(options)...)...)
+		got, err := Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: ownUUID}}, Full)
+		if err != nil || !got.clean() || got.Own == 0 || got.Zero() || got.Read != size {
+			t.Errorf("mkfs.xfs %s: %+v, error %v", options, got, err)
+		}
+		got, err = Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: madeUUID}}, Full)
+		if err != nil || got.clean() || got.Offset != 0 {
+			t.Errorf("mkfs.xfs %s, another UUID: %+v, error %v", options, got, err)
+		}
+		// The same without its superblock.
+		if _, err := f.WriteAt(make([]byte, 128*kib), 0); err != nil {
+			t.Fatal(err)
+		}
+		if got, err = Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: ownUUID}}, Full); err != nil || !got.clean() || got.Own == 0 {
+			t.Errorf("mkfs.xfs %s, without a head: %+v, error %v", options, got, err)
+		}
+	}
+}
+
+// One foreign byte anywhere is found, also in a sector, a block or a log record
+// that follows one of ours.
+func TestOwnFindsForeignBytes(t *testing.T) {
+	const size = 320 * mib
+	f := made(t, size, "-m", "uuid="+ownUUID)
+	log := int64(-1)
+	for at := int64(0); at < size; at += block {
+		var b [4]byte
+		if _, err := f.ReadAt(b[:], at); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(b[:], []byte{0xfe, 0xed, 0xba, 0xbe}) {
+			log = at
+		}
+	}
+	if log < 0 {
+		t.Fatal("no log")
+	}
+	for name, at := range map[string]int64{
+		"a sector after the group's headers": 4 * sector, "the last sector of that block": 8*sector - 1, "between the inodes and the next group": 200 * kib,
+		"a block without a header": 24 * kib, "the third sector of the log": log + 2*sector + 4, "the block after": log + block, "the last byte": size - 1, "in the middle": 123456789,
+	} {
+		var was [1]byte
+		if _, err := f.ReadAt(was[:], at); err != nil || was[0] != 0 {
+			t.Fatalf("%s: byte %d is %x, error %v", name, at, was, err)
+		}
+		put(t, f, at, 1)
+		got, err := Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: ownUUID}}, Full)
+		if err != nil || got.clean() || got.Offset != uint64(at) || got.Bytes[0] != 1 {
+			t.Errorf("%s: %+v, error %v", name, got, err)
+		}
+		put(t, f, at, 0)
+	}
+	// A header of ours whose UUID is another's is foreign, and so is a block
+	// that begins with no header of ours.
+	for name, at := range map[string]int64{"superblock": 32, "free space": sector + 64, "inodes of the group": 2*sector + 296, "free list": 3*sector + 8, "B-tree": block + 32, "inode": 64*kib + 160, "log": log + 304, "magic number": block} {
+		var was [1]byte
+		if _, err := f.ReadAt(was[:], at); err != nil {
+			t.Fatal(err)
+		}
+		put(t, f, at, was[0]+1)
+		if got, err := Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: ownUUID}}, Full); err != nil || got.clean() {
+			t.Errorf("%s: %+v, error %v", name, got, err)
+		}
+		put(t, f, at, was[0])
+	}
+}
+
+func put(t *testing.T, w io.WriterAt, at int64, c byte) {
+	t.Helper()
+	if _, err := w.WriteAt([]byte{c}, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever is on the disk: what is not zero belongs to nobody without a UUID,
+// and no bytes of any kind end in anything but an answer.
+func FuzzOwner(f *testing.F) {
+	f.Add([]byte("XFSB"), uint64(0))
+	f.Add(append([]byte{0xfe, 0xed, 0xba, 0xbe, 0, 0, 0, 1, 0, 0, 0, 2, 0xff, 0xff, 0xff, 0xff}, make([]byte, 600)...), uint64(4096))
+	f.Fuzz(func(t *testing.T, b []byte, at uint64) {
+		o := newOwner(ownUUID)
+		i, own := o.foreign(b, at/align*align)
+		if i >= len(b) || i >= 0 && b[i] == 0 || own > uint64(len(b)) {
+			t.Errorf("%d, %d of %d", i, own, len(b))
+		}
+		if !bytes.Contains(b, o.uuid) && i != nonZero(b) {
+			t.Errorf("%d without a UUID, the first byte is %d", i, nonZero(b))
+		}
+	})
+}
