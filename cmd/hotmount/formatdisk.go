@@ -16,6 +16,7 @@ import (
 	"hotmount/internal/policy"
 	"hotmount/internal/report"
 	"hotmount/internal/run"
+	"hotmount/internal/store"
 )
 
 func formatDiskCommand() *cobra.Command {
@@ -55,6 +56,13 @@ func formatDisk(ctx context.Context, seq uint64) error {
 		log.Event(report.KindProven, journal.PriNotice, f, d, "", fmt.Sprintf("%s: nothing to prove: %s: %s", f.Node(), d.Action, why))
 		return nil
 	}
+	// Before the disk is read for nothing. One with an intent may carry a whole
+	// filesystem, which has to be mounted all the same.
+	if f.Standing.Intent == nil {
+		if err := h.Store.Check(); err != nil {
+			return err
+		}
+	}
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
 	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s)
 	if err != nil {
@@ -86,7 +94,7 @@ func findDisk(seq uint64) (*disk.Facts, error) {
 }
 
 // open opens the disk for a proof.
-func open(ctx context.Context, f *disk.Facts, s *disk.Settings, log func(string, ...string)) (*format.Session, error) {
+func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.Intents, log func(string, ...string)) (*format.Session, error) {
 	h := host()
 	writes := func() (uint64, error) {
 		now, err := h.Look(f.Name)
@@ -95,12 +103,12 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, log func(string,
 		}
 		return now.Writes, err
 	}
-	return format.Open(ctx, *f, format.Deps{Runner: run.Exec{}, Writes: writes, Settle: s.Settle, Intents: h.Store, Log: log})
+	return format.Open(ctx, *f, format.Deps{Runner: run.Exec{}, Writes: writes, Settle: s.Settle, Intents: intents, Log: log})
 }
 
 // prove finds out what is on the disk, and closes it again.
 func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content, err error) {
-	session, err := open(ctx, f, s, func(string, ...string) {})
+	session, err := open(ctx, f, s, nil, func(string, ...string) {})
 	if err != nil {
 		return c, err
 	}
@@ -118,7 +126,8 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	class := policy.Select(f, s)
 	path := class.MountPoint(uuid)
 	d := disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
-	session, err := open(ctx, f, s, func(message string, evidence ...string) {
+	record := &store.Format{Store: host().Store}
+	session, err := open(ctx, f, s, record, func(message string, evidence ...string) {
 		log.Event(report.KindProven, journal.PriInfo, f, d, path, strings.Join(append([]string{message}, evidence...), "\n  "))
 	})
 	if err != nil {
@@ -139,9 +148,11 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
 		if f.Standing.Intent != nil && c.Kind == disk.Filesystem {
 			// mkfs had finished after all.
-			err = host().Store.End(uuid)
+			if err := errors.Join(host().Store.CloseRecord(uuid, ""), host().Store.End(uuid)); err != nil {
+				log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))
+			}
 		}
-		return c, 0, err
+		return c, 0, nil
 	}
 	d.UUID = uuid
 	boot, err := host().Boot()
@@ -149,7 +160,17 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, err
 	}
 	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
-	if err := session.Make(ctx, format.MakeOptions{Intent: intent, RecoverHalfMade: c.Kind == disk.HalfMade}); err != nil {
+	record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: uuid, By: disk.ByDaemon, Evidence: c.Evidence}
+	if !f.Standing.Accepted {
+		record.Limit, record.Period = s.FormatLimit, s.FormatPeriod
+	}
+	err = session.Make(ctx, format.MakeOptions{Intent: intent, RecoverHalfMade: c.Kind == disk.HalfMade})
+	// A record that stays open is read as a crash. It must not keep the disk from
+	// being used.
+	if closeErr := record.Close(err); closeErr != nil {
+		log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), closeErr))
+	}
+	if err != nil {
 		return c, 0, err
 	}
 	log.Event(report.KindFormatted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: formatted: xfs %s", report.Name(f), uuid))

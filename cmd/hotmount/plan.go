@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 )
 
 func planCommand() *cobra.Command {
+	var verbose bool
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Say for every disk what the daemon would do with it, and why",
@@ -26,19 +28,21 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return plan(c.Context(), c.OutOrStdout(), s)
+			return plan(c.Context(), c.OutOrStdout(), s, verbose)
 		},
 	}
+	c.Flags().BoolVarP(&verbose, "evidence", "v", false, "print below the table what was found on each disk")
 	config.AddFlags(c.Flags())
 	return c
 }
 
-func plan(ctx context.Context, w io.Writer, s *disk.Settings) error {
+func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) error {
 	disks, err := host().Scan()
 	if err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	var evidence strings.Builder
 	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tDECISION\tWHY")
 	for i := range disks {
 		f := &disks[i]
@@ -56,6 +60,10 @@ func plan(ctx context.Context, w io.Writer, s *disk.Settings) error {
 			}
 			d = policy.Decide(f, &c, s)
 		}
+		if len(c.Evidence) > 0 {
+			fmt.Fprintf(&evidence, "\n%s: %s: evidence:\n%s", f.Name, d.Action, indented(c.Evidence))
+		}
+		c.Evidence = nil // a line of the table is to be read in one go
 		why, next := policy.Words(f, &c, s, d)
 		if d.Action == disk.Prove {
 			next = "run hotmount plan as root to read it"
@@ -65,5 +73,9 @@ func plan(ctx context.Context, w io.Writer, s *disk.Settings) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, why)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil || !verbose {
+		return err
+	}
+	_, err = io.WriteString(w, evidence.String())
+	return err
 }

@@ -59,7 +59,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings) error {
 		return err
 	}
 	manager := new(unit.Manager)
-	a := agent.New(node{host()}, units{manager}, reporter, s, watchdog/2)
+	a := agent.New(node{host(), reporter}, units{manager}, reporter, s, watchdog/2)
 
 	var parts sync.WaitGroup
 	part := func(run func(context.Context) error) {
@@ -85,6 +85,9 @@ func runDaemon(c *cobra.Command, s *disk.Settings) error {
 			switch r.Do {
 			case "accept":
 				return a.Accept(ctx, r.Disk)
+			case "look":
+				a.LookAtAll()
+				return "", nil
 			}
 			return "", fmt.Errorf("cannot do %q: this daemon does not know it", r.Do)
 		})
@@ -147,7 +150,10 @@ func watchMounts(ctx context.Context, a *agent.Agent, r report.Agent) error {
 }
 
 // node is the host as the agent needs it.
-type node struct{ inventory.Host }
+type node struct {
+	inventory.Host
+	report report.Agent
+}
 
 func (n node) MountedAt(path string, dev disk.Dev) (bool, error) {
 	table, err := mounts.Table(n.Root)
@@ -170,8 +176,35 @@ func (n node) Accept(f *disk.Facts) error {
 	return n.Store.Accept(f, boot)
 }
 
-func (n node) Forget(seq uint64) error             { return n.Store.Forget(seq) }
-func (n node) SaveSettings(s *disk.Settings) error { return n.Store.SaveSettings(s) }
+func (n node) Forget(seq uint64) error { return n.Store.Forget(seq) }
+
+// SaveSettings fails for what the formatting units need. A state directory that
+// can not be written keeps no filesystem from being mounted.
+func (n node) SaveSettings(s *disk.Settings) error {
+	if err := n.Store.SaveDirectories(s); err != nil {
+		n.report.Problem(err)
+	}
+	return n.Store.SaveSettings(s)
+}
+
+func (n node) HoldBraked(f *disk.Facts) error {
+	boot, err := n.Boot()
+	if err != nil {
+		return err
+	}
+	return n.Store.HoldBraked(f, boot)
+}
+
+func (n node) Remember(seen []disk.Sighting) error {
+	boot, err := n.Boot()
+	if err != nil {
+		return err
+	}
+	for i := range seen {
+		seen[i].Identity.Boot = boot
+	}
+	return n.Store.Remember(seen)
+}
 
 // mountTimeout is how long a mount may take: the recovery of a large XFS log
 // fits into it.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/config"
+	"hotmount/internal/control"
 	"hotmount/internal/disk"
 	"hotmount/internal/policy"
 )
@@ -16,7 +18,8 @@ func stateCommand() *cobra.Command {
 		Use:   "init",
 		Short: "Make the state directory, holding the blank disks that are attached now",
 		Long: "Make the state directory if it is not there. The package does it at its first installation. Disks that are\n" +
-			"attached at that moment and are not known to hold a filesystem are held until `hotmount accept DISK`.",
+			"attached at that moment and are not known to hold a filesystem are held until `hotmount accept DISK`.\n" +
+			"One that is there is kept as it is; if it could not be written and can be now, disks are formatted again.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return initState(c) },
 	})
@@ -48,6 +51,10 @@ func initState(c *cobra.Command) error {
 	}
 	made, err := h.Store.Init(present)
 	if err != nil {
+		return err
+	}
+	// The daemon looks again at what it has held meanwhile.
+	if _, err := control.Ask(c.Context(), control.Socket, control.Request{Do: "look"}); err != nil && !errors.Is(err, control.ErrDown) {
 		return err
 	}
 	if !made {

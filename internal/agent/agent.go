@@ -26,6 +26,11 @@ type Host interface {
 	MountedAt(path string, dev disk.Dev) (bool, error)
 	// Accept records the operator's word for this attachment of the disk.
 	Accept(f *disk.Facts) error
+	// HoldBraked records that the disk came while too many were formatted.
+	HoldBraked(f *disk.Facts) error
+	// Remember records the filesystems that were found mounted, or whose disks
+	// have left; it fills in the boot.
+	Remember(seen []disk.Sighting) error
 	// Forget drops what was remembered of an attachment that has ended.
 	Forget(seq uint64) error
 	// SaveSettings hands the settings to the processes that format.
@@ -89,6 +94,8 @@ type Agent struct {
 	// What follows belongs to the loop's goroutine alone.
 	disks    map[string]*state
 	leaving  map[string]*departure
+	seen     []disk.Sighting // not handed to Host.Remember yet
+	saving   bool
 	lines    [3]line
 	started  time.Time
 	ready    bool

@@ -31,14 +31,16 @@ type machine struct {
 	ready  time.Time
 	status string
 
-	hangs     string           // Look of that name hangs until hang is closed
-	hang      chan struct{}    // the channels are made in the bubble
-	mountErr  map[string]error // by kernel name
-	formatErr map[uint64]error
-	noEffect  bool // mount jobs are done, but mount nothing
-	slow      bool // Mount and Format wait until hang is closed
-	running   int
-	most      int
+	hangs       string           // Look of that name hangs until hang is closed
+	hang        chan struct{}    // the channels are made in the bubble
+	mountErr    map[string]error // by kernel name
+	formatErr   map[uint64]error
+	sightings   []disk.Sighting
+	rememberErr error
+	noEffect    bool // mount jobs are done, but mount nothing
+	slow        bool // Mount and Format wait until hang is closed
+	running     int
+	most        int
 }
 
 func newMachine(disks ...*disk.Facts) *machine {
@@ -105,6 +107,21 @@ func (m *machine) Accept(f *disk.Facts) error {
 	m.say("accepted %s", f.Name)
 	m.disks[f.Name].Standing.Accepted = true
 	return nil
+}
+
+func (m *machine) HoldBraked(f *disk.Facts) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say("%s stays braked", f.Name)
+	m.disks[f.Name].Standing.Braked = true
+	return nil
+}
+
+func (m *machine) Remember(seen []disk.Sighting) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sightings = append(m.sightings, seen...)
+	return m.rememberErr
 }
 
 func (m *machine) Forget(seq uint64) error {
@@ -246,7 +263,7 @@ func (m *machine) expect(t *testing.T, want string) {
 }
 
 func testSettings() *disk.Settings {
-	return &disk.Settings{Format: true, ReadyTimeout: 30 * time.Second, Rescan: 10 * time.Minute, Workers: 4, Classes: []disk.Class{{
+	return &disk.Settings{Format: true, FormatLimit: 64, FormatPeriod: 10 * time.Minute, ReadyTimeout: 30 * time.Second, Rescan: 10 * time.Minute, Workers: 4, Classes: []disk.Class{{
 		Name: "default", Names: []string{"vd[a-z]"}, Directory: "/mnt/disks", Create: "xfs", Accept: []string{"xfs", "ext4"}, MinimumSize: 300 << 20,
 	}}}
 }
@@ -530,5 +547,97 @@ func TestReloadForgetsFailures(t *testing.T) {
 		if !slices.Contains(m.log, "vdb: mounted at "+uuidA) {
 			t.Errorf("not mounted at once after a reload: %q", m.log)
 		}
+	})
+}
+
+// TestRemembersWhatIsMounted: each filesystem that is found mounted is
+// remembered once, and that its disk left.
+func TestRemembersWhatIsMounted(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	vdb.Serial, vdb.Slot = "S", "pci-5"
+	m := newMachine(vdb)
+	m.table = []disk.MountPoint{{Dev: vdb.Dev, Root: "/", Path: "/mnt/disks/" + uuidA, Type: "xfs"}}
+	with(t, m, func(t *testing.T, a *Agent) {
+		synctest.Wait()
+		for range 3 {
+			a.Look("vdb")
+			synctest.Wait()
+		}
+		want := disk.Sighting{Identity: vdb.Identity(""), UUID: uuidA, Type: "xfs", Class: "default"}
+		check := func(when string, want ...disk.Sighting) {
+			t.Helper()
+			m.change(func() {
+				for i := range m.sightings {
+					if m.sightings[i].Mounted.IsZero() {
+						t.Errorf("%s: no time", when)
+					}
+					m.sightings[i].Mounted = time.Time{}
+				}
+				if !slices.Equal(m.sightings, want) {
+					t.Errorf("%s: got %+v, want %+v", when, m.sightings, want)
+				}
+				m.sightings = nil
+			})
+		}
+		check("at start", want)
+		m.change(func() { vdb.Size++ })
+		a.Look("vdb")
+		want.Identity.Size++
+		check("grown", want)
+		m.change(func() { m.log = nil; m.rememberErr = errors.New("full") })
+		m.change(func() { vdb.Size++ })
+		a.Look("vdb")
+		m.expect(t, `problem: full`)
+		want.Identity.Size++
+		check("not recorded", want)
+		m.change(func() { delete(m.disks, "vdb") })
+		a.Look("vdb")
+		want.Left = true
+		check("detached", want)
+	})
+}
+
+// TestTheBrakeHoldsOnWhenTheTimeIsOver: until the disk is accepted.
+func TestTheBrakeHoldsOnWhenTheTimeIsOver(t *testing.T) {
+	vdb := blankDisk("vdb", 2)
+	vdb.Standing.Formats = make([]time.Duration, 64)
+	m := newMachine(vdb)
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb stays braked
+			vdb: hold (too-many-formats)
+			ready`)
+		m.change(func() { vdb.Standing.Formats = nil })
+		a.Look("vdb")
+		m.expect(t, ``)
+		if _, err := a.Accept(t.Context(), "vdb"); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		m.change(func() {
+			if len(m.table) != 1 {
+				t.Errorf("accepted and not mounted: %q", m.log)
+			}
+		})
+	})
+}
+
+// TestAFilesystemThatWasMissingTurnsUp: the disk that was held for it is free.
+func TestAFilesystemThatWasMissingTurnsUp(t *testing.T) {
+	vdb := blankDisk("vdb", 2)
+	vdb.Standing.FormerSlot = &disk.Sighting{UUID: uuidA, Type: "xfs"}
+	m := newMachine(vdb)
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb: hold (former-slot)
+			ready`)
+		m.change(func() { m.disks["vdc"] = xfsDisk("vdc", 3, uuidA) })
+		a.Look("vdc")
+		synctest.Wait()
+		m.change(func() {
+			if len(m.table) != 2 {
+				t.Errorf("%d are mounted: %q", len(m.table), m.log)
+			}
+		})
 	})
 }

@@ -16,6 +16,8 @@ type state struct {
 	// busy says that the disk is in a line or that work on it is under way,
 	// again that it is to be looked at once more when that has ended.
 	busy, again bool
+	// sighting is what was last handed to Host.Remember, nil for nothing.
+	sighting *disk.Sighting
 	// acted is the action that was carried out since the last look, which the
 	// next one has to confirm.
 	acted disk.Action

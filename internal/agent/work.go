@@ -53,6 +53,19 @@ func (a *Agent) start(ctx context.Context) {
 			return func() { a.acted(name, seq, disk.Prove, err) }
 		})
 	}
+	if len(a.seen) > 0 && !a.saving {
+		seen := a.seen
+		a.seen, a.saving = nil, true
+		a.work.Go(func() {
+			err := a.host.Remember(seen)
+			a.give(ctx, func() {
+				a.saving = false
+				if err != nil {
+					a.report.Problem(err)
+				}
+			})
+		})
+	}
 	for _, dep := range a.leaving {
 		if dep.busy || dep.retry.After(now) {
 			continue
@@ -114,6 +127,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	if changed {
 		a.wakePeers(&f)
 	}
+	a.remember(st)
 	switch {
 	case d.Action == disk.Mount || d.Action == disk.Prove:
 		a.act(name, acted, changed, &c)
@@ -217,16 +231,43 @@ func (a *Agent) gone(name string) {
 	if st.decision.Action != disk.Ignore {
 		a.report.Gone(&st.facts, where)
 	}
+	if s := st.sighting; s != nil {
+		left := *s
+		left.Left = true
+		a.seen = append(a.seen, left)
+	}
 	if err := a.host.Forget(st.facts.Seq); err != nil {
 		a.report.Problem(err)
 	}
 	a.wakePeers(&st.facts)
 }
 
+// remember has recorded what has to last of the decision: on which disk a
+// filesystem lies, and that a disk is held since too many were formatted.
+func (a *Agent) remember(st *state) {
+	f, d := &st.facts, st.decision
+	switch {
+	case d.Action == disk.Keep:
+		id := f.Identity("")
+		if st.sighting == nil || st.sighting.Identity != id || st.sighting.UUID != d.UUID {
+			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Mounted: time.Now().UTC()}
+			a.seen = append(a.seen, *st.sighting)
+		}
+	case d.Reason == disk.ReasonBrake && !f.Standing.Braked:
+		if err := a.host.HoldBraked(f); err != nil {
+			a.report.Problem(err)
+		}
+	}
+}
+
 // wakePeers wants a look at the disks whose decision may have rested on f.
 func (a *Agent) wakePeers(f *disk.Facts) {
 	for name, st := range a.disks {
-		if st.seen && st.facts.Seq != f.Seq && (st.decision.Reason == disk.ReasonTwin || st.decision.Reason == disk.ReasonSameSerial) {
+		if !st.seen || st.facts.Seq == f.Seq {
+			continue
+		}
+		switch st.decision.Reason {
+		case disk.ReasonTwin, disk.ReasonSameSerial, disk.ReasonFormerSlot:
 			a.wanted(name)
 		}
 	}

@@ -40,6 +40,8 @@ func Default() disk.Settings {
 	return disk.Settings{
 		Format:        true,
 		FormatPresent: false,
+		FormatLimit:   64,
+		FormatPeriod:  10 * time.Minute,
 		Settle:        5 * time.Second,
 		ReadyTimeout:  30 * time.Second,
 		Rescan:        10 * time.Minute,
@@ -69,6 +71,8 @@ func defaults() layer {
 	return layer{
 		"format":         d.Format,
 		"format_present": d.FormatPresent,
+		"format_limit":   d.FormatLimit,
+		"format_period":  d.FormatPeriod,
 		"settle":         d.Settle,
 		"ready_timeout":  d.ReadyTimeout,
 		"rescan":         d.Rescan,

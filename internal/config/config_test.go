@@ -80,8 +80,8 @@ func TestLoad(t *testing.T) {
 		{name: "JSON", file: `{"settle": "1s", "workers": 2}`, want: with(func(s *disk.Settings) { s.Settle, s.Workers = time.Second, 2 })},
 		{
 			name: "every scalar",
-			file: "format: false\nformat_present: true\nsettle: 0s\nready_timeout: 10m\nrescan: 10s\nworkers: 64\n",
-			want: disk.Settings{FormatPresent: true, ReadyTimeout: 10 * time.Minute, Rescan: 10 * time.Second, Workers: 64, Classes: Default().Classes},
+			file: "format: false\nformat_present: true\nformat_limit: 256\nformat_period: 24h\nsettle: 0s\nready_timeout: 10m\nrescan: 10s\nworkers: 64\n",
+			want: disk.Settings{FormatPresent: true, FormatLimit: 256, FormatPeriod: 24 * time.Hour, ReadyTimeout: 10 * time.Minute, Rescan: 10 * time.Second, Workers: 64, Classes: Default().Classes},
 		},
 		{
 			name: "classes",
@@ -149,6 +149,8 @@ func TestSources(t *testing.T) {
 	three := map[string][3]string{
 		"format":         {"false", "true", "false"},
 		"format_present": {"true", "false", "true"},
+		"format_limit":   {"1", "2", "3"},
+		"format_period":  {"1m", "2m", "3m"},
 		"settle":         {"1s", "2s", "3s"},
 		"ready_timeout":  {"1s", "2s", "3s"},
 		"rescan":         {"11s", "12s", "13s"},
@@ -177,7 +179,7 @@ func TestSources(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := map[string]any{
-				"format": settings.Format, "format_present": settings.FormatPresent, "settle": settings.Settle,
+				"format": settings.Format, "format_present": settings.FormatPresent, "format_limit": settings.FormatLimit, "format_period": settings.FormatPeriod, "settle": settings.Settle,
 				"ready_timeout": settings.ReadyTimeout, "rescan": settings.Rescan, "workers": settings.Workers,
 			}[s.key]
 			if got != want {
@@ -189,7 +191,7 @@ func TestSources(t *testing.T) {
 
 const (
 	durationWords = `expected a duration with a unit from 0s to 10m, such as 30s or 1m30s`
-	rootKeys      = `classes, format, format_present, settle, ready_timeout, rescan, workers`
+	rootKeys      = `classes, format, format_present, format_limit, format_period, settle, ready_timeout, rescan, workers`
 	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
 	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot`
 	pathWords     = `expected an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or a slash too many`
@@ -422,8 +424,8 @@ func TestFaultsOfEnvironmentAndFlags(t *testing.T) {
 		want          string
 	}{
 		{environ: []string{"HOTMOUNT_SETTEL=5s"}, want: `HOTMOUNT_SETTEL: unknown variable, did you mean "HOTMOUNT_SETTLE"?`},
-		{environ: []string{"HOTMOUNT_CLASSES=x"}, want: `HOTMOUNT_CLASSES: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
-		{environ: []string{"HOTMOUNT_\x1b=x"}, want: `HOTMOUNT_\x1b: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
+		{environ: []string{"HOTMOUNT_CLASSES=x"}, want: `HOTMOUNT_CLASSES: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
+		{environ: []string{"HOTMOUNT_\x1b=x"}, want: `HOTMOUNT_\x1b: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
 		{environ: []string{"HOTMOUNT_SETTLE=5"}, want: `HOTMOUNT_SETTLE: found "5", ` + durationWords},
 		{environ: []string{"HOTMOUNT_SETTLE="}, want: `HOTMOUNT_SETTLE: found "", ` + durationWords},
 		{environ: []string{"HOTMOUNT_FORMAT=1"}, want: `HOTMOUNT_FORMAT: found "1", expected true or false`},
@@ -436,7 +438,7 @@ func TestFaultsOfEnvironmentAndFlags(t *testing.T) {
 			want: strings.Join([]string{
 				`FILE:1: settle: found the number 1, ` + durationWords,
 				`HOTMOUNT_FORMAT: found "\n", expected true or false`,
-				`HOTMOUNT_X: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`,
+				`HOTMOUNT_X: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`,
 				`--rescan: found "1s", expected a duration with a unit of at least 10s, such as 30s or 1m30s`,
 				`--workers: found "0", expected a whole number from 1 to 64`,
 			}, "\n"),
@@ -571,6 +573,8 @@ func TestTrustByDefault(t *testing.T) {
 func TestAddFlags(t *testing.T) {
 	const want = `      --config file              configuration file (default "/etc/hotmount/config.yaml")
       --format                   format blank disks (default true)
+      --format-limit int         how many disks are formatted within format_period before the operator's word is wanted (default 64)
+      --format-period duration   the time for format_limit (default 10m)
       --format-present           format blank disks that were there before hotmount was installed
       --ready-timeout duration   how long a disk that is there at start may hold back readiness (default 30s)
       --rescan duration          how often every disk is looked at without an event (default 10m)
@@ -688,6 +692,10 @@ var (
 // that it checks.
 func valid(s disk.Settings) error {
 	switch {
+	case s.FormatLimit < 1 || s.FormatLimit > 256:
+		return errors.New("format_limit")
+	case s.FormatPeriod < time.Minute || s.FormatPeriod > 24*time.Hour:
+		return errors.New("format_period")
 	case s.Settle < 0 || s.Settle > 10*time.Minute:
 		return errors.New("settle")
 	case s.ReadyTimeout < 0 || s.ReadyTimeout > 10*time.Minute:

@@ -43,6 +43,8 @@ func (k *kind) expects(s string) string {
 var scalars = []scalar{
 	{"format", "format blank disks", boolean},
 	{"format_present", "format blank disks that were there before hotmount was installed", boolean},
+	{"format_limit", "how many disks are formatted within format_period before the operator's word is wanted", whole(1, 256)},
+	{"format_period", "the time for format_limit", duration(time.Minute, 24*time.Hour)},
 	{"settle", "how long nobody may have written to a disk before it is formatted", duration(0, 10*time.Minute)},
 	{"ready_timeout", "how long a disk that is there at start may hold back readiness", duration(0, 10*time.Minute)},
 	{"rescan", "how often every disk is looked at without an event", duration(10*time.Second, 0)},

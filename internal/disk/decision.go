@@ -48,6 +48,10 @@ type Settings struct {
 	// FormatPresent lifts the hold on blank disks that were attached before
 	// hotmount was installed.
 	FormatPresent bool `json:"format_present"`
+	// FormatLimit is how many disks are formatted within FormatPeriod; at more
+	// the operator's word is wanted.
+	FormatLimit  int           `json:"format_limit"`
+	FormatPeriod time.Duration `json:"format_period"`
 	// Settle is for how long nobody may have written to a disk before it is
 	// formatted.
 	Settle time.Duration `json:"settle"`

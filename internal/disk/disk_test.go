@@ -128,7 +128,15 @@ func TestFindPeers(t *testing.T) {
 			t.Errorf("%s: %d with its serial, %d with its UUID; want %d and %d", f.Name, len(f.SameSerial), len(f.SameUUID), want.serial, want.uuid)
 		}
 	}
-	f := all[1]
+	f := all[3]
+	f.Standing.FormerSlot = &Sighting{UUID: uuid}
+	if f.FindPeers(all); f.Moved == nil || f.Moved.Name != "vdd" {
+		t.Errorf("the filesystem that was in its slot is on %+v", f.Moved)
+	}
+	if f.FindPeers(all[1:2]); f.Moved != nil {
+		t.Errorf("a missing filesystem is on %+v", f.Moved)
+	}
+	f = all[1]
 	f.FindPeers(all)
 	if p := f.SameSerial[0]; p.Name != "vdb" || p.UUID != uuid || p.Mounted != "/x" {
 		t.Errorf("peer %+v", p)

@@ -1,5 +1,7 @@
 package disk
 
+import "time"
+
 // Facts is what is known of one disk without reading its content: from sysfs,
 // the udev database, the mount table and hotmount's own stores. Strings that
 // come from the disk or from udev are foreign bytes; print them with Visible.
@@ -59,6 +61,9 @@ type Facts struct {
 	// SameUUID those with a filesystem of this disk's UUID.
 	SameSerial []Peer `json:"same_serial,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`
+	// Moved is the attached disk on which the filesystem of Standing.FormerSlot
+	// is now.
+	Moved *Peer `json:"moved,omitempty"`
 }
 
 // MountPoint is one line of the mount table.
@@ -117,6 +122,18 @@ type Standing struct {
 	Intent *Intent `json:"intent,omitempty"`
 	// Verdict is the last proof's result for this attachment.
 	Verdict *Verdict `json:"verdict,omitempty"`
+	// FormerSerial is the last filesystem that lay on a disk with this disk's
+	// serial.
+	FormerSerial *Sighting `json:"former_serial,omitempty"`
+	// FormerSlot is the filesystem that lay on a disk of this size in this slot
+	// when an earlier boot ended.
+	FormerSlot *Sighting `json:"former_slot,omitempty"`
+	// Braked says that the disk was found while too many were formatted, and
+	// that nobody has accepted it since.
+	Braked bool `json:"braked,omitempty"`
+	// Formats are the times since the last formats on this node began, the
+	// newest last; a negative one is a clock that was set back.
+	Formats []time.Duration `json:"-"`
 }
 
 // Identity is what tells a disk from others over reboots, as far as it can be
@@ -193,7 +210,7 @@ type Peer struct {
 
 // FindPeers fills in the disks of all that share f's serial or UUID.
 func (f *Facts) FindPeers(all []Facts) {
-	f.SameSerial, f.SameUUID = nil, nil
+	f.SameSerial, f.SameUUID, f.Moved = nil, nil, nil
 	for i := range all {
 		o := &all[i]
 		if o.Seq == f.Seq && o.Name == f.Name {
@@ -208,6 +225,9 @@ func (f *Facts) FindPeers(all []Facts) {
 		}
 		if uuid := f.Known().UUID; uuid != "" && p.UUID == uuid {
 			f.SameUUID = append(f.SameUUID, p)
+		}
+		if l := f.Standing.FormerSlot; l != nil && p.UUID == l.UUID {
+			f.Moved = &p
 		}
 	}
 }

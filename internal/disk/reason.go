@@ -34,9 +34,12 @@ const (
 	ReasonFormatFailed Reason = "format-failed"
 
 	// The operator's word is wanted.
-	ReasonFormatOff  Reason = "formatting-off"
-	ReasonPresent    Reason = "attached-before-installation"
-	ReasonSameSerial Reason = "same-serial"
+	ReasonFormatOff    Reason = "formatting-off"
+	ReasonPresent      Reason = "attached-before-installation"
+	ReasonSameSerial   Reason = "same-serial"
+	ReasonFormerSerial Reason = "former-serial"
+	ReasonFormerSlot   Reason = "former-slot"
+	ReasonBrake        Reason = "too-many-formats"
 
 	// Something is to be done, or all is well.
 	ReasonIntent     Reason = "unfinished-format"

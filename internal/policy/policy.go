@@ -170,6 +170,15 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 	case !f.Standing.Accepted && sameSerial(f) != nil:
 		d.Action, d.Reason = disk.Hold, disk.ReasonSameSerial
 		return d
+	case !f.Standing.Accepted && f.Standing.FormerSerial != nil:
+		d.Action, d.Reason = disk.Hold, disk.ReasonFormerSerial
+		return d
+	case !f.Standing.Accepted && f.Standing.FormerSlot != nil && f.Moved == nil:
+		d.Action, d.Reason = disk.Hold, disk.ReasonFormerSlot
+		return d
+	case !f.Standing.Accepted && (f.Standing.Braked || recent(f, s) >= s.FormatLimit):
+		d.Action, d.Reason = disk.Hold, disk.ReasonBrake
+		return d
 	}
 	switch {
 	case c.Kind == disk.Blank && c.Proven:
@@ -191,4 +200,16 @@ func sameSerial(f *disk.Facts) *disk.Peer {
 		}
 	}
 	return nil
+}
+
+// recent counts the formats that began within the period of the brake. One in
+// the future counts: a clock was set back.
+func recent(f *disk.Facts, s *disk.Settings) int {
+	n := 0
+	for _, age := range f.Standing.Formats {
+		if age < s.FormatPeriod {
+			n++
+		}
+	}
+	return n
 }

@@ -15,7 +15,7 @@ const otherUUID = "11111111-2222-4333-8444-555555555555"
 
 func settings() *disk.Settings {
 	return &disk.Settings{
-		Format: true, Settle: 5 * time.Second, Workers: 4,
+		Format: true, FormatLimit: 3, FormatPeriod: 10 * time.Minute, Settle: 5 * time.Second, Workers: 4,
 		Classes: []disk.Class{{
 			Name: "default", Names: []string{"vd[a-z]", "vd[a-z][a-z]"}, Directory: "/mnt/disks",
 			Create: "xfs", Accept: []string{"xfs", "ext4"}, Blank: "full", MinimumSize: 300 << 20,
@@ -36,6 +36,16 @@ func xfs() *disk.Content { return &disk.Content{Kind: disk.Filesystem, Type: "xf
 
 func mountedAt(path string) disk.MountPoint {
 	return disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: path, Type: "xfs"}
+}
+
+// lay is a filesystem that was mounted once.
+var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
+
+func ages(minutes ...int) (all []time.Duration) {
+	for _, m := range minutes {
+		all = append(all, time.Duration(m)*time.Minute)
+	}
+	return all
 }
 
 // TestDecide is the specification of the decision: one line a situation.
@@ -108,6 +118,18 @@ func TestDecide(t *testing.T) {
 		}, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
 		{"first of a serial", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}} }, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
 		{"the serial of a later disk with a filesystem", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}, UUID: uuid}} }, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameSerial},
+		{"a former disk's serial", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), nil, disk.Hold, disk.ReasonFormerSerial},
+		{"a former disk's serial, proven blank", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormerSerial},
+		{"a former disk's serial, xfs", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"a former disk's serial, accepted", func(f *disk.Facts) { f.Standing.FormerSerial, f.Standing.Accepted = &lay, true }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"a former disk's slot", func(f *disk.Facts) { f.Standing.FormerSlot = &lay }, proven(disk.Unread), nil, disk.Hold, disk.ReasonFormerSlot},
+		{"a former disk's slot, its filesystem is elsewhere", func(f *disk.Facts) { f.Standing.FormerSlot, f.Moved = &lay, &disk.Peer{} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"a former disk's slot, accepted", func(f *disk.Facts) { f.Standing.FormerSlot, f.Standing.Accepted = &lay, true }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"as many formats as may be", func(f *disk.Facts) { f.Standing.Formats = ages(1, 2, 3) }, proven(disk.Blank), nil, disk.Hold, disk.ReasonBrake},
+		{"one less, in time", func(f *disk.Facts) { f.Standing.Formats = ages(10, 1, 2) }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"as many, after the clock was set back", func(f *disk.Facts) { f.Standing.Formats = ages(-600, 1, 2) }, proven(disk.Blank), nil, disk.Hold, disk.ReasonBrake},
+		{"as many, accepted", func(f *disk.Facts) { f.Standing.Formats, f.Standing.Accepted = ages(1, 2, 3), true }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"held since there were too many", func(f *disk.Facts) { f.Standing.Braked = true }, proven(disk.Blank), nil, disk.Hold, disk.ReasonBrake},
 		{"the proof failed for good", func(f *disk.Facts) {
 			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Failure: "x"}
 		}, proven(disk.Unread), nil, disk.Refuse, disk.ReasonFormatFailed},
@@ -174,6 +196,10 @@ var obstacles = map[string]func(*disk.Facts, *disk.Content, *disk.Settings){
 	"same serial": func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}}
 	},
+	"former serial": func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSerial = &lay },
+	"former slot":   func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSlot = &lay },
+	"brake":         func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formats = ages(1, 2, 3) },
+	"braked":        func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Braked = true },
 	"failed": func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: "x"}
 	},
@@ -211,7 +237,7 @@ func TestAnyObstacleBlocksFormat(t *testing.T) {
 		for _, n := range chosen {
 			obstacles[n](f, c, s)
 		}
-		liftable := map[string]bool{"present": true, "same serial": true}
+		liftable := map[string]bool{"present": true, "same serial": true, "former serial": true, "former slot": true, "brake": true, "braked": true}
 		accepted := rapid.Bool().Draw(t, "accepted")
 		f.Standing.Accepted = accepted
 		intent := rapid.Bool().Draw(t, "intent")

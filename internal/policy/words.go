@@ -62,6 +62,12 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return "nothing is known on it, and it was attached before hotmount was installed", "hotmount accept " + f.Name
 	case disk.ReasonSameSerial:
 		return sameSerialWords(f), "hotmount accept " + f.Name
+	case disk.ReasonFormerSerial:
+		return fmt.Sprintf("it looks blank, and on the disk with its serial %s lay %s: this may be a fault of the storage", disk.Visible(f.Serial), former(f.Standing.FormerSerial)), "if that is given up: hotmount accept " + f.Name
+	case disk.ReasonFormerSlot:
+		return fmt.Sprintf("it looks blank, and at the last boot %s lay on a disk of its size at %s and is missing now: this may be a fault of the storage", former(f.Standing.FormerSlot), disk.Visible(f.Slot)), "if that is given up: hotmount accept " + f.Name
+	case disk.ReasonBrake:
+		return fmt.Sprintf("it came when format_limit, %d disks formatted within %s, was reached", s.FormatLimit, s.FormatPeriod), "hotmount accept " + f.Name + ", or see hotmount history"
 	case disk.ReasonIntent:
 		return "an earlier format of it did not finish", ""
 	case disk.ReasonUnread:
@@ -74,6 +80,11 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return "it is mounted", ""
 	}
 	return string(d.Reason), ""
+}
+
+// former names a filesystem that was mounted once.
+func former(l *disk.Sighting) string {
+	return fmt.Sprintf("%s %s (last seen %s)", disk.Visible(l.Type), disk.Visible(l.UUID), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
 }
 
 // wipe is the remedy for a disk whose content is not wanted any more. It is the

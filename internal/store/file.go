@@ -8,42 +8,56 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // limit is the largest file that is read, in bytes. What hotmount writes is far
 // smaller.
 const limit = 4 << 20
 
-func readJSON(path string, into any) error {
+func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	return readAll(f)
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && len(data) > limit {
+		err = fmt.Errorf("it is larger than %d bytes", limit)
+	}
+	return data, err
+}
+
+func readJSON(path string, into any) error {
+	data, err := readFile(path)
 	if err != nil {
 		return err
-	}
-	if len(data) > limit {
-		return fmt.Errorf("%s is larger than %d bytes", path, limit)
 	}
 	return json.Unmarshal(data, into)
 }
 
 func writeSynced(path string, v any) error { return writeFile(path, v, true) }
 
-// writeFile replaces the file as a whole. Synced, the new content and its name
-// are on the disk when it returns.
 func writeFile(path string, v any, synced bool) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
+	return replace(path, append(data, '\n'), synced)
+}
+
+// replace replaces the file as a whole. Synced, the new content and its name
+// are on the disk when it returns.
+func replace(path string, data []byte, synced bool) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
 	}
-	_, err = tmp.Write(append(data, '\n'))
+	_, err = tmp.Write(data)
 	if err == nil && synced {
 		err = tmp.Sync()
 	}
@@ -88,4 +102,17 @@ func removeIfThere(path string) error {
 		return err
 	}
 	return nil
+}
+
+// locked runs f while no other process does the same.
+func (s Store) locked(f func() error) (err error) {
+	lock, err := os.OpenFile(filepath.Join(s.State, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return s.failed(err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("cannot lock %s: %w", lock.Name(), err)
+	}
+	return f()
 }

@@ -10,7 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"time"
 
 	"hotmount/internal/disk"
 )
@@ -46,28 +48,74 @@ type state struct {
 	// Present are the disks that were attached when hotmount was installed and
 	// that nobody has accepted since.
 	Present []disk.Identity `json:"present"`
+	// Braked are the disks that came while too many were formatted and that
+	// nobody has accepted since, the newest last.
+	Braked []disk.Identity `json:"braked,omitempty"`
 }
+
+// brakedKept bounds the list of the disks that the brake holds.
+const brakedKept = 1024
 
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
-// Init makes the state directory with the disks that are attached now. Where it
-// is initialised already it changes nothing and says so by made=false.
+// Init makes the state directory with the disks that are attached now. One that
+// is initialised already keeps what it holds, which made=false says. Either way
+// it can be written when Init returns, and earlier failures are forgotten.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
-	if err == nil {
-		return false, nil
-	}
-	if !errors.Is(err, ErrLost) {
+	if err != nil && !errors.Is(err, ErrLost) {
 		return false, err
 	}
-	if err := os.MkdirAll(s.State, 0o700); err != nil {
-		return false, fmt.Errorf("cannot make the state directory: %w", err)
+	if made = err != nil; made {
+		if err := os.MkdirAll(s.State, 0o700); err != nil {
+			return false, fmt.Errorf("cannot make the state directory: %w", err)
+		}
+		if err := writeSynced(s.stateFile(), state{Version: version, Present: present}); err != nil {
+			return false, fmt.Errorf("cannot initialise the state directory: %w", err)
+		}
 	}
-	if err := writeSynced(s.stateFile(), state{Version: version, Present: present}); err != nil {
-		return false, fmt.Errorf("cannot initialise the state directory: %w", err)
+	if err := s.Check(); err != nil {
+		return made, err
 	}
-	return true, nil
+	return made, removeIfThere(s.failedFile())
 }
+
+// Check says whether the state directory can be written, by writing to it. If
+// not, nothing is formatted until Init.
+func (s Store) Check() error {
+	path := filepath.Join(s.State, "check")
+	err := replace(path, make([]byte, 4*evidenceSize), true)
+	if err == nil {
+		err = removeIfThere(path)
+	}
+	if err != nil {
+		return s.failed(fmt.Errorf("cannot write to the state directory: %w", err))
+	}
+	return nil
+}
+
+// failed keeps, until Init or the next boot, the error of a write to the state
+// directory: what it remembers has a gap, and it may be the next record of a
+// format that is missing. It gives the error back.
+func (s Store) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, replace(s.failedFile(), []byte(err.Error()), false))
+}
+
+func (s Store) failure() error {
+	text, err := readFile(s.failedFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the state directory could not be written (when it can be: hotmount state init): %s", text)
+}
+
+func (s Store) failedFile() string { return filepath.Join(s.Runtime, "state-failed") }
 
 func (s Store) load() (state, error) {
 	var st state
@@ -85,10 +133,13 @@ func (s Store) load() (state, error) {
 
 // Memory is what the stores hold, as of one moment for the state directory.
 type Memory struct {
-	store   Store
-	boot    string
-	present []disk.Identity
-	intents []disk.Intent
+	store     Store
+	boot      string
+	state     state
+	intents   []disk.Intent
+	history   []disk.Record
+	sightings []disk.Sighting
+	formats   []time.Duration
 	// Lost is why nothing may be formatted, nil if the state was readable.
 	Lost error
 }
@@ -97,10 +148,20 @@ type Memory struct {
 // of it is in Lost; it does not keep filesystems from being mounted.
 func (s Store) Load(boot string) Memory {
 	m := Memory{store: s, boot: boot}
-	st, err := s.load()
-	m.present, m.Lost = st.Present, err
-	if m.intents, err = s.intents(); err != nil && m.Lost == nil {
-		m.Lost = err
+	var errs [5]error
+	m.state, errs[0] = s.load()
+	m.intents, errs[1] = s.intents()
+	m.history, errs[2] = s.History()
+	m.sightings, errs[3] = s.Sightings()
+	errs[4] = s.failure()
+	for _, err := range errs {
+		if m.Lost == nil {
+			m.Lost = err
+		}
+	}
+	now := time.Now()
+	for i := range m.history {
+		m.formats = append(m.formats, now.Sub(m.history[i].Begun))
 	}
 	return m
 }
@@ -119,9 +180,10 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		st.Verdict = &v
 	}
 	id := f.Identity(m.boot)
-	for _, p := range m.present {
-		st.Present = st.Present || p.Is(id)
-	}
+	st.Present = contains(m.state.Present, id)
+	st.Braked = contains(m.state.Braked, id)
+	st.FormerSerial, st.FormerSlot = m.formerSerial(f), m.formerSlot(f)
+	st.Formats = m.formats
 	for i := range m.intents {
 		if m.intents[i].Identity.Is(id) {
 			st.Intent = &m.intents[i]
@@ -138,15 +200,9 @@ func (s Store) Accept(f *disk.Facts, boot string) error {
 		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 	}
 	id := f.Identity(boot)
-	rest := st.Present[:0]
-	for _, p := range st.Present {
-		if !p.Is(id) {
-			rest = append(rest, p)
-		}
-	}
-	if len(rest) != len(st.Present) {
-		st.Present = rest
-		if err := writeSynced(s.stateFile(), st); err != nil {
+	if contains(st.Present, id) || contains(st.Braked, id) {
+		st.Present, st.Braked = without(st.Present, id), without(st.Braked, id)
+		if err := s.failed(writeSynced(s.stateFile(), st)); err != nil {
 			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 		}
 	}
@@ -160,16 +216,41 @@ func (s Store) Accept(f *disk.Facts, boot string) error {
 	return removeIfThere(seqFile(s.verdictDir(), f.Seq))
 }
 
+// HoldBraked records that the disk came while too many were formatted, so that
+// it stays held when the time is over.
+func (s Store) HoldBraked(f *disk.Facts, boot string) error {
+	st, err := s.load()
+	id := f.Identity(boot)
+	if err == nil && !contains(st.Braked, id) {
+		st.Braked = append(st.Braked, id)
+		st.Braked = st.Braked[max(0, len(st.Braked)-brakedKept):]
+		err = s.failed(writeSynced(s.stateFile(), st))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot record that %s is held: %w", f.Name, err)
+	}
+	return nil
+}
+
+func contains(all []disk.Identity, id disk.Identity) bool {
+	return slices.ContainsFunc(all, id.Is)
+}
+
+func without(all []disk.Identity, id disk.Identity) []disk.Identity {
+	return slices.DeleteFunc(all, id.Is)
+}
+
 // Begin records, synced, that a filesystem is about to be made.
 func (s Store) Begin(i disk.Intent) error {
 	if !disk.ValidUUID(i.UUID) {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
 	}
-	if err := makeSynced(s.intentDir()); err != nil {
-		return fmt.Errorf("cannot record the intent: %w", err)
+	err := makeSynced(s.intentDir())
+	if err == nil {
+		err = writeSynced(filepath.Join(s.intentDir(), i.UUID+".json"), i)
 	}
-	if err := writeSynced(filepath.Join(s.intentDir(), i.UUID+".json"), i); err != nil {
-		return fmt.Errorf("cannot record the intent: %w", err)
+	if err != nil {
+		return fmt.Errorf("cannot record the intent: %w", s.failed(err))
 	}
 	return nil
 }
@@ -227,19 +308,23 @@ func (s Store) Forget(seq uint64) error {
 }
 
 // SaveSettings hands the daemon's effective settings to the processes that
-// format, so that flags and environment of the daemon hold there too. It also
-// keeps the class directories in the state directory, for the cleanup at a boot
-// with a broken configuration.
+// format, so that flags and environment of the daemon hold there too.
 func (s Store) SaveSettings(st *disk.Settings) error {
 	if err := writeFile(filepath.Join(s.Runtime, "settings.json"), st, false); err != nil {
 		return fmt.Errorf("cannot hand on the settings: %w", err)
 	}
+	return nil
+}
+
+// SaveDirectories keeps the class directories in the state directory, for the
+// cleanup at a boot with a broken configuration.
+func (s Store) SaveDirectories(st *disk.Settings) error {
 	var dirs []string
 	for i := range st.Classes {
 		dirs = append(dirs, st.Classes[i].Directory)
 	}
 	if err := writeSynced(filepath.Join(s.State, "directories.json"), dirs); err != nil {
-		return fmt.Errorf("cannot record the class directories: %w", err)
+		return fmt.Errorf("cannot record the class directories: %w", s.failed(err))
 	}
 	return nil
 }

@@ -157,6 +157,9 @@ func TestSettingsAreHandedOn(t *testing.T) {
 	if err := s.SaveSettings(want); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.SaveDirectories(want); err != nil {
+		t.Fatal(err)
+	}
 	got, err := s.Settings()
 	if err != nil || cmp.Diff(want, got) != "" {
 		t.Errorf("got %+v, %v", got, err)

@@ -1,0 +1,48 @@
+package disk
+
+import "time"
+
+// The ones who decide that a disk is formatted.
+const (
+	ByDaemon   = "daemon"
+	ByOperator = "operator"
+)
+
+// Record is one destructive decision: that a filesystem is made on a disk. It is
+// written before the first write to the disk and closed with what came of it.
+type Record struct {
+	// Name is the kernel name that the disk had; Identity tells which it was.
+	Name     string   `json:"name"`
+	Identity Identity `json:"identity"`
+	Class    string   `json:"class,omitempty"`
+	// UUID is the new filesystem's. A format that is begun again after a crash
+	// keeps it, in a record of its own.
+	UUID string `json:"uuid"`
+	// By is ByDaemon or ByOperator.
+	By string `json:"by"`
+	// Evidence is Content.Evidence of what was found before.
+	Evidence []string  `json:"evidence"`
+	Begun    time.Time `json:"begun"`
+	// Ended is zero as long as nobody has said what came of it: it is under way,
+	// or a crash ended it.
+	Ended time.Time `json:"ended,omitzero"`
+	// Failure is why the filesystem was not made, empty if it was.
+	Failure string `json:"failure,omitempty"`
+}
+
+// Made says whether the filesystem is known to have been made.
+func (r *Record) Made() bool { return !r.Ended.IsZero() && r.Failure == "" }
+
+// Sighting is the memory of a filesystem that was mounted: on which disk it lay,
+// and when. There is one for each UUID.
+type Sighting struct {
+	// Identity is that of the disk when the filesystem was last seen on it.
+	Identity Identity `json:"identity"`
+	UUID     string   `json:"uuid"`
+	Type     string   `json:"type"`
+	Class    string   `json:"class"`
+	// Mounted is when it was last found mounted.
+	Mounted time.Time `json:"mounted"`
+	// Left says that hotmount saw the disk being detached after that.
+	Left bool `json:"left,omitempty"`
+}

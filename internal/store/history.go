@@ -1,0 +1,259 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"hotmount/internal/disk"
+)
+
+// ErrBrake says that too many disks were formatted in a short time.
+var ErrBrake = errors.New("too many disks were formatted in a short time")
+
+// Bounds in bytes: a history that would be larger than historySize is rewritten
+// with its newest records, which take half of that. A record has evidenceSize of
+// evidence at most, and as much of its failure: more of them are kept than the
+// largest format_limit, 256.
+const (
+	historySize  = 3 << 20
+	evidenceSize = 2 << 10
+)
+
+// entry is one line of history.jsonl: either the begin of a format or its end.
+type entry struct {
+	Version int          `json:"version"`
+	Begin   *disk.Record `json:"begin,omitempty"`
+	End     *ending      `json:"end,omitempty"`
+}
+
+// ending closes the last record of that UUID.
+type ending struct {
+	UUID    string    `json:"uuid"`
+	Ended   time.Time `json:"ended"`
+	Failure string    `json:"failure,omitempty"`
+}
+
+// History gives the records of the formats of this node, the oldest first.
+func (s Store) History() ([]disk.Record, error) {
+	data, err := readFile(s.historyFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var all []disk.Record
+	if err == nil {
+		all, _, err = parseHistory(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the history %s (moved away, it is begun anew): %w", s.historyFile(), err)
+	}
+	return all, nil
+}
+
+// parseHistory gives the records and how many bytes of data they take. A last
+// line that is not whole is what a power cut leaves of a record: it was never
+// synced, so that nothing was written to a disk on its account.
+func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
+	for rest := data; len(rest) > 0; {
+		n := bytes.IndexByte(rest, '\n') + 1
+		if n == 0 {
+			break
+		}
+		var e entry
+		if err := json.Unmarshal(rest[:n], &e); err != nil {
+			if n == len(rest) {
+				break
+			}
+			return nil, 0, fmt.Errorf("the line at byte %d: %w", whole, err)
+		}
+		if e.Version != version {
+			return nil, 0, fmt.Errorf("the line at byte %d has version %d, this hotmount knows %d", whole, e.Version, version)
+		}
+		if e.Begin != nil {
+			all = append(all, *e.Begin)
+		}
+		if e.End != nil {
+			e.End.close(all)
+		}
+		rest, whole = rest[n:], whole+n
+	}
+	return all, whole, nil
+}
+
+func (e *ending) close(all []disk.Record) {
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].UUID == e.UUID {
+			all[i].Ended, all[i].Failure = e.Ended, e.Failure
+			return
+		}
+	}
+}
+
+// Format is the durable record of one format that is about to be made, the
+// intents of package format. It is not for use by several goroutines.
+type Format struct {
+	Store Store
+	// Record is what is recorded; Begin fills in the times.
+	Record disk.Record
+	// Limit is how many formats may begin within Period, 0 for any number.
+	Limit  int
+	Period time.Duration
+
+	begun bool
+}
+
+// Begin returns once the decision and the intent would survive a power cut. The
+// error wraps ErrBrake if there were too many: two processes that ask at the
+// same time are counted one after the other.
+func (f *Format) Begin(i disk.Intent) error {
+	err := f.Store.begin(f)
+	if err == nil {
+		f.begun = true
+		err = f.Store.Begin(i)
+	}
+	return err
+}
+
+// End removes the intent.
+func (f *Format) End(uuid string) error { return f.Store.End(uuid) }
+
+// Close records what came of the format; failure is nil if it was made. Of one
+// that has not begun there is nothing to say.
+func (f *Format) Close(failure error) error {
+	if !f.begun {
+		return nil
+	}
+	e := ending{UUID: f.Record.UUID}
+	if failure != nil {
+		e.Failure = cut(failure.Error(), evidenceSize)
+	}
+	return f.Store.CloseRecord(e.UUID, e.Failure)
+}
+
+// CloseRecord records what came of the last format of that UUID; failure is
+// empty if the filesystem was made.
+func (s Store) CloseRecord(uuid, failure string) error {
+	return s.append(func([]disk.Record) (entry, error) {
+		return entry{End: &ending{UUID: uuid, Ended: time.Now().UTC().Round(0), Failure: failure}}, nil
+	})
+}
+
+func (s Store) begin(f *Format) error {
+	return s.append(func(all []disk.Record) (entry, error) {
+		r := f.Record
+		r.Begun, r.Ended, r.Failure = time.Now().UTC().Round(0), time.Time{}, ""
+		r.Evidence = bounded(r.Evidence)
+		count := 0
+		for i := range all {
+			if r.Begun.Sub(all[i].Begun) < f.Period {
+				count++
+			}
+		}
+		if f.Limit > 0 && count >= f.Limit {
+			return entry{}, fmt.Errorf("%w: %d within %s", ErrBrake, count, f.Period)
+		}
+		return entry{Begin: &r}, nil
+	})
+}
+
+// append adds the line that next makes of the history as it is, synced.
+func (s Store) append(next func([]disk.Record) (entry, error)) error {
+	err := s.locked(func() error { return s.appendLocked(next) })
+	if err != nil {
+		return fmt.Errorf("cannot record it in the history: %w", err)
+	}
+	return nil
+}
+
+func (s Store) appendLocked(next func([]disk.Record) (entry, error)) (err error) {
+	file, err := os.OpenFile(s.historyFile(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return s.failed(err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	data, err := readAll(file)
+	if err != nil {
+		return err
+	}
+	all, whole, err := parseHistory(data)
+	if err != nil {
+		return err
+	}
+	e, err := next(all)
+	if err != nil {
+		return err
+	}
+	e.Version = version
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if whole+len(text) > historySize {
+		kept, err := newest(all)
+		if err != nil {
+			return err
+		}
+		return s.failed(replace(s.historyFile(), append(kept, text...), true))
+	}
+	if whole < len(data) {
+		if err := file.Truncate(int64(whole)); err != nil {
+			return s.failed(err)
+		}
+	}
+	if _, err = file.WriteAt(text, int64(whole)); err == nil {
+		err = file.Sync()
+	}
+	if err == nil && whole == 0 {
+		err = syncDir(s.State)
+	}
+	if err != nil {
+		// What did not get there whole must not be read as if it had.
+		return s.failed(errors.Join(err, file.Truncate(int64(whole))))
+	}
+	return nil
+}
+
+// newest gives the lines of the newest records.
+func newest(all []disk.Record) ([]byte, error) {
+	var lines []byte
+	for i := range slices.Backward(all) {
+		line, err := json.Marshal(entry{Version: version, Begin: &all[i]})
+		if err != nil {
+			return nil, err
+		}
+		if len(lines)+len(line) > historySize/2 {
+			break
+		}
+		lines = slices.Concat(line, []byte("\n"), lines)
+	}
+	return lines, nil
+}
+
+// bounded gives the first lines of evidence that fit.
+func bounded(evidence []string) []string {
+	kept, size := []string{}, 0
+	for i, line := range evidence {
+		line = cut(line, 512)
+		if size += len(line); size > evidenceSize {
+			return append(kept, fmt.Sprintf("… and %d more", len(evidence)-i))
+		}
+		kept = append(kept, line)
+	}
+	return kept
+}
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
+
+func (s Store) historyFile() string { return filepath.Join(s.State, "history.jsonl") }

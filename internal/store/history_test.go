@@ -1,0 +1,383 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"hotmount/internal/disk"
+)
+
+func numbered(i int) string { return fmt.Sprintf("5f0c8f3e-2b3c-4d61-9c2e-%012x", i) }
+
+// begin has a format begin, with room for that many.
+func begin(s Store, i, limit int) (*Format, error) {
+	f := facts("vdb", uint64(i), fmt.Sprint("S", i))
+	id := f.Identity("boot1")
+	r := &Format{Store: s, Limit: limit, Period: time.Hour, Record: disk.Record{
+		Name: "vdb", Identity: id, Class: "default", UUID: numbered(i), By: disk.ByDaemon, Evidence: []string{"all zeros", "wipefs: nothing"},
+	}}
+	return r, r.Begin(disk.Intent{Identity: id, Class: "default", UUID: numbered(i)})
+}
+
+func history(t *testing.T, s Store) []disk.Record {
+	t.Helper()
+	all, err := s.History()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
+	s := made(t)
+	if got := history(t, s); len(got) != 0 {
+		t.Errorf("of a new store: %+v", got)
+	}
+	before := time.Now()
+	whole, err := begin(s, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, facts("vdb", 1, "S1"), "boot1").Intent; got == nil || got.UUID != numbered(1) {
+		t.Errorf("begun without an intent: %+v", got)
+	}
+	if err := errors.Join(whole.End(numbered(1)), whole.Close(nil)); err != nil {
+		t.Fatal(err)
+	}
+	bad, err := begin(s, 2, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bad.Close(errors.New("mkfs: no")); err != nil {
+		t.Fatal(err)
+	}
+	open, err := begin(s, 3, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Format{Store: s}).Close(nil); err != nil {
+		t.Errorf("one that has not begun: %v", err)
+	}
+	got := history(t, s)
+	want := []disk.Record{whole.Record, bad.Record, open.Record}
+	want[1].Failure = "mkfs: no"
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(disk.Record{}, "Begun", "Ended")); diff != "" {
+		t.Fatal(diff)
+	}
+	for i, r := range got {
+		if r.Begun.Before(before.Add(-time.Second)) || r.Ended.IsZero() != (i == 2) || r.Made() != (i == 0) {
+			t.Errorf("%d: begun %s, ended %s, made %v", i, r.Begun, r.Ended, r.Made())
+		}
+	}
+}
+
+// TestHistorySurvivesACutAtEveryByte: whatever a power cut leaves of the last
+// line, the lines before it are read and the next one is written.
+func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
+	s := made(t)
+	for i := range 2 {
+		if _, err := begin(s, i, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(s.historyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := bytes.IndexByte(data, '\n') + 1
+	for n := first; n < len(data); n++ {
+		tails := map[string][]byte{"cut": data[:n], "zeros": append(bytes.Clone(data[:n]), make([]byte, len(data)-n)...)}
+		// A page of zeros in the middle, the end of the line whole.
+		tails["hole"] = bytes.Clone(data)
+		tails["hole"][n-1] = 0
+		if n == first {
+			delete(tails, "hole")
+		}
+		for what, tail := range tails {
+			if err := os.WriteFile(s.historyFile(), tail, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got := history(t, s); len(got) != 1 || got[0].UUID != numbered(0) {
+				t.Fatalf("%s at %d: %+v", what, n, got)
+			}
+			if _, err := begin(s, 7, 0); err != nil {
+				t.Fatalf("%s at %d: %v", what, n, err)
+			}
+			if got := history(t, s); len(got) != 2 || got[1].UUID != numbered(7) {
+				t.Fatalf("%s at %d, then one more: %+v", what, n, got)
+			}
+		}
+	}
+}
+
+// TestADamagedHistoryFormatsNothing: what no power cut explains is not passed
+// over.
+func TestADamagedHistoryFormatsNothing(t *testing.T) {
+	for what, damage := range map[string]func([]byte) []byte{
+		"a line in the middle": func(b []byte) []byte { b[0] = 'x'; return b },
+		"a newer version":      func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(`"version":1`), []byte(`"version":2`)) },
+		"too large":            func([]byte) []byte { return make([]byte, limit+1) },
+	} {
+		s := made(t)
+		for i := range 2 {
+			if _, err := begin(s, i, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data, err := os.ReadFile(s.historyFile())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(s.historyFile(), damage(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := standing(s, facts("vdb", 9, ""), "boot1"); got.Formatting == "" {
+			t.Errorf("%s: may be formatted", what)
+		}
+		if _, err := begin(s, 3, 0); err == nil {
+			t.Errorf("%s: a format began", what)
+		}
+	}
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	s := made(t)
+	z := strings.Repeat("z", 2000)
+	r := disk.Record{Evidence: bounded([]string{z, z, z, z, z, "w"}), Failure: cut(z+z, evidenceSize)}
+	if n := len(strings.Join(r.Evidence, "")); n > evidenceSize+100 || r.Evidence[len(r.Evidence)-1] != "… and 3 more" {
+		t.Errorf("%d bytes of evidence: %q", n, r.Evidence)
+	}
+	r.Identity.Serial = strings.Repeat("\x00", 20)
+	var many []disk.Record
+	for i := range 1000 {
+		r.UUID = numbered(i)
+		many = append(many, r)
+	}
+	lines, err := newest(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, whole, err := parseHistory(lines)
+	if err != nil || whole != len(lines) || whole > historySize/2 || len(kept) < 256 || kept[len(kept)-1].UUID != numbered(999) {
+		t.Errorf("%d records are kept, in %d of %d bytes, %v", len(kept), whole, len(lines), err)
+	}
+	// Nearly full, then one more.
+	if lines, err = newest(many[:3]); err != nil {
+		t.Fatal(err)
+	}
+	idle := []byte(`{"version":1}` + "\n")
+	full := append(lines, bytes.Repeat(idle, (historySize-len(lines))/len(idle))...)
+	if err := os.WriteFile(s.historyFile(), full, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := begin(s, 1001, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := history(t, s); len(got) != 4 || got[0].UUID != numbered(0) || got[3].UUID != numbered(1001) {
+		t.Errorf("%d records are left", len(got))
+	}
+	if info, err := os.Stat(s.historyFile()); err != nil || info.Size() > historySize/2 {
+		t.Errorf("after it was full: %v, %v", info, err)
+	}
+}
+
+// TestParallelFormatsDoNotSlipThroughTheBrake: of many that begin at once no
+// more than the limit do.
+func TestParallelFormatsDoNotSlipThroughTheBrake(t *testing.T) {
+	s := made(t)
+	const limit, all = 5, 20
+	results := make([]error, all)
+	var group sync.WaitGroup
+	for i := range all {
+		group.Go(func() { _, results[i] = begin(s, i, limit) })
+	}
+	group.Wait()
+	begun := 0
+	for _, err := range results {
+		if err == nil {
+			begun++
+		} else if !errors.Is(err, ErrBrake) {
+			t.Error(err)
+		}
+	}
+	if begun != limit || len(history(t, s)) != limit {
+		t.Errorf("%d have begun, %d are recorded; want %d", begun, len(history(t, s)), limit)
+	}
+	if got := standing(s, facts("vdx", 99, ""), "boot1").Formats; len(got) != limit || got[0] < 0 || got[0] > time.Minute {
+		t.Errorf("the ages of the formats: %v", got)
+	}
+	if _, err := begin(s, 98, 0); err != nil {
+		t.Errorf("without a limit: %v", err)
+	}
+}
+
+func TestTheBrakeHoldsUntilAccepted(t *testing.T) {
+	s, f := made(t), facts("vdb", 4, "S")
+	for range 2 {
+		if err := s.HoldBraked(f, "boot1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !standing(s, f, "boot1").Braked || !standing(s, facts("vdc", 9, "S"), "boot2").Braked || standing(s, facts("vdc", 9, "T"), "boot2").Braked {
+		t.Error("the wrong disks are held")
+	}
+	if err := s.Accept(facts("vdc", 9, "S"), "boot2"); err != nil {
+		t.Fatal(err)
+	}
+	if standing(s, f, "boot3").Braked {
+		t.Error("held after it was accepted")
+	}
+}
+
+func sighting(f *disk.Facts, boot, uuid string) disk.Sighting {
+	return disk.Sighting{Identity: f.Identity(boot), UUID: uuid, Type: "xfs", Class: "default", Mounted: time.Unix(1e9, 0).UTC()}
+}
+
+func TestFormerDisks(t *testing.T) {
+	slot := facts("vdb", 2, "")
+	large := facts("vdb", 9, "")
+	large.Size++
+	nowhere := facts("vdb", 9, "")
+	nowhere.Slot = ""
+	one, two := numbered(1), numbered(2)
+	left := sighting(slot, "boot1", one)
+	left.Left = true
+	leftBefore := sighting(facts("vdb", 1, ""), "boot1", one)
+	leftBefore.Left = true
+	for _, tt := range []struct {
+		name         string
+		seen         []disk.Sighting
+		f            *disk.Facts
+		boot         string
+		serial, slot string
+	}{
+		{name: "nothing seen", f: slot, boot: "boot2"},
+		{name: "the serial", seen: []disk.Sighting{sighting(facts("vdx", 1, "S"), "boot1", one)}, f: facts("vdb", 9, "S"), boot: "boot1", serial: one},
+		{name: "the serial after a reboot, elsewhere", seen: []disk.Sighting{sighting(facts("vdx", 1, "S"), "boot1", one)}, f: facts("vdb", 9, "S"), boot: "boot2", serial: one},
+		{name: "another serial", seen: []disk.Sighting{sighting(facts("vdx", 1, "S"), "boot1", one)}, f: facts("vdb", 9, "T"), boot: "boot2"},
+		{name: "the last of a serial", seen: []disk.Sighting{sighting(facts("vdx", 1, "S"), "boot1", one), sighting(facts("vdx", 2, "S"), "boot1", two)}, f: facts("vdb", 9, "S"), boot: "boot2", serial: two},
+		{name: "the slot after a reboot", seen: []disk.Sighting{sighting(slot, "boot1", one)}, f: facts("vdb", 9, ""), boot: "boot2", slot: one},
+		{name: "the slot after two reboots", seen: []disk.Sighting{sighting(slot, "boot1", one)}, f: facts("vdb", 9, ""), boot: "boot3", slot: one},
+		{name: "the slot in the same boot", seen: []disk.Sighting{sighting(slot, "boot1", one)}, f: facts("vdb", 9, ""), boot: "boot1"},
+		{name: "another slot", seen: []disk.Sighting{sighting(facts("vdx", 2, ""), "boot1", one)}, f: facts("vdb", 9, ""), boot: "boot2"},
+		{name: "no slot", seen: []disk.Sighting{sighting(nowhere, "boot1", one)}, f: nowhere, boot: "boot2"},
+		{name: "the slot, another size", seen: []disk.Sighting{sighting(slot, "boot1", one)}, f: large, boot: "boot2"},
+		{name: "the slot, another serial", seen: []disk.Sighting{sighting(facts("vdb", 2, "T"), "boot1", one)}, f: facts("vdb", 9, "S"), boot: "boot2"},
+		{name: "the slot, no serial any more", seen: []disk.Sighting{sighting(facts("vdb", 2, "T"), "boot1", one)}, f: facts("vdb", 9, ""), boot: "boot2", slot: one},
+		{name: "the slot and the serial", seen: []disk.Sighting{sighting(facts("vdb", 2, "S"), "boot1", one)}, f: facts("vdb", 9, "S"), boot: "boot2", serial: one, slot: one},
+		{name: "the last in the slot", seen: []disk.Sighting{sighting(slot, "boot1", one), sighting(facts("vdb", 3, ""), "boot1", two)}, f: facts("vdb", 9, ""), boot: "boot2", slot: two},
+		{name: "it was seen leaving", seen: []disk.Sighting{sighting(slot, "boot1", one), left}, f: facts("vdb", 9, ""), boot: "boot2"},
+		{name: "it came back after it left", seen: []disk.Sighting{sighting(slot, "boot1", one), leftBefore}, f: facts("vdb", 9, ""), boot: "boot2", slot: one},
+	} {
+		s := made(t)
+		for _, n := range tt.seen {
+			if err := s.Remember([]disk.Sighting{n}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := standing(s, tt.f, tt.boot)
+		if got.Formatting != "" {
+			t.Errorf("%s: %s", tt.name, got.Formatting)
+		}
+		for what, pair := range map[string]struct {
+			got  *disk.Sighting
+			want string
+		}{"serial": {got.FormerSerial, tt.serial}, "slot": {got.FormerSlot, tt.slot}} {
+			if (pair.got == nil) != (pair.want == "") || pair.got != nil && pair.got.UUID != pair.want {
+				t.Errorf("%s: %s: %+v, want %q", tt.name, what, pair.got, pair.want)
+			}
+		}
+	}
+}
+
+// TestTheSerialOfADiskThatWasFormattedOnly: it was never seen mounted.
+func TestTheSerialOfADiskThatWasFormattedOnly(t *testing.T) {
+	s := made(t)
+	r, err := begin(s, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := facts("vdc", 9, "S1")
+	if got := standing(s, again, "boot1").FormerSerial; got != nil {
+		t.Errorf("while it is formatted: %+v", got)
+	}
+	if err := r.Close(nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, again, "boot2").FormerSerial; got == nil || got.UUID != numbered(1) || got.Type != "xfs" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestSightingsAreBoundedAndReadWhole(t *testing.T) {
+	s := made(t)
+	var many []disk.Sighting
+	for i := range sightingsKept + 5 {
+		many = append(many, sighting(facts("vdb", uint64(i), strings.Repeat("\x01", 20)), "boot1", numbered(i)))
+	}
+	if err := s.Remember(many); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Sightings()
+	if err != nil || len(got) != sightingsKept || got[len(got)-1].UUID != numbered(sightingsKept+4) {
+		t.Errorf("%d are left, %v", len(got), err)
+	}
+	if err := os.WriteFile(s.sightingsFile(), []byte(`{"version": 2}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, facts("vdb", 1, ""), "b"); got.Formatting == "" {
+		t.Error("with a newer memory of filesystems: may be formatted")
+	}
+	if s.Remember(many[:1]) == nil {
+		t.Error("a newer memory of filesystems was replaced")
+	}
+}
+
+// TestAFailedWriteFormatsNothingUntilInit: whichever record could not be
+// written. What stands in the way here is what a full or read-only filesystem
+// does in the virtual machine.
+func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
+	f := facts("vdb", 1, "S")
+	for what, tt := range map[string]struct {
+		blocked string // a directory, not empty, in the place of the file
+		write   func(Store) error
+	}{
+		"check":       {"check", func(s Store) error { return s.Check() }},
+		"history":     {"history.jsonl", func(s Store) error { _, err := begin(s, 1, 0); return err }},
+		"intent":      {"intents/" + numbered(1) + ".json", func(s Store) error { _, err := begin(s, 1, 0); return err }},
+		"lock":        {"lock", func(s Store) error { return s.Remember(nil) }},
+		"directories": {"directories.json", func(s Store) error { return s.SaveDirectories(&disk.Settings{}) }},
+	} {
+		s := made(t)
+		blocked := filepath.Join(s.State, tt.blocked)
+		if err := os.MkdirAll(filepath.Join(blocked, "x"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if tt.write(s) == nil {
+			t.Errorf("%s: no error", what)
+			continue
+		}
+		if err := os.RemoveAll(blocked); err != nil {
+			t.Fatal(err)
+		}
+		if got := standing(s, f, "b"); !strings.Contains(got.Formatting, "hotmount state init") {
+			t.Errorf("%s: may be formatted afterwards: %q", what, got.Formatting)
+		}
+		if made, err := s.Init(nil); made || err != nil {
+			t.Errorf("%s: Init: %v, %v", what, made, err)
+		}
+		if got := standing(s, f, "b"); got.Formatting != "" {
+			t.Errorf("%s: after Init: %s", what, got.Formatting)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"hotmount/internal/disk"
+)
+
+// sightingsKept bounds the memory of filesystems.
+const sightingsKept = 1024
+
+// sightings is filesystems.json.
+type sightings struct {
+	Version int `json:"version"`
+	// Filesystems, the one that was seen last at the end.
+	Filesystems []disk.Sighting `json:"filesystems"`
+}
+
+// Remember records, synced, on which disks filesystems were found mounted, or
+// that their disks have left.
+func (s Store) Remember(seen []disk.Sighting) error {
+	err := s.locked(func() error {
+		all, err := s.Sightings()
+		if err != nil {
+			return err
+		}
+		for _, n := range seen {
+			i := slices.IndexFunc(all, func(o disk.Sighting) bool { return o.UUID == n.UUID })
+			if i >= 0 {
+				if n.Left && !all[i].Identity.Is(n.Identity) {
+					continue // it came back meanwhile
+				}
+				all = slices.Delete(all, i, i+1)
+			}
+			all = append(all, n)
+		}
+		all = all[max(0, len(all)-sightingsKept):]
+		return s.failed(writeSynced(s.sightingsFile(), sightings{Version: version, Filesystems: all}))
+	})
+	if err != nil {
+		return fmt.Errorf("cannot record which filesystem lies on which disk: %w", err)
+	}
+	return nil
+}
+
+// Sightings gives what is remembered of filesystems that were mounted, the one
+// that was seen last at the end.
+func (s Store) Sightings() ([]disk.Sighting, error) {
+	var all sightings
+	err := readJSON(s.sightingsFile(), &all)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s (moved away, it is begun anew): %w", s.sightingsFile(), err)
+	case all.Version != version:
+		return nil, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d", s.sightingsFile(), all.Version, version)
+	}
+	return all.Filesystems, nil
+}
+
+// formerSerial gives the last filesystem that lay on a disk with f's serial:
+// one that was mounted, else one that was made.
+func (m *Memory) formerSerial(f *disk.Facts) *disk.Sighting {
+	if f.Serial == "" {
+		return nil
+	}
+	for i := range slices.Backward(m.sightings) {
+		if l := &m.sightings[i]; l.Identity.Serial == f.Serial {
+			return l
+		}
+	}
+	for i := range slices.Backward(m.history) {
+		if r := &m.history[i]; r.Identity.Serial == f.Serial && r.Made() {
+			return &disk.Sighting{Identity: r.Identity, UUID: r.UUID, Type: "xfs", Class: r.Class, Mounted: r.Ended}
+		}
+	}
+	return nil
+}
+
+// formerSlot gives the filesystem that lay in f's slot, on a disk that may have
+// been f, when an earlier boot ended: it was the last one there, was not seen in
+// this boot and was not seen leaving.
+func (m *Memory) formerSlot(f *disk.Facts) *disk.Sighting {
+	if f.Slot == "" {
+		return nil
+	}
+	for i := range slices.Backward(m.sightings) {
+		l := &m.sightings[i]
+		if l.Identity.Slot != f.Slot {
+			continue
+		}
+		other := l.Identity.Serial != "" && f.Serial != "" && l.Identity.Serial != f.Serial
+		if l.Identity.Boot == m.boot || l.Left || other || l.Identity.Size != f.Size {
+			return nil
+		}
+		return l
+	}
+	return nil
+}
+
+func (s Store) sightingsFile() string { return filepath.Join(s.State, "filesystems.json") }
