@@ -1,6 +1,10 @@
 package policy
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +89,7 @@ func TestDecide(t *testing.T) {
 		{"mounted elsewhere", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"a part of it bound in its place", func(f *disk.Facts) { m := ours; m.Root = "/sub"; f.Mounts = []disk.MountPoint{m} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"mounted in the class directory, not by UUID", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/data")} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"mounted by UUID, not in the class directory", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv/" + uuid)} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"swap", func(f *disk.Facts) { f.Swap = true }, proven(disk.Other), nil, disk.Ignore, disk.ReasonSwap},
 		{"multipath leg", func(f *disk.Facts) { f.Udev.Multipath = true }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonMultipath},
 		{"not ready", func(f *disk.Facts) { f.Udev.NotReady = true }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNotReady},
@@ -137,6 +142,7 @@ func TestDecide(t *testing.T) {
 			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Failure: "x", Retry: true}
 		}, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
 
+		{"the proof went well", func(f *disk.Facts) { f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"unfinished, udev says xfs", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, xfs(), nil, disk.Prove, disk.ReasonIntent},
 		{"unfinished, proven half-made", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Format, disk.ReasonIntent},
 		{"unfinished, half-made with another UUID", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonHalfMade},
@@ -170,89 +176,157 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// obstacles are the conditions that each alone must keep a proven blank disk
-// from being formatted.
-var obstacles = map[string]func(*disk.Facts, *disk.Content, *disk.Settings){
-	"system":   func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.System = "/var" },
-	"no class": func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Names = []string{"nvme*"} },
-	"mounted": func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
-		f.Mounts = []disk.MountPoint{mountedAt("/srv")}
-	},
-	"swap":          func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Swap = true },
-	"multipath":     func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Multipath = true },
-	"not ready":     func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.NotReady = true },
-	"held":          func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Holders = []string{"md0"} },
-	"claimed":       func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Claim = "/etc/crypttab:1" },
-	"seed":          func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "config-2" },
-	"udev pending":  func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Initialized = false },
-	"no size":       func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Size = 0 },
-	"partitions":    func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Partitions = []string{"vdb1"} },
-	"read-only":     func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.ReadOnly = true },
-	"too small":     func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Size = 1 << 20 },
-	"class creates": func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Create = "none" },
-	"format off":    func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Format = false },
-	"store lost":    func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = "lost" },
-	"present":       func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = true },
-	"same serial": func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
-		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}}
-	},
-	"former serial": func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSerial = &lay },
-	"former slot":   func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSlot = &lay },
-	"brake":         func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formats = ages(1, 2, 3) },
-	"braked":        func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Braked = true },
-	"failed": func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
-		f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: "x"}
-	},
-	"not proven": func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Proven = false },
-	"other":      func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Other },
-	"unknown":    func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unknown },
-	"half-made":  func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.HalfMade },
-	"filesystem": func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs() },
+// condition is one fact that alone keeps a proven blank disk from being
+// formatted.
+type condition struct {
+	name   string
+	reason disk.Reason
+	// lift says that the operator's accept lifts it.
+	lift bool
+	put  func(*disk.Facts, *disk.Content, *disk.Settings)
 }
 
-func TestEachObstacleAloneBlocksFormat(t *testing.T) {
+// conditions are all of them: Decide answers Format only if none holds.
+var conditions = []condition{
+	{name: "it carries the system", reason: disk.ReasonSystem, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.System = "/var" }},
+	{name: "no class selects it", reason: disk.ReasonNoClass, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Names = []string{"nvme*"} }},
+	{name: "it is mounted", reason: disk.ReasonElsewhere, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Mounts = []disk.MountPoint{mountedAt("/srv")}
+	}},
+	{name: "it is mounted in its place", reason: disk.ReasonMounted, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}
+	}},
+	{name: "it is swap", reason: disk.ReasonSwap, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Swap = true }},
+	{name: "it is a multipath leg", reason: disk.ReasonMultipath, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Multipath = true }},
+	{name: "udev says not ready", reason: disk.ReasonNotReady, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.NotReady = true }},
+	{name: "something is built on it", reason: disk.ReasonHeld, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Holders = []string{"md0"} }},
+	{name: "it is claimed", reason: disk.ReasonClaimed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Claim = "/etc/crypttab:1" }},
+	{name: "seed, NoCloud", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "cidata" }},
+	{name: "seed, NoCloud in capitals", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "CIDATA" }},
+	{name: "seed, ConfigDrive", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "config-2" }},
+	{name: "seed, ConfigDrive in capitals", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "CONFIG-2" }},
+	{name: "udev has not finished", reason: disk.ReasonUdev, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Initialized = false }},
+	{name: "no size", reason: disk.ReasonSize, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) { f.Size, s.Classes[0].MinimumSize = 0, 0 }},
+	{name: "partitions", reason: disk.ReasonPartitions, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Partitions = []string{"vdb1"} }},
+	{name: "read-only", reason: disk.ReasonReadOnly, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.ReadOnly = true }},
+	{name: "too small", reason: disk.ReasonTooSmall, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Size = 300<<20 - 1 }},
+	{name: "the class creates nothing", reason: disk.ReasonNoCreate, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Create = "none" }},
+	{name: "formatting it failed for good", reason: disk.ReasonFormatFailed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: "x"}
+	}},
+	{name: "formatting is off in the configuration", reason: disk.ReasonFormatOff, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Format = false }},
+	{name: "formatting is off on this node", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = "lost" }},
+	{name: "there before installation", reason: disk.ReasonPresent, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = true }},
+	{name: "the serial of an earlier disk", reason: disk.ReasonSameSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}}
+	}},
+	{name: "the serial of a disk with a filesystem", reason: disk.ReasonSameSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}}, {ID: disk.ID{Seq: 99}, UUID: otherUUID}}
+	}},
+	{name: "the serial of a mounted disk", reason: disk.ReasonSameSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, Mounted: "/x"}}
+	}},
+	{name: "a former disk's serial", reason: disk.ReasonFormerSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSerial = &lay }},
+	{name: "a former disk's slot", reason: disk.ReasonFormerSlot, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSlot = &lay }},
+	{name: "too many formats", reason: disk.ReasonBrake, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formats = ages(1, 2, 3) }},
+	{name: "held by the brake before", reason: disk.ReasonBrake, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Braked = true }},
+	{name: "not proven", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Proven = false }},
+	{name: "not read", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unread }},
+	{name: "something else on it", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Other }},
+	{name: "unknown", reason: disk.ReasonUnknown, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unknown }},
+	{name: "no kind", reason: disk.ReasonUnknown, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = "" }},
+	{name: "half-made", reason: disk.ReasonHalfMade, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind, c.UUID = disk.HalfMade, uuid }},
+	{name: "a filesystem", reason: disk.ReasonFilesystem, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs() }},
+	{name: "a filesystem not accepted", reason: disk.ReasonType, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); c.Type = "btrfs" }},
+	{name: "a twin", reason: disk.ReasonTwin, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); f.SameUUID = []disk.Peer{{}} }},
+	{name: "an intent and no proof", reason: disk.ReasonIntent, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		*c = disk.Content{Kind: disk.Other}
+		f.Standing.Intent = &disk.Intent{UUID: uuid}
+	}},
+}
+
+// TestEachConditionAloneBlocksFormat: and with the reason of its own. What is
+// blank by proof, and nothing else, is formatted.
+func TestEachConditionAloneBlocksFormat(t *testing.T) {
 	f, c, s := blankDisk(), proven(disk.Blank), settings()
-	if d := Decide(f, c, s); d.Action != disk.Format {
-		t.Fatalf("without an obstacle: got %s (%s), want format", d.Action, d.Reason)
+	if d := Decide(f, c, s); d.Action != disk.Format || d.Reason != disk.ReasonBlank {
+		t.Fatalf("without any: got %s (%s), want format", d.Action, d.Reason)
 	}
-	for name, put := range obstacles {
+	for _, cond := range conditions {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()
-		put(f, c, s)
-		if d := Decide(f, c, s); d.Action == disk.Format {
-			t.Errorf("%s does not keep a disk from being formatted", name)
+		cond.put(f, c, s)
+		if d := Decide(f, c, s); d.Action == disk.Format || d.Reason != cond.reason {
+			t.Errorf("%s: got %s (%s), want %s", cond.name, d.Action, d.Reason, cond.reason)
+		}
+		f.Standing.Accepted = true
+		if d := Decide(f, c, s); (d.Action == disk.Format) != cond.lift {
+			t.Errorf("%s, accepted: got %s (%s)", cond.name, d.Action, d.Reason)
 		}
 	}
 }
 
-// TestAnyObstacleBlocksFormat: no combination of obstacles and of the facts
-// that lift holds lets one of them through.
-func TestAnyObstacleBlocksFormat(t *testing.T) {
-	names := make([]string, 0, len(obstacles))
-	for n := range obstacles {
-		names = append(names, n)
+// TestEachReasonHasItsCondition: whoever adds a reason adds the condition, and
+// the word for it.
+func TestEachReasonHasItsCondition(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../disk/reason.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
+	reached := map[string]bool{string(disk.ReasonBlank): true}
+	for _, c := range conditions {
+		reached[string(c.reason)] = true
+	}
+	found := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+			found++
+			if reason, err := strconv.Unquote(l.Value); err != nil || !reached[reason] {
+				t.Errorf("no condition has the reason %s", l.Value)
+			}
+		}
+		return true
+	})
+	if found != len(reached) {
+		t.Errorf("%d reasons are there, %d are reached", found, len(reached))
+	}
+}
+
+// TestAnyConditionBlocksFormat: no combination of conditions and of the facts
+// that lift holds lets one of them through.
+func TestAnyConditionBlocksFormat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()
-		chosen := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 0, 4, rapid.ID[string]).Draw(t, "obstacles")
-		for _, n := range chosen {
-			obstacles[n](f, c, s)
+		chosen := rapid.SliceOfNDistinct(rapid.IntRange(0, len(conditions)-1), 0, 6, rapid.ID[int]).Draw(t, "conditions")
+		var names []string
+		for _, i := range chosen {
+			conditions[i].put(f, c, s)
+			names = append(names, conditions[i].name)
 		}
-		liftable := map[string]bool{"present": true, "same serial": true, "former serial": true, "former slot": true, "brake": true, "braked": true}
 		accepted := rapid.Bool().Draw(t, "accepted")
 		f.Standing.Accepted = accepted
-		intent := rapid.Bool().Draw(t, "intent")
-		if intent {
+		s.FormatPresent = rapid.Bool().Draw(t, "format_present")
+		ours := rapid.Bool().Draw(t, "intent")
+		if ours {
 			f.Standing.Intent = &disk.Intent{UUID: uuid}
-			c.UUID = uuid
 		}
 		want := true
-		for _, n := range chosen {
-			lifted := accepted && liftable[n] || n == "half-made" && intent
+		for _, i := range chosen {
+			cond := &conditions[i]
+			lifted := accepted && cond.lift || s.FormatPresent && cond.reason == disk.ReasonPresent
+			switch cond.reason {
+			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent:
+				continue // of those that say what is on the disk the last counts
+			}
 			want = want && lifted
 		}
+		halfMade := c.Kind == disk.HalfMade && f.Standing.Intent != nil && c.UUID == f.Standing.Intent.UUID
+		want = want && c.Proven && (c.Kind == disk.Blank || halfMade)
 		d := Decide(f, c, s)
 		if (d.Action == disk.Format) != want {
-			t.Fatalf("obstacles %s, accepted %v, intent %v: got %s (%s)", strings.Join(chosen, ", "), accepted, intent, d.Action, d.Reason)
+			t.Fatalf("%s; accepted %v, intent %v, content %+v: got %s (%s)", strings.Join(names, ", "), accepted, ours, c, d.Action, d.Reason)
+		}
+		if why, _ := Words(f, c, s, d); why == "" {
+			t.Fatalf("%s has no words", d.Reason)
 		}
 	})
 }

@@ -1,0 +1,190 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sort"
+	"testing"
+)
+
+// equivalent are the conditions whose absence can not be seen, and why.
+var equivalent = map[string]string{
+	"err == nil of ok && err == nil":                  "path.Match never matches with an error",
+	"c.Proven of c.Kind == disk.HalfMade && c.Proven": "what is half-made is refused without an intent, and with one it is proven first",
+}
+
+// mutator changes the source so that each condition in it can be taken out by
+// its number: a part of an "or" becomes false, a part of an "and" true, a case
+// of a switch over values matches nothing.
+type mutator struct {
+	source  []byte
+	inserts []insert
+	texts   []string // of the conditions, by number
+}
+
+type insert struct {
+	at   int
+	text string
+}
+
+func (m *mutator) text(e ast.Expr) string { return string(m.source[e.Pos()-1 : e.End()-1]) }
+
+func (m *mutator) wrap(e ast.Expr, text, before, after string, inner func()) {
+	i, start, end := len(m.texts), int(e.Pos())-1, int(e.End())-1
+	m.texts = append(m.texts, text)
+	m.inserts = append(m.inserts, insert{start, fmt.Sprintf(before, i)})
+	inner()
+	m.inserts = append(m.inserts, insert{end, after})
+}
+
+// condition mutates e, which blocks or allows as a whole, and its parts.
+func (m *mutator) condition(e ast.Expr) {
+	if p, ok := e.(*ast.ParenExpr); ok {
+		m.condition(p.X)
+		return
+	}
+	b, _ := e.(*ast.BinaryExpr)
+	if b != nil && b.Op == token.LOR {
+		m.condition(b.X)
+		m.condition(b.Y)
+		return
+	}
+	m.wrap(e, m.text(e), "(mutant != %d && (", "))", func() {
+		if b != nil && b.Op == token.LAND {
+			m.conjunct(b.X, e)
+			m.conjunct(b.Y, e)
+		}
+	})
+}
+
+func (m *mutator) conjunct(e, whole ast.Expr) {
+	switch b, _ := e.(*ast.BinaryExpr); {
+	case b != nil && b.Op == token.LAND:
+		m.conjunct(b.X, whole)
+		m.conjunct(b.Y, whole)
+	default:
+		m.wrap(e, m.text(e)+" of "+m.text(whole), "(mutant == %d || (", "))", func() {
+			if p, ok := e.(*ast.ParenExpr); ok {
+				m.condition(p.X)
+			}
+		})
+	}
+}
+
+func (m *mutator) Visit(n ast.Node) ast.Visitor {
+	switch n := n.(type) {
+	case *ast.IfStmt:
+		m.condition(n.Cond)
+	case *ast.SwitchStmt:
+		for _, s := range n.Body.List {
+			for _, e := range s.(*ast.CaseClause).List {
+				if n.Tag == nil {
+					m.condition(e)
+				} else {
+					m.wrap(e, m.text(e), "never(%d, ", ")", func() {})
+				}
+			}
+		}
+	}
+	return m
+}
+
+const switchboard = `package policy
+
+import (
+	"os"
+	"strconv"
+)
+
+var mutant = func() int { n, _ := strconv.Atoi(os.Getenv("HOTMOUNT_TEST_MUTANT")); return n }()
+
+func never[T ~string](i int, v T) T {
+	if mutant == i {
+		return "never"
+	}
+	return v
+}
+`
+
+// TestTheSpecificationNeedsEachCondition: with any one condition taken out of
+// policy.go, the tests of the decision fail.
+func TestTheSpecificationNeedsEachCondition(t *testing.T) {
+	source, err := os.ReadFile("policy.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "policy.go", source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mutator{source: source}
+	ast.Walk(m, file)
+	sort.SliceStable(m.inserts, func(i, j int) bool { return m.inserts[i].at < m.inserts[j].at })
+	var changed bytes.Buffer
+	done := 0
+	for _, in := range m.inserts {
+		changed.Write(source[done:in.at])
+		changed.WriteString(in.text)
+		done = in.at
+	}
+	changed.Write(source[done:])
+
+	dir := t.TempDir()
+	replace := map[string]string{}
+	for name, content := range map[string][]byte{"policy.go": changed.Bytes(), "mutant.go": []byte(switchboard)} {
+		path, err := filepath.Abs(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replace[path] = filepath.Join(dir, name)
+		if err := os.WriteFile(replace[path], content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "policy.test")
+	if out, err := exec.Command("go", "test", "-c", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, changed.Bytes())
+	}
+	passes := func(mutant int) bool {
+		cmd := exec.Command(binary, "-test.run", "^(TestDecide|TestEachConditionAloneBlocksFormat)$")
+		cmd.Env = append(os.Environ(), fmt.Sprint("HOTMOUNT_TEST_MUTANT=", mutant))
+		return cmd.Run() == nil
+	}
+	if !passes(-1) {
+		t.Fatal("the tests fail with all conditions in their place")
+	}
+	if len(m.texts) < 40 {
+		t.Fatalf("only %d conditions were found: %q", len(m.texts), m.texts)
+	}
+	var seen []string
+	for i, text := range m.texts {
+		if equivalent[text] != "" {
+			seen = append(seen, text)
+			continue
+		}
+		if passes(i) {
+			t.Errorf("no test fails without condition %d: %s", i, text)
+		}
+	}
+	for text := range equivalent {
+		if !slices.Contains(seen, text) {
+			t.Errorf("%s is not in policy.go any more", text)
+		}
+	}
+	t.Logf("%d conditions", len(m.texts))
+}
