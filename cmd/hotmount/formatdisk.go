@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/journal"
 	"github.com/spf13/cobra"
@@ -66,7 +67,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
 	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s)
 	if err != nil {
-		v.Content, v.Failure, v.Retry = disk.Content{}, err.Error(), true
+		v.Content, v.Failure, v.Retry = disk.Content{}, err.Error(), !errors.Is(err, format.ErrShared)
 		log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 		// Of a disk whose writes can not be counted no verdict is valid; one
 		// that failed says only when to try again.
@@ -98,13 +99,21 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 	h := host()
 	writes := func() (uint64, error) {
 		now, err := h.Look(f.Name)
-		if err == nil && now.Seq != f.Seq {
+		switch {
+		case err == nil && now.Seq != f.Seq:
 			err = disk.ErrGone
+		case err == nil && now.Uncounted:
+			err = fmt.Errorf("the kernel does not count the writes to it: echo 1 >/sys/block/%s/queue/iostats", f.Name)
 		}
 		return now.Writes, err
 	}
-	return format.Open(ctx, *f, format.Deps{Runner: run.Exec{}, Writes: writes, Settle: s.Settle, Intents: intents, Log: log})
+	return format.Open(ctx, *f, format.Deps{Runner: run.Exec{}, Writes: writes, Settle: s.Settle, SecondLook: secondLook, Intents: intents, Log: log})
 }
+
+// secondLook is how long after mkfs.xfs a filesystem is read once more. It is far
+// more than lies between the last look of another machine that shares the disk
+// and the first write of its mkfs.xfs.
+const secondLook = 3 * time.Second
 
 // prove finds out what is on the disk, and closes it again.
 func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content, err error) {
@@ -146,7 +155,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if d.Action != disk.Format {
 		why, _ := policy.Words(f, &c, s, d)
 		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
-		if f.Standing.Intent != nil && c.Kind == disk.Filesystem {
+		if f.Standing.Intent != nil && c.Kind == disk.Filesystem && d.Reason != disk.ReasonShared {
 			// mkfs had finished after all.
 			if err := errors.Join(host().Store.CloseRecord(uuid, ""), host().Store.End(uuid)); err != nil {
 				log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))

@@ -34,6 +34,9 @@ type Facts struct {
 	// Writes counts the write and discard requests the kernel has completed
 	// for this disk since it was attached (/sys/block/*/stat).
 	Writes uint64 `json:"writes"`
+	// Uncounted says that the kernel does not keep that count
+	// (/sys/block/*/queue/iostats is not 1): that it is the same says nothing.
+	Uncounted bool `json:"uncounted,omitempty"`
 
 	// Partitions are the kernel names of the disk's partitions.
 	Partitions []string `json:"partitions,omitempty"`
@@ -194,7 +197,7 @@ type Verdict struct {
 
 // Valid says whether the verdict still speaks of the disk as it is now.
 func (v *Verdict) Valid(f *Facts) bool {
-	return v != nil && v.Seq == f.Seq && v.Size == f.Size && v.Writes == f.Writes
+	return v != nil && v.Seq == f.Seq && v.Size == f.Size && v.Writes == f.Writes && !f.Uncounted
 }
 
 // Peer is another attached disk, as far as one that shares a serial or a UUID

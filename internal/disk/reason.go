@@ -32,6 +32,8 @@ const (
 	ReasonTooSmall     Reason = "too-small"
 	ReasonNoCreate     Reason = "class-creates-nothing"
 	ReasonFormatFailed Reason = "format-failed"
+	ReasonUncounted    Reason = "writes-not-counted"
+	ReasonDisagree     Reason = "udev-disagrees"
 
 	// The operator's word is wanted.
 	ReasonFormatOff    Reason = "formatting-off"
@@ -40,6 +42,7 @@ const (
 	ReasonFormerSerial Reason = "former-serial"
 	ReasonFormerSlot   Reason = "former-slot"
 	ReasonBrake        Reason = "too-many-formats"
+	ReasonShared       Reason = "made-by-another"
 
 	// Something is to be done, or all is well.
 	ReasonIntent     Reason = "unfinished-format"

@@ -29,6 +29,9 @@ var (
 	ErrBusy = errors.New("somebody else uses it")
 	// ErrWritten says that somebody wrote to the disk while it was looked at.
 	ErrWritten = errors.New("somebody writes to it")
+	// ErrShared says that the disk has changed and this machine has not written
+	// to it.
+	ErrShared = errors.New("another machine writes to it: a disk must be attached to one machine only")
 )
 
 // Retry says whether the same may go better later: ErrBusy and ErrWritten. All
@@ -49,8 +52,15 @@ type Deps struct {
 	Writes func() (uint64, error)
 	// Settle is for how long nobody may have written; zero asks only that
 	// nobody does while the disk is read.
-	Settle  time.Duration
-	Intents Intents
+	Settle time.Duration
+	// SecondLook is how long after mkfs.xfs the filesystem is read once more,
+	// and has to be unchanged: another machine that shares the disk may be at
+	// work on it, too.
+	SecondLook time.Duration
+	// Rate and Progress are probe.Source's.
+	Rate     uint64
+	Progress func(probe.Progress)
+	Intents  Intents
 	// Log writes to the journal. It is called with the evidence before the
 	// first write to the disk.
 	Log func(msg string, evidence ...string)
@@ -173,7 +183,7 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 }
 
 func (s *Session) look(ctx context.Context, plan probe.Plan) (disk.Content, error) {
-	source := probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size}
+	source := probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size, Rate: s.deps.Rate, Progress: s.deps.Progress}
 	if i := s.disk.Standing.Intent; i != nil {
 		source.Own = probe.Own{UUID: i.UUID, Over: i.Over}
 	}
@@ -253,6 +263,16 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.readBack(o.Intent.UUID); err != nil {
 		return err
 	}
+	// udev may look at it meanwhile.
+	if err := s.lock(ctx, unix.LOCK_SH); err != nil {
+		return err
+	}
+	if err := wait(ctx, s.deps.SecondLook); err != nil {
+		return err
+	}
+	if err := s.readBack(o.Intent.UUID); err != nil {
+		return s.changed(err)
+	}
 	s.deps.Log(fmt.Sprintf("made XFS %s on %s and read it back", o.Intent.UUID, s.disk.ID), lines...)
 	// The filesystem is whole. An intent that stays costs a look at the disk at
 	// every start, and must not keep the disk from being used.
@@ -294,9 +314,22 @@ func (s *Session) again(ctx context.Context) error {
 	// see nothing at all.
 	same := c.Kind == s.proven.Kind && c.UUID == s.proven.UUID || c.Kind == disk.Blank && s.proven.Kind == disk.HalfMade
 	if !same {
-		return fmt.Errorf("%w: it was %s and is %s now: %q", ErrWritten, s.proven.Kind, c.Kind, c.Evidence)
+		return s.changed(fmt.Errorf("it was %s and is %s now: %q", s.proven.Kind, c.Kind, c.Evidence))
 	}
 	return s.isUntouched()
+}
+
+// changed says who has changed what is on the disk: this machine's kernel counts
+// the writes of this machine.
+func (s *Session) changed(what error) error {
+	switch err := s.isUntouched(); {
+	case err == nil:
+		return fmt.Errorf("%w: %w", ErrShared, what)
+	case errors.Is(err, ErrWritten):
+		return fmt.Errorf("%w: %w", err, what)
+	default:
+		return errors.Join(err, what)
+	}
 }
 
 func (s *Session) isUntouched() error {
@@ -337,12 +370,8 @@ func (s *Session) isSame(f *os.File) error {
 
 // readBack reads what mkfs.xfs has left, past the page cache.
 func (s *Session) readBack(uuid string) error {
-	super, err := probe.ReadXFS(s.keep)
-	switch {
-	case err != nil:
+	if err := probe.IsWholeXFS(s.keep, uuid); err != nil {
 		return fmt.Errorf("read back after mkfs.xfs: %w", err)
-	case super.UUID != uuid || super.InProgress || super.Size > s.disk.Size:
-		return fmt.Errorf("read back after mkfs.xfs: %+v", super)
 	}
 	return s.isSame(s.keep)
 }

@@ -134,6 +134,9 @@ func super(t *testing.T, name, uuid string) []byte {
 	}
 	copy(b[32:48], raw)
 	binary.BigEndian.PutUint64(b[8:], size/4096)
+	binary.BigEndian.PutUint32(b[84:], size/4096)
+	binary.BigEndian.PutUint32(b[88:], 1)
+	clear(b[512:])
 	clear(b[224:228])
 	binary.LittleEndian.PutUint32(b[224:], crc32.Checksum(b[:512], crc32.MakeTable(crc32.Castagnoli)))
 	return b
@@ -185,9 +188,9 @@ func (w *world) exists(string) (bool, error)   { return w.lts, nil }
 
 func (w *world) deps() Deps {
 	return Deps{
-		Runner:  w,
-		Writes:  w.count,
-		Settle:  5 * time.Second,
+		Runner: w,
+		Writes: w.count,
+		Settle: 5 * time.Second, SecondLook: 3 * time.Second,
 		Intents: w,
 		Log: func(msg string, evidence ...string) {
 			w.story = append(w.story, "log")
@@ -247,8 +250,8 @@ func TestBlankDisk(t *testing.T) {
 			if diff := cmp.Diff(want, w.story); diff != "" {
 				t.Error(diff)
 			}
-			if took := time.Since(begun); took != 5*time.Second {
-				t.Errorf("it settled for %s", took)
+			if took := time.Since(begun); took != 8*time.Second {
+				t.Errorf("it settled and was looked at again for %s", took)
 			}
 		})
 	}
@@ -386,9 +389,10 @@ func TestObstacles(t *testing.T) {
 		{name: "resized after the proof", between: func(w *world) { w.now.size *= 2 }, err: "another size"},
 		{name: "another node after the proof", between: func(w *world) { w.nodeDev.Minor++ }, err: "device number"},
 		{name: "no counters after the proof", between: func(w *world) { w.counters = errors.New("no stat") }, err: "no stat"},
-		{name: "a byte at the start after the proof", between: func(w *world) { w.put(4095, []byte{1}) }, err: "somebody writes", retry: true},
-		{name: "a byte at the end after the proof", between: func(w *world) { w.put(size-1, []byte{1}) }, err: "somebody writes", retry: true},
-		{name: "a signature after the proof", between: func(w *world) { w.named(other) }, err: "somebody writes", retry: true},
+		{name: "a byte at the start after the proof", between: func(w *world) { w.put(4095, []byte{1}) }, err: "another machine writes to it"},
+		{name: "a byte at the end after the proof", between: func(w *world) { w.put(size-1, []byte{1}) }, err: "another machine writes to it"},
+		{name: "a byte and a write after the proof", between: func(w *world) { w.put(4095, []byte{1}); w.writes++ }, err: "somebody writes to it: 1 writes", retry: true},
+		{name: "a signature after the proof", between: func(w *world) { w.named(other) }, err: "another machine writes to it"},
 		{name: "unreadable after the proof", between: func(w *world) { w.truncate(0) }, err: "cannot read byte 0"},
 		{name: "locked after the proof", between: func(w *world) { w.lockedBy(unix.LOCK_SH) }, err: "locked for 30s", retry: true},
 
@@ -404,8 +408,8 @@ func TestObstacles(t *testing.T) {
 		// The last look.
 		{name: "written during mkfs -N", before: func(w *world) { w.whenRun(dryLine, write) }, err: "1 writes", retry: true, begun: true},
 		{name: "written at the last moment", before: func(w *world) { w.onBegin = func() { w.writes++ } }, err: "1 writes", retry: true, begun: true},
-		{name: "a byte at the last moment", before: func(w *world) { w.onBegin = func() { w.put(size-1, []byte{1}) } }, err: "somebody writes", retry: true, begun: true},
-		{name: "a signature at the last moment", before: func(w *world) { w.onBegin = func() { w.named(other) } }, err: "somebody writes", retry: true, begun: true},
+		{name: "a byte at the last moment", before: func(w *world) { w.onBegin = func() { w.put(size-1, []byte{1}) } }, err: "another machine writes to it", begun: true},
+		{name: "a signature at the last moment", before: func(w *world) { w.onBegin = func() { w.named(other) } }, err: "another machine writes to it", begun: true},
 		{name: "unreadable at the last moment", before: func(w *world) { w.onBegin = func() { w.truncate(0) } }, err: "cannot read byte 0", begun: true},
 		{name: "another disk at the last moment", before: func(w *world) { w.onBegin = func() { w.now.seq++ } }, err: "another disk", begun: true},
 		{name: "another node at the last moment", before: func(w *world) { w.onBegin = func() { w.nodeDev.Minor++ } }, err: "device number", begun: true},
@@ -419,11 +423,11 @@ func TestObstacles(t *testing.T) {
 			w.halfMade(uuid)
 			w.On(blkidLine, runtest.Print("ID_FS_TYPE=xfs\nID_PART_TABLE_TYPE=dos\n", 0))
 		}, recover: true, err: `not proven half-made but "other"`},
-		{name: "half made, finished by somebody", before: func(w *world) { w.halfMade(uuid) }, between: func(w *world) { w.put(0, super(w.t, "xfs.head", uuid)) }, recover: true, err: "somebody writes", retry: true},
+		{name: "half made, finished by somebody", before: func(w *world) { w.halfMade(uuid) }, between: func(w *world) { w.put(0, super(w.t, "xfs.head", uuid)) }, recover: true, err: "another machine writes to it"},
 		{name: "half made, replaced at the last moment", before: func(w *world) {
 			w.halfMade(uuid)
 			w.onBegin = func() { w.put(0, super(w.t, "xfs-half-made.head", other)); w.named(other) }
-		}, recover: true, err: "somebody writes", retry: true},
+		}, recover: true, err: "another machine writes to it"},
 		{name: "half made, written", before: func(w *world) { w.halfMade(uuid) }, between: write, recover: true, err: "1 writes", retry: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -624,7 +628,7 @@ func TestMkfsGoesWrong(t *testing.T) {
 				w.put(0, super(t, "xfs-half-made.head", uuid))
 				return run.Result{}, nil
 			}
-		}, "InProgress:true"},
+		}, "still at work on it"},
 		"another UUID": {func(w *world) runtest.Answer {
 			return func(run.Command) (run.Result, error) {
 				w.put(0, super(t, "xfs.head", other))
@@ -637,6 +641,13 @@ func TestMkfsGoesWrong(t *testing.T) {
 				return run.Result{}, nil
 			}
 		}, "cannot read byte 0"},
+		"headers of another": {func(w *world) runtest.Answer {
+			return func(c run.Command) (run.Result, error) {
+				res, err := w.mkfs(c)
+				w.put(512, []byte("XAGF"))
+				return res, err
+			}
+		}, "headers of group 0"},
 		"resized": {func(w *world) runtest.Answer {
 			return func(c run.Command) (run.Result, error) {
 				w.now.size *= 2
@@ -653,6 +664,44 @@ func TestMkfsGoesWrong(t *testing.T) {
 					t.Errorf("error %v, want %q", err, tc.err)
 				}
 				if w.times("begin ") != 1 || w.times("end ") != 0 {
+					t.Errorf("the story is %q", w.story)
+				}
+			})
+		})
+	}
+}
+
+// Another machine that has the disk too made a filesystem of it at the same
+// time, and came last: what is there now is not ours.
+func TestSecondLook(t *testing.T) {
+	for name, tc := range map[string]struct {
+		later func(*world)
+		is    error
+		err   string
+	}{
+		"another UUID":                  {func(w *world) { w.put(0, super(t, "xfs.head", other)) }, ErrShared, "holds the XFS " + other},
+		"at work":                       {func(w *world) { w.put(0, super(t, "xfs-half-made.head", uuid)) }, ErrShared, "still at work"},
+		"zeroed":                        {func(w *world) { w.put(0, make([]byte, 4096)) }, ErrShared, "no XFS superblock"},
+		"headers of another":            {func(w *world) { w.put(512, []byte("XAGF")) }, ErrShared, "headers of group 0"},
+		"another UUID, by this machine": {func(w *world) { w.put(0, super(t, "xfs.head", other)); w.writes++ }, ErrWritten, "1 writes"},
+		"pulled":                        {func(w *world) { w.now.seq++ }, nil, "another disk"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.On(makeLine, func(c run.Command) (run.Result, error) {
+					time.AfterFunc(2*time.Second, func() {
+						w.mu.Lock()
+						defer w.mu.Unlock()
+						tc.later(w)
+					})
+					return w.mkfs(c)
+				})
+				err := w.work("full", false, nil)
+				if err == nil || !strings.Contains(err.Error(), tc.err) || tc.is != nil && !errors.Is(err, tc.is) {
+					t.Errorf("error %v", err)
+				}
+				if w.times("end ") != 0 {
 					t.Errorf("the story is %q", w.story)
 				}
 			})

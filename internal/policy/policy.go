@@ -133,9 +133,12 @@ func unusable(f *disk.Facts) disk.Reason {
 
 func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Class) disk.Decision {
 	d.UUID, d.Type = c.UUID, c.Type
-	switch {
+	switch i := f.Standing.Intent; {
 	case !disk.ValidUUID(c.UUID):
 		d.Action, d.Reason, d.UUID = disk.Refuse, disk.ReasonOther, ""
+	case i != nil && i.UUID != c.UUID && !f.Standing.Accepted:
+		// The disk was blank when this node began to format it.
+		d.Action, d.Reason = disk.Hold, disk.ReasonShared
 	case !slices.Contains(class.Accept, c.Type):
 		d.Action, d.Reason = disk.Refuse, disk.ReasonType
 	case len(f.SameUUID) > 0:
@@ -158,6 +161,12 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 		return d
 	case f.Standing.Verdict.Valid(f) && f.Standing.Verdict.Failure != "" && !f.Standing.Verdict.Retry:
 		d.Action, d.Reason = disk.Refuse, disk.ReasonFormatFailed
+		return d
+	case f.Uncounted:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonUncounted
+		return d
+	case disagrees(f.Udev, c):
+		d.Action, d.Reason = disk.Refuse, disk.ReasonDisagree
 		return d
 	}
 	switch {
@@ -189,6 +198,15 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 		d.Action, d.Reason = disk.Prove, disk.ReasonUnread
 	}
 	return d
+}
+
+// disagrees says whether udev names something on a disk that was read as blank,
+// or as an XFS whose mkfs did not finish and which to udev is a whole one.
+func disagrees(u disk.Udev, c *disk.Content) bool {
+	if c.Kind == disk.HalfMade && u.FSType == "xfs" {
+		u.FSType, u.FSUsage = "", ""
+	}
+	return u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
 // sameSerial gives the disk whose serial a blank disk repeats: one that came

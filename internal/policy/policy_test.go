@@ -150,6 +150,21 @@ func TestDecide(t *testing.T) {
 		{"half-made, not proven", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid}, nil, disk.Prove, disk.ReasonIntent},
 		{"unfinished, proven blank", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"unfinished, proven whole", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"unfinished, proven whole, and another's", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonShared},
+		{"unfinished, another's, accepted", func(f *disk.Facts) {
+			f.Standing.Intent = &disk.Intent{UUID: otherUUID}
+			f.Standing.Accepted = true
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"unfinished, half-made, and xfs to udev", func(f *disk.Facts) {
+			f.Standing.Intent = &disk.Intent{UUID: uuid}
+			f.Udev.FSType, f.Udev.FSUsage = "xfs", "filesystem"
+		}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Format, disk.ReasonIntent},
+		{"unfinished, half-made, and ext4 to udev", func(f *disk.Facts) {
+			f.Standing.Intent = &disk.Intent{UUID: uuid}
+			f.Udev.FSType, f.Udev.FSUsage = "ext4", "filesystem"
+		}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonDisagree},
+		{"writes not counted", func(f *disk.Facts) { f.Uncounted = true }, proven(disk.Unread), nil, disk.Refuse, disk.ReasonUncounted},
+		{"writes not counted, xfs", func(f *disk.Facts) { f.Uncounted = true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"unfinished, proven something else", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Other), nil, disk.Refuse, disk.ReasonOther},
 	}
 	for _, tt := range tests {
@@ -230,6 +245,16 @@ var conditions = []condition{
 	{name: "a former disk's slot", reason: disk.ReasonFormerSlot, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSlot = &lay }},
 	{name: "too many formats", reason: disk.ReasonBrake, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formats = ages(1, 2, 3) }},
 	{name: "held by the brake before", reason: disk.ReasonBrake, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Braked = true }},
+	{name: "writes are not counted", reason: disk.ReasonUncounted, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Uncounted = true }},
+	{name: "udev knows a type", reason: disk.ReasonDisagree, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSType = "xfs" }},
+	{name: "udev knows a usage", reason: disk.ReasonDisagree, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSUsage = "raid" }},
+	{name: "udev knows two things", reason: disk.ReasonDisagree, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Ambivalent = "x" }},
+	{name: "udev knows a partition table", reason: disk.ReasonDisagree, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.PartTable = "gpt" }},
+	{name: "another machine's filesystem", reason: disk.ReasonShared, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		*c = *xfs()
+		c.Proven = true
+		f.Standing.Intent = &disk.Intent{UUID: otherUUID}
+	}},
 	{name: "not proven", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Proven = false }},
 	{name: "not read", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unread }},
 	{name: "something else on it", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Other }},
@@ -314,7 +339,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			cond := &conditions[i]
 			lifted := accepted && cond.lift || s.FormatPresent && cond.reason == disk.ReasonPresent
 			switch cond.reason {
-			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent:
+			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared:
 				continue // of those that say what is on the disk the last counts
 			}
 			want = want && lifted

@@ -53,6 +53,13 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return fmt.Sprintf("no filesystem is known on it, and class %s creates none", d.Class), ""
 	case disk.ReasonFormatFailed:
 		return "formatting it failed: " + disk.Visible(f.Standing.Verdict.Failure), "see journalctl -u hotmount-format@" + fmt.Sprint(f.Seq)
+	case disk.ReasonUncounted:
+		return "the kernel does not count the writes to it (queue/iostats), so that nobody can tell whether somebody writes to it", fmt.Sprintf("echo 1 >/sys/block/%s/queue/iostats; systemctl reload hotmount", f.Name)
+	case disk.ReasonDisagree:
+		return "it was read as blank, and udev knows something on it", "udevadm trigger -s block -y " + f.Name
+	case disk.ReasonShared:
+		return fmt.Sprintf("when this node began to format it it was blank, and now it holds %s %s, which this node did not make: another machine has the disk, too, or had it", disk.Visible(d.Type), d.UUID),
+			"make sure that no other machine has it, then: hotmount accept " + f.Name
 	case disk.ReasonFormatOff:
 		if f.Standing.Formatting != "" {
 			return "nothing is formatted: " + f.Standing.Formatting, ""

@@ -21,7 +21,15 @@ type Source struct {
 	Size uint64
 	// Own is the XFS that this node has begun to make on this disk, if any.
 	Own Own
+	// Rate is how many bytes a second a scan may read, 0 for as many as it can.
+	Rate uint64
+	// Progress, if it is not nil, is called after each read of a scan.
+	Progress func(Progress)
 }
+
+// Progress is how far a scan has come, in bytes: Read were read on the way to At,
+// which goes up to Size.
+type Progress struct{ At, Size, Read uint64 }
 
 // Own is an XFS that this node has begun to make on a disk and of which it does
 // not know that it was finished.

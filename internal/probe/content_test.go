@@ -26,20 +26,25 @@ func head(t testing.TB, name string) []byte {
 
 func TestReadXFS(t *testing.T) {
 	whole, half := head(t, "xfs.head"), head(t, "xfs-half-made.head")
+	whole300 := XFSSuper{UUID: madeUUID, Size: 300 * mib, Group: 75 * mib, Groups: 4, Sector: 512}
+	half300 := whole300
+	half300.InProgress = true
 	change := func(b []byte, at int, c byte) []byte {
 		b = bytes.Clone(b)
 		b[at] = c
 		return b
 	}
+	// Version 4 has no checksum.
+	v4 := func(b []byte) []byte { return change(b, 101, 0xa4) }
 	for _, tc := range []struct {
 		name string
 		b    []byte
 		want XFSSuper
 		err  string
 	}{
-		{"whole", whole, XFSSuper{UUID: madeUUID, Size: 300 * mib}, ""},
-		{"half made", half, XFSSuper{UUID: madeUUID, Size: 300 * mib, InProgress: true}, ""},
-		{"version 4 has no checksum", change(change(whole, 101, 0xa4), 226, 0), XFSSuper{UUID: madeUUID, Size: 300 * mib}, ""},
+		{"whole", whole, whole300, ""},
+		{"half made", half, half300, ""},
+		{"version 4 has no checksum", change(change(whole, 101, 0xa4), 226, 0), whole300, ""},
 		{"zeros", make([]byte, 4096), XFSSuper{}, "no XFS superblock"},
 		{"another magic number", change(whole, 0, 'x'), XFSSuper{}, "no XFS superblock"},
 		{"another UUID", change(whole, 33, 0), XFSSuper{}, "checksum"},
@@ -49,6 +54,8 @@ func TestReadXFS(t *testing.T) {
 		{"sector", change(whole, 102, 0x40), XFSSuper{}, "sector"},
 		{"block size", change(whole, 4, 1), XFSSuper{}, "blocks of"},
 		{"too many blocks", change(whole, 8, 0xff), XFSSuper{}, "blocks of"},
+		{"too many groups", v4(change(whole, 88, 0xff)), XFSSuper{}, "groups of"},
+		{"no groups", v4(change(whole, 91, 0)), XFSSuper{}, "groups of"},
 		{"short", whole[:4095], XFSSuper{}, "cannot read byte 4095"},
 	} {
 		got, err := ReadXFS(bytes.NewReader(tc.b))

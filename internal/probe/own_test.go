@@ -107,6 +107,42 @@ func TestOwnFindsForeignBytes(t *testing.T) {
 	}
 }
 
+func TestIsWholeXFS(t *testing.T) {
+	const size = 320 * mib
+	for _, options := range []string{"-s size=512", "-s size=4096"} {
+		f := made(t, size, append([]string{"-m", "uuid=" + ownUUID}, strings.Fields(options)...)...)
+		if err := IsWholeXFS(f, ownUUID); err != nil {
+			t.Error(err)
+		}
+		if err := IsWholeXFS(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the XFS "+ownUUID) {
+			t.Errorf("another UUID: %v", err)
+		}
+		// The headers of one group are another machine's, zero, gone.
+		other := made(t, size, append([]string{"-m", "uuid=" + madeUUID}, strings.Fields(options)...)...)
+		group := make([]byte, 64*kib)
+		if _, err := other.ReadAt(group, 160*mib); err != nil {
+			t.Fatal(err)
+		}
+		for name, head := range map[string][]byte{"another's": group, "zero": make([]byte, 64*kib)} {
+			if _, err := f.WriteAt(head, 160*mib); err != nil {
+				t.Fatal(err)
+			}
+			if err := IsWholeXFS(f, ownUUID); err == nil || !strings.Contains(err.Error(), "byte 167772160, in the headers of group 2,") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := errors.Join(f.Truncate(160*mib), f.Truncate(161*mib)); err != nil {
+			t.Fatal(err)
+		}
+		if err := IsWholeXFS(f, ownUUID); err == nil {
+			t.Error("cut, and whole")
+		}
+	}
+	if err := IsWholeXFS(bytes.NewReader(head(t, "xfs-half-made.head")), madeUUID); err == nil || !strings.Contains(err.Error(), "still at work") {
+		t.Errorf("half made: %v", err)
+	}
+}
+
 func put(t *testing.T, w io.WriterAt, at int64, c byte) {
 	t.Helper()
 	if _, err := w.WriteAt([]byte{c}, at); err != nil {

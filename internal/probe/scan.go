@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -113,6 +114,7 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	}
 	defer buf.free()
 	own := newOwner(s.Own.UUID)
+	begun := time.Now()
 	for e := range extents {
 		f.Places++
 		for e.start < e.end {
@@ -132,9 +134,34 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 			}
 			f.Read += uint64(len(b))
 			e.start += uint64(len(b))
+			if s.Progress != nil {
+				s.Progress(Progress{At: e.start, Size: s.Size, Read: f.Read})
+			}
+			if err := s.slow(ctx, begun, f.Read); err != nil {
+				return Finding{}, err
+			}
 		}
 	}
 	return f, nil
+}
+
+// slow waits until so many bytes since begun are no more than Rate allows.
+func (s *Source) slow(ctx context.Context, begun time.Time, read uint64) error {
+	if s.Rate == 0 {
+		return nil
+	}
+	wait := time.Duration(float64(read)/float64(s.Rate)*float64(time.Second)) - time.Since(begun)
+	if wait <= 0 {
+		return nil
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // readFull reads all of b or fails: on the descriptor of a disk that is gone a

@@ -17,6 +17,11 @@ type XFSSuper struct {
 	InProgress bool
 	// Size of the filesystem in bytes.
 	Size uint64
+	// Group is the size of an allocation group in bytes, Groups their number,
+	// Sector the size of a sector in bytes.
+	Group  uint64
+	Groups uint32
+	Sector uint32
 }
 
 // unfinished is false for a superblock that is not there.
@@ -38,6 +43,42 @@ func ReadXFS(r io.ReaderAt) (XFSSuper, error) {
 		return XFSSuper{}, err
 	}
 	return parseXFS(buf)
+}
+
+// IsWholeXFS is nil if the disk holds the finished XFS of that UUID, in the state
+// in which mkfs.xfs leaves it: the superblock and the headers of all groups are
+// its. Where two machines have made a filesystem on one disk at the same time,
+// the headers are not all of one.
+func IsWholeXFS(r io.ReaderAt, uuid string) error {
+	super, err := ReadXFS(r)
+	switch {
+	case err != nil:
+		return err
+	case super.UUID != uuid:
+		return fmt.Errorf("it holds the XFS %s, not %s", super.UUID, uuid)
+	case super.InProgress:
+		return errors.New("mkfs.xfs is still at work on it, or was ended")
+	}
+	// Superblock, AGF, AGI, AGFL: a sector each.
+	buf, err := alignedBuffer(max(4*int(super.Sector), align))
+	if err != nil {
+		return err
+	}
+	defer buf.free()
+	for i := range uint64(super.Groups) {
+		at := i * super.Group
+		if err := readFull(r, buf, at); err != nil {
+			return err
+		}
+		bad, own := newOwner(uuid).foreign(buf, at)
+		if own == 0 && bad < 0 {
+			bad = 0
+		}
+		if bad >= 0 {
+			return fmt.Errorf("byte %d, in the headers of group %d, is not of the XFS %s", at+uint64(bad), i, uuid)
+		}
+	}
+	return nil
 }
 
 // parseXFS reads the first 4096 bytes of a disk as struct xfs_dsb (Linux,
@@ -71,9 +112,16 @@ func parseXFS(b []byte) (XFSSuper, error) {
 		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: its checksum is %08x, computed %08x", stored, sum)
 	}
 	u := hex.EncodeToString(b[32:48])
+	group, groups := uint64(be.Uint32(b[84:]))*blockSize, be.Uint32(b[88:])
+	if group == 0 || groups == 0 || uint64(groups-1) > (blockSize*blocks)/group {
+		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: %d groups of %d bytes", groups, group)
+	}
 	return XFSSuper{
 		UUID:       u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:],
 		InProgress: b[inProgress] != 0,
 		Size:       blockSize * blocks,
+		Group:      group,
+		Groups:     groups,
+		Sector:     uint32(sector),
 	}, nil
 }

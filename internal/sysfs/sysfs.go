@@ -156,6 +156,12 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 	if facts.Writes, err = writes(stat); err != nil {
 		return fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, "stat"), err)
 	}
+	// Documentation/ABI/stable/sysfs-block, queue/iostats.
+	counted, err := read(filepath.Join(dir, "queue/iostats"))
+	if err != nil && !missing(err) {
+		return err
+	}
+	facts.Uncounted = strings.TrimSpace(counted) != "1"
 	if err := fillHardware(facts, dir); err != nil {
 		return err
 	}

@@ -41,10 +41,10 @@ func sdaFacts() disk.Facts {
 		Slot:          "pci-0000:02:00.0",
 		ReadOnly:      true,
 		Removable:     true,
-		LogicalSector: 4096,
-		Writes:        5,
-		Partitions:    []string{"sda1", "sda2"},
-		Holders:       []string{"dm-0", "dm-1", "gone", "md"},
+		LogicalSector: 4096, Uncounted: true,
+		Writes:     5,
+		Partitions: []string{"sda1", "sda2"},
+		Holders:    []string{"dm-0", "dm-1", "gone", "md"},
 	}
 }
 
