@@ -15,6 +15,7 @@ import (
 	"hotmount/internal/disk"
 	"hotmount/internal/format"
 	"hotmount/internal/policy"
+	"hotmount/internal/probe"
 	"hotmount/internal/report"
 	"hotmount/internal/run"
 	"hotmount/internal/store"
@@ -95,7 +96,7 @@ func findDisk(seq uint64) (*disk.Facts, error) {
 }
 
 // open opens the disk for a proof.
-func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.Intents, log func(string, ...string)) (*format.Session, error) {
+func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.Intents, progress func(probe.Progress), log func(string, ...string)) (*format.Session, error) {
 	h := host()
 	writes := func() (uint64, error) {
 		now, err := h.Look(f.Name)
@@ -107,7 +108,10 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 		}
 		return now.Writes, err
 	}
-	return format.Open(ctx, *f, format.Deps{Runner: run.Exec{}, Writes: writes, Settle: s.Settle, SecondLook: secondLook, Intents: intents, Log: log})
+	return format.Open(ctx, *f, format.Deps{
+		Runner: run.Exec{}, Writes: writes, Settle: s.Settle, SecondLook: secondLook,
+		Rate: s.ScanRate, Progress: progress, Intents: intents, Log: log,
+	})
 }
 
 // secondLook is how long after mkfs.xfs a filesystem is read once more. It is far
@@ -115,9 +119,17 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 // and the first write of its mkfs.xfs.
 const secondLook = 3 * time.Second
 
+// How long the unit may be without a sign of life, beside the time to settle:
+// while the disk is read, and while mkfs.xfs runs, which has a time limit of its
+// own (format.MkfsTime).
+const (
+	readPatience = 5 * time.Minute
+	mkfsPatience = format.MkfsTime + readPatience
+)
+
 // prove finds out what is on the disk, and closes it again.
 func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content, err error) {
-	session, err := open(ctx, f, s, nil, func(string, ...string) {})
+	session, err := open(ctx, f, s, nil, nil, func(string, ...string) {})
 	if err != nil {
 		return c, err
 	}
@@ -136,7 +148,10 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	path := class.MountPoint(uuid)
 	d := disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
 	record := &store.Format{Store: host().Store}
-	session, err := open(ctx, f, s, record, func(message string, evidence ...string) {
+	scan := report.NewScan(log, f)
+	progress := func(p probe.Progress) { scan.Progress(p.At, p.Size, p.Read, s.Settle+readPatience) }
+	session, err := open(ctx, f, s, record, progress, func(message string, evidence ...string) {
+		scan.Status(message, mkfsPatience)
 		log.Event(report.KindProven, journal.PriInfo, f, d, path, strings.Join(append([]string{message}, evidence...), "\n  "))
 	})
 	if err != nil {

@@ -344,12 +344,14 @@ func (a *Agent) nextDue() (time.Time, bool) {
 func (a *Agent) tell() {
 	var mounted, held, refused, failing int
 	var open bool
-	var outstanding []string
+	var outstanding, proving []string
 	for name, st := range a.disks {
 		open = open || st.initial
 		switch {
 		case st.stuck != nil:
 			failing++
+		case st.busy && st.decision.Action == disk.Prove:
+			proving = append(proving, name)
 		case st.busy || st.decision.Action == disk.Wait:
 			outstanding = append(outstanding, name)
 		case st.decision.Action == disk.Keep:
@@ -367,6 +369,10 @@ func (a *Agent) tell() {
 	if len(outstanding) > 0 {
 		slices.Sort(outstanding)
 		text += "; working on " + strings.Join(outstanding, ", ")
+	}
+	if len(proving) > 0 {
+		slices.Sort(proving)
+		text += "; proving blank, and formatting if so: " + strings.Join(proving, ", ")
 	}
 	if text != a.lastLine {
 		a.lastLine = text

@@ -29,7 +29,8 @@ func word(expected string, wrong func(string) string) kind {
 
 // oneOf is a kind of text with few values.
 func oneOf(values ...string) kind {
-	expected := strings.Join(values, " or ")
+	last := len(values) - 1
+	expected := strings.Join(values[:last], ", ") + " or " + values[last]
 	return word(expected, func(s string) string {
 		if !slices.Contains(values, s) {
 			return expected
@@ -54,7 +55,7 @@ func printable(s string) bool {
 var (
 	filesystemMade = oneOf("xfs", "none")
 	filesystemKept = oneOf("xfs", "ext4")
-	proof          = oneOf("full", "sampled")
+	proof          = oneOf("full", "sampled", "unsigned")
 	className      = word(expectedName, wrongName)
 	kernelNames    = word(expectedPattern, wrongPattern)
 	directory      = word(expectedDirectory, wrongDirectory)

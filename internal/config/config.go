@@ -74,6 +74,7 @@ func defaults() layer {
 		"format_limit":   d.FormatLimit,
 		"format_period":  d.FormatPeriod,
 		"settle":         d.Settle,
+		"scan_rate":      d.ScanRate,
 		"ready_timeout":  d.ReadyTimeout,
 		"rescan":         d.Rescan,
 		"workers":        d.Workers,

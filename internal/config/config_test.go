@@ -80,8 +80,8 @@ func TestLoad(t *testing.T) {
 		{name: "JSON", file: `{"settle": "1s", "workers": 2}`, want: with(func(s *disk.Settings) { s.Settle, s.Workers = time.Second, 2 })},
 		{
 			name: "every scalar",
-			file: "format: false\nformat_present: true\nformat_limit: 256\nformat_period: 24h\nsettle: 0s\nready_timeout: 10m\nrescan: 10s\nworkers: 64\n",
-			want: disk.Settings{FormatPresent: true, FormatLimit: 256, FormatPeriod: 24 * time.Hour, ReadyTimeout: 10 * time.Minute, Rescan: 10 * time.Second, Workers: 64, Classes: Default().Classes},
+			file: "format: false\nformat_present: true\nformat_limit: 256\nformat_period: 24h\nsettle: 0s\nscan_rate: 100MiB\nready_timeout: 10m\nrescan: 10s\nworkers: 64\n",
+			want: disk.Settings{FormatPresent: true, FormatLimit: 256, FormatPeriod: 24 * time.Hour, ScanRate: 100 << 20, ReadyTimeout: 10 * time.Minute, Rescan: 10 * time.Second, Workers: 64, Classes: Default().Classes},
 		},
 		{
 			name: "classes",
@@ -152,6 +152,7 @@ func TestSources(t *testing.T) {
 		"format_limit":   {"1", "2", "3"},
 		"format_period":  {"1m", "2m", "3m"},
 		"settle":         {"1s", "2s", "3s"},
+		"scan_rate":      {"4MiB", "none", "1GB"},
 		"ready_timeout":  {"1s", "2s", "3s"},
 		"rescan":         {"11s", "12s", "13s"},
 		"workers":        {"1", "2", "3"},
@@ -180,6 +181,7 @@ func TestSources(t *testing.T) {
 			}
 			got := map[string]any{
 				"format": settings.Format, "format_present": settings.FormatPresent, "format_limit": settings.FormatLimit, "format_period": settings.FormatPeriod, "settle": settings.Settle,
+				"scan_rate":     settings.ScanRate,
 				"ready_timeout": settings.ReadyTimeout, "rescan": settings.Rescan, "workers": settings.Workers,
 			}[s.key]
 			if got != want {
@@ -191,8 +193,9 @@ func TestSources(t *testing.T) {
 
 const (
 	durationWords = `expected a duration with a unit from 0s to 10m, such as 30s or 1m30s`
-	rootKeys      = `classes, format, format_present, format_limit, format_period, settle, ready_timeout, rescan, workers`
+	rootKeys      = `classes, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers`
 	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
+	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, of at least 4MiB (a second)`
 	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot`
 	pathWords     = `expected an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or a slash too many`
 	nameWords     = `expected a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen`
@@ -274,6 +277,9 @@ func TestFaultsOfFile(t *testing.T) {
 		{"settle: -1s", `FILE:1: settle: found "-1s", ` + durationWords},
 		{"settle: 601s", `FILE:1: settle: found "601s", ` + durationWords},
 		{"settle: 2001-01-01", `FILE:1: settle: found 2001-01-01, ` + durationWords},
+		{"scan_rate: 5", `FILE:1: scan_rate: found the number 5, ` + rateWords},
+		{"scan_rate: 3MiB", `FILE:1: scan_rate: found "3MiB", ` + rateWords},
+		{"scan_rate: 0MiB", `FILE:1: scan_rate: found "0MiB", ` + rateWords},
 		{"ready_timeout: 11m", `FILE:1: ready_timeout: found "11m", ` + durationWords},
 		{"rescan: 9s", `FILE:1: rescan: found "9s", expected a duration with a unit of at least 10s, such as 30s or 1m30s`},
 		{"rescan: 99999999h", `FILE:1: rescan: found "99999999h", expected a duration with a unit of at least 10s, such as 30s or 1m30s`},
@@ -342,7 +348,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("accept: [xfs, btrfs]"), `FILE:4: classes[0].accept[1]: found "btrfs", expected xfs or ext4`},
 		{class("accept: []"), `FILE:4: classes[0].accept: found an empty list, expected at least 1 entry, each xfs or ext4`},
 		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected it too: the class makes it (create)`},
-		{class("blank: unsigned"), `FILE:4: classes[0].blank: found "unsigned", expected full or sampled`},
+		{class("blank: none"), `FILE:4: classes[0].blank: found "none", expected full, sampled or unsigned`},
 
 		{class("minimum_size: 300"), `FILE:4: classes[0].minimum_size: found the number 300, ` + sizeWords},
 		{class("minimum_size: 300M"), `FILE:4: classes[0].minimum_size: found "300M", ` + sizeWords},
@@ -424,8 +430,8 @@ func TestFaultsOfEnvironmentAndFlags(t *testing.T) {
 		want          string
 	}{
 		{environ: []string{"HOTMOUNT_SETTEL=5s"}, want: `HOTMOUNT_SETTEL: unknown variable, did you mean "HOTMOUNT_SETTLE"?`},
-		{environ: []string{"HOTMOUNT_CLASSES=x"}, want: `HOTMOUNT_CLASSES: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
-		{environ: []string{"HOTMOUNT_\x1b=x"}, want: `HOTMOUNT_\x1b: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
+		{environ: []string{"HOTMOUNT_CLASSES=x"}, want: `HOTMOUNT_CLASSES: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_SCAN_RATE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
+		{environ: []string{"HOTMOUNT_\x1b=x"}, want: `HOTMOUNT_\x1b: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_SCAN_RATE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
 		{environ: []string{"HOTMOUNT_SETTLE=5"}, want: `HOTMOUNT_SETTLE: found "5", ` + durationWords},
 		{environ: []string{"HOTMOUNT_SETTLE="}, want: `HOTMOUNT_SETTLE: found "", ` + durationWords},
 		{environ: []string{"HOTMOUNT_FORMAT=1"}, want: `HOTMOUNT_FORMAT: found "1", expected true or false`},
@@ -438,7 +444,7 @@ func TestFaultsOfEnvironmentAndFlags(t *testing.T) {
 			want: strings.Join([]string{
 				`FILE:1: settle: found the number 1, ` + durationWords,
 				`HOTMOUNT_FORMAT: found "\n", expected true or false`,
-				`HOTMOUNT_X: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`,
+				`HOTMOUNT_X: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_SCAN_RATE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`,
 				`--rescan: found "1s", expected a duration with a unit of at least 10s, such as 30s or 1m30s`,
 				`--workers: found "0", expected a whole number from 1 to 64`,
 			}, "\n"),
@@ -578,6 +584,7 @@ func TestAddFlags(t *testing.T) {
       --format-present           format blank disks that were there before hotmount was installed
       --ready-timeout duration   how long a disk that is there at start may hold back readiness (default 30s)
       --rescan duration          how often every disk is looked at without an event (default 10m)
+      --scan-rate size           how much a second may be read of a disk to prove it blank (default none)
       --settle duration          how long nobody may have written to a disk before it is formatted (default 5s)
       --workers int              how many disks are worked on at once (default 4)
 `

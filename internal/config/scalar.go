@@ -46,6 +46,7 @@ var scalars = []scalar{
 	{"format_limit", "how many disks are formatted within format_period before the operator's word is wanted", whole(1, 256)},
 	{"format_period", "the time for format_limit", duration(time.Minute, 24*time.Hour)},
 	{"settle", "how long nobody may have written to a disk before it is formatted", duration(0, 10*time.Minute)},
+	{"scan_rate", "how much a second may be read of a disk to prove it blank", rate},
 	{"ready_timeout", "how long a disk that is there at start may hold back readiness", duration(0, 10*time.Minute)},
 	{"rescan", "how often every disk is looked at without an event", duration(10*time.Second, 0)},
 	{"workers", "how many disks are worked on at once", whole(1, 64)},
@@ -93,6 +94,20 @@ var size = kind{
 	},
 }
 
+// leastRate in bytes a second still gets through 64 GiB within five hours.
+const leastRate = 4 << 20
+
+var rate = kind{
+	name: "size", tag: size.tag, expected: "none, or " + size.expected + ", of at least 4MiB (a second)",
+	parse: func(s string) (any, bool) {
+		if s == "none" {
+			return uint64(0), true
+		}
+		n, ok := size.parse(s)
+		return n, ok && n.(uint64) >= leastRate
+	},
+}
+
 // maxSize of a disk: the kernel counts bytes in a loff_t (include/linux/types.h).
 const maxSize = 1<<63 - 1
 
@@ -130,6 +145,9 @@ func AddFlags(flags *pflag.FlagSet) {
 		value := fmt.Sprint(values[s.key])
 		if d, ok := values[s.key].(time.Duration); ok {
 			value = short(d)
+		}
+		if s.key == "scan_rate" {
+			value = "none"
 		}
 		f := flags.VarPF(&text{value, s.name}, s.flag(), "", s.usage)
 		if s.name == boolean.name {

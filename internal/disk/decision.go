@@ -55,6 +55,9 @@ type Settings struct {
 	// Settle is for how long nobody may have written to a disk before it is
 	// formatted.
 	Settle time.Duration `json:"settle"`
+	// ScanRate is how many bytes a second may be read of a disk to prove it
+	// blank, 0 for as many as it gives.
+	ScanRate uint64 `json:"scan_rate"`
 	// ReadyTimeout is for how long a disk that was there at start may hold back
 	// READY.
 	ReadyTimeout time.Duration `json:"ready_timeout"`
@@ -81,7 +84,8 @@ type Class struct {
 	// Options are the mount options.
 	Options []string `json:"options"`
 	// Blank is how blankness is proven: "full" reads every byte of a disk of up
-	// to 64 GiB and samples a larger one, "sampled" always samples.
+	// to 64 GiB and samples a larger one, "sampled" always samples, "unsigned"
+	// reads the first 4 KiB.
 	Blank string `json:"blank"`
 	// MinimumSize in bytes of a disk that is formatted.
 	MinimumSize uint64 `json:"minimum_size"`

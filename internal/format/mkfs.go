@@ -15,10 +15,11 @@ const (
 	// lts is the set of features that Linux 6.1 and Debian 12's xfs_repair know
 	// (mkfs.xfs(8), "-c options=").
 	lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
-	// mkfsTime is far more than the some 65 writes of mkfs.xfs need on a disk
-	// that answers, whatever its size.
-	mkfsTime = 10 * time.Minute
 )
+
+// MkfsTime is far more than the some 65 writes of mkfs.xfs need on a disk that
+// answers, whatever its size.
+const MkfsTime = 10 * time.Minute
 
 // making is one run of mkfs.xfs.
 type making struct {
@@ -51,7 +52,7 @@ func (m making) args() []string {
 // run gives what mkfs.xfs printed, line by line. Its own refusals suggest -f:
 // they are handed on and never acted on.
 func (m making) run(ctx context.Context, r run.Runner) ([]string, error) {
-	c := run.Command{Path: mkfs, Args: m.args(), Timeout: mkfsTime}
+	c := run.Command{Path: mkfs, Args: m.args(), Timeout: MkfsTime}
 	res, err := r.Run(ctx, c)
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func (m making) run(ctx context.Context, r run.Runner) ([]string, error) {
 // mkfs.xfs turns on newer features of its own accord. 6.1.0 has the file too and
 // does not accept it, nrext64 being in the wrong section.
 func chooseOptions(ctx context.Context, r run.Runner, sys system) (string, error) {
-	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: mkfsTime}
+	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: MkfsTime}
 	res, err := r.Run(ctx, c)
 	if err != nil {
 		return "", err

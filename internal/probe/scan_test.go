@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -212,6 +215,70 @@ func TestScanEndsWithItsContext(t *testing.T) {
 	if !errors.Is(err, why) || f.Zero() || d.read != 3*mib {
 		t.Errorf("%+v after %d bytes, error %v", f, d.read, err)
 	}
+}
+
+// Progress comes to the end of the disk, counts what was read, and never goes
+// back.
+func TestScanProgress(t *testing.T) {
+	for _, size := range []uint64{300*mib + 512, 100 * gib} {
+		var last Progress
+		d := &sparse{size: size}
+		f, err := Scan(t.Context(), Source{Reader: d, Size: size, Progress: func(p Progress) {
+			if p.At <= last.At || p.Read <= last.Read || p.Read != d.read || p.Size != size {
+				t.Fatalf("%+v after %+v", p, last)
+			}
+			last = p
+		}}, Full)
+		if err != nil || last.At != size || last.Read != f.Read {
+			t.Errorf("%+v, error %v", last, err)
+		}
+	}
+}
+
+func TestScanRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		f, err := Scan(t.Context(), Source{Reader: &sparse{size: 300 * mib}, Size: 300 * mib, Rate: 10 * mib}, Full)
+		if took := time.Since(begun); err != nil || !f.Zero() || took != 30*time.Second {
+			t.Errorf("300 MiB at 10 MiB a second took %s, error %v", took, err)
+		}
+		// Slowly or not, it ends with its context.
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		begun = time.Now()
+		if _, err := Scan(ctx, Source{Reader: &sparse{size: gib}, Size: gib, Rate: kib}, Full); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 5*time.Second {
+			t.Errorf("error %v after %s", err, time.Since(begun))
+		}
+	})
+}
+
+// A scan reads into one buffer, so that the two that the daemon runs at once
+// stay far below 16 MiB.
+func TestScanMemory(t *testing.T) {
+	buffers := map[*byte]int{}
+	d := &sparse{size: 100 * gib}
+	if _, err := Scan(t.Context(), Source{Reader: buffered{d, buffers}, Size: d.size}, Full); err != nil {
+		t.Fatal(err)
+	}
+	var total int
+	for _, n := range buffers {
+		total += n
+	}
+	if len(buffers) != 1 || 2*total > 16*mib {
+		t.Errorf("%d buffers of %d bytes together", len(buffers), total)
+	}
+}
+
+// buffered notes which memory is read into.
+type buffered struct {
+	io.ReaderAt
+	buffers map[*byte]int
+}
+
+func (r buffered) ReadAt(b []byte, at int64) (int, error) {
+	first := unsafe.SliceData(b)
+	r.buffers[first] = max(r.buffers[first], len(b))
+	return r.ReaderAt.ReadAt(b, at)
 }
 
 func TestExtents(t *testing.T) {

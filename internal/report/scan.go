@@ -1,0 +1,71 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/coreos/go-systemd/v22/journal"
+
+	"hotmount/internal/disk"
+)
+
+// How often a scan that takes long is spoken of, in the journal and in the
+// unit's status.
+const (
+	firstWord   = 5 * time.Second
+	everyWord   = 30 * time.Second
+	everyStatus = time.Second
+)
+
+// Scan reports how far the proof of one disk has come, for the process that
+// makes it. Make it with NewScan.
+type Scan struct {
+	log    *Log
+	facts  *disk.Facts
+	notify func(state string)
+
+	begun, word, status time.Time
+	read                uint64
+}
+
+// NewScan makes the report of a proof that begins now.
+func NewScan(log *Log, f *disk.Facts) *Scan {
+	return &Scan{log: log, facts: f, notify: func(state string) {
+		// Who has no service manager misses nothing: the journal has it too.
+		_, _ = daemon.SdNotify(false, state)
+	}}
+}
+
+// Progress is told, after each read of a scan, that so many bytes were read on
+// the way to at, which goes up to size. The service manager is asked for patience
+// from then on: a proof that does not get on is ended by it.
+func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
+	now := time.Now()
+	if s.begun.IsZero() || read < s.read {
+		s.begun, s.word = now, now.Add(firstWord)
+	}
+	s.read = read
+	if now.Before(s.status) {
+		return
+	}
+	s.status = now.Add(everyStatus)
+	took := now.Sub(s.begun)
+	message := fmt.Sprintf("proving that it is blank: %d %% of %s", at*100/max(size, 1), disk.HumanSize(size))
+	if took >= everyStatus {
+		rate := float64(read) / took.Seconds()
+		left := time.Duration(float64(took) * float64(size-at) / float64(max(at, 1)))
+		message += fmt.Sprintf(", %s/s, %s to go", disk.HumanSize(uint64(rate)), left.Round(time.Second))
+	}
+	s.Status(s.facts.Name+": "+message, patience)
+	if !now.Before(s.word) {
+		s.word = now.Add(everyWord)
+		s.log.Event(KindProven, journal.PriInfo, s.facts, disk.Decision{Action: disk.Prove}, "", Name(s.facts)+": "+message)
+	}
+}
+
+// Status gives the service manager the state in one line, and asks it for
+// patience from now on (STATUS=, EXTEND_TIMEOUT_USEC=, sd_notify(3)).
+func (s *Scan) Status(line string, patience time.Duration) {
+	s.notify(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", oneLine(line), patience.Microseconds()))
+}
