@@ -83,6 +83,12 @@ func (m *mutator) Visit(n ast.Node) ast.Visitor {
 	switch n := n.(type) {
 	case *ast.IfStmt:
 		m.condition(n.Cond)
+	case *ast.ReturnStmt:
+		for _, e := range n.Results {
+			if b, ok := e.(*ast.BinaryExpr); ok && (b.Op == token.LOR || b.Op == token.LAND) {
+				m.condition(e)
+			}
+		}
 	case *ast.SwitchStmt:
 		for _, s := range n.Body.List {
 			for _, e := range s.(*ast.CaseClause).List {

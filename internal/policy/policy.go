@@ -203,7 +203,7 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 // disagrees says whether udev names something on a disk that was read as blank,
 // or as an XFS whose mkfs did not finish and which to udev is a whole one.
 func disagrees(u disk.Udev, c *disk.Content) bool {
-	if c.Kind == disk.HalfMade && u.FSType == "xfs" {
+	if c.Kind == disk.HalfMade && u.FSType == "xfs" && u.FSUsage == "filesystem" {
 		u.FSType, u.FSUsage = "", ""
 	}
 	return u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""

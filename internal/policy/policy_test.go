@@ -163,6 +163,11 @@ func TestDecide(t *testing.T) {
 			f.Standing.Intent = &disk.Intent{UUID: uuid}
 			f.Udev.FSType, f.Udev.FSUsage = "ext4", "filesystem"
 		}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonDisagree},
+		{"unfinished, half-made, and xfs of another use to udev", func(f *disk.Facts) {
+			f.Standing.Intent = &disk.Intent{UUID: uuid}
+			f.Udev.FSType, f.Udev.FSUsage = "xfs", "raid"
+		}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonDisagree},
+		{"proven blank, xfs to udev", func(f *disk.Facts) { f.Udev.FSType, f.Udev.FSUsage = "xfs", "filesystem" }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonDisagree},
 		{"writes not counted", func(f *disk.Facts) { f.Uncounted = true }, proven(disk.Unread), nil, disk.Refuse, disk.ReasonUncounted},
 		{"writes not counted, xfs", func(f *disk.Facts) { f.Uncounted = true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"unfinished, proven something else", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Other), nil, disk.Refuse, disk.ReasonOther},
@@ -224,7 +229,7 @@ var conditions = []condition{
 	{name: "no size", reason: disk.ReasonSize, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) { f.Size, s.Classes[0].MinimumSize = 0, 0 }},
 	{name: "partitions", reason: disk.ReasonPartitions, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Partitions = []string{"vdb1"} }},
 	{name: "read-only", reason: disk.ReasonReadOnly, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.ReadOnly = true }},
-	{name: "too small", reason: disk.ReasonTooSmall, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Size = 300<<20 - 1 }},
+	{name: "too small", reason: disk.ReasonTooSmall, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].MinimumSize = f.Size + 1 }},
 	{name: "the class creates nothing", reason: disk.ReasonNoCreate, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Create = "none" }},
 	{name: "formatting it failed for good", reason: disk.ReasonFormatFailed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: "x"}
