@@ -85,6 +85,8 @@ func runDaemon(c *cobra.Command, s *disk.Settings) error {
 			switch r.Do {
 			case "accept":
 				return a.Accept(ctx, r.Disk)
+			case "release":
+				return "", a.Release(ctx, r.Disk)
 			case "look":
 				a.LookAtAll()
 				return "", nil
@@ -176,6 +178,10 @@ func (n node) Accept(f *disk.Facts) error {
 	return n.Store.Accept(f, boot)
 }
 
+func (n node) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
+	return n.Store.KeepUnmounted(f, reason)
+}
+
 func (n node) Forget(seq uint64) error { return n.Store.Forget(seq) }
 
 // SaveSettings fails for what the formatting units need. A state directory that
@@ -187,12 +193,12 @@ func (n node) SaveSettings(s *disk.Settings) error {
 	return n.Store.SaveSettings(s)
 }
 
-func (n node) HoldBraked(f *disk.Facts) error {
+func (n node) Keep(f *disk.Facts, reason disk.Reason) error {
 	boot, err := n.Boot()
 	if err != nil {
 		return err
 	}
-	return n.Store.HoldBraked(f, boot)
+	return n.Store.Keep(f, boot, reason)
 }
 
 func (n node) Remember(seen []disk.Sighting) error {
@@ -234,6 +240,10 @@ func (u units) Format(ctx context.Context, seq uint64) error { return u.manager.
 
 func (u units) Unmount(ctx context.Context, path string) error {
 	return u.manager.StopMount(ctx, path)
+}
+
+func (u units) PluggedSince(ctx context.Context, f *disk.Facts) (time.Time, error) {
+	return u.manager.PluggedSince(ctx, f.Name)
 }
 
 func (u units) RemoveMountPoint(ctx context.Context, path string) error {

@@ -6,6 +6,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -26,8 +27,12 @@ type Host interface {
 	MountedAt(path string, dev disk.Dev) (bool, error)
 	// Accept records the operator's word for this attachment of the disk.
 	Accept(f *disk.Facts) error
-	// HoldBraked records that the disk came while too many were formatted.
-	HoldBraked(f *disk.Facts) error
+	// Keep records that the disk stays held when what it was held for is over:
+	// too many formats (ReasonBrake), another disk with its UUID (ReasonTwin).
+	Keep(f *disk.Facts, reason disk.Reason) error
+	// KeepUnmounted records that the disk is not to be mounted during this
+	// attachment: ReasonReleased or ReasonUnmounted; empty takes that back.
+	KeepUnmounted(f *disk.Facts, reason disk.Reason) error
 	// Remember records the filesystems that were found mounted, or whose disks
 	// have left; it fills in the boot.
 	Remember(seen []disk.Sighting) error
@@ -48,6 +53,9 @@ type Units interface {
 	Format(ctx context.Context, seq uint64) error
 	// Unmount stops the mount unit of that mount point.
 	Unmount(ctx context.Context, path string) error
+	// PluggedSince gives the time since which PID 1 has the disk's device unit
+	// plugged, zero if it is not.
+	PluggedSince(ctx context.Context, f *disk.Facts) (time.Time, error)
 	// RemoveMountPoint removes the directory of a mount that has ended, if it is
 	// still there.
 	RemoveMountPoint(ctx context.Context, path string) error
@@ -64,6 +72,9 @@ type Reporter interface {
 	Failed(f *disk.Facts, d disk.Decision, path string, err error, wait time.Duration)
 	// Gone is told of a disk that was detached; path is where it was mounted.
 	Gone(f *disk.Facts, path string)
+	// Bounced is told of a mount that ended with a disk that PID 1 took for
+	// unplugged, and that is made again.
+	Bounced(f *disk.Facts, path string)
 	// Problem is told what went wrong beside a single disk.
 	Problem(err error)
 	// Status is told the state of the whole in one line, Ready that the disks
@@ -96,7 +107,7 @@ type Agent struct {
 	leaving  map[string]*departure
 	seen     []disk.Sighting // not handed to Host.Remember yet
 	saving   bool
-	lines    [3]line
+	lines    [4]line
 	started  time.Time
 	ready    bool
 	lastLine string
@@ -127,6 +138,25 @@ func (a *Agent) Accept(ctx context.Context, name string) (answer string, err err
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)
 	}
 	return answer, err
+}
+
+// Release unmounts the disk and keeps it unmounted until it is attached again,
+// accepted, or the machine booted.
+func (a *Agent) Release(ctx context.Context, name string) error {
+	var dep *departure
+	var err error
+	if askErr := a.ask(ctx, func() { dep, err = a.depart(name) }); askErr != nil {
+		return fmt.Errorf("cannot release %s: %w", name, askErr)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot release %s: %w", name, err)
+	}
+	select {
+	case err = <-dep.answer:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("cannot wait for the end of %s: %w", dep.path, context.Cause(ctx))
+	}
 }
 
 // Reload replaces the settings, forgets earlier failures and looks at every
@@ -243,7 +273,7 @@ func (a *Agent) accept(name string) (string, error) {
 	if st == nil || !st.seen {
 		return "", fmt.Errorf("cannot accept %s: no disk of that name is known; see hotmount plan", name)
 	}
-	failing := st.stuck != nil || st.decision.Reason == disk.ReasonFormatFailed
+	failing := st.stuck != nil || st.decision.Reason == disk.ReasonFormatFailed || st.decision.Reason == disk.ReasonTwin && len(st.facts.SameUUID) == 0
 	if !failing && (st.decision.Action != disk.Hold || st.decision.Reason == disk.ReasonFormatOff) {
 		c := st.facts.Known()
 		why, _ := policy.Words(&st.facts, &c, a.settings, st.decision)
@@ -253,8 +283,33 @@ func (a *Agent) accept(name string) (string, error) {
 		return "", err
 	}
 	st.failures, st.stuck = 0, nil
+	// Nobody unmounts it by hand before it is mounted again.
+	st.remount = true
 	a.wanted(name)
+	if st.decision.UUID != "" || st.decision.Reason == disk.ReasonReleased || st.decision.Reason == disk.ReasonUnmounted {
+		return fmt.Sprintf("%s is accepted", st.facts.ID), nil
+	}
 	return fmt.Sprintf("%s is accepted: it is formatted if it is proven blank", st.facts.ID), nil
+}
+
+// depart has the disk unmounted at the operator's word.
+func (a *Agent) depart(name string) (*departure, error) {
+	st := a.disks[name]
+	switch {
+	case st == nil || !st.seen:
+		return nil, errors.New("no disk of that name is known; see hotmount plan")
+	case st.decision.Action != disk.Keep:
+		return nil, fmt.Errorf("it is not mounted by hotmount (%s)", st.decision.Reason)
+	case a.leaving[a.path(st)] != nil:
+		return nil, errors.New("it is being unmounted")
+	}
+	// Before it is unmounted: nobody may take that for the hand of another.
+	if err := a.host.KeepUnmounted(&st.facts, disk.ReasonReleased); err != nil {
+		return nil, err
+	}
+	dep := &departure{facts: st.facts, path: a.path(st), answer: make(chan error, 1)}
+	a.leaving[dep.path] = dep
+	return dep, nil
 }
 
 // rescan wants a look at every disk that is attached, and at every one that was.

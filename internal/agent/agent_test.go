@@ -37,8 +37,9 @@ type machine struct {
 	formatErr   map[uint64]error
 	sightings   []disk.Sighting
 	rememberErr error
-	noEffect    bool // mount jobs are done, but mount nothing
-	slow        bool // Mount and Format wait until hang is closed
+	plugged     map[uint64]time.Time // by disk sequence number
+	noEffect    bool                 // mount jobs are done, but mount nothing
+	slow        bool                 // Mount and Format wait until hang is closed
 	running     int
 	most        int
 }
@@ -105,16 +106,39 @@ func (m *machine) Accept(f *disk.Facts) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("accepted %s", f.Name)
-	m.disks[f.Name].Standing.Accepted = true
+	st := &m.disks[f.Name].Standing
+	st.Accepted, st.Twin, st.Unmounted = true, false, ""
 	return nil
 }
 
-func (m *machine) HoldBraked(f *disk.Facts) error {
+func (m *machine) Keep(f *disk.Facts, reason disk.Reason) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.say("%s stays braked", f.Name)
-	m.disks[f.Name].Standing.Braked = true
+	m.say("%s stays held: %s", f.Name, reason)
+	if reason == disk.ReasonTwin {
+		m.disks[f.Name].Standing.Twin = true
+	} else {
+		m.disks[f.Name].Standing.Braked = true
+	}
 	return nil
+}
+
+func (m *machine) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if reason == "" {
+		m.say("%s may be mounted", f.Name)
+	} else {
+		m.say("%s stays unmounted: %s", f.Name, reason)
+	}
+	m.disks[f.Name].Standing.Unmounted = reason
+	return nil
+}
+
+func (m *machine) PluggedSince(_ context.Context, f *disk.Facts) (time.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.plugged[f.Seq], nil
 }
 
 func (m *machine) Remember(seen []disk.Sighting) error {
@@ -224,8 +248,9 @@ func (m *machine) Failed(f *disk.Facts, _ disk.Decision, _ string, err error, wa
 	}
 	m.note("%s: failed: %v", f.Name, err)
 }
-func (m *machine) Gone(f *disk.Facts, _ string) { m.note("%s: gone", f.Name) }
-func (m *machine) Problem(err error)            { m.note("problem: %v", err) }
+func (m *machine) Gone(f *disk.Facts, _ string)    { m.note("%s: gone", f.Name) }
+func (m *machine) Bounced(f *disk.Facts, p string) { m.note("%s: bounced", f.Name) }
+func (m *machine) Problem(err error)               { m.note("problem: %v", err) }
 func (m *machine) Status(line string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -487,7 +512,110 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		m.change(func() { m.log = nil; m.disks["vdc"] = xfsDisk("vdc", 3, uuidA) })
 		a.Look("vdc")
-		m.expect(t, `vdc: refuse (twin)`)
+		m.expect(t, `
+			vdc stays held: twin
+			vdc: refuse (twin)`)
+		m.change(func() { delete(m.disks, "vdb"); m.table = nil })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: gone
+			forgot 2
+			rmdir /mnt/disks/`+uuidA)
+		if _, err := a.Accept(t.Context(), "vdc"); err != nil {
+			t.Error(err)
+		}
+		m.expect(t, `
+			accepted vdc
+			vdc: mount (filesystem)
+			mount vdc seq 3: xfs at /mnt/disks/`+uuidA+`
+			vdc: mounted at `+uuidA)
+	})
+}
+
+func TestUnmountedByHandStaysSo(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			m.log, m.table = nil, nil
+			m.plugged = map[uint64]time.Time{2: time.Now().Add(-time.Hour)}
+		})
+		a.Look("vdb")
+		m.expect(t, `
+			vdb stays unmounted: unmounted-by-hand
+			vdb: hold (unmounted-by-hand)`)
+		if _, err := a.Accept(t.Context(), "vdb"); err != nil {
+			t.Error(err)
+		}
+		m.expect(t, `
+			accepted vdb
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA)
+		// And the second time, although the disk was accepted once.
+		m.change(func() { m.table = nil })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb stays unmounted: unmounted-by-hand
+			vdb: hold (unmounted-by-hand)`)
+	})
+}
+
+func TestUnmountedByHandWhileTheAgentWasDown(t *testing.T) {
+	f := xfsDisk("vdb", 2, uuidA)
+	m := newMachine(f)
+	m.plugged = map[uint64]time.Time{2: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}
+	f.Standing.WasMounted = time.Date(1999, 1, 2, 0, 0, 0, 0, time.UTC)
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, `
+			vdb stays unmounted: unmounted-by-hand
+			vdb: hold (unmounted-by-hand)
+			ready`)
+	})
+}
+
+func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			m.log, m.table = nil, nil
+			m.plugged = map[uint64]time.Time{2: time.Now().Add(time.Millisecond)}
+		})
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: bounced
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA)
+	})
+}
+
+func TestRelease(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3))
+	m.disks["vdc"].ReadOnly = true
+	where := "/mnt/disks/" + uuidA
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { m.log = nil; m.mountErr[where] = errors.New("busy") })
+		if err := a.Release(t.Context(), "vdb"); err == nil || !strings.Contains(err.Error(), "busy") {
+			t.Errorf("a busy disk: %v", err)
+		}
+		m.expect(t, `
+			vdb stays unmounted: released
+			unmount `+where+`
+			vdb may be mounted`)
+		m.change(func() { delete(m.mountErr, where) })
+		if err := a.Release(t.Context(), "vdb"); err != nil {
+			t.Error(err)
+		}
+		m.expect(t, `
+			vdb stays unmounted: released
+			unmount `+where+`
+			rmdir `+where+`
+			vdb: hold (released)`)
+		for _, name := range []string{"vdb", "vdc", "vdz"} {
+			if err := a.Release(t.Context(), name); err == nil {
+				t.Errorf("%s was released", name)
+			}
+		}
 	})
 }
 
@@ -604,7 +732,7 @@ func TestTheBrakeHoldsOnWhenTheTimeIsOver(t *testing.T) {
 	m := newMachine(vdb)
 	with(t, m, func(t *testing.T, a *Agent) {
 		m.expect(t, `
-			vdb stays braked
+			vdb stays held: too-many-formats
 			vdb: hold (too-many-formats)
 			ready`)
 		m.change(func() { vdb.Standing.Formats = nil })

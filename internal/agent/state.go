@@ -16,6 +16,9 @@ type state struct {
 	// busy says that the disk is in a line or that work on it is under way,
 	// again that it is to be looked at once more when that has ended.
 	busy, again bool
+	// remount says that the disk's mount ended without anybody's hand, and is
+	// to be made again.
+	remount bool
 	// sighting is what was last handed to Host.Remember, nil for nothing.
 	sighting *disk.Sighting
 	// acted is the action that was carried out since the last look, which the
@@ -58,6 +61,18 @@ func (st *state) fail(now time.Time) time.Duration {
 	return wait
 }
 
+// lost says whether the disk's filesystem was mounted during this attachment and
+// is not now, as f has it, and nobody knows why.
+func (st *state) lost(f *disk.Facts) bool {
+	if len(f.Mounts) > 0 || f.Standing.Unmounted != "" || st.remount {
+		return false
+	}
+	if st.seen {
+		return st.decision.Action == disk.Keep
+	}
+	return !f.Standing.WasMounted.IsZero()
+}
+
 func (st *state) succeed() { st.failures, st.stuck = 0, nil }
 
 // departure is a mount whose disk is gone.
@@ -67,6 +82,9 @@ type departure struct {
 	busy     bool
 	failures int
 	retry    time.Time
+	// answer waits for the end of what an operator has asked for, which is not
+	// tried again; nil if the disk is gone.
+	answer chan error
 }
 
 // Limits of the retries. What failed is tried again after retryFirst, then after
@@ -116,4 +134,5 @@ const (
 	looks = iota
 	mountings
 	proofs
+	questions
 )

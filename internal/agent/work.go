@@ -21,6 +21,7 @@ func (a *Agent) bound() {
 	a.lines[looks].bound = a.settings.Workers
 	a.lines[mountings].bound = a.settings.Workers
 	a.lines[proofs].bound = proofsAtOnce
+	a.lines[questions].bound = a.settings.Workers
 }
 
 // start begins what is due, within the bounds.
@@ -51,6 +52,13 @@ func (a *Agent) start(ctx context.Context) {
 		a.begin(ctx, proofs, func() func() {
 			err := a.units.Format(ctx, seq)
 			return func() { a.acted(name, seq, disk.Prove, err) }
+		})
+	}
+	for name, ok := a.lines[questions].next(); ok; name, ok = a.lines[questions].next() {
+		f := a.disks[name].facts
+		a.begin(ctx, questions, func() func() {
+			plugged, err := a.units.PluggedSince(ctx, &f)
+			return func() { a.unmounted(name, f.Seq, plugged, err) }
 		})
 	}
 	if len(a.seen) > 0 && !a.saving {
@@ -118,6 +126,11 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 		st = &state{initial: st.initial}
 		a.disks[name] = st
 	}
+	if st.lost(&f) {
+		st.facts, st.busy = f, true
+		a.lines[questions].add(name)
+		return
+	}
 	f.FindPeers(a.facts())
 	c := f.Known()
 	d := policy.Decide(&f, &c, a.settings)
@@ -126,6 +139,9 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	st.facts, st.decision, st.seen, st.acted = f, d, true, ""
 	if changed {
 		a.wakePeers(&f)
+	}
+	if d.Action == disk.Keep {
+		st.remount = false
 	}
 	a.remember(st)
 	switch {
@@ -197,6 +213,34 @@ func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 	a.wanted(name)
 }
 
+// unmounted takes the answer whether a mount that is not there any more ended
+// since PID 1 took the disk for unplugged, which happens when systemd is upgraded
+// or a rule of udev changes its mind. Else it was somebody's hand.
+func (a *Agent) unmounted(name string, seq uint64, plugged time.Time, err error) {
+	st := a.disks[name]
+	st.busy = false
+	a.wanted(name)
+	if st.facts.Seq != seq {
+		return
+	}
+	mounted := st.facts.Standing.WasMounted
+	if st.sighting != nil {
+		mounted = st.sighting.Mounted
+	}
+	if err != nil {
+		a.report.Problem(err)
+	}
+	if err == nil && (plugged.IsZero() || plugged.After(mounted)) {
+		st.remount = true
+		a.report.Bounced(&st.facts, a.path(st))
+		return
+	}
+	if err := a.host.KeepUnmounted(&st.facts, disk.ReasonUnmounted); err != nil {
+		a.report.Problem(err)
+		st.remount = true
+	}
+}
+
 // failed plans the next try of what could not be done.
 func (a *Agent) failed(name string, err error) {
 	st := a.disks[name]
@@ -253,8 +297,8 @@ func (a *Agent) remember(st *state) {
 			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Mounted: time.Now().UTC()}
 			a.seen = append(a.seen, *st.sighting)
 		}
-	case d.Reason == disk.ReasonBrake && !f.Standing.Braked:
-		if err := a.host.HoldBraked(f); err != nil {
+	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, d.Reason == disk.ReasonTwin && !f.Standing.Twin:
+		if err := a.host.Keep(f, d.Reason); err != nil {
 			a.report.Problem(err)
 		}
 	}
@@ -298,6 +342,9 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 		}
 	}
 	if err != nil {
+		if dep.answer != nil {
+			return fmt.Errorf("cannot unmount %s of %s: %w", dep.path, dep.facts.ID, err)
+		}
 		return fmt.Errorf("cannot unmount %s of %s, which is gone: %w", dep.path, dep.facts.ID, err)
 	}
 	return a.units.RemoveMountPoint(ctx, dep.path)
@@ -305,6 +352,15 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 
 func (a *Agent) released(dep *departure, err error) {
 	dep.busy = false
+	if dep.answer != nil {
+		if err != nil {
+			err = errors.Join(err, a.host.KeepUnmounted(&dep.facts, ""))
+		}
+		dep.answer <- err
+		delete(a.leaving, dep.path)
+		a.rescan()
+		return
+	}
 	if a.leaving[dep.path] != dep {
 		return
 	}

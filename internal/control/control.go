@@ -25,7 +25,7 @@ var ErrDown = errors.New("the daemon does not run (systemctl start hotmount)")
 
 // Request is what the command line asks for.
 type Request struct {
-	// Do is the name of what is to be done: "accept", or "look" for
+	// Do is the name of what is to be done: "accept", "release", or "look" for
 	// a look at every disk.
 	Do string `json:"do"`
 	// Disk is a kernel name.

@@ -134,6 +134,19 @@ type Standing struct {
 	// Braked says that the disk was found while too many were formatted, and
 	// that nobody has accepted it since.
 	Braked bool `json:"braked,omitempty"`
+	// Unmounted says why the disk is kept unmounted until it is attached again,
+	// accepted or the machine booted: ReasonReleased or ReasonUnmounted; empty
+	// if it is not.
+	Unmounted Reason `json:"unmounted,omitempty"`
+	// WasMounted is the time at which hotmount last found the disk's filesystem
+	// newly mounted during this attachment, zero for never.
+	WasMounted time.Time `json:"was_mounted,omitzero"`
+	// OnRecord says that the filesystem on the disk was last mounted from this
+	// disk, as far as serial, slot and size tell.
+	OnRecord bool `json:"on_record,omitempty"`
+	// Twin says that the disk was refused since another had its UUID, and that
+	// nobody has accepted it since.
+	Twin bool `json:"twin,omitempty"`
 	// Formats are the times since the last formats on this node began, the
 	// newest last; a negative one is a clock that was set back.
 	Formats []time.Duration `json:"-"`
@@ -163,6 +176,12 @@ func (i Identity) Is(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
 	}
+	return i.Like(other)
+}
+
+// Like says whether both may be the same disk, attached again perhaps, also
+// within one boot.
+func (i Identity) Like(other Identity) bool {
 	if i.Serial != other.Serial || i.Size != other.Size {
 		return false
 	}
@@ -209,6 +228,9 @@ type Peer struct {
 	UUID string `json:"uuid,omitempty"`
 	// Mounted is the first place where it is mounted.
 	Mounted string `json:"mounted,omitempty"`
+	// Serial and OnRecord as in Facts and Standing.
+	Serial   string `json:"serial,omitempty"`
+	OnRecord bool   `json:"on_record,omitempty"`
 }
 
 // FindPeers fills in the disks of all that share f's serial or UUID.
@@ -219,7 +241,7 @@ func (f *Facts) FindPeers(all []Facts) {
 		if o.Seq == f.Seq && o.Name == f.Name {
 			continue
 		}
-		p := Peer{ID: o.ID, Slot: o.Slot, UUID: o.Known().UUID}
+		p := Peer{ID: o.ID, Slot: o.Slot, UUID: o.Known().UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord}
 		if len(o.Mounts) > 0 {
 			p.Mounted = o.Mounts[0].Path
 		}

@@ -43,6 +43,8 @@ const (
 	ReasonFormerSlot   Reason = "former-slot"
 	ReasonBrake        Reason = "too-many-formats"
 	ReasonShared       Reason = "made-by-another"
+	ReasonReleased     Reason = "released"
+	ReasonUnmounted    Reason = "unmounted-by-hand"
 
 	// Something is to be done, or all is well.
 	ReasonIntent     Reason = "unfinished-format"

@@ -40,6 +40,10 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 		d.Action = disk.Refuse
 		return d
 	}
+	if d.Reason = f.Standing.Unmounted; d.Reason != "" {
+		d.Action = disk.Hold
+		return d
+	}
 	// While an intent is open udev's word is not enough: a half-made XFS looks
 	// like a whole one to libblkid.
 	if f.Standing.Intent != nil && !c.Proven {
@@ -141,12 +145,29 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Cla
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared
 	case !slices.Contains(class.Accept, c.Type):
 		d.Action, d.Reason = disk.Refuse, disk.ReasonType
-	case len(f.SameUUID) > 0:
+	case twin(f):
 		d.Action, d.Reason = disk.Refuse, disk.ReasonTwin
 	default:
 		d.Action, d.Reason = disk.Mount, disk.ReasonFilesystem
 	}
 	return d
+}
+
+// twin says whether another disk has, or had while this one came, the
+// filesystem's UUID. Which of them is mounted does not depend on who comes
+// first: a volume never shows another disk's data because a disk went, or was
+// slower at boot. The one on record is mounted, and one that was refused once
+// stays so until the operator says otherwise.
+func twin(f *disk.Facts) bool {
+	if len(f.SameUUID) == 0 {
+		return f.Standing.Twin
+	}
+	for i := range f.SameUUID {
+		if p := &f.SameUUID[i]; p.Mounted != "" || p.OnRecord {
+			return true
+		}
+	}
+	return f.Standing.Twin || !f.Standing.OnRecord
 }
 
 func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) disk.Decision {

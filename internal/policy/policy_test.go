@@ -102,6 +102,18 @@ func TestDecide(t *testing.T) {
 		{"partitions", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonPartitions},
 		{"read-only", func(f *disk.Facts) { f.ReadOnly = true }, xfs(), nil, disk.Refuse, disk.ReasonReadOnly},
 		{"twin", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}}} }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin, this one on record", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{}}, true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"twin, this one on record, the other mounted", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{}, {Mounted: "/x"}}, true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin, both on record", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{OnRecord: true}}, true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin, this one on record but refused before", func(f *disk.Facts) {
+			f.SameUUID, f.Standing.OnRecord, f.Standing.Twin = []disk.Peer{{}}, true, true
+		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin, the other gone", func(f *disk.Facts) { f.Standing.Twin = true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"released", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonReleased }, xfs(), nil, disk.Hold, disk.ReasonReleased},
+		{"unmounted by hand", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonUnmounted }, xfs(), nil, disk.Hold, disk.ReasonUnmounted},
+		{"released, still mounted", func(f *disk.Facts) {
+			f.Standing.Unmounted, f.Mounts = disk.ReasonReleased, []disk.MountPoint{ours}
+		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"too small to format", func(f *disk.Facts) { f.Size = 300<<20 - 1 }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonTooSmall},
 		{"just large enough", func(f *disk.Facts) { f.Size = 300 << 20 }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"small, with a filesystem", func(f *disk.Facts) { f.Size = 20 << 20 }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
@@ -259,6 +271,12 @@ var conditions = []condition{
 		*c = *xfs()
 		c.Proven = true
 		f.Standing.Intent = &disk.Intent{UUID: otherUUID}
+	}},
+	{name: "released", reason: disk.ReasonReleased, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Standing.Unmounted = disk.ReasonReleased
+	}},
+	{name: "unmounted by hand", reason: disk.ReasonUnmounted, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Standing.Unmounted = disk.ReasonUnmounted
 	}},
 	{name: "not proven", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Proven = false }},
 	{name: "not read", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unread }},

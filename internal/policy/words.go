@@ -75,6 +75,10 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return fmt.Sprintf("it looks blank, and at the last boot %s lay on a disk of its size at %s and is missing now: this may be a fault of the storage", former(f.Standing.FormerSlot), disk.Visible(f.Slot)), "if that is given up: hotmount accept " + f.Name
 	case disk.ReasonBrake:
 		return fmt.Sprintf("it came when format_limit, %d disks formatted within %s, was reached", s.FormatLimit, s.FormatPeriod), "hotmount accept " + f.Name + ", or see hotmount history"
+	case disk.ReasonReleased:
+		return "it was released; it can be detached", "to use it again here: hotmount accept " + f.Name
+	case disk.ReasonUnmounted:
+		return "somebody unmounted it", "to have it mounted again: hotmount accept " + f.Name
 	case disk.ReasonIntent:
 		return "an earlier format of it did not finish", ""
 	case disk.ReasonUnread:
@@ -131,15 +135,27 @@ func place(id disk.ID, slot string) string {
 }
 
 func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
+	own := "give this one a UUID of its own: xfs_admin -U generate " + f.Node()
+	if d.Type != "xfs" {
+		own = "give this one a UUID of its own: tune2fs -U random " + f.Node()
+	}
+	if len(f.SameUUID) == 0 {
+		return fmt.Sprintf("it came while another disk had its UUID %s, and that one is gone: volumes of that UUID would show this disk's data", d.UUID),
+			fmt.Sprintf("if they shall: hotmount accept %s; else %s", f.Name, own)
+	}
 	p := f.SameUUID[0]
-	why = fmt.Sprintf("it has the UUID %s of another disk: %s and %s", d.UUID, place(p.ID, p.Slot), place(f.ID, f.Slot))
+	why = fmt.Sprintf("it has the UUID %s of another disk: %s (%s) and %s (%s)", d.UUID, place(p.ID, p.Slot), serial(p.Serial), place(f.ID, f.Slot), serial(f.Serial))
 	if p.Mounted != "" {
 		why += "; the other is mounted at " + disk.Visible(p.Mounted)
 	}
-	if d.Type == "xfs" {
-		return why, "detach one, or give this one a UUID of its own: xfs_admin -U generate " + f.Node()
+	return why, "detach one, or " + own
+}
+
+func serial(s string) string {
+	if s == "" {
+		return "no serial"
 	}
-	return why, "detach one, or give this one a UUID of its own: tune2fs -U random " + f.Node()
+	return "serial " + disk.Visible(s)
 }
 
 func sameSerialWords(f *disk.Facts) string {

@@ -158,6 +158,11 @@ func (a Agent) Gone(f *disk.Facts, path string) {
 	a.Log.Event(KindGone, journal.PriNotice, f, disk.Decision{}, path, message)
 }
 
+// Bounced reports a mount that ended with a disk that was not detached.
+func (a Agent) Bounced(f *disk.Facts, path string) {
+	a.Log.Event(KindDecided, journal.PriNotice, f, disk.Decision{Action: disk.Mount}, path, Name(f)+": systemd took it for unplugged and unmounted it, nobody did by hand: it is mounted again")
+}
+
 // Rescan reports that every disk is looked at since events were lost.
 func (a Agent) Rescan(cause string) {
 	a.Log.Event(KindProblem, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+oneLine(cause))

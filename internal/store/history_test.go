@@ -224,7 +224,7 @@ func TestParallelFormatsDoNotSlipThroughTheBrake(t *testing.T) {
 func TestTheBrakeHoldsUntilAccepted(t *testing.T) {
 	s, f := made(t), facts("vdb", 4, "S")
 	for range 2 {
-		if err := s.HoldBraked(f, "boot1"); err != nil {
+		if err := s.Keep(f, "boot1", disk.ReasonBrake); err != nil {
 			t.Fatal(err)
 		}
 	}

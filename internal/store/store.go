@@ -51,10 +51,22 @@ type state struct {
 	// Braked are the disks that came while too many were formatted and that
 	// nobody has accepted since, the newest last.
 	Braked []disk.Identity `json:"braked,omitempty"`
+	// Twins are the disks that were refused since another had their UUID, and
+	// that nobody has accepted since, the newest last.
+	Twins []twin `json:"twins,omitempty"`
 }
 
-// brakedKept bounds the list of the disks that the brake holds.
-const brakedKept = 1024
+type twin struct {
+	Identity disk.Identity `json:"identity"`
+	UUID     string        `json:"uuid"`
+}
+
+// is says whether it is the disk of that identity with that filesystem, whenever
+// and wherever it was attached.
+func (t twin) is(id disk.Identity, uuid string) bool { return t.UUID == uuid && t.Identity.Like(id) }
+
+// identitiesKept bounds the lists of disks that grow by themselves.
+const identitiesKept = 1024
 
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
@@ -182,6 +194,20 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	id := f.Identity(m.boot)
 	st.Present = contains(m.state.Present, id)
 	st.Braked = contains(m.state.Braked, id)
+	uuid := f.Known().UUID
+	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid) })
+	if reason, err := readFile(seqFile(m.store.unmountedDir(), f.Seq)); err == nil {
+		st.Unmounted = disk.Reason(reason)
+	}
+	for i := range m.sightings {
+		s := &m.sightings[i]
+		if s.Identity.Boot == m.boot && s.Identity.Seq == f.Seq && !s.Left {
+			st.WasMounted = s.Mounted
+		}
+		if s.UUID == uuid && s.Identity.Like(id) {
+			st.OnRecord = true
+		}
+	}
 	st.FormerSerial, st.FormerSlot = m.formerSerial(f), m.formerSlot(f)
 	st.Formats = m.formats
 	for i := range m.intents {
@@ -200,8 +226,9 @@ func (s Store) Accept(f *disk.Facts, boot string) error {
 		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 	}
 	id := f.Identity(boot)
-	if contains(st.Present, id) || contains(st.Braked, id) {
+	if contains(st.Present, id) || contains(st.Braked, id) || f.Standing.Twin {
 		st.Present, st.Braked = without(st.Present, id), without(st.Braked, id)
+		st.Twins = slices.DeleteFunc(st.Twins, func(t twin) bool { return t.is(id, f.Known().UUID) })
 		if err := s.failed(writeSynced(s.stateFile(), st)); err != nil {
 			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 		}
@@ -213,21 +240,44 @@ func (s Store) Accept(f *disk.Facts, boot string) error {
 		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 	}
 	// The operator's word is a reason to look again at a disk that failed.
-	return removeIfThere(seqFile(s.verdictDir(), f.Seq))
+	return errors.Join(removeIfThere(seqFile(s.verdictDir(), f.Seq)), removeIfThere(seqFile(s.unmountedDir(), f.Seq)))
 }
 
-// HoldBraked records that the disk came while too many were formatted, so that
-// it stays held when the time is over.
-func (s Store) HoldBraked(f *disk.Facts, boot string) error {
+// Keep records, synced, that a disk stays held when what it was held for is
+// over: that too many were formatted (ReasonBrake), or that another disk had its
+// UUID (ReasonTwin). Accept ends it.
+func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
 	st, err := s.load()
 	id := f.Identity(boot)
-	if err == nil && !contains(st.Braked, id) {
+	if reason == disk.ReasonTwin {
+		st.Twins = append(st.Twins, twin{id, f.Known().UUID})
+		st.Twins = st.Twins[max(0, len(st.Twins)-identitiesKept):]
+	} else {
 		st.Braked = append(st.Braked, id)
-		st.Braked = st.Braked[max(0, len(st.Braked)-brakedKept):]
+		st.Braked = st.Braked[max(0, len(st.Braked)-identitiesKept):]
+	}
+	if err == nil {
 		err = s.failed(writeSynced(s.stateFile(), st))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot record that %s is held: %w", f.Name, err)
+	}
+	return nil
+}
+
+// KeepUnmounted records that this attachment of the disk is not to be mounted:
+// it was released (ReasonReleased), or unmounted by hand (ReasonUnmounted). An
+// empty reason takes that back.
+func (s Store) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
+	if reason == "" {
+		return removeIfThere(seqFile(s.unmountedDir(), f.Seq))
+	}
+	err := os.MkdirAll(s.unmountedDir(), 0o700)
+	if err == nil {
+		err = replace(seqFile(s.unmountedDir(), f.Seq), []byte(reason), false)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot record that %s stays unmounted: %w", f.Name, err)
 	}
 	return nil
 }
@@ -304,7 +354,7 @@ func (s Store) SaveVerdict(v disk.Verdict) error {
 
 // Forget removes what the runtime store holds of an attachment that has ended.
 func (s Store) Forget(seq uint64) error {
-	return errors.Join(removeIfThere(seqFile(s.acceptedDir(), seq)), removeIfThere(seqFile(s.verdictDir(), seq)))
+	return errors.Join(removeIfThere(seqFile(s.acceptedDir(), seq)), removeIfThere(seqFile(s.verdictDir(), seq)), removeIfThere(seqFile(s.unmountedDir(), seq)))
 }
 
 // SaveSettings hands the daemon's effective settings to the processes that
@@ -351,9 +401,10 @@ func (s Store) Directories() ([]string, error) {
 	return dirs, nil
 }
 
-func (s Store) intentDir() string   { return filepath.Join(s.State, "intents") }
-func (s Store) acceptedDir() string { return filepath.Join(s.Runtime, "accepted") }
-func (s Store) verdictDir() string  { return filepath.Join(s.Runtime, "verdicts") }
+func (s Store) intentDir() string    { return filepath.Join(s.State, "intents") }
+func (s Store) acceptedDir() string  { return filepath.Join(s.Runtime, "accepted") }
+func (s Store) verdictDir() string   { return filepath.Join(s.Runtime, "verdicts") }
+func (s Store) unmountedDir() string { return filepath.Join(s.Runtime, "unmounted") }
 
 func seqFile(dir string, seq uint64) string {
 	return filepath.Join(dir, strconv.FormatUint(seq, 10))

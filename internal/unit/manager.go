@@ -15,6 +15,7 @@ import (
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/godbus/dbus/v5"
 )
 
@@ -200,6 +201,33 @@ func (m *Manager) StopMount(ctx context.Context, path string) error {
 		return nil
 	}
 	return err
+}
+
+// PluggedSince gives the time since which PID 1 has the disk of that kernel name
+// plugged (ActiveEnterTimestamp of its device unit, in microseconds since 1970,
+// org.freedesktop.systemd1(5)), zero if it is not.
+func (m *Manager) PluggedSince(ctx context.Context, name string) (time.Time, error) {
+	device := unit.UnitNamePathEscape("/dev/"+name) + ".device"
+	fail := func(err error) (time.Time, error) {
+		return time.Time{}, fmt.Errorf("cannot ask systemd for %s: %w", device, err)
+	}
+	c, err := m.acquire(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	defer m.release(c)
+	p, err := c.GetUnitPropertiesContext(ctx, device)
+	if err != nil {
+		return fail(err)
+	}
+	since, ok := p["ActiveEnterTimestamp"].(uint64)
+	if !ok {
+		return fail(errors.New("it has no ActiveEnterTimestamp"))
+	}
+	if p["ActiveState"] != "active" || since == 0 {
+		return time.Time{}, nil
+	}
+	return time.UnixMicro(int64(since)), nil
 }
 
 // StartFormat runs hotmount-format@.service for the disk of that sequence number
