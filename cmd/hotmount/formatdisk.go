@@ -172,7 +172,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
 		if f.Standing.Intent != nil && c.Kind == disk.Filesystem && d.Reason != disk.ReasonShared {
 			// mkfs had finished after all.
-			if err := errors.Join(host().Store.CloseRecord(uuid, ""), host().Store.End(uuid)); err != nil {
+			if err := host().Store.EndFormat(uuid, nil); err != nil {
 				log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))
 			}
 		}
@@ -189,13 +189,8 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		record.Limit, record.Period = s.FormatLimit, s.FormatPeriod
 	}
 	err = session.Make(ctx, format.MakeOptions{Intent: intent, RecoverHalfMade: c.Kind == disk.HalfMade})
-	// A record that stays open is read as a crash. It must not keep the disk from
-	// being used.
-	if closeErr := record.Close(err); closeErr != nil {
-		log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), closeErr))
-	}
 	if err != nil {
-		return c, 0, err
+		return c, 0, errors.Join(err, record.Close(err))
 	}
 	log.Event(report.KindFormatted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: formatted: xfs %s", report.Name(f), uuid))
 	return disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil

@@ -42,7 +42,9 @@ func Retry(err error) bool { return errors.Is(err, ErrBusy) || errors.Is(err, Er
 type Intents interface {
 	// Begin returns once the intent would survive a power cut.
 	Begin(disk.Intent) error
-	End(uuid string) error
+	// End records what came of it, nil for a filesystem that was made, and
+	// forgets the intent.
+	End(uuid string, failure error) error
 }
 
 // Deps is what a session is given to work with. All of it must be set.
@@ -249,7 +251,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	}
 	if err := s.again(ctx); err != nil {
 		if !o.RecoverHalfMade {
-			err = errors.Join(err, s.deps.Intents.End(o.Intent.UUID))
+			err = errors.Join(err, s.deps.Intents.End(o.Intent.UUID, err))
 		}
 		return err
 	}
@@ -276,7 +278,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	s.deps.Log(fmt.Sprintf("made XFS %s on %s and read it back", o.Intent.UUID, s.disk.ID), lines...)
 	// The filesystem is whole. An intent that stays costs a look at the disk at
 	// every start, and must not keep the disk from being used.
-	if err := s.deps.Intents.End(o.Intent.UUID); err != nil {
+	if err := s.deps.Intents.End(o.Intent.UUID, nil); err != nil {
 		s.deps.Log(fmt.Sprintf("the intent for XFS %s stays behind", o.Intent.UUID), err.Error())
 	}
 	return nil

@@ -150,8 +150,12 @@ func (w *world) Begin(i disk.Intent) error {
 	return w.beginErr
 }
 
-func (w *world) End(uuid string) error {
-	w.story = append(w.story, "end "+uuid)
+func (w *world) End(uuid string, failure error) error {
+	line := "end " + uuid
+	if failure != nil {
+		line += ", not made"
+	}
+	w.story = append(w.story, line)
 	return w.endErr
 }
 
@@ -455,7 +459,7 @@ func TestObstacles(t *testing.T) {
 				if w.mkfsRan() {
 					t.Errorf("mkfs.xfs was started: %q", w.Calls())
 				}
-				if ended := w.times("end ") > 0; ended != tc.begun {
+				if ended := w.times("end "+uuid+", not made") > 0; ended != tc.begun {
 					t.Errorf("the story is %q", w.story)
 				}
 			})

@@ -1,9 +1,11 @@
 package policy
 
 import (
+	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +15,18 @@ import (
 
 	"hotmount/internal/disk"
 )
+
+// TestMain sets how many combinations are tried, where -rapid.checks does not.
+func TestMain(m *testing.M) {
+	checks := "50000"
+	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
+		checks = "5000000"
+	}
+	if err := flag.Set("rapid.checks", checks); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 const otherUUID = "11111111-2222-4333-8444-555555555555"

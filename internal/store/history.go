@@ -105,7 +105,8 @@ type Format struct {
 	Limit  int
 	Period time.Duration
 
-	begun bool
+	// open says that the record has begun and has no end yet.
+	open bool
 }
 
 // Begin returns once the decision and the intent would survive a power cut. The
@@ -114,34 +115,44 @@ type Format struct {
 func (f *Format) Begin(i disk.Intent) error {
 	err := f.Store.begin(f)
 	if err == nil {
-		f.begun = true
+		f.open = true
 		err = f.Store.Begin(i)
 	}
 	return err
 }
 
-// End removes the intent.
-func (f *Format) End(uuid string) error { return f.Store.End(uuid) }
+// End records what came of the format, and then removes the intent: what a crash
+// between the two leaves is looked at once more.
+func (f *Format) End(uuid string, failure error) error {
+	f.open = false
+	return f.Store.EndFormat(uuid, failure)
+}
 
-// Close records what came of the format; failure is nil if it was made. Of one
-// that has not begun there is nothing to say.
+// Close records the failure of a format that has begun and was not ended. Its
+// intent stays.
 func (f *Format) Close(failure error) error {
-	if !f.begun {
+	if !f.open {
 		return nil
 	}
-	e := ending{UUID: f.Record.UUID}
+	f.open = false
+	return f.Store.close(f.Record.UUID, failure)
+}
+
+// EndFormat records what came of the last format of that UUID, nil for a
+// filesystem that was made, and removes its intent.
+func (s Store) EndFormat(uuid string, failure error) error {
+	if err := s.close(uuid, failure); err != nil {
+		return err
+	}
+	return s.End(uuid)
+}
+
+func (s Store) close(uuid string, failure error) error {
+	e := ending{UUID: uuid, Ended: time.Now().UTC().Round(0)}
 	if failure != nil {
 		e.Failure = cut(failure.Error(), evidenceSize)
 	}
-	return f.Store.CloseRecord(e.UUID, e.Failure)
-}
-
-// CloseRecord records what came of the last format of that UUID; failure is
-// empty if the filesystem was made.
-func (s Store) CloseRecord(uuid, failure string) error {
-	return s.append(func([]disk.Record) (entry, error) {
-		return entry{End: &ending{UUID: uuid, Ended: time.Now().UTC().Round(0), Failure: failure}}, nil
-	})
+	return s.append(func([]disk.Record) (entry, error) { return entry{End: &e}, nil })
 }
 
 func (s Store) begin(f *Format) error {

@@ -51,8 +51,11 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	if got := standing(s, facts("vdb", 1, "S1"), "boot1").Intent; got == nil || got.UUID != numbered(1) {
 		t.Errorf("begun without an intent: %+v", got)
 	}
-	if err := errors.Join(whole.End(numbered(1)), whole.Close(nil)); err != nil {
+	if err := errors.Join(whole.End(numbered(1), nil), whole.Close(errors.New("x"))); err != nil {
 		t.Fatal(err)
+	}
+	if got := standing(s, facts("vdb", 1, "S1"), "boot1").Intent; got != nil {
+		t.Errorf("ended with an intent: %+v", got)
 	}
 	bad, err := begin(s, 2, 0)
 	if err != nil {
@@ -65,7 +68,10 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Format{Store: s}).Close(nil); err != nil {
+	if got := standing(s, facts("vdb", 2, "S2"), "boot1").Intent; got == nil {
+		t.Error("what failed has no intent any more")
+	}
+	if err := (&Format{Store: s}).Close(errors.New("x")); err != nil {
 		t.Errorf("one that has not begun: %v", err)
 	}
 	got := history(t, s)
@@ -311,7 +317,7 @@ func TestTheSerialOfADiskThatWasFormattedOnly(t *testing.T) {
 	if got := standing(s, again, "boot1").FormerSerial; got != nil {
 		t.Errorf("while it is formatted: %+v", got)
 	}
-	if err := r.Close(nil); err != nil {
+	if err := r.End(numbered(1), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := standing(s, again, "boot2").FormerSerial; got == nil || got.UUID != numbered(1) || got.Type != "xfs" {
