@@ -52,6 +52,9 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	if err != nil {
 		return err
 	}
+	if token, err := h.Store.TakeToken(seq); err != nil || token != "" {
+		return errors.Join(err, formatConfirmed(ctx, log, f, s, token))
+	}
 	c := f.Known()
 	if d := policy.Decide(f, &c, s); d.Action != disk.Prove {
 		why, _ := policy.Words(f, &c, s, d)
@@ -66,7 +69,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 		}
 	}
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
-	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s)
+	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s, "")
 	if err != nil {
 		v.Content, v.Failure, v.Retry = disk.Content{}, err.Error(), !errors.Is(err, format.ErrShared)
 		log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
@@ -138,8 +141,9 @@ func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content
 }
 
 // proveAndMake gives what is on the disk in the end, and the count of writes to
-// it that this holds for. With an error nothing is known of it.
-func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings) (c disk.Content, writes uint64, err error) {
+// it that this holds for. With an error nothing is known of it. With a token, the
+// operator's word, what is on the disk is overwritten or it is an error.
+func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string) (c disk.Content, writes uint64, err error) {
 	uuid, err := intendedUUID(f)
 	if err != nil {
 		return c, 0, err
@@ -167,6 +171,12 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, err
 	}
 	d = policy.Decide(f, &c, s)
+	if token != "" {
+		var ok bool
+		if d, ok = policy.Confirmable(f, &c, s); !ok {
+			return c, 0, notConfirmable(f, &c, s, d)
+		}
+	}
 	if d.Action != disk.Format {
 		why, _ := policy.Words(f, &c, s, d)
 		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
@@ -183,12 +193,15 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if err != nil {
 		return c, 0, err
 	}
-	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
+	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid, Over: token != ""}
 	record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: uuid, By: disk.ByDaemon, Evidence: c.Evidence}
-	if !f.Standing.Accepted {
+	switch {
+	case token != "":
+		record.Record.By = disk.ByOperator
+	case !f.Standing.Accepted:
 		record.Limit, record.Period = s.FormatLimit, s.FormatPeriod
 	}
-	err = session.Make(ctx, format.MakeOptions{Intent: intent, RecoverHalfMade: c.Kind == disk.HalfMade})
+	err = session.Make(ctx, format.MakeOptions{Intent: intent, RecoverHalfMade: c.Kind == disk.HalfMade && token == "", Token: token, Boot: boot})
 	if err != nil {
 		return c, 0, errors.Join(err, record.Close(err))
 	}

@@ -185,11 +185,15 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 }
 
 func (s *Session) look(ctx context.Context, plan probe.Plan) (disk.Content, error) {
+	return probe.Look(ctx, s.deps.Runner, s.source(), plan)
+}
+
+func (s *Session) source() probe.Source {
 	source := probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size, Rate: s.deps.Rate, Progress: s.deps.Progress}
 	if i := s.disk.Standing.Intent; i != nil {
 		source.Own = probe.Own{UUID: i.UUID, Over: i.Over}
 	}
-	return probe.Look(ctx, s.deps.Runner, source, plan)
+	return source
 }
 
 // MakeOptions says what is to be made.
@@ -203,6 +207,9 @@ type MakeOptions struct {
 	// but zeros and what carries that UUID, so that this holds after any number
 	// of crashes at any of its writes.
 	RecoverHalfMade bool
+	// Token asks to overwrite what Prove found, whatever it is, if the token is
+	// the disk's, in the boot of that id.
+	Token, Boot string
 }
 
 // Writes is Facts.Writes as it was before the first read of what Prove has found,
@@ -210,8 +217,8 @@ type MakeOptions struct {
 // the same, so is what is on the disk.
 func (s *Session) Writes() uint64 { return s.writes }
 
-// Make makes an XFS on the disk that Prove found blank, or makes our own
-// half-made one again. When it returns nil the finished filesystem has been
+// Make makes an XFS on the disk that Prove found blank, makes our own half-made
+// one again, or has the operator's word for it. When it returns nil the finished filesystem has been
 // read back from the disk. The session ends with it either way. After an error
 // before mkfs.xfs was started nothing has been written and a new intent is
 // taken back; after a later one the intent stays.
@@ -233,14 +240,14 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.lock(ctx, unix.LOCK_EX); err != nil {
 		return err
 	}
-	if err := s.again(ctx); err != nil {
+	if err := s.again(ctx, o); err != nil {
 		return err
 	}
 	// mkfs.xfs claims the disk itself, with -N too.
 	if err := s.release(); err != nil {
 		return err
 	}
-	m := making{node: s.disk.Node(), uuid: o.Intent.UUID, options: options, dry: true, over: o.RecoverHalfMade}
+	m := making{node: s.disk.Node(), uuid: o.Intent.UUID, options: options, dry: true, over: o.RecoverHalfMade || o.Token != ""}
 	if _, err := m.run(ctx, s.deps.Runner); err != nil {
 		return err
 	}
@@ -249,8 +256,9 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.deps.Intents.Begin(o.Intent); err != nil {
 		return err
 	}
-	if err := s.again(ctx); err != nil {
-		if !o.RecoverHalfMade {
+	if err := s.again(ctx, o); err != nil {
+		// What an earlier intent is of may be on the disk.
+		if s.disk.Standing.Intent == nil {
 			err = errors.Join(err, s.deps.Intents.End(o.Intent.UUID, err))
 		}
 		return err
@@ -297,6 +305,10 @@ func (s *Session) permit(o MakeOptions) error {
 		return fmt.Errorf("%q is not a UUID", disk.Visible(o.Intent.UUID))
 	case id.Seq != s.disk.Seq || id.Size != s.disk.Size:
 		return errors.New("the intent is for another disk")
+	case o.Token != "":
+		if !s.proven.Proven || s.proven.Kind == disk.Blank {
+			return fmt.Errorf("nothing is known that could be overwritten: it is %q", s.proven.Kind)
+		}
 	case s.proven.Kind != want || !s.proven.Proven:
 		return fmt.Errorf("it was not proven %s but %q", want, s.proven.Kind)
 	case o.RecoverHalfMade && s.proven.UUID != o.Intent.UUID:
@@ -306,8 +318,16 @@ func (s *Session) permit(o MakeOptions) error {
 }
 
 // again is the short look that what was proven still holds, and that nobody has
-// written since before the first read of the proof.
-func (s *Session) again(ctx context.Context) error {
+// written since before the first read of the proof. Of a token everything is
+// looked at again.
+func (s *Session) again(ctx context.Context, o MakeOptions) error {
+	if o.Token != "" {
+		token, err := s.token(ctx, o.Boot)
+		if err == nil && token != o.Token {
+			err = ErrToken
+		}
+		return err
+	}
 	c, err := s.look(ctx, s.plan.Ends())
 	if err != nil {
 		return err

@@ -31,6 +31,8 @@ const (
 	other = "99999999-1111-4222-8333-abcdefabcdef"
 	size  = 40 << 20
 
+	ourUUID = uuid // where a parameter has that name
+
 	wipefsLine  = "/usr/sbin/wipefs -n -J /dev/vdb"
 	blkidLine   = "/usr/sbin/blkid -p -o udev /dev/vdb"
 	versionLine = "/usr/sbin/mkfs.xfs -V"
@@ -97,6 +99,7 @@ func (w *world) named(uuid string) {
 func (w *world) halfMade(uuid string) {
 	w.put(0, super(w.t, "xfs-half-made.head", uuid))
 	w.named(uuid)
+	w.facts.Standing.Intent = &disk.Intent{UUID: ourUUID}
 	w.On(dryOver, runtest.Print("meta-data=/dev/vdb\n", 0))
 	w.On(makeOver, w.mkfs)
 }
@@ -713,6 +716,137 @@ func TestSecondLook(t *testing.T) {
 	}
 }
 
+// token is what the operator is shown.
+func (w *world) token(boot string) (string, error) {
+	s, err := open(w.t.Context(), w.facts, w.deps(), w)
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	if _, err := s.Prove(w.t.Context(), "full"); err != nil {
+		return "", err
+	}
+	return s.Token(w.t.Context(), boot)
+}
+
+// confirm is what is done with it.
+func (w *world) confirm(token string) error {
+	s, err := open(w.t.Context(), w.facts, w.deps(), w)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, err := s.Prove(w.t.Context(), "full"); err != nil {
+		return err
+	}
+	o := w.makeOptions(false)
+	o.Token, o.Boot, o.Intent.Over = token, "boot", true
+	return s.Make(w.t.Context(), o)
+}
+
+func TestToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put(size/2, []byte("old data"))
+		w.On(dryOver, runtest.Print("", 0))
+		w.On(makeOver, w.mkfs)
+		token, err := w.token("boot")
+		if err != nil || len(token) != 32 || w.mkfsRan() {
+			t.Fatalf("token %q, error %v", token, err)
+		}
+		if again, err := w.token("boot"); again != token || err != nil {
+			t.Errorf("and then %q, error %v", again, err)
+		}
+		w.story = nil
+		if err := w.confirm(token); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			wipefsLine, blkidLine, "log", versionLine, dryOver, "log", "begin " + uuid, makeOver, "log", "end " + uuid,
+		}
+		if diff := cmp.Diff(want, w.story); diff != "" {
+			t.Error(diff)
+		}
+		if err := w.confirm(token); err == nil {
+			t.Error("it holds for what was made with it")
+		}
+	})
+}
+
+// A token holds for one disk, in one boot, with one content. Whatever else is
+// the case, nothing is written.
+func TestTokenHoldsForOneStateOnly(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, atLast func(*world)
+		boot           string
+		err            error
+	}{
+		"one byte changed":                 {before: func(w *world) { w.put(size/2, []byte("Old")) }, err: ErrToken},
+		"one byte more":                    {before: func(w *world) { w.put(size-1, []byte{1}) }, err: ErrToken},
+		"written, and the same":            {before: func(w *world) { w.writes++ }, err: ErrToken},
+		"attached anew":                    {before: func(w *world) { w.now.seq++; w.facts.Seq++ }, err: ErrToken},
+		"another serial":                   {before: func(w *world) { w.facts.Serial = "X" }, err: ErrToken},
+		"after a reboot":                   {boot: "another", err: ErrToken},
+		"one byte changed during mkfs -N":  {atLast: func(w *world) { w.put(size/2, []byte("Old")) }, err: ErrToken},
+		"written during mkfs -N":           {atLast: func(w *world) { w.writes++ }, err: ErrWritten},
+		"another disk during mkfs -N":      {atLast: func(w *world) { w.now.seq++ }},
+		"blank now":                        {before: func(w *world) { w.put(size/2, make([]byte, 8)) }},
+		"not to be read now":               {before: func(w *world) { w.truncate(size / 2) }},
+		"claimed by somebody":              {before: func(w *world) { w.openErr[true] = unix.EBUSY }, err: ErrBusy},
+		"the kernel counts no writes":      {before: func(w *world) { w.counters = errors.New("no stat") }},
+		"resized":                          {before: func(w *world) { w.truncate(size + 1<<20); w.now.size += 1 << 20; w.facts.Size += 1 << 20 }, err: ErrToken},
+		"resized, and the facts are stale": {before: func(w *world) { w.now.size += 1 << 20 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.put(size/2, []byte("old data"))
+				w.On(dryOver, runtest.Print("", 0))
+				boot := "boot"
+				if tc.boot != "" {
+					boot = tc.boot
+				}
+				token, err := w.token(boot)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tc.before != nil {
+					tc.before(w)
+				}
+				if tc.atLast != nil {
+					w.onBegin = func() { tc.atLast(w) }
+				}
+				if err := w.confirm(token); err == nil || tc.err != nil && !errors.Is(err, tc.err) {
+					t.Errorf("error %v", err)
+				}
+				if w.mkfsRan() || w.times("begin ") != w.times("end ") {
+					t.Errorf("the story is %q", w.story)
+				}
+			})
+		})
+	}
+}
+
+// Without a proof of what is there no token is given.
+func TestNoTokenForWhatWasNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, err := open(t.Context(), w.facts, w.deps(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if token, err := s.Token(t.Context(), "boot"); err == nil {
+			t.Errorf("token %q", token)
+		}
+		o := w.makeOptions(false)
+		o.Token = "x"
+		if err := s.Make(t.Context(), o); err == nil || w.mkfsRan() {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
 func TestIntentThatStaysIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -849,7 +983,8 @@ func TestEndOfContext(t *testing.T) {
 }
 
 // Every vector that mkfs.xfs can be started with. -f is in those that make a
-// half-made filesystem again, and in no other.
+// half-made filesystem again, or go by the operator's token (TestToken), and in
+// no other.
 func TestArguments(t *testing.T) {
 	var got []string
 	for _, options := range []string{"", lts} {
@@ -901,13 +1036,14 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Nobody but args puts -f together: the letter stands once in the code.
+// Nobody but args puts -f together: the letter stands once in the code. And one
+// place says when it is to be.
 func TestForceStandsOnce(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	places := 0
+	places, whens := 0, 0
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
@@ -917,6 +1053,10 @@ func TestForceStandsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		places += strings.Count(string(text), `"-f"`)
+		whens += strings.Count(string(text), "over: o.RecoverHalfMade || o.Token != \"\"") + strings.Count(string(text), "making{")
+	}
+	if whens != 2 {
+		t.Errorf("%d places make it, or say when -f is in it", whens)
 	}
 	if places != 1 {
 		t.Errorf(`"-f" stands at %d places`, places)

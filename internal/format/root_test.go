@@ -85,7 +85,7 @@ func (l *loop) count() (uint64, error) {
 }
 
 func (l *loop) Begin(i disk.Intent) error { l.begun++; l.facts.Standing.Intent = &i; return nil }
-func (l *loop) End(string, error) error          { l.ended++; l.facts.Standing.Intent = nil; return nil }
+func (l *loop) End(string, error) error   { l.ended++; l.facts.Standing.Intent = nil; return nil }
 
 func (l *loop) deps() Deps {
 	return Deps{Runner: l.runner, Writes: l.count, Settle: time.Millisecond, Intents: l, Log: func(msg string, evidence ...string) {

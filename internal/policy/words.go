@@ -99,9 +99,9 @@ func former(l *disk.Sighting) string {
 }
 
 // wipe is the remedy for a disk whose content is not wanted any more. It is the
-// operator's own act, on the host or here: hotmount never does it.
+// operator's own act, on the host or here, or needs the operator's word.
 func wipe(f *disk.Facts) string {
-	return fmt.Sprintf("if nothing on it is wanted: virsh vol-wipe or a new volume on the host, or blkdiscard -z %s here", f.Node())
+	return fmt.Sprintf("if nothing on it is wanted: virsh vol-wipe or a new volume on the host, blkdiscard -z %s here, or hotmount format %s", f.Node(), f.Name)
 }
 
 func describe(c *disk.Content) string {

@@ -6,6 +6,8 @@ package probe
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -104,45 +106,77 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	if s.Size == 0 {
 		return Finding{}, errors.New("cannot scan: the size is 0")
 	}
-	extents, err := f.Plan.extents(s.Size)
+	own := newOwner(s.Own.UUID)
+	read, err := s.read(ctx, f.Plan, func(b []byte, offset uint64) bool {
+		i, n := own.foreign(b, offset)
+		f.Own += n
+		if i >= 0 {
+			f.Offset = offset + uint64(i)
+			f.Bytes = bytes.Clone(b[i:min(i+16, len(b))])
+		}
+		return i < 0
+	})
 	if err != nil {
 		return Finding{}, err
+	}
+	f.Read, f.Places = read.bytes, read.places
+	return f, nil
+}
+
+// amount is how much was read and handed on.
+type amount struct{ bytes, places uint64 }
+
+// read reads the disk as the plan says and hands it on, until take says no.
+func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
+	var a amount
+	extents, err := plan.extents(s.Size)
+	if err != nil {
+		return a, err
 	}
 	buf, err := alignedBuffer(chunk)
 	if err != nil {
-		return Finding{}, err
+		return a, err
 	}
 	defer buf.free()
-	own := newOwner(s.Own.UUID)
 	begun := time.Now()
 	for e := range extents {
-		f.Places++
+		a.places++
 		for e.start < e.end {
 			if ctx.Err() != nil {
-				return Finding{}, context.Cause(ctx)
+				return a, context.Cause(ctx)
 			}
 			b := buf[:min(chunk, e.end-e.start)]
 			if err := readFull(s.Reader, b, e.start); err != nil {
-				return Finding{}, err
+				return a, err
 			}
-			i, n := own.foreign(b, e.start)
-			f.Own += n
-			if i >= 0 {
-				f.Offset = e.start + uint64(i)
-				f.Bytes = bytes.Clone(b[i:min(i+16, len(b))])
-				return f, nil
+			if !take(b, e.start) {
+				return a, nil
 			}
-			f.Read += uint64(len(b))
+			a.bytes += uint64(len(b))
 			e.start += uint64(len(b))
 			if s.Progress != nil {
-				s.Progress(Progress{At: e.start, Size: s.Size, Read: f.Read})
+				s.Progress(Progress{At: e.start, Size: s.Size, Read: a.bytes})
 			}
-			if err := s.slow(ctx, begun, f.Read); err != nil {
-				return Finding{}, err
+			if err := s.slow(ctx, begun, a.bytes); err != nil {
+				return a, err
 			}
 		}
 	}
-	return f, nil
+	return a, nil
+}
+
+// Digest gives a digest of what the plan Sampled reads: both ends, and samples
+// between them.
+func Digest(ctx context.Context, s Source) ([sha256.Size]byte, error) {
+	var sum [sha256.Size]byte
+	h := sha256.New()
+	_, err := s.read(ctx, Sampled, func(b []byte, offset uint64) bool {
+		h.Write(binary.LittleEndian.AppendUint64(nil, offset))
+		h.Write(b)
+		return true
+	})
+	h.Sum(sum[:0])
+	return sum, err
 }
 
 // slow waits until so many bytes since begun are no more than Rate allows.

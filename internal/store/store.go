@@ -354,7 +354,8 @@ func (s Store) SaveVerdict(v disk.Verdict) error {
 
 // Forget removes what the runtime store holds of an attachment that has ended.
 func (s Store) Forget(seq uint64) error {
-	return errors.Join(removeIfThere(seqFile(s.acceptedDir(), seq)), removeIfThere(seqFile(s.verdictDir(), seq)), removeIfThere(seqFile(s.unmountedDir(), seq)))
+	return errors.Join(removeIfThere(seqFile(s.acceptedDir(), seq)), removeIfThere(seqFile(s.verdictDir(), seq)), removeIfThere(seqFile(s.unmountedDir(), seq)),
+		removeIfThere(seqFile(s.confirmedDir(), seq)), removeIfThere(s.answerFile(seq)))
 }
 
 // SaveSettings hands the daemon's effective settings to the processes that

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+
+	"github.com/coreos/go-systemd/v22/journal"
+	"github.com/spf13/cobra"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+	"hotmount/internal/report"
+	"hotmount/internal/store"
+	"hotmount/internal/unit"
+)
+
+func formatCommand() *cobra.Command {
+	var token string
+	c := &cobra.Command{
+		Use:   "format DISK [--confirm TOKEN]",
+		Short: "Have a disk that is refused overwritten",
+		Long: "Show what is on a disk that is refused, and print a token for it. With that token, format the disk: everything on\n" +
+			"it is lost. The token is for this disk as it is now. It does not hold any more once the disk was written to,\n" +
+			"resized or detached, or the machine has restarted. What is mounted, held, swap or the system's is never formatted.",
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			if os.Geteuid() != 0 {
+				return errors.New("cannot format: only root may")
+			}
+			name := diskName(given[0])
+			if c.Flags().Changed("confirm") {
+				return confirm(c.Context(), c.OutOrStdout(), name, token)
+			}
+			return offer(c.Context(), c.OutOrStdout(), name)
+		},
+	}
+	c.Flags().StringVar(&token, "confirm", "", "the `token` that was printed for the disk")
+	return c
+}
+
+func findByName(name string) (*disk.Facts, error) {
+	disks, err := host().Scan()
+	if err != nil {
+		return nil, err
+	}
+	for i := range disks {
+		if disks[i].Name == name {
+			return &disks[i], nil
+		}
+	}
+	return nil, fmt.Errorf("cannot find the disk %q; see hotmount plan", disk.Visible(name))
+}
+
+// offer shows what is on the disk, and the token for it. It reads only.
+func offer(ctx context.Context, w io.Writer, name string) (err error) {
+	h := host()
+	s, err := h.Store.Settings()
+	if err != nil {
+		return err
+	}
+	f, err := findByName(name)
+	if err != nil {
+		return err
+	}
+	boot, err := h.Boot()
+	if err != nil {
+		return err
+	}
+	// What is refused whatever is on the disk is not read first.
+	if d, ok := policy.Confirmable(f, &disk.Content{Kind: disk.Unknown, Proven: true}, s); !ok {
+		return notConfirmable(f, &disk.Content{Kind: disk.Unknown}, s, d)
+	}
+	session, err := open(ctx, f, s, nil, nil, func(string, ...string) {})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, session.Close()) }()
+	content, err := session.Prove(ctx, policy.Select(f, s).Blank)
+	if err != nil {
+		return err
+	}
+	if d, ok := policy.Confirmable(f, &content, s); !ok {
+		return notConfirmable(f, &content, s, d)
+	}
+	token, err := session.Token(ctx, boot)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s, disk sequence number %d, holds %s:\n", report.Name(f), f.Seq, what(&content))
+	for _, line := range content.Evidence {
+		fmt.Fprintf(w, "  %s\n", line)
+	}
+	_, err = fmt.Fprintf(w, "To lose everything that is on it, and have it formatted with XFS:\n  hotmount format %s --confirm %s\n", f.Name, token)
+	return err
+}
+
+func what(c *disk.Content) string {
+	s := string(c.Kind)
+	switch c.Kind {
+	case disk.Unknown:
+		s = "something unknown"
+	case disk.Other:
+		s = "something"
+	}
+	if c.Type != "" {
+		s += " (" + disk.Visible(c.Type) + ")"
+	}
+	if c.Label != "" {
+		s += ", label " + disk.Visible(c.Label)
+	}
+	return s
+}
+
+func notConfirmable(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) error {
+	why, next := policy.Words(f, c, s, d)
+	if next != "" {
+		why += "; " + next
+	}
+	return fmt.Errorf("cannot format %s: it is not refused for what is on it, but %s: %s", f.Name, d.Action, why)
+}
+
+var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// confirm has PID 1 run the unit that formats, and gives its answer. The unit
+// finds out for itself whether the token holds.
+func confirm(ctx context.Context, w io.Writer, name, token string) error {
+	if !tokenPattern.MatchString(token) {
+		return usageError{fmt.Errorf("cannot take %q for a token; hotmount format %s prints it", disk.Visible(token), disk.Visible(name))}
+	}
+	h := host()
+	f, err := findByName(name)
+	if err != nil {
+		return err
+	}
+	if err := h.Store.Confirm(f.Seq, token); err != nil {
+		return err
+	}
+	jobErr := new(unit.Manager).StartFormat(ctx, f.Seq)
+	answer, err := h.Store.TakeAnswer(f.Seq)
+	switch {
+	case err != nil:
+		return errors.Join(err, jobErr)
+	case answer.Failure != "":
+		return errors.Join(errors.New(answer.Failure), jobErr)
+	case jobErr != nil:
+		return jobErr
+	}
+	_, err = fmt.Fprintf(w, "%s is formatted: xfs %s\n", f.ID, answer.UUID)
+	return err
+}
+
+// formatConfirmed is formatDisk with the operator's word.
+func formatConfirmed(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string) error {
+	h := host()
+	log.Event(report.KindProven, journal.PriNotice, f, disk.Decision{}, "", fmt.Sprintf("%s: the operator wants it formatted, whatever is on it", report.Name(f)))
+	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
+	var answer store.Answer
+	err := h.Store.Check()
+	if err == nil {
+		v.Content, v.Writes, err = proveConfirmed(ctx, log, f, s, token)
+	}
+	if err != nil {
+		answer.Failure = err.Error()
+		log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{}, "", fmt.Sprintf("%s: %v", f.Node(), err))
+		return h.Store.SaveAnswer(f.Seq, answer)
+	}
+	answer.UUID = v.Content.UUID
+	return errors.Join(h.Store.SaveVerdict(v), h.Store.SaveAnswer(f.Seq, answer))
+}
+
+func proveConfirmed(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string) (disk.Content, uint64, error) {
+	if d, ok := policy.Confirmable(f, &disk.Content{Kind: disk.Unknown, Proven: true}, s); !ok {
+		return disk.Content{}, 0, notConfirmable(f, &disk.Content{Kind: disk.Unknown}, s, d)
+	}
+	return proveAndMake(ctx, log, f, s, token)
+}

@@ -1,0 +1,21 @@
+package policy
+
+import "hotmount/internal/disk"
+
+// Confirmable says whether the operator's word may have the disk overwritten: it
+// is refused for what is on it, c by proof, and would be formatted if it were
+// blank. If not, the decision that is given is why.
+func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
+	d := Decide(f, c, s)
+	switch d.Reason {
+	case disk.ReasonOther, disk.ReasonUnknown, disk.ReasonHalfMade, disk.ReasonType, disk.ReasonTwin, disk.ReasonPartitions:
+	default:
+		return d, false
+	}
+	g := *f
+	g.Partitions, g.SameUUID = nil, nil
+	g.Udev.FSType, g.Udev.FSUsage, g.Udev.Ambivalent, g.Udev.PartTable = "", "", "", ""
+	g.Standing.Accepted, g.Standing.Verdict = true, nil
+	d = Decide(&g, &disk.Content{Kind: disk.Blank, Proven: true}, s)
+	return d, d.Action == disk.Format
+}

@@ -1,0 +1,63 @@
+package policy
+
+import (
+	"testing"
+
+	"hotmount/internal/disk"
+)
+
+func TestConfirmable(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		facts   func(*disk.Facts)
+		content *disk.Content
+		config  func(*disk.Settings)
+		reason  disk.Reason // of the refusal, empty if it may be confirmed
+	}{
+		{"unknown bytes", nil, proven(disk.Unknown), nil, ""},
+		{"LVM", nil, &disk.Content{Kind: disk.Other, Type: "LVM2_member", Proven: true}, nil, ""},
+		{"LVM, and udev says so", func(f *disk.Facts) { f.Udev.FSType, f.Udev.FSUsage = "LVM2_member", "raid" }, proven(disk.Other), nil, ""},
+		{"a partition table, and its partitions", func(f *disk.Facts) { f.Udev.PartTable = "gpt"; f.Partitions = []string{"vdb1"} }, proven(disk.Other), nil, ""},
+		{"two filesystems, and udev says so", func(f *disk.Facts) { f.Udev.Ambivalent = "x" }, proven(disk.Other), nil, ""},
+		{"a filesystem that is not accepted", nil, &disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuid, Proven: true}, nil, ""},
+		{"a twin", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{}} }, xfs(), nil, ""},
+		{"half made by another", nil, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, ""},
+		{"there before installation", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unknown), nil, ""},
+		{"refused before", func(f *disk.Facts) {
+			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Failure: "x"}
+		}, proven(disk.Unknown), nil, ""},
+		{"an intent that came to nothing", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Unknown), nil, ""},
+
+		{"blank", nil, proven(disk.Blank), nil, disk.ReasonBlank},
+		{"not read", nil, proven(disk.Unread), nil, disk.ReasonUnread},
+		{"a filesystem that is mounted", nil, xfs(), nil, disk.ReasonFilesystem},
+		{"mounted", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} }, proven(disk.Unknown), nil, disk.ReasonElsewhere},
+		{"mounted in its place", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)} }, proven(disk.Unknown), nil, disk.ReasonMounted},
+		{"system", func(f *disk.Facts) { f.System = "/" }, proven(disk.Unknown), nil, disk.ReasonSystem},
+		{"system, with partitions", func(f *disk.Facts) { f.System = "/"; f.Partitions = []string{"vda1"} }, proven(disk.Other), nil, disk.ReasonSystem},
+		{"swap", func(f *disk.Facts) { f.Swap = true }, proven(disk.Other), nil, disk.ReasonSwap},
+		{"held", func(f *disk.Facts) { f.Holders = []string{"dm-0"} }, proven(disk.Other), nil, disk.ReasonHeld},
+		{"held through a partition", func(f *disk.Facts) { f.Holders = []string{"dm-0"}; f.Partitions = []string{"vdb1"} }, proven(disk.Other), nil, disk.ReasonHeld},
+		{"claimed", func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }, proven(disk.Unknown), nil, disk.ReasonClaimed},
+		{"no class", func(f *disk.Facts) { f.Name = "sda" }, proven(disk.Unknown), nil, disk.ReasonNoClass},
+		{"read-only", func(f *disk.Facts) { f.ReadOnly = true }, proven(disk.Unknown), nil, disk.ReasonReadOnly},
+		{"read-only, with partitions", func(f *disk.Facts) { f.ReadOnly = true; f.Partitions = []string{"vdb1"} }, proven(disk.Unknown), nil, disk.ReasonReadOnly},
+		{"too small", func(f *disk.Facts) { f.Size = 1 << 20 }, proven(disk.Unknown), nil, disk.ReasonTooSmall},
+		{"class creates nothing", nil, proven(disk.Unknown), func(s *disk.Settings) { s.Classes[0].Create = "none" }, disk.ReasonNoCreate},
+		{"formatting off", nil, proven(disk.Unknown), func(s *disk.Settings) { s.Format = false }, disk.ReasonFormatOff},
+		{"formatting off on this node", func(f *disk.Facts) { f.Standing.Formatting = "lost" }, proven(disk.Unknown), nil, disk.ReasonFormatOff},
+		{"writes not counted", func(f *disk.Facts) { f.Uncounted = true }, proven(disk.Unknown), nil, disk.ReasonUncounted},
+	} {
+		f, s := blankDisk(), settings()
+		if tt.facts != nil {
+			tt.facts(f)
+		}
+		if tt.config != nil {
+			tt.config(s)
+		}
+		d, ok := Confirmable(f, tt.content, s)
+		if ok != (tt.reason == "") || !ok && d.Reason != tt.reason {
+			t.Errorf("%s: %v, %s (%s)", tt.name, ok, d.Action, d.Reason)
+		}
+	}
+}

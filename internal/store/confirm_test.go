@@ -1,0 +1,62 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestConfirm(t *testing.T) {
+	s := made(t)
+	if token, err := s.TakeToken(7); token != "" || err != nil {
+		t.Fatalf("no token, and yet %q, %v", token, err)
+	}
+	if err := s.Confirm(7, "abc"); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{"confirmed": 0o700, "confirmed/7": 0o600} {
+		if fi, err := os.Stat(filepath.Join(s.Runtime, path)); err != nil || fi.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", path, fi.Mode(), err)
+		}
+	}
+	if token, _ := s.TakeToken(8); token != "" {
+		t.Errorf("another disk's token is %q", token)
+	}
+	if token, err := s.TakeToken(7); token != "abc" || err != nil {
+		t.Errorf("token %q, %v", token, err)
+	}
+	if token, err := s.TakeToken(7); token != "" || err != nil {
+		t.Errorf("a second time it is %q, %v", token, err)
+	}
+	if err := s.SaveAnswer(7, Answer{UUID: uuid}); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := s.TakeAnswer(7); a != (Answer{UUID: uuid}) || err != nil {
+		t.Errorf("%+v, %v", a, err)
+	}
+
+	// An answer is given once, and to the word that it is for; a word that was
+	// not taken is taken back.
+	if err := s.SaveAnswer(7, Answer{UUID: uuid}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Confirm(7, "def"); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := s.TakeAnswer(7); a.UUID != "" || a.Failure == "" || err != nil {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if token, err := s.TakeToken(7); token != "" || err != nil {
+		t.Errorf("the word that was taken back is %q, %v", token, err)
+	}
+	// With the disk its word goes.
+	if err := s.Confirm(7, "def"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Forget(7); err != nil {
+		t.Fatal(err)
+	}
+	if token, _ := s.TakeToken(7); token != "" {
+		t.Errorf("the word for a disk that is gone is %q", token)
+	}
+}
