@@ -54,11 +54,16 @@ func initState(c *cobra.Command) error {
 		return err
 	}
 	// The daemon looks again at what it has held meanwhile.
-	if _, err := control.Ask(c.Context(), control.Socket, control.Request{Do: "look"}); err != nil && !errors.Is(err, control.ErrDown) {
+	_, err = control.Ask(c.Context(), control.Socket, control.Request{Do: "look"})
+	if err != nil && !errors.Is(err, control.ErrDown) {
 		return err
 	}
 	if !made {
 		return nil
+	}
+	if err == nil {
+		// Its mount namespace may still have the directory that was there before.
+		fmt.Fprintln(c.OutOrStdout(), "the state directory is a new one: systemctl restart hotmount")
 	}
 	for _, f := range held {
 		fmt.Fprintf(c.OutOrStdout(), "%s (%s) is held: it was attached before hotmount and may be blank; to let hotmount use it: hotmount accept %s\n", f.Node(), disk.HumanSize(f.Size), f.Name)

@@ -387,3 +387,24 @@ func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParseHistory: what is taken of a damaged history stays the same when the
+// rest is cut off.
+func FuzzParseHistory(f *testing.F) {
+	f.Add([]byte(`{"version":1,"begin":{"uuid":"a","evidence":["x"]}}` + "\n" + `{"version":1,"end":{"uuid":"a","failure":"y"}}` + "\n{"))
+	f.Add([]byte("{\"version\":1}\n\x00\x00\n"))
+	f.Add([]byte("\n\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		all, whole, err := parseHistory(data)
+		if err != nil {
+			return
+		}
+		again, length, err := parseHistory(data[:whole])
+		if err != nil || length != whole {
+			t.Fatalf("%d of %d bytes, %v", length, whole, err)
+		}
+		if diff := cmp.Diff(all, again); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}

@@ -178,9 +178,25 @@ func TestPlanWritesNothing(t *testing.T) {
 	m.run("systemctl stop hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "P"})
 	m.run("udevadm settle")
-	plan := m.run("hotmount plan")
-	if !regexpLine(plan, `^`+name+` +320 MiB +P +format +it is blank`) {
-		t.Errorf("the plan:\n%s", plan)
+	full := blank(t, 320<<20)
+	if err := os.WriteFile(full, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(full, 320<<20); err != nil {
+		t.Fatal(err)
+	}
+	refused, _ := m.attach(w, worker.Disk{File: full, Serial: "Q"})
+	m.run("udevadm settle")
+	plan := m.run("hotmount plan -v")
+	for _, line := range []string{
+		`^` + name + ` +320 MiB +P +format +it is blank$`,
+		`^` + name + `: format: evidence:\n    wipefs: nothing\n    blkid: nothing\n    read 320 MiB of 320 MiB, all zero \(full\)$`,
+		`^` + refused + ` +320 MiB +Q +refuse +what is on it is not known; `,
+		`^` + refused + `: refuse: evidence:\n(    .*\n)*    .*byte 0\b`,
+	} {
+		if !regexpLine(plan, line) {
+			t.Errorf("%s is not in the plan:\n%s", line, plan)
+		}
 	}
 	if got := m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat"); got != "0" {
 		t.Errorf("%s write requests by a plan", got)
