@@ -243,21 +243,23 @@ var libvirtPackages = []string{"libvirt-daemon", "libvirt-daemon-driver-qemu", "
 // installed: root gets them installed, anybody else gets an error that names
 // what is missing. [Start] calls it.
 func Prepare(ctx context.Context, progress io.Writer) error {
-	return prepare(ctx, progress, workerPackages)
+	return Need(ctx, progress, workerPackages)
 }
 
 // PrepareLibvirt does the same for a [Libvirt]. [StartLibvirt] calls it.
 func PrepareLibvirt(ctx context.Context, progress io.Writer) error {
-	return prepare(ctx, progress, slices.Concat(workerPackages, libvirtPackages))
+	return Need(ctx, progress, slices.Concat(workerPackages, libvirtPackages))
 }
 
-func prepare(ctx context.Context, progress io.Writer, packages []string) error {
+// Need makes sure that these Debian packages are installed: root gets them
+// installed, anybody else gets an error that names what is missing.
+func Need(ctx context.Context, progress io.Writer, packages []string) error {
 	missing := missingPackages(ctx, packages)
 	if len(missing) == 0 {
 		return nil
 	}
 	if os.Getuid() != 0 {
-		return fmt.Errorf("cannot run virtual machines: these Debian packages are missing: %s", strings.Join(missing, " "))
+		return fmt.Errorf("these Debian packages are missing: %s", strings.Join(missing, " "))
 	}
 	c, err := openCache()
 	if err != nil {

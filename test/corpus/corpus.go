@@ -1,0 +1,270 @@
+// Package corpus makes disk images that are not blank, for tests: formats made
+// by Debian's own tools, bytes that no tool knows, and damages of both. What is
+// on them was wanted by somebody, so none of them may ever be formatted.
+package corpus
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+)
+
+// Packages are the Debian packages whose tools Make runs, besides coreutils and
+// util-linux.
+var Packages = []string{
+	"bcache-tools", "btrfs-progs", "cryptsetup-bin", "dosfstools", "e2fsprogs", "erofs-utils", "exfatprogs", "f2fs-tools",
+	"fdisk", "gdisk", "genisoimage", "gfs2-utils", "hfsutils", "jfsutils", "lvm2", "mount", "nilfs-tools", "ntfs-3g", "ocfs2-tools",
+	"parted", "qemu-utils", "reiser4progs", "reiserfsprogs", "sqlite3", "squashfs-tools", "udftools", "util-linux",
+	"util-linux-extra", "xfsprogs", "zip",
+}
+
+// Size of an image in bytes, unless its format says otherwise.
+const Size = 320 << 20
+
+// Kind is one kind of image: a format, whole or damaged.
+type Kind struct {
+	// Name is the format's and the damage's: "xfs, first 4 KiB zero".
+	Name string
+	// Class is the class of formats that it belongs to.
+	Class Class
+	// Is says what the disk has to be taken for.
+	Is disk.Kind
+	// Type is what libblkid calls it, empty if that does not matter.
+	Type string
+	// Mounts says that the filesystem is whole and of a type that hotmount
+	// mounts; Files are in it.
+	Mounts bool
+
+	format *format
+	damage *damage
+}
+
+// Class groups formats.
+type Class string
+
+// The classes.
+const (
+	Filesystem Class = "filesystem"
+	Swap       Class = "swap"
+	Raid       Class = "RAID member"
+	Table      Class = "partition table"
+	Volumes    Class = "volume manager"
+	Crypto     Class = "crypto"
+	Cache      Class = "cache or replica"
+	File       Class = "plain file"
+	Bytes      Class = "bytes"
+	Large      Class = "too large to be read in full"
+)
+
+// Kinds gives all kinds, in the same order each time.
+func Kinds() []Kind {
+	var all []Kind
+	for i := range formats {
+		f := &formats[i]
+		all = append(all, Kind{
+			Name: f.name, Class: f.class, Is: f.is, Type: f.blkid, format: f,
+			Mounts: f.mounts,
+		})
+	}
+	for i := range damages {
+		d := &damages[i]
+		for _, o := range d.of {
+			f := &formats[slices.IndexFunc(formats, func(f format) bool { return f.name == o.format })]
+			all = append(all, Kind{Name: f.name + ", " + d.name, Class: f.class, Is: o.is, format: f, damage: d})
+		}
+	}
+	return all
+}
+
+// Make makes an image of that kind at the path, which must not exist.
+func (k *Kind) Make(ctx context.Context, path string) error {
+	if err := k.make(ctx, path); err != nil {
+		return fmt.Errorf("cannot make an image of %q: %w", k.Name, err)
+	}
+	return nil
+}
+
+func (k *Kind) make(ctx context.Context, path string) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size := k.format.size
+	if size == 0 {
+		size = Size
+	}
+	if err := f.Truncate(size); err != nil {
+		return err
+	}
+	if k.format.script != "" {
+		if err := script(ctx, k.format.script, path); err != nil {
+			return err
+		}
+	}
+	im := image{f: f, size: size}
+	if k.format.write != nil {
+		k.format.write(&im)
+	}
+	if k.damage != nil {
+		k.damage.do(&im, k.format)
+	}
+	if im.err != nil {
+		return im.err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() != size {
+		return fmt.Errorf("it has %d bytes instead of %d", info.Size(), size)
+	}
+	return nil
+}
+
+// prelude are shell functions for the scripts of formats. The image is $d.
+const prelude = `set -eu
+export LC_ALL=C.UTF-8 MKE2FS_CONFIG=/dev/null
+tmp=$(mktemp -d "$d.XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
+# put FILE: writes it from the first byte of the disk on.
+put() { dd if="$1" of="$d" bs=1M conv=notrunc status=none; }
+# files: a directory with the files that a filesystem is made with; proto: the same for mkfs.xfs -p.
+files() { mkdir -p "$tmp/files/sub"; seq 1 20000 >"$tmp/files/numbers"; echo hotmount >"$tmp/files/sub/name"; echo "$tmp/files"; }
+proto() {
+	f=$(files)
+	printf '/dev/null\n0 0\nd--755 0 0\nnumbers ---644 0 0 %s\nsub d--755 0 0\nname ---644 0 0 %s\n$\n$\n' "$f/numbers" "$f/sub/name" >"$tmp/proto"
+	echo "$tmp/proto"
+}
+ext4=has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize,sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
+`
+
+// Files are the files in what Mounts, by their path, with the digest (SHA-256) of
+// their content.
+func Files() map[string]string {
+	var numbers []byte
+	for i := 1; i <= 20000; i++ {
+		numbers = fmt.Appendln(numbers, i)
+	}
+	return map[string]string{
+		"numbers":  fmt.Sprintf("%x", sha256.Sum256(numbers)),
+		"sub/name": fmt.Sprintf("%x", sha256.Sum256([]byte("hotmount\n"))),
+	}
+}
+
+func script(ctx context.Context, text, image string) error {
+	c := exec.CommandContext(ctx, "/bin/bash", "-c", prelude+text)
+	c.Env = []string{"d=" + image, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + filepath.Dir(image), "TMPDIR=" + filepath.Dir(image)}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", text, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// image is a disk image that is written to; err is the first error.
+type image struct {
+	f    *os.File
+	size int64
+	err  error
+}
+
+func (im *image) put(at int64, b []byte) {
+	if im.err == nil {
+		_, im.err = im.f.WriteAt(b, at)
+	}
+}
+
+func (im *image) get(at int64, n int) []byte {
+	b := make([]byte, n)
+	if im.err == nil {
+		_, im.err = im.f.ReadAt(b, at)
+	}
+	return b
+}
+
+// zero makes zeros of the bytes from at up to end.
+func (im *image) zero(at, end int64) {
+	if im.err == nil {
+		im.err = unix.Fallocate(int(im.f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, min(end, im.size)-at)
+	}
+}
+
+// flip flips the lowest bit of a byte.
+func (im *image) flip(at int64) {
+	b := im.get(at, 1)
+	im.put(at, []byte{b[0] ^ 1})
+}
+
+// ErrBlank says that an image has no byte that is not zero.
+var ErrBlank = errors.New("every byte is zero")
+
+// Digest is that of all bytes that are not zero and of where they are, with the
+// size. What the file has no blocks for is not read. The error is ErrBlank if
+// there are none.
+func Digest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	const block = 4096
+	var (
+		zeros [block]byte
+		found bool
+		buf   = make([]byte, 1<<20)
+		h     = sha256.New()
+	)
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return "", err
+	}
+	number := func(n int64) {
+		var b [8]byte
+		binary.BigEndian.PutUint64(b[:], uint64(n))
+		h.Write(b[:])
+	}
+	number(size)
+	for at := int64(0); at < size; {
+		if at, err = f.Seek(at, unix.SEEK_DATA); errors.Is(err, unix.ENXIO) {
+			break
+		} else if err != nil {
+			return "", err
+		}
+		at = at / block * block
+		hole, err := f.Seek(at, unix.SEEK_HOLE)
+		if err != nil {
+			return "", err
+		}
+		for at < hole {
+			n, err := f.ReadAt(buf[:min(int64(len(buf)), size-at)], at)
+			if err != nil && !errors.Is(err, io.EOF) {
+				return "", err
+			}
+			for i := 0; i < n; i += block {
+				if b := buf[i:min(i+block, n)]; !bytes.Equal(b, zeros[:len(b)]) {
+					found = true
+					number(at + int64(i))
+					h.Write(b)
+				}
+			}
+			at += int64(n)
+		}
+	}
+	if !found {
+		return "", ErrBlank
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)), nil
+}

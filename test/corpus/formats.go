@@ -1,0 +1,178 @@
+package corpus
+
+import (
+	"math/rand/v2"
+
+	"hotmount/internal/disk"
+)
+
+// format is one thing that somebody may have on a disk.
+type format struct {
+	name  string
+	class Class
+	// is what the disk has to be taken for, blkid how libblkid calls it.
+	is    disk.Kind
+	blkid string
+	// mounts says that hotmount mounts it; files and proto are then in it.
+	mounts bool
+	// script makes it, or write does.
+	script string
+	write  func(*image)
+	// size of the disk, Size unless it says otherwise.
+	size int64
+
+	// For damages, all in bytes: the superblock begins at super, its magic
+	// number at magic. It loses what is its first at the places up to backup,
+	// and backups beyond it stay.
+	super, magic, backup int64
+}
+
+const gib = 1 << 30
+
+var formats = []format{
+	{name: "xfs", class: Filesystem, is: disk.Filesystem, blkid: "xfs", mounts: true, backup: 80 << 20, script: "mkfs.xfs -q -p $(proto) $d"},
+	{name: "ext4", class: Filesystem, is: disk.Filesystem, blkid: "ext4", mounts: true, super: 1024, magic: 1024 + 56, backup: 8<<20 + 1024, script: "mke2fs -q -F -b 1024 -O $ext4 -d $(files) $d"},
+	{name: "xfs of 4096-byte sectors", class: Filesystem, is: disk.Filesystem, blkid: "xfs", mounts: true, script: "mkfs.xfs -q -s size=4096 -p $(proto) $d"},
+	{name: "xfs, version 4", class: Filesystem, is: disk.Filesystem, blkid: "xfs", mounts: true, script: "mkfs.xfs -q -m crc=0 -p $(proto) $d"},
+	{name: "ext2", class: Filesystem, is: disk.Filesystem, blkid: "ext2", super: 1024, magic: 1024 + 56, script: "mke2fs -q -F -t ext2 $d"},
+	{name: "ext3", class: Filesystem, is: disk.Filesystem, blkid: "ext3", super: 1024, magic: 1024 + 56, script: "mke2fs -q -F -t ext3 -j $d"},
+	{name: "btrfs", class: Filesystem, is: disk.Filesystem, blkid: "btrfs", super: 64 << 10, magic: 64<<10 + 64, backup: 64 << 20, script: "mkfs.btrfs -q $d"},
+	{name: "f2fs", class: Filesystem, is: disk.Filesystem, blkid: "f2fs", super: 1024, magic: 1024, backup: 4096, script: "mkfs.f2fs -q $d"},
+	{name: "FAT32", class: Filesystem, is: disk.Other, blkid: "vfat", magic: 510, backup: 6 * 512, script: "mkfs.vfat -F 32 $d"},
+	{name: "FAT16", class: Filesystem, is: disk.Other, blkid: "vfat", magic: 510, script: "mkfs.vfat -F 16 $d"},
+	{name: "exfat", class: Filesystem, is: disk.Other, blkid: "exfat", magic: 3, backup: 12 * 512, script: "mkfs.exfat $d"},
+	{name: "ntfs", class: Filesystem, is: disk.Other, blkid: "ntfs", magic: 3, backup: Size - 512, script: "mkntfs -q -F -f $d"},
+	{name: "jfs", class: Filesystem, is: disk.Filesystem, blkid: "jfs", super: 32 << 10, magic: 32 << 10, backup: 60 << 10, script: "mkfs.jfs -q $d"},
+	{name: "reiserfs", class: Filesystem, is: disk.Filesystem, blkid: "reiserfs", super: 64 << 10, magic: 64<<10 + 52, script: "mkfs.reiserfs -q -ff $d"},
+	{name: "reiser4", class: Filesystem, is: disk.Filesystem, blkid: "reiser4", super: 64 << 10, magic: 64 << 10, script: "mkfs.reiser4 -ffy $d"},
+	{name: "nilfs2", class: Filesystem, is: disk.Filesystem, blkid: "nilfs2", super: 1024, magic: 1024 + 6, backup: 1 << 20, script: "mkfs.nilfs2 -q -f $d"},
+	{name: "minix", class: Filesystem, is: disk.Other, blkid: "minix", super: 1024, magic: 1024 + 16, script: "mkfs.minix $d"},
+	{name: "bfs", class: Filesystem, is: disk.Other, blkid: "bfs", script: "mkfs.bfs $d"},
+	{name: "hfs", class: Filesystem, is: disk.Other, blkid: "hfs", super: 1024, magic: 1024, backup: 320 << 19, script: "hformat $d"},
+	{name: "squashfs", class: Filesystem, is: disk.Other, blkid: "squashfs", script: "mksquashfs $(files) $tmp/x -quiet -no-progress; put $tmp/x"},
+	{name: "cramfs", class: Filesystem, is: disk.Other, blkid: "cramfs", script: "mkfs.cramfs $(files) $tmp/x; put $tmp/x"},
+	{name: "erofs", class: Filesystem, is: disk.Filesystem, blkid: "erofs", super: 1024, magic: 1024, script: "mkfs.erofs $tmp/x $(files); put $tmp/x"},
+	{name: "iso9660", class: Filesystem, is: disk.Other, blkid: "iso9660", super: 32 << 10, magic: 32<<10 + 1, script: "genisoimage -quiet -R -o $tmp/x $(files); put $tmp/x"},
+	{name: "udf", class: Filesystem, is: disk.Other, blkid: "udf", super: 32 << 10, magic: 32<<10 + 1, backup: 1 << 20, script: "mkudffs -b 512 $d"},
+	{name: "gfs2", class: Filesystem, is: disk.Filesystem, blkid: "gfs2", super: 64 << 10, magic: 64 << 10, script: "mkfs.gfs2 -O -p lock_nolock $d"},
+	{name: "ocfs2", class: Filesystem, is: disk.Filesystem, blkid: "ocfs2", super: 2048, magic: 2048, script: "mkfs.ocfs2 -q -F -M local $d </dev/null"},
+	{name: "xfs and ext4", class: Filesystem, is: disk.Other, script: "mke2fs -q -F -t ext4 $d; truncate -s 320M $tmp/x; mkfs.xfs -q $tmp/x; dd if=$tmp/x of=$d bs=512 count=1 conv=notrunc status=none"},
+	{name: "xfs that has lost its end", class: Filesystem, is: disk.Filesystem, blkid: "xfs", script: "truncate -s 640M $d; mkfs.xfs -q $d; truncate -s 320M $d"},
+	{name: "xfs, half made by somebody", class: Filesystem, is: disk.HalfMade, script: "LIBXFS_DEBUG_WRITE_CRASH=ddev=10 mkfs.xfs -q -K $d || true"},
+	{name: "zfs", class: Filesystem, is: disk.Other, blkid: "zfs_member", magic: 128 << 10, backup: 1 << 20, write: zfs},
+
+	{name: "swap", class: Swap, is: disk.Other, blkid: "swap", magic: 4086, script: "mkswap -q $d"},
+	{name: "swap of 64 KiB pages", class: Swap, is: disk.Other, blkid: "swap", script: "mkswap -q -p 65536 $d 2>/dev/null"},
+	{name: "hibernation", class: Swap, is: disk.Other, blkid: "swsuspend", script: "mkswap -q $d; printf S1SUSPEND | dd of=$d bs=1 seek=4086 conv=notrunc status=none"},
+
+	{name: "md 0.90", class: Raid, is: disk.Other, blkid: "linux_raid_member", super: Size - 64<<10, magic: Size - 64<<10, write: md090},
+	{name: "md 1.0", class: Raid, is: disk.Other, blkid: "linux_raid_member", super: Size - 8<<10, magic: Size - 8<<10, write: func(im *image) { md1(im, (im.size-8<<10)/4096*4096, 0) }},
+	{name: "md 1.1", class: Raid, is: disk.Other, blkid: "linux_raid_member", write: func(im *image) { md1(im, 0, 1) }},
+	{name: "md 1.2", class: Raid, is: disk.Other, blkid: "linux_raid_member", super: 4096, magic: 4096, write: func(im *image) { md1(im, 4096, 2) }},
+	{name: "md 0.90 of an odd size", class: Raid, is: disk.Other, blkid: "linux_raid_member", size: Size + 512*77, write: md090},
+	{name: "ddf", class: Raid, is: disk.Other, blkid: "ddf_raid_member", super: Size - 512, magic: Size - 512, write: ddf},
+	{name: "Intel Matrix RAID", class: Raid, is: disk.Other, blkid: "isw_raid_member", super: Size - 1024, magic: Size - 1024, write: func(im *image) { im.put(im.size-1024, []byte("Intel Raid ISM Cfg Sig. 1.3.00")) }},
+
+	{name: "GPT", class: Table, is: disk.Other, blkid: "gpt", magic: 512, super: 512, backup: 34 * 512, script: "sgdisk -n 1:0:0 $d"},
+	{name: "GPT with a filesystem in it", class: Table, is: disk.Other, backup: 34 * 512, magic: 512, super: 512, script: "sgdisk -n 1:0:0 $d; truncate -s 300M $tmp/x; mke2fs -q -F -t ext4 $tmp/x; dd if=$tmp/x of=$d bs=1M seek=1 conv=notrunc,sparse status=none"},
+	{name: "GPT of 4096-byte sectors without an MBR", class: Table, is: disk.Unknown, magic: 4096, super: 4096, write: gpt4K},
+	{name: "MBR", class: Table, is: disk.Other, blkid: "dos", magic: 510, script: "printf 'label: dos\n,\n' | sfdisk -q $d"},
+	{name: "MBR with a filesystem in it", class: Table, is: disk.Other, blkid: "dos", magic: 510, script: "printf 'label: dos\n,\n' | sfdisk -q $d; truncate -s 300M $tmp/x; mkfs.xfs -q $tmp/x; dd if=$tmp/x of=$d bs=1M seek=1 conv=notrunc,sparse status=none"},
+	{name: "Sun label", class: Table, is: disk.Other, blkid: "sun", script: "printf 'label: sun\n' | sfdisk -q $d"},
+	{name: "SGI label", class: Table, is: disk.Other, blkid: "sgi", script: "printf 'label: sgi\n' | sfdisk -q $d"},
+	{name: "BSD label", class: Table, is: disk.Unknown, script: "parted -s $d mklabel bsd"},
+	{name: "Macintosh map", class: Table, is: disk.Other, blkid: "mac", script: "parted -s $d mklabel mac"},
+	{name: "Amiga map", class: Table, is: disk.Unknown, script: "parted -s $d mklabel amiga"},
+	{name: "PC98 table", class: Table, is: disk.Other, blkid: "dos", script: "parted -s $d mklabel pc98"},
+	{name: "a boot sector's last two bytes", class: Table, is: disk.Other, blkid: "dos", write: func(im *image) { im.put(510, []byte{0x55, 0xaa}) }},
+
+	{name: "LVM2", class: Volumes, is: disk.Other, blkid: "LVM2_member", super: 512, magic: 512, script: lvm},
+	{name: "LVM2 with a group", class: Volumes, is: disk.Other, blkid: "LVM2_member", super: 512, magic: 512, script: lvm + `lvm vgcreate -qq --config "$config" corpus$RANDOM$RANDOM $l`},
+	{name: "Stratis", class: Volumes, is: disk.Other, blkid: "stratis", write: stratis},
+	{name: "VDO", class: Volumes, is: disk.Other, blkid: "vdo", write: func(im *image) { im.put(0, []byte("dmvdo001\x05\x00\x00\x00")) }},
+
+	{name: "LUKS1", class: Crypto, is: disk.Other, blkid: "crypto_LUKS", script: "printf xxxxxxxx | cryptsetup -q luksFormat --type luks1 --pbkdf-force-iterations 1000 $d -"},
+	{name: "LUKS2", class: Crypto, is: disk.Other, blkid: "crypto_LUKS", backup: 16 << 10, script: "printf xxxxxxxx | cryptsetup -q luksFormat --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 $d -"},
+	{name: "dm-verity", class: Crypto, is: disk.Other, blkid: "DM_verity_hash", script: "head -c 1M /dev/urandom >$tmp/x; veritysetup format $tmp/x $tmp/y; put $tmp/y"},
+	{name: "dm-integrity", class: Crypto, is: disk.Other, blkid: "DM_integrity", write: integrity},
+	{name: "BitLocker", class: Crypto, is: disk.Other, blkid: "BitLocker", magic: 3, write: bitlocker},
+	{name: "VeraCrypt, plain dm-crypt: random everywhere", class: Crypto, is: disk.Unknown, write: func(im *image) { im.noise(0, im.size) }},
+	{name: "VeraCrypt, formatted quickly: random at both ends", class: Crypto, is: disk.Unknown, write: func(im *image) { im.noise(0, 128<<10); im.noise(im.size-128<<10, im.size) }},
+
+	{name: "bcache", class: Cache, is: disk.Other, blkid: "bcache", super: 4096, magic: 4096 + 24, script: "make-bcache -B $d"},
+	{name: "bcache, the cache", class: Cache, is: disk.Other, blkid: "bcache", super: 4096, magic: 4096 + 24, script: "make-bcache -C $d"},
+	{name: "drbd, internal metadata", class: Cache, is: disk.Other, blkid: "drbd", magic: Size - 4096 + 60, write: drbd},
+	{name: "ceph bluestore", class: Cache, is: disk.Other, blkid: "ceph_bluestore", write: func(im *image) {
+		im.put(0, []byte("bluestore block device\n0b0f1c6e-86e1-4b40-9d0b-7a4c3b1e55aa\n\x02\x01\x87"))
+	}},
+	{name: "dm-thin metadata", class: Cache, is: disk.Unknown, write: func(im *image) { im.put(0, []byte{0x9d, 1, 2, 3}); im.put(32, []byte{0x1a, 0x58, 0x9c, 0x01, 2}) }},
+
+	{name: "tar", class: File, is: disk.Unknown, script: "tar -cf $tmp/x -C $(files) .; put $tmp/x"},
+	{name: "zip", class: File, is: disk.Unknown, script: "cd $(files); zip -q -r $tmp/x.zip .; put $tmp/x.zip"},
+	{name: "gzip", class: File, is: disk.Unknown, script: "gzip <$(files)/numbers >$tmp/x; put $tmp/x"},
+	{name: "xz", class: File, is: disk.Unknown, script: "xz <$(files)/numbers >$tmp/x; put $tmp/x"},
+	{name: "text", class: File, is: disk.Unknown, script: "put $(files)/numbers"},
+	{name: "qcow2", class: File, is: disk.Unknown, script: "qemu-img create -q -f qcow2 $tmp/x 1G; put $tmp/x"},
+	{name: "vhd", class: File, is: disk.Unknown, script: "qemu-img create -q -f vpc $tmp/x 1G; put $tmp/x"},
+	{name: "vmdk", class: File, is: disk.Unknown, script: "qemu-img create -q -f vmdk $tmp/x 1G; put $tmp/x"},
+	{name: "vdi", class: File, is: disk.Unknown, script: "qemu-img create -q -f vdi $tmp/x 1G; put $tmp/x"},
+	{name: "sqlite", class: File, is: disk.Unknown, script: `sqlite3 $tmp/x 'create table t(x); insert into t values(1)'; put $tmp/x`},
+	{name: "a program", class: File, is: disk.Unknown, script: "put /bin/bash"},
+	{name: "a raw database of pages", class: File, is: disk.Unknown, write: func(im *image) { im.pages(0, 64<<20) }},
+
+	{name: "one byte at the start", class: Bytes, is: disk.Unknown, write: at(0)},
+	{name: "one byte at 511", class: Bytes, is: disk.Unknown, write: at(511)},
+	{name: "one byte at 4095", class: Bytes, is: disk.Unknown, write: at(4095)},
+	{name: "one byte at 4096", class: Bytes, is: disk.Unknown, write: at(4096)},
+	{name: "one byte right before 1 MiB", class: Bytes, is: disk.Unknown, write: at(1<<20 - 1)},
+	{name: "one byte right after 16 MiB", class: Bytes, is: disk.Unknown, write: at(16 << 20)},
+	{name: "one byte in the middle", class: Bytes, is: disk.Unknown, write: at(Size / 2)},
+	{name: "one byte at an odd place", class: Bytes, is: disk.Unknown, write: at(123456789)},
+	{name: "one byte right before the last 16 MiB", class: Bytes, is: disk.Unknown, write: at(Size - 16<<20 - 1)},
+	{name: "one byte at the end", class: Bytes, is: disk.Unknown, write: at(Size - 1)},
+	{name: "one byte at the end of an odd size", class: Bytes, is: disk.Unknown, size: Size + 512*3, write: at(Size + 512*3 - 1)},
+	{name: "one byte in the first of three odd sectors at the end", class: Bytes, is: disk.Unknown, size: Size + 512*3, write: at(Size)},
+	{name: "data from 1 MiB on", class: Bytes, is: disk.Unknown, write: func(im *image) { im.noise(1<<20, 24<<20) }},
+	{name: "data in the middle", class: Bytes, is: disk.Unknown, write: func(im *image) { im.noise(im.size/2, im.size/2+1<<20) }},
+	{name: "data at the end", class: Bytes, is: disk.Unknown, write: func(im *image) { im.noise(im.size-4096, im.size) }},
+	{name: "a database in the middle", class: Bytes, is: disk.Unknown, write: func(im *image) { im.pages(100<<20, 101<<20) }},
+	{name: "all bits set", class: Bytes, is: disk.Unknown, write: func(im *image) { im.fill(0, 8<<20, 0xff) }},
+
+	{name: "xfs of 100 GiB", class: Large, is: disk.Filesystem, blkid: "xfs", mounts: true, size: 100 * gib, script: "mkfs.xfs -q -p $(proto) $d"},
+	{name: "ext4 of 100 GiB", class: Large, is: disk.Filesystem, blkid: "ext4", mounts: true, size: 100 * gib, script: "mke2fs -q -F -b 4096 -O $ext4 -J size=4 -d $(files) $d"},
+	{name: "btrfs of 300 GiB", class: Large, is: disk.Filesystem, blkid: "btrfs", size: 300 * gib, backup: 64 << 20, script: "mkfs.btrfs -q $d"},
+	{name: "GPT of 100 GiB", class: Large, is: disk.Other, blkid: "gpt", size: 100 * gib, backup: 34 * 512, script: "sgdisk -n 1:0:0 $d"},
+	{name: "md 0.90 of 100 GiB", class: Large, is: disk.Other, blkid: "linux_raid_member", size: 100*gib + 512, write: md090},
+	{name: "data from 1 GiB on, of 100 GiB", class: Large, is: disk.Unknown, size: 100 * gib, write: func(im *image) { im.noise(gib, gib+64<<20) }},
+	{name: "one byte at the end of 100 GiB", class: Large, is: disk.Unknown, size: 100*gib + 512, write: at(100*gib + 511)},
+}
+
+const lvm = `
+l=$(losetup -f --show $d)
+trap 'losetup -d $l; rm -rf "$tmp"' EXIT
+config="devices { use_devicesfile=0 scan=[\"/dev\"] filter=[\"a|^$l\$|\",\"r|.*|\"] } activation { udev_sync=0 } global { event_activation=0 }"
+lvm pvcreate -qq --config "$config" $l
+`
+
+// at writes the byte 1 there.
+func at(offset int64) func(*image) { return func(im *image) { im.put(offset, []byte{1}) } }
+
+// noise fills with bytes that look random and are the same each time.
+func (im *image) noise(from, to int64) {
+	r := rand.NewChaCha8([32]byte{byte(from), byte(from >> 20), 1})
+	buf := make([]byte, 1<<20)
+	for at := from; at < to; at += int64(len(buf)) {
+		b := buf[:min(int64(len(buf)), to-at)]
+		r.Read(b)
+		im.put(at, b)
+	}
+}
+
+// fill fills with one byte.
+func (im *image) fill(from, to int64, c byte) {
+	b := make([]byte, to-from)
+	for i := range b {
+		b[i] = c
+	}
+	im.put(from, b)
+}
