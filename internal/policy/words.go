@@ -74,7 +74,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonFormerSlot:
 		return fmt.Sprintf("it looks blank, and at the last boot %s lay on a disk of its size at %s and is missing now: this may be a fault of the storage", former(f.Standing.FormerSlot), disk.Visible(f.Slot)), "if that is given up: hotmount accept " + f.Name
 	case disk.ReasonBrake:
-		return fmt.Sprintf("it came when format_limit, %d disks formatted within %s, was reached", s.FormatLimit, s.FormatPeriod), "hotmount accept " + f.Name + ", or see hotmount history"
+		return fmt.Sprintf("it came when as many disks had been formatted as format_limit allows (%d within %s)", s.FormatLimit, s.FormatPeriod), "hotmount accept " + f.Name + ", or see hotmount history"
 	case disk.ReasonReleased:
 		return "it was released; it can be detached", "to use it again here: hotmount accept " + f.Name
 	case disk.ReasonUnmounted:

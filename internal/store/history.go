@@ -176,10 +176,10 @@ func (s Store) begin(f *Format) error {
 // append adds the line that next makes of the history as it is, synced.
 func (s Store) append(next func([]disk.Record) (entry, error)) error {
 	err := s.locked(func() error { return s.appendLocked(next) })
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrBrake) {
 		return fmt.Errorf("cannot record it in the history: %w", err)
 	}
-	return nil
+	return err
 }
 
 func (s Store) appendLocked(next func([]disk.Record) (entry, error)) (err error) {
