@@ -51,6 +51,7 @@ var rooms = map[string]room{
 	"format":    {rooms: []string{"disk", "probe", "run"}, modules: []string{sys}, not: []string{"os/exec", "net"}, reason: "the only writer to disks does not choose which disk"},
 	"store":     {rooms: []string{"disk"}, not: []string{"os/exec", "net"}, reason: "what is remembered is files"},
 	"inventory": {rooms: []string{"disk", "mounts", "store", "sysfs"}, modules: []string{mountinfo, sys}, not: []string{"os/exec", "net"}, reason: "gathering reads no content and asks nobody"},
+	"doctor":    {rooms: []string{"disk", "mounts"}, modules: []string{mountinfo, sys}, not: []string{"os/exec", "net"}, reason: "the doctor looks and changes nothing; what may hang runs elsewhere"},
 	"unit":      {rooms: []string{"disk"}, modules: []string{goSystemd, godbus, mountinfo, sys}, not: []string{"os/exec"}, reason: "the sole importer of D-Bus: what PID 1 can be asked for is built here alone"},
 	"agent":     {rooms: []string{"disk", "policy"}, not: []string{"os", "os/exec", "net", "syscall"}, reason: "the loop is tested without a machine: no system call, no D-Bus, no netlink"},
 	"report":    {rooms: []string{"disk", "policy"}, modules: []string{goSystemd, sys}, not: []string{"os/exec"}, reason: "reporting does not reach into the agent"},

@@ -26,11 +26,14 @@ func main() {
 // lists them.
 func exitCode(err error) int {
 	var usage usageError
+	var found foundError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
 		return 2
+	case errors.As(err, &found):
+		return 3
 	default:
 		return 1
 	}

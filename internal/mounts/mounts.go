@@ -13,6 +13,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -50,6 +51,36 @@ func Table(root string) ([]disk.MountPoint, error) {
 }
 
 func parseTable(r io.Reader) ([]disk.MountPoint, error) {
+	tree, err := ParseTree(r)
+	if err != nil {
+		return nil, err
+	}
+	var table []disk.MountPoint
+	for i := range tree {
+		table = append(table, tree[i].MountPoint)
+	}
+	return table, nil
+}
+
+// Mount is a mount with its place in the tree of its namespace and what it
+// shares with others (proc_pid_mountinfo(5), mount_namespaces(7)).
+type Mount struct {
+	disk.MountPoint
+	// ID is that of the mount, Parent that of the mount it is mounted on. They
+	// can be compared within one namespace only.
+	ID     int `json:"id"`
+	Parent int `json:"parent"`
+	// Shared is the peer group the mount is a member of, Master the one it is a
+	// slave of, From the nearest one above that has a member the process can
+	// reach; 0 for none. Peer groups are the same in all namespaces.
+	Shared int `json:"shared,omitempty"`
+	Master int `json:"master,omitempty"`
+	From   int `json:"from,omitempty"`
+}
+
+// ParseTree reads a mount table (proc_pid_mountinfo(5)), like Table, with what
+// makes a tree of it.
+func ParseTree(r io.Reader) ([]Mount, error) {
 	bounded, err := boundLines(r)
 	if err != nil {
 		return nil, err
@@ -59,19 +90,32 @@ func parseTable(r io.Reader) ([]disk.MountPoint, error) {
 		// The library's words hold the line.
 		return nil, errors.New(disk.Visible(err.Error()))
 	}
-	var table []disk.MountPoint
+	var tree []Mount
 	for _, i := range infos {
-		table = append(table, disk.MountPoint{
-			Dev:          disk.Dev{Major: uint32(i.Major), Minor: uint32(i.Minor)},
-			Root:         i.Root,
-			Path:         i.Mountpoint,
-			Type:         i.FSType,
-			Source:       i.Source,
-			Options:      i.Options,
-			SuperOptions: i.VFSOptions,
+		tree = append(tree, Mount{
+			MountPoint: disk.MountPoint{
+				Dev:          disk.Dev{Major: uint32(i.Major), Minor: uint32(i.Minor)},
+				Root:         i.Root,
+				Path:         i.Mountpoint,
+				Type:         i.FSType,
+				Source:       i.Source,
+				Options:      i.Options,
+				SuperOptions: i.VFSOptions,
+			},
+			ID: i.ID, Parent: i.Parent,
+			Shared: group(i, "shared:"), Master: group(i, "master:"), From: group(i, "propagate_from:"),
 		})
 	}
-	return table, nil
+	return tree, nil
+}
+
+// group gives the peer group of an optional field, 0 if there is none.
+func group(m *mountinfo.Info, name string) int {
+	n, err := strconv.Atoi(tag(m, name))
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // boundLines reads a mount table, cuts lines that are too long and checks what

@@ -3,6 +3,7 @@ package mounts
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +64,26 @@ func TestTable(t *testing.T) {
 	}
 	if _, err := Table(t.TempDir()); err == nil {
 		t.Error("no table is no error")
+	}
+}
+
+func TestParseTree(t *testing.T) {
+	got, err := ParseTree(strings.NewReader("22 27 0:20 / /sys rw shared:7 - sysfs sysfs rw\n" +
+		"92 27 254:16 /sub//deleted /srv ro shared:50 master:2 propagate_from:3 - xfs /dev/vdb rw\n93 92 0:45 / /srv/x rw unbindable - tmpfs t rw\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type link struct{ id, parent, shared, master, from int }
+	var links []link
+	for _, m := range got {
+		links = append(links, link{m.ID, m.Parent, m.Shared, m.Master, m.From})
+	}
+	want := []link{{22, 27, 7, 0, 0}, {92, 27, 50, 2, 3}, {93, 92, 0, 0, 0}}
+	if !slices.Equal(links, want) {
+		t.Errorf("got %v, want %v", links, want)
+	}
+	if got[1].Root != "/sub//deleted" {
+		t.Errorf("root %q", got[1].Root)
 	}
 }
 

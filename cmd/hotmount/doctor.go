@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hotmount/internal/config"
+	"hotmount/internal/disk"
+	"hotmount/internal/doctor"
+	"hotmount/internal/policy"
+)
+
+func doctorCommand() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find pods and kubelets that do not have the disk where the host has it",
+		Long: "Compare what the host, every kubelet, every provisioner and every pod has mounted, and say where data is not on\n" +
+			"the disk it should be on, and what to change. Nothing is changed. For root.",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return usageError{fmt.Errorf("cannot print as %q: give text or json", disk.Visible(output))}
+			}
+			if os.Geteuid() != 0 {
+				return errors.New("cannot see other processes' mounts: run it as root")
+			}
+			s, err := load(c)
+			if err != nil {
+				return err
+			}
+			r, err := examine(c.Context(), s)
+			if err != nil {
+				return err
+			}
+			if err := printReport(c.OutOrStdout(), r, output); err != nil {
+				return err
+			}
+			return verdict(r)
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	config.AddFlags(c.Flags())
+	return c
+}
+
+// foundError says that something is not as it should be.
+type foundError struct{ error }
+
+func verdict(r *doctor.Report) error {
+	count := map[doctor.Level]int{}
+	for _, f := range r.Findings {
+		count[f.Level]++
+	}
+	if count[doctor.Problem]+count[doctor.Warning] == 0 {
+		return nil
+	}
+	return foundError{fmt.Errorf("found %d problems and %d warnings", count[doctor.Problem], count[doctor.Warning])}
+}
+
+// examine looks a second time if there is anything to find: mounts come and go
+// while their tables are read.
+func examine(ctx context.Context, s *disk.Settings) (*doctor.Report, error) {
+	once := func() (*doctor.Report, error) {
+		disks, err := host().Scan()
+		if err != nil {
+			return nil, err
+		}
+		var ours []disk.Dev
+		for i := range disks {
+			c := disks[i].Known()
+			if disks[i].System == "" && policy.Decide(&disks[i], &c, s).Class != "" {
+				ours = append(ours, disks[i].Dev)
+			}
+		}
+		var classes []doctor.Class
+		for i := range s.Classes {
+			c := &s.Classes[i]
+			classes = append(classes, doctor.Class{Name: c.Name, Directory: c.Directory, Types: c.Accept, Create: c.Create})
+		}
+		source := doctor.Source{
+			Look: func(ctx context.Context, pid int, paths []string) ([]doctor.Answer, error) {
+				return answers(ctx, append([]string{"look", strconv.Itoa(pid)}, paths...)...)
+			},
+			List: func(ctx context.Context, dir string) ([]doctor.Answer, error) {
+				return answers(ctx, "look", "--list", dir)
+			},
+		}
+		snapshot, err := source.Take(ctx, classes, ours)
+		if err != nil {
+			return nil, err
+		}
+		return doctor.Examine(snapshot), nil
+	}
+	r, err := once()
+	if err != nil || verdict(r) == nil {
+		return r, err
+	}
+	again, err := once()
+	if err != nil {
+		return nil, err
+	}
+	r.Confirm(again)
+	return r, nil
+}
+
+// lookTimeout is how long a look at another process's files may take. What hangs
+// on a dead filesystem does so for ever.
+const lookTimeout = 5 * time.Second
+
+// answers runs this program once more and gives what it answers until it ends, or
+// until the time is over. A child that hangs in the kernel is not waited for.
+func answers(ctx context.Context, args ...string) ([]doctor.Answer, error) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	var complaint strings.Builder
+	c := exec.Command("/proc/self/exe", args...)
+	c.Dir, c.Env, c.Stdout = "/", []string{"LC_ALL=C.UTF-8"}, in
+	err = c.Start()
+	in.Close()
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(lookTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	if err := out.SetReadDeadline(deadline); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = out.SetReadDeadline(time.Now()) })
+	defer stop()
+	var all []doctor.Answer
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var a doctor.Answer
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			return all, err
+		}
+		if a.Failure != "" {
+			complaint.WriteString(a.Failure)
+			continue
+		}
+		all = append(all, a)
+	}
+	if err := lines.Err(); err != nil {
+		_ = c.Process.Kill()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("no answer within %s", lookTimeout)
+		}
+		return all, errors.Join(err, c.Process.Release())
+	}
+	if err := c.Wait(); err != nil {
+		if complaint.Len() > 0 {
+			err = errors.New(complaint.String())
+		}
+		return all, err
+	}
+	return all, nil
+}
+
+func lookCommand() *cobra.Command {
+	var list bool
+	c := &cobra.Command{
+		Use:    "look {PID [PATH]... | --list DIRECTORY}",
+		Short:  "Say what a process has at each path, or what lies under the mounts in a directory",
+		Hidden: true, // for doctor, as a process of its own that may hang
+		Args:   args(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			w := c.OutOrStdout()
+			var err error
+			if list {
+				err = doctor.List(given[0], w)
+			} else {
+				var pid int
+				if pid, err = strconv.Atoi(given[0]); err != nil {
+					return usageError{err}
+				}
+				err = doctor.Look(pid, given[1:], w)
+			}
+			if err != nil {
+				err = errors.Join(err, json.NewEncoder(w).Encode(doctor.Answer{Failure: err.Error()}))
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&list, "list", false, "list what lies in a directory under the mounts")
+	return c
+}
+
+func printReport(w io.Writer, r *doctor.Report, output string) error {
+	if output == "json" {
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		return out.Encode(r)
+	}
+	var b strings.Builder
+	for _, h := range r.Host {
+		shared := "not shared"
+		if h.Shared != 0 {
+			shared = "shared"
+		}
+		fmt.Fprintf(&b, "%s (class %s) on the host: %s, %s mounted\n", h.Directory, h.Class, shared, counted(len(h.Mounts), "disk"))
+		for _, s := range r.Seen {
+			if s.Class == h.Class {
+				fmt.Fprintf(&b, "  %s %d (%s): %s\n", s.Process.Role, s.Process.PID, disk.Visible(s.Process.Name), seen(&s))
+			}
+		}
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), f.What)
+		if f.Data != "" {
+			fmt.Fprintf(&b, "  the data: %s on the host's system disk\n", disk.Visible(f.Data))
+		}
+		if f.Reach != "" {
+			fmt.Fprintf(&b, "  to be read now at: %s\n", disk.Visible(f.Reach))
+		}
+		for _, line := range f.Do {
+			fmt.Fprintf(&b, "    %s\n", line)
+		}
+	}
+	if len(r.Findings) == 0 {
+		b.WriteString("\nnothing found\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// seen says in words what one process sees of a class directory.
+func seen(s *doctor.Seen) string {
+	switch s.Sees {
+	case "absent":
+		return s.Directory + " is not there"
+	case "other":
+		return s.Directory + " is another directory"
+	case "unknown":
+		return s.Directory + " can not be seen"
+	}
+	right := 0
+	for _, m := range s.Mounts {
+		if m.Sees == "same" {
+			right++
+		}
+	}
+	later := "later mounts arrive"
+	if !s.Arrives {
+		later = "later mounts do NOT arrive"
+	}
+	return fmt.Sprintf("%d of %s right, %s", right, counted(len(s.Mounts), "disk"), later)
+}

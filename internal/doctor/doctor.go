@@ -1,0 +1,127 @@
+// Package doctor finds out who sees which mount: whether every kubelet, every
+// provisioner and every pod has the disk where the host has it, or writes to the
+// system disk without knowing. It changes nothing. Take gathers what is so,
+// Examine is a pure function of that.
+package doctor
+
+import (
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+)
+
+// Role is what a process has to do with the disks.
+type Role string
+
+// The roles. A process with none is looked at for what it has mounted alone.
+const (
+	// Kubelet binds volumes into the directories of pods.
+	Kubelet Role = "kubelet"
+	// Provisioner makes volumes of what it finds mounted.
+	Provisioner Role = "provisioner"
+	// Runtime (containerd, dockerd, CRI-O) gives the directories of pods to
+	// containers.
+	Runtime Role = "runtime"
+	// Agent is hotmount's daemon.
+	Agent Role = "hotmount"
+)
+
+// Process is one process. Its name and executable are foreign bytes.
+type Process struct {
+	PID  int    `json:"pid"`
+	Name string `json:"name"`
+	// Exe is the path of the executable within the process's own root; empty if
+	// it can not be read.
+	Exe  string `json:"exe,omitempty"`
+	Role Role   `json:"role,omitempty"`
+	// Pod and Container are read from the control group: the UID of the pod, and
+	// the id that the runtime has given to the container.
+	Pod       string `json:"pod,omitempty"`
+	Container string `json:"container,omitempty"`
+	// Args is the command line, of kubelets and the daemon alone; Roots are the
+	// root directories of a kubelet.
+	Args  []string `json:"-"`
+	Roots []string `json:"-"`
+}
+
+// View is how the file system looks to processes with one mount namespace and
+// one root directory.
+type View struct {
+	// Namespace is the link /proc/PID/ns/mnt, Root the link /proc/PID/root.
+	Namespace string
+	Root      string
+	Processes []Process
+	Mounts    []mounts.Mount
+	// Bases are the places of the class directories in this view, by class
+	// directory: a provisioner may have them elsewhere.
+	Bases map[string]string
+	// Sights are what the view's first process finds at a path, by path.
+	Sights map[string]Sight
+}
+
+// Sight is what a process finds at a path, resolved inside its own root.
+type Sight struct {
+	// MountID is the mount on which the path ends, Path the path without
+	// symlinks.
+	MountID int    `json:"mount_id,omitempty"`
+	Path    string `json:"path,omitempty"`
+	// Absent says that nothing is there; Failure, why nobody knows.
+	Absent  bool   `json:"absent,omitempty"`
+	Failure string `json:"failure,omitempty"`
+}
+
+// Class is a class of disks, as far as it matters here.
+type Class struct {
+	Name      string
+	Directory string
+	// Types are the filesystems that it mounts; Create is the one it makes.
+	Types  []string
+	Create string
+}
+
+// Entry is what lies in a class directory itself, whatever is mounted over it.
+type Entry struct {
+	// Name as in the directory, foreign bytes.
+	Name string `json:"name"`
+	// Kind is "directory", "file", "symlink", "fifo", "socket" or "device".
+	Kind string `json:"kind"`
+	// First is the name of something in the directory, empty if it is empty.
+	First string `json:"first,omitempty"`
+	// Target is where the symlink points to.
+	Target string `json:"target,omitempty"`
+	// Failure says why it could not be looked at.
+	Failure string `json:"failure,omitempty"`
+}
+
+// PodName is what Kubernetes calls a pod.
+type PodName struct{ Namespace, Name string }
+
+// Snapshot is all that Examine judges.
+type Snapshot struct {
+	// Host is the view of PID 1, Views are all others.
+	Host    View
+	Views   []View
+	Classes []Class
+	// Disks are those that a class selects.
+	Disks []disk.Dev
+	// Gone are the block devices with a mount somewhere that the kernel does not
+	// have any more.
+	Gone map[disk.Dev]bool
+	// Entries are those of the class directories themselves, by class directory.
+	Entries map[string][]Entry
+	// Rules are the places of udev rules that run systemd-mount, such as
+	// "/etc/udev/rules.d/99-disks.rules:3".
+	Rules []string
+	// Trim says that fstrim.timer is on, FstabEmpty that fstab(5) names nothing.
+	Trim       bool
+	FstabEmpty bool
+	// Programs says of every helper that a class may need (Helpers) whether it
+	// is there, by name.
+	Programs map[string]bool
+	// Pods are the names of pods by UID, Containers those of containers by id.
+	Pods       map[string]PodName
+	Containers map[string]string
+	// Pinned are mount namespaces that no process is in, kept by a file.
+	Pinned []string
+	// Blind says, one reason each, what could not be seen.
+	Blind []string
+}

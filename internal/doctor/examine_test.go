@@ -1,0 +1,353 @@
+package doctor
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+)
+
+const (
+	dir = "/mnt/disks"
+	a   = "/mnt/disks/0b0f1c6e-aaaa-4000-8000-000000000001"
+	b   = "/mnt/disks/0b0f1c6e-bbbb-4000-8000-000000000002"
+	uid = "6a6e9d0c-1111-4222-8333-444455556666"
+	pv  = "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~local-volume/local-pv-1f2e3d4c"
+	id  = "89abcdef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
+)
+
+// hostTable is a worker's: two disks, and kubelet's bind of the first.
+const hostTable = `27 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw
+30 27 254:16 / ` + a + ` rw shared:50 - xfs /dev/vdb rw
+31 27 254:32 / ` + b + ` rw shared:51 - xfs /dev/vdc rw
+32 27 254:16 / ` + pv + ` rw shared:50 - xfs /dev/vdb rw
+`
+
+// container is the table of a kubelet in a container: the class directory and
+// kubelet's root are mounts of their own.
+func container(directory, disks, root string) string {
+	return "100 90 0:60 / / rw - overlay overlay rw\n" +
+		"101 100 254:1 /mnt/disks /mnt/disks rw " + directory + " - ext4 /dev/vda1 rw\n" + disks +
+		"105 100 254:1 /var/lib/kubelet /var/lib/kubelet rw " + root + " - ext4 /dev/vda1 rw\n" +
+		"106 105 254:16 / " + pv + " rw shared:50 - xfs /dev/vdb rw\n"
+}
+
+const both = "102 101 254:16 / " + a + " rw shared:50 - xfs /dev/vdb rw\n103 101 254:32 / " + b + " rw shared:51 - xfs /dev/vdc rw\n"
+
+func tree(t *testing.T, text string) []mounts.Mount {
+	t.Helper()
+	table, err := mounts.ParseTree(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// walk finds a path as the kernel does: from mount to mount, the upper one first.
+func walk(table []mounts.Mount, p string) Sight {
+	at := &table[0]
+	for {
+		var next *mounts.Mount
+		for i := range table {
+			m := &table[i]
+			if m.Parent != at.ID || m.ID == at.ID || !isBelow(p, m.Path) || !isBelow(m.Path, at.Path) {
+				continue
+			}
+			if next == nil || len(m.Path) < len(next.Path) {
+				next = m
+			}
+		}
+		if next == nil {
+			return Sight{MountID: at.ID, Path: p}
+		}
+		at = next
+	}
+}
+
+// view makes a view of a process; a path in absent is not there.
+func view(t *testing.T, namespace, text string, absent []string, processes ...Process) View {
+	t.Helper()
+	v := View{Namespace: namespace, Root: "/", Mounts: tree(t, text), Processes: processes, Bases: map[string]string{dir: dir}, Sights: map[string]Sight{}}
+	for i := range v.Processes {
+		v.Processes[i].Roots = rootDirectories(&v.Processes[i], v.Mounts)
+	}
+	for _, p := range append(v.mountsIn(dir), dir, a, b, defaultRoot) {
+		v.Sights[p] = walk(v.Mounts, p)
+	}
+	for _, p := range absent {
+		v.Sights[p] = Sight{Absent: true}
+	}
+	return v
+}
+
+func node(t *testing.T) *Snapshot {
+	return &Snapshot{
+		Host:     view(t, "mnt:[1]", hostTable, nil, Process{PID: 1, Name: "systemd"}, Process{PID: 7, Name: "containerd", Role: Runtime}),
+		Classes:  []Class{{Name: "default", Directory: dir, Types: []string{"xfs", "ext4"}, Create: "xfs"}},
+		Disks:    []disk.Dev{{Major: 254, Minor: 16}, {Major: 254, Minor: 32}},
+		Programs: map[string]bool{"mkfs.xfs": true},
+		Pods:     map[string]PodName{uid: {"prod", "db-0"}}, Containers: map[string]string{id: "postgres"},
+	}
+}
+
+var kubelet = Process{PID: 800, Name: "kubelet", Exe: "/usr/bin/kubelet", Role: Kubelet}
+
+// found gives the findings in short: level, kind, the process or pod.
+func found(r *Report) []string {
+	all := []string{}
+	for _, f := range r.Findings {
+		s := fmt.Sprintf("%s %s", f.Level, f.Kind)
+		switch {
+		case f.Pod != nil:
+			s += fmt.Sprintf(" pod=%s/%s container=%s volume=%s", f.Pod.Namespace, f.Pod.Name, f.Pod.Container, f.Pod.Volume)
+		case len(f.Processes) > 0:
+			s += fmt.Sprintf(" %d", f.Processes[0].PID)
+		}
+		all = append(all, s)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestExamine(t *testing.T) {
+	inNamespace := func(table string, absent ...string) func(*testing.T, *Snapshot) {
+		return func(t *testing.T, s *Snapshot) {
+			s.Views = append(s.Views, view(t, "mnt:[2]", table, absent, kubelet))
+		}
+	}
+	on := func(change func(*Snapshot)) func(*testing.T, *Snapshot) {
+		return func(t *testing.T, s *Snapshot) { s.Host.Processes = append(s.Host.Processes, kubelet); change(s) }
+	}
+	// pod adds a container with one mount.
+	pod := func(mount string) func(*testing.T, *Snapshot) {
+		return func(t *testing.T, s *Snapshot) {
+			s.Host.Processes = append(s.Host.Processes, kubelet)
+			s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 "+mount+"\n", nil, Process{PID: 900, Name: "postgres", Pod: uid, Container: id}))
+		}
+	}
+	const (
+		good    = "shared:1"
+		trapped = " pod=prod/db-0 container=postgres volume="
+	)
+	for _, tt := range []struct {
+		name string
+		put  func(*testing.T, *Snapshot)
+		want []string
+	}{
+		{"kubelet on the host", on(func(*Snapshot) {}), nil},
+		{"rbind, rshared", inNamespace(container(good, both, good)), nil},
+		{"rbind, rslave", inNamespace(container("master:1", both, good)), nil},
+		{"rslave, then shared with its own", inNamespace(container("shared:90 master:1", both, good)), nil},
+		{"rbind, rprivate", inNamespace(container("", both, good)), []string{"problem not-propagated 800"}},
+		{"shared with others than the host", inNamespace(container("shared:77", both, good)), []string{"problem not-propagated 800"}},
+		{"slave of others than the host", inNamespace(container("master:77", both, good)), []string{"problem not-propagated 800"}},
+		{"bind, rslave", inNamespace(container("master:1", "", good)), []string{"problem wrong-mount 800"}},
+		{"bind, rprivate", inNamespace(container("", "", good)), []string{"problem not-propagated 800", "problem wrong-mount 800"}},
+		{"one disk is another", inNamespace(container("master:1", strings.Replace(both, "254:32", "254:48", 1), good)), []string{"problem wrong-mount 800"}},
+		{"one disk is a part of it", inNamespace(container("master:1", strings.Replace(both, "254:32 /", "254:32 /sub", 1), good)), []string{"problem wrong-mount 800"}},
+		{"one disk is absent", inNamespace(container("master:1", both, good), b), []string{"warning no-mount 800"}},
+		{"stacked in the kubelet's: the same twice", inNamespace(container("master:1", both+"104 103 254:32 / "+b+" rw shared:51 - xfs /dev/vdc rw\n", good)), nil},
+		{"stacked in the kubelet's: tmpfs", inNamespace(container("master:1", both+"104 103 0:80 / "+b+" rw - tmpfs none rw\n", good)), []string{"problem wrong-mount 800"}},
+		{"the directory is absent", inNamespace(container("master:1", both, good), dir), []string{"warning no-directory 800"}},
+		{"the directory is the container's own", inNamespace(strings.Replace(container("master:1", both, good), "254:1 /mnt/disks", "254:1 /var/disks", 1)), []string{"problem other-directory 800"}},
+		{"the parent is mounted", inNamespace(strings.Replace(container("master:1", both, good), "254:1 /mnt/disks /mnt/disks", "254:1 /mnt /mnt", 1)), nil},
+		{"over hops", func(t *testing.T, s *Snapshot) {
+			inNamespace(container("master:9", both, good))(t, s)
+			s.Views = append(s.Views,
+				view(t, "mnt:[4]", "300 290 254:1 / / rw shared:9 master:8 - ext4 /dev/vda1 rw\n", nil, Process{PID: 901}),
+				view(t, "mnt:[5]", "400 390 254:1 / / rw shared:8 master:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 902}))
+		}, nil},
+		{"over hops that end elsewhere", func(t *testing.T, s *Snapshot) {
+			inNamespace(container("master:9", both, good))(t, s)
+			s.Views = append(s.Views, view(t, "mnt:[4]", "300 290 254:1 / / rw shared:9 master:8 - ext4 /dev/vda1 rw\n", nil, Process{PID: 901}))
+		}, []string{"problem not-propagated 800"}},
+		{"over a hop that no process sees", inNamespace(container("master:9 propagate_from:1", both, good)), nil},
+		{"peers in a circle", func(t *testing.T, s *Snapshot) {
+			inNamespace(container("master:9", both, good))(t, s)
+			s.Views = append(s.Views, view(t, "mnt:[4]", "300 290 254:1 / / rw shared:9 master:9 - ext4 /dev/vda1 rw\n", nil, Process{PID: 901}))
+		}, []string{"problem not-propagated 800"}},
+		{"the host's mount is not shared", func(t *testing.T, s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", strings.Replace(hostTable, "shared:1 ", "", 1), nil, Process{PID: 1}, kubelet)
+		}, []string{"warning host-not-shared"}},
+
+		{"kubelet's root is not shared back", inNamespace(container(good, both, "")), []string{"problem not-shared-back 800"}},
+		{"kubelet's root is a slave", inNamespace(container(good, both, "master:1")), []string{"problem not-shared-back 800"}},
+		{"kubelet's root is shared with itself alone", inNamespace(container(good, both, "shared:78")), []string{"problem not-shared-back 800"}},
+		{"the runtime is a slave of kubelet's", func(t *testing.T, s *Snapshot) {
+			inNamespace(container(good, both, "shared:78"))(t, s)
+			s.Host.Processes = s.Host.Processes[:1]
+			s.Views = append(s.Views, view(t, "mnt:[6]", strings.Replace(hostTable, "shared:1 ", "master:1 ", 1)+"60 27 254:1 /var/lib/kubelet /var/lib/kubelet rw master:78 - ext4 /dev/vda1 rw\n", nil, Process{PID: 70, Role: Runtime}))
+		}, nil},
+		{"the runtime is kubelet's child", func(t *testing.T, s *Snapshot) {
+			s.Views = append(s.Views, view(t, "mnt:[2]", container(good, both, ""), nil, kubelet, Process{PID: 801, Role: Runtime}))
+		}, nil},
+		{"a volume did not arrive", func(t *testing.T, s *Snapshot) {
+			inNamespace(container(good, both, good))(t, s)
+			s.Host = view(t, "mnt:[1]", strings.Replace(hostTable, pv, "/elsewhere", 1), nil, Process{PID: 1})
+		}, []string{"problem not-shared-back 800"}},
+		{"the container has the bare directory", pod("254:1 " + pv + " /data rw - ext4 /dev/vda1 rw"), []string{"problem bare-pod-directory" + trapped + "local-pv-1f2e3d4c"}},
+		{"the container has a part of the bare directory", pod("254:3 /pods/" + uid + "/volumes/kubernetes.io~local-volume/x/sub//deleted /data rw - ext4 /dev/vda3 rw"), []string{"problem bare-pod-directory" + trapped + "x"}},
+		{"another volume of the pod", pod("254:1 /var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~empty-dir/x /data rw - ext4 /dev/vda1 rw"), nil},
+
+		{"the container has the disk", pod("254:16 / /data rw - xfs /dev/vdb rw"), nil},
+		{"the container has a part of the disk", pod("254:16 /sub /data rw - xfs /dev/vdb rw"), nil},
+		{"the container has the class directory", pod("254:1 /mnt/disks /disks rw - ext4 /dev/vda1 rw"), nil},
+		{"the container has a like-named directory", pod("254:1 /mnt/disks-old/x /data rw - ext4 /dev/vda1 rw"), nil},
+		{"the container has the system disk", pod("254:1 " + a + " /data rw - ext4 /dev/vda1 rw"), []string{"problem volume-on-system-disk" + trapped}},
+		{"a part of it, removed", pod("254:1 " + a + "/sub//deleted /data rw - ext4 /dev/vda1 rw"), []string{"problem volume-on-system-disk" + trapped}},
+		{"kubelet's bind is of the system disk", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+strings.Replace(pv, "1f2e", "9f9e", 1)+" rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1}, kubelet)
+		}), []string{"problem volume-on-system-disk pod=prod/db-0 container= volume=local-pv-9f9e3d4c"}},
+		{"kubelet's bind and the container's are one finding", func(t *testing.T, s *Snapshot) {
+			pod("254:1 "+a+"/sub /data rw - ext4 /dev/vda1 rw")(t, s)
+			s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+strings.Replace(pv, "1f2e", "9f9e", 1)+" rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1}, kubelet)
+			// A service with a namespace of its own has a copy under another path.
+			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 254:1 / / rw - ext4 /dev/vda1 rw\n501 500 254:1 "+a+" /x rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 903, Name: "udevd"}))
+		}, []string{"problem volume-on-system-disk" + trapped + "local-pv-9f9e3d4c"}},
+		{"a service's own mount of the system disk", func(t *testing.T, s *Snapshot) {
+			on(func(*Snapshot) {})(t, s)
+			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 254:1 / / rw - ext4 /dev/vda1 rw\n501 500 254:1 "+a+" "+a+" rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 903, Name: "postgres"}))
+		}, []string{"problem volume-on-system-disk 903"}},
+		{"the class directory is a filesystem's root", func(t *testing.T, s *Snapshot) {
+			host := strings.ReplaceAll(hostTable+"29 27 0:44 / /mnt/disks rw shared:2 - tmpfs none rw\n", "30 27", "30 29")
+			s.Host = view(t, "mnt:[1]", strings.ReplaceAll(host, "31 27", "31 29"), nil, Process{PID: 1}, kubelet)
+			s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 0:44 /"+path.Base(a)+" /data rw - tmpfs none rw\n202 200 0:44 / /all rw - tmpfs none rw\n", nil, Process{PID: 900, Pod: uid, Container: id}))
+		}, []string{"problem volume-on-system-disk" + trapped}},
+
+		{"stacked on the host: another disk", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", hostTable+"40 30 254:48 / "+a+" rw shared:1 - xfs /dev/vdd rw\n", nil, Process{PID: 1}, kubelet)
+		}), []string{"problem covered"}},
+		{"stacked on the host: the same disk", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", hostTable+"40 30 254:16 / "+a+" rw shared:1 - xfs /dev/vdb rw\n", nil, Process{PID: 1}, kubelet)
+		}), []string{"warning covered"}},
+		{"something is mounted over the class directory", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", hostTable+"40 27 0:48 / /mnt rw shared:1 - tmpfs none rw\n", nil, Process{PID: 1}, kubelet)
+		}), []string{"problem covered", "problem covered"}},
+		{"a copy of a disk that is not mounted any more", on(func(s *Snapshot) {
+			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /data rw - xfs /dev/vdd rw\n", nil, Process{PID: 903}))
+			s.Disks = append(s.Disks, disk.Dev{Major: 254, Minor: 48})
+		}), []string{"warning stale-copy 903"}},
+		{"a foreign disk in a container", on(func(s *Snapshot) {
+			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /data rw - xfs /dev/vdd rw\n", nil, Process{PID: 903}))
+		}), nil},
+		{"a copy of a disk that is gone", on(func(s *Snapshot) {
+			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /data rw - xfs /dev/vdd rw\n", nil, Process{PID: 903}))
+			s.Gone = map[disk.Dev]bool{{Major: 254, Minor: 48}: true}
+		}), []string{"warning stale-copy 903"}},
+		{"a pod has the disk, the class directory has not", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", strings.Replace(hostTable, "30 27 254:16 / "+a, "30 27 0:99 / /proc", 1), nil, Process{PID: 1}, kubelet)
+		}), []string{"warning stale-copy pod=prod/db-0 container= volume=local-pv-1f2e3d4c"}},
+
+		{"a provisioner has it elsewhere", on(func(s *Snapshot) {
+			v := view(t, "mnt:[8]", strings.ReplaceAll(container("master:1", both, ""), " /mnt/disks", " /disks"), nil, Process{PID: 850, Role: Provisioner})
+			v.Mounts[1].Root = dir
+			v.Bases[dir] = "/disks"
+			for _, p := range []string{dir, a, b} {
+				v.Sights["/disks"+strings.TrimPrefix(p, dir)] = walk(v.Mounts, "/disks"+strings.TrimPrefix(p, dir))
+			}
+			s.Views = append(s.Views, v)
+		}), nil},
+		{"a provisioner without propagation", on(func(s *Snapshot) {
+			s.Views = append(s.Views, view(t, "mnt:[8]", container("", both, ""), nil, Process{PID: 850, Role: Provisioner}))
+		}), []string{"problem not-propagated 850"}},
+		{"no provisioner has the directory", on(func(s *Snapshot) {
+			s.Views = append(s.Views, view(t, "mnt:[8]", container("", both, ""), []string{dir}, Process{PID: 850, Role: Provisioner}))
+		}), []string{"warning no-directory"}},
+		{"the daemon may not write", on(func(s *Snapshot) {
+			s.Views = append(s.Views, view(t, "mnt:[7]", strings.Replace(strings.ReplaceAll(hostTable, "shared", "master"), "/ / rw", "/ / ro", 1), nil, Process{PID: 650, Role: Agent}))
+		}), []string{"problem read-only 650"}},
+		{"the daemon does not see", on(func(s *Snapshot) {
+			s.Views = append(s.Views, view(t, "mnt:[7]", strings.ReplaceAll(hostTable, "shared:1", ""), nil, Process{PID: 650, Role: Agent}))
+		}), []string{"problem not-propagated 650"}},
+
+		{"entries", on(func(s *Snapshot) {
+			s.Entries = map[string][]Entry{dir: {
+				{Name: path.Base(a), Kind: "directory"}, {Name: path.Base(b), Kind: "directory", First: "lost"},
+				{Name: "link", Kind: "symlink", Target: "/dev/vde"}, {Name: "odd", Kind: "symlink", Target: "/etc"}, {Name: "pipe", Kind: "fifo"},
+				{Name: "data", Kind: "directory", First: "f"}, {Name: "empty", Kind: "directory"}, {Name: "file", Kind: "file"}, {Name: "dead", Kind: "directory", Failure: "input/output error"},
+			}}
+		}), []string{"problem data-hidden", "problem not-a-mount", "problem not-a-mount", "warning not-a-mount", "warning not-a-mount", "warning not-a-mount", "warning not-seen"}},
+		{"the system", on(func(s *Snapshot) {
+			s.Rules, s.Trim, s.FstabEmpty, s.Programs, s.Blind, s.Pinned = []string{"/etc/udev/rules.d/99.rules:3"}, true, true, nil, []string{"x"}, []string{"/run/snapd/ns/x.mnt"}
+			s.Classes[0].Types = []string{"xfs", "nfs"}
+		}), []string{"note fstrim", "note not-seen", "warning missing-helper", "warning missing-helper", "warning not-seen", "warning udev-rule"}},
+		{"fstrim with an fstab", on(func(s *Snapshot) { s.Trim = true }), nil},
+		{"no kubelet", func(*testing.T, *Snapshot) {}, []string{"note no-kubelet"}},
+		{"no class directory", func(_ *testing.T, s *Snapshot) { s.Host.Sights[dir] = Sight{Absent: true} }, []string{"note no-directory"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := node(t)
+			tt.put(t, s)
+			r := Examine(s)
+			want := tt.want
+			if want == nil {
+				want = []string{}
+			}
+			if diff := cmp.Diff(want, found(r)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+				for _, f := range r.Findings {
+					t.Log(f.What)
+				}
+			}
+		})
+	}
+}
+
+// TestVolumeFinding: where the data is, how it can be read, and what to do, in
+// words.
+func TestVolumeFinding(t *testing.T) {
+	s := node(t)
+	s.Host.Processes = append(s.Host.Processes, kubelet)
+	s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 254:1 "+a+"//deleted /da\\040ta rw - ext4 /dev/vda1 rw\n", nil,
+		Process{PID: 900, Name: "postgres", Pod: uid, Container: id}))
+	f := Examine(s).Findings[0]
+	if f.Data != a || f.Reach != "/proc/900/root/da ta" {
+		t.Errorf("data %q, reach %q", f.Data, f.Reach)
+	}
+	if want := "pod prod/db-0 (" + uid + "), container postgres: the data is on the system disk, in " + a + " of ext4 /dev/vda1 (254:1); that directory was removed, and the data goes with its last user"; f.What != want {
+		t.Errorf("got  %s\nwant %s", f.What, want)
+	}
+	if want := []string{"cp -a '/proc/900/root/da ta'/. /root/rescued/   # what is wanted of it", "kubectl -n prod delete pod db-0   # only then; mend first what kubelet sees"}; !slices.Equal(f.Do, want) {
+		t.Errorf("do %q", f.Do)
+	}
+}
+
+// TestHostileNames: nothing that a pod chooses reaches a terminal as it is, or a
+// shell unquoted.
+func TestHostileNames(t *testing.T) {
+	s := node(t)
+	evil := `x\033[31m$(reboot)'\012y`
+	name := "x\x1b[31m$(reboot)'\ny"
+	s.Pods[uid] = PodName{name, name}
+	s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 254:1 "+a+"/"+evil+" /"+evil+" rw - "+"ext4 "+evil+" rw\n", nil,
+		Process{PID: 900, Name: name, Pod: uid, Container: id}))
+	s.Containers[id] = name
+	s.Entries = map[string][]Entry{dir: {{Name: name, Kind: "directory", First: name}, {Name: name, Kind: "file"}}}
+	for _, f := range Examine(s).Findings {
+		for _, line := range append(f.Do, f.What) {
+			if strings.ContainsAny(line, "\x1b\n") {
+				t.Errorf("%s: %q", f.Kind, line)
+			}
+		}
+		for _, line := range f.Do {
+			if i := strings.Index(line, "$(reboot)"); i >= 0 && strings.Count(line[:i], "'")%2 == 0 {
+				t.Errorf("%s: not quoted: %s", f.Kind, line)
+			}
+		}
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	first := &Report{Findings: []Finding{{Kind: WrongMount, Paths: []string{a, b}, What: "2"}, {Kind: Blind, What: "x"}, {Kind: StaleCopy, Paths: []string{a}}}}
+	again := &Report{Seen: []Seen{{}}, Findings: []Finding{{Kind: WrongMount, Paths: []string{b}, What: "1"}, {Kind: Blind, What: "y"}, {Kind: NoMount, Paths: []string{a}}}}
+	first.Confirm(again)
+	if len(first.Findings) != 1 || first.Findings[0].What != "1" || len(first.Seen) != 1 {
+		t.Errorf("got %+v", first)
+	}
+}

@@ -1,0 +1,201 @@
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Answer is one line of what Look and List write, as JSON: one of its parts.
+type Answer struct {
+	// Namespace of the process that was looked at, at the begin and at the end:
+	// another process may have got its number.
+	Namespace string `json:"namespace,omitempty"`
+	// Args is the process's command line.
+	Args []string `json:"args,omitempty"`
+	// At is the path that was asked for, Sight what is there.
+	At    string `json:"at,omitempty"`
+	Sight *Sight `json:"sight,omitempty"`
+	// Entry is one entry of a directory.
+	Entry *Entry `json:"entry,omitempty"`
+	// Failure says why there is no more.
+	Failure string `json:"failure,omitempty"`
+}
+
+// maxArgs bounds in bytes how much of a command line is read.
+const maxArgs = 64 << 10
+
+// Look finds out what a process has at each path, resolved inside its root, and
+// writes an Answer a line. Reading the command line of a process, and resolving
+// a path on a filesystem that is dead or in the hands of somebody else, can hang
+// for ever: this runs in a process of its own, and what it had to say before it
+// hangs is said. Nothing is opened but by O_PATH, so that no file is read and no
+// device or FIFO is touched.
+func Look(pid int, paths []string, w io.Writer) error {
+	out := json.NewEncoder(w)
+	proc := "/proc/" + strconv.Itoa(pid)
+	namespace, err := os.Readlink(proc + "/ns/mnt")
+	if err != nil {
+		return err
+	}
+	root, err := unix.Open(proc+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot open the root of process %d: %w", pid, err)
+	}
+	defer unix.Close(root)
+	if err := out.Encode(Answer{Namespace: namespace}); err != nil {
+		return err
+	}
+	for _, p := range paths {
+		s := sight(root, p)
+		if err := out.Encode(Answer{At: p, Sight: &s}); err != nil {
+			return err
+		}
+	}
+	if namespace, err = os.Readlink(proc + "/ns/mnt"); err != nil {
+		return err
+	}
+	if err := out.Encode(Answer{Namespace: namespace}); err != nil {
+		return err
+	}
+	if len(paths) > 0 {
+		return nil
+	}
+	file, err := os.Open(proc + "/cmdline")
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	line, err := io.ReadAll(io.LimitReader(file, maxArgs))
+	if err != nil {
+		return err
+	}
+	return out.Encode(Answer{Args: strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")})
+}
+
+// sight resolves a path inside a root directory.
+func sight(root int, path string) Sight {
+	fd, err := unix.Openat2(root, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return Sight{Absent: true}
+	}
+	if err != nil {
+		return Sight{Failure: err.Error()}
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	id, err := mountID(fd)
+	if err != nil {
+		return Sight{Failure: err.Error()}
+	}
+	// d_path(): the path in the mount namespace that the file is in.
+	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return Sight{Failure: err.Error()}
+	}
+	return Sight{MountID: id, Path: strings.TrimSuffix(real, " (deleted)")}
+}
+
+// mountID is the first field of mountinfo (proc_pid_fdinfo(5)). Unlike statx(2)
+// it asks nothing of the filesystem.
+func mountID(fd int) (int, error) {
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(info)) {
+		if id, found := strings.CutPrefix(line, "mnt_id:"); found {
+			return strconv.Atoi(strings.TrimSpace(id))
+		}
+	}
+	return 0, errors.New("/proc/self/fdinfo names no mount")
+}
+
+// maxEntries bounds how many entries of a class directory are looked at.
+const maxEntries = 4096
+
+// List writes what lies in a directory itself, an Answer a line: not what is
+// mounted over its entries. It looks through a copy of the directory's own mount
+// that nobody else can see (open_tree(2)) and that is gone when it returns.
+func List(dir string, w io.Writer) error {
+	copied, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return fmt.Errorf("open_tree: %w", err)
+	}
+	defer unix.Close(copied)
+	d, err := openIn(copied, ".")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(maxEntries)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	out := json.NewEncoder(w)
+	for _, e := range entries {
+		a := Answer{Entry: &Entry{Name: e.Name()}}
+		switch e.Type() & fs.ModeType {
+		case fs.ModeDir:
+			a.Entry.Kind = "directory"
+			a.Entry.First, err = first(int(d.Fd()), e.Name())
+		case fs.ModeSymlink:
+			a.Entry.Kind = "symlink"
+			buf := make([]byte, unix.PathMax)
+			var n int
+			n, err = unix.Readlinkat(int(d.Fd()), e.Name(), buf)
+			a.Entry.Target = string(buf[:max(n, 0)])
+		case fs.ModeNamedPipe:
+			a.Entry.Kind = "fifo"
+		case fs.ModeSocket:
+			a.Entry.Kind = "socket"
+		case 0:
+			a.Entry.Kind = "file"
+		default:
+			a.Entry.Kind = "device"
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+			continue // removed meanwhile
+		}
+		if err != nil {
+			a.Entry.Failure, err = err.Error(), nil
+		}
+		if err := out.Encode(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// first gives the name of something in a directory.
+func first(dir int, name string) (string, error) {
+	d, err := openIn(dir, name)
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(1)
+	if errors.Is(err, io.EOF) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return names[0], nil
+}
+
+func openIn(dir int, name string) (*os.File, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}

@@ -1,0 +1,60 @@
+//go:build root
+
+package doctor
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// TestList: what lies under a mount is seen, and what is mounted over it is not
+// entered.
+func TestList(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"mounted/hidden", "empty/", "full/x"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/vdb", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	point := filepath.Join(dir, "mounted")
+	if err := unix.Mount("hotmount-test", point, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatalf("cannot mount (this needs root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(point, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(point, "above"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := List(dir, &out); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]Entry{}
+	for _, a := range decode(t, &out) {
+		got[a.Entry.Name] = *a.Entry
+	}
+	want := map[string]Entry{
+		"mounted": {Name: "mounted", Kind: "directory", First: "hidden"}, "empty": {Name: "empty", Kind: "directory"}, "full": {Name: "full", Kind: "directory", First: "x"},
+		"pipe": {Name: "pipe", Kind: "fifo"}, "link": {Name: "link", Kind: "symlink", Target: "/dev/vdb"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	if err := List(filepath.Join(dir, "link"), &out); err == nil {
+		t.Error("a symlink is followed")
+	}
+}

@@ -1,0 +1,164 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// Helper is a program that is run for a type of filesystem.
+type Helper struct{ Name, Package string }
+
+// mkfs and mountHelpers are the programs that a type needs, with the Debian
+// package that has them: mount(8) runs /sbin/mount.TYPE where the kernel can not
+// do it alone.
+var (
+	mkfs         = map[string]Helper{"xfs": {"mkfs.xfs", "xfsprogs"}, "ext4": {"mkfs.ext4", "e2fsprogs"}}
+	mountHelpers = map[string]Helper{
+		"nfs": {"mount.nfs", "nfs-common"}, "nfs4": {"mount.nfs4", "nfs-common"}, "cifs": {"mount.cifs", "cifs-utils"},
+		"ntfs": {"mount.ntfs", "ntfs-3g"}, "ntfs-3g": {"mount.ntfs-3g", "ntfs-3g"}, "ceph": {"mount.ceph", "ceph-common"},
+		"glusterfs": {"mount.glusterfs", "glusterfs-client"}, "fuse": {"mount.fuse", "fuse3"}, "zfs": {"mount.zfs", "zfsutils-linux"},
+		"lowntfs-3g": {"mount.lowntfs-3g", "ntfs-3g"}, "bcachefs": {"mount.bcachefs", "bcachefs-tools"}, "davfs": {"mount.davfs", "davfs2"},
+	}
+)
+
+// Helpers are the programs that the class needs.
+func (c *Class) Helpers() []Helper {
+	var all []Helper
+	if h, ok := mkfs[c.Create]; ok {
+		all = append(all, h)
+	}
+	for _, t := range c.Types {
+		if h, ok := mountHelpers[t]; ok {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// system gathers what is not about mounts.
+func (src Source) system(s *Snapshot) {
+	s.Programs = map[string]bool{}
+	for i := range s.Classes {
+		for _, h := range s.Classes[i].Helpers() {
+			s.Programs[h.Name] = slices.ContainsFunc([]string{"/sbin", "/usr/sbin", "/bin", "/usr/bin"}, func(dir string) bool {
+				info, err := os.Stat(src.path(path.Join(dir, h.Name)))
+				return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+			})
+		}
+	}
+	_, err := os.Lstat(src.path("/etc/systemd/system/timers.target.wants/fstrim.timer"))
+	s.Trim = err == nil
+	fstab, err := src.read("/etc/fstab")
+	s.FstabEmpty = err == nil && !says(fstab)
+	for _, err := range []error{err, src.udevRules(s)} {
+		if err != nil {
+			s.Blind = append(s.Blind, err.Error())
+		}
+	}
+	src.names(s)
+	seen := map[string]bool{s.Host.Namespace: true}
+	for i := range s.Views {
+		seen[s.Views[i].Namespace] = true
+	}
+	for i := range s.Host.Mounts {
+		if m := &s.Host.Mounts[i]; m.Type == "nsfs" && strings.HasPrefix(m.Root, "mnt:[") && !seen[m.Root] {
+			s.Pinned = append(s.Pinned, m.Path)
+		}
+	}
+}
+
+// says says whether a file has a line that is no comment.
+func says(text string) bool {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return true
+		}
+	}
+	return false
+}
+
+// maxFile bounds in bytes what is read of a file of the system.
+const maxFile = 1 << 20
+
+// read gives a file of the system's configuration; one that is none is empty.
+func (src Source) read(name string) (string, error) {
+	info, err := os.Stat(src.path(name))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return "", nil
+	}
+	if err == nil && info.Size() > maxFile {
+		err = fmt.Errorf("cannot read %s: more than %d bytes", name, maxFile)
+	}
+	if err != nil {
+		return "", err
+	}
+	b, err := os.ReadFile(src.path(name))
+	return string(b), err
+}
+
+// ruleDirectories of udev, the first goes before the later for files of one name
+// (udev(7)).
+var ruleDirectories = []string{"/etc/udev/rules.d", "/run/udev/rules.d", "/usr/local/lib/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"}
+
+// udevRules finds rules that run systemd-mount.
+func (src Source) udevRules(s *Snapshot) error {
+	done := map[string]bool{}
+	for _, dir := range ruleDirectories {
+		entries, err := os.ReadDir(src.path(dir))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			name := e.Name()
+			if done[name] || !strings.HasSuffix(name, ".rules") {
+				continue
+			}
+			done[name] = true
+			text, err := src.read(path.Join(dir, name))
+			if err != nil {
+				return err
+			}
+			number := 0
+			for line := range strings.Lines(text) {
+				number++
+				if strings.Contains(line, "systemd-mount") && !strings.HasPrefix(strings.TrimSpace(line), "#") {
+					s.Rules = append(s.Rules, fmt.Sprintf("%s:%d", path.Join(dir, disk.Visible(name)), number))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// names reads what pods and containers are called from the names of kubelet's
+// logs: /var/log/pods/NAMESPACE_POD_UID and
+// /var/log/containers/POD_NAMESPACE_CONTAINER-ID.log. No log is opened.
+func (src Source) names(s *Snapshot) {
+	s.Pods, s.Containers = map[string]PodName{}, map[string]string{}
+	pods, _ := os.ReadDir(src.path("/var/log/pods"))
+	for _, e := range pods {
+		if parts := strings.Split(e.Name(), "_"); len(parts) == 3 {
+			s.Pods[parts[2]] = PodName{parts[0], parts[1]}
+		}
+	}
+	containers, _ := os.ReadDir(src.path("/var/log/containers"))
+	for _, e := range containers {
+		parts := strings.Split(strings.TrimSuffix(e.Name(), ".log"), "_")
+		if len(parts) != 3 {
+			continue
+		}
+		if i := strings.LastIndexByte(parts[2], '-'); i > 0 {
+			s.Containers[parts[2][i+1:]] = parts[2][:i]
+		}
+	}
+}

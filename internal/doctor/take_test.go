@@ -1,0 +1,338 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+)
+
+// machine is a node made of files.
+type machine struct {
+	t     *testing.T
+	root  string
+	looks []string
+	// args are the command lines by process; ended are processes that end before
+	// they are looked at, hung is the path on which a look hangs.
+	args  map[int][]string
+	ended map[int]bool
+	hung  string
+}
+
+func newMachine(t *testing.T) *machine {
+	m := &machine{t: t, root: t.TempDir(), args: map[int][]string{}, ended: map[int]bool{}}
+	m.link("proc/self/ns/pid", initialPIDs)
+	m.write("sys/dev/block/254:1", "")
+	m.write("sys/dev/block/254:16", "")
+	m.process(1, "systemd", "/usr/lib/systemd/systemd", "mnt:[1]", hostTable)
+	return m
+}
+
+func (m *machine) write(name, text string) {
+	m.t.Helper()
+	name = filepath.Join(m.root, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) link(name, target string) {
+	m.t.Helper()
+	name = filepath.Join(m.root, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Symlink(target, name); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) process(pid int, name, exe, namespace, table string) {
+	m.t.Helper()
+	proc := fmt.Sprintf("proc/%d/", pid)
+	m.write(proc+"comm", name+"\n")
+	m.link(proc+"exe", exe)
+	m.link(proc+"root", "/")
+	m.link(proc+"ns/mnt", namespace)
+	m.write(proc+"mountinfo", table)
+	m.write(proc+"status", "Name:\tx\nCapEff:\t000001ffffffffff\n")
+	m.write(proc+"cgroup", "0::/system.slice/x.service\n")
+}
+
+func (m *machine) source() Source {
+	return Source{Root: m.root, Look: m.look, List: func(_ context.Context, d string) ([]Answer, error) {
+		return []Answer{{Entry: &Entry{Name: "x", Kind: "file"}}}, nil
+	}}
+}
+
+func (m *machine) look(_ context.Context, pid int, paths []string) ([]Answer, error) {
+	m.looks = append(m.looks, fmt.Sprintf("%d: %d paths", pid, len(paths)))
+	if m.ended[pid] {
+		if err := os.RemoveAll(filepath.Join(m.root, fmt.Sprintf("proc/%d", pid))); err != nil {
+			m.t.Fatal(err)
+		}
+		return nil, errors.New("exit status 1")
+	}
+	if len(paths) == 0 {
+		return []Answer{{Args: append([]string{}, m.args[pid]...)}}, nil
+	}
+	namespace, err := os.Readlink(filepath.Join(m.root, fmt.Sprintf("proc/%d/ns/mnt", pid)))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(m.root, fmt.Sprintf("proc/%d/mountinfo", pid)))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	answers := []Answer{{Namespace: namespace}}
+	for _, p := range paths {
+		if p == m.hung {
+			return answers, errors.New("no answer")
+		}
+		s := walk(tree(m.t, string(text)), p)
+		answers = append(answers, Answer{At: p, Sight: &s})
+	}
+	return answers, nil
+}
+
+func (m *machine) take() *Snapshot {
+	m.t.Helper()
+	s, err := m.source().Take(m.t.Context(), []Class{{Name: "default", Directory: dir, Types: []string{"nfs"}, Create: "xfs"}}, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return s
+}
+
+// TestRoles: kubelets and others are known by executable and by name, and a pod
+// can not pass for one.
+func TestRoles(t *testing.T) {
+	m := newMachine(t)
+	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
+	m.process(11, "kubelite", "/snap/microk8s/1/kubelite", "mnt:[1]", hostTable)
+	m.process(12, "k3s-server", "/var/lib/rancher/k3s/data/x/bin/k3s", "mnt:[1]", hostTable)
+	m.process(13, "containerd", "/var/lib/rancher/k3s/data/x/bin/k3s", "mnt:[1]", hostTable)
+	m.process(14, "main", "/opt/kubelet (deleted)", "mnt:[1]", hostTable)
+	m.process(15, "hyperkube", "/hyperkube", "mnt:[1]", hostTable)
+	m.args[15] = []string{"/hyperkube", "kubelet", "--v=2"}
+	m.process(16, "hyperkube", "/hyperkube", "mnt:[1]", hostTable)
+	m.args[16] = []string{"/hyperkube", "kube-apiserver"}
+	m.process(17, "local-provision", "/local-provisioner", "mnt:[1]", hostTable)
+	m.process(18, "hotmount", "/usr/bin/hotmount", "mnt:[1]", hostTable)
+	m.args[18] = []string{"/usr/bin/hotmount", "run"}
+	m.process(19, "hotmount", "/usr/bin/hotmount", "mnt:[1]", hostTable)
+	m.args[19] = []string{"/usr/bin/hotmount", "doctor"}
+	m.process(20, "kubelet", "/tmp/kubelet", "mnt:[1]", hostTable)
+	m.write("proc/20/status", "CapEff:\t00000000a80425fb\n")
+	m.process(21, "containerd", "/usr/bin/containerd", "mnt:[1]", hostTable)
+	m.write("proc/21/cgroup", "0::/kubepods.slice/kubepods-pod6a6e9d0c_1111_4222_8333_444455556666.slice/cri-containerd-"+id+".scope\n")
+	got := map[int]Role{}
+	for _, p := range m.take().Host.Processes {
+		got[p.PID] = p.Role
+	}
+	want := map[int]Role{1: "", 10: Kubelet, 11: Kubelet, 12: Kubelet, 13: Runtime, 14: Kubelet, 15: Kubelet, 16: "", 17: Provisioner, 18: Agent, 19: ""}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("roles (-want +got):\n%s", diff)
+	}
+}
+
+func TestRootDirectories(t *testing.T) {
+	table := tree(t, "27 1 254:1 / / rw - ext4 x rw\n28 27 254:16 / /var/lib/k0s/kubelet/pods/"+uid+"/volumes/kubernetes.io~local-volume/x rw - xfs x rw\n"+
+		"29 27 254:16 /s /k/pods/"+uid+"/volume-subpaths/x/c/0 rw - xfs x rw\n")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "/var/lib/kubelet"},
+		{[]string{"kubelet", "--root-dir=/x/"}, "/x"},
+		{[]string{"kubelet", "--root-dir", "/x"}, "/x"},
+		{[]string{"k3s", "agent", "--kubelet-arg=root-dir=/x"}, "/x"},
+		{[]string{"kubelet", "--root-dir=x", "--root-dir"}, "/var/lib/kubelet"},
+	} {
+		if got := rootDirectories(&Process{Role: Kubelet, Args: tt.args}, nil); !slices.Equal(got, []string{tt.want}) {
+			t.Errorf("%q: got %q, want %q", tt.args, got, tt.want)
+		}
+	}
+	if got := rootDirectories(&Process{Role: Kubelet}, table); !slices.Equal(got, []string{"/k", "/var/lib/k0s/kubelet"}) {
+		t.Errorf("by mounts: %q", got)
+	}
+}
+
+// TestTake: what is looked at, of 100 pods as of one: each table is read once,
+// and no process but those with a role is entered.
+func TestTake(t *testing.T) {
+	for _, pods := range []int{1, 100} {
+		m := newMachine(t)
+		m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
+		m.process(11, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, "shared:1"))
+		for i := range pods {
+			pid := 1000 + 2*i
+			namespace := fmt.Sprintf("mnt:[%d]", pid)
+			m.process(pid, "pause", "/pause", namespace, "200 190 0:70 / / rw - overlay overlay rw\n201 200 254:32 / /data rw - xfs /dev/vdc rw\n")
+			m.write(fmt.Sprintf("proc/%d/cgroup", pid), "12:cpu:/kubepods/besteffort/pod"+uid+"/"+id+"\n0::/\n")
+			m.process(pid+1, "sh", "/bin/sh", namespace, "no table is read twice")
+		}
+		s := m.take()
+		want := []string{"10: 0 paths", "11: 0 paths", "1: 4 paths", "11: 4 paths"}
+		if diff := cmp.Diff(want, m.looks); diff != "" {
+			t.Errorf("%d pods: looks (-want +got):\n%s", pods, diff)
+		}
+		if len(s.Views) != 1+pods || len(s.Blind) != 0 {
+			t.Errorf("%d pods: %d views, blind %q", pods, len(s.Views), s.Blind)
+		}
+		v := s.Views[1]
+		if p := v.Processes[0]; p.Pod != uid || p.Container != id || len(v.Processes) != 2 || len(v.Mounts) != 2 {
+			t.Errorf("a pod's view is %+v", v)
+		}
+		if s.Gone[disk.Dev{Major: 254, Minor: 16}] || !s.Gone[disk.Dev{Major: 254, Minor: 32}] {
+			t.Errorf("gone: %v", s.Gone)
+		}
+	}
+}
+
+// TestProcessesThatEnd: a process that ends at any moment is left out without a
+// word.
+func TestProcessesThatEnd(t *testing.T) {
+	m := newMachine(t)
+	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("", both, ""))
+	m.ended[10] = true
+	m.process(11, "a", "/a", "mnt:[3]", "")
+	m.process(12, "b", "/b", "mnt:[4]", hostTable)
+	if err := os.Remove(filepath.Join(m.root, "proc/12/ns/mnt")); err != nil {
+		t.Fatal(err)
+	}
+	m.process(13, "c", "/c", "mnt:[5]", hostTable)
+	if err := os.Remove(filepath.Join(m.root, "proc/13/comm")); err != nil {
+		t.Fatal(err)
+	}
+	s := m.take()
+	for _, v := range s.Views {
+		if v.Namespace != "mnt:[5]" {
+			t.Errorf("a view of a process that has ended: %+v", v)
+		}
+	}
+	if len(s.Blind) > 0 {
+		t.Errorf("blind: %q", s.Blind)
+	}
+	for _, f := range Examine(s).Findings {
+		if len(f.Processes) > 0 && f.Processes[0].PID == 10 {
+			t.Errorf("%s: %s", f.Kind, f.What)
+		}
+	}
+}
+
+// TestHang: what is behind a path that hangs is looked at all the same, and the
+// path is named.
+func TestHang(t *testing.T) {
+	m := newMachine(t)
+	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, "shared:1"))
+	m.hung = a
+	s := m.take()
+	for _, v := range s.all() {
+		if v.Sights[a].Failure != "no answer" || v.Sights[b].MountID == 0 || v.Sights[dir].MountID == 0 {
+			t.Errorf("%s: %+v", v.Namespace, v.Sights)
+		}
+	}
+	for _, f := range Examine(s).Findings {
+		if f.Level == Problem {
+			t.Errorf("%s: %s", f.Kind, f.What)
+		}
+	}
+}
+
+// TestForeignTables: what a pod has put into its own table keeps nobody from
+// looking at the others.
+func TestForeignTables(t *testing.T) {
+	m := newMachine(t)
+	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
+	m.process(11, "a", "/a", "mnt:[3]", "nonsense\x1b\n")
+	m.process(12, "b", "/b", "mnt:[4]", strings.Repeat("200 190 0:70 / /"+strings.Repeat("x", 4000)+" rw - overlay overlay rw\n", 9000))
+	m.process(13, "c", "/c", "mnt:[5]", "200 190 0:70 / / rw - overlay overlay rw\n")
+	s := m.take()
+	if len(s.Views) != 1 || s.Views[0].Namespace != "mnt:[5]" {
+		t.Errorf("%d views", len(s.Views))
+	}
+	if len(s.Blind) != 2 || !strings.Contains(s.Blind[0], "process 11") || !strings.Contains(s.Blind[1], "process 12") || strings.Contains(s.Blind[0], "\x1b") {
+		t.Errorf("blind: %q", s.Blind)
+	}
+}
+
+func TestSystem(t *testing.T) {
+	m := newMachine(t)
+	m.write("sbin/mkfs.xfs", "")
+	m.write("etc/fstab", "# nothing\n\n")
+	m.link("etc/systemd/system/timers.target.wants/fstrim.timer", "/lib/systemd/system/fstrim.timer")
+	m.write("etc/udev/rules.d/99-disks.rules", "# systemd-mount\nACTION==\"add\", \\\n  RUN+=\"/usr/bin/systemd-mount --no-block $devnode\"\n")
+	m.write("usr/lib/udev/rules.d/99-disks.rules", "RUN+=\"systemd-mount\"\n")
+	m.write("usr/lib/udev/rules.d/README", "systemd-mount\n")
+	m.write("usr/lib/udev/rules.d/50-other.rules", "RUN+=\"/usr/bin/systemd-run\"\n")
+	m.link("etc/udev/rules.d/60-masked.rules", "/dev/null")
+	m.write("usr/lib/udev/rules.d/60-masked.rules", "RUN+=\"systemd-mount\"\n")
+	m.write("var/log/pods/prod_db-0_"+uid+"/x", "")
+	m.write("var/log/containers/db-0_prod_pg-main-"+id+".log", "")
+	s := m.take()
+	if !slices.Equal(s.Rules, []string{"/etc/udev/rules.d/99-disks.rules:3"}) {
+		t.Errorf("rules %q", s.Rules)
+	}
+	if !s.Trim || !s.FstabEmpty || !s.Programs["mkfs.xfs"] || s.Programs["mount.nfs"] {
+		t.Errorf("trim %v, fstab empty %v, programs %v", s.Trim, s.FstabEmpty, s.Programs)
+	}
+	if s.Pods[uid] != (PodName{"prod", "db-0"}) || s.Containers[id] != "pg-main" {
+		t.Errorf("names %v %v", s.Pods, s.Containers)
+	}
+	m.write("etc/fstab", "/dev/vda1 / ext4\n")
+	if s := m.take(); s.FstabEmpty {
+		t.Error("an fstab with a line is empty")
+	}
+}
+
+// TestLook: on this process itself; nothing is followed out of its root, and
+// nothing is opened.
+func TestLook(t *testing.T) {
+	d := t.TempDir()
+	if err := os.Symlink("/proc/self/root/../../etc", filepath.Join(d, "out")); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Look(os.Getpid(), []string{d, filepath.Join(d, "no"), filepath.Join(d, "out")}, &out); err != nil {
+		t.Fatal(err)
+	}
+	all := decode(t, &out)
+	if len(all) != 5 || all[1].Sight.MountID == 0 || all[1].Sight.Path != d || !all[2].Sight.Absent || all[3].Sight.Failure == "" || all[0].Namespace == "" || all[0].Namespace != all[4].Namespace {
+		t.Errorf("got %+v", all)
+	}
+	if err := Look(os.Getpid(), nil, &out); err != nil {
+		t.Fatal(err)
+	}
+	if all = decode(t, &out); !slices.Equal(all[len(all)-1].Args, os.Args) {
+		t.Errorf("arguments %q", all[len(all)-1].Args)
+	}
+}
+
+func decode(t *testing.T, r io.Reader) []Answer {
+	t.Helper()
+	var all []Answer
+	for d := json.NewDecoder(r); ; {
+		var a Answer
+		if err := d.Decode(&a); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+}
