@@ -56,14 +56,15 @@ func formatDisk(ctx context.Context, seq uint64) error {
 		return errors.Join(err, formatConfirmed(ctx, log, f, s, token))
 	}
 	c := f.Known()
-	if d := policy.Decide(f, &c, s); d.Action != disk.Prove {
+	// What could not be mounted is read as well.
+	if d := policy.Decide(f, &c, s); d.Action != disk.Prove && (d.Action != disk.Mount || c.Proven) {
 		why, _ := policy.Words(f, &c, s, d)
 		log.Event(report.KindProven, journal.PriNotice, f, d, "", fmt.Sprintf("%s: nothing to prove: %s: %s", f.Node(), d.Action, why))
 		return nil
 	}
 	// Before the disk is read for nothing. One with an intent may carry a whole
 	// filesystem, which has to be mounted all the same.
-	if f.Standing.Intent == nil {
+	if f.Standing.Intent == nil && c.Kind == disk.Unread {
 		if err := h.Store.Check(); err != nil {
 			return err
 		}

@@ -39,6 +39,7 @@ type machine struct {
 	rememberErr error
 	plugged     map[uint64]time.Time // by disk sequence number
 	noEffect    bool                 // mount jobs are done, but mount nothing
+	halfMade    bool                 // what Format finds
 	slow        bool                 // Mount and Format wait until hang is closed
 	running     int
 	most        int
@@ -187,7 +188,8 @@ func (m *machine) wait(ctx context.Context) error {
 	}
 }
 
-// Format makes an xfs with uuidB of a blank disk.
+// Format makes an xfs with uuidB of a blank disk, and finds what udev has found
+// on another.
 func (m *machine) Format(ctx context.Context, seq uint64) error {
 	m.mu.Lock()
 	m.say("format seq %d", seq)
@@ -205,7 +207,14 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 	}
 	for _, f := range m.disks {
 		if f.Seq == seq {
-			f.Standing.Verdict = &disk.Verdict{Seq: seq, Size: f.Size, Writes: f.Writes, Content: disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuidB[:35] + f.Name[2:3], Proven: true}}
+			c := disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuidB[:35] + f.Name[2:3], Proven: true}
+			if f.Udev.FSUUID != "" {
+				c.UUID = f.Udev.FSUUID
+			}
+			if m.halfMade {
+				c.Kind = disk.HalfMade
+			}
+			f.Standing.Verdict = &disk.Verdict{Seq: seq, Size: f.Size, Writes: f.Writes, Content: c}
 		}
 	}
 	return nil
@@ -398,8 +407,25 @@ func TestRetriesLaterAndLaterThenNoMore(t *testing.T) {
 		m.change(func() { m.disks["vdb"].Writes++; delete(m.mountErr, "vdb") })
 		a.Look("vdb")
 		m.expect(t, `
+			format seq 2
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
+	})
+}
+
+// To udev a filesystem whose mkfs did not finish is one like any other.
+func TestWhatCanNotBeMountedIsRead(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.mountErr["vdb"], m.halfMade = errors.New("no"), true
+	with(t, m, func(t *testing.T, a *Agent) {
+		time.Sleep(time.Hour)
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: failed: no
+			format seq 2
+			vdb: refuse (half-made)
+			ready`)
 	})
 }
 

@@ -180,7 +180,9 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 		return
 	}
 	st.busy = true
-	if st.decision.Action == disk.Mount {
+	// What can not be mounted is read before it is tried again: to udev a
+	// filesystem whose mkfs did not finish is one like any other.
+	if st.decision.Action == disk.Mount && (c.Proven || st.failures == 0) {
 		a.lines[mountings].add(name)
 	} else {
 		a.lines[proofs].add(name)

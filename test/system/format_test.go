@@ -1,0 +1,254 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"hotmount/test/worker"
+)
+
+// fails runs a script that has to fail and gives what it prints.
+func (m machine) fails(script string) string {
+	m.t.Helper()
+	out := m.run("if out=$(" + script + " 2>&1); then echo \"it succeeded: $out\"; else echo \"refused: $out\"; fi")
+	if !strings.HasPrefix(out, "refused: ") {
+		m.t.Errorf("%s: %s", script, out)
+	}
+	return out
+}
+
+// writes counts the write and discard requests that the guest has sent.
+func (m machine) writes(name string) string {
+	m.t.Helper()
+	return m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat")
+}
+
+var confirmPattern = regexp.MustCompile(`--confirm ([0-9a-f]{32})`)
+
+// offer asks for the token of a disk.
+func (m machine) offer(name string) (text, token string) {
+	m.t.Helper()
+	text = m.run("hotmount format " + name)
+	found := confirmPattern.FindStringSubmatch(text)
+	if found == nil {
+		m.t.Fatalf("no token:\n%s", text)
+	}
+	return text, found[1]
+}
+
+// TestFormatByToken: a disk that is refused is overwritten by the right token
+// alone, and no token outlives a change of the disk or of what is on it.
+func TestFormatByToken(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := blank(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "OLD"})
+	m.mounted(name)
+	m.run("findmnt -no TARGET /dev/" + name + " | xargs umount; dd if=/dev/urandom of=/dev/" + name + " bs=1M oflag=direct 2>/dev/null || true; dd if=/dev/zero of=/dev/" + name + " bs=1M count=20 oflag=direct 2>/dev/null; sync")
+	m.detach(w, id)
+	before := digest(t, image)
+	name, id = m.attach(w, worker.Disk{File: image, Serial: "OLD"})
+	m.says("/dev/" + name + " .*refuse: .*old data from byte 20971520.*hotmount format " + name)
+
+	text, token := m.offer(name)
+	if !regexpLine(text, `not blank: looks like a recycled volume or a damaged disk, old data from byte 20971520`) {
+		t.Errorf("the offer:\n%s", text)
+	}
+	t.Log(text)
+	wrong := strings.Map(func(r rune) rune {
+		if r == '0' {
+			return '1'
+		}
+		return '0'
+	}, token)
+	if out := m.fails("hotmount format " + name + " --confirm " + wrong); !strings.Contains(out, "the token does not hold") {
+		t.Error(out)
+	}
+	m.fails("hotmount format " + name + " --confirm xyz")
+	m.fails("su nobody -s /bin/sh -c 'hotmount format " + name + " --confirm " + token + "'")
+	if got := m.writes(name); got != "0" || digest(t, image) != before {
+		t.Errorf("after wrong tokens: %s write requests", got)
+	}
+
+	// One byte, which the samples see.
+	m.run("printf x | dd of=/dev/" + name + " bs=1 seek=100000000 conv=notrunc,fsync 2>/dev/null")
+	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token does not hold") {
+		t.Error(out)
+	}
+	_, token = m.offer(name)
+	// The same disk, attached anew.
+	changed := digest(t, image)
+	m.detach(w, id)
+	name, id = m.attach(w, worker.Disk{File: image, Serial: "OLD"})
+	m.wait("udev", "udevadm settle; test -b /dev/"+name)
+	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token does not hold") {
+		t.Error(out)
+	}
+	_, token = m.offer(name)
+	// Somebody has it open exclusively.
+	claim := "perl -MFcntl -e 'sysopen(F, \"/dev/" + name + "\", O_RDONLY|O_EXCL) or exit 1; sleep shift'"
+	m.run("systemd-run --quiet --unit=holder " + claim + " 600")
+	m.wait("the holder", "! "+claim+" 0")
+	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "somebody else uses it") {
+		t.Error(out)
+	}
+	m.run("systemctl stop holder")
+	if digest(t, image) != changed {
+		t.Error("a token that did not hold has changed the disk")
+	}
+
+	t.Log(m.run("hotmount format " + name + " --confirm " + token))
+	m.mounted(name)
+	if out := m.run("hotmount history"); !regexpLine(out, `operator`) {
+		t.Errorf("the history:\n%s", out)
+	}
+	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "mounted") {
+		t.Error(out)
+	}
+	if out := m.fails("hotmount format " + name); !strings.Contains(out, "mounted") {
+		t.Error(out)
+	}
+	if out := m.fails("hotmount format vda"); !strings.Contains(out, "carries the system") {
+		t.Error(out)
+	}
+	swap, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "SWAP"})
+	m.mounted(swap)
+	m.run("findmnt -no TARGET /dev/" + swap + " | xargs umount; mkswap -f /dev/" + swap + "; swapon /dev/" + swap)
+	if out := m.fails("hotmount format " + swap); !strings.Contains(out, "swap") {
+		t.Error(out)
+	}
+
+}
+
+// TestForeignHalfMade: a filesystem that another node has begun to make is nobody's
+// business but the operator's.
+func TestForeignHalfMade(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	image := blank(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image})
+	m.run("LIBXFS_DEBUG_WRITE_CRASH=ddev=20 mkfs.xfs -q -K /dev/" + name + " || true; sync")
+	m.detach(w, id)
+	before := digest(t, image)
+	name, _ = m.attach(w, worker.Disk{File: image})
+	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
+	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it, and the unfinished filesystem .* is not of this node's making; .*hotmount format " + name)
+	if got := m.writes(name); got != "0" || digest(t, image) != before {
+		t.Errorf("%s write requests reached it", got)
+	}
+	_, token := m.offer(name)
+	m.run("hotmount format " + name + " --confirm " + token)
+	m.mounted(name)
+}
+
+// throttle bounds how fast the worker reads a disk, in bytes a second; 0 for no
+// bound.
+func throttle(t *testing.T, w *worker.Worker, id string, rate int) {
+	t.Helper()
+	args := map[string]any{"id": id, "bps": 0, "bps_rd": rate, "bps_wr": 0, "iops": 0, "iops_rd": 0, "iops_wr": 0}
+	if _, err := w.QMP(ctx(t), "block_set_io_throttle", args); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSlowProof: a proof that takes long says how far it is, outlives the daemon,
+// is waited for by the next one, keeps no other disk waiting, and ends with its
+// disk.
+func TestSlowProof(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	slow, slowID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "SLOW"})
+	throttle(t, w, slowID, 10<<20)
+	m.run("systemctl start --no-block hotmount")
+	seq := m.run("cat /sys/block/" + slow + "/diskseq")
+	unit := "hotmount-format@" + seq
+	m.wait("the unit's status", "systemctl status "+unit+" | grep -E 'Status: .*"+slow+": proving that it is blank: [0-9]+ % of 2 GiB, .*/s'")
+	m.says("/dev/" + slow + " .*proving that it is blank: [0-9]+ % of 2 GiB")
+	m.wait("the daemon's status", "systemctl status hotmount | grep -E 'Status: .*proving blank, and formatting if so: "+slow+"'")
+	t.Log(m.run("systemctl status " + unit + " | grep Status; systemctl status hotmount | grep Status; journalctl -o cat --no-pager -b | grep 'proving that'"))
+	invocation := m.run("systemctl show -P InvocationID " + unit)
+
+	m.run("systemctl kill -s KILL hotmount")
+	m.wait("the next daemon", "systemctl is-active hotmount && systemctl status hotmount | grep -E 'Status: .*proving blank.*"+slow+"'")
+	other, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "QUICK"})
+	m.mounted(other)
+	if got := m.run("systemctl show -P InvocationID -P ActiveState " + unit); got != invocation+"\nactivating" && got != "activating\n"+invocation {
+		t.Errorf("the unit was %s and is %s", invocation, got)
+	}
+	throttle(t, w, slowID, 0)
+	m.mounted(slow)
+	if got := m.run("journalctl -b --no-pager -o cat -u " + unit + " | grep -c 'formatted: xfs'"); got != "1" {
+		t.Errorf("formatted %s times", got)
+	}
+
+	gone, goneID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "GONE"})
+	throttle(t, w, goneID, 10<<20)
+	unit = "hotmount-format@" + m.run("cat /sys/block/"+gone+"/diskseq")
+	m.wait("the proof", "systemctl is-active "+unit+" | grep activating")
+	begun := time.Now()
+	m.detach(w, goneID)
+	m.wait("the end of the unit", "! systemctl is-active "+unit+" | grep -E 'activating|deactivating'")
+	took := time.Since(begun)
+	t.Logf("from the detaching to the end of the unit: %s", took)
+	if took > 30*time.Second { // emulated; the proof would take minutes
+		t.Errorf("the unit went on for %s after its disk was gone", took)
+	}
+	t.Log(m.run("journalctl -b --no-pager -o cat -u " + unit + " | tail -n 4"))
+}
+
+// TestWritesThatAreNotCounted: without the kernel's count of writes nothing is
+// formatted.
+func TestWritesThatAreNotCounted(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	m.run("echo 0 >/sys/block/" + name + "/queue/iostats; systemctl start hotmount")
+	m.says("/dev/" + name + " .*refuse: the kernel does not count the writes to it .*echo 1 >/sys/block/" + name + "/queue/iostats")
+	m.run("echo 1 >/sys/block/" + name + "/queue/iostats; systemctl reload hotmount")
+	m.mounted(name)
+}
+
+// TestOneDiskTwice: two machines that share a disk, here two attachments of one
+// image: there is one filesystem at most, and it is mounted once at most.
+func TestOneDiskTwice(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	rounds := 1
+	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
+		rounds = 10
+	}
+	for round := range rounds {
+		image := blank(t, 320<<20)
+		m.run("systemctl stop hotmount")
+		var names []string
+		for _, half := range []string{"a", "b"} {
+			id := fmt.Sprintf("twice%d%s", round, half)
+			node := map[string]any{
+				"driver": "raw", "node-name": id, "file": map[string]any{
+					"driver": "file", "filename": image, "locking": "off", "cache": map[string]any{"direct": false, "no-flush": true},
+				},
+			}
+			if _, err := w.QMP(ctx(t), "blockdev-add", node); err != nil {
+				t.Fatal(err)
+			}
+			device := map[string]any{"driver": "scsi-hd", "id": id, "drive": id, "bus": "hotmount-scsi.0", "share-rw": true, "serial": id}
+			device["driver"], device["bus"] = "virtio-blk-pci", fmt.Sprintf("hotmount-port%d", 20+2*round+len(names))
+			if _, err := w.QMP(ctx(t), "device_add", device); err != nil {
+				t.Fatal(err)
+			}
+			m.wait("the disk", "lsblk -dno SERIAL | grep -x "+id)
+			names = append(names, m.run("lsblk -dno NAME,SERIAL | awk '$2 == \""+id+"\" {print $1}'"))
+		}
+		m.run("systemctl start hotmount")
+		both := strings.Join(names, "|")
+		m.wait("both to be dealt with", "test $(systemctl list-units --all --no-legend 'hotmount-format@*' | wc -l) = 0 && test $(journalctl -b -o cat --no-pager -u hotmount | grep -cE '^/dev/("+both+") .*(mounted xfs|hold: |refuse: )') -ge 2")
+		t.Log(m.run("journalctl -b -o cat --no-pager | grep -E '^/dev/(" + both + ")' | cut -c1-300"))
+		if got := m.run("findmnt -rno SOURCE,TARGET | grep -cE '^/dev/(" + both + ") ' || true"); got != "0" && got != "1" {
+			t.Errorf("mounted %s times:\n%s", got, m.run("hotmount plan"))
+		}
+	}
+}
