@@ -47,18 +47,42 @@ func places(size uint64) []uint64 {
 // with its default block size. Below 4 TiB there are 4 on a plain disk and, by
 // size, 8 to 32 on one that reports a stripe; from there on each group has just
 // under 1 TiB. The first 1024 are enough for 1 PiB.
+//
+// Groups of a striped disk are a multiple of the stripe unit, and one unit less
+// where they would all begin on the same disk (xfsprogs, mkfs/xfs_mkfs.c,
+// align_ag_geometry). On solid state xfsprogs 6.8 and later make one group for
+// each CPU, of at least 4 GiB (calc_concurrency_ag_geometry).
 func xfsGroups(size uint64) []uint64 {
 	const (
 		block     = 4096
 		max4K     = (1<<40 - 1) / block // XFS_AG_MAX_BLOCKS
 		maxGroups = 1024
+		maxCPUs   = 32
 	)
 	blocks := size / block
 	var all []uint64
-	for shift := 2; shift <= 5; shift++ {
-		group := min((blocks+1<<shift-1)>>shift, max4K)
+	add := func(group uint64) {
 		for i := uint64(1); i < maxGroups && i*group < blocks; i++ {
 			all = append(all, i*group*block)
+		}
+	}
+	for shift := 2; shift <= 5; shift++ {
+		group := (blocks + 1<<shift - 1) >> shift
+		add(min(group, max4K))
+		if group >= max4K {
+			continue
+		}
+		for unit := uint64(4); unit <= 256; unit *= 2 { // 16 KiB to 1 MiB
+			whole := (group + unit - 1) / unit * unit
+			add(whole)
+			if whole > unit {
+				add(whole - unit)
+			}
+		}
+	}
+	for cpus := uint64(5); cpus <= maxCPUs && blocks/cpus >= 4<<30/block; cpus++ {
+		if blocks/cpus <= max4K {
+			add(blocks / cpus)
 		}
 	}
 	return all
