@@ -133,7 +133,7 @@ func TestScanEvidence(t *testing.T) {
 		want []string
 	}{
 		{&sparse{size: 5 * gib}, Full, []string{"read 5 GiB of 5 GiB, all zero (full)"}},
-		{&sparse{size: tib}, Full, []string{"read 1 GiB of 1 TiB in 16430 places, all zero (sampled)"}},
+		{&sparse{size: tib}, Full, []string{"read 1.1 GiB of 1 TiB in 17054 places, all zero (sampled)"}},
 		{&sparse{size: tib}, Unsigned, []string{"read 4 KiB of 1 TiB, all zero (unsigned)"}},
 		{&sparse{size: 5 * gib, bytes: map[uint64]byte{mib: 0x45, mib + 1: 0x46, mib + 15: 1, mib + 16: 2}}, Full, []string{
 			"not blank: looks like a recycled volume or a damaged disk, old data from byte 1048576",

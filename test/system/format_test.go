@@ -3,6 +3,7 @@
 package system
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -42,17 +43,32 @@ func (m machine) offer(name string) (text, token string) {
 	return text, found[1]
 }
 
+// scribble puts random bytes into the file of a disk; the first is not zero.
+func scribble(t *testing.T, image string, at int64, n int) {
+	t.Helper()
+	c := chance(t)
+	b := []byte{1}
+	for len(b) < n {
+		b = append(b, byte(c.Uint32()))
+	}
+	f, err := os.OpenFile(image, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt(b, at)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestFormatByToken: a disk that is refused is overwritten by the right token
 // alone, and no token outlives a change of the disk or of what is on it.
 func TestFormatByToken(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := blank(t, 320<<20)
-	name, id := m.attach(w, worker.Disk{File: image, Serial: "OLD"})
-	m.mounted(name)
-	m.run("findmnt -no TARGET /dev/" + name + " | xargs umount; dd if=/dev/urandom of=/dev/" + name + " bs=1M oflag=direct 2>/dev/null || true; dd if=/dev/zero of=/dev/" + name + " bs=1M count=20 oflag=direct 2>/dev/null; sync")
-	m.detach(w, id)
+	scribble(t, image, 20<<20, 1<<20)
 	before := digest(t, image)
-	name, id = m.attach(w, worker.Disk{File: image, Serial: "OLD"})
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "OLD"})
 	m.says("/dev/" + name + " .*refuse: .*old data from byte 20971520.*hotmount format " + name)
 
 	text, token := m.offer(name)
@@ -118,7 +134,7 @@ func TestFormatByToken(t *testing.T) {
 	}
 	swap, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "SWAP"})
 	m.mounted(swap)
-	m.run("findmnt -no TARGET /dev/" + swap + " | xargs umount; mkswap -f /dev/" + swap + "; swapon /dev/" + swap)
+	m.run("findmnt -no TARGET /dev/" + swap + " | xargs umount; mkswap -f /dev/" + swap + " >/dev/null; swapon /dev/" + swap)
 	if out := m.fails("hotmount format " + swap); !strings.Contains(out, "swap") {
 		t.Error(out)
 	}
