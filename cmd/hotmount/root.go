@@ -28,7 +28,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	c.AddCommand(runCommand(), planCommand(), doctorCommand(), lookCommand(), historyCommand(), acceptCommand(), formatCommand(), stateCommand(), versionCommand(), formatDiskCommand(), cleanupCommand())
+	c.AddCommand(runCommand(), planCommand(), doctorCommand(), lookCommand(), historyCommand(), acceptCommand(), releaseCommand(), formatCommand(), stateCommand(), versionCommand(), formatDiskCommand(), cleanupCommand())
 	return c
 }
 

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/control"
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+	"hotmount/internal/policy"
+)
+
+func releaseCommand() *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:   "release {DISK | UUID}",
+		Short: "Unmount a disk so that it can be detached",
+		Long: "Unmount a disk that nobody uses, and keep it unmounted until it is attached again, accepted or the machine\n" +
+			"booted. Says that it is safe to detach only when nothing on this machine holds it any more. Kills nothing: who\n" +
+			"uses it is named.",
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			return release(c.Context(), c.OutOrStdout(), given[0], force)
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "unmount it although pods still have it; their data is written first, and they are named to be deleted")
+	return c
+}
+
+func release(ctx context.Context, w io.Writer, which string, force bool) error {
+	f, path, err := findMounted(which)
+	if err != nil {
+		return fmt.Errorf("cannot release %s: %w", which, err)
+	}
+	users, err := mounts.Users("", f.Dev, path)
+	if err != nil {
+		return fmt.Errorf("cannot release %s: %w", f.ID, err)
+	}
+	if len(users) > 0 {
+		pods := podsOf(users)
+		if !force || len(pods) == 0 {
+			return fmt.Errorf("cannot release %s: it is in use:\n  %s\nstop them first (pods: kubectl delete pod), then: hotmount release %s", f.ID, list(users), f.Name)
+		}
+		fmt.Fprintf(w, "%s is in use, and these pods have to be deleted before it can be detached (kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), list(users))
+	}
+	// Before the daemon unmounts it, so that this command waits, not the daemon.
+	if err := syncFilesystem(path); err != nil {
+		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
+	}
+	if _, err := control.Ask(ctx, control.Socket, control.Request{Do: "release", Disk: f.Name}); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s: %s is unmounted, and stays so until it is attached again, accepted, or the machine booted\n", f.ID, path)
+	if err := isFree(ctx, f); err != nil {
+		users, listErr := mounts.Users("", f.Dev, "")
+		return errors.Join(fmt.Errorf("NOT safe to detach: %s is still held: %w:\n  %s", f.ID, err, list(users)), listErr)
+	}
+	fmt.Fprintf(w, "safe to detach: virsh detach-disk NODE %s --persistent\n", f.Name)
+	return nil
+}
+
+// findMounted finds the disk of that kernel name or filesystem UUID, and where
+// hotmount has it mounted.
+func findMounted(which string) (*disk.Facts, string, error) {
+	s, err := host().Store.Settings()
+	if err != nil {
+		return nil, "", err
+	}
+	disks, err := host().Scan()
+	if err != nil {
+		return nil, "", err
+	}
+	for i := range disks {
+		f := &disks[i]
+		c := f.Known()
+		if d := policy.Decide(f, &c, s); d.Action == disk.Keep && (f.Name == diskName(which) || d.UUID == which) {
+			return f, policy.Select(f, s).MountPoint(d.UUID), nil
+		}
+	}
+	return nil, "", errors.New("hotmount has no such disk mounted; see hotmount plan")
+}
+
+func list(users []mounts.User) string {
+	var lines []string
+	for _, u := range users {
+		lines = append(lines, u.String())
+	}
+	return strings.Join(lines, "\n  ")
+}
+
+func podsOf(users []mounts.User) []string {
+	var pods []string
+	for _, u := range users {
+		if u.Pod != "" && !slices.Contains(pods, u.Pod) {
+			pods = append(pods, u.Pod)
+		}
+	}
+	return pods
+}
+
+// syncFilesystem writes out what is cached of the filesystem mounted there.
+func syncFilesystem(path string) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Syncfs(fd)
+}
+
+// isFree says, by nil, that nobody on this machine has the disk mounted or
+// claimed: an exclusive open succeeds (open(2), O_EXCL on a block device). The
+// kernel may take a moment for the last unmount of a namespace that ends.
+func isFree(ctx context.Context, f *disk.Facts) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for {
+		fd, err := unix.Open(f.BySeq(), unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+		if err == nil {
+			return unix.Close(fd)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

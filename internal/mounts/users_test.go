@@ -1,0 +1,89 @@
+package mounts
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+)
+
+// process lays out what Users reads of one: files by name, links by "name ->".
+func process(t *testing.T, root, pid string, files, links map[string]string) {
+	t.Helper()
+	dir := filepath.Join(root, "proc", pid)
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range links {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestUsers(t *testing.T) {
+	const (
+		where = "/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+		pod   = "0e3b1b0a-1111-2222-3333-444444444444"
+		host  = "24 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw\n" +
+			"90 24 254:16 / " + where + " rw shared:55 - xfs /dev/vdb rw\n"
+	)
+	inHost := map[string]string{"ns/mnt": "mnt:[1]"}
+	tests := []struct {
+		name  string
+		table string
+		put   func(root string)
+		want  []User
+	}{
+		{"nobody", host, func(string) {}, nil},
+		{"a pod's bind mount by the kubelet", host + "91 24 254:16 / /var/lib/kubelet/pods/" + pod + "/volumes/kubernetes.io~local-volume/local-pv-1 rw shared:55 - xfs /dev/vdb rw\n", func(string) {},
+			[]User{{Pod: pod, How: "mounted at /var/lib/kubelet/pods/" + pod + "/volumes/kubernetes.io~local-volume/local-pv-1"}}},
+		{"an open file", host, func(root string) {
+			process(t, root, "77", map[string]string{"comm": "postgres\n", "fdinfo/3": "pos:\t0\nflags:\t02\nmnt_id:\t90\n", "fdinfo/4": "mnt_id:\t90\n", "fdinfo/1": "mnt_id:\t24\n"}, inHost)
+		}, []User{{PID: 77, Command: "postgres", How: "has a file open"}}},
+		{"a file of another filesystem", host, func(root string) {
+			process(t, root, "77", map[string]string{"comm": "sh\n", "fdinfo/3": "mnt_id:\t24\n", "maps": "7f00-7f01 r--p 0 fe:01 123 /bin/sh\n"}, inHost)
+		}, nil},
+		{"a mapped file", host, func(root string) {
+			process(t, root, "78", map[string]string{"comm": "db\n", "maps": "7f00-7f01 r--p 0 fe:01 123 /bin/sh\n7f01-7f02 rw-s 0 fe:10 131 /data\n"}, inHost)
+		}, []User{{PID: 78, Command: "db", How: "has a file mapped"}}},
+		{"a copy that follows the host", host, func(root string) {
+			process(t, root, "80", map[string]string{"comm": "provisioner\n", "mountinfo": "190 180 254:16 / " + where + " rw master:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[2]"})
+		}, nil},
+		{"a copy of a container's own", host, func(root string) {
+			process(t, root, "81", map[string]string{"comm": "app\n", "cgroup": "0::/kubepods.slice/kubepods-pod0e3b1b0a_1111_2222_3333_444444444444.slice/x\n", "mountinfo": "200 180 254:16 / /data rw - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[3]"})
+			process(t, root, "82", map[string]string{"comm": "app\n", "mountinfo": "200 180 254:16 / /data rw - xfs /dev/vdb rw\n", "fdinfo/9": "mnt_id:\t200\n"}, map[string]string{"ns/mnt": "mnt:[3]"})
+		}, []User{{PID: 81, Command: "app", Pod: pod, How: "mounted at /data in its mount namespace"}, {PID: 82, Command: "app", How: "has a file open"}}},
+		{"hostile names", host, func(root string) {
+			process(t, root, "83", map[string]string{"comm": "a\x1b[2J\n", "mountinfo": "200 180 254:16 / /a\\033b rw - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[3]"})
+		}, []User{{PID: 83, Command: "a\x1b[2J", How: `mounted at /a\x1bb in its mount namespace`}}},
+		{"one that has ended", host, func(root string) { process(t, root, "84", map[string]string{"comm": "x"}, nil) }, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			process(t, root, "1", map[string]string{"mountinfo": tt.table, "comm": "systemd\n"}, inHost)
+			tt.put(root)
+			got, err := Users(root, disk.Dev{Major: 254, Minor: 16}, where)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
