@@ -28,7 +28,25 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	c.AddCommand(runCommand(), planCommand(), doctorCommand(), lookCommand(), historyCommand(), acceptCommand(), releaseCommand(), formatCommand(), stateCommand(), versionCommand(), formatDiskCommand(), cleanupCommand())
+	// For people.
+	c.AddCommand(
+		planCommand(),
+		acceptCommand(),
+		releaseCommand(),
+		formatCommand(),
+		historyCommand(),
+		doctorCommand(),
+		stateCommand(),
+		versionCommand(),
+	)
+	// For the units.
+	c.AddCommand(
+		runCommand(),
+		lookCommand(),
+		formatDiskCommand(),
+		cleanupCommand(),
+		unmountGoneCommand(),
+	)
 	return c
 }
 

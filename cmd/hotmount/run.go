@@ -242,6 +242,10 @@ func (u units) Unmount(ctx context.Context, path string) error {
 	return u.manager.StopMount(ctx, path)
 }
 
+func (u units) UnmountGone(ctx context.Context, path string) error {
+	return u.manager.StartUnmountGone(ctx, path)
+}
+
 func (u units) PluggedSince(ctx context.Context, f *disk.Facts) (time.Time, error) {
 	return u.manager.PluggedSince(ctx, f.Name)
 }

@@ -53,6 +53,9 @@ type Units interface {
 	Format(ctx context.Context, seq uint64) error
 	// Unmount stops the mount unit of that mount point.
 	Unmount(ctx context.Context, path string) error
+	// UnmountGone takes a mount whose disk is gone, and that can not be unmounted
+	// since somebody uses it, off the tree.
+	UnmountGone(ctx context.Context, path string) error
 	// PluggedSince gives the time since which PID 1 has the disk's device unit
 	// plugged, zero if it is not.
 	PluggedSince(ctx context.Context, f *disk.Facts) (time.Time, error)
@@ -105,6 +108,7 @@ type Agent struct {
 	// What follows belongs to the loop's goroutine alone.
 	disks    map[string]*state
 	leaving  map[string]*departure
+	pinned   map[string]bool // mount points taken off the tree while in use
 	seen     []disk.Sighting // not handed to Host.Remember yet
 	saving   bool
 	lines    [4]line
@@ -119,7 +123,7 @@ func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) 
 	a := &Agent{
 		host: h, units: u, report: r, settings: s, watchdog: watchdog,
 		queue: newQueue(), requests: make(chan func()), results: make(chan func()),
-		disks: map[string]*state{}, leaving: map[string]*departure{},
+		disks: map[string]*state{}, leaving: map[string]*departure{}, pinned: map[string]bool{},
 	}
 	a.bound()
 	return a

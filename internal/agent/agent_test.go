@@ -136,6 +136,14 @@ func (m *machine) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 	return nil
 }
 
+func (m *machine) UnmountGone(_ context.Context, p string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say("unmount lazily %s", p)
+	m.table = slices.DeleteFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p })
+	return nil
+}
+
 func (m *machine) PluggedSince(_ context.Context, f *disk.Facts) (time.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -478,11 +486,20 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 			vdb: failed: cannot unmount `+where+` of vdb (disk sequence number 2), which is gone: busy`)
 		a.Look("vdc")
 		m.expect(t, `vdc: mount (filesystem)`)
-		m.change(func() { delete(m.mountErr, where) })
-		time.Sleep(2 * time.Second)
+		// The second time it is taken off the tree. Whoever holds it keeps the
+		// filesystem from being mounted again until he lets go, hours later.
+		m.change(func() { m.mountErr["vdc"] = errors.New("duplicate UUID") })
+		time.Sleep(1100 * time.Millisecond)
 		m.expect(t, `
 			unmount `+where+`
+			unmount lazily `+where+`
 			rmdir `+where+`
+			mount vdc seq 3: xfs at `+where+`
+			vdc: failed: duplicate UUID`)
+		time.Sleep(3 * time.Hour)
+		m.change(func() { m.log = nil; delete(m.mountErr, "vdc") })
+		time.Sleep(20 * time.Second)
+		m.expect(t, `
 			mount vdc seq 3: xfs at `+where+`
 			vdc: mounted at `+uuidA)
 	})

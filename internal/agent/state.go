@@ -47,8 +47,14 @@ func (st *state) blocked(now time.Time) bool {
 }
 
 // fail notes a failure and gives the wait until the next try, negative for none.
-func (st *state) fail(now time.Time) time.Duration {
+// A filesystem that is pinned, by users of the mount of a disk that is gone, can
+// not be mounted again until they have let go, and nothing tells when: that is
+// tried for ever.
+func (st *state) fail(now time.Time, pinned bool) time.Duration {
 	st.failures++
+	if pinned {
+		st.failures = min(st.failures, pinnedMost)
+	}
 	facts := st.facts
 	st.stuck, st.until, st.retry = &facts, time.Time{}, time.Time{}
 	wait := backoff(st.failures)
@@ -82,6 +88,8 @@ type departure struct {
 	busy     bool
 	failures int
 	retry    time.Time
+	// pinned says that the mount was taken off the tree while in use.
+	pinned bool
 	// answer waits for the end of what an operator has asked for, which is not
 	// tried again; nil if the disk is gone.
 	answer chan error
@@ -95,6 +103,9 @@ const (
 	retryFirst = time.Second
 	retryMost  = 5 * time.Minute
 	retries    = 8
+	// pinnedMost bounds the failures that are counted, and so the wait to
+	// 16 seconds, while only time can help.
+	pinnedMost = 5
 )
 
 // backoff gives the wait after that many failures in a row, negative for never

@@ -142,6 +142,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	}
 	if d.Action == disk.Keep {
 		st.remount = false
+		delete(a.pinned, a.path(st))
 	}
 	a.remember(st)
 	switch {
@@ -249,7 +250,7 @@ func (a *Agent) failed(name string, err error) {
 	if !st.seen {
 		st.facts.Name = name
 	}
-	wait := st.fail(time.Now())
+	wait := st.fail(time.Now(), a.pinned[a.path(st)])
 	a.report.Failed(&st.facts, st.decision, a.path(st), err, wait)
 }
 
@@ -336,7 +337,12 @@ func (a *Agent) facts() []disk.Facts {
 func (a *Agent) release(ctx context.Context, dep *departure) error {
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
 	if err == nil && there {
-		if err = a.units.Unmount(ctx, dep.path); err == nil {
+		err = a.units.Unmount(ctx, dep.path)
+		if err != nil && dep.answer == nil && dep.failures > 0 {
+			dep.pinned = true
+			err = a.units.UnmountGone(ctx, dep.path)
+		}
+		if err == nil {
 			there, err = a.host.MountedAt(dep.path, dep.facts.Dev)
 		}
 		if err == nil && there {
@@ -368,6 +374,9 @@ func (a *Agent) released(dep *departure, err error) {
 	}
 	if err == nil {
 		delete(a.leaving, dep.path)
+		if dep.pinned {
+			a.pinned[dep.path] = true
+		}
 		// The same filesystem may have come back under another name meanwhile.
 		a.rescan()
 		return

@@ -248,6 +248,15 @@ func (m *Manager) StartCleanup(ctx context.Context, path string) error {
 	return m.startService(ctx, cleanupUnit(path))
 }
 
+// StartUnmountGone runs hotmount-unmount@.service for that mount point, whose
+// disk is gone, and waits until it has ended.
+func (m *Manager) StartUnmountGone(ctx context.Context, path string) error {
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	return m.startService(ctx, "hotmount-unmount@"+unit.UnitNamePathEscape(path)+".service")
+}
+
 func (m *Manager) startService(ctx context.Context, name string) error {
 	return m.job(ctx, name, func(c *conn, result chan<- string) (int, error) {
 		return c.StartUnitContext(ctx, name, "replace", result)

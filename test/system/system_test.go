@@ -164,6 +164,27 @@ func blank(t *testing.T, size int64) string {
 	return path
 }
 
+// copyOf makes a copy of a disk's file.
+func copyOf(t *testing.T, image string) string {
+	t.Helper()
+	from, err := os.Open(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.Create(filepath.Join(t.TempDir(), "copy.raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(to, from); err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return to.Name()
+}
+
 const gib = 1 << 30
 
 // attach plugs a disk in and gives its kernel name.

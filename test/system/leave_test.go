@@ -1,0 +1,183 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// kernelErrors are the kernel's complaints about disks and filesystems.
+const kernelErrors = `journalctl -b -k -o cat --no-pager | grep -iE 'xfs.*(error|shutdown|corrupt)|i/o error|buffer_io' || true`
+
+// TestRelease: a disk in use is not released, and who uses it is named; an idle
+// one is unmounted, stays so, and loses nothing when it is detached.
+func TestRelease(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := blank(t, gib)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "REL"})
+	uuid := m.mounted(name)
+	where := "/mnt/disks/" + uuid
+	refused := func(why string) {
+		t.Helper()
+		out, err := m.Run(ctx(t), "hotmount release "+name)
+		if err == nil || !strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), why) {
+			t.Errorf("released while %s: %q, %v", why, out, err)
+		}
+		m.run("findmnt " + where)
+	}
+	m.run("systemd-run -q --unit=opener sh -c 'exec 3>" + where + "/open; exec sleep 1000'")
+	m.wait("the file", "[ -e "+where+"/open ]")
+	refused("has a file open")
+	m.run("systemctl stop opener")
+	m.run("systemd-run -q --unit=dweller -p WorkingDirectory=" + where + " sleep 1000")
+	refused("works in a directory of it")
+	m.run("systemctl stop dweller")
+	// As the kubelet binds a volume for a pod, and a container has it alone.
+	pod := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
+	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod)
+	refused("pod 0e3b1b0a-1111-2222-3333-444444444444")
+	if out := m.run("hotmount release --force " + name + " 2>&1; true"); !strings.Contains(out, "0e3b1b0a-1111-2222-3333-444444444444") || !strings.Contains(out, "NOT safe to detach") {
+		t.Errorf("forced: %s", out)
+	}
+	m.run("umount " + pod + "; hotmount accept " + name)
+	m.mounted(name)
+	m.run("systemd-run -q --unit=container sh -c 'exec unshare --mount --propagation private sleep 1000'")
+	m.wait("the namespace", "grep -q "+where+" /proc/$(pgrep -f '^sleep 1000')/mountinfo && [ $(readlink /proc/$(pgrep -f '^sleep 1000')/ns/mnt) != $(readlink /proc/1/ns/mnt) ]")
+	refused("in its mount namespace")
+	m.run("systemctl stop container")
+
+	m.run("seq 200000 >" + where + "/data")
+	if out := m.run("hotmount release " + uuid); !strings.Contains(out, "safe to detach: virsh detach-disk NODE "+name) {
+		t.Errorf("releasing said %q", out)
+	}
+	m.wait("the directory to go", "[ ! -e "+where+" ]")
+	m.run("systemctl restart hotmount; udevadm trigger -s block; udevadm settle")
+	m.says("/dev/" + name + " .*hold: it was released")
+	if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
+		t.Errorf("mounted again: %s", got)
+	}
+	m.detach(w, id)
+	name, _ = m.attach(w, worker.Disk{File: image, Serial: "REL"})
+	if got := m.mounted(name); got != uuid {
+		t.Errorf("it came back as %s, it was %s", got, uuid)
+	}
+	if got := m.run("tail -n 1 " + where + "/data; " + kernelErrors); got != "200000" {
+		t.Errorf("after the return: %s", got)
+	}
+}
+
+// TestUnmountedByHand: a hand is respected until the operator or a reboot takes it
+// back; a device unit that bounced is no hand.
+func TestUnmountedByHand(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "HAND"})
+	uuid := m.mounted(name)
+	where := "/mnt/disks/" + uuid
+	for _, hand := range []string{"umount " + where, "systemctl stop " + quote(unitOf(uuid))} {
+		m.run(hand)
+		m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+		m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
+		m.wait("the directory to go", "[ ! -e "+where+" ]")
+		if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
+			t.Errorf("after %s it was mounted again: %s", hand, got)
+		}
+		m.run("hotmount accept " + name)
+		m.mounted(name)
+	}
+	m.run("systemctl stop hotmount; umount " + where + "; systemctl start hotmount")
+	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+
+	m.run("hotmount accept " + name)
+	m.mounted(name)
+	rule := "/run/udev/rules.d/99-away.rules"
+	m.run(`mkdir -p /run/udev/rules.d; echo 'KERNEL=="` + name + `", ENV{SYSTEMD_READY}="0"' >` + rule + `; udevadm control --reload; udevadm trigger --settle /dev/` + name)
+	m.wait("systemd to unmount it", "! findmnt "+where)
+	m.run("rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name)
+	m.mounted(name)
+	m.says("/dev/" + name + " .*systemd took it for unplugged")
+
+	m.run("umount " + where)
+	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the mount after a reboot", "findmnt "+where)
+}
+
+// TestSurpriseRemoval: a disk that is pulled, idle or busy, leaves no stale mount,
+// no directory and no endless loop; when it returns while the old mount is held
+// it is mounted again by itself as soon as that is let go.
+func TestSurpriseRemoval(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := blank(t, gib)
+	other, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "STAYS"})
+	stays := m.mounted(other)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
+	uuid := m.mounted(name)
+	where := "/mnt/disks/" + uuid
+	m.run("echo kept >" + where + "/f; sync")
+	m.run("systemd-run -q --unit=opener sh -c 'exec 3<" + where + "/f; exec sleep 1000'")
+	if err := w.DetachSurprise(ctx(t), id); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("mount, unit and directory to go", fmt.Sprintf(`! findmnt %[1]s && [ ! -e %[1]s ] && [ -z "$(systemctl list-units --all --no-legend %[2]s)" ]`, where, quote(unitOf(uuid))))
+	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !strings.Contains(got, "taken off the tree") || !strings.Contains(got, "(sh)") && !strings.Contains(got, "(sleep)") {
+		t.Errorf("the unit's journal does not name the holder:\n%s", got)
+	}
+	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid)) + " | grep -c Unmounting || true"); len(got) > 1 {
+		t.Errorf("%s tries to unmount", got)
+	}
+	again, id2 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
+	m.says("/dev/" + again + " .*tried again in")
+	m.run("systemctl stop opener")
+	if got := m.mounted(again); got != uuid {
+		t.Errorf("it came back as %s", got)
+	}
+	if got := m.run("cat " + where + "/f"); got != "kept" {
+		t.Errorf("the data is %q", got)
+	}
+	// Idle.
+	if err := w.DetachSurprise(ctx(t), id2); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
+	if got := m.run("ls /mnt/disks; findmnt -no SOURCE /mnt/disks/" + stays + "; systemctl list-units --failed --no-legend 'mnt-*'"); got != stays+"\n/dev/"+other {
+		t.Errorf("the rest of the node: %s", got)
+	}
+}
+
+// TestTwins: of two disks with one UUID the one that was there first is mounted,
+// also after a reboot; the other never takes its place by itself.
+func TestTwins(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := blank(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "FIRST"})
+	uuid := m.mounted(name)
+	m.run("echo first >/mnt/disks/" + uuid + "/f; sync; fsfreeze -f /mnt/disks/" + uuid)
+	copied := copyOf(t, image)
+	m.run("fsfreeze -u /mnt/disks/" + uuid)
+	twin, twinID := m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
+	m.says("/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin)
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the mount", "findmnt /mnt/disks/"+uuid)
+	if got := m.run("lsblk -dno SERIAL $(findmnt -no SOURCE /mnt/disks/" + uuid + ")"); got != "FIRST" {
+		t.Errorf("after a reboot %s is mounted", got)
+	}
+	m.detach(w, id)
+	m.wait("the first to go", "! findmnt /mnt/disks/"+uuid)
+	twin = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"SECOND\" {print $1}'")
+	m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
+	m.says("/dev/" + twin + " .*refuse: it came while another disk had its UUID")
+	if got := m.run("findmnt -n /dev/" + twin + " || true"); got != "" {
+		t.Errorf("the twin took its place: %s", got)
+	}
+	m.run("hotmount accept " + twin)
+	m.mounted(twin)
+	m.detach(w, twinID)
+}
