@@ -45,6 +45,15 @@ type machine struct {
 	most        int
 }
 
+// job is how long PID 1 takes for anything: until then the loop has gone on.
+const job = time.Nanosecond
+
+// settle waits until all jobs that are under way have ended, and nothing moves.
+func settle() {
+	time.Sleep(1000 * job)
+	synctest.Wait()
+}
+
 func newMachine(disks ...*disk.Facts) *machine {
 	m := &machine{disks: map[string]*disk.Facts{}, mountErr: map[string]error{}, formatErr: map[uint64]error{}}
 	for _, d := range disks {
@@ -137,6 +146,7 @@ func (m *machine) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 }
 
 func (m *machine) UnmountGone(_ context.Context, p string) error {
+	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("unmount lazily %s", p)
@@ -145,6 +155,7 @@ func (m *machine) UnmountGone(_ context.Context, p string) error {
 }
 
 func (m *machine) PluggedSince(_ context.Context, f *disk.Facts) (time.Time, error) {
+	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.plugged[f.Seq], nil
@@ -167,6 +178,7 @@ func (m *machine) Forget(seq uint64) error {
 func (m *machine) SaveSettings(*disk.Settings) error { return nil }
 
 func (m *machine) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
+	time.Sleep(job)
 	m.mu.Lock()
 	m.say("mount %s seq %d: %s at %s", f.Name, f.Seq, fstype, class.MountPoint(uuid))
 	m.mu.Unlock()
@@ -199,6 +211,7 @@ func (m *machine) wait(ctx context.Context) error {
 // Format makes an xfs with uuidB of a blank disk, and finds what udev has found
 // on another.
 func (m *machine) Format(ctx context.Context, seq uint64) error {
+	time.Sleep(job)
 	m.mu.Lock()
 	m.say("format seq %d", seq)
 	m.running++
@@ -229,6 +242,7 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 }
 
 func (m *machine) Unmount(_ context.Context, p string) error {
+	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("unmount %s", p)
@@ -240,6 +254,7 @@ func (m *machine) Unmount(_ context.Context, p string) error {
 }
 
 func (m *machine) RemoveMountPoint(_ context.Context, p string) error {
+	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("rmdir %s", p)
@@ -284,7 +299,7 @@ func (m *machine) Alive()     {}
 
 // change does something to the machine between two moments of the agent.
 func (m *machine) change(f func()) {
-	synctest.Wait()
+	settle()
 	m.mu.Lock()
 	f()
 	m.mu.Unlock()
@@ -293,7 +308,7 @@ func (m *machine) change(f func()) {
 // expect waits until nothing moves and compares the log since the last call.
 func (m *machine) expect(t *testing.T, want string) {
 	t.Helper()
-	synctest.Wait()
+	settle()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	got := strings.Join(m.log, "\n")
@@ -380,18 +395,18 @@ func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
 	m := newMachine(blankDisk("vdb", 1), blankDisk("vdc", 2), blankDisk("vdd", 3))
 	m.slow = true
 	with(t, m, func(t *testing.T, a *Agent) {
-		synctest.Wait()
+		settle()
 		if m.ready.IsZero() || m.most != 2 {
 			t.Errorf("ready %v, %d formats at once; want ready and 2", m.ready, m.most)
 		}
 		m.change(func() { m.slow = false; m.disks["vde"] = xfsDisk("vde", 4, uuidA) })
 		a.Look("vde")
-		synctest.Wait()
+		settle()
 		if len(m.table) != 1 {
 			t.Errorf("%d mounted while others are formatted, want 1", len(m.table))
 		}
 		close(m.hang)
-		synctest.Wait()
+		settle()
 		if len(m.table) != 4 || m.most != 2 {
 			t.Errorf("%d mounted, %d formats at once; want 4 and 2", len(m.table), m.most)
 		}
@@ -403,7 +418,7 @@ func TestRetriesLaterAndLaterThenNoMore(t *testing.T) {
 	m.mountErr["vdb"] = errors.New("no")
 	with(t, m, func(t *testing.T, a *Agent) {
 		time.Sleep(time.Hour)
-		synctest.Wait()
+		settle()
 		if n := strings.Count(strings.Join(m.log, "\n"), "mount vdb"); n != retries+1 {
 			t.Errorf("%d tries, want %d", n, retries+1)
 		}
@@ -452,10 +467,10 @@ func TestAProofThatWasInVainIsNotRunAgainAtOnce(t *testing.T) {
 	m := newMachine(blankDisk("vdb", 2))
 	m.formatErr[2] = errors.New("busy")
 	with(t, m, func(t *testing.T, a *Agent) {
-		synctest.Wait()
+		settle()
 		for range 10 {
 			a.Look("vdb")
-			synctest.Wait()
+			settle()
 		}
 		m.expect(t, `
 			vdb: prove (nothing-known-on-it)
@@ -469,7 +484,7 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	where := "/mnt/disks/" + uuidA
 	with(t, m, func(t *testing.T, a *Agent) {
-		synctest.Wait()
+		settle()
 		// Gone while somebody holds it: the old mount stays for now, and the disk
 		// comes back as vdc.
 		m.change(func() {
@@ -714,7 +729,7 @@ func TestReloadForgetsFailures(t *testing.T) {
 		if err := a.Reload(t.Context(), testSettings()); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
+		settle()
 		if !slices.Contains(m.log, "vdb: mounted at "+uuidA) {
 			t.Errorf("not mounted at once after a reload: %q", m.log)
 		}
@@ -729,10 +744,10 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 	m := newMachine(vdb)
 	m.table = []disk.MountPoint{{Dev: vdb.Dev, Root: "/", Path: "/mnt/disks/" + uuidA, Type: "xfs"}}
 	with(t, m, func(t *testing.T, a *Agent) {
-		synctest.Wait()
+		settle()
 		for range 3 {
 			a.Look("vdb")
-			synctest.Wait()
+			settle()
 		}
 		want := disk.Sighting{Identity: vdb.Identity(""), UUID: uuidA, Type: "xfs", Class: "default"}
 		check := func(when string, want ...disk.Sighting) {
@@ -784,7 +799,7 @@ func TestTheBrakeHoldsOnWhenTheTimeIsOver(t *testing.T) {
 		if _, err := a.Accept(t.Context(), "vdb"); err != nil {
 			t.Error(err)
 		}
-		synctest.Wait()
+		settle()
 		m.change(func() {
 			if len(m.table) != 1 {
 				t.Errorf("accepted and not mounted: %q", m.log)
@@ -804,7 +819,7 @@ func TestAFilesystemThatWasMissingTurnsUp(t *testing.T) {
 			ready`)
 		m.change(func() { m.disks["vdc"] = xfsDisk("vdc", 3, uuidA) })
 		a.Look("vdc")
-		synctest.Wait()
+		settle()
 		m.change(func() {
 			if len(m.table) != 2 {
 				t.Errorf("%d are mounted: %q", len(m.table), m.log)
