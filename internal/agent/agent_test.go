@@ -636,7 +636,7 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		m.change(func() {
 			m.log, m.table = nil, nil
-			m.plugged = map[uint64]time.Time{2: time.Now().Add(time.Millisecond)}
+			m.plugged = map[uint64]time.Time{2: time.Now()}
 		})
 		a.Look("vdb")
 		m.expect(t, `
@@ -644,6 +644,13 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
+		// A hand after that is one.
+		time.Sleep(time.Second)
+		m.change(func() { m.table = nil })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb stays unmounted: unmounted-by-hand
+			vdb: hold (unmounted-by-hand)`)
 	})
 }
 

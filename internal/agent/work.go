@@ -144,7 +144,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 		st.remount = false
 		delete(a.pinned, a.path(st))
 	}
-	a.remember(st)
+	a.remember(st, changed)
 	switch {
 	case d.Action == disk.Mount || d.Action == disk.Prove:
 		a.act(name, acted, changed, &c)
@@ -291,12 +291,12 @@ func (a *Agent) gone(name string) {
 
 // remember has recorded what has to last of the decision: on which disk a
 // filesystem lies, and that a disk is held since too many were formatted.
-func (a *Agent) remember(st *state) {
+func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
 	switch {
 	case d.Action == disk.Keep:
 		id := f.Identity("")
-		if st.sighting == nil || st.sighting.Identity != id || st.sighting.UUID != d.UUID {
+		if changed || st.sighting == nil || st.sighting.Identity != id {
 			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Mounted: time.Now().UTC()}
 			a.seen = append(a.seen, *st.sighting)
 		}

@@ -160,7 +160,7 @@ func (a Agent) Gone(f *disk.Facts, path string) {
 
 // Bounced reports a mount that ended with a disk that was not detached.
 func (a Agent) Bounced(f *disk.Facts, path string) {
-	a.Log.Event(KindDecided, journal.PriNotice, f, disk.Decision{Action: disk.Mount}, path, Name(f)+": systemd took it for unplugged and unmounted it, nobody did by hand: it is mounted again")
+	a.Log.Event(KindDecided, journal.PriNotice, f, disk.Decision{Action: disk.Mount}, path, Name(f)+": systemd took it for unplugged and unmounted it, nobody did by hand: it is mounted again when it is back")
 }
 
 // Rescan reports that every disk is looked at since events were lost.
