@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -428,6 +429,49 @@ func TestRealNoDisk(t *testing.T) {
 	}
 	if _, err := (linux{}).open(link, false); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("a link is followed: %v", err)
+	}
+}
+
+// A scan leaves nothing in the page cache, and does not trust what is in it.
+func TestRealScanGoesPastThePageCache(t *testing.T) {
+	const size = 64 << 20
+	l := newLoop(t, size)
+	f, err := linux{}.open(l.facts.Node(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	pages, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(pages)
+	cached := func() (n int) {
+		vec := make([]byte, size/os.Getpagesize())
+		// mincore(2); x/sys has no call for it.
+		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&pages[0])), size, uintptr(unsafe.Pointer(&vec[0]))); errno != 0 {
+			t.Fatal(errno)
+		}
+		for _, v := range vec {
+			n += int(v & 1)
+		}
+		return n
+	}
+	before := cached()
+	found, err := probe.Scan(t.Context(), probe.Source{Reader: f, Size: size}, probe.Full)
+	if err != nil || !found.Zero() {
+		t.Fatalf("%+v, error %v", found, err)
+	}
+	if after := cached(); after > before {
+		t.Errorf("%d pages were cached, and now %d", before, after)
+	}
+	// The cache of the loop device still says zero.
+	if pages[32<<20] != 0 {
+		t.Fatal("it is not blank")
+	}
+	sh(t, "printf x | dd of="+l.image+" bs=1 seek=33554432 conv=notrunc,fsync")
+	if found, err = probe.Scan(t.Context(), probe.Source{Reader: f, Size: size}, probe.Full); err != nil || found.Zero() || pages[32<<20] != 0 {
+		t.Errorf("%+v, cached %d, error %v", found, pages[32<<20], err)
 	}
 }
 

@@ -113,6 +113,9 @@ func TestScanFinds(t *testing.T) {
 			if len(d.bad) > 0 {
 				t.Error(d.bad)
 			}
+			if tc.found && d.read > tc.at+chunk {
+				t.Errorf("it read on, %d bytes", d.read)
+			}
 			if !tc.found {
 				if !f.Zero() {
 					t.Errorf("found %+v", f)

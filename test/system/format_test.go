@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"hotmount/internal/probe"
 	"hotmount/test/worker"
 )
 
@@ -162,11 +163,11 @@ func TestForeignHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// throttle bounds how fast the worker reads a disk, in bytes a second; 0 for no
-// bound.
-func throttle(t *testing.T, w *worker.Worker, id string, rate int) {
+// throttle bounds how fast the worker reads and writes a disk, in bytes a second;
+// 0 for no bound.
+func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	t.Helper()
-	args := map[string]any{"id": id, "bps": 0, "bps_rd": rate, "bps_wr": 0, "iops": 0, "iops_rd": 0, "iops_wr": 0}
+	args := map[string]any{"id": id, "bps": 0, "bps_rd": read, "bps_wr": write, "iops": 0, "iops_rd": 0, "iops_wr": 0}
 	if _, err := w.QMP(ctx(t), "block_set_io_throttle", args); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func TestSlowProof(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
 	slow, slowID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "SLOW"})
-	throttle(t, w, slowID, 10<<20)
+	throttle(t, w, slowID, 10<<20, 0)
 	m.run("systemctl start --no-block hotmount")
 	seq := m.run("cat /sys/block/" + slow + "/diskseq")
 	unit := "hotmount-format@" + seq
@@ -196,14 +197,14 @@ func TestSlowProof(t *testing.T) {
 	if got := m.run("systemctl show -P InvocationID -P ActiveState " + unit); got != invocation+"\nactivating" && got != "activating\n"+invocation {
 		t.Errorf("the unit was %s and is %s", invocation, got)
 	}
-	throttle(t, w, slowID, 0)
+	throttle(t, w, slowID, 0, 0)
 	m.mounted(slow)
 	if got := m.run("journalctl -b --no-pager -o cat -u " + unit + " | grep -c 'formatted: xfs'"); got != "1" {
 		t.Errorf("formatted %s times", got)
 	}
 
 	gone, goneID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "GONE"})
-	throttle(t, w, goneID, 10<<20)
+	throttle(t, w, goneID, 10<<20, 0)
 	unit = "hotmount-format@" + m.run("cat /sys/block/"+gone+"/diskseq")
 	m.wait("the proof", "systemctl is-active "+unit+" | grep activating")
 	begun := time.Now()
@@ -214,6 +215,36 @@ func TestSlowProof(t *testing.T) {
 	if took > 30*time.Second { // emulated; the proof would take minutes
 		t.Errorf("the unit went on for %s after its disk was gone", took)
 	}
+	t.Log(m.run("journalctl -b --no-pager -o cat -u " + unit + " | tail -n 4"))
+}
+
+// TestHangingMkfs: a mkfs.xfs that does not get on, because the storage does not
+// answer, keeps no other disk waiting, and ends with its disk.
+func TestHangingMkfs(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	hanging, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "HANG"})
+	throttle(t, w, id, 0, 1)
+	m.run("systemctl start --no-block hotmount")
+	unit := "hotmount-format@" + m.run("cat /sys/block/"+hanging+"/diskseq")
+	m.wait("mkfs.xfs", "pgrep -a mkfs.xfs | grep -v -- -N | grep /dev/"+hanging)
+	other, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "QUICK"})
+	m.mounted(other)
+	if got := m.run("systemctl show -P ActiveState " + unit + "; pgrep -a mkfs.xfs | grep -c /dev/" + hanging); got != "activating\n1" {
+		t.Errorf("it does not hang: %s", got)
+	}
+	begun := time.Now()
+	if err := w.DetachSurprise(ctx(t), id); err != nil {
+		t.Fatal(err)
+	}
+	// The guest's kernel lets no disk go whose requests are under way: they end
+	// now.
+	throttle(t, w, id, 0, 0)
+	if err := w.WaitDetached(ctx(t), id); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the end of the unit", "! systemctl is-active "+unit+" | grep -E 'activating|deactivating'; ! pgrep mkfs.xfs")
+	t.Logf("from the detaching to the end of the unit: %s", time.Since(begun))
 	t.Log(m.run("journalctl -b --no-pager -o cat -u " + unit + " | tail -n 4"))
 }
 
@@ -267,4 +298,45 @@ func TestOneDiskTwice(t *testing.T) {
 			t.Errorf("mounted %s times:\n%s", got, m.run("hotmount plan"))
 		}
 	}
+}
+
+// TestDebian13DiskOnDebian12: a disk that was made on Debian 13 mounts on Debian
+// 12 and can be repaired there; and all that Debian 13's mkfs.xfs writes is known
+// as our own.
+func TestDebian13DiskOnDebian12(t *testing.T) {
+	m, w := start(t, worker.Options{Suite: "trixie"})
+	image := blank(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image})
+	uuid := m.mounted(name)
+	t.Log(m.run("mkfs.xfs -V; xfs_info /dev/" + name))
+	m.run("echo hello >/mnt/disks/" + uuid + "/file; sync")
+	m.detach(w, id)
+
+	m.run("systemctl stop hotmount")
+	for _, options := range []string{"-c options=/usr/share/xfsprogs/mkfs/lts_6.1.conf", ""} {
+		const own = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
+		image := blank(t, 320<<20)
+		name, id := m.attach(w, worker.Disk{File: image})
+		m.run("mkfs.xfs -q -K -m uuid=" + own + " " + options + " /dev/" + name + "; sync")
+		m.detach(w, id)
+		f, err := os.Open(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := probe.Scan(t.Context(), probe.Source{Reader: f, Size: 320 << 20, Own: probe.Own{UUID: own}}, probe.Full)
+		if err = errors.Join(err, f.Close()); err != nil || found.Own == 0 || len(found.Bytes) > 0 {
+			t.Errorf("%s: %+v, error %v", options, found, err)
+		}
+	}
+
+	m, w = start(t, worker.Options{})
+	name, _ = m.attach(w, worker.Disk{File: image})
+	if got := m.mounted(name); got != uuid {
+		t.Errorf("mounted as %s, made as %s", got, uuid)
+	}
+	if got := m.run("cat /mnt/disks/" + uuid + "/file"); got != "hello" {
+		t.Errorf("the file holds %q", got)
+	}
+	m.run("systemctl stop hotmount; umount /mnt/disks/" + uuid)
+	t.Log(m.run("xfs_repair -V; xfs_repair -n /dev/" + name + " 2>&1; xfs_repair /dev/" + name + " 2>&1 | tail -n 1"))
 }
