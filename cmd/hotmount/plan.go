@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
+	"hotmount/internal/format"
 	"hotmount/internal/policy"
 )
 
@@ -55,6 +57,9 @@ func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) erro
 			// The daemon's next step, and the same functions: the proof, and the
 			// decision on what it found.
 			if c, err = prove(ctx, f, s); err != nil {
+				if errors.Is(err, format.ErrBusy) {
+					err = fmt.Errorf("%w; is it being proven? systemctl status hotmount-format@%d", err, f.Seq)
+				}
 				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, err)
 				continue
 			}
