@@ -4,7 +4,6 @@ package system
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -163,11 +162,11 @@ func TestForeignHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// throttle bounds how fast the worker reads and writes a disk, in bytes a second;
-// 0 for no bound.
-func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
+// throttle bounds how fast the worker reads a disk, in bytes a second; 0 for no
+// bound.
+func throttle(t *testing.T, w *worker.Worker, id string, rate int) {
 	t.Helper()
-	args := map[string]any{"id": id, "bps": 0, "bps_rd": read, "bps_wr": write, "iops": 0, "iops_rd": 0, "iops_wr": 0}
+	args := map[string]any{"id": id, "bps": 0, "bps_rd": rate, "bps_wr": 0, "iops": 0, "iops_rd": 0, "iops_wr": 0}
 	if _, err := w.QMP(ctx(t), "block_set_io_throttle", args); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +179,7 @@ func TestSlowProof(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
 	slow, slowID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "SLOW"})
-	throttle(t, w, slowID, 10<<20, 0)
+	throttle(t, w, slowID, 10<<20)
 	m.run("systemctl start --no-block hotmount")
 	seq := m.run("cat /sys/block/" + slow + "/diskseq")
 	unit := "hotmount-format@" + seq
@@ -197,14 +196,14 @@ func TestSlowProof(t *testing.T) {
 	if got := m.run("systemctl show -P InvocationID -P ActiveState " + unit); got != invocation+"\nactivating" && got != "activating\n"+invocation {
 		t.Errorf("the unit was %s and is %s", invocation, got)
 	}
-	throttle(t, w, slowID, 0, 0)
+	throttle(t, w, slowID, 0)
 	m.mounted(slow)
 	if got := m.run("journalctl -b --no-pager -o cat -u " + unit + " | grep -c 'formatted: xfs'"); got != "1" {
 		t.Errorf("formatted %s times", got)
 	}
 
 	gone, goneID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "GONE"})
-	throttle(t, w, goneID, 10<<20, 0)
+	throttle(t, w, goneID, 10<<20)
 	unit = "hotmount-format@" + m.run("cat /sys/block/"+gone+"/diskseq")
 	m.wait("the proof", "systemctl is-active "+unit+" | grep activating")
 	begun := time.Now()
@@ -218,36 +217,6 @@ func TestSlowProof(t *testing.T) {
 	t.Log(m.run("journalctl -b --no-pager -o cat -u " + unit + " | tail -n 4"))
 }
 
-// TestHangingMkfs: a mkfs.xfs that does not get on, because the storage does not
-// answer, keeps no other disk waiting, and ends with its disk.
-func TestHangingMkfs(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	m.run("systemctl stop hotmount")
-	hanging, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "HANG"})
-	throttle(t, w, id, 0, 1)
-	m.run("systemctl start --no-block hotmount")
-	unit := "hotmount-format@" + m.run("cat /sys/block/"+hanging+"/diskseq")
-	m.wait("mkfs.xfs", "pgrep -a mkfs.xfs | grep -v -- -N | grep /dev/"+hanging)
-	other, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "QUICK"})
-	m.mounted(other)
-	if got := m.run("systemctl show -P ActiveState " + unit + "; pgrep -a mkfs.xfs | grep -c /dev/" + hanging); got != "activating\n1" {
-		t.Errorf("it does not hang: %s", got)
-	}
-	begun := time.Now()
-	if err := w.DetachSurprise(ctx(t), id); err != nil {
-		t.Fatal(err)
-	}
-	// The guest's kernel lets no disk go whose requests are under way: they end
-	// now.
-	throttle(t, w, id, 0, 0)
-	if err := w.WaitDetached(ctx(t), id); err != nil {
-		t.Fatal(err)
-	}
-	m.wait("the end of the unit", "! systemctl is-active "+unit+" | grep -E 'activating|deactivating'; ! pgrep mkfs.xfs")
-	t.Logf("from the detaching to the end of the unit: %s", time.Since(begun))
-	t.Log(m.run("journalctl -b --no-pager -o cat -u " + unit + " | tail -n 4"))
-}
-
 // TestWritesThatAreNotCounted: without the kernel's count of writes nothing is
 // formatted.
 func TestWritesThatAreNotCounted(t *testing.T) {
@@ -258,46 +227,6 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 	m.says("/dev/" + name + " .*refuse: the kernel does not count the writes to it .*echo 1 >/sys/block/" + name + "/queue/iostats")
 	m.run("echo 1 >/sys/block/" + name + "/queue/iostats; systemctl reload hotmount")
 	m.mounted(name)
-}
-
-// TestOneDiskTwice: two machines that share a disk, here two attachments of one
-// image: there is one filesystem at most, and it is mounted once at most.
-func TestOneDiskTwice(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	rounds := 1
-	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
-		rounds = 10
-	}
-	for round := range rounds {
-		image := blank(t, 320<<20)
-		m.run("systemctl stop hotmount")
-		var names []string
-		for _, half := range []string{"a", "b"} {
-			id := fmt.Sprintf("twice%d%s", round, half)
-			node := map[string]any{
-				"driver": "raw", "node-name": id, "file": map[string]any{
-					"driver": "file", "filename": image, "locking": "off", "cache": map[string]any{"direct": false, "no-flush": true},
-				},
-			}
-			if _, err := w.QMP(ctx(t), "blockdev-add", node); err != nil {
-				t.Fatal(err)
-			}
-			device := map[string]any{"driver": "scsi-hd", "id": id, "drive": id, "bus": "hotmount-scsi.0", "share-rw": true, "serial": id}
-			device["driver"], device["bus"] = "virtio-blk-pci", fmt.Sprintf("hotmount-port%d", 20+2*round+len(names))
-			if _, err := w.QMP(ctx(t), "device_add", device); err != nil {
-				t.Fatal(err)
-			}
-			m.wait("the disk", "lsblk -dno SERIAL | grep -x "+id)
-			names = append(names, m.run("lsblk -dno NAME,SERIAL | awk '$2 == \""+id+"\" {print $1}'"))
-		}
-		m.run("systemctl start hotmount")
-		both := strings.Join(names, "|")
-		m.wait("both to be dealt with", "test $(systemctl list-units --all --no-legend 'hotmount-format@*' | wc -l) = 0 && test $(journalctl -b -o cat --no-pager -u hotmount | grep -cE '^/dev/("+both+") .*(mounted xfs|hold: |refuse: )') -ge 2")
-		t.Log(m.run("journalctl -b -o cat --no-pager | grep -E '^/dev/(" + both + ")' | cut -c1-300"))
-		if got := m.run("findmnt -rno SOURCE,TARGET | grep -cE '^/dev/(" + both + ") ' || true"); got != "0" && got != "1" {
-			t.Errorf("mounted %s times:\n%s", got, m.run("hotmount plan"))
-		}
-	}
 }
 
 // TestDebian13DiskOnDebian12: a disk that was made on Debian 13 mounts on Debian
