@@ -207,7 +207,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, errors.Join(err, record.Close(err))
 	}
 	log.Event(report.KindFormatted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: formatted: xfs %s", report.Name(f), uuid))
-	return disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
+	return disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
 }
 
 // intendedUUID is that of the disk's unfinished format, or a new one. The same

@@ -228,7 +228,7 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 	}
 	for _, f := range m.disks {
 		if f.Seq == seq {
-			c := disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuidB[:35] + f.Name[2:3], Proven: true}
+			c := disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuidB[:35] + f.Name[2:3], Proven: true, Made: true}
 			if f.Udev.FSUUID != "" {
 				c.UUID = f.Udev.FSUUID
 			}

@@ -36,6 +36,8 @@ type Content struct {
 	// Proven says that hotmount has read the disk itself; otherwise it is what
 	// udev vouches for.
 	Proven bool `json:"proven,omitempty"`
+	// Made says that hotmount has just made it on this machine.
+	Made bool `json:"made,omitempty"`
 	// Evidence tells, one finding a line, what was looked at and what it
 	// showed: which check, which offset, which bytes.
 	Evidence []string `json:"evidence,omitempty"`

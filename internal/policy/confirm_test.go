@@ -19,7 +19,7 @@ func TestConfirmable(t *testing.T) {
 		{"LVM, and udev says so", func(f *disk.Facts) { f.Udev.FSType, f.Udev.FSUsage = "LVM2_member", "raid" }, proven(disk.Other), nil, ""},
 		{"a partition table, and its partitions", func(f *disk.Facts) { f.Udev.PartTable = "gpt"; f.Partitions = []string{"vdb1"} }, proven(disk.Other), nil, ""},
 		{"two filesystems, and udev says so", func(f *disk.Facts) { f.Udev.Ambivalent = "x" }, proven(disk.Other), nil, ""},
-		{"a filesystem that is not accepted", nil, &disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuid, Proven: true}, nil, ""},
+		{"a filesystem that is not accepted", func(f *disk.Facts) { f.Udev.FSType = "btrfs" }, &disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuid, Proven: true}, nil, ""},
 		{"a twin", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{}} }, xfs(), nil, ""},
 		{"half made by another", nil, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, ""},
 		{"there before installation", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unknown), nil, ""},

@@ -143,6 +143,9 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Cla
 	case i != nil && i.UUID != c.UUID && !f.Standing.Accepted:
 		// The disk was blank when this node began to format it.
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared
+	case i == nil && c.Proven && !c.Made && f.Udev.FSType == "" && !f.Standing.Accepted:
+		// It was blank to udev, and nobody has written to it here since.
+		d.Action, d.Reason = disk.Hold, disk.ReasonShared
 	case !slices.Contains(class.Accept, c.Type):
 		d.Action, d.Reason = disk.Refuse, disk.ReasonType
 	case twin(f):

@@ -177,6 +177,10 @@ func TestDecide(t *testing.T) {
 		{"unfinished, proven blank", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"unfinished, proven whole", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
 		{"unfinished, proven whole, and another's", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonShared},
+		{"a filesystem where udev has seen none", nil, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonShared},
+		{"a filesystem where udev has seen none, accepted", func(f *disk.Facts) { f.Standing.Accepted = true }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"a filesystem of our making, which udev has not seen yet", nil, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"a filesystem by proof that udev knows, too", func(f *disk.Facts) { f.Udev.FSType = "xfs" }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
 		{"unfinished, another's, accepted", func(f *disk.Facts) {
 			f.Standing.Intent = &disk.Intent{UUID: otherUUID}
 			f.Standing.Accepted = true

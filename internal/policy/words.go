@@ -58,7 +58,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonDisagree:
 		return "it was read as blank, and udev knows something on it", "udevadm trigger -s block -y " + f.Name
 	case disk.ReasonShared:
-		return fmt.Sprintf("when this node began to format it it was blank, and now it holds %s %s, which this node did not make: another machine has the disk, too, or had it", disk.Visible(d.Type), d.UUID),
+		return fmt.Sprintf("it was blank to this node, and now it holds %s %s, which was not made here: another machine has the disk, too, or had it", disk.Visible(d.Type), d.UUID),
 			"make sure that no other machine has it, then: hotmount accept " + f.Name
 	case disk.ReasonFormatOff:
 		if f.Standing.Formatting != "" {
