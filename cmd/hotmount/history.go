@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +25,9 @@ func historyCommand() *cobra.Command {
 				return usageError{fmt.Errorf("cannot print as %q: give text or json", disk.Visible(output))}
 			}
 			all, err := host().Store.History()
+			if errors.Is(err, fs.ErrPermission) {
+				return fmt.Errorf("%w; it is for root alone", err)
+			}
 			if err != nil {
 				return err
 			}

@@ -46,10 +46,10 @@ func (s Store) History() ([]disk.Record, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var all []disk.Record
-	if err == nil {
-		all, _, err = parseHistory(data)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the history: %w", err)
 	}
+	all, _, err := parseHistory(data)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the history %s (moved away, it is begun anew): %w", s.historyFile(), err)
 	}
