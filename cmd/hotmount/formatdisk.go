@@ -183,6 +183,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
 		if f.Standing.Intent != nil && c.Kind == disk.Filesystem && d.Reason != disk.ReasonShared {
 			// mkfs had finished after all.
+			c.Made = c.UUID == uuid
 			if err := host().Store.EndFormat(uuid, nil); err != nil {
 				log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))
 			}
