@@ -48,12 +48,19 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	if err != nil {
 		return err
 	}
+	// Before anything is looked at, so that what is known is fresh.
+	scan := report.NewScan(log, nil)
+	free, err := h.Store.ScanPlace(ctx, func() { scan.Status("waiting until other disks have been read", readPatience) })
+	if err != nil {
+		return err
+	}
+	defer free()
 	f, err := findDisk(seq)
 	if err != nil {
 		return err
 	}
 	if token, err := h.Store.TakeToken(seq); err != nil || token != "" {
-		return errors.Join(err, formatConfirmed(ctx, log, f, s, token))
+		return errors.Join(err, formatConfirmed(ctx, log, f, s, token, free))
 	}
 	c := f.Known()
 	// What could not be mounted is read as well.
@@ -70,7 +77,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 		}
 	}
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
-	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s, "")
+	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s, "", free)
 	if err != nil {
 		v.Content, v.Failure, v.Retry = disk.Content{}, err.Error(), !errors.Is(err, format.ErrShared)
 		log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
@@ -143,8 +150,9 @@ func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content
 
 // proveAndMake gives what is on the disk in the end, and the count of writes to
 // it that this holds for. With an error nothing is known of it. With a token, the
-// operator's word, what is on the disk is overwritten or it is an error.
-func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string) (c disk.Content, writes uint64, err error) {
+// operator's word, what is on the disk is overwritten or it is an error. Once the
+// disk has been read, read is called.
+func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string, read func()) (c disk.Content, writes uint64, err error) {
 	uuid, err := intendedUUID(f)
 	if err != nil {
 		return c, 0, err
@@ -163,7 +171,9 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, err
 	}
 	defer func() { writes, err = session.Writes(), errors.Join(err, session.Close()) }()
-	if c, err = session.Prove(ctx, class.Blank); err != nil {
+	c, err = session.Prove(ctx, class.Blank)
+	read()
+	if err != nil {
 		return c, 0, err
 	}
 	// The proof takes time: everything else is looked at afresh before the word

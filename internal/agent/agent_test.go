@@ -228,7 +228,7 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 	}
 	for _, f := range m.disks {
 		if f.Seq == seq {
-			c := disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuidB[:35] + f.Name[2:3], Proven: true, Made: true}
+			c := disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: fmt.Sprintf("%s%02x", uuidB[:34], f.Name[2]), Proven: true, Made: true}
 			if f.Udev.FSUUID != "" {
 				c.UUID = f.Udev.FSUUID
 			}
@@ -386,29 +386,33 @@ func TestFormatsAndMountsABlankDisk(t *testing.T) {
 			vdb: prove (nothing-known-on-it)
 			format seq 3
 			vdb: mount (filesystem)
-			mount vdb seq 3: xfs at /mnt/disks/`+uuidB[:35]+`b
-			vdb: mounted at `+uuidB[:35]+`b`)
+			mount vdb seq 3: xfs at /mnt/disks/`+uuidB[:34]+`62
+			vdb: mounted at `+uuidB[:34]+`62`)
 	})
 }
 
 func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
-	m := newMachine(blankDisk("vdb", 1), blankDisk("vdc", 2), blankDisk("vdd", 3))
+	m := newMachine()
+	for i := range proofsAtOnce + 1 {
+		name := "vd" + string(rune('b'+i))
+		m.disks[name] = blankDisk(name, uint64(i+1))
+	}
 	m.slow = true
 	with(t, m, func(t *testing.T, a *Agent) {
 		settle()
-		if m.ready.IsZero() || m.most != 2 {
-			t.Errorf("ready %v, %d formats at once; want ready and 2", m.ready, m.most)
+		if m.ready.IsZero() || m.most != proofsAtOnce {
+			t.Errorf("ready %v, %d formats at once; want ready and %d", m.ready, m.most, proofsAtOnce)
 		}
-		m.change(func() { m.slow = false; m.disks["vde"] = xfsDisk("vde", 4, uuidA) })
-		a.Look("vde")
+		m.change(func() { m.slow = false; m.disks["vdz"] = xfsDisk("vdz", 99, uuidA) })
+		a.Look("vdz")
 		settle()
 		if len(m.table) != 1 {
 			t.Errorf("%d mounted while others are formatted, want 1", len(m.table))
 		}
 		close(m.hang)
 		settle()
-		if len(m.table) != 4 || m.most != 2 {
-			t.Errorf("%d mounted, %d formats at once; want 4 and 2", len(m.table), m.most)
+		if len(m.table) != proofsAtOnce+2 || m.most != proofsAtOnce {
+			t.Errorf("%d mounted, %d formats at once; want %d and %d", len(m.table), m.most, proofsAtOnce+2, proofsAtOnce)
 		}
 	})
 }
@@ -554,8 +558,8 @@ func TestTheSecondOfTwoWithOneSerialIsHeld(t *testing.T) {
 			vdc: prove (nothing-known-on-it)
 			format seq 3
 			vdc: mount (filesystem)
-			mount vdc seq 3: xfs at /mnt/disks/`+uuidB[:35]+`c
-			vdc: mounted at `+uuidB[:35]+`c`)
+			mount vdc seq 3: xfs at /mnt/disks/`+uuidB[:34]+`63
+			vdc: mounted at `+uuidB[:34]+`63`)
 		if _, err := a.Accept(t.Context(), "vdc"); err == nil {
 			t.Error("a mounted disk was accepted")
 		}

@@ -13,8 +13,10 @@ import (
 	"hotmount/internal/policy"
 )
 
-// proofsAtOnce is how many disks are proven blank and formatted at once.
-const proofsAtOnce = 2
+// proofsAtOnce is how many units prove and format at once. How many disks are
+// read at once they see to themselves (package store, ScanPlace): a mkfs that
+// hangs on dead storage has no part in that.
+const proofsAtOnce = 16
 
 // bound sets the bounds of the lines.
 func (a *Agent) bound() {
