@@ -100,7 +100,7 @@ func TestFormatByToken(t *testing.T) {
 	// The same disk, attached anew.
 	changed := digest(t, image)
 	m.detach(w, id)
-	name, id = m.attach(w, worker.Disk{File: image, Serial: "OLD"})
+	name, _ = m.attach(w, worker.Disk{File: image, Serial: "OLD"})
 	m.wait("udev", "udevadm settle; test -b /dev/"+name)
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token does not hold") {
 		t.Error(out)
@@ -177,7 +177,8 @@ func throttle(t *testing.T, w *worker.Worker, id string, rate int) {
 // disk.
 func TestSlowProof(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	m.run("systemctl stop hotmount")
+	// It asks for more time than this as long as it gets on.
+	m.run("mkdir /etc/systemd/system/hotmount-format@.service.d; printf '[Service]\\nTimeoutStartSec=20s\\n' >/etc/systemd/system/hotmount-format@.service.d/short.conf; systemctl daemon-reload; systemctl stop hotmount")
 	slow, slowID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "SLOW"})
 	throttle(t, w, slowID, 10<<20)
 	m.run("systemctl start --no-block hotmount")
@@ -196,8 +197,12 @@ func TestSlowProof(t *testing.T) {
 	if got := m.run("systemctl show -P InvocationID -P ActiveState " + unit); got != invocation+"\nactivating" && got != "activating\n"+invocation {
 		t.Errorf("the unit was %s and is %s", invocation, got)
 	}
+	m.wait("a second word of it, after 35 seconds", "test $(journalctl -b -o cat --no-pager | grep -c '^/dev/"+slow+" .*proving that it is blank: ') -ge 2")
 	throttle(t, w, slowID, 0)
 	m.mounted(slow)
+	if out, err := m.Run(ctx(t), "journalctl -b --no-pager -o cat -u "+unit+" | grep -i 'timed out'"); err == nil {
+		t.Errorf("it was not given more time: %s", out)
+	}
 	if got := m.run("journalctl -b --no-pager -o cat -u " + unit + " | grep -c 'formatted: xfs'"); got != "1" {
 		t.Errorf("formatted %s times", got)
 	}
