@@ -41,6 +41,8 @@ type Disk struct {
 	Bus              Bus
 	ReadOnly         bool
 	LogicalBlockSize int // 512 by default
+	// Shared lets other workers have the same file at the same time.
+	Shared bool
 	// Blkdebug are options of QEMU's blkdebug driver, such as "inject-error",
 	// to put it between the disk and its file.
 	Blkdebug map[string]any
@@ -54,11 +56,11 @@ type Attached struct {
 	slot int // the hot-plug port, or the SCSI target
 }
 
-// fileNode describes a file to QEMU. Nothing is flushed to the host's own disk:
+// fileNode describes a file to QEMU. Who shares it can not lock it. Nothing is flushed to the host's own disk:
 // what is in the host's page cache outlives any QEMU.
-func fileNode(path, name string, readOnly bool) map[string]any {
+func fileNode(path, name string, readOnly, shared bool) map[string]any {
 	return map[string]any{
-		"driver": "file", "node-name": name, "filename": path, "read-only": readOnly,
+		"driver": "file", "node-name": name, "filename": path, "read-only": readOnly, "locking": onOff(!shared),
 		"discard": "unmap", "cache": map[string]any{"direct": false, "no-flush": true},
 	}
 }
@@ -69,7 +71,7 @@ func (a *Attached) node() string { return a.ID + "-disk" }
 // nodes describes the block nodes, the lowest first.
 func (a *Attached) nodes() []map[string]any {
 	below := a.ID + "-file"
-	all := []map[string]any{fileNode(a.File, below, a.ReadOnly)}
+	all := []map[string]any{fileNode(a.File, below, a.ReadOnly, a.Shared)}
 	if a.Blkdebug != nil {
 		debug := maps.Clone(a.Blkdebug)
 		debug["driver"], debug["node-name"], debug["image"] = "blkdebug", a.ID+"-debug", below
@@ -104,6 +106,9 @@ func (a *Attached) device() map[string]any {
 	default:
 		d["driver"], d["bus"] = "virtio-blk-pci", portName(a.slot)
 		d["werror"], d["rerror"] = "report", "report"
+	}
+	if a.Shared {
+		d["share-rw"] = true
 	}
 	maps.Copy(d, a.Device)
 	return d

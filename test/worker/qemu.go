@@ -114,7 +114,7 @@ func (l launch) args() ([]string, error) {
 	}
 	system, err := json.Marshal(map[string]any{
 		"driver": "qcow2", "node-name": "worker-system", "discard": "unmap",
-		"file": fileNode(l.overlay, "worker-file", false),
+		"file": fileNode(l.overlay, "worker-file", false, false),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot describe the system disk: %w", err)

@@ -1,0 +1,307 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// full asks for all there is instead of a choice (make test-full).
+var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
+
+// obedient takes the place of mkfs.xfs. What happens to the n-th run that writes
+// says the disk's serial number in its n-th field after the colon, one letter for
+// what, one for a system call and the number of that call at which it happens:
+//
+//	kp7  killed in place of the 7th pwrite64
+//	sf1  stopped after the 1st fallocate
+//
+// "s0" is stopped before the first write, "kx" killed after the last. Each run is
+// recorded with its arguments, and whether what it left is a finished XFS.
+const obedient = `#!/bin/bash
+case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
+node=${!#}
+serial=$(</sys/block/${node##*/}/serial)
+dir=/var/lib/orders/${serial:-none}
+mkdir -p "$dir"
+echo "$*" >>"$dir/runs"
+n=$(wc -l <"$dir/runs")
+sync "$dir/runs" "$dir" /var/lib/orders
+IFS=:, read -ra orders <<<"$serial"
+order=${orders[n]-}
+at=${order:2}
+case $order in
+?p*) at=pwrite64,$at ;; ?f*) at=fallocate,$at ;; kx) at=exit_group,1 ;;
+s0) echo stopped >"$dir/trace.$n"; kill -STOP $$; exec /usr/local/real/mkfs.xfs "$@" ;;
+*) exec /usr/local/real/mkfs.xfs "$@" ;;
+esac
+signal=KILL; [ "${order:0:1}" = k ] || signal=STOP
+strace -f -q -o "$dir/trace.$n" -e trace=pwrite64,fallocate,exit_group -e "inject=${at%,*}:signal=$signal:when=${at#*,}" /usr/local/real/mkfs.xfs "$@"
+code=$?
+[ $signal = KILL ] || exit $code
+state=$(dd if=$node bs=4096 count=1 iflag=direct status=none | od -An -v -tx1 | tr -d ' \n')
+case $state in 58465342*) [ "${state:252:2}" = 00 ] && state=finished || state=begun ;; *) state=none ;; esac
+echo $state >"$dir/left.$n"
+kill -KILL $$
+`
+
+// obey puts obedient in its place, for which the formatting unit has to allow
+// strace.
+const obey = `mkdir /usr/local/real /var/lib/orders
+mv /usr/sbin/mkfs.xfs /usr/local/real/
+mv /usr/local/obedient /usr/sbin/mkfs.xfs
+systemctl daemon-reload`
+
+// obedientWorker gives a worker on which obedient is mkfs.xfs.
+func obedientWorker(t *testing.T) (machine, *worker.Worker) {
+	t.Helper()
+	return start(t, worker.Options{Setup: obey, Files: []worker.File{
+		{Path: "/usr/local/obedient", Data: []byte(obedient), Mode: 0o755},
+		{Path: "/etc/systemd/system/hotmount-format@.service.d/orders.conf", Data: []byte("[Service]\nSystemCallFilter=@debug\nReadWritePaths=/var/lib/orders\n")},
+		{Path: "/etc/systemd/system/hotmount.service.d/orders.conf", Data: []byte("[Service]\nEnvironment=HOTMOUNT_FORMAT_LIMIT=256\n")},
+	}})
+}
+
+// crashSize is the size of the disks: the smallest that mkfs.xfs takes.
+const crashSize = 300 << 20
+
+// mkfsWrites gives the writes of mkfs.xfs on a disk of that size, in their order, in
+// obedient's words: p1, p2, f1, p3 and so on; super is the index of the one that
+// writes the superblock first.
+func (m machine) mkfsWrites(w *worker.Worker) (all []string, super int) {
+	m.t.Helper()
+	m.run("systemctl stop hotmount")
+	name, id := m.attach(w, worker.Disk{File: blank(m.t, crashSize), Serial: "COUNT"})
+	m.wait("udev", "[ -e /dev/"+name+" ] && udevadm settle")
+	trace := m.run("strace -qq -o /root/trace -e trace=pwrite64,fallocate /usr/local/real/mkfs.xfs -K -m uuid=$(cat /proc/sys/kernel/random/uuid) /dev/" + name + " >/dev/null; cat /root/trace")
+	m.detach(w, id)
+	m.run("systemctl start hotmount")
+	count := map[byte]int{}
+	for i, call := range strings.Split(trace, "\n") {
+		count[call[0]]++
+		all = append(all, fmt.Sprintf("%c%d", call[0], count[call[0]]))
+		if super == 0 && strings.Contains(call, `"XFSB`) {
+			super = i
+		}
+	}
+	m.t.Logf("mkfs.xfs writes %d times, the superblock first by %s, at last by %s", len(all), all[super], all[len(all)-1])
+	if len(all) < 40 || super == 0 {
+		m.t.Fatalf("these are not all:\n%s", trace)
+	}
+	return all, super
+}
+
+// some gives all of the writes, or a choice: the first, that of the superblock,
+// the last, and as many more.
+func some(c *rand.Rand, writes []string, super, more int) []string {
+	if full {
+		return writes
+	}
+	last := len(writes) - 1
+	choice := []int{0, super, last}
+	for range more {
+		choice = append(choice, 1+c.IntN(last-1))
+	}
+	slices.Sort(choice)
+	var all []string
+	for _, i := range slices.Compact(choice) {
+		all = append(all, writes[i])
+	}
+	return all
+}
+
+// victim is a disk with orders for mkfs.xfs.
+type victim struct {
+	order, serial, name, id string
+}
+
+func (m machine) victims(w *worker.Worker, first int, orders ...string) []victim {
+	m.t.Helper()
+	var all []victim
+	for i, order := range orders {
+		v := victim{order: order, serial: fmt.Sprintf("%d:%s", first+i, order)}
+		// Of a size of its own: the slots are used again.
+		v.name, v.id = m.attach(w, worker.Disk{File: blank(m.t, crashSize+int64(first+i)<<12), Serial: v.serial})
+		all = append(all, v)
+	}
+	return all
+}
+
+func (v victim) dir() string { return "/var/lib/orders/" + v.serial }
+
+// stopped waits until mkfs.xfs stands where it was to be stopped.
+func (m machine) stopped(v victim) {
+	m.t.Helper()
+	m.wait("mkfs.xfs to be stopped at "+v.order, "grep stopped "+v.dir()+"/trace.1")
+}
+
+// byName finds the disk again after a boot.
+func (m machine) byName(v *victim) {
+	m.t.Helper()
+	m.wait("disk "+v.serial, "grep -lx "+quote(v.serial)+" /sys/block/vd*/serial")
+	v.name = strings.Split(m.run("grep -lx "+quote(v.serial)+" /sys/block/vd*/serial"), "/")[3]
+}
+
+// whole waits until the disk is mounted, and checks how it came about: every run
+// was for the UUID that it is mounted by, there are no more runs than it needs,
+// and nothing was refused on the way. It gives a line for a table.
+func (m machine) whole(v victim, runs int) string {
+	m.t.Helper()
+	uuid := m.mounted(v.name)
+	lines := strings.Split(m.run("cat "+v.dir()+"/runs"), "\n")
+	for _, line := range lines {
+		if !strings.Contains(line, "uuid="+uuid+" ") {
+			m.t.Errorf("%s: mounted is %s, made was %s", v.order, uuid, line)
+		}
+	}
+	if len(lines) != runs {
+		m.t.Errorf("%s: %d runs of mkfs.xfs, not %d:\n%s", v.order, len(lines), runs, strings.Join(lines, "\n"))
+	}
+	m.run(fmt.Sprintf("echo kept >/mnt/disks/%[1]s/f; sync -f /mnt/disks/%[1]s", uuid))
+	if got := m.run("journalctl --no-pager -o cat | grep -E '/dev/" + v.name + " .*(refuse|hold): ' || true"); got != "" {
+		m.t.Errorf("%s: %s", v.order, got)
+	}
+	return fmt.Sprintf("%-12s %d runs, %s", v.order, len(lines), uuid)
+}
+
+// left says whether the killed run had finished the filesystem.
+func (m machine) left(v victim, run int) string {
+	m.t.Helper()
+	return m.run(fmt.Sprintf("cat %s/left.%d", v.dir(), run))
+}
+
+// forget takes the disks out, and what the worker knows of their names with them.
+func (m machine) forget(w *worker.Worker, victims []victim) {
+	m.t.Helper()
+	for _, v := range victims {
+		m.detach(w, v.id)
+	}
+	m.wait("the mounts to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
+	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q")
+}
+
+// TestMkfsKilled: SIGKILL in place of each of mkfs.xfs's writes, after the last
+// one, and again while that is mended, ends in one mounted XFS with the intended
+// UUID (issue 3, Shown).
+func TestMkfsKilled(t *testing.T) {
+	m, w := obedientWorker(t)
+	writes, super := m.mkfsWrites(w)
+	var orders []string
+	c := chance(t)
+	for _, at := range some(c, writes, super, 2) {
+		orders = append(orders, "k"+at)
+	}
+	// The second run begins by zeroing what the first has made.
+	twice := 1
+	if full {
+		twice = 20
+	}
+	for range twice {
+		orders = append(orders, "k"+writes[c.IntN(len(writes))]+",k"+writes[c.IntN(len(writes))])
+	}
+	orders = append(orders, "kx")
+	begun := 0
+	for some := range slices.Chunk(orders, 12) {
+		victims := m.victims(w, begun, some...)
+		begun += len(some)
+		for _, v := range victims {
+			m.mounted(v.name)
+			runs := strings.Count(v.order, ",") + 2
+			left := m.left(v, runs-1)
+			if left == "finished" {
+				runs--
+			}
+			if (left == "finished") != (v.order == "kx") {
+				t.Errorf("%s: what was left is %s", v.order, left)
+			}
+			t.Logf("%s, %s at first", m.whole(v, runs), left)
+		}
+		m.forget(w, victims)
+	}
+}
+
+// TestAgentKilled: the daemon is killed at each of mkfs.xfs's writes: mkfs goes
+// on, and the next daemon waits for it. The other half of the disks lose the
+// process that formats as well.
+func TestAgentKilled(t *testing.T) {
+	m, w := obedientWorker(t)
+	orders := []string{"s0"}
+	writes, super := m.mkfsWrites(w)
+	for _, at := range some(chance(t), writes, super, 1) {
+		orders = append(orders, "s"+at)
+	}
+	last := orders[len(orders)-1]
+	pair := 0
+	// No more than two are formatted at once. So that both fates meet each write
+	// in the full test, the second disk is one behind.
+	for i, order := range orders {
+		if !full && i%2 != 0 {
+			continue
+		}
+		victims := m.victims(w, 2*i, order, orders[(i+1)%len(orders)])
+		for _, v := range victims {
+			m.stopped(v)
+		}
+		restarts := m.run("systemctl show -p NRestarts --value hotmount")
+		m.run(fmt.Sprintf("systemctl kill -s KILL hotmount; systemctl kill -s KILL hotmount-format@$(cat /sys/block/%s/diskseq)", victims[1].name))
+		m.wait("another daemon", "[ $(systemctl show -p NRestarts --value hotmount) -gt "+restarts+" ] && systemctl is-active hotmount")
+		runs := 2
+		if victims[1].order == last {
+			runs = 1
+		}
+		t.Logf("killed with its process: %s", m.whole(victims[1], runs))
+		if got := m.run("wc -l <" + victims[0].dir() + "/runs; findmnt -n /dev/" + victims[0].name + " || true; pkill -CONT -f 'mkfs.xfs .*/dev/" + victims[0].name + "$'"); got != "1" {
+			t.Errorf("%s: while mkfs.xfs stands still: %s", order, got)
+		}
+		t.Logf("the daemon killed: %s", m.whole(victims[0], 1))
+		m.forget(w, victims)
+		pair++
+	}
+	t.Logf("%d times", pair)
+}
+
+// TestPowerCutDuringMkfs: the power goes after each of mkfs.xfs's writes.
+func TestPowerCutDuringMkfs(t *testing.T) {
+	m, w := obedientWorker(t)
+	writes, super := m.mkfsWrites(w)
+	last := "s" + writes[len(writes)-1]
+	others := []string{"s0", "s" + writes[super]}
+	for _, at := range writes[:len(writes)-1] {
+		others = append(others, "s"+at)
+	}
+	// Two are formatted at once, and each pair costs a boot.
+	orders := []string{last, others[chance(t).IntN(len(others))]}
+	if full {
+		orders = append(others, last)
+	}
+	begun := 0
+	for some := range slices.Chunk(orders, 2) {
+		victims := m.victims(w, begun, some...)
+		begun += len(some)
+		for _, v := range victims {
+			m.stopped(v)
+		}
+		if err := w.PowerCut(ctx(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.PowerOn(ctx(t)); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range victims {
+			m.byName(&v)
+			runs := 2
+			if v.order == last {
+				runs = 1
+			}
+			t.Log(m.whole(v, runs))
+		}
+		m.forget(w, victims)
+	}
+}
