@@ -308,6 +308,61 @@ func TestRealCrashAgain(t *testing.T) {
 	}
 }
 
+// confirm overwrites what is on the disk by the operator's word.
+func (l *loop) confirm() error {
+	s, err := Open(l.t.Context(), l.facts, l.deps())
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, err := s.Prove(l.t.Context(), "full"); err != nil {
+		return err
+	}
+	token, err := s.Token(l.t.Context(), "boot")
+	if err != nil {
+		return err
+	}
+	intent := disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid, Over: true}
+	return s.Make(l.t.Context(), MakeOptions{Intent: intent, Token: token, Boot: "boot"})
+}
+
+// A format over old data that was killed is made again once its superblock is
+// there; before that, nobody but the operator knows what is on the disk.
+func TestRealCrashOverOldData(t *testing.T) {
+	found := map[disk.Kind]int{}
+	for _, n := range []int{1, 2, 3, 4, 5, 20, 60} {
+		l := newLoop(t, 300<<20)
+		sh(t, "dd if=/dev/urandom of="+l.facts.Node()+" bs=1M seek=10 count=280 oflag=direct; mkfs.ext4 -q -F "+l.facts.Node())
+		l.runner = crash{n}
+		if err := l.confirm(); err == nil || !strings.Contains(err.Error(), "signal: killed") {
+			t.Fatalf("error %v", err)
+		}
+		l.runner = run.Exec{}
+		before := l.digest()
+		c, err := l.work()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[c.Kind]++
+		if c.Kind != disk.HalfMade {
+			if l.digest() != before {
+				t.Errorf("killed at write %d it was %s, and changed", n, c.Kind)
+			}
+			if err := l.confirm(); err != nil {
+				t.Error(err)
+			}
+		}
+		if c, err := l.work(); err != nil || c.Kind != disk.Filesystem || c.UUID != uuid {
+			t.Errorf("killed at write %d: %+v, error %v", n, c, err)
+		}
+		sh(t, "xfs_repair -n "+l.facts.Node())
+	}
+	t.Logf("found %v", found)
+	if found[disk.HalfMade] < 3 || found[disk.HalfMade] == 7 {
+		t.Errorf("found %v", found)
+	}
+}
+
 // What is half made, and what is left of it when its superblock is gone, is
 // only made again as long as there is nothing else on the disk, and only by
 // whom the intent is of.
