@@ -191,10 +191,15 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if d.Action != disk.Format {
 		why, _ := policy.Words(f, &c, s, d)
 		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
-		if f.Standing.Intent != nil && c.Kind == disk.Filesystem && d.Reason != disk.ReasonShared {
-			// mkfs had finished after all.
-			c.Made = c.UUID == uuid
-			if err := host().Store.EndFormat(uuid, nil); err != nil {
+		c.Made = f.Standing.Intent != nil && c.Kind == disk.Filesystem && c.UUID == uuid
+		if c.Made || f.Standing.Intent != nil && d.Action == disk.Mount {
+			// mkfs had finished after all, or the operator has accepted what is
+			// there instead.
+			var failure error
+			if !c.Made {
+				failure = fmt.Errorf("the disk holds %s %s, and that was accepted", disk.Visible(c.Type), c.UUID)
+			}
+			if err := host().Store.EndFormat(uuid, failure); err != nil {
 				log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))
 			}
 		}

@@ -43,6 +43,7 @@ const (
 	ReasonFormerSlot   Reason = "former-slot"
 	ReasonBrake        Reason = "too-many-formats"
 	ReasonShared       Reason = "made-by-another"
+	ReasonOverwrite    Reason = "overwriting-unfinished"
 	ReasonReleased     Reason = "released"
 	ReasonUnmounted    Reason = "unmounted-by-hand"
 

@@ -8,7 +8,7 @@ import "hotmount/internal/disk"
 func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
 	d := Decide(f, c, s)
 	switch d.Reason {
-	case disk.ReasonOther, disk.ReasonUnknown, disk.ReasonHalfMade, disk.ReasonType, disk.ReasonTwin, disk.ReasonPartitions:
+	case disk.ReasonOther, disk.ReasonUnknown, disk.ReasonHalfMade, disk.ReasonType, disk.ReasonTwin, disk.ReasonPartitions, disk.ReasonOverwrite:
 	default:
 		return d, false
 	}

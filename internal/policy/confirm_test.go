@@ -28,6 +28,9 @@ func TestConfirmable(t *testing.T) {
 		}, proven(disk.Unknown), nil, ""},
 		{"an intent that came to nothing", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Unknown), nil, ""},
 
+		{"a filesystem that should have been overwritten", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, ""},
+		{"another machine's filesystem", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.ReasonShared},
+
 		{"blank", nil, proven(disk.Blank), nil, disk.ReasonBlank},
 		{"not read", nil, proven(disk.Unread), nil, disk.ReasonUnread},
 		{"a filesystem that is mounted", nil, xfs(), nil, disk.ReasonFilesystem},

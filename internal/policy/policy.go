@@ -141,8 +141,12 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Cla
 	case !disk.ValidUUID(c.UUID):
 		d.Action, d.Reason, d.UUID = disk.Refuse, disk.ReasonOther, ""
 	case i != nil && i.UUID != c.UUID && !f.Standing.Accepted:
-		// The disk was blank when this node began to format it.
+		// The disk was blank when this node began to format it, or the
+		// operator wanted gone what is still there, perhaps in part.
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared
+		if i.Over {
+			d.Reason = disk.ReasonOverwrite
+		}
 	case i == nil && c.Proven && !c.Made && f.Udev.FSType == "" && !f.Standing.Accepted:
 		// It was blank to udev, and nobody has written to it here since.
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared

@@ -296,6 +296,11 @@ var conditions = []condition{
 	{name: "unmounted by hand", reason: disk.ReasonUnmounted, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Standing.Unmounted = disk.ReasonUnmounted
 	}},
+	{name: "what the operator wanted gone", reason: disk.ReasonOverwrite, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		*c = *xfs()
+		c.Proven = true
+		f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true}
+	}},
 	{name: "not proven", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Proven = false }},
 	{name: "not read", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unread }},
 	{name: "something else on it", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Other }},
@@ -380,7 +385,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			cond := &conditions[i]
 			lifted := accepted && cond.lift || s.FormatPresent && cond.reason == disk.ReasonPresent
 			switch cond.reason {
-			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared:
+			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite:
 				continue // of those that say what is on the disk the last counts
 			}
 			want = want && lifted

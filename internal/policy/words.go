@@ -60,6 +60,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonShared:
 		return fmt.Sprintf("it was blank to this node, and now it holds %s %s, which was not made here: another machine has the disk, too, or had it", disk.Visible(d.Type), d.UUID),
 			"make sure that no other machine has it, then: hotmount accept " + f.Name
+	case disk.ReasonOverwrite:
+		return fmt.Sprintf("the operator wanted it formatted, which came to nothing, and what it held, %s %s, is still there and may be damaged", disk.Visible(d.Type), d.UUID),
+			fmt.Sprintf("hotmount format %s; or, to use it as it is: hotmount accept %[1]s", f.Name)
 	case disk.ReasonFormatOff:
 		if f.Standing.Formatting != "" {
 			return "nothing is formatted: " + f.Standing.Formatting, ""
