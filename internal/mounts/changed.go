@@ -1,8 +1,14 @@
 package mounts
 
-import "hotmount/internal/disk"
+import (
+	"cmp"
+	"slices"
 
-// Changed gives the devices whose mounts differ between two tables, each once.
+	"hotmount/internal/disk"
+)
+
+// Changed gives the devices whose mounts differ between two tables, each once,
+// by device number. The order of the mounts in a table is no difference.
 func Changed(before, now []disk.MountPoint) []disk.Dev {
 	count := map[disk.MountPoint]int{}
 	for _, m := range before {
@@ -12,12 +18,14 @@ func Changed(before, now []disk.MountPoint) []disk.Dev {
 		count[m]++
 	}
 	var devices []disk.Dev
-	seen := map[disk.Dev]bool{}
 	for m, n := range count {
-		if n != 0 && !seen[m.Dev] {
-			seen[m.Dev] = true
+		if n != 0 {
 			devices = append(devices, m.Dev)
 		}
 	}
-	return devices
+	// The order of a map is another one each time.
+	slices.SortFunc(devices, func(a, b disk.Dev) int {
+		return cmp.Or(cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor))
+	})
+	return slices.Compact(devices)
 }

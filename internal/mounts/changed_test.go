@@ -1,0 +1,89 @@
+package mounts
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"hotmount/internal/disk"
+)
+
+func TestChanged(t *testing.T) {
+	mount := func(major, minor uint32, path string) disk.MountPoint {
+		return disk.MountPoint{Dev: disk.Dev{Major: major, Minor: minor}, Root: "/", Path: path, Type: "xfs", Options: "rw"}
+	}
+	vdb, vdc, sda := mount(254, 16, "/b"), mount(254, 32, "/c"), mount(8, 0, "/a")
+	readOnly := vdb
+	readOnly.Options = "ro"
+	type table = []disk.MountPoint
+	for _, test := range []struct {
+		name        string
+		before, now table
+		want        []disk.Dev
+	}{
+		{"nothing twice", nil, nil, nil},
+		{"the same", table{vdb, vdc}, table{vdb, vdc}, nil},
+		{"another order", table{vdb, vdc}, table{vdc, vdb}, nil},
+		{"the first look", nil, table{vdb}, []disk.Dev{vdb.Dev}},
+		{"mounted", table{vdc}, table{vdc, vdb}, []disk.Dev{vdb.Dev}},
+		{"unmounted", table{vdc, vdb}, table{vdc}, []disk.Dev{vdb.Dev}},
+		{"mounted a second time on the same path", table{vdb}, table{vdb, vdb}, []disk.Dev{vdb.Dev}},
+		{"one of two on the same path unmounted", table{vdb, vdb}, table{vdb}, []disk.Dev{vdb.Dev}},
+		{"mounted read-only", table{vdb}, table{readOnly}, []disk.Dev{vdb.Dev}},
+		{"another device on the path", table{vdb}, table{mount(254, 32, "/b")}, []disk.Dev{vdb.Dev, vdc.Dev}},
+		{"in the order of the numbers", table{vdc}, table{sda, vdb}, []disk.Dev{sda.Dev, vdb.Dev, vdc.Dev}},
+	} {
+		// The order must not hang on that of a map.
+		for range 10 {
+			if diff := cmp.Diff(test.want, Changed(test.before, test.now)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.name, diff)
+				break
+			}
+		}
+	}
+}
+
+// A device is named if and only if its own lines, whatever their order, are not
+// the same in both tables.
+func TestChangedIsWhatDiffers(t *testing.T) {
+	mount := rapid.Custom(func(t *rapid.T) disk.MountPoint {
+		return disk.MountPoint{
+			Dev:  disk.Dev{Major: rapid.Uint32Range(0, 2).Draw(t, "major"), Minor: rapid.Uint32Range(0, 2).Draw(t, "minor")},
+			Path: rapid.SampledFrom([]string{"/", "/a", "/b"}).Draw(t, "path"),
+		}
+	})
+	table := rapid.SliceOfN(mount, 0, 8)
+	rapid.Check(t, func(t *rapid.T) {
+		before, now := table.Draw(t, "before"), table.Draw(t, "now")
+		if rapid.Bool().Draw(t, "alike") {
+			now = append(slices.Clone(before), now[:min(len(now), 2)]...)
+		}
+		paths := func(all []disk.MountPoint, dev disk.Dev) string {
+			var of []string
+			for _, m := range all {
+				if m.Dev == dev {
+					of = append(of, m.Path)
+				}
+			}
+			slices.Sort(of)
+			return strings.Join(of, " ")
+		}
+		var want []disk.Dev
+		for major := range uint32(3) {
+			for minor := range uint32(3) {
+				if dev := (disk.Dev{Major: major, Minor: minor}); paths(before, dev) != paths(now, dev) {
+					want = append(want, dev)
+				}
+			}
+		}
+		if diff := cmp.Diff(want, Changed(before, now)); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(want, Changed(now, before)); diff != "" {
+			t.Fatalf("back again (-want +got):\n%s", diff)
+		}
+	})
+}
