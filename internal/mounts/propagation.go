@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+
+	"hotmount/internal/disk"
 )
 
 // Propagates says, by nil, that what PID 1 mounts below the directory shows in
@@ -24,38 +27,40 @@ func Propagates(root, dir string) error {
 	if err != nil {
 		return err
 	}
-	hostGroup := tag(host, "shared:")
 	switch {
-	case host.ID == own.ID && host.Mountpoint == own.Mountpoint:
+	case host.ID == own.ID && host.Path == own.Path:
 		// A mount has one id in the whole system: this is PID 1's namespace.
 		return nil
-	case hostGroup == "":
-		return fmt.Errorf("cannot see what is mounted below %s: the host's mount %s is not shared (mount --make-shared %s)", dir, host.Mountpoint, host.Mountpoint)
-	case tag(own, "shared:") != hostGroup && tag(own, "master:") != hostGroup:
+	case host.Shared == 0:
+		at := disk.Visible(host.Path)
+		return fmt.Errorf("cannot see what is mounted below %s: the host's mount %s is not shared (mount --make-shared %s)", dir, at, at)
+	case own.Shared != host.Shared && own.Master != host.Shared:
 		return fmt.Errorf("cannot see what is mounted below %s: this process has it by another mount than the host", dir)
+	case inside(own, dir) != inside(host, dir):
+		// A bind mount is a peer of what it was made of, whatever part of it
+		// that was: a mount on one's directory shows on the same directory.
+		return fmt.Errorf("cannot see what is mounted below %s: this process has another directory there than the host", dir)
 	}
 	return nil
 }
 
 // carrier gives the mount through which a directory is reached: of those at the
 // longest path the last, which lies on top.
-func carrier(table, dir string) (*mountinfo.Info, error) {
+func carrier(table, dir string) (*Mount, error) {
 	file, err := os.Open(table)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read mount table: %w", err)
 	}
 	defer file.Close()
-	bounded, err := boundLines(file)
+	tree, err := ParseTree(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read mount table: %w", err)
 	}
-	above, err := mountinfo.GetMountsFromReader(bounded, mountinfo.ParentsFilter(dir))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read mount table: %w", err)
-	}
-	var best *mountinfo.Info
-	for _, m := range above {
-		if best == nil || len(m.Mountpoint) >= len(best.Mountpoint) {
+	var best *Mount
+	for i := range tree {
+		m := &tree[i]
+		above := m.Path == "/" || m.Path == dir || strings.HasPrefix(dir, m.Path+"/")
+		if above && (best == nil || len(m.Path) >= len(best.Path)) {
 			best = m
 		}
 	}
@@ -63,6 +68,12 @@ func carrier(table, dir string) (*mountinfo.Info, error) {
 		return nil, errors.New("cannot read mount table: it has no root")
 	}
 	return best, nil
+}
+
+// inside gives the path within the filesystem of a directory that is reached
+// through the mount.
+func inside(m *Mount, dir string) string {
+	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
 }
 
 // tag gives an optional field of the table, such as shared:1 (proc_pid_mountinfo(5)),
