@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -104,15 +105,23 @@ func answerTo(ctx context.Context, c *net.UnixConn, handle Handler) (string, err
 	if uid != 0 {
 		return "", errors.New("only root may change something")
 	}
-	line, err := bufio.NewReaderSize(c, maxRequest).ReadSlice('\n')
+	r, err := readRequest(c)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the request: %w", err)
 	}
-	var r Request
-	if err := json.Unmarshal(line, &r); err != nil {
-		return "", fmt.Errorf("cannot read the request: %w", err)
-	}
 	return handle(ctx, r)
+}
+
+// readRequest reads the one line of a request.
+func readRequest(from io.Reader) (r Request, err error) {
+	line, err := bufio.NewReaderSize(from, maxRequest).ReadSlice('\n')
+	if err != nil {
+		return Request{}, err
+	}
+	if err := json.Unmarshal(line, &r); err != nil {
+		return Request{}, err
+	}
+	return r, nil
 }
 
 // peerUID is the user id of the process at the other end (SO_PEERCRED,

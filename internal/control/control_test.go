@@ -1,7 +1,9 @@
 package control
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"os"
@@ -79,6 +81,25 @@ func TestRubbish(t *testing.T) {
 		}
 		c.Close()
 	}
+}
+
+func FuzzReadRequest(f *testing.F) {
+	f.Add([]byte(`{"do":"accept","disk":"vdb"}` + "\n"))
+	f.Add([]byte(`{"do":"look"}` + "\n" + `{"do":"accept","disk":"vdc"}` + "\n"))
+	f.Add([]byte(`{"do":"accept"`))
+	f.Add([]byte("null\n[]\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := readRequest(bytes.NewReader(data))
+		line, _, ended := bytes.Cut(data, []byte("\n"))
+		switch whole := ended && len(line) < maxRequest && json.Valid(line); {
+		case err != nil && r != Request{}:
+			t.Errorf("%+v beside the error %v", r, err)
+		case err == nil && !whole:
+			t.Errorf("%+v of what is no request", r)
+		case err == nil && (len(r.Do) > 3*len(line) || len(r.Disk) > 3*len(line)):
+			t.Errorf("%+v is more than was said", r)
+		}
+	})
 }
 
 func TestNoDaemon(t *testing.T) {

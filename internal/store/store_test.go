@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -168,4 +169,57 @@ func TestSettingsAreHandedOn(t *testing.T) {
 	if err != nil || cmp.Diff([]string{"/a", "/b"}, dirs) != "" {
 		t.Errorf("got %v, %v", dirs, err)
 	}
+}
+
+// FuzzLoad: of a store with one file of any content either all is understood or
+// nothing may be formatted.
+func FuzzLoad(f *testing.F) {
+	files := []string{"state/state.json", "state/filesystems.json", "state/history.jsonl", "state/intents/" + uuid + ".json", "run/verdicts/12", "run/unmounted/12"}
+	f.Add(byte(0), []byte(`{"version":1,"present":[{"boot":"b","seq":12,"size":1}]}`))
+	f.Add(byte(1), []byte(`{"version":1,"filesystems":[{"identity":{"boot":"b","seq":12,"size":1},"uuid":"`+uuid+`"}]}`))
+	f.Add(byte(2), []byte(`{"version":1,"begin":{"uuid":"`+uuid+`"}}`+"\n"))
+	f.Add(byte(3), []byte(`{"identity":{"boot":"b","seq":12,"size":1},"uuid":"`+uuid+`"}`))
+	f.Add(byte(4), []byte(`{"seq":12,"size":1,"content":{"kind":"blank","proven":true}}`))
+	f.Add(byte(5), []byte("hand"))
+	dir := f.TempDir()
+	s := Store{State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "run")}
+	for _, name := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			f.Fatal(err)
+		}
+	}
+	if _, err := s.Init(nil); err != nil {
+		f.Fatal(err)
+	}
+	sound, err := os.ReadFile(s.stateFile())
+	if err != nil {
+		f.Fatal(err)
+	}
+	disk12 := disk.Facts{ID: disk.ID{Name: "vdb", Seq: 12}, Size: 1}
+	f.Fuzz(func(t *testing.T, which byte, data []byte) {
+		if err := os.WriteFile(s.stateFile(), sound, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		name := files[int(which)%len(files)]
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(path)
+		m := s.Load("b")
+		st := m.Standing(&disk12)
+		if (m.Lost != nil) != (st.Formatting != "") {
+			t.Errorf("lost %v, formatting %q", m.Lost, st.Formatting)
+		}
+		lines := strings.HasSuffix(name, ".jsonl") // of which the last may be cut
+		if strings.HasPrefix(name, "state/") && !lines && !json.Valid(data) && m.Lost == nil {
+			t.Errorf("%s: understood %q", name, data)
+		}
+		if st.Intent != nil && !disk.ValidUUID(st.Intent.UUID) {
+			t.Errorf("an intent of the UUID %q", st.Intent.UUID)
+		}
+		if v := st.Verdict; v.Valid(&disk12) && (v.Seq != 12 || v.Size != 1) {
+			t.Errorf("a verdict of another disk: %+v", v)
+		}
+	})
 }

@@ -51,6 +51,9 @@ type Kind struct {
 	damage *damage
 }
 
+// Damaged says that something has befallen the format.
+func (k *Kind) Damaged() bool { return k.damage != nil }
+
 // Class groups formats.
 type Class string
 

@@ -26,8 +26,45 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// elsewhere runs tools of the Debian whose root directory is tree.
+type elsewhere struct{ tree, loader, libraries string }
+
+func (e elsewhere) Run(ctx context.Context, c run.Command) (run.Result, error) {
+	c.Args = append([]string{"--library-path", e.libraries, e.tree + c.Path}, c.Args...)
+	c.Path = e.loader
+	return run.Exec{}.Run(ctx, c)
+}
+
+// runners are those of this machine's tools and, in the full test, of Debian
+// 13's, which know less: they go by checksums.
+func runners(t *testing.T) map[string]run.Runner {
+	all := map[string]run.Runner{"here": run.Exec{}}
+	if !full {
+		return all
+	}
+	tree := t.TempDir()
+	unmount, err := worker.MountRoot(t.Context(), "trixie", tree, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unmount(); err != nil {
+			t.Error(err)
+		}
+	})
+	one := func(pattern string) string {
+		found, err := filepath.Glob(filepath.Join(tree, pattern))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%s: found %q (%v)", pattern, found, err)
+		}
+		return found[0]
+	}
+	all["trixie"] = elsewhere{tree: tree, loader: one("usr/lib*/ld-linux*.so.*"), libraries: one("usr/lib/*-linux-gnu")}
+	return all
+}
+
 // look asks what is on the image, as the proof does.
-func look(t *testing.T, path string, plan probe.Plan) disk.Content {
+func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECT, 0)
 	if errors.Is(err, syscall.EINVAL) { // a filesystem in memory
@@ -41,17 +78,29 @@ func look(t *testing.T, path string, plan probe.Plan) disk.Content {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := probe.Look(t.Context(), run.Exec{}, probe.Source{Reader: f, Node: path, Size: uint64(info.Size())}, plan)
+	c, err := probe.Look(t.Context(), r, probe.Source{Reader: f, Node: path, Size: uint64(info.Size())}, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
+// trixie are the kinds that Debian 13's tools see in another way: its libblkid asks
+// for more than a magic number, and what generate.go writes has no more.
+var trixie = map[string]disk.Kind{
+	"zfs":                     disk.Unknown,
+	"zfs, first MiB zero":     disk.Unknown,
+	"zfs, only backups left":  disk.Unknown,
+	"drbd, internal metadata": disk.Unknown,
+	"BitLocker":               disk.Unknown,
+	// blkid goes by the checksum and says nothing, wipefs names it.
+	"xfs, one bit of the superblock flipped": disk.Other,
+}
+
 // TestNothingIsBlank: no kind of image is taken for blank, each is taken for what
 // it is, and none is changed by a byte.
 func TestNothingIsBlank(t *testing.T) {
-	kinds := Kinds()
+	kinds, tools := Kinds(), runners(t)
 	missed := make(chan string, len(kinds))
 	t.Run("each", func(t *testing.T) {
 		for _, k := range kinds {
@@ -66,13 +115,18 @@ func TestNothingIsBlank(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, plan := range []probe.Plan{probe.Full, probe.Sampled} {
-					c := look(t, path, plan)
-					if c.Kind != k.Is || k.Type != "" && c.Type != k.Type {
-						t.Errorf("%s: taken for %s %q, not %s %q: %q", plan, c.Kind, c.Type, k.Is, k.Type, c.Evidence)
+					for suite, r := range tools {
+						is, name := k.Is, k.Type
+						if other, differs := trixie[k.Name]; differs && suite == "trixie" {
+							is, name = other, ""
+						}
+						if c := look(t, path, plan, r); c.Kind != is || name != "" && c.Type != name {
+							t.Errorf("%s, %s: taken for %s %q, not %s %q: %q", suite, plan, c.Kind, c.Type, is, name, c.Evidence)
+						}
 					}
 				}
 				// What only the first 4 KiB tell apart from a blank disk.
-				if c := look(t, path, probe.Unsigned); c.Kind == disk.Blank {
+				if c := look(t, path, probe.Unsigned, tools["here"]); c.Kind == disk.Blank {
 					missed <- k.Name
 				}
 				if after, err := Digest(path); err != nil || after != before {

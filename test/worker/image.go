@@ -152,6 +152,33 @@ func (r recipe) build(ctx context.Context, dir string) error {
 	return writeID(dir)
 }
 
+// MountRoot mounts the root filesystem of the suite's image read-only at the
+// directory, for tools of another release than this machine's, until unmount is
+// called. Only root can.
+func MountRoot(ctx context.Context, suite, dir string, progress io.Writer) (unmount func() error, err error) {
+	if err := Prepare(ctx, progress); err != nil {
+		return nil, err
+	}
+	c, err := openCache()
+	if err != nil {
+		return nil, err
+	}
+	img, err := getImage(ctx, c, suite, progress)
+	if err != nil {
+		return nil, err
+	}
+	options := fmt.Sprintf("ro,noload,loop,offset=%d,sizelimit=%d", rootStart, int64(rootSize))
+	if _, err := command(ctx, nil, "mount", "-t", "ext4", "-o", options, img.disk(), dir); err != nil {
+		img.release()
+		return nil, err
+	}
+	return func() error {
+		defer img.release()
+		_, err := command(context.WithoutCancel(ctx), nil, "umount", dir)
+		return err
+	}, nil
+}
+
 // bootstrap unpacks a Debian into tree, from the archives this machine uses.
 func (r recipe) bootstrap(ctx context.Context, dir, tree, public string) error {
 	sources, err := debianSources("/", r.Suite)

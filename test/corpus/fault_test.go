@@ -1,0 +1,100 @@
+package corpus
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hotmount/internal/probe"
+	"hotmount/internal/run/runtest"
+)
+
+// full says that everything is to be tried, and not a choice.
+var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
+
+// faulty is a disk of zeros of which one read, counted from 0, does not go well.
+type faulty struct {
+	reads, bad int
+	how        func(b []byte) (int, error)
+}
+
+func (d *faulty) ReadAt(b []byte, _ int64) (int, error) {
+	clear(b)
+	n := d.reads
+	d.reads++
+	if n == d.bad {
+		return d.how(b)
+	}
+	return len(b), nil
+}
+
+// TestEveryReadCounts: a disk of zeros is not blank if any one of the reads of the
+// proof fails, is short, or gives one bit.
+func TestEveryReadCounts(t *testing.T) {
+	ways := map[string]func([]byte) (int, error){
+		"an error":                  func([]byte) (int, error) { return 0, syscall.EIO },
+		"an error after some bytes": func(b []byte) (int, error) { return len(b) / 2, syscall.EIO },
+		"an error after all bytes":  func(b []byte) (int, error) { return len(b), syscall.EIO },
+		"too few bytes":             func(b []byte) (int, error) { return len(b) - 1, nil },
+		"the end":                   func(b []byte) (int, error) { return len(b) - 512, io.EOF },
+		"nothing":                   func([]byte) (int, error) { return 0, nil },
+		"a bit at its start":        func(b []byte) (int, error) { b[0] = 1; return len(b), nil },
+		"a bit at its end":          func(b []byte) (int, error) { b[len(b)-1] = 0x80; return len(b), nil },
+	}
+	// The tools see nothing.
+	runner := runtest.New(t)
+	runner.On("/usr/sbin/wipefs -n -J /dev/vdb", runtest.Print(`{"signatures": []}`, 0))
+	runner.On("/usr/sbin/blkid -p -o udev /dev/vdb", runtest.Print("", 2))
+	chance := seeded(t)
+	for _, size := range []uint64{Size, Size + 512*3, 100*gib + 512} {
+		look := func(d *faulty) (string, error) {
+			c, err := probe.Look(t.Context(), runner, probe.Source{Reader: d, Node: "/dev/vdb", Size: size}, probe.Full)
+			return string(c.Kind), err
+		}
+		sound := &faulty{bad: -1}
+		if kind, err := look(sound); kind != "blank" || err != nil {
+			t.Fatalf("%d bytes of zeros: %s, %v", size, kind, err)
+		}
+		t.Logf("%d bytes: %d reads", size, sound.reads)
+		for _, bad := range some(chance, sound.reads) {
+			for way, how := range ways {
+				if bad == 0 && strings.HasPrefix(way, "a bit") {
+					continue // the first read looks for an XFS alone, and is made again
+				}
+				d := &faulty{bad: bad, how: how}
+				if kind, err := look(d); kind == "blank" || d.reads != bad+1 {
+					t.Errorf("%d bytes, read %d of %d, %s: %q, %v, after %d reads", size, bad, sound.reads, way, kind, err, d.reads)
+				}
+			}
+		}
+	}
+}
+
+// some gives the first, the last and some of n numbers, or all in the full test.
+func some(r *rand.Rand, n int) []int {
+	if full {
+		return r.Perm(n)
+	}
+	return append(r.Perm(n)[:min(12, n)], 0, 1, 2, n/2, n-2, n-1)
+}
+
+// seeded is what decides where a test may choose: HOTMOUNT_TEST_SEED, which is
+// printed.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("HOTMOUNT_TEST_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(errors.Join(errors.New("HOTMOUNT_TEST_SEED"), err))
+		}
+	}
+	t.Logf("seed: HOTMOUNT_TEST_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
