@@ -15,9 +15,6 @@ import (
 	"hotmount/test/worker"
 )
 
-// full says that everything is to be tried, and not a choice.
-var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
-
 // suites are the Debian releases whose tools are tried.
 func suites() []string {
 	if full {
