@@ -66,7 +66,7 @@ func verdict(r *doctor.Report) error {
 	if count[doctor.Problem]+count[doctor.Warning] == 0 {
 		return nil
 	}
-	return foundError{fmt.Errorf("found %d problems and %d warnings", count[doctor.Problem], count[doctor.Warning])}
+	return foundError{fmt.Errorf("found %s and %s", counted(count[doctor.Problem], "problem"), counted(count[doctor.Warning], "warning"))}
 }
 
 // examine looks a second time if there is anything to find: mounts come and go
@@ -79,8 +79,7 @@ func examine(ctx context.Context, s *disk.Settings) (*doctor.Report, error) {
 		}
 		var ours []disk.Dev
 		for i := range disks {
-			c := disks[i].Known()
-			if disks[i].System == "" && policy.Decide(&disks[i], &c, s).Class != "" {
+			if disks[i].System == "" && policy.Select(&disks[i], s) != nil {
 				ours = append(ours, disks[i].Dev)
 			}
 		}
@@ -91,10 +90,10 @@ func examine(ctx context.Context, s *disk.Settings) (*doctor.Report, error) {
 		}
 		source := doctor.Source{
 			Look: func(ctx context.Context, pid int, paths []string) ([]doctor.Answer, error) {
-				return answers(ctx, append([]string{"look", strconv.Itoa(pid)}, paths...)...)
+				return lookAnswers(ctx, append([]string{"look", strconv.Itoa(pid)}, paths...)...)
 			},
 			List: func(ctx context.Context, dir string) ([]doctor.Answer, error) {
-				return answers(ctx, "look", "--list", dir)
+				return lookAnswers(ctx, "look", "--list", dir)
 			},
 		}
 		snapshot, err := source.Take(ctx, classes, ours)
@@ -121,13 +120,12 @@ const lookTimeout = 5 * time.Second
 
 // answers runs this program once more and gives what it answers until it ends, or
 // until the time is over. A child that hangs in the kernel is not waited for.
-func answers(ctx context.Context, args ...string) ([]doctor.Answer, error) {
+func answers[T any](ctx context.Context, args ...string) ([]T, error) {
 	out, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	var complaint strings.Builder
 	c := exec.Command("/proc/self/exe", args...)
 	c.Dir, c.Env, c.Stdout = "/", []string{"LC_ALL=C.UTF-8"}, in
 	err = c.Start()
@@ -144,17 +142,13 @@ func answers(ctx context.Context, args ...string) ([]doctor.Answer, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = out.SetReadDeadline(time.Now()) })
 	defer stop()
-	var all []doctor.Answer
+	var all []T
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var a doctor.Answer
+		var a T
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
 			return all, err
-		}
-		if a.Failure != "" {
-			complaint.WriteString(a.Failure)
-			continue
 		}
 		all = append(all, a)
 	}
@@ -165,13 +159,16 @@ func answers(ctx context.Context, args ...string) ([]doctor.Answer, error) {
 		}
 		return all, errors.Join(err, c.Process.Release())
 	}
-	if err := c.Wait(); err != nil {
-		if complaint.Len() > 0 {
-			err = errors.New(complaint.String())
-		}
-		return all, err
+	return all, c.Wait()
+}
+
+// lookAnswers takes out of the answers why there are no more.
+func lookAnswers(ctx context.Context, args ...string) ([]doctor.Answer, error) {
+	all, err := answers[doctor.Answer](ctx, args...)
+	if n := len(all); n > 0 && all[n-1].Failure != "" {
+		return all[:n-1], errors.New(all[n-1].Failure)
 	}
-	return all, nil
+	return all, err
 }
 
 func lookCommand() *cobra.Command {
@@ -222,16 +219,28 @@ func printReport(w io.Writer, r *doctor.Report, output string) error {
 			}
 		}
 	}
+	told := map[string]bool{}
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), f.What)
 		if f.Data != "" {
-			fmt.Fprintf(&b, "  the data: %s on the host's system disk\n", disk.Visible(f.Data))
+			under := ""
+			for _, h := range r.Host {
+				for _, m := range h.Mounts {
+					if f.Data == m.Path || strings.HasPrefix(f.Data, m.Path+"/") {
+						under = ", under what is mounted there"
+					}
+				}
+			}
+			fmt.Fprintf(&b, "  the data: %s on the host's system disk%s\n", disk.Visible(f.Data), under)
 		}
 		if f.Reach != "" {
 			fmt.Fprintf(&b, "  to be read now at: %s\n", disk.Visible(f.Reach))
 		}
-		for _, line := range f.Do {
-			fmt.Fprintf(&b, "    %s\n", line)
+		if lines := strings.Join(f.Do, "\n    "); told[lines] {
+			b.WriteString("    (the lines above help here, too)\n")
+		} else if lines != "" {
+			told[lines] = true
+			fmt.Fprintf(&b, "    %s\n", lines)
 		}
 	}
 	if len(r.Findings) == 0 {

@@ -31,6 +31,7 @@ func root() *cobra.Command {
 	// For people.
 	c.AddCommand(
 		planCommand(),
+		statusCommand(),
 		acceptCommand(),
 		releaseCommand(),
 		formatCommand(),
@@ -43,6 +44,7 @@ func root() *cobra.Command {
 	c.AddCommand(
 		runCommand(),
 		lookCommand(),
+		usageCommand(),
 		formatDiskCommand(),
 		cleanupCommand(),
 		unmountGoneCommand(),

@@ -90,8 +90,8 @@ type Finding struct {
 	// Processes are those it is about, at most 10.
 	Processes []Process `json:"processes,omitempty"`
 	Pod       *Pod      `json:"pod,omitempty"`
-	// Data is where the data really is on the host, Reach a path by which root
-	// can read it now.
+	// Data is where the data really is on the host, also if something is mounted
+	// over it; Reach a path by which root can read it now.
 	Data  string `json:"data,omitempty"`
 	Reach string `json:"reach,omitempty"`
 	// What is the finding in words, Do what to do about it, one step a line.
@@ -433,7 +433,7 @@ func (e *examiner) entries(c *Class, disks map[string]place) {
 
 // shell quotes a word for a shell.
 func shell(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-:@+") == "" {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-:@+~") == "" {
 		return s
 	}
 	if v := disk.Visible(s); v != s {
@@ -523,7 +523,7 @@ func (e *examiner) mountsSeen(c *Class, v *View, p *Process, seen *Seen, host pl
 		case v.Sights[at].Absent:
 			m.Sees = "absent"
 		case !known:
-		case got.own && got.is(want):
+		case got.is(want):
 			m.Sees = "same"
 		case got.dev == host.dev && isBelow(got.dir, host.dir):
 			m.Sees = "directory"
@@ -674,8 +674,10 @@ func (e *examiner) volumeFinding(kind Kind, class, uid string, hits []hit) Findi
 	}
 	slices.Sort(f.Paths)
 	f.Paths = slices.Compact(f.Paths)
-	f.Reach = fmt.Sprintf("/proc/%d/root%s", best.process().PID, best.mount.Path)
-	f.Data = e.hostPath(best.mount.Dev, strings.TrimSuffix(best.mount.Root, deletedSuffix))
+	f.Reach = best.mount.Path
+	if best.view != &e.s.Host {
+		f.Reach = fmt.Sprintf("/proc/%d/root%s", best.process().PID, best.mount.Path)
+	}
 	deleted := slices.ContainsFunc(hits, func(h hit) bool { return h.deleted })
 	subject := who(best.process())
 	if uid != "" {
@@ -693,7 +695,9 @@ func (e *examiner) volumeFinding(kind Kind, class, uid string, hits []hit) Findi
 	}
 	where := disk.Visible(strings.TrimSuffix(best.mount.Root, deletedSuffix)) + " of " + describeDevice(best.mount)
 	f.What = fmt.Sprintf("%s: the data is on the system disk, in %s", subject, where)
-	if deleted {
+	if !deleted {
+		f.Data = e.hostPath(best.mount.Dev, best.mount.Root)
+	} else {
 		f.What += "; that directory was removed, and the data goes with its last user"
 	}
 	f.Do = []string{fmt.Sprintf("cp -a %s/. /root/rescued/   # what is wanted of it", shell(f.Reach))}
@@ -701,7 +705,7 @@ func (e *examiner) volumeFinding(kind Kind, class, uid string, hits []hit) Findi
 	case pod.Name != "":
 		f.Do = append(f.Do, fmt.Sprintf("kubectl -n %s delete pod %s   # only then; mend first what kubelet sees", shell(pod.Namespace), shell(pod.Name)))
 	case uid != "":
-		f.Do = append(f.Do, fmt.Sprintf("kubectl get pods -A -o wide --field-selector spec.nodeName=$(hostname)   # delete the pod with uid %s, only then; mend first what kubelet sees", disk.Visible(uid)))
+		f.Do = append(f.Do, fmt.Sprintf("kubectl get pods -A -o custom-columns=NS:.metadata.namespace,POD:.metadata.name,UID:.metadata.uid | grep %s   # names the pod to delete, only then; mend first what kubelet sees", shell(uid)))
 	default:
 		f.Do = append(f.Do, "end or restart the process, only then")
 	}

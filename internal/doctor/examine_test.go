@@ -198,6 +198,7 @@ func TestExamine(t *testing.T) {
 		{"the container has the disk", pod("254:16 / /data rw - xfs /dev/vdb rw"), nil},
 		{"the container has a part of the disk", pod("254:16 /sub /data rw - xfs /dev/vdb rw"), nil},
 		{"the container has the class directory", pod("254:1 /mnt/disks /disks rw - ext4 /dev/vda1 rw"), nil},
+		{"the container has the class directory, which was made anew", pod("254:1 /mnt/disks//deleted /disks rw - ext4 /dev/vda1 rw"), nil},
 		{"the container has a like-named directory", pod("254:1 /mnt/disks-old/x /data rw - ext4 /dev/vda1 rw"), nil},
 		{"the container has the system disk", pod("254:1 " + a + " /data rw - ext4 /dev/vda1 rw"), []string{"problem volume-on-system-disk" + trapped}},
 		{"a part of it, removed", pod("254:1 " + a + "/sub//deleted /data rw - ext4 /dev/vda1 rw"), []string{"problem volume-on-system-disk" + trapped}},
@@ -307,7 +308,7 @@ func TestVolumeFinding(t *testing.T) {
 	s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 254:1 "+a+"//deleted /da\\040ta rw - ext4 /dev/vda1 rw\n", nil,
 		Process{PID: 900, Name: "postgres", Pod: uid, Container: id}))
 	f := Examine(s).Findings[0]
-	if f.Data != a || f.Reach != "/proc/900/root/da ta" {
+	if f.Data != "" || f.Reach != "/proc/900/root/da ta" {
 		t.Errorf("data %q, reach %q", f.Data, f.Reach)
 	}
 	if want := "pod prod/db-0 (" + uid + "), container postgres: the data is on the system disk, in " + a + " of ext4 /dev/vda1 (254:1); that directory was removed, and the data goes with its last user"; f.What != want {
@@ -315,6 +316,21 @@ func TestVolumeFinding(t *testing.T) {
 	}
 	if want := []string{"cp -a '/proc/900/root/da ta'/. /root/rescued/   # what is wanted of it", "kubectl -n prod delete pod db-0   # only then; mend first what kubelet sees"}; !slices.Equal(f.Do, want) {
 		t.Errorf("do %q", f.Do)
+	}
+}
+
+// TestWhereTheDataIs: the place below the disk's own mount, and the way to it
+// through the container.
+func TestWhereTheDataIs(t *testing.T) {
+	s := node(t)
+	s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 254:1 "+a+"/sub /data rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 900, Pod: uid}))
+	if f := Examine(s).Findings[0]; f.Data != a+"/sub" || f.Reach != "/proc/900/root/data" {
+		t.Errorf("data %q, reach %q", f.Data, f.Reach)
+	}
+	s = node(t)
+	s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+b+" "+pv+"x rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1})
+	if f := Examine(s).Findings[0]; f.Data != b || f.Reach != pv+"x" {
+		t.Errorf("data %q, reach %q", f.Data, f.Reach)
 	}
 }
 
@@ -344,8 +360,8 @@ func TestHostileNames(t *testing.T) {
 }
 
 func TestConfirm(t *testing.T) {
-	first := &Report{Findings: []Finding{{Kind: WrongMount, Paths: []string{a, b}, What: "2"}, {Kind: Blind, What: "x"}, {Kind: StaleCopy, Paths: []string{a}}}}
-	again := &Report{Seen: []Seen{{}}, Findings: []Finding{{Kind: WrongMount, Paths: []string{b}, What: "1"}, {Kind: Blind, What: "y"}, {Kind: NoMount, Paths: []string{a}}}}
+	first := &Report{Findings: []Finding{{Kind: WrongMount, Paths: []string{a, b}, What: "2"}, {Kind: Blind, What: "x"}, {Kind: StaleCopy, Paths: []string{a}}, {Kind: Covered, Paths: []string{a}}}}
+	again := &Report{Seen: []Seen{{}}, Findings: []Finding{{Kind: WrongMount, Paths: []string{b}, What: "1"}, {Kind: Blind, What: "y"}, {Kind: NoMount, Paths: []string{a}}, {Kind: Covered, Paths: []string{b}}}}
 	first.Confirm(again)
 	if len(first.Findings) != 1 || first.Findings[0].What != "1" || len(first.Seen) != 1 {
 		t.Errorf("got %+v", first)

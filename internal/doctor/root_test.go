@@ -54,7 +54,10 @@ func TestList(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
 	}
-	if err := List(filepath.Join(dir, "link"), &out); err == nil {
+	if err := os.Symlink(dir, filepath.Join(dir, "self")); err != nil {
+		t.Fatal(err)
+	}
+	if err := List(filepath.Join(dir, "self"), &out); err == nil {
 		t.Error("a symlink is followed")
 	}
 }

@@ -72,7 +72,7 @@ func (src Source) Take(ctx context.Context, classes []Class, disks []disk.Dev) (
 	}
 	for _, c := range classes {
 		answers, err := src.List(ctx, c.Directory)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !s.Host.Sights[c.Directory].Absent {
+		if err != nil && !s.Host.Sights[c.Directory].Absent {
 			s.Blind = append(s.Blind, fmt.Sprintf("what lies in %s under the mounts can not be seen: %v", c.Directory, err))
 		}
 		for _, a := range answers {

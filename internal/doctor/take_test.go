@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 )
@@ -28,10 +29,12 @@ type machine struct {
 	args  map[int][]string
 	ended map[int]bool
 	hung  string
+	// reused are processes whose number another one gets before the look.
+	reused map[int]bool
 }
 
 func newMachine(t *testing.T) *machine {
-	m := &machine{t: t, root: t.TempDir(), args: map[int][]string{}, ended: map[int]bool{}}
+	m := &machine{t: t, root: t.TempDir(), args: map[int][]string{}, ended: map[int]bool{}, reused: map[int]bool{}}
 	m.link("proc/self/ns/pid", initialPIDs)
 	m.write("sys/dev/block/254:1", "")
 	m.write("sys/dev/block/254:16", "")
@@ -97,6 +100,9 @@ func (m *machine) look(_ context.Context, pid int, paths []string) ([]Answer, er
 	text, err := os.ReadFile(filepath.Join(m.root, fmt.Sprintf("proc/%d/mountinfo", pid)))
 	if err != nil {
 		m.t.Fatal(err)
+	}
+	if m.reused[pid] {
+		namespace = "mnt:[999]"
 	}
 	answers := []Answer{{Namespace: namespace}}
 	for _, p := range paths {
@@ -179,6 +185,7 @@ func TestTake(t *testing.T) {
 		m := newMachine(t)
 		m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
 		m.process(11, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, "shared:1"))
+		m.process(12, "local-provision", "/local-provisioner", "mnt:[3]", "100 90 0:60 / / rw - overlay overlay rw\n101 100 254:1 /mnt/disks /disks rw master:1 - ext4 /dev/vda1 rw\n")
 		for i := range pods {
 			pid := 1000 + 2*i
 			namespace := fmt.Sprintf("mnt:[%d]", pid)
@@ -187,14 +194,17 @@ func TestTake(t *testing.T) {
 			m.process(pid+1, "sh", "/bin/sh", namespace, "no table is read twice")
 		}
 		s := m.take()
-		want := []string{"10: 0 paths", "11: 0 paths", "1: 4 paths", "11: 4 paths"}
+		want := []string{"10: 0 paths", "11: 0 paths", "1: 4 paths", "11: 4 paths", "12: 4 paths"}
 		if diff := cmp.Diff(want, m.looks); diff != "" {
 			t.Errorf("%d pods: looks (-want +got):\n%s", pods, diff)
 		}
-		if len(s.Views) != 1+pods || len(s.Blind) != 0 {
+		if len(s.Views) != 2+pods || len(s.Blind) != 0 {
 			t.Errorf("%d pods: %d views, blind %q", pods, len(s.Views), s.Blind)
 		}
-		v := s.Views[1]
+		if base := s.Views[1].Bases[dir]; base != "/disks" || s.Views[1].Sights["/disks"+strings.TrimPrefix(a, dir)].MountID != 101 {
+			t.Errorf("the provisioner has the class directory at %q", base)
+		}
+		v := s.Views[2]
 		if p := v.Processes[0]; p.Pod != uid || p.Container != id || len(v.Processes) != 2 || len(v.Mounts) != 2 {
 			t.Errorf("a pod's view is %+v", v)
 		}
@@ -210,6 +220,8 @@ func TestProcessesThatEnd(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("", both, ""))
 	m.ended[10] = true
+	m.process(9, "kubelet", "/usr/bin/kubelet", "mnt:[6]", container("", both, ""))
+	m.reused[9] = true
 	m.process(11, "a", "/a", "mnt:[3]", "")
 	m.process(12, "b", "/b", "mnt:[4]", hostTable)
 	if err := os.Remove(filepath.Join(m.root, "proc/12/ns/mnt")); err != nil {
@@ -229,7 +241,7 @@ func TestProcessesThatEnd(t *testing.T) {
 		t.Errorf("blind: %q", s.Blind)
 	}
 	for _, f := range Examine(s).Findings {
-		if len(f.Processes) > 0 && f.Processes[0].PID == 10 {
+		if len(f.Processes) > 0 && f.Processes[0].PID <= 10 {
 			t.Errorf("%s: %s", f.Kind, f.What)
 		}
 	}
@@ -266,7 +278,7 @@ func TestForeignTables(t *testing.T) {
 	if len(s.Views) != 1 || s.Views[0].Namespace != "mnt:[5]" {
 		t.Errorf("%d views", len(s.Views))
 	}
-	if len(s.Blind) != 2 || !strings.Contains(s.Blind[0], "process 11") || !strings.Contains(s.Blind[1], "process 12") || strings.Contains(s.Blind[0], "\x1b") {
+	if len(s.Blind) != 2 || !strings.Contains(s.Blind[0], "process 11") || !strings.Contains(s.Blind[1], "process 12") || !strings.Contains(s.Blind[1], "more than") || strings.Contains(s.Blind[0], "\x1b") {
 		t.Errorf("blind: %q", s.Blind)
 	}
 }
@@ -320,6 +332,35 @@ func TestLook(t *testing.T) {
 	}
 	if all = decode(t, &out); !slices.Equal(all[len(all)-1].Args, os.Args) {
 		t.Errorf("arguments %q", all[len(all)-1].Args)
+	}
+}
+
+// TestSightStaysInRoot: links in another process's root lead nowhere else.
+func TestSightStaysInRoot(t *testing.T) {
+	d := t.TempDir()
+	for name, target := range map[string]string{"absolute": "/etc/passwd", "up": "../../../../../../etc/passwd", "magic": "/proc/self/root"} {
+		if err := os.Symlink(target, filepath.Join(d, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(d, "dir"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dir", filepath.Join(d, "link")); err != nil {
+		t.Fatal(err)
+	}
+	root, err := unix.Open(d, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(root)
+	for _, name := range []string{"absolute", "up", "magic", "dir/../../../../etc"} {
+		if s := sight(root, "/"+name); !s.Absent {
+			t.Errorf("%s leads to %+v", name, s)
+		}
+	}
+	if s := sight(root, "/link"); s.Path != filepath.Join(d, "dir") {
+		t.Errorf("a link within leads to %+v", s)
 	}
 }
 

@@ -1,0 +1,406 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/coreos/go-systemd/v22/unit"
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/config"
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+)
+
+func statusCommand() *cobra.Command {
+	var (
+		output string
+		watch  bool
+	)
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Say of every disk what is on it, where it is, and why it is not used",
+		Long: "Print a table of the disks, and below it why a disk is not used and what helps. Nothing is read from the disks:\n" +
+			"what the daemon has found on them is shown. The exit code is 3 if a disk is refused or failed.",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			print, ok := statusPrinters[output]
+			if !ok {
+				return usageError{fmt.Errorf("cannot print as %q: give text, wide, json or yaml", disk.Visible(output))}
+			}
+			s, err := load(c)
+			if err != nil {
+				return err
+			}
+			w := c.OutOrStdout()
+			t := terminal(w)
+			for before := []byte(nil); ; {
+				st, err := getStatus(c.Context(), s)
+				if err != nil {
+					return err
+				}
+				var b bytes.Buffer
+				if err := print(&b, st, t && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"); err != nil {
+					return err
+				}
+				if watch && t {
+					_, err = io.WriteString(w, "\x1b[H\x1b[2J")
+				}
+				if err == nil && (!bytes.Equal(b.Bytes(), before) || t) {
+					_, err = w.Write(b.Bytes())
+				}
+				if err != nil || !watch {
+					return errors.Join(err, st.verdict())
+				}
+				before = b.Bytes()
+				select {
+				case <-c.Context().Done():
+					return nil
+				case <-time.After(watchPeriod):
+				}
+			}
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "text", "text, wide, json or yaml")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print what has changed")
+	config.AddFlags(c.Flags())
+	return c
+}
+
+// watchPeriod is how often --watch looks.
+const watchPeriod = 2 * time.Second
+
+// status is what hotmount status prints.
+type status struct {
+	// Daemon is "running" or "down".
+	Daemon string       `json:"daemon"`
+	Disks  []diskStatus `json:"disks"`
+}
+
+// diskStatus is one disk.
+type diskStatus struct {
+	Disk string `json:"disk"`
+	// Size in bytes.
+	Size    uint64    `json:"size"`
+	Serial  string    `json:"serial,omitempty"`
+	Content disk.Kind `json:"content"`
+	Type    string    `json:"type,omitempty"`
+	UUID    string    `json:"uuid,omitempty"`
+	Class   string    `json:"class,omitempty"`
+	// State is a word for the decision and its reason.
+	State    string        `json:"state"`
+	Decision disk.Decision `json:"decision"`
+	// Since is when it was mounted, or when udev last saw it change.
+	Since time.Time `json:"since,omitzero"`
+	Where string    `json:"where,omitempty"`
+	// Used and Capacity in bytes, of a mounted filesystem that answers.
+	Used     uint64 `json:"used,omitempty"`
+	Capacity uint64 `json:"capacity,omitempty"`
+	Why      string `json:"why"`
+	Next     string `json:"next,omitempty"`
+}
+
+// verdict is an error if a disk is refused or failed.
+func (s *status) verdict() error {
+	bad := 0
+	for _, d := range s.Disks {
+		if d.State == "refused" || d.State == "failed" {
+			bad++
+		}
+	}
+	if bad == 0 {
+		return nil
+	}
+	return foundError{fmt.Errorf("%s refused or failed", counted(bad, "disk"))}
+}
+
+// states are the words for decisions.
+var states = map[disk.Action]string{
+	disk.Ignore: "ignored", disk.Hold: "held", disk.Refuse: "refused", disk.Prove: "unread", disk.Format: "blank",
+	disk.Mount: "unmounted", disk.Keep: "mounted", disk.Wait: "waiting",
+}
+
+// getStatus decides as the daemon does, on the same facts.
+func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
+	disks, err := host().Scan()
+	if err != nil {
+		return nil, err
+	}
+	st := &status{Daemon: "down", Disks: []diskStatus{}}
+	// Anybody may read it, unlike the control socket (cgroups(7)).
+	for _, hierarchy := range []string{"", "/systemd", "/unified"} {
+		if b, err := os.ReadFile("/sys/fs/cgroup" + hierarchy + "/system.slice/hotmount.service/cgroup.procs"); err == nil && len(b) > 0 {
+			st.Daemon = "running"
+		}
+	}
+	var mounted []string
+	for i := range disks {
+		f := &disks[i]
+		c := f.Known()
+		d := policy.Decide(f, &c, s)
+		if d.Action == disk.Ignore && (f.Size == 0 || d.Reason == disk.ReasonNoClass) {
+			continue
+		}
+		line := diskStatus{Disk: f.Name, Size: f.Size, Serial: f.Serial, Content: c.Kind, Type: c.Type, UUID: c.UUID, Class: d.Class, State: states[d.Action], Decision: d}
+		if line.State == "" {
+			line.State = string(d.Action)
+		}
+		if d.Reason == disk.ReasonFormatFailed {
+			line.State = "failed"
+		}
+		seen := "/run/udev/data/b" + f.Dev.String()
+		if len(f.Mounts) > 0 {
+			line.Where = f.Mounts[0].Path
+		}
+		if d.Action == disk.Keep {
+			for _, class := range s.Classes {
+				if class.Name == d.Class {
+					line.Where = class.MountPoint(d.UUID)
+				}
+			}
+			seen = "/run/systemd/transient/" + unit.UnitNamePathEscape(line.Where) + ".mount"
+			mounted = append(mounted, line.Where)
+		}
+		if info, err := os.Lstat(seen); err == nil {
+			line.Since = info.ModTime()
+		}
+		c.Evidence = nil
+		line.Why, line.Next = policy.Words(f, &c, s, d)
+		st.Disks = append(st.Disks, line)
+	}
+	sizes := usage(ctx, mounted)
+	for i := range st.Disks {
+		d := &st.Disks[i]
+		if u, ok := sizes[d.Where]; ok {
+			d.Used, d.Capacity = u.Used, u.Capacity
+		}
+	}
+	return st, nil
+}
+
+// space is what a filesystem says of itself (statfs(2)), in bytes.
+type space struct {
+	At             string
+	Used, Capacity uint64
+}
+
+// usage asks in a process of its own: a dead filesystem never answers. Those
+// behind it are asked again.
+func usage(ctx context.Context, paths []string) map[string]space {
+	known := map[string]space{}
+	for len(paths) > 0 {
+		all, err := answers[space](ctx, append([]string{"usage"}, paths...)...)
+		for _, u := range all {
+			known[u.At] = u
+		}
+		if err == nil || len(all) >= len(paths) {
+			break
+		}
+		paths = paths[len(all)+1:]
+	}
+	return known
+}
+
+func usageCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "usage PATH...", Short: "Say how full filesystems are", Args: args(cobra.MinimumNArgs(1)),
+		Hidden: true, // for status, as a process of its own that may hang
+		RunE: func(c *cobra.Command, given []string) error {
+			out := json.NewEncoder(c.OutOrStdout())
+			for _, p := range given {
+				u := space{At: p}
+				var s unix.Statfs_t
+				if err := unix.Statfs(p, &s); err == nil {
+					u.Capacity = (s.Blocks - s.Bfree + s.Bavail) * uint64(s.Bsize)
+					u.Used = (s.Blocks - s.Bfree) * uint64(s.Bsize)
+				}
+				if err := out.Encode(u); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// statusPrinters are the forms in which a status is printed, the last argument
+// says whether in colour.
+var statusPrinters = map[string]func(io.Writer, *status, bool) error{
+	"text": func(w io.Writer, s *status, colour bool) error { return printStatus(w, s, colour, false, time.Now()) },
+	"wide": func(w io.Writer, s *status, colour bool) error { return printStatus(w, s, colour, true, time.Now()) },
+	"json": func(w io.Writer, s *status, _ bool) error {
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		return out.Encode(s)
+	},
+	"yaml": func(w io.Writer, s *status, _ bool) error {
+		// By way of JSON, so that both have the same keys; that is YAML, too.
+		b, err := json.Marshal(s)
+		if err != nil {
+			return err
+		}
+		var n yaml.Node
+		if err := yaml.Unmarshal(b, &n); err != nil {
+			return err
+		}
+		plain(&n)
+		return yaml.NewEncoder(w).Encode(&n)
+	},
+}
+
+// plain takes from nodes the style of JSON, but for the quotes of values: what is
+// called "no" is no boolean, also to older readers.
+func plain(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode {
+		n.Style = 0
+	}
+	for i, c := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			c.Style = 0
+		}
+		plain(c)
+	}
+}
+
+// columns is the width that the table keeps within.
+const columns = 100
+
+// printStatus prints the table and then, for each disk that is not used, why and
+// what helps.
+func printStatus(w io.Writer, s *status, colour, wide bool, now time.Time) error {
+	cut := func(s string, n int) string {
+		s = disk.Visible(s)
+		if wide || utf8.RuneCountInString(s) <= n {
+			return s
+		}
+		return string([]rune(s)[:n-1]) + "…"
+	}
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tCONTENT\tCLASS\tSTATE\tSINCE\tUSE%\tWHERE")
+	for _, d := range s.Disks {
+		content := string(d.Content)
+		if d.Type != "" {
+			content = d.Type
+		}
+		since, use := "-", "-"
+		if !d.Since.IsZero() {
+			since = age(now.Sub(d.Since))
+		}
+		if d.Capacity > 0 {
+			use = fmt.Sprintf("%d%%", int(math.Ceil(float64(d.Used)*100/float64(d.Capacity))))
+		}
+		where := d.Where
+		if dir, name := path.Split(where); !wide && disk.ValidUUID(name) {
+			where = cut(dir, 13) + name[:8] + "…"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(d.Disk, 8), disk.HumanSize(d.Size), cut(or(d.Serial), 12), cut(content, 9), cut(or(d.Class), 9), d.State, since, use, or(cut(where, 24)))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	lines := strings.SplitAfter(b.String(), "\n")
+	b.Reset()
+	for i, line := range lines {
+		if line = strings.TrimRight(line, " \n"); line == "" {
+			continue
+		}
+		if colour && i > 0 {
+			line = paint(s.Disks[i-1].State, line)
+		}
+		b.WriteString(line + "\n")
+	}
+	for _, d := range s.Disks {
+		if d.Next == "" && d.State != "refused" && d.State != "failed" && d.State != "held" {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s\n", wrap(fmt.Sprintf("%s is %s: %s", d.Disk, d.State, d.Why), "  "))
+		if d.Next != "" {
+			fmt.Fprintf(&b, "  %s\n", wrap("what helps: "+d.Next, "    "))
+		}
+	}
+	if s.Daemon == "down" {
+		b.WriteString("\nthe daemon does not run: systemctl start hotmount\n")
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func or(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// paint colours the lines that want something.
+func paint(state, line string) string {
+	switch state {
+	case "refused", "failed":
+		return "\x1b[31m" + line + "\x1b[0m"
+	case "held":
+		return "\x1b[33m" + line + "\x1b[0m"
+	case "ignored":
+		return "\x1b[2m" + line + "\x1b[0m"
+	}
+	return line
+}
+
+// wrap breaks a text at spaces so that its lines fit.
+func wrap(text, indent string) string {
+	var b strings.Builder
+	width := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case width+1+n > columns-len(indent):
+			b.WriteString("\n" + indent)
+			width = len(indent)
+		default:
+			b.WriteByte(' ')
+			width++
+		}
+		b.WriteString(word)
+		width += n
+	}
+	return b.String()
+}
+
+// age gives a duration in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// terminal says whether a person reads it.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

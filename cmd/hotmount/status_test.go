@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"hotmount/internal/disk"
+)
+
+func testStatus(at time.Time) *status {
+	const uuid = "0b0f1c6e-aaaa-4000-8000-000000000001"
+	return &status{Daemon: "down", Disks: []diskStatus{
+		{Disk: "vdb", Size: 5 << 30, Serial: "S1", Content: disk.Filesystem, Type: "xfs", UUID: uuid, Class: "default", State: "mounted", Since: at.Add(-49 * time.Hour),
+			Where: "/mnt/disks/" + uuid, Used: 1, Capacity: 1000, Why: "it is mounted"},
+		{Disk: strings.Repeat("v", 30), Size: 1023 << 40, Serial: "\x1b[31m" + strings.Repeat("S", 20), Content: disk.Other, Type: "LVM2_member_of_something", Class: strings.Repeat("c", 60),
+			State: "refused", Since: at.Add(-time.Hour), Where: "/a/very/long/directory/indeed/" + uuid, Why: strings.Repeat("because of that ", 20), Next: "detach " + strings.Repeat("it ", 60)},
+		{Disk: "vdd", Content: disk.Unread, State: "held", Why: "w", Next: "hotmount accept vdd"},
+	}}
+}
+
+// TestPrintStatus: the table keeps within 100 columns whatever the disks are
+// called, and foreign bytes do not reach the terminal.
+func TestPrintStatus(t *testing.T) {
+	at := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	var b bytes.Buffer
+	if err := printStatus(&b, testStatus(at), false, false, at); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > columns {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if strings.Contains(b.String(), "\x1b") {
+		t.Errorf("an escape reaches the terminal: %q", b.String())
+	}
+	for _, want := range []string{
+		"vdb       5 GiB     S1            xfs        default    mounted  2d     1%    /mnt/disks/0b0f1c6e…\n",
+		"\nvdd is held: w\n  what helps: hotmount accept vdd\n", "\nthe daemon does not run: systemctl start hotmount\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "vdb is") {
+		t.Errorf("a mounted disk is explained:\n%s", b.String())
+	}
+	b.Reset()
+	if err := printStatus(&b, testStatus(at), true, true, at); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"/mnt/disks/0b0f1c6e-aaaa-4000-8000-000000000001\n", "\x1b[31mvvv", "\x1b[33mvdd"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("wide and in colour: no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+func TestStatusVerdict(t *testing.T) {
+	s := testStatus(time.Time{})
+	if got := exitCode(s.verdict()); got != 3 {
+		t.Errorf("exit code %d with a refused disk", got)
+	}
+	s.Disks[1].State = "failed"
+	if got := exitCode(s.verdict()); got != 3 {
+		t.Errorf("exit code %d with a failed disk", got)
+	}
+	s.Disks[1].State = "ignored"
+	if got := exitCode(s.verdict()); got != 0 {
+		t.Errorf("exit code %d with none", got)
+	}
+}
+
+// TestStatusYAML: the same keys as in JSON.
+func TestStatusYAML(t *testing.T) {
+	var b bytes.Buffer
+	s := testStatus(time.Time{})
+	s.Disks[0].Serial = "no"
+	if err := statusPrinters["yaml"](&b, s, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"daemon: \"down\"\n", "serial: \"no\"\n", "uuid: \"0b0f1c6e-aaaa"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
