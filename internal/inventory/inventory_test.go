@@ -1,0 +1,474 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/store"
+)
+
+const (
+	boot     = "6b5c3a0e-7f1d-4c7a-9a56-0d6f2f1b7c11"
+	uuid     = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	swapHead = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+
+	table   = "proc/1/mountinfo"
+	swaps   = "proc/swaps"
+	cmdline = "proc/cmdline"
+	fstab   = "etc/fstab"
+)
+
+// tree is a file system: content by path; "-> X" is a symbolic link to X and a
+// path that ends in a slash a directory.
+type tree map[string]string
+
+// with gives a copy with changes; what is changed to "-" is taken out.
+func (t tree) with(changes tree) tree {
+	all := maps.Clone(t)
+	maps.Copy(all, changes)
+	maps.DeleteFunc(all, func(_, content string) bool { return content == "-" })
+	return all
+}
+
+// make makes the file system, and the host that is seen below it, with a state
+// directory that is initialised.
+func (t tree) make(tb testing.TB) Host {
+	tb.Helper()
+	dir := tb.TempDir()
+	for path, content := range t {
+		path, parent := filepath.Join(dir, "root", path), filepath.Dir(filepath.Join(dir, "root", path+"x"))
+		err := os.MkdirAll(parent, 0o755)
+		if target, link := strings.CutPrefix(content, "-> "); err == nil && link {
+			err = os.Symlink(target, path)
+		} else if err == nil && path != parent {
+			err = os.WriteFile(path, []byte(content), 0o644)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	h := Host{Root: filepath.Join(dir, "root"), Store: store.Store{State: filepath.Join(dir, "lib"), Runtime: filepath.Join(dir, "run")}}
+	if err := errors.Join(os.Mkdir(h.Store.Runtime, 0o755), os.CopyFS(h.Store.State, os.DirFS(initialised))); err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+// initialised is a new state directory. It is copied, since the store waits until
+// all it writes is on the disk.
+var initialised string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "hotmount")
+	if err == nil {
+		initialised = filepath.Join(dir, "lib")
+		err = os.Mkdir(filepath.Join(dir, "run"), 0o755)
+	}
+	if err == nil {
+		_, err = store.Store{State: initialised, Runtime: filepath.Join(dir, "run")}.Init(nil)
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+	}
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// block is what sysfs and udev's database have of one disk. More are properties
+// of udev's.
+func block(name string, minor, seq int, serial string, more ...string) tree {
+	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", minor) + ":00.0/virtio/block/" + name + "/"
+	entry := fmt.Sprintf("S:disk/by-diskseq/%d\nS:disk/by-id/virtio-%s\nI:3037919\nV:1\n", seq, serial)
+	for _, m := range more {
+		entry += "E:" + m + "\n"
+	}
+	return tree{
+		"sys/block/" + name:              "-> ../" + strings.TrimSuffix(strings.TrimPrefix(dir, "sys/"), "/"),
+		dir + "dev":                      fmt.Sprintf("254:%d\n", minor),
+		dir + "diskseq":                  fmt.Sprintf("%d\n", seq),
+		dir + "size":                     "10485760\n",
+		dir + "ro":                       "0\n",
+		dir + "removable":                "0\n",
+		dir + "queue/rotational":         "1\n",
+		dir + "queue/logical_block_size": "512\n",
+		dir + "serial":                   serial,
+		dir + "stat":                     "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n",
+		dir + "holders/":                 "",
+		fmt.Sprintf("run/udev/data/b254:%d", minor): entry,
+	}
+}
+
+const vda = "sys/devices/pci0000:00/0000:00:00.0/virtio/block/vda/"
+
+// node is a worker with a system disk of three partitions and a disk for data.
+// On the second partition is LVM: a logical volume, and one that is encrypted.
+var node = block("vda", 0, 1, "SYSTEM").with(block("vdb", 16, 12, "DATA", "ID_FS_USAGE=filesystem", "ID_FS_TYPE=xfs", "ID_FS_UUID="+uuid, "ID_FS_UUID_ENC="+uuid)).with(tree{
+	vda + "vda1/partition":                            "1\n",
+	vda + "vda1/dev":                                  "254:1\n",
+	vda + "vda1/holders/":                             "",
+	vda + "vda2/partition":                            "2\n",
+	vda + "vda2/dev":                                  "254:2\n",
+	vda + "vda2/holders/dm-0":                         "",
+	vda + "vda15/partition":                           "15\n",
+	vda + "vda15/dev":                                 "254:15\n",
+	"sys/block/dm-0":                                  "-> ../devices/virtual/block/dm-0",
+	"sys/devices/virtual/block/dm-0/dev":              "253:0\n",
+	"sys/devices/virtual/block/dm-0/diskseq":          "2\n",
+	"sys/devices/virtual/block/dm-0/holders/dm-1":     "",
+	"sys/devices/virtual/block/dm-0/size":             "2048\n",
+	"sys/devices/virtual/block/dm-0/hidden":           "1\n", // not looked at by itself
+	"sys/block/dm-1":                                  "-> ../devices/virtual/block/dm-1",
+	"sys/devices/virtual/block/dm-1/dev":              "253:1\n",
+	"sys/devices/virtual/block/dm-1/hidden":           "1\n",
+	"sys/devices/virtual/block/dm-1/dm-1p1/partition": "1\n",
+	"sys/devices/virtual/block/dm-1/dm-1p1/dev":       "259:7\n",
+	"dev/dm-0":                            "",
+	"dev/dm-1":                            "",
+	"dev/vdb":                             "",
+	"dev/mapper/vg-root":                  "-> ../dm-0",
+	"dev/disk/by-uuid/" + uuid:            "-> ../../vdb",
+	table:                                 "27 1 0:2 / / rw - rootfs rootfs rw\n",
+	swaps:                                 swapHead,
+	cmdline:                               "BOOT_IMAGE=/vmlinuz root=UUID=x ro\n",
+	fstab:                                 "# nothing\n",
+	"proc/sys/kernel/random/boot_id":      boot + "\n",
+	"etc/hotmount/config.yaml":            "",
+	"usr/lib/systemd/system/tmp.mount":    "[Mount]\nWhat=tmpfs\n",
+	"sys/devices/virtual/block/dm-0/stat": "1 2 3 4 5 6 7 8 9 10 11\n",
+})
+
+// scan gives the facts of all disks by name.
+func scan(t *testing.T, h Host) map[string]disk.Facts {
+	t.Helper()
+	all, err := h.Scan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := map[string]disk.Facts{}
+	for _, f := range all {
+		by[f.Name] = f
+	}
+	if len(by) != len(all) {
+		t.Errorf("%d disks, %d names", len(all), len(by))
+	}
+	return by
+}
+
+func TestSystem(t *testing.T) {
+	type want map[string]string
+	for _, test := range []struct {
+		name  string
+		lines string
+		want  want
+	}{
+		{"nothing mounted", "", want{}},
+		{"/ on a partition", "27 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw\n", want{"vda": "/"}},
+		{"/boot", "27 1 254:1 / /boot rw - ext4 /dev/vda1 rw\n", want{"vda": "/boot"}},
+		{"/boot/efi", "27 1 254:15 / /boot/efi rw - vfat /dev/vda15 rw\n", want{"vda": "/boot/efi"}},
+		{"/usr", "27 1 254:1 / /usr rw - ext4 /dev/vda1 rw\n", want{"vda": "/usr"}},
+		{"/var", "27 1 254:1 / /var rw - ext4 /dev/vda1 rw\n", want{"vda": "/var"}},
+		{"/var on a whole disk", "27 1 254:16 / /var rw - xfs /dev/vdb rw\n", want{"vdb": "/var"}},
+		{"a part of it at /var", "27 1 254:16 /sub /var rw - xfs /dev/vdb rw\n", want{"vdb": "/var"}},
+		{"/ on a logical volume", "27 1 253:0 / / rw - ext4 /dev/mapper/vg-root rw\n", want{"vda": "/"}},
+		{"/ on what is built on a logical volume", "27 1 253:1 / / rw - ext4 /dev/mapper/crypt rw\n", want{"vda": "/"}},
+		{"/ on a partition of what is built on a disk", "27 1 259:7 / / rw - ext4 /dev/dm-1p1 rw\n", want{"vda": "/"}},
+		{"two disks", "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n28 27 254:16 / /var rw - xfs /dev/vdb rw\n", want{"vda": "/", "vdb": "/var"}},
+		{"the device number counts, not the source", "27 1 254:16 / /usr rw - xfs /dev/root rw\n28 1 254:16 / /srv rw - xfs /dev/vda1 rw\n", want{"vdb": "/usr"}},
+
+		{"btrfs, known by its source", "27 1 0:30 /@root / rw - btrfs /dev/vda1 rw\n", want{"vda": "/"}},
+		{"btrfs on a logical volume, by udev's link", "27 1 0:30 /@root / rw - btrfs /dev/mapper/vg-root rw\n", want{"vda": "/"}},
+		{"btrfs on a disk, by udev's link", "27 1 0:30 / /var rw - btrfs /dev/disk/by-uuid/" + uuid + " rw\n", want{"vdb": "/var"}},
+		{"a source that is no device", "27 1 0:30 / / rw - overlay vda1 rw\n28 27 0:31 / /usr rw - nfs server:/dev/vda rw\n29 27 0:32 / /var rw - 9p /srv/vdb rw\n", want{}},
+
+		{"other places", "27 1 254:1 / /home rw - ext4 /dev/vda1 rw\n28 1 254:2 / /var/lib rw - ext4 /dev/vda2 rw\n29 1 254:15 / /boot2 rw - vfat /dev/vda15 rw\n30 1 254:16 / /mnt/usr rw - xfs /dev/vdb rw\n", want{}},
+		{"another driver's disk of that minor number", "27 1 8:16 / / rw - ext4 /dev/sdb rw\n28 1 8:1 / /usr rw - ext4 /dev/sda1 rw\n", want{}},
+	} {
+		by := scan(t, node.with(tree{table: test.lines}).make(t))
+		got := want{}
+		for name, f := range by {
+			if f.System != "" {
+				got[name] = f.System
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+func TestMounts(t *testing.T) {
+	by := scan(t, node.with(tree{table: `27 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw
+40 27 254:16 / /mnt/disks/` + uuid + ` rw,noatime shared:50 - xfs /dev/vdb rw,attr2
+41 27 0:40 / /tmp rw - tmpfs tmpfs rw
+42 27 254:16 /sub/dir /srv/with\040space ro - xfs /dev/vdb rw,attr2
+43 27 254:2 / /home rw - ext4 /dev/vda2 rw
+`}).make(t))
+	dev := disk.Dev{Major: 254, Minor: 16}
+	want := []disk.MountPoint{
+		{Dev: dev, Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs", Source: "/dev/vdb", Options: "rw,noatime", SuperOptions: "rw,attr2"},
+		{Dev: dev, Root: "/sub/dir", Path: "/srv/with space", Type: "xfs", Source: "/dev/vdb", Options: "ro", SuperOptions: "rw,attr2"},
+	}
+	if diff := cmp.Diff(want, by["vdb"].Mounts); diff != "" {
+		t.Errorf("vdb (-want +got):\n%s", diff)
+	}
+	// What is mounted of its partitions is not the disk itself.
+	if f := by["vda"]; len(f.Mounts) != 0 || f.System != "/" {
+		t.Errorf("vda: mounts %v, system %q", f.Mounts, f.System)
+	}
+	// btrfs has a device number of its own.
+	f := scan(t, node.with(tree{table: "27 1 0:30 / /srv rw - btrfs /dev/vdb rw\n"}).make(t))["vdb"]
+	if len(f.Mounts) != 1 || f.Mounts[0].Path != "/srv" {
+		t.Errorf("btrfs: %v", f.Mounts)
+	}
+}
+
+func TestSwap(t *testing.T) {
+	for _, test := range []struct {
+		name, line string
+		vda, vdb   bool
+	}{
+		{"none", "", false, false},
+		{"a partition", "/dev/vda1 partition\t1048572\t0\t-2\n", true, false},
+		{"a whole disk", "/dev/vdb partition\t1048572\t0\t-2\n", false, true},
+		{"a whole disk, by a link", "/dev/disk/by-uuid/" + uuid + " partition\t1048572\t0\t-2\n", false, true},
+		{"a logical volume", "/dev/dm-0 partition\t1048572\t0\t-2\n", true, false},
+		{"a logical volume, by a link", "/dev/mapper/vg-root partition\t1048572\t0\t-2\n", true, false},
+		{"on what is built on a logical volume", "/dev/dm-1 partition\t1048572\t0\t-2\n", true, false},
+		{"one of two", "/dev/zram0 partition\t1\t0\t100\n/dev/vdb partition\t1\t0\t-2\n/swap file\t1\t0\t-3\n", false, true},
+		{"a file", "/srv/vdb file\t1048572\t0\t-2\n", false, false},
+		{"another disk", "/dev/vdbb partition\t1048572\t0\t-2\n/dev/vda16 partition\t1048572\t0\t-3\n", false, false},
+	} {
+		by := scan(t, node.with(tree{swaps: swapHead + test.line}).make(t))
+		if by["vda"].Swap != test.vda || by["vdb"].Swap != test.vdb {
+			t.Errorf("%s: vda %v, vdb %v", test.name, by["vda"].Swap, by["vdb"].Swap)
+		}
+	}
+}
+
+func TestClaim(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		tree     tree
+		vda, vdb string
+	}{
+		{"none", nil, "", ""},
+		{"by UUID", tree{fstab: "# disks\nUUID=" + strings.ToUpper(uuid) + " /srv xfs defaults 0 0\n"}, "", "/etc/fstab:2"},
+		{"by udev's link", tree{fstab: "/dev/disk/by-id/virtio-DATA /srv xfs defaults 0 0\n"}, "", "/etc/fstab:1"},
+		{"a partition", tree{fstab: "/dev/vda1 / ext4 defaults 0 1\n"}, "/etc/fstab:1", ""},
+		{"the first of several places", tree{fstab: "\n/dev/vdb /srv xfs\n/dev/vdb /srv2 xfs\n", "etc/systemd/system/srv.mount": "[Mount]\nWhat=/dev/vdb\n"}, "", "/etc/fstab:2"},
+		{"a unit", tree{"etc/systemd/system/srv.mount": "[Mount]\nWhat=/dev/vdb\n"}, "", "/etc/systemd/system/srv.mount:2"},
+		{"hotmount's own units are none", tree{"run/systemd/transient/srv.mount": "[Mount]\nWhat=/dev/vdb\n"}, "", ""},
+	} {
+		by := scan(t, node.with(test.tree).make(t))
+		if by["vda"].Claim != test.vda || by["vdb"].Claim != test.vdb {
+			t.Errorf("%s: vda %q, vdb %q", test.name, by["vda"].Claim, by["vdb"].Claim)
+		}
+	}
+}
+
+func TestFormattingOff(t *testing.T) {
+	const hold = "etc/hotmount/hold"
+	for _, test := range []struct {
+		name string
+		tree tree
+		// want is a part of the reason, empty if formatting is on.
+		want string
+	}{
+		{"on", nil, ""},
+		{"no directory for the hold file", tree{"etc/hotmount/config.yaml": "-"}, ""},
+		{"hold file", tree{hold: ""}, "/etc/hotmount/hold exists"},
+		{"hold file that says no", tree{hold: "no\n"}, "/etc/hotmount/hold exists"},
+		{"hold directory", tree{hold + "/": ""}, "/etc/hotmount/hold exists"},
+		{"hold link to nowhere", tree{hold: "-> nowhere"}, "/etc/hotmount/hold exists"},
+		{"kernel command line", tree{cmdline: "ro hotmount.format=no quiet\n"}, "hotmount.format=no is on the kernel command line"},
+		{"kernel command line that allows it", tree{cmdline: "ro hotmount.format=yes quiet\n"}, ""},
+		{"kernel command line with another word", tree{cmdline: "ro xhotmount.format=no quiet\n"}, ""},
+		{"a hold file that can not be looked for", tree{"etc/hotmount": "", "etc/hotmount/config.yaml": "-"}, "not a directory"},
+		{"a hold file behind a loop", tree{"etc/hotmount": "-> hotmount", "etc/hotmount/config.yaml": "-"}, "too many levels"},
+	} {
+		h := test.tree.host(t)
+		for name, f := range scan(t, h) {
+			if got := f.Standing.Formatting; (got != "") != (test.want != "") || !strings.Contains(got, test.want) {
+				t.Errorf("%s: %s: %q, want %q", test.name, name, got, test.want)
+			}
+		}
+		f, err := h.Look("vdb")
+		if got := f.Standing.Formatting; err != nil || (got != "") != (test.want != "") {
+			t.Errorf("%s: Look: %q, %v", test.name, got, err)
+		}
+	}
+}
+
+// host is the node with the changes.
+func (t tree) host(tb testing.TB) Host {
+	tb.Helper()
+	return node.with(t).make(tb)
+}
+
+// A lost store stops formatting, with or without the other switches; and nothing
+// but the formatting.
+func TestFormattingOffByTheStore(t *testing.T) {
+	for _, changes := range []tree{nil, {"etc/hotmount/hold": ""}} {
+		h := changes.host(t)
+		if err := os.RemoveAll(h.Store.State); err != nil {
+			t.Fatal(err)
+		}
+		by := scan(t, h)
+		for _, name := range []string{"vda", "vdb"} {
+			if by[name].Standing.Formatting == "" {
+				t.Errorf("%v: %s may be formatted", changes, name)
+			}
+		}
+		if by["vdb"].Udev.FSUUID != uuid {
+			t.Errorf("%v: %+v", changes, by["vdb"].Udev)
+		}
+	}
+}
+
+func TestStanding(t *testing.T) {
+	h := node.with(block("vdc", 32, 13, "NEW")).make(t)
+	if err := os.RemoveAll(h.Store.State); err != nil {
+		t.Fatal(err)
+	}
+	before := scan(t, h)
+	vdb, vdc := before["vdb"], before["vdc"]
+	if _, err := h.Store.Init([]disk.Identity{vdb.Identity(boot)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Store.Accept(&vdc, boot); err != nil {
+		t.Fatal(err)
+	}
+	verdict := disk.Verdict{Seq: 13, Size: vdc.Size, Writes: vdc.Writes, Content: disk.Content{Kind: disk.Blank, Proven: true}}
+	if err := h.Store.SaveVerdict(verdict); err != nil {
+		t.Fatal(err)
+	}
+	after := scan(t, h)
+	if s := after["vdb"].Standing; !s.Present || s.Accepted || s.Verdict != nil {
+		t.Errorf("vdb: %+v", s)
+	}
+	if s := after["vdc"].Standing; s.Present || !s.Accepted || s.Verdict == nil || cmp.Diff(verdict, *s.Verdict) != "" {
+		t.Errorf("vdc: %+v", s)
+	}
+}
+
+// Whoever goes while the others are looked at is left out, and is no error.
+func TestScanWithoutWhoIsGone(t *testing.T) {
+	h := node.with(block("vdc", 32, 13, "NEW")).make(t)
+	names, err := h.Names()
+	if diff := cmp.Diff([]string{"vda", "vdb", "vdc"}, names); err != nil || diff != "" {
+		t.Fatalf("%v (-want +got):\n%s", err, diff)
+	}
+	// The name is still listed, but leads nowhere.
+	if err := os.RemoveAll(filepath.Join(h.Root, "sys/devices/pci0000:00/0000:20:00.0")); err != nil {
+		t.Fatal(err)
+	}
+	by := scan(t, h)
+	if _, found := by["vdc"]; found || len(by) != 2 {
+		t.Errorf("got %v", by)
+	}
+	if _, err := h.Look("vdc"); !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "vdc") {
+		t.Errorf("Look: %v", err)
+	}
+	if _, err := h.Look("vdz"); !errors.Is(err, ErrGone) {
+		t.Errorf("Look at what never was: %v", err)
+	}
+}
+
+func TestPeers(t *testing.T) {
+	h := node.with(block("vdc", 32, 13, "DATA", "ID_FS_USAGE=filesystem", "ID_FS_TYPE=xfs", "ID_FS_UUID="+uuid)).
+		with(block("vdd", 48, 14, "DATA")).with(block("vde", 64, 15, "")).with(block("vdf", 80, 16, "")).
+		with(tree{table: "27 1 254:16 / /srv rw - xfs /dev/vdb rw\n"}).make(t)
+	names := func(peers []disk.Peer) string {
+		var all []string
+		for _, p := range peers {
+			all = append(all, p.Name)
+		}
+		return strings.Join(all, " ")
+	}
+	by := scan(t, h)
+	for name, want := range map[string][2]string{
+		"vda": {"", ""}, "vdb": {"vdc vdd", "vdc"}, "vdc": {"vdb vdd", "vdb"}, "vdd": {"vdb vdc", ""}, "vde": {"", ""}, "vdf": {"", ""},
+	} {
+		f := by[name]
+		if got := [2]string{names(f.SameSerial), names(f.SameUUID)}; got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if p := by["vdc"].SameUUID[0]; p.ID != by["vdb"].ID || p.Slot != "pci-0000:10:00.0" || p.UUID != uuid || p.Mounted != "/srv" {
+		t.Errorf("vdc's twin is %+v", p)
+	}
+	// Look gathers all but these.
+	f, err := h.Look("vdc")
+	if err != nil || len(f.SameSerial)+len(f.SameUUID) != 0 {
+		t.Errorf("Look: %v, %v, %v", f.SameSerial, f.SameUUID, err)
+	}
+	f.FindPeers(mapValues(by))
+	if diff := cmp.Diff(by["vdc"].SameUUID, f.SameUUID); diff != "" {
+		t.Errorf("what Look finds is not what Scan finds (-scan +look):\n%s", diff)
+	}
+}
+
+func mapValues(by map[string]disk.Facts) []disk.Facts {
+	var all []disk.Facts
+	for _, f := range by {
+		all = append(all, f)
+	}
+	return all
+}
+
+// What can not be read is an error, and none that says the disk is gone: who
+// takes it for gone cleans up behind it.
+func TestUnreadable(t *testing.T) {
+	const dir = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
+	for name, changes := range map[string]tree{
+		"mount table":        {table: "-"},
+		"mount table's form": {table: "nonsense\n"},
+		"swap":               {swaps: "nonsense\n"},
+		"claims":             {fstab: "-> fstab"},
+		"command line":       {cmdline: "-"},
+		"boot id":            {"proc/sys/kernel/random/boot_id": "-"},
+		"boot id's form":     {"proc/sys/kernel/random/boot_id": "x\n"},
+		"sequence number":    {dir + "diskseq": "x\n"},
+		"size":               {dir + "size": "-"},
+		"partition":          {vda + "vda1/dev": "x\n"},
+	} {
+		h := changes.host(t)
+		if all, err := h.Scan(); err == nil || errors.Is(err, ErrGone) {
+			t.Errorf("%s: Scan: %d disks, %v", name, len(all), err)
+		}
+		look := "vdb"
+		if name == "partition" {
+			look = "vda"
+		}
+		if _, err := h.Look(look); err == nil || errors.Is(err, ErrGone) {
+			t.Errorf("%s: Look: %v", name, err)
+		}
+	}
+	if _, err := (Host{Root: t.TempDir()}).Scan(); err == nil {
+		t.Error("no /sys/block is no error")
+	}
+	h := tree(nil).host(t)
+	for _, name := range []string{"", ".", "..", "../block/vdb", "vdb/../vdb"} {
+		if _, err := h.Look(name); err == nil || errors.Is(err, ErrGone) {
+			t.Errorf("Look at %q: %v", name, err)
+		}
+	}
+}
+
+func TestBoot(t *testing.T) {
+	if got, err := tree(nil).host(t).Boot(); got != boot || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
