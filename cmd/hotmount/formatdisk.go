@@ -79,7 +79,8 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
 	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s, "", free)
 	if err != nil {
-		v.Content, v.Failure, v.Retry = disk.Content{}, err.Error(), !errors.Is(err, format.ErrShared)
+		v.Content, v.Failure, v.Shared = disk.Content{}, err.Error(), errors.Is(err, format.ErrShared)
+		v.Retry = !v.Shared
 		log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 		// Of a disk whose writes can not be counted no verdict is valid; one
 		// that failed says only when to try again.

@@ -212,6 +212,8 @@ type Verdict struct {
 	Failure string `json:"failure,omitempty"`
 	// Retry says that the same may go better later.
 	Retry bool `json:"retry,omitempty"`
+	// Shared says that it failed because another machine writes to the disk.
+	Shared bool `json:"shared,omitempty"`
 }
 
 // Valid says whether the verdict still speaks of the disk as it is now.

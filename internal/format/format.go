@@ -249,7 +249,8 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	}
 	m := making{node: s.disk.Node(), uuid: o.Intent.UUID, options: options, dry: true, over: o.RecoverHalfMade || o.Token != ""}
 	if _, err := m.run(ctx, s.deps.Runner); err != nil {
-		return err
+		// What it refuses may be there since a moment ago.
+		return errors.Join(err, s.again(ctx, o))
 	}
 	m.dry = false
 	s.deps.Log(fmt.Sprintf("making XFS %s on %s", o.Intent.UUID, s.disk.ID))

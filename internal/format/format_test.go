@@ -407,6 +407,12 @@ func TestObstacles(t *testing.T) {
 		{name: "mkfs -N refuses", before: func(w *world) {
 			w.On(dryLine, runtest.Complain("mkfs.xfs: /dev/vdb appears to contain something.\nmkfs.xfs: Use the -f option to force overwrite.\n", 1))
 		}, err: "exit code 1: mkfs.xfs: /dev/vdb appears"},
+		{name: "mkfs -N refuses what another machine has just made", before: func(w *world) {
+			w.On(dryLine, func(run.Command) (run.Result, error) {
+				w.put(size-1, []byte{1})
+				return run.Result{ExitCode: 1}, nil
+			})
+		}, err: "another machine writes to it"},
 		{name: "an unknown mkfs.xfs", before: func(w *world) { w.On(versionLine, runtest.Print("mkfs.xfs (new) 7\n", 0)) }, err: "cannot understand /usr/sbin/mkfs.xfs -V"},
 		{name: "no mkfs.xfs", before: func(w *world) { w.On(versionLine, runtest.Fail(os.ErrNotExist)) }, err: "does not exist"},
 		{name: "mkfs -N killed", before: func(w *world) { w.On(dryLine, runtest.Fail(dead)) }, err: "signal: killed"},

@@ -147,6 +147,9 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Cla
 		if i.Over {
 			d.Reason = disk.ReasonOverwrite
 		}
+	case f.Standing.Verdict.Valid(f) && f.Standing.Verdict.Shared && !f.Standing.Accepted:
+		// It appeared while this node proved the disk blank.
+		d.Action, d.Reason = disk.Hold, disk.ReasonShared
 	case i == nil && c.Proven && !c.Made && f.Udev.FSType == "" && !f.Standing.Accepted:
 		// It was blank to udev, and nobody has written to it here since.
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared

@@ -177,6 +177,23 @@ func TestDecide(t *testing.T) {
 		{"unfinished, proven blank", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"unfinished, proven whole", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
 		{"unfinished, proven whole, and another's", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonShared},
+		{"a filesystem that another machine made meanwhile", func(f *disk.Facts) {
+			f.Udev.FSType = "xfs"
+			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: "shared", Shared: true}
+		}, xfs(), nil, disk.Hold, disk.ReasonShared},
+		{"a filesystem on a disk whose format failed", func(f *disk.Facts) {
+			f.Udev.FSType = "xfs"
+			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: "busy", Retry: true}
+		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"a filesystem that was written since another machine did", func(f *disk.Facts) {
+			f.Udev.FSType = "xfs"
+			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes + 1, Failure: "shared", Shared: true}
+		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"a filesystem that another machine made meanwhile, accepted", func(f *disk.Facts) {
+			f.Udev.FSType = "xfs"
+			f.Standing.Accepted = true
+			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: "shared", Shared: true}
+		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"a filesystem where udev has seen none", nil, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonShared},
 		{"a filesystem where udev has seen none, accepted", func(f *disk.Facts) { f.Standing.Accepted = true }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
 		{"a filesystem of our making, which udev has not seen yet", nil, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, disk.Mount, disk.ReasonFilesystem},
