@@ -877,7 +877,7 @@ func (e *examiner) staleCopies() {
 			}
 			holders = append(holders, at)
 			if h.view != &e.s.Host {
-				f.Do = append(f.Do, fmt.Sprintf("nsenter -t %d -m umount %s   # or end the process or its pod", h.process().PID, shell(h.mount.Path)))
+				f.Do = append(f.Do, fmt.Sprintf("end %s, or delete its pod", who(h.process())))
 			} else {
 				f.Do = append(f.Do, fmt.Sprintf("fuser -vm %[1]s; umount %[1]s", shell(h.mount.Path)))
 			}

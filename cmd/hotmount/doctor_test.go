@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/doctor"
+	"hotmount/internal/mounts"
+)
+
+// The children that the tests ask are this program once more.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "child-hangs":
+			fmt.Println(`{"at":"/first"}`)
+			select {}
+		case "child-fails":
+			fmt.Println(`{"at":"/first"}`)
+			fmt.Println(`{"failure":"no such process"}`)
+			os.Exit(1)
+		case "child-babbles":
+			fmt.Println(`{"at":"/first"}`)
+			fmt.Println(strings.Repeat("x", 2<<20))
+			os.Exit(0)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// TestAnswers: what a child has said counts, whether it then hangs, fails or
+// babbles.
+func TestAnswers(t *testing.T) {
+	for _, tt := range []struct{ child, want string }{{"child-hangs", "no answer"}, {"child-fails", "no such process"}, {"child-babbles", "token too long"}} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		all, err := lookAnswers(ctx, tt.child)
+		cancel()
+		if len(all) != 1 || all[0].At != "/first" || err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %+v, %v", tt.child, all, err)
+		}
+	}
+}
+
+func TestPrintReport(t *testing.T) {
+	const dir = "/mnt/disks"
+	kubelet := doctor.Process{PID: 8, Name: "kube\x1b[31mlet", Role: doctor.Kubelet}
+	r := &doctor.Report{
+		Host: []doctor.HostDirectory{{Class: "default", Directory: dir, Shared: 1, Mounts: []mounts.Mount{{MountPoint: disk.MountPoint{Path: dir + "/a"}}}}},
+		Seen: []doctor.Seen{
+			{Process: kubelet, Class: "default", Directory: dir, Sees: "same", Mounts: []doctor.SeenMount{{Sees: "same"}, {Sees: "directory"}}},
+			{Process: kubelet, Class: "default", Directory: dir, Sees: "absent"},
+		},
+		Findings: []doctor.Finding{
+			{Level: doctor.Problem, What: "it is wrong", Do: []string{"do", "  this"}, Data: dir + "/a", Reach: "/proc/8/root/data"},
+			{Level: doctor.Warning, What: "so is this", Do: []string{"do", "  this"}},
+		},
+	}
+	var b strings.Builder
+	if err := printReport(&b, r, "text"); err != nil {
+		t.Fatal(err)
+	}
+	const want = `/mnt/disks (class default) on the host: shared, 1 disk mounted
+  kubelet 8 (kube\x1b[31mlet): 1 of 2 disks right, later mounts do NOT arrive
+  kubelet 8 (kube\x1b[31mlet): /mnt/disks is not there
+
+PROBLEM: it is wrong
+  the data: /mnt/disks/a on the host's system disk, under what is mounted there
+  to be read now at: /proc/8/root/data
+    do
+      this
+
+WARNING: so is this
+    (the lines above help here, too)
+`
+	if b.String() != want {
+		t.Errorf("got\n%s", b.String())
+	}
+	if err := verdict(r); exitCode(err) != 3 || err.Error() != "found 1 problem and 1 warning" {
+		t.Errorf("verdict %v", err)
+	}
+	r.Findings = []doctor.Finding{{Level: doctor.Note}}
+	if err := verdict(r); err != nil {
+		t.Errorf("a note is an error: %v", err)
+	}
+	if exitCode(errors.New("x")) != 1 {
+		t.Error("another error is a finding")
+	}
+}
