@@ -162,11 +162,11 @@ func TestForeignHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// throttle bounds how fast the worker reads a disk, in bytes a second; 0 for no
-// bound.
-func throttle(t *testing.T, w *worker.Worker, id string, rate int) {
+// throttle bounds how fast the worker reads and writes a disk, in bytes a second;
+// 0 for no bound.
+func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	t.Helper()
-	args := map[string]any{"id": id, "bps": 0, "bps_rd": rate, "bps_wr": 0, "iops": 0, "iops_rd": 0, "iops_wr": 0}
+	args := map[string]any{"id": id, "bps": 0, "bps_rd": read, "bps_wr": write, "iops": 0, "iops_rd": 0, "iops_wr": 0}
 	if _, err := w.QMP(ctx(t), "block_set_io_throttle", args); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestSlowProof(t *testing.T) {
 	// It asks for more time than this as long as it gets on.
 	m.run("mkdir /etc/systemd/system/hotmount-format@.service.d; printf '[Service]\\nTimeoutStartSec=20s\\n' >/etc/systemd/system/hotmount-format@.service.d/short.conf; systemctl daemon-reload; systemctl stop hotmount")
 	slow, slowID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "SLOW"})
-	throttle(t, w, slowID, 10<<20)
+	throttle(t, w, slowID, 10<<20, 0)
 	m.run("systemctl start --no-block hotmount")
 	seq := m.run("cat /sys/block/" + slow + "/diskseq")
 	unit := "hotmount-format@" + seq
@@ -198,7 +198,7 @@ func TestSlowProof(t *testing.T) {
 		t.Errorf("the unit was %s and is %s", invocation, got)
 	}
 	m.wait("a second word of it, after 35 seconds", "test $(journalctl -b -o cat --no-pager | grep -c '^/dev/"+slow+" .*proving that it is blank: ') -ge 2")
-	throttle(t, w, slowID, 0)
+	throttle(t, w, slowID, 0, 0)
 	m.mounted(slow)
 	if out, err := m.Run(ctx(t), "journalctl -b --no-pager -o cat -u "+unit+" | grep -i 'timed out'"); err == nil {
 		t.Errorf("it was not given more time: %s", out)
@@ -208,7 +208,7 @@ func TestSlowProof(t *testing.T) {
 	}
 
 	gone, goneID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "GONE"})
-	throttle(t, w, goneID, 10<<20)
+	throttle(t, w, goneID, 10<<20, 0)
 	unit = "hotmount-format@" + m.run("cat /sys/block/"+gone+"/diskseq")
 	m.wait("the proof", "systemctl is-active "+unit+" | grep activating")
 	begun := time.Now()

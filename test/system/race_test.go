@@ -1,0 +1,364 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hotmount/test/worker"
+)
+
+// rivals are others who write to the disk $d that hotmount looks at, and what has
+// to be there afterwards if they have succeeded. $u is a UUID of their own.
+var rivals = []struct{ what, write, check string }{
+	{"dd", "printf theirs | dd of=$d bs=1 seek=$at conv=notrunc,fsync", "[ $(dd if=$d bs=1 skip=$at count=6) = theirs ]"},
+	{"sgdisk", "sgdisk -n 1:0:0 $d", "sgdisk -v $d | grep 'No problems found' && [ -e ${d}1 ]"},
+	{"pvcreate", "pvcreate -u $u --norestorefile $d", "pvs --noheadings -o pv_uuid $d | grep -i $u"},
+	{"mkfs.ext4", "mkfs.ext4 -q -U $u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && e2fsck -n $d"},
+	{"mkfs.xfs", "mkfs.xfs -q -m uuid=$u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && { findmnt $d || xfs_repair -n $d; }"},
+}
+
+// TestRivals: whoever begins to write at a random moment of the scan and of the
+// settle time has won. Tools that want the disk for themselves are told that it is
+// busy, and have written nothing then.
+func TestRivals(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	const settle = 6 * time.Second
+	m.run(fmt.Sprintf("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=%s HOTMOUNT_FORMAT_LIMIT=256\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount", settle))
+	c := chance(t)
+	rounds := 1
+	if full {
+		rounds = 20
+	}
+	won := map[string]int{}
+	for round := range rounds {
+		type opponent struct{ what, name, id, env, check string }
+		var all []opponent
+		for i, r := range rivals {
+			o := opponent{what: r.what, check: r.check}
+			o.name, o.id = m.attach(w, worker.Disk{File: blank(t, crashSize+int64(round)<<12), Serial: fmt.Sprintf("R%d-%d", round, i)})
+			uuid := fmt.Sprintf("%08x-0000-4000-8000-%012x", c.Uint32(), i)
+			o.env = fmt.Sprintf("d=/dev/%s at=%d u=%s", o.name, c.IntN(crashSize), uuid)
+			if r.what == "pvcreate" {
+				o.env = fmt.Sprintf("d=/dev/%s u=aaaaaa-bbbb-cccc-dddd-eeee-ffff-%06d", o.name, round)
+			}
+			all = append(all, o)
+			delay := time.Duration(c.Int64N(int64(settle)))
+			// The unit's control group is there as long as the unit runs.
+			m.run(fmt.Sprintf(`cat >/root/%[1]s <<'X'
+%[2]s
+until compgen -G "/sys/fs/cgroup/system.slice/system-hotmount*format.slice/hotmount-format@$(cat /sys/block/%[1]s/diskseq).service" >/dev/null; do sleep 0.05; done
+sleep %.3[4]f
+%[3]s
+echo $? >/root/%[1]s.code
+X
+rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null &`, o.name, strings.ReplaceAll(o.env, " ", "; "), r.write, delay.Seconds()))
+		}
+		for _, o := range all {
+			m.wait(o.what, "[ -s /root/"+o.name+".code ]")
+			m.wait("the end of the work on "+o.name, fmt.Sprintf("journalctl -b -o cat --no-pager -u hotmount | grep -E '^/dev/%[1]s .*(R%[2]d-.*(mounted|refuse: |ignore: ))' && ! systemctl is-active hotmount-format@$(cat /sys/block/%[1]s/diskseq) | grep activating", o.name, round))
+			said := m.run("cat /root/" + o.name + ".log")
+			if m.run("cat /root/"+o.name+".code") == "0" {
+				won[o.what]++
+				m.run(strings.ReplaceAll(o.env, " ", "; ") + "; udevadm settle; { " + o.check + "; } >&2")
+				if got := m.run("journalctl -b -o cat --no-pager | grep -E '^/dev/" + o.name + " .*R" + fmt.Sprint(round) + "-.*: formatted' || true"); got != "" {
+					t.Errorf("%s was first, and yet: %s", o.what, got)
+				}
+				continue
+			}
+			if !regexpLine(said, `(?i)busy|in use|exclusively`) {
+				t.Errorf("%s failed: %s", o.what, said)
+			}
+			m.mounted(o.name)
+		}
+		for _, o := range all {
+			m.run("vgchange -q -an >/dev/null 2>&1 || true")
+			m.detach(w, o.id)
+		}
+	}
+	t.Logf("of %d rounds each, these won: %v", rounds, won)
+	if won["dd"] != rounds || won["sgdisk"] != rounds {
+		t.Error("dd and sgdisk ask nobody, and always win")
+	}
+}
+
+// TestTwoMachines: two machines, both with hotmount, share a disk: there is one
+// filesystem at most, and the machine that did not make it does not mount it.
+func TestTwoMachines(t *testing.T) {
+	one, w1 := start(t, worker.Options{})
+	two, w2 := start(t, worker.Options{})
+	c := chance(t)
+	rounds := 2
+	if full {
+		rounds = 20
+	}
+	for round := range rounds {
+		disk := worker.Disk{File: blank(t, crashSize+int64(round)<<12), Serial: fmt.Sprint("SHARED", round), Shared: true}
+		var ids, names [2]string
+		skew := time.Duration(c.Int64N(int64(1500 * time.Millisecond)))
+		var both sync.WaitGroup
+		for i, w := range []*worker.Worker{w1, w2} {
+			a, err := w.Attach(ctx(t), disk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids[i] = a.ID
+			if i == 0 {
+				time.Sleep(skew) // the random moment
+			}
+		}
+		mounts := make([]string, 2)
+		for i, m := range []machine{one, two} {
+			both.Go(func() {
+				w := []*worker.Worker{w1, w2}[i]
+				var err error
+				if names[i], err = w.BlockDevice(ctx(t), ids[i]); err == nil {
+					_, err = m.Run(ctx(t), fmt.Sprintf("for i in $(seq 600); do ! journalctl -b -o cat --no-pager -u hotmount | grep -qE '^/dev/%s .*SHARED%d.*(mounted xfs|hold: |refuse: )' || exit 0; sleep 0.2; done; exit 1", names[i], round))
+				}
+				if err != nil {
+					t.Errorf("machine %d, %s: %v", i, names[i], err)
+				}
+			})
+		}
+		both.Wait()
+		for i, m := range []machine{one, two} {
+			t.Logf("skew %s, machine %d: %s", skew, i, m.run("journalctl -b -o cat --no-pager -u hotmount | grep -E '^/dev/"+names[i]+" .*SHARED' | tail -n 3 | cut -c1-400"))
+			// What it has heard of udev by now changes nothing.
+			m.run("udevadm settle; systemctl reload hotmount")
+			m.wait("quiet", "! systemctl show -p StatusText --value hotmount | grep 'working on'")
+			mounts[i] = m.run("findmnt -no TARGET /dev/" + names[i] + " || true")
+		}
+		switch {
+		case mounts[0] != "" && mounts[1] != "":
+			t.Errorf("both have mounted it: %v", mounts)
+		case mounts[0]+mounts[1] != "":
+			// The filesystem is one machine's from its first byte to its last.
+			m, name := one, names[0]
+			if mounts[1] != "" {
+				m, name = two, names[1]
+			}
+			m.run(fmt.Sprintf("echo x >%s/f; umount /dev/%s; xfs_repair -n /dev/%[2]s 2>&1 || { echo 'the filesystem is damaged' >&2; exit 1; }", mounts[0]+mounts[1], name))
+		}
+		one.detach(w1, ids[0])
+		two.detach(w2, ids[1])
+	}
+}
+
+// withData makes the image of a disk that looks blank to everybody but who reads
+// all of it: mkfs.xfs would overwrite it.
+func withData(t *testing.T, size, at int64) string {
+	t.Helper()
+	image := blank(t, size)
+	f, err := os.OpenFile(image, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("somebody's data"), at); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// TestSwap: while a disk is proven blank or formatted it is pulled, and another
+// one, with data, is plugged in and may get its name. The other one is never
+// written to. In half of the rounds mkfs.xfs is held up right before its first
+// write, or after some.
+func TestSwap(t *testing.T) {
+	m, w := obedientWorker(t)
+	c := chance(t)
+	rounds := 8
+	if full {
+		rounds = 200
+	}
+	// The time from the attachment of a disk to its end, for the random moments.
+	begun := time.Now()
+	name, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "TIME"})
+	m.mounted(name)
+	took := time.Since(begun)
+	m.detach(w, id)
+	same := 0
+	for round := range rounds {
+		size := crashSize + int64(round+1)<<12
+		data := withData(t, size, 1<<20+c.Int64N(crashSize-2<<20))
+		before := digest(t, data)
+		order := []string{"", "", "s0", "s0", "sp1", "sp20"}[c.IntN(6)]
+		victim, err := w.Attach(ctx(t), worker.Disk{File: blank(t, size), Serial: fmt.Sprintf("A%d:%s", round, order)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		was, err := w.BlockDevice(ctx(t), victim.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if order != "" {
+			m.wait("mkfs.xfs to be stopped", fmt.Sprintf("grep stopped '/var/lib/orders/A%d:%s/trace.1'", round, order))
+		} else {
+			time.Sleep(time.Duration(c.Int64N(int64(took)))) // the random moment
+		}
+		if err := w.DetachSurprise(ctx(t), victim.ID); err != nil {
+			t.Fatal(err)
+		}
+		if c.IntN(4) > 0 {
+			if err := w.WaitDetached(ctx(t), victim.ID); err != nil {
+				t.Fatal(err)
+			}
+			victim.ID = ""
+		}
+		serial := fmt.Sprintf("B%d", round)
+		name, id := m.attach(w, worker.Disk{File: data, Serial: serial})
+		if order != "" {
+			// One that lives on against all odds shall do its worst.
+			m.run("pkill -CONT -f 'mkfs.xfs .*/dev/' || true")
+		}
+		if victim.ID != "" {
+			if err := w.WaitDetached(ctx(t), victim.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.says("^/dev/" + name + " .*serial " + serial + ".*refuse: ")
+		if name == was {
+			same++
+		}
+		m.untouched(name)
+		if digest(t, data) != before {
+			t.Errorf("round %d, order %q: the second disk, %s as the first, was written to", round, order, name)
+		}
+		m.detach(w, id)
+	}
+	t.Logf("%d rounds of up to %s: %d times the second disk had the first one's name", rounds, took, same)
+	if got := m.run("pgrep mkfs.xfs || true; systemctl show -p NRestarts --value hotmount"); got != "0" {
+		t.Errorf("left behind, or restarted: %s", got)
+	}
+}
+
+// forge sends frames to udev's group, as only root in the host's network namespace
+// can: perl, because every Debian has it. Its input is one frame a line: what to
+// do with it, then the properties.
+const forge = `use strict;
+socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
+sub out { my ($frame, $group) = @_;
+	send($s, $frame, 0, pack("SSLL", 16, 0, 0, $group)) // warn "send: $!"; }
+sub udev { my ($p, $length) = @_; # struct monitor_netlink_header; the hashes are of "block" and "disk"
+	return pack("a8NLLLNNNN", "libudev", 0xfeedcafe, 40, 40, $length // length $p, 0xf0031db7, 0x7bcbc5ee, 0, 0) . $p; }
+while (my $line = <STDIN>) {
+	chomp $line;
+	my ($how, @properties) = split /\|/, $line;
+	my $p = join "", map { "$_\0" } @properties;
+	if ($how eq "whole") { out(udev($p), 2) }
+	elsif ($how eq "kernel") { out("$properties[0]\0$p", 1); out("$properties[0]\0$p", 2) }
+	elsif ($how eq "cut") { my $f = udev($p); out(substr($f, 0, 41 + rand(length($f) - 42)), 2) }
+	elsif ($how eq "lies") { out(udev($p, 0x7fffffff), 2); out(udev($p, 0), 2) }
+	elsif ($how eq "huge") { out(udev($p . "X=" . "y" x 60000 . "\0"), 2) }
+	elsif ($how eq "noise") { my $f = udev($p); substr($f, 40 + rand(length($f) - 40), 1) = chr(rand(256)) for 1 .. 20; out($f, 2) }
+}
+`
+
+// TestForgedEvents: whatever events say, only the disks themselves count: nothing
+// is formatted, mounted or unmounted, and the daemon stays up.
+func TestForgedEvents(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	c := chance(t)
+	ours, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
+	uuid := m.mounted(ours)
+	data := withData(t, crashSize, 200<<20)
+	foreign, _ := m.attach(w, worker.Disk{File: data, Serial: "FOREIGN"})
+	m.says("^/dev/" + foreign + " .*refuse: ")
+	m.run("touch /etc/hotmount/hold")
+	held, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "HELD"})
+	m.says("^/dev/" + held + " .*hold: ")
+	before := digest(t, data)
+	state := func() string {
+		return m.run("systemctl show -p NRestarts -p MainPID hotmount; findmnt -rno ID,SOURCE,TARGET | grep -E ' /dev/vd' | sort; ls -A /mnt/disks; journalctl -b -o cat --no-pager | grep -c ': formatted'; hotmount history | grep -c made")
+	}
+	was := state()
+
+	path := func(name string) string {
+		p := m.run("readlink -f /sys/block/" + name)
+		return strings.TrimPrefix(p, "/sys")
+	}
+	paths := map[string]string{"vda": path("vda"), ours: path(ours), foreign: path(foreign), held: path(held)}
+	var frames []string
+	for about, p := range paths {
+		for says := range paths {
+			seq := m.run("cat /sys/block/" + says + "/diskseq")
+			for _, action := range []string{"add", "change", "remove", "move"} {
+				for _, content := range []string{"", "|ID_FS_TYPE=xfs|ID_FS_USAGE=filesystem|ID_FS_UUID=" + uuid, "|ID_FS_TYPE=xfs|ID_FS_USAGE=filesystem|ID_FS_UUID=11111111-2222-4333-8444-555555555555"} {
+					frames = append(frames, fmt.Sprintf("ACTION=%s|DEVPATH=%s|SUBSYSTEM=block|DEVTYPE=disk|SEQNUM=99999|DEVNAME=/dev/%s|DISKSEQ=%s|MAJOR=254|MINOR=0|USEC_INITIALIZED=1%s", action, p, says, seq, content))
+				}
+			}
+		}
+		frames = append(frames, "ACTION=add|DEVPATH=/devices/virtual/block/../../../../etc/passwd|SUBSYSTEM=block|DEVTYPE=disk|SEQNUM=1|DEVNAME=/dev/../etc/"+about,
+			"ACTION=add|DEVPATH=/devices/virtual/block/vdzz|SUBSYSTEM=block|DEVTYPE=disk|SEQNUM=1|DEVNAME=/dev/vdzz|DISKSEQ=18446744073709551615",
+			"ACTION=add|DEVPATH="+p+"|SUBSYSTEM=block|DEVTYPE=disk|DISKSEQ=-1|SEQNUM=1", "ACTION=|DEVPATH=|SUBSYSTEM=block|DEVTYPE=disk", "|=|==|SUBSYSTEM=block", "ACTION=add=|DEVPATH=a=b=c|ID_SERIAL==x")
+	}
+	var lines []string
+	for _, how := range []string{"whole", "kernel", "cut", "lies", "huge", "noise"} {
+		for _, frame := range frames {
+			if full || c.IntN(4) == 0 {
+				lines = append(lines, how+"|"+frame)
+			}
+		}
+	}
+	c.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+	if err := m.Write(ctx(t), "/root/forge.pl", []byte(forge), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Write(ctx(t), "/root/frames", []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.run("perl /root/forge.pl </root/frames 2>&1 | sort | uniq -c | head"); got != "" {
+		t.Errorf("not all of %d frames were sent: %s", len(lines), got)
+	}
+	// They have been heard, and what they asked for would have been done by now.
+	m.says("an event (could not be read|was too long)")
+	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '1 mounted, 1 held, 1 refused, 0 failing'")
+	m.run("systemctl reload hotmount")
+	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '1 mounted, 1 held, 1 refused, 0 failing'")
+	if now := state(); now != was {
+		t.Errorf("after %d forged events:\n%s\nbefore:\n%s", len(lines), now, was)
+	}
+	m.untouched(foreign)
+	m.untouched(held)
+	if digest(t, data) != before {
+		t.Error("the disk with data was written to")
+	}
+	// And a true event is still heard.
+	m.run("rm /etc/hotmount/hold")
+	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "NEW"})
+	m.mounted(name)
+}
+
+// TestHangingMkfs: however many runs of mkfs.xfs hang on storage that answers
+// no write any more, other disks are formatted, and each ends with its disk.
+func TestHangingMkfs(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	// The disks that hang are SCSI: QEMU takes those away at once, whatever is
+	// under way on them.
+	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
+	const hanging = 3
+	var ids []string
+	for i := range hanging {
+		_, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: fmt.Sprint("DEAD", i), Bus: worker.BusSCSI})
+		throttle(t, w, id, 0, 1) // the first write goes, the next one waits for ever
+		ids = append(ids, id)
+	}
+	m.run("systemctl start hotmount")
+	count := "[ $(pgrep -a mkfs.xfs | grep -vc -- -N) = " + fmt.Sprint(hanging) + " ]"
+	m.wait("mkfs.xfs on all of them", count)
+	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "ALIVE"})
+	m.mounted(name)
+	m.run(count)
+	for _, id := range ids {
+		m.detach(w, id)
+	}
+	m.wait("mkfs.xfs to end", "! pgrep mkfs.xfs && [ -z \"$(systemctl list-units --no-legend 'hotmount-format@*')\" ]")
+	if got := m.run("systemctl show -p NRestarts --value hotmount; findmnt -no SOURCE /dev/" + name); got != "0\n/dev/"+name {
+		t.Errorf("got %s", got)
+	}
+}
