@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/coreos/go-systemd/v22/journal"
@@ -175,7 +176,7 @@ func (a Agent) Problem(err error) {
 
 // Status gives the service manager the state in one line (STATUS=,
 // sd_notify(3)).
-func (a Agent) Status(line string) { a.notify("STATUS=" + line) }
+func (a Agent) Status(line string) { a.notify("STATUS=" + oneLine(line)) }
 
 // Ready tells the service manager that the start or the reload is done.
 func (a Agent) Ready() { a.notify(daemon.SdNotifyReady) }
@@ -192,6 +193,19 @@ func (a Agent) notify(state string) {
 	}
 }
 
+// oneLine makes one line of an error's words. Whoever puts foreign bytes into an
+// error makes them visible; this is the net below.
 func oneLine(s string) string {
-	return strings.Join(strings.Fields(strings.ReplaceAll(s, "\n", "; ")), " ")
+	var lines []string
+	for line := range strings.SplitSeq(s, "\n") {
+		if words := strings.Fields(line); len(words) > 0 {
+			lines = append(lines, strings.Join(words, " "))
+		}
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.Join(lines, "; "))
 }
