@@ -1,0 +1,91 @@
+// Command standin makes containers for tests: processes in mount namespaces of
+// their own, each with one volume, as a container runtime makes them.
+//
+//	standin COUNT SOURCE   in a worker, as root
+//
+// Each binds SOURCE where kubelet binds a pod's volume, and a container that
+// has it as /data. The containers live until they are killed.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	err := fmt.Errorf("usage: %s COUNT SOURCE", os.Args[0])
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == "container":
+		err = container(os.Args[2])
+	case len(os.Args) == 3:
+		err = pods(os.Args[1], os.Args[2])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "standin:", err)
+		os.Exit(1)
+	}
+}
+
+func pods(count, source string) error {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		volume := fmt.Sprintf("/var/lib/kubelet/pods/6a6e9d0c-1111-4222-8333-%012d/volumes/kubernetes.io~local-volume/local-pv-%d", i, i)
+		if err := os.MkdirAll(volume, 0o750); err != nil {
+			return err
+		}
+		if err := unix.Mount(source, volume, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("cannot bind %s: %w", volume, err)
+		}
+		c := exec.Command("/proc/self/exe", "container", volume)
+		c.Stderr = os.Stderr
+		// Go makes every mount of the new namespace private.
+		c.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Setsid: true}
+		if err := c.Start(); err != nil {
+			return fmt.Errorf("cannot start container %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// container goes into a root of its own and becomes a process that does nothing.
+func container(volume string) error {
+	const root = "/run/standin-root"
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("none", root, "tmpfs", 0, "size=64k"); err != nil {
+		return err
+	}
+	for dir, source := range map[string]string{"usr": "/usr", "data": volume} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(source, filepath.Join(root, dir), "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("cannot bind %s: %w", source, err)
+		}
+	}
+	for _, dir := range []string{"lib", "lib64"} {
+		if err := os.Symlink("usr/"+dir, filepath.Join(root, dir)); err != nil {
+			return err
+		}
+	}
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	// The old root comes to lie on the new one (pivot_root(2), NOTES).
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("pivot_root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return err
+	}
+	return unix.Exec("/usr/bin/sleep", []string{"sleep", "infinity"}, nil)
+}

@@ -1,0 +1,368 @@
+//go:build vm
+
+package system
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"hotmount/internal/doctor"
+	"hotmount/test/worker"
+)
+
+// standIns defines what stands in for kubelets and containers: processes of that
+// name in mount namespaces that are made as a container runtime makes them.
+//
+//	kubelet NAME BIND PROPAGATION ROOT: as a container, the class directory bound
+//	  by --bind or --rbind, kubelet's root directory with propagation ROOT
+//	container NAME SOURCE: a container that has SOURCE as /data
+//
+// Both write the process's number to /run/NAME.pid.
+const standIns = `
+mkdir -p /var/lib/kubelet /root/rescued; cp -n /usr/bin/sleep /usr/local/bin/kubelet
+inside() { # ROOT MOUNTS COMMAND...: MOUNTS are made below ROOT
+	r=$1; mounts=$2; shift 2
+	exec unshare -m --propagation unchanged bash -ec '
+		r=$1; mount --make-private /run; mkdir -p $r; mount -t tmpfs -o size=1m none $r
+		mkdir -p $r/usr $r/proc $r/old $r/data $r/mnt/disks $r/var/lib/kubelet; ln -s usr/bin $r/bin; ln -s usr/lib $r/lib; ln -s usr/lib64 $r/lib64
+		mount --bind /usr $r/usr; mount -t proc proc $r/proc
+		eval "$2"; shift 2
+		cd $r; pivot_root . old; cd /; mount --make-rslave /old; umount -l /old
+		exec "$@"' standin "$r" "$mounts" "$@"
+}
+started() { # NAME PROGRAM
+	for i in $(seq 1 300); do [ "$(cat /proc/$(cat /run/$1.pid)/comm 2>/dev/null)" = $2 ] && return; sleep 0.1; done; cat /run/$1.log; exit 1
+}
+kubelet() {
+	(echo $BASHPID >/run/$1.pid; inside /run/standin/$1 "mount $2 /mnt/disks \$r/mnt/disks; mount --make-$3 \$r/mnt/disks; mount --rbind /var/lib/kubelet \$r/var/lib/kubelet; mount --make-$4 \$r/var/lib/kubelet" kubelet infinity) </dev/null >/run/$1.log 2>&1 &
+	started $1 kubelet
+}
+container() {
+	(echo $BASHPID >/run/$1.pid; inside /run/standin/$1 "mount --bind $2 \$r/data; mount --make-private \$r/data" sleep infinity) </dev/null >/run/$1.log 2>&1 &
+	started $1 sleep
+}
+`
+
+// examined is what hotmount doctor says, and its exit code.
+func (m machine) examined() (doctor.Report, string) {
+	m.t.Helper()
+	out := m.run("hotmount doctor -o json && echo 0 || echo $?")
+	i := strings.LastIndexByte(out, '\n')
+	var r doctor.Report
+	if err := json.Unmarshal([]byte(out[:max(i, 0)]), &r); err != nil {
+		m.t.Fatalf("%v: %s", err, out)
+	}
+	return r, out[i+1:]
+}
+
+// pid is that of a stand-in.
+func (m machine) pid(name string) int {
+	m.t.Helper()
+	pid, err := strconv.Atoi(m.run("cat /run/" + name + ".pid"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return pid
+}
+
+// kinds gives what was found of a process, but for notes.
+func kinds(r doctor.Report, pid int) []string {
+	all := []string{}
+	for _, f := range r.Findings {
+		if f.Level != doctor.Note && slices.ContainsFunc(f.Processes, func(p doctor.Process) bool { return p.PID == pid }) {
+			all = append(all, string(f.Kind))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func words(r doctor.Report) string {
+	var b strings.Builder
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%s %s %v: %s\n", f.Level, f.Kind, f.Paths, f.What)
+	}
+	return b.String()
+}
+
+// TestDoctorKubelets: every way in which a kubelet can have the class directory
+// is told apart, before and after a disk comes that the wrong ones do not see,
+// and what the doctor says is what the kernel then does.
+func TestDoctorKubelets(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "FIRST"})
+	first := m.mounted(name)
+
+	m.run(standIns + `
+		(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
+		started host kubelet
+		kubelet rshared --rbind rshared rshared
+		kubelet rslave --rbind rslave rshared`)
+	r, code := m.examined()
+	if code != "0" || len(r.Seen) != 4 {
+		t.Errorf("with good kubelets alone: exit code %s, %d views\n%s", code, len(r.Seen), words(r))
+	}
+
+	m.run(standIns + `
+		kubelet rprivate --rbind rprivate rshared
+		kubelet bind --bind rslave rshared
+		kubelet back --rbind rslave rprivate
+		# Over two hops: a slave of what is itself a slave, and shared with its own.
+		unshare -m --propagation slave bash -ec 'mount --make-rshared /; unshare -m --propagation slave kubelet infinity & echo $! >/run/hops.pid; wait' </dev/null >/dev/null 2>&1 &
+		started hops kubelet`)
+	for _, round := range []string{"before", "after"} {
+		want := map[string]struct {
+			kinds      []string
+			sees, late bool
+		}{
+			"host": {nil, true, true}, "rshared": {nil, true, true}, "rslave": {nil, true, true},
+			"rprivate": {[]string{"not-propagated"}, true, false},
+			"bind":     {[]string{"wrong-mount"}, false, true},
+			"back":     {[]string{"not-shared-back"}, true, true},
+			// Its own root is no mount of the host's either.
+			"hops": {[]string{"not-shared-back"}, true, true},
+		}
+		second := first
+		if round == "after" {
+			name, _ = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "SECOND"})
+			second = m.mounted(name)
+			e := want["rprivate"]
+			e.kinds = append(e.kinds, "wrong-mount")
+			want["rprivate"] = e
+		}
+		r, code := m.examined()
+		if code != "3" {
+			t.Errorf("%s: exit code %s", round, code)
+		}
+		for name, e := range want {
+			pid := m.pid(name)
+			if got := kinds(r, pid); !slices.Equal(got, append([]string{}, e.kinds...)) {
+				t.Errorf("%s: found of %s: %q, want %q\n%s", round, name, got, e.kinds, words(r))
+			}
+			i := slices.IndexFunc(r.Seen, func(s doctor.Seen) bool { return s.Process.PID == pid })
+			if i < 0 {
+				t.Errorf("%s: %s is not seen", round, name)
+				continue
+			}
+			if got := r.Seen[i]; got.Arrives != e.late {
+				t.Errorf("%s: %s: arrives %v", round, name, got.Arrives)
+			}
+			// What the kernel says, in that very namespace.
+			for _, m2 := range r.Seen[i].Mounts {
+				real := m.run(fmt.Sprintf("d=$(stat -c %%d %[1]s); e=$(nsenter -t %[2]d -m -r stat -c %%d %[1]s); [ $d = $e ] && echo same || echo directory", m2.Path, pid))
+				if real != m2.Sees {
+					t.Errorf("%s: %s: at %s the doctor sees %s, the kernel %s", round, name, m2.Path, m2.Sees, real)
+				}
+				if round == "after" && strings.HasSuffix(m2.Path, second) && (m2.Sees == "same") != e.late {
+					t.Errorf("%s: later mounts arrive: %v, but the second disk is %s", name, e.late, m2.Sees)
+				}
+			}
+		}
+	}
+	t.Log(m.run("hotmount doctor || true"))
+}
+
+// TestDoctorPods: pods whose data is on the system disk are named, with the place
+// of the data; those that are right are not.
+func TestDoctorPods(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, id := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "FIRST"})
+	uuid := m.mounted(name)
+	const (
+		uid      = "6a6e9d0c-1111-4222-8333-444455556666"
+		scope    = "89abcdef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
+		volumes  = "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~local-volume/"
+		subPaths = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-1/main/0"
+	)
+	disk := "/mnt/disks/" + uuid
+	// The good ones: a volume, a part of it by subPath, a provisioner.
+	m.run(standIns + fmt.Sprintf(`
+		(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
+		started host kubelet
+		mkdir -p %[1]s/sub %[2]slocal-pv-1 %[3]s
+		mount --bind %[1]s %[2]slocal-pv-1; mount --bind %[1]s/sub %[3]s
+		container volume %[2]slocal-pv-1
+		container subpath %[3]s`, disk, volumes, subPaths))
+	r, code := m.examined()
+	if code != "0" {
+		t.Errorf("with good pods alone: exit code %s\n%s", code, words(r))
+	}
+
+	// The trap: the directory under the mount, seen by a mount that is not
+	// recursive. hotmount has made it immutable; an older one need not be.
+	m.run(standIns + fmt.Sprintf(`
+		mkdir /run/below; mount --bind /mnt/disks /run/below; chattr -i /run/below/%[4]s; echo lost >/run/below/%[4]s/file
+		mkdir -p %[2]slocal-pv-2 /mnt/disks/removed /run/bare
+		mount --bind /run/below/%[4]s %[2]slocal-pv-2
+		container trapped %[2]slocal-pv-2
+		umount /run/below
+		g=/sys/fs/cgroup/kubepods.slice/kubepods-pod%[6]s.slice/cri-containerd-%[5]s.scope; mkdir -p $g; cat /run/trapped.pid >$g/cgroup.procs
+		mkdir -p /var/log/pods/prod_db-0_%[7]s /var/log/containers; : >/var/log/containers/db-0_prod_postgres-%[5]s.log
+		echo data >/mnt/disks/removed/file; container removed /mnt/disks/removed; rm -r /mnt/disks/removed
+		mkdir -p %[2]slocal-pv-3; container bare %[2]slocal-pv-3`,
+		disk, volumes, "", uuid, scope, strings.ReplaceAll(uid, "-", "_"), uid))
+	r, code = m.examined()
+	if code != "3" {
+		t.Errorf("exit code %s", code)
+	}
+	find := func(kind doctor.Kind, path string) doctor.Finding {
+		t.Helper()
+		i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Kind == kind && (path == "" || slices.Contains(f.Paths, path)) })
+		if i < 0 {
+			t.Errorf("no %s at %s:\n%s", kind, path, words(r))
+			return doctor.Finding{Pod: &doctor.Pod{}}
+		}
+		return r.Findings[i]
+	}
+	trapped := find(doctor.OnSystemDisk, volumes+"local-pv-2")
+	if want := (doctor.Pod{UID: uid, Namespace: "prod", Name: "db-0", Container: "postgres", Volume: "local-pv-2"}); trapped.Pod == nil || *trapped.Pod != want {
+		t.Errorf("the trapped pod is %+v", trapped.Pod)
+	}
+	if trapped.Data != disk {
+		t.Errorf("its data is in %q", trapped.Data)
+	}
+	if got := m.run("cat " + trapped.Reach + "/file"); got != "lost" {
+		t.Errorf("%s holds %q", trapped.Reach, got)
+	}
+	i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return strings.Contains(f.What, "was removed") })
+	if i < 0 || r.Findings[i].Kind != doctor.OnSystemDisk {
+		t.Errorf("the removed directory is not found:\n%s", words(r))
+	} else if got := m.run("cat " + r.Findings[i].Reach + "/file 2>/dev/null || stat -c %h " + r.Findings[i].Reach); got != "0" {
+		t.Errorf("the removed directory at %s: %s", r.Findings[i].Reach, got)
+	}
+	bare := find(doctor.BareDirectory, "/data")
+	if bare.Pod == nil || bare.Pod.UID != uid || bare.Pod.Volume != "local-pv-3" || bare.Data != volumes+"local-pv-3" {
+		t.Errorf("the bare directory: %+v", bare)
+	}
+	if f := find(doctor.DataHidden, disk); f.Level != doctor.Problem {
+		t.Errorf("hidden data: %+v", f)
+	}
+	if got := m.run(strings.TrimSuffix(find(doctor.DataHidden, disk).Do[0], "   # shows them")); !strings.Contains(got, "file") {
+		t.Errorf("the line that shows the hidden data shows %s", got)
+	}
+	for _, name := range []string{"volume", "subpath", "host"} {
+		if got := kinds(r, m.pid(name)); len(got) > 0 {
+			t.Errorf("false alarm for %s: %q", name, got)
+		}
+	}
+	t.Log(m.run("hotmount doctor || true"))
+
+	// Something is mounted over the disk; then the disk is gone, and two
+	// containers still hold it.
+	m.run("mount -t tmpfs none " + disk)
+	r, _ = m.examined()
+	if f := find(doctor.Covered, disk); f.Level != doctor.Problem {
+		t.Errorf("covered: %+v", f)
+	}
+	m.run("umount " + disk)
+	m.detach(w, id)
+	m.wait("the disk to go", "! findmnt "+disk)
+	r, _ = m.examined()
+	f := find(doctor.StaleCopy, "/data")
+	for _, name := range []string{"volume", "subpath"} {
+		if pid := m.pid(name); !slices.ContainsFunc(f.Processes, func(p doctor.Process) bool { return p.PID == pid }) {
+			t.Errorf("the stale copy that %s (%d) holds is not named: %+v", name, pid, f)
+		}
+	}
+	t.Log(words(r))
+}
+
+// TestDoctorSystem: a leftover rule, a kubelet that dies all the time, and a pod
+// that calls itself kubelet on a filesystem that never answers.
+func TestDoctorSystem(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: blank(t, gib)})
+	m.mounted(name)
+	m.run(standIns + `(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
+		started host kubelet`)
+	if r, code := m.examined(); code != "0" {
+		t.Errorf("exit code %s\n%s", code, words(r))
+	}
+	m.run(standIns + `systemd-run -q --unit=restarts bash -c 'while :; do unshare -m --propagation private timeout 0.3 kubelet infinity; done'`)
+	for range 5 {
+		r, _ := m.examined()
+		for _, f := range r.Findings {
+			if f.Kind == doctor.Blind {
+				t.Errorf("a kubelet that exits meanwhile: %s", f.What)
+			}
+		}
+	}
+	m.run("systemctl stop restarts")
+	if r, code := m.examined(); code != "0" {
+		t.Errorf("after the kubelet that dies: exit code %s\n%s", code, words(r))
+	}
+	m.run(`systemctl stop hotmount; printf 'ACTION=="add", RUN+="/usr/bin/systemd-mount --no-block /dev/%%k /mnt/%%k"\n' >/etc/udev/rules.d/99-old.rules
+		mv /usr/sbin/mkfs.xfs /usr/sbin/mkfs.xfs.away; ln -sf /lib/systemd/system/fstrim.timer /etc/systemd/system/timers.target.wants/fstrim.timer; mkfifo /mnt/disks/pipe`)
+	r, code := m.examined()
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, string(f.Kind))
+	}
+	slices.Sort(got)
+	if want := []string{"fstrim", "missing-helper", "not-a-mount", "udev-rule"}; !slices.Equal(got, want) || code != "3" {
+		t.Errorf("found %q, exit code %s, want %q", got, code, want)
+	}
+	t.Log(words(r))
+}
+
+// TestDoctorManyPods: of 500 pods those that are trapped are found, and nothing
+// else.
+func TestDoctorManyPods(t *testing.T) {
+	helper := filepath.Join(t.TempDir(), "standin")
+	build := exec.Command("go", "build", "-o", helper, "hotmount/test/standin")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the stand-in: %v: %s", err, out)
+	}
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: blank(t, gib)})
+	uuid := m.mounted(name)
+	if err := w.Put(ctx(t), helper, "/usr/local/bin/standin"); err != nil {
+		t.Fatal(err)
+	}
+	m.run(standIns + `chmod 755 /usr/local/bin/standin
+		(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
+		started host kubelet`)
+	containers := func(n int, source string) {
+		t.Helper()
+		m.run(fmt.Sprintf(`before=$(pgrep -xc sleep || true); standin %d %s </dev/null >/run/standin.log 2>&1; for i in $(seq 1 600); do [ $(pgrep -xc sleep) = $((before + %[1]d)) ] && exit 0; sleep 0.1; done; cat /run/standin.log; pgrep -xc sleep; exit 1`, n, source))
+	}
+	// The first two get the directory below the mount, before the others come.
+	m.run("mkdir /run/below; mount --bind /mnt/disks /run/below")
+	containers(2, "/run/below/"+uuid)
+	m.run("umount /run/below; for i in 0 1; do mv /var/lib/kubelet/pods/6a6e9d0c-1111-4222-8333-00000000000$i /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-00000000000$i; done")
+	containers(500, "/mnt/disks/"+uuid)
+	r, code := m.examined()
+	var trapped []string
+	for _, f := range r.Findings {
+		switch {
+		case f.Kind == doctor.OnSystemDisk && f.Pod != nil:
+			trapped = append(trapped, f.Pod.UID)
+		case f.Level != doctor.Note:
+			t.Errorf("false alarm: %s: %s", f.Kind, f.What)
+		}
+	}
+	if want := []string{"6a6e9d0c-1111-4222-9999-000000000000", "6a6e9d0c-1111-4222-9999-000000000001"}; code != "3" || !slices.Equal(trapped, want) {
+		t.Errorf("exit code %s, found:\n%s", code, words(r))
+	}
+	t.Log("two looks:", m.run("(time hotmount doctor >/dev/null) 2>&1 || true; wc -l </proc/1/mountinfo; ls -d /proc/[0-9]* | wc -l"))
+	m.run("umount /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-*/volumes/kubernetes.io~local-volume/*; kill $(pgrep -xo sleep); kill $(pgrep -xo sleep)")
+	if r, code := m.examined(); code != "0" {
+		t.Errorf("without the trapped ones: exit code %s\n%s", code, words(r))
+	}
+	t.Log("one look:", m.run("(time hotmount doctor) 2>&1"))
+	// What it costs: a few files of each process, whatever it has mounted.
+	var calls, processes int
+	out := m.run("strace -f -qq -e trace=openat,readlinkat -o /root/trace hotmount doctor >/dev/null; grep -c '\"/proc/' /root/trace; ls -d /proc/[0-9]* | wc -l")
+	if _, err := fmt.Sscan(out, &calls, &processes); err != nil || calls > 10*processes {
+		t.Errorf("%d files are opened and links read for %d processes (%v)", calls, processes, err)
+	}
+	t.Logf("%d files opened and links read, %d processes", calls, processes)
+}
