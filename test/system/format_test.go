@@ -154,8 +154,13 @@ func TestForeignHalfMade(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
 	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it, and the unfinished filesystem .* is not of this node's making; .*hotmount format " + name)
-	if got := m.writes(name); got != "0" || digest(t, image) != before {
-		t.Errorf("%s write requests reached it", got)
+	// udev calls it XFS, so that a mount was tried: the kernel flushes the disk
+	// then, a write request without a sector.
+	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" {
+		t.Errorf("%s sectors were written", got)
+	}
+	if digest(t, image) != before {
+		t.Error("its bytes have changed")
 	}
 	_, token := m.offer(name)
 	m.run("hotmount format " + name + " --confirm " + token)
@@ -163,7 +168,8 @@ func TestForeignHalfMade(t *testing.T) {
 }
 
 // throttle bounds how fast the worker reads and writes a disk, in bytes a second;
-// 0 for no bound.
+// 0 for no bound. The id is QEMU's: a virtio disk's reads and writes are of a part
+// of it.
 func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	t.Helper()
 	args := map[string]any{"id": id, "bps": 0, "bps_rd": read, "bps_wr": write, "iops": 0, "iops_rd": 0, "iops_wr": 0}
@@ -180,7 +186,7 @@ func TestSlowProof(t *testing.T) {
 	// It asks for more time than this as long as it gets on.
 	m.run("mkdir /etc/systemd/system/hotmount-format@.service.d; printf '[Service]\\nTimeoutStartSec=20s\\n' >/etc/systemd/system/hotmount-format@.service.d/short.conf; systemctl daemon-reload; systemctl stop hotmount")
 	slow, slowID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "SLOW"})
-	throttle(t, w, slowID, 10<<20, 0)
+	throttle(t, w, slowID+"/virtio-backend", 10<<20, 0)
 	m.run("systemctl start --no-block hotmount")
 	seq := m.run("cat /sys/block/" + slow + "/diskseq")
 	unit := "hotmount-format@" + seq
@@ -198,7 +204,7 @@ func TestSlowProof(t *testing.T) {
 		t.Errorf("the unit was %s and is %s", invocation, got)
 	}
 	m.wait("a second word of it, after 35 seconds", "test $(journalctl -b -o cat --no-pager | grep -c '^/dev/"+slow+" .*proving that it is blank: ') -ge 2")
-	throttle(t, w, slowID, 0, 0)
+	throttle(t, w, slowID+"/virtio-backend", 0, 0)
 	m.mounted(slow)
 	if out, err := m.Run(ctx(t), "journalctl -b --no-pager -o cat -u "+unit+" | grep -i 'timed out'"); err == nil {
 		t.Errorf("it was not given more time: %s", out)
@@ -208,7 +214,7 @@ func TestSlowProof(t *testing.T) {
 	}
 
 	gone, goneID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "GONE"})
-	throttle(t, w, goneID, 10<<20, 0)
+	throttle(t, w, goneID+"/virtio-backend", 10<<20, 0)
 	unit = "hotmount-format@" + m.run("cat /sys/block/"+gone+"/diskseq")
 	m.wait("the proof", "systemctl is-active "+unit+" | grep activating")
 	begun := time.Now()
