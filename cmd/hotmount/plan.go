@@ -78,9 +78,20 @@ func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) erro
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, why)
 	}
-	if err := t.Flush(); err != nil || !verbose {
+	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err = io.WriteString(w, evidence.String())
+	if verbose {
+		if _, err := io.WriteString(w, evidence.String()); err != nil {
+			return err
+		}
+	}
+	if os.Geteuid() != 0 {
+		return nil // what is remembered is root's to read
+	}
+	notices, err := host().Notices(s)
+	for _, n := range notices {
+		fmt.Fprintln(w, n)
+	}
 	return err
 }

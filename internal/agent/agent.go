@@ -36,6 +36,8 @@ type Host interface {
 	// Remember records the filesystems that were found mounted, or whose disks
 	// have left; it fills in the boot.
 	Remember(seen []disk.Sighting) error
+	// Notices gives, in words, what is amiss beside single disks.
+	Notices(s *disk.Settings) ([]string, error)
 	// Forget drops what was remembered of an attachment that has ended.
 	Forget(seq uint64) error
 	// SaveSettings hands the settings to the processes that format.
@@ -78,6 +80,8 @@ type Reporter interface {
 	// Bounced is told of a mount that ended with a disk that PID 1 took for
 	// unplugged, and that is made again.
 	Bounced(f *disk.Facts, path string)
+	// Notice is told what is amiss beside single disks, each thing once.
+	Notice(text string)
 	// Problem is told what went wrong beside a single disk.
 	Problem(err error)
 	// Status is told the state of the whole in one line, Ready that the disks
@@ -111,6 +115,9 @@ type Agent struct {
 	pinned   map[string]bool // mount points taken off the tree while in use
 	seen     []disk.Sighting // not handed to Host.Remember yet
 	saving   bool
+	notices  []string // told already
+	noticing bool
+	glance   bool // Host.Notices is wanted
 	lines    [4]line
 	started  time.Time
 	ready    bool
@@ -209,8 +216,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		alive = t.C
 	}
 	for {
-		a.start(ctx)
 		a.tell()
+		a.start(ctx)
 		if next, ok := a.nextDue(); ok {
 			timer.Reset(time.Until(next))
 		} else {
@@ -328,6 +335,7 @@ func (a *Agent) rescan() {
 	for name := range a.disks {
 		a.wanted(name)
 	}
+	a.glance = true
 }
 
 // wanted has the disk looked at, after what is under way on it.

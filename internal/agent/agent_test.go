@@ -37,6 +37,7 @@ type machine struct {
 	formatErr   map[uint64]error
 	sightings   []disk.Sighting
 	rememberErr error
+	notices     []string
 	plugged     map[uint64]time.Time // by disk sequence number
 	noEffect    bool                 // mount jobs are done, but mount nothing
 	halfMade    bool                 // what Format finds
@@ -167,6 +168,14 @@ func (m *machine) Remember(seen []disk.Sighting) error {
 	m.sightings = append(m.sightings, seen...)
 	return m.rememberErr
 }
+
+func (m *machine) Notices(*disk.Settings) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.notices), nil
+}
+
+func (m *machine) Notice(text string) { m.note("notice: %s", text) }
 
 func (m *machine) Forget(seq uint64) error {
 	m.mu.Lock()
@@ -655,6 +664,24 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
+	})
+}
+
+func TestEachNoticeIsGivenOnce(t *testing.T) {
+	m := newMachine()
+	m.notices = []string{"a file in the way"}
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			ready
+			notice: a file in the way`)
+		a.LookAtAll()
+		m.expect(t, ``)
+		m.change(func() { m.notices = nil })
+		a.LookAtAll()
+		m.expect(t, ``)
+		m.change(func() { m.notices = []string{"a file in the way"} })
+		a.LookAtAll()
+		m.expect(t, `notice: a file in the way`)
 	})
 }
 

@@ -76,6 +76,16 @@ func (a *Agent) start(ctx context.Context) {
 			})
 		})
 	}
+	// Once the disks of the start are dealt with, none is missing that is only
+	// late.
+	if a.glance && a.ready && !a.noticing {
+		a.glance, a.noticing = false, true
+		settings := a.settings
+		a.work.Go(func() {
+			notices, err := a.host.Notices(settings)
+			a.give(ctx, func() { a.noticed(notices, err) })
+		})
+	}
 	for _, dep := range a.leaving {
 		if dep.busy || dep.retry.After(now) {
 			continue
@@ -387,6 +397,21 @@ func (a *Agent) released(dep *departure, err error) {
 	wait := backoff(min(dep.failures, retries))
 	dep.retry = time.Now().Add(wait)
 	a.report.Failed(&dep.facts, disk.Decision{UUID: path.Base(dep.path)}, dep.path, err, wait)
+}
+
+// noticed reports what was not amiss at the last look around.
+func (a *Agent) noticed(notices []string, err error) {
+	a.noticing = false
+	if err != nil {
+		a.report.Problem(err)
+		return
+	}
+	for _, n := range notices {
+		if !slices.Contains(a.notices, n) {
+			a.report.Notice(n)
+		}
+	}
+	a.notices = notices
 }
 
 // nextDue gives the time of the next retry or of the end of the wait for READY.

@@ -169,6 +169,11 @@ func (a Agent) Rescan(cause string) {
 	a.Log.Event(KindProblem, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+oneLine(cause))
 }
 
+// Notice reports what is amiss beside a single disk, and needs somebody's hand.
+func (a Agent) Notice(text string) {
+	a.Log.Event(KindProblem, journal.PriWarning, nil, disk.Decision{}, "", text)
+}
+
 // Problem reports what went wrong beside a single disk.
 func (a Agent) Problem(err error) {
 	a.Log.Event(KindProblem, journal.PriErr, nil, disk.Decision{}, "", oneLine(err.Error()))

@@ -1,0 +1,165 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+)
+
+// Notices gives, in words, what is amiss beside single disks: filesystems that
+// were there at an earlier boot and whose disks are missing, and what lies in a
+// class directory and is no mount of ours.
+func (h Host) Notices(s *disk.Settings) ([]string, error) {
+	disks, err := h.Scan()
+	if err != nil {
+		return nil, err
+	}
+	missing, err := h.Missing(disks)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, m := range missing {
+		where := "with no serial"
+		if m.Identity.Serial != "" {
+			where = "with serial " + disk.Visible(m.Identity.Serial)
+		}
+		if m.Identity.Slot != "" {
+			where += " at " + disk.Visible(m.Identity.Slot)
+		}
+		all = append(all, fmt.Sprintf("missing since the last boot: %s %s, on a disk of %s %s, last found mounted %s; attached without --persistent?",
+			disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")))
+	}
+	for i := range s.Classes {
+		strays, err := h.strays(s.Classes[i].Directory)
+		if err != nil {
+			return nil, fmt.Errorf("cannot look into %s: %w", s.Classes[i].Directory, err)
+		}
+		all = append(all, strays...)
+	}
+	return all, nil
+}
+
+// Missing gives the filesystems that were mounted at an earlier boot, whose
+// disks were not seen leaving, and that are on none of the disks.
+func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
+	boot, err := h.Boot()
+	if err != nil {
+		return nil, err
+	}
+	seen, err := h.Store.Sightings()
+	if err != nil {
+		return nil, err
+	}
+	here := map[string]bool{}
+	for i := range disks {
+		here[disks[i].Known().UUID] = true
+		for _, m := range disks[i].Mounts {
+			here[filepath.Base(m.Path)] = true
+		}
+	}
+	var missing []disk.Sighting
+	for _, m := range seen {
+		if m.Identity.Boot != boot && !m.Left && !here[m.UUID] {
+			missing = append(missing, m)
+		}
+	}
+	return missing, nil
+}
+
+// strays gives what is in a class directory and is neither a mount point in use
+// nor an empty directory on its way to be one.
+func (h Host) strays(dir string) ([]string, error) {
+	real := filepath.Join("/", h.Root, dir)
+	entries, err := os.ReadDir(real)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	full := map[string]string{}
+	for _, e := range entries {
+		if e.IsDir() && disk.ValidUUID(e.Name()) {
+			first, err := firstEntry(filepath.Join(real, e.Name()))
+			if err != nil {
+				continue // it is gone, or a mount of a dead disk
+			}
+			full[e.Name()] = first
+		}
+	}
+	// After the directories were read: what was mounted meanwhile is no stray.
+	table, err := mounts.Table(h.Root)
+	if err != nil {
+		return nil, err
+	}
+	mounted := map[string]bool{}
+	var all []string
+	for _, m := range table {
+		mounted[m.Path] = true
+		below, found := strings.CutPrefix(m.Path, dir+"/")
+		if !found {
+			continue
+		}
+		if top, _, nested := strings.Cut(below, "/"); nested && mounted[dir+"/"+top] {
+			continue // inside a volume: its owner's business
+		} else if nested || !disk.ValidUUID(below) {
+			all = append(all, fmt.Sprintf("%s is mounted in the class directory %s, and not by hotmount: the provisioner may take it for a volume", disk.Visible(m.Path), dir))
+		}
+	}
+	for _, e := range entries {
+		name, path := e.Name(), dir+"/"+disk.Visible(e.Name())
+		switch {
+		case mounted[dir+"/"+name]:
+		case !e.IsDir():
+			all = append(all, fmt.Sprintf("%s is %s, which hotmount did not put into its class directory: the provisioner stumbles over it", path, kind(e.Type())))
+		case !disk.ValidUUID(name):
+			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, on which nothing is mounted: the provisioner stumbles over it", path))
+		case full[name] != "":
+			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they lie on the system's disk; move them away, then chattr -i and rmdir it. Nothing is mounted over them", path, disk.Visible(full[name])))
+		}
+	}
+	return all, nil
+}
+
+// firstEntry gives the name of an entry of a directory, empty if it has none.
+// It is not followed if it is a symlink.
+func firstEntry(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	d := os.NewFile(uintptr(fd), path)
+	defer d.Close()
+	names, err := d.Readdirnames(1)
+	if errors.Is(err, io.EOF) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return names[0], nil
+}
+
+func kind(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeSymlink != 0:
+		return "a symlink"
+	case m&fs.ModeNamedPipe != 0:
+		return "a FIFO"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device node"
+	}
+	return "a file"
+}

@@ -1,0 +1,113 @@
+package inventory
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/store"
+)
+
+const (
+	uuidA = "aaaaaaaa-0000-4000-8000-000000000001"
+	uuidB = "bbbbbbbb-0000-4000-8000-000000000002"
+	uuidC = "cccccccc-0000-4000-8000-000000000003"
+)
+
+func write(t *testing.T, root, name, text string) {
+	t.Helper()
+	path := filepath.Join(root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStrays(t *testing.T) {
+	root := t.TempDir()
+	class := filepath.Join(root, "mnt/disks")
+	write(t, root, "mnt/disks/"+uuidA+"/volume-file", "on the disk")
+	write(t, root, "mnt/disks/"+uuidB+"/lost", "written while nothing was mounted")
+	write(t, root, "mnt/disks/file\x1b[2J", "")
+	for _, d := range []string{uuidC, "data", "bound", uuidA + "/inner"} {
+		if err := os.MkdirAll(filepath.Join(class, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc", filepath.Join(class, "cccccccc-0000-4000-8000-000000000009")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(class, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, root, "proc/1/mountinfo", "24 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw\n"+
+		"90 24 254:16 / /mnt/disks/"+uuidA+" rw shared:55 - xfs /dev/vdb rw\n"+
+		"91 90 254:16 /x /mnt/disks/"+uuidA+"/inner rw shared:55 - xfs /dev/vdb rw\n"+
+		"92 24 254:1 /srv /mnt/disks/bound rw shared:1 - ext4 /dev/vda1 rw\n"+
+		"93 24 254:1 /srv /mnt/disks/data/deep rw shared:1 - ext4 /dev/vda1 rw\n")
+	got, err := Host{Root: root}.strays("/mnt/disks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of each the path and what tells it from the others.
+	want := []string{
+		"/mnt/disks/bound is mounted in the class directory",
+		"/mnt/disks/data/deep is mounted in the class directory",
+		"/mnt/disks/" + uuidB + " holds files although nothing is mounted there (the first: lost)",
+		"/mnt/disks/cccccccc-0000-4000-8000-000000000009 is a symlink",
+		"/mnt/disks/data is a directory that hotmount did not make",
+		`/mnt/disks/file\x1b[2J is a file`,
+		"/mnt/disks/pipe is a FIFO",
+	}
+	if len(got) != len(want) {
+		t.Fatalf("got:\n%s", strings.Join(got, "\n"))
+	}
+	for i := range want {
+		if !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("got %q, want %q", got[i], want[i])
+		}
+	}
+	if got, err := (Host{Root: root}).strays("/srv/disks"); got != nil || err != nil {
+		t.Errorf("of a directory that is not there: %q, %v", got, err)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "proc/sys/kernel/random/boot_id", "22222222-0000-4000-8000-000000000000\n")
+	h := Host{Root: root, Store: store.Store{State: t.TempDir(), Runtime: t.TempDir()}}
+	sighting := func(uuid, boot string, left bool) disk.Sighting {
+		return disk.Sighting{Identity: disk.Identity{Boot: boot, Seq: 3, Size: 5 << 30, Serial: "S" + uuid[:1]}, UUID: uuid, Type: "xfs", Mounted: time.Unix(0, 0), Left: left}
+	}
+	const before = "11111111-0000-4000-8000-000000000000"
+	if err := h.Store.Remember([]disk.Sighting{
+		sighting(uuidA, before, false), sighting(uuidB, before, false), sighting(uuidC, before, true),
+		sighting("dddddddd-0000-4000-8000-000000000004", "22222222-0000-4000-8000-000000000000", false),
+		sighting("eeeeeeee-0000-4000-8000-000000000005", before, false),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	here := []disk.Facts{
+		{Udev: disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuidA}},
+		{Mounts: []disk.MountPoint{{Path: "/mnt/disks/eeeeeeee-0000-4000-8000-000000000005"}}},
+	}
+	missing, err := h.Missing(here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range missing {
+		got = append(got, m.UUID)
+	}
+	if diff := cmp.Diff([]string{uuidB}, got); diff != "" {
+		t.Error(diff)
+	}
+}
