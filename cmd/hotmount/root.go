@@ -35,6 +35,7 @@ func root() *cobra.Command {
 		acceptCommand(),
 		releaseCommand(),
 		formatCommand(),
+		waitCommand(),
 		historyCommand(),
 		doctorCommand(),
 		stateCommand(),

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +21,9 @@ import (
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/mounts"
+	"hotmount/internal/policy"
 	"hotmount/internal/report"
+	"hotmount/internal/run"
 	"hotmount/internal/uevent"
 	"hotmount/internal/unit"
 )
@@ -230,10 +233,28 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	if f.Serial != "" {
 		serial = "serial " + disk.Visible(f.Serial)
 	}
-	return u.manager.StartMount(ctx, unit.MountUnit{
+	err := u.manager.StartMount(ctx, unit.MountUnit{
 		ID: f.ID, Path: class.MountPoint(uuid), Type: fstype, Options: class.Options, Timeout: mountTimeout,
 		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
 	})
+	var failed *unit.JobError
+	if errors.As(err, &failed) {
+		err = fmt.Errorf("%w%s; look at it with: %s", err, kernelSaid(ctx, f.Name), policy.Check(f, fstype))
+	}
+	return err
+}
+
+// kernelSaid gives what the kernel has just said of the disk, for mount(8) has
+// only an error number for a damaged filesystem.
+func kernelSaid(ctx context.Context, name string) string {
+	// The filesystems begin their messages with "XFS (vdb): " or "EXT4-fs (vdb): ".
+	r, err := run.Exec{}.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second,
+		Args: []string{"-k", "-b", "-q", "-o", "cat", "--no-pager", "-n", "3", "--since", "-1min", "-g", `\(` + name + `\):`}})
+	said := strings.TrimSpace(string(r.Stdout))
+	if err != nil || said == "" {
+		return ""
+	}
+	return "; the kernel says: " + disk.Visible(strings.ReplaceAll(said, "\n", " / "))
 }
 
 func (u units) Format(ctx context.Context, seq uint64) error { return u.manager.StartFormat(ctx, seq) }

@@ -442,7 +442,7 @@ func (a *Agent) tell() {
 	for name, st := range a.disks {
 		open = open || st.initial
 		switch {
-		case st.stuck != nil:
+		case st.stuck != nil, st.decision.Reason == disk.ReasonFault:
 			failing++
 		case st.busy && st.decision.Action == disk.Prove:
 			proving = append(proving, name)

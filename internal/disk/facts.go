@@ -50,6 +50,9 @@ type Facts struct {
 	// Mounts are the places where the disk itself is mounted, in PID 1's
 	// mount table.
 	Mounts []MountPoint `json:"mounts,omitempty"`
+	// Fault says, in words, what the kernel has done to the mounted filesystem
+	// since something went wrong with it; empty for nothing.
+	Fault string `json:"fault,omitempty"`
 	// Swap says that the disk or something on it is active swap space.
 	Swap bool `json:"swap,omitempty"`
 	// Claim is the place in the system's configuration that names the disk,

@@ -53,4 +53,5 @@ const (
 	ReasonBlank      Reason = "blank"
 	ReasonFilesystem Reason = "filesystem"
 	ReasonMounted    Reason = "mounted"
+	ReasonFault      Reason = "mounted-with-a-fault"
 )

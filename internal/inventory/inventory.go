@@ -9,7 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
@@ -159,6 +162,9 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		}
 		if on == f.Name {
 			f.Mounts = append(f.Mounts, m)
+			if f.Fault == "" {
+				f.Fault = h.fault(m)
+			}
 		}
 	}
 	for _, s := range c.swaps {
@@ -175,6 +181,26 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		f.Standing.Formatting = c.off
 	}
 	return f, nil
+}
+
+// fault gives what the kernel has done to a filesystem that it found damaged or
+// could not write to.
+func (h Host) fault(m disk.MountPoint) string {
+	has := func(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
+	if has(m.SuperOptions) && !has(m.Options) {
+		return "the kernel has made it read-only"
+	}
+	// An XFS that is shut down says so to whoever opens its root directory
+	// (xfs_file_open in the kernel's fs/xfs/xfs_file.c); that reads nothing from
+	// the disk.
+	fd, err := unix.Open(filepath.Join("/", h.Root, m.Path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	if errors.Is(err, unix.EIO) {
+		return "the kernel has shut it down"
+	}
+	return ""
 }
 
 // deviceName gives the kernel name of the device that a path below /dev leads

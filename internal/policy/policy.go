@@ -26,6 +26,9 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	if m := ours(f, class); m != nil {
 		d.Action, d.Reason = disk.Keep, disk.ReasonMounted
 		d.UUID, d.Type = path.Base(m.Path), m.Type
+		if f.Fault != "" {
+			d.Reason = disk.ReasonFault
+		}
 		return d
 	}
 	if d.Reason = notOurs(f); d.Reason != "" {

@@ -96,6 +96,7 @@ func TestDecide(t *testing.T) {
 		{"vda is, where the system is elsewhere", func(f *disk.Facts) { f.Name = "vda" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"a partition is not", func(f *disk.Facts) { f.Name = "vdb1" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNoClass},
 		{"mounted in its place", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
+		{"mounted in its place, with a fault", func(f *disk.Facts) { f.Mounts, f.Fault = []disk.MountPoint{ours}, "shut down" }, xfs(), nil, disk.Keep, disk.ReasonFault},
 		{"mounted in its place and in a pod", func(f *disk.Facts) {
 			f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/x"), ours}
 		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
@@ -262,6 +263,9 @@ var conditions = []condition{
 	}},
 	{name: "it is mounted in its place", reason: disk.ReasonMounted, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}
+	}},
+	{name: "it is mounted in its place, with a fault", reason: disk.ReasonFault, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Mounts, f.Fault = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, "shut down"
 	}},
 	{name: "it is swap", reason: disk.ReasonSwap, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Swap = true }},
 	{name: "it is a multipath leg", reason: disk.ReasonMultipath, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Multipath = true }},

@@ -90,6 +90,8 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return "it is blank" + evidence(c), ""
 	case disk.ReasonFilesystem:
 		return fmt.Sprintf("it holds %s %s", disk.Visible(d.Type), d.UUID), ""
+	case disk.ReasonFault:
+		return "it is mounted, and " + f.Fault + " (see journalctl -k)", fmt.Sprintf("stop who uses it, hotmount release %s, then %s", f.Name, Check(f, d.Type))
 	case disk.ReasonMounted:
 		return "it is mounted", ""
 	}
@@ -105,6 +107,15 @@ func former(l *disk.Sighting) string {
 // operator's own act, on the host or here, or needs the operator's word.
 func wipe(f *disk.Facts) string {
 	return fmt.Sprintf("if nothing on it is wanted: virsh vol-wipe or a new volume on the host, blkdiscard -z %s here, or hotmount format %s", f.Node(), f.Name)
+}
+
+// Check is the command with which a person looks what is wrong with a filesystem
+// of that type on the disk. It changes nothing.
+func Check(f *disk.Facts, fstype string) string {
+	if fstype == "xfs" {
+		return "xfs_repair -n " + f.Node()
+	}
+	return "e2fsck -fn " + f.Node()
 }
 
 func describe(c *disk.Content) string {

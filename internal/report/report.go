@@ -114,6 +114,9 @@ func (a Agent) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.
 		message += "; " + next
 	}
 	p := journal.PriInfo
+	if d.Reason == disk.ReasonFault {
+		p = journal.PriErr
+	}
 	switch d.Action {
 	case disk.Refuse, disk.Hold:
 		p = journal.PriWarning

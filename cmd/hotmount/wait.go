@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hotmount/internal/config"
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+)
+
+func waitCommand() *cobra.Command {
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "wait UUID",
+		Short: "Wait until the filesystem of that UUID is mounted",
+		Long: "Wait until the filesystem of that UUID is mounted in its class directory. A service that needs it can have\n" +
+			"Requires= and After=hotmount-wait@UUID.service.",
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			if !disk.ValidUUID(given[0]) {
+				return usageError{fmt.Errorf("%q is not a UUID in small letters", disk.Visible(given[0]))}
+			}
+			s, err := load(c)
+			if err != nil {
+				return err
+			}
+			ctx := c.Context()
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it was not within %s; see hotmount plan", timeout))
+				defer cancel()
+			}
+			return wait(ctx, given[0], s)
+		},
+	}
+	c.Flags().DurationVar(&timeout, "timeout", 0, "for how long at most, such as 90s; 0 is for ever")
+	config.AddFlags(c.Flags())
+	return c
+}
+
+// wait looks at the mount table each time it changes.
+func wait(ctx context.Context, uuid string, s *disk.Settings) error {
+	watch, found := context.WithCancel(ctx)
+	defer found()
+	var mounted bool
+	var tableErr error
+	err := mounts.Watch(watch, func() {
+		table, err := mounts.Table("")
+		if err != nil {
+			tableErr = err
+			found()
+			return
+		}
+		for _, m := range table {
+			for i := range s.Classes {
+				if path.Base(m.Path) == uuid && m.Path == s.Classes[i].MountPoint(uuid) {
+					mounted = true
+					found()
+				}
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case tableErr != nil:
+		return tableErr
+	case !mounted:
+		return fmt.Errorf("cannot wait until %s is mounted: %w", uuid, context.Cause(ctx))
+	}
+	return nil
+}
