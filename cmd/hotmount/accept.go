@@ -17,7 +17,7 @@ func acceptCommand() *cobra.Command {
 			"It is still formatted only if it is proven blank.",
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
-			text, err := control.Ask(c.Context(), control.Socket, control.Request{Do: "accept", Disk: diskName(given[0])})
+			text, err := control.Ask(c.Context(), socket, control.Request{Do: "accept", Disk: diskName(given[0])})
 			if err != nil {
 				return err
 			}

@@ -55,7 +55,7 @@ func release(ctx context.Context, w io.Writer, which string, force bool) error {
 	if err := syncFilesystem(path); err != nil {
 		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
 	}
-	if _, err := control.Ask(ctx, control.Socket, control.Request{Do: "release", Disk: f.Name}); err != nil {
+	if _, err := control.Ask(ctx, socket, control.Request{Do: "release", Disk: f.Name}); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "%s: %s is unmounted, and stays so until it is attached again, accepted, or the machine booted\n", f.ID, path)

@@ -5,10 +5,12 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/config"
+	"hotmount/internal/control"
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/store"
@@ -21,12 +23,12 @@ var version, commit, date = "unknown", "unknown", "unknown"
 type usageError struct{ error }
 
 func root() *cobra.Command {
-	c := &cobra.Command{
+	c := group(&cobra.Command{
 		Use:           "hotmount",
 		Short:         "Mount the disks that are plugged into a Kubernetes node",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}
+	})
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	// For people.
 	c.AddCommand(
@@ -50,6 +52,25 @@ func root() *cobra.Command {
 		cleanupCommand(),
 		unmountGoneCommand(),
 	)
+	return c
+}
+
+// group makes a command that does nothing but to have others below it. Left to
+// itself, cobra takes an unknown one for a call for help, or for a failure.
+func group(c *cobra.Command) *cobra.Command {
+	c.DisableFlagsInUseLine = true
+	c.SuggestionsMinimumDistance = 2
+	c.Args = func(c *cobra.Command, given []string) error {
+		if len(given) == 0 {
+			return nil
+		}
+		hint := fmt.Sprintf("see %s --help", c.CommandPath())
+		if like := c.SuggestionsFor(given[0]); len(like) > 0 {
+			hint = "did you mean " + strings.Join(like, " or ") + "?"
+		}
+		return usageError{fmt.Errorf("unknown command %q for %q; %s", given[0], c.CommandPath(), hint)}
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	return c
 }
 
@@ -86,4 +107,9 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 	return &s, nil
 }
 
-func host() inventory.Host { return inventory.Host{Store: store.Default()} }
+// host and socket are where the commands find the node and its daemon. Tests have
+// others.
+var (
+	host   = func() inventory.Host { return inventory.Host{Store: store.Default()} }
+	socket = control.Socket
+)

@@ -84,7 +84,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings) error {
 	})
 	part(func(ctx context.Context) error { return watchMounts(ctx, a, reporter) })
 	part(func(ctx context.Context) error {
-		return control.Serve(ctx, control.Socket, func(ctx context.Context, r control.Request) (string, error) {
+		return control.Serve(ctx, socket, func(ctx context.Context, r control.Request) (string, error) {
 			switch r.Do {
 			case "accept":
 				return a.Accept(ctx, r.Disk)

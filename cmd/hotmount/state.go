@@ -13,7 +13,7 @@ import (
 )
 
 func stateCommand() *cobra.Command {
-	c := &cobra.Command{Use: "state", Short: "Look after the state directory"}
+	c := group(&cobra.Command{Use: "state", Short: "Look after the state directory"})
 	c.AddCommand(&cobra.Command{
 		Use:   "init",
 		Short: "Make the state directory, holding the blank disks that are attached now",
@@ -26,7 +26,8 @@ func stateCommand() *cobra.Command {
 	return c
 }
 
-// initState works in a chroot, too, where no daemon and perhaps no /sys is.
+// initState needs no daemon. Where the disks can not be seen, as in a chroot
+// without /sys, it fails and makes nothing: later all of them would count as new.
 func initState(c *cobra.Command) error {
 	h := host()
 	boot, err := h.Boot()
@@ -54,7 +55,7 @@ func initState(c *cobra.Command) error {
 		return err
 	}
 	// The daemon looks again at what it has held meanwhile.
-	_, err = control.Ask(c.Context(), control.Socket, control.Request{Do: "look"})
+	_, err = control.Ask(c.Context(), socket, control.Request{Do: "look"})
 	if err != nil && !errors.Is(err, control.ErrDown) {
 		return err
 	}

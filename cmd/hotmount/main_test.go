@@ -1,0 +1,404 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/config"
+	"hotmount/internal/control"
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/store"
+)
+
+const bootID = "6b5c3a0e-7f1d-4c7a-9a56-0d6f2f1b7c11"
+
+// write makes files below a directory; "-> X" is a symbolic link to X and a path
+// that ends in a slash a directory.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name+"x")), 0o755)
+		if target, link := strings.CutPrefix(content, "-> "); err == nil && link {
+			err = os.Symlink(target, path)
+		} else if err == nil && !strings.HasSuffix(name, "/") {
+			err = os.WriteFile(path, []byte(content), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// attach adds a virtio disk, with what udev's database says of it. Its number is
+// the disk's minor and, but for 0, part of the sequence number.
+func attach(t *testing.T, root, name string, number int, serial string, udev ...string) {
+	t.Helper()
+	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", number) + ":00.0/block/" + name + "/"
+	write(t, root, map[string]string{
+		"sys/block/" + name:              "-> ../../" + dir,
+		dir + "dev":                      fmt.Sprintf("254:%d\n", number),
+		dir + "diskseq":                  fmt.Sprintf("%d\n", 1000+number),
+		dir + "size":                     "10485760\n",
+		dir + "ro":                       "0\n",
+		dir + "removable":                "0\n",
+		dir + "queue/rotational":         "1\n",
+		dir + "queue/logical_block_size": "512\n",
+		dir + "queue/iostats":            "1\n",
+		dir + "serial":                   serial,
+		dir + "stat":                     "1 2 3 4 5 6 7 8 9 10 11\n",
+		fmt.Sprintf("run/udev/data/b254:%d", number): fmt.Sprintf("S:disk/by-diskseq/%d\nI:1\n", 1000+number) + strings.Join(udev, "\n") + "\n",
+	})
+}
+
+// machine puts a node without a daemon in the place of this one, with a system
+// disk, a filesystem, and a disk that is refused.
+func machine(t *testing.T) inventory.Host {
+	t.Helper()
+	dir := t.TempDir()
+	h := inventory.Host{Root: filepath.Join(dir, "root"), Store: store.Store{State: filepath.Join(dir, "lib"), Runtime: filepath.Join(dir, "run")}}
+	write(t, dir, map[string]string{"run/": ""})
+	write(t, h.Root, map[string]string{
+		"proc/1/mountinfo":               "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n",
+		"proc/swaps":                     "Filename Type\n",
+		"proc/cmdline":                   "ro\n",
+		"proc/sys/kernel/random/boot_id": bootID + "\n",
+	})
+	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	attach(t, h.Root, "vda", 0, "")
+	attach(t, h.Root, "vdb", 16, "DATA-1", "E:ID_FS_USAGE=filesystem", "E:ID_FS_TYPE=xfs", "E:ID_FS_UUID_ENC="+uuid)
+	attach(t, h.Root, "vdc", 32, "\x1b[2J\n\tx", "E:ID_FS_USAGE=raid", "E:ID_FS_TYPE=LVM2_member\x1b[31m")
+	formerHost, formerSocket := host, socket
+	host, socket = func() inventory.Host { return h }, filepath.Join(dir, "socket")
+	t.Cleanup(func() { host, socket = formerHost, formerSocket })
+	return h
+}
+
+// answering answers at the socket until the test ends, and gives what it was asked.
+func answering(t *testing.T, answer control.Handler) (asked func() []control.Request) {
+	t.Helper()
+	var mu sync.Mutex
+	var all []control.Request
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- control.Serve(ctx, socket, func(ctx context.Context, r control.Request) (string, error) {
+			mu.Lock()
+			all = append(all, r)
+			mu.Unlock()
+			return answer(ctx, r)
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	for {
+		_, err := control.Ask(t.Context(), socket, control.Request{Do: "begin"})
+		if !errors.Is(err, control.ErrDown) {
+			break
+		}
+	}
+	return func() []control.Request {
+		mu.Lock()
+		defer mu.Unlock()
+		got := all[1:]
+		all = all[:1]
+		return append([]control.Request(nil), got...)
+	}
+}
+
+// call runs a command line and gives what it prints, and its exit code.
+func call(t *testing.T, args ...string) (out string, code int, err error) {
+	t.Helper()
+	var b strings.Builder
+	c := root()
+	c.SetArgs(args)
+	c.SetOut(&b)
+	c.SetErr(&b)
+	err = c.ExecuteContext(t.Context())
+	return b.String(), exitCode(err), err
+}
+
+func TestExitCode(t *testing.T) {
+	for want, err := range map[int]error{
+		0: nil, 1: errors.New("x"), 2: fmt.Errorf("x: %w", usageError{errors.New("y")}), 3: fmt.Errorf("x: %w", foundError{errors.New("y")}),
+	} {
+		if got := exitCode(err); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
+	}
+}
+
+// A wrong call has code 2, says what is wrong, and prints nothing where a script
+// expects output.
+func TestWrongCalls(t *testing.T) {
+	machine(t)
+	for _, test := range []struct{ args, want string }{
+		{"bogus", `unknown command "bogus" for "hotmount"; see hotmount --help`},
+		{"plna", "did you mean plan?"},
+		{"--bogus", "--bogus"},
+		{"state bogus", `unknown command "bogus" for "hotmount state"; see hotmount state --help`},
+		{"state ini", "did you mean init?"},
+		{"state init x", "hotmount state init --help"},
+		{"accept", "hotmount accept --help"},
+		{"accept vdb vdc", "hotmount accept --help"},
+		{"accept --all", "--all"},
+		{"release", "hotmount release --help"},
+		{"format", "hotmount format --help"},
+		{"format vdb --confirm", "--confirm"},
+		{"plan x", "hotmount plan --help"},
+		{"plan --bogus", "--bogus"},
+		{"plan --settle", "--settle"},
+		{"run x", "hotmount run --help"},
+		{"version x", "hotmount version --help"},
+		{"history x", "hotmount history --help"},
+		{"history -o yaml", `"yaml": give text or json`},
+		{"doctor -o yaml", `"yaml": give text or json`},
+		{"status -o xml", `"xml": give text`},
+		{"cleanup", "either a path or --all"},
+		{"cleanup --all /mnt/disks/x", "either a path or --all"},
+		{"cleanup a b", "hotmount cleanup --help"},
+		{"format-disk", "hotmount format-disk --help"},
+		{"format-disk vdb", `"vdb"`},
+		{"format-disk 18446744073709551616", "18446744073709551616"},
+		{"unmount-gone", "hotmount unmount-gone --help"},
+	} {
+		out, code, err := call(t, strings.Fields(test.args)...)
+		if code != 2 || err == nil || !strings.Contains(err.Error(), test.want) || out != "" {
+			t.Errorf("%s: code %d, error %v, output %q; want %q", test.args, code, err, out, test.want)
+		}
+	}
+}
+
+func TestRightCalls(t *testing.T) {
+	machine(t)
+	for args, want := range map[string]string{
+		"": "hotmount [command]", "--help": "hotmount [command]", "state": "hotmount state [command]", "plan --help": "hotmount plan [flags]",
+		"version": "hotmount unknown (commit unknown, unknown, go", "completion bash": "hotmount",
+	} {
+		if out, code, err := call(t, strings.Fields(args)...); code != 0 || err != nil || !strings.Contains(out, want) {
+			t.Errorf("%s: code %d, error %v, output %q; want %q", args, code, err, out, want)
+		}
+	}
+	// The units' commands are not offered to people.
+	out, _, _ := call(t, "--help")
+	for _, hidden := range []string{"format-disk", "cleanup", "unmount-gone"} {
+		if strings.Contains(out, hidden) {
+			t.Errorf("help speaks of %s: %s", hidden, out)
+		}
+	}
+}
+
+func TestAccept(t *testing.T) {
+	machine(t)
+	if out, code, err := call(t, "accept", "vdc"); code != 1 || !errors.Is(err, control.ErrDown) || out != "" {
+		t.Errorf("without a daemon: code %d, %v, %q", code, err, out)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("the control socket answers root alone")
+	}
+	asked := answering(t, func(_ context.Context, r control.Request) (string, error) {
+		if r.Disk != "vdc" {
+			return "", fmt.Errorf("cannot accept %s: no disk of that name is known", r.Disk)
+		}
+		return "vdc is accepted", nil
+	})
+	for _, test := range []struct {
+		arg, disk, out, want string
+		code                 int
+	}{
+		{"vdc", "vdc", "vdc is accepted\n", "", 0},
+		{"/dev/vdc", "vdc", "vdc is accepted\n", "", 0},
+		{"vdz", "vdz", "", "cannot accept vdz: no disk of that name is known", 1},
+		{"/dev/disk/by-id/x", "disk/by-id/x", "", "no disk of that name", 1},
+		{"", "", "", "no disk of that name", 1},
+	} {
+		out, code, err := call(t, "accept", test.arg)
+		if code != test.code || out != test.out || (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: code %d, %v, %q", test.arg, code, err, out)
+		}
+		if diff := cmp.Diff([]control.Request{{Do: "accept", Disk: test.disk}}, asked()); diff != "" {
+			t.Errorf("%q: the daemon was asked (-want +got):\n%s", test.arg, diff)
+		}
+	}
+	// A mistake in the call does not get as far as the daemon.
+	for _, args := range [][]string{{"accept"}, {"accept", "vdc", "vdd"}} {
+		if _, code, _ := call(t, args...); code != 2 || len(asked()) != 0 {
+			t.Errorf("%q: code %d", args, code)
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	h := machine(t)
+	settings := config.Default()
+	table := func() string {
+		t.Helper()
+		var b strings.Builder
+		if err := plan(t.Context(), &b, &settings, false); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	const want = `DISK  SIZE   SERIAL        DECISION  WHY
+vda   5 GiB                ignore    it carries the system: / is on it
+vdb   5 GiB  DATA-1        mount     it holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f
+vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; if nothing on it is wanted: `
+	got := table()
+	if !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 4 {
+		t.Errorf("got\n%s", got)
+	}
+
+	// What has no size is not worth a line; what has none but could be used is.
+	write(t, h.Root, map[string]string{"sys/block/loop0/dev": "7:0\n", "sys/block/loop0/diskseq": "1\n", "sys/block/loop0/size": "0\n",
+		"sys/block/loop0/ro": "0\n", "sys/block/loop0/removable": "0\n", "sys/block/loop0/queue/rotational": "0\n",
+		"sys/block/loop0/queue/logical_block_size": "512\n", "sys/block/loop0/stat": "1 2 3 4 5 6 7 8 9 10 11\n"})
+	write(t, h.Root, map[string]string{"sys/devices/pci0000:00/0000:20:00.0/block/vdc/size": "0\n"})
+	if got := table(); strings.Contains(got, "loop0") || !strings.Contains(got, "vdc   0 B") {
+		t.Errorf("got\n%s", got)
+	}
+
+	// A disk on which nothing is known, of a name that no machine has: whoever can
+	// read it is told that it can not be opened, the others who can; the rest of
+	// the table is there.
+	if _, err := h.Store.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	attach(t, h.Root, "vdzz", 48, "NEW")
+	got = table()
+	reason := "run hotmount plan as root to read it"
+	if os.Geteuid() == 0 {
+		reason = "cannot open vdzz (disk sequence number 1048): "
+	}
+	line := got[strings.Index(got, "vdzz"):]
+	if !strings.Contains(line, "prove") || !strings.Contains(line, reason) || strings.Count(got, "\n") != 5 {
+		t.Errorf("want %q, got\n%s", reason, got)
+	}
+
+	// No table is better than a wrong one.
+	write(t, h.Root, map[string]string{"proc/swaps": "nonsense\n"})
+	var b strings.Builder
+	if err := plan(t.Context(), &b, &settings, false); err == nil || b.Len() != 0 {
+		t.Errorf("with unreadable swap: %v, %q", err, b.String())
+	}
+}
+
+// Disks that are there when the package is installed are held, those that come
+// later are not; and only the first installation counts.
+func TestStateInit(t *testing.T) {
+	h := machine(t)
+	attach(t, h.Root, "vdd", 48, "OLD")
+	present := func() string {
+		t.Helper()
+		all, err := h.Scan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for i := range all {
+			if s := &all[i].Standing; s.Present {
+				names = append(names, all[i].Name)
+			} else if s.Formatting != "" {
+				names = append(names, "off")
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	if got := present(); got != "off off off off" {
+		t.Errorf("before: %s", got)
+	}
+	out, code, err := call(t, "state", "init")
+	const want = "/dev/vdd (5 GiB) is held: it was attached before hotmount and may be blank; to let hotmount use it: hotmount accept vdd\n"
+	if code != 0 || err != nil || out != want {
+		t.Errorf("code %d, %v, %q", code, err, out)
+	}
+	if got := present(); got != "vda vdb vdc vdd" {
+		t.Errorf("present: %s", got)
+	}
+
+	attach(t, h.Root, "vde", 64, "NEW")
+	if out, code, err := call(t, "state", "init"); code != 0 || err != nil || out != "" {
+		t.Errorf("a second time: code %d, %v, %q", code, err, out)
+	}
+	if got := present(); got != "vda vdb vdc vdd" {
+		t.Errorf("present after a second time: %s", got)
+	}
+
+	if os.Geteuid() != 0 {
+		t.Skip("the control socket answers root alone")
+	}
+	asked := answering(t, func(context.Context, control.Request) (string, error) { return "", nil })
+	if out, code, err := call(t, "state", "init"); code != 0 || err != nil || out != "" {
+		t.Errorf("beside a daemon: code %d, %v, %q", code, err, out)
+	}
+	if diff := cmp.Diff([]control.Request{{Do: "look"}}, asked()); diff != "" {
+		t.Errorf("the daemon was asked (-want +got):\n%s", diff)
+	}
+	if err := os.RemoveAll(h.Store.State); err != nil {
+		t.Fatal(err)
+	}
+	if out, code, err := call(t, "state", "init"); code != 0 || err != nil || !strings.HasPrefix(out, "the state directory is a new one: systemctl restart hotmount\n") {
+		t.Errorf("a lost one, beside a daemon: code %d, %v, %q", code, err, out)
+	}
+}
+
+// Where the disks can not be seen, nobody can tell later which were there.
+func TestStateInitUnseen(t *testing.T) {
+	for _, missing := range []string{"sys", "proc"} {
+		h := machine(t)
+		if err := os.RemoveAll(filepath.Join(h.Root, missing)); err != nil {
+			t.Fatal(err)
+		}
+		if out, code, err := call(t, "state", "init"); code != 1 || err == nil || out != "" {
+			t.Errorf("without /%s: code %d, %v, %q", missing, code, err, out)
+		}
+		if _, err := os.Lstat(h.Store.State); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("without /%s: a state directory is made: %v", missing, err)
+		}
+	}
+}
+
+// A filesystem is mounted with a lost store and is none of its business; so is the
+// hold of what may be formatted.
+func TestPlanSaysWhatIsOff(t *testing.T) {
+	h := machine(t)
+	attach(t, h.Root, "vdd", 48, "NEW")
+	settings := config.Default()
+	rows := func() map[string]string {
+		t.Helper()
+		var b strings.Builder
+		if err := plan(t.Context(), &b, &settings, false); err != nil {
+			t.Fatal(err)
+		}
+		by := map[string]string{}
+		for line := range strings.Lines(b.String()) {
+			by[line[:3]] = line
+		}
+		return by
+	}
+	check := func(what, vdd string) {
+		t.Helper()
+		by := rows()
+		if !strings.Contains(by["vdb"], string(disk.Mount)) || !strings.Contains(by["vdd"], string(disk.Hold)) || !strings.Contains(by["vdd"], vdd) {
+			t.Errorf("%s: %q, %q", what, by["vdb"], by["vdd"])
+		}
+	}
+	check("lost", "hotmount state init")
+	if _, err := h.Store.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	write(t, h.Root, map[string]string{"etc/hotmount/hold": ""})
+	check("held", "/etc/hotmount/hold exists")
+}
