@@ -49,6 +49,7 @@ var rooms = map[string]room{
 	"run":       {modules: []string{sys}, reason: "child processes know nothing of disks"},
 	"probe":     {rooms: []string{"disk", "run"}, modules: []string{sys}, not: []string{"os/exec", "net"}, reason: "reading a disk writes nothing, and children go through run"},
 	"format":    {rooms: []string{"disk", "probe", "run"}, modules: []string{sys}, not: []string{"os/exec", "net"}, reason: "the only writer to disks does not choose which disk"},
+	"grow":      {rooms: []string{"disk", "mounts", "probe", "run"}, modules: []string{mountinfo, sys}, not: []string{"os/exec", "net"}, reason: "the tools write, and the disk is chosen elsewhere"},
 	"store":     {rooms: []string{"disk"}, not: []string{"os/exec", "net"}, reason: "what is remembered is files"},
 	"inventory": {rooms: []string{"disk", "mounts", "store", "sysfs"}, modules: []string{mountinfo, sys}, not: []string{"os/exec", "net"}, reason: "gathering reads no content and asks nobody"},
 	"doctor":    {rooms: []string{"disk", "mounts"}, modules: []string{mountinfo, sys}, not: []string{"os/exec", "net"}, reason: "the doctor looks and changes nothing; what may hang runs elsewhere"},

@@ -14,6 +14,7 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/format"
+	"hotmount/internal/grow"
 	"hotmount/internal/policy"
 	"hotmount/internal/probe"
 	"hotmount/internal/report"
@@ -78,6 +79,9 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	}
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
 	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s, "", free)
+	if v.Content.Kind == disk.Filesystem && err == nil {
+		v.Content.Span, err = grow.Span(f.Node(), v.Content.Type)
+	}
 	if err != nil {
 		v.Content, v.Failure, v.Shared = disk.Content{}, err.Error(), errors.Is(err, format.ErrShared)
 		v.Retry = !v.Shared

@@ -81,7 +81,7 @@ func findMounted(which string) (*disk.Facts, string, error) {
 	for i := range disks {
 		f := &disks[i]
 		c := f.Known()
-		if d := policy.Decide(f, &c, s); d.Action == disk.Keep && (f.Name == diskName(which) || d.UUID == which) {
+		if d := policy.Decide(f, &c, s); d.Mounted() && (f.Name == diskName(which) || d.UUID == which) {
 			return f, policy.Select(f, s).MountPoint(d.UUID), nil
 		}
 	}

@@ -49,6 +49,7 @@ func root() *cobra.Command {
 		lookCommand(),
 		usageCommand(),
 		formatDiskCommand(),
+		growDiskCommand(),
 		cleanupCommand(),
 		unmountGoneCommand(),
 	)

@@ -259,6 +259,8 @@ func kernelSaid(ctx context.Context, name string) string {
 
 func (u units) Format(ctx context.Context, seq uint64) error { return u.manager.StartFormat(ctx, seq) }
 
+func (u units) Grow(ctx context.Context, seq uint64) error { return u.manager.StartGrow(ctx, seq) }
+
 func (u units) Unmount(ctx context.Context, path string) error {
 	return u.manager.StopMount(ctx, path)
 }

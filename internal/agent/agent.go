@@ -53,6 +53,9 @@ type Units interface {
 	// Format runs the unit that proves a disk blank and formats it if it is. It
 	// goes on when ctx ends.
 	Format(ctx context.Context, seq uint64) error
+	// Grow runs the unit that has the disk's mounted filesystem fill the disk. It
+	// goes on when ctx ends.
+	Grow(ctx context.Context, seq uint64) error
 	// Unmount stops the mount unit of that mount point.
 	Unmount(ctx context.Context, path string) error
 	// UnmountGone takes a mount whose disk is gone, and that can not be unmounted
@@ -118,7 +121,7 @@ type Agent struct {
 	notices  []string // told already
 	noticing bool
 	glance   bool // Host.Notices is wanted
-	lines    [4]line
+	lines    [5]line
 	started  time.Time
 	ready    bool
 	lastLine string
@@ -309,7 +312,7 @@ func (a *Agent) depart(name string) (*departure, error) {
 	switch {
 	case st == nil || !st.seen:
 		return nil, errors.New("no disk of that name is known; see hotmount plan")
-	case st.decision.Action != disk.Keep:
+	case !st.decision.Mounted():
 		return nil, fmt.Errorf("it is not mounted by hotmount (%s)", st.decision.Reason)
 	case a.leaving[a.path(st)] != nil:
 		return nil, errors.New("it is being unmounted")

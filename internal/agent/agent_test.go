@@ -42,6 +42,7 @@ type machine struct {
 	noEffect    bool                 // mount jobs are done, but mount nothing
 	halfMade    bool                 // what Format finds
 	slow        bool                 // Mount and Format wait until hang is closed
+	grow        bool                 // what the class says
 	running     int
 	most        int
 }
@@ -250,6 +251,26 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 	return nil
 }
 
+// Grow measures the filesystem, and has it fill the disk.
+func (m *machine) Grow(_ context.Context, seq uint64) error {
+	time.Sleep(job)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say("grow seq %d", seq)
+	if m.noEffect {
+		return nil
+	}
+	for _, f := range m.disks {
+		if f.Seq == seq {
+			if f.Geometry != nil {
+				f.Geometry.Size = f.Size
+			}
+			f.Standing.Fit = &disk.Fit{Seq: seq, Size: f.Size, Geometry: disk.Geometry{Size: f.Size, Block: 4096}}
+		}
+	}
+	return nil
+}
+
 func (m *machine) Unmount(_ context.Context, p string) error {
 	time.Sleep(job)
 	m.mu.Lock()
@@ -340,7 +361,9 @@ func with(t *testing.T, m *machine, test func(t *testing.T, a *Agent)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m.hang = make(chan struct{})
-		a := New(m, m, m, testSettings(), 0)
+		s := testSettings()
+		s.Classes[0].Grow = m.grow
+		a := New(m, m, m, s, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()
@@ -397,6 +420,58 @@ func TestFormatsAndMountsABlankDisk(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 3: xfs at /mnt/disks/`+uuidB[:34]+`62
 			vdb: mounted at `+uuidB[:34]+`62`)
+	})
+}
+
+// TestGrows: once for each size, at start, at an event and when nobody has told,
+// and the disk counts as mounted all the time.
+func TestGrows(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.grow = true
+	m.table = []disk.MountPoint{{Dev: m.disks["vdb"].Dev, Root: "/", Path: "/mnt/disks/" + uuidA, Type: "xfs"}}
+	m.disks["vdb"].Geometry = &disk.Geometry{Size: 4 << 30, Block: 4096}
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb: grow (filesystem-smaller)
+			ready
+			grow seq 2
+			vdb: keep (mounted)`)
+		a.Look("vdb")
+		m.expect(t, ``)
+		m.change(func() { m.disks["vdb"].Size = 6 << 30 })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: grow (filesystem-smaller)
+			grow seq 2
+			vdb: keep (mounted)`)
+		m.change(func() { m.disks["vdb"].Size = 5 << 30 })
+		a.Look("vdb")
+		m.expect(t, `vdb: keep (disk-shrunk)`)
+		m.change(func() { m.disks["vdb"].Size, m.noEffect = 7<<30, true })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: grow (filesystem-smaller)
+			grow seq 2
+			vdb: failed: the filesystem was not measured`)
+		if !strings.HasPrefix(m.status, "0 mounted, 0 held, 0 refused, 1 failing") || len(m.table) != 1 {
+			t.Errorf("status %q, %d mounted", m.status, len(m.table))
+		}
+	})
+}
+
+// TestMeasuresAfterMounting what can not be measured from outside.
+func TestMeasuresAfterMounting(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.grow = true
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA+`
+			vdb: grow (filesystem-unmeasured)
+			ready
+			grow seq 2
+			vdb: keep (mounted)`)
 	})
 }
 

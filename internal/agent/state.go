@@ -74,7 +74,7 @@ func (st *state) lost(f *disk.Facts) bool {
 		return false
 	}
 	if st.seen {
-		return st.decision.Action == disk.Keep
+		return st.decision.Mounted()
 	}
 	return !f.Standing.WasMounted.IsZero()
 }
@@ -145,5 +145,6 @@ const (
 	looks = iota
 	mountings
 	proofs
+	growths
 	questions
 )

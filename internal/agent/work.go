@@ -18,11 +18,15 @@ import (
 // hangs on dead storage has no part in that.
 const proofsAtOnce = 16
 
+// growthsAtOnce is how many filesystems are measured and grown at once.
+const growthsAtOnce = 2
+
 // bound sets the bounds of the lines.
 func (a *Agent) bound() {
 	a.lines[looks].bound = a.settings.Workers
 	a.lines[mountings].bound = a.settings.Workers
 	a.lines[proofs].bound = proofsAtOnce
+	a.lines[growths].bound = growthsAtOnce
 	a.lines[questions].bound = a.settings.Workers
 }
 
@@ -54,6 +58,13 @@ func (a *Agent) start(ctx context.Context) {
 		a.begin(ctx, proofs, func() func() {
 			err := a.units.Format(ctx, seq)
 			return func() { a.acted(name, seq, disk.Prove, err) }
+		})
+	}
+	for name, ok := a.lines[growths].next(); ok; name, ok = a.lines[growths].next() {
+		seq := a.disks[name].facts.Seq
+		a.begin(ctx, growths, func() func() {
+			err := a.units.Grow(ctx, seq)
+			return func() { a.acted(name, seq, disk.Grow, err) }
 		})
 	}
 	for name, ok := a.lines[questions].next(); ok; name, ok = a.lines[questions].next() {
@@ -152,20 +163,26 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	if changed {
 		a.wakePeers(&f)
 	}
-	if d.Action == disk.Keep {
+	if d.Mounted() {
 		st.remount = false
 		delete(a.pinned, a.path(st))
 	}
 	a.remember(st, changed)
 	switch {
-	case d.Action == disk.Mount || d.Action == disk.Prove:
+	case active(d.Action):
+		if acted == disk.Mount && d.Mounted() {
+			a.report.Mounted(&f, d, a.path(st))
+		}
 		a.act(name, acted, changed, &c)
 	case acted == disk.Mount && d.Action == disk.Keep:
 		a.report.Mounted(&f, d, a.path(st))
+		if d.Reason != disk.ReasonMounted {
+			a.report.Decided(&f, &c, a.settings, d)
+		}
 	case changed:
 		a.report.Decided(&f, &c, a.settings, d)
 	}
-	if d.Action != disk.Mount && d.Action != disk.Prove {
+	if !active(d.Action) {
 		st.succeed()
 	}
 	if d.Action != disk.Mount && d.Action != disk.Wait {
@@ -173,7 +190,10 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	}
 }
 
-// act puts a disk that is to be mounted or proven into its line.
+// active says whether the action is the agent's to carry out.
+func active(a disk.Action) bool { return a == disk.Mount || a == disk.Prove || a == disk.Grow }
+
+// act puts a disk that is to be mounted, proven or grown into its line.
 func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Content) {
 	st := a.disks[name]
 	if changed {
@@ -185,6 +205,11 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 	}
 	if st.blocked(time.Now()) {
 		st.retry = st.until
+		return
+	}
+	if d := st.decision; d.Action == disk.Grow && a.leaving[a.path(st)] == nil {
+		st.busy = true
+		a.lines[growths].add(name)
 		return
 	}
 	if a.leaving[a.path(st)] != nil {
@@ -207,6 +232,9 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 func unconfirmed(st *state) error {
 	if st.decision.Action == disk.Mount {
 		return fmt.Errorf("the mount unit's job is done, but the mount table does not show %s", st.facts.Dev)
+	}
+	if st.decision.Action == disk.Grow {
+		return errors.New("the filesystem was not measured")
 	}
 	if v := st.facts.Standing.Verdict; v.Valid(&st.facts) && v.Failure != "" {
 		return errors.New(v.Failure)
@@ -269,7 +297,7 @@ func (a *Agent) failed(name string, err error) {
 // path is where the disk is or is to be mounted, empty for nowhere.
 func (a *Agent) path(st *state) string {
 	class := policy.Select(&st.facts, a.settings)
-	if class == nil || st.decision.UUID == "" || (st.decision.Action != disk.Mount && st.decision.Action != disk.Keep) {
+	if class == nil || st.decision.UUID == "" || (st.decision.Action != disk.Mount && !st.decision.Mounted()) {
 		return ""
 	}
 	return class.MountPoint(st.decision.UUID)
@@ -306,7 +334,7 @@ func (a *Agent) gone(name string) {
 func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
 	switch {
-	case d.Action == disk.Keep:
+	case d.Mounted():
 		id := f.Identity("")
 		if changed || st.sighting == nil || st.sighting.Identity != id {
 			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Mounted: time.Now().UTC()}
@@ -448,7 +476,7 @@ func (a *Agent) tell() {
 			proving = append(proving, name)
 		case st.busy || st.decision.Action == disk.Wait:
 			outstanding = append(outstanding, name)
-		case st.decision.Action == disk.Keep:
+		case st.decision.Mounted():
 			mounted++
 		case st.decision.Action == disk.Hold:
 			held++

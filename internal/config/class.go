@@ -15,7 +15,7 @@ import (
 // (xfsprogs 5.19 and later, mkfs/xfs_mkfs.c, validate_supported).
 const minimumXFS = 300 << 20
 
-var classKeys = []string{"name", "names", "directory", "create", "accept", "options", "blank", "minimum_size"}
+var classKeys = []string{"name", "names", "directory", "create", "accept", "options", "blank", "minimum_size", "grow", "storage_class"}
 
 // word is a kind of text; wrong gives what was expected instead, or nothing.
 func word(expected string, wrong func(string) string) kind {
@@ -57,6 +57,8 @@ var (
 	filesystemKept = oneOf("xfs", "ext4")
 	proof          = oneOf("full", "sampled", "unsigned")
 	className      = word(expectedName, wrongName)
+	nodeName       = kind{name: "name", tag: "!!str", expected: expectedObject, parse: func(s string) (any, bool) { return s, wrongObject(s) == "" }}
+	storageClass   = word(expectedObject, wrongObject)
 	kernelNames    = word(expectedPattern, wrongPattern)
 	directory      = word(expectedDirectory, wrongDirectory)
 	mountOption    = word(expectedOption, wrongOption)
@@ -67,6 +69,16 @@ const expectedName = "a name of 1 to 63 lower-case letters, digits and hyphens t
 func wrongName(s string) string {
 	if s == "" || len(s) > 63 || s[0] == '-' || !only(s, lower+digits+"-") {
 		return expectedName
+	}
+	return ""
+}
+
+// Names of objects of Kubernetes (DNS subdomains, RFC 1123).
+const expectedObject = "the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or \"\" for none"
+
+func wrongObject(s string) string {
+	if len(s) > 253 || !only(s, lower+digits+"-.") {
+		return expectedObject
 	}
 	return ""
 }
@@ -201,6 +213,8 @@ func (p *parser) class(n *yaml.Node, key string) (disk.Class, map[string]*yaml.N
 	c.Options = p.list(at["options"], key+".options", mountOption, 0, c.Options)
 	c.Blank = text("blank", proof, c.Blank)
 	c.MinimumSize = p.scalar(at["minimum_size"], key+".minimum_size", size, c.MinimumSize).(uint64)
+	c.Grow = p.scalar(at["grow"], key+".grow", boolean, c.Grow).(bool)
+	c.StorageClass = text("storage_class", storageClass, "")
 
 	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {
 		p.at(at["accept"], key+".accept", "found no %s, expected it too: the class makes it (create)", c.Create)

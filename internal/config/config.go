@@ -60,6 +60,7 @@ func defaultClass() disk.Class {
 		Options:     []string{"noatime", "nodev", "nosuid"},
 		Blank:       "full",
 		MinimumSize: minimumXFS,
+		Grow:        true,
 	}
 }
 
@@ -78,6 +79,7 @@ func defaults() layer {
 		"ready_timeout":  d.ReadyTimeout,
 		"rescan":         d.Rescan,
 		"workers":        d.Workers,
+		"node":           d.Node,
 		"classes":        d.Classes,
 	}
 }

@@ -80,8 +80,8 @@ func TestLoad(t *testing.T) {
 		{name: "JSON", file: `{"settle": "1s", "workers": 2}`, want: with(func(s *disk.Settings) { s.Settle, s.Workers = time.Second, 2 })},
 		{
 			name: "every scalar",
-			file: "format: false\nformat_present: true\nformat_limit: 256\nformat_period: 24h\nsettle: 0s\nscan_rate: 100MiB\nready_timeout: 10m\nrescan: 10s\nworkers: 64\n",
-			want: disk.Settings{FormatPresent: true, FormatLimit: 256, FormatPeriod: 24 * time.Hour, ScanRate: 100 << 20, ReadyTimeout: 10 * time.Minute, Rescan: 10 * time.Second, Workers: 64, Classes: Default().Classes},
+			file: "format: false\nformat_present: true\nformat_limit: 256\nformat_period: 24h\nsettle: 0s\nscan_rate: 100MiB\nready_timeout: 10m\nrescan: 10s\nworkers: 64\nnode: n-1.example\n",
+			want: disk.Settings{FormatPresent: true, FormatLimit: 256, FormatPeriod: 24 * time.Hour, ScanRate: 100 << 20, ReadyTimeout: 10 * time.Minute, Rescan: 10 * time.Second, Workers: 64, Node: "n-1.example", Classes: Default().Classes},
 		},
 		{
 			name: "classes",
@@ -97,13 +97,15 @@ classes:
     options: []
     blank: sampled
     minimum_size: 1KB
+    grow: false
+    storage_class: slow
 `,
 			want: with(func(s *disk.Settings) {
 				fast := s.Classes[0]
 				fast.Name, fast.Directory = "fast", "/var/lib/disks/fast"
 				s.Classes = []disk.Class{fast, {
 					Name: "slow-1", Names: []string{"sd?"}, Directory: "/var/lib/disks/slow", Create: "none",
-					Accept: []string{"ext4"}, Options: []string{}, Blank: "sampled", MinimumSize: 1000,
+					Accept: []string{"ext4"}, Options: []string{}, Blank: "sampled", MinimumSize: 1000, StorageClass: "slow",
 				}}
 			}),
 		},
@@ -156,6 +158,7 @@ func TestSources(t *testing.T) {
 		"ready_timeout":  {"1s", "2s", "3s"},
 		"rescan":         {"11s", "12s", "13s"},
 		"workers":        {"1", "2", "3"},
+		"node":           {"a", "b", "c"},
 	}
 	for _, s := range scalars {
 		values := three[s.key]
@@ -182,7 +185,7 @@ func TestSources(t *testing.T) {
 			got := map[string]any{
 				"format": settings.Format, "format_present": settings.FormatPresent, "format_limit": settings.FormatLimit, "format_period": settings.FormatPeriod, "settle": settings.Settle,
 				"scan_rate":     settings.ScanRate,
-				"ready_timeout": settings.ReadyTimeout, "rescan": settings.Rescan, "workers": settings.Workers,
+				"ready_timeout": settings.ReadyTimeout, "rescan": settings.Rescan, "workers": settings.Workers, "node": settings.Node,
 			}[s.key]
 			if got != want {
 				t.Errorf("%s from source %d: %v, want %v", s.key, i, got, want)
@@ -193,7 +196,7 @@ func TestSources(t *testing.T) {
 
 const (
 	durationWords = `expected a duration with a unit from 0s to 10m, such as 30s or 1m30s`
-	rootKeys      = `classes, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers`
+	rootKeys      = `classes, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers, node`
 	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
 	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, of at least 4MiB (a second)`
 	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot`
@@ -224,7 +227,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootKeys},
 		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootKeys},
 		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found a second time, expected once: it stands in line 1`},
-		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, directory, create, accept, options, blank, minimum_size`},
+		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, directory, create, accept, options, blank, minimum_size, grow, storage_class`},
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
 		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: it stands in line 2`},
 
@@ -350,6 +353,9 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected it too: the class makes it (create)`},
 		{class("blank: none"), `FILE:4: classes[0].blank: found "none", expected full, sampled or unsigned`},
 
+		{class("grow: yes"), `FILE:4: classes[0].grow: found "yes", expected true or false`},
+		{class("storage_class: Fast"), `FILE:4: classes[0].storage_class: found "Fast", expected the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or "" for none`},
+		{"node: 5", `FILE:1: node: found the number 5, expected the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or "" for none`},
 		{class("minimum_size: 300"), `FILE:4: classes[0].minimum_size: found the number 300, ` + sizeWords},
 		{class("minimum_size: 300M"), `FILE:4: classes[0].minimum_size: found "300M", ` + sizeWords},
 		{class("minimum_size: 300 MiB"), `FILE:4: classes[0].minimum_size: found "300 MiB", ` + sizeWords},
@@ -430,8 +436,8 @@ func TestFaultsOfEnvironmentAndFlags(t *testing.T) {
 		want          string
 	}{
 		{environ: []string{"HOTMOUNT_SETTEL=5s"}, want: `HOTMOUNT_SETTEL: unknown variable, did you mean "HOTMOUNT_SETTLE"?`},
-		{environ: []string{"HOTMOUNT_CLASSES=x"}, want: `HOTMOUNT_CLASSES: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_SCAN_RATE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
-		{environ: []string{"HOTMOUNT_\x1b=x"}, want: `HOTMOUNT_\x1b: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_SCAN_RATE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`},
+		{environ: []string{"HOTMOUNT_CLASSES=x"}, want: `HOTMOUNT_CLASSES: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_SCAN_RATE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS, HOTMOUNT_NODE`},
+		{environ: []string{"HOTMOUNT_\x1b=x"}, want: `HOTMOUNT_\x1b: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_SCAN_RATE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS, HOTMOUNT_NODE`},
 		{environ: []string{"HOTMOUNT_SETTLE=5"}, want: `HOTMOUNT_SETTLE: found "5", ` + durationWords},
 		{environ: []string{"HOTMOUNT_SETTLE="}, want: `HOTMOUNT_SETTLE: found "", ` + durationWords},
 		{environ: []string{"HOTMOUNT_FORMAT=1"}, want: `HOTMOUNT_FORMAT: found "1", expected true or false`},
@@ -444,7 +450,7 @@ func TestFaultsOfEnvironmentAndFlags(t *testing.T) {
 			want: strings.Join([]string{
 				`FILE:1: settle: found the number 1, ` + durationWords,
 				`HOTMOUNT_FORMAT: found "\n", expected true or false`,
-				`HOTMOUNT_X: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_SCAN_RATE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS`,
+				`HOTMOUNT_X: unknown variable, expected one of HOTMOUNT_CONFIG, HOTMOUNT_FORMAT, HOTMOUNT_FORMAT_PRESENT, HOTMOUNT_FORMAT_LIMIT, HOTMOUNT_FORMAT_PERIOD, HOTMOUNT_SETTLE, HOTMOUNT_SCAN_RATE, HOTMOUNT_READY_TIMEOUT, HOTMOUNT_RESCAN, HOTMOUNT_WORKERS, HOTMOUNT_NODE`,
 				`--rescan: found "1s", expected a duration with a unit of at least 10s, such as 30s or 1m30s`,
 				`--workers: found "0", expected a whole number from 1 to 64`,
 			}, "\n"),
@@ -582,6 +588,7 @@ func TestAddFlags(t *testing.T) {
       --format-limit int         how many disks are formatted within format_period before the operator's word is wanted (default 64)
       --format-period duration   the time for format_limit (default 10m)
       --format-present           format blank disks that were there before hotmount was installed
+      --node name                the node's name in the cluster (default the host's name)
       --ready-timeout duration   how long a disk that is there at start may hold back readiness (default 30s)
       --rescan duration          how often every disk is looked at without an event (default 10m)
       --scan-rate size           how much a second may be read of a disk to prove it blank (default none)

@@ -33,6 +33,9 @@ type Content struct {
 	UUID string `json:"uuid,omitempty"`
 	// Label is the filesystem's label. Foreign bytes.
 	Label string `json:"label,omitempty"`
+	// Span is how many bytes of the disk the filesystem takes, 0 if nobody has
+	// read that.
+	Span uint64 `json:"span,omitempty"`
 	// Proven says that hotmount has read the disk itself; otherwise it is what
 	// udev vouches for.
 	Proven bool `json:"proven,omitempty"`

@@ -23,6 +23,8 @@ const (
 	Format Action = "format"
 	// Mount: an accepted filesystem with a UUID.
 	Mount Action = "mount"
+	// Grow: mounted, and the filesystem may be able to take more of the disk.
+	Grow Action = "grow"
 	// Keep: all is as it should be.
 	Keep Action = "keep"
 	// Wait: udev has not finished with the disk; its event will come.
@@ -36,10 +38,13 @@ type Decision struct {
 	Reason Reason `json:"reason"`
 	// Class is the name of the class that selected the disk, empty if none did.
 	Class string `json:"class,omitempty"`
-	// UUID and Type say, for Mount and Keep, which filesystem it is about.
+	// UUID and Type say, for Mount, Grow and Keep, which filesystem it is about.
 	UUID string `json:"uuid,omitempty"`
 	Type string `json:"type,omitempty"`
 }
+
+// Mounted says whether the disk is mounted where its class mounts it.
+func (d Decision) Mounted() bool { return d.Action == Keep || d.Action == Grow }
 
 // Settings is the whole checked configuration, made by package config.
 type Settings struct {
@@ -65,6 +70,8 @@ type Settings struct {
 	Rescan time.Duration `json:"rescan"`
 	// Workers is how many disks are worked on at once.
 	Workers int `json:"workers"`
+	// Node is the node's name in the cluster, empty for the host's name.
+	Node string `json:"node"`
 	// Classes in the order of precedence: the first that selects a disk has it.
 	Classes []Class `json:"classes"`
 }
@@ -89,6 +96,11 @@ type Class struct {
 	Blank string `json:"blank"`
 	// MinimumSize in bytes of a disk that is formatted.
 	MinimumSize uint64 `json:"minimum_size"`
+	// Grow has filesystems grow with their disks.
+	Grow bool `json:"grow"`
+	// StorageClass is the name of the Kubernetes StorageClass that the
+	// provisioner makes of the directory, empty if nobody has said it.
+	StorageClass string `json:"storage_class"`
 }
 
 // MountPoint is where a filesystem of this UUID is mounted by the class.

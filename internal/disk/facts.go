@@ -53,6 +53,9 @@ type Facts struct {
 	// Fault says, in words, what the kernel has done to the mounted filesystem
 	// since something went wrong with it; empty for nothing.
 	Fault string `json:"fault,omitempty"`
+	// Geometry is that of the XFS that is mounted in a place of ours, nil if it
+	// is not known without reading the disk.
+	Geometry *Geometry `json:"geometry,omitempty"`
 	// Swap says that the disk or something on it is active swap space.
 	Swap bool `json:"swap,omitempty"`
 	// Claim is the place in the system's configuration that names the disk,
@@ -128,6 +131,8 @@ type Standing struct {
 	Intent *Intent `json:"intent,omitempty"`
 	// Verdict is the last proof's result for this attachment.
 	Verdict *Verdict `json:"verdict,omitempty"`
+	// Fit is the result of the last try to have the disk's filesystem fill it.
+	Fit *Fit `json:"fit,omitempty"`
 	// FormerSerial is the last filesystem that lay on a disk with this disk's
 	// serial.
 	FormerSerial *Sighting `json:"former_serial,omitempty"`

@@ -34,6 +34,7 @@ const (
 	ReasonFormatFailed Reason = "format-failed"
 	ReasonUncounted    Reason = "writes-not-counted"
 	ReasonDisagree     Reason = "udev-disagrees"
+	ReasonShrunk       Reason = "disk-shrunk"
 
 	// The operator's word is wanted.
 	ReasonFormatOff    Reason = "formatting-off"
@@ -54,4 +55,6 @@ const (
 	ReasonFilesystem Reason = "filesystem"
 	ReasonMounted    Reason = "mounted"
 	ReasonFault      Reason = "mounted-with-a-fault"
+	ReasonSmaller    Reason = "filesystem-smaller"
+	ReasonUnmeasured Reason = "filesystem-unmeasured"
 )

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -75,6 +76,9 @@ func HumanSize(bytes uint64) string {
 	s := strings.TrimSuffix(strconv.FormatFloat(rest, 'f', 1, 64), ".0")
 	return s + " " + units[unit:unit+1] + "iB"
 }
+
+// ExactSize is HumanSize with the number of bytes.
+func ExactSize(bytes uint64) string { return fmt.Sprintf("%s (%d bytes)", HumanSize(bytes), bytes) }
 
 func parseUint32(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)

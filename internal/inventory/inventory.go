@@ -165,6 +165,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 			if f.Fault == "" {
 				f.Fault = h.fault(m)
 			}
+			h.measure(&f, &m)
 		}
 	}
 	for _, s := range c.swaps {
@@ -201,6 +202,17 @@ func (h Host) fault(m disk.MountPoint) string {
 		return "the kernel has shut it down"
 	}
 	return ""
+}
+
+// measure fills in the geometry of an XFS that is mounted in a place of ours. Where
+// the directory can not be opened, which belongs to the pod, it stays unknown.
+func (h Host) measure(f *disk.Facts, m *disk.MountPoint) {
+	if f.Geometry != nil || m.Type != "xfs" || m.Root != "/" || !disk.ValidUUID(filepath.Base(m.Path)) || filepath.Join("/", h.Root) != "/" {
+		return
+	}
+	if g, err := mounts.XFSGeometry(m.Path, m.Dev); err == nil {
+		f.Geometry = &g
+	}
 }
 
 // deviceName gives the kernel name of the device that a path below /dev leads

@@ -28,8 +28,9 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 		d.UUID, d.Type = path.Base(m.Path), m.Type
 		if f.Fault != "" {
 			d.Reason = disk.ReasonFault
+			return d
 		}
-		return d
+		return mounted(d, f, class)
 	}
 	if d.Reason = notOurs(f); d.Reason != "" {
 		d.Action = disk.Ignore
@@ -101,6 +102,20 @@ func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	return nil
 }
 
+// mounted says what is to be done with a disk that is mounted in its place.
+func mounted(d disk.Decision, f *disk.Facts, class *disk.Class) disk.Decision {
+	switch g := f.Spans(); {
+	case g != nil && g.Size > f.Size:
+		d.Reason = disk.ReasonShrunk
+	case !class.Grow || f.ReadOnly || f.Standing.Fit.Valid(f):
+	case g == nil:
+		d.Action, d.Reason = disk.Grow, disk.ReasonUnmeasured
+	case g.Usable(f.Size) > g.Size:
+		d.Action, d.Reason = disk.Grow, disk.ReasonSmaller
+	}
+	return d
+}
+
 // notOurs gives the reason why somebody else has the disk, empty if nobody has.
 func notOurs(f *disk.Facts) disk.Reason {
 	switch {
@@ -158,6 +173,8 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Cla
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared
 	case !slices.Contains(class.Accept, c.Type):
 		d.Action, d.Reason = disk.Refuse, disk.ReasonType
+	case c.Span > f.Size:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonShrunk
 	case twin(f):
 		d.Action, d.Reason = disk.Refuse, disk.ReasonTwin
 	default:

@@ -56,6 +56,21 @@ func mountedAt(path string) disk.MountPoint {
 	return disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: path, Type: "xfs"}
 }
 
+func growing(s *disk.Settings) { s.Classes[0].Grow = true }
+
+// grown is an XFS of that size; 63 blocks of the disk are beyond its first group.
+func grown(size uint64) *disk.Geometry {
+	return &disk.Geometry{Size: size, Block: 4096, Group: 5<<30 - 63*4096}
+}
+
+func fit(size, span uint64) *disk.Fit {
+	return &disk.Fit{Seq: 12, Size: size, Geometry: disk.Geometry{Size: span, Block: 4096}}
+}
+
+func with(m disk.MountPoint, g *disk.Geometry, fit *disk.Fit) func(*disk.Facts) {
+	return func(f *disk.Facts) { f.Mounts, f.Geometry, f.Standing.Fit = []disk.MountPoint{m}, g, fit }
+}
+
 // lay is a filesystem that was mounted once.
 var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
 
@@ -101,6 +116,20 @@ func TestDecide(t *testing.T) {
 			f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/x"), ours}
 		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted in its place, udev restarted", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours}; f.Udev = disk.Udev{} }, proven(disk.Unread), nil, disk.Keep, disk.ReasonMounted},
+		{"mounted, room to grow", with(ours, grown(1<<30), nil), xfs(), growing, disk.Grow, disk.ReasonSmaller},
+		{"mounted, room to grow, tried at this size", with(ours, grown(1<<30), fit(5<<30, 1<<30)), xfs(), growing, disk.Keep, disk.ReasonMounted},
+		{"mounted, room to grow, tried at another size", with(ours, grown(1<<30), fit(1<<30, 1<<30)), xfs(), growing, disk.Grow, disk.ReasonSmaller},
+		{"mounted, room to grow, the class does not", with(ours, grown(1<<30), nil), xfs(), nil, disk.Keep, disk.ReasonMounted},
+		{"mounted, room to grow, read-only", func(f *disk.Facts) { with(ours, grown(1<<30), nil)(f); f.ReadOnly = true }, xfs(), growing, disk.Keep, disk.ReasonMounted},
+		{"mounted, fills the disk", with(ours, grown(5<<30), nil), xfs(), growing, disk.Keep, disk.ReasonMounted},
+		{"mounted, a tail too small for XFS", with(ours, grown(5<<30-63*4096), nil), xfs(), growing, disk.Keep, disk.ReasonMounted},
+		{"mounted, size not known", with(ours, nil, nil), xfs(), growing, disk.Grow, disk.ReasonUnmeasured},
+		{"mounted, size not known, measured before", with(ours, nil, fit(5<<30, 4<<30)), xfs(), growing, disk.Keep, disk.ReasonMounted},
+		{"mounted, shrunk", with(ours, grown(6<<30), nil), xfs(), nil, disk.Keep, disk.ReasonShrunk},
+		{"mounted, shrunk as was measured", with(ours, nil, fit(5<<30, 6<<30)), xfs(), growing, disk.Keep, disk.ReasonShrunk},
+		{"mounted, measured shrunk at another size", with(ours, nil, fit(4<<30, 6<<30)), xfs(), growing, disk.Grow, disk.ReasonUnmeasured},
+		{"not mounted, shrunk", nil, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Span: 5<<30 + 1}, nil, disk.Refuse, disk.ReasonShrunk},
+		{"not mounted, as large as the disk", nil, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Span: 5 << 30}, nil, disk.Mount, disk.ReasonFilesystem},
 		{"mounted elsewhere", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"a part of it bound in its place", func(f *disk.Facts) { m := ours; m.Root = "/sub"; f.Mounts = []disk.MountPoint{m} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"mounted in the class directory, not by UUID", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/data")} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
@@ -233,7 +262,7 @@ func TestDecide(t *testing.T) {
 			if d.Action != tt.action || d.Reason != tt.reason {
 				t.Errorf("got %s (%s), want %s (%s)", d.Action, d.Reason, tt.action, tt.reason)
 			}
-			if (d.Action == disk.Mount || d.Action == disk.Keep) && !disk.ValidUUID(d.UUID) {
+			if (d.Action == disk.Mount || d.Mounted()) && !disk.ValidUUID(d.UUID) {
 				t.Errorf("%s with UUID %q", d.Action, d.UUID)
 			}
 			why, _ := Words(f, tt.content, s, d)
@@ -310,6 +339,15 @@ var conditions = []condition{
 		*c = *xfs()
 		c.Proven = true
 		f.Standing.Intent = &disk.Intent{UUID: otherUUID}
+	}},
+	{name: "a filesystem larger than the disk", reason: disk.ReasonShrunk, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); c.Span = f.Size + 1 }},
+	{name: "it is mounted and has room", reason: disk.ReasonSmaller, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		with(mountedAt("/mnt/disks/"+uuid), grown(1<<30), nil)(f)
+		growing(s)
+	}},
+	{name: "it is mounted and not measured", reason: disk.ReasonUnmeasured, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		with(mountedAt("/mnt/disks/"+uuid), nil, nil)(f)
+		growing(s)
 	}},
 	{name: "released", reason: disk.ReasonReleased, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Standing.Unmounted = disk.ReasonReleased

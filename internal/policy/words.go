@@ -92,6 +92,12 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return fmt.Sprintf("it holds %s %s", disk.Visible(d.Type), d.UUID), ""
 	case disk.ReasonFault:
 		return "it is mounted, and " + f.Fault + " (see journalctl -k)", fmt.Sprintf("stop who uses it, hotmount release %s, then %s", f.Name, Check(f, d.Type))
+	case disk.ReasonShrunk:
+		return shrunkWords(f, c, d)
+	case disk.ReasonSmaller:
+		return fmt.Sprintf("its filesystem takes %s of its %s", disk.ExactSize(f.Geometry.Size), disk.ExactSize(f.Size)), ""
+	case disk.ReasonUnmeasured:
+		return "it is mounted, and whether its filesystem fills it has to be measured", ""
 	case disk.ReasonMounted:
 		return "it is mounted", ""
 	}
@@ -163,6 +169,15 @@ func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
 		why += "; the other is mounted at " + disk.Visible(p.Mounted)
 	}
 	return why, "detach one, or " + own
+}
+
+func shrunkWords(f *disk.Facts, c *disk.Content, d disk.Decision) (why, next string) {
+	span, state := c.Span, "it is not mounted"
+	if d.Mounted() {
+		span, state = f.Spans().Size, "it is still mounted"
+	}
+	return fmt.Sprintf("the disk has shrunk: %s %s takes %s, and the disk has only %s; %s, and what lay beyond the end is out of reach", disk.Visible(d.Type), d.UUID, disk.ExactSize(span), disk.ExactSize(f.Size), state),
+		fmt.Sprintf("make it at least %d bytes again, at once (on the host: virsh blockresize), and check the filesystem before it is used", span)
 }
 
 func serial(s string) string {

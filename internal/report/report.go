@@ -29,6 +29,7 @@ const (
 	KindDecided   Kind = "8d257cf62e324ae2818900eb75c8833f"
 	KindProven    Kind = "7f256a91fea2447dab04adb584de3e55"
 	KindFormatted Kind = "3d02a53f47f844f790341d3bb1afb1ad"
+	KindGrown     Kind = "dafa3840c4c24aac8829ab90ba6cf8fe"
 	KindMounted   Kind = "a9f0438d20a54cb2b5788042a7b0bdad"
 	KindFailed    Kind = "db5193068a5b444e89220b40468456ec"
 	KindGone      Kind = "ba183a4a7423409c92799d952cdf0ad5"
@@ -123,8 +124,14 @@ func (a Agent) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.
 	case disk.Ignore, disk.Wait:
 		p = journal.PriDebug
 	}
+	switch d.Reason {
+	case disk.ReasonShrunk:
+		p = journal.PriErr
+	case disk.ReasonUnmeasured:
+		p = journal.PriDebug
+	}
 	path := ""
-	if d.UUID != "" && (d.Action == disk.Mount || d.Action == disk.Keep) {
+	if d.UUID != "" && (d.Action == disk.Mount || d.Mounted()) {
 		path = pathOf(s, d)
 	}
 	a.Log.Event(KindDecided, p, f, d, path, message)

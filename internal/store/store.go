@@ -191,6 +191,11 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	if readJSON(seqFile(m.store.verdictDir(), f.Seq), &v) == nil {
 		st.Verdict = &v
 	}
+	// So is an unreadable fit: the filesystem is measured again.
+	var fit disk.Fit
+	if readJSON(seqFile(m.store.fitDir(), f.Seq), &fit) == nil {
+		st.Fit = &fit
+	}
 	id := f.Identity(m.boot)
 	st.Present = contains(m.state.Present, id)
 	st.Braked = contains(m.state.Braked, id)
@@ -352,10 +357,22 @@ func (s Store) SaveVerdict(v disk.Verdict) error {
 	return nil
 }
 
+// SaveFit records the result of a try to have a filesystem fill its disk.
+func (s Store) SaveFit(v disk.Fit) error {
+	err := os.MkdirAll(s.fitDir(), 0o700)
+	if err == nil {
+		err = writeFile(seqFile(s.fitDir(), v.Seq), v, false)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot record how much of the disk the filesystem takes: %w", err)
+	}
+	return nil
+}
+
 // Forget removes what the runtime store holds of an attachment that has ended.
 func (s Store) Forget(seq uint64) error {
 	return errors.Join(removeIfThere(seqFile(s.acceptedDir(), seq)), removeIfThere(seqFile(s.verdictDir(), seq)), removeIfThere(seqFile(s.unmountedDir(), seq)),
-		removeIfThere(seqFile(s.confirmedDir(), seq)), removeIfThere(s.answerFile(seq)))
+		removeIfThere(seqFile(s.confirmedDir(), seq)), removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.fitDir(), seq)))
 }
 
 // SaveSettings hands the daemon's effective settings to the processes that
@@ -405,6 +422,7 @@ func (s Store) Directories() ([]string, error) {
 func (s Store) intentDir() string    { return filepath.Join(s.State, "intents") }
 func (s Store) acceptedDir() string  { return filepath.Join(s.Runtime, "accepted") }
 func (s Store) verdictDir() string   { return filepath.Join(s.Runtime, "verdicts") }
+func (s Store) fitDir() string       { return filepath.Join(s.Runtime, "fits") }
 func (s Store) unmountedDir() string { return filepath.Join(s.Runtime, "unmounted") }
 
 func seqFile(dir string, seq uint64) string {

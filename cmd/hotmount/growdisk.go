@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/journal"
+	"github.com/spf13/cobra"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/grow"
+	"hotmount/internal/policy"
+	"hotmount/internal/report"
+	"hotmount/internal/run"
+)
+
+func growDiskCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "grow-disk SEQ",
+		Short:  "Have the mounted filesystem of one disk fill it",
+		Hidden: true, // for hotmount-grow@.service
+		Args:   args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			seq, err := strconv.ParseUint(given[0], 10, 64)
+			if err != nil {
+				return usageError{fmt.Errorf("cannot take %q for a disk sequence number", given[0])}
+			}
+			return growDisk(c.Context(), seq)
+		},
+	}
+}
+
+// growDisk is the whole life of one hotmount-grow@.service. What came of it is
+// left in the fit, for the daemon; only what keeps it from leaving one is an
+// error. Started by hand it tries again what was tried before.
+func growDisk(ctx context.Context, seq uint64) error {
+	log := report.New()
+	h := host()
+	s, err := h.Store.Settings()
+	if err != nil {
+		return err
+	}
+	f, err := findDisk(seq)
+	if err != nil {
+		return err
+	}
+	f.Standing.Fit = nil
+	c := f.Known()
+	d := policy.Decide(f, &c, s)
+	if d.Action != disk.Grow {
+		return nil
+	}
+	class := policy.Select(f, s)
+	path := class.MountPoint(d.UUID)
+	before, after, err := grow.Mounted(ctx, run.Exec{}, f, path, d.Type)
+	if errors.Is(err, disk.ErrGone) {
+		return err
+	}
+	fit := disk.Fit{Seq: f.Seq, Size: f.Size, Geometry: after}
+	switch {
+	case errors.Is(err, grow.ErrShrunk): // the daemon says it
+		fit.Failure = err.Error()
+	case err != nil && after == (disk.Geometry{}):
+		return err // nothing was learnt
+	case err != nil:
+		fit.Failure = err.Error()
+		log.Event(report.KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; not tried again before the disk has another size (or: systemctl start hotmount-grow@%d)", report.Name(f), strings.Join(strings.Fields(err.Error()), " "), f.Seq))
+	case after.Size > before.Size:
+		log.Event(report.KindGrown, journal.PriNotice, f, d, path, fmt.Sprintf("%s: grown: %s %s from %s to %s, online; %s", report.Name(f), d.Type, d.UUID,
+			disk.ExactSize(before.Size), disk.ExactSize(after.Size), volumeWords(d.UUID, s.Node, class.StorageClass)))
+	}
+	return h.Store.SaveFit(fit)
+}
+
+// volumeWords says which PersistentVolume keeps the size that it has.
+func volumeWords(uuid, node, class string) string {
+	const keeps = "the provisioner does not update the capacity of an existing PersistentVolume: "
+	if class == "" {
+		return keeps + "the one of this disk keeps its old one (its name follows from the StorageClass, which storage_class in the configuration does not say; kubectl get pv -o wide lists it: its local path ends in " + uuid + ")"
+	}
+	note := ""
+	if node == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return keeps + "the one of this disk keeps its old one (its name follows from the node's name, which is not known: " + err.Error() + ")"
+		}
+		// As kubelet has it (pkg/util/node, GetHostname).
+		node = strings.ToLower(strings.TrimSpace(name))
+		note = ", if the node has its host's name (node in the configuration does not say it)"
+	}
+	return fmt.Sprintf("%s%s keeps its old one (node %s, StorageClass %s%s)", keeps, disk.VolumeName(uuid, node, class), disk.Visible(node), class, note)
+}

@@ -1,0 +1,69 @@
+package disk
+
+import (
+	"fmt"
+	"hash/fnv"
+)
+
+// Geometry is how much of a disk a filesystem takes.
+type Geometry struct {
+	// Size and Block, the size of a block, in bytes.
+	Size  uint64 `json:"size"`
+	Block uint64 `json:"block"`
+	// Group is the size in bytes of an allocation group of an XFS, 0 for another
+	// filesystem.
+	Group uint64 `json:"group,omitempty"`
+}
+
+// leastGroup is how many blocks the last allocation group of an XFS has at least
+// (XFS_MIN_AG_BLOCKS, Linux, fs/xfs/libxfs/xfs_fs.h).
+const leastGroup = 64
+
+// Usable gives how many bytes of a disk of that size the filesystem could take:
+// as xfs_growfs_data_private (Linux, fs/xfs/xfs_fsops.c) has it for XFS; for
+// another filesystem no less than it can.
+func (g Geometry) Usable(size uint64) uint64 {
+	if g.Block == 0 {
+		return 0
+	}
+	size -= size % g.Block
+	if g.Group == 0 {
+		return size
+	}
+	if last := size % g.Group; last < leastGroup*g.Block {
+		size -= last
+	}
+	return size
+}
+
+// Fit is the result of the last try to have a filesystem fill its disk. It holds
+// for that attachment and that size of the disk.
+type Fit struct {
+	Seq  uint64 `json:"seq"`
+	Size uint64 `json:"size"`
+	// Geometry is how much the filesystem took in the end.
+	Geometry Geometry `json:"geometry"`
+	// Failure says why it does not fill the disk, empty if it does.
+	Failure string `json:"failure,omitempty"`
+}
+
+// Valid says whether the disk is still as it was then.
+func (v *Fit) Valid(f *Facts) bool { return v != nil && v.Seq == f.Seq && v.Size == f.Size }
+
+// Spans gives how much of the disk its mounted filesystem takes, nil if that is
+// not known.
+func (f *Facts) Spans() *Geometry {
+	if f.Geometry == nil && f.Standing.Fit.Valid(f) {
+		return &f.Standing.Fit.Geometry
+	}
+	return f.Geometry
+}
+
+// VolumeName gives the name that the local-static-provisioner gives to the
+// PersistentVolume of an entry of a class directory, on the node and in the
+// storage class of those names (generatePVName, pkg/discovery/discovery.go).
+func VolumeName(entry, node, class string) string {
+	h := fnv.New32a()
+	h.Write([]byte(entry + node + class)) // it never fails
+	return fmt.Sprintf("local-pv-%x", h.Sum32())
+}

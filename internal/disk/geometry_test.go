@@ -1,0 +1,54 @@
+package disk
+
+import "testing"
+
+func TestUsable(t *testing.T) {
+	const block, group = 4096, 65536 * 4096
+	xfs := Geometry{Size: 4 * group, Block: block, Group: group}
+	ext4 := Geometry{Size: 4 * group, Block: block}
+	for _, tt := range []struct {
+		name string
+		g    Geometry
+		size uint64
+		want uint64
+	}{
+		{"XFS that fills its disk", xfs, 4 * group, 4 * group},
+		{"a tail of a part of a block", xfs, 4*group + block - 1, 4 * group},
+		{"a tail too small for a group", xfs, 4*group + 63*block, 4 * group},
+		{"a tail just large enough for a group", xfs, 4*group + 64*block, 4*group + 64*block},
+		{"room in the last group", xfs, 4*group - block, 4*group - block},
+		{"ext4", ext4, 4*group + 63*block + 5, 4*group + 63*block},
+		{"nothing known", Geometry{}, group, 0},
+	} {
+		if got := tt.g.Usable(tt.size); got != tt.want {
+			t.Errorf("%s: %d bytes, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestVolumeName: the names were computed with another FNV-1a (Python, by its
+// definition: offset basis 2166136261, prime 16777619), formatted by Go's %x as
+// the provisioner does, so without leading zeros.
+func TestVolumeName(t *testing.T) {
+	for _, tt := range []struct{ entry, node, class, want string }{
+		{"5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f", "worker-1", "local-storage", "local-pv-fb8928b8"},
+		{"vol1", "node-1", "sc1", "local-pv-b530e704"},
+		{"5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f", "node-2", "fast", "local-pv-9c7b018"},
+	} {
+		if got := VolumeName(tt.entry, tt.node, tt.class); got != tt.want {
+			t.Errorf("VolumeName(%q, %q, %q) = %s, want %s", tt.entry, tt.node, tt.class, got, tt.want)
+		}
+	}
+}
+
+func TestFitValid(t *testing.T) {
+	f := Facts{ID: ID{Seq: 3}, Size: 5}
+	for _, tt := range []struct {
+		fit  *Fit
+		want bool
+	}{{nil, false}, {&Fit{Seq: 3, Size: 5}, true}, {&Fit{Seq: 4, Size: 5}, false}, {&Fit{Seq: 3, Size: 6}, false}} {
+		if got := tt.fit.Valid(&f); got != tt.want {
+			t.Errorf("%+v is valid: %v", tt.fit, got)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+// Package grow has a mounted filesystem take the whole of its disk. Only
+// xfs_growfs and resize2fs write; this package makes sure that it is the disk that
+// was meant, before and after.
+package grow
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+	"hotmount/internal/probe"
+	"hotmount/internal/run"
+)
+
+const (
+	xfsGrowfs = "/usr/sbin/xfs_growfs"
+	resize2fs = "/usr/sbin/resize2fs"
+)
+
+// Time is far more than an online growth needs on a disk that answers.
+const Time = 10 * time.Minute
+
+// ErrShrunk says that the filesystem takes more than the disk has.
+var ErrShrunk = errors.New("the filesystem is larger than its disk")
+
+// Mounted measures the filesystem of that type, XFS or ext4, that is mounted from
+// f at the path, has it grow if it can take more of the disk, and gives its
+// geometry before and after. Both are the same if nothing could be won. The error
+// wraps disk.ErrGone if the disk is another one now, ErrShrunk if it is too small.
+func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype string) (before, after disk.Geometry, err error) {
+	before, after, err = mounted(ctx, r, f, path, fstype)
+	if err != nil {
+		err = fmt.Errorf("cannot grow the filesystem of %s: %w", f.ID, err)
+	}
+	return before, after, err
+}
+
+func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype string) (before, after disk.Geometry, err error) {
+	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return before, after, err
+	}
+	defer func() { err = errors.Join(err, device.Close()) }()
+	// While this is open the filesystem stays mounted where it is.
+	dir, err := mounts.OpenMount(path, f.Dev)
+	if err != nil {
+		return before, after, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := check(device, f); err != nil {
+		return before, after, err
+	}
+	measure := func() (disk.Geometry, error) {
+		if fstype == "xfs" {
+			return mounts.XFSGeometry(path, f.Dev)
+		}
+		return ext4(device)
+	}
+	if before, err = measure(); err != nil {
+		return before, after, err
+	}
+	after = before
+	switch {
+	case before.Size > f.Size:
+		return before, after, fmt.Errorf("%w: %s of %s", ErrShrunk, disk.ExactSize(before.Size), disk.ExactSize(f.Size))
+	case before.Usable(f.Size) == before.Size:
+		return before, after, nil
+	}
+	c := run.Command{Path: xfsGrowfs, Args: []string{"-d", path}, Timeout: Time}
+	if fstype != "xfs" {
+		c.Path, c.Args = resize2fs, []string{f.Node()}
+	}
+	res, err := r.Run(ctx, c)
+	if err == nil && res.ExitCode != 0 {
+		err = fmt.Errorf("%s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
+	}
+	if err == nil {
+		err = check(device, f)
+	}
+	now, measureErr := measure()
+	if measureErr == nil {
+		after = now
+	}
+	return before, after, errors.Join(err, measureErr)
+}
+
+// check says whether the open device, and the one that has its name, is the disk
+// with that sequence number. That it has another size than f by now is dealt with
+// at the next look.
+func check(device *os.File, f *disk.Facts) error {
+	var open, named unix.Stat_t
+	if err := unix.Fstat(int(device.Fd()), &open); err != nil {
+		return err
+	}
+	if err := unix.Lstat(f.Node(), &named); err != nil {
+		return errors.Join(disk.ErrGone, err)
+	}
+	if open.Mode&unix.S_IFMT != unix.S_IFBLK || open.Rdev != named.Rdev || (disk.Dev{Major: unix.Major(open.Rdev), Minor: unix.Minor(open.Rdev)}) != f.Dev {
+		return fmt.Errorf("%s is another device now: %w", f.Node(), disk.ErrGone)
+	}
+	var seq uint64
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, device.Fd(), unix.BLKGETDISKSEQ, uintptr(unsafe.Pointer(&seq))); errno != 0 {
+		return fmt.Errorf("BLKGETDISKSEQ: %w", errno)
+	}
+	if seq != f.Seq {
+		return fmt.Errorf("%s has disk sequence number %d now: %w", f.Node(), seq, disk.ErrGone)
+	}
+	return nil
+}
+
+// Span gives how many bytes of the disk at the device node the filesystem of that
+// type takes that is not mounted, 0 for a type other than XFS and ext4.
+func Span(node, fstype string) (span uint64, err error) {
+	device, err := os.OpenFile(node, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, device.Close()) }()
+	switch fstype {
+	case "xfs":
+		super, err := probe.ReadXFS(device)
+		return super.Size, err
+	case "ext4":
+		g, err := ext4(device)
+		return g.Size, err
+	}
+	return 0, nil
+}
+
+// ext4 gives how much of the disk an ext4 takes, read from its superblock.
+func ext4(r io.ReaderAt) (disk.Geometry, error) {
+	// The superblock is 1024 bytes at byte 1024 (Linux,
+	// Documentation/filesystems/ext4/super.rst). The page cache, through which
+	// this goes, has what the mounted filesystem has.
+	var b [1024]byte
+	if _, err := r.ReadAt(b[:], 1024); err != nil {
+		return disk.Geometry{}, err
+	}
+	const (
+		magic        = 0xef53 // s_magic
+		incompat64   = 0x80   // s_feature_incompat: INCOMPAT_64BIT
+		largestShift = 6      // s_log_block_size: 64 KiB
+	)
+	le := binary.LittleEndian
+	shift := le.Uint32(b[0x18:])
+	if le.Uint16(b[0x38:]) != magic || shift > largestShift {
+		return disk.Geometry{}, errors.New("it has no superblock of an ext4")
+	}
+	blocks := uint64(le.Uint32(b[0x04:]))
+	if le.Uint32(b[0x60:])&incompat64 != 0 {
+		blocks |= uint64(le.Uint32(b[0x150:])) << 32
+	}
+	block := uint64(1024) << shift
+	if blocks == 0 || blocks > (1<<63-1)/block {
+		return disk.Geometry{}, fmt.Errorf("its superblock names %d blocks of %d bytes", blocks, block)
+	}
+	return disk.Geometry{Size: blocks * block, Block: block}, nil
+}

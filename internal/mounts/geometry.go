@@ -1,0 +1,66 @@
+package mounts
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+)
+
+// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, _IOR('X', 100, struct xfs_fsop_geom_v1)
+// (Linux, fs/xfs/libxfs/xfs_fs.h). It needs no capability.
+const xfsGeometry = 0x80705864
+
+// XFSGeometry gives how much of its disk a mounted XFS takes. The path must be
+// that of a mount of the device in this process's mount namespace.
+func XFSGeometry(path string, dev disk.Dev) (disk.Geometry, error) {
+	g, err := xfsGeometryOf(path, dev)
+	if err != nil {
+		return g, fmt.Errorf("cannot measure the XFS at %s: %w", path, err)
+	}
+	return g, nil
+}
+
+func xfsGeometryOf(path string, dev disk.Dev) (g disk.Geometry, err error) {
+	dir, err := OpenMount(path, dev)
+	if err != nil {
+		return g, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	var b [112]byte
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), xfsGeometry, uintptr(unsafe.Pointer(&b))); errno != 0 {
+		return g, fmt.Errorf("XFS_IOC_FSGEOMETRY_V1: %w", errno)
+	}
+	// struct xfs_fsop_geom_v1: blocksize, agblocks, datablocks.
+	native := binary.NativeEndian
+	g.Block = uint64(native.Uint32(b[0:]))
+	g.Group = uint64(native.Uint32(b[8:])) * g.Block
+	g.Size = native.Uint64(b[32:]) * g.Block
+	if g.Block == 0 || g.Group == 0 {
+		return g, errors.New("the kernel gives blocks or groups of no size")
+	}
+	return g, nil
+}
+
+// OpenMount opens the root directory of the device's filesystem, mounted at that
+// path. As long as it is open the filesystem can not be unmounted.
+func OpenMount(path string, dev disk.Dev) (*os.File, error) {
+	dir, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(int(dir.Fd()), &st)
+	if on := (disk.Dev{Major: unix.Major(uint64(st.Dev)), Minor: unix.Minor(uint64(st.Dev))}); err == nil && on != dev {
+		err = fmt.Errorf("device %s is mounted there, not %s", on, dev)
+	}
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return dir, nil
+}

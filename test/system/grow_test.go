@@ -1,0 +1,180 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+	"hotmount/test/worker"
+)
+
+const growConfig = `node: worker-1
+classes:
+  - name: default
+    directory: /mnt/disks
+    storage_class: local
+`
+
+const mib = 1 << 20
+
+func (m machine) resize(w *worker.Worker, id string, size int64) {
+	m.t.Helper()
+	if err := w.Resize(ctx(m.t), id, size); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// takes waits until the filesystem at the mount point takes at least that many of
+// the bytes that df counts.
+func (m machine) takes(uuid string, least int64) {
+	m.t.Helper()
+	m.wait(fmt.Sprint(uuid, " to take ", least), fmt.Sprintf("[ $(stat -f -c '%%b * %%S' /mnt/disks/%s | xargs expr) -ge %d ]", uuid, least))
+}
+
+// count gives how many lines of the journal match.
+func (m machine) count(pattern string) int {
+	m.t.Helper()
+	n, err := strconv.Atoi(m.run("journalctl -b --no-pager -o cat | grep -cE -- " + quote(pattern) + " || true"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return n
+}
+
+const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >data/f && sync && sha256sum data/f`
+
+// TestGrow: XFS and ext4 grow online with their disks, at once, and after a
+// growth while the daemon was down; the data stays. A tail that is too small for
+// XFS is no reason to try, one too small for ext4 to try once.
+func TestGrow(t *testing.T) {
+	m, w := start(t, worker.Options{Files: []worker.File{{Path: "/etc/hotmount/config.yaml", Data: []byte(growConfig), Mode: 0o644}}})
+	x, xID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GROW-X"})
+	xfs := m.mounted(x)
+	image := blank(t, gib)
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	e, eID := m.attach(w, worker.Disk{File: image, Serial: "GROW-E"})
+	ext4 := m.mounted(e)
+	sums := map[string]string{}
+	for _, uuid := range []string{xfs, ext4} {
+		// The root directory is the pod's own.
+		m.run(fmt.Sprintf("chown 1000:1000 /mnt/disks/%s && chmod 0700 /mnt/disks/%s", uuid, uuid))
+		sums[uuid] = m.run(fmt.Sprintf(fill, uuid))
+	}
+	same := func(what string) {
+		t.Helper()
+		for uuid, sum := range sums {
+			if got := m.run(fmt.Sprintf("echo 3 >/proc/sys/vm/drop_caches; cd /mnt/disks/%s && sha256sum data/f", uuid)); got != sum {
+				t.Errorf("after %s %s has %q, had %q", what, uuid, got, sum)
+			}
+		}
+	}
+
+	m.resize(w, xID, 2*gib)
+	m.resize(w, eID, 2*gib)
+	m.takes(xfs, 2*gib-130*mib)
+	m.takes(ext4, 2*gib-130*mib)
+	for uuid, dev := range map[string]string{xfs: x, ext4: e} {
+		m.says("/dev/" + dev + ` .*grown: .* ` + uuid + ` from 1 GiB \(1073741824 bytes\) to 2 GiB \(2147483648 bytes\), online; .*capacity.*` + disk.VolumeName(uuid, "worker-1", "local") + " ")
+		if story := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !strings.Contains(story, "grown") {
+			t.Errorf("the unit's story of %s does not tell of it: %s", uuid, story)
+		}
+	}
+	t.Log(m.run("journalctl -b --no-pager -o cat -u 'mnt-disks-*.mount' | grep grown"))
+	same("growing")
+
+	m.run("systemctl stop hotmount")
+	m.resize(w, xID, 3*gib)
+	m.resize(w, eID, 3*gib)
+	m.wait("the kernel to see the sizes", fmt.Sprintf("[ $(cat /sys/block/%s/size /sys/block/%s/size | grep -cx %d) = 2 ]", x, e, 3*gib/512))
+	m.run("systemctl start hotmount")
+	m.takes(xfs, 3*gib-130*mib)
+	m.takes(ext4, 3*gib-200*mib)
+	m.wait("four growths", "[ $(journalctl -b --no-pager -o cat | grep -c 'grown: ') = 4 ]")
+	same("growing while the daemon was down")
+
+	// 63 blocks beyond a group, one block beyond what ext4 uses.
+	group := m.run("xfs_info /mnt/disks/" + xfs + " | sed -n 's/.*agsize=\\([0-9]*\\) blks.*/\\1/p'")
+	blocks, err := strconv.ParseInt(group, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := (3*gib/(blocks*4096)+1)*blocks*4096 + 63*4096
+	m.resize(w, xID, size)
+	m.takes(xfs, size-63*4096-130*mib)
+	m.wait("the fifth growth", "[ $(journalctl -b --no-pager -o cat | grep -c 'grown: ') = 5 ]")
+	m.resize(w, eID, 3*gib+4096)
+	ran := func() int {
+		return m.count(`Finished.*hotmount-grow@|Finished hotmount-grow@|Finished.*sequence number [0-9]+ fill it`)
+	}
+	m.wait("a try", fmt.Sprintf("grep -q %d /run/hotmount/fits/*", 3*gib+4096))
+	before := ran()
+	if before < 6 {
+		t.Fatalf("%d runs of hotmount-grow@ are counted, 6 were made at least", before)
+	}
+	for range 5 {
+		m.run("udevadm trigger -s block -c change; udevadm settle; systemctl reload hotmount")
+	}
+	m.run("systemctl restart hotmount")
+	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '2 mounted, 0 held, 0 refused, 0 failing'")
+	if got := ran(); got != before {
+		t.Errorf("it was tried again: %d runs, before %d", got, before)
+	}
+	if got := m.count("grown: "); got != 5 {
+		t.Errorf("%d growths in the journal, want 5", got)
+	}
+	if got := m.run("journalctl -b -p warning --no-pager -q -o cat -u hotmount -u 'hotmount-grow@*'"); got != "" {
+		t.Errorf("warnings: %s", got)
+	}
+	same("all")
+	m.detach(w, xID)
+	m.wait("the end of the record", "! grep -q "+fmt.Sprint(size)+" /run/hotmount/fits/*")
+}
+
+// TestShrunk: a disk smaller than its filesystem is an error in the journal; it is
+// not written to, and not mounted if it was not.
+func TestShrunk(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := blank(t, 2*gib)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "SHRINK"})
+	uuid := m.mounted(name)
+	sum := m.run(fmt.Sprintf(fill, uuid))
+	m.resize(w, id, gib)
+	m.says("/dev/" + name + " .*the disk has shrunk: xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*still mounted")
+	if got := m.run("journalctl -b -p err --no-pager -q -o cat -u hotmount"); !strings.Contains(got, "has shrunk") {
+		t.Errorf("the errors of the daemon are %q", got)
+	}
+	if got := m.run(fmt.Sprintf("cd /mnt/disks/%s && sha256sum data/f", uuid)); got != sum {
+		t.Errorf("%q, was %q", got, sum)
+	}
+	m.detach(w, id)
+
+	info, err := os.Stat(image)
+	if err != nil || info.Size() != gib {
+		t.Fatalf("the image: %v, %v", info, err)
+	}
+	before := digest(t, image)
+	again, againID := m.attach(w, worker.Disk{File: image, Serial: "SHRINK"})
+	m.says("/dev/" + again + " .*refuse: the disk has shrunk: xfs " + uuid + " takes 2 GiB .*not mounted")
+	if got := m.run("findmnt -no TARGET /dev/" + again + " || true; ls -A /mnt/disks"); got != "" {
+		t.Errorf("it is there: %s", got)
+	}
+	m.detach(w, againID)
+	if digest(t, image) != before {
+		t.Error("the shrunk disk was written to")
+	}
+	if err := os.Truncate(image, 2*gib); err != nil {
+		t.Fatal(err)
+	}
+	back, _ := m.attach(w, worker.Disk{File: image, Serial: "SHRINK"})
+	if got := m.mounted(back); got != uuid {
+		t.Errorf("mounted %s", got)
+	}
+}
