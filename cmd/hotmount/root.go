@@ -50,6 +50,7 @@ func root() *cobra.Command {
 		usageCommand(),
 		formatDiskCommand(),
 		growDiskCommand(),
+		trimCommand(),
 		cleanupCommand(),
 		unmountGoneCommand(),
 	)

@@ -15,7 +15,7 @@ import (
 // (xfsprogs 5.19 and later, mkfs/xfs_mkfs.c, validate_supported).
 const minimumXFS = 300 << 20
 
-var classKeys = []string{"name", "names", "directory", "create", "accept", "options", "blank", "minimum_size", "grow", "storage_class"}
+var classKeys = []string{"name", "names", "directory", "create", "accept", "options", "blank", "minimum_size", "grow", "trim", "storage_class"}
 
 // word is a kind of text; wrong gives what was expected instead, or nothing.
 func word(expected string, wrong func(string) string) kind {
@@ -214,6 +214,7 @@ func (p *parser) class(n *yaml.Node, key string) (disk.Class, map[string]*yaml.N
 	c.Blank = text("blank", proof, c.Blank)
 	c.MinimumSize = p.scalar(at["minimum_size"], key+".minimum_size", size, c.MinimumSize).(uint64)
 	c.Grow = p.scalar(at["grow"], key+".grow", boolean, c.Grow).(bool)
+	c.Trim = p.scalar(at["trim"], key+".trim", boolean, c.Trim).(bool)
 	c.StorageClass = text("storage_class", storageClass, "")
 
 	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {

@@ -46,6 +46,7 @@ func Default() disk.Settings {
 		ReadyTimeout:  30 * time.Second,
 		Rescan:        10 * time.Minute,
 		Workers:       4,
+		Trim:          true,
 		Classes:       []disk.Class{class},
 	}
 }
@@ -61,6 +62,7 @@ func defaultClass() disk.Class {
 		Blank:       "full",
 		MinimumSize: minimumXFS,
 		Grow:        true,
+		Trim:        true,
 	}
 }
 
@@ -80,6 +82,7 @@ func defaults() layer {
 		"rescan":         d.Rescan,
 		"workers":        d.Workers,
 		"node":           d.Node,
+		"trim":           d.Trim,
 		"classes":        d.Classes,
 	}
 }

@@ -51,6 +51,7 @@ var scalars = []scalar{
 	{"rescan", "how often every disk is looked at without an event", duration(10*time.Second, 0)},
 	{"workers", "how many disks are worked on at once", whole(1, 64)},
 	{"node", "the node's name in the cluster (default the host's name)", nodeName},
+	{"trim", "give the free space of filesystems back to the storage", boolean},
 }
 
 var boolean = kind{

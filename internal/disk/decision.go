@@ -72,6 +72,8 @@ type Settings struct {
 	Workers int `json:"workers"`
 	// Node is the node's name in the cluster, empty for the host's name.
 	Node string `json:"node"`
+	// Trim switches all trimming.
+	Trim bool `json:"trim"`
 	// Classes in the order of precedence: the first that selects a disk has it.
 	Classes []Class `json:"classes"`
 }
@@ -96,6 +98,8 @@ type Class struct {
 	Blank string `json:"blank"`
 	// MinimumSize in bytes of a disk that is formatted.
 	MinimumSize uint64 `json:"minimum_size"`
+	// Trim has the free space of filesystems given back to the storage.
+	Trim bool `json:"trim"`
 	// Grow has filesystems grow with their disks.
 	Grow bool `json:"grow"`
 	// StorageClass is the name of the Kubernetes StorageClass that the

@@ -31,6 +31,9 @@ type Facts struct {
 	Removable  bool `json:"removable,omitempty"`
 	// LogicalSector is the logical block size in bytes.
 	LogicalSector uint32 `json:"logical_sector"`
+	// Discards says that the disk can take space back
+	// (/sys/block/*/queue/discard_max_bytes is not 0).
+	Discards bool `json:"discards,omitempty"`
 	// Writes counts the write and discard requests the kernel has completed
 	// for this disk since it was attached (/sys/block/*/stat).
 	Writes uint64 `json:"writes"`

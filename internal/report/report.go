@@ -30,6 +30,7 @@ const (
 	KindProven    Kind = "7f256a91fea2447dab04adb584de3e55"
 	KindFormatted Kind = "3d02a53f47f844f790341d3bb1afb1ad"
 	KindGrown     Kind = "dafa3840c4c24aac8829ab90ba6cf8fe"
+	KindTrimmed   Kind = "6b61b43dd3b843da99bad8e53abe52dc"
 	KindMounted   Kind = "a9f0438d20a54cb2b5788042a7b0bdad"
 	KindFailed    Kind = "db5193068a5b444e89220b40468456ec"
 	KindGone      Kind = "ba183a4a7423409c92799d952cdf0ad5"

@@ -162,6 +162,13 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 		return err
 	}
 	facts.Uncounted = strings.TrimSpace(counted) != "1"
+	// queue/discard_max_bytes: 0 for a disk that can not.
+	discards, err := read(filepath.Join(dir, "queue/discard_max_bytes"))
+	if err != nil && !missing(err) {
+		return err
+	}
+	discards = strings.TrimSpace(discards)
+	facts.Discards = discards != "" && discards != "0"
 	if err := fillHardware(facts, dir); err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ func vdbFacts() disk.Facts {
 		Rotational:    true,
 		LogicalSector: 512,
 		Writes:        12,
+		Discards:      true,
 		Udev: disk.Udev{Initialized: true, Links: []string{
 			"/dev/disk/by-path/pci-0000:05:00.0", "/dev/disk/by-path/virtio-pci-0000:05:00.0", "/dev/disk/by-diskseq/12",
 		}},

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"hotmount/internal/disk"
@@ -176,5 +177,60 @@ func TestShrunk(t *testing.T) {
 	back, _ := m.attach(w, worker.Disk{File: image, Serial: "SHRINK"})
 	if got := m.mounted(back); got != uuid {
 		t.Errorf("mounted %s", got)
+	}
+}
+
+// used gives how much of the host's storage the image takes.
+func used(t *testing.T, image string) int64 {
+	t.Helper()
+	var st syscall.Stat_t
+	if err := syscall.Stat(image, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks * 512
+}
+
+// TestTrim: what was deleted is given back to the host, of a filesystem that
+// hotmount made only after 24 hours in use, and not where it is switched off.
+func TestTrim(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	if got := m.run("systemctl is-active hotmount-trim.timer; systemctl is-enabled hotmount-trim.timer"); got != "active\nenabled" {
+		t.Errorf("the timer is %s", got)
+	}
+	own := blank(t, gib)
+	x, _ := m.attach(w, worker.Disk{File: own, Serial: "TRIM-X"})
+	xfs := m.mounted(x)
+	foreign := blank(t, gib)
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", foreign).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	e, _ := m.attach(w, worker.Disk{File: foreign, Serial: "TRIM-E"})
+	ext4 := m.mounted(e)
+	for _, uuid := range []string{xfs, ext4} {
+		m.run(fmt.Sprintf("cd /mnt/disks/%s && head -c 200M /dev/urandom >f && sync && rm f && sync && chown 1000 . && chmod 0700 .", uuid))
+	}
+	const most, least = 150 * mib, 190 * mib
+	if a, b := used(t, own), used(t, foreign); a < least || b < least {
+		t.Fatalf("the images take %d and %d before", a, b)
+	}
+
+	m.run("echo 'trim: false' >/etc/hotmount/config.yaml; systemctl reload hotmount; systemctl start hotmount-trim")
+	if a, b := used(t, own), used(t, foreign); a < least || b < least {
+		t.Errorf("switched off, and the images take %d and %d", a, b)
+	}
+	m.run("rm /etc/hotmount/config.yaml; systemctl reload hotmount; systemctl start hotmount-trim")
+	if a, b := used(t, own), used(t, foreign); a < least || b > most {
+		t.Errorf("the young one takes %d, the other %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
+	}
+	// A day passes in the record.
+	m.run(`sed -i -E 's/"ran": [0-9]+/"ran": 86400000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
+	if a := used(t, own); a > most {
+		t.Errorf("after a day it takes %d; journal: %s", a, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
+	}
+	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(xfs))); !strings.Contains(got, "trimmed: ") {
+		t.Errorf("the unit's story: %s", got)
+	}
+	if got := m.run("systemctl start hotmount-trim; journalctl -b --no-pager -o cat -u hotmount-trim | grep -c 'trimmed: /mnt'"); got != "2" {
+		t.Errorf("trimmed %s times, want once for each", got)
 	}
 }

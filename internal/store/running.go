@@ -1,0 +1,64 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"hotmount/internal/disk"
+)
+
+// runnings is running.json.
+type runnings struct {
+	Version int `json:"version"`
+	// Filesystems, the one that was seen last at the end.
+	Filesystems []disk.Running `json:"filesystems"`
+}
+
+// Made says whether this node has begun to make the filesystem of that UUID.
+func (m *Memory) Made(uuid string) bool {
+	return slices.ContainsFunc(m.history, func(r disk.Record) bool { return r.UUID == uuid })
+}
+
+// Runs hands change the records of those UUIDs, empty ones where there is none,
+// and records, synced, what it makes of each.
+func (s Store) Runs(uuids []string, change func(disk.Running) disk.Running) error {
+	err := s.locked(func() error {
+		all, err := s.runs()
+		if err != nil {
+			return err
+		}
+		for _, uuid := range uuids {
+			r := disk.Running{UUID: uuid}
+			if i := slices.IndexFunc(all, func(o disk.Running) bool { return o.UUID == uuid }); i >= 0 {
+				r = all[i]
+				all = slices.Delete(all, i, i+1)
+			}
+			all = append(all, change(r))
+		}
+		all = all[max(0, len(all)-sightingsKept):]
+		return s.failed(writeSynced(s.runningFile(), runnings{Version: version, Filesystems: all}))
+	})
+	if err != nil {
+		return fmt.Errorf("cannot record how long filesystems are in use: %w", err)
+	}
+	return nil
+}
+
+func (s Store) runs() ([]disk.Running, error) {
+	var all runnings
+	err := readJSON(s.runningFile(), &all)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s (moved away, it is begun anew): %w", s.runningFile(), err)
+	case all.Version != version:
+		return nil, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d", s.runningFile(), all.Version, version)
+	}
+	return all.Filesystems, nil
+}
+
+func (s Store) runningFile() string { return filepath.Join(s.State, "running.json") }
