@@ -12,7 +12,7 @@ import (
 )
 
 // TestVirsh is the user's own path: a real libvirt, virsh attach-disk and
-// detach-disk, and the journal of the mount unit (issue 2, shown 1 and 6).
+// detach-disk, blockresize, and the journal of the mount unit (issue 2, shown 1 and 6).
 func TestVirsh(t *testing.T) {
 	parallel(t)
 	l, err := worker.StartLibvirt(ctx(t), worker.Options{Deb: deb(t), Progress: os.Stderr})
@@ -45,6 +45,8 @@ func TestVirsh(t *testing.T) {
 		}
 	}
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
+	virsh("blockresize", l.Domain(), "vdc", "6G")
+	m.says("/dev/vdb .*grown: xfs " + uuid + " from 5 GiB .* to 6 GiB .*online; .*PersistentVolume")
 	virsh("detach-disk", l.Domain(), "vdc", "--persistent")
 	m.wait("unit and directory to go", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuid, quote(unitOf(uuid))))
 	virsh("attach-disk", l.Domain(), image, "vdd", "--persistent", "--subdriver", "raw")
