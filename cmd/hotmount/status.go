@@ -130,7 +130,7 @@ func (s *status) verdict() error {
 // states are the words for decisions.
 var states = map[disk.Action]string{
 	disk.Ignore: "ignored", disk.Hold: "held", disk.Refuse: "refused", disk.Prove: "unread", disk.Format: "blank",
-	disk.Mount: "unmounted", disk.Keep: "mounted", disk.Wait: "waiting",
+	disk.Mount: "unmounted", disk.Keep: "mounted", disk.Grow: "mounted", disk.Wait: "waiting",
 }
 
 // getStatus decides as the daemon does, on the same facts.
@@ -165,7 +165,7 @@ func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 		if len(f.Mounts) > 0 {
 			line.Where = f.Mounts[0].Path
 		}
-		if d.Action == disk.Keep {
+		if d.Mounted() {
 			for _, class := range s.Classes {
 				if class.Name == d.Class {
 					line.Where = class.MountPoint(d.UUID)
