@@ -54,7 +54,8 @@ const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >dat
 // growth while the daemon was down; the data stays. A tail that is too small for
 // XFS is no reason to try, one too small for ext4 to try once.
 func TestGrow(t *testing.T) {
-	m, w := start(t, worker.Options{Files: []worker.File{{Path: "/etc/hotmount/config.yaml", Data: []byte(growConfig), Mode: 0o644}}})
+	m, w := start(t, worker.Options{})
+	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
 	x, xID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GROW-X"})
 	xfs := m.mounted(x)
 	image := blank(t, gib)
