@@ -65,7 +65,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	}
 	c := f.Known()
 	// What could not be mounted is read as well.
-	if d := policy.Decide(f, &c, s); d.Action != disk.Prove && (d.Action != disk.Mount || c.Proven) {
+	if d := policy.Decide(f, &c, s); d.Action != disk.Prove && d.Action != disk.Format && (d.Action != disk.Mount || c.Proven) {
 		why, _ := policy.Words(f, &c, s, d)
 		log.Event(report.KindProven, journal.PriNotice, f, d, "", fmt.Sprintf("%s: nothing to prove: %s: %s", f.Node(), d.Action, why))
 		return nil

@@ -269,8 +269,8 @@ func (u units) UnmountGone(ctx context.Context, path string) error {
 	return u.manager.StartUnmountGone(ctx, path)
 }
 
-func (u units) PluggedSince(ctx context.Context, f *disk.Facts) (time.Time, error) {
-	return u.manager.PluggedSince(ctx, f.Name)
+func (u units) PluggedFor(ctx context.Context, f *disk.Facts) (time.Duration, error) {
+	return u.manager.PluggedFor(ctx, f.Name)
 }
 
 func (u units) RemoveMountPoint(ctx context.Context, path string) error {

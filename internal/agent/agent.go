@@ -61,9 +61,9 @@ type Units interface {
 	// UnmountGone takes a mount whose disk is gone, and that can not be unmounted
 	// since somebody uses it, off the tree.
 	UnmountGone(ctx context.Context, path string) error
-	// PluggedSince gives the time since which PID 1 has the disk's device unit
-	// plugged, zero if it is not.
-	PluggedSince(ctx context.Context, f *disk.Facts) (time.Time, error)
+	// PluggedFor gives for how long PID 1 has had the disk's device unit
+	// plugged, zero if it has not.
+	PluggedFor(ctx context.Context, f *disk.Facts) (time.Duration, error)
 	// RemoveMountPoint removes the directory of a mount that has ended, if it is
 	// still there.
 	RemoveMountPoint(ctx context.Context, path string) error

@@ -156,11 +156,14 @@ func (m *machine) UnmountGone(_ context.Context, p string) error {
 	return nil
 }
 
-func (m *machine) PluggedSince(_ context.Context, f *disk.Facts) (time.Time, error) {
+func (m *machine) PluggedFor(_ context.Context, f *disk.Facts) (time.Duration, error) {
 	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.plugged[f.Seq], nil
+	if m.plugged[f.Seq].IsZero() {
+		return 0, nil
+	}
+	return time.Since(m.plugged[f.Seq]), nil
 }
 
 func (m *machine) Remember(seen []disk.Sighting) error {
@@ -678,6 +681,74 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 	})
 }
 
+// At boot a copy may be looked at before the disk that the volumes are on.
+func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
+	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
+	original.Standing.OnRecord = true
+	m := newMachine(clone, original)
+	m.hangs = "vdc"
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, `vdb: mount (filesystem)`)
+		m.mu.Lock()
+		m.hangs = ""
+		m.mu.Unlock()
+		close(m.hang)
+		m.expect(t, `
+			vdc: mount (filesystem)
+			vdb stays held: twin
+			vdb: refuse (twin)
+			mount vdc seq 3: xfs at /mnt/disks/`+uuidA+`
+			vdc: mounted at `+uuidA+`
+			ready`)
+	})
+}
+
+func TestProvenBlankThenHeldThenFree(t *testing.T) {
+	f := blankDisk("vdb", 2)
+	f.Standing.Formatting = "the hold file exists"
+	f.Standing.Verdict = &disk.Verdict{Seq: 2, Size: f.Size, Content: disk.Content{Kind: disk.Blank, Proven: true}}
+	m := newMachine(f)
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb: hold (formatting-off)
+			ready`)
+		m.change(func() { f.Standing.Formatting = "" })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: format (blank)
+			format seq 2
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidB[:34]+`62
+			vdb: mounted at `+uuidB[:34]+`62`)
+	})
+}
+
+// What waits for its turn is decided again when it comes.
+func TestReloadWhileDisksWait(t *testing.T) {
+	var disks []*disk.Facts
+	for i := range 6 {
+		disks = append(disks, xfsDisk("vd"+string(rune('b'+i)), uint64(2+i), uuidA[:35]+string(rune('a'+i))))
+	}
+	m := newMachine(disks...)
+	m.slow = true
+	with(t, m, func(t *testing.T, a *Agent) {
+		s := testSettings()
+		s.Classes[0].Names = []string{"sd*"}
+		settle()
+		if err := a.Reload(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		m.mu.Lock()
+		m.slow = false
+		m.mu.Unlock()
+		close(m.hang)
+		settle()
+		if len(m.table) != s.Workers {
+			t.Errorf("%d are mounted, %d were under way", len(m.table), s.Workers)
+		}
+	})
+}
+
 func TestUnmountedByHandStaysSo(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -792,6 +863,7 @@ func TestRelease(t *testing.T) {
 
 func TestAHangingDiskHoldsBackReadyOnlySoLong(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB))
+	m.disks["vdc"].Standing.OnRecord = true
 	m.hangs = "vdb"
 	with(t, m, func(t *testing.T, _ *Agent) {
 		start := time.Now()

@@ -39,21 +39,31 @@ func (a *Agent) start(ctx context.Context) {
 			a.wanted(name)
 		}
 	}
-	for name, ok := a.lines[looks].next(); ok; name, ok = a.lines[looks].next() {
-		a.begin(ctx, looks, func() func() {
-			f, err := a.host.Look(name)
-			return func() { a.looked(name, f, err) }
-		})
-	}
+	var waiting []string
 	for name, ok := a.lines[mountings].next(); ok; name, ok = a.lines[mountings].next() {
+		if !a.holds(name) {
+			a.lines[mountings].running--
+			continue
+		}
 		f, d := a.disks[name].facts, a.disks[name].decision
+		if !f.Standing.OnRecord && !a.allSeen(now) {
+			// One that was not looked at yet may be its twin.
+			a.lines[mountings].running--
+			waiting = append(waiting, name)
+			continue
+		}
 		class := policy.Select(&f, a.settings)
 		a.begin(ctx, mountings, func() func() {
 			err := a.units.Mount(ctx, &f, class, d.UUID, d.Type)
 			return func() { a.acted(name, f.Seq, disk.Mount, err) }
 		})
 	}
+	a.lines[mountings].names = append(waiting, a.lines[mountings].names...)
 	for name, ok := a.lines[proofs].next(); ok; name, ok = a.lines[proofs].next() {
+		if !a.holds(name) {
+			a.lines[proofs].running--
+			continue
+		}
 		seq := a.disks[name].facts.Seq
 		a.begin(ctx, proofs, func() func() {
 			err := a.units.Format(ctx, seq)
@@ -67,10 +77,17 @@ func (a *Agent) start(ctx context.Context) {
 			return func() { a.acted(name, seq, disk.Grow, err) }
 		})
 	}
+	// Last: the others may want a look.
+	for name, ok := a.lines[looks].next(); ok; name, ok = a.lines[looks].next() {
+		a.begin(ctx, looks, func() func() {
+			f, err := a.host.Look(name)
+			return func() { a.looked(name, f, err) }
+		})
+	}
 	for name, ok := a.lines[questions].next(); ok; name, ok = a.lines[questions].next() {
 		f := a.disks[name].facts
 		a.begin(ctx, questions, func() func() {
-			plugged, err := a.units.PluggedSince(ctx, &f)
+			plugged, err := a.units.PluggedFor(ctx, &f)
 			return func() { a.unmounted(name, f.Seq, plugged, err) }
 		})
 	}
@@ -107,6 +124,36 @@ func (a *Agent) start(ctx context.Context) {
 			a.give(ctx, func() { a.released(dep, err) })
 		})
 	}
+}
+
+// holds says whether the decision for a disk whose turn has come is still the
+// same: since it was taken another disk may have come, or other settings. If not,
+// the disk is looked at again.
+func (a *Agent) holds(name string) bool {
+	st := a.disks[name]
+	f := st.facts
+	f.FindPeers(a.facts())
+	c := f.Known()
+	if policy.Decide(&f, &c, a.settings) == st.decision {
+		return true
+	}
+	st.busy = false
+	a.wanted(name)
+	return false
+}
+
+// allSeen says whether each disk that was there at start was looked at, or has
+// had its time.
+func (a *Agent) allSeen(now time.Time) bool {
+	if now.Sub(a.started) >= a.settings.ReadyTimeout {
+		return true
+	}
+	for _, st := range a.disks {
+		if st.initial && !st.seen {
+			return false
+		}
+	}
+	return true
 }
 
 // begin runs work in a goroutine of its own; what it returns is run by the loop.
@@ -191,15 +238,18 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 }
 
 // active says whether the action is the agent's to carry out.
-func active(a disk.Action) bool { return a == disk.Mount || a == disk.Prove || a == disk.Grow }
+func active(a disk.Action) bool {
+	return a == disk.Mount || a == disk.Prove || a == disk.Format || a == disk.Grow
+}
 
-// act puts a disk that is to be mounted, proven or grown into its line.
+// act puts a disk that is to be mounted, proven, formatted or grown into its line.
 func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Content) {
 	st := a.disks[name]
 	if changed {
 		a.report.Decided(&st.facts, c, a.settings, st.decision)
 	}
-	if acted == st.decision.Action {
+	// A disk that was proven blank, and held meanwhile, is proven again.
+	if acted == st.decision.Action || acted == disk.Prove && st.decision.Action == disk.Format {
 		a.failed(name, unconfirmed(st))
 		return
 	}
@@ -239,7 +289,7 @@ func unconfirmed(st *state) error {
 	if v := st.facts.Standing.Verdict; v.Valid(&st.facts) && v.Failure != "" {
 		return errors.New(v.Failure)
 	}
-	return errors.New("somebody wrote to it while it was proven blank")
+	return fmt.Errorf("its proof left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
 }
 
 // acted takes the end of an action; the next look shows what came of it.
@@ -259,7 +309,7 @@ func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 // unmounted takes the answer whether a mount that is not there any more ended
 // since PID 1 took the disk for unplugged, which happens when systemd is upgraded
 // or a rule of udev changes its mind. Else it was somebody's hand.
-func (a *Agent) unmounted(name string, seq uint64, plugged time.Time, err error) {
+func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	st.busy = false
 	a.wanted(name)
@@ -273,7 +323,7 @@ func (a *Agent) unmounted(name string, seq uint64, plugged time.Time, err error)
 	if err != nil {
 		a.report.Problem(err)
 	}
-	if err == nil && (plugged.IsZero() || plugged.After(mounted)) {
+	if err == nil && plugged < time.Since(mounted) {
 		st.remount = true
 		a.report.Bounced(&st.facts, a.path(st))
 		return
@@ -472,7 +522,7 @@ func (a *Agent) tell() {
 		switch {
 		case st.stuck != nil, st.decision.Reason == disk.ReasonFault:
 			failing++
-		case st.busy && st.decision.Action == disk.Prove:
+		case st.busy && (st.decision.Action == disk.Prove || st.decision.Action == disk.Format):
 			proving = append(proving, name)
 		case st.busy || st.decision.Action == disk.Wait:
 			outstanding = append(outstanding, name)

@@ -359,6 +359,9 @@ func (s *Session) isUntouched() error {
 	if err := s.isSame(s.keep); err != nil {
 		return err
 	}
+	if err := s.sys.writeOut(s.keep); err != nil {
+		return err
+	}
 	writes, err := s.deps.Writes()
 	if err != nil {
 		return err

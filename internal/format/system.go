@@ -19,6 +19,9 @@ type system interface {
 	open(node string, exclusive bool) (*os.File, error)
 	// identify tells which disk is open.
 	identify(f *os.File) (identity, error)
+	// writeOut has written to the disk what others wrote and the kernel still
+	// holds in memory: only then is it counted.
+	writeOut(f *os.File) error
 	// node tells which device number the device node has now.
 	node(path string) (disk.Dev, error)
 	// exists says whether there is a file of that path.
@@ -32,6 +35,15 @@ type identity struct {
 }
 
 type linux struct{}
+
+// Not fsync(2): the flush that it ends with is counted as a write itself.
+func (linux) writeOut(f *os.File) error {
+	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	if err := unix.SyncFileRange(int(f.Fd()), 0, 0, all); err != nil {
+		return os.NewSyscallError("sync_file_range", err)
+	}
+	return nil
+}
 
 func (linux) open(node string, exclusive bool) (*os.File, error) {
 	flags := os.O_RDONLY | unix.O_DIRECT | unix.O_CLOEXEC | unix.O_NOFOLLOW

@@ -216,8 +216,11 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	st.FormerSerial, st.FormerSlot = m.formerSerial(f), m.formerSlot(f)
 	st.Formats = m.formats
 	for i := range m.intents {
-		if m.intents[i].Identity.Is(id) {
-			st.Intent = &m.intents[i]
+		// Also one of an earlier attachment in this boot, or of a disk whose
+		// filesystem has its UUID: the proof tells what to make of it.
+		n := &m.intents[i]
+		if n.Identity.Is(id) || st.Intent == nil && (n.Identity.Like(id) || n.UUID == uuid) {
+			st.Intent = n
 		}
 	}
 	return st

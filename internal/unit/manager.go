@@ -17,6 +17,7 @@ import (
 	sd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 )
 
 // privateSocket is PID 1's own socket, for root alone. On the system bus any
@@ -203,13 +204,13 @@ func (m *Manager) StopMount(ctx context.Context, path string) error {
 	return err
 }
 
-// PluggedSince gives the time since which PID 1 has the disk of that kernel name
-// plugged (ActiveEnterTimestamp of its device unit, in microseconds since 1970,
-// org.freedesktop.systemd1(5)), zero if it is not.
-func (m *Manager) PluggedSince(ctx context.Context, name string) (time.Time, error) {
+// PluggedFor gives for how long PID 1 has had the disk of that kernel name plugged
+// (ActiveEnterTimestampMonotonic of its device unit, in microseconds of
+// CLOCK_MONOTONIC, org.freedesktop.systemd1(5)), zero if it has not.
+func (m *Manager) PluggedFor(ctx context.Context, name string) (time.Duration, error) {
 	device := unit.UnitNamePathEscape("/dev/"+name) + ".device"
-	fail := func(err error) (time.Time, error) {
-		return time.Time{}, fmt.Errorf("cannot ask systemd for %s: %w", device, err)
+	fail := func(err error) (time.Duration, error) {
+		return 0, fmt.Errorf("cannot ask systemd for %s: %w", device, err)
 	}
 	c, err := m.acquire(ctx)
 	if err != nil {
@@ -220,14 +221,18 @@ func (m *Manager) PluggedSince(ctx context.Context, name string) (time.Time, err
 	if err != nil {
 		return fail(err)
 	}
-	since, ok := p["ActiveEnterTimestamp"].(uint64)
+	since, ok := p["ActiveEnterTimestampMonotonic"].(uint64)
 	if !ok {
-		return fail(errors.New("it has no ActiveEnterTimestamp"))
+		return fail(errors.New("it has no ActiveEnterTimestampMonotonic"))
 	}
 	if p["ActiveState"] != "active" || since == 0 {
-		return time.Time{}, nil
+		return 0, nil
 	}
-	return time.UnixMicro(int64(since)), nil
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return fail(os.NewSyscallError("clock_gettime", err))
+	}
+	return time.Duration(now.Nano()) - time.Duration(since)*time.Microsecond, nil
 }
 
 // StartFormat runs hotmount-format@.service for the disk of that sequence number
