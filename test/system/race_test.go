@@ -17,7 +17,7 @@ import (
 // to be there afterwards if they have succeeded. $u is a UUID of their own.
 var rivals = []struct{ what, write, check string }{
 	{"dd", "printf theirs | dd of=$d bs=1 seek=$at conv=notrunc,fsync", "[ $(dd if=$d bs=1 skip=$at count=6) = theirs ]"},
-	{"sgdisk", "sgdisk -n 1:0:0 $d", "sgdisk -v $d | grep 'No problems found' && [ -e ${d}1 ]"},
+	{"sgdisk", "sgdisk -n 1:0:0 $d", "sgdisk -v $d | grep 'No problems found' && sgdisk -i 1 $d | grep 'Partition GUID'"},
 	{"pvcreate", "pvcreate -u $u --norestorefile $d", "pvs --noheadings -o pv_uuid $d | grep -i $u"},
 	{"mkfs.ext4", "mkfs.ext4 -q -U $u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && e2fsck -n $d"},
 	{"mkfs.xfs", "mkfs.xfs -q -m uuid=$u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && { findmnt $d || xfs_repair -n $d; }"},
