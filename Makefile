@@ -141,7 +141,7 @@ test-deb: deps deb
 test-vm: deps deb
 	$(call say,tests in virtual machines)
 	@# One package at a time: only so does go test print while it runs.
-	@go test -p 1 -tags vm -timeout 25m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep -vE '^=== (PAUSE|CONT|NAME)'
+	@go test -p 1 -tags vm -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep -vE '^=== (PAUSE|CONT|NAME)'
 
 # Each parser that eats foreign bytes, for a short time; test-full takes a minute.
 FUZZTIME := 2s

@@ -38,6 +38,7 @@ type machine struct {
 	sightings   []disk.Sighting
 	rememberErr error
 	notices     []string
+	alive       int
 	plugged     map[uint64]time.Time // by disk sequence number
 	noEffect    bool                 // mount jobs are done, but mount nothing
 	halfMade    bool                 // what Format finds
@@ -328,7 +329,11 @@ func (m *machine) Ready() {
 	m.ready = time.Now()
 }
 func (m *machine) Reloading() { m.note("reloading") }
-func (m *machine) Alive()     {}
+func (m *machine) Alive() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.alive++
+}
 
 // change does something to the machine between two moments of the agent.
 func (m *machine) change(f func()) {
@@ -810,6 +815,33 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
+	})
+}
+
+// The watchdog is fed by the loop itself: not while the loop stands.
+func TestWatchdog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		a := New(m, m, m, testSettings(), 10*time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		time.Sleep(time.Minute + time.Second)
+		if m.alive != 6 {
+			t.Errorf("fed %d times in a minute", m.alive)
+		}
+		// A request that does not end: the loop stands.
+		stand := make(chan struct{})
+		a.requests <- func() { <-stand }
+		time.Sleep(time.Minute)
+		if m.alive != 6 {
+			t.Errorf("fed %d times while the loop stood", m.alive-6)
+		}
+		close(stand)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -54,20 +54,21 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 // untouchable are the ways to fill a disk that hotmount must not touch: shell
 // commands for the disk $d.
 var untouchable = map[string]string{
-	"GPT":                     "sgdisk -n 1:0:0 $d",
-	"GPT, only the backup":    "sgdisk -n 1:0:0 $d; dd if=/dev/zero of=$d bs=512 count=34 conv=notrunc",
-	"MBR":                     "printf 'label: dos\\n,\\n' | sfdisk -q $d",
-	"LUKS":                    "echo x | cryptsetup -q luksFormat --pbkdf pbkdf2 --pbkdf-force-iterations 1000 $d",
-	"LVM":                     "pvcreate -q $d",
-	"swap":                    "mkswap $d",
-	"md":                      "mdadm --zero-superblock $d; mdadm -q --create /dev/md9 --run --level=1 --raid-devices=2 $d missing; mdadm -q --stop /dev/md9",
-	"random bytes":            "dd if=/dev/urandom of=$d bs=1M count=8",
-	"text in the middle":      "echo hello | dd of=$d bs=1 seek=167772167 conv=notrunc",
-	"one bit at the end":      "printf '\\001' | dd of=$d bs=1 seek=335544319 conv=notrunc",
-	"XFS with a zeroed head":  "mkfs.xfs -q $d; dd if=/dev/zero of=$d bs=4096 count=1 conv=notrunc",
-	"ext4 with a zeroed head": "mkfs.ext4 -q $d; dd if=/dev/zero of=$d bs=4096 count=1 conv=notrunc",
-	"btrfs":                   "mkfs.btrfs -q $d",
-	"tar":                     "tar -cf $d -C /usr/lib udev",
+	"ext4, which the class does not accept": "mkfs.ext4 -q $d",
+	"GPT":                                   "sgdisk -n 1:0:0 $d",
+	"GPT, only the backup":                  "sgdisk -n 1:0:0 $d; dd if=/dev/zero of=$d bs=512 count=34 conv=notrunc",
+	"MBR":                                   "printf 'label: dos\\n,\\n' | sfdisk -q $d",
+	"LUKS":                                  "echo x | cryptsetup -q luksFormat --pbkdf pbkdf2 --pbkdf-force-iterations 1000 $d",
+	"LVM":                                   "pvcreate -q $d",
+	"swap":                                  "mkswap $d",
+	"md":                                    "mdadm --zero-superblock $d; mdadm -q --create /dev/md9 --run --level=1 --raid-devices=2 $d missing; mdadm -q --stop /dev/md9",
+	"random bytes":                          "dd if=/dev/urandom of=$d bs=1M count=8",
+	"text in the middle":                    "echo hello | dd of=$d bs=1 seek=167772167 conv=notrunc",
+	"one bit at the end":                    "printf '\\001' | dd of=$d bs=1 seek=335544319 conv=notrunc",
+	"XFS with a zeroed head":                "mkfs.xfs -q $d; dd if=/dev/zero of=$d bs=4096 count=1 conv=notrunc",
+	"ext4 with a zeroed head":               "mkfs.ext4 -q $d; dd if=/dev/zero of=$d bs=4096 count=1 conv=notrunc",
+	"btrfs":                                 "mkfs.btrfs -q $d",
+	"tar":                                   "tar -cf $d -C /usr/lib udev",
 }
 
 // TestUntouched: what hotmount must not touch is the same byte for byte
@@ -85,8 +86,10 @@ func TestUntouched(t *testing.T) {
 		m.detach(w, id)
 		disks = append(disks, filled{what: what, image: image, digest: digest(t, image)})
 	}
-	system := m.run("lsblk -no NAME,PARTUUID,FSTYPE,UUID /dev/vda")
-	m.run("systemctl start hotmount")
+	// The system writes to its own disk, but not before its first partition.
+	const systemDisk = "lsblk -no NAME,PARTUUID,FSTYPE,UUID /dev/vda; dd if=/dev/vda bs=1M count=1 iflag=direct status=none | sha256sum"
+	system := m.run(systemDisk)
+	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")
 	for i := range disks {
 		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image})
 	}
@@ -105,7 +108,7 @@ func TestUntouched(t *testing.T) {
 			t.Errorf("%s: its bytes have changed", d.what)
 		}
 	}
-	if got := m.run("lsblk -no NAME,PARTUUID,FSTYPE,UUID /dev/vda"); got != system {
+	if got := m.run(systemDisk); got != system {
 		t.Errorf("the system disk was %q and is %q", system, got)
 	}
 	if !regexpLine(plan, `^vda .*ignore .*carries the system`) {
