@@ -84,7 +84,7 @@ func full(ctx context.Context, commit, date string, fuzz time.Duration, dir, rep
 // and each fuzz test.
 func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	all := []step{{"make lint", []string{"make", "lint"}}, {"make test-unit", []string{"make", "test-unit"}}, {"make test-deb", []string{"make", "test-deb"}}}
-	vm, err := list(ctx, "^Test", "-tags=vm", "./test/...")
+	vm, err := list(ctx, "^Test", "-tags=vm,full", "./test/...")
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	}
 	for _, t := range vm {
 		if !contains(without, t) {
-			all = append(all, step{t.name, []string{"go", "test", "-tags=vm", "-count=1", "-timeout=0", "-v", "-run=^" + t.name + "$", t.pkg}})
+			all = append(all, step{t.name, []string{"go", "test", "-tags=vm,full", "-count=1", "-timeout=0", "-v", "-run=^" + t.name + "$", t.pkg}})
 		}
 	}
 	targets, err := list(ctx, "^Fuzz", "./internal/...", "./cmd/...")
