@@ -173,7 +173,7 @@ func TestStorm(t *testing.T) {
 		m.mounted(name)
 	}
 	before := m.run("findmnt -rno ID,TARGET | grep /mnt/disks/ | sort")
-	m.run("for i in $(seq 60); do udevadm trigger -s block -c change; done; udevadm settle")
+	m.run("for i in $(seq 30); do udevadm trigger -s block -c change; done; udevadm settle")
 	if after := m.run("findmnt -rno ID,TARGET | grep /mnt/disks/ | sort"); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}

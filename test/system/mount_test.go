@@ -4,6 +4,7 @@ package system
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func TestExt4(t *testing.T) {
 }
 
 // TestTwentyDisks: twenty disks attached back to back are all mounted, none
-// twice (issue 2, shown 4).
+// twice (issue 2, shown 4). Half of them hold a filesystem, half are blank.
 func TestTwentyDisks(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	dir := t.TempDir()
@@ -83,6 +84,11 @@ func TestTwentyDisks(t *testing.T) {
 		images = append(images, filepath.Join(dir, fmt.Sprintf("%d.raw", i)))
 		if err := worker.NewDisk(images[i], 320<<20); err != nil {
 			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", images[i]).CombinedOutput(); err != nil {
+				t.Fatalf("mkfs.xfs: %v: %s", err, out)
+			}
 		}
 	}
 	for i, image := range images {

@@ -119,20 +119,6 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// TestReadErrorIsNotBlank: a disk that can not be read everywhere is not
-// formatted.
-func TestReadErrorIsNotBlank(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Blkdebug: map[string]any{
-		"inject-error": []any{map[string]any{"event": "none", "sector": 400000, "errno": 5, "iotype": "read", "once": false}},
-	}})
-	m.says("/dev/" + name + ".*(cannot|unknown|not known).*")
-	m.run("sleep 3")
-	if got := m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat; ls -A /mnt/disks"); got != "0" {
-		t.Errorf("written to or mounted: %s", got)
-	}
-}
-
 // TestPresentDisksAreHeld: a first installation holds the blank disks that are
 // there, says so, and formats one when it is accepted (DESIGN.md, Decisions).
 func TestPresentDisksAreHeld(t *testing.T) {
