@@ -848,11 +848,18 @@ func (e *examiner) staleCopies() {
 		ours[dev] = true
 	}
 	hits := map[string][]hit{}
+	groups := map[int]bool{}
+	for i := range e.s.Host.Mounts {
+		groups[e.s.Host.Mounts[i].Shared] = true
+	}
 	for _, v := range e.s.all() {
 		for i := range v.Mounts {
 			m := &v.Mounts[i]
 			if m.Dev.Major == 0 || onHost[m.Dev] && !e.s.Gone[m.Dev] {
 				continue
+			}
+			if v != &e.s.Host && (m.Shared != 0 && groups[m.Shared] || m.Master != 0 && groups[m.Master]) {
+				continue // it follows one that the host has, and goes with it
 			}
 			if _, ofPod := podVolume(m.Path); ofPod || e.s.Gone[m.Dev] || ours[m.Dev] {
 				hits[m.Dev.String()] = append(hits[m.Dev.String()], newHit(v, m))

@@ -241,6 +241,12 @@ func TestExamine(t *testing.T) {
 			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /data rw - xfs /dev/vdd rw\n", nil, Process{PID: 903}))
 			s.Gone = map[disk.Dev]bool{{Major: 254, Minor: 48}: true}
 		}), []string{"warning stale-copy 903"}},
+		{"a copy of a disk that is gone, and those who follow it", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", hostTable+"40 30 254:48 / /srv/x rw shared:77 - xfs /dev/vdd rw\n", nil, Process{PID: 1}, kubelet)
+			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /srv/x rw master:77 - xfs /dev/vdd rw\n", nil, Process{PID: 904}))
+			s.Views = append(s.Views, view(t, "mnt:[10]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /data rw - xfs /dev/vdd rw\n", nil, Process{PID: 903}))
+			s.Gone = map[disk.Dev]bool{{Major: 254, Minor: 48}: true}
+		}), []string{"warning stale-copy 903"}},
 		{"a pod has the disk, the class directory has not", on(func(s *Snapshot) {
 			s.Host = view(t, "mnt:[1]", strings.Replace(hostTable, "30 27 254:16 / "+a, "30 27 0:99 / /proc", 1), nil, Process{PID: 1}, kubelet)
 		}), []string{"warning stale-copy pod=prod/db-0 container= volume=local-pv-1f2e3d4c"}},
