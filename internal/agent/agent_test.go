@@ -826,16 +826,22 @@ func TestWatchdog(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()
+		fed := func() int {
+			synctest.Wait()
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.alive
+		}
 		time.Sleep(time.Minute + time.Second)
-		if m.alive != 6 {
-			t.Errorf("fed %d times in a minute", m.alive)
+		if n := fed(); n != 6 {
+			t.Errorf("fed %d times in a minute", n)
 		}
 		// A request that does not end: the loop stands.
 		stand := make(chan struct{})
 		a.requests <- func() { <-stand }
 		time.Sleep(time.Minute)
-		if m.alive != 6 {
-			t.Errorf("fed %d times while the loop stood", m.alive-6)
+		if n := fed(); n != 6 {
+			t.Errorf("fed %d times while the loop stood", n-6)
 		}
 		close(stand)
 		cancel()
