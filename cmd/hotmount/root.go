@@ -40,6 +40,7 @@ func root() *cobra.Command {
 		waitCommand(),
 		historyCommand(),
 		doctorCommand(),
+		provisionerCommand(),
 		stateCommand(),
 		versionCommand(),
 	)

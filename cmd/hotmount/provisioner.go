@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"hotmount/internal/config"
+	"hotmount/internal/disk"
+	"hotmount/internal/provisioner"
+)
+
+func provisionerCommand() *cobra.Command {
+	c := group(&cobra.Command{
+		Use:   "provisioner",
+		Short: "What the local-static-provisioner has to be told",
+	})
+	values := &cobra.Command{
+		Use:   "values",
+		Short: "Print the helm values that fit the configuration",
+		Long: "Print the values for the chart of sig-storage-local-static-provisioner 2.9 that fit this node's configuration:\n" +
+			"a class of volumes for each class of disks.",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := load(c)
+			if err != nil {
+				return err
+			}
+			text, err := provisioner.Values(s)
+			if err == nil {
+				_, err = c.OutOrStdout().Write(text)
+			}
+			return err
+		},
+	}
+	check := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Say where helm values or a ConfigMap do not fit the configuration",
+		Long: "Compare a values file of the chart, or the ConfigMap that it makes, with this node's configuration and name each\n" +
+			"mismatch; exit code 3 if there is any. FILE is - for the standard input:\n" +
+			"  kubectl get configmap -n NAMESPACE NAME -o yaml | hotmount provisioner check -",
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			s, err := load(c)
+			if err != nil {
+				return err
+			}
+			return checkProvisioner(c, s, given[0])
+		},
+	}
+	config.AddFlags(values.Flags())
+	config.AddFlags(check.Flags())
+	c.AddCommand(values, check)
+	return c
+}
+
+func checkProvisioner(c *cobra.Command, s *disk.Settings, file string) error {
+	var data []byte
+	var err error
+	if file == "-" {
+		data, err = io.ReadAll(c.InOrStdin())
+	} else {
+		data, err = os.ReadFile(file)
+	}
+	var found []string
+	if err == nil {
+		found, err = provisioner.Check(s, data)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot check %s: %w", file, err)
+	}
+	for _, line := range found {
+		fmt.Fprintln(c.OutOrStdout(), line)
+	}
+	if len(found) > 0 {
+		return foundError{fmt.Errorf("%s in %s; what fits: hotmount provisioner values", counted(len(found), "difference"), file)}
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s fits the configuration\n", file)
+	return err
+}

@@ -1,0 +1,99 @@
+package provisioner
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"hotmount/internal/disk"
+)
+
+// object is what is looked at of a Kubernetes object.
+type object struct {
+	Kind  string            `yaml:"kind"`
+	Data  map[string]string `yaml:"data"`
+	Items []object          `yaml:"items"`
+}
+
+// parse finds in a file what the provisioner is told.
+func parse(data []byte) (*values, error) {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var n yaml.Node
+		err := d.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("it has neither the chart's classes nor a ConfigMap with a storageClassMap")
+		}
+		if err != nil {
+			return nil, err
+		}
+		// What is no object of Kubernetes, or none that is looked for, may have
+		// any form.
+		var o object
+		if n.Decode(&o) == nil && o.Kind != "" {
+			for _, o := range append(o.Items, o) {
+				if o.Kind == "ConfigMap" && o.Data["storageClassMap"] != "" {
+					return configMap(o.Data)
+				}
+			}
+			continue
+		}
+		var v values
+		if err := n.Decode(&v); err != nil {
+			return nil, err
+		}
+		if len(v.Classes) > 0 {
+			return v.filled(), nil
+		}
+	}
+}
+
+// configMap reads the data of the provisioner's ConfigMap.
+func configMap(data map[string]string) (*values, error) {
+	var v values
+	var n yaml.Node
+	if err := yaml.Unmarshal([]byte(data["storageClassMap"]), &n); err != nil {
+		return nil, fmt.Errorf("storageClassMap: %w", err)
+	}
+	if len(n.Content) != 1 || n.Content[0].Kind != yaml.MappingNode {
+		return nil, errors.New("storageClassMap: it is no mapping of classes")
+	}
+	pairs := n.Content[0].Content
+	for i := 0; i+1 < len(pairs); i += 2 {
+		var c class
+		if err := pairs[i+1].Decode(&c); err != nil {
+			return nil, fmt.Errorf("storageClassMap: %s: %w", disk.Visible(pairs[i].Value), err)
+		}
+		c.Name = pairs[i].Value
+		v.Classes = append(v.Classes, c)
+	}
+	for key, value := range map[string]*bool{"useNodeNameOnly": &v.UseNodeNameOnly, "setPVOwnerRef": &v.SetPVOwnerRef} {
+		if text := strings.TrimSpace(data[key]); text != "" {
+			if err := yaml.Unmarshal([]byte(text), value); err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+		}
+	}
+	return v.filled(), nil
+}
+
+// filled has what the chart and the provisioner take for what is not said.
+func (v *values) filled() *values {
+	for i := range v.Classes {
+		c := &v.Classes[i]
+		if c.MountDir == "" {
+			c.MountDir = c.HostDir
+		}
+		if c.VolumeMode == "" {
+			c.VolumeMode = "Filesystem"
+		}
+		if c.NamePattern == "" {
+			c.NamePattern = "*"
+		}
+	}
+	return v
+}

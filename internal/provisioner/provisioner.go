@@ -1,0 +1,238 @@
+// Package provisioner knows what sig-storage-local-static-provisioner is told:
+// it makes the helm values that fit the configuration, and finds where a values
+// file or a ConfigMap does not.
+package provisioner
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"hotmount/internal/disk"
+)
+
+// Patterns of the names that hotmount gives out, as the provisioner matches them
+// (Go's filepath.Match). Anything else that comes to lie in a class directory is
+// left alone.
+const (
+	// MountPattern is that of filesystem UUIDs.
+	MountPattern = "????????-????-????-????-????????????"
+)
+
+// sample is a name like those that are given out.
+const sample = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+
+// values are those of the chart (helm/provisioner/values.yaml of the
+// provisioner's source, version 2.9) that depend on hotmount. Of a ConfigMap
+// (ProvisionerConfiguration in pkg/common/common.go) they are made.
+type values struct {
+	UseNodeNameOnly bool    `yaml:"useNodeNameOnly"`
+	SetPVOwnerRef   bool    `yaml:"setPVOwnerRef"`
+	MountDevVolume  *bool   `yaml:"mountDevVolume,omitempty"`
+	Cleanup         cleanup `yaml:"nodeCleanupController"`
+	Classes         []class `yaml:"classes"`
+
+	// Common has such keys in charts before version 2.
+	Common yaml.Node `yaml:"common,omitempty"`
+}
+
+type cleanup struct {
+	Enabled bool `yaml:"enabled"`
+}
+
+type class struct {
+	Name         string   `yaml:"name"`
+	HostDir      string   `yaml:"hostDir"`
+	MountDir     string   `yaml:"mountDir"`
+	VolumeMode   string   `yaml:"volumeMode"`
+	FSType       string   `yaml:"fsType,omitempty"`
+	NamePattern  string   `yaml:"namePattern"`
+	BlockCleaner []string `yaml:"blockCleanerCommand,omitempty,flow"`
+	// StorageClass is a mapping, or whether to make one.
+	StorageClass yaml.Node `yaml:"storageClass"`
+}
+
+// storageClass gives what the chart's storageClass says.
+func (c *class) storageClass() (s storageClass, err error) {
+	if c.StorageClass.Kind == yaml.MappingNode {
+		err = c.StorageClass.Decode(&s)
+	}
+	return s, err
+}
+
+type storageClass struct {
+	ReclaimPolicy string   `yaml:"reclaimPolicy"`
+	MountOptions  []string `yaml:"mountOptions"`
+}
+
+// expected gives the provisioner's class for one of ours.
+func expected(c *disk.Class) class {
+	p := class{
+		Name: c.StorageClass, HostDir: c.Directory, MountDir: c.Directory,
+		VolumeMode: "Filesystem", NamePattern: MountPattern,
+	}
+	if p.Name == "" {
+		p.Name = c.Name
+	}
+	p.FSType = c.Accept[0]
+	if c.Create != "none" {
+		p.FSType = c.Create
+	}
+	return p
+}
+
+const head = `# Values for the chart local-static-provisioner (sig-storage-local-static-provisioner
+# 2.9), made by "hotmount provisioner values" from this node's configuration.
+
+# The name of a volume is made of the node's name, not of its UID: a node that is
+# registered anew goes on with its volumes.
+useNodeNameOnly: true
+setPVOwnerRef: false
+# It deletes the volumes of nodes that are away; the disks stay.
+nodeCleanupController:
+  enabled: false
+# With Delete a volume is emptied, and offered again, when its claim is deleted;
+# with Retain a person does that. mountOptions stay empty: the disk is mounted
+# already.
+`
+
+// Values gives the helm values that fit the settings, as YAML.
+func Values(s *disk.Settings) ([]byte, error) {
+	var list struct {
+		Classes []class `yaml:"classes"`
+	}
+	for i := range s.Classes {
+		c := expected(&s.Classes[i])
+		policy := map[string]string{"reclaimPolicy": "Delete"}
+		if err := c.StorageClass.Encode(policy); err != nil {
+			return nil, fmt.Errorf("cannot make the values of class %s: %w", c.Name, err)
+		}
+		list.Classes = append(list.Classes, c)
+	}
+	b := bytes.NewBufferString(head)
+	e := yaml.NewEncoder(b)
+	e.SetIndent(2)
+	if err := e.Encode(&list); err != nil {
+		return nil, fmt.Errorf("cannot make the values: %w", err)
+	}
+	return b.Bytes(), e.Close()
+}
+
+// Check gives, in words, each point in which what the provisioner is told does
+// not fit the settings. The data is a values file, a ConfigMap, or manifests of
+// which one is that ConfigMap. The error says that it is none of these.
+func Check(s *disk.Settings, data []byte) ([]string, error) {
+	v, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	k := &checker{s: s, v: v}
+	k.whole()
+	for i := range s.Classes {
+		k.ours(&s.Classes[i])
+	}
+	for i := range v.Classes {
+		k.theirs(i)
+	}
+	return k.found, nil
+}
+
+type checker struct {
+	s     *disk.Settings
+	v     *values
+	found []string
+}
+
+func (k *checker) say(format string, args ...any) {
+	k.found = append(k.found, fmt.Sprintf(format, args...))
+}
+
+func (k *checker) whole() {
+	if k.v.Common.Kind != 0 {
+		k.say("common: is a key of charts before 2.0, and ignored: move what is in it to the top level")
+	}
+	if !k.v.UseNodeNameOnly {
+		k.say("useNodeNameOnly: found false, expected true: a node that is registered anew could not go on with its volumes")
+	}
+	if k.v.SetPVOwnerRef {
+		k.say("setPVOwnerRef: found true, expected false: the volumes would be deleted with the node object")
+	}
+	if k.v.Cleanup.Enabled {
+		k.say("nodeCleanupController.enabled: found true, expected false: it deletes the volumes of nodes that are away, and the disks stay")
+	}
+}
+
+// ours finds what is amiss with one of our classes.
+func (k *checker) ours(c *disk.Class) {
+	want := expected(c)
+	n := 0
+	for i := range k.v.Classes {
+		got := &k.v.Classes[i]
+		if path.Clean(got.HostDir) != want.HostDir {
+			continue
+		}
+		if n++; n == 2 {
+			k.say("class %s: its directory %s is that of two classes: each disk would become two volumes", c.Name, want.HostDir)
+		}
+		k.pair(c, got, &want)
+	}
+	if n == 0 {
+		k.say("class %s: no class has hostDir %s: its disks become no volumes", c.Name, want.HostDir)
+	}
+}
+
+func (k *checker) pair(c *disk.Class, got, want *class) {
+	name := "class " + disk.Visible(got.Name)
+	if c.StorageClass != "" && got.Name != c.StorageClass {
+		k.say("%s: name: found %s, expected %s, the storage_class of class %s", name, disk.Visible(got.Name), want.Name, c.Name)
+	}
+	if got.VolumeMode != want.VolumeMode {
+		k.say("%s: volumeMode: found %s, expected %s", name, disk.Visible(got.VolumeMode), want.VolumeMode)
+	}
+	switch match, err := path.Match(got.NamePattern, sample); {
+	case err != nil || !match:
+		k.say("%s: namePattern: found %s, which does not match %s, expected %s", name, disk.Visible(got.NamePattern), sample, want.NamePattern)
+	case got.NamePattern != want.NamePattern:
+		k.say("%s: namePattern: found %s, expected %s: whatever else comes to lie there would be taken for a volume", name, disk.Visible(got.NamePattern), want.NamePattern)
+	}
+	if got.FSType != "" && !slices.Contains(c.Accept, got.FSType) {
+		k.say("%s: fsType: found %s, expected %s", name, disk.Visible(got.FSType), want.FSType)
+	}
+}
+
+// theirs finds what is amiss with one of the file's classes, whether or not it
+// has a directory of ours.
+func (k *checker) theirs(i int) {
+	c := &k.v.Classes[i]
+	name := "class " + disk.Visible(c.Name)
+	switch s, err := c.storageClass(); {
+	case err != nil:
+		k.say("%s: storageClass: %v", name, err)
+	case len(s.MountOptions) > 0:
+		k.say("%s: storageClass.mountOptions: found %s, expected none: the disk is mounted already, with the options of hotmount's class", name, disk.Visible(fmt.Sprint(s.MountOptions)))
+	}
+	for j := range k.s.Classes {
+		ours := &k.s.Classes[j]
+		if host := path.Clean(c.HostDir); host != ours.Directory && (within(host, ours.Directory) || within(ours.Directory, host)) {
+			k.say("%s: hostDir: found %s, and %s is the directory of hotmount's class %s: of two class directories none may lie in the other", name, disk.Visible(c.HostDir), ours.Directory, ours.Name)
+		}
+	}
+	for j := range i {
+		o := &k.v.Classes[j]
+		if c.Name == o.Name {
+			k.say("%s: there are two of that name", name)
+		}
+		a, b := path.Clean(c.MountDir), path.Clean(o.MountDir)
+		if within(a, b) || within(b, a) {
+			k.say("%s: mountDir: found %s, and class %s has %s: inside the provisioner's pod the one is a mount point in the other, and would become a volume of the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
+		}
+	}
+}
+
+// within says whether the path is the directory or below it.
+func within(p, directory string) bool {
+	return p == directory || directory == "/" || len(p) > len(directory) && p[:len(directory)+1] == directory+"/"
+}
