@@ -195,7 +195,7 @@ func TestMkfsKilled(t *testing.T) {
 	writes, super := m.mkfsWrites(w)
 	var orders []string
 	c := chance(t)
-	for _, at := range some(c, writes, super, 2) {
+	for _, at := range some(c, writes, super, 1) {
 		orders = append(orders, "k"+at)
 	}
 	// The second run begins by zeroing what the first has made.

@@ -97,7 +97,7 @@ func words(r doctor.Report) string {
 // and what the doctor says is what the kernel then does.
 func TestDoctorKubelets(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "FIRST"})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
 	first := m.mounted(name)
 
 	m.run(standIns + `
@@ -131,7 +131,7 @@ func TestDoctorKubelets(t *testing.T) {
 		}
 		second := first
 		if round == "after" {
-			name, _ = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "SECOND"})
+			name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "SECOND"})
 			second = m.mounted(name)
 			e := want["rprivate"]
 			e.kinds = append(e.kinds, "wrong-mount")
@@ -173,7 +173,7 @@ func TestDoctorKubelets(t *testing.T) {
 // of the data; those that are right are not.
 func TestDoctorPods(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	name, id := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "FIRST"})
+	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
 	uuid := m.mounted(name)
 	const (
 		uid      = "6a6e9d0c-1111-4222-8333-444455556666"
@@ -278,7 +278,7 @@ func TestDoctorPods(t *testing.T) {
 // that calls itself kubelet on a filesystem that never answers.
 func TestDoctorSystem(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: blank(t, gib)})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.mounted(name)
 	m.run(standIns + `(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
 		started host kubelet`)
@@ -322,7 +322,7 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Fatalf("cannot build the stand-in: %v: %s", err, out)
 	}
 	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: blank(t, gib)})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	if err := w.Put(ctx(t), helper, "/usr/local/bin/standin"); err != nil {
 		t.Fatal(err)

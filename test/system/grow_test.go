@@ -56,7 +56,7 @@ const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >dat
 func TestGrow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
-	x, xID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GROW-X"})
+	x, xID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "GROW-X"})
 	xfs := m.mounted(x)
 	image := blank(t, gib)
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {

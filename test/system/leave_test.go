@@ -17,7 +17,7 @@ const kernelErrors = `journalctl -b -k -o cat --no-pager | grep -iE 'xfs.*(error
 // one is unmounted, stays so, and loses nothing when it is detached.
 func TestRelease(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	image := blank(t, gib)
+	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "REL"})
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
@@ -74,7 +74,7 @@ func TestRelease(t *testing.T) {
 // back; a device unit that bounced is no hand.
 func TestUnmountedByHand(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "HAND"})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "HAND"})
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
 	for _, hand := range []string{"umount " + where, "systemctl stop " + quote(unitOf(uuid))} {
@@ -113,8 +113,8 @@ func TestUnmountedByHand(t *testing.T) {
 // it is mounted again by itself as soon as that is let go.
 func TestSurpriseRemoval(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	image := blank(t, gib)
-	other, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "STAYS"})
+	image := made(t, 320<<20)
+	other, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "STAYS"})
 	stays := m.mounted(other)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	uuid := m.mounted(name)
@@ -155,7 +155,7 @@ func TestSurpriseRemoval(t *testing.T) {
 // also after a reboot; the other never takes its place by itself.
 func TestTwins(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	image := blank(t, 320<<20)
+	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "FIRST"})
 	uuid := m.mounted(name)
 	m.run("echo first >/mnt/disks/" + uuid + "/f; sync; fsfreeze -f /mnt/disks/" + uuid)

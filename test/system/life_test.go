@@ -23,7 +23,7 @@ systemctl daemon-reload; systemctl start writer`
 // shown 5). Afterwards a reboot mounts everything before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "KEEP"})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "KEEP"})
 	uuid := m.mounted(name)
 	m.run(fmt.Sprintf(writer, uuid))
 	mountID := func() string { return m.run("findmnt -no ID /mnt/disks/" + uuid) }
@@ -101,13 +101,13 @@ systemctl enable kubelet; rm -f /root/kubelet-saw; sync`)
 func TestAttachedWhileDown(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
-	one, _ := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "ONE"})
+	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "ONE"})
 	m.run("systemctl start hotmount")
 	first := m.mounted(one)
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Attach(ctx(t), worker.Disk{File: blank(t, gib), Serial: "TWO"}); err != nil {
+	if _, err := w.Attach(ctx(t), worker.Disk{File: blank(t, 320<<20), Serial: "TWO"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.PowerOn(ctx(t)); err != nil {
@@ -123,9 +123,9 @@ func TestAttachedWhileDown(t *testing.T) {
 // and no leftover directory stays.
 func TestPowerCut(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	name, id := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "CUT"})
+	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "CUT"})
 	uuid := m.mounted(name)
-	gone, goneID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GONE"})
+	gone, goneID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "GONE"})
 	m.mounted(gone)
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
 	if err := w.PowerCut(ctx(t)); err != nil {
@@ -147,7 +147,7 @@ func TestPowerCut(t *testing.T) {
 // starting and is explained; a reload takes all or nothing.
 func TestConfiguration(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	m.run("printf 'formt: true\\nsettle: 5\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.says("cannot reload.*config.yaml:1.*formt.*format.*config.yaml:2.*settle")
@@ -169,7 +169,7 @@ func TestConfiguration(t *testing.T) {
 func TestStorm(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for i := range 3 {
-		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: fmt.Sprint("S", i)})
+		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: fmt.Sprint("S", i)})
 		m.mounted(name)
 	}
 	before := m.run("findmnt -rno ID,TARGET | grep /mnt/disks/ | sort")

@@ -4,8 +4,6 @@ package system
 
 import (
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -78,17 +76,12 @@ func TestExt4(t *testing.T) {
 // twice (issue 2, shown 4). Half of them hold a filesystem, half are blank.
 func TestTwentyDisks(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	dir := t.TempDir()
 	var images []string
 	for i := range 20 {
-		images = append(images, filepath.Join(dir, fmt.Sprintf("%d.raw", i)))
-		if err := worker.NewDisk(images[i], 320<<20); err != nil {
-			t.Fatal(err)
-		}
 		if i%2 == 0 {
-			if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", images[i]).CombinedOutput(); err != nil {
-				t.Fatalf("mkfs.xfs: %v: %s", err, out)
-			}
+			images = append(images, made(t, 320<<20))
+		} else {
+			images = append(images, blank(t, 320<<20))
 		}
 	}
 	for i, image := range images {
@@ -121,7 +114,7 @@ func TestTwentyDisks(t *testing.T) {
 // the same path with its data; also while the daemon is down (issue 2, shown 6).
 func TestDetach(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	image := blank(t, gib)
+	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image})
 	uuid := m.mounted(name)
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
@@ -152,7 +145,7 @@ func TestDetach(t *testing.T) {
 // other virtio disk.
 func TestSystemDiskElsewhere(t *testing.T) {
 	m, w := start(t, worker.Options{SystemBus: worker.BusSCSI})
-	name, _ := m.attach(w, worker.Disk{File: blank(t, gib)})
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if name != "vda" {
 		t.Fatalf("the disk is %s, not vda", name)
 	}

@@ -172,7 +172,7 @@ func withData(t *testing.T, size, at int64) string {
 func TestSwap(t *testing.T) {
 	m, w := obedientWorker(t)
 	c := chance(t)
-	rounds := 8
+	rounds := 5
 	if full {
 		rounds = 200
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"hotmount/internal/disk"
 	"hotmount/test/worker"
 )
 
@@ -23,10 +24,18 @@ func TestSerials(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for _, serial := range []string{"a=b", "with space", "esc\x1b[31m\nnl\t", ""} {
 		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: serial})
-		m.mounted(name)
-	}
-	if got := m.run(`journalctl -b -u hotmount -o cat --no-pager | grep -c "$(printf '\033')" || true`); got != "0" {
-		t.Error("a control character of a serial is in the journal as it is")
+		uuid := m.mounted(name)
+		// It did reach the kernel, and what people read has it made visible.
+		if got := m.run("cat /sys/block/" + name + "/serial | od -An -v -tx1 | tr -d ' \\n'"); got != fmt.Sprintf("%x", serial) {
+			t.Errorf("the kernel has the serial %q as %s", serial, got)
+		}
+		shown := m.run("systemctl show -P Description " + quote(unitOf(uuid)) + "; journalctl -b -o cat --no-pager -u " + quote(unitOf(uuid)))
+		if want := map[bool]string{true: "no serial", false: "serial " + disk.Visible(serial)}[serial == ""]; strings.Count(shown, want) < 2 {
+			t.Errorf("%q is not %q in the unit's description and journal:\n%q", serial, want, shown)
+		}
+		if strings.ContainsAny(shown, "\x1b\t") {
+			t.Errorf("a control character of a serial is shown as it is:\n%q", shown)
+		}
 	}
 
 	first, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
@@ -48,7 +57,7 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	two, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
 	m.run("systemctl start hotmount")
 	m.mounted(one)
-	m.says("/dev/" + two + " .*hold: .*TWICE")
+	m.says("/dev/" + two + " .*hold: it looks blank and has the serial TWICE of another disk: .*" + one + " .* and .*" + two + " ")
 }
 
 // untouchable are the ways to fill a disk that hotmount must not touch: shell

@@ -14,14 +14,14 @@ import (
 // while the daemon is down.
 func TestStatus(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GOOD"})
+	name, _ := m.attach(w, worker.Disk{File: made(t, gib), Serial: "GOOD"})
 	uuid := m.mounted(name)
 	out := m.run("hotmount status && echo 0 || echo $?")
 	if !strings.HasSuffix(out, "\n0") || !regexpLine(out, `^vdb +1 GiB +GOOD +xfs +default +mounted +[0-9]+[sm] +[0-9]+% +/mnt/disks/`+uuid[:8]+`…$`) {
 		t.Errorf("got %s", out)
 	}
 	m.run("systemctl stop hotmount")
-	bad, _ := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "BAD"})
+	bad, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BAD"})
 	m.run("printf 'label: gpt\\n,\\n' | sfdisk -q /dev/" + bad + "; udevadm settle; systemctl start hotmount")
 	for _, daemon := range []string{"running", "down"} {
 		if daemon == "down" {

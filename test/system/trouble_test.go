@@ -14,7 +14,7 @@ import (
 // the way is told and never deleted nor mounted over, an empty leftover goes.
 func TestClassDirectory(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	image := blank(t, 320<<20)
+	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "STRAY"})
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
@@ -47,7 +47,7 @@ func TestClassDirectory(t *testing.T) {
 // it is repaired it is mounted. One that the kernel gives up later is told.
 func TestDamaged(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	image := blank(t, 320<<20)
+	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "SICK"})
 	uuid := m.mounted(name)
 	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
@@ -75,7 +75,7 @@ func TestDamaged(t *testing.T) {
 // TestWait: a service that needs a disk at boot waits for it.
 func TestWait(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	image := blank(t, 320<<20)
+	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image})
 	uuid := m.mounted(name)
 	m.run("hotmount wait " + uuid)
@@ -94,7 +94,7 @@ func TestWait(t *testing.T) {
 // and formats none; those of a machine that went down with a busy pod need no
 // recovery. What is not there any more is listed as missing.
 func TestReinstalled(t *testing.T) {
-	one, two := blank(t, 320<<20), blank(t, 320<<20)
+	one, two := made(t, 320<<20), made(t, 320<<20)
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: one, Serial: "ONE"})
 	first := m.mounted(name)

@@ -27,7 +27,7 @@ func TestVirsh(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	image := blank(t, 5*gib)
+	image := blank(t, 2*gib)
 	virsh("attach-disk", l.Domain(), image, "vdc", "--persistent", "--serial", "VIRSH-1", "--subdriver", "raw")
 	m.wait("the disk", "[ -e /dev/vdb ]")
 	uuid := m.mounted("vdb")
@@ -39,14 +39,14 @@ func TestVirsh(t *testing.T) {
 	}
 	story := m.run("journalctl -b --no-pager -o short -u " + quote(unitOf(uuid)))
 	t.Logf("journalctl -u '%s'\n%s", unitOf(uuid), story)
-	for _, want := range []string{"hotmount", "/dev/vdb", "VIRSH-1", "5 GiB", uuid, "blank", "all zero", "formatted", "mounted", "systemd[1]: Mounted"} {
+	for _, want := range []string{"hotmount", "/dev/vdb", "VIRSH-1", "2 GiB", uuid, "blank", "all zero", "formatted", "mounted", "systemd[1]: Mounted"} {
 		if !strings.Contains(strings.ToLower(story), strings.ToLower(want)) {
 			t.Errorf("the unit's journal does not say %q", want)
 		}
 	}
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
-	virsh("blockresize", l.Domain(), "vdc", "6G")
-	m.says("/dev/vdb .*grown: xfs " + uuid + " from 5 GiB .* to 6 GiB .*online; .*PersistentVolume")
+	virsh("blockresize", l.Domain(), "vdc", "3G")
+	m.says("/dev/vdb .*grown: xfs " + uuid + " from 2 GiB .* to 3 GiB .*online; .*PersistentVolume")
 	virsh("detach-disk", l.Domain(), "vdc", "--persistent")
 	m.wait("unit and directory to go", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuid, quote(unitOf(uuid))))
 	virsh("attach-disk", l.Domain(), image, "vdd", "--persistent", "--subdriver", "raw")
