@@ -163,7 +163,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		if on == f.Name {
 			f.Mounts = append(f.Mounts, m)
 			if f.Fault == "" {
-				f.Fault = h.fault(m)
+				f.Fault = h.fault(on, m)
 			}
 			h.measure(&f, &m)
 		}
@@ -185,11 +185,20 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 }
 
 // fault gives what the kernel has done to a filesystem that it found damaged or
-// could not write to.
-func (h Host) fault(m disk.MountPoint) string {
+// could not write to. The device is named as the kernel names it.
+func (h Host) fault(device string, m disk.MountPoint) string {
 	has := func(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 	if has(m.SuperOptions) && !has(m.Options) {
 		return "the kernel has made it read-only"
+	}
+	// An ext4 counts its errors in its superblock until e2fsck has mended them. That it
+	// takes no more writes (errors=remount-ro) shows nowhere else: since 6.1 the kernel
+	// leaves the mount's "rw" as it is (ext4_handle_error in fs/ext4/super.c).
+	if m.Type == "ext4" {
+		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
+		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
+			return fmt.Sprintf("the kernel has counted errors in its ext4 (%s) and may write to it no more", disk.Visible(n))
+		}
 	}
 	// An XFS that is shut down says so to whoever opens its root directory
 	// (xfs_file_open in the kernel's fs/xfs/xfs_file.c); that reads nothing from

@@ -4,6 +4,7 @@ package system
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -70,6 +71,15 @@ func TestDamaged(t *testing.T) {
 
 	m.run("xfs_io -x -c shutdown /mnt/disks/" + uuid + "; udevadm trigger -s block")
 	m.says("/dev/" + name + " .*the kernel has shut it down")
+
+	ext4 := blank(t, 320<<20)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", "-e", "remount-ro", ext4).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	name, _ = m.attach(w, worker.Disk{File: ext4, Serial: "SICKER"})
+	uuid = m.mounted(name)
+	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null; udevadm trigger -s block")
+	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .1. and may write to it no more.*e2fsck -fn /dev/" + name)
 }
 
 // TestWait: a service that needs a disk at boot waits for it.
