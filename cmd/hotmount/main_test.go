@@ -295,6 +295,35 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; if nothing on
 	}
 }
 
+// A plan for another configuration than the daemon's says so, and in what.
+func TestPlanOfOtherSettings(t *testing.T) {
+	h := machine(t)
+	settings := config.Default()
+	said := func() string {
+		t.Helper()
+		var b strings.Builder
+		if err := otherSettings(&b, &settings); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if got := said(); got != "" {
+		t.Errorf("without a daemon: %s", got)
+	}
+	theirs := config.Default()
+	if err := h.Store.SaveSettings(&theirs); err != nil {
+		t.Fatal(err)
+	}
+	if got := said(); got != "" {
+		t.Errorf("with the daemon's own settings: %s", got)
+	}
+	settings.Settle++
+	settings.Classes[0].Grow = !settings.Classes[0].Grow
+	if got := said(); !strings.Contains(got, "another: classes, settle\n") {
+		t.Errorf("with others: %q", got)
+	}
+}
+
 // Disks that are there when the package is installed are held, those that come
 // later are not; and only the first installation counts.
 func TestStateInit(t *testing.T) {

@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -30,7 +34,10 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return plan(c.Context(), c.OutOrStdout(), s, verbose)
+			if err := plan(c.Context(), c.OutOrStdout(), s, verbose); err != nil {
+				return err
+			}
+			return otherSettings(c.ErrOrStderr(), s)
 		},
 	}
 	c.Flags().BoolVarP(&verbose, "evidence", "v", false, "print below the table what was found on each disk")
@@ -60,7 +67,7 @@ func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) erro
 				if errors.Is(err, format.ErrBusy) {
 					err = fmt.Errorf("%w; is it being proven? systemctl status hotmount-format@%d", err, f.Seq)
 				}
-				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, err)
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, strings.ReplaceAll(err.Error(), "\n", "; "))
 				continue
 			}
 			d = policy.Decide(f, &c, s)
@@ -93,5 +100,41 @@ func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) erro
 	for _, n := range notices {
 		fmt.Fprintln(w, n)
 	}
+	return err
+}
+
+// otherSettings says so where the plan is made with other settings than the daemon
+// has: its unit gives it another environment or other flags, or the configuration
+// was changed and is not loaded yet, for which the plan is what is asked for.
+func otherSettings(w io.Writer, s *disk.Settings) error {
+	theirs, err := host().Store.Settings()
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil // no daemon has run since the boot, or its settings are root's to read
+	}
+	if err != nil {
+		return err
+	}
+	var differ []string
+	values := make([]map[string]any, 2)
+	for i, settings := range []*disk.Settings{s, theirs} {
+		text, err := json.Marshal(settings)
+		if err == nil {
+			err = json.Unmarshal(text, &values[i])
+		}
+		if err != nil {
+			return fmt.Errorf("cannot compare the settings with the daemon's: %w", err)
+		}
+	}
+	for key, value := range values[0] {
+		if !reflect.DeepEqual(value, values[1][key]) {
+			differ = append(differ, key)
+		}
+	}
+	if len(differ) == 0 {
+		return nil
+	}
+	slices.Sort(differ)
+	_, err = fmt.Fprintf(w, "This plan is for the configuration as it is read here. The daemon runs with another: %s\n"+
+		"(a change that is not loaded yet: systemctl reload hotmount; or the unit's own: systemctl cat hotmount).\n", strings.Join(differ, ", "))
 	return err
 }
