@@ -72,17 +72,20 @@ define need
 endef
 
 .PHONY: deps deps-deb
-deps: | build
+deps: | build/.made
 	$(call need,$(PACKAGES_test))
-deps-deb: | build
+deps-deb: | build/.made
 	$(call need,$(PACKAGES_deb))
 
-build:
-	@mkdir -p build
+.PHONY: build
+build: build/hotmount
+
+build/.made:
+	@mkdir -p build && touch $@
 
 # Go knows what has changed; make does not try to.
 .PHONY: FORCE
-build/hotmount build/$(ARCH)/hotmount: FORCE check-go | build
+build/hotmount build/$(ARCH)/hotmount: FORCE check-go | build/.made
 	$(call say,building hotmount $(VERSION) for $(ARCH))
 	@CGO_ENABLED=0 GOOS=linux GOARCH=$(or $(GOARCH_$(ARCH)),$(error no package for $(ARCH))) go build -trimpath -buildvcs=false \
 		-ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o $@ ./cmd/hotmount
