@@ -28,6 +28,7 @@ STAGE := build/deb
 export HOTMOUNT_DEB = $(abspath $(DEB))
 
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.1
+BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b07e230d
 
 # What the build and the tests need of Debian. The virtual machines' own needs are
 # installed by test/worker, when they are needed.
@@ -48,7 +49,8 @@ help:
 	@echo "make test-deb    lintian, the units' exposure, and whether two builds are the same"
 	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
 	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report"
-	@echo "make bench       measure"
+	@echo "make bench       measure, against the udev rule, in a worker: build/bench.txt, build/bench.json (an hour; ONLY=one,twenty for a part)"
+	@echo "make bench-inner measure the inner parts and compare them with those of BASE, the commit before"
 	@echo "make deps        install the Debian packages that these need"
 	@echo "make clean       remove build/"
 
@@ -173,9 +175,25 @@ test-full: deps deb
 demo: deb
 	@go run ./test/demo -deb $(DEB)
 
-# As root: it needs a loop device.
+# In one worker, in turns; ONLY names figures, ROUNDS is for one disk.
+ROUNDS := 9
+IDLE := 10
 .PHONY: bench
-bench: check-go deps
+bench: deb
+	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench
+	@build/bench -deb $(DEB) -commit $(COMMIT) -rounds $(ROUNDS) -idle $(IDLE) $(if $(ONLY),-only '$(ONLY)')
+
+# The inner parts: decision, parser, scan; those of BASE and of what is here in
+# turns. The scan against dd needs root and a loop device.
+BASE := HEAD~1
+INNER := go test -run '^$$' -bench . -benchtime 0.3s -benchmem ./internal/policy ./internal/uevent ./internal/probe ./internal/inventory
+.PHONY: bench-inner
+bench-inner: check-go deps
+	$(call say,the inner parts against those of $(BASE))
+	@base=$$(mktemp -d); trap 'git worktree remove --force "$$base/tree"; rm -rf "$$base"' EXIT; \
+	git worktree add -q --detach "$$base/tree" $(BASE); \
+	for i in 1 2 3 4 5 6; do (cd "$$base/tree" && $(INNER)) >>"$$base/before"; $(INNER) >>"$$base/after"; done; \
+	(cd "$$base" && $(BENCHSTAT) before after)
 	$(call say,how fast a blank disk is read: of dd's speed in the same run (scan/dd) at least 0.8)
 	@go test -tags root -run '^$$' -bench RealScan -benchtime 8x -count 3 ./internal/format
 

@@ -489,3 +489,27 @@ func TestBoot(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
+
+// What a look allocates does not grow unseen: it is done for each event of a disk.
+// There are 438 today.
+func TestLookAllocates(t *testing.T) {
+	h := node.make(t)
+	n := testing.AllocsPerRun(20, func() {
+		if _, err := h.Look("vdb"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 480 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkLook(b *testing.B) {
+	h := node.make(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := h.Look("vdb"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -468,3 +468,11 @@ func BenchmarkDecide(b *testing.B) {
 		Decide(f, c, s)
 	}
 }
+
+// A decision allocates nothing (issue 8): a storm of events leaves no garbage.
+func TestDecideAllocatesNothing(t *testing.T) {
+	f, c, s := blankDisk(), xfs(), settings()
+	if n := testing.AllocsPerRun(100, func() { Decide(f, c, s) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -259,3 +259,18 @@ func TestRunOnClosedSocket(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// The allocations of a frame do not grow: those of go-udev's parser, which splits
+// each of the five properties, and the name.
+func TestParseAllocates(t *testing.T) {
+	frame := disk(added...)
+	var p parser
+	n := testing.AllocsPerRun(100, func() {
+		if _, err := p.parse(frame); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 19 {
+		t.Errorf("%v allocations", n)
+	}
+}

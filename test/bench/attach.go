@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// one measures a disk with a filesystem that is plugged in.
+func (b *bench) one(ctx context.Context) error {
+	images, err := b.images(ctx, "one", 1, 1<<30, true)
+	if err != nil {
+		return err
+	}
+	// By way: the whole time, udev's part, the CPU, and who has spent it.
+	whole, probed := map[string][]float64{}, map[string][]float64{}
+	spent := map[string]map[string][]float64{}
+	var added, job []float64
+	for round := range b.rounds + 1 {
+		for i := range ways {
+			// Each round begins with another.
+			w := ways[(i+round)%len(ways)]
+			seen, err := b.turn(ctx, w, images, func(seen Seen) error {
+				if w.name != "hotmount" || round == 0 {
+					return nil
+				}
+				a, j, err := b.unitTimes(ctx, seen)
+				added, job = append(added, a), append(job, j)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if round == 0 {
+				continue // warms up
+			}
+			for seq, at := range seen.Added {
+				probed[w.name] = append(probed[w.name], seen.Probed[seq]-at)
+				if w.how != "hear" {
+					whole[w.name] = append(whole[w.name], seen.Mounted[seq]-at)
+				}
+			}
+			for name, ms := range seen.CPU {
+				if spent[w.name] == nil {
+					spent[w.name] = map[string][]float64{}
+				}
+				spent[w.name][name] = append(spent[w.name][name], ms)
+			}
+		}
+		fmt.Fprintf(b.out, "one disk: round %d of %d\n", round, b.rounds)
+	}
+	mounted, took := map[string]float64{}, map[string]float64{}
+	for _, w := range ways {
+		b.table.add("kernel add to udev event", w.name, "ms", probed[w.name])
+		if w.how != "hear" {
+			mounted[w.name] = b.table.add("kernel add to mounted, one disk", w.name, "ms", whole[w.name])
+		}
+	}
+	for _, w := range ways {
+		for _, name := range slices.Sorted(maps.Keys(spent[w.name])) {
+			if m := b.table.add("CPU per attach: "+name, w.name, "ms", spent[w.name][name]); name == "guest" {
+				took[w.name] = m
+			}
+		}
+	}
+	b.table.add("udev's event to the start of the mount job", "hotmount", "ms", added)
+	b.table.add("the mount job of PID 1", "hotmount", "ms", job)
+	b.table.claim("add to mounted, of the rule", mounted["hotmount"]/mounted["rule"], 0.45, "x")
+	b.table.claim("add to mounted, of the rule tuned", mounted["hotmount"]/mounted["rule, tuned"], 0.8, "x")
+	b.table.claim("added by hotmount, of the rule's whole time", median(added)/mounted["rule"], 0.1, "x")
+	none := took["hot-plug alone"]
+	b.table.claim("CPU of the guest per attach beyond hot-plug, of the rule's", (took["hotmount"]-none)/(took["rule"]-none), 0.5, "x")
+	return nil
+}
+
+// unitTimes gives, in milliseconds, what passed between udev's event and the
+// start of the mount job, and how long that took.
+func (b *bench) unitTimes(ctx context.Context, seen Seen) (added, job float64, err error) {
+	for seq, path := range seen.Units {
+		said, err := b.w.Run(ctx, `systemctl show -P InactiveExitTimestampMonotonic -P ActiveEnterTimestampMonotonic "$(systemd-escape -p --suffix=mount `+path+`)"`)
+		if err != nil {
+			return 0, 0, err
+		}
+		var begun, ended float64
+		if _, err := fmt.Sscan(strings.Join(strings.Fields(said), " "), &begun, &ended); err != nil {
+			return 0, 0, fmt.Errorf("%q: %w", said, err)
+		}
+		return begun/1000 - seen.Probed[seq], (ended - begun) / 1000, nil
+	}
+	return 0, 0, errors.New("no mount unit")
+}
+
+// twenty measures twenty disks that are plugged in at once.
+func (b *bench) twenty(ctx context.Context) error {
+	images, err := b.images(ctx, "twenty", 20, 320<<20, true)
+	if err != nil {
+		return err
+	}
+	whole, spent := map[string][]float64{}, map[string][]float64{}
+	for round := range max(1, b.rounds/3) {
+		for i := range 5 {
+			w := ways[(i+round)%5]
+			if w.name == "shell loop" {
+				continue
+			}
+			seen, err := b.turn(ctx, w, images, nil)
+			if err != nil {
+				return err
+			}
+			first := slices.Min(slices.Collect(maps.Values(seen.Added)))
+			last := slices.Max(slices.Collect(maps.Values(seen.Mounted)))
+			whole[w.name] = append(whole[w.name], last-first)
+			spent[w.name] = append(spent[w.name], seen.CPU["PID 1"]/20)
+		}
+		fmt.Fprintf(b.out, "twenty disks: round %d\n", round+1)
+	}
+	mounted := map[string]float64{}
+	for _, w := range ways[:5] {
+		if len(whole[w.name]) > 0 {
+			mounted[w.name] = b.table.add("first add to last mount, 20 disks", w.name, "ms", whole[w.name])
+			b.table.add("CPU of PID 1 per disk, 20 disks", w.name, "ms", spent[w.name])
+		}
+	}
+	b.table.claim("20 disks, of the rule", mounted["hotmount"]/mounted["rule"], 0.48, "x")
+	return nil
+}

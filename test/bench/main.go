@@ -1,0 +1,278 @@
+// Command bench measures hotmount against the udev rule that it replaces, in one
+// worker, the ways to do it taking turns: this machine is noisy, so only what was
+// measured in turns is compared. It is called by make bench, and writes a table as
+// text and as JSON.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"hotmount/test/worker"
+)
+
+func main() {
+	deb := flag.String("deb", "", "the package to measure")
+	commit := flag.String("commit", "unknown", "what it was built of")
+	dir := flag.String("dir", "build", "where bench.txt and bench.json go")
+	only := flag.String("only", "", "figures to measure, with commas; all by default")
+	rounds := flag.Int("rounds", 9, "turns of each way, for one disk")
+	minutes := flag.Int("idle", 10, "minutes to idle")
+	flag.Parse()
+	if flag.Arg(0) == "probe" {
+		if err := inWorker(flag.Args()[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench probe:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	b := bench{rounds: *rounds, idle: time.Duration(*minutes) * time.Minute, out: os.Stderr}
+	if err := b.run(ctx, *deb, *commit, *dir, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func inWorker(args []string) error {
+	if len(args) != 3 {
+		return errors.New("usage: bench probe READY DISKS HOW")
+	}
+	disks, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	return probe(args[0], disks, args[2], os.Stdout)
+}
+
+type bench struct {
+	rounds int
+	idle   time.Duration
+	out    io.Writer
+
+	w     *worker.Worker
+	dir   string
+	table Table
+}
+
+// figure is one part of the run.
+type figure struct {
+	name    string
+	measure func(*bench, context.Context) error
+}
+
+var figures = []figure{
+	{"one", (*bench).one},
+	{"twenty", (*bench).twenty},
+}
+
+func (b *bench) run(ctx context.Context, deb, commit, dir, only string) (err error) {
+	if deb == "" {
+		return errors.New("-deb does not name a package: run make bench")
+	}
+	if b.dir, err = os.MkdirTemp("", "hotmount-bench-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	b.table.Made = fmt.Sprintf("hotmount %s, %s, Debian 12 under QEMU's emulation (2 processors, 1 GiB)", commit, time.Now().UTC().Format("2006-01-02 15:04 MST"))
+	for _, f := range figures {
+		if only != "" && !slices.Contains(strings.Split(only, ","), f.name) {
+			continue
+		}
+		begun := time.Now()
+		if err := b.figure(ctx, f, deb, self); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+		fmt.Fprintf(b.out, "measured %s in %s\n", f.name, time.Since(begun).Round(time.Second))
+		// What there is is kept, whatever comes of the next.
+		if err := b.save(dir); err != nil {
+			return err
+		}
+	}
+	return b.table.write(os.Stdout)
+}
+
+// figure measures one figure in a worker of its own.
+func (b *bench) figure(ctx context.Context, f figure, deb, self string) (err error) {
+	if b.w, err = worker.Start(ctx, worker.Options{
+		Deb: deb, Progress: b.out,
+		// A frozen daemon can not feed the watchdog.
+		Files: []worker.File{{Path: "/etc/systemd/system/hotmount.service.d/bench.conf", Data: []byte("[Service]\nWatchdogSec=0\n")}},
+	}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.w.Stop()) }()
+	if err := b.w.Put(ctx, self, "/root/bench"); err != nil {
+		return err
+	}
+	return f.measure(b, ctx)
+}
+
+func (b *bench) save(dir string) error {
+	text, err := os.Create(filepath.Join(dir, "bench.txt"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(b.table.write(text), text.Close()); err != nil {
+		return err
+	}
+	j, err := json.MarshalIndent(b.table, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "bench.json"), append(j, '\n'), 0o644)
+}
+
+// rule is what hotmount replaces; tuned, the best that can be made of it.
+const (
+	rule  = `ACTION=="add", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", ENV{ID_FS_TYPE}=="xfs", RUN+="/usr/bin/systemd-mount --no-block --collect $devnode /mnt/disks/$env{ID_FS_UUID}"`
+	tuned = `ACTION=="add", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", ENV{ID_FS_TYPE}=="xfs", RUN+="/usr/bin/systemd-mount --no-block --collect --fsck=no -t xfs $devnode /mnt/disks/$env{ID_FS_UUID}"`
+	loop  = `while :; do
+	for d in /dev/vd[b-z]; do
+		[ -b "$d" ] || continue
+		findmnt -n "$d" >/dev/null && continue
+		uuid=$(blkid -o value -s UUID "$d") || { mkfs.xfs -q "$d" && uuid=$(blkid -o value -s UUID "$d"); }
+		systemd-mount -q --collect "$d" "/mnt/disks/$uuid"
+	done
+	sleep 1
+done`
+)
+
+// way is one of those that are compared: how the worker is made to work so, and
+// what the probe has to do.
+type way struct{ name, setUp, how string }
+
+var ways = []way{
+	// It hears now what happened while it was frozen.
+	{"hotmount", "systemctl start hotmount; systemctl thaw hotmount; sleep 2", "wait"},
+	{"rule", asRule(rule), "wait"},
+	{"rule, tuned", asRule(tuned), "wait"},
+	{"shell loop", "systemd-run -q --collect --unit=bench-loop bash -c " + quote(loop), "wait"},
+	{"mount(2)", "", "mount"},
+	{"hot-plug alone", "", "hear"},
+}
+
+func asRule(r string) string {
+	return "echo " + quote(r) + " >/run/udev/rules.d/99-bench.rules; udevadm control --reload"
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// clear ends every way, and unmounts what it has mounted. The daemon is frozen, not
+// stopped: on a node it has run for long, and nothing it does is done for the first
+// time.
+const clear = `systemctl stop bench-loop 2>/dev/null || true
+systemctl freeze hotmount
+mkdir -p /run/udev/rules.d; rm -f /run/udev/rules.d/99-bench.rules; udevadm control --reload
+for i in $(seq 50); do
+	m=$(findmnt -rno TARGET | grep ^/mnt/disks/ || true)
+	[ -n "$m" ] || break
+	umount $m || sleep 0.2
+done
+! findmnt -rno TARGET | grep ^/mnt/disks/
+udevadm settle; systemctl reset-failed`
+
+// images makes disks with an XFS each, but for the blank ones of size 0.
+func (b *bench) images(ctx context.Context, name string, n int, size int64, xfs bool) ([]string, error) {
+	var all []string
+	for i := range n {
+		path := filepath.Join(b.dir, fmt.Sprintf("%s%d.raw", name, i))
+		if err := worker.NewDisk(path, size); err != nil {
+			return nil, err
+		}
+		if xfs {
+			if said, err := exec.CommandContext(ctx, "mkfs.xfs", "-q", path).CombinedOutput(); err != nil {
+				return nil, fmt.Errorf("cannot make an XFS: %w: %s", err, said)
+			}
+		}
+		all = append(all, path)
+	}
+	return all, nil
+}
+
+// plug attaches the disks back to back and gives what the probe saw of it.
+func (b *bench) plug(ctx context.Context, how string, images []string) (seen Seen, ids []string, err error) {
+	if _, err := b.w.Run(ctx, fmt.Sprintf(`cd /root; rm -f ready seen said; touch seen said
+(flock 9; exec ./bench probe ready %d %s >seen 2>said) 9>lock </dev/null >/dev/null 2>&1 &
+for i in $(seq 100); do [ ! -e ready ] || exit 0; sleep 0.1; done; cat said >&2; exit 1`, len(images), how)); err != nil {
+		return seen, nil, err
+	}
+	type answer struct {
+		said string
+		err  error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		// Waits without asking again and again, which would count.
+		said, err := b.w.Run(ctx, "cd /root; flock lock cat seen; cat said >&2; [ -s seen ]")
+		done <- answer{said, err}
+	}()
+	// So that the connection is made, and does not count.
+	select {
+	case <-time.After(time.Second):
+	case a := <-done:
+		return seen, nil, fmt.Errorf("the probe has ended: %s: %w", a.said, a.err)
+	}
+	for _, image := range images {
+		a, err := b.w.Attach(ctx, worker.Disk{File: image})
+		if err != nil {
+			return seen, nil, err
+		}
+		ids = append(ids, a.ID)
+	}
+	a := <-done
+	if a.err != nil {
+		return seen, ids, a.err
+	}
+	return seen, ids, json.Unmarshal([]byte(a.said), &seen)
+}
+
+func (b *bench) unplug(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		if err := b.w.DetachSurprise(ctx, id); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids {
+		if err := b.w.WaitDetached(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn has one way mount the images, and clears up.
+func (b *bench) turn(ctx context.Context, w way, images []string, during func(Seen) error) (Seen, error) {
+	if _, err := b.w.Run(ctx, clear+"\n"+w.setUp); err != nil {
+		return Seen{}, err
+	}
+	seen, ids, err := b.plug(ctx, w.how, images)
+	if err == nil && during != nil {
+		err = during(seen)
+	}
+	if err != nil {
+		return seen, fmt.Errorf("%s: %w", w.name, err)
+	}
+	if _, err := b.w.Run(ctx, clear); err != nil {
+		return seen, err
+	}
+	return seen, b.unplug(ctx, ids)
+}
