@@ -154,14 +154,14 @@ func confirm(ctx context.Context, w io.Writer, name, token string) error {
 }
 
 // formatConfirmed is formatDisk with the operator's word.
-func formatConfirmed(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string, read func()) error {
+func formatConfirmed(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string, place *store.Place) error {
 	h := host()
 	log.Event(report.KindProven, journal.PriNotice, f, disk.Decision{}, "", fmt.Sprintf("%s: the operator wants it formatted, whatever is on it", report.Name(f)))
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
 	var answer store.Answer
 	err := h.Store.Check()
 	if err == nil {
-		v.Content, v.Writes, err = proveConfirmed(ctx, log, f, s, token, read)
+		v.Content, v.Writes, err = proveConfirmed(ctx, log, f, s, token, place)
 	}
 	if err != nil {
 		answer.Failure = err.Error()
@@ -172,9 +172,9 @@ func formatConfirmed(ctx context.Context, log *report.Log, f *disk.Facts, s *dis
 	return errors.Join(h.Store.SaveVerdict(v), h.Store.SaveAnswer(f.Seq, answer))
 }
 
-func proveConfirmed(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string, read func()) (disk.Content, uint64, error) {
+func proveConfirmed(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string, place *store.Place) (disk.Content, uint64, error) {
 	if d, ok := policy.Confirmable(f, &disk.Content{Kind: disk.Unknown, Proven: true}, s); !ok {
 		return disk.Content{}, 0, notConfirmable(f, &disk.Content{Kind: disk.Unknown}, s, d)
 	}
-	return proveAndMake(ctx, log, f, s, token, read)
+	return proveAndMake(ctx, log, f, s, token, place)
 }

@@ -51,17 +51,17 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	}
 	// Before anything is looked at, so that what is known is fresh.
 	scan := report.NewScan(log, nil)
-	free, err := h.Store.ScanPlace(ctx, func() { scan.Status("waiting until other disks have been read", readPatience) })
+	place, err := h.Store.ScanPlace(ctx, func() { scan.Status("waiting until other disks have been read", readPatience) })
 	if err != nil {
 		return err
 	}
-	defer free()
+	defer place.Free()
 	f, err := findDisk(seq)
 	if err != nil {
 		return err
 	}
 	if token, err := h.Store.TakeToken(seq); err != nil || token != "" {
-		return errors.Join(err, formatConfirmed(ctx, log, f, s, token, free))
+		return errors.Join(err, formatConfirmed(ctx, log, f, s, token, place))
 	}
 	c := f.Known()
 	// What could not be mounted is read as well.
@@ -78,7 +78,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 		}
 	}
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
-	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s, "", free)
+	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s, "", place)
 	if v.Content.Kind == disk.Filesystem && err == nil {
 		v.Content.Span, err = grow.Span(f.Node(), v.Content.Type)
 	}
@@ -155,9 +155,9 @@ func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content
 
 // proveAndMake gives what is on the disk in the end, and the count of writes to
 // it that this holds for. With an error nothing is known of it. With a token, the
-// operator's word, what is on the disk is overwritten or it is an error. Once the
-// disk has been read, read is called.
-func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string, read func()) (c disk.Content, writes uint64, err error) {
+// operator's word, what is on the disk is overwritten or it is an error. The
+// place is given back once the disk has been read.
+func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string, place *store.Place) (c disk.Content, writes uint64, err error) {
 	uuid, err := intendedUUID(f)
 	if err != nil {
 		return c, 0, err
@@ -167,7 +167,13 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	d := disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
 	record := &store.Format{Store: host().Store}
 	scan := report.NewScan(log, f)
-	progress := func(p probe.Progress) { scan.Progress(p.At, p.Size, p.Read, s.Settle+readPatience) }
+	progress := func(p probe.Progress) {
+		// Without a place it is the context that has ended, and the scan with it.
+		if err := place.Progress(ctx); err != nil {
+			scan.Status(err.Error(), readPatience)
+		}
+		scan.Progress(p.At, p.Size, p.Read, s.Settle+readPatience)
+	}
 	session, err := open(ctx, f, s, record, progress, func(message string, evidence ...string) {
 		scan.Status(message, mkfsPatience)
 		log.Event(report.KindProven, journal.PriInfo, f, d, path, strings.Join(append([]string{message}, evidence...), "\n  "))
@@ -177,7 +183,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	}
 	defer func() { writes, err = session.Writes(), errors.Join(err, session.Close()) }()
 	c, err = session.Prove(ctx, class.Blank)
-	read()
+	place.Free()
 	if err != nil {
 		return c, 0, err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -22,21 +23,88 @@ const (
 	placeWord  = 10 * time.Second
 )
 
-// ScanPlace waits for one of the places to read a disk. It is given back by free,
-// which may be called more than once, and by the end of the process, however that
-// comes. While it waits, waiting is called at once and then every ten seconds.
-func (s Store) ScanPlace(ctx context.Context, waiting func()) (free func(), err error) {
+// stalled is for how long a disk may keep a place without a read that ends. Two
+// disks on dead storage would keep all others from being read.
+const stalled = 30 * time.Second
+
+// Place is the right to read a disk in full. Make it with ScanPlace.
+type Place struct {
+	store   Store
+	waiting func()
+
+	mu   sync.Mutex
+	file *os.File // nil while it is somebody else's to take
+	idle *time.Timer
+	done bool
+}
+
+// ScanPlace waits for one of the places to read a disk. It is given back by Free,
+// by the end of the process, however that comes, and for as long as Progress is
+// not called for half a minute. While it waits, waiting is called at once and then
+// every ten seconds.
+func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
+	file, err := s.takePlace(ctx, waiting)
+	if err != nil {
+		return nil, err
+	}
+	p := &Place{store: s, waiting: waiting, file: file}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = time.AfterFunc(stalled, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.release()
+	})
+	return p, nil
+}
+
+// Progress says that a read has ended. Where the place was given away meanwhile it
+// waits for another; with an error there is none.
+func (p *Place) Progress(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done {
+		return nil
+	}
+	if p.file == nil {
+		file, err := p.store.takePlace(ctx, p.waiting)
+		if err != nil {
+			return err
+		}
+		p.file = file
+	}
+	p.idle.Reset(stalled)
+	return nil
+}
+
+// Free gives the place back; it may be called more than once.
+func (p *Place) Free() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done = true
+	p.idle.Stop()
+	p.release()
+}
+
+func (p *Place) release() {
+	if p.file != nil {
+		_ = p.file.Close() // nothing was written
+		p.file = nil
+	}
+}
+
+func (s Store) takePlace(ctx context.Context, waiting func()) (*os.File, error) {
 	tick := time.NewTicker(placeEvery)
 	defer tick.Stop()
 	var word time.Time
 	for {
 		for i := range scansAtOnce {
-			f, err := takePlace(filepath.Join(s.Runtime, "scan."+strconv.Itoa(i)))
+			f, err := lockPlace(filepath.Join(s.Runtime, "scan."+strconv.Itoa(i)))
 			if err != nil {
 				return nil, fmt.Errorf("cannot wait for other scans: %w", err)
 			}
 			if f != nil {
-				return func() { _ = f.Close() }, nil // nothing was written
+				return f, nil
 			}
 		}
 		if now := time.Now(); !now.Before(word) {
@@ -51,8 +119,8 @@ func (s Store) ScanPlace(ctx context.Context, waiting func()) (free func(), err 
 	}
 }
 
-// takePlace gives nil for a place that somebody has.
-func takePlace(path string) (*os.File, error) {
+// lockPlace gives nil for a place that somebody has.
+func lockPlace(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err

@@ -5,18 +5,20 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // Two may read at once; a third one waits until one of them is done, and says so.
 func TestScanPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
-	var free []func()
+	var places []*Place
 	for range scansAtOnce {
 		f, err := s.ScanPlace(t.Context(), func() { t.Error("there is a place, and yet it waits") })
 		if err != nil {
 			t.Fatal(err)
 		}
-		free = append(free, f)
+		places = append(places, f)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
@@ -26,17 +28,63 @@ func TestScanPlace(t *testing.T) {
 	var waited atomic.Bool
 	done := make(chan error)
 	go func() {
-		third, err := s.ScanPlace(t.Context(), func() { waited.Store(true); free[1](); free[1]() })
+		third, err := s.ScanPlace(t.Context(), func() { waited.Store(true); places[1].Free(); places[1].Free() })
 		if err == nil {
-			third()
+			third.Free()
 		}
 		done <- err
 	}()
 	if err := <-done; err != nil || !waited.Load() {
 		t.Errorf("error %v, waited %v", err, waited.Load())
 	}
-	free[0]()
+	places[0].Free()
 	if _, err := (Store{Runtime: "/nonexistent"}).ScanPlace(t.Context(), func() {}); err == nil {
 		t.Error("a place in no directory")
 	}
+}
+
+// A disk whose reads do not end keeps its place for half a minute only, and gets
+// another when they go on.
+func TestScanPlaceOfAStalledDisk(t *testing.T) {
+	s := Store{Runtime: t.TempDir()}
+	synctest.Test(t, func(t *testing.T) {
+		take := func() *Place {
+			t.Helper()
+			p, err := s.ScanPlace(t.Context(), func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		begun := time.Now()
+		dead, alive := take(), take()
+		for range 2 {
+			time.Sleep(stalled * 2 / 3)
+			if err := alive.Progress(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		third := take()
+		if waited := time.Since(begun); waited > stalled*3/2 {
+			t.Errorf("it got a place after %s", waited)
+		}
+		back := make(chan error)
+		go func() { back <- dead.Progress(t.Context()) }()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		select {
+		case err := <-back:
+			t.Errorf("three read at once (%v)", err)
+		default:
+		}
+		third.Free()
+		if err := <-back; err != nil {
+			t.Error(err)
+		}
+		dead.Free()
+		alive.Free()
+		if err := dead.Progress(t.Context()); err != nil || dead.file != nil {
+			t.Errorf("one that was given back is taken again: %v", err)
+		}
+	})
 }
