@@ -1,10 +1,15 @@
-// Command standin makes containers for tests: processes in mount namespaces of
-// their own, each with one volume, as a container runtime makes them.
+// Command standin stands in for Kubernetes, in a worker, as root.
 //
-//	standin COUNT SOURCE   in a worker, as root
+//	standin COUNT SOURCE
 //
-// Each binds SOURCE where kubelet binds a pod's volume, and a container that
-// has it as /data. The containers live until they are killed.
+// makes containers: processes in mount namespaces of their own, each with one
+// volume, as a container runtime makes them. Each binds SOURCE where kubelet binds a
+// pod's volume, and a container that has it as /data. The containers live until
+// they are killed.
+//
+//	standin provisioner DIRECTORY NODE PERIOD CLASS:MODE:DIRECTORY...
+//
+// plays the local-static-provisioner.
 package main
 
 import (
@@ -22,6 +27,8 @@ func main() {
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == "container":
 		err = container(os.Args[2])
+	case len(os.Args) > 5 && os.Args[1] == "provisioner":
+		err = runProvisioner(os.Args[2:])
 	case len(os.Args) == 3:
 		err = pods(os.Args[1], os.Args[2])
 	}

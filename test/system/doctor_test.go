@@ -5,9 +5,6 @@ package system
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -315,19 +312,11 @@ func TestDoctorSystem(t *testing.T) {
 // TestDoctorManyPods: of 500 pods those that are trapped are found, and nothing
 // else.
 func TestDoctorManyPods(t *testing.T) {
-	helper := filepath.Join(t.TempDir(), "standin")
-	build := exec.Command("go", "build", "-o", helper, "hotmount/test/standin")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build the stand-in: %v: %s", err, out)
-	}
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
-	if err := w.Put(ctx(t), helper, "/usr/local/bin/standin"); err != nil {
-		t.Fatal(err)
-	}
-	m.run(standIns + `chmod 755 /usr/local/bin/standin
+	m.putStandin(w)
+	m.run(standIns + `
 		(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
 		started host kubelet`)
 	containers := func(n int, source string) {

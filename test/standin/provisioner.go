@@ -1,0 +1,280 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/provisioner"
+)
+
+// volume is a PersistentVolume as the provisioner makes it.
+type volume struct {
+	Path     string `json:"path"`
+	Capacity uint64 `json:"capacity"`
+	Block    bool   `json:"block"`
+}
+
+// class is a class of the provisioner.
+type class struct {
+	name, directory string
+	block           bool
+}
+
+// provision plays sig-storage-local-static-provisioner 2.9: every period it
+// cleans the volumes that are released, then looks for new ones, as
+// DiscoverLocalVolumes (pkg/discovery/discovery.go) and DeletePVs
+// (pkg/deleter/deleter.go) do. The cluster is a directory: volumes.json are the
+// volumes, a file released/NAME has that one released. Each line of its log is an
+// "error" as it would log it, or what it "created" or "cleaned", with what was
+// really there according to PID 1's mount table.
+type provision struct {
+	dir, node string
+	classes   []class
+	volumes   map[string]volume
+	log       *os.File
+}
+
+// runProvisioner takes DIRECTORY NODE PERIOD CLASS:MODE:DIRECTORY...
+func runProvisioner(args []string) error {
+	period, err := time.ParseDuration(args[2])
+	if err != nil {
+		return err
+	}
+	p := &provision{dir: args[0], node: args[1], volumes: map[string]volume{}}
+	for _, a := range args[3:] {
+		f := strings.Split(a, ":")
+		p.classes = append(p.classes, class{f[0], f[2], f[1] == "Block"})
+	}
+	if err := os.MkdirAll(filepath.Join(p.dir, "released"), 0o755); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(p.dir, "volumes.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &p.volumes)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if p.log, err = os.OpenFile(filepath.Join(p.dir, "log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
+		return err
+	}
+	p.say("started")
+	for {
+		p.clean()
+		for _, c := range p.classes {
+			p.discover(c)
+		}
+		if err := p.save(); err != nil {
+			return err
+		}
+		time.Sleep(period)
+	}
+}
+
+func (p *provision) say(format string, args ...any) {
+	fmt.Fprintf(p.log, time.Now().UTC().Format("15:04:05.000 ")+format+"\n", args...)
+}
+
+// save replaces the file as a whole, and the disk has it: the cluster remembers
+// what the node forgets.
+func (p *provision) save() error {
+	data, err := json.Marshal(p.volumes)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(p.dir, "volumes.json")
+	if old, err := os.ReadFile(name); err == nil && string(old) == string(data) {
+		return nil
+	}
+	f, err := os.Create(name + ".new")
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// truth is what is at the path: the device and type of the mount, or the disk
+// sequence number that the link leads to, or "nothing".
+func truth(path string, block bool) string {
+	if block {
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+			return "nothing"
+		}
+		seq, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/diskseq", unix.Major(st.Rdev), unix.Minor(st.Rdev)))
+		if err != nil {
+			return "nothing"
+		}
+		return "seq=" + strings.TrimSpace(string(seq))
+	}
+	table, _ := os.ReadFile("/proc/1/mountinfo")
+	found := "nothing"
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) > 8 && f[4] == path {
+			i := slices.Index(f, "-")
+			found = "dev=" + f[2] + " root=" + f[3] + " type=" + f[i+1]
+		}
+	}
+	return found
+}
+
+func (p *provision) clean() {
+	names, err := os.ReadDir(filepath.Join(p.dir, "released"))
+	if err != nil {
+		p.say("error %v", err)
+		return
+	}
+	for _, n := range names {
+		v, ok := p.volumes[n.Name()]
+		if !ok {
+			continue
+		}
+		before := truth(v.Path, v.Block)
+		if err := cleanVolume(v); err != nil {
+			p.say("event cleaning %s: %v", n.Name(), err)
+			continue
+		}
+		p.say("cleaned %s %s %s", n.Name(), v.Path, before)
+		delete(p.volumes, n.Name())
+		if err := os.Remove(filepath.Join(p.dir, "released", n.Name())); err != nil {
+			p.say("error %v", err)
+		}
+	}
+}
+
+func cleanVolume(v volume) error {
+	info, err := os.Stat(v.Path)
+	if err != nil {
+		return err
+	}
+	if v.Block {
+		// quick_reset.sh, the default.
+		if info.Mode()&fs.ModeDevice == 0 {
+			return errors.New("it is no block device")
+		}
+		for _, c := range [][]string{{"mkfs.ext2", "-q", "-F", v.Path}, {"wipefs", "-q", "-a", v.Path}} {
+			if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+				return fmt.Errorf("%q: %v: %s", c, err, out)
+			}
+		}
+		return nil
+	}
+	children, err := os.ReadDir(v.Path)
+	for _, c := range children {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(v.Path, c.Name())))
+	}
+	return err
+}
+
+// own gives the mount points of the provisioner's own mount table, with escapes
+// as they are.
+func own() (map[string]bool, error) {
+	table, err := os.ReadFile("/proc/mounts")
+	points := map[string]bool{}
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) > 1 {
+			points[f[1]] = true
+		}
+	}
+	return points, err
+}
+
+func (p *provision) discover(c class) {
+	entries, err := os.ReadDir(c.directory)
+	if err != nil {
+		p.say("error reading directory: %v", err)
+		return
+	}
+	points, err := own()
+	if err != nil {
+		p.say("error retrieving mountpoints: %v", err)
+		return
+	}
+	pattern := provisioner.MountPattern
+	if c.block {
+		pattern = "*"
+	}
+	for _, e := range entries {
+		if ok, _ := filepath.Match(pattern, e.Name()); !ok {
+			p.say("foreign %s", filepath.Join(c.directory, e.Name()))
+			continue
+		}
+		if err := p.entry(c, e.Name(), points); err != nil {
+			p.say("error %v", err)
+		}
+	}
+}
+
+func (p *provision) entry(c class, file string, points map[string]bool) error {
+	path := filepath.Join(c.directory, file)
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	block := info.Mode()&fs.ModeDevice != 0 && info.Mode()&fs.ModeCharDevice == 0
+	if !block && !info.IsDir() {
+		return fmt.Errorf("path %q has unexpected volume type", path)
+	}
+	name := disk.VolumeName(file, p.node, c.name)
+	if _, exists := p.volumes[name]; exists {
+		return nil
+	}
+	v := volume{Path: path, Block: block}
+	switch {
+	case block:
+		if v.Capacity, err = deviceSize(path); err != nil {
+			return fmt.Errorf("path %q block stats error: %w", path, err)
+		}
+	case c.block:
+		return fmt.Errorf("path %q of filesystem mode cannot be used to create block volume", path)
+	case !points[path]:
+		return fmt.Errorf("path %q is not an actual mountpoint", path)
+	default:
+		var st unix.Statfs_t
+		if err := unix.Statfs(path, &st); err != nil {
+			return fmt.Errorf("path %q fs stats error: %w", path, err)
+		}
+		v.Capacity = st.Blocks * uint64(st.Bsize)
+	}
+	v.Capacity = pretty(v.Capacity)
+	p.volumes[name] = v
+	p.say("created %s %s %d %s", name, path, v.Capacity, truth(path, block))
+	return nil
+}
+
+func deviceSize(path string) (uint64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	size, err := f.Seek(0, 2)
+	return uint64(size), errors.Join(err, f.Close())
+}
+
+// pretty is roundDownCapacityPretty: full GiB from 10 of them on, else full MiB
+// from 10 on.
+func pretty(n uint64) uint64 {
+	for _, unit := range []uint64{1 << 30, 1 << 20} {
+		if n/unit >= 10 {
+			return n / unit * unit
+		}
+	}
+	return n
+}

@@ -1,0 +1,211 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+	"hotmount/test/worker"
+)
+
+// putStandin builds what stands in for Kubernetes and puts it into the worker.
+func (m machine) putStandin(w *worker.Worker) {
+	m.t.Helper()
+	helper := filepath.Join(m.t.TempDir(), "standin")
+	build := exec.Command("go", "build", "-o", helper, "hotmount/test/standin")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		m.t.Fatalf("cannot build the stand-in: %v: %s", err, out)
+	}
+	if err := w.Put(ctx(m.t), helper, "/usr/local/bin/standin"); err != nil {
+		m.t.Fatal(err)
+	}
+	m.run("chmod 755 /usr/local/bin/standin")
+}
+
+// provision has the stand-in of the provisioner run at ten times its rate, in a
+// mount namespace as HostToContainer makes it, started when kubelet is.
+func (m machine) provision(w *worker.Worker, classes string) {
+	m.t.Helper()
+	m.putStandin(w)
+	m.run(`cat >/etc/systemd/system/kubelet.service <<'X'
+[Service]
+PrivateMounts=yes
+ExecStart=/usr/local/bin/standin provisioner /var/lib/standin worker-1 1s ` + classes + `
+[Install]
+WantedBy=multi-user.target
+X
+systemctl -q enable --now kubelet`)
+}
+
+// volume waits until the provisioner has made a volume of the entry after that many
+// lines of its log, and gives its name and size.
+func (m machine) volume(entry, class string, since int) (name string, size uint64) {
+	m.t.Helper()
+	name = disk.VolumeName(entry, "worker-1", class)
+	line := fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep ' created %s '", since+1, name)
+	m.wait("the volume "+name, line)
+	if _, err := fmt.Sscan(m.run(line+" | tail -n 1 | cut -d ' ' -f 5"), &size); err != nil {
+		m.t.Fatal(err)
+	}
+	return name, size
+}
+
+// lines is how long the provisioner's log is.
+func (m machine) lines() (n int) {
+	m.t.Helper()
+	if _, err := fmt.Sscan(m.run("wc -l </var/lib/standin/log"), &n); err != nil {
+		m.t.Fatal(err)
+	}
+	return n
+}
+
+// log waits until the provisioner's log has a line that matches after that many.
+func (m machine) log(pattern string, since int) {
+	m.t.Helper()
+	m.wait("the provisioner's log to say "+pattern, fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep -E -- %s", since+1, quote(pattern)))
+}
+
+// release has the volume's claim deleted.
+func (m machine) release(volume string) { m.run("touch /var/lib/standin/released/" + volume) }
+
+// pretty is the size of a volume of so many bytes: full GiB from 10 on, else full
+// MiB.
+func pretty(n uint64) uint64 {
+	if n >= 10<<30 {
+		return n >> 30 << 30
+	}
+	return n >> 20 << 20
+}
+
+var (
+	mountWindow = regexp.MustCompile(` error path "/mnt/disks/[0-9a-f-]{36}" is not an actual mountpoint$`)
+	finished    = regexp.MustCompile(` (created|cleaned) .* dev=([0-9:]+) root=/ type=(xfs|ext4)$`)
+)
+
+// TestProvisioner: what plays the provisioner's side, at ten times its rate,
+// through attach, release, detach, grow, restart, reboot and a power cut. It makes
+// and cleans volumes of finished mounts alone, with the names and sizes that it
+// would publish, and sees a directory without its mount at most once an attach.
+func TestProvisioner(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
+	m.provision(w, "local:Filesystem:/mnt/disks")
+	if got := m.run("hotmount provisioner values >/root/v.yaml && hotmount provisioner check /root/v.yaml"); got != "/root/v.yaml fits the configuration" {
+		t.Errorf("the values: %s", got)
+	}
+	root := m.run("findmnt -no MAJ:MIN /")
+	attaches := 0
+	attach := func(d worker.Disk) (uuid, id string) {
+		t.Helper()
+		attaches++
+		name, id := m.attach(w, d)
+		return m.mounted(name), id
+	}
+	// published waits for the volume, whose size is that of the filesystem.
+	published := func(uuid string, since int) (name string) {
+		t.Helper()
+		name, got := m.volume(uuid, "local", since)
+		var size uint64
+		if _, err := fmt.Sscan(m.run(fmt.Sprintf("expr $(stat -f -c '%%b * %%S' /mnt/disks/%s)", uuid)), &size); err != nil {
+			t.Fatal(err)
+		}
+		if got != pretty(size) {
+			t.Errorf("the volume %s of %s has %d bytes, and the filesystem %d", name, uuid, got, size)
+		}
+		return name
+	}
+
+	// Attach: a blank disk, a large XFS and an ext4.
+	smallDisk := worker.Disk{File: blank(t, gib), Serial: "SMALL"}
+	large, ext4 := blank(t, 12*gib), blank(t, 400<<20)
+	for _, c := range [][]string{{"mkfs.xfs", "-q", large}, {"mkfs.ext4", "-q", "-F", ext4}} {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	small, smallID := attach(smallDisk)
+	big, bigID := attach(worker.Disk{File: large, Serial: "LARGE"})
+	other, _ := attach(worker.Disk{File: ext4, Serial: "EXT4"})
+	published(other, 0)
+	bigVolume := published(big, 0)
+	smallVolume := published(small, 0)
+	m.run(fmt.Sprintf("for i in %s %s %s; do echo tenant >/mnt/disks/$i/data; done; sync", small, big, other))
+
+	// Release: the tenant's data goes, and a new volume comes. While the disk is
+	// away nothing can be cleaned, and the data goes once it is back.
+	since := m.lines()
+	m.release(smallVolume)
+	published(small, since)
+	if got := m.run(fmt.Sprintf("ls -A /mnt/disks/%s; cat /mnt/disks/%s/data", small, big)); got != "tenant" {
+		t.Errorf("after cleaning the files are %q", got)
+	}
+	m.run(fmt.Sprintf("echo old tenant >/mnt/disks/%s/data; sync", small))
+	m.detach(w, smallID)
+	m.wait("the directory to go", "! [ -e /mnt/disks/"+small+" ]")
+	since = m.lines()
+	m.release(smallVolume)
+	m.log(" event cleaning "+smallVolume, since)
+	m.log(" event cleaning "+smallVolume, since+1)
+	if back, _ := attach(smallDisk); back != small {
+		t.Fatalf("the disk came back as %s", back)
+	}
+	m.log(" cleaned "+smallVolume, since)
+	published(small, since)
+
+	// Grow: the volume keeps its size until it is made anew.
+	m.resize(w, bigID, 14*gib)
+	m.takes(big, 13*gib)
+	since = m.lines()
+	m.release(bigVolume)
+	published(big, since)
+
+	// The daemon comes and goes.
+	m.run("echo stays >/mnt/disks/" + other + "/data; systemctl kill -s KILL hotmount; sleep 1; systemctl restart hotmount; systemctl stop hotmount; systemctl start hotmount")
+	since = m.lines()
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.log(" started", since)
+	m.run("sync")
+	since = m.lines()
+	if err := w.PowerCut(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Detach(ctx(t), w.Attached()[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.log(" started", since)
+	m.wait("both mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 2 ]")
+	m.run("sleep 2.5; systemctl stop kubelet")
+	if got := m.run("cat /mnt/disks/" + other + "/data"); got != "stays" {
+		t.Errorf("the data of a volume that nobody released is %q", got)
+	}
+
+	log := m.run("cat /var/lib/standin/log")
+	windows := 0
+	for _, line := range strings.Split(log, "\n") {
+		switch f := finished.FindStringSubmatch(line); {
+		case f != nil && f[2] != root:
+		case strings.HasSuffix(line, " started"), strings.Contains(line, " event cleaning "+smallVolume):
+		case mountWindow.MatchString(line):
+			windows++
+		default:
+			t.Errorf("the provisioner: %s", line)
+		}
+	}
+	if windows > attaches {
+		t.Errorf("%d times there was a directory without its mount, at %d attaches", windows, attaches)
+	}
+	t.Logf("%d error lines at %d attaches; the log:\n%s", windows, attaches, log)
+}
