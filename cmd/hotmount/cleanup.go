@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,7 @@ func cleanupCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:    "cleanup {PATH | --all}",
-		Short:  "Remove empty mount points on which nothing is mounted",
+		Short:  "Remove empty mount points on which nothing is mounted, and dead links",
 		Hidden: true, // for hotmount-cleanup@.service and hotmount-tidy.service
 		Args:   args(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
@@ -63,6 +64,10 @@ func cleanupAll(c *cobra.Command) error {
 			continue
 		}
 		for _, name := range names {
+			// A link by which a disk was given out, of an earlier boot perhaps.
+			err = errors.Join(err, unit.RemoveDeadLink(dir, name))
+			// One that was being made or removed has a "." before its name.
+			name = strings.TrimPrefix(name, ".")
 			if !disk.ValidUUID(name) {
 				continue
 			}

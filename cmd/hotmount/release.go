@@ -40,6 +40,9 @@ func release(ctx context.Context, w io.Writer, which string, force bool) error {
 	if err != nil {
 		return fmt.Errorf("cannot release %s: %w", which, err)
 	}
+	if f.Standing.Link == path {
+		return releaseBlock(ctx, w, f)
+	}
 	users, err := mounts.Users("", f.Dev, path)
 	if err != nil {
 		return fmt.Errorf("cannot release %s: %w", f.ID, err)
@@ -67,8 +70,31 @@ func release(ctx context.Context, w io.Writer, which string, force bool) error {
 	return nil
 }
 
+// releaseBlock takes back a disk that is given out as a block volume and that nobody
+// uses.
+func releaseBlock(ctx context.Context, w io.Writer, f *disk.Facts) error {
+	users, err := mounts.DeviceUsers("", f.ID)
+	if err != nil {
+		return fmt.Errorf("cannot release %s: %w", f.ID, err)
+	}
+	// hotmount's own unit has it open, too.
+	users = slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) })
+	if len(users) > 0 {
+		return fmt.Errorf("cannot release %s: it is in use:\n  %s\nstop them first (pods: kubectl delete pod), then: hotmount release %s", f.ID, list(users), f.Name)
+	}
+	if _, err := control.Ask(ctx, socket, control.Request{Do: "release", Disk: f.Name}); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s: %s is removed, and stays so until it is attached again, accepted, or the machine booted\n", f.ID, f.Standing.Link)
+	if err := isFree(ctx, f); err != nil {
+		return fmt.Errorf("NOT safe to detach: %s is still held: %w", f.ID, err)
+	}
+	fmt.Fprintf(w, "safe to detach: virsh detach-disk NODE %s --persistent\n", f.Name)
+	return nil
+}
+
 // findMounted finds the disk of that kernel name or filesystem UUID, and where
-// hotmount has it mounted.
+// hotmount has it mounted or gives it out.
 func findMounted(which string) (*disk.Facts, string, error) {
 	s, err := host().Store.Settings()
 	if err != nil {
@@ -81,11 +107,15 @@ func findMounted(which string) (*disk.Facts, string, error) {
 	for i := range disks {
 		f := &disks[i]
 		c := f.Known()
-		if d := policy.Decide(f, &c, s); d.Mounted() && (f.Name == diskName(which) || d.UUID == which) {
+		d := policy.Decide(f, &c, s)
+		if d.GivenOut() && f.Name == diskName(which) {
+			return f, f.Standing.Link, nil
+		}
+		if d.Mounted() && (f.Name == diskName(which) || d.UUID == which) {
 			return f, policy.Select(f, s).MountPoint(d.UUID), nil
 		}
 	}
-	return nil, "", errors.New("hotmount has no such disk mounted; see hotmount plan")
+	return nil, "", errors.New("hotmount has no such disk mounted or given out; see hotmount plan")
 }
 
 func list(users []mounts.User) string {

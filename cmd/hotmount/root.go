@@ -51,6 +51,8 @@ func root() *cobra.Command {
 		usageCommand(),
 		formatDiskCommand(),
 		growDiskCommand(),
+		giveOutCommand(),
+		takeBackCommand(),
 		trimCommand(),
 		cleanupCommand(),
 		unmountGoneCommand(),

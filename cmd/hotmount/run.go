@@ -261,6 +261,10 @@ func (u units) Format(ctx context.Context, seq uint64) error { return u.manager.
 
 func (u units) Grow(ctx context.Context, seq uint64) error { return u.manager.StartGrow(ctx, seq) }
 
+func (u units) GiveOut(ctx context.Context, seq uint64) error { return u.manager.StartBlock(ctx, seq) }
+
+func (u units) TakeBack(ctx context.Context, seq uint64) error { return u.manager.StopBlock(ctx, seq) }
+
 func (u units) Unmount(ctx context.Context, path string) error {
 	return u.manager.StopMount(ctx, path)
 }

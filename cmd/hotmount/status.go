@@ -130,7 +130,7 @@ func (s *status) verdict() error {
 // states are the words for decisions.
 var states = map[disk.Action]string{
 	disk.Ignore: "ignored", disk.Hold: "held", disk.Refuse: "refused", disk.Prove: "unread", disk.Format: "blank",
-	disk.Mount: "unmounted", disk.Keep: "mounted", disk.Grow: "mounted", disk.Wait: "waiting",
+	disk.Mount: "unmounted", disk.Link: "to be given out", disk.Keep: "mounted", disk.Grow: "mounted", disk.Wait: "waiting",
 }
 
 // getStatus decides as the daemon does, on the same facts.
@@ -157,6 +157,9 @@ func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 		line := diskStatus{Disk: f.Name, Size: f.Size, Serial: f.Serial, Content: c.Kind, Type: c.Type, UUID: c.UUID, Class: d.Class, State: states[d.Action], Decision: d}
 		if line.State == "" {
 			line.State = string(d.Action)
+		}
+		if d.GivenOut() {
+			line.State, line.Where = "given out", f.Standing.Link
 		}
 		if d.Reason == disk.ReasonFormatFailed {
 			line.State = "failed"

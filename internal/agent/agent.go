@@ -56,6 +56,11 @@ type Units interface {
 	// Grow runs the unit that has the disk's mounted filesystem fill the disk. It
 	// goes on when ctx ends.
 	Grow(ctx context.Context, seq uint64) error
+	// GiveOut runs the unit that gives the disk out by a link as long as the disk
+	// is there, and returns when the link is made.
+	GiveOut(ctx context.Context, seq uint64) error
+	// TakeBack ends that unit, and the link.
+	TakeBack(ctx context.Context, seq uint64) error
 	// Unmount stops the mount unit of that mount point.
 	Unmount(ctx context.Context, path string) error
 	// UnmountGone takes a mount whose disk is gone, and that can not be unmounted
@@ -312,8 +317,8 @@ func (a *Agent) depart(name string) (*departure, error) {
 	switch {
 	case st == nil || !st.seen:
 		return nil, errors.New("no disk of that name is known; see hotmount plan")
-	case !st.decision.Mounted():
-		return nil, fmt.Errorf("it is not mounted by hotmount (%s)", st.decision.Reason)
+	case !st.decision.Mounted() && !st.decision.GivenOut():
+		return nil, fmt.Errorf("it is not mounted or given out by hotmount (%s)", st.decision.Reason)
 	case a.leaving[a.path(st)] != nil:
 		return nil, errors.New("it is being unmounted")
 	}

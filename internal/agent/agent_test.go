@@ -44,6 +44,7 @@ type machine struct {
 	halfMade    bool                 // what Format finds
 	slow        bool                 // Mount and Format wait until hang is closed
 	grow        bool                 // what the class says
+	mode        string               // likewise
 	running     int
 	most        int
 }
@@ -371,6 +372,7 @@ func with(t *testing.T, m *machine, test func(t *testing.T, a *Agent)) {
 		m.hang = make(chan struct{})
 		s := testSettings()
 		s.Classes[0].Grow = m.grow
+		s.Classes[0].Mode = m.mode
 		a := New(m, m, m, s, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

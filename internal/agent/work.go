@@ -52,6 +52,13 @@ func (a *Agent) start(ctx context.Context) {
 			waiting = append(waiting, name)
 			continue
 		}
+		if d.Action == disk.Link {
+			a.begin(ctx, mountings, func() func() {
+				err := a.units.GiveOut(ctx, f.Seq)
+				return func() { a.acted(name, f.Seq, disk.Link, err) }
+			})
+			continue
+		}
 		class := policy.Select(&f, a.settings)
 		a.begin(ctx, mountings, func() func() {
 			err := a.units.Mount(ctx, &f, class, d.UUID, d.Type)
@@ -232,17 +239,17 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	if !active(d.Action) {
 		st.succeed()
 	}
-	if d.Action != disk.Mount && d.Action != disk.Wait {
+	if d.Action != disk.Mount && d.Action != disk.Link && d.Action != disk.Wait {
 		st.initial = false
 	}
 }
 
 // active says whether the action is the agent's to carry out.
 func active(a disk.Action) bool {
-	return a == disk.Mount || a == disk.Prove || a == disk.Format || a == disk.Grow
+	return a == disk.Mount || a == disk.Link || a == disk.Prove || a == disk.Format || a == disk.Grow
 }
 
-// act puts a disk that is to be mounted, proven, formatted or grown into its line.
+// act puts a disk that is to be mounted, given out, proven, formatted or grown into its line.
 func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Content) {
 	st := a.disks[name]
 	if changed {
@@ -270,7 +277,7 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 	st.busy = true
 	// What can not be mounted is read before it is tried again: to udev a
 	// filesystem whose mkfs did not finish is one like any other.
-	if st.decision.Action == disk.Mount && (c.Proven || st.failures == 0) {
+	if st.decision.Action == disk.Link || st.decision.Action == disk.Mount && (c.Proven || st.failures == 0) {
 		a.lines[mountings].add(name)
 	} else {
 		a.lines[proofs].add(name)
@@ -282,6 +289,9 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 func unconfirmed(st *state) error {
 	if st.decision.Action == disk.Mount {
 		return fmt.Errorf("the mount unit's job is done, but the mount table does not show %s", st.facts.Dev)
+	}
+	if st.decision.Action == disk.Link {
+		return fmt.Errorf("the unit is started, but the link is not in its place; see journalctl -u hotmount-block@%d", st.facts.Seq)
 	}
 	if st.decision.Action == disk.Grow {
 		return errors.New("the filesystem was not measured")
@@ -344,8 +354,11 @@ func (a *Agent) failed(name string, err error) {
 	a.report.Failed(&st.facts, st.decision, a.path(st), err, wait)
 }
 
-// path is where the disk is or is to be mounted, empty for nowhere.
+// path is where the disk is or is to be mounted, or is given out; empty for nowhere.
 func (a *Agent) path(st *state) string {
+	if st.decision.GivenOut() {
+		return st.facts.Standing.Link
+	}
 	class := policy.Select(&st.facts, a.settings)
 	if class == nil || st.decision.UUID == "" || (st.decision.Action != disk.Mount && !st.decision.Mounted()) {
 		return ""
@@ -404,7 +417,7 @@ func (a *Agent) wakePeers(f *disk.Facts) {
 			continue
 		}
 		switch st.decision.Reason {
-		case disk.ReasonTwin, disk.ReasonSameSerial, disk.ReasonFormerSlot:
+		case disk.ReasonTwin, disk.ReasonSameSerial, disk.ReasonSerialTwice, disk.ReasonFormerSlot:
 			a.wanted(name)
 		}
 	}
@@ -425,6 +438,12 @@ func (a *Agent) facts() []disk.Facts {
 // PID 1 stops the mount unit by itself when the disk was idle. No other disk is
 // mounted there meanwhile, so that what is unmounted is the one that is gone.
 func (a *Agent) release(ctx context.Context, dep *departure) error {
+	if dep.facts.Standing.Link == dep.path {
+		if err := a.units.TakeBack(ctx, dep.facts.Seq); err != nil {
+			return fmt.Errorf("cannot remove the link %s to %s: %w", dep.path, dep.facts.ID, err)
+		}
+		return nil
+	}
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
 	if err == nil && there {
 		err = a.units.Unmount(ctx, dep.path)
@@ -514,7 +533,7 @@ func (a *Agent) nextDue() (time.Time, bool) {
 
 // tell gives the reporter the state of the whole, and READY when it is time.
 func (a *Agent) tell() {
-	var mounted, held, refused, failing int
+	var mounted, given, held, refused, failing int
 	var open bool
 	var outstanding, proving []string
 	for name, st := range a.disks {
@@ -528,6 +547,8 @@ func (a *Agent) tell() {
 			outstanding = append(outstanding, name)
 		case st.decision.Mounted():
 			mounted++
+		case st.decision.GivenOut():
+			given++
 		case st.decision.Action == disk.Hold:
 			held++
 		case st.decision.Action == disk.Refuse:
@@ -535,6 +556,9 @@ func (a *Agent) tell() {
 		}
 	}
 	text := fmt.Sprintf("%d mounted, %d held, %d refused, %d failing", mounted, held, refused, failing)
+	if given > 0 {
+		text += fmt.Sprintf(", %d given out", given)
+	}
 	if len(a.leaving) > 0 {
 		text += fmt.Sprintf(", %d gone but still mounted", len(a.leaving))
 	}

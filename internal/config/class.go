@@ -15,7 +15,7 @@ import (
 // (xfsprogs 5.19 and later, mkfs/xfs_mkfs.c, validate_supported).
 const minimumXFS = 300 << 20
 
-var classKeys = []string{"name", "names", "directory", "create", "accept", "options", "blank", "minimum_size", "grow", "trim", "storage_class"}
+var classKeys = []string{"name", "names", "directory", "mode", "create", "accept", "options", "blank", "minimum_size", "grow", "trim", "storage_class"}
 
 // word is a kind of text; wrong gives what was expected instead, or nothing.
 func word(expected string, wrong func(string) string) kind {
@@ -53,6 +53,7 @@ func printable(s string) bool {
 }
 
 var (
+	mode           = oneOf(disk.ModeFilesystem, disk.ModeBlock)
 	filesystemMade = oneOf("xfs", "none")
 	filesystemKept = oneOf("xfs", "ext4")
 	proof          = oneOf("full", "sampled", "unsigned")
@@ -208,6 +209,7 @@ func (p *parser) class(n *yaml.Node, key string) (disk.Class, map[string]*yaml.N
 	c.Name = text("name", className, "")
 	c.Names = p.list(at["names"], key+".names", kernelNames, 1, c.Names)
 	c.Directory = text("directory", directory, "")
+	c.Mode = text("mode", mode, c.Mode)
 	c.Create = text("create", filesystemMade, c.Create)
 	c.Accept = p.list(at["accept"], key+".accept", filesystemKept, 1, c.Accept)
 	c.Options = p.list(at["options"], key+".options", mountOption, 0, c.Options)

@@ -56,6 +56,7 @@ func Default() disk.Settings {
 func defaultClass() disk.Class {
 	return disk.Class{
 		Names:       []string{"vd[a-z]", "vd[a-z][a-z]"},
+		Mode:        disk.ModeFilesystem,
 		Create:      "xfs",
 		Accept:      []string{"xfs", "ext4"},
 		Options:     []string{"noatime", "nodev", "nosuid"},

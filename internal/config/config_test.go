@@ -92,6 +92,7 @@ classes:
   - name: slow-1
     names: ["sd?"]
     directory: /var/lib/disks/slow
+    mode: block
     create: none
     accept: [ext4]
     options: []
@@ -105,7 +106,7 @@ classes:
 				fast := s.Classes[0]
 				fast.Name, fast.Directory = "fast", "/var/lib/disks/fast"
 				s.Classes = []disk.Class{fast, {
-					Name: "slow-1", Names: []string{"sd?"}, Directory: "/var/lib/disks/slow", Create: "none",
+					Name: "slow-1", Names: []string{"sd?"}, Directory: "/var/lib/disks/slow", Mode: disk.ModeBlock, Create: "none",
 					Accept: []string{"ext4"}, Options: []string{}, Blank: "sampled", MinimumSize: 1000, StorageClass: "slow",
 				}}
 			}),
@@ -229,7 +230,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootKeys},
 		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootKeys},
 		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found a second time, expected once: it stands in line 1`},
-		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, directory, create, accept, options, blank, minimum_size, grow, trim, storage_class`},
+		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, directory, mode, create, accept, options, blank, minimum_size, grow, trim, storage_class`},
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
 		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: it stands in line 2`},
 

@@ -23,6 +23,8 @@ const (
 	Format Action = "format"
 	// Mount: an accepted filesystem with a UUID.
 	Mount Action = "mount"
+	// Link: a disk of a block-mode class, to be given out by a link.
+	Link Action = "link"
 	// Grow: mounted, and the filesystem may be able to take more of the disk.
 	Grow Action = "grow"
 	// Keep: all is as it should be.
@@ -44,7 +46,11 @@ type Decision struct {
 }
 
 // Mounted says whether the disk is mounted where its class mounts it.
-func (d Decision) Mounted() bool { return d.Action == Keep || d.Action == Grow }
+func (d Decision) Mounted() bool { return (d.Action == Keep || d.Action == Grow) && !d.GivenOut() }
+
+// GivenOut says whether the disk is given out as a block volume where its class
+// does that.
+func (d Decision) GivenOut() bool { return d.Reason == ReasonGivenOut }
 
 // Settings is the whole checked configuration, made by package config.
 type Settings struct {
@@ -78,14 +84,24 @@ type Settings struct {
 	Classes []Class `json:"classes"`
 }
 
+// The modes of a class: its disks become mounted filesystems, or are given out as
+// they are, for volumes of Kubernetes' volumeMode Block.
+const (
+	ModeFilesystem = "filesystem"
+	ModeBlock      = "block"
+)
+
 // Class is a kind of disk and what is done with it.
 type Class struct {
 	Name string `json:"name"`
 	// Names are the patterns (path.Match) of kernel names that the class
 	// selects; the default is every virtio-blk disk.
 	Names []string `json:"names"`
-	// Directory is where the mount points are made. Absolute and clean.
+	// Directory is where the mount points, or the links to disks, are made.
+	// Absolute and clean.
 	Directory string `json:"directory"`
+	// Mode is ModeFilesystem or ModeBlock.
+	Mode string `json:"mode"`
 	// Create is the type of filesystem made on blank disks: "xfs", or "none".
 	Create string `json:"create"`
 	// Accept are the types of filesystems that are mounted.
@@ -109,3 +125,32 @@ type Class struct {
 
 // MountPoint is where a filesystem of this UUID is mounted by the class.
 func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, uuid) }
+
+// Marker is the one file in a mount point on which nothing is mounted. Marker and
+// directory are immutable where the filesystem can that: nothing is written to the
+// system disk through them, and what empties the directory fails. For the
+// provisioner, when it finds the directory of a released volume, takes it for
+// cleaned once it is empty, and the disk would come back with the old data under a
+// new volume (DeleteContents in its pkg/util).
+const Marker = "not-mounted"
+
+// Unmarked gives the first of the names in a mount point that is not the marker's,
+// empty if there is none.
+func Unmarked(names []string) string {
+	for _, name := range names {
+		if name != Marker {
+			return name
+		}
+	}
+	return ""
+}
+
+// LinkTo is where a class in block mode gives the disk out, empty if the disk has
+// no name that can be told apart (Facts.LinkName).
+func (c *Class) LinkTo(f *Facts) string {
+	name := f.LinkName()
+	if name == "" {
+		return ""
+	}
+	return path.Join(c.Directory, name)
+}

@@ -1,6 +1,10 @@
 package disk
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Facts is what is known of one disk without reading its content: from sysfs,
 // the udev database, the mount table and hotmount's own stores. Strings that
@@ -158,6 +162,12 @@ type Standing struct {
 	// Twin says that the disk was refused since another had its UUID, and that
 	// nobody has accepted it since.
 	Twin bool `json:"twin,omitempty"`
+	// Given is the record of the disk having been given out as a block volume,
+	// whenever that was, nil if it never was.
+	Given *Given `json:"given,omitempty"`
+	// Link is where it is given out now: a link in a class directory that leads to
+	// this attachment of the disk and can lead to no other. Empty for nowhere.
+	Link string `json:"link,omitempty"`
 	// Formats are the times since the last formats on this node began, the
 	// newest last; a negative one is a clock that was set back.
 	Formats []time.Duration `json:"-"`
@@ -197,6 +207,56 @@ func (i Identity) Like(other Identity) bool {
 		return false
 	}
 	return i.Serial != "" || i.Slot == other.Slot
+}
+
+// Given is what is remembered for ever of a disk that was given out as a block
+// volume: what is on it belongs to whoever had the volume, whatever it looks like.
+type Given struct {
+	Serial string `json:"serial"`
+	WWN    string `json:"wwn,omitempty"`
+	// Size in bytes, Link and Class as of the last time, First the first.
+	Size  uint64    `json:"size"`
+	Link  string    `json:"link"`
+	Class string    `json:"class"`
+	First time.Time `json:"first"`
+}
+
+// Is says whether the record may be of the disk. Its size does not count: it may
+// have grown since.
+func (g *Given) Is(f *Facts) bool {
+	return f.Serial != "" && f.Serial == g.Serial || f.WWN != "" && f.WWN == g.WWN
+}
+
+// LinkDirectory holds the links to disks that class directories' links lead to. It
+// is gone at reboot: what is left of a link then leads nowhere.
+const LinkDirectory = "/dev/hotmount"
+
+// LinkName is the name of the link by which the disk is given out: its transport
+// and its serial, of which other bytes than letters, digits and "-._:=+@," are in
+// hexadecimal after a "%". Disks of other serials have other names. It is empty
+// for a disk without a serial, and one of which the name would be too long
+// (NAME_MAX, limits.h; udev's links and lock files add to it).
+func (f *Facts) LinkName() string {
+	if f.Serial == "" {
+		return ""
+	}
+	name := f.Transport
+	if name == "" {
+		name = "disk"
+	}
+	name += "-"
+	for _, b := range []byte(f.Serial) {
+		switch {
+		case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9', strings.IndexByte("-._:=+@,", b) >= 0:
+			name += string(rune(b))
+		default:
+			name += fmt.Sprintf("%%%02x", b)
+		}
+	}
+	if len(name) > 200 {
+		return ""
+	}
+	return name
 }
 
 // Intent is written, synced, before the first write to a disk and removed after

@@ -16,6 +16,7 @@ const (
 	ReasonClaimed   Reason = "claimed"
 	ReasonSeed      Reason = "cloud-init-seed"
 	ReasonNoClass   Reason = "no-class"
+	ReasonGivenElse Reason = "given-out-elsewhere"
 
 	// udev has not finished with it.
 	ReasonUdev Reason = "udev-pending"
@@ -35,6 +36,9 @@ const (
 	ReasonUncounted    Reason = "writes-not-counted"
 	ReasonDisagree     Reason = "udev-disagrees"
 	ReasonShrunk       Reason = "disk-shrunk"
+	ReasonNoSerial     Reason = "no-serial"
+	ReasonSerialTwice  Reason = "serial-twice"
+	ReasonNeverFormat  Reason = "was-given-out"
 
 	// The operator's word is wanted.
 	ReasonFormatOff    Reason = "formatting-off"
@@ -47,6 +51,8 @@ const (
 	ReasonOverwrite    Reason = "overwriting-unfinished"
 	ReasonReleased     Reason = "released"
 	ReasonUnmounted    Reason = "unmounted-by-hand"
+	ReasonContent      Reason = "content-to-be-given-out"
+	ReasonFormerBlock  Reason = "filesystem-on-former-block-volume"
 
 	// Something is to be done, or all is well.
 	ReasonIntent     Reason = "unfinished-format"
@@ -54,6 +60,8 @@ const (
 	ReasonBlank      Reason = "blank"
 	ReasonFilesystem Reason = "filesystem"
 	ReasonMounted    Reason = "mounted"
+	ReasonBlock      Reason = "block-mode"
+	ReasonGivenOut   Reason = "given-out"
 	ReasonFault      Reason = "mounted-with-a-fault"
 	ReasonSmaller    Reason = "filesystem-smaller"
 	ReasonUnmeasured Reason = "filesystem-unmeasured"

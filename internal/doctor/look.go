@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
 )
 
 // Answer is one line of what Look and List write, as JSON: one of its parts.
@@ -175,21 +177,18 @@ func List(dir string, w io.Writer) error {
 	return nil
 }
 
-// first gives the name of something in a directory.
+// first gives the name of something in a directory other than hotmount's marker.
 func first(dir int, name string) (string, error) {
 	d, err := openIn(dir, name)
 	if err != nil {
 		return "", err
 	}
 	defer d.Close()
-	names, err := d.Readdirnames(1)
-	if errors.Is(err, io.EOF) {
-		return "", nil
-	}
-	if err != nil {
+	names, err := d.Readdirnames(2)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
-	return names[0], nil
+	return disk.Unmarked(names), nil
 }
 
 func openIn(dir int, name string) (*os.File, error) {

@@ -178,10 +178,27 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		}
 	}
 	f.Standing = c.memory.Standing(&f)
+	if !h.leads(f.Standing.Link, f.Seq) {
+		f.Standing.Link = ""
+	}
 	if f.Standing.Formatting == "" {
 		f.Standing.Formatting = c.off
 	}
 	return f, nil
+}
+
+// leads says whether the link is there and leads to that attachment of a disk.
+func (h Host) leads(link string, seq uint64) bool {
+	if link == "" {
+		return false
+	}
+	via := disk.LinkDirectory + "/" + filepath.Base(link)
+	first, err := os.Readlink(filepath.Join("/", h.Root, link))
+	if err != nil || first != via {
+		return false
+	}
+	second, err := os.Readlink(filepath.Join("/", h.Root, via))
+	return err == nil && second == disk.ID{Seq: seq}.BySeq()
 }
 
 // fault gives what the kernel has done to a filesystem that it found damaged or

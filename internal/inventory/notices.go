@@ -120,9 +120,10 @@ func (h Host) strays(dir string) ([]string, error) {
 		name, path := e.Name(), dir+"/"+disk.Visible(e.Name())
 		switch {
 		case mounted[dir+"/"+name]:
+		case e.Type()&fs.ModeSymlink != 0 && h.given(dir, name):
 		case !e.IsDir():
 			all = append(all, fmt.Sprintf("%s is %s, which hotmount did not put into its class directory: the provisioner stumbles over it", path, kind(e.Type())))
-		case !disk.ValidUUID(name):
+		case !disk.ValidUUID(strings.TrimPrefix(name, ".")): // with a dot it is in the making
 			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, on which nothing is mounted: the provisioner stumbles over it", path))
 		case full[name] != "":
 			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they lie on the system's disk; move them away, then chattr -i and rmdir it. Nothing is mounted over them", path, disk.Visible(full[name])))
@@ -131,7 +132,15 @@ func (h Host) strays(dir string) ([]string, error) {
 	return all, nil
 }
 
-// firstEntry gives the name of an entry of a directory, empty if it has none.
+// given says whether the entry of a class directory is a link by which a disk is
+// given out, or was until just now.
+func (h Host) given(dir, name string) bool {
+	target, err := os.Readlink(filepath.Join("/", h.Root, dir, name))
+	return err == nil && target == disk.LinkDirectory+"/"+name
+}
+
+// firstEntry gives the name of an entry of a directory, empty if it has none but
+// the marker.
 // It is not followed if it is a symlink.
 func firstEntry(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -140,14 +149,11 @@ func firstEntry(path string) (string, error) {
 	}
 	d := os.NewFile(uintptr(fd), path)
 	defer d.Close()
-	names, err := d.Readdirnames(1)
-	if errors.Is(err, io.EOF) {
-		return "", nil
-	}
-	if err != nil {
+	names, err := d.Readdirnames(2)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
-	return names[0], nil
+	return disk.Unmarked(names), nil
 }
 
 func kind(m fs.FileMode) string {

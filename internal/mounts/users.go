@@ -26,6 +26,8 @@ type User struct {
 	// Pod is the UID of the Kubernetes pod that the use belongs to, empty if it
 	// belongs to none.
 	Pod string `json:"pod,omitempty"`
+	// Unit is the process's systemd unit, where DeviceUsers has found it.
+	Unit string `json:"unit,omitempty"`
 	// How is the kind of use, in words. Foreign bytes in it are visible.
 	How string `json:"how"`
 }

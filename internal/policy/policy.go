@@ -23,6 +23,9 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 		return disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}
 	}
 	d := disk.Decision{Class: class.Name}
+	if class.Mode == disk.ModeBlock {
+		return give(d, f, s, class)
+	}
 	if m := ours(f, class); m != nil {
 		d.Action, d.Reason = disk.Keep, disk.ReasonMounted
 		d.UUID, d.Type = path.Base(m.Path), m.Type
@@ -121,6 +124,8 @@ func notOurs(f *disk.Facts) disk.Reason {
 	switch {
 	case len(f.Mounts) > 0:
 		return disk.ReasonElsewhere
+	case f.Standing.Link != "":
+		return disk.ReasonGivenElse
 	case f.Swap:
 		return disk.ReasonSwap
 	case f.Udev.Multipath:
@@ -153,6 +158,56 @@ func unusable(f *disk.Facts) disk.Reason {
 	return ""
 }
 
+// give answers for a disk of a class in block mode. What is on it is of no account
+// once it was given out; before, what is known on it is nobody's to overwrite.
+func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) disk.Decision {
+	link := class.LinkTo(f)
+	if f.Standing.Link != "" && f.Standing.Link == link {
+		d.Action, d.Reason = disk.Keep, disk.ReasonGivenOut
+		return d
+	}
+	if d.Reason = notOurs(f); d.Reason != "" {
+		d.Action = disk.Ignore
+		return d
+	}
+	if !f.Udev.Initialized {
+		d.Action, d.Reason = disk.Wait, disk.ReasonUdev
+		return d
+	}
+	switch {
+	case f.Size == 0:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonSize
+		return d
+	case f.ReadOnly:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonReadOnly
+		return d
+	case link == "":
+		d.Action, d.Reason = disk.Refuse, disk.ReasonNoSerial
+		return d
+	case len(f.SameSerial) > 0:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonSerialTwice
+		return d
+	case f.Standing.Unmounted != "":
+		d.Action, d.Reason = disk.Hold, f.Standing.Unmounted
+		return d
+	}
+	if f.Standing.Given == nil && !f.Standing.Accepted {
+		switch {
+		case len(f.Partitions) > 0 || disagrees(f.Udev, new(disk.Content)):
+			d.Action, d.Reason = disk.Hold, disk.ReasonContent
+			return d
+		case f.Standing.FormerSerial != nil:
+			d.Action, d.Reason = disk.Hold, disk.ReasonFormerSerial
+			return d
+		case f.Standing.Present && !s.FormatPresent:
+			d.Action, d.Reason = disk.Hold, disk.ReasonPresent
+			return d
+		}
+	}
+	d.Action, d.Reason = disk.Link, disk.ReasonBlock
+	return d
+}
+
 func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Class) disk.Decision {
 	d.UUID, d.Type = c.UUID, c.Type
 	switch i := f.Standing.Intent; {
@@ -173,6 +228,9 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Cla
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared
 	case !slices.Contains(class.Accept, c.Type):
 		d.Action, d.Reason = disk.Refuse, disk.ReasonType
+	case f.Standing.Given != nil && !f.Standing.Accepted:
+		// It is the work of whoever had the volume.
+		d.Action, d.Reason = disk.Hold, disk.ReasonFormerBlock
 	case c.Span > f.Size:
 		d.Action, d.Reason = disk.Refuse, disk.ReasonShrunk
 	case twin(f):
@@ -204,6 +262,11 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 	// What speaks against the disk for good comes before what the operator can
 	// lift: nobody is asked to accept a disk that is refused afterwards.
 	switch {
+	case f.Standing.Given != nil:
+		// Those who had the volume, and the provisioner's cleaner, leave disks
+		// that look blank.
+		d.Action, d.Reason = disk.Refuse, disk.ReasonNeverFormat
+		return d
 	case class.Create != "xfs":
 		d.Action, d.Reason = disk.Refuse, disk.ReasonNoCreate
 		return d

@@ -74,6 +74,11 @@ func with(m disk.MountPoint, g *disk.Geometry, fit *disk.Fit) func(*disk.Facts) 
 // lay is a filesystem that was mounted once.
 var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
 
+// given is the record of a block volume.
+var given = disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1"}
+
+func block(s *disk.Settings) { s.Classes[0].Mode = disk.ModeBlock }
+
 func ages(minutes ...int) (all []time.Duration) {
 	for _, m := range minutes {
 		all = append(all, time.Duration(m)*time.Minute)
@@ -247,6 +252,31 @@ func TestDecide(t *testing.T) {
 		{"proven blank, xfs to udev", func(f *disk.Facts) { f.Udev.FSType, f.Udev.FSUsage = "xfs", "filesystem" }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonDisagree},
 		{"writes not counted", func(f *disk.Facts) { f.Uncounted = true }, proven(disk.Unread), nil, disk.Refuse, disk.ReasonUncounted},
 		{"writes not counted, xfs", func(f *disk.Facts) { f.Uncounted = true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"given out once, xfs", func(f *disk.Facts) { f.Standing.Given = &given }, xfs(), nil, disk.Hold, disk.ReasonFormerBlock},
+		{"given out once, xfs, accepted", func(f *disk.Facts) { f.Standing.Given, f.Standing.Accepted = &given, true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"given out once, looks blank", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonNeverFormat},
+		{"given out now", func(f *disk.Facts) { f.Standing.Link = "/mnt/block/virtio-S1" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonGivenElse},
+
+		{"block", nil, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, proven blank", nil, proven(disk.Blank), block, disk.Link, disk.ReasonBlock},
+		{"block, given out", func(f *disk.Facts) { f.Standing.Link = "/mnt/disks/virtio-S1" }, proven(disk.Unread), block, disk.Keep, disk.ReasonGivenOut},
+		{"block, given out, in use by LVM", func(f *disk.Facts) { f.Standing.Link, f.Holders = "/mnt/disks/virtio-S1", []string{"dm-0"} }, proven(disk.Other), block, disk.Keep, disk.ReasonGivenOut},
+		{"block, given out in another directory", func(f *disk.Facts) { f.Standing.Link = "/mnt/block/virtio-S1" }, proven(disk.Unread), block, disk.Ignore, disk.ReasonGivenElse},
+		{"block, no link and no serial", func(f *disk.Facts) { f.Serial = "" }, proven(disk.Unread), block, disk.Refuse, disk.ReasonNoSerial},
+		{"block, mounted by somebody", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} }, xfs(), block, disk.Ignore, disk.ReasonElsewhere},
+		{"block, udev has not seen it", func(f *disk.Facts) { f.Udev = disk.Udev{} }, proven(disk.Unread), block, disk.Wait, disk.ReasonUdev},
+		{"block, no size", func(f *disk.Facts) { f.Size = 0 }, proven(disk.Unread), block, disk.Refuse, disk.ReasonSize},
+		{"block, read-only", func(f *disk.Facts) { f.ReadOnly = true }, proven(disk.Unread), block, disk.Refuse, disk.ReasonReadOnly},
+		{"block, a serial seen twice", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}} }, proven(disk.Unread), block, disk.Refuse, disk.ReasonSerialTwice},
+		{"block, released", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonReleased }, proven(disk.Unread), block, disk.Hold, disk.ReasonReleased},
+		{"block, a filesystem", func(f *disk.Facts) { f.Udev.FSType, f.Udev.FSUsage = "xfs", "filesystem" }, xfs(), block, disk.Hold, disk.ReasonContent},
+		{"block, partitions", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Other), block, disk.Hold, disk.ReasonContent},
+		{"block, a filesystem, accepted", func(f *disk.Facts) { f.Udev.FSType, f.Standing.Accepted = "xfs", true }, xfs(), block, disk.Link, disk.ReasonBlock},
+		{"block, a filesystem, given out before", func(f *disk.Facts) { f.Udev.FSType, f.Standing.Given = "xfs", &given }, xfs(), block, disk.Link, disk.ReasonBlock},
+		{"block, a former filesystem's serial", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), block, disk.Hold, disk.ReasonFormerSerial},
+		{"block, there before installation", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), block, disk.Hold, disk.ReasonPresent},
+		{"block, there before installation, preseeded", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), func(s *disk.Settings) { block(s); s.FormatPresent = true }, disk.Link, disk.ReasonBlock},
+		{"block, there before installation, accepted", func(f *disk.Facts) { f.Standing.Present, f.Standing.Accepted = true, true }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"unfinished, proven something else", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Other), nil, disk.Refuse, disk.ReasonOther},
 	}
 	for _, tt := range tests {
@@ -330,6 +360,29 @@ var conditions = []condition{
 	{name: "a former disk's slot", reason: disk.ReasonFormerSlot, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSlot = &lay }},
 	{name: "too many formats", reason: disk.ReasonBrake, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formats = ages(1, 2, 3) }},
 	{name: "held by the brake before", reason: disk.ReasonBrake, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Braked = true }},
+	{name: "it was given out as a block volume", reason: disk.ReasonNeverFormat, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Given = &given }},
+	{name: "it is given out as a block volume", reason: disk.ReasonGivenElse, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Link = "/mnt/block/virtio-S1" }},
+	{name: "a filesystem on a former block volume", reason: disk.ReasonFormerBlock, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		*c = *xfs()
+		f.Standing.Given = &given
+	}},
+	{name: "a class in block mode", reason: disk.ReasonBlock, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { block(s) }},
+	{name: "a class in block mode, given out", reason: disk.ReasonGivenOut, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		block(s)
+		f.Standing.Link = "/mnt/disks/virtio-S1"
+	}},
+	{name: "a class in block mode, no serial", reason: disk.ReasonNoSerial, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		block(s)
+		f.Serial = ""
+	}},
+	{name: "a class in block mode, a serial seen twice", reason: disk.ReasonSerialTwice, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		block(s)
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}}
+	}},
+	{name: "a class in block mode, a filesystem", reason: disk.ReasonContent, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		block(s)
+		f.Udev.FSType = "xfs"
+	}},
 	{name: "writes are not counted", reason: disk.ReasonUncounted, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Uncounted = true }},
 	{name: "udev knows a type", reason: disk.ReasonDisagree, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSType = "xfs" }},
 	{name: "udev knows a usage", reason: disk.ReasonDisagree, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSUsage = "raid" }},
@@ -444,7 +497,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			cond := &conditions[i]
 			lifted := accepted && cond.lift || s.FormatPresent && cond.reason == disk.ReasonPresent
 			switch cond.reason {
-			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonShrunk:
+			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonShrunk, disk.ReasonFormerBlock:
 				continue // of those that say what is on the disk the last counts
 			}
 			want = want && lifted

@@ -78,6 +78,23 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return fmt.Sprintf("it looks blank, and at the last boot %s lay on a disk of its size at %s and is missing now: this may be a fault of the storage", former(f.Standing.FormerSlot), disk.Visible(f.Slot)), "if that is given up: hotmount accept " + f.Name
 	case disk.ReasonBrake:
 		return fmt.Sprintf("it came when as many disks had been formatted as format_limit allows (%d within %s)", s.FormatLimit, s.FormatPeriod), "hotmount accept " + f.Name + ", or see hotmount history"
+	case disk.ReasonGivenElse:
+		return "it is given out as a block volume at " + disk.Visible(f.Standing.Link), "to use it otherwise: hotmount release " + f.Name
+	case disk.ReasonNoSerial:
+		return "it has no serial, or one that is too long, and a block volume is known by its serial: without one it can not be told from another disk", "attach it with a serial (virsh attach-disk --serial)"
+	case disk.ReasonSerialTwice:
+		return fmt.Sprintf("another disk has its serial %s: %s (virtio cuts serials at 20 characters); as block volumes they could not be told apart", disk.Visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot)), "attach each with a serial of its own"
+	case disk.ReasonNeverFormat:
+		return fmt.Sprintf("it was given out as a block volume (%s, first on %s), and is never formatted by hotmount, whatever it looks like", disk.Visible(f.Standing.Given.Link), f.Standing.Given.First.UTC().Format("2006-01-02")),
+			fmt.Sprintf("if nobody needs what is on it: mkfs.xfs %s by hand, then hotmount accept %s", f.Node(), f.Name)
+	case disk.ReasonFormerBlock:
+		return fmt.Sprintf("it was given out as a block volume (%s), and holds %s %s", disk.Visible(f.Standing.Given.Link), disk.Visible(d.Type), d.UUID), "if nobody has that volume any more: hotmount accept " + f.Name
+	case disk.ReasonContent:
+		return "whoever gets it as a block volume overwrites what is on it: " + held(f), "if nothing on it is wanted: hotmount accept " + f.Name
+	case disk.ReasonBlock:
+		return fmt.Sprintf("class %s gives it out as a block volume", d.Class), ""
+	case disk.ReasonGivenOut:
+		return "it is given out as a block volume at " + disk.Visible(f.Standing.Link), ""
 	case disk.ReasonReleased:
 		return "it was released; it can be detached", "to use it again here: hotmount accept " + f.Name
 	case disk.ReasonUnmounted:
@@ -102,6 +119,19 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return "it is mounted", ""
 	}
 	return string(d.Reason), ""
+}
+
+// held names what udev and the kernel know on a disk.
+func held(f *disk.Facts) string {
+	switch {
+	case len(f.Partitions) > 0:
+		return "partitions " + disk.Visible(strings.Join(f.Partitions, ", "))
+	case f.Udev.PartTable != "":
+		return "a partition table, " + disk.Visible(f.Udev.PartTable)
+	case f.Udev.FSType != "":
+		return disk.Visible(f.Udev.FSType)
+	}
+	return "something that udev does not name"
 }
 
 // former names a filesystem that was mounted once.

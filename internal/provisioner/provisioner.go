@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -20,10 +21,20 @@ import (
 const (
 	// MountPattern is that of filesystem UUIDs.
 	MountPattern = "????????-????-????-????-????????????"
+	// LinkPattern is that of the links to block volumes (disk.Facts.LinkName).
+	LinkPattern = "[a-z]*-*"
 )
 
-// sample is a name like those that are given out.
-const sample = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+// Names like those that are given out.
+const (
+	sampleMount = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	sampleLink  = "virtio-DATA-1"
+)
+
+// blockCleaner has the provisioner overwrite a released block volume with zeros,
+// once: what it does by itself, quick_reset.sh, leaves the last tenant's data to the
+// next.
+var blockCleaner = []string{"/scripts/dd_zero.sh", "1"}
 
 // values are those of the chart (helm/provisioner/values.yaml of the
 // provisioner's source, version 2.9) that depend on hotmount. Of a ConfigMap
@@ -77,9 +88,13 @@ func expected(c *disk.Class) class {
 	if p.Name == "" {
 		p.Name = c.Name
 	}
-	p.FSType = c.Accept[0]
-	if c.Create != "none" {
+	switch {
+	case c.Mode == disk.ModeBlock:
+		p.VolumeMode, p.NamePattern, p.BlockCleaner = "Block", LinkPattern, blockCleaner
+	case c.Create != "none":
 		p.FSType = c.Create
+	default:
+		p.FSType = c.Accept[0]
 	}
 	return p
 }
@@ -192,13 +207,23 @@ func (k *checker) pair(c *disk.Class, got, want *class) {
 	if got.VolumeMode != want.VolumeMode {
 		k.say("%s: volumeMode: found %s, expected %s", name, disk.Visible(got.VolumeMode), want.VolumeMode)
 	}
+	sample := sampleMount
+	if c.Mode == disk.ModeBlock {
+		sample = sampleLink
+		if len(got.BlockCleaner) == 0 || strings.HasSuffix(got.BlockCleaner[0], "/quick_reset.sh") {
+			k.say("%s: blockCleanerCommand: found quick_reset.sh, which is what holds without one, expected %s: the next tenant could read the data of the last", name, strings.Join(want.BlockCleaner, " "))
+		}
+		if k.v.MountDevVolume != nil && !*k.v.MountDevVolume {
+			k.say("mountDevVolume: found false, expected true: class %s has block volumes", c.Name)
+		}
+	}
 	switch match, err := path.Match(got.NamePattern, sample); {
 	case err != nil || !match:
 		k.say("%s: namePattern: found %s, which does not match %s, expected %s", name, disk.Visible(got.NamePattern), sample, want.NamePattern)
 	case got.NamePattern != want.NamePattern:
 		k.say("%s: namePattern: found %s, expected %s: whatever else comes to lie there would be taken for a volume", name, disk.Visible(got.NamePattern), want.NamePattern)
 	}
-	if got.FSType != "" && !slices.Contains(c.Accept, got.FSType) {
+	if c.Mode != disk.ModeBlock && got.FSType != "" && !slices.Contains(c.Accept, got.FSType) {
 		k.say("%s: fsType: found %s, expected %s", name, disk.Visible(got.FSType), want.FSType)
 	}
 }

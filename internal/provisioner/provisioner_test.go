@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,49 @@ func TestValues(t *testing.T) {
 	found, err := Check(settings(), got)
 	if err != nil || found != nil {
 		t.Errorf("the values do not fit the configuration they are made from: %q, %v", found, err)
+	}
+}
+
+// TestBlock: a class in block mode has another name pattern, and a cleaner that
+// leaves nothing.
+func TestBlock(t *testing.T) {
+	s := &disk.Settings{Classes: []disk.Class{{Name: "raw", Directory: "/var/lib/disks/block", Mode: disk.ModeBlock, Create: "xfs", Accept: []string{"xfs"}}}}
+	got, err := Values(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `classes:
+  - name: raw
+    hostDir: /var/lib/disks/block
+    mountDir: /var/lib/disks/block
+    volumeMode: Block
+    namePattern: '[a-z]*-*'
+    blockCleanerCommand: [/scripts/dd_zero.sh, "1"]
+    storageClass:
+      reclaimPolicy: Delete
+`
+	if diff := cmp.Diff(head+want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+	for _, test := range []struct{ old, new, want string }{
+		{"", "", ""},
+		{"Block", "Filesystem", "class raw: volumeMode: found Filesystem, expected Block"},
+		{"dd_zero.sh", "quick_reset.sh", "class raw: blockCleanerCommand: found quick_reset.sh"},
+		{`    blockCleanerCommand: [/scripts/dd_zero.sh, "1"]` + "\n", "", "class raw: blockCleanerCommand: found quick_reset.sh"},
+		{"dd_zero.sh", "shred.sh", ""},
+		{"'[a-z]*-*'", MountPattern, "class raw: namePattern: found " + MountPattern + ", which does not match virtio-DATA-1"},
+		{"useNodeNameOnly", "mountDevVolume: false\nuseNodeNameOnly", "mountDevVolume: found false"},
+	} {
+		found, err := Check(s, []byte(strings.Replace(string(got), test.old, test.new, 1)))
+		if err != nil || test.want == "" && found != nil || test.want != "" && (len(found) != 1 || !strings.HasPrefix(found[0], test.want)) {
+			t.Errorf("%s: found %q, %v, want %q", test.new, found, err, test.want)
+		}
+	}
+	for _, serial := range []string{"DATA-1", "a b/c", "..", "%"} {
+		f := &disk.Facts{Serial: serial, Transport: "nvme"}
+		if ok, err := path.Match(LinkPattern, f.LinkName()); !ok || err != nil {
+			t.Errorf("%s does not match %s: %v", f.LinkName(), LinkPattern, err)
+		}
 	}
 }
 

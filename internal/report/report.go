@@ -30,6 +30,7 @@ const (
 	KindProven    Kind = "7f256a91fea2447dab04adb584de3e55"
 	KindFormatted Kind = "3d02a53f47f844f790341d3bb1afb1ad"
 	KindGrown     Kind = "dafa3840c4c24aac8829ab90ba6cf8fe"
+	KindGivenOut  Kind = "714a872467334d608ea50a741a74156f"
 	KindTrimmed   Kind = "6b61b43dd3b843da99bad8e53abe52dc"
 	KindMounted   Kind = "a9f0438d20a54cb2b5788042a7b0bdad"
 	KindFailed    Kind = "db5193068a5b444e89220b40468456ec"
@@ -164,7 +165,11 @@ func (a Agent) Failed(f *disk.Facts, d disk.Decision, path string, err error, wa
 // Gone reports a disk that was detached.
 func (a Agent) Gone(f *disk.Facts, path string) {
 	message := Name(f) + ": gone"
-	if path != "" {
+	switch {
+	case path != "" && path == f.Standing.Link:
+		message += "; it was given out at " + path
+		path = "" // the journal of no mount unit
+	case path != "":
 		message += "; it was mounted at " + path
 	}
 	a.Log.Event(KindGone, journal.PriNotice, f, disk.Decision{}, path, message)

@@ -149,13 +149,14 @@ func TestKinds(t *testing.T) {
 		KindProven:    "7f256a91fea2447dab04adb584de3e55",
 		KindFormatted: "3d02a53f47f844f790341d3bb1afb1ad",
 		KindGrown:     "dafa3840c4c24aac8829ab90ba6cf8fe",
+		KindGivenOut:  "714a872467334d608ea50a741a74156f",
 		KindTrimmed:   "6b61b43dd3b843da99bad8e53abe52dc",
 		KindMounted:   "a9f0438d20a54cb2b5788042a7b0bdad",
 		KindFailed:    "db5193068a5b444e89220b40468456ec",
 		KindGone:      "ba183a4a7423409c92799d952cdf0ad5",
 		KindProblem:   "668e8644ecc84d45b43580c03a0d0612",
 	}
-	if len(want) != 9 {
+	if len(want) != 10 {
 		t.Errorf("%d different kinds", len(want))
 	}
 	for kind, id := range want {

@@ -151,6 +151,7 @@ type Memory struct {
 	intents   []disk.Intent
 	history   []disk.Record
 	sightings []disk.Sighting
+	given     []disk.Given
 	formats   []time.Duration
 	// Lost is why nothing may be formatted, nil if the state was readable.
 	Lost error
@@ -160,12 +161,13 @@ type Memory struct {
 // of it is in Lost; it does not keep filesystems from being mounted.
 func (s Store) Load(boot string) Memory {
 	m := Memory{store: s, boot: boot}
-	var errs [5]error
+	var errs [6]error
 	m.state, errs[0] = s.load()
 	m.intents, errs[1] = s.intents()
 	m.history, errs[2] = s.History()
 	m.sightings, errs[3] = s.Sightings()
 	errs[4] = s.failure()
+	m.given, errs[5] = s.Given()
 	for _, err := range errs {
 		if m.Lost == nil {
 			m.Lost = err
@@ -215,6 +217,11 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	}
 	st.FormerSerial, st.FormerSlot = m.formerSerial(f), m.formerSlot(f)
 	st.Formats = m.formats
+	if i := slices.IndexFunc(m.given, func(g disk.Given) bool { return g.Is(f) }); i >= 0 {
+		st.Given = &m.given[i]
+	}
+	// Whether it is still there the links themselves tell.
+	st.Link, _ = m.store.Link(f.Seq)
 	for i := range m.intents {
 		// Also one of an earlier attachment in this boot, or of a disk whose
 		// filesystem has its UUID: the proof tells what to make of it.

@@ -193,7 +193,10 @@ func (m *Manager) StopMount(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	name := Name(path)
+	return m.stop(ctx, Name(path))
+}
+
+func (m *Manager) stop(ctx context.Context, name string) error {
 	err := m.job(ctx, name, func(c *conn, result chan<- string) (int, error) {
 		return c.StopUnitContext(ctx, name, "replace", result)
 	})
@@ -251,6 +254,35 @@ func (m *Manager) StartGrow(ctx context.Context, seq uint64) error {
 		return errors.New("cannot grow the filesystem of a disk without a disk sequence number")
 	}
 	return m.startService(ctx, fmt.Sprintf("hotmount-grow@%d.service", seq))
+}
+
+// StartBlock runs hotmount-block@.service for the disk of that sequence number and
+// waits until the link is made. One that runs already is started anew.
+func (m *Manager) StartBlock(ctx context.Context, seq uint64) error {
+	name, err := blockUnit(seq)
+	if err != nil {
+		return err
+	}
+	return m.job(ctx, name, func(c *conn, result chan<- string) (int, error) {
+		return c.RestartUnitContext(ctx, name, "replace", result)
+	})
+}
+
+// StopBlock ends hotmount-block@.service for the disk of that sequence number, and
+// with it the link. That there is none is no error.
+func (m *Manager) StopBlock(ctx context.Context, seq uint64) error {
+	name, err := blockUnit(seq)
+	if err != nil {
+		return err
+	}
+	return m.stop(ctx, name)
+}
+
+func blockUnit(seq uint64) (string, error) {
+	if seq == 0 {
+		return "", errors.New("cannot give out a disk without a disk sequence number")
+	}
+	return fmt.Sprintf("hotmount-block@%d.service", seq), nil
 }
 
 // StartCleanup runs hotmount-cleanup@.service for that mount point and waits

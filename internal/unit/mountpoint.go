@@ -15,11 +15,13 @@ import (
 
 // ErrNotEmpty says that a mount point on which nothing is mounted has something
 // in it. It is never removed, and nothing is mounted over it.
-var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there; look at what it holds, move it away, then remove the directory (chattr -i DIR; rmdir DIR)")
+var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there; look at what it holds, move it away, then remove the directory (chattr -i DIR DIR/not-mounted; rm -f DIR/not-mounted; rmdir DIR)")
 
-// MakeMountPoint makes the directory for a UUID in a class directory, immutable
-// where the filesystem can that, so that nothing is written to it while nothing
-// is mounted. One that is there already will do if it is empty.
+const marker = disk.Marker
+
+// MakeMountPoint makes the directory for a UUID in a class directory, which comes
+// into being with the marker in it. One that is there already will do if it holds
+// nothing else.
 func MakeMountPoint(dir, uuid string) error {
 	if err := makeMountPoint(dir, uuid); err != nil {
 		return fmt.Errorf("cannot make the mount point %s/%s: %w", dir, disk.Visible(uuid), err)
@@ -36,22 +38,102 @@ func makeMountPoint(dir, uuid string) error {
 	if !disk.ValidUUID(uuid) {
 		return errors.New("it is not named by a UUID")
 	}
-	if err := unix.Mkdirat(int(class.Fd()), uuid, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return err
-	}
 	point, err := openPoint(class, uuid)
+	if errors.Is(err, unix.ENOENT) {
+		return newMountPoint(class, uuid)
+	}
 	if err != nil {
 		return err
 	}
 	defer point.Close()
-	if err := isEmpty(point); err != nil {
+	if err := isBare(point); err != nil {
+		return err
+	}
+	if err := setImmutable(point, false); err != nil {
+		return err
+	}
+	return errors.Join(mark(point), setImmutable(point, true))
+}
+
+// draft is the name of a mount point before it is whole and when it goes.
+func draft(uuid string) string { return "." + uuid }
+
+func newMountPoint(class *os.File, uuid string) error {
+	if err := removeDraft(class, uuid); err != nil {
+		return err
+	}
+	if err := unix.Mkdirat(int(class.Fd()), draft(uuid), 0o755); err != nil {
+		return err
+	}
+	point, err := openPoint(class, draft(uuid))
+	if err != nil {
+		return err
+	}
+	defer point.Close()
+	if err := mark(point); err != nil {
+		return err
+	}
+	if err := unix.Renameat2(int(class.Fd()), draft(uuid), int(class.Fd()), uuid, unix.RENAME_NOREPLACE); err != nil {
 		return err
 	}
 	return setImmutable(point, true)
 }
 
+// removeDraft removes what was left of making or removing the mount point.
+func removeDraft(class *os.File, uuid string) error {
+	point, err := openPoint(class, draft(uuid))
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer point.Close()
+	if err := isBare(point); err != nil {
+		return err
+	}
+	if err := errors.Join(setImmutable(point, false), unmark(point)); err != nil {
+		return err
+	}
+	return unix.Unlinkat(int(class.Fd()), draft(uuid), unix.AT_REMOVEDIR)
+}
+
+func openMarker(d *os.File, flags int) (*os.File, error) {
+	fd, err := unix.Openat(int(d.Fd()), marker, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|flags, 0o444)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), marker), nil
+}
+
+// mark puts the marker into a directory.
+func mark(d *os.File) error {
+	f, err := openMarker(d, unix.O_CREAT)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return setImmutable(f, true)
+}
+
+// unmark removes the marker from a directory, if it is there.
+func unmark(d *os.File) error {
+	f, err := openMarker(d, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := setImmutable(f, false); err != nil {
+		return err
+	}
+	return unix.Unlinkat(int(d.Fd()), marker, 0)
+}
+
 // RemoveMountPoint removes the directory of a UUID from a class directory, if it
-// is empty. One on which something is mounted is left alone; that one is not
+// holds nothing but the marker. One on which something is mounted is left alone; that one is not
 // there at all is no error.
 func RemoveMountPoint(dir, uuid string) error {
 	if err := removeMountPoint(dir, uuid); err != nil {
@@ -73,32 +155,32 @@ func removeMountPoint(dir, uuid string) error {
 		return errors.New("it is not named by a UUID")
 	}
 	point, err := openPoint(class, uuid)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, errMounted) {
+	if errors.Is(err, unix.ENOENT) {
+		return removeDraft(class, uuid)
+	}
+	if errors.Is(err, errMounted) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer point.Close()
-	if err := isEmpty(point); err != nil {
+	if err := isBare(point); err != nil {
 		return err
 	}
-	if err := setImmutable(point, false); err != nil {
+	if err := errors.Join(removeDraft(class, uuid), setImmutable(point, false)); err != nil {
 		return err
 	}
-	err = unix.Unlinkat(int(class.Fd()), uuid, unix.AT_REMOVEDIR)
-	if err == nil {
-		return nil
+	// Without the marker it must not be seen by its name.
+	err = unix.Renameat2(int(class.Fd()), uuid, int(class.Fd()), draft(uuid), unix.RENAME_NOREPLACE)
+	if err != nil {
+		again := setImmutable(point, true)
+		if errors.Is(err, unix.EBUSY) { // it was mounted in between: then it stays as it was
+			return again
+		}
+		return errors.Join(err, again)
 	}
-	// It was mounted or filled in between: then it stays as it was.
-	again := setImmutable(point, true)
-	switch {
-	case errors.Is(err, unix.EBUSY):
-		return again
-	case errors.Is(err, unix.ENOTEMPTY):
-		err = ErrNotEmpty
-	}
-	return errors.Join(err, again)
+	return removeDraft(class, uuid)
 }
 
 // Leftovers gives the names of all entries of a class directory; of a directory
@@ -187,15 +269,25 @@ func mountID(f *os.File) (string, error) {
 	return "", errors.New("/proc/self/fdinfo names no mount")
 }
 
-func isEmpty(d *os.File) error {
-	names, err := d.Readdirnames(1)
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	if err != nil {
+// isBare gives an error if the directory holds anything but the marker.
+func isBare(d *os.File) error {
+	names, err := d.Readdirnames(2)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	return fmt.Errorf("%w (first entry: %s)", ErrNotEmpty, disk.Visible(names[0]))
+	for _, name := range names {
+		var st unix.Stat_t
+		if name != marker {
+			return fmt.Errorf("%w (first entry: %s)", ErrNotEmpty, disk.Visible(name))
+		}
+		if err := unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != 0 {
+			return fmt.Errorf("%w (%s is no empty file)", ErrNotEmpty, marker)
+		}
+	}
+	return nil
 }
 
 // immutable is FS_IMMUTABLE_FL (linux/fs.h), which x/sys does not have.

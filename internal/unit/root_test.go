@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -46,7 +47,17 @@ func classDir(t *testing.T) string {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { setFlag(t, filepath.Join(dir, uuid), false) })
+	t.Cleanup(func() {
+		for _, name := range []string{uuid, draft(uuid)} {
+			setFlag(t, filepath.Join(dir, name), false)
+			if d, err := openDirectory(filepath.Join(dir, name)); err == nil {
+				if info, err := os.Lstat(filepath.Join(dir, name, marker)); err == nil && info.Mode().IsRegular() && unmark(d) != nil {
+					t.Error("the marker stays")
+				}
+				d.Close()
+			}
+		}
+	})
 	return dir
 }
 
@@ -108,6 +119,12 @@ func TestMakeAndRemove(t *testing.T) {
 		t.Errorf("writing into the mount point: %v", err)
 	} else if !known && os.Remove(filepath.Join(point, "f")) != nil {
 		t.Fatal("cannot clean up")
+	}
+	// As the provisioner empties the directory of a released volume.
+	if err := os.RemoveAll(filepath.Join(point, marker)); known && !errors.Is(err, unix.EPERM) {
+		t.Errorf("the mount point could be emptied: %v", err)
+	} else if !known && MakeMountPoint(dir, uuid) != nil {
+		t.Fatal("cannot go on")
 	}
 	names, err := Leftovers(dir)
 	if err != nil || !slices.Equal(names, []string{uuid}) {
@@ -216,6 +233,80 @@ func TestNotEmpty(t *testing.T) {
 	}
 	if set, known := flagOf(t, filepath.Dir(file)); set != known {
 		t.Errorf("immutable: %v, the filesystem can: %v", set, known)
+	}
+}
+
+// TestInterrupted: what a crash leaves at any step, or an older version, is made
+// whole or removed, and never the name without the marker.
+func TestInterrupted(t *testing.T) {
+	for _, step := range []string{"mkdir", "mark", "renamed", "old", "old, immutable"} {
+		for _, remove := range []bool{false, true} {
+			dir := classDir(t)
+			name := draft(uuid)
+			if step == "renamed" || strings.HasPrefix(step, "old") {
+				name = uuid
+			}
+			point := filepath.Join(dir, name)
+			if err := os.Mkdir(point, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if step == "mark" || step == "renamed" {
+				d, err := openDirectory(point)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(mark(d), d.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			setFlag(t, point, step == "old, immutable")
+			if remove {
+				if err := RemoveMountPoint(dir, uuid); err != nil {
+					t.Errorf("%s: %v", step, err)
+				}
+				if names, err := Leftovers(dir); err != nil || len(names) != 0 {
+					t.Errorf("%s: %q stay, %v", step, names, err)
+				}
+				continue
+			}
+			if err := MakeMountPoint(dir, uuid); err != nil {
+				t.Errorf("%s: %v", step, err)
+			}
+			if names, err := Leftovers(dir); err != nil || !slices.Equal(names, []string{uuid}) || !exists(t, filepath.Join(dir, uuid, marker)) {
+				t.Errorf("%s: %q are there, %v", step, names, err)
+			}
+		}
+	}
+}
+
+// TestMarkerThatIsNone: what somebody else has put there by that name stays.
+func TestMarkerThatIsNone(t *testing.T) {
+	for _, content := range []string{"-> /etc/passwd", "data", "/"} {
+		dir := classDir(t)
+		point := filepath.Join(dir, uuid)
+		err := os.Mkdir(point, 0o755)
+		file := filepath.Join(point, marker)
+		switch target, link := strings.CutPrefix(content, "-> "); {
+		case err != nil:
+		case link:
+			err = os.Symlink(target, file)
+		case content == "/":
+			err = os.Mkdir(file, 0o755)
+		default:
+			err = os.WriteFile(file, []byte(content), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := MakeMountPoint(dir, uuid); !errors.Is(err, ErrNotEmpty) {
+			t.Errorf("%s: made: %v", content, err)
+		}
+		if err := RemoveMountPoint(dir, uuid); !errors.Is(err, ErrNotEmpty) {
+			t.Errorf("%s: removed: %v", content, err)
+		}
+		if !exists(t, file) {
+			t.Errorf("%s: it is gone", content)
+		}
 	}
 }
 

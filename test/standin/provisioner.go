@@ -209,7 +209,7 @@ func (p *provision) discover(c class) {
 	}
 	pattern := provisioner.MountPattern
 	if c.block {
-		pattern = "*"
+		pattern = provisioner.LinkPattern
 	}
 	for _, e := range entries {
 		if ok, _ := filepath.Match(pattern, e.Name()); !ok {

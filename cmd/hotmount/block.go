@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"unsafe"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/coreos/go-systemd/v22/journal"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+	"hotmount/internal/report"
+	"hotmount/internal/unit"
+)
+
+func blockCommand(use, short string, do func(context.Context, uint64) error) *cobra.Command {
+	return &cobra.Command{
+		Use:    use + " SEQ",
+		Short:  short,
+		Hidden: true, // for hotmount-block@.service
+		Args:   args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			seq, err := strconv.ParseUint(given[0], 10, 64)
+			if err != nil {
+				return usageError{fmt.Errorf("cannot take %q for a disk sequence number", given[0])}
+			}
+			return do(c.Context(), seq)
+		},
+	}
+}
+
+func giveOutCommand() *cobra.Command {
+	return blockCommand("give-out", "Give one disk out by a link, as long as this runs", giveOut)
+}
+
+func takeBackCommand() *cobra.Command {
+	return blockCommand("take-back", "Remove the link to one disk", takeBack)
+}
+
+// giveOut makes the link to the disk and becomes a process that does nothing but
+// keep the disk open. As long as that runs the kernel gives the disk's name to no
+// other, so that the link can never lead to another disk, however late udev is. It
+// is stopped by the end of the disk, after takeBack has removed the link.
+func giveOut(_ context.Context, seq uint64) error {
+	h := host()
+	s, err := h.Store.Settings()
+	if err != nil {
+		return err
+	}
+	f, err := findDisk(seq)
+	if err != nil {
+		return err
+	}
+	c := f.Known()
+	d := policy.Decide(f, &c, s)
+	if d.Action != disk.Link {
+		why, _ := policy.Words(f, &c, s, d)
+		return fmt.Errorf("cannot give out %s: %s: %s", f.ID, d.Action, why)
+	}
+	device, err := hold(f)
+	if err != nil {
+		return fmt.Errorf("cannot give out %s: %w", f.ID, err)
+	}
+	class := policy.Select(f, s)
+	link := class.LinkTo(f)
+	if err := h.Store.GiveOut(f, class.Name, link); err != nil {
+		return err
+	}
+	if err := unit.MakeLink(link, f.ID); err != nil {
+		return err
+	}
+	report.New().Event(report.KindGivenOut, journal.PriNotice, f, d, "", fmt.Sprintf("%s: given out as a block volume at %s", report.Name(f), link))
+	if _, err := daemon.SdNotify(false, "STATUS=holds "+f.Node()+" for "+link+"\n"+daemon.SdNotifyReady); err != nil {
+		return fmt.Errorf("cannot notify the service manager: %w", err)
+	}
+	// A process of half a megabyte instead of one of ten. The descriptor stays.
+	if _, err := unix.FcntlInt(device.Fd(), unix.F_SETFD, 0); err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	return unix.Exec("/usr/bin/sleep", []string{"sleep", "infinity"}, nil)
+}
+
+// hold opens the disk, and makes sure that it is that attachment of it.
+func hold(f *disk.Facts) (*os.File, error) {
+	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	var seq uint64
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, device.Fd(), unix.BLKGETDISKSEQ, uintptr(unsafe.Pointer(&seq))); errno != 0 {
+		return nil, errors.Join(fmt.Errorf("BLKGETDISKSEQ: %w", errno), device.Close())
+	}
+	if seq != f.Seq {
+		return nil, errors.Join(fmt.Errorf("%s has disk sequence number %d: %w", f.BySeq(), seq, disk.ErrGone), device.Close())
+	}
+	// The disk's facts were read before it was held: they are of this attachment
+	// if it is there still.
+	now, err := host().Look(f.Name)
+	if err == nil && (now.Seq != f.Seq || now.Serial != f.Serial) {
+		err = disk.ErrGone
+	}
+	if err != nil {
+		return nil, errors.Join(err, device.Close())
+	}
+	return device, nil
+}
+
+// takeBack removes the link to the disk, which may be gone.
+func takeBack(_ context.Context, seq uint64) error {
+	st := host().Store
+	link, err := st.Link(seq)
+	if err != nil || link == "" {
+		return err
+	}
+	if err := unit.RemoveLink(link, disk.ID{Seq: seq}); err != nil {
+		return err
+	}
+	return st.ForgetLink(seq)
+}

@@ -1,0 +1,64 @@
+package mounts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+)
+
+// DeviceUsers gives who has the disk itself open: processes, by whatever node, and
+// loop devices, by which kubelet keeps a block volume. It sees all only as root with
+// all capabilities. A process that ends meanwhile is left out.
+func DeviceUsers(root string, id disk.ID) ([]User, error) {
+	var users []User
+	loops, err := filepath.Glob(filepath.Join("/", root, "sys/block/loop*/loop/backing_file"))
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range loops {
+		if file, err := os.ReadFile(l); err == nil && strings.TrimSpace(string(file)) == id.Node() {
+			users = append(users, User{How: "behind /dev/" + filepath.Base(filepath.Dir(filepath.Dir(l)))})
+		}
+	}
+	proc := filepath.Join("/", root, "proc")
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the processes: %w", err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		dir := filepath.Join(proc, e.Name())
+		fds, err := os.ReadDir(filepath.Join(dir, "fd"))
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot see what process %d uses: %w", pid, err)
+		}
+		for _, fd := range fds {
+			var st unix.Statx_t
+			// What lies on a dead server is not asked.
+			err := unix.Statx(unix.AT_FDCWD, filepath.Join(dir, "fd", fd.Name()), unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
+			if err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && (disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}) == id.Dev {
+				users = append(users, User{PID: pid, Command: command(dir), Pod: podOf(dir), Unit: unitOf(dir), How: "has it open"})
+				break
+			}
+		}
+	}
+	return users, nil
+}
+
+// unitOf is the last part of the name of a process's control group.
+func unitOf(dir string) string {
+	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
+	return filepath.Base(strings.TrimSpace(string(groups)))
+}

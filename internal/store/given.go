@@ -1,0 +1,95 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"hotmount/internal/disk"
+)
+
+// givenOut is given-out.json. It is never shortened: a disk that is forgotten
+// could be taken for blank.
+type givenOut struct {
+	Version int          `json:"version"`
+	Disks   []disk.Given `json:"disks"`
+}
+
+// Given gives the records of all disks that were ever given out as block volumes.
+func (s Store) Given() ([]disk.Given, error) {
+	var all givenOut
+	err := readJSON(s.givenFile(), &all)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s: %w", s.givenFile(), err)
+	case all.Version != version:
+		return nil, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d", s.givenFile(), all.Version, version)
+	}
+	return all.Disks, nil
+}
+
+// GiveOut records, synced, that the disk is about to be given out by that link, for
+// the class: for ever, and for this attachment. It fails where the state directory
+// was never initialised.
+func (s Store) GiveOut(f *disk.Facts, class, link string) error {
+	err := s.locked(func() error {
+		if _, err := s.load(); err != nil {
+			return err
+		}
+		all, err := s.Given()
+		if err != nil {
+			return err
+		}
+		now := disk.Given{Serial: f.Serial, WWN: f.WWN, Size: f.Size, Link: link, Class: class, First: time.Now().UTC().Round(0)}
+		if i := slices.IndexFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN }); i >= 0 {
+			now.First = all[i].First
+			if now == all[i] {
+				return nil
+			}
+			all[i] = now
+		} else {
+			all = append(all, now)
+		}
+		return s.failed(writeSynced(s.givenFile(), givenOut{Version: version, Disks: all}))
+	})
+	if err == nil {
+		err = os.MkdirAll(s.linkDir(), 0o700)
+	}
+	if err == nil {
+		err = replace(seqFile(s.linkDir(), f.Seq), []byte(link), false)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot record that %s is given out: %w", f.ID, err)
+	}
+	return nil
+}
+
+// Link gives where the attachment of that sequence number was last given out,
+// empty for nowhere.
+func (s Store) Link(seq uint64) (string, error) {
+	link, err := readFile(seqFile(s.linkDir(), seq))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read where the disk is given out: %w", err)
+	}
+	if p := string(link); !path.IsAbs(p) || path.Clean(p) != p {
+		return "", fmt.Errorf("cannot use %q as the place where a disk is given out", disk.Visible(p))
+	}
+	return string(link), nil
+}
+
+// ForgetLink records that the attachment is not given out any more. That it once
+// was stays on record.
+func (s Store) ForgetLink(seq uint64) error { return removeIfThere(seqFile(s.linkDir(), seq)) }
+
+func (s Store) givenFile() string { return filepath.Join(s.State, "given-out.json") }
+func (s Store) linkDir() string   { return filepath.Join(s.Runtime, "links") }

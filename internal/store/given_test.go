@@ -1,0 +1,69 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"hotmount/internal/disk"
+)
+
+// What was given out once is known for ever, by its serial or its WWN, whatever
+// else has changed.
+func TestGiven(t *testing.T) {
+	dir := t.TempDir()
+	s := Store{State: filepath.Join(dir, "lib"), Runtime: filepath.Join(dir, "run")}
+	for _, d := range []string{s.State, s.Runtime} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &disk.Facts{ID: disk.ID{Name: "sda", Seq: 7}, Size: 1 << 30, Serial: "S1", WWN: "0x5"}
+	if err := s.GiveOut(f, "raw", "/mnt/raw/scsi-S1"); err == nil {
+		t.Error("given out without a state directory that remembers it")
+	}
+	if _, err := s.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.GiveOut(f, "raw", "/mnt/raw/scsi-S1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := s.Given()
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	standing := func(f disk.Facts) disk.Standing { m := s.Load("boot"); return m.Standing(&f) }
+	if st := standing(*f); st.Link != "/mnt/raw/scsi-S1" || st.Given == nil {
+		t.Errorf("just given out: %+v", st)
+	}
+	if err := s.ForgetLink(7); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]disk.Facts{
+		"later":                    {ID: disk.ID{Name: "vdb", Seq: 9}, Size: 2 << 30, Serial: "S1"},
+		"with another serial":      {ID: disk.ID{Seq: 9}, Serial: "S2", WWN: "0x5"},
+		"the first, not given out": *f,
+	} {
+		if st := standing(f); st.Given == nil || st.Link != "" {
+			t.Errorf("%s: %+v", name, st)
+		}
+	}
+	for _, f := range []disk.Facts{{Serial: "S2"}, {}, {WWN: "0x6"}} {
+		if st := standing(f); st.Given != nil {
+			t.Errorf("%+v was given out as %+v", f, st.Given)
+		}
+	}
+
+	// A record that can not be read stops all formatting.
+	if err := os.WriteFile(filepath.Join(s.State, "given-out.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if m := s.Load("boot"); m.Lost == nil {
+		t.Error("a record that can not be read is taken for none")
+	}
+	if err := s.GiveOut(f, "raw", "/mnt/raw/scsi-S1"); err == nil {
+		t.Error("a record that can not be read is written over")
+	}
+}
