@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,9 +20,7 @@ import (
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/mounts"
-	"hotmount/internal/policy"
 	"hotmount/internal/report"
-	"hotmount/internal/run"
 	"hotmount/internal/uevent"
 	"hotmount/internal/unit"
 )
@@ -62,7 +59,10 @@ func runDaemon(c *cobra.Command, s *disk.Settings) error {
 		return err
 	}
 	manager := new(unit.Manager)
-	a := agent.New(node{host(), reporter}, units{manager}, reporter, s, watchdog/2)
+	mounting := &arrivals{}
+	h := host()
+	h.Claims = new(mounts.ClaimCache)
+	a := agent.New(node{h, reporter}, units{manager, mounting}, reporter, s, watchdog/2)
 
 	var parts sync.WaitGroup
 	part := func(run func(context.Context) error) {
@@ -82,7 +82,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings) error {
 			a.Look(h.Name)
 		})
 	})
-	part(func(ctx context.Context) error { return watchMounts(ctx, a, reporter) })
+	part(func(ctx context.Context) error { return watchMounts(ctx, a, mounting, reporter) })
 	part(func(ctx context.Context) error {
 		return control.Serve(ctx, socket, func(ctx context.Context, r control.Request) (string, error) {
 			switch r.Do {
@@ -134,7 +134,7 @@ func reloads(ctx context.Context, c *cobra.Command, a *agent.Agent, r report.Age
 // watchMounts has the agent look at the disks whose mounts have changed. A node
 // that starts pods changes its mount table all the time; other mounts than those
 // of disks wake nobody.
-func watchMounts(ctx context.Context, a *agent.Agent, r report.Agent) error {
+func watchMounts(ctx context.Context, a *agent.Agent, mounting *arrivals, r report.Agent) error {
 	var before []disk.MountPoint
 	return mounts.Watch(ctx, func() {
 		now, err := mounts.Table("")
@@ -143,6 +143,7 @@ func watchMounts(ctx context.Context, a *agent.Agent, r report.Agent) error {
 			a.LookAtAll()
 			return
 		}
+		mounting.shown(now)
 		for _, dev := range mounts.Changed(before, now) {
 			// The link's last part is the kernel name (Documentation/ABI,
 			// /sys/dev). A device that is gone is dealt with by its uevent.
@@ -213,48 +214,6 @@ func (n node) Remember(seen []disk.Sighting) error {
 		seen[i].Identity.Boot = boot
 	}
 	return n.Store.Remember(seen)
-}
-
-// mountTimeout is how long a mount may take: the recovery of a large XFS log
-// fits into it.
-const mountTimeout = 15 * time.Minute
-
-// units has PID 1 carry out what the agent decides.
-type units struct{ manager *unit.Manager }
-
-func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
-	if err := mounts.Propagates("", class.Directory); err != nil {
-		return err
-	}
-	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
-		return err
-	}
-	serial := "no serial"
-	if f.Serial != "" {
-		serial = "serial " + disk.Visible(f.Serial)
-	}
-	err := u.manager.StartMount(ctx, unit.MountUnit{
-		ID: f.ID, Path: class.MountPoint(uuid), Type: fstype, Options: class.Options, Timeout: mountTimeout,
-		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
-	})
-	var failed *unit.JobError
-	if errors.As(err, &failed) {
-		err = fmt.Errorf("%w%s; look at it with: %s", err, kernelSaid(ctx, f.Name), policy.Check(f, fstype))
-	}
-	return err
-}
-
-// kernelSaid gives what the kernel has just said of the disk, for mount(8) has
-// only an error number for a damaged filesystem.
-func kernelSaid(ctx context.Context, name string) string {
-	// The filesystems begin their messages with "XFS (vdb): " or "EXT4-fs (vdb): ".
-	r, err := run.Exec{}.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second,
-		Args: []string{"-k", "-b", "-q", "-o", "cat", "--no-pager", "-n", "3", "--since", "-1min", "-g", `\(` + name + `\):`}})
-	said := strings.TrimSpace(string(r.Stdout))
-	if err != nil || said == "" {
-		return ""
-	}
-	return "; the kernel says: " + disk.Visible(strings.ReplaceAll(said, "\n", " / "))
 }
 
 func (u units) Format(ctx context.Context, seq uint64) error { return u.manager.StartFormat(ctx, seq) }

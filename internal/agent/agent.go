@@ -209,7 +209,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.wait()
 
 	a.started = time.Now()
-	a.rescan()
+	a.rescan(a.wanted)
 	for _, st := range a.disks {
 		st.initial = true
 	}
@@ -237,17 +237,17 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-a.queue.poke:
 			names, all := a.queue.take()
 			if all {
-				a.rescan()
+				a.rescan(a.hinted)
 			}
 			for name := range names {
-				a.wanted(name)
+				a.hinted(name)
 			}
 		case result := <-a.results:
 			result()
 		case request := <-a.requests:
 			request()
 		case <-rescan.C:
-			a.rescan()
+			a.rescan(a.wanted)
 		case <-alive:
 			a.report.Alive()
 		case <-timer.C:
@@ -279,7 +279,7 @@ func (a *Agent) reload(s *disk.Settings) error {
 		for _, st := range a.disks {
 			st.failures, st.stuck = 0, nil
 		}
-		a.rescan()
+		a.rescan(a.wanted)
 	}
 	if a.ready {
 		a.report.Ready()
@@ -332,18 +332,28 @@ func (a *Agent) depart(name string) (*departure, error) {
 }
 
 // rescan wants a look at every disk that is attached, and at every one that was.
-func (a *Agent) rescan() {
+func (a *Agent) rescan(want func(name string)) {
 	names, err := a.host.Names()
 	if err != nil {
 		a.report.Problem(err)
 	}
 	for _, name := range names {
-		a.wanted(name)
+		want(name)
 	}
 	for name := range a.disks {
-		a.wanted(name)
+		want(name)
 	}
 	a.glance = true
+}
+
+// hinted has the disk looked at because of an event. In a storm of events
+// (udevadm trigger, a rule that opens disks for writing) one look answers many:
+// the first few are answered at once, then the looks keep their distance.
+func (a *Agent) hinted(name string) {
+	st := a.disks[name]
+	if st == nil || st.mayLook(time.Now()) {
+		a.wanted(name)
+	}
 }
 
 // wanted has the disk looked at, after what is under way on it.

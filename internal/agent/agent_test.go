@@ -47,6 +47,7 @@ type machine struct {
 	mode        string               // likewise
 	running     int
 	most        int
+	looks       int
 }
 
 // job is how long PID 1 takes for anything: until then the loop has gone on.
@@ -97,6 +98,7 @@ func (m *machine) Look(name string) (disk.Facts, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.looks++
 	d := m.disks[name]
 	if d == nil {
 		return disk.Facts{}, fmt.Errorf("cannot look at %s: %w", name, disk.ErrGone)
@@ -1050,5 +1052,46 @@ func TestAFilesystemThatWasMissingTurnsUp(t *testing.T) {
 				t.Errorf("%d are mounted: %q", len(m.table), m.log)
 			}
 		})
+	})
+}
+
+// A storm of events: few looks answer all of them, the last event is answered, and
+// the next event after the storm is answered at once.
+func TestStormOfEvents(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.mu.Lock()
+		before := m.looks
+		m.mu.Unlock()
+		for range 10_000 {
+			a.Look("vdb")
+			time.Sleep(10 * time.Millisecond)
+		}
+		m.expect(t, "vdb: mount (filesystem)\nmount vdb seq 2: xfs at /mnt/disks/"+uuidA+"\nvdb: mounted at "+uuidA+"\nready")
+		// The disk goes, which the last event tells.
+		m.change(func() { delete(m.disks, "vdb") })
+		a.Look("vdb")
+		time.Sleep(hintMost)
+		m.expect(t, "vdb: gone\nforgot 2\nunmount /mnt/disks/"+uuidA+"\nrmdir /mnt/disks/"+uuidA)
+		m.mu.Lock()
+		during := m.looks - before
+		m.mu.Unlock()
+		// 100 seconds: 8 at once, 7 up to the greatest distance, then one each.
+		if during > 36 || during < 20 {
+			t.Errorf("%d looks", during)
+		}
+		m.change(func() { m.disks["vdb"] = xfsDisk("vdb", 3, uuidA) })
+		time.Sleep(hintsForgotten)
+		for range hintsAtOnce {
+			a.Look("vdb")
+			settle()
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		// And the one that shows what came of mounting it.
+		if got := m.looks - before - during; got != hintsAtOnce+1 {
+			t.Errorf("%d looks at %d single events", got, hintsAtOnce)
+		}
 	})
 }

@@ -35,6 +35,26 @@ type state struct {
 	until    time.Time
 	// retry is when to look again, zero for not.
 	retry time.Time
+
+	// hints counts the looks because of events, the last one at hinted; due is
+	// when the next one is, zero for no event since.
+	hints       int
+	hinted, due time.Time
+}
+
+// mayLook says whether an event is worth a look now; if not, there is one when it
+// is due.
+func (st *state) mayLook(now time.Time) bool {
+	if now.Sub(st.hinted) > hintsForgotten {
+		st.hints = 0
+	}
+	if next := st.hinted.Add(distance(st.hints)); now.Before(next) {
+		st.due = next
+		return false
+	}
+	st.hints++
+	st.hinted, st.due = now, time.Time{}
+	return true
 }
 
 // blocked says whether what failed before would only fail again now: too little
@@ -107,6 +127,24 @@ const (
 	// 16 seconds, while only time can help.
 	pinnedMost = 5
 )
+
+// Limits of the looks because of events: hintsAtOnce in a row are answered at once.
+// Then a look has hintFirst of distance from the one before, then twice as much
+// and so on up to hintMost; hintsForgotten after the last one it begins anew.
+const (
+	hintsAtOnce    = 8
+	hintFirst      = 100 * time.Millisecond
+	hintMost       = 5 * time.Second
+	hintsForgotten = 2 * hintMost
+)
+
+// distance gives that of the next look from the last one after so many.
+func distance(hints int) time.Duration {
+	if hints < hintsAtOnce {
+		return 0
+	}
+	return min(hintFirst<<min(hints-hintsAtOnce, 10), hintMost)
+}
 
 // backoff gives the wait after that many failures in a row, negative for never
 // again.

@@ -38,6 +38,9 @@ func (a *Agent) start(ctx context.Context) {
 			st.retry = time.Time{}
 			a.wanted(name)
 		}
+		if !st.due.IsZero() && !st.due.After(now) {
+			a.hinted(name)
+		}
 	}
 	var waiting []string
 	for name, ok := a.lines[mountings].next(); ok; name, ok = a.lines[mountings].next() {
@@ -475,7 +478,7 @@ func (a *Agent) released(dep *departure, err error) {
 		}
 		dep.answer <- err
 		delete(a.leaving, dep.path)
-		a.rescan()
+		a.rescan(a.wanted)
 		return
 	}
 	if a.leaving[dep.path] != dep {
@@ -487,7 +490,7 @@ func (a *Agent) released(dep *departure, err error) {
 			a.pinned[dep.path] = true
 		}
 		// The same filesystem may have come back under another name meanwhile.
-		a.rescan()
+		a.rescan(a.wanted)
 		return
 	}
 	dep.failures++
@@ -521,6 +524,7 @@ func (a *Agent) nextDue() (time.Time, bool) {
 	}
 	for _, st := range a.disks {
 		earlier(st.retry)
+		earlier(st.due)
 	}
 	for _, dep := range a.leaving {
 		earlier(dep.retry)

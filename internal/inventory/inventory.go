@@ -33,6 +33,9 @@ var ErrGone = sysfs.ErrGone
 type Host struct {
 	Root  string
 	Store store.Store
+	// Claims keeps what looks have read of the system's configuration, for who
+	// looks often; nil for nobody.
+	Claims *mounts.ClaimCache
 }
 
 // Names are the kernel names of all whole disks that are attached.
@@ -107,7 +110,7 @@ func (h Host) gather() (common, error) {
 	if c.swaps, err = mounts.Swaps(h.Root); err != nil {
 		return c, err
 	}
-	if c.claims, err = mounts.Claims(h.Root); err != nil {
+	if c.claims, err = h.Claims.Claims(h.Root); err != nil {
 		return c, err
 	}
 	c.off, err = h.formattingOff()

@@ -40,14 +40,20 @@ var unitDirectories = []string{
 // unit file that another one overrides counts as well. What is not there claims
 // nothing; what can not be read is an error, since nobody knows what it claims.
 func Claims(root string) ([]Claim, error) {
-	claims, err := claimsBelow(filepath.Join("/", root))
+	claims, err := new(stamps).claimsBelow(rooted(root))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read which disks are claimed: %w", err)
+		return nil, claimError(err)
 	}
 	return claims, nil
 }
 
-func claimsBelow(root string) ([]Claim, error) {
+func rooted(root string) string { return filepath.Join("/", root) }
+
+func claimError(err error) error {
+	return fmt.Errorf("cannot read which disks are claimed: %w", err)
+}
+
+func (st *stamps) claimsBelow(root string) ([]Claim, error) {
 	type source struct {
 		path  string
 		parse func(text, where string) []Claim
@@ -56,7 +62,7 @@ func claimsBelow(root string) ([]Claim, error) {
 	// mdadm.conf(5): Debian's place, the usual one, and directories beside both.
 	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
 		sources = append(sources, source{name, parseMdadm})
-		names, err := list(root, name+".d", ".conf")
+		names, err := st.list(root, name+".d", ".conf")
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +73,7 @@ func claimsBelow(root string) ([]Claim, error) {
 	for _, dir := range unitDirectories {
 		// The directories of drop-ins end in .d: of one unit, of all whose names
 		// begin alike, of all of one type.
-		names, err := list(root, dir, ".mount", ".swap", ".mount.d", ".swap.d", "mount.d", "swap.d")
+		names, err := st.list(root, dir, ".mount", ".swap", ".mount.d", ".swap.d", "mount.d", "swap.d")
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +82,7 @@ func claimsBelow(root string) ([]Claim, error) {
 				sources = append(sources, source{name, parseUnit})
 				continue
 			}
-			dropIns, err := list(root, name, ".conf")
+			dropIns, err := st.list(root, name, ".conf")
 			if err != nil {
 				return nil, err
 			}
@@ -87,7 +93,7 @@ func claimsBelow(root string) ([]Claim, error) {
 	}
 	var claims []Claim
 	for _, s := range sources {
-		text, err := readFile(filepath.Join(root, s.path))
+		text, err := st.readFile(filepath.Join(root, s.path))
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +104,8 @@ func claimsBelow(root string) ([]Claim, error) {
 
 // list gives the paths of the entries of a directory whose names have one of the
 // endings.
-func list(root, dir string, endings ...string) ([]string, error) {
+func (st *stamps) list(root, dir string, endings ...string) ([]string, error) {
+	st.take(filepath.Join(root, dir))
 	entries, err := os.ReadDir(filepath.Join(root, dir))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
@@ -117,7 +124,8 @@ func list(root, dir string, endings ...string) ([]string, error) {
 
 // readFile reads a file of the configuration; one that is not there is empty, and
 // so is what is no file: a masked unit is a link to /dev/null.
-func readFile(name string) (string, error) {
+func (st *stamps) readFile(name string) (string, error) {
+	st.take(name)
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return "", nil

@@ -5,7 +5,6 @@ package sysfs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 )
@@ -450,20 +451,40 @@ func read(name string) (string, error) {
 	return readBounded(name, maxAttribute)
 }
 
-func readBounded(name string, limit int64) (string, error) {
-	file, err := os.Open(name)
+// readBounded does not use os.Open, which has Go's poller watch each attribute:
+// five system calls more for each of the dozens that a look at a disk reads.
+func readBounded(name string, limit int) (string, error) {
+	fd, err := retry(func() (int, error) { return unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return "", err
+		return "", &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err != nil {
-		return "", err
+	defer unix.Close(fd)
+	b := make([]byte, 0, 512)
+	for {
+		n, err := retry(func() (int, error) { return unix.Read(fd, b[len(b):cap(b)]) })
+		if err != nil {
+			return "", &fs.PathError{Op: "read", Path: name, Err: err}
+		}
+		if n == 0 {
+			return string(b), nil
+		}
+		b = b[:len(b)+n]
+		if len(b) > limit {
+			return "", fmt.Errorf("cannot read %s: more than %d bytes", name, limit)
+		}
+		if len(b) == cap(b) {
+			b = slices.Grow(b, len(b))
+		}
 	}
-	if int64(len(b)) > limit {
-		return "", fmt.Errorf("cannot read %s: more than %d bytes", name, limit)
+}
+
+// retry calls again what a signal has interrupted; Go's own come at any time.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
 	}
-	return string(b), nil
 }
 
 func sortedKeys(m map[string]bool) []string {

@@ -48,8 +48,9 @@ func (e *JobError) Error() string {
 }
 
 // Manager speaks with PID 1. The zero value is ready. It is connected only while
-// a job is under way: on its private socket PID 1 tells of every change of every
-// unit, which on a busy node would wake the daemon all the time.
+// a call or a service is under way: on its private socket PID 1 tells of every
+// change of every unit, which on a busy node would wake the daemon all the time,
+// and costs PID 1 more than the mounts themselves where many disks come at once.
 type Manager struct {
 	// socket is another than privateSocket in tests.
 	socket string
@@ -107,28 +108,24 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	// Not dbus.Dial, which waits without end for a PID 1 that hangs.
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var last *dbus.Conn
-	var giveUp []func() bool
-	c, err := sd.NewConnection(func() (*dbus.Conn, error) {
-		s, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-		if err != nil {
-			return nil, err
-		}
-		giveUp = append(giveUp, context.AfterFunc(ctx, func() { s.Close() }))
-		last, err = dbus.NewConn(s)
-		if err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-		// Without Hello: there is no bus on this socket, PID 1 is at its other
-		// end.
-		if err := last.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
-			return nil, errors.Join(err, last.Close())
-		}
-		return last, nil
-	})
-	for _, stop := range giveUp {
-		stop()
+	s, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
 	}
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	defer stop()
+	d, err := dbus.NewConn(s)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	// Without Hello: there is no bus on this socket, PID 1 is at its other end.
+	if err := d.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
+		return nil, errors.Join(context.Cause(ctx), err, d.Close())
+	}
+	// go-systemd asks for two connections, one for the signals. PID 1 sends every
+	// signal to each, so it gets the same one twice: godbus never has an answer
+	// wait for a signal that nobody takes.
+	c, err := sd.NewConnection(func() (*dbus.Conn, error) { return d, nil })
 	switch {
 	case ctx.Err() != nil:
 		if err == nil {
@@ -138,10 +135,9 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	case err != nil:
 		return nil, err
 	}
-	// go-systemd makes two connections, the one for signals last. PID 1 sends
-	// its signals to each private connection without being asked to
+	// PID 1 sends its signals to each private connection without being asked to
 	// (bus_foreach_bus in systemd's src/core/dbus.c), so there is no Subscribe.
-	return &conn{Conn: c, dead: last.Context().Done()}, nil
+	return &conn{Conn: c, dead: d.Context().Done()}, nil
 }
 
 // job starts a job and waits until it has ended. When ctx ends it returns, and
@@ -155,11 +151,7 @@ func (m *Manager) job(ctx context.Context, unit string, start func(*conn, chan<-
 	// With room for the result: go-systemd hands it out under a lock.
 	result := make(chan string, 1)
 	if _, err := start(c, result); err != nil {
-		var e dbus.Error
-		if errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.UnitExists" {
-			return fmt.Errorf("cannot start %s: %w", unit, ErrExists)
-		}
-		return fmt.Errorf("cannot ask systemd for %s: %w", unit, err)
+		return refusal(unit, err)
 	}
 	select {
 	case r := <-result:
@@ -174,17 +166,74 @@ func (m *Manager) job(ctx context.Context, unit string, start func(*conn, chan<-
 	}
 }
 
-// StartMount mounts a filesystem by a transient mount unit and waits for the end
-// of the job. Whether it is mounted only the mount table tells.
+// StartMount has a filesystem mounted by a transient mount unit. It returns when
+// PID 1 has the job; that it is mounted the mount table tells, that it can not be
+// MountEnded.
 func (m *Manager) StartMount(ctx context.Context, u MountUnit) error {
 	properties, err := u.properties()
 	if err != nil {
 		return err
 	}
 	name := Name(u.Path)
-	return m.job(ctx, name, func(c *conn, result chan<- string) (int, error) {
-		return c.StartTransientUnitContext(ctx, name, "fail", properties, result)
-	})
+	c, err := m.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.release(c)
+	_, err = c.StartTransientUnitContext(ctx, name, "fail", properties, nil)
+	return refusal(name, err)
+}
+
+// MountEnded says whether the job of StartMount has ended. Where it has ended and
+// nothing is mounted the error is a *JobError.
+func (m *Manager) MountEnded(ctx context.Context, path string) (bool, error) {
+	if err := checkPath(path); err != nil {
+		return false, err
+	}
+	name := Name(path)
+	c, err := m.acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer m.release(c)
+	get := func(property string) (any, error) {
+		p, err := c.GetUnitPropertyContext(ctx, name, property)
+		if err != nil {
+			return nil, fmt.Errorf("cannot ask systemd for %s: %w", name, err)
+		}
+		return p.Value.Value(), nil
+	}
+	// The job before the state: a unit that waits for its device is inactive, with
+	// a job. Its number is 0 if there is none (org.freedesktop.systemd1(5)).
+	job, err := get("Job")
+	if err != nil {
+		return false, err
+	}
+	if id, ok := job.([]any); !ok || len(id) != 2 || id[0] != uint32(0) {
+		return false, nil
+	}
+	state, err := get("ActiveState")
+	if err != nil {
+		return false, err
+	}
+	if state != "active" {
+		// The unit that has failed is collected: what the result was, its journal
+		// tells.
+		return true, &JobError{Unit: name, Result: "failed"}
+	}
+	return true, nil
+}
+
+// refusal tells why PID 1 took no job for the unit, nil if it did.
+func refusal(unit string, err error) error {
+	var e dbus.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.UnitExists":
+		return fmt.Errorf("cannot start %s: %w", unit, ErrExists)
+	}
+	return fmt.Errorf("cannot ask systemd for %s: %w", unit, err)
 }
 
 // StopMount stops the mount unit of that mount point. That there is no such unit

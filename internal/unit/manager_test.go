@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/godbus/dbus/v5"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
@@ -75,12 +76,60 @@ func TestResults(t *testing.T) {
 		p := startPID1(t)
 		p.result = result
 		for _, e := range everything {
+			if e.name == "StartMount" {
+				continue // returns before the job has ended
+			}
 			err := e.call(background(t), p.manager())
 			var job *JobError
 			if !errors.As(err, &job) || job.Result != result || job.Unit == "" {
 				t.Errorf("%s, %s: %v", e.name, result, err)
 			}
 		}
+	}
+}
+
+// TestMountEnded: PID 1 is asked, not listened to, for the end of a mount.
+func TestMountEnded(t *testing.T) {
+	type job struct {
+		ID   uint32
+		Path dbus.ObjectPath
+	}
+	for _, test := range []struct {
+		job           job
+		state         string
+		ended, failed bool
+	}{
+		{job{7, "/org/freedesktop/systemd1/job/7"}, "inactive", false, false}, // its device is not there yet
+		{job{7, "/org/freedesktop/systemd1/job/7"}, "activating", false, false},
+		{job{0, "/"}, "active", true, false},
+		{job{0, "/"}, "failed", true, true},
+		{job{0, "/"}, "inactive", true, true}, // it is collected
+	} {
+		p := startPID1(t)
+		p.result = "" // nobody tells of the job's end
+		p.unit = map[string]any{"Job": test.job, "ActiveState": test.state}
+		m := p.manager()
+		if err := m.StartMount(background(t), mountUnit()); err != nil {
+			t.Fatal(err)
+		}
+		ended, err := m.MountEnded(background(t), mountUnit().Path)
+		var failed *JobError
+		if ended != test.ended || errors.As(err, &failed) != test.failed || !test.failed && err != nil {
+			t.Errorf("%+v: ended %v, error %v", test, ended, err)
+		}
+		for ctx := background(t); p.connections() > 0; {
+			if ctx.Err() != nil {
+				t.Fatal("the connection stays open")
+			}
+		}
+	}
+	p := startPID1(t)
+	p.refuse = "org.freedesktop.DBus.Error.NoReply"
+	if ended, err := p.manager().MountEnded(background(t), mountUnit().Path); ended || err == nil {
+		t.Errorf("without an answer: ended %v, error %v", ended, err)
+	}
+	if _, err := p.manager().MountEnded(background(t), "/etc"); err == nil {
+		t.Error("a mount that is not ours is asked for")
 	}
 }
 
@@ -137,6 +186,11 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+	p.mu.Lock()
+	if p.most > 1 {
+		t.Errorf("%d connections at once", p.most)
+	}
+	p.mu.Unlock()
 	// No connection stays: on it PID 1 would tell us of every unit's changes.
 	for ctx := background(t); p.connections() > 0; {
 		if ctx.Err() != nil {

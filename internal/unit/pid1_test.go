@@ -26,10 +26,13 @@ type pid1 struct {
 	refuse string
 	// result is that of each job; with none its end is never told.
 	result string
+	// unit are the properties of every unit.
+	unit map[string]any
 
 	mu     sync.Mutex
 	log    []string
 	conns  map[net.Conn]bool
+	most   int // connections at once
 	serial uint32
 	jobs   int
 	called chan struct{}
@@ -120,6 +123,7 @@ func (p *pid1) serve(c net.Conn) error {
 	}
 	p.mu.Lock()
 	p.conns[c] = true
+	p.most = max(p.most, len(p.conns))
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
@@ -142,6 +146,9 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 	defer p.mu.Unlock()
 	member := m.Headers[dbus.FieldMember].Value().(string)
 	refuse := p.refuse
+	if member == "Get" && refuse == "" {
+		return p.send(c, m, dbus.TypeMethodReply, "", dbus.MakeVariant(p.unit[m.Body[1].(string)]))
+	}
 	if iface := m.Headers[dbus.FieldInterface].Value(); iface != "org.freedesktop.systemd1.Manager" {
 		// AddMatch: there is no bus here.
 		return p.send(c, m, dbus.TypeError, "org.freedesktop.DBus.Error.UnknownObject")

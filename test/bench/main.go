@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -31,6 +32,7 @@ func main() {
 	only := flag.String("only", "", "figures to measure, with commas; all by default")
 	rounds := flag.Int("rounds", 9, "turns of each way, for one disk")
 	minutes := flag.Int("idle", 10, "minutes to idle")
+	events := flag.Int("events", 10_000, "events of the storm")
 	flag.Parse()
 	if flag.Arg(0) == "probe" {
 		if err := inWorker(flag.Args()[1:]); err != nil {
@@ -41,7 +43,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	b := bench{rounds: *rounds, idle: time.Duration(*minutes) * time.Minute, out: os.Stderr}
+	b := bench{rounds: *rounds, events: *events, idle: time.Duration(*minutes) * time.Minute, out: os.Stderr}
 	if err := b.run(ctx, *deb, *commit, *dir, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -60,9 +62,9 @@ func inWorker(args []string) error {
 }
 
 type bench struct {
-	rounds int
-	idle   time.Duration
-	out    io.Writer
+	rounds, events int
+	idle           time.Duration
+	out            io.Writer
 
 	w     *worker.Worker
 	dir   string
@@ -78,6 +80,13 @@ type figure struct {
 var figures = []figure{
 	{"one", (*bench).one},
 	{"twenty", (*bench).twenty},
+	{"blank", (*bench).blank},
+	{"restart", (*bench).restart},
+	{"memory", (*bench).memory},
+	{"storm", (*bench).storm},
+	{"idle", (*bench).idling},
+	{"boot", (*bench).boot},
+	{"hundreds", (*bench).hundreds},
 }
 
 func (b *bench) run(ctx context.Context, deb, commit, dir, only string) (err error) {
@@ -115,7 +124,7 @@ func (b *bench) figure(ctx context.Context, f figure, deb, self string) (err err
 	if b.w, err = worker.Start(ctx, worker.Options{
 		Deb: deb, Progress: b.out,
 		// A frozen daemon can not feed the watchdog.
-		Files: []worker.File{{Path: "/etc/systemd/system/hotmount.service.d/bench.conf", Data: []byte("[Service]\nWatchdogSec=0\n")}},
+		Files: []worker.File{{Path: "/etc/systemd/system/hotmount.service.d/bench.conf", Data: []byte("[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n")}},
 	}); err != nil {
 		return err
 	}
@@ -210,10 +219,25 @@ func (b *bench) images(ctx context.Context, name string, n int, size int64, xfs 
 
 // plug attaches the disks back to back and gives what the probe saw of it.
 func (b *bench) plug(ctx context.Context, how string, images []string) (seen Seen, ids []string, err error) {
+	seen, err = b.observe(ctx, how, len(images), func() error {
+		for _, image := range images {
+			a, err := b.w.Attach(ctx, worker.Disk{File: image})
+			if err != nil {
+				return err
+			}
+			ids = append(ids, a.ID)
+		}
+		return nil
+	})
+	return seen, ids, err
+}
+
+// observe has the probe watch that many disks being attached.
+func (b *bench) observe(ctx context.Context, how string, disks int, attach func() error) (seen Seen, err error) {
 	if _, err := b.w.Run(ctx, fmt.Sprintf(`cd /root; rm -f ready seen said; touch seen said
 (flock 9; exec ./bench probe ready %d %s >seen 2>said) 9>lock </dev/null >/dev/null 2>&1 &
-for i in $(seq 100); do [ ! -e ready ] || exit 0; sleep 0.1; done; cat said >&2; exit 1`, len(images), how)); err != nil {
-		return seen, nil, err
+for i in $(seq 100); do [ ! -e ready ] || exit 0; sleep 0.1; done; cat said >&2; exit 1`, disks, how)); err != nil {
+		return seen, err
 	}
 	type answer struct {
 		said string
@@ -229,21 +253,20 @@ for i in $(seq 100); do [ ! -e ready ] || exit 0; sleep 0.1; done; cat said >&2;
 	select {
 	case <-time.After(time.Second):
 	case a := <-done:
-		return seen, nil, fmt.Errorf("the probe has ended: %s: %w", a.said, a.err)
+		return seen, fmt.Errorf("the probe has ended: %s: %w", a.said, a.err)
 	}
-	for _, image := range images {
-		a, err := b.w.Attach(ctx, worker.Disk{File: image})
-		if err != nil {
-			return seen, nil, err
-		}
-		ids = append(ids, a.ID)
+	if err := attach(); err != nil {
+		return seen, err
 	}
 	a := <-done
 	if a.err != nil {
-		return seen, ids, a.err
+		return seen, a.err
 	}
-	return seen, ids, json.Unmarshal([]byte(a.said), &seen)
+	return seen, json.Unmarshal([]byte(a.said), &seen)
 }
+
+func first(times map[string]float64) float64 { return slices.Min(slices.Collect(maps.Values(times))) }
+func last(times map[string]float64) float64  { return slices.Max(slices.Collect(maps.Values(times))) }
 
 func (b *bench) unplug(ctx context.Context, ids []string) error {
 	for _, id := range ids {

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+	"hotmount/internal/policy"
+	"hotmount/internal/run"
+	"hotmount/internal/unit"
+)
+
+// mountTimeout is how long a mount may take: the recovery of a large XFS log
+// fits into it.
+const mountTimeout = 15 * time.Minute
+
+// units has PID 1 carry out what the agent decides.
+type units struct {
+	manager  *unit.Manager
+	mounting *arrivals
+}
+
+func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
+	if err := mounts.Propagates("", class.Directory); err != nil {
+		return err
+	}
+	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
+		return err
+	}
+	serial := "no serial"
+	if f.Serial != "" {
+		serial = "serial " + disk.Visible(f.Serial)
+	}
+	path := class.MountPoint(uuid)
+	arrived, forget := u.mounting.expect(path, f.Dev)
+	defer forget()
+	err := u.manager.StartMount(ctx, unit.MountUnit{
+		ID: f.ID, Path: path, Type: fstype, Options: class.Options, Timeout: mountTimeout,
+		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
+	})
+	if err == nil {
+		err = u.await(ctx, path, arrived)
+	}
+	var failed *unit.JobError
+	if errors.As(err, &failed) {
+		err = fmt.Errorf("%w%s; look at it with: %s", err, kernelSaid(ctx, f.Name), policy.Check(f, fstype))
+	}
+	return err
+}
+
+// PID 1 is asked after so long whether the mount has failed, and then each time
+// after twice as long.
+const (
+	askFirst = time.Second
+	askMost  = 16 * time.Second
+)
+
+// await waits until the mount is there, or PID 1 has given it up. PID 1 is not
+// connected meanwhile: for who is, it makes a message of each change of each unit.
+func (u units) await(ctx context.Context, path string, arrived <-chan struct{}) error {
+	for wait := askFirst; ; wait = min(2*wait, askMost) {
+		select {
+		case <-arrived:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("cannot wait for %s: %w", unit.Name(path), context.Cause(ctx))
+		case <-time.After(wait):
+		}
+		if ended, err := u.manager.MountEnded(ctx, path); ended || err != nil {
+			return err
+		}
+	}
+}
+
+// arrivals tells who waits for a mount that the mount table shows it.
+type arrivals struct {
+	mu      sync.Mutex
+	waiting map[arrival]chan struct{}
+}
+
+type arrival struct {
+	path string
+	dev  disk.Dev
+}
+
+// expect gives a channel that is closed when the table shows the device there.
+func (a *arrivals) expect(path string, dev disk.Dev) (arrived <-chan struct{}, forget func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key, c := arrival{path, dev}, make(chan struct{})
+	if a.waiting == nil {
+		a.waiting = map[arrival]chan struct{}{}
+	}
+	a.waiting[key] = c
+	return c, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.waiting, key)
+	}
+}
+
+// shown takes the mount table as it is now.
+func (a *arrivals) shown(table []disk.MountPoint) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range table {
+		key := arrival{m.Path, m.Dev}
+		if c, ok := a.waiting[key]; ok {
+			close(c)
+			delete(a.waiting, key)
+		}
+	}
+}
+
+// kernelSaid gives what the kernel has just said of the disk, for mount(8) has
+// only an error number for a damaged filesystem.
+func kernelSaid(ctx context.Context, name string) string {
+	// The filesystems begin their messages with "XFS (vdb): " or "EXT4-fs (vdb): ".
+	r, err := run.Exec{}.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second,
+		Args: []string{"-k", "-b", "-q", "-o", "cat", "--no-pager", "-n", "3", "--since", "-1min", "-g", `\(` + name + `\):`}})
+	said := strings.TrimSpace(string(r.Stdout))
+	if err != nil || said == "" {
+		return ""
+	}
+	return "; the kernel says: " + disk.Visible(strings.ReplaceAll(said, "\n", " / "))
+}

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"hotmount/test/worker"
+)
+
+// numbers runs a script in the worker and gives the numbers that it prints.
+func (b *bench) numbers(ctx context.Context, script string) ([]float64, error) {
+	said, err := b.w.Run(ctx, script)
+	if err != nil {
+		return nil, err
+	}
+	var all []float64
+	for _, word := range strings.Fields(said) {
+		n, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", said, err)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// secondLook in milliseconds is for how long a new filesystem is left alone before
+// it is read once more (cmd/hotmount): a wait, as settle is, which is 0 here.
+const secondLook = 3000
+
+// blank measures a blank disk, from the kernel's event to the mount.
+func (b *bench) blank(ctx context.Context) error {
+	ours, parts := []float64{}, []float64{}
+	for round := range max(1, b.rounds/3) {
+		images, err := b.images(ctx, fmt.Sprintf("blank%d-", round), 2, 5<<30, false)
+		if err != nil {
+			return err
+		}
+		for i := range 2 {
+			if (i+round)%2 == 0 {
+				seen, err := b.turn(ctx, ways[0], images[:1], nil)
+				if err != nil {
+					return err
+				}
+				for seq, at := range seen.Added {
+					ours = append(ours, seen.Mounted[seq]-at-secondLook)
+				}
+				continue
+			}
+			_, err := b.turn(ctx, ways[5], images[1:], func(Seen) error {
+				n, err := b.numbers(ctx, `s=$(date +%s%N)
+dd if=/dev/vdb of=/dev/null bs=1M iflag=direct 2>/dev/null; mkfs.xfs -q -K /dev/vdb
+systemd-mount -q --fsck=no -t xfs /dev/vdb /mnt/disks/parts; e=$(date +%s%N); echo $(( (e - s) / 1000000 ))`)
+				if err == nil {
+					parts = append(parts, n[0])
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(b.out, "blank disk: round %d\n", round+1)
+	}
+	a := b.table.add("kernel add to mounted, blank 5 GiB disk, waits not counted", "hotmount", "ms", ours)
+	p := b.table.add("kernel add to mounted, blank 5 GiB disk, waits not counted", "dd, mkfs.xfs -K, systemd-mount", "ms", parts)
+	b.table.claim("blank disk, of read + mkfs.xfs -K + systemd-mount", a/p, 1.15, "x")
+	return nil
+}
+
+const mostDisks = 24
+
+// many attaches mostDisks disks with a filesystem while the daemon is stopped,
+// starts it, and gives how long it took to READY, in milliseconds.
+func (b *bench) many(ctx context.Context) (float64, error) {
+	images, err := b.images(ctx, "many", mostDisks, 320<<20, true)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := b.w.Run(ctx, "systemctl stop hotmount"); err != nil {
+		return 0, err
+	}
+	for _, image := range images {
+		if _, err := b.w.Attach(ctx, worker.Disk{File: image}); err != nil {
+			return 0, err
+		}
+	}
+	return b.ready(ctx, fmt.Sprintf("while [ $(ls /dev/vd? | wc -l) -lt %d ]; do sleep 0.2; done; udevadm settle; systemctl start hotmount", mostDisks+1))
+}
+
+// ready gives the time from the daemon's start to READY, in milliseconds.
+func (b *bench) ready(ctx context.Context, script string) (float64, error) {
+	n, err := b.numbers(ctx, script+`
+systemctl show -P ExecMainStartTimestampMonotonic hotmount; systemctl show -P ActiveEnterTimestampMonotonic hotmount
+findmnt -rno TARGET | grep -c ^/mnt/disks/`)
+	if err != nil {
+		return 0, err
+	}
+	if n[2] != mostDisks {
+		return 0, fmt.Errorf("%v of %d disks are mounted", n[2], mostDisks)
+	}
+	return (n[1] - n[0]) / 1000, nil
+}
+
+// restart measures a start with all disks mounted against one that mounts them.
+func (b *bench) restart(ctx context.Context) error {
+	mounting, err := b.many(ctx)
+	if err != nil {
+		return err
+	}
+	var again []float64
+	for range max(3, b.rounds) {
+		ms, err := b.ready(ctx, "systemctl restart hotmount")
+		if err != nil {
+			return err
+		}
+		again = append(again, ms)
+	}
+	figure := fmt.Sprintf("start to READY, %d disks", mostDisks)
+	b.table.add(figure, "to be mounted", "ms", []float64{mounting})
+	m := b.table.add(figure, "mounted already", "ms", again)
+	b.table.claim("start to READY with mounted disks, of mounting them", m/mounting, 0.1, "x")
+	return nil
+}
+
+// memory measures the daemon's memory with many disks, and the peak of all its
+// processes while eight disks are formatted.
+func (b *bench) memory(ctx context.Context) error {
+	if _, err := b.many(ctx); err != nil {
+		return err
+	}
+	const anon, rss = "RssAnon", "VmRSS"
+	status := func(field string) string {
+		return `awk '/^` + field + `:/ {print $2 / 1024}' /proc/$(systemctl show -P MainPID hotmount)/status`
+	}
+	n, err := b.numbers(ctx, "sleep 60; "+status(rss)+"; "+status(anon))
+	if err != nil {
+		return err
+	}
+	figure := fmt.Sprintf("memory, %d disks mounted, idle", mostDisks)
+	idle := b.table.add(figure, "resident", "MiB", n[:1])
+	b.table.add(figure, "of its own", "MiB", n[1:])
+	b.table.claim("resident memory, idle", idle, 14, "MiB")
+	images, err := b.images(ctx, "blank", 8, 1<<30, false)
+	if err != nil {
+		return err
+	}
+	if _, err := b.w.Run(ctx, `cat >/root/peak <<'X'
+most=0; file=0
+while [ ! -e /root/enough ]; do
+	set -- $(cat $(for p in $(pgrep -x hotmount); do echo /proc/$p/status; done) 2>/dev/null | awk '/^RssAnon:/ {a += $2; n++} END {print a + 0, n + 0}')
+	[ "$1" -le $most ] || { most=$1; echo $most $2 >/root/most; }
+	sleep 0.1
+done
+X
+setsid bash /root/peak </dev/null >/dev/null 2>&1 &`); err != nil {
+		return err
+	}
+	for _, image := range images {
+		if _, err := b.w.Attach(ctx, worker.Disk{File: image}); err != nil {
+			return err
+		}
+	}
+	n, err = b.numbers(ctx, fmt.Sprintf(`for i in $(seq 1200); do
+	[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) -lt %d ] || break; sleep 0.2; done
+touch /root/enough; cat /root/most; `, mostDisks+8)+status("VmHWM"))
+	if err != nil {
+		return err
+	}
+	figure = "memory, peak while 8 disks are formatted at once"
+	peak := b.table.add(figure, fmt.Sprintf("of its own, all processes (%v)", n[1]), "MiB", []float64{n[0] / 1024})
+	b.table.add(figure, "daemon, resident", "MiB", n[2:])
+	b.table.claim("memory of its own, peak while 8 disks are formatted", peak, 32, "MiB")
+	return nil
+}
+
+// storm measures what a storm of events costs the daemon, of what it costs udevd.
+func (b *bench) storm(ctx context.Context) error {
+	images, err := b.images(ctx, "storm", 4, 320<<20, true)
+	if err != nil {
+		return err
+	}
+	_, ids, err := b.plug(ctx, "wait", images)
+	if err != nil {
+		return err
+	}
+	spent := "awk '/^usage_usec/ {print $2}' /sys/fs/cgroup/system.slice/{hotmount,systemd-udevd}.service/cpu.stat"
+	n, err := b.numbers(ctx, fmt.Sprintf(`sleep 2; %[1]s
+for i in $(seq %[2]d); do for d in b c d e; do echo change >/sys/block/vd$d/uevent; done; done
+udevadm settle --timeout=3000; sleep 10; %[1]s
+findmnt -rno TARGET | grep -c ^/mnt/disks/
+awk '/^VmHWM:/ {print $2 / 1024}' /proc/$(systemctl show -P MainPID hotmount)/status`, spent, b.events/len(ids)))
+	if err != nil {
+		return err
+	}
+	if n[4] != float64(len(ids)) {
+		return fmt.Errorf("%v of %d disks are mounted after the storm", n[4], len(ids))
+	}
+	figure := fmt.Sprintf("CPU of a storm of %d events", b.events)
+	ours := b.table.add(figure, "hotmount", "ms", []float64{(n[2] - n[0]) / 1000})
+	theirs := b.table.add(figure, "udevd", "ms", []float64{(n[3] - n[1]) / 1000})
+	b.table.add("memory, peak of a storm", "daemon, resident", "MiB", n[5:])
+	b.table.claim("CPU of a storm, of udevd's", ours/theirs, 0.1, "x")
+	return nil
+}
+
+// idling counts the wake-ups and the CPU of a daemon that has nothing to do, on a
+// quiet node and on one where network devices come and go.
+func (b *bench) idling(ctx context.Context) error {
+	if _, err := b.many(ctx); err != nil {
+		return err
+	}
+	const count = `pid=$(systemctl show -P MainPID hotmount); cat /proc/$pid/task/*/status | awk '/ctxt_switches/ {n += $2} END {print n}'
+awk '/^usage_usec/ {print $2}' /sys/fs/cgroup/system.slice/hotmount.service/cpu.stat
+`
+	idle := func(during string) (wakes, ms float64, err error) {
+		n, err := b.numbers(ctx, count+during+"\nwait\n"+count)
+		if err != nil {
+			return 0, 0, err
+		}
+		return n[2] - n[0], (n[3] - n[1]) / 1000, nil
+	}
+	seconds := int(b.idle.Seconds())
+	if _, err := b.w.Run(ctx, "sleep 30"); err != nil {
+		return err
+	}
+	quiet, quietCPU, err := idle(fmt.Sprintf("sleep %d", seconds))
+	if err != nil {
+		return err
+	}
+	busy, busyCPU, err := idle(fmt.Sprintf(`sleep %d &
+for i in $(seq 1000); do ip link add bench$i type dummy; ip link del bench$i; done`, seconds))
+	if err != nil {
+		return err
+	}
+	figure := fmt.Sprintf("idle for %s, %d disks mounted", b.idle.Round(time.Minute), mostDisks)
+	b.table.add(figure+": context switches", "quiet node", "", []float64{quiet})
+	b.table.add(figure+": context switches", "1000 network devices", "", []float64{busy})
+	b.table.add(figure+": CPU", "quiet node", "ms", []float64{quietCPU})
+	most := b.table.add(figure+": CPU", "1000 network devices", "ms", []float64{busyCPU})
+	b.table.claim("wake-ups by 1000 network devices (context switches, beyond the quiet node's)", busy-quiet, 0, "")
+	b.table.claim("CPU, idle for 10 minutes", most*10/b.idle.Minutes(), 10, "ms")
+	return nil
+}
+
+// boot measures boots with disks that are to be mounted.
+func (b *bench) boot(ctx context.Context) error {
+	if _, err := b.many(ctx); err != nil {
+		return err
+	}
+	// From the start of udev's cold plug to the last mount, and to READY.
+	const times = `
+for i in $(seq 600); do [ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) -lt %d ] || break; sleep 0.5; done
+systemctl show -P InactiveExitTimestampMonotonic systemd-udev-trigger
+systemctl show -P ActiveEnterTimestampMonotonic 'mnt-disks-*.mount' | sort -n | tail -n 1
+systemctl show -P ActiveEnterTimestampMonotonic hotmount
+systemctl show -P ExecMainStartTimestampMonotonic hotmount`
+	ready, ours, theirs := []float64{}, []float64{}, []float64{}
+	for round := range max(1, b.rounds/4) {
+		for i := range 2 {
+			byRule := (i+round)%2 == 1
+			setUp := "rm -f /etc/udev/rules.d/99-bench.rules; systemctl enable -q hotmount"
+			if byRule {
+				setUp = "echo " + quote(rule) + " >/etc/udev/rules.d/99-bench.rules; systemctl disable -q hotmount"
+			}
+			if _, err := b.w.Run(ctx, setUp+"; sync"); err != nil {
+				return err
+			}
+			if err := b.w.Reboot(ctx); err != nil {
+				return err
+			}
+			if _, err := b.w.WaitBooted(ctx); err != nil {
+				return err
+			}
+			n, err := b.numbers(ctx, fmt.Sprintf(times, mostDisks))
+			if err != nil {
+				return err
+			}
+			if byRule {
+				theirs = append(theirs, (n[1]-n[0])/1000)
+				continue
+			}
+			ours = append(ours, (n[2]-n[0])/1000)
+			ready = append(ready, (n[2]-n[3])/1000)
+		}
+		fmt.Fprintf(b.out, "boot: round %d\n", round+1)
+	}
+	figure := fmt.Sprintf("boot, %d disks to mount", mostDisks)
+	b.table.add(figure+": cold plug to READY", "hotmount", "ms", ours)
+	start := b.table.add(figure+": start to READY", "hotmount", "ms", ready)
+	last := b.table.add(figure+": cold plug to last mount", "rule", "ms", theirs)
+	b.table.claim("start to READY at boot, of the rule's boot", start/last, 0.5, "x")
+	return nil
+}
+
+// hundreds attaches 250 disks, eight functions of a slot at a time, and measures
+// whether the cost of one stays the same.
+func (b *bench) hundreds(ctx context.Context) error {
+	const disks, functions, compared = 250, 8, 5
+	images, err := b.images(ctx, "hundreds", disks, 320<<20, true)
+	if err != nil {
+		return err
+	}
+	var latency, ours, pid1 []float64
+	for slot := 0; slot*functions < disks; slot++ {
+		some := images[slot*functions : min(disks, (slot+1)*functions)]
+		seen, err := b.observe(ctx, "wait", len(some), func() error {
+			// The guest looks at a slot when function 0 is there, so that comes last.
+			for f := len(some) - 1; f >= 0; f-- {
+				if err := b.function(ctx, slot, f, some[f]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		n := float64(len(some))
+		latency = append(latency, last(seen.Mounted)-first(seen.Added))
+		ours, pid1 = append(ours, seen.CPU["hotmount"]/n), append(pid1, seen.CPU["PID 1"]/n)
+		fmt.Fprintf(b.out, "hundreds of disks: %d\n", slot*functions+len(some))
+	}
+	figure := fmt.Sprintf("%d disks, eight at a time", disks)
+	for name, all := range map[string][]float64{"first add to last mount": latency, "CPU of hotmount per disk": ours, "CPU of PID 1 per disk": pid1} {
+		b.table.add(figure+": "+name, "the first 40", "ms", all[:compared])
+		b.table.add(figure+": "+name, "the last 42", "ms", all[len(all)-compared-1:])
+	}
+	b.table.claim("hotmount's CPU per disk, disks 209 to 250 of disks 1 to 40", median(ours[len(ours)-compared-1:])/median(ours[:compared]), 1.5, "x")
+	return nil
+}
+
+// function attaches a disk as one function of a slot.
+func (b *bench) function(ctx context.Context, slot, function int, image string) error {
+	id := fmt.Sprintf("function-%d-%d", slot, function)
+	if _, err := b.w.QMP(ctx, "blockdev-add", map[string]any{
+		"driver": "raw", "node-name": id, "file": map[string]any{"driver": "file", "filename": image, "cache": map[string]any{"direct": false, "no-flush": true}},
+		"cache": map[string]any{"direct": false, "no-flush": true},
+	}); err != nil {
+		return err
+	}
+	_, err := b.w.QMP(ctx, "device_add", map[string]any{
+		"driver": "virtio-blk-pci", "id": id + "-device", "drive": id, "bus": fmt.Sprintf("worker-port%d", slot),
+		"addr": fmt.Sprintf("0.%d", function), "multifunction": true, "num-queues": 1,
+	})
+	return err
+}
