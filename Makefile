@@ -97,7 +97,7 @@ deb: deps-deb build/$(ARCH)/hotmount
 	$(call say,packing $(DEB))
 	@rm -rf $(STAGE)
 	@mkdir -p $(STAGE)
-	@cp -R packaging/debian packaging/man packaging/doc systemd udev packaging/config.yaml README.md CHANGELOG.md $(STAGE)/
+	@cp -R packaging/debian packaging/man packaging/doc packaging/examples systemd udev packaging/config.yaml README.md CHANGELOG.md $(STAGE)/
 	@cp build/$(ARCH)/hotmount $(STAGE)/hotmount
 	@packaging/copyright $(STAGE)/hotmount >$(STAGE)/debian/copyright
 	@printf 'hotmount (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md; built from commit\n    %s.\n\n -- %s  %s\n' '$(VERSION)' '$(COMMIT)' \

@@ -1,0 +1,148 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+const blockConfig = `settle: 1s
+node: worker-1
+classes:
+  - name: raw
+    names: ["vd[a-z]"]
+    directory: /var/lib/disks/block
+    mode: %s
+    storage_class: raw
+`
+
+const raw = "/var/lib/disks/block/virtio-"
+
+// TestBlockVolumes: a class in block mode gives disks out by links that lead to
+// them or nowhere, to what plays the provisioner, through attach, use, cleaning,
+// detach with a late udev, restart and reboot. What was given out once is never
+// formatted.
+func TestBlockVolumes(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
+	m.provision(w, "raw:Block:/var/lib/disks/block")
+	seq := func(name string) string { return m.run("cat /sys/block/" + name + "/diskseq") }
+	given := func(serial, name string) {
+		t.Helper()
+		m.wait("the link to "+serial, fmt.Sprintf("[ $(readlink -f %s%s) = /dev/%s ]", raw, serial, name))
+		if got := m.run(fmt.Sprintf("readlink %[1]s%[2]s; readlink /dev/hotmount/virtio-%[2]s", raw, serial)); got != "/dev/hotmount/virtio-"+serial+"\n/dev/disk/by-diskseq/"+seq(name) {
+			t.Errorf("%s leads over %s", serial, got)
+		}
+	}
+	image := blank(t, gib)
+	disk := worker.Disk{File: image, Serial: "RAW-1"}
+	name, id := m.attach(w, disk)
+	given("RAW-1", name)
+	volume, size := m.volume("virtio-RAW-1", "raw", 0)
+	if size != gib>>20<<20 {
+		t.Errorf("the volume has %d bytes", size)
+	}
+	m.log(fmt.Sprintf(" created %s .* seq=%s$", volume, seq(name)), 0)
+	// The holder costs little, and has no capability.
+	status := m.run("cat /proc/$(systemctl show -p MainPID --value hotmount-block@" + seq(name) + ")/status")
+	if !strings.Contains(status, "Name:\tsleep") || !regexpLine(status, "^CapEff:\t0000000000000000$") {
+		t.Errorf("the holder: %s", status)
+	}
+
+	// No serial, and one that another has.
+	none, noneID := m.attach(w, worker.Disk{File: blank(t, gib)})
+	m.says("/dev/" + none + " .*refuse: it has no serial")
+	second, secondID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
+	m.says("/dev/" + second + " .*refuse: another disk has its serial RAW-1: " + name)
+	given("RAW-1", name)
+	m.detach(w, secondID)
+	m.detach(w, noneID)
+
+	// Restart, and what somebody kills, is mended, without touching what works.
+	before := m.run("stat -c %i " + raw + "RAW-1")
+	m.run("systemctl kill -s KILL hotmount; sleep 1; systemctl restart hotmount")
+	m.wait("the daemon", "systemctl show -p StatusText hotmount | grep -q '1 given out'")
+	if after := m.run("stat -c %i " + raw + "RAW-1"); after != before {
+		t.Errorf("the link was inode %s and is %s", before, after)
+	}
+	m.run("systemctl kill -s KILL hotmount-block@" + seq(name))
+	m.wait("the link to go", "! [ -L "+raw+"RAW-1 ]")
+	m.run("systemctl reload hotmount")
+	given("RAW-1", name)
+
+	// A tenant's data goes with the volume, and the disk looks blank; it is in use
+	// while somebody has it open.
+	m.run("head -c 20M /dev/urandom >/dev/" + name + "; sync")
+	since := m.lines()
+	m.release(volume)
+	m.log(" cleaned "+volume+" .* seq="+seq(name)+"$", since)
+	m.volume("virtio-RAW-1", "raw", since)
+	if _, err := m.Run(ctx(t), fmt.Sprintf("sleep 100 <%sRAW-1 & hotmount release %s", raw, name)); err == nil || !strings.Contains(err.Error(), "(sleep): has it open") {
+		t.Errorf("released while in use: %v", err)
+	}
+
+	// udev is late: the disk is gone and another there before it hears of either.
+	old := seq(name)
+	m.run("udevadm settle; udevadm control --stop-exec-queue")
+	m.detach(w, id)
+	other, err := w.Attach(ctx(t), worker.Disk{File: blank(t, gib), Serial: "RAW-2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the other disk", "grep -l RAW-2 /sys/block/vd*/serial")
+	if got := m.run("readlink /dev/disk/by-diskseq/" + old + "; readlink " + raw + "RAW-1"); got != "../../"+name+"\n/dev/hotmount/virtio-RAW-1" {
+		t.Errorf("udev is not late: %s", got)
+	}
+	if out, err := m.Run(ctx(t), "stat -L "+raw+"RAW-1; [ -e /dev/"+name+" ]"); err == nil {
+		t.Errorf("the link leads to another disk: %s", out)
+	}
+	m.run("udevadm control --start-exec-queue")
+	m.wait("the link to go", "! [ -L "+raw+"RAW-1 ] && ! [ -L /dev/hotmount/virtio-RAW-1 ]")
+	if name, err = w.BlockDevice(ctx(t), other.ID); err != nil {
+		t.Fatal(err)
+	}
+	given("RAW-2", name)
+
+	// It looks blank, and is given out; never formatted, with any configuration.
+	name, id = m.attach(w, disk)
+	given("RAW-1", name)
+	if got := m.run("hotmount status; hotmount release " + name); !strings.Contains(got, "given out") || !strings.Contains(got, "safe to detach") {
+		t.Errorf("%s", got)
+	}
+	m.detach(w, id)
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if name, err = w.BlockDevice(ctx(t), other.ID); err != nil {
+		t.Fatal(err)
+	}
+	given("RAW-2", name)
+	sum := digest(t, image)
+	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "filesystem") + "X\nsystemctl reload hotmount")
+	m.wait("the other disk to be left alone", "hotmount plan | grep -E '^"+name+" .*ignore .*given out as a block volume'")
+	name, id = m.attach(w, disk)
+	m.says("/dev/" + name + " .*refuse: it was given out as a block volume")
+	if _, err := m.Run(ctx(t), "hotmount accept "+name); err == nil {
+		t.Error("it could be accepted for formatting")
+	}
+	m.detach(w, id)
+	if digest(t, image) != sum {
+		t.Error("a disk that was given out was written to")
+	}
+
+	log := m.run("systemctl stop kubelet; cat /var/lib/standin/log")
+	for _, line := range strings.Split(log, "\n") {
+		switch {
+		case strings.HasSuffix(line, " started"), strings.Contains(line, " seq="):
+		case strings.Contains(line, " error stat "+raw):
+			// Between the disk's end and udev's word of it.
+		default:
+			t.Errorf("the provisioner: %s", line)
+		}
+	}
+	t.Log(log)
+}
