@@ -36,6 +36,7 @@ PACKAGES_deb := debhelper dpkg-dev git
 PACKAGES_test := $(PACKAGES_deb) e2fsprogs gcc libc6-dev lintian strace systemd util-linux xfsprogs
 
 say = @echo "==> $(1)"
+comma := ,
 
 .PHONY: help
 help:
@@ -136,6 +137,9 @@ test-deb: deps deb
 	@for want in $(EXPOSURE); do u=$${want%=*}; \
 		systemd-analyze security --offline=true --no-pager --threshold=$${want#*=} systemd/$$u >build/exposure.log 2>&1 || { cat build/exposure.log >&2; exit 1; }; \
 		tail -n 1 build/exposure.log; done
+	$(call say,size of the package: under 4 MB$(comma) installed under 14 MB)
+	@size=$$(stat -c %s $(DEB)); installed=$$(( $$(dpkg-deb -f $(DEB) Installed-Size) * 1024 )); \
+	echo "$$size bytes, installed $$installed bytes"; (( size < 4000000 && installed < 14000000 ))
 	$(call say,the same package from another folder)
 	@again=$$(mktemp -d); trap 'rm -rf "$$again"' EXIT; \
 	mkdir "$$again/else"; cp -R .git $$(ls -A | grep -vxE 'build|\.git') "$$again/else/"; \

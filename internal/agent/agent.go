@@ -130,6 +130,8 @@ type Agent struct {
 	started  time.Time
 	ready    bool
 	lastLine string
+	told     time.Time // when it was told
+	untold   time.Time // when the next one is due, zero if there is none
 }
 
 // New makes an agent. Watchdog is the period in which Reporter.Alive is called,

@@ -1095,3 +1095,35 @@ func TestStormOfEvents(t *testing.T) {
 		}
 	})
 }
+
+// While there is work the status is told once a second, and when there is none
+// left at once.
+func TestStatusWhileThereIsWork(t *testing.T) {
+	m := newMachine()
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, "ready")
+		time.Sleep(statusEvery)
+		m.slow = true
+		told := func() string {
+			settle()
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.status
+		}
+		for i, want := range []string{"working on vdb", "working on vdb", "working on vdb", "working on vdb, vdc, vdd, vde"} {
+			name := "vd" + string(rune('b'+i))
+			m.change(func() { m.disks[name] = xfsDisk(name, uint64(2+i), uuidA[:35]+string(rune('a'+i))) })
+			a.Look(name)
+			if i == 3 {
+				time.Sleep(statusEvery)
+			}
+			if got := told(); got != "0 mounted, 0 held, 0 refused, 0 failing; "+want {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+		close(m.hang)
+		if got := told(); got != "4 mounted, 0 held, 0 refused, 0 failing" {
+			t.Errorf("in the end: %q", got)
+		}
+	})
+}

@@ -18,6 +18,9 @@ import (
 // hangs on dead storage has no part in that.
 const proofsAtOnce = 16
 
+// statusEvery is the least time between two lines of status while there is work.
+const statusEvery = time.Second
+
 // growthsAtOnce is how many filesystems are measured and grown at once.
 const growthsAtOnce = 2
 
@@ -532,6 +535,7 @@ func (a *Agent) nextDue() (time.Time, bool) {
 	if !a.ready {
 		earlier(a.started.Add(a.settings.ReadyTimeout))
 	}
+	earlier(a.untold)
 	return next, !next.IsZero()
 }
 
@@ -574,8 +578,13 @@ func (a *Agent) tell() {
 		slices.Sort(proving)
 		text += "; proving blank, and formatting if so: " + strings.Join(proving, ", ")
 	}
-	if text != a.lastLine {
-		a.lastLine = text
+	// Each line is work for PID 1, which has enough to do when many disks come at
+	// once: while there is work it gets one a second, and the last one at once.
+	a.untold = time.Time{}
+	if next := a.told.Add(statusEvery); text != a.lastLine && len(outstanding)+len(proving) > 0 && time.Now().Before(next) {
+		a.untold = next
+	} else if text != a.lastLine {
+		a.lastLine, a.told = text, time.Now()
 		a.report.Status(text)
 	}
 	if !a.ready && (!open || time.Since(a.started) >= a.settings.ReadyTimeout) {

@@ -45,7 +45,7 @@ func Default() disk.Settings {
 		Settle:        5 * time.Second,
 		ReadyTimeout:  30 * time.Second,
 		Rescan:        10 * time.Minute,
-		Workers:       4,
+		Workers:       16,
 		Trim:          true,
 		Classes:       []disk.Class{class},
 	}

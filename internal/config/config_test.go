@@ -504,7 +504,7 @@ func TestWhichFile(t *testing.T) {
 		{name: "default", path: one, workers: 1},
 		{name: "variable", path: one, environ: []string{"HOTMOUNT_CONFIG=" + two}, workers: 2},
 		{name: "flag", path: one, environ: []string{"HOTMOUNT_CONFIG=" + two}, args: []string{"--config", three}, workers: 3},
-		{name: "no default", path: missing, workers: 4},
+		{name: "no default", path: missing, workers: 16},
 		{name: "size at the limit", path: file("limit", "workers: 5\n#"+strings.Repeat("x", maxFile-12)), workers: 5},
 		{name: "missing by variable", path: one, environ: []string{"HOTMOUNT_CONFIG=" + missing}, want: "cannot read the configuration file DIR/missing: no such file or directory"},
 		{name: "missing by flag", path: one, args: []string{"--config", missing}, want: "cannot read the configuration file DIR/missing: no such file or directory"},
@@ -597,7 +597,7 @@ func TestAddFlags(t *testing.T) {
       --scan-rate size           how much a second may be read of a disk to prove it blank (default none)
       --settle duration          how long nobody may have written to a disk before it is formatted (default 5s)
       --trim                     give the free space of filesystems back to the storage (default true)
-      --workers int              how many disks are worked on at once (default 4)
+      --workers int              how many disks are worked on at once (default 16)
 `
 	if diff := cmp.Diff(want, flags(t).FlagUsages()); diff != "" {
 		t.Error(diff)
