@@ -61,7 +61,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings) error {
 	manager := new(unit.Manager)
 	mounting := &arrivals{}
 	h := host()
-	h.Claims = new(mounts.ClaimCache)
+	h.Shared = new(inventory.Shared)
 	a := agent.New(node{h, reporter}, units{manager, mounting}, reporter, s, watchdog/2)
 
 	var parts sync.WaitGroup

@@ -33,9 +33,8 @@ var ErrGone = sysfs.ErrGone
 type Host struct {
 	Root  string
 	Store store.Store
-	// Claims keeps what looks have read of the system's configuration, for who
-	// looks often; nil for nobody.
-	Claims *mounts.ClaimCache
+	// Shared is for who looks often, and at many disks at once; nil for nobody.
+	Shared *Shared
 }
 
 // Names are the kernel names of all whole disks that are attached.
@@ -47,11 +46,11 @@ func (h Host) Boot() (string, error) { return h.sysfs().BootID() }
 // Look gathers the facts of one disk, all but its peers (disk.Facts.FindPeers).
 // The error wraps ErrGone if it is not attached any more.
 func (h Host) Look(name string) (disk.Facts, error) {
-	common, err := h.gather()
+	common, err := h.Shared.gather(h)
 	if err != nil {
 		return disk.Facts{}, fmt.Errorf("cannot look at %s: %w", name, err)
 	}
-	f, err := h.one(name, &common)
+	f, err := h.one(name, common)
 	if err != nil {
 		return f, fmt.Errorf("cannot look at %s: %w", name, err)
 	}
@@ -110,7 +109,7 @@ func (h Host) gather() (common, error) {
 	if c.swaps, err = mounts.Swaps(h.Root); err != nil {
 		return c, err
 	}
-	if c.claims, err = h.Claims.Claims(h.Root); err != nil {
+	if c.claims, err = h.Shared.claimed(h.Root); err != nil {
 		return c, err
 	}
 	c.off, err = h.formattingOff()

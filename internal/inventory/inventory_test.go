@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -511,5 +512,39 @@ func BenchmarkLook(b *testing.B) {
 		if _, err := h.Look("vdb"); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Looks that wait share what is gathered, and none is given what is older than
+// itself.
+func TestSharedLooks(t *testing.T) {
+	h := node.make(t)
+	h.Shared = new(Shared)
+	table := filepath.Join(h.Root, table)
+	h.Shared.gathering.Lock()
+	var looks sync.WaitGroup
+	for range 8 {
+		looks.Go(func() {
+			if f, err := h.Look("vdb"); err != nil || len(f.Mounts) != 1 {
+				t.Errorf("%+v, %v", f.Mounts, err)
+			}
+		})
+	}
+	// They have begun once there is a batch; what they wait for begins after this.
+	for begun := false; !begun; {
+		h.Shared.mu.Lock()
+		begun = h.Shared.next != nil
+		h.Shared.mu.Unlock()
+	}
+	if err := os.WriteFile(table, []byte("27 1 0:2 / / rw - rootfs rootfs rw\n28 27 254:16 / /mnt/disks/x rw - xfs /dev/vdb rw\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h.Shared.gathering.Unlock()
+	looks.Wait()
+	if err := os.WriteFile(table, []byte("27 1 0:2 / / rw - rootfs rootfs rw\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := h.Look("vdb"); err != nil || len(f.Mounts) != 0 {
+		t.Errorf("a look after a change: %+v, %v", f.Mounts, err)
 	}
 }

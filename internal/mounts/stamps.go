@@ -10,8 +10,7 @@ import (
 
 // ClaimCache reads claims again only when a file or a directory that they come
 // from has changed, which on a node with hundreds of unit files is most of what a
-// look at a disk costs. A nil one reads them each time; the zero value is ready,
-// and is for one root.
+// look at a disk costs. The zero value is ready, and is for one root.
 type ClaimCache struct {
 	mu     sync.Mutex
 	known  bool
@@ -22,9 +21,6 @@ type ClaimCache struct {
 // Claims is the function Claims, with what is known. The result is not to be
 // changed.
 func (c *ClaimCache) Claims(root string) ([]Claim, error) {
-	if c == nil {
-		return Claims(root)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known && c.stamps.hold() {
