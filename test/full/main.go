@@ -53,11 +53,16 @@ func full(ctx context.Context, commit, date string, fuzz time.Duration, dir, rep
 	var report strings.Builder
 	fmt.Fprintf(&report, "# All tests, %s\n\nCommit %s, %s, %d processors.\n\n| test | result | took |\n|---|---|---|\n", date, commit, runtime.Version(), runtime.NumCPU())
 	failed := 0
+	var stopped error
 	for i, s := range steps {
-		fmt.Printf("==> %d of %d: %s\n", i+1, len(steps), s.name)
-		result, err := s.run(ctx, dir)
-		if err != nil {
-			return err
+		result := "NOT RUN in 0s"
+		if stopped == nil {
+			fmt.Printf("==> %d of %d: %s\n", i+1, len(steps), s.name)
+			if result, err = s.run(ctx, dir); errors.Is(err, errStopped) {
+				stopped, result = err, "NOT RUN in 0s"
+			} else if err != nil {
+				return err
+			}
 		}
 		if !strings.HasPrefix(result, "passed") {
 			failed++
@@ -74,10 +79,14 @@ func full(ctx context.Context, commit, date string, fuzz time.Duration, dir, rep
 		return err
 	}
 	fmt.Println("==> the report, to be committed:", path)
-	if failed > 0 {
+	switch {
+	case stopped != nil:
+		return stopped
+	case failed > 0:
 		return fmt.Errorf("%d of %d failed; their logs are in %s", failed, len(steps), dir)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // steps are the checks without virtual machines, each test in a virtual machine,
@@ -158,6 +167,8 @@ func output(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
+var errStopped = errors.New("stopped; the same command goes on from here")
+
 // run gives the result of the step, that of an earlier call if it passed then.
 func (s step) run(ctx context.Context, dir string) (string, error) {
 	base := filepath.Join(dir, strings.ReplaceAll(s.name, " ", "-"))
@@ -181,7 +192,7 @@ func (s step) run(ctx context.Context, dir string) (string, error) {
 		return "", flushErr
 	}
 	if ctx.Err() != nil {
-		return "", errors.New("stopped; the same command goes on from here")
+		return "", errStopped
 	}
 	if err != nil {
 		return fmt.Sprintf("FAILED (%v) in %s", err, took), nil

@@ -104,11 +104,11 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 		names = append(names, d.name)
 	}
 	m.wait("a decision about each disk", fmt.Sprintf(
-		`journalctl -b -o cat --no-pager >/tmp/journal; for d in %s; do grep -qE "^/dev/$d .*(refuse: |hold: |ignore: |mounted |cannot |mkfs)" /tmp/journal; done; ! systemctl list-units --no-legend 'hotmount-format@*' | grep -q .`,
+		`journalctl -b -o cat --no-pager >/tmp/journal; for d in %s; do grep -qE "^/dev/$d .*(refuse: |hold: |ignore: |mounted |cannot |mkfs)" /tmp/journal || exit 1; done; ! systemctl list-units --no-legend 'hotmount-format@*' | grep -q .`,
 		strings.Join(names, " ")))
 	plan := m.run("udevadm settle; sync; hotmount plan")
 	journal := m.run("journalctl -b -o cat --no-pager")
-	touched := m.run("for d in " + strings.Join(names, " ") + "; do echo $d $(awk '{print $5+$12}' /sys/block/$d/stat) $(findmnt -no TARGET /dev/$d); done")
+	touched := m.run("for d in " + strings.Join(names, " ") + "; do echo $d $(awk '{print $5+$12, $7+$14}' /sys/block/$d/stat) $(findmnt -no TARGET /dev/$d); done")
 	for _, d := range disks {
 		if d.Mounts {
 			m.hasFiles(d.Kind, m.mounted(d.name))
@@ -124,7 +124,13 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 		if !regexpLine(plan, `^`+d.name+` +[0-9.]+ [A-Z]iB +CORPUS-[0-9]+ +(refuse|ignore|mount) `) {
 			t.Errorf("%s (%s): the plan:\n%s", d.Name, d.name, plan)
 		}
-		if !regexpLine(touched, `^`+d.name+` 0$`) {
+		// What udev calls an XFS is given to the kernel first, which flushes the disk
+		// before it refuses: a write request without a sector.
+		requests := "0"
+		if slices.ContainsFunc(says, func(line string) bool { return strings.Contains(line, ": mount: it holds xfs ") }) {
+			requests = "[01]"
+		}
+		if !regexpLine(touched, `^`+d.name+` `+requests+` 0$`) {
 			t.Errorf("%s (%s): writes and mounts:\n%s\n%q", d.Name, d.name, touched, says)
 		}
 		if got, err := corpus.Digest(d.image); err != nil || got != d.digest {
@@ -157,7 +163,7 @@ func TestBlanks(t *testing.T) {
 			sizes := map[string]int64{}
 			large := int64(70 * gib)
 			if full {
-				large = 8 << 40 // two minutes of reading for a slow processor
+				large = 8 << 40
 			}
 			for _, b := range []struct {
 				what    string
@@ -181,6 +187,9 @@ func TestBlanks(t *testing.T) {
 				t.Logf("%s: %s", name, b.what)
 			}
 			for name, size := range sizes {
+				if size > 1<<40 { // minutes of reading for a slow processor
+					m.waits(10, name+" to be formatted", "journalctl -b -o cat --no-pager | grep '^/dev/"+name+" .*: formatted: '")
+				}
 				uuid := m.mounted(name)
 				if got := m.run("findmnt -no FSTYPE /dev/" + name + "; echo kept >/mnt/disks/" + uuid + "/f; sync; cat /mnt/disks/" + uuid + "/f"); got != "xfs\nkept" {
 					t.Errorf("%s: %s", name, got)

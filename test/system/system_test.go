@@ -119,10 +119,16 @@ func (m machine) run(script string) string {
 	return strings.TrimSpace(out)
 }
 
-// wait waits until the script succeeds.
+// wait waits until the script succeeds, for a minute at least.
 func (m machine) wait(what, script string) {
 	m.t.Helper()
-	_, err := m.Run(ctx(m.t), fmt.Sprintf("for i in $(seq 1 300); do if (%s) >/dev/null 2>&1; then exit 0; fi; sleep 0.2; done; (%s)", script, script))
+	m.waits(1, what, script)
+}
+
+// waits waits as many minutes.
+func (m machine) waits(minutes int, what, script string) {
+	m.t.Helper()
+	_, err := m.Run(ctx(m.t), fmt.Sprintf("for i in $(seq 1 %[2]d); do if (%[1]s) >/dev/null 2>&1; then exit 0; fi; sleep 0.2; done; (%[1]s)", script, 300*minutes))
 	if err != nil {
 		m.t.Fatalf("waited in vain for %s: %v\nthe daemon says:\n%s", what, err, m.run("journalctl -b -u hotmount -u 'hotmount-format@*' --no-pager | tail -n 40"))
 	}
