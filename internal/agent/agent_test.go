@@ -445,9 +445,9 @@ func TestGrows(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		m.expect(t, `
 			vdb: grow (filesystem-smaller)
-			ready
 			grow seq 2
-			vdb: keep (mounted)`)
+			vdb: keep (mounted)
+			ready`)
 		a.Look("vdb")
 		m.expect(t, ``)
 		m.change(func() { m.disks["vdb"].Size = 6 << 30 })
@@ -481,9 +481,9 @@ func TestMeasuresAfterMounting(t *testing.T) {
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA+`
 			vdb: grow (filesystem-unmeasured)
-			ready
 			grow seq 2
-			vdb: keep (mounted)`)
+			vdb: keep (mounted)
+			ready`)
 	})
 }
 

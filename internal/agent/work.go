@@ -245,7 +245,9 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	if !active(d.Action) {
 		st.succeed()
 	}
-	if d.Action != disk.Mount && d.Action != disk.Link && d.Action != disk.Wait {
+	// A filesystem that has to grow first would be published with the size that it
+	// has before: the provisioner reads it once.
+	if d.Action != disk.Mount && d.Action != disk.Link && d.Action != disk.Wait && d.Action != disk.Grow {
 		st.initial = false
 	}
 }
