@@ -1,0 +1,56 @@
+package inventory
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"hotmount/internal/disk"
+)
+
+// TestGivenOut: a disk counts as given out only while both links are there and lead
+// to this attachment of it.
+func TestGivenOut(t *testing.T) {
+	const link = "/mnt/raw/virtio-S1"
+	good := tree{"mnt/raw/virtio-S1": "-> /dev/hotmount/virtio-S1", "dev/hotmount/virtio-S1": "-> /dev/disk/by-diskseq/12"}
+	for name, tt := range map[string]struct {
+		change tree
+		want   bool
+	}{
+		"there":                              {nil, true},
+		"no link":                            {tree{"mnt/raw/virtio-S1": "-"}, false},
+		"after a reboot":                     {tree{"dev/hotmount/virtio-S1": "-"}, false},
+		"a file":                             {tree{"mnt/raw/virtio-S1": "x"}, false},
+		"to the device itself":               {tree{"mnt/raw/virtio-S1": "-> /dev/vdb"}, false},
+		"to another attachment":              {tree{"dev/hotmount/virtio-S1": "-> /dev/disk/by-diskseq/13"}, false},
+		"to another disk's link":             {tree{"mnt/raw/virtio-S1": "-> /dev/hotmount/virtio-S2", "dev/hotmount/virtio-S2": "-> /dev/disk/by-diskseq/12"}, false},
+		"to the device in place of its link": {tree{"dev/hotmount/virtio-S1": "-> /dev/vdb"}, false},
+	} {
+		h := good.with(tt.change).make(t)
+		if got := h.leads(link, 12); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if h.leads("", 12) {
+			t.Errorf("%s: given out nowhere", name)
+		}
+	}
+}
+
+// TestOwnEntries: what hotmount itself puts into class directories is no stray, and
+// what looks like it is.
+func TestOwnEntries(t *testing.T) {
+	root := t.TempDir()
+	class := filepath.Join(root, "mnt/disks")
+	write(t, root, "mnt/disks/"+uuidA+"/"+disk.Marker, "")
+	write(t, root, "mnt/disks/."+uuidB+"/"+disk.Marker, "")
+	write(t, root, "proc/1/mountinfo", "24 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw\n")
+	for name, target := range map[string]string{"virtio-S1": "/dev/hotmount/virtio-S1", "virtio-S2": "/dev/hotmount/virtio-S1", "virtio-S3": "/dev/vdb"} {
+		if err := os.Symlink(target, filepath.Join(class, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Host{Root: root}.strays("/mnt/disks")
+	if err != nil || len(got) != 2 {
+		t.Errorf("%q, %v", got, err)
+	}
+}

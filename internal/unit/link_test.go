@@ -1,0 +1,123 @@
+//go:build root
+
+package unit
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"hotmount/internal/disk"
+)
+
+// ownDev gives the test's thread a /dev of its own that holds what is needed here.
+func ownDev(t *testing.T) (class string) {
+	t.Helper()
+	class = filepath.Join(t.TempDir(), "block")
+	if err := os.Mkdir(class, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ownNamespace(t)
+	mount(t, "/dev")
+	if err := os.MkdirAll("/dev/disk/by-diskseq", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return class
+}
+
+func put(t *testing.T, target, link string) {
+	t.Helper()
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func targetOf(path string) string {
+	target, _ := os.Readlink(path)
+	return target
+}
+
+// TestLinks are made over two steps, made again, and removed, and nothing else is.
+func TestLinks(t *testing.T) {
+	class := ownDev(t)
+	link, via := filepath.Join(class, "virtio-A"), disk.LinkDirectory+"/virtio-A"
+	id := disk.ID{Name: "vdb", Seq: 12}
+	for range 2 {
+		if err := MakeLink(link, id); err != nil {
+			t.Fatal(err)
+		}
+		if targetOf(link) != via || targetOf(via) != "/dev/disk/by-diskseq/12" {
+			t.Errorf("%s -> %s -> %s", link, targetOf(link), targetOf(via))
+		}
+	}
+	if err := RemoveLink(link, disk.ID{Seq: 13}); err != nil || targetOf(via) == "" {
+		t.Errorf("the link of another attachment is removed: %v", err)
+	}
+	for range 2 {
+		if err := RemoveLink(link, id); err != nil || targetOf(link) != "" || targetOf(via) != "" {
+			t.Errorf("it stays: %s, %s, %v", targetOf(link), targetOf(via), err)
+		}
+	}
+}
+
+// TestLinkAfterReboot: what an earlier boot or a crash has left is replaced, or
+// removed with its disk.
+func TestLinkAfterReboot(t *testing.T) {
+	class := ownDev(t)
+	link, via := filepath.Join(class, "virtio-A"), disk.LinkDirectory+"/virtio-A"
+	put(t, via, link)
+	id := disk.ID{Seq: 12}
+	if err := RemoveLink(link, id); err != nil || targetOf(link) != "" {
+		t.Errorf("dead, it stays: %v", err)
+	}
+	put(t, via, link)
+	if err := os.Mkdir(disk.LinkDirectory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, "/dev/disk/by-diskseq/7", via)
+	if err := MakeLink(link, id); err != nil || targetOf(via) != "/dev/disk/by-diskseq/12" {
+		t.Errorf("it leads to %s, %v", targetOf(via), err)
+	}
+}
+
+// TestDeadLinks: of links only ours that lead nowhere are removed, and nothing else.
+func TestDeadLinks(t *testing.T) {
+	class := ownDev(t)
+	if err := MakeLink(filepath.Join(class, "virtio-A"), disk.ID{Seq: 12}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("/dev/disk/by-diskseq/12", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	put(t, disk.LinkDirectory+"/virtio-B", filepath.Join(class, "virtio-B"))
+	put(t, "/dev/nowhere", filepath.Join(class, "other"))
+	if err := os.WriteFile(filepath.Join(class, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, stays := range map[string]bool{"virtio-A": true, "virtio-B": false, "other": true, "file": true} {
+		if err := RemoveDeadLink(class, name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if exists(t, filepath.Join(class, name)) != stays {
+			t.Errorf("%s: stays %v", name, !stays)
+		}
+	}
+}
+
+// TestLinkOverSomething: an entry that is not hotmount's is never replaced.
+func TestLinkOverSomething(t *testing.T) {
+	class := ownDev(t)
+	link := filepath.Join(class, "virtio-A")
+	put(t, "/etc", link)
+	if err := MakeLink(link, disk.ID{Seq: 12}); err == nil || targetOf(link) != "/etc" {
+		t.Errorf("made over a link to %s: %v", targetOf(link), err)
+	}
+	if err := RemoveLink(link, disk.ID{Seq: 12}); err != nil || targetOf(link) != "/etc" {
+		t.Errorf("removed: %v", err)
+	}
+	for _, bad := range []string{"virtio-A", "/virtio-A", class + "/../block/virtio-A"} {
+		if err := MakeLink(bad, disk.ID{Seq: 12}); err == nil {
+			t.Errorf("%s was taken for a place for a link", bad)
+		}
+	}
+}
