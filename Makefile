@@ -98,8 +98,12 @@ deb: deps-deb build/$(ARCH)/hotmount
 	$(call say,packing $(DEB))
 	@rm -rf $(STAGE)
 	@mkdir -p $(STAGE)
-	@cp -R packaging/debian packaging/man packaging/doc packaging/examples systemd udev packaging/config.yaml README.md CHANGELOG.md $(STAGE)/
+	@cp -R packaging/catalog packaging/debian packaging/man packaging/doc packaging/examples systemd udev packaging/config.yaml README.md CHANGELOG.md $(STAGE)/
 	@cp build/$(ARCH)/hotmount $(STAGE)/hotmount
+	@# By a program for this machine: the scripts are the same for all.
+	@mkdir $(STAGE)/completion
+	@for of in bash/hotmount zsh/_hotmount fish/hotmount.fish; do \
+		env -u GOOS -u GOARCH CGO_ENABLED=0 go run -trimpath -buildvcs=false ./cmd/hotmount completion $${of%/*} >$(STAGE)/completion/$${of#*/}; done
 	@packaging/copyright $(STAGE)/hotmount >$(STAGE)/debian/copyright
 	@printf 'hotmount (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md; built from commit\n    %s.\n\n -- %s  %s\n' '$(VERSION)' '$(COMMIT)' \
 		"$$(sed -n 's/^Maintainer: //p' packaging/debian/control)" "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))" >$(STAGE)/debian/changelog

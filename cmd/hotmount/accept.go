@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/control"
+	"hotmount/internal/disk"
 )
 
 func acceptCommand() *cobra.Command {
@@ -15,7 +16,8 @@ func acceptCommand() *cobra.Command {
 		Short: "Let a held disk be used",
 		Long: "Give the operator's word that a held disk may be used, or that a disk that failed is worth another try.\n" +
 			"It is still formatted only if it is proven blank.",
-		Args: args(cobra.ExactArgs(1)),
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFirst(disksWith(func(d disk.Decision) bool { return !d.Mounted() })),
 		RunE: func(c *cobra.Command, given []string) error {
 			text, err := control.Ask(c.Context(), socket, control.Request{Do: "accept", Disk: diskName(given[0])})
 			if err != nil {

@@ -51,6 +51,7 @@ func doctorCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	complete(c, "output", "text", "json")
 	config.AddFlags(c.Flags())
 	return c
 }

@@ -165,6 +165,8 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	class := policy.Select(f, s)
 	path := class.MountPoint(uuid)
 	d := disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
+	// The story of the filesystem that may come of it begins here.
+	log.Event(report.KindSeen, journal.PriInfo, f, d, path, report.Name(f)+": seen: it is read; if it is proven blank it becomes xfs "+uuid)
 	record := &store.Format{Store: host().Store}
 	scan := report.NewScan(log, f)
 	progress := func(p probe.Progress) {

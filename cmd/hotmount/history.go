@@ -40,6 +40,7 @@ func historyCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	complete(c, "output", "text", "json")
 	return c
 }
 

@@ -42,6 +42,9 @@ func provisionerCommand() *cobra.Command {
 			"mismatch; exit code 3 if there is any. FILE is - for the standard input:\n" +
 			"  kubectl get configmap -n NAMESPACE NAME -o yaml | hotmount provisioner check -",
 		Args: args(cobra.ExactArgs(1)),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveDefault
+		},
 		RunE: func(c *cobra.Command, given []string) error {
 			s, err := load(c)
 			if err != nil {

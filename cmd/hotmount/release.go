@@ -27,6 +27,9 @@ func releaseCommand() *cobra.Command {
 			"booted. Says that it is safe to detach only when nothing on this machine holds it any more. Kills nothing: who\n" +
 			"uses it is named.",
 		Args: args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFirst(func() []cobra.Completion {
+			return slices.Concat(disksWith(mountedOnly)(), uuidsWith(mountedOnly)())
+		}),
 		RunE: func(c *cobra.Command, given []string) error {
 			return release(c.Context(), c.OutOrStdout(), given[0], force)
 		},

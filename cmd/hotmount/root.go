@@ -29,11 +29,16 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	})
+	// The package has the scripts that it prints.
+	c.CompletionOptions.HiddenDefaultCmd = true
+	// Files are offered where a file is wanted.
+	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	// For people.
 	c.AddCommand(
 		planCommand(),
 		statusCommand(),
+		eventsCommand(),
 		acceptCommand(),
 		releaseCommand(),
 		formatCommand(),
@@ -57,6 +62,13 @@ func root() *cobra.Command {
 		cleanupCommand(),
 		unmountGoneCommand(),
 	)
+	for _, below := range c.Commands() {
+		if below.Flags().Lookup("config") != nil {
+			if err := below.MarkFlagFilename("config", "yaml", "yml"); err != nil {
+				panic(err) // there is no such flag
+			}
+		}
+	}
 	return c
 }
 

@@ -26,6 +26,7 @@ import (
 )
 
 func runCommand() *cobra.Command {
+	var format string
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "The daemon: look after the node's disks",
@@ -35,23 +36,29 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return runDaemon(c, s)
+			log, err := report.NewAs(format)
+			if err != nil {
+				return usageError{err}
+			}
+			return runDaemon(c, s, log)
 		},
 	}
+	c.Flags().StringVar(&format, "log-format", "auto", "text, json, or auto: the journal if standard error is connected to it, else text")
+	complete(c, "log-format", report.Formats...)
 	config.AddFlags(c.Flags())
 	return c
 }
 
 // runDaemon wires the rooms together and waits for all of them. The first that
 // fails ends the others.
-func runDaemon(c *cobra.Command, s *disk.Settings) error {
+func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log) error {
 	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
 		return fmt.Errorf("cannot read the watchdog's period: %w", err)
 	}
-	reporter := report.Agent{Log: report.New()}
+	reporter := report.Agent{Log: log}
 	// The socket hears from here on, so that nothing is lost between the first
 	// look at all disks and the first event.
 	listener, err := uevent.Listen()

@@ -75,6 +75,7 @@ func statusCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text, wide, json or yaml")
+	complete(c, "output", "text", "wide", "json", "yaml")
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print what has changed")
 	config.AddFlags(c.Flags())
 	return c

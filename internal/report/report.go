@@ -3,9 +3,11 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,9 +26,12 @@ import (
 // once with `systemd-id128 new` and never changed.
 type Kind string
 
-// The kinds of events.
+// The kinds of events; the journal's catalog (packaging/catalog) explains each.
 const (
+	KindSeen      Kind = "1a5fdbd3a9e44bcf857513f51e889e21"
 	KindDecided   Kind = "8d257cf62e324ae2818900eb75c8833f"
+	KindHeld      Kind = "bd4ed046df54461e81253de17d379121"
+	KindRefused   Kind = "f6069dd09fe94626a9bcd1a791130da9"
 	KindProven    Kind = "7f256a91fea2447dab04adb584de3e55"
 	KindFormatted Kind = "3d02a53f47f844f790341d3bb1afb1ad"
 	KindGrown     Kind = "dafa3840c4c24aac8829ab90ba6cf8fe"
@@ -34,16 +39,32 @@ const (
 	KindTrimmed   Kind = "6b61b43dd3b843da99bad8e53abe52dc"
 	KindMounted   Kind = "a9f0438d20a54cb2b5788042a7b0bdad"
 	KindFailed    Kind = "db5193068a5b444e89220b40468456ec"
+	KindBounced   Kind = "a9d874880dcf4ca5b63448e9799abcce"
 	KindGone      Kind = "ba183a4a7423409c92799d952cdf0ad5"
+	KindRescan    Kind = "65c06bbaf47c4ee9979344507a34808d"
+	KindNotice    Kind = "7774f65c32334b598892bb9e718beec8"
 	KindProblem   Kind = "668e8644ecc84d45b43580c03a0d0612"
 )
 
-// Log writes events to the journal by its native protocol, or as text where
-// the process does not run under the journal.
+// Kinds gives all kinds of events, each with a word for people and scripts.
+func Kinds() map[Kind]string {
+	return map[Kind]string{
+		KindSeen: "seen", KindDecided: "decided", KindHeld: "held", KindRefused: "refused", KindProven: "proven", KindFormatted: "formatted",
+		KindGrown: "grown", KindGivenOut: "given-out", KindTrimmed: "trimmed", KindMounted: "mounted", KindFailed: "failed", KindBounced: "bounced", KindGone: "gone",
+		KindRescan: "rescan", KindNotice: "notice", KindProblem: "problem",
+	}
+}
+
+// Log writes events to the journal by its native protocol, or as text or JSON
+// where the process does not run under the journal.
 type Log struct {
 	text io.Writer // nil for the journal
+	json bool      // one object a line instead of text
 	mu   sync.Mutex
 }
+
+// Formats are the words that NewAs takes.
+var Formats = []string{"auto", "text", "json"}
 
 // New makes a log for this process: the journal if standard error is connected
 // to it (JOURNAL_STREAM, systemd.exec(5)), else text on standard error.
@@ -52,6 +73,19 @@ func New() *Log {
 		return &Log{}
 	}
 	return &Log{text: os.Stderr}
+}
+
+// NewAs makes a log of that format: "auto" is New, "text" and "json" write to
+// standard error, also under the journal. The error says that it is none of
+// Formats.
+func NewAs(format string) (*Log, error) {
+	switch format {
+	case "auto":
+		return New(), nil
+	case "text", "json":
+		return &Log{text: os.Stderr, json: format == "json"}, nil
+	}
+	return nil, fmt.Errorf("cannot log as %q: give %s", disk.Visible(format), strings.Join(Formats, ", "))
 }
 
 // Event writes one event about the disk f, nil for none. Path is the mount
@@ -88,6 +122,18 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 	w := l.text
 	if w == nil {
 		w = os.Stderr
+	}
+	if l.json {
+		fields["MESSAGE"], fields["PRIORITY"], fields["KIND"] = message, strconv.Itoa(int(p)), Kinds()[kind]
+		fields["TIME"] = time.Now().UTC().Format(time.RFC3339Nano)
+		object := map[string]string{}
+		for k, v := range fields {
+			object[strings.ToLower(strings.TrimPrefix(k, "HOTMOUNT_"))] = v
+		}
+		// Strings alone can always be encoded; whom to tell that they can not be
+		// written?
+		_ = json.NewEncoder(w).Encode(object)
+		return
 	}
 	fmt.Fprintln(w, message)
 }
@@ -132,11 +178,18 @@ func (a Agent) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.
 	case disk.ReasonUnmeasured:
 		p = journal.PriDebug
 	}
-	path := ""
+	where := ""
 	if d.UUID != "" && (d.Action == disk.Mount || d.Mounted()) {
-		path = pathOf(s, d)
+		where = pathOf(s, d)
 	}
-	a.Log.Event(KindDecided, p, f, d, path, message)
+	kind := KindDecided
+	switch d.Action {
+	case disk.Refuse:
+		kind = KindRefused
+	case disk.Hold:
+		kind = KindHeld
+	}
+	a.Log.Event(kind, p, f, d, where, message)
 }
 
 func pathOf(s *disk.Settings, d disk.Decision) string {
@@ -172,22 +225,31 @@ func (a Agent) Gone(f *disk.Facts, path string) {
 	case path != "":
 		message += "; it was mounted at " + path
 	}
-	a.Log.Event(KindGone, journal.PriNotice, f, disk.Decision{}, path, message)
+	a.Log.Event(KindGone, journal.PriNotice, f, disk.Decision{UUID: uuidOf(path)}, path, message)
+}
+
+// uuidOf is the filesystem's UUID, by which its mount point is called, empty for
+// another path.
+func uuidOf(mountPoint string) string {
+	if name := path.Base(mountPoint); disk.ValidUUID(name) {
+		return name
+	}
+	return ""
 }
 
 // Bounced reports a mount that ended with a disk that was not detached.
 func (a Agent) Bounced(f *disk.Facts, path string) {
-	a.Log.Event(KindDecided, journal.PriNotice, f, disk.Decision{Action: disk.Mount}, path, Name(f)+": systemd took it for unplugged and unmounted it, nobody did by hand: it is mounted again when it is back")
+	a.Log.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(path)}, path, Name(f)+": systemd took it for unplugged and unmounted it, nobody did by hand: it is mounted again when it is back")
 }
 
 // Rescan reports that every disk is looked at since events were lost.
 func (a Agent) Rescan(cause string) {
-	a.Log.Event(KindProblem, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+oneLine(cause))
+	a.Log.Event(KindRescan, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+oneLine(cause))
 }
 
 // Notice reports what is amiss beside a single disk, and needs somebody's hand.
 func (a Agent) Notice(text string) {
-	a.Log.Event(KindProblem, journal.PriWarning, nil, disk.Decision{}, "", text)
+	a.Log.Event(KindNotice, journal.PriWarning, nil, disk.Decision{}, "", text)
 }
 
 // Problem reports what went wrong beside a single disk.

@@ -145,7 +145,10 @@ func settings() *disk.Settings {
 // TestKinds lists the MESSAGE_IDs once more: people's scripts know them.
 func TestKinds(t *testing.T) {
 	want := map[Kind]string{
+		KindSeen:      "1a5fdbd3a9e44bcf857513f51e889e21",
 		KindDecided:   "8d257cf62e324ae2818900eb75c8833f",
+		KindHeld:      "bd4ed046df54461e81253de17d379121",
+		KindRefused:   "f6069dd09fe94626a9bcd1a791130da9",
 		KindProven:    "7f256a91fea2447dab04adb584de3e55",
 		KindFormatted: "3d02a53f47f844f790341d3bb1afb1ad",
 		KindGrown:     "dafa3840c4c24aac8829ab90ba6cf8fe",
@@ -154,9 +157,12 @@ func TestKinds(t *testing.T) {
 		KindMounted:   "a9f0438d20a54cb2b5788042a7b0bdad",
 		KindFailed:    "db5193068a5b444e89220b40468456ec",
 		KindGone:      "ba183a4a7423409c92799d952cdf0ad5",
+		KindBounced:   "a9d874880dcf4ca5b63448e9799abcce",
+		KindRescan:    "65c06bbaf47c4ee9979344507a34808d",
+		KindNotice:    "7774f65c32334b598892bb9e718beec8",
 		KindProblem:   "668e8644ecc84d45b43580c03a0d0612",
 	}
-	if len(want) != 10 {
+	if len(want) != 16 {
 		t.Errorf("%d different kinds", len(want))
 	}
 	for kind, id := range want {
@@ -209,14 +215,14 @@ func TestJournalFields(t *testing.T) {
 		{"failed for good", func() { a.Failed(facts("DATA-1"), d, "", errors.New("no way"), -1) },
 			"3", KindFailed, "", name + ": no way; not tried again until the disk changes (or: hotmount accept vdb)", of},
 		{"gone", func() { a.Gone(facts("DATA-1"), path) }, "5", KindGone, mountUnit, name + ": gone; it was mounted at " + path,
-			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_SERIAL": "DATA-1"}},
+			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_SERIAL": "DATA-1", "HOTMOUNT_UUID": uuid}},
 		{"gone, not mounted, without a serial", func() { a.Gone(facts(""), "") }, "5", KindGone, "", "/dev/vdb (no serial, 5 GiB): gone",
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12"}},
-		{"unmounted by systemd", func() { a.Bounced(facts(""), path) }, "5", KindDecided, mountUnit,
+		{"unmounted by systemd", func() { a.Bounced(facts(""), path) }, "5", KindBounced, mountUnit,
 			"/dev/vdb (no serial, 5 GiB): systemd took it for unplugged and unmounted it, nobody did by hand: it is mounted again when it is back",
-			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_DECISION": "mount"}},
+			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_DECISION": "mount", "HOTMOUNT_UUID": uuid}},
 		{"problem", func() { a.Problem(errors.New("it is\nso")) }, "3", KindProblem, "", "it is; so", nil},
-		{"rescan", func() { a.Rescan("events were lost") }, "6", KindProblem, "", "looking at all disks: events were lost", nil},
+		{"rescan", func() { a.Rescan("events were lost") }, "6", KindRescan, "", "looking at all disks: events were lost", nil},
 	} {
 		test.send()
 		want := map[string]string{"PRIORITY": test.priority, "MESSAGE": test.message, "MESSAGE_ID": string(test.id)}

@@ -1,0 +1,97 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/coreos/go-systemd/v22/journal"
+
+	"hotmount/internal/disk"
+)
+
+// TestCatalog: journalctl -x explains each kind of event, and no other.
+func TestCatalog(t *testing.T) {
+	text, err := os.ReadFile("../../packaging/catalog/hotmount.catalog")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := map[Kind]string{}
+	for i, e := range regexp.MustCompile(`(?m)^-- `).Split(string(text), -1) {
+		if id, body, ok := strings.Cut(e, "\n"); ok && i > 0 {
+			entries[Kind(id)] = body
+		}
+	}
+	if len(entries) != len(Kinds()) {
+		t.Errorf("%d entries for %d kinds", len(entries), len(Kinds()))
+	}
+	words := map[string]bool{}
+	for kind, word := range Kinds() {
+		words[word] = true
+		head, body, _ := strings.Cut(entries[kind], "\n\n")
+		if !regexp.MustCompile(`\ASubject: .+\nDefined-By: hotmount\nDocumentation: man:hotmount\(8\)\z`).MatchString(head) || len(body) < 100 {
+			t.Errorf("%s (%s) is not explained: %q", word, kind, entries[kind])
+		}
+		// Fields that are not there would be shown by their names.
+		for _, field := range regexp.MustCompile(`@([A-Z_]+)@`).FindAllStringSubmatch(entries[kind], -1) {
+			if kind == KindRescan || kind == KindNotice || kind == KindProblem || !strings.HasPrefix(field[1], "HOTMOUNT_") {
+				t.Errorf("%s has no field %s", word, field[1])
+			}
+		}
+	}
+	if len(words) != len(Kinds()) {
+		t.Error("two kinds have one word")
+	}
+}
+
+func TestKindOfDecision(t *testing.T) {
+	in := newInbox(t)
+	a := Agent{new(Log)}
+	for action, want := range map[disk.Action]Kind{disk.Refuse: KindRefused, disk.Hold: KindHeld, disk.Mount: KindDecided, disk.Ignore: KindDecided} {
+		a.Decided(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: action, Reason: disk.ReasonOther, Class: "default"})
+		if got := in.next(t).one(t)["MESSAGE_ID"]; got != string(want) {
+			t.Errorf("%s: %s, want %s", action, got, want)
+		}
+	}
+}
+
+// TestJSON: one object a line, whatever the disk is called.
+func TestJSON(t *testing.T) {
+	var b bytes.Buffer
+	l := &Log{text: &b, json: true}
+	l.Event(KindGone, journal.PriNotice, facts("a\nb\"\x1b"), disk.Decision{UUID: uuid}, "/mnt/disks/"+uuid, "one\n  two")
+	l.Event(KindProblem, journal.PriErr, nil, disk.Decision{}, "", "three")
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines: %s", len(lines), b.String())
+	}
+	var got map[string]string
+	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"kind": "gone", "message": "one\n  two", "message_id": string(KindGone), "priority": "5", "device": "/dev/vdb", "diskseq": "12",
+		"serial": disk.Visible("a\nb\"\x1b"), "uuid": uuid,
+	} {
+		if got[key] != want {
+			t.Errorf("%s: %q, want %q", key, got[key], want)
+		}
+	}
+	if got["time"] == "" {
+		t.Error("no time")
+	}
+}
+
+func TestNewAs(t *testing.T) {
+	for _, format := range Formats {
+		if _, err := NewAs(format); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := NewAs("xml\x1b"); err == nil || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("got %v", err)
+	}
+}
