@@ -32,6 +32,9 @@ func TestConfirmable(t *testing.T) {
 		{"another machine's filesystem", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.ReasonShared},
 
 		{"blank", nil, proven(disk.Blank), nil, disk.ReasonBlank},
+		{"given out once, unknown bytes", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Unknown), nil, disk.ReasonNeverFormat},
+		{"given out once, partitions", func(f *disk.Facts) { f.Standing.Given, f.Partitions = &given, []string{"vdb1"} }, proven(disk.Other), nil, disk.ReasonNeverFormat},
+		{"of a class in block mode", nil, proven(disk.Unknown), block, disk.ReasonBlock},
 		{"not read", nil, proven(disk.Unread), nil, disk.ReasonUnread},
 		{"a filesystem that is mounted", nil, xfs(), nil, disk.ReasonFilesystem},
 		{"mounted", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} }, proven(disk.Unknown), nil, disk.ReasonElsewhere},
