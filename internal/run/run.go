@@ -52,6 +52,11 @@ type Runner interface {
 	Run(ctx context.Context, c Command) (Result, error)
 }
 
+// outputDelay is how long the output of a child that has ended may take to be read:
+// it is there already, unless somebody else holds it open. One second was too short
+// on a slow machine that reads several disks.
+const outputDelay = 5 * time.Second
+
 // Exec is the Runner that starts real processes.
 type Exec struct{}
 
@@ -84,7 +89,7 @@ func start(ctx context.Context, c Command) (Result, error) {
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = outputDelay
 	cmd.Cancel = func() error { return killGroup(cmd) }
 	// A child does not outlive us: while we live we hold the disk open, which
 	// keeps its name from being given to another disk. The kernel sends the
@@ -97,8 +102,12 @@ func start(ctx context.Context, c Command) (Result, error) {
 
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		// A grandchild holds the output open, so the group still exists.
-		return Result{}, errors.Join(errors.New("it left a process behind"), killGroup(cmd))
+		// A grandchild holds the output open.
+		err := killGroup(cmd)
+		if errors.Is(err, syscall.ESRCH) {
+			return Result{}, fmt.Errorf("its output was not read to the end within %s", outputDelay)
+		}
+		return Result{}, errors.Join(errors.New("it left a process behind"), err)
 	}
 	var exit *exec.ExitError
 	switch {
