@@ -126,6 +126,12 @@ func TestMakeAndRemove(t *testing.T) {
 	} else if !known && MakeMountPoint(dir, uuid) != nil {
 		t.Fatal("cannot go on")
 	}
+	// Nor while the directory is being made or removed.
+	setFlag(t, point, false)
+	if err := os.RemoveAll(filepath.Join(point, marker)); known && !errors.Is(err, unix.EPERM) {
+		t.Errorf("the marker could be removed: %v", err)
+	}
+	setFlag(t, point, true)
 	names, err := Leftovers(dir)
 	if err != nil || !slices.Equal(names, []string{uuid}) {
 		t.Errorf("leftovers %q, %v", names, err)
