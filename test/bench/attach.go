@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // one measures a disk with a filesystem that is plugged in.
@@ -18,7 +17,7 @@ func (b *bench) one(ctx context.Context) error {
 	// By way: the whole time, udev's part, the CPU, and who has spent it.
 	whole, probed := map[string][]float64{}, map[string][]float64{}
 	spent := map[string]map[string][]float64{}
-	var added, job []float64
+	var decided, added, job []float64
 	for round := range b.rounds + 1 {
 		for i := range ways {
 			// Each round begins with another.
@@ -27,8 +26,8 @@ func (b *bench) one(ctx context.Context) error {
 				if w.name != "hotmount" || round == 0 {
 					return nil
 				}
-				a, j, err := b.unitTimes(ctx, seen)
-				added, job = append(added, a), append(job, j)
+				d, a, j, err := b.unitTimes(ctx, seen)
+				decided, added, job = append(decided, d), append(added, a), append(job, j)
 				return err
 			})
 			if err != nil {
@@ -66,6 +65,7 @@ func (b *bench) one(ctx context.Context) error {
 			}
 		}
 	}
+	b.table.add("udev's event to the decision in the journal", "hotmount", "ms", decided)
 	b.table.add("udev's event to the start of the mount job", "hotmount", "ms", added)
 	b.table.add("the mount job of PID 1", "hotmount", "ms", job)
 	b.table.claim("add to mounted, of the rule", mounted["hotmount"]/mounted["rule"], 0.45, "x")
@@ -77,20 +77,20 @@ func (b *bench) one(ctx context.Context) error {
 }
 
 // unitTimes gives, in milliseconds, what passed between udev's event and the
-// start of the mount job, and how long that took.
-func (b *bench) unitTimes(ctx context.Context, seen Seen) (added, job float64, err error) {
+// decision, and the start of the mount job, and how long that took.
+func (b *bench) unitTimes(ctx context.Context, seen Seen) (decided, added, job float64, err error) {
 	for seq, path := range seen.Units {
-		said, err := b.w.Run(ctx, `systemctl show -P InactiveExitTimestampMonotonic -P ActiveEnterTimestampMonotonic "$(systemd-escape -p --suffix=mount `+path+`)"`)
+		n, err := b.numbers(ctx, `systemctl show -P InactiveExitTimestampMonotonic -P ActiveEnterTimestampMonotonic "$(systemd-escape -p --suffix=mount `+path+`)"
+journalctl -b -q -o export _SYSTEMD_UNIT=hotmount.service HOTMOUNT_DISKSEQ=`+seq+` HOTMOUNT_DECISION=mount -n 1 | sed -n 's/^__MONOTONIC_TIMESTAMP=//p'`)
 		if err != nil {
-			return 0, 0, err
+			return 0, 0, 0, err
 		}
-		var begun, ended float64
-		if _, err := fmt.Sscan(strings.Join(strings.Fields(said), " "), &begun, &ended); err != nil {
-			return 0, 0, fmt.Errorf("%q: %w", said, err)
+		if len(n) != 3 {
+			return 0, 0, 0, fmt.Errorf("%v is not three times", n)
 		}
-		return begun/1000 - seen.Probed[seq], (ended - begun) / 1000, nil
+		return n[2]/1000 - seen.Probed[seq], n[0]/1000 - seen.Probed[seq], (n[1] - n[0]) / 1000, nil
 	}
-	return 0, 0, errors.New("no mount unit")
+	return 0, 0, 0, errors.New("no mount unit")
 }
 
 // twenty measures twenty disks that are plugged in at once.
