@@ -61,22 +61,51 @@ type Manager struct {
 }
 
 type conn struct {
-	*sd.Conn
-	// dead is closed when PID 1 has closed the connection that carries its
-	// signals.
-	dead <-chan struct{}
+	bus *dbus.Conn
+	// jobs is made of it for who has to hear of a job's end.
+	mu   sync.Mutex
+	jobs *sd.Conn
 }
+
+// listening gives the connection as go-systemd's, which hears of the ends of jobs.
+func (c *conn) listening(ctx context.Context) (*sd.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.jobs != nil {
+		return c.jobs, nil
+	}
+	// Whether PID 1 is at the other end at all is not known yet.
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := c.bus.Object(systemd, systemdPath).CallWithContext(ctx, "org.freedesktop.DBus.Peer.Ping", 0).Err
+	var answer dbus.Error // is one as well
+	if err != nil && !errors.As(err, &answer) {
+		return nil, fmt.Errorf("cannot connect to systemd: %w", err)
+	}
+	// go-systemd asks for two connections, one for the signals. PID 1 sends every
+	// signal to each, without being asked to (bus_foreach_bus in systemd's
+	// src/core/dbus.c; so there is no Subscribe), so it gets the same one twice:
+	// godbus never has an answer wait for a signal that nobody takes.
+	c.jobs, err = sd.NewConnection(func() (*dbus.Conn, error) { return c.bus, nil })
+	return c.jobs, err
+}
+
+// Names of org.freedesktop.systemd1(5).
+const (
+	systemd     = "org.freedesktop.systemd1"
+	systemdPath = "/org/freedesktop/systemd1"
+)
 
 // acquire gives the connection, made anew if there is none that lives.
 func (m *Manager) acquire(ctx context.Context) (*conn, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.conn != nil && m.conn.Connected() {
+	if m.conn != nil && m.conn.bus.Connected() {
 		m.users++
 		return m.conn, nil
 	}
 	if m.conn != nil {
-		m.conn.Close()
+		m.conn.bus.Close()
 		m.conn, m.users = nil, 0
 	}
 	socket := m.socket
@@ -98,7 +127,7 @@ func (m *Manager) release(c *conn) {
 		return // it was lost, and closed when the next one was made
 	}
 	if m.users--; m.users == 0 {
-		c.Close()
+		c.bus.Close()
 		m.conn = nil
 	}
 }
@@ -112,45 +141,32 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { s.Close() })
-	defer stop()
-	d, err := dbus.NewConn(s)
+	bus, err := dbus.NewConn(newEager(s))
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	// Without Hello: there is no bus on this socket, PID 1 is at its other end.
-	if err := d.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
-		return nil, errors.Join(context.Cause(ctx), err, d.Close())
+	if err := bus.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
+		return nil, errors.Join(err, bus.Close())
 	}
-	// go-systemd asks for two connections, one for the signals. PID 1 sends every
-	// signal to each, so it gets the same one twice: godbus never has an answer
-	// wait for a signal that nobody takes.
-	c, err := sd.NewConnection(func() (*dbus.Conn, error) { return d, nil })
-	switch {
-	case ctx.Err() != nil:
-		if err == nil {
-			c.Close()
-		}
-		return nil, context.Cause(ctx)
-	case err != nil:
-		return nil, err
-	}
-	// PID 1 sends its signals to each private connection without being asked to
-	// (bus_foreach_bus in systemd's src/core/dbus.c), so there is no Subscribe.
-	return &conn{Conn: c, dead: d.Context().Done()}, nil
+	return &conn{bus: bus}, nil
 }
 
 // job starts a job and waits until it has ended. When ctx ends it returns, and
 // the job goes on: it is PID 1's.
-func (m *Manager) job(ctx context.Context, unit string, start func(*conn, chan<- string) (int, error)) error {
+func (m *Manager) job(ctx context.Context, unit string, start func(*sd.Conn, chan<- string) (int, error)) error {
 	c, err := m.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer m.release(c)
+	jobs, err := c.listening(ctx)
+	if err != nil {
+		return err
+	}
 	// With room for the result: go-systemd hands it out under a lock.
 	result := make(chan string, 1)
-	if _, err := start(c, result); err != nil {
+	if _, err := start(jobs, result); err != nil {
 		return refusal(unit, err)
 	}
 	select {
@@ -159,7 +175,7 @@ func (m *Manager) job(ctx context.Context, unit string, start func(*conn, chan<-
 			return &JobError{Unit: unit, Result: r}
 		}
 		return nil
-	case <-c.dead:
+	case <-c.bus.Context().Done():
 		return fmt.Errorf("cannot wait for %s: %w", unit, ErrLost)
 	case <-ctx.Done():
 		return fmt.Errorf("cannot wait for %s: %w", unit, context.Cause(ctx))
@@ -180,8 +196,10 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) error {
 		return err
 	}
 	defer m.release(c)
-	_, err = c.StartTransientUnitContext(ctx, name, "fail", properties, nil)
-	return refusal(name, err)
+	// Not by go-systemd, which makes a call of its own first.
+	var job dbus.ObjectPath
+	return refusal(name, c.bus.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager.StartTransientUnit", 0,
+		name, "fail", properties, []sd.PropertyCollection{}).Store(&job))
 }
 
 // MountEnded says whether the job of StartMount has ended. Where it has ended and
@@ -196,8 +214,12 @@ func (m *Manager) MountEnded(ctx context.Context, path string) (bool, error) {
 		return false, err
 	}
 	defer m.release(c)
+	units, err := c.listening(ctx)
+	if err != nil {
+		return false, err
+	}
 	get := func(property string) (any, error) {
-		p, err := c.GetUnitPropertyContext(ctx, name, property)
+		p, err := units.GetUnitPropertyContext(ctx, name, property)
 		if err != nil {
 			return nil, fmt.Errorf("cannot ask systemd for %s: %w", name, err)
 		}
@@ -246,7 +268,7 @@ func (m *Manager) StopMount(ctx context.Context, path string) error {
 }
 
 func (m *Manager) stop(ctx context.Context, name string) error {
-	err := m.job(ctx, name, func(c *conn, result chan<- string) (int, error) {
+	err := m.job(ctx, name, func(c *sd.Conn, result chan<- string) (int, error) {
 		return c.StopUnitContext(ctx, name, "replace", result)
 	})
 	var e dbus.Error
@@ -269,7 +291,11 @@ func (m *Manager) PluggedFor(ctx context.Context, name string) (time.Duration, e
 		return fail(err)
 	}
 	defer m.release(c)
-	p, err := c.GetUnitPropertiesContext(ctx, device)
+	units, err := c.listening(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	p, err := units.GetUnitPropertiesContext(ctx, device)
 	if err != nil {
 		return fail(err)
 	}
@@ -312,7 +338,7 @@ func (m *Manager) StartBlock(ctx context.Context, seq uint64) error {
 	if err != nil {
 		return err
 	}
-	return m.job(ctx, name, func(c *conn, result chan<- string) (int, error) {
+	return m.job(ctx, name, func(c *sd.Conn, result chan<- string) (int, error) {
 		return c.RestartUnitContext(ctx, name, "replace", result)
 	})
 }
@@ -353,7 +379,7 @@ func (m *Manager) StartUnmountGone(ctx context.Context, path string) error {
 }
 
 func (m *Manager) startService(ctx context.Context, name string) error {
-	return m.job(ctx, name, func(c *conn, result chan<- string) (int, error) {
+	return m.job(ctx, name, func(c *sd.Conn, result chan<- string) (int, error) {
 		return c.StartUnitContext(ctx, name, "replace", result)
 	})
 }

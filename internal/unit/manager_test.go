@@ -3,8 +3,12 @@ package unit
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -213,6 +217,36 @@ func TestEnds(t *testing.T) {
 	}
 	if err := p.manager().StartFormat(ctx, 12); !errors.Is(err, context.Canceled) {
 		t.Errorf("before it is asked for: %v", err)
+	}
+}
+
+// TestHandshake: it is one write, and who is refused hears so.
+func TestHandshake(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "private")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		b := make([]byte, 1024)
+		n, _ := c.Read(b)
+		got <- string(b[:n])
+		io.WriteString(c, "REJECTED EXTERNAL\r\n")
+		io.Copy(io.Discard, c)
+	}()
+	if err := (&Manager{socket: socket}).StartFormat(background(t), 12); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("refused: %v", err)
+	}
+	want := fmt.Sprintf("\x00AUTH EXTERNAL %x\r\nBEGIN\r\n", strconv.Itoa(os.Getuid()))
+	if said := <-got; !strings.HasPrefix(said, want) {
+		t.Errorf("the client says %q, want %q", said, want)
 	}
 }
 
