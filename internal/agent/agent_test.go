@@ -362,7 +362,7 @@ func (m *machine) expect(t *testing.T, want string) {
 
 func testSettings() *disk.Settings {
 	return &disk.Settings{Format: true, FormatLimit: 64, FormatPeriod: 10 * time.Minute, ReadyTimeout: 30 * time.Second, Rescan: 10 * time.Minute, Workers: 4, Classes: []disk.Class{{
-		Name: "default", Names: []string{"vd[a-z]"}, Directory: "/mnt/disks", Create: "xfs", Accept: []string{"xfs", "ext4"}, MinimumSize: 300 << 20,
+		Name: "default", Selectors: disk.Selectors{Names: []string{"vd[a-z]"}}, Directory: "/mnt/disks", Create: "xfs", Accept: []string{"xfs", "ext4"}, MinimumSize: 300 << 20,
 	}}}
 }
 

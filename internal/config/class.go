@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,7 +16,10 @@ import (
 // (xfsprogs 5.19 and later, mkfs/xfs_mkfs.c, validate_supported).
 const minimumXFS = 300 << 20
 
-var classKeys = []string{"name", "names", "directory", "mode", "create", "accept", "options", "blank", "minimum_size", "grow", "trim", "storage_class"}
+var classKeys = append([]string{"name"}, append(selectorKeys, classActs...)...)
+
+// classActs are the keys that say what is done with the disks of a class.
+var classActs = []string{"directory", "mode", "create", "accept", "options", "blank", "minimum_size", "grow", "trim", "storage_class"}
 
 // word is a kind of text; wrong gives what was expected instead, or nothing.
 func word(expected string, wrong func(string) string) kind {
@@ -92,8 +96,11 @@ func wrongPattern(s string) string {
 	if s == "" || len(s) > 128 || strings.Contains(s, "/") || !printable(s) {
 		return expectedPattern
 	}
-	if _, err := path.Match(s, ""); err != nil {
-		return expectedPattern + "; it has a bracket or a backslash without its end"
+	if wrong := wrongSyntax(s, expectedPattern); wrong != "" {
+		return wrong
+	}
+	if reachesNothing(s) {
+		return "a pattern that can match something: beside vd, sd and nvme a kind of device is named by its letters, such as dm-*"
 	}
 	return ""
 }
@@ -181,6 +188,9 @@ func (p *parser) classes(n *yaml.Node) []disk.Class {
 			if c.Name != "" && c.Name == classes[j].Name {
 				p.at(at["name"], key+".name", "found %s, which is the name of %s, expected a name of its own", quote(c.Name), other)
 			}
+			if !reflect.DeepEqual(c.Selectors, defaultClass().Selectors) && reflect.DeepEqual(c.Selectors, classes[j].Selectors) {
+				p.at(item, key, "found the same selectors as in %s, which has all these disks, expected others", other)
+			}
 			if a, b := c.Directory, classes[j].Directory; a != "" && b != "" && (within(a, b) || within(b, a)) {
 				p.at(at["directory"], key+".directory", "found %s, %s has %s, expected directories of which none lies in another", quote(a), other, quote(b))
 			}
@@ -207,7 +217,9 @@ func (p *parser) class(n *yaml.Node, key string) (disk.Class, map[string]*yaml.N
 		return p.scalar(at[name], key+"."+name, k, otherwise).(string)
 	}
 	c.Name = text("name", className, "")
-	c.Names = p.list(at["names"], key+".names", kernelNames, 1, c.Names)
+	if given := p.selectors(at, key); !given.IsZero() {
+		c.Selectors = given
+	}
 	c.Directory = text("directory", directory, "")
 	c.Mode = text("mode", mode, c.Mode)
 	c.Create = text("create", filesystemMade, c.Create)

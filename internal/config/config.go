@@ -55,7 +55,7 @@ func Default() disk.Settings {
 // directory can not be left out.
 func defaultClass() disk.Class {
 	return disk.Class{
-		Names:       []string{"vd[a-z]", "vd[a-z][a-z]"},
+		Selectors:   disk.Selectors{Names: []string{"vd[a-z]", "vd[a-z][a-z]"}},
 		Mode:        disk.ModeFilesystem,
 		Create:      "xfs",
 		Accept:      []string{"xfs", "ext4"},
@@ -84,6 +84,7 @@ func defaults() layer {
 		"workers":        d.Workers,
 		"node":           d.Node,
 		"trim":           d.Trim,
+		"exclude":        d.Exclude,
 		"classes":        d.Classes,
 	}
 }

@@ -106,7 +106,7 @@ classes:
 				fast := s.Classes[0]
 				fast.Name, fast.Directory = "fast", "/var/lib/disks/fast"
 				s.Classes = []disk.Class{fast, {
-					Name: "slow-1", Names: []string{"sd?"}, Directory: "/var/lib/disks/slow", Mode: disk.ModeBlock, Create: "none",
+					Name: "slow-1", Selectors: disk.Selectors{Names: []string{"sd?"}}, Directory: "/var/lib/disks/slow", Mode: disk.ModeBlock, Create: "none",
 					Accept: []string{"ext4"}, Options: []string{}, Blank: "sampled", MinimumSize: 1000, StorageClass: "slow",
 				}}
 			}),
@@ -199,7 +199,7 @@ func TestSources(t *testing.T) {
 
 const (
 	durationWords = `expected a duration with a unit from 0s to 10m, such as 30s or 1m30s`
-	rootKeys      = `classes, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers, node, trim`
+	rootKeys      = `classes, exclude, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers, node, trim`
 	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
 	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, of at least 4MiB (a second)`
 	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot`
@@ -230,7 +230,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootKeys},
 		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootKeys},
 		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found a second time, expected once: it stands in line 1`},
-		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, directory, mode, create, accept, options, blank, minimum_size, grow, trim, storage_class`},
+		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, mapper_names, transport, serial, wwn, model, vendor, by_path, size, rotational, removable, logical_sector, directory, mode, create, accept, options, blank, minimum_size, grow, trim, storage_class`},
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
 		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: it stands in line 2`},
 
@@ -647,7 +647,13 @@ func TestShippedFile(t *testing.T) {
 			t.Errorf("not commented out: %s", line)
 		}
 	}
-	keys := slices.Clone(classKeys)
+	// Without a default a selector can only be explained.
+	for _, key := range selectorKeys[1:] {
+		if !strings.Contains(string(shipped), "\n#    #   "+key+": ") {
+			t.Errorf("the selector %s is not explained in the shipped file", key)
+		}
+	}
+	keys := append([]string{"name", "names", "exclude"}, classActs...)
 	for _, s := range scalars {
 		keys = append(keys, s.key)
 	}
@@ -748,7 +754,7 @@ func valid(s disk.Settings) error {
 			return wrong("minimum_size")
 		case c.Blank != "full" && c.Blank != "sampled":
 			return wrong("blank")
-		case len(c.Names) == 0 || len(c.Accept) == 0 || c.Options == nil:
+		case c.Selectors.IsZero() || len(c.Accept) == 0 || c.Options == nil:
 			return wrong("an empty list")
 		}
 		for _, n := range c.Names {

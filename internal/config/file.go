@@ -163,7 +163,7 @@ func (p *parser) settings(n *yaml.Node, l layer) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && n.Value == "" && n.Style == 0 && n.Anchor == "" {
 		return // "---" alone
 	}
-	known := []string{"classes"}
+	known := []string{"classes", "exclude"}
 	for _, s := range scalars {
 		known = append(known, s.key)
 	}
@@ -175,6 +175,9 @@ func (p *parser) settings(n *yaml.Node, l layer) {
 	}
 	if v := values["classes"]; v != nil {
 		l["classes"] = p.classes(v)
+	}
+	if v := values["exclude"]; v != nil {
+		l["exclude"] = p.exclude(v)
 	}
 }
 

@@ -80,6 +80,8 @@ type Settings struct {
 	Node string `json:"node"`
 	// Trim switches all trimming.
 	Trim bool `json:"trim"`
+	// Exclude are disks that no class has: those that one of them selects.
+	Exclude []Selectors `json:"exclude"`
 	// Classes in the order of precedence: the first that selects a disk has it.
 	Classes []Class `json:"classes"`
 }
@@ -94,9 +96,9 @@ const (
 // Class is a kind of disk and what is done with it.
 type Class struct {
 	Name string `json:"name"`
-	// Names are the patterns (path.Match) of kernel names that the class
-	// selects; the default is every virtio-blk disk.
-	Names []string `json:"names"`
+	// Selectors say which disks the class has; the default is every virtio-blk
+	// disk but that of the system.
+	Selectors
 	// Directory is where the mount points, or the links to disks, are made.
 	// Absolute and clean.
 	Directory string `json:"directory"`

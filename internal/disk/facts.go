@@ -24,6 +24,9 @@ type Facts struct {
 	// Transport is how the disk is attached: "virtio", "scsi", "nvme", "dm",
 	// "md", "loop", or empty where it is none of these.
 	Transport string `json:"transport,omitempty"`
+	// MapperName is the name of a device-mapper device (/sys/block/*/dm/name).
+	// Foreign bytes.
+	MapperName string `json:"mapper_name,omitempty"`
 	// Slot is where the disk is plugged in: udev's ID_PATH, such as
 	// "pci-0000:05:00.0", else the last bus address of the sysfs path.
 	Slot string `json:"slot,omitempty"`

@@ -16,6 +16,7 @@ const (
 	ReasonClaimed   Reason = "claimed"
 	ReasonSeed      Reason = "cloud-init-seed"
 	ReasonNoClass   Reason = "no-class"
+	ReasonExcluded  Reason = "excluded"
 	ReasonGivenElse Reason = "given-out-elsewhere"
 
 	// udev has not finished with it.

@@ -17,7 +17,6 @@ import (
 
 // equivalent are the conditions whose absence can not be seen, and why.
 var equivalent = map[string]string{
-	"err == nil of ok && err == nil":                  "path.Match never matches with an error",
 	"c.Proven of c.Kind == disk.HalfMade && c.Proven": "what is half-made is refused without an intent, and with one it is proven first",
 }
 

@@ -20,7 +20,7 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	}
 	class := Select(f, s)
 	if class == nil {
-		return disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}
+		return disk.Decision{Action: disk.Ignore, Reason: unselected(f, s)}
 	}
 	d := disk.Decision{Class: class.Name}
 	if class.Mode == disk.ModeBlock {
@@ -75,21 +75,6 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 		d.Action, d.Reason = disk.Refuse, disk.ReasonUnknown
 	}
 	return d
-}
-
-// Select gives the class that has the disk, the first that selects it, or nil.
-func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
-	for i := range s.Classes {
-		c := &s.Classes[i]
-		for _, pattern := range c.Names {
-			// The only error is a bad pattern, which config refuses; it selects
-			// nothing.
-			if ok, err := path.Match(pattern, f.Name); ok && err == nil {
-				return c
-			}
-		}
-	}
-	return nil
 }
 
 // ours gives the mount of the disk at a place that only the class gives out.

@@ -35,7 +35,7 @@ func settings() *disk.Settings {
 	return &disk.Settings{
 		Format: true, FormatLimit: 3, FormatPeriod: 10 * time.Minute, Settle: 5 * time.Second, Workers: 4,
 		Classes: []disk.Class{{
-			Name: "default", Names: []string{"vd[a-z]", "vd[a-z][a-z]"}, Directory: "/mnt/disks",
+			Name: "default", Selectors: disk.Selectors{Names: []string{"vd[a-z]", "vd[a-z][a-z]"}}, Directory: "/mnt/disks",
 			Create: "xfs", Accept: []string{"xfs", "ext4"}, Blank: "full", MinimumSize: 300 << 20,
 		}},
 	}
@@ -316,6 +316,9 @@ type condition struct {
 // conditions are all of them: Decide answers Format only if none holds.
 var conditions = []condition{
 	{name: "it carries the system", reason: disk.ReasonSystem, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.System = "/var" }},
+	{name: "it is excluded", reason: disk.ReasonExcluded, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		s.Exclude = []disk.Selectors{{Transport: []string{"nvme"}}, {Serial: []string{"S*"}}}
+	}},
 	{name: "no class selects it", reason: disk.ReasonNoClass, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Names = []string{"nvme*"} }},
 	{name: "it is mounted", reason: disk.ReasonElsewhere, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Mounts = []disk.MountPoint{mountedAt("/srv")}

@@ -29,6 +29,8 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return fmt.Sprintf("its label %s says that it is a cloud-init seed", disk.Visible(f.Udev.FSLabel)), ""
 	case disk.ReasonNoClass:
 		return "no class selects it", ""
+	case disk.ReasonExcluded:
+		return fmt.Sprintf("the configuration excludes it (exclude[%d])", excluded(f, s)), ""
 	case disk.ReasonUdev:
 		return "udev has not finished with it", ""
 	case disk.ReasonSize:

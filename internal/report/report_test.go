@@ -137,8 +137,8 @@ func facts(serial string) *disk.Facts {
 
 func settings() *disk.Settings {
 	return &disk.Settings{Format: true, Classes: []disk.Class{
-		{Name: "fast", Names: []string{"nvme*"}, Directory: "/mnt/fast", Create: "xfs", Accept: []string{"xfs"}},
-		{Name: "default", Names: []string{"vd*"}, Directory: "/mnt/disks", Create: "xfs", Accept: []string{"xfs"}},
+		{Name: "fast", Selectors: disk.Selectors{Names: []string{"nvme*"}}, Directory: "/mnt/fast", Create: "xfs", Accept: []string{"xfs"}},
+		{Name: "default", Selectors: disk.Selectors{Names: []string{"vd*"}}, Directory: "/mnt/disks", Create: "xfs", Accept: []string{"xfs"}},
 	}}
 }
 

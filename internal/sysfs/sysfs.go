@@ -204,6 +204,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		{&facts.Model, []string{"device/model"}, " "},
 		{&facts.Vendor, []string{"device/vendor"}, " "},
 		{&facts.WWN, []string{"wwid", "device/wwid"}, ""},
+		{&facts.MapperName, []string{"dm/name"}, ""},
 	} {
 		for _, attribute := range from.attributes {
 			text, err := read(filepath.Join(dir, attribute))
@@ -216,9 +217,27 @@ func fillHardware(facts *disk.Facts, dir string) error {
 			}
 		}
 	}
+	if facts.Serial == "" {
+		page, err := read(filepath.Join(dir, "device/vpd_pg80"))
+		if err != nil && !without(err) {
+			return err
+		}
+		facts.Serial = unitSerial(page)
+	}
 	var err error
 	facts.Transport, err = transport(facts.Name, dir)
 	return err
+}
+
+// unitSerial gives the serial number of a SCSI disk from its page 80h of vital
+// product data (SPC, "Unit Serial Number VPD page"): four bytes, of which the last
+// two are the length, and text filled up with spaces.
+func unitSerial(page string) string {
+	if len(page) < 4 || page[1] != 0x80 {
+		return ""
+	}
+	length := int(page[2])<<8 | int(page[3])
+	return strings.Trim(page[4:min(len(page), 4+length)], " \x00")
 }
 
 // without says whether the error means that this kind of disk does not have the

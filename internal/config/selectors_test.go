@@ -1,0 +1,109 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+)
+
+func TestSelectorsOfFile(t *testing.T) {
+	yes, no := true, false
+	s, err := Load(source(t, `exclude:
+- {serial: [OLD-*]}
+- removable: true
+classes:
+- name: a
+  directory: /a
+  names: ["dm-*", "re:dm-[0-9]+"]
+  mapper_names: [vg-a]
+  transport: [dm, virtio, scsi, nvme]
+  serial: ["S 1", "re:S[0-9]+"]
+  wwn: [naa.5*]
+  model: [QEMU*]
+  vendor: ["0x1af4"]
+  by_path: ["pci-0000:05:*"]
+  size: 5GiB..10GB
+  rotational: false
+  removable: true
+  logical_sector: [512, 4096]
+- {name: b, directory: /b, size: ..1TiB}
+- {name: c, directory: /c}
+`, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := [][]disk.Selectors{s.Exclude, {s.Classes[0].Selectors, s.Classes[1].Selectors, s.Classes[2].Selectors}}
+	want := [][]disk.Selectors{{{Serial: []string{"OLD-*"}}, {Removable: &yes}}, {
+		{
+			Names: []string{"dm-*", "re:dm-[0-9]+"}, MapperNames: []string{"vg-a"}, Transport: []string{"dm", "virtio", "scsi", "nvme"},
+			Serial: []string{"S 1", "re:S[0-9]+"}, WWN: []string{"naa.5*"}, Model: []string{"QEMU*"}, Vendor: []string{"0x1af4"}, ByPath: []string{"pci-0000:05:*"},
+			Size: disk.SizeRange{Least: 5 << 30, Most: 10e9}, Rotational: &no, Removable: &yes, LogicalSector: []uint32{512, 4096},
+		},
+		{Size: disk.SizeRange{Most: 1 << 40}},
+		{Names: []string{"vd[a-z]", "vd[a-z][a-z]"}},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFaultsOfSelectors(t *testing.T) {
+	for line, want := range map[string]string{
+		"size: 5":               "classes[0].size: found the number 5, " + rangeWords,
+		"size: 10GiB..5GiB":     `classes[0].size: found "10GiB..5GiB", ` + rangeWords,
+		"size: 10GiB":           `classes[0].size: found "10GiB", ` + rangeWords,
+		"size: ..":              `classes[0].size: found "..", ` + rangeWords,
+		"size: 0GiB..":          `classes[0].size: found "0GiB..", ` + rangeWords,
+		"size: 5G..":            `classes[0].size: found "5G..", ` + rangeWords,
+		"transport: [sata]":     `classes[0].transport[0]: found "sata", expected virtio, scsi, nvme or dm`,
+		"rotational: 1":         "classes[0].rotational: found the number 1, expected true or false",
+		"logical_sector: [513]": "classes[0].logical_sector[0]: found the number 513, expected a size of sectors in bytes: 512, 1024, 2048 or 4096",
+		"logical_sector: 512":   "classes[0].logical_sector: found the number 512, expected a list, each entry a size of sectors in bytes: 512, 1024, 2048 or 4096",
+		"serial: [\"re:(\"]":    "classes[0].serial[0]: found \"re:(\", expected a regular expression (RE2); error parsing regexp: missing closing ): `(`",
+		"serial: [\"\"]":        `classes[0].serial[0]: found "", ` + textWords,
+		"serial: [\"a\\tb\"]":   `classes[0].serial[0]: found "a\tb", ` + textWords,
+		"serial: [\"[\"]":       `classes[0].serial[0]: found "[", ` + textWords + "; it has a bracket or a backslash without its end",
+		"serial: [\"a[z-b]\"]":  `classes[0].serial[0]: found "a[z-b]", expected a pattern that can match something: in [z-a] the first is above the last`,
+		"names: [\"d*\"]":       `classes[0].names[0]: found "d*", ` + kindWords,
+		"names: [\"dm?\"]":      `classes[0].names[0]: found "dm?", ` + kindWords,
+		"names: [\"re:[^\\\\x00-\\\\x{10FFFF}]\"]":               `classes[0].names[0]: found "re:[^\\x00-\\x{10FFFF}]", expected a pattern that can match something`,
+		"{transport: [virtio], serial: [ABCDEFGHIJKLMNOPQRSTU]}": `classes[0].serial[0]: found "ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials there`,
+		"{transport: [nvme], names: [vdb]}":                      `classes[0].names[0]: found "vdb", expected a pattern that can match something: the class's transport is nvme`,
+		"mapper_names: [a]":                                      `classes[0].mapper_names: found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`,
+	} {
+		line = strings.TrimSuffix(strings.TrimPrefix(line, "{"), "}")
+		src := source(t, "classes: [{name: a, directory: /a, "+line+"}]", nil)
+		_, err := Load(src)
+		if got := strings.TrimPrefix(message(src, err), "FILE:1: "); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", line, got, want)
+		}
+	}
+	for file, want := range map[string]string{
+		"exclude: [{}]":        "FILE:1: exclude[0]: found no selector, expected at least one of " + strings.Join(selectorKeys, ", "),
+		"exclude: [{nane: x}]": `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
+		"classes:\n- {name: a, directory: /a, serial: [x]}\n- {name: b, directory: /b, serial: [x]}": "FILE:3: classes[1]: found the same selectors as in classes[0] (line 2), which has all these disks, expected others",
+	} {
+		src := source(t, file, nil)
+		_, err := Load(src)
+		if got := message(src, err); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", file, got, want)
+		}
+	}
+}
+
+const (
+	rangeWords = `expected a range of sizes such as 5GiB..100GiB, 5GiB.. or ..100GiB, the first not above the second`
+	textWords  = `expected a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:`
+	kindWords  = `expected a pattern that can match something: beside vd, sd and nvme a kind of device is named by its letters, such as dm-*`
+)
+
+// FuzzBackward: what path.Match takes is read to its end.
+func FuzzBackward(f *testing.F) {
+	for _, s := range []string{"a[z-b]", `[\]]`, `[^z-a]`, "[a-b-c]", `[\\-\]]`, "[]a]", "[z-ab]"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(_ *testing.T, s string) { wrongText(s) })
+}

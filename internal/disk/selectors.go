@@ -1,0 +1,55 @@
+package disk
+
+import "reflect"
+
+// Selectors say which disks are meant: those of which all hold that are given. In
+// a list one of its values is enough.
+type Selectors struct {
+	// Names are patterns of the kernel's names. Only what they name literally by
+	// its first two letters, or by "dm-", is selected beside virtio-blk, SCSI and
+	// NVMe disks.
+	Names []string `json:"names,omitempty"`
+	// MapperNames are patterns of the names of device-mapper devices.
+	MapperNames []string `json:"mapper_names,omitempty"`
+	// Transport as in Facts.
+	Transport []string `json:"transport,omitempty"`
+	// Serial, WWN, Model and Vendor are patterns of what the hardware says of
+	// itself, ByPath of where it is plugged in: udev's ID_PATH.
+	Serial []string `json:"serial,omitempty"`
+	WWN    []string `json:"wwn,omitempty"`
+	Model  []string `json:"model,omitempty"`
+	Vendor []string `json:"vendor,omitempty"`
+	ByPath []string `json:"by_path,omitempty"`
+	// Size is where the disk's size has to be.
+	Size SizeRange `json:"size,omitzero"`
+	// Rotational and Removable as in Facts, nil for any.
+	Rotational *bool `json:"rotational,omitempty"`
+	Removable  *bool `json:"removable,omitempty"`
+	// LogicalSector in bytes.
+	LogicalSector []uint32 `json:"logical_sector,omitempty"`
+}
+
+// IsZero says whether nothing is given.
+func (s *Selectors) IsZero() bool { return reflect.ValueOf(*s).IsZero() }
+
+// SizeRange is from Least to Most bytes, both included; Most 0 is no bound.
+type SizeRange struct {
+	Least uint64 `json:"least,omitempty"`
+	Most  uint64 `json:"most,omitempty"`
+}
+
+// Has says whether the size is in the range.
+func (r SizeRange) Has(size uint64) bool { return size >= r.Least && (r.Most == 0 || size <= r.Most) }
+
+// String gives the form of the configuration: "5 GiB..20 GiB".
+func (r SizeRange) String() string {
+	s := ""
+	if r.Least > 0 {
+		s = HumanSize(r.Least)
+	}
+	s += ".."
+	if r.Most > 0 {
+		s += HumanSize(r.Most)
+	}
+	return s
+}

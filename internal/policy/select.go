@@ -1,0 +1,172 @@
+package policy
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// Select gives the class that has the disk, the first that selects it, or nil. No
+// configuration gives a class a disk of the running system.
+func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
+	if f.System != "" || excluded(f, s) >= 0 {
+		return nil
+	}
+	for i := range s.Classes {
+		if c := &s.Classes[i]; !c.Selectors.IsZero() && Named(f, &c.Selectors) && holds(f, &c.Selectors) {
+			return c
+		}
+	}
+	return nil
+}
+
+// excluded gives the place of the exclusion that the disk falls under, or -1.
+func excluded(f *disk.Facts, s *disk.Settings) int {
+	return slices.IndexFunc(s.Exclude, func(e disk.Selectors) bool { return !e.IsZero() && holds(f, &e) })
+}
+
+// unselected says why no class has the disk.
+func unselected(f *disk.Facts, s *disk.Settings) disk.Reason {
+	if excluded(f, s) >= 0 {
+		return disk.ReasonExcluded
+	}
+	return disk.ReasonNoClass
+}
+
+func holds(f *disk.Facts, s *disk.Selectors) bool {
+	for i := range selectors {
+		if given, held := selectors[i].match(f, s); given && !held {
+			return false
+		}
+	}
+	return true
+}
+
+// Named says whether the disk is of a kind that the selectors may select at all:
+// virtio-blk, SCSI and NVMe disks, and what a pattern names literally. A pattern
+// such as "*" is never to reach a device-mapper, loop or RAM device that somebody
+// else has made.
+func Named(f *disk.Facts, s *disk.Selectors) bool {
+	for _, prefix := range []string{"vd", "sd", "nvme"} {
+		if strings.HasPrefix(f.Name, prefix) {
+			return true
+		}
+	}
+	kind := f.Name[:min(2, len(f.Name))]
+	if strings.HasPrefix(f.Name, "dm-") {
+		kind = "dm-"
+	}
+	return len(kind) > 1 && slices.ContainsFunc(s.Names, func(p string) bool {
+		return strings.HasPrefix(strings.TrimPrefix(p, Regexp), kind) && Pattern(p, f.Name)
+	})
+}
+
+// Regexp begins a pattern that is a regular expression (RE2, package regexp) and
+// no glob.
+const Regexp = "re:"
+
+// Pattern says whether the pattern matches the whole value: a glob of path.Match,
+// in which "*" also stands for a slash, or after "re:" a regular expression. One
+// with a fault, which config refuses, matches nothing.
+func Pattern(pattern, value string) bool {
+	if expression, ok := strings.CutPrefix(pattern, Regexp); ok {
+		re, err := regexp.Compile(`(?s)\A(?:` + expression + `)\z`)
+		return err == nil && re.MatchString(value)
+	}
+	ok, err := path.Match(slashless.Replace(pattern), slashless.Replace(value))
+	return ok && err == nil
+}
+
+// slashless has a byte in the place of a slash that neither patterns nor what
+// sysfs says can hold, so that a slash is a character like others.
+var slashless = strings.NewReplacer("/", "\x00")
+
+// Match is what became of one selector.
+type Match struct {
+	// Selector is its key, Wants the value that was given.
+	Selector string
+	Wants    string
+	// Found is what the disk has, made visible; empty for nothing.
+	Found string
+	Held  bool
+}
+
+// Matches gives what becomes of each selector that is given.
+func Matches(f *disk.Facts, s *disk.Selectors) []Match {
+	var all []Match
+	for i := range selectors {
+		if given, held := selectors[i].match(f, s); given {
+			wants, found := selectors[i].show(f, s)
+			all = append(all, Match{selectors[i].key, wants, disk.Visible(found), held})
+		}
+	}
+	return all
+}
+
+// selector is one key. Match allocates nothing (TestDecideAllocatesNothing).
+type selector struct {
+	key   string
+	match func(*disk.Facts, *disk.Selectors) (given, held bool)
+	show  func(*disk.Facts, *disk.Selectors) (wants, found string)
+}
+
+// textual makes a selector of patterns.
+func textual(key string, wants func(*disk.Selectors) []string, found func(*disk.Facts) string) selector {
+	return selector{key,
+		func(f *disk.Facts, s *disk.Selectors) (bool, bool) { return matches(wants(s), found(f)) },
+		func(f *disk.Facts, s *disk.Selectors) (string, string) {
+			return strings.Join(wants(s), ", "), found(f)
+		}}
+}
+
+// boolean makes a selector of true or false.
+func boolean(key string, wants func(*disk.Selectors) *bool, found func(*disk.Facts) bool) selector {
+	return selector{key,
+		func(f *disk.Facts, s *disk.Selectors) (bool, bool) {
+			w := wants(s)
+			return w != nil, w != nil && *w == found(f)
+		},
+		func(f *disk.Facts, s *disk.Selectors) (string, string) {
+			return strconv.FormatBool(*wants(s)), strconv.FormatBool(found(f))
+		}}
+}
+
+func matches(patterns []string, value string) (given, held bool) {
+	for _, p := range patterns {
+		held = held || value != "" && Pattern(p, value)
+	}
+	return len(patterns) > 0, held
+}
+
+// NVMe fills serials up with spaces.
+var selectors = [...]selector{
+	textual("names", func(s *disk.Selectors) []string { return s.Names }, func(f *disk.Facts) string { return f.Name }),
+	textual("mapper_names", func(s *disk.Selectors) []string { return s.MapperNames }, func(f *disk.Facts) string { return f.MapperName }),
+	textual("transport", func(s *disk.Selectors) []string { return s.Transport }, func(f *disk.Facts) string { return f.Transport }),
+	textual("serial", func(s *disk.Selectors) []string { return s.Serial }, func(f *disk.Facts) string { return strings.TrimRight(f.Serial, " ") }),
+	textual("wwn", func(s *disk.Selectors) []string { return s.WWN }, func(f *disk.Facts) string { return f.WWN }),
+	textual("model", func(s *disk.Selectors) []string { return s.Model }, func(f *disk.Facts) string { return f.Model }),
+	textual("vendor", func(s *disk.Selectors) []string { return s.Vendor }, func(f *disk.Facts) string { return f.Vendor }),
+	textual("by_path", func(s *disk.Selectors) []string { return s.ByPath }, func(f *disk.Facts) string { return f.Slot }),
+	{"size",
+		func(f *disk.Facts, s *disk.Selectors) (bool, bool) {
+			return s.Size != (disk.SizeRange{}), s.Size.Has(f.Size)
+		},
+		func(f *disk.Facts, s *disk.Selectors) (string, string) {
+			return s.Size.String(), disk.HumanSize(f.Size)
+		}},
+	boolean("rotational", func(s *disk.Selectors) *bool { return s.Rotational }, func(f *disk.Facts) bool { return f.Rotational }),
+	boolean("removable", func(s *disk.Selectors) *bool { return s.Removable }, func(f *disk.Facts) bool { return f.Removable }),
+	{"logical_sector",
+		func(f *disk.Facts, s *disk.Selectors) (bool, bool) {
+			return len(s.LogicalSector) > 0, slices.Contains(s.LogicalSector, f.LogicalSector)
+		},
+		func(f *disk.Facts, s *disk.Selectors) (string, string) {
+			return strings.Trim(fmt.Sprint(s.LogicalSector), "[]"), fmt.Sprint(f.LogicalSector)
+		}},
+}

@@ -1,0 +1,133 @@
+package policy
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hotmount/internal/disk"
+)
+
+func TestPattern(t *testing.T) {
+	for _, c := range []struct {
+		pattern, value string
+		want           bool
+	}{
+		{"vd[b-z]", "vdb", true},
+		{"vd[b-z]", "vda", false},
+		{"vd", "vdb", false},
+		{"*", "a/b", true},
+		{"a/?", "a/b", true},
+		{"FAST*", "fast-1", false},
+		{"re:vd[b-d]", "vdc", true},
+		{"re:vd", "vdb", false},
+		{"re:b", "vdb", false},
+		{"re:vd|b", "vdb", false},
+		{"re:.*", "a\nb", true},
+		{"re:(", "(", false},
+		{"[", "[", false},
+		{"", "", true},
+	} {
+		if got := Pattern(c.pattern, c.value); got != c.want {
+			t.Errorf("Pattern(%q, %q) = %v", c.pattern, c.value, got)
+		}
+	}
+}
+
+func TestSelectors(t *testing.T) {
+	yes, no := true, false
+	f := &disk.Facts{
+		ID: disk.ID{Name: "sdb"}, Transport: "scsi", Serial: "S1", WWN: "naa.5000c500a1b2c3d4", Model: "QEMU HARDDISK", Vendor: "QEMU",
+		Slot: "pci-0000:00:06.0-scsi-0:0:1:0", Size: 5 << 30, Rotational: true, LogicalSector: 512,
+	}
+	for name, c := range map[string]struct {
+		s    disk.Selectors
+		want bool
+	}{
+		"name":             {disk.Selectors{Names: []string{"vd*", "sd?"}}, true},
+		"other name":       {disk.Selectors{Names: []string{"vd*"}}, false},
+		"transport":        {disk.Selectors{Transport: []string{"nvme", "scsi"}}, true},
+		"other transport":  {disk.Selectors{Transport: []string{"nvme"}}, false},
+		"serial":           {disk.Selectors{Serial: []string{"S*"}}, true},
+		"no mapper name":   {disk.Selectors{MapperNames: []string{"*"}}, false},
+		"wwn":              {disk.Selectors{WWN: []string{"naa.5000c5*"}}, true},
+		"other wwn":        {disk.Selectors{WWN: []string{"naa.6*"}}, false},
+		"model":            {disk.Selectors{Model: []string{"QEMU*"}}, true},
+		"other model":      {disk.Selectors{Model: []string{"QEMU"}}, false},
+		"vendor":           {disk.Selectors{Vendor: []string{"QEMU"}}, true},
+		"other vendor":     {disk.Selectors{Vendor: []string{"ATA"}}, false},
+		"by path":          {disk.Selectors{ByPath: []string{"*-scsi-0:0:1:*"}}, true},
+		"other path":       {disk.Selectors{ByPath: []string{"*-scsi-0:0:2:*"}}, false},
+		"size":             {disk.Selectors{Size: disk.SizeRange{Least: 5 << 30, Most: 5 << 30}}, true},
+		"too small":        {disk.Selectors{Size: disk.SizeRange{Least: 5<<30 + 1}}, false},
+		"too large":        {disk.Selectors{Size: disk.SizeRange{Most: 5<<30 - 1}}, false},
+		"rotational":       {disk.Selectors{Rotational: &yes}, true},
+		"not rotational":   {disk.Selectors{Rotational: &no}, false},
+		"removable":        {disk.Selectors{Removable: &yes}, false},
+		"not removable":    {disk.Selectors{Removable: &no}, true},
+		"sector":           {disk.Selectors{LogicalSector: []uint32{512, 4096}}, true},
+		"other sector":     {disk.Selectors{LogicalSector: []uint32{4096}}, false},
+		"all must hold":    {disk.Selectors{Transport: []string{"scsi"}, Vendor: []string{"ATA"}}, false},
+		"nothing is given": {disk.Selectors{}, false},
+	} {
+		s := &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: c.s}}}
+		if got := Select(f, s) != nil; got != c.want {
+			t.Errorf("%s: selected %v", name, got)
+		}
+		s = &disk.Settings{Exclude: []disk.Selectors{c.s}, Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Names: []string{"sd*"}}}}}
+		if got := Select(f, s) == nil; got != c.want {
+			t.Errorf("%s: excluded %v", name, got)
+		}
+	}
+}
+
+func TestFirstClassHasIt(t *testing.T) {
+	s := &disk.Settings{Classes: []disk.Class{
+		{Name: "nvme", Selectors: disk.Selectors{Transport: []string{"nvme"}}},
+		{Name: "b", Selectors: disk.Selectors{Names: []string{"vd*"}}},
+		{Name: "c", Selectors: disk.Selectors{Names: []string{"vdb"}}},
+	}}
+	if c := Select(&disk.Facts{ID: disk.ID{Name: "vdb"}, Transport: "virtio"}, s); c == nil || c.Name != "b" {
+		t.Errorf("%v", c)
+	}
+}
+
+// TestNarrow: what is no disk of its own is selected only by its literal name.
+func TestNarrow(t *testing.T) {
+	for _, c := range []struct {
+		name, pattern string
+		want          bool
+	}{
+		{"dm-0", "*", false}, {"dm-0", "d*", false}, {"dm-0", "dm*", false}, {"dm-0", "[d]m-0", false}, {"dm-0", "re:.*", false},
+		{"dm-0", "dm-*", true}, {"dm-0", "re:dm-[0-9]+", true}, {"dm-0", "dm-1", false},
+		{"loop0", "*", false}, {"loop0", "loop0", true}, {"sr0", "*", false}, {"zram0", "re:.*", false},
+		{"md0", "md*", true}, {"xvdb", "xvd[b-z]", true}, {"vdb", "*", true}, {"sdb", "re:sd.", true}, {"nvme0n1", "nvme*", true},
+	} {
+		s := &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Names: []string{c.pattern}}}}}
+		if got := Select(&disk.Facts{ID: disk.ID{Name: c.name}}, s) != nil; got != c.want {
+			t.Errorf("%q selects %s: %v", c.pattern, c.name, got)
+		}
+	}
+}
+
+// TestNoConfigurationHasTheSystem: whatever is selected, a disk of the running
+// system has no class, and is ignored.
+func TestNoConfigurationHasTheSystem(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		pick := func(of ...string) []string { return rapid.SliceOfN(rapid.SampledFrom(of), 0, 2).Draw(r, "list") }
+		s := settings()
+		s.Classes[0].Selectors = disk.Selectors{
+			Names: pick("vda", "*", "re:.*", "vd[a-z]", "dm-*"), Transport: pick("virtio", "*"), Serial: pick("S1", "*"),
+			Size: disk.SizeRange{Least: rapid.Uint64Range(0, 10).Draw(r, "least")},
+		}
+		f := blankDisk()
+		f.Name = rapid.SampledFrom([]string{"vda", "dm-0", "sda", "nvme0n1"}).Draw(r, "name")
+		f.System = rapid.SampledFrom([]string{"/", "/boot", "/var"}).Draw(r, "system")
+		if c := Select(f, s); c != nil {
+			r.Fatalf("class %v has it", c.Selectors)
+		}
+		if d := Decide(f, proven(disk.Blank), s); d.Action != disk.Ignore {
+			r.Fatalf("%v", d)
+		}
+	})
+}
