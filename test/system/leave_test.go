@@ -65,7 +65,9 @@ func TestRelease(t *testing.T) {
 	if got := m.mounted(name); got != uuid {
 		t.Errorf("it came back as %s, it was %s", got, uuid)
 	}
-	if got := m.run("tail -n 1 " + where + "/data; " + kernelErrors); got != "200000" {
+	const control = "XFS (none): log I/O error, as a control"
+	m.run("echo '" + control + "' >/dev/kmsg; journalctl --sync")
+	if got := m.run("tail -n 1 " + where + "/data; " + kernelErrors); got != "200000\n"+control {
 		t.Errorf("after the return: %s", got)
 	}
 }
@@ -162,7 +164,18 @@ func TestTwins(t *testing.T) {
 	copied := copyOf(t, image)
 	m.run("fsfreeze -u /mnt/disks/" + uuid)
 	twin, twinID := m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
-	m.says("/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin)
+	refused := "/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin
+	m.says(refused)
+	// One that goes takes nothing with it.
+	before := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid)
+	m.detach(w, twinID)
+	m.wait("the end of the twin", "udevadm settle; journalctl -b -u hotmount -o cat --no-pager | grep '^/dev/"+twin+" .*SECOND.*gone'")
+	if got := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid); got != before {
+		t.Errorf("without the twin %q is mounted, before %q", got, before)
+	}
+	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q")
+	twin, twinID = m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
+	m.says(refused)
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -181,4 +194,17 @@ func TestTwins(t *testing.T) {
 	m.run("hotmount accept " + twin)
 	m.mounted(twin)
 	m.detach(w, twinID)
+
+	// Two of which none is on record: nobody knows which one is meant.
+	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
+	m.run("systemctl stop hotmount; journalctl --rotate -q; journalctl --vacuum-size=1 -q")
+	one := made(t, 320<<20)
+	a, _ := m.attach(w, worker.Disk{File: one, Serial: "THIRD"})
+	b, _ := m.attach(w, worker.Disk{File: copyOf(t, one), Serial: "FOURTH"})
+	m.run("udevadm settle; systemctl start hotmount")
+	m.says("/dev/" + a + " .*refuse: it has the UUID .*THIRD")
+	m.says("/dev/" + b + " .*refuse: it has the UUID .*FOURTH")
+	if got := m.run("ls -A /mnt/disks"); got != "" {
+		t.Errorf("of two that are not on record one is mounted: %s", got)
+	}
 }

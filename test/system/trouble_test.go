@@ -25,15 +25,24 @@ func TestClassDirectory(t *testing.T) {
 	m.detach(w, id)
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 
-	m.run("mkdir " + where + "; echo precious >" + where + "/f; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555; systemctl reload hotmount")
+	m.run("mkdir " + where + "; echo precious >" + where + "/f; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555 /mnt/disks/nested; mount -t tmpfs none /mnt/disks/nested; systemctl reload hotmount")
 	m.says(where + " holds files although nothing is mounted there .the first: f.")
 	m.says("/mnt/disks/pipe is a FIFO")
 	m.says("/mnt/disks/link is a symlink")
+	m.says("/mnt/disks/nested .*mount")
+	m.run("umount /mnt/disks/nested; rmdir /mnt/disks/nested")
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "STRAY"})
 	m.says("/dev/" + name + " .*cannot make the mount point " + where + ".*not empty")
+	// Leftovers go at boot also where the daemon can not start.
+	m.run("echo 'nonsense: true' >/etc/hotmount/config.yaml; sync")
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
+	m.wait("the daemon to give up", "systemctl is-failed hotmount || systemctl show -p NRestarts --value hotmount | grep -v '^0$'")
+	if got := m.run("ls /mnt/disks"); got != uuid+"\nlink\npipe" && got != "link\npipe\n"+uuid {
+		t.Errorf("after a boot with a broken configuration: %s", got)
+	}
+	m.run("rm /etc/hotmount/config.yaml; systemctl reset-failed hotmount; systemctl restart hotmount")
 	m.says(where + " holds files although nothing is mounted there")
 	if got := m.run("cat " + where + "/f; findmnt -n " + where + " || true; ls /mnt/disks"); got != "precious\n"+uuid+"\nlink\npipe" && got != "precious\nlink\npipe\n"+uuid {
 		t.Errorf("after a reboot: %s", got)
