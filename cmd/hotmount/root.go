@@ -37,6 +37,7 @@ func root() *cobra.Command {
 	// For people.
 	c.AddCommand(
 		planCommand(),
+		explainCommand(),
 		statusCommand(),
 		eventsCommand(),
 		acceptCommand(),

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+)
+
+// TestExplain: a disk is explained where it is, and from a dump where it is not,
+// with the same words.
+func TestExplain(t *testing.T) {
+	dir := t.TempDir()
+	machine(t)
+	here, _, err := call(t, "explain", "/dev/vdb")
+	if err != nil || !strings.Contains(here, "Class default has it.\n  yes  names: vd[a-z], vd[a-z][a-z]: found vdb\n") {
+		t.Error(err, here)
+	}
+	facts, _, err := call(t, "explain", "vdb", "--facts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, map[string]string{"facts.json": facts})
+	h := machine(t)
+	if err := os.RemoveAll(h.Root); err != nil {
+		t.Fatal(err)
+	}
+	there, _, err := call(t, "explain", "--from", filepath.Join(dir, "facts.json"))
+	if err != nil || there != here {
+		t.Errorf("from the dump: %v\n%s\nbut it was\n%s", err, there, here)
+	}
+
+	// With other classes.
+	var d dump
+	if err := json.Unmarshal([]byte(facts), &d); err != nil {
+		t.Fatal(err)
+	}
+	fast, rest := d.Settings.Classes[0], d.Settings.Classes[0]
+	fast.Name, fast.Selectors = "fast", disk.Selectors{Transport: []string{"nvme"}, Serial: []string{"DATA-*"}}
+	rest.Name, rest.Selectors = "rest", disk.Selectors{Size: disk.SizeRange{Least: 1 << 30}}
+	d.Settings.Classes = []disk.Class{fast, d.Settings.Classes[0], rest}
+	d.Settings.Exclude = []disk.Selectors{{Serial: []string{"OLD"}}}
+	explained := func() string {
+		t.Helper()
+		text, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, map[string]string{"other.json": string(text)})
+		out, _, err := call(t, "explain", "--from", filepath.Join(dir, "other.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	out := explained()
+	for _, want := range []string{
+		"vdb (disk sequence number 1016): 5 GiB, serial DATA-1",
+		"Class fast does not select it.\n  NO   transport: nvme: found nothing\n  yes  serial: DATA-*: found DATA-1\n",
+		"Class rest would select it, but default comes first.\n  yes  size: 1 GiB..: found 5 GiB\n",
+		"  NO   udev knows nothing on it: ID_FS_TYPE=xfs ",
+		"  NO   it is blank, by proof (blank: full): filesystem xfs",
+		"  yes  no other disk has its serial, or it was accepted: serial DATA-1\n",
+		"\nDecision: mount: it holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f (filesystem)\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	d.Settings.Exclude[0].Serial[0] = "DATA-?"
+	if out := explained(); !strings.Contains(out, "exclude[0] holds for it: no class has it.\n  yes  serial: DATA-?: found DATA-1\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes it") {
+		t.Error(out)
+	}
+	machine(t)
+
+	// The system's disk, hostile bytes, and what is no dump.
+	out, _, err = call(t, "explain", "vda")
+	if err != nil || !strings.Contains(out, "no class may have it") || !strings.Contains(out, "Class default would select it.") || !strings.Contains(out, "Decision: ignore: it carries the system") || strings.Contains(out, "Conditions") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, _, err = call(t, "explain", "vdc"); err != nil || strings.Contains(out, "\x1b") || !strings.Contains(out, `LVM2_member\x1b[31m`) {
+		t.Errorf("%v\n%q", err, out)
+	}
+	write(t, dir, map[string]string{"bad.json": `{"version": 1, "facts": {}}`})
+	for _, args := range [][]string{{"explain", "vdz"}, {"explain", "--from", filepath.Join(dir, "bad.json")}, {"explain"}, {"explain", "vdb", "--from", "x"}} {
+		if out, code, err := call(t, args...); code == 0 || out != "" {
+			t.Errorf("%q: %d %v %s", args, code, err, out)
+		}
+	}
+}

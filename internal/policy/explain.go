@@ -1,0 +1,116 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// Condition is one thing that has to be so before a disk is formatted.
+type Condition struct {
+	// Wanted in words, Held whether it is so, Found what is known of it; empty
+	// where Wanted says it all.
+	Wanted string
+	Held   bool
+	Found  string
+	// Open says that only reading the disk can tell.
+	Open bool
+}
+
+// Conditions gives all that has to hold before the disk is formatted by that
+// class, in the order in which Decide asks for it. They hold all if and only if
+// Decide answers Format.
+func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) []Condition {
+	var all []Condition
+	add := func(held bool, wanted, format string, args ...any) {
+		all = append(all, Condition{Wanted: wanted, Held: held, Found: disk.Visible(fmt.Sprintf(format, args...))})
+	}
+	either := func(held bool, yes, no string) string {
+		if held {
+			return yes
+		}
+		return no
+	}
+	st := &f.Standing
+	free := notOurs(f) == "" && ours(f, class) == nil
+	add(f.System == "", "it carries nothing of the running system", "%s", either(f.System == "", "", f.System+" is on it"))
+	add(free, "nobody else has it", "%s", either(free, "not mounted, no swap, not held, not claimed, no path of a multipath device, no seed of cloud-init", string(either(notOurs(f) != "", string(notOurs(f)), "it is mounted in its place"))))
+	add(f.Udev.Initialized, "udev has finished with it", "%s", either(f.Udev.Initialized, "yes", "no"))
+	add(unusable(f) == "", "it has a size, no partitions, and takes writes", "%s, partitions: %s, read-only: %v", disk.HumanSize(f.Size), either(len(f.Partitions) > 0, strings.Join(f.Partitions, " "), "none"), f.ReadOnly)
+	add(st.Unmounted == "", "nobody has released or unmounted it", "%s", st.Unmounted)
+	add(class.Mode != disk.ModeBlock, "its class makes filesystems", "mode: %s", class.Mode)
+	add(class.Create == "xfs", "its class makes filesystems on blank disks", "create: %s", class.Create)
+	add(st.Given == nil, "it was never given out as a block volume", "%s", either(st.Given == nil, "never", "it was"))
+	add(f.Size >= class.MinimumSize, "it is large enough", "%s, minimum_size: %s", disk.HumanSize(f.Size), disk.HumanSize(class.MinimumSize))
+	failed := st.Verdict.Valid(f) && st.Verdict.Failure != "" && !st.Verdict.Retry
+	add(!failed, "no earlier try to format it failed", "%s", either(failed, failure(st.Verdict), "none did"))
+	add(!f.Uncounted, "the kernel counts the writes to it", "queue/iostats: %s; %d writes so far", either(f.Uncounted, "0", "1"), f.Writes)
+	known := disagrees(f.Udev, c)
+	add(!known, "udev knows nothing on it", "ID_FS_TYPE=%s ID_FS_USAGE=%s ID_FS_AMBIVALENT=%s ID_PART_TABLE_TYPE=%s", f.Udev.FSType, f.Udev.FSUsage, f.Udev.Ambivalent, f.Udev.PartTable)
+	add(s.Format && st.Formatting == "", "formatting is switched on", "format: %v%s", s.Format, either(st.Formatting == "", "", "; "+st.Formatting))
+	lifted := func(wanted string, held bool, found string) {
+		add(held || st.Accepted, wanted+", or it was accepted", "%s%s", found, either(!held && st.Accepted, "; accepted", ""))
+	}
+	present := !st.Present || s.FormatPresent
+	lifted("it was attached after hotmount was installed", present, either(st.Present, "before", "after"))
+	same := sameSerial(f)
+	lifted("no other disk has its serial", same == nil, either(f.Serial == "", "it has none", "serial "+f.Serial))
+	lifted("no filesystem lay on a disk of its serial", st.FormerSerial == nil, either(st.FormerSerial == nil, "none is known", ""))
+	slot := st.FormerSlot == nil || f.Moved != nil
+	lifted("no filesystem is missing that lay in its slot", slot, f.Slot)
+	brake := !st.Braked && recent(f, s) < s.FormatLimit
+	lifted("not too many disks were formatted lately", brake, fmt.Sprintf("%d within %s, format_limit: %d", recent(f, s), s.FormatPeriod, s.FormatLimit))
+	blank := Condition{Wanted: "it is blank, by proof (blank: " + class.Blank + ")"}
+	switch {
+	case c.Proven && (c.Kind == disk.Blank || c.Kind == disk.HalfMade && st.Intent != nil && c.UUID == st.Intent.UUID):
+		blank.Held = true
+	case !c.Proven && (c.Kind == disk.Unread || c.Kind == disk.Blank):
+		blank.Open = true
+	}
+	blank.Found = string(c.Kind)
+	if c.Type != "" {
+		blank.Found += " " + disk.Visible(c.Type)
+	}
+	if len(c.Evidence) > 0 {
+		blank.Found += ": " + disk.Visible(strings.Join(c.Evidence, "; "))
+	}
+	return append(all, blank)
+}
+
+func failure(v *disk.Verdict) string {
+	if v == nil {
+		return ""
+	}
+	return v.Failure
+}
+
+// Considered is one class as it was asked about a disk.
+type Considered struct {
+	Class *disk.Class
+	// Matches are its selectors; Narrowed says that none of its names may reach a
+	// disk of this kind (Named).
+	Matches  []Match
+	Narrowed bool
+	// Selected says that all of its selectors hold, Has that it has the disk.
+	Selected, Has bool
+}
+
+// Consider gives every class in order, and every exclusion that the disk falls
+// under by its number.
+func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions []int) {
+	has := Select(f, s)
+	for i := range s.Classes {
+		c := &s.Classes[i]
+		one := Considered{Class: c, Matches: Matches(f, &c.Selectors), Narrowed: !Named(f, &c.Selectors), Has: has == c}
+		one.Selected = !one.Narrowed && len(one.Matches) > 0 && !slices.ContainsFunc(one.Matches, func(m Match) bool { return !m.Held })
+		classes = append(classes, one)
+	}
+	for i := range s.Exclude {
+		if !s.Exclude[i].IsZero() && holds(f, &s.Exclude[i]) {
+			exclusions = append(exclusions, i)
+		}
+	}
+	return classes, exclusions
+}
