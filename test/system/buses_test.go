@@ -3,7 +3,6 @@
 package system
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -12,29 +11,37 @@ import (
 
 // TestThreeClasses: six disks on three buses, blank and with a filesystem, each in
 // its class's directory, and published by what plays the provisioner with the values
-// that hotmount prints.
+// that hotmount prints; one that is excluded and one that is too small for its class
+// in none.
 func TestThreeClasses(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	m.example("three-classes.yaml")
+	m.example("fast-slow.yaml")
 	m.run(`mkdir -p /var/lib/disks/ssd /var/lib/disks/hdd /var/lib/disks/block
 		printf '[Service]\nReadWritePaths=-/var/lib/disks\n' >/etc/systemd/system/hotmount.service.d/disks.conf
 		systemctl daemon-reload; systemctl restart hotmount
 		hotmount provisioner values >/root/values.yaml; hotmount provisioner check /root/values.yaml`)
-	m.provision(w, "local-ssd:Filesystem:/var/lib/disks/ssd local-hdd:Filesystem:/var/lib/disks/hdd local-raw:Block:/var/lib/disks/block")
+	m.provision(w, "local-ssd:Filesystem:/var/lib/disks/ssd local-hdd:Filesystem:/var/lib/disks/hdd local-block:Block:/var/lib/disks/block")
+	excluded, _ := m.attach(w, worker.Disk{File: made(t, gib), Serial: "BACKUP-1"})
+	small, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "SMALL"})
 	want := map[string]string{}
-	for i, d := range []worker.Disk{
-		{Bus: worker.BusNVMe, File: blank(t, 320<<20)}, {Bus: worker.BusSCSI, File: made(t, 320<<20)}, {Bus: worker.BusVirtio, File: blank(t, 320<<20)},
-		{Bus: worker.BusNVMe, File: made(t, 320<<20)}, {Bus: worker.BusSCSI, File: blank(t, 320<<20)}, {Bus: worker.BusVirtio, File: blank(t, 320<<20)},
+	for class, disks := range map[string][]worker.Disk{
+		"ssd":   {{Bus: worker.BusNVMe, File: blank(t, 320<<20), Serial: "NVME-1"}, {Bus: worker.BusNVMe, File: made(t, 320<<20), Serial: "NVME-2"}},
+		"block": {{Bus: worker.BusSCSI, File: blank(t, 320<<20), Serial: "RAW-1"}, {Bus: worker.BusSCSI, File: blank(t, 320<<20), Serial: "RAW-2"}},
+		"hdd":   {{Bus: worker.BusSCSI, File: made(t, gib), Serial: "SCSI-1"}, {Bus: worker.BusVirtio, File: blank(t, gib), Serial: "VIRTIO-1"}},
 	} {
-		d.Serial = fmt.Sprint("DISK-", i)
-		name, _ := m.attach(w, d)
-		want[name] = map[worker.Bus]string{worker.BusNVMe: "ssd", worker.BusSCSI: "hdd", worker.BusVirtio: "block"}[d.Bus]
+		for _, d := range disks {
+			name, _ := m.attach(w, d)
+			want[name] = class
+			if class == "block" {
+				want[name] += "/scsi-" + d.Serial
+			}
+		}
 	}
-	for name, class := range want {
-		if class == "block" {
-			link := "/var/lib/disks/block/virtio-" + m.run("cat /sys/block/"+name+"/serial")
-			m.wait(name+" to be given out", "[ $(readlink -f "+link+") = /dev/"+name+" ]")
-			m.volume(strings.TrimPrefix(link, "/var/lib/disks/block/"), "local-raw", 0)
+	for name, where := range want {
+		class, link, block := strings.Cut(where, "/")
+		if block {
+			m.wait(name+" to be given out", "[ $(readlink -f /var/lib/disks/block/"+link+") = /dev/"+name+" ]")
+			m.volume(link, "local-block", 0)
 			continue
 		}
 		m.wait(name+" to be mounted", "findmnt -n /dev/"+name)
@@ -48,5 +55,11 @@ func TestThreeClasses(t *testing.T) {
 	}
 	if got := m.run("ls /var/lib/disks/* | grep -c -- -; grep -c ' created ' /var/lib/standin/log; systemctl show -p StatusText --value hotmount"); got != "6\n6\n4 mounted, 0 held, 0 refused, 0 failing, 2 given out" {
 		t.Errorf("got %s", got)
+	}
+	plan := m.run("hotmount plan")
+	for _, name := range []string{excluded, small} {
+		if !regexpLine(plan, "^"+name+" .*ignore ") {
+			t.Errorf("%s is not ignored:\n%s", name, plan)
+		}
 	}
 }
