@@ -122,7 +122,8 @@ func group(m *mountinfo.Info, name string) int {
 // the library takes for granted: it reads a number it can not parse as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
-	lines := bufio.NewReaderSize(r, maxLine)
+	// Of its usual size: what is allocated for each table is most of a look's garbage.
+	lines := bufio.NewReader(r)
 	for {
 		line, long, err := lines.ReadLine()
 		if errors.Is(err, io.EOF) {
@@ -139,12 +140,15 @@ func boundLines(r io.Reader) (io.Reader, error) {
 			return nil, fmt.Errorf("cannot parse device number %q", disk.Visible(fields[2]))
 		}
 		out.Write(line)
-		out.WriteByte('\n')
-		for long {
-			if _, long, err = lines.ReadLine(); err != nil && !errors.Is(err, io.EOF) {
+		for length := len(line); long; length += len(line) {
+			if line, long, err = lines.ReadLine(); err != nil && !errors.Is(err, io.EOF) {
 				return nil, err
 			}
+			if length+len(line) <= maxLine {
+				out.Write(line)
+			}
 		}
+		out.WriteByte('\n')
 	}
 }
 

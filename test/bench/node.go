@@ -136,7 +136,7 @@ func (b *bench) memory(ctx context.Context) error {
 	status := func(field string) string {
 		return `awk '/^` + field + `:/ {print $2 / 1024}' /proc/$(systemctl show -P MainPID hotmount)/status`
 	}
-	n, err := b.numbers(ctx, "sleep 300; "+status(rss)+"; "+status(anon))
+	n, err := b.numbers(ctx, "sleep 180; "+status(rss)+"; "+status(anon))
 	if err != nil {
 		return err
 	}
