@@ -68,24 +68,17 @@ type conn struct {
 }
 
 // listening gives the connection as go-systemd's, which hears of the ends of jobs.
-func (c *conn) listening(ctx context.Context) (*sd.Conn, error) {
+func (c *conn) listening() (*sd.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.jobs != nil {
 		return c.jobs, nil
 	}
-	// Whether PID 1 is at the other end at all is not known yet.
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := c.bus.Object(systemd, systemdPath).CallWithContext(ctx, "org.freedesktop.DBus.Peer.Ping", 0).Err
-	var answer dbus.Error // is one as well
-	if err != nil && !errors.As(err, &answer) {
-		return nil, fmt.Errorf("cannot connect to systemd: %w", err)
-	}
 	// go-systemd asks for two connections, one for the signals. PID 1 sends every
 	// signal to each, without being asked to (bus_foreach_bus in systemd's
 	// src/core/dbus.c; so there is no Subscribe), so it gets the same one twice:
 	// godbus never has an answer wait for a signal that nobody takes.
+	var err error
 	c.jobs, err = sd.NewConnection(func() (*dbus.Conn, error) { return c.bus, nil })
 	return c.jobs, err
 }
@@ -141,13 +134,15 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	defer stop()
 	bus, err := dbus.NewConn(newEager(s))
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	// Without Hello: there is no bus on this socket, PID 1 is at its other end.
 	if err := bus.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
-		return nil, errors.Join(err, bus.Close())
+		return nil, errors.Join(context.Cause(ctx), err, bus.Close())
 	}
 	return &conn{bus: bus}, nil
 }
@@ -160,7 +155,7 @@ func (m *Manager) job(ctx context.Context, unit string, start func(*sd.Conn, cha
 		return err
 	}
 	defer m.release(c)
-	jobs, err := c.listening(ctx)
+	jobs, err := c.listening()
 	if err != nil {
 		return err
 	}
@@ -214,7 +209,7 @@ func (m *Manager) MountEnded(ctx context.Context, path string) (bool, error) {
 		return false, err
 	}
 	defer m.release(c)
-	units, err := c.listening(ctx)
+	units, err := c.listening()
 	if err != nil {
 		return false, err
 	}
@@ -291,7 +286,7 @@ func (m *Manager) PluggedFor(ctx context.Context, name string) (time.Duration, e
 		return fail(err)
 	}
 	defer m.release(c)
-	units, err := c.listening(ctx)
+	units, err := c.listening()
 	if err != nil {
 		return fail(err)
 	}
