@@ -60,7 +60,7 @@ func TestExplain(t *testing.T) {
 	for _, want := range []string{
 		"vdb (disk sequence number 1016): 5 GiB, serial DATA-1",
 		"Class fast does not select it.\n  NO   transport: nvme: found nothing\n  yes  serial: DATA-*: found DATA-1\n",
-		"Class rest would select it, but default comes first.\n  yes  size: 1 GiB..: found 5 GiB\n",
+		"Class rest would select it, but default comes first.\n  yes  size: 1 GiB (1073741824 bytes)..: found 5 GiB (5368709120 bytes)\n",
 		"  NO   udev knows nothing on it: ID_FS_TYPE=xfs ",
 		"  NO   it is blank, by proof (blank: full): filesystem xfs",
 		"  yes  no other disk has its serial, or it was accepted: serial DATA-1\n",

@@ -38,6 +38,7 @@ func root() *cobra.Command {
 	c.AddCommand(
 		planCommand(),
 		explainCommand(),
+		configCommand(),
 		statusCommand(),
 		eventsCommand(),
 		acceptCommand(),

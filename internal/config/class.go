@@ -176,23 +176,82 @@ func wrongOption(s string) string {
 	return refusal(name)
 }
 
-// classes reads the list of classes, in which no two may meet.
-func (p *parser) classes(n *yaml.Node) []disk.Class {
-	var classes []disk.Class
-	items := p.items(n, "classes", "a class with name and directory", 1)
-	for i, item := range items {
+// classNode is a class as the files say it, merged by name.
+type classNode struct {
+	// node is where the class begins, key its name in messages.
+	node *yaml.Node
+	key  string
+	// at has the nodes of the values, from the key of the class that each is
+	// written in: that of a drop-in, where that has the last word.
+	at   map[string]*yaml.Node
+	from map[string]string
+}
+
+// full is the whole key of a value.
+func (c *classNode) full(name string) string {
+	if from := c.from[name]; from != "" {
+		return from + "." + name
+	}
+	return c.key + "." + name
+}
+
+// collect adds the classes of one file to those of the files before. What is not
+// said there stays.
+func (p *parser) collect(n *yaml.Node) {
+	var own []*classNode
+	for i, item := range p.items(n, "classes", "a class with name and directory", 1) {
 		key := fmt.Sprintf("classes[%d]", i)
-		c, at := p.class(item, key)
+		at := p.mapping(item, key, classKeys)
+		c := &classNode{node: item, key: key, at: at, from: map[string]string{}}
+		for name := range at {
+			c.from[name] = key
+		}
+		if name := c.name(); name != "" {
+			if same := slices.IndexFunc(own, func(o *classNode) bool { return o.name() == name }); same >= 0 {
+				p.at(at["name"], c.full("name"), "found %s, which is the name of %s (line %d), expected a name of its own", quote(name), own[same].key, own[same].node.Line)
+			}
+		}
+		own = append(own, c)
+	}
+	for _, c := range own {
+		// Within one file a name that stands twice is a fault already.
+		same := slices.IndexFunc(p.merged, func(o *classNode) bool { return o.name() == c.name() && c.name() != "" && !slices.Contains(own, o) })
+		if same < 0 {
+			p.merged = append(p.merged, c)
+			continue
+		}
+		for name, v := range c.at {
+			p.merged[same].at[name], p.merged[same].from[name] = v, c.key
+		}
+	}
+}
+
+// name is the name of the class, empty if it has none.
+func (c *classNode) name() string {
+	if n := c.at["name"]; n != nil && n.Kind == yaml.ScalarNode {
+		return n.Value
+	}
+	return ""
+}
+
+// classes gives the merged list, in which no two may meet.
+func (p *parser) classes() []disk.Class {
+	var classes []disk.Class
+	for i, n := range p.merged {
+		c := p.class(n)
+		for name, v := range n.at {
+			p.origins[fmt.Sprintf("classes[%d].%s", i, name)] = place{name: p.file(v), line: v.Line}
+		}
 		for j := range classes {
-			other := fmt.Sprintf("classes[%d] (line %d)", j, items[j].Line)
-			if c.Name != "" && c.Name == classes[j].Name {
-				p.at(at["name"], key+".name", "found %s, which is the name of %s, expected a name of its own", quote(c.Name), other)
+			other := fmt.Sprintf("%s (line %d)", p.merged[j].key, p.merged[j].node.Line)
+			if p.file(n.node) != p.file(p.merged[j].node) {
+				other = fmt.Sprintf("%s (%s:%d)", p.merged[j].key, p.file(p.merged[j].node), p.merged[j].node.Line)
 			}
 			if !reflect.DeepEqual(c.Selectors, defaultClass().Selectors) && reflect.DeepEqual(c.Selectors, classes[j].Selectors) {
-				p.at(item, key, "found the same selectors as in %s, which has all these disks, expected others", other)
+				p.at(n.node, n.key, "found the same selectors as in %s, which has all these disks, expected others", other)
 			}
 			if a, b := c.Directory, classes[j].Directory; a != "" && b != "" && (within(a, b) || within(b, a)) {
-				p.at(at["directory"], key+".directory", "found %s, %s has %s, expected directories of which none lies in another", quote(a), other, quote(b))
+				p.at(n.at["directory"], n.full("directory"), "found %s, %s has %s, expected directories of which none lies in another", quote(a), other, quote(b))
 			}
 		}
 		classes = append(classes, c)
@@ -201,43 +260,43 @@ func (p *parser) classes(n *yaml.Node) []disk.Class {
 }
 
 // class reads one class; what is missing or wrong has its default, name and
-// directory are then empty. The nodes of the values are given by key.
-func (p *parser) class(n *yaml.Node, key string) (disk.Class, map[string]*yaml.Node) {
+// directory are then empty.
+func (p *parser) class(n *classNode) disk.Class {
 	c := defaultClass()
-	at := p.mapping(n, key, classKeys)
+	at := n.at
 	if at == nil {
-		return c, nil
+		return c
 	}
 	for _, k := range []string{"name", "directory"} {
 		if at[k] == nil {
-			p.at(n, key, "found no %s, expected one", k)
+			p.at(n.node, n.key, "found no %s, expected one", k)
 		}
 	}
 	text := func(name string, k kind, otherwise string) string {
-		return p.scalar(at[name], key+"."+name, k, otherwise).(string)
+		return p.scalar(at[name], n.full(name), k, otherwise).(string)
 	}
 	c.Name = text("name", className, "")
-	if given := p.selectors(at, key); !given.IsZero() {
+	if given := p.selectors(n); !given.IsZero() {
 		c.Selectors = given
 	}
 	c.Directory = text("directory", directory, "")
 	c.Mode = text("mode", mode, c.Mode)
 	c.Create = text("create", filesystemMade, c.Create)
-	c.Accept = p.list(at["accept"], key+".accept", filesystemKept, 1, c.Accept)
-	c.Options = p.list(at["options"], key+".options", mountOption, 0, c.Options)
+	c.Accept = p.list(at["accept"], n.full("accept"), filesystemKept, 1, c.Accept)
+	c.Options = p.list(at["options"], n.full("options"), mountOption, 0, c.Options)
 	c.Blank = text("blank", proof, c.Blank)
-	c.MinimumSize = p.scalar(at["minimum_size"], key+".minimum_size", size, c.MinimumSize).(uint64)
-	c.Grow = p.scalar(at["grow"], key+".grow", boolean, c.Grow).(bool)
-	c.Trim = p.scalar(at["trim"], key+".trim", boolean, c.Trim).(bool)
+	c.MinimumSize = p.scalar(at["minimum_size"], n.full("minimum_size"), size, c.MinimumSize).(uint64)
+	c.Grow = p.scalar(at["grow"], n.full("grow"), boolean, c.Grow).(bool)
+	c.Trim = p.scalar(at["trim"], n.full("trim"), boolean, c.Trim).(bool)
 	c.StorageClass = text("storage_class", storageClass, "")
 
 	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {
-		p.at(at["accept"], key+".accept", "found no %s, expected it too: the class makes it (create)", c.Create)
+		p.at(at["accept"], n.full("accept"), "found no %s, expected it too: the class makes it (create)", c.Create)
 	}
 	if c.Create == "xfs" && c.MinimumSize < minimumXFS {
-		p.at(at["minimum_size"], key+".minimum_size", "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(at["minimum_size"].Value))
+		p.at(at["minimum_size"], n.full("minimum_size"), "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(at["minimum_size"].Value))
 	}
-	return c, at
+	return c
 }
 
 // list reads a list of at least so many texts, or gives otherwise if there is

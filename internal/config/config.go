@@ -92,11 +92,24 @@ func defaults() layer {
 // Load gives the settings, or every fault of every source, each on a line of its
 // own that names the place, what was found and what was expected.
 func Load(src Source) (disk.Settings, error) {
-	file, fileErr := src.file()
+	s, _, err := load(src)
+	return s, err
+}
+
+func load(src Source) (disk.Settings, origins, error) {
+	file, from, fileErr := src.file()
 	environment, environmentErr := src.environment()
 	flags, flagsErr := src.flags()
 	if err := errors.Join(fileErr, environmentErr, flagsErr); err != nil {
-		return disk.Settings{}, err
+		return disk.Settings{}, nil, err
+	}
+	for _, s := range scalars {
+		if _, ok := environment[s.key]; ok {
+			from[s.key] = place{name: s.variable()}
+		}
+		if _, ok := flags[s.key]; ok {
+			from[s.key] = place{name: "--" + s.flag()}
+		}
 	}
 
 	v := viper.New()
@@ -107,7 +120,7 @@ func Load(src Source) (disk.Settings, error) {
 	// silently: here both are layers of checked values.
 	for _, l := range []layer{file, environment, flags} {
 		if err := v.MergeConfigMap(l); err != nil {
-			return disk.Settings{}, err
+			return disk.Settings{}, nil, err
 		}
 	}
 	var s disk.Settings
@@ -118,7 +131,7 @@ func Load(src Source) (disk.Settings, error) {
 		c.ErrorUnset = true
 	})
 	if err != nil {
-		return disk.Settings{}, err
+		return disk.Settings{}, nil, err
 	}
-	return s, nil
+	return s, from, nil
 }

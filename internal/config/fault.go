@@ -10,7 +10,18 @@ import (
 	"hotmount/internal/disk"
 )
 
-// place is where a fault is.
+// origins are the places where the values of keys come from, by their full names.
+type origins map[string]place
+
+// String gives the file with its line, the variable or the flag.
+func (p place) String() string {
+	if p.line > 0 {
+		return fmt.Sprintf("%s:%d", p.name, p.line)
+	}
+	return p.name
+}
+
+// place is where a fault, or a value, is.
 type place struct {
 	// name of the file, the variable or the flag; safe to print.
 	name string
@@ -47,9 +58,14 @@ func (fs *faults) add(at place, format string, args ...any) {
 // at all is not to fill the journal.
 const maxFaults = 100
 
-// err joins the faults in the order of their lines; nil if there are none.
+// err joins the faults in the order of their files and lines; nil if there are none.
 func (fs faults) err() error {
-	slices.SortStableFunc(fs, func(a, b *fault) int { return cmp.Compare(a.line, b.line) })
+	slices.SortStableFunc(fs, func(a, b *fault) int {
+		if a.line > 0 && b.line > 0 && a.name != b.name {
+			return cmp.Compare(a.name, b.name)
+		}
+		return cmp.Compare(a.line, b.line)
+	})
 	var errs []error
 	for i, f := range fs {
 		if i == maxFaults {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,28 +26,82 @@ const (
 	maxList = 64
 )
 
-// file gives what the configuration file says.
-func (src *Source) file() (layer, error) {
-	path, at, explicit := src.path()
-	if path == "" {
-		return nil, &fault{at, `found "", expected the path of a file`}
+// maxFiles bounds the number of drop-ins.
+const maxFiles = 64
+
+// dropIns is the directory beside the file whose *.yaml files are read after it.
+const dropIns = "config.d"
+
+// file gives what the configuration file and its drop-ins say, and where.
+func (src *Source) file() (layer, origins, error) {
+	file, at, explicit := src.path()
+	if file == "" {
+		return nil, nil, &fault{at, `found "", expected the path of a file`}
 	}
 	trust := src.Trust
 	if trust == nil {
 		trust = rootAlone
 	}
-	data, err := read(path, trust)
+	var texts []document
+	data, err := read(file, trust)
+	missing := false
 	if !explicit && errors.Is(err, fs.ErrNotExist) {
 		// A symlink to nowhere is not a missing file: its target was to say
 		// something.
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
+		_, err := os.Lstat(file)
+		missing = errors.Is(err, fs.ErrNotExist)
+	}
+	switch {
+	case missing:
+	case err != nil:
+		return nil, nil, fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(file), err)
+	default:
+		texts = append(texts, document{file, data})
+	}
+	dir := filepath.Join(filepath.Dir(file), dropIns)
+	more, err := readAll(dir, trust)
+	if err != nil {
+		return nil, nil, err
+	}
+	return parse(append(texts, more...))
+}
+
+// readAll reads the drop-ins in the order of their names. One that can not be read
+// is an error: what it says may be what keeps a disk from being used.
+func readAll(dir string, trust func(fs.FileInfo) error) ([]document, error) {
+	wrong := func(name string, err error) error {
+		return fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(name), bare(err))
+	}
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, nil
+	}
+	if err == nil {
+		err = trust(info)
+	}
+	var entries []os.DirEntry
+	if err == nil {
+		entries, err = os.ReadDir(dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(path), err)
+		return nil, wrong(dir, err)
 	}
-	return parse(path, data)
+	var texts []document
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".yaml") || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		name := filepath.Join(dir, e.Name())
+		data, err := read(name, trust)
+		if err == nil && len(texts) == maxFiles {
+			err = fmt.Errorf("expected at most %d files in its directory", maxFiles)
+		}
+		if err != nil {
+			return nil, wrong(name, err)
+		}
+		texts = append(texts, document{name, data})
+	}
+	return texts, nil
 }
 
 func read(path string, trust func(fs.FileInfo) error) ([]byte, error) {
@@ -99,37 +154,50 @@ func rootAlone(info fs.FileInfo) error {
 	return nil
 }
 
-// parser reads one file.
+// document is the content of a file.
+type document struct {
+	path string
+	data []byte
+}
+
+// parser reads one file after the other.
 type parser struct {
+	// name is that of the current file, safe to print.
 	name string
+	// files are those that the nodes are from.
+	files   map[*yaml.Node]string
+	origins origins
+	// classes are merged by name from all files.
+	merged []*classNode
 	faults
 }
 
-// parse gives what the file says. Neither anchors nor tags nor merge keys are
-// taken: without them a value is where it is read, and its size is that of the
-// file.
-func parse(path string, data []byte) (layer, error) {
-	p := &parser{name: disk.Visible(path)}
+// parse gives what the files say, the later going before the earlier. Neither
+// anchors nor tags nor merge keys are taken: without them a value is where it is
+// read, and its size is that of the file.
+func parse(texts []document) (layer, origins, error) {
+	p := &parser{files: map[*yaml.Node]string{}, origins: origins{}}
 	l := layer{}
-	var document, second yaml.Node
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	err := decoder.Decode(&document)
-	if err == io.EOF {
-		return l, nil
-	}
-	if err == nil {
-		p.settings(document.Content[0], l)
-		switch err = decoder.Decode(&second); err {
-		case nil:
-			p.at(&second, "", "found a second document, expected one")
-		case io.EOF:
-			err = nil
+	for _, t := range texts {
+		p.name = disk.Visible(t.path)
+		var first, second yaml.Node
+		decoder := yaml.NewDecoder(bytes.NewReader(t.data))
+		err := decoder.Decode(&first)
+		if err == nil {
+			p.from(&first)
+			p.settings(first.Content[0], l)
+			if err = decoder.Decode(&second); err == nil {
+				p.at(&second, "", "found a second document, expected one")
+			}
+		}
+		if err != nil && err != io.EOF {
+			p.syntax(err)
 		}
 	}
-	if err != nil {
-		p.syntax(err)
+	if len(p.merged) > 0 {
+		l["classes"] = p.classes()
 	}
-	return l, p.err()
+	return l, p.origins, p.err()
 }
 
 var (
@@ -155,10 +223,26 @@ func (p *parser) syntax(err error) {
 }
 
 func (p *parser) at(n *yaml.Node, key, format string, args ...any) {
-	p.add(place{p.name, n.Line, key}, format, args...)
+	p.add(place{p.file(n), n.Line, key}, format, args...)
 }
 
-// settings reads the root of the file into l.
+// file is the name of the file that the node is from.
+func (p *parser) file(n *yaml.Node) string {
+	if name := p.files[n]; name != "" {
+		return name
+	}
+	return p.name
+}
+
+// from notes down for every node below n that it is from the current file.
+func (p *parser) from(n *yaml.Node) {
+	p.files[n] = p.name
+	for _, below := range n.Content {
+		p.from(below)
+	}
+}
+
+// settings reads the root of one file into l, but for its classes.
 func (p *parser) settings(n *yaml.Node, l layer) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && n.Value == "" && n.Style == 0 && n.Anchor == "" {
 		return // "---" alone
@@ -171,13 +255,16 @@ func (p *parser) settings(n *yaml.Node, l layer) {
 	for _, s := range scalars {
 		if v := values[s.key]; v != nil {
 			l[s.key] = p.scalar(v, s.key, s.kind, nil)
+			p.origins[s.key] = place{name: p.name, line: v.Line}
 		}
 	}
 	if v := values["classes"]; v != nil {
-		l["classes"] = p.classes(v)
+		p.collect(v)
 	}
 	if v := values["exclude"]; v != nil {
-		l["exclude"] = p.exclude(v)
+		all, _ := l["exclude"].([]disk.Selectors)
+		l["exclude"] = append(all, p.exclude(v)...)
+		p.origins["exclude"] = place{name: p.name, line: v.Line}
 	}
 }
 

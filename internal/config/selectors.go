@@ -152,9 +152,10 @@ func reachesNothing(pattern string) bool {
 }
 
 // selectors reads the selectors of a class or of an exclusion.
-func (p *parser) selectors(at map[string]*yaml.Node, key string) disk.Selectors {
+func (p *parser) selectors(n *classNode) disk.Selectors {
 	var s disk.Selectors
-	texts := func(name string, k kind) []string { return p.list(at[name], key+"."+name, k, 1, nil) }
+	at := n.at
+	texts := func(name string, k kind) []string { return p.list(at[name], n.full(name), k, 1, nil) }
 	s.Names = texts("names", kernelNames)
 	s.MapperNames = texts("mapper_names", anyText)
 	s.Transport = texts("transport", transport)
@@ -163,20 +164,20 @@ func (p *parser) selectors(at map[string]*yaml.Node, key string) disk.Selectors 
 	s.Model = texts("model", anyText)
 	s.Vendor = texts("vendor", anyText)
 	s.ByPath = texts("by_path", anyText)
-	s.Size = p.scalar(at["size"], key+".size", sizeRange, disk.SizeRange{}).(disk.SizeRange)
+	s.Size = p.scalar(at["size"], n.full("size"), sizeRange, disk.SizeRange{}).(disk.SizeRange)
 	for name, to := range map[string]**bool{"rotational": &s.Rotational, "removable": &s.Removable} {
-		if v, ok := p.scalar(at[name], key+"."+name, boolean, nil).(bool); ok {
+		if v, ok := p.scalar(at[name], n.full(name), boolean, nil).(bool); ok {
 			*to = &v
 		}
 	}
-	if n := at["logical_sector"]; n != nil {
-		for i, item := range p.items(n, key+".logical_sector", sector.expected, 1) {
-			if v, ok := p.scalar(item, fmt.Sprintf("%s.logical_sector[%d]", key, i), sector, nil).(uint32); ok {
+	if list := at["logical_sector"]; list != nil {
+		for i, item := range p.items(list, n.full("logical_sector"), sector.expected, 1) {
+			if v, ok := p.scalar(item, fmt.Sprintf("%s[%d]", n.full("logical_sector"), i), sector, nil).(uint32); ok {
 				s.LogicalSector = append(s.LogicalSector, v)
 			}
 		}
 	}
-	p.possible(at, key, &s)
+	p.possible(n, &s)
 	return s
 }
 
@@ -185,13 +186,14 @@ func (p *parser) selectors(at map[string]*yaml.Node, key string) disk.Selectors 
 const serialLimit = 20
 
 // possible refuses what can hold for no disk.
-func (p *parser) possible(at map[string]*yaml.Node, key string, s *disk.Selectors) {
+func (p *parser) possible(n *classNode, s *disk.Selectors) {
+	at := n.at
 	item := func(name string, i int) *yaml.Node { return at[name].Content[i] }
 	only := func(name string) bool { return len(s.Transport) == 1 && s.Transport[0] == name }
 	if only("virtio") {
 		for i, pattern := range s.Serial {
 			if !strings.HasPrefix(pattern, regexpPrefix) && !strings.ContainsAny(pattern, `*?[\`) && len(pattern) > serialLimit {
-				p.at(item("serial", i), fmt.Sprintf("%s.serial[%d]", key, i), "found %s, expected at most %d characters: virtio cuts serials there", quote(pattern), serialLimit)
+				p.at(item("serial", i), fmt.Sprintf("%s[%d]", n.full("serial"), i), "found %s, expected at most %d characters: virtio cuts serials there", quote(pattern), serialLimit)
 			}
 		}
 	}
@@ -199,12 +201,12 @@ func (p *parser) possible(at map[string]*yaml.Node, key string, s *disk.Selector
 		for transport, prefix := range map[string]string{"virtio": "vd", "scsi": "sd", "nvme": "nvme", "dm": "dm-"} {
 			literal := name[:min(len(name), len(prefix))]
 			if len(s.Transport) > 0 && literal == prefix && !slices.Contains(s.Transport, transport) && !strings.ContainsAny(literal, `*?[\`) {
-				p.at(item("names", i), fmt.Sprintf("%s.names[%d]", key, i), "found %s, expected a pattern that can match something: the class's transport is %s", quote(name), strings.Join(s.Transport, ", "))
+				p.at(item("names", i), fmt.Sprintf("%s[%d]", n.full("names"), i), "found %s, expected a pattern that can match something: the class's transport is %s", quote(name), strings.Join(s.Transport, ", "))
 			}
 		}
 	}
 	if len(s.MapperNames) > 0 && !slices.ContainsFunc(s.Names, func(n string) bool { return strings.HasPrefix(strings.TrimPrefix(n, regexpPrefix), "dm-") }) {
-		p.at(at["mapper_names"], key+".mapper_names", `found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`)
+		p.at(at["mapper_names"], n.full("mapper_names"), `found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`)
 	}
 }
 
@@ -214,7 +216,7 @@ func (p *parser) exclude(n *yaml.Node) []disk.Selectors {
 	for i, item := range p.items(n, "exclude", "selectors such as {serial: [OLD-*]}", 0) {
 		key := fmt.Sprintf("exclude[%d]", i)
 		before := len(p.faults)
-		s := p.selectors(p.mapping(item, key, selectorKeys), key)
+		s := p.selectors(&classNode{node: item, key: key, at: p.mapping(item, key, selectorKeys)})
 		if s.IsZero() && len(p.faults) == before {
 			p.at(item, key, "found no selector, expected at least one of %s", strings.Join(selectorKeys, ", "))
 		}

@@ -41,15 +41,15 @@ type SizeRange struct {
 // Has says whether the size is in the range.
 func (r SizeRange) Has(size uint64) bool { return size >= r.Least && (r.Most == 0 || size <= r.Most) }
 
-// String gives the form of the configuration: "5 GiB..20 GiB".
+// String gives the range for people, with the number of bytes.
 func (r SizeRange) String() string {
 	s := ""
 	if r.Least > 0 {
-		s = HumanSize(r.Least)
+		s = ExactSize(r.Least)
 	}
 	s += ".."
 	if r.Most > 0 {
-		s += HumanSize(r.Most)
+		s += ExactSize(r.Most)
 	}
 	return s
 }

@@ -158,7 +158,7 @@ var selectors = [...]selector{
 			return s.Size != (disk.SizeRange{}), s.Size.Has(f.Size)
 		},
 		func(f *disk.Facts, s *disk.Selectors) (string, string) {
-			return s.Size.String(), disk.HumanSize(f.Size)
+			return s.Size.String(), disk.ExactSize(f.Size)
 		}},
 	boolean("rotational", func(s *disk.Selectors) *bool { return s.Rotational }, func(f *disk.Facts) bool { return f.Rotational }),
 	boolean("removable", func(s *disk.Selectors) *bool { return s.Removable }, func(f *disk.Facts) bool { return f.Removable }),

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hotmount/internal/config"
+)
+
+func configCommand() *cobra.Command {
+	c := group(&cobra.Command{
+		Use:   "config",
+		Short: "Look at the configuration",
+	})
+	check := &cobra.Command{
+		Use:   "check",
+		Short: "Say what is wrong with the configuration",
+		Long: "Read the configuration as the daemon does and print every fault with its file and line, what was found and what was\n" +
+			"expected; exit code 3 if there is any. The directories of the classes are looked at as they are on this machine.",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return checkConfig(c) },
+	}
+	show := &cobra.Command{
+		Use:   "show",
+		Short: "Print the effective configuration and where each value comes from",
+		Long: "Print what the daemon would run with, as a configuration file that says the same, each value with the file and line,\n" +
+			"the variable or the flag that it comes from.",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			text, err := config.Show(source(c))
+			if err == nil {
+				_, err = fmt.Fprint(c.OutOrStdout(), text)
+			}
+			return err
+		},
+	}
+	config.AddFlags(check.Flags())
+	config.AddFlags(show.Flags())
+	c.AddCommand(check, show)
+	return c
+}
+
+func source(c *cobra.Command) config.Source {
+	return config.Source{Environ: os.Environ(), Flags: c.Flags()}
+}
+
+func checkConfig(c *cobra.Command) error {
+	src := source(c)
+	s, err := config.Load(src)
+	if err == nil {
+		err = config.Directories(src)
+	}
+	if err != nil {
+		fmt.Fprintln(c.OutOrStdout(), err)
+		return foundError{errors.New("the configuration has " + counted(1+strings.Count(err.Error(), "\n"), "fault"))}
+	}
+	names := make([]string, 0, len(s.Classes))
+	for i := range s.Classes {
+		names = append(names, s.Classes[i].Name+" ("+s.Classes[i].Directory+")")
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "The configuration is good. Classes: %s\n", strings.Join(names, ", "))
+	return err
+}
