@@ -137,6 +137,7 @@ type Agent struct {
 // New makes an agent. Watchdog is the period in which Reporter.Alive is called,
 // 0 for never.
 func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) *Agent {
+	policy.Compile(s)
 	a := &Agent{
 		host: h, units: u, report: r, settings: s, watchdog: watchdog,
 		queue: newQueue(), requests: make(chan func()), results: make(chan func()),
@@ -183,6 +184,7 @@ func (a *Agent) Release(ctx context.Context, name string) error {
 // Reload replaces the settings, forgets earlier failures and looks at every
 // disk.
 func (a *Agent) Reload(ctx context.Context, s *disk.Settings) error {
+	policy.Compile(s)
 	var err error
 	if askErr := a.ask(ctx, func() { err = a.reload(s) }); askErr != nil {
 		return askErr

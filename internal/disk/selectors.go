@@ -1,6 +1,9 @@
 package disk
 
-import "reflect"
+import (
+	"reflect"
+	"regexp"
+)
 
 // Selectors say which disks are meant: those of which all hold that are given. In
 // a list one of its values is enough.
@@ -27,6 +30,9 @@ type Selectors struct {
 	Removable  *bool `json:"removable,omitempty"`
 	// LogicalSector in bytes.
 	LogicalSector []uint32 `json:"logical_sector,omitempty"`
+	// Compiled are the regular expressions among the patterns, by pattern, once
+	// policy.Compile has prepared them.
+	Compiled map[string]*regexp.Regexp `json:"-"`
 }
 
 // IsZero says whether nothing is given.

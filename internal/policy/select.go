@@ -27,7 +27,12 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 
 // excluded gives the place of the exclusion that the disk falls under, or -1.
 func excluded(f *disk.Facts, s *disk.Settings) int {
-	return slices.IndexFunc(s.Exclude, func(e disk.Selectors) bool { return !e.IsZero() && holds(f, &e) })
+	for i := range s.Exclude {
+		if e := &s.Exclude[i]; !e.IsZero() && holds(f, e) {
+			return i
+		}
+	}
+	return -1
 }
 
 // unselected says why no class has the disk.
@@ -62,7 +67,7 @@ func Named(f *disk.Facts, s *disk.Selectors) bool {
 		kind = "dm-"
 	}
 	return len(kind) > 1 && slices.ContainsFunc(s.Names, func(p string) bool {
-		return strings.HasPrefix(strings.TrimPrefix(p, Regexp), kind) && Pattern(p, f.Name)
+		return strings.HasPrefix(strings.TrimPrefix(p, Regexp), kind) && pattern(s, p, f.Name)
 	})
 }
 
@@ -74,12 +79,58 @@ const Regexp = "re:"
 // in which "*" also stands for a slash, or after "re:" a regular expression. One
 // with a fault, which config refuses, matches nothing.
 func Pattern(pattern, value string) bool {
-	if expression, ok := strings.CutPrefix(pattern, Regexp); ok {
-		re, err := regexp.Compile(`(?s)\A(?:` + expression + `)\z`)
-		return err == nil && re.MatchString(value)
+	if strings.HasPrefix(pattern, Regexp) {
+		re := expression(pattern)
+		return re != nil && re.MatchString(value)
 	}
 	ok, err := path.Match(slashless.Replace(pattern), slashless.Replace(value))
 	return ok && err == nil
+}
+
+// expression gives the regular expression of a pattern, nil for a glob and for one
+// with a fault.
+func expression(pattern string) *regexp.Regexp {
+	text, ok := strings.CutPrefix(pattern, Regexp)
+	if !ok {
+		return nil
+	}
+	re, err := regexp.Compile(`(?s)\A(?:` + text + `)\z`)
+	if err != nil {
+		return nil
+	}
+	return re
+}
+
+// Compile prepares the regular expressions of the settings, so that Decide does
+// not compile them for each disk. Without it the answers are the same.
+func Compile(s *disk.Settings) {
+	one := func(s *disk.Selectors) {
+		s.Compiled = nil
+		for _, patterns := range [][]string{s.Names, s.MapperNames, s.Transport, s.Serial, s.WWN, s.Model, s.Vendor, s.ByPath} {
+			for _, p := range patterns {
+				if re := expression(p); re != nil {
+					if s.Compiled == nil {
+						s.Compiled = map[string]*regexp.Regexp{}
+					}
+					s.Compiled[p] = re
+				}
+			}
+		}
+	}
+	for i := range s.Exclude {
+		one(&s.Exclude[i])
+	}
+	for i := range s.Classes {
+		one(&s.Classes[i].Selectors)
+	}
+}
+
+// pattern is Pattern for one of the selectors' patterns.
+func pattern(s *disk.Selectors, pattern, value string) bool {
+	if re := s.Compiled[pattern]; re != nil {
+		return re.MatchString(value)
+	}
+	return Pattern(pattern, value)
 }
 
 // slashless has a byte in the place of a slash that neither patterns nor what
@@ -118,7 +169,7 @@ type selector struct {
 // textual makes a selector of patterns.
 func textual(key string, wants func(*disk.Selectors) []string, found func(*disk.Facts) string) selector {
 	return selector{key,
-		func(f *disk.Facts, s *disk.Selectors) (bool, bool) { return matches(wants(s), found(f)) },
+		func(f *disk.Facts, s *disk.Selectors) (bool, bool) { return matches(s, wants(s), found(f)) },
 		func(f *disk.Facts, s *disk.Selectors) (string, string) {
 			return strings.Join(wants(s), ", "), found(f)
 		}}
@@ -136,9 +187,9 @@ func boolean(key string, wants func(*disk.Selectors) *bool, found func(*disk.Fac
 		}}
 }
 
-func matches(patterns []string, value string) (given, held bool) {
+func matches(s *disk.Selectors, patterns []string, value string) (given, held bool) {
 	for _, p := range patterns {
-		held = held || value != "" && Pattern(p, value)
+		held = held || value != "" && pattern(s, p, value)
 	}
 	return len(patterns) > 0, held
 }

@@ -110,6 +110,27 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
+// TestSelectAllocatesNothing, with every kind of selector and a compiled regular
+// expression: Decide is called for every event.
+func TestSelectAllocatesNothing(t *testing.T) {
+	no := false
+	f := blankDisk()
+	every := disk.Selectors{
+		Names: []string{"vd[b-d]", "re:vd[a-z]+"}, Transport: []string{"virtio"}, Serial: []string{"re:S[0-9]"}, ByPath: []string{"pci-*.?"},
+		Size: disk.SizeRange{Least: 1 << 30, Most: 1 << 40}, Rotational: &no, Removable: &no, LogicalSector: []uint32{512},
+	}
+	s := settings()
+	s.Exclude = []disk.Selectors{{Serial: []string{"re:OLD-.*"}}, {Serial: []string{"OLD-*"}, Removable: &no}}
+	s.Classes[0].Selectors = every
+	Compile(s)
+	if c := Select(f, s); c == nil {
+		t.Fatal("not selected")
+	}
+	if n := testing.AllocsPerRun(100, func() { Select(f, s) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // TestNoConfigurationHasTheSystem: whatever is selected, a disk of the running
 // system has no class, and is ignored.
 func TestNoConfigurationHasTheSystem(t *testing.T) {
