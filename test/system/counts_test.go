@@ -1,0 +1,99 @@
+//go:build vm
+
+package system
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// What one attach of a disk with a filesystem costs the daemon, in counts that do
+// not depend on the machine (issue 8). Who has to raise one says why in the commit.
+const (
+	mostSystemCalls = 600
+	mostDBusCalls   = 1
+	mostConnections = 1
+)
+
+// scheduling are the system calls by which Go's runtime arranges itself: how many
+// there are depends on the machine.
+const scheduling = "futex,nanosleep,clock_nanosleep,epoll_pwait,epoll_wait,sched_yield,madvise,mmap,munmap,mprotect,tgkill,getpid,rt_sigprocmask,rt_sigreturn,rt_sigaction,sigaltstack,gettid,set_robust_list,rseq,prlimit64"
+
+// TestCounts: one attach costs a bounded number of system calls and of calls of
+// PID 1, and no child process; a network device that comes and goes costs nothing,
+// and a start with a mounted disk runs nothing (issue 8).
+func TestCounts(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := made(t, gib)
+	// What is done once is done before, for a first disk.
+	name, id := m.attach(w, worker.Disk{File: image})
+	m.mounted(name)
+	m.wait("the status", "systemctl show -P StatusText hotmount | grep -q '^1 mounted.*failing$'")
+	m.detach(w, id)
+	m.wait("the end of the first mount", `[ -z "$(ls -A /mnt/disks)" ]`)
+
+	// What an earlier step has left to be done is done: no CPU is used for a second.
+	quiet := func() {
+		m.run(`now() { head -n 1 /sys/fs/cgroup/system.slice/hotmount.service/cpu.stat; }
+			udevadm settle; for i in $(seq 60); do a=$(now); sleep 1; [ "$a" != "$(now)" ] || exit 0; done; exit 1`)
+	}
+	trace := func() {
+		quiet()
+		m.run(`rm -f /root/trace; pid=$(systemctl show -P MainPID hotmount)
+			strace -f -qq -s 400 -e trace='!` + scheduling + `' -e signal=none -o /root/trace -p $pid </dev/null >/dev/null 2>/root/said &
+			for i in $(seq 100); do grep -q '^TracerPid:.*[1-9]' /proc/$pid/status && exit 0; sleep 0.1; done; cat /root/said >&2; exit 1`)
+	}
+	traced := func() []string {
+		return strings.Split(m.run("pkill -INT -x strace; while pgrep -x strace >/dev/null; do sleep 0.1; done; cat /root/trace"), "\n")
+	}
+	count := func(lines []string, pattern string) int {
+		n, re := 0, regexp.MustCompile(pattern)
+		for _, l := range lines {
+			if re.MatchString(l) {
+				n++
+			}
+		}
+		return n
+	}
+
+	trace()
+	name, _ = m.attach(w, worker.Disk{File: image})
+	m.mounted(name)
+	m.wait("the status", "systemctl show -P StatusText hotmount | grep -q '^1 mounted.*failing$'")
+	m.run("udevadm settle")
+	lines := traced()
+	looks := count(lines, `openat\(.*"/run/udev/data/b`)
+	threads := count(lines, `CLONE_THREAD`)
+	calls := count(lines, `^\d+ +\w+\(`) - threads
+	dbus := count(lines, `(write|sendmsg|sendto)\(.*org\.freedesktop\.systemd1\.Manager`)
+	connections := count(lines, `connect\(.*/run/systemd/private`)
+	children := count(lines, `(execve|fork|clone3?)\(`) - threads
+	t.Logf("%d looks, %d system calls, %d D-Bus calls, %d connections, %d child processes", looks, calls, dbus, connections, children)
+	if dbus == 0 || connections == 0 {
+		t.Errorf("not even the mount unit was seen to be asked for: %d D-Bus calls", dbus)
+	}
+	if calls > mostSystemCalls || dbus > mostDBusCalls || connections > mostConnections || children > 0 {
+		t.Errorf("an attach costs too much: %d system calls (at most %d), %d D-Bus calls (%d), %d connections to PID 1 (%d), %d child processes (0):\n%s",
+			calls, mostSystemCalls, dbus, mostDBusCalls, connections, mostConnections, children, strings.Join(lines, "\n"))
+	}
+
+	trace()
+	m.run("for i in $(seq 20); do ip link add d$i type dummy; ip link del d$i; done; udevadm settle")
+	if lines := traced(); count(lines, `recvmsg\(.*libudev`) > 0 {
+		t.Errorf("network devices wake the daemon:\n%s", strings.Join(lines, "\n"))
+	}
+
+	// What the daemon and its threads have forked, and which of that is a program.
+	programs := m.run(`mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing; cd /sys/kernel/tracing
+		echo 1 >events/sched/sched_process_fork/enable; echo 1 >events/sched/sched_process_exec/enable
+		systemctl restart hotmount; systemctl show -P StatusText hotmount >/dev/null; echo 0 >events/sched/enable
+		grep -c 'sched_process_exec: filename=/usr/bin/hotmount ' trace
+		awk '/sched_process_fork: comm=hotmount/ {sub(/.*child_pid=/, ""); ours[$1] = 1}
+			/sched_process_exec:/ {p = $0; sub(/.* pid=/, "", p); sub(/ .*/, "", p); if (ours[p]) print}' trace`)
+	if programs != "1" {
+		t.Errorf("programs that the start of the daemon has run, after the count of its own: %s", programs)
+	}
+}
