@@ -33,7 +33,7 @@ BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b0
 # What the build and the tests need of Debian. The virtual machines' own needs are
 # installed by test/worker, when they are needed.
 PACKAGES_deb := debhelper dpkg-dev git
-PACKAGES_test := $(PACKAGES_deb) e2fsprogs gcc libc6-dev lintian strace systemd util-linux xfsprogs
+PACKAGES_test := $(PACKAGES_deb) e2fsprogs fish gcc libc6-dev lintian man-db prometheus python3-minimal strace systemd util-linux xfsprogs zsh
 
 say = @echo "==> $(1)"
 comma := ,
@@ -137,6 +137,15 @@ EXPOSURE := hotmount.service=16 hotmount-format@.service=13 hotmount-cleanup@.se
 test-deb: deps deb
 	$(call say,lintian)
 	@lintian --pedantic --tag-display-limit 0 --fail-on error,warning,pedantic --allow-root $(DEB)
+	$(call say,man pages)
+	@for page in packaging/man/*; do \
+		bad=$$(LC_ALL=C.UTF-8 MANROFFSEQ= MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z $$page 2>&1 >/dev/null); [[ -z $$bad ]] || { echo "$$bad" >&2; exit 1; }; \
+		lexgrog $$page; done
+	$(call say,alerts and the dashboard)
+	@cd packaging/examples/prometheus; promtool check rules hotmount-alerts.yaml; promtool test rules hotmount-alerts.test.yaml; \
+	python3 -m json.tool hotmount-dashboard.json >/dev/null
+	$(call say,completion)
+	@bash -n $(STAGE)/completion/hotmount; zsh -n $(STAGE)/completion/_hotmount; fish -n $(STAGE)/completion/hotmount.fish
 	$(call say,exposure of the units)
 	@for want in $(EXPOSURE); do u=$${want%=*}; \
 		systemd-analyze security --offline=true --no-pager --threshold=$${want#*=} systemd/$$u >build/exposure.log 2>&1 || { cat build/exposure.log >&2; exit 1; }; \

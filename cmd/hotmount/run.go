@@ -19,6 +19,7 @@ import (
 	"hotmount/internal/control"
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
+	"hotmount/internal/metrics"
 	"hotmount/internal/mounts"
 	"hotmount/internal/report"
 	"hotmount/internal/uevent"
@@ -26,7 +27,7 @@ import (
 )
 
 func runCommand() *cobra.Command {
-	var format string
+	var format, metricsTo string
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "The daemon: look after the node's disks",
@@ -40,18 +41,22 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			return runDaemon(c, s, log)
+			return runDaemon(c, s, log, metricsTo)
 		},
 	}
 	c.Flags().StringVar(&format, "log-format", "auto", "text, json, or auto: the journal if standard error is connected to it, else text")
 	complete(c, "log-format", report.Formats...)
+	c.Flags().StringVar(&metricsTo, "metrics-directory", "/var/lib/prometheus/node-exporter", "the `directory` of node_exporter's textfile collector; without it there are no metrics")
+	if err := c.MarkFlagDirname("metrics-directory"); err != nil {
+		panic(err) // there is no such flag
+	}
 	config.AddFlags(c.Flags())
 	return c
 }
 
 // runDaemon wires the rooms together and waits for all of them. The first that
 // fails ends the others.
-func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log) error {
+func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo string) error {
 	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
 	watchdog, err := daemon.SdWatchdogEnabled(false)
@@ -59,6 +64,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log) error {
 		return fmt.Errorf("cannot read the watchdog's period: %w", err)
 	}
 	reporter := report.Agent{Log: log}
+	seen := observer{reporter, report.NewBoard(), metrics.New(version)}
 	// The socket hears from here on, so that nothing is lost between the first
 	// look at all disks and the first event.
 	listener, err := uevent.Listen()
@@ -69,7 +75,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log) error {
 	mounting := &arrivals{}
 	h := host()
 	h.Shared = new(inventory.Shared)
-	a := agent.New(node{h, reporter}, units{manager, mounting}, reporter, s, watchdog/2)
+	a := agent.New(node{h, reporter, seen.metrics}, units{manager, mounting}, seen, s, watchdog/2)
 
 	var parts sync.WaitGroup
 	part := func(run func(context.Context) error) {
@@ -81,8 +87,8 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log) error {
 	}
 	part(func(ctx context.Context) error {
 		return listener.Run(ctx, func(h uevent.Hint) {
+			seen.heard(h)
 			if h.Rescan {
-				reporter.Rescan(h.Cause)
 				a.LookAtAll()
 				return
 			}
@@ -104,6 +110,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log) error {
 			return "", fmt.Errorf("cannot do %q: this daemon does not know it", r.Do)
 		})
 	})
+	part(func(ctx context.Context) error { return seen.publish(ctx, metricsTo) })
 	part(func(ctx context.Context) error { return reloads(ctx, c, a, reporter) })
 	part(func(ctx context.Context) error {
 		err := a.Run(ctx)
@@ -165,7 +172,14 @@ func watchMounts(ctx context.Context, a *agent.Agent, mounting *arrivals, r repo
 // node is the host as the agent needs it.
 type node struct {
 	inventory.Host
-	report report.Agent
+	report  report.Agent
+	metrics *metrics.Metrics
+}
+
+// Names are listed for a look at every disk.
+func (n node) Names() ([]string, error) {
+	n.metrics.Rescanned(time.Now())
+	return n.Host.Names()
 }
 
 func (n node) MountedAt(path string, dev disk.Dev) (bool, error) {

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -128,12 +129,6 @@ func (s *status) verdict() error {
 	return foundError{fmt.Errorf("%s refused or failed", counted(bad, "disk"))}
 }
 
-// states are the words for decisions.
-var states = map[disk.Action]string{
-	disk.Ignore: "ignored", disk.Hold: "held", disk.Refuse: "refused", disk.Prove: "unread", disk.Format: "blank",
-	disk.Mount: "unmounted", disk.Link: "to be given out", disk.Keep: "mounted", disk.Grow: "mounted", disk.Wait: "waiting",
-}
-
 // getStatus decides as the daemon does, on the same facts.
 func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 	disks, err := host().Scan()
@@ -147,6 +142,10 @@ func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 			st.Daemon = "running"
 		}
 	}
+	said, err := host().Store.Published()
+	if err != nil {
+		return nil, err
+	}
 	var mounted []string
 	for i := range disks {
 		f := &disks[i]
@@ -155,15 +154,9 @@ func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 		if d.Action == disk.Ignore && (f.Size == 0 || d.Reason == disk.ReasonNoClass) {
 			continue
 		}
-		line := diskStatus{Disk: f.Name, Size: f.Size, Serial: f.Serial, Content: c.Kind, Type: c.Type, UUID: c.UUID, Class: d.Class, State: states[d.Action], Decision: d}
-		if line.State == "" {
-			line.State = string(d.Action)
-		}
+		line := diskStatus{Disk: f.Name, Size: f.Size, Serial: f.Serial, Content: c.Kind, Type: c.Type, UUID: c.UUID, Class: d.Class, State: d.State(), Decision: d}
 		if d.GivenOut() {
-			line.State, line.Where = "given out", f.Standing.Link
-		}
-		if d.Reason == disk.ReasonFormatFailed {
-			line.State = "failed"
+			line.Where = f.Standing.Link
 		}
 		seen := "/run/udev/data/b" + f.Dev.String()
 		if len(f.Mounts) > 0 {
@@ -183,6 +176,9 @@ func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 		}
 		c.Evidence = nil
 		line.Why, line.Next = policy.Words(f, &c, s, d)
+		if i := slices.IndexFunc(said, func(l disk.Line) bool { return l.Disk == f.Name && l.Seq == f.Seq }); i >= 0 {
+			line.hear(&said[i])
+		}
 		st.Disks = append(st.Disks, line)
 	}
 	sizes := usage(ctx, mounted)
@@ -195,10 +191,25 @@ func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 	return st, nil
 }
 
+// hear takes from what the daemon said of the disk what can not be seen by looking
+// at it: what the proofs have found and what is remembered, where the caller is
+// not root and may not read that; and what could not be done.
+func (d *diskStatus) hear(l *disk.Line) {
+	// What is mounted anybody can see.
+	if os.Geteuid() != 0 && !d.Decision.Mounted() && !l.Decision.Mounted() {
+		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next
+	}
+	if l.Failure != "" && l.Decision.Action == d.Decision.Action {
+		d.State, d.Why, d.Next = "failed", l.Failure, l.Remedy
+	}
+}
+
 // space is what a filesystem says of itself (statfs(2)), in bytes.
 type space struct {
 	At             string
 	Used, Capacity uint64
+	// Size, Free and Available as statvfs(3) has them; Inodes are counted.
+	Size, Free, Available, Inodes, FreeInodes uint64
 }
 
 // usage asks in a process of its own: a dead filesystem never answers. Those
@@ -230,6 +241,8 @@ func usageCommand() *cobra.Command {
 				if err := unix.Statfs(p, &s); err == nil {
 					u.Capacity = (s.Blocks - s.Bfree + s.Bavail) * uint64(s.Bsize)
 					u.Used = (s.Blocks - s.Bfree) * uint64(s.Bsize)
+					u.Size, u.Free, u.Available = s.Blocks*uint64(s.Bsize), s.Bfree*uint64(s.Bsize), s.Bavail*uint64(s.Bsize)
+					u.Inodes, u.FreeInodes = s.Files, s.Ffree
 				}
 				if err := out.Encode(u); err != nil {
 					return err

@@ -83,6 +83,9 @@ type Reporter interface {
 	// Failed is told what could not be done, and when it is tried again; a
 	// negative wait says that it is not.
 	Failed(f *disk.Facts, d disk.Decision, path string, err error, wait time.Duration)
+	// Recovered is told of a disk on which something failed before, and nothing
+	// has to be done any more.
+	Recovered(f *disk.Facts)
 	// Gone is told of a disk that was detached; path is where it was mounted.
 	Gone(f *disk.Facts, path string)
 	// Bounced is told of a mount that ended with a disk that PID 1 took for

@@ -319,6 +319,7 @@ func (m *machine) Failed(f *disk.Facts, _ disk.Decision, _ string, err error, wa
 }
 func (m *machine) Gone(f *disk.Facts, _ string)    { m.note("%s: gone", f.Name) }
 func (m *machine) Bounced(f *disk.Facts, p string) { m.note("%s: bounced", f.Name) }
+func (m *machine) Recovered(f *disk.Facts)         { m.note("%s: recovered", f.Name) }
 func (m *machine) Problem(err error)               { m.note("problem: %v", err) }
 func (m *machine) Status(line string) {
 	m.mu.Lock()
@@ -532,7 +533,29 @@ func TestRetriesLaterAndLaterThenNoMore(t *testing.T) {
 		m.expect(t, `
 			format seq 2
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
-			vdb: mounted at `+uuidA)
+			vdb: mounted at `+uuidA+`
+			vdb: recovered`)
+	})
+}
+
+// The end of a mount unit's job may not be heard, when PID 1 is slow to answer.
+func TestAMountThatFailedAndIsThereIsReported(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	m := newMachine(vdb)
+	m.mountErr["vdb"] = errors.New("no answer")
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: failed: no answer`)
+		m.change(func() {
+			m.table = []disk.MountPoint{{Dev: vdb.Dev, Root: "/", Path: "/mnt/disks/" + uuidA, Type: "xfs"}}
+		})
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: mounted at `+uuidA+`
+			vdb: recovered
+			ready`)
 	})
 }
 
@@ -548,6 +571,7 @@ func TestWhatCanNotBeMountedIsRead(t *testing.T) {
 			vdb: failed: no
 			format seq 2
 			vdb: refuse (half-made)
+			vdb: recovered
 			ready`)
 	})
 }
@@ -616,7 +640,8 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		m.expect(t, `
 			mount vdc seq 3: xfs at `+where+`
-			vdc: mounted at `+uuidA)
+			vdc: mounted at `+uuidA+`
+			vdc: recovered`)
 	})
 }
 

@@ -16,6 +16,11 @@ type state struct {
 	// busy says that the disk is in a line or that work on it is under way,
 	// again that it is to be looked at once more when that has ended.
 	busy, again bool
+	// tried says that a mount was, and that nobody was told yet what came of it:
+	// one whose job's end was not heard may be there all the same.
+	tried bool
+	// failing says that the reporter was told of a failure, and not of its end.
+	failing bool
 	// remount says that the disk's mount ended without anybody's hand, and is
 	// to be made again.
 	remount bool

@@ -219,6 +219,8 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	d := policy.Decide(&f, &c, a.settings)
 	changed := !st.seen || st.decision != d
 	acted := st.acted
+	tried := st.tried && d.Mounted()
+	st.tried = st.tried && d.Action == disk.Mount
 	st.facts, st.decision, st.seen, st.acted = f, d, true, ""
 	if changed {
 		a.wakePeers(&f)
@@ -230,11 +232,11 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	a.remember(st, changed)
 	switch {
 	case active(d.Action):
-		if acted == disk.Mount && d.Mounted() {
+		if tried {
 			a.report.Mounted(&f, d, a.path(st))
 		}
 		a.act(name, acted, changed, &c)
-	case acted == disk.Mount && d.Action == disk.Keep:
+	case tried:
 		a.report.Mounted(&f, d, a.path(st))
 		if d.Reason != disk.ReasonMounted {
 			a.report.Decided(&f, &c, a.settings, d)
@@ -244,6 +246,10 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	}
 	if !active(d.Action) {
 		st.succeed()
+		if st.failing {
+			st.failing = false
+			a.report.Recovered(&f)
+		}
 	}
 	// A filesystem that has to grow first would be published with the size that it
 	// has before: the provisioner reads it once.
@@ -314,6 +320,7 @@ func unconfirmed(st *state) error {
 func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 	st := a.disks[name]
 	st.busy = false
+	st.tried = st.tried || action == disk.Mount && st.facts.Seq == seq
 	if err != nil && st.facts.Seq == seq {
 		a.failed(name, err)
 		// The action may have failed because the disk is gone.
@@ -359,6 +366,7 @@ func (a *Agent) failed(name string, err error) {
 		st.facts.Name = name
 	}
 	wait := st.fail(time.Now(), a.pinned[a.path(st)])
+	st.failing = true
 	a.report.Failed(&st.facts, st.decision, a.path(st), err, wait)
 }
 

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/metrics"
+	"hotmount/internal/report"
+	"hotmount/internal/uevent"
+)
+
+// observer tells the journal, the status for other users and the metrics what the
+// agent reports.
+type observer struct {
+	report.Agent
+	board   *report.Board
+	metrics *metrics.Metrics // written only if there is a directory for it
+}
+
+func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
+	o.Agent.Decided(f, c, s, d)
+	o.metrics.Decided(f, c, d)
+	o.board.Decided(f, c, s, d)
+}
+
+func (o observer) Mounted(f *disk.Facts, d disk.Decision, path string) {
+	o.Agent.Mounted(f, d, path)
+	o.metrics.Mounted(f, d, time.Now())
+	o.board.Mounted(f, d, path)
+}
+
+func (o observer) Failed(f *disk.Facts, d disk.Decision, path string, err error, wait time.Duration) {
+	o.Agent.Failed(f, d, path, err, wait)
+	o.metrics.Failed(d)
+	o.board.Failed(f, d, err, wait)
+}
+
+func (o observer) Recovered(f *disk.Facts) { o.board.Recovered(f) }
+
+func (o observer) Gone(f *disk.Facts, path string) {
+	o.Agent.Gone(f, path)
+	o.metrics.Gone(f)
+	o.board.Gone(f)
+}
+
+func (o observer) Alive() {
+	o.Agent.Alive()
+	o.metrics.Alive(time.Now())
+}
+
+// heard takes an event before the agent does.
+func (o observer) heard(h uevent.Hint) {
+	switch {
+	case h.Rescan:
+		o.metrics.Lost()
+		o.Rescan(h.Cause)
+	case h.Action == "add" && h.Seq != 0 && !o.board.Knows(h.Name, h.Seq):
+		o.metrics.Added(h.Seq, time.Now())
+	}
+}
+
+// metricsFile is the name of the file for node_exporter, metricsPeriod how often
+// it is written when nothing happens: as often as Prometheus asks, by default.
+const (
+	metricsFile   = "hotmount.prom"
+	metricsPeriod = time.Minute
+)
+
+// publish writes the status for other users when it changes, and the metrics. The
+// metrics are off where their directory is not there when the daemon starts: in
+// its sandbox it would never be.
+func (o observer) publish(ctx context.Context, directory string) error {
+	var tick <-chan time.Time
+	if info, err := os.Stat(directory); directory != "" && err == nil && info.IsDir() {
+		t := time.NewTicker(metricsPeriod)
+		defer t.Stop()
+		tick = t.C
+	} else if directory != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
+		o.Problem(err)
+	}
+	silent := map[string]bool{}
+	said := ""
+	for {
+		var errs []error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.board.Changed():
+			errs = append(errs, host().Store.Publish(o.board.Lines()))
+		case <-tick:
+		}
+		if tick != nil {
+			lines := o.board.Lines()
+			errs = append(errs, o.metrics.Write(filepath.Join(directory, metricsFile), lines, filesystems(ctx, lines, silent)))
+		}
+		// Once is enough.
+		text := ""
+		if err := errors.Join(errs...); err != nil {
+			if text = err.Error(); text != said {
+				o.Problem(err)
+			}
+		}
+		said = text
+	}
+}
+
+// filesystems measures those that are mounted. One that has not answered once is
+// not asked again: each time would leave a process behind that nobody can end.
+func filesystems(ctx context.Context, lines []disk.Line, silent map[string]bool) []metrics.Filesystem {
+	s, err := host().Store.Settings()
+	if err != nil {
+		return nil
+	}
+	at := map[string]metrics.Filesystem{}
+	var paths []string
+	for _, l := range lines {
+		for i := range s.Classes {
+			if c := &s.Classes[i]; l.Decision.Mounted() && c.Name == l.Decision.Class {
+				path := c.MountPoint(l.Decision.UUID)
+				at[path] = metrics.Filesystem{UUID: l.Decision.UUID, Class: c.Name, Device: "/dev/" + l.Disk}
+				if !silent[path] {
+					paths = append(paths, path)
+				}
+			}
+		}
+	}
+	for path := range silent {
+		if _, ok := at[path]; !ok {
+			delete(silent, path) // not mounted any more
+		}
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	sizes := usage(ctx, paths)
+	var all []metrics.Filesystem
+	for _, path := range paths {
+		u, ok := sizes[path]
+		silent[path] = !ok && ctx.Err() == nil
+		if !ok || u.Size == 0 {
+			continue
+		}
+		f := at[path]
+		f.Size, f.Free, f.Available, f.Inodes, f.FreeInodes = u.Size, u.Free, u.Available, u.Inodes, u.FreeInodes
+		all = append(all, f)
+	}
+	return all
+}

@@ -1,0 +1,147 @@
+package metrics
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"hotmount/internal/disk"
+)
+
+const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+
+// used gives metrics that everything was told to once, as they are written.
+func used(t *testing.T) string {
+	t.Helper()
+	m := New("1.2.3")
+	at := time.UnixMilli(1700000000500)
+	blank := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 2}}
+	blank.Standing.Verdict = &disk.Verdict{Seq: 2, Content: disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Made: true}}
+	ours := disk.Decision{Action: disk.Mount, Class: "default", UUID: uuid, Reason: disk.ReasonFilesystem}
+	m.Added(2, at)
+	m.Decided(blank, &disk.Content{Kind: disk.Unread}, disk.Decision{Action: disk.Prove, Class: "default"})
+	m.Decided(blank, &blank.Standing.Verdict.Content, ours)
+	m.Failed(ours)
+	m.Failed(disk.Decision{})
+	m.Mounted(blank, ours, at.Add(7*time.Second))
+	// Mounted again without an event: no time is known.
+	m.Mounted(blank, ours, at.Add(time.Hour))
+	// Held, and accepted a day later: that was not hotmount's time.
+	held := &disk.Facts{ID: disk.ID{Name: "vdc", Seq: 3}}
+	m.Added(3, at)
+	m.Decided(held, &disk.Content{}, disk.Decision{Action: disk.Hold, Class: "default", Reason: disk.ReasonPresent})
+	m.Mounted(held, ours, at.Add(24*time.Hour))
+	m.Decided(held, &disk.Content{}, disk.Decision{Action: disk.Refuse, Class: "\xff\n\"odd", Reason: disk.ReasonPartitions})
+	m.Lost()
+	m.Rescanned(at)
+	m.Alive(at)
+	path := filepath.Join(t.TempDir(), "hotmount.prom")
+	lines := []disk.Line{
+		{Disk: "vdb", Decision: disk.Decision{Action: disk.Keep, Class: "default", Reason: disk.ReasonMounted}},
+		{Disk: "vdc", Decision: disk.Decision{Action: disk.Mount, Class: "default", Reason: disk.ReasonFilesystem}, Failure: "no"},
+		{Disk: "vdd", Decision: disk.Decision{Action: disk.Refuse, Class: "default", Reason: disk.ReasonPartitions}},
+		{Disk: "vde", Decision: disk.Decision{Action: disk.Refuse, Class: "default", Reason: disk.ReasonPartitions}},
+	}
+	gone := []Filesystem{{UUID: "gone", Class: "default", Device: "/dev/vdz", Size: 1}}
+	if err := m.Write(path, lines[:1], gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Write(path, lines, []Filesystem{{UUID: uuid, Class: "default", Device: "/dev/vdb", Size: 1000, Free: 600, Available: 500, Inodes: 40, FreeInodes: 30}}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("node_exporter can not read it: %v, %v", info, err)
+	}
+	if all, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); err != nil || len(all) != 1 {
+		t.Errorf("beside it: %v, %v", all, err)
+	}
+	return string(text)
+}
+
+func TestMetrics(t *testing.T) {
+	text := used(t)
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("promlint: %v, %v", problems, err)
+	}
+	fs := `{class="default",device="/dev/vdb",uuid="` + uuid + `"} `
+	for _, want := range []string{
+		`hotmount_build_info{version="1.2.3"} 1`,
+		`hotmount_disks{class="default",reason="mounted",state="mounted"} 1`,
+		`hotmount_disks{class="default",reason="filesystem",state="failed"} 1`,
+		`hotmount_disks{class="default",reason="partitions",state="refused"} 2`,
+		`hotmount_refusals_total{class="default",reason="attached-before-installation"} 1`,
+		`hotmount_formats_total{class="default"} 1`,
+		`hotmount_mounts_total{class="default"} 3`,
+		`hotmount_failures_total{action="mount"} 1`,
+		`hotmount_failures_total{action="look"} 1`,
+		`hotmount_lost_events_total 1`,
+		`hotmount_last_rescan_timestamp_seconds 1.7000000005e+09`,
+		`hotmount_watchdog_timestamp_seconds 1.7000000005e+09`,
+		`hotmount_attach_to_mounted_seconds_bucket{formatted="true",le="5"} 0`,
+		`hotmount_attach_to_mounted_seconds_bucket{formatted="true",le="10"} 1`,
+		`hotmount_attach_to_mounted_seconds_sum{formatted="true"} 7`,
+		`hotmount_attach_to_mounted_seconds_count{formatted="true"} 1`,
+		`hotmount_filesystem_size_bytes` + fs + `1000`,
+		`hotmount_filesystem_free_bytes` + fs + `600`,
+		`hotmount_filesystem_available_bytes` + fs + `500`,
+		`hotmount_filesystem_inodes` + fs + `40`,
+		`hotmount_filesystem_free_inodes` + fs + `30`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no line %s", want)
+		}
+	}
+	if strings.Contains(text, "gone") || strings.Contains(text, `formatted="false"`) {
+		t.Error("what was is written as what is")
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+// TestExamplesNameWhatThereIs: the alerts and the dashboard ask for metrics and
+// labels that are written.
+func TestExamplesNameWhatThereIs(t *testing.T) {
+	text := used(t)
+	files, err := filepath.Glob("../../packaging/examples/prometheus/*")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`\bhotmount_[a-z_]+`).FindAllString(string(data), -1) {
+			if !strings.Contains(text, "\n"+name+"{") && !strings.Contains(text, "\n"+name+" ") {
+				t.Errorf("%s asks for %s", file, name)
+			}
+		}
+	}
+}
+
+func TestArrivalsAreBounded(t *testing.T) {
+	m := New("x")
+	for seq := range uint64(10 * arrivalsKept) {
+		m.Added(seq, time.Unix(0, 0))
+	}
+	if len(m.added) > arrivalsKept {
+		t.Errorf("%d are kept", len(m.added))
+	}
+}
+
+func TestWriteFails(t *testing.T) {
+	if err := New("x").Write(filepath.Join(t.TempDir(), "no", "x.prom"), nil, nil); err == nil || !strings.Contains(err.Error(), "cannot write the metrics") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,110 @@
+package report
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+)
+
+// Board keeps what was last said of each disk that is hotmount's business, for
+// hotmount status and for the metrics. Make it with NewBoard. Methods may be
+// called by several goroutines.
+type Board struct {
+	mu      sync.Mutex
+	lines   map[string]disk.Line
+	changed chan struct{}
+}
+
+// NewBoard makes an empty board.
+func NewBoard() *Board {
+	return &Board{lines: map[string]disk.Line{}, changed: make(chan struct{}, 1)}
+}
+
+// Changed has a value when the lines may have changed since the last one.
+func (b *Board) Changed() <-chan struct{} { return b.changed }
+
+// Lines gives a copy of all lines, in the order of the disks' names.
+func (b *Board) Lines() []disk.Line {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.SortedFunc(maps.Values(b.lines), func(x, y disk.Line) int { return strings.Compare(x.Disk, y.Disk) })
+}
+
+// Knows says whether there is a line for this disk.
+func (b *Board) Knows(name string, seq uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l, ok := b.lines[name]
+	return ok && l.Seq == seq
+}
+
+func (b *Board) change(f func()) {
+	b.mu.Lock()
+	f()
+	b.mu.Unlock()
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Decided takes a decision that differs from the disk's last one.
+func (b *Board) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
+	b.change(func() {
+		if d.Action == disk.Ignore {
+			delete(b.lines, f.Name)
+			return
+		}
+		short := *c
+		short.Evidence = nil
+		l := disk.Line{Disk: f.Name, Seq: f.Seq, Kind: c.Kind, Type: c.Type, UUID: c.UUID, Decision: d}
+		l.Why, l.Next = policy.Words(f, &short, s, d)
+		b.lines[f.Name] = l
+	})
+}
+
+// Mounted takes a mount that the mount table shows.
+func (b *Board) Mounted(f *disk.Facts, d disk.Decision, path string) {
+	b.change(func() {
+		b.lines[f.Name] = disk.Line{Disk: f.Name, Seq: f.Seq, Kind: disk.Filesystem, Type: d.Type, UUID: d.UUID, Decision: d, Why: "it is mounted at " + path}
+	})
+}
+
+// Failed takes what could not be done, and when it is tried again (negative: not).
+// What is left of a disk that is gone has no line.
+func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, wait time.Duration) {
+	b.change(func() {
+		l, ok := b.lines[f.Name]
+		if (!ok || l.Seq != f.Seq) && f.Seq != 0 {
+			return
+		}
+		if !ok {
+			l = disk.Line{Disk: f.Name, Kind: disk.Unread, Decision: d}
+		}
+		l.Failure, l.Remedy = oneLine(err.Error()), "it is tried again; to have that done at once: hotmount accept "+f.Name
+		if wait < 0 {
+			l.Remedy = "it is not tried again until the disk changes; to have it tried: hotmount accept " + f.Name
+		}
+		b.lines[f.Name] = l
+	})
+}
+
+// Recovered takes the word that what failed does not fail any more.
+func (b *Board) Recovered(f *disk.Facts) {
+	b.change(func() {
+		if l, ok := b.lines[f.Name]; ok && l.Failure != "" {
+			l.Failure, l.Remedy = "", ""
+			b.lines[f.Name] = l
+		}
+	})
+}
+
+// Gone takes a disk that was detached.
+func (b *Board) Gone(f *disk.Facts) {
+	b.change(func() { delete(b.lines, f.Name) })
+}

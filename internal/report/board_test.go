@@ -1,0 +1,71 @@
+package report
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+)
+
+func TestBoard(t *testing.T) {
+	b := NewBoard()
+	f := facts("S")
+	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}
+	changed := func(what string) {
+		t.Helper()
+		select {
+		case <-b.Changed():
+		default:
+			t.Errorf("%s: nobody was told", what)
+		}
+	}
+	one := func(what string) disk.Line {
+		t.Helper()
+		changed(what)
+		all := b.Lines()
+		if len(all) != 1 {
+			t.Fatalf("%s: %+v", what, all)
+		}
+		return all[0]
+	}
+	b.Decided(f, &disk.Content{Kind: disk.Unknown, Evidence: []string{"byte 4096: 0x7f"}}, settings(), refused)
+	l := one("refused")
+	if l.Why == "" || l.Next == "" || l.Decision != refused || l.Kind != disk.Unknown || l.Seq != 12 || !b.Knows("vdb", 12) || b.Knows("vdb", 13) {
+		t.Errorf("refused: %+v", l)
+	}
+	b.Failed(f, refused, errors.New("no\nway"), time.Second)
+	if l = one("failed"); l.Failure != "no; way" || l.Remedy == "" || l.Decision != refused {
+		t.Errorf("failed: %+v", l)
+	}
+	b.Recovered(f)
+	if l = one("recovered"); l.Failure != "" || l.Remedy != "" || l.Next == "" {
+		t.Errorf("recovered: %+v", l)
+	}
+	b.Failed(f, refused, errors.New("no"), -1)
+	ours := disk.Decision{Action: disk.Keep, Reason: disk.ReasonMounted, Class: "default", UUID: uuid, Type: "xfs"}
+	b.Mounted(f, ours, "/mnt/disks/"+uuid)
+	if diff := cmp.Diff(disk.Line{Disk: "vdb", Seq: 12, Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Decision: ours, Why: "it is mounted at /mnt/disks/" + uuid}, one("mounted")); diff != "" {
+		t.Error(diff)
+	}
+	// The mount of another disk that is gone can not be taken away.
+	former := facts("S")
+	former.Seq = 11
+	b.Failed(former, disk.Decision{UUID: uuid}, errors.New("busy"), time.Second)
+	if l = one("another failed"); l.Failure != "" {
+		t.Errorf("another disk's failure: %+v", l)
+	}
+	b.Gone(f)
+	changed("gone")
+	// A disk that could not be looked at yet has no number.
+	b.Failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, disk.Decision{}, errors.New("no"), time.Second)
+	if l = one("not seen"); l.Failure != "no" {
+		t.Errorf("not seen: %+v", l)
+	}
+	b.Decided(f, &disk.Content{}, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonSystem})
+	if changed("ignored"); len(b.Lines()) != 0 {
+		t.Errorf("ignored: %+v", b.Lines())
+	}
+}

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"hotmount/internal/disk"
+)
+
+func (s Store) publishedFile() string { return filepath.Join(s.Runtime, "status.json") }
+
+// Publish replaces what the daemon has to say of each disk, for anybody to read.
+func (s Store) Publish(lines []disk.Line) error {
+	err := func() error {
+		data, err := json.MarshalIndent(append([]disk.Line{}, lines...), "", "  ")
+		if err != nil {
+			return err
+		}
+		tmp := filepath.Join(s.Runtime, ".status.json.new") // the daemon alone writes it
+		if err := os.WriteFile(tmp, append(data, '\n'), 0o600); err != nil {
+			return err
+		}
+		// The daemon's umask is for its other files.
+		if err := os.Chmod(tmp, 0o644); err != nil {
+			return err
+		}
+		return os.Rename(tmp, s.publishedFile())
+	}()
+	if err != nil {
+		return fmt.Errorf("cannot write the status for other users: %w", err)
+	}
+	return nil
+}
+
+// Published gives what the daemon last said of each disk, none if no daemon has
+// run since the boot.
+func (s Store) Published() ([]disk.Line, error) {
+	var lines []disk.Line
+	if err := readJSON(s.publishedFile(), &lines); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot read what the daemon said of the disks: %w", err)
+	}
+	return lines, nil
+}
