@@ -1152,3 +1152,20 @@ func TestStatusWhileThereIsWork(t *testing.T) {
 		}
 	})
 }
+
+// A disk that goes costs no look at the others.
+func TestGoneCostsTheOthersNothing(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), blankDisk("vdd", 4))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { m.log, m.looks = nil, 0; delete(m.disks, "vdb") })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: gone
+			forgot 2
+			unmount /mnt/disks/`+uuidA+`
+			rmdir /mnt/disks/`+uuidA)
+		if m.looks != 1 {
+			t.Errorf("%d looks", m.looks)
+		}
+	})
+}

@@ -503,7 +503,12 @@ func (a *Agent) released(dep *departure, err error) {
 			a.pinned[dep.path] = true
 		}
 		// The same filesystem may have come back under another name meanwhile.
-		a.rescan(a.wanted)
+		for name, st := range a.disks {
+			if st.seen && a.path(st) == dep.path {
+				a.wanted(name)
+			}
+		}
+		a.glance = true
 		return
 	}
 	dep.failures++
