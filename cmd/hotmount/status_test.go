@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"hotmount/internal/config"
 	"hotmount/internal/disk"
 )
 
@@ -85,6 +87,53 @@ func TestStatusYAML(t *testing.T) {
 	for _, want := range []string{"daemon: \"down\"\n", "serial: \"no\"\n", "uuid: \"0b0f1c6e-aaaa"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// TestStatusTellsWhatFailed: only the daemon knows, and only of this attachment of
+// the disk and as long as the decision is the same.
+func TestStatusTellsWhatFailed(t *testing.T) {
+	h := machine(t)
+	settings := config.Default()
+	status := func() map[string]diskStatus {
+		t.Helper()
+		st, err := getStatus(t.Context(), &settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]diskStatus{}
+		for _, d := range st.Disks {
+			all[d.Disk] = d
+		}
+		return all
+	}
+	before := status()["vdb"]
+	if before.State != "unmounted" {
+		t.Fatalf("got %+v", before)
+	}
+	line := disk.Line{Disk: "vdb", Seq: 1016, Decision: before.Decision, Failure: "no way", Remedy: "another way"}
+	for _, test := range []struct {
+		what   string
+		change func(*disk.Line)
+		want   string
+	}{
+		{"failed", func(*disk.Line) {}, "failed"},
+		{"another disk", func(l *disk.Line) { l.Seq++ }, "unmounted"},
+		{"decided otherwise since", func(l *disk.Line) { l.Decision.Action = disk.Refuse }, "unmounted"},
+		{"nothing failed", func(l *disk.Line) { l.Failure = "" }, "unmounted"},
+	} {
+		l := line
+		test.change(&l)
+		if err := h.Store.Publish([]disk.Line{l}); err != nil {
+			t.Fatal(err)
+		}
+		got := status()["vdb"]
+		if os.Geteuid() != 0 && test.what == "decided otherwise since" {
+			continue // others than root take the daemon's word for it
+		}
+		if got.State != test.want || got.State == "failed" && (got.Why != "no way" || got.Next != "another way") {
+			t.Errorf("%s: %+v", test.what, got)
 		}
 	}
 }
