@@ -21,6 +21,8 @@ type state struct {
 	tried bool
 	// failing says that the reporter was told of a failure, and not of its end.
 	failing bool
+	// told is the failure that the reporter was told last.
+	told string
 	// remount says that the disk's mount ended without anybody's hand, and is
 	// to be made again.
 	remount bool

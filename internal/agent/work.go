@@ -365,8 +365,13 @@ func (a *Agent) failed(name string, err error) {
 	if !st.seen {
 		st.facts.Name = name
 	}
-	wait := st.fail(time.Now(), a.pinned[a.path(st)])
-	st.failing = true
+	pinned := a.pinned[a.path(st)]
+	wait := st.fail(time.Now(), pinned)
+	// What is tried for ever is not told for ever.
+	if pinned && st.failing && st.told == err.Error() && st.failures >= pinnedMost {
+		return
+	}
+	st.failing, st.told = true, err.Error()
 	a.report.Failed(&st.facts, st.decision, a.path(st), err, wait)
 }
 
