@@ -26,6 +26,9 @@ VERSION ?= $(or $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 
 DEB := build/hotmount_$(VERSION)_$(ARCH).deb
 STAGE := build/deb
 export HOTMOUNT_DEB = $(abspath $(DEB))
+# What the package is upgraded to by the tests: the same under a later version.
+NEXT := $(VERSION)+next
+export HOTMOUNT_DEB_NEXT = $(abspath build/hotmount_$(NEXT)_$(ARCH).deb)
 
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.1
 BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b07e230d
@@ -105,12 +108,19 @@ deb: deps-deb build/$(ARCH)/hotmount
 	@for of in bash/hotmount zsh/_hotmount fish/hotmount.fish; do \
 		env -u GOOS -u GOARCH CGO_ENABLED=0 go run -trimpath -buildvcs=false ./cmd/hotmount completion $${of%/*} >$(STAGE)/completion/$${of#*/}; done
 	@packaging/copyright $(STAGE)/hotmount >$(STAGE)/debian/copyright
-	@printf 'hotmount (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md; built from commit\n    %s.\n\n -- %s  %s\n' '$(VERSION)' '$(COMMIT)' \
-		"$$(sed -n 's/^Maintainer: //p' packaging/debian/control)" "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))" >$(STAGE)/debian/changelog
+	@packaging/sbom $(STAGE)/hotmount '$(VERSION)' '$(DATE)' >$(STAGE)/sbom.cdx.json
+	@# The versions that NEWS is about have to be in the changelog.
+	@{ printf 'hotmount (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md; built from commit\n    %s.\n\n -- %s  %s\n\n' '$(VERSION)' '$(COMMIT)' \
+		"$$(sed -n 's/^Maintainer: //p' packaging/debian/control)" "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))"; \
+		cat packaging/debian/NEWS; } >$(STAGE)/debian/changelog
 	@chmod -R u=rwX,go=rX $(STAGE)
 	@# -d: nothing is compiled here, so no compiler for the architecture is needed.
 	@(cd $(STAGE) && umask 022 && dpkg-buildpackage -b -uc -us -d -a$(ARCH)) >build/dpkg-buildpackage.log 2>&1 || { tail -n 40 build/dpkg-buildpackage.log >&2; exit 1; }
 	@ls -sh $(DEB)
+
+.PHONY: deb-next
+deb-next: deb
+	@$(MAKE) --no-print-directory deb VERSION='$(NEXT)'
 
 .PHONY: lint
 lint: check-go
@@ -133,10 +143,15 @@ test-unit: check-go deps
 # What a unit may be exposed to (systemd-analyze(1), security), times ten.
 EXPOSURE := hotmount.service=16 hotmount-format@.service=13 hotmount-cleanup@.service=30 hotmount-tidy.service=30 hotmount-unmount@.service=36 hotmount-wait@.service=11 hotmount-grow@.service=35 hotmount-block@.service=29 hotmount-trim.service=35
 
-.PHONY: test-deb
-test-deb: deps deb
-	$(call say,lintian)
+.PHONY: check-deb
+check-deb: deps deb
+	$(call say,lintian and what is in the package for $(ARCH))
 	@lintian --pedantic --tag-display-limit 0 --fail-on error,warning,pedantic --allow-root $(DEB)
+	@packaging/check $(DEB) $(ARCH) '$(VERSION)'
+
+.PHONY: test-deb
+test-deb: check-deb
+	@$(MAKE) --no-print-directory check-deb ARCH=$(if $(filter arm64,$(ARCH)),amd64,arm64)
 	$(call say,man pages)
 	@for page in packaging/man/*; do \
 		bad=$$(LC_ALL=C.UTF-8 MANROFFSEQ= MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z $$page 2>&1 >/dev/null); [[ -z $$bad ]] || { echo "$$bad" >&2; exit 1; }; \
@@ -160,7 +175,7 @@ test-deb: deps deb
 	cmp $(DEB) "$$again/else/$(DEB)"
 
 .PHONY: test-vm
-test-vm: deps deb
+test-vm: deps deb deb-next
 	$(call say,tests in virtual machines)
 	@# One package at a time: only so does go test print while it runs.
 	@go test -p 1 -tags vm -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep -vE '^=== (PAUSE|CONT|NAME)'
@@ -184,7 +199,7 @@ test: lint test-unit test-fuzz test-deb test-vm
 # For hours; what has passed for this commit is not run again. The report is to be
 # committed.
 .PHONY: test-full
-test-full: deps deb
+test-full: deps deb deb-next
 	@[[ -z $$(git status --porcelain) ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
 	@go run ./test/full -commit $(COMMIT) -dir build/full
 

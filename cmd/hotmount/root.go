@@ -46,6 +46,7 @@ func root() *cobra.Command {
 		formatCommand(),
 		waitCommand(),
 		historyCommand(),
+		exportUnitsCommand(),
 		doctorCommand(),
 		provisionerCommand(),
 		stateCommand(),

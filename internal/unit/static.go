@@ -1,0 +1,34 @@
+package unit
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/unit"
+)
+
+// Kubelets are the services that hand volumes to pods, as hotmount.service has
+// them in its Before=.
+const Kubelets = "kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service k0sworker.service snap.microk8s.daemon-kubelite.service"
+
+// Static gives the mount unit as the text of a unit file (systemd.mount(5)) that
+// needs no hotmount: the filesystem is found by its UUID, at every boot.
+func (u *MountUnit) Static() (string, error) {
+	if err := u.check(); err != nil {
+		return "", fmt.Errorf("cannot write a unit for %s: %w", u.ID, err)
+	}
+	text, err := io.ReadAll(unit.Serialize([]*unit.UnitOption{
+		{Section: "Unit", Name: "Description", Value: strings.ReplaceAll(u.Description, "%", "%%")},
+		{Section: "Unit", Name: "Before", Value: Kubelets},
+		{Section: "Mount", Name: "What", Value: "/dev/disk/by-uuid/" + path.Base(u.Path)},
+		{Section: "Mount", Name: "Where", Value: strings.ReplaceAll(u.Path, "%", "%%")},
+		{Section: "Mount", Name: "Type", Value: u.Type},
+		{Section: "Mount", Name: "Options", Value: strings.Join(append(u.Options[:len(u.Options):len(u.Options)], "nofail"), ",")},
+		{Section: "Mount", Name: "TimeoutSec", Value: fmt.Sprint(int64(u.Timeout / time.Second))},
+		{Section: "Install", Name: "WantedBy", Value: "multi-user.target"},
+	}))
+	return string(text), err
+}

@@ -1,0 +1,57 @@
+package unit
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+)
+
+func TestStatic(t *testing.T) {
+	u := MountUnit{
+		ID: disk.ID{Name: "vdb", Seq: 9}, Path: "/mnt/100%/0b0f1c6e-0000-4000-8000-000000000001", Type: "xfs",
+		Options: []string{"noatime"}, Description: "xfs of 5 % more", Timeout: time.Minute,
+	}
+	got, err := u.Static()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[Unit]
+Description=xfs of 5 %% more
+Before=` + Kubelets + `
+
+[Mount]
+What=/dev/disk/by-uuid/0b0f1c6e-0000-4000-8000-000000000001
+Where=/mnt/100%%/0b0f1c6e-0000-4000-8000-000000000001
+Type=xfs
+Options=noatime,nofail
+TimeoutSec=60
+
+[Install]
+WantedBy=multi-user.target
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []func(*MountUnit){
+		func(u *MountUnit) { u.Path = "/mnt/disks/../x" },
+		func(u *MountUnit) { u.Description = "a\nExecStart=b" },
+		func(u *MountUnit) { u.Options = []string{"a,b"} },
+		func(u *MountUnit) { u.Type = "vfat" },
+	} {
+		u := u
+		if bad(&u); u.check() == nil {
+			t.Errorf("%+v is taken", u)
+		} else if text, err := u.Static(); err == nil {
+			t.Errorf("%+v is written as\n%s", u, text)
+		}
+	}
+	service, err := os.ReadFile("../../systemd/hotmount.service")
+	if err != nil || !strings.Contains(string(service), "\nBefore="+Kubelets+"\n") {
+		t.Errorf("hotmount.service has others in its Before= (%v)", err)
+	}
+}
