@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -121,6 +122,9 @@ func TestExamplesNameWhatThereIs(t *testing.T) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, ".json") && !json.Valid(data) {
+			t.Errorf("%s is no JSON", file)
 		}
 		for _, name := range regexp.MustCompile(`\bhotmount_[a-z_]+`).FindAllString(string(data), -1) {
 			if !strings.Contains(text, "\n"+name+"{") && !strings.Contains(text, "\n"+name+" ") {
