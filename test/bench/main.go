@@ -93,10 +93,6 @@ func (b *bench) run(ctx context.Context, deb, commit, dir, only string) (err err
 	if deb == "" {
 		return errors.New("-deb does not name a package: run make bench")
 	}
-	if b.dir, err = os.MkdirTemp("", "hotmount-bench-"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -121,6 +117,10 @@ func (b *bench) run(ctx context.Context, deb, commit, dir, only string) (err err
 
 // figure measures one figure in a worker of its own.
 func (b *bench) figure(ctx context.Context, f figure, deb, self string) (err error) {
+	if b.dir, err = os.MkdirTemp("", "hotmount-bench-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 	if b.w, err = worker.Start(ctx, worker.Options{
 		Deb: deb, Progress: b.out,
 		// A frozen daemon can not feed the watchdog.
