@@ -141,7 +141,7 @@ test-unit: check-go deps
 	else echo "==> NOT RUN: tests that need root" >&2; exit 1; fi
 
 # What a unit may be exposed to (systemd-analyze(1), security), times ten.
-EXPOSURE := hotmount.service=16 hotmount-format@.service=13 hotmount-cleanup@.service=30 hotmount-tidy.service=30 hotmount-unmount@.service=36 hotmount-wait@.service=11 hotmount-grow@.service=35 hotmount-block@.service=29 hotmount-trim.service=35
+EXPOSURE := hotmount.service=16 hotmount-format@.service=13 hotmount-cleanup@.service=30 hotmount-tidy.service=30 hotmount-unmount@.service=36 hotmount-wait@.service=11 hotmount-grow@.service=35 hotmount-block@.service=29 hotmount-trim.service=34
 
 .PHONY: check-deb
 check-deb: deps deb
@@ -163,7 +163,9 @@ test-deb: check-deb
 	$(call say,exposure of the units)
 	@for want in $(EXPOSURE); do u=$${want%=*}; \
 		systemd-analyze security --offline=true --no-pager --threshold=$${want#*=} systemd/$$u >build/exposure.log 2>&1 || { cat build/exposure.log >&2; exit 1; }; \
-		tail -n 1 build/exposure.log; done
+		figure=$$(sed -n 's/.*Overall exposure level.*: \([0-9.]*\) .*/\1/p' build/exposure.log); \
+		grep -q "^| \`$$u\` | $$figure |" README.md || { echo "README.md does not say that the exposure of $$u is $$figure" >&2; exit 1; }; \
+		echo "$$u $$figure"; done
 	$(call say,size of the package: under 4 MB$(comma) installed under 14 MB)
 	@size=$$(stat -c %s $(DEB)); installed=$$(( $$(dpkg-deb -f $(DEB) Installed-Size) * 1024 )); \
 	echo "$$size bytes, installed $$installed bytes"; (( size < 4000000 && installed < 14000000 ))
