@@ -14,7 +14,7 @@ import (
 func configCommand() *cobra.Command {
 	c := group(&cobra.Command{
 		Use:   "config",
-		Short: "Look at the configuration",
+		Short: "Look at the configuration, and fit the sandbox to it",
 	})
 	check := &cobra.Command{
 		Use:   "check",
@@ -40,7 +40,7 @@ func configCommand() *cobra.Command {
 	}
 	config.AddFlags(check.Flags())
 	config.AddFlags(show.Flags())
-	c.AddCommand(check, show)
+	c.AddCommand(check, show, applySandboxCommand())
 	return c
 }
 
