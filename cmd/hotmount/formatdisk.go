@@ -190,7 +190,11 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, err
 	}
 	// The proof takes time: everything else is looked at afresh before the word
-	// is final.
+	// is final, the configuration too: the operator may have switched formatting
+	// off, or put the disk into another class.
+	if s, err = host().Store.Settings(); err != nil {
+		return c, 0, err
+	}
 	if f, err = findDisk(f.Seq); err != nil {
 		return c, 0, err
 	}
@@ -217,6 +221,9 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 			}
 		}
 		return c, 0, nil
+	}
+	if now := policy.Select(f, s); now.Name != class.Name || now.Blank != class.Blank || now.Directory != class.Directory {
+		return c, 0, errors.New("the configuration of its class has changed while it was proven blank; it is proven again")
 	}
 	d.UUID = uuid
 	boot, err := host().Boot()

@@ -1133,6 +1133,38 @@ func TestStormOfEvents(t *testing.T) {
 	})
 }
 
+// An event that was put off in a storm is not lost with the disk that the name
+// was of: it may be the next disk's.
+func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
+	refused := xfsDisk("vdb", 2, uuidA)
+	refused.Partitions = []string{"vdb1"}
+	m := newMachine(refused)
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		for range hintsAtOnce + 1 {
+			a.Look("vdb")
+			settle()
+		}
+		m.expect(t, "vdb: refuse (partitions)\nready")
+		m.change(func() { m.hangs, m.hang = "vdb", make(chan struct{}) })
+		time.Sleep(hintFirst) // a look has begun
+		a.Look("vdb")
+		settle()
+		m.change(func() { delete(m.disks, "vdb") })
+		m.hang <- struct{}{}
+		settle()
+		m.change(func() { m.disks["vdb"] = xfsDisk("vdb", 3, uuidB) })
+		select {
+		case m.hang <- struct{}{}:
+		default:
+			t.Error("nobody looks at the next disk")
+		}
+		close(m.hang)
+		m.hangs = ""
+		m.expect(t, "vdb: gone\nforgot 2\nvdb: mount (filesystem)\nmount vdb seq 3: xfs at /mnt/disks/"+uuidB+"\nvdb: mounted at "+uuidB)
+	})
+}
+
 // While there is work the status is told once a second, and when there is none
 // left at once.
 func TestStatusWhileThereIsWork(t *testing.T) {

@@ -195,6 +195,10 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	if st.again {
 		defer a.wanted(name)
 	}
+	another := err == nil && st.seen && st.facts.Seq != f.Seq
+	if (another || errors.Is(err, disk.ErrGone)) && !st.due.IsZero() {
+		defer a.wanted(name) // what was put off may be of the next disk
+	}
 	if errors.Is(err, disk.ErrGone) {
 		a.gone(name)
 		return
@@ -203,8 +207,8 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 		a.failed(name, err)
 		return
 	}
-	if st.seen && st.facts.Seq != f.Seq {
-		// Another disk has the name. What was known is of the one before.
+	if another {
+		// What was known is of the one before.
 		a.gone(name)
 		st = &state{initial: st.initial}
 		a.disks[name] = st

@@ -202,8 +202,12 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 	} {
+		// Switched while the disk is proven blank: that is read afresh before mkfs.
+		name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+		throttle(t, w, id+"/virtio-backend", 20<<20, 0)
+		m.wait("the proof", "systemctl is-active hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep activating")
 		m.run(tt.on)
-		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+		throttle(t, w, id+"/virtio-backend", 0, 0)
 		m.says("/dev/" + name + " .*hold: nothing is formatted: " + tt.says)
 		if out, err := m.Run(ctx(t), "hotmount accept "+name); err == nil {
 			t.Errorf("accept goes before the switch: %s", out)
