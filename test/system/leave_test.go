@@ -174,7 +174,7 @@ func TestTwins(t *testing.T) {
 		t.Errorf("without the twin %q is mounted, before %q", got, before)
 	}
 	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q")
-	twin, twinID = m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
+	_, twinID = m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
 	m.says(refused)
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
