@@ -1,14 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/config"
+	"hotmount/internal/disk"
+	"hotmount/internal/format"
+	"hotmount/internal/run"
 )
 
 func configCommand() *cobra.Command {
@@ -52,7 +57,7 @@ func checkConfig(c *cobra.Command) error {
 	src := source(c)
 	s, err := config.Load(src)
 	if err == nil {
-		err = config.Directories(src)
+		err = errors.Join(config.Directories(src), askMkfs(c.Context(), run.Exec{}, src, &s))
 	}
 	if err != nil {
 		fmt.Fprintln(c.OutOrStdout(), err)
@@ -63,5 +68,26 @@ func checkConfig(c *cobra.Command) error {
 		names = append(names, s.Classes[i].Name+" ("+s.Classes[i].Directory+")")
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "The configuration is good. Classes: %s\n", strings.Join(names, ", "))
+	return err
+}
+
+// askMkfs asks mkfs.xfs whether it takes what the classes want of it.
+func askMkfs(ctx context.Context, r run.Runner, src config.Source, s *disk.Settings) (err error) {
+	dir, err := os.MkdirTemp("", "hotmount-check-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for i := range s.Classes {
+		class := &s.Classes[i]
+		if class.Mode == disk.ModeBlock || class.Create != "xfs" || len(class.MkfsOptions) == 0 {
+			continue
+		}
+		if refused := format.Agrees(ctx, r, class.MkfsOptions, "", filepath.Join(dir, "disk")); refused != nil {
+			// Its usage is long, and not about the fault.
+			what, _, _ := strings.Cut(refused.Error(), `\n`)
+			err = errors.Join(err, fmt.Errorf("%s: classes[%d].mkfs_options: found %q, which mkfs.xfs refuses: %s", config.Origin(src, fmt.Sprintf("classes[%d].mkfs_options", i)), i, class.MkfsOptions, what))
+		}
+	}
 	return err
 }

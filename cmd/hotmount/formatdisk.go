@@ -238,7 +238,12 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	case !f.Standing.Accepted:
 		record.Limit, record.Period = s.FormatLimit, s.FormatPeriod
 	}
-	err = session.Make(ctx, format.MakeOptions{Intent: intent, RecoverHalfMade: c.Kind == disk.HalfMade && token == "", Token: token, Boot: boot})
+	proto, remove, err := prototype(class)
+	if err != nil {
+		return c, 0, errors.Join(err, record.Close(err))
+	}
+	defer remove()
+	err = session.Make(ctx, format.MakeOptions{Mkfs: class.MkfsOptions, Proto: proto, Intent: intent, RecoverHalfMade: c.Kind == disk.HalfMade && token == "", Token: token, Boot: boot})
 	if err != nil {
 		return c, 0, errors.Join(err, record.Close(err))
 	}
@@ -262,4 +267,24 @@ func intendedUUID(f *disk.Facts) (string, error) {
 		return "", fmt.Errorf("cannot choose a UUID: %w", err)
 	}
 	return uuid, nil
+}
+
+// prototype makes the file that tells mkfs.xfs owner and mode of the root
+// directory; its path is empty where that is not needed.
+func prototype(class *disk.Class) (path string, remove func(), err error) {
+	remove = func() {}
+	text, err := format.Prototype(class.RootOwner, class.RootMode)
+	if err != nil || text == "" {
+		return "", remove, err
+	}
+	f, err := os.CreateTemp("", "hotmount-root-")
+	if err != nil {
+		return "", remove, fmt.Errorf("cannot write down the root directory's owner: %w", err)
+	}
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		os.Remove(f.Name())
+		return "", remove, fmt.Errorf("cannot write down the root directory's owner: %w", err)
+	}
+	return f.Name(), func() { os.Remove(f.Name()) }, nil
 }

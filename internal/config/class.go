@@ -5,6 +5,7 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -19,7 +20,7 @@ const minimumXFS = 300 << 20
 var classKeys = append([]string{"name"}, append(selectorKeys, classActs...)...)
 
 // classActs are the keys that say what is done with the disks of a class.
-var classActs = []string{"directory", "mode", "create", "accept", "options", "blank", "minimum_size", "grow", "trim", "storage_class"}
+var classActs = []string{"directory", "mode", "create", "mkfs_options", "root_owner", "root_mode", "accept", "options", "blank", "minimum_size", "grow", "trim", "storage_class"}
 
 // word is a kind of text; wrong gives what was expected instead, or nothing.
 func word(expected string, wrong func(string) string) kind {
@@ -67,6 +68,9 @@ var (
 	kernelNames    = word(expectedPattern, wrongPattern)
 	directory      = word(expectedDirectory, wrongDirectory)
 	mountOption    = word(expectedOption, wrongOption)
+	mkfsOption     = word(expectedMkfs, wrongMkfs)
+	rootOwner      = word(expectedOwner, wrongOwner)
+	rootMode       = word(expectedMode, wrongMode)
 )
 
 const expectedName = "a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen"
@@ -126,6 +130,54 @@ func wrongDirectory(s string) string {
 		if within(s, r) {
 			return "a directory outside of " + strings.Join(reserved, ", ")
 		}
+	}
+	return ""
+}
+
+const expectedMkfs = `an option of mkfs.xfs such as "-i size=1024": -d (agcount, su, sw, sunit, swidth, noalign), -i (size, maxpct, sparse, nrext64), -l (size, su, sunit), -m (reflink, rmapbt, finobt, bigtime, inobtcount) or -n (size)`
+
+// mkfsKeys are what a class may ask of mkfs.xfs. What brings in another device, takes
+// another size, writes before it was asked, or makes what the kernel can not mount or
+// a crash's remains can not be told from is not in it.
+var mkfsKeys = map[string][]string{
+	"-d": {"agcount", "su", "sw", "sunit", "swidth", "noalign"},
+	"-i": {"size", "maxpct", "sparse", "nrext64"},
+	"-l": {"size", "su", "sunit"},
+	"-m": {"reflink", "rmapbt", "finobt", "bigtime", "inobtcount"},
+	"-n": {"size"},
+}
+
+func wrongMkfs(s string) string {
+	flag, values, _ := strings.Cut(s, " ")
+	if len(s) > 128 || mkfsKeys[flag] == nil {
+		return expectedMkfs
+	}
+	for value := range strings.SplitSeq(values, ",") {
+		key, number, _ := strings.Cut(value, "=")
+		if !slices.Contains(mkfsKeys[flag], key) || (number == "") != (key == "noalign") || !only(number, digits+"kmgbs") {
+			return expectedMkfs
+		}
+	}
+	return ""
+}
+
+const expectedOwner = `two numbers "UID:GID" in quotes, such as "1000:1000"`
+
+func wrongOwner(s string) string {
+	user, group, _ := strings.Cut(s, ":")
+	for _, number := range []string{user, group} {
+		if n, err := strconv.ParseUint(number, 10, 32); err != nil || n == 1<<32-1 || !only(number, digits) {
+			return expectedOwner
+		}
+	}
+	return ""
+}
+
+const expectedMode = `an octal mode of four digits in quotes, such as "0755" or "2770", without the sticky bit`
+
+func wrongMode(s string) string {
+	if len(s) != 4 || !only(s, "01234567") || strings.Contains("1357", s[:1]) {
+		return expectedMode
 	}
 	return ""
 }
@@ -282,6 +334,9 @@ func (p *parser) class(n *classNode) disk.Class {
 	c.Directory = text("directory", directory, "")
 	c.Mode = text("mode", mode, c.Mode)
 	c.Create = text("create", filesystemMade, c.Create)
+	c.MkfsOptions = p.list(at["mkfs_options"], n.full("mkfs_options"), mkfsOption, 0, c.MkfsOptions)
+	c.RootOwner = text("root_owner", rootOwner, c.RootOwner)
+	c.RootMode = text("root_mode", rootMode, c.RootMode)
 	c.Accept = p.list(at["accept"], n.full("accept"), filesystemKept, 1, c.Accept)
 	c.Options = p.list(at["options"], n.full("options"), mountOption, 0, c.Options)
 	c.Blank = text("blank", proof, c.Blank)

@@ -72,6 +72,17 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"names: [\"re:[^\\\\x00-\\\\x{10FFFF}]\"]":               `classes[0].names[0]: found "re:[^\\x00-\\x{10FFFF}]", expected a pattern that can match something`,
 		"{transport: [virtio], serial: [ABCDEFGHIJKLMNOPQRSTU]}": `classes[0].serial[0]: found "ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials there`,
 		"{transport: [nvme], names: [vdb]}":                      `classes[0].names[0]: found "vdb", expected a pattern that can match something: the class's transport is nvme`,
+		`mkfs_options: ["-f"]`:                                   `classes[0].mkfs_options[0]: found "-f", expected ` + expectedMkfs,
+		`mkfs_options: ["-i size=1024 -f"]`:                      `classes[0].mkfs_options[0]: found "-i size=1024 -f", expected ` + expectedMkfs,
+		`mkfs_options: ["-m crc=0"]`:                             `classes[0].mkfs_options[0]: found "-m crc=0", expected ` + expectedMkfs,
+		`mkfs_options: ["-m uuid=1"]`:                            `classes[0].mkfs_options[0]: found "-m uuid=1", expected ` + expectedMkfs,
+		`mkfs_options: ["-d agcount"]`:                           `classes[0].mkfs_options[0]: found "-d agcount", expected ` + expectedMkfs,
+		`mkfs_options: ["-d noalign,name=/x"]`:                   `classes[0].mkfs_options[0]: found "-d noalign,name=/x", expected ` + expectedMkfs,
+		`root_owner: "1000"`:                                     `classes[0].root_owner: found "1000", expected ` + expectedOwner,
+		`root_owner: "-1:0"`:                                     `classes[0].root_owner: found "-1:0", expected ` + expectedOwner,
+		`root_owner: "4294967295:0"`:                             `classes[0].root_owner: found "4294967295:0", expected ` + expectedOwner,
+		"root_mode: 0755":                                        `classes[0].root_mode: found the number 0755, expected ` + expectedMode,
+		`root_mode: "1777"`:                                      `classes[0].root_mode: found "1777", expected ` + expectedMode,
 		"mapper_names: [a]":                                      `classes[0].mapper_names: found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`,
 	} {
 		line = strings.TrimSuffix(strings.TrimPrefix(line, "{"), "}")

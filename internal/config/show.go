@@ -59,13 +59,23 @@ func Show(src Source) (string, error) {
 			name  string
 			value any
 		}{
-			{"directory", c.Directory}, {"mode", c.Mode}, {"create", c.Create}, {"accept", c.Accept}, {"options", c.Options}, {"blank", c.Blank},
+			{"directory", c.Directory}, {"mode", c.Mode}, {"create", c.Create}, {"mkfs_options", c.MkfsOptions}, {"root_owner", c.RootOwner}, {"root_mode", c.RootMode}, {"accept", c.Accept}, {"options", c.Options}, {"blank", c.Blank},
 			{"minimum_size", sizeInBytes(c.MinimumSize)}, {"grow", c.Grow}, {"trim", c.Trim}, {"storage_class", c.StorageClass},
 		} {
 			line("    ", v.name, v.value, key(v.name))
 		}
 	}
 	return b.String(), nil
+}
+
+// Origin gives the place that the value of a key, such as "classes[1].mkfs_options",
+// comes from.
+func Origin(src Source, key string) string {
+	_, from, err := load(src)
+	if p, ok := from[key]; err == nil && ok {
+		return p.String()
+	}
+	return "default"
 }
 
 // selectorLines gives the selectors that are given.

@@ -106,6 +106,12 @@ type Class struct {
 	Mode string `json:"mode"`
 	// Create is the type of filesystem made on blank disks: "xfs", or "none".
 	Create string `json:"create"`
+	// MkfsOptions are for mkfs.xfs, each as in its command line: "-i size=1024".
+	MkfsOptions []string `json:"mkfs_options"`
+	// RootOwner ("UID:GID") and RootMode (octal, "0755") are those of the root
+	// directory of a filesystem that is made. One that is there is not changed.
+	RootOwner string `json:"root_owner"`
+	RootMode  string `json:"root_mode"`
 	// Accept are the types of filesystems that are mounted.
 	Accept []string `json:"accept"`
 	// Options are the mount options.

@@ -210,6 +210,10 @@ type MakeOptions struct {
 	// Token asks to overwrite what Prove found, whatever it is, if the token is
 	// the disk's, in the boot of that id.
 	Token, Boot string
+	// Mkfs are options of the class for mkfs.xfs, which config has checked, Proto
+	// the path of a prototype file (Prototype), empty for none.
+	Mkfs  []string
+	Proto string
 }
 
 // Writes is Facts.Writes as it was before the first read of what Prove has found,
@@ -227,6 +231,11 @@ func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 		return fmt.Errorf("cannot make a filesystem on %s: %w", s.disk.ID, err)
 	}
 	return nil
+}
+
+// making is the dry run of it.
+func (o *MakeOptions) making(node, options string) making {
+	return making{node: node, uuid: o.Intent.UUID, options: options, class: o.Mkfs, proto: o.Proto, dry: true, over: o.RecoverHalfMade || o.Token != ""}
 }
 
 func (s *Session) make(ctx context.Context, o MakeOptions) error {
@@ -247,7 +256,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.release(); err != nil {
 		return err
 	}
-	m := making{node: s.disk.Node(), uuid: o.Intent.UUID, options: options, dry: true, over: o.RecoverHalfMade || o.Token != ""}
+	m := o.making(s.disk.Node(), options)
 	if _, err := m.run(ctx, s.deps.Runner); err != nil {
 		// What it refuses may be there since a moment ago.
 		return errors.Join(err, s.again(ctx, o))

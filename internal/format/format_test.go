@@ -1097,3 +1097,33 @@ func TestPeopleReadErrors(t *testing.T) {
 		}
 	})
 }
+
+// TestPrototype: owner and mode of the root directory, and nothing where they are
+// what mkfs.xfs makes anyway.
+func TestPrototype(t *testing.T) {
+	for _, c := range []struct{ owner, mode, want string }{
+		{"", "", ""},
+		{"0:0", "0755", ""},
+		{"1000:2000", "0755", "/dev/null\n0 0\nd--755 1000 2000\n$\n"},
+		{"0:0", "2770", "/dev/null\n0 0\nd-g770 0 0\n$\n"},
+		{"0:5", "6007", "/dev/null\n0 0\ndug007 0 5\n$\n"},
+	} {
+		if got, err := Prototype(c.owner, c.mode); got != c.want || err != nil {
+			t.Errorf("%s %s: %q, %v", c.owner, c.mode, got, err)
+		}
+	}
+	for _, c := range [][2]string{{"a:b", "0755"}, {"0:0", "1777"}, {"0", "0755"}, {"0:0", "9"}} {
+		if got, err := Prototype(c[0], c[1]); err == nil {
+			t.Errorf("%q: %q", c, got)
+		}
+	}
+}
+
+// TestClassOptions: what the class wants of mkfs.xfs is asked first and then done,
+// and comes before what makes it safe.
+func TestClassOptions(t *testing.T) {
+	m := MakeOptions{Mkfs: []string{"-i size=1024", "-m reflink=0"}, Proto: "/tmp/x", Intent: disk.Intent{UUID: uuid}}
+	if got := strings.Join(m.making("/dev/vdb", "").args(), " "); got != "-N -i size=1024 -m reflink=0 -p /tmp/x -K -m uuid="+uuid+" /dev/vdb" {
+		t.Error(got)
+	}
+}

@@ -26,6 +26,10 @@ type making struct {
 	node, uuid string
 	// options is a configuration file for mkfs.xfs, empty for none.
 	options string
+	// class are the options that the class wants, proto is a prototype file for the
+	// root directory (mkfs.xfs(8), "-p"), empty for none.
+	class []string
+	proto string
 	// dry asks for the same checks and no write.
 	dry bool
 	// over makes it overwrite the XFS that is there: our own, half made.
@@ -45,6 +49,12 @@ func (m making) args() []string {
 	}
 	if m.options != "" {
 		args = append(args, "-c", "options="+m.options)
+	}
+	for _, o := range m.class {
+		args = append(args, strings.Fields(o)...)
+	}
+	if m.proto != "" {
+		args = append(args, "-p", m.proto)
 	}
 	return append(args, "-K", "-m", "uuid="+m.uuid, m.node)
 }
@@ -87,4 +97,39 @@ func chooseOptions(ctx context.Context, r run.Runner, sys system) (string, error
 		return "", err
 	}
 	return lts, nil
+}
+
+// Prototype gives the content of a prototype file for a root directory of that owner
+// ("UID:GID") and octal mode, empty for what mkfs.xfs does of itself
+// (mkfs.xfs(8), "-p protofile").
+func Prototype(owner, mode string) (string, error) {
+	var uid, gid uint32
+	var bits uint16
+	if (owner == "" || owner == "0:0") && (mode == "" || mode == "0755") {
+		return "", nil
+	}
+	if _, err := fmt.Sscanf(owner+" "+mode, "%d:%d %o", &uid, &gid, &bits); err != nil || bits&^0o6777 != 0 {
+		return "", fmt.Errorf("cannot take %q and %q for owner and mode of a root directory", owner, mode)
+	}
+	set := []byte("--")
+	if bits&0o4000 != 0 {
+		set[0] = 'u'
+	}
+	if bits&0o2000 != 0 {
+		set[1] = 'g'
+	}
+	return fmt.Sprintf("/dev/null\n0 0\nd%s%03o %d %d\n$\n", set, bits&0o777, uid, gid), nil
+}
+
+// Agrees asks mkfs.xfs, which writes nothing (-N), whether it takes the class's
+// options and the prototype file, for a disk of 1 GiB. The file is made, and empty.
+func Agrees(ctx context.Context, r run.Runner, class []string, proto, file string) error {
+	options, err := chooseOptions(ctx, r, linux{})
+	if err != nil {
+		return err
+	}
+	o := MakeOptions{Mkfs: class, Proto: proto, Intent: disk.Intent{UUID: "00000000-0000-4000-8000-000000000000"}}
+	m := o.making("-dfile,name="+file+",size=1g", options)
+	_, err = m.run(ctx, r)
+	return err
 }

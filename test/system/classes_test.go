@@ -23,6 +23,7 @@ func TestFastAndSlow(t *testing.T) {
 	}
 	m.run("mkdir -p /var/lib/disks/ssd /var/lib/disks/hdd /var/lib/disks/block /etc/hotmount/config.d && cat >/etc/hotmount/config.yaml <<'X'\n" + string(example) +
 		"X\nprintf '[Service]\\nReadWritePaths=/var/lib/disks\\n' >/etc/systemd/system/hotmount.service.d/disks.conf\n" +
+		"printf 'classes:\\n- {name: ssd, mkfs_options: [\"-i size=1024\"], root_owner: \"1000:2000\", root_mode: \"2770\"}\\n' >/etc/hotmount/config.d/10-root.yaml\n" +
 		"hotmount config check && systemctl daemon-reload && systemctl restart hotmount")
 
 	type where struct{ name, directory string }
@@ -46,6 +47,9 @@ func TestFastAndSlow(t *testing.T) {
 		if path := m.run("findmnt -no TARGET /dev/" + d.name); !strings.HasPrefix(path, d.directory+"/") || !uuidPattern.MatchString(path[len(d.directory)+1:]) {
 			t.Errorf("%s is mounted at %s, not in %s", d.name, path, d.directory)
 		}
+	}
+	if got := m.run("p=$(findmnt -no TARGET /dev/" + all[0].name + "); stat -c '%u:%g %a' $p; xfs_info $p | grep -o isize=[0-9]*"); got != "1000:2000 2770\nisize=1024" {
+		t.Errorf("the root of %s: %s", all[0].name, got)
 	}
 	m.wait("the link to "+rawDisk, "[ $(readlink -f /var/lib/disks/block/scsi-RAW-1) = /dev/"+rawDisk+" ]")
 	if got := m.run("ls /var/lib/disks/ssd /var/lib/disks/hdd /var/lib/disks/block | grep -c -e - ; findmnt -n /dev/" + left + " || true"); got != "5" {
