@@ -11,7 +11,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestThreats: neither a pod with the class directory, nor a local user, a tenant's
+// TestThreats tries what packaging/doc/threat-model.md lists: neither a pod with the class directory, nor a local user, a tenant's
 // filesystem or a mistaken administrator gets what is not theirs. A pod with
 // NET_ADMIN is TestForgedEvents.
 func TestThreats(t *testing.T) {
