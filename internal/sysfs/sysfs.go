@@ -200,7 +200,8 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		// SCSI and NVMe fill models and vendors up with spaces (SPC, INQUIRY).
 		trim string
 	}{
-		{&facts.Serial, []string{"serial", "device/serial"}, ""},
+		// LVM gives each logical volume a dm/uuid of its own for ever.
+		{&facts.Serial, []string{"serial", "device/serial", "dm/uuid"}, ""},
 		{&facts.Model, []string{"device/model"}, " "},
 		{&facts.Vendor, []string{"device/vendor"}, " "},
 		{&facts.WWN, []string{"wwid", "device/wwid"}, ""},

@@ -85,6 +85,10 @@ func TestDisk(t *testing.T) {
 		{"nvme", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme", vdb + "serial": "-", "sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/serial": "S1  \n"}), "vdb",
 			as(func(f *disk.Facts) { f.Transport, f.Serial = "nvme", "S1  " })},
 		{"nvme with several paths", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme-subsystem"}), "vdb", as(func(f *disk.Facts) { f.Transport = "nvme" })},
+		{"logical volume", virtio.with(tree{vdb + "device": "-", vdb + "serial": "-", vdb + "dm/name": "vg-a\n", vdb + "dm/uuid": "LVM-x\n"}), "vdb",
+			as(func(f *disk.Facts) {
+				f.Transport, f.Vendor, f.MapperName, f.Serial = "dm", "", "vg-a", "LVM-x"
+			})},
 		{"device mapper", virtio.with(tree{vdb + "device": "-", vdb + "dm/name": "x\n"}), "vdb", as(func(f *disk.Facts) { f.Transport, f.Vendor, f.MapperName = "dm", "", "x" })},
 		{"md", virtio.with(tree{vdb + "device": "-", vdb + "md/level": "x\n"}), "vdb", as(func(f *disk.Facts) { f.Transport, f.Vendor = "md", "" })},
 		{"an old kernel's statistics", virtio.with(tree{vdb + "stat": "1 2 3 4 5 6 7 8 9 10 11\n"}), "vdb", as(func(f *disk.Facts) { f.Writes = 5 })},
