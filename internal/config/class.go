@@ -136,27 +136,9 @@ func wrongDirectory(s string) string {
 
 const expectedMkfs = `an option of mkfs.xfs such as "-i size=1024": -d (agcount, su, sw, sunit, swidth, noalign), -i (size, maxpct, sparse, nrext64), -l (size, su, sunit), -m (reflink, rmapbt, finobt, bigtime, inobtcount) or -n (size)`
 
-// mkfsKeys are what a class may ask of mkfs.xfs. What brings in another device, takes
-// another size, writes before it was asked, or makes what the kernel can not mount or
-// a crash's remains can not be told from is not in it.
-var mkfsKeys = map[string][]string{
-	"-d": {"agcount", "su", "sw", "sunit", "swidth", "noalign"},
-	"-i": {"size", "maxpct", "sparse", "nrext64"},
-	"-l": {"size", "su", "sunit"},
-	"-m": {"reflink", "rmapbt", "finobt", "bigtime", "inobtcount"},
-	"-n": {"size"},
-}
-
 func wrongMkfs(s string) string {
-	flag, values, _ := strings.Cut(s, " ")
-	if len(s) > 128 || mkfsKeys[flag] == nil {
+	if !disk.MkfsOption(s) {
 		return expectedMkfs
-	}
-	for value := range strings.SplitSeq(values, ",") {
-		key, number, _ := strings.Cut(value, "=")
-		if !slices.Contains(mkfsKeys[flag], key) || (number == "") != (key == "noalign") || !only(number, digits+"kmgbs") {
-			return expectedMkfs
-		}
 	}
 	return ""
 }

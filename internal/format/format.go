@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -241,6 +242,10 @@ func (o *MakeOptions) making(node, options string) making {
 func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.permit(o); err != nil {
 		return err
+	}
+	// config has refused it already; this is the last place before the disk.
+	if i := slices.IndexFunc(o.Mkfs, func(o string) bool { return !disk.MkfsOption(o) }); i >= 0 {
+		return fmt.Errorf("%q is no option that a class may give to mkfs.xfs", disk.Visible(o.Mkfs[i]))
 	}
 	options, err := chooseOptions(ctx, s.deps.Runner, s.sys)
 	if err != nil {

@@ -1127,3 +1127,46 @@ func TestClassOptions(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Beside the file that keeps newer versions to what Debian 12 knows mkfs.xfs takes
+// no option that the file has too: "-m reflink option respecified".
+func TestClassFeatures(t *testing.T) {
+	for want, class := range map[string][]string{
+		"-c options=" + lts + " -i size=1024,maxpct=5 -d noalign":                                                        {"-i size=1024,maxpct=5", "-d noalign"},
+		"-m bigtime=1 -m finobt=1 -m inobtcount=1 -i sparse=1 -i nrext64=0 -m reflink=0,rmapbt=1":                        {"-m reflink=0,rmapbt=1"},
+		"-m bigtime=1 -m finobt=1 -m inobtcount=1 -m reflink=1 -m rmapbt=0 -i nrext64=0 -i size=512,sparse=0 -n size=8k": {"-i size=512,sparse=0", "-n size=8k"},
+	} {
+		m := MakeOptions{Mkfs: class, Intent: disk.Intent{UUID: uuid}}
+		if got := strings.Join(m.making("/dev/vdb", lts).args(), " "); got != "-N "+want+" -K -m uuid="+uuid+" /dev/vdb" {
+			t.Error(got)
+		}
+	}
+}
+
+// What a class may not give does not get as far as mkfs.xfs, whoever has written it
+// into the settings.
+func TestForeignOption(t *testing.T) {
+	for _, option := range []string{"-f", "-m uuid=1", "/dev/vda", "-d name=/dev/vda", "-i size=512 -f"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			s, err := open(t.Context(), w.facts, w.deps(), w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if _, err := s.Prove(t.Context(), "full"); err != nil {
+				t.Fatal(err)
+			}
+			o := w.makeOptions(false)
+			o.Mkfs = []string{"-n size=8k", option}
+			if err := s.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no option that a class may give") {
+				t.Errorf("%q: %v", option, err)
+			}
+			for _, line := range w.story {
+				if strings.HasPrefix(line, mkfs) || strings.HasPrefix(line, "begin") {
+					t.Errorf("%q: %s", option, line)
+				}
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package format
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,9 +48,7 @@ func (m making) args() []string {
 	if m.over {
 		args = append(args, "-f")
 	}
-	if m.options != "" {
-		args = append(args, "-c", "options="+m.options)
-	}
+	args = append(args, m.features()...)
 	for _, o := range m.class {
 		args = append(args, strings.Fields(o)...)
 	}
@@ -57,6 +56,35 @@ func (m making) args() []string {
 		args = append(args, "-p", m.proto)
 	}
 	return append(args, "-K", "-m", "uuid="+m.uuid, m.node)
+}
+
+// ltsFeatures are those of lts_6.1.conf that mkfs.xfs would not choose of its own
+// accord, or that a class may name.
+var ltsFeatures = []struct{ flag, key, value string }{
+	{"-m", "bigtime", "1"}, {"-m", "finobt", "1"}, {"-m", "inobtcount", "1"}, {"-m", "reflink", "1"}, {"-m", "rmapbt", "0"},
+	{"-i", "sparse", "1"}, {"-i", "nrext64", "0"},
+}
+
+// features gives the configuration file, or where the class names a feature, which
+// mkfs.xfs does not take beside a file that names it too, what else is in the file.
+func (m making) features() []string {
+	if m.options == "" {
+		return nil
+	}
+	var rest []string
+	for _, f := range ltsFeatures {
+		named := slices.ContainsFunc(m.class, func(o string) bool {
+			flag, values, _ := strings.Cut(o, " ")
+			return flag == f.flag && strings.Contains(","+values, ","+f.key+"=")
+		})
+		if !named {
+			rest = append(rest, f.flag, f.key+"="+f.value)
+		}
+	}
+	if len(rest) == 2*len(ltsFeatures) {
+		return []string{"-c", "options=" + m.options}
+	}
+	return rest
 }
 
 // run gives what mkfs.xfs printed, line by line. Its own refusals suggest -f:

@@ -34,6 +34,8 @@ type loop struct {
 	ended int
 	// runner is run.Exec unless a test wants something in between.
 	runner run.Runner
+	// class has the options of the class.
+	class MakeOptions
 }
 
 func newLoop(t *testing.T, size int64) *loop {
@@ -104,7 +106,8 @@ func (l *loop) work() (disk.Content, error) {
 	if err != nil || c.Kind != disk.Blank && (c.Kind != disk.HalfMade || c.UUID != uuid) {
 		return c, err
 	}
-	o := MakeOptions{Intent: disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid}, RecoverHalfMade: c.Kind == disk.HalfMade}
+	o := l.class
+	o.Intent, o.RecoverHalfMade = disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid}, c.Kind == disk.HalfMade
 	return c, s.Make(l.t.Context(), o)
 }
 
@@ -267,6 +270,43 @@ func TestRealCrash(t *testing.T) {
 	t.Logf("killed up to write %d: found %v", n-1, found)
 	if n < 60 || found[disk.HalfMade] < 5 || found[disk.Unknown] > 0 {
 		t.Errorf("killed up to write %d: found %v", n-1, found)
+	}
+}
+
+// The same with every option that a class may give, and the filesystem is as the
+// class wants it.
+func TestRealClassOptions(t *testing.T) {
+	text, err := Prototype("1000:2000", "2770")
+	proto := filepath.Join(t.TempDir(), "root")
+	if err := errors.Join(err, os.WriteFile(proto, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, options := range [][]string{
+		{"-i size=1024,maxpct=10,sparse=0", "-d agcount=2", "-n size=16k", "-l size=70m"},
+		{"-d su=64k,sw=2", "-l su=256k", "-m rmapbt=1,reflink=0"},
+		{"-d sunit=128,swidth=256", "-l sunit=64", "-m finobt=0,bigtime=0,inobtcount=0"},
+		{"-d noalign", "-i nrext64=1"},
+	} {
+		found := map[disk.Kind]int{}
+		for n := 1; ; n++ {
+			if !full && n > 5 && n%25 != 0 {
+				continue
+			}
+			l := newLoop(t, 600<<20)
+			l.class = MakeOptions{Mkfs: options, Proto: proto}
+			if !l.killed(n) {
+				break
+			}
+			found[l.isMade()]++
+			sh(t, "xfs_repair -n "+l.facts.Node())
+			if inode := sh(t, "xfs_db -r -c 'sb 0' -c 'addr rootino' -c 'p core.mode core.uid core.gid' "+l.facts.Node()); inode != "core.mode = 042770\ncore.uid = 1000\ncore.gid = 2000" {
+				t.Errorf("%q: the root directory has %q", options, inode)
+			}
+		}
+		t.Logf("%q: found %v", options, found)
+		if found[disk.HalfMade] < 2 {
+			t.Errorf("%q: found %v", options, found)
+		}
 	}
 }
 
