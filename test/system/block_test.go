@@ -81,7 +81,7 @@ func TestBlockVolumes(t *testing.T) {
 	m.release(volume)
 	m.log(" cleaned "+volume+" .* seq="+seq(name)+"$", since)
 	m.volume("virtio-RAW-1", "raw", since)
-	if _, err := m.Run(ctx(t), fmt.Sprintf("sleep 100 <%sRAW-1 >/dev/null 2>&1 & hotmount release %s; e=$?; kill $!; exit $e", raw, name)); err == nil || !strings.Contains(err.Error(), "(sleep): has it open") {
+	if _, err := m.Run(ctx(t), fmt.Sprintf("sleep 100 <%sRAW-1 >/dev/null 2>&1 & e=0; hotmount release %s || e=$?; kill $!; wait; exit $e", raw, name)); err == nil || !strings.Contains(err.Error(), "(sleep): has it open") {
 		t.Errorf("released while in use: %v", err)
 	}
 
