@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"unsafe"
 
@@ -63,10 +64,11 @@ func giveOut(_ context.Context, seq uint64) error {
 		why, _ := policy.Words(f, &c, s, d)
 		return fmt.Errorf("cannot give out %s: %s: %s", f.ID, d.Action, why)
 	}
-	device, err := hold(f)
+	device, err := hold(f, s)
 	if err != nil {
 		return fmt.Errorf("cannot give out %s: %w", f.ID, err)
 	}
+	defer runtime.KeepAlive(device)
 	class := policy.Select(f, s)
 	link := class.LinkTo(f)
 	if err := h.Store.GiveOut(f, class.Name, link); err != nil {
@@ -86,8 +88,10 @@ func giveOut(_ context.Context, seq uint64) error {
 	return unix.Exec("/usr/bin/sleep", []string{"sleep", "infinity"}, nil)
 }
 
-// hold opens the disk, and makes sure that it is that attachment of it.
-func hold(f *disk.Facts) (*os.File, error) {
+// hold opens the disk, and makes sure that it is that attachment of it and that
+// nobody formats it: who does has an exclusive lock, and gets none as long as this
+// one is held.
+func hold(f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -99,11 +103,21 @@ func hold(f *disk.Facts) (*os.File, error) {
 	if seq != f.Seq {
 		return nil, errors.Join(fmt.Errorf("%s has disk sequence number %d: %w", f.BySeq(), seq, disk.ErrGone), device.Close())
 	}
+	if err := unix.Flock(int(device.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("somebody has locked it, as a format does that is under way: %w", err), device.Close())
+	}
 	// The disk's facts were read before it was held: they are of this attachment
-	// if it is there still.
-	now, err := host().Look(f.Name)
-	if err == nil && (now.Seq != f.Seq || now.Serial != f.Serial) {
+	// if it is there still, and a format may have begun or ended since.
+	now, err := findDisk(f.Seq)
+	if err == nil && now.Serial != f.Serial {
 		err = disk.ErrGone
+	}
+	if err == nil {
+		c := now.Known()
+		if d := policy.Decide(now, &c, s); d.Action != disk.Link {
+			why, _ := policy.Words(now, &c, s, d)
+			err = fmt.Errorf("%s: %s", d.Action, why)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, device.Close())

@@ -25,7 +25,7 @@ func (m *machine) TakeBack(_ context.Context, seq uint64) error {
 	defer m.mu.Unlock()
 	m.say("take back seq %d", seq)
 	for _, f := range m.disks {
-		if f.Seq == seq {
+		if f.Seq == seq && !m.noEffect {
 			f.Standing.Link = ""
 		}
 	}
@@ -116,5 +116,18 @@ func TestBlockWithoutEffect(t *testing.T) {
 			vdb: link (block-mode)
 			give out seq 2
 			vdb: failed: the unit is started, but the link is not in its place; see journalctl -u hotmount-block@2`)
+	})
+}
+
+// TestTakenBackWithoutEffect: nobody is told that a link is gone which is there.
+func TestTakenBackWithoutEffect(t *testing.T) {
+	m := newMachine(rawDisk("vdb", 2, "A"))
+	m.mode = disk.ModeBlock
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() { m.noEffect = true })
+		if err := a.Release(t.Context(), "vdb"); err == nil || !strings.Contains(err.Error(), "it is still there") {
+			t.Errorf("got %v", err)
+		}
 	})
 }

@@ -467,6 +467,14 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 		if err := a.units.TakeBack(ctx, dep.facts.Seq); err != nil {
 			return fmt.Errorf("cannot remove the link %s to %s: %w", dep.path, dep.facts.ID, err)
 		}
+		now, err := a.host.Look(dep.facts.Name)
+		switch {
+		case errors.Is(err, disk.ErrGone):
+		case err != nil:
+			return err
+		case now.Seq == dep.facts.Seq && now.Standing.Link == dep.path:
+			return fmt.Errorf("cannot remove the link %s to %s: it is still there; see journalctl -u hotmount-block@%d", dep.path, dep.facts.ID, dep.facts.Seq)
+		}
 		return nil
 	}
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)

@@ -230,6 +230,17 @@ func (g *Given) Is(f *Facts) bool {
 	return f.Serial != "" && f.Serial == g.Serial || f.WWN != "" && f.WWN == g.WWN
 }
 
+// serialLength is the most that virtio-blk hands on of a serial (VIRTIO_BLK_ID_BYTES
+// in linux/virtio_blk.h): two longer ones can be one.
+const serialLength = 20
+
+// Same says that f is the disk that was given out, and not just one that it can not
+// be told from by its serial alone.
+func (g *Given) Same(f *Facts) bool {
+	grown := f.Size > g.Size && len(f.Serial) < serialLength
+	return f.Serial == g.Serial && (f.Size == g.Size || grown) && (f.WWN == g.WWN || f.WWN == "" || g.WWN == "")
+}
+
 // LinkDirectory holds the links to disks that class directories' links lead to. It
 // is gone at reboot: what is left of a link then leads nowhere.
 const LinkDirectory = "/dev/hotmount"

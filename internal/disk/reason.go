@@ -54,6 +54,7 @@ const (
 	ReasonUnmounted    Reason = "unmounted-by-hand"
 	ReasonContent      Reason = "content-to-be-given-out"
 	ReasonFormerBlock  Reason = "filesystem-on-former-block-volume"
+	ReasonOtherBlock   Reason = "name-of-another-block-volume"
 
 	// Something is to be done, or all is well.
 	ReasonIntent     Reason = "unfinished-format"

@@ -176,6 +176,11 @@ func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) d
 		d.Action, d.Reason = disk.Hold, f.Standing.Unmounted
 		return d
 	}
+	if g := f.Standing.Given; g != nil && !g.Same(f) && !f.Standing.Accepted {
+		// Its link would have the name of the other's volume.
+		d.Action, d.Reason = disk.Hold, disk.ReasonOtherBlock
+		return d
+	}
 	if f.Standing.Given == nil && !f.Standing.Accepted {
 		switch {
 		case len(f.Partitions) > 0 || disagrees(f.Udev, new(disk.Content)):

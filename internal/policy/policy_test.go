@@ -77,6 +77,10 @@ var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
 // given is the record of a block volume.
 var given = disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1"}
 
+func another(g disk.Given) func(*disk.Facts) {
+	return func(f *disk.Facts) { f.Standing.Given = &g }
+}
+
 func block(s *disk.Settings) { s.Classes[0].Mode = disk.ModeBlock }
 
 func ages(minutes ...int) (all []time.Duration) {
@@ -272,6 +276,19 @@ func TestDecide(t *testing.T) {
 		{"block, a filesystem", func(f *disk.Facts) { f.Udev.FSType, f.Udev.FSUsage = "xfs", "filesystem" }, xfs(), block, disk.Hold, disk.ReasonContent},
 		{"block, partitions", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Other), block, disk.Hold, disk.ReasonContent},
 		{"block, a filesystem, accepted", func(f *disk.Facts) { f.Udev.FSType, f.Standing.Accepted = "xfs", true }, xfs(), block, disk.Link, disk.ReasonBlock},
+		{"block, where a larger one was given out", another(disk.Given{Serial: "S1", Size: 6 << 30}), xfs(), block, disk.Hold, disk.ReasonOtherBlock},
+		{"block, where a smaller one was given out", another(disk.Given{Serial: "S1", Size: 4 << 30}), xfs(), block, disk.Link, disk.ReasonBlock},
+		{"block, where a smaller one of a serial that was cut was given out", func(f *disk.Facts) {
+			f.Serial = "worker-1-data-disk-0"
+			f.Standing.Given = &disk.Given{Serial: f.Serial, Size: 4 << 30}
+		}, proven(disk.Unread), block, disk.Hold, disk.ReasonOtherBlock},
+		{"block, where one of another WWN was given out", func(f *disk.Facts) {
+			f.WWN = "0x5000c50015ea71ad"
+			f.Standing.Given = &disk.Given{Serial: "S1", WWN: "0x5000c50015ea71ae", Size: f.Size}
+		}, proven(disk.Unread), block, disk.Hold, disk.ReasonOtherBlock},
+		{"block, where a larger one was given out, accepted", func(f *disk.Facts) {
+			f.Standing.Given, f.Standing.Accepted = &disk.Given{Serial: "S1", Size: 6 << 30}, true
+		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"block, a filesystem, given out before", func(f *disk.Facts) { f.Udev.FSType, f.Standing.Given = "xfs", &given }, xfs(), block, disk.Link, disk.ReasonBlock},
 		{"block, a former filesystem's serial", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), block, disk.Hold, disk.ReasonFormerSerial},
 		{"block, there before installation", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), block, disk.Hold, disk.ReasonPresent},
@@ -373,6 +390,10 @@ var conditions = []condition{
 	{name: "a class in block mode, given out", reason: disk.ReasonGivenOut, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		block(s)
 		f.Standing.Link = "/mnt/disks/virtio-S1"
+	}},
+	{name: "a class in block mode, and another disk had its name", reason: disk.ReasonOtherBlock, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		block(s)
+		f.Standing.Given = &disk.Given{Serial: "S1", Size: f.Size + 1}
 	}},
 	{name: "a class in block mode, no serial", reason: disk.ReasonNoSerial, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		block(s)

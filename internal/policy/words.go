@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -91,6 +92,10 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 			fmt.Sprintf("if nobody needs what is on it: mkfs.xfs %s by hand, then hotmount accept %s", f.Node(), f.Name)
 	case disk.ReasonFormerBlock:
 		return fmt.Sprintf("it was given out as a block volume (%s), and holds %s %s", disk.Visible(f.Standing.Given.Link), disk.Visible(d.Type), d.UUID), "if nobody has that volume any more: hotmount accept " + f.Name
+	case disk.ReasonOtherBlock:
+		g := f.Standing.Given
+		return fmt.Sprintf("by its serial it would have the name of a block volume (%s) that was on a disk of %s, WWN %s: it may be another disk", disk.Visible(g.Link), disk.ExactSize(g.Size), disk.Visible(cmp.Or(g.WWN, "unknown"))),
+			"if it is the same, or nobody has that volume any more: hotmount accept " + f.Name
 	case disk.ReasonContent:
 		return "whoever gets it as a block volume overwrites what is on it: " + held(f), "if nothing on it is wanted: hotmount accept " + f.Name
 	case disk.ReasonBlock:

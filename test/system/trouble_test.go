@@ -88,7 +88,7 @@ func TestDamaged(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: ext4, Serial: "SICKER"})
 	uuid = m.mounted(name)
 	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null; udevadm trigger -s block")
-	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .1. and may write to it no more.*e2fsck -fn /dev/" + name)
+	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .[0-9]+. and may write to it no more.*e2fsck -fn /dev/" + name)
 }
 
 // TestWait: a service that needs a disk at boot waits for it.
