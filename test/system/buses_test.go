@@ -17,7 +17,7 @@ func TestThreeClasses(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.example("fast-slow.yaml")
 	m.run(`mkdir -p /var/lib/disks/ssd /var/lib/disks/hdd /var/lib/disks/block
-		printf '[Service]\nReadWritePaths=-/var/lib/disks\n' >/etc/systemd/system/hotmount.service.d/disks.conf
+		hotmount config apply-sandbox
 		systemctl daemon-reload; systemctl restart hotmount
 		hotmount provisioner values >/root/values.yaml; hotmount provisioner check /root/values.yaml`)
 	m.provision(w, "local-ssd:Filesystem:/var/lib/disks/ssd local-hdd:Filesystem:/var/lib/disks/hdd local-block:Block:/var/lib/disks/block")
