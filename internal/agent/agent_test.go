@@ -93,8 +93,11 @@ func (m *machine) Names() ([]string, error) {
 }
 
 func (m *machine) Look(name string) (disk.Facts, error) {
-	if name == m.hangs {
-		<-m.hang
+	m.mu.Lock()
+	hangs, hang := name == m.hangs, m.hang
+	m.mu.Unlock()
+	if hangs {
+		<-hang
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -1160,7 +1163,9 @@ func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 			t.Error("nobody looks at the next disk")
 		}
 		close(m.hang)
+		m.mu.Lock()
 		m.hangs = ""
+		m.mu.Unlock()
 		m.expect(t, "vdb: gone\nforgot 2\nvdb: mount (filesystem)\nmount vdb seq 3: xfs at /mnt/disks/"+uuidB+"\nvdb: mounted at "+uuidB)
 	})
 }
