@@ -1,0 +1,199 @@
+//go:build vm
+
+package system
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"hotmount/test/worker"
+)
+
+// interruptible makes of a package one of which a maintainer script kills dpkg,
+// once, where /run/kill says: at the script's beginning or end, and only then.
+const interruptible = `set -e
+rm -rf /root/tree
+dpkg-deb -R "$1" /root/tree
+for s in postinst prerm postrm; do
+	f=/root/tree/DEBIAN/$s
+	gate() { echo "if [ \"\$(cat /run/kill 2>/dev/null)\" = $s-$1 ]; then rm /run/kill; kill -KILL \$PPID; exit 1; fi"; }
+	sed -i "/^set -e/a $(gate begin)" $f
+	sed -i "\$i $(gate end)" $f
+	[ $(grep -c /run/kill $f) = 2 ]
+done
+# The later version has a new default configuration.
+case $1 in *next*) echo '# new' >>/root/tree/etc/hotmount/config.yaml ;; esac
+dpkg-deb -b -Znone /root/tree "$1" >/dev/null
+`
+
+// TestPackage: what dpkg does to the package, with a mount in use (issue 7,
+// Package): upgrade and downgrade, also cut short at each maintainer script; the
+// administrator's configuration, mask, preset and policy-rc.d; the messages;
+// purging; the daemon's end within a second.
+func TestPackage(t *testing.T) {
+	later := os.Getenv("HOTMOUNT_DEB_NEXT")
+	if later == "" {
+		t.Fatal("HOTMOUNT_DEB_NEXT does not name the package to upgrade to: run make test-vm")
+	}
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "KEEP"})
+	uuid := m.mounted(name)
+	where := "/mnt/disks/" + uuid
+	m.run(fmt.Sprintf(writer, uuid))
+	mountID := m.run("findmnt -no ID " + where)
+	for local, remote := range map[string]string{deb(t): "/root/this.deb", later: "/root/next.deb"} {
+		if err := w.Put(ctx(t), local, remote); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.run("cat >/root/interruptible <<'X'\n" + interruptible + "X\nsh /root/interruptible /root/this.deb; sh /root/interruptible /root/next.deb")
+	this, next := m.run("dpkg-deb -f /root/this.deb Version"), m.run("dpkg-deb -f /root/next.deb Version")
+	const install = "DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold -i "
+
+	// stands says whether all is as it should be while the package is installed.
+	stands := func(after, version string) {
+		t.Helper()
+		m.wait("the daemon after "+after, "systemctl is-active hotmount && systemctl show -p StatusText hotmount | grep -q '1 mounted'")
+		if got := m.run("hotmount version | cut -d' ' -f2; dpkg-query -W -f '${Status} ${Version}\n' hotmount; systemctl is-enabled hotmount hotmount-trim.timer hotmount-tidy; systemctl is-active writer; findmnt -no ID " + where); got != version+"\ninstall ok installed "+version+"\nenabled\nenabled\nenabled\nactive\n"+mountID {
+			t.Fatalf("after %s: %s", after, got)
+		}
+	}
+	m.run("echo 'settle: 2s # the administrator' >/etc/hotmount/config.yaml")
+	kept := func(after string) {
+		t.Helper()
+		if got := m.run("cat /etc/hotmount/config.yaml"); got != "settle: 2s # the administrator" {
+			t.Fatalf("after %s the configuration is\n%s", after, got)
+		}
+	}
+	m.run(install + "/root/next.deb 2>&1")
+	stands("an upgrade", next)
+	kept("an upgrade")
+	m.run("[ -e /etc/hotmount/config.yaml.dpkg-dist ]; " + install + "--force-downgrade /root/this.deb 2>&1")
+	stands("a downgrade", this)
+	kept("a downgrade")
+
+	// dpkg is killed from its maintainer script; what was begun is ended.
+	version := this
+	// prerm is cut short below, too, at the removal, and postinst at the first installation.
+	cuts := []string{"postrm-end", "postinst-begin"}
+	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
+		cuts = append(cuts, "prerm-begin", "prerm-end", "postrm-begin", "postinst-end")
+	}
+	for _, at := range cuts {
+		file := "/root/next.deb"
+		if version == next {
+			file = "/root/this.deb"
+		}
+		m.run("echo " + at + " >/run/kill; ! " + install + file + " >/root/killed 2>&1; [ ! -e /run/kill ]")
+		if got := m.run("systemctl is-active writer; findmnt -no ID " + where); got != "active\n"+mountID {
+			t.Fatalf("cut short at %s: %s", at, got)
+		}
+		// Before postinst the package is half installed, which dpkg configures no more.
+		m.run("DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold --configure -a || [ " + at + " != postinst-begin ]")
+		// What was cut short before it was unpacked is begun anew.
+		m.run("[ \"$(dpkg-query -W -f '${Status} ${Version}' hotmount)\" = \"install ok installed $(dpkg-deb -f " + file + " Version)\" ] || " + install + file)
+		if version = next; file == "/root/this.deb" {
+			version = this
+		}
+		stands("an interruption at "+at, version)
+		kept("an interruption at " + at)
+	}
+
+	// The process ends within a second (issue 2), as PID 1 tells in its journal.
+	m.run("for i in 1 2 3; do systemctl stop hotmount; systemctl start hotmount; done")
+	for i, took := range m.stops() {
+		t.Logf("stop %d took %s", i+1, took)
+		if took > time.Second {
+			t.Errorf("from Stopping to Stopped it took %s", took)
+		}
+	}
+
+	// The administrator's word against a start.
+	m.run("systemctl mask --now hotmount; " + install + "/root/next.deb 2>&1")
+	if got := m.run("systemctl is-enabled hotmount || true; systemctl is-active hotmount || true; findmnt -no ID " + where); got != "masked\ninactive\n"+mountID {
+		t.Errorf("upgraded while masked: %s", got)
+	}
+	m.run("systemctl unmask hotmount; printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; " + install + "/root/this.deb 2>&1")
+	if got := m.run("systemctl is-enabled hotmount; systemctl is-active hotmount || true"); got != "enabled\ninactive" {
+		t.Errorf("upgraded with a policy-rc.d that forbids starts: %s", got)
+	}
+	m.run("rm /usr/sbin/policy-rc.d; systemctl start hotmount")
+	stands("all that", this)
+
+	// Those who leave.
+	m.run("mkdir /root/units; hotmount export-units /root/units; ! hotmount export-units /root/units 2>/dev/null; systemd-analyze verify /root/units/*.mount")
+	removed := m.run("echo prerm-end >/run/kill; ! dpkg -r hotmount >/dev/null 2>&1; [ ! -e /run/kill ]; dpkg --configure -a >/dev/null 2>&1; dpkg -r hotmount 2>&1")
+	if !strings.Contains(removed, "will be missing after the next reboot:\n  "+where) {
+		t.Errorf("removal says: %s", removed)
+	}
+	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
+	m.run("mkdir " + leftover + " " + strings.Replace(leftover, "1111", "2222", 1) + "; touch " + leftover + "/not-mounted " + strings.Replace(leftover, "1111", "2222", 1) + "/data; chattr +i " + leftover + "/not-mounted " + leftover)
+	purged := m.run("dpkg -P hotmount 2>&1")
+	if got := m.run("ls /var/lib/hotmount /etc/hotmount /run/hotmount 2>&1 | grep -v 'No such' || true; find / -xdev -path /root -prune -o -path /proc -prune -o \\( -name '*hotmount*' -not -path '/etc/systemd/system/hotmount.service.d*' -not -path '/run/*' -not -path '/var/log/*' -not -path '/sys/*' -print \\); systemctl is-active writer; findmnt -no ID " + where + "; ls /mnt/disks | sort"); got != fmt.Sprintf("active\n%s\n%s", mountID, strings.Join(sorted("22221111-2222-4333-8444-555555555555", uuid), "\n")) {
+		t.Errorf("after a purge: %s\nit said: %s", got, purged)
+	}
+	static := "'" + unitOf(uuid) + "'"
+	m.run("cp /root/units/*.mount /etc/systemd/system; systemctl stop writer " + static + "; systemctl daemon-reload; systemctl enable " + static + "; systemctl start " + static)
+	if got := m.run("findmnt -no TARGET /dev/" + name + "; systemctl show -p FragmentPath --value " + static); got != where+"\n/etc/systemd/system/"+unitOf(uuid) {
+		t.Errorf("by the static unit: %s", got)
+	}
+
+	// The first installation: a preset; a blank disk that is there; an interruption.
+	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BLANK"})
+	m.run("mkdir -p /etc/systemd/system-preset; echo 'disable hotmount*' >/etc/systemd/system-preset/00-admin.preset; echo postinst-end >/run/kill; ! " + install + "/root/this.deb >/root/first 2>&1; [ ! -e /run/kill ]; dpkg --configure -a")
+	if got := m.run("cat /root/first"); !strings.Contains(got, "/dev/"+held+" ") || !strings.Contains(got, "hotmount accept "+held) {
+		t.Errorf("the installation says: %s", got)
+	}
+	if got := m.run("systemctl is-enabled hotmount hotmount-trim.timer hotmount-tidy || true; systemctl is-active hotmount hotmount-trim.timer || true"); got != "disabled\ndisabled\ndisabled\ninactive\ninactive" {
+		t.Errorf("installed where a preset disables it: %s", got)
+	}
+	m.run("rm /etc/systemd/system-preset/00-admin.preset; systemctl preset hotmount hotmount-tidy hotmount-trim.timer; systemctl start hotmount")
+	m.says("/dev/" + held + " .*hold")
+	if got := m.run("systemctl is-enabled hotmount; hotmount history; blkid -p /dev/" + held + " || true"); got != "enabled" {
+		t.Errorf("after the first installation: %s", got)
+	}
+}
+
+func sorted(a, b string) []string {
+	if b < a {
+		a, b = b, a
+	}
+	return []string{a, b}
+}
+
+// stops gives how long each stop of hotmount.service took: between the entries of
+// PID 1 that say Stopping and Stopped (systemd's sd-messages.h).
+func (m machine) stops() []time.Duration {
+	m.t.Helper()
+	const stopping, stopped = "de5b426a63be47a7b6ac3eaac82e2f6f", "9d1aaa27d60140bd96365438aad20286"
+	var all []time.Duration
+	var since int64
+	dec := json.NewDecoder(strings.NewReader(m.run("journalctl -b -o json --no-pager _PID=1 UNIT=hotmount.service MESSAGE_ID=" + stopping + " MESSAGE_ID=" + stopped)))
+	for dec.More() {
+		var e struct {
+			ID string `json:"MESSAGE_ID"`
+			At string `json:"__MONOTONIC_TIMESTAMP"`
+		}
+		if err := dec.Decode(&e); err != nil {
+			m.t.Fatal(err)
+		}
+		at, err := strconv.ParseInt(e.At, 10, 64)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if e.ID == stopping {
+			since = at
+		} else if since != 0 {
+			all, since = append(all, time.Duration(at-since)*time.Microsecond), 0
+		}
+	}
+	if len(all) < 3 {
+		m.t.Fatalf("%d stops are in the journal", len(all))
+	}
+	return all
+}
