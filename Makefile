@@ -25,10 +25,10 @@ VERSION ?= $(or $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 
 
 DEB := build/hotmount_$(VERSION)_$(ARCH).deb
 STAGE := build/deb
-export HOTMOUNT_DEB = $(abspath $(DEB))
+test-vm test-full: export HOTMOUNT_DEB = $(abspath $(DEB))
 # What the package is upgraded to by the tests: the same under a later version.
 NEXT := $(VERSION)+next
-export HOTMOUNT_DEB_NEXT = $(abspath build/hotmount_$(NEXT)_$(ARCH).deb)
+test-vm test-full: export HOTMOUNT_DEB_NEXT = $(abspath build/hotmount_$(NEXT)_$(ARCH).deb)
 
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.1
 BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b07e230d

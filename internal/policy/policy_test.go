@@ -527,7 +527,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			want = want && lifted
 		}
 		halfMade := c.Kind == disk.HalfMade && f.Standing.Intent != nil && c.UUID == f.Standing.Intent.UUID
-		want = want && c.Proven && (c.Kind == disk.Blank || halfMade)
+		want = want && c.Proven && (c.Kind == disk.Blank || halfMade) && f.Standing.Given == nil
 		d := Decide(f, c, s)
 		if (d.Action == disk.Format) != want {
 			t.Fatalf("%s; accepted %v, intent %v, content %+v: got %s (%s)", strings.Join(names, ", "), accepted, ours, c, d.Action, d.Reason)
