@@ -78,37 +78,3 @@ func TestFastAndSlow(t *testing.T) {
 	name := attach("SLOW-3", worker.BusSCSI, made(t, gib), "/var/lib/disks/hdd")
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
 }
-
-// TestLogicalVolumes: ten logical volumes of 5 GB, selected by name, become
-// filesystems, and others on the same disk, of other names, do not. They are mounted
-// again after a reboot, the node's own configuration file being the example's.
-func TestLogicalVolumes(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	example, err := os.ReadFile("../../packaging/examples/lvm.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + string(example) + "X\nhotmount config check && systemctl reload hotmount")
-	name, _ := m.attach(w, worker.Disk{File: blank(t, 60*gib), Serial: "VG"})
-	m.run("udevadm settle; pvcreate -q /dev/" + name + " && vgcreate -q vg0 /dev/" + name + " && lvcreate -q -y -n other -L 1G vg0")
-	// Old blocks, as a volume has them that was in use before.
-	m.run("lvcreate -q -y -n disk1 -L 5G vg0 && echo old | dd of=/dev/vg0/disk1 bs=1M seek=100 conv=fsync status=none")
-	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
-	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
-	m.waits(3, "ten filesystems", ten)
-	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do p=$(findmnt -no TARGET /dev/vg0/disk$i) && echo $i >$p/number; done")
-	other := m.run("basename $(readlink -f /dev/vg0/other)")
-	if got := m.run("hotmount plan | grep -E '^" + other + " '; findmnt -n /dev/vg0/other || true; blkid -p /dev/vg0/other || true"); !strings.Contains(got, "no class selects it") || strings.Contains(got, "xfs") {
-		t.Errorf("the other volume: %s", got)
-	}
-	if got := m.run("hotmount explain " + other); !strings.Contains(got, "NO   mapper_names: vg0-disk*: found vg0-other") || !strings.Contains(got, "yes  names: dm-*: found "+other) {
-		t.Error(got)
-	}
-	if err := w.Reboot(ctx(t)); err != nil {
-		t.Fatal(err)
-	}
-	m.waits(3, "ten filesystems after the reboot", ten)
-	if got := m.run("for i in 1 2 3 4 5 6 7 8 9 10; do cat $(findmnt -no TARGET /dev/vg0/disk$i)/number; done | tr '\\n' ' '"); got != "1 2 3 4 5 6 7 8 9 10" {
-		t.Errorf("after the reboot: %s", got)
-	}
-}
