@@ -52,7 +52,7 @@ help:
 	@echo "make test-fuzz   each parser with random input"
 	@echo "make test-deb    lintian, the units' exposure, and whether two builds are the same"
 	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
-	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report"
+	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report (ONLY=regexp for a part)"
 	@echo "make bench       measure, against the udev rule, in a worker: build/bench.txt, build/bench.json (an hour; ONLY=one,twenty for a part)"
 	@echo "make bench-inner measure the inner parts and compare them with those of BASE, the commit before"
 	@echo "make deps        install the Debian packages that these need"
@@ -201,8 +201,8 @@ test: lint test-unit test-fuzz test-deb test-vm
 # committed.
 .PHONY: test-full
 test-full: deps deb deb-next
-	@[[ -z $$(git status --porcelain) ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
-	@go run ./test/full -commit $(COMMIT) -dir build/full
+	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
+	@go run ./test/full -commit $(COMMIT) -dir build/full -only '$(ONLY)'
 
 .PHONY: demo
 demo: deb

@@ -140,7 +140,16 @@ func confirm(ctx context.Context, w io.Writer, name, token string) error {
 	if err := h.Store.Confirm(f.Seq, token); err != nil {
 		return err
 	}
-	jobErr := new(unit.Manager).StartFormat(ctx, f.Seq)
+	// A proof that ran already has looked for no token: PID 1 gives its job again,
+	// and only the next one takes the token.
+	var manager unit.Manager
+	jobErr, taken := error(nil), false
+	for !taken && jobErr == nil {
+		jobErr = manager.StartFormat(ctx, f.Seq)
+		if taken, err = h.Store.Taken(f.Seq); err != nil {
+			return errors.Join(err, jobErr)
+		}
+	}
 	answer, err := h.Store.TakeAnswer(f.Seq)
 	switch {
 	case err != nil:

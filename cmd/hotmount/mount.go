@@ -43,7 +43,9 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		ID: f.ID, Path: path, Type: fstype, Options: class.Options, Timeout: mountTimeout,
 		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
 	})
-	if err == nil {
+	// A job that is there already is an earlier daemon's, which ended during the
+	// recovery of a log, say.
+	if err == nil || errors.Is(err, unit.ErrExists) {
 		err = u.await(ctx, path, arrived)
 	}
 	var failed *unit.JobError

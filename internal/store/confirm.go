@@ -45,6 +45,16 @@ func (s Store) TakeToken(seq uint64) (string, error) {
 	return token, nil
 }
 
+// Taken tells whether the operator's word for the disk of that sequence number is
+// no longer there.
+func (s Store) Taken(seq uint64) (bool, error) {
+	_, err := os.Lstat(seqFile(s.confirmedDir(), seq))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("cannot see whether the token was taken: %w", err)
+	}
+	return err != nil, nil
+}
+
 // SaveAnswer leaves what came of the operator's word for whoever gave it.
 func (s Store) SaveAnswer(seq uint64, a Answer) error {
 	if err := writeFile(s.answerFile(seq), a, false); err != nil {
@@ -59,7 +69,7 @@ func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer
 	err := readJSON(s.answerFile(seq), &a)
 	if errors.Is(err, fs.ErrNotExist) {
-		a.Failure = "nobody has taken the token: the disk was being proven, or the unit did not start"
+		a.Failure = "nobody has taken the token: the unit did not start"
 		err = nil
 	}
 	return a, errors.Join(err, removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.confirmedDir(), seq)))

@@ -19,11 +19,17 @@ func TestConfirm(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, fi.Mode(), err)
 		}
 	}
+	if taken, err := s.Taken(7); taken || err != nil {
+		t.Errorf("before it is taken: %v, %v", taken, err)
+	}
 	if token, _ := s.TakeToken(8); token != "" {
 		t.Errorf("another disk's token is %q", token)
 	}
 	if token, err := s.TakeToken(7); token != "abc" || err != nil {
 		t.Errorf("token %q, %v", token, err)
+	}
+	if taken, err := s.Taken(7); !taken || err != nil {
+		t.Errorf("after it is taken: %v, %v", taken, err)
 	}
 	if token, err := s.TakeToken(7); token != "" || err != nil {
 		t.Errorf("a second time it is %q, %v", token, err)

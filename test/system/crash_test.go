@@ -209,7 +209,8 @@ func TestMkfsKilled(t *testing.T) {
 	}
 	orders = append(orders, "kx")
 	begun := 0
-	for some := range slices.Chunk(orders, 12) {
+	// Two at once are read, each twice and more: of many the last would wait for long.
+	for some := range slices.Chunk(orders, 6) {
 		victims := m.victims(w, begun, some...)
 		begun += len(some)
 		for _, v := range victims {
