@@ -94,7 +94,7 @@ func giveOut(_ context.Context, seq uint64) error {
 func hold(f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
+		return nil, f.Sandboxed("hotmount-block", err)
 	}
 	var seq uint64
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, device.Fd(), unix.BLKGETDISKSEQ, uintptr(unsafe.Pointer(&seq))); errno != 0 {

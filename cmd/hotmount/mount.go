@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
 	"hotmount/internal/policy"
@@ -30,7 +32,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		return err
 	}
 	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
-		return err
+		return barred(err)
 	}
 	serial := "no serial"
 	if f.Serial != "" {
@@ -53,6 +55,15 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		err = fmt.Errorf("%w%s; look at it with: %s", err, kernelSaid(ctx, f.Name), policy.Check(f, fstype))
 	}
 	return err
+}
+
+// barred says of a mount point that could not be made since everything is read-only
+// there for the daemon (ProtectSystem=, systemd.exec(5)) what opens it.
+func barred(err error) error {
+	if !errors.Is(err, unix.EROFS) {
+		return err
+	}
+	return fmt.Errorf("%w: if it is not so for others, that is the sandbox of hotmount.service, to be opened with: hotmount config apply-sandbox && systemctl daemon-reload && systemctl restart hotmount", err)
 }
 
 // PID 1 is asked after so long whether the mount has failed, and then each time

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 )
@@ -32,5 +37,15 @@ func TestArrivals(t *testing.T) {
 	a.shown(table)
 	if !heard(here) || heard(given) {
 		t.Errorf("who waits %v, who has given up %v", heard(here), heard(given))
+	}
+}
+
+// A directory that the daemon's sandbox has read-only is told from other trouble.
+func TestBarred(t *testing.T) {
+	for errno, want := range map[error]bool{unix.EROFS: true, unix.EACCES: false, unix.ENOENT: false} {
+		err := barred(&os.PathError{Op: "mkdirat", Path: "/srv/a", Err: errno})
+		if got := strings.Contains(err.Error(), "hotmount config apply-sandbox"); got != want || !errors.Is(err, errno) {
+			t.Errorf("%v: %v", errno, err)
+		}
 	}
 }

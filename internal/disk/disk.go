@@ -7,6 +7,7 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 )
 
@@ -59,6 +60,19 @@ func (id ID) Node() string { return "/dev/" + id.Name }
 // (60-persistent-storage.rules). Unlike by-uuid and by-id it can never come to
 // mean another disk.
 func (id ID) BySeq() string { return fmt.Sprintf("/dev/disk/by-diskseq/%d", id.Seq) }
+
+// Sandboxed gives the error with which root could not open the disk in an instance
+// of that template unit, with what it means if it is EPERM or EACCES (open(2)): not
+// the disk has refused, but the unit's sandbox. A disk that is not among its
+// DeviceAllow= is EPERM (systemd.resource-control(5)), one whose node belongs to
+// somebody else EACCES, for root without capabilities.
+func (id ID) Sandboxed(template string, err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return fmt.Errorf("%w: that is the sandbox of %s@%d.service and no fault of the disk: the unit may open what %s leads to when it starts, if that is root's, and drop-ins may have changed it: ls -lL %[4]s; systemctl cat %[2]s@%[3]d",
+		err, template, id.Seq, id.BySeq())
+}
 
 // String gives the form that people read: "vdb (disk sequence number 12)".
 func (id ID) String() string { return fmt.Sprintf("%s (disk sequence number %d)", id.Name, id.Seq) }

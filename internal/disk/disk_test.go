@@ -1,7 +1,10 @@
 package disk
 
 import (
+	"errors"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode"
 )
@@ -52,6 +55,22 @@ func TestValidUUID(t *testing.T) {
 	} {
 		if got := ValidUUID(s); got != want {
 			t.Errorf("ValidUUID(%q) = %v", s, got)
+		}
+	}
+}
+
+func TestSandboxed(t *testing.T) {
+	id := ID{Name: "vdb", Seq: 12}
+	for _, permission := range []error{syscall.EPERM, syscall.EACCES} {
+		err := id.Sandboxed("hotmount-grow", &fs.PathError{Op: "open", Path: id.Node(), Err: permission})
+		want := "open /dev/vdb: " + permission.Error() + ": that is the sandbox of hotmount-grow@12.service and no fault of the disk: the unit may open what /dev/disk/by-diskseq/12 leads to when it starts, if that is root's, and drop-ins may have changed it: ls -lL /dev/disk/by-diskseq/12; systemctl cat hotmount-grow@12"
+		if !errors.Is(err, permission) || err.Error() != want {
+			t.Errorf("got %v", err)
+		}
+	}
+	for _, other := range []error{nil, syscall.EIO, syscall.EBUSY, syscall.ENOENT} {
+		if err := id.Sandboxed("hotmount-grow", other); err != other {
+			t.Errorf("%v became %v", other, err)
 		}
 	}
 }

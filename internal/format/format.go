@@ -112,7 +112,7 @@ func open(ctx context.Context, f disk.Facts, d Deps, sys system) (*Session, erro
 
 func (s *Session) open(ctx context.Context) (err error) {
 	if s.keep, err = s.sys.open(s.disk.Node(), false); err != nil {
-		return err
+		return s.disk.Sandboxed("hotmount-format", err)
 	}
 	if s.excl, err = s.sys.open(s.disk.Node(), true); err != nil {
 		if errors.Is(err, unix.EBUSY) {

@@ -362,6 +362,7 @@ func TestObstacles(t *testing.T) {
 	}{
 		// Opening it.
 		{name: "claimed by somebody", before: func(w *world) { w.openErr[true] = unix.EBUSY }, err: "somebody else uses it", retry: true},
+		{name: "barred by the sandbox", before: func(w *world) { w.openErr[false] = unix.EPERM }, err: "the sandbox of hotmount-format@12.service"},
 		{name: "not there", before: func(w *world) { w.openErr[false] = unix.ENOENT }, err: "no such file"},
 		{name: "another sequence number", before: func(w *world) { w.now.seq = 13 }, err: "another disk"},
 		{name: "another size", before: func(w *world) { w.now.size = size + 512 }, err: "another size"},

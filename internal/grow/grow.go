@@ -48,7 +48,7 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype stri
 func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype string) (before, after disk.Geometry, err error) {
 	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return before, after, err
+		return before, after, f.Sandboxed("hotmount-grow", err)
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
 	// While this is open the filesystem stays mounted where it is.

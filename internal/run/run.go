@@ -7,12 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limit is the largest output in bytes that is taken from each of a child's two
@@ -99,6 +103,11 @@ func start(ctx context.Context, c Command) (Result, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	// Go's own descriptors are closed in the child; those that whoever started us
+	// has left open are closed here (close_range(2), Linux 5.11).
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return Result{}, os.NewSyscallError("close_range", err)
+	}
 
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {

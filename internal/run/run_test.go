@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,11 +35,12 @@ func TestExit(t *testing.T) {
 
 func TestSurroundings(t *testing.T) {
 	t.Setenv("HOTMOUNT_SECRET", "1")
-	f, err := os.Open("/dev/zero")
+	// One that a child inherits, unlike those of package os.
+	fd, err := unix.Open("/dev/zero", unix.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer unix.Close(fd)
 	got, err := Exec{}.Run(t.Context(), sh("/usr/bin/env | sort; /bin/pwd; readlink /proc/self/fd/0; readlink /proc/$$/fd/* | grep zero"))
 	if err != nil {
 		t.Fatal(err)
