@@ -147,7 +147,7 @@ EXPOSURE := hotmount.service=16 hotmount-format@.service=13 hotmount-cleanup@.se
 check-deb: deps deb
 	$(call say,lintian and what is in the package for $(ARCH))
 	@lintian --pedantic --tag-display-limit 0 --fail-on error,warning,pedantic --allow-root $(DEB)
-	@packaging/check $(DEB) $(ARCH) '$(VERSION)'
+	@packaging/check $(DEB) $(ARCH) '$(VERSION)' $(COMMIT) $(DATE)
 
 .PHONY: test-deb
 test-deb: check-deb
@@ -161,10 +161,13 @@ test-deb: check-deb
 	$(call say,completion)
 	@bash -n $(STAGE)/completion/hotmount; zsh -n $(STAGE)/completion/_hotmount; fish -n $(STAGE)/completion/hotmount.fish
 	$(call say,exposure of the units)
+	@for u in systemd/*.service; do [[ " $(EXPOSURE)" = *" $${u#*/}="* ]] || { echo "what may $$u be exposed to? say it in EXPOSURE" >&2; exit 1; }; done
 	@for want in $(EXPOSURE); do u=$${want%=*}; \
+		grep -q '^TimeoutStartSec=' systemd/$$u || { echo "systemd/$$u has no time limit" >&2; exit 1; }; \
 		systemd-analyze security --offline=true --no-pager --threshold=$${want#*=} systemd/$$u >build/exposure.log 2>&1 || { cat build/exposure.log >&2; exit 1; }; \
 		figure=$$(sed -n 's/.*Overall exposure level.*: \([0-9.]*\) .*/\1/p' build/exposure.log); \
-		grep -q "^| \`$$u\` | $$figure |" README.md || { echo "README.md does not say that the exposure of $$u is $$figure" >&2; exit 1; }; \
+		may=$$(sed -n 's/^CapabilityBoundingSet=//p' systemd/$$u | sed 's/CAP_//g; s/ /, /g'); \
+		grep -q "^| \`$$u\` | $$figure | $${may:-none} |" README.md || { echo "README.md does not say that the exposure of $$u is $$figure, its capabilities $${may:-none}" >&2; exit 1; }; \
 		echo "$$u $$figure"; done
 	$(call say,size of the package: under 4 MB$(comma) installed under 14 MB)
 	@size=$$(stat -c %s $(DEB)); installed=$$(( $$(dpkg-deb -f $(DEB) Installed-Size) * 1024 )); \

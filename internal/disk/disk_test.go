@@ -114,6 +114,10 @@ func TestKnown(t *testing.T) {
 		{"xfs", func(f *Facts) {
 			f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "xfs", "filesystem", strings.ToUpper(uuid)
 		}, Filesystem, uuid},
+		{"xfs with a UUID that is none of an xfs", func(f *Facts) { f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "xfs", "filesystem", "ABCD-1234" }, Other, ""},
+		{"ext4 with a path for a UUID", func(f *Facts) {
+			f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "ext4", "filesystem", "../../../../../../../../../etc/passwd"
+		}, Other, ""},
 		{"vfat", func(f *Facts) { f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "vfat", "filesystem", "ABCD-1234" }, Other, ""},
 		{"LVM", func(f *Facts) { f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "LVM2_member", "raid", "x" }, Other, ""},
 		{"no type, a usage", func(f *Facts) { f.Udev.FSUsage = "crypto" }, Other, ""},
