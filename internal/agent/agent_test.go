@@ -48,6 +48,7 @@ type machine struct {
 	running     int
 	most        int
 	looks       int
+	gate        func(work, name string) // each look, mount and growth goes through it
 }
 
 // job is how long PID 1 takes for anything: until then the loop has gone on.
@@ -92,7 +93,23 @@ func (m *machine) Names() ([]string, error) {
 	return names, nil
 }
 
+// pass goes through the gate, if there is one.
+func (m *machine) pass(work, name string) {
+	m.mu.Lock()
+	gate := m.gate
+	m.mu.Unlock()
+	if gate != nil {
+		gate(work, name)
+	}
+}
+
 func (m *machine) Look(name string) (disk.Facts, error) {
+	f, err := m.look(name)
+	m.pass("look", name)
+	return f, err
+}
+
+func (m *machine) look(name string) (disk.Facts, error) {
 	m.mu.Lock()
 	hangs, hang := name == m.hangs, m.hang
 	m.mu.Unlock()
@@ -199,6 +216,7 @@ func (m *machine) SaveSettings(*disk.Settings) error { return nil }
 
 func (m *machine) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
 	time.Sleep(job)
+	m.pass("mount", f.Name)
 	m.mu.Lock()
 	m.say("mount %s seq %d: %s at %s", f.Name, f.Seq, fstype, class.MountPoint(uuid))
 	m.mu.Unlock()
@@ -264,6 +282,7 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 // Grow measures the filesystem, and has it fill the disk.
 func (m *machine) Grow(_ context.Context, seq uint64) error {
 	time.Sleep(job)
+	m.pass("grow", "")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("grow seq %d", seq)

@@ -1,0 +1,187 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"hotmount/internal/disk"
+)
+
+// many are disks from vdb on, each with an xfs of its own.
+func many(n int) []*disk.Facts {
+	var disks []*disk.Facts
+	for i := range n {
+		disks = append(disks, xfsDisk("vd"+string(rune('b'+i)), uint64(2+i), fmt.Sprintf("%s%02x", uuidA[:34], i)))
+	}
+	return disks
+}
+
+// Each retry comes after twice as long as the one before, less up to a quarter that
+// is each disk's own: twenty do not come back at once.
+func TestRetriesKeepADistanceThatGrows(t *testing.T) {
+	m := newMachine(many(20)...)
+	tries := map[string][]time.Time{}
+	m.gate = func(work, name string) {
+		if work == "mount" {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			tries[name] = append(tries[name], time.Now())
+		}
+	}
+	for name := range m.disks {
+		m.mountErr[name] = errors.New("no")
+	}
+	with(t, m, func(t *testing.T, _ *Agent) {
+		time.Sleep(time.Hour)
+		settle()
+		seconds := map[time.Duration]bool{}
+		for name, at := range tries {
+			if len(at) != retries+1 {
+				t.Fatalf("%s: %d tries", name, len(at))
+			}
+			for i := range retries {
+				gap, most := at[i+1].Sub(at[i]).Round(time.Millisecond), time.Second<<i
+				if gap < most*3/4 || gap > most {
+					t.Errorf("%s: %s from try %d to the next, want up to a quarter less than %s", name, gap, i, most)
+				}
+			}
+			seconds[at[1].Sub(at[0]).Round(time.Millisecond)] = true
+		}
+		if len(tries) != 20 || len(seconds) < 2 {
+			t.Errorf("%d disks were tried, the second time after %v", len(tries), seconds)
+		}
+	})
+}
+
+// While a look is under way any number of events leads to one more, which sees what
+// the first did not.
+func TestEventsDuringALook(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	vdb.ReadOnly = true
+	m := newMachine(vdb)
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, "vdb: refuse (read-only)\nready")
+		m.change(func() { m.looks, m.gate = 0, func(string, string) { <-m.hang } })
+		a.Look("vdb")
+		m.change(func() { vdb.ReadOnly, vdb.Partitions = false, []string{"vdb1"} })
+		for range hintsAtOnce - 1 {
+			a.Look("vdb")
+			settle()
+		}
+		close(m.hang)
+		m.expect(t, "vdb: refuse (partitions)")
+		if m.looks != 2 {
+			t.Errorf("%d looks", m.looks)
+		}
+	})
+}
+
+// As many disks are looked at at once as there are workers, and two filesystems are
+// grown; the others have their turn.
+func TestBounds(t *testing.T) {
+	for work, want := range map[string]int{"look": testSettings().Workers, "grow": 2} {
+		t.Run(work, func(t *testing.T) {
+			m := newMachine(many(8)...)
+			m.grow = true
+			m.gate = func(w, _ string) {
+				if w != work {
+					return
+				}
+				m.mu.Lock()
+				m.running++
+				m.most = max(m.most, m.running)
+				m.mu.Unlock()
+				<-m.hang
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.running--
+			}
+			with(t, m, func(t *testing.T, _ *Agent) {
+				settle()
+				if m.running != want {
+					t.Errorf("%d at once, want %d", m.running, want)
+				}
+				close(m.hang)
+				settle()
+				if m.most != want || m.status != "8 mounted, 0 held, 0 refused, 0 failing" {
+					t.Errorf("at most %d at once, want %d; status %q", m.most, want, m.status)
+				}
+			})
+		})
+	}
+}
+
+// What no event has told of is found by the slow look at everything.
+func TestADiskWithoutAnEvent(t *testing.T) {
+	m := newMachine()
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.change(func() { m.disks["vdb"] = xfsDisk("vdb", 2, uuidA) })
+		m.expect(t, "ready")
+		time.Sleep(testSettings().Rescan)
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA)
+	})
+}
+
+// The status counts what is mounted, held and refused, and names what is proven.
+func TestStatusOfEachKind(t *testing.T) {
+	disks := []*disk.Facts{xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3), xfsDisk("vdd", 4, uuidB), blankDisk("vde", 5), blankDisk("vdf", 6)}
+	disks[1].Standing.Formatting = "the hold file exists"
+	disks[2].ReadOnly = true
+	m := newMachine(disks...)
+	m.slow = true
+	m.table = []disk.MountPoint{{Dev: disks[0].Dev, Root: "/", Path: "/mnt/disks/" + uuidA, Type: "xfs"}}
+	with(t, m, func(t *testing.T, _ *Agent) {
+		time.Sleep(statusEvery)
+		settle()
+		const want = "1 mounted, 1 held, 1 refused, 0 failing; proving blank, and formatting if so: vde, vdf"
+		if m.status != want {
+			t.Errorf("%q", m.status)
+		}
+	})
+}
+
+// The service manager waits for READY after each reload (sd_notify(3)); a daemon
+// that starts has not said it before.
+func TestReloadEndsWithReady(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.hangs = "vdb"
+	with(t, m, func(t *testing.T, a *Agent) {
+		reload := func(want string) {
+			t.Helper()
+			if err := a.Reload(t.Context(), testSettings()); err != nil {
+				t.Error(err)
+			}
+			m.expect(t, want)
+		}
+		reload("reloading")
+		time.Sleep(testSettings().ReadyTimeout)
+		m.expect(t, "ready")
+		reload("reloading\nready")
+	})
+}
+
+// A disk that fails holds READY back until its second failure, and only then is
+// there talk of what is missing.
+func TestADiskThatFailsTwiceHoldsBackNobody(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.mountErr["vdb"] = errors.New("no")
+	m.notices = []string{"a filesystem is missing"}
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: failed: no`)
+		time.Sleep(time.Second)
+		m.expect(t, `
+			format seq 2
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: failed: no
+			ready
+			notice: a filesystem is missing`)
+	})
+}
