@@ -44,7 +44,7 @@ comma := ,
 .PHONY: help
 help:
 	@echo "make demo        build the package, boot a Debian worker under libvirt, attach a disk, show what comes of it (5 minutes)"
-	@echo "make test        pass all tests, those in virtual machines included (30 minutes)"
+	@echo "make test        pass all tests, those in virtual machines included (25 minutes)"
 	@echo "make build       build/hotmount"
 	@echo "make deb         $(DEB); ARCH=arm64 for another architecture"
 	@echo "make lint        gofmt, go vet, staticcheck"
