@@ -48,7 +48,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	// A job that is there already is an earlier daemon's, which ended during the
 	// recovery of a log, say.
 	if err == nil || errors.Is(err, unit.ErrExists) {
-		err = u.await(ctx, path, arrived)
+		err = await(ctx, path, arrived, u.manager.MountEnded)
 	}
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
@@ -73,9 +73,9 @@ const (
 	askMost  = 16 * time.Second
 )
 
-// await waits until the mount is there, or PID 1 has given it up. PID 1 is not
-// connected meanwhile: for who is, it makes a message of each change of each unit.
-func (u units) await(ctx context.Context, path string, arrived <-chan struct{}) error {
+// await waits until the mount is there, or PID 1 says that its job has ended. PID 1
+// is not connected meanwhile: for who is, it makes a message of each change of each unit.
+func await(ctx context.Context, path string, arrived <-chan struct{}, ended func(context.Context, string) (bool, error)) error {
 	for wait := askFirst; ; wait = min(2*wait, askMost) {
 		select {
 		case <-arrived:
@@ -84,7 +84,7 @@ func (u units) await(ctx context.Context, path string, arrived <-chan struct{}) 
 			return fmt.Errorf("cannot wait for %s: %w", unit.Name(path), context.Cause(ctx))
 		case <-time.After(wait):
 		}
-		if ended, err := u.manager.MountEnded(ctx, path); ended || err != nil {
+		if over, err := ended(ctx, path); over || err != nil {
 			return err
 		}
 	}

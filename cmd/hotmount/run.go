@@ -88,11 +88,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	part(func(ctx context.Context) error {
 		return listener.Run(ctx, func(h uevent.Hint) {
 			seen.heard(h)
-			if h.Rescan {
-				a.LookAtAll()
-				return
-			}
-			a.Look(h.Name)
+			look(a, h)
 		})
 	})
 	part(func(ctx context.Context) error { return watchMounts(ctx, a, mounting, reporter) })
@@ -122,6 +118,21 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 		return err
 	}
 	return nil
+}
+
+// looker is the agent as who hears of events needs it.
+type looker interface {
+	Look(name string)
+	LookAtAll()
+}
+
+// look has the agent look at what the hint is about.
+func look(a looker, h uevent.Hint) {
+	if h.Rescan {
+		a.LookAtAll()
+		return
+	}
+	a.Look(h.Name)
 }
 
 // reloads replaces the settings on SIGHUP, all or nothing.

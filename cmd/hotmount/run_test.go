@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/uevent"
+)
+
+type looked []string
+
+func (l *looked) Look(name string) { *l = append(*l, name) }
+func (l *looked) LookAtAll()       { *l = append(*l, "all") }
+
+// A hint about one disk costs one look, and one that says so a look at all.
+func TestLook(t *testing.T) {
+	var got looked
+	look(&got, uevent.Hint{Name: "vdb"})
+	look(&got, uevent.Hint{Rescan: true})
+	if want := (looked{"vdb", "all"}); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestMountedAt: another device at the path, or the device elsewhere, is not it.
+func TestMountedAt(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "proc/1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const line = "36 35 254:16 / /mnt/disks/a rw,noatime shared:1 - xfs /dev/vdb rw\n"
+	if err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(line), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n := node{Host: inventory.Host{Root: root}}
+	vdb, vdc := disk.Dev{Major: 254, Minor: 16}, disk.Dev{Major: 254, Minor: 32}
+	for _, test := range []struct {
+		path string
+		dev  disk.Dev
+		want bool
+	}{{"/mnt/disks/a", vdb, true}, {"/mnt/disks/a", vdc, false}, {"/mnt/disks/b", vdb, false}} {
+		if got, err := n.MountedAt(test.path, test.dev); err != nil || got != test.want {
+			t.Errorf("%s of %s: %v, %v", test.path, test.dev, got, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(root, "proc/1/mountinfo")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.MountedAt("/mnt/disks/a", vdb); err == nil {
+		t.Error("a mount table that can not be read is no answer")
+	}
+}
