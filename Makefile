@@ -5,9 +5,13 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# Go as its own installer places it.
-export PATH := $(PATH):/usr/local/go/bin
+# The go in PATH; where it is too old, as Debian's is, or there is none, the one that
+# Go's own installer has placed.
 GO_NEEDED := 1.26
+GO_INSTALLED := /usr/local/go/bin
+new_enough = have=$$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) && have=$${have\#go} && \
+	[[ $$(printf '%s\n' $(GO_NEEDED) "$$have" | sort -V | head -n 1) = $(GO_NEEDED) ]]
+export PATH := $(if $(shell $(new_enough) && echo yes),,$(GO_INSTALLED):)$(PATH)
 
 # The architecture of the package, in Debian's words, and Go's name for it.
 ARCH ?= $(shell dpkg --print-architecture)
@@ -60,9 +64,8 @@ help:
 
 .PHONY: check-go
 check-go:
-	@have=$$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || { echo "hotmount is built with Go $(GO_NEEDED) or later, and there is no go here: https://go.dev/doc/install" >&2; exit 1; }
-	@have=$$(cd / && GOTOOLCHAIN=local go env GOVERSION); have=$${have#go}; \
-	[[ $$(printf '%s\n' $(GO_NEEDED) $${have%%[-r ]*} | sort -V | head -n 1) = $(GO_NEEDED) ]] || { echo "hotmount is built with Go $(GO_NEEDED) or later, and $$(command -v go) is $$have: https://go.dev/doc/install" >&2; exit 1; }
+	@command -v go >/dev/null || { echo "hotmount is built with Go $(GO_NEEDED) or later, and there is no go here: https://go.dev/doc/install" >&2; exit 1; }
+	@$(new_enough) || { echo "hotmount is built with Go $(GO_NEEDED) or later, and $$(command -v go) is $$have: https://go.dev/doc/install" >&2; exit 1; }
 
 # The packages named in $(1) that are not installed are, by root; others are told.
 define need

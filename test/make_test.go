@@ -1,0 +1,70 @@
+// Package test holds what needs more than one package, and here what make says
+// before anything is built.
+package test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestGoVersion: make says so where go is missing or too old, and a new one that
+// Go's installer has placed is found behind Debian's.
+func TestGoVersion(t *testing.T) {
+	// By way of standard input, so that go test knows that the result depends on it.
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := t.TempDir() // all that is wanted of /usr/bin, where there may be a go
+	for _, tool := range []string{"date", "dpkg", "git", "head", "sed", "sort", "stat"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(tools, tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// golang gives a directory with a go of that version.
+	golang := func(version string) string {
+		dir := t.TempDir()
+		if version == "" {
+			return dir
+		}
+		script := "#!/bin/sh\n[ \"$GOTOOLCHAIN $*\" = 'local env GOVERSION' ] && echo '" + version + "'\n"
+		if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	for _, test := range []struct{ path, installed, want string }{
+		{"go1.19.8", "", "and PATH/go is 1.19.8: https://go.dev/doc/install"},
+		{"go1.25.9", "go1.3", "and INSTALLED/go is 1.3: https://go.dev/doc/install"},
+		{"", "", "and there is no go here: https://go.dev/doc/install"},
+		{"go1.26", "", ""},
+		{"go1.26rc1", "", ""},
+		{"go1.26.2 X:nodwarf5", "", ""},
+		{"go1.100.1", "go1.19", ""},
+		{"go1.19.8", "go1.26.8", ""},
+		{"", "go1.27", ""},
+	} {
+		path, installed := golang(test.path), golang(test.installed)
+		c := exec.Command("make", "--no-print-directory", "-f", "-", "check-go", "GO_INSTALLED="+installed)
+		c.Dir, c.Stdin, c.Env = "..", bytes.NewReader(makefile), []string{"PATH=" + path + ":" + tools}
+		var said strings.Builder
+		c.Stderr = &said
+		err := c.Run()
+		first, _, _ := strings.Cut(strings.NewReplacer(path, "PATH", installed, "INSTALLED").Replace(said.String()), "\n")
+		want, status := "", 0
+		if test.want != "" {
+			want, status = "hotmount is built with Go 1.26 or later, "+test.want, 2
+		}
+		if c.ProcessState.ExitCode() != status || first != want {
+			t.Errorf("go %q in PATH, %q installed: %v\n%s", test.path, test.installed, err, &said)
+		}
+	}
+}
