@@ -645,6 +645,9 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 			forgot 2
 			unmount `+where+`
 			vdb: failed: cannot unmount `+where+` of vdb (disk sequence number 2), which is gone: busy`)
+		if m.status != "0 mounted, 0 held, 0 refused, 0 failing, 1 gone but still mounted" {
+			t.Errorf("status %q", m.status)
+		}
 		a.Look("vdc")
 		m.expect(t, `vdc: mount (filesystem)`)
 		// The second time it is taken off the tree. Whoever holds it keeps the
