@@ -59,7 +59,7 @@ func TestPackage(t *testing.T) {
 	stands := func(after, version string) {
 		t.Helper()
 		m.wait("the daemon after "+after, "systemctl is-active hotmount && systemctl show -p StatusText hotmount | grep -q '1 mounted'")
-		if got := m.run("hotmount version | cut -d' ' -f2; dpkg-query -W -f '${Status} ${Version}\n' hotmount; systemctl is-enabled hotmount hotmount-trim.timer hotmount-tidy; systemctl is-active writer; findmnt -no ID " + where); got != version+"\ninstall ok installed "+version+"\nenabled\nenabled\nenabled\nactive\n"+mountID {
+		if got := m.run("hotmount version | cut -d' ' -f2; dpkg-query -W -f '${Status} ${Version}\n' hotmount; systemctl is-enabled hotmount hotmount-trim.timer hotmount-tidy; readlink /proc/$(systemctl show -p MainPID --value hotmount)/exe; systemctl is-active writer; findmnt -no ID " + where); got != version+"\ninstall ok installed "+version+"\nenabled\nenabled\nenabled\n/usr/bin/hotmount\nactive\n"+mountID {
 			t.Fatalf("after %s: %s", after, got)
 		}
 	}
@@ -143,16 +143,21 @@ func TestPackage(t *testing.T) {
 		t.Errorf("by the static unit: %s", got)
 	}
 
-	// The first installation: a preset; a blank disk that is there; an interruption.
+	// The first installation: what is planned before it; a preset, a mask; a blank
+	// disk that is there; an interruption.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BLANK"})
-	m.run("mkdir -p /etc/systemd/system-preset; echo 'disable hotmount*' >/etc/systemd/system-preset/00-admin.preset; echo postinst-end >/run/kill; ! " + install + "/root/this.deb >/root/first 2>&1; [ ! -e /run/kill ]; dpkg --configure -a")
+	m.run("udevadm settle; dpkg-deb -x /root/this.deb /root/look")
+	if plan := m.run("/root/look/usr/bin/hotmount plan; [ ! -e /var/lib/hotmount ]; [ ! -e /run/hotmount ]"); !regexpLine(plan, "^"+held+" .* hold ") || !regexpLine(plan, "^"+name+" .* keep ") {
+		t.Errorf("planned before the installation: %s", plan)
+	}
+	m.run("systemctl mask hotmount-tidy; mkdir -p /etc/systemd/system-preset; echo 'disable hotmount*' >/etc/systemd/system-preset/00-admin.preset; echo postinst-end >/run/kill; ! " + install + "/root/this.deb >/root/first 2>&1; [ ! -e /run/kill ]; dpkg --configure -a")
 	if got := m.run("cat /root/first"); !strings.Contains(got, "/dev/"+held+" ") || !strings.Contains(got, "hotmount accept "+held) {
 		t.Errorf("the installation says: %s", got)
 	}
-	if got := m.run("systemctl is-enabled hotmount hotmount-trim.timer hotmount-tidy || true; systemctl is-active hotmount hotmount-trim.timer || true"); got != "disabled\ndisabled\ndisabled\ninactive\ninactive" {
-		t.Errorf("installed where a preset disables it: %s", got)
+	if got := m.run("systemctl is-enabled hotmount hotmount-trim.timer hotmount-tidy || true; systemctl is-active hotmount hotmount-trim.timer || true"); got != "disabled\ndisabled\nmasked\ninactive\ninactive" {
+		t.Errorf("installed where a preset or a mask forbids it: %s", got)
 	}
-	m.run("rm /etc/systemd/system-preset/00-admin.preset; systemctl preset hotmount hotmount-tidy hotmount-trim.timer; systemctl start hotmount")
+	m.run("rm /etc/systemd/system-preset/00-admin.preset; systemctl unmask hotmount-tidy; systemctl preset hotmount hotmount-tidy hotmount-trim.timer; systemctl start hotmount")
 	m.says("/dev/" + held + " .*hold")
 	if got := m.run("systemctl is-enabled hotmount; hotmount history; blkid -p /dev/" + held + " || true"); got != "enabled" {
 		t.Errorf("after the first installation: %s", got)
