@@ -1,0 +1,127 @@
+//go:build vm && full
+
+package system
+
+import (
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// TestNoCapabilityTooMany: each unit that works for the daemon fails, or does less,
+// without any of its capabilities, and does its work with all of them; and a disk
+// that a unit's sandbox bars is told from one that has a fault.
+func TestNoCapabilityTooMany(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	x, xID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "CAP-X"})
+	xfs := m.mounted(x)
+	image := blank(t, gib)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	e, eID := m.attach(w, worker.Disk{File: image, Serial: "CAP-E"})
+	ext4 := m.mounted(e)
+
+	// given changes a unit's sandbox until the next change; "" is the shipped one.
+	given := func(unit, lines string) {
+		t.Helper()
+		dir := "/run/systemd/system/" + unit + ".d"
+		script := "rm -rf " + dir
+		if lines != "" {
+			script += "; mkdir -p " + dir + "; printf '[Service]\\n" + lines + "' >" + dir + "/sandbox.conf"
+		}
+		m.run(script + "; systemctl daemon-reload")
+	}
+	// all are a unit's capabilities.
+	all := func(unit string) []string {
+		t.Helper()
+		return strings.Fields(m.run("sed -n 's/^CapabilityBoundingSet=//p' /lib/systemd/system/" + unit))
+	}
+	// without gives the lines for all but one of them.
+	without := func(unit, capability string) string {
+		var rest []string
+		for _, c := range all(unit) {
+			if c != capability {
+				rest = append(rest, c)
+			}
+		}
+		return "CapabilityBoundingSet=\\nCapabilityBoundingSet=" + strings.Join(rest, " ") + "\\n"
+	}
+
+	// A disk whose unit may not open it. It was not touched, and is made when the
+	// sandbox is as it was.
+	const format = "hotmount-format@.service"
+	given(format, "DeviceAllow=\\n")
+	barred, _ := m.attach(w, worker.Disk{File: blank(t, 320*mib), Serial: "BARRED"})
+	m.says("/dev/" + barred + `: cannot open .*: operation not permitted: that is the sandbox of hotmount-format@[0-9]+\.service and no fault of the disk`)
+	for _, capability := range all(format) {
+		given(format, without(format, capability))
+		m.run("systemctl reload hotmount")
+		m.says("/dev/" + barred + ": cannot make a filesystem .*mkfs.xfs")
+	}
+	given(format, "")
+	m.run("systemctl reload hotmount")
+	m.mounted(barred)
+
+	// The root directories are a pod's own, and only one who may everything opens them.
+	m.run("systemctl stop hotmount; cd /mnt/disks; chown 1000:1000 " + xfs + " " + ext4 + "; chmod 0700 " + xfs + " " + ext4)
+	const grow = "hotmount-grow@.service"
+	size := int64(gib)
+	grown := func() int {
+		t.Helper()
+		size += gib
+		m.resize(w, xID, size)
+		m.resize(w, eID, size)
+		m.wait("the kernel to see the sizes", fmt.Sprintf("[ $(cat /sys/block/%s/size /sys/block/%s/size | grep -cx %d) = 2 ]", x, e, size/512))
+		n, err := strconv.Atoi(m.run(fmt.Sprintf(`n=0
+for d in %s %s; do
+	systemctl start hotmount-grow@$(cat /sys/block/$d/diskseq) || true
+	if stat -f -c '%%b %%S' $(findmnt -no TARGET /dev/$d) | awk '{ exit !($1 * $2 >= %d) }'; then n=$((n + 1)); fi
+done 2>/dev/null; echo $n`, x, e, size-300*mib)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, capability := range all(grow) {
+		given(grow, without(grow, capability))
+		n := grown()
+		t.Logf("without %s %d of 2 have grown", capability, n)
+		if n == 2 {
+			t.Errorf("%s grows without %s", grow, capability)
+		}
+	}
+	given(grow, "")
+	if n := grown(); n != 2 {
+		t.Errorf("%d of 2 have grown", n)
+	}
+
+	const trim = "hotmount-trim.service"
+	for _, capability := range all(trim) {
+		given(trim, without(trim, capability))
+		m.run("! systemctl start " + trim)
+	}
+	given(trim, "")
+	m.run("systemctl start " + trim)
+
+	// A disk that is pulled while somebody uses it.
+	const unmount = "hotmount-unmount@.service"
+	at := "/mnt/disks/" + ext4
+	m.run("systemd-run -q --unit=holder sh -c 'cd " + at + " && exec sleep infinity'; systemctl start hotmount")
+	m.wait("the holder", "[ $(readlink /proc/$(systemctl show -p MainPID --value holder)/cwd) = "+at+" ]")
+	given(unmount, without(unmount, "CAP_SYS_ADMIN"))
+	if err := w.DetachSurprise(ctx(t), eID); err != nil {
+		t.Fatal(err)
+	}
+	m.says("cannot unmount " + at + " lazily: operation not permitted")
+	given(unmount, without(unmount, "CAP_SYS_PTRACE"))
+	m.run("systemctl start " + quote("hotmount-unmount@"+strings.TrimSuffix(unitOf(ext4), ".mount")+".service") + "; ! findmnt " + at)
+	m.says(at + " was taken off the tree: .*still used by")
+	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(ext4))); strings.Contains(got, "(sleep)") {
+		t.Errorf("the user is named without CAP_SYS_PTRACE: %s", got)
+	}
+}
