@@ -62,7 +62,7 @@ func TestExplain(t *testing.T) {
 		"Class fast does not select it.\n  NO   transport: nvme: found nothing\n  yes  serial: DATA-*: found DATA-1\n",
 		"Class rest would select it, but default comes first.\n  yes  size: 1 GiB (1073741824 bytes)..: found 5 GiB (5368709120 bytes)\n",
 		"  NO   udev knows nothing on it: ID_FS_TYPE=xfs ",
-		"  NO   it is blank, by proof (blank: full): filesystem xfs",
+		"  NO   it is blank, by proof (blank: auto): filesystem xfs",
 		"  yes  no other disk has its serial, or it was accepted: serial DATA-1\n",
 		"\nDecision: mount: it holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f (filesystem)\n",
 	} {

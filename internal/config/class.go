@@ -61,7 +61,7 @@ var (
 	mode           = oneOf(disk.ModeFilesystem, disk.ModeBlock)
 	filesystemMade = oneOf("xfs", "none")
 	filesystemKept = oneOf("xfs", "ext4")
-	proof          = oneOf("full", "sampled", "unsigned")
+	proof          = oneOf("auto", "full", "sampled", "unsigned")
 	className      = word(expectedName, wrongName)
 	nodeName       = kind{name: "name", tag: "!!str", expected: expectedObject, parse: func(s string) (any, bool) { return s, wrongObject(s) == "" }}
 	storageClass   = word(expectedObject, wrongObject)

@@ -63,7 +63,7 @@ func defaultClass() disk.Class {
 		RootMode:    "0755",
 		Accept:      []string{"xfs", "ext4"},
 		Options:     []string{"noatime", "nodev", "nosuid"},
-		Blank:       "full",
+		Blank:       "auto",
 		MinimumSize: minimumXFS,
 		Grow:        true,
 		Trim:        true,

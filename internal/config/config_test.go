@@ -354,7 +354,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("accept: [xfs, btrfs]"), `FILE:4: classes[0].accept[1]: found "btrfs", expected xfs or ext4`},
 		{class("accept: []"), `FILE:4: classes[0].accept: found an empty list, expected at least 1 entry, each xfs or ext4`},
 		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected it too: the class makes it (create)`},
-		{class("blank: none"), `FILE:4: classes[0].blank: found "none", expected full, sampled or unsigned`},
+		{class("blank: none"), `FILE:4: classes[0].blank: found "none", expected auto, full, sampled or unsigned`},
 
 		{class("grow: yes"), `FILE:4: classes[0].grow: found "yes", expected true or false`},
 		{class("storage_class: Fast"), `FILE:4: classes[0].storage_class: found "Fast", expected the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or "" for none`},
@@ -752,7 +752,7 @@ func valid(s disk.Settings) error {
 			return wrong("create: xfs")
 		case c.MinimumSize > 1<<63-1:
 			return wrong("minimum_size")
-		case c.Blank != "full" && c.Blank != "sampled":
+		case !slices.Contains([]string{"auto", "full", "sampled", "unsigned"}, c.Blank):
 			return wrong("blank")
 		case c.Selectors.IsZero() || len(c.Accept) == 0 || c.Options == nil:
 			return wrong("an empty list")

@@ -116,9 +116,9 @@ type Class struct {
 	Accept []string `json:"accept"`
 	// Options are the mount options.
 	Options []string `json:"options"`
-	// Blank is how blankness is proven: "full" reads every byte of a disk of up
-	// to 64 GiB and samples a larger one, "sampled" always samples, "unsigned"
-	// reads the first 4 KiB.
+	// Blank is how blankness is proven: "auto" reads every byte of a disk of up to
+	// 64 GiB and samples a larger one, "full" reads every byte, "sampled" samples,
+	// "unsigned" asks for the first 4 KiB to be zero.
 	Blank string `json:"blank"`
 	// MinimumSize in bytes of a disk that is formatted.
 	MinimumSize uint64 `json:"minimum_size"`

@@ -20,16 +20,18 @@ import (
 // Plan names how much of a disk is read to prove it blank.
 type Plan string
 
-// The plans. The first three are what a class may ask for.
+// The plans. The first four are what a class may ask for.
 const (
-	// Full reads every byte of a disk of up to FullLimit, and a larger one like
-	// Sampled.
+	// Auto is Full for a disk of up to FullLimit, and Sampled for a larger one.
+	Auto Plan = "auto"
+	// Full reads every byte.
 	Full Plan = "full"
 	// Sampled reads Window bytes at both ends, 64 KiB at least every 64 MiB and
 	// at no less than 4,096 places, and wherever a known format keeps a second
 	// superblock.
 	Sampled Plan = "sampled"
-	// Unsigned reads the first 4 KiB.
+	// Unsigned wants zeros in the first 4 KiB, and Window bytes at both ends that
+	// can be read: what the tools can not read they do not name.
 	Unsigned Plan = "unsigned"
 	// ends reads Window bytes at both ends.
 	ends Plan = "ends"
@@ -37,7 +39,7 @@ const (
 
 // In bytes, and the least number of samples; DESIGN.md, "Blank, by proof".
 const (
-	// FullLimit is the size of the largest disk of which every byte is read.
+	// FullLimit is the size of the largest disk of which Auto reads every byte.
 	FullLimit = 64 << 30
 	// Window is what is read at each end of a disk.
 	Window = 16 << 20
@@ -45,6 +47,9 @@ const (
 	sample       = 64 << 10
 	sampleStride = 64 << 20
 	minSamples   = 4096
+
+	// unsigned is what has to be zero for the plan of that name.
+	unsigned = 4 << 10
 
 	// chunk is one read. It and every offset are multiples of align, for
 	// O_DIRECT on disks with sectors of up to that size.
@@ -63,8 +68,7 @@ func (p Plan) Ends() Plan {
 
 // Finding is what a scan found.
 type Finding struct {
-	// Plan is the one that was followed: Sampled where Full was asked for and
-	// the disk is too large.
+	// Plan is the one that was followed, not Auto.
 	Plan Plan
 	Size uint64
 	// Read counts the bytes that were read and are zero or Source.Own's, Places
@@ -100,14 +104,20 @@ func (e *ReadError) Unwrap() error { return e.Err }
 // says that nothing is known.
 func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	f := Finding{Plan: plan, Size: s.Size}
-	if plan == Full && s.Size > FullLimit {
-		f.Plan = Sampled
+	if plan == Auto {
+		f.Plan = Full
+		if s.Size > FullLimit {
+			f.Plan = Sampled
+		}
 	}
 	if s.Size == 0 {
 		return Finding{}, errors.New("cannot scan: the size is 0")
 	}
 	own := newOwner(s.Own.UUID)
 	read, err := s.read(ctx, f.Plan, func(b []byte, offset uint64) bool {
+		if f.Plan == Unsigned {
+			b = b[:min(uint64(len(b)), max(offset, unsigned)-offset)]
+		}
 		i, n := own.foreign(b, offset)
 		f.Own += n
 		if i >= 0 {
@@ -241,9 +251,7 @@ func (p Plan) extents(size uint64) (iter.Seq[extent], error) {
 	switch p {
 	case Full:
 		return clip(size, one(extent{0, size})), nil
-	case Unsigned:
-		return clip(size, one(extent{0, align})), nil
-	case ends:
+	case Unsigned, ends:
 		return clip(size, one(extent{0, Window}, extent{tail(size), size})), nil
 	case Sampled:
 		return clip(size, samples(size)), nil

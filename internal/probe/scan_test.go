@@ -76,11 +76,12 @@ func TestScanFinds(t *testing.T) {
 		{"last byte of an odd size", 300*mib + 512, Full, 300*mib + 511, true},
 		{"smaller than a window", 5 * mib, Full, 5*mib - 1, true},
 		{"smaller than both windows", 20 * mib, Sampled, 17 * mib, true},
-		{"last byte of the head", 100 * gib, Full, 16*mib - 1, true},
-		{"largest disk read in full", 64 * gib, Full, 17*mib + 4097, true},
+		{"last byte of the head", 100 * gib, Auto, 16*mib - 1, true},
+		{"largest disk read in full", 64 * gib, Auto, 17*mib + 4097, true},
 		{"first byte of the tail", 100 * gib, Sampled, 100*gib - 16*mib, true},
 		{"first byte of the tail of an odd size", 100*gib + 512, Sampled, 100*gib + 512 - 16*mib, true},
-		{"last byte of a large disk", 100*gib + 512, Full, 100*gib + 511, true},
+		{"a large disk read in full all the same", 64*gib + 512, Full, 17*mib + 4097, true},
+		{"last byte of a large disk", 100*gib + 512, Auto, 100*gib + 511, true},
 		{"a sample of a disk of 1 TiB", tib, Sampled, 5000*64*mib + 64*kib - 1, true},
 		{"a sample of a small disk", 4 * gib, Sampled, 100*mib + 3, true},
 		{"second btrfs superblock", 100*gib + 64*kib, Sampled, 64*mib + 0x40, true},
@@ -101,7 +102,7 @@ func TestScanFinds(t *testing.T) {
 		// What these plans do not claim to see.
 		{"after 4 KiB", 300 * mib, Unsigned, 4096, false},
 		{"between samples", 777 * gib, Sampled, 48*mib + 64*kib, false},
-		{"larger than what is read in full", 64*gib + 512, Full, 17*mib + 4097, false},
+		{"larger than what is read in full", 64*gib + 512, Auto, 17*mib + 4097, false},
 		{"between the ends", 100 * gib, ends, 16 * mib, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -136,8 +137,8 @@ func TestScanEvidence(t *testing.T) {
 		want []string
 	}{
 		{&sparse{size: 5 * gib}, Full, []string{"read 5 GiB of 5 GiB, all zero (full)"}},
-		{&sparse{size: tib}, Full, []string{"read 1.1 GiB of 1 TiB in 17054 places, all zero (sampled)"}},
-		{&sparse{size: tib}, Unsigned, []string{"read 4 KiB of 1 TiB, all zero (unsigned)"}},
+		{&sparse{size: tib}, Auto, []string{"read 1.1 GiB of 1 TiB in 17054 places, all zero (sampled)"}},
+		{&sparse{size: tib}, Unsigned, []string{"read 32 MiB of 1 TiB, the first 4 KiB all zero (unsigned)"}},
 		{&sparse{size: 5 * gib, bytes: map[uint64]byte{mib: 0x45, mib + 1: 0x46, mib + 15: 1, mib + 16: 2}}, Full, []string{
 			"not blank: looks like a recycled volume or a damaged disk, old data from byte 1048576",
 			"byte 1048576: 45 46 00 00 00 00 00 00 00 00 00 00 00 00 00 01",
@@ -177,7 +178,9 @@ func TestScanErrors(t *testing.T) {
 		{"short read", &sparse{size: 5 * mib, fail: map[uint64]error{3*mib + 5: nil}}, 5 * mib, Full, io.ErrUnexpectedEOF, 3*mib + 5},
 		{"dead disk", &sparse{size: 5 * mib, fail: map[uint64]error{0: io.EOF}}, 5 * mib, Full, io.ErrUnexpectedEOF, 0},
 		{"shrunk disk", bytes.NewReader(make([]byte, 3*mib)), 5 * mib, Full, io.ErrUnexpectedEOF, 3 * mib},
-		{"error in a sample", &sparse{size: 100 * gib, fail: map[uint64]error{64*mib + 7: gone}}, 100 * gib, Full, gone, 64*mib + 7},
+		{"error at the start of an unsigned volume", &sparse{size: 100 * gib, fail: map[uint64]error{64*kib + 7: gone}}, 100 * gib, Unsigned, gone, 64*kib + 7},
+		{"error at the end of an unsigned volume", &sparse{size: 100 * gib, fail: map[uint64]error{100*gib - 1: gone}}, 100 * gib, Unsigned, gone, 100*gib - 1},
+		{"error in a sample", &sparse{size: 100 * gib, fail: map[uint64]error{64*mib + 7: gone}}, 100 * gib, Auto, gone, 64*mib + 7},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f, err := Scan(t.Context(), Source{Reader: tc.r, Size: tc.size}, tc.plan)
