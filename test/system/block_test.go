@@ -154,4 +154,18 @@ func TestBlockVolumes(t *testing.T) {
 		}
 	}
 	t.Log(log)
+
+	// The removal of the package leaves the link, and says so; purging it takes what
+	// leads nowhere.
+	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
+	if name, err = w.BlockDevice(ctx(t), other.ID); err != nil {
+		t.Fatal(err)
+	}
+	given("RAW-2", name)
+	if out := m.run("dpkg --remove hotmount 2>&1"); !strings.Contains(out, "lead nowhere once their disk is gone, and after the next reboot:\n  "+raw+"RAW-2\n") {
+		t.Errorf("the removal says:\n%s", out)
+	}
+	given("RAW-2", name)
+	m.detach(w, other.ID)
+	m.run("[ -L " + raw + "RAW-2 ] && ! [ -e " + raw + "RAW-2 ] && dpkg --purge hotmount && ! [ -L " + raw + "RAW-2 ]")
 }

@@ -4,6 +4,7 @@ package system
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,11 +74,17 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 		t.Errorf("after daemon-reexec, udevadm trigger and a restart of udevd the mount is another")
 	}
 
+	all := []string{uuid}
+	for _, serial := range []string{"KEEP-2", "KEEP-3"} {
+		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: serial})
+		all = append(all, m.mounted(name))
+	}
+	slices.Sort(all)
 	m.run(`cat >/etc/systemd/system/kubelet.service <<'X'
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/bin/sh -c 'ls /mnt/disks >/root/kubelet-saw; findmnt -rno TARGET | grep /mnt/disks >>/root/kubelet-saw || true'
+ExecStart=/bin/sh -c 'ls /mnt/disks >/root/kubelet-saw; findmnt -rno TARGET | grep /mnt/disks | sort >>/root/kubelet-saw || true'
 [Install]
 WantedBy=multi-user.target
 X
@@ -86,7 +93,7 @@ systemctl enable kubelet; rm -f /root/kubelet-saw; sync`)
 		t.Fatal(err)
 	}
 	m.wait("kubelet", "systemctl is-active kubelet")
-	if got := m.run("cat /root/kubelet-saw"); got != uuid+"\n/mnt/disks/"+uuid {
+	if got := m.run("cat /root/kubelet-saw"); got != strings.Join(all, "\n")+"\n/mnt/disks/"+strings.Join(all, "\n/mnt/disks/") {
 		t.Errorf("when kubelet started it saw %q", got)
 	}
 
