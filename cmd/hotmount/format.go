@@ -75,7 +75,12 @@ func offer(ctx context.Context, w io.Writer, name string) (err error) {
 	if d, ok := policy.Confirmable(f, &disk.Content{Kind: disk.Unknown, Proven: true}, s); !ok {
 		return notConfirmable(f, &disk.Content{Kind: disk.Unknown}, s, d)
 	}
-	session, err := open(ctx, f, s, nil, nil, func(string, ...string) {})
+	progress, free, err := scanPlace(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	session, err := open(ctx, f, s, nil, progress, func(string, ...string) {})
 	if err != nil {
 		return err
 	}
@@ -137,7 +142,8 @@ func confirm(ctx context.Context, w io.Writer, name, token string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Store.Confirm(f.Seq, token); err != nil {
+	withdraw, err := h.Store.Confirm(f.Seq, token)
+	if err != nil {
 		return err
 	}
 	// A proof that ran already has looked for no token: PID 1 gives its job again,
@@ -147,11 +153,23 @@ func confirm(ctx context.Context, w io.Writer, name, token string) error {
 	for !taken && jobErr == nil {
 		jobErr = manager.StartFormat(ctx, f.Seq)
 		if taken, err = h.Store.Taken(f.Seq); err != nil {
-			return errors.Join(err, jobErr)
+			return errors.Join(err, withdraw(), jobErr)
 		}
+	}
+	// From here on nobody takes it; somebody may have meanwhile.
+	err = withdraw()
+	if err == nil && !taken {
+		taken, err = h.Store.Taken(f.Seq)
+	}
+	if err != nil {
+		return errors.Join(err, jobErr)
 	}
 	answer, err := h.Store.TakeAnswer(f.Seq)
 	switch {
+	case errors.Is(err, store.ErrNoAnswer) && taken:
+		return errors.Join(fmt.Errorf("cannot tell what became of %s: the token was taken, and what is under way goes on; see journalctl -u hotmount-format@%d", name, f.Seq), jobErr)
+	case errors.Is(err, store.ErrNoAnswer):
+		return errors.Join(errors.New("nobody has taken the token, and it is taken back"), jobErr)
 	case err != nil:
 		return errors.Join(err, jobErr)
 	case answer.Failure != "":

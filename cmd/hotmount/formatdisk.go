@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -84,7 +85,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	}
 	if err != nil {
 		v.Content, v.Failure, v.Shared = disk.Content{}, err.Error(), errors.Is(err, format.ErrShared)
-		v.Retry = !v.Shared
+		v.Retry = format.Retry(err)
 		log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 		// Of a disk whose writes can not be counted no verdict is valid; one
 		// that failed says only when to try again.
@@ -145,7 +146,12 @@ const (
 
 // prove finds out what is on the disk, and closes it again.
 func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content, err error) {
-	session, err := open(ctx, f, s, nil, nil, func(string, ...string) {})
+	progress, free, err := scanPlace(ctx)
+	if err != nil {
+		return c, err
+	}
+	defer free()
+	session, err := open(ctx, f, s, nil, progress, func(string, ...string) {})
 	if err != nil {
 		return c, err
 	}
@@ -153,12 +159,26 @@ func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content
 	return session.Prove(ctx, policy.Select(f, s).Blank)
 }
 
+// scanPlace waits until somebody at a terminal may read a disk in full. Where no
+// daemon has run since the boot there are no places, and nobody else reads.
+func scanPlace(ctx context.Context) (progress func(probe.Progress), free func(), err error) {
+	place, err := host().Store.ScanPlace(ctx, func() { fmt.Fprintln(os.Stderr, "waiting until other disks have been read") })
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, func() {}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	// Without a place it is the context that has ended, and the scan with it.
+	return func(probe.Progress) { _ = place.Progress(ctx) }, place.Free, nil
+}
+
 // proveAndMake gives what is on the disk in the end, and the count of writes to
 // it that this holds for. With an error nothing is known of it. With a token, the
 // operator's word, what is on the disk is overwritten or it is an error. The
 // place is given back once the disk has been read.
 func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.Settings, token string, place *store.Place) (c disk.Content, writes uint64, err error) {
-	uuid, err := intendedUUID(f)
+	uuid, err := intendedUUID(f, token != "")
 	if err != nil {
 		return c, 0, err
 	}
@@ -185,7 +205,9 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	}
 	defer func() { writes, err = session.Writes(), errors.Join(err, session.Close()) }()
 	c, err = session.Prove(ctx, class.Blank)
-	place.Free()
+	if token == "" { // else its samples are read again
+		place.Free()
+	}
 	if err != nil {
 		return c, 0, err
 	}
@@ -252,9 +274,10 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 }
 
 // intendedUUID is that of the disk's unfinished format, or a new one. The same
-// one is used until the format has ended, so that a disk has one intent at most.
-func intendedUUID(f *disk.Facts) (string, error) {
-	if i := f.Standing.Intent; i != nil {
+// one is used until the format has ended, so that a disk has one intent at most. Over
+// a copy of another disk the operator wants a filesystem of its own.
+func intendedUUID(f *disk.Facts, over bool) (string, error) {
+	if i := f.Standing.Intent; i != nil && !(over && f.Standing.IntentDoubt && !i.Identity.Like(f.Identity(""))) {
 		return i.UUID, nil
 	}
 	// The kernel's generator of random UUIDs (random(4)).

@@ -53,6 +53,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
 		err = fmt.Errorf("%w%s; look at it with: %s", err, kernelSaid(ctx, f.Name), policy.Check(f, fstype))
+		// What PID 1 starts after a failed mount must not meet the next try.
+		err = errors.Join(err, u.manager.StartCleanup(ctx, path))
 	}
 	return err
 }

@@ -206,12 +206,12 @@ func (n node) MountedAt(path string, dev disk.Dev) (bool, error) {
 	return false, nil
 }
 
-func (n node) Accept(f *disk.Facts) error {
+func (n node) Accept(f *disk.Facts, reason disk.Reason) error {
 	boot, err := n.Boot()
 	if err != nil {
 		return err
 	}
-	return n.Store.Accept(f, boot)
+	return n.Store.Accept(f, boot, reason)
 }
 
 func (n node) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {

@@ -113,6 +113,9 @@ type diskStatus struct {
 	Capacity uint64 `json:"capacity,omitempty"`
 	Why      string `json:"why"`
 	Next     string `json:"next,omitempty"`
+	// Evidence is what was found on the disk, by udev or, for root to see, by the
+	// proof; it may quote the disk.
+	Evidence []string `json:"evidence,omitempty"`
 }
 
 // verdict is an error if a disk is refused or failed.
@@ -174,7 +177,7 @@ func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 		if info, err := os.Lstat(seen); err == nil {
 			line.Since = info.ModTime()
 		}
-		c.Evidence = nil
+		line.Evidence, c.Evidence = c.Evidence, nil
 		line.Why, line.Next = policy.Words(f, &c, s, d)
 		if i := slices.IndexFunc(said, func(l disk.Line) bool { return l.Disk == f.Name && l.Seq == f.Seq }); i >= 0 {
 			line.hear(&said[i])
@@ -345,6 +348,9 @@ func printStatus(w io.Writer, s *status, colour, wide bool, now time.Time) error
 			continue
 		}
 		fmt.Fprintf(&b, "\n%s\n", wrap(fmt.Sprintf("%s is %s: %s", d.Disk, d.State, d.Why), "  "))
+		for _, e := range d.Evidence {
+			fmt.Fprintf(&b, "  %s\n", wrap("found: "+disk.Visible(e), "    "))
+		}
 		if d.Next != "" {
 			fmt.Fprintf(&b, "  %s\n", wrap("what helps: "+d.Next, "    "))
 		}

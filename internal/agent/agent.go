@@ -25,8 +25,9 @@ type Host interface {
 	// MountedAt says whether the device is mounted at the path, in PID 1's
 	// mount table.
 	MountedAt(path string, dev disk.Dev) (bool, error)
-	// Accept records the operator's word for this attachment of the disk.
-	Accept(f *disk.Facts) error
+	// Accept records the operator's word for this attachment of the disk, which was
+	// held for that reason.
+	Accept(f *disk.Facts, reason disk.Reason) error
 	// Keep records that the disk stays held when what it was held for is over:
 	// too many formats (ReasonBrake), another disk with its UUID (ReasonTwin).
 	Keep(f *disk.Facts, reason disk.Reason) error
@@ -305,7 +306,7 @@ func (a *Agent) accept(name string) (string, error) {
 		why, _ := policy.Words(&st.facts, &c, a.settings, st.decision)
 		return "", fmt.Errorf("cannot accept %s: %s: %s", name, st.decision.Action, why)
 	}
-	if err := a.host.Accept(&st.facts); err != nil {
+	if err := a.host.Accept(&st.facts, st.decision.Reason); err != nil {
 		return "", err
 	}
 	st.failures, st.stuck = 0, nil

@@ -24,12 +24,13 @@ const (
 // systemd does with them. Everything that the agent does to it or says of it is
 // a line in its log, which the tests compare as a whole.
 type machine struct {
-	mu     sync.Mutex
-	disks  map[string]*disk.Facts
-	table  []disk.MountPoint
-	log    []string
-	ready  time.Time
-	status string
+	mu       sync.Mutex
+	disks    map[string]*disk.Facts
+	table    []disk.MountPoint
+	log      []string
+	ready    time.Time
+	status   string
+	statuses []string
 
 	hangs       string           // Look of that name hangs until hang is closed
 	hang        chan struct{}    // the channels are made in the bubble
@@ -138,7 +139,7 @@ func (m *machine) MountedAt(p string, dev disk.Dev) (bool, error) {
 	return slices.ContainsFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p && e.Dev == dev }), nil
 }
 
-func (m *machine) Accept(f *disk.Facts) error {
+func (m *machine) Accept(f *disk.Facts, _ disk.Reason) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("accepted %s", f.Name)
@@ -346,7 +347,7 @@ func (m *machine) Problem(err error)               { m.note("problem: %v", err) 
 func (m *machine) Status(line string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.status = line
+	m.status, m.statuses = line, append(m.statuses, line)
 }
 func (m *machine) Ready() {
 	m.note("ready")
@@ -957,6 +958,11 @@ func TestRelease(t *testing.T) {
 			unmount `+where+`
 			rmdir `+where+`
 			vdb: hold (released)`)
+		for _, line := range m.statuses {
+			if strings.Contains(line, "gone") {
+				t.Errorf("of a disk that is released the status says %q", line)
+			}
+		}
 		for _, name := range []string{"vdb", "vdc", "vdz"} {
 			if err := a.Release(t.Context(), name); err == nil {
 				t.Errorf("%s was released", name)

@@ -573,7 +573,7 @@ func (a *Agent) nextDue() (time.Time, bool) {
 
 // tell gives the reporter the state of the whole, and READY when it is time.
 func (a *Agent) tell() {
-	var mounted, given, held, refused, failing int
+	var mounted, given, held, refused, failing, left int
 	var open bool
 	var outstanding, proving []string
 	for name, st := range a.disks {
@@ -595,12 +595,17 @@ func (a *Agent) tell() {
 			refused++
 		}
 	}
+	for _, dep := range a.leaving {
+		if dep.answer == nil && dep.facts.Standing.Link != dep.path {
+			left++
+		}
+	}
 	text := fmt.Sprintf("%d mounted, %d held, %d refused, %d failing", mounted, held, refused, failing)
 	if given > 0 {
 		text += fmt.Sprintf(", %d given out", given)
 	}
-	if len(a.leaving) > 0 {
-		text += fmt.Sprintf(", %d gone but still mounted", len(a.leaving))
+	if left > 0 {
+		text += fmt.Sprintf(", %d gone but still mounted", left)
 	}
 	if len(outstanding) > 0 {
 		slices.Sort(outstanding)

@@ -139,10 +139,17 @@ type Standing struct {
 	// Intent is the record of a format of this disk that began and of which
 	// the end is not recorded.
 	Intent *Intent `json:"intent,omitempty"`
+	// IntentDoubt says that Intent may be another disk's: what is the same is the
+	// filesystem's UUID alone, as on a copy, or, where the intent is to overwrite
+	// what is there, something that a copy has as well.
+	IntentDoubt bool `json:"intent_doubt,omitempty"`
 	// Verdict is the last proof's result for this attachment.
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Fit is the result of the last try to have the disk's filesystem fill it.
 	Fit *Fit `json:"fit,omitempty"`
+	// Before is the filesystem that lay on the disk during this attachment, and that
+	// the operator has not given up, nil for none.
+	Before *Sighting `json:"before,omitempty"`
 	// FormerSerial is the last filesystem that lay on a disk with this disk's
 	// serial.
 	FormerSerial *Sighting `json:"former_serial,omitempty"`
@@ -315,6 +322,8 @@ type Peer struct {
 	UUID string `json:"uuid,omitempty"`
 	// Mounted is the first place where it is mounted.
 	Mounted string `json:"mounted,omitempty"`
+	// Known says that udev or the kernel knows anything on it.
+	Known bool `json:"known,omitempty"`
 	// Serial and OnRecord as in Facts and Standing.
 	Serial   string `json:"serial,omitempty"`
 	OnRecord bool   `json:"on_record,omitempty"`
@@ -328,7 +337,8 @@ func (f *Facts) FindPeers(all []Facts) {
 		if o.Seq == f.Seq && o.Name == f.Name {
 			continue
 		}
-		p := Peer{ID: o.ID, Slot: o.Slot, UUID: o.Known().UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord}
+		p := Peer{ID: o.ID, Slot: o.Slot, UUID: o.Known().UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord,
+			Known: len(o.Partitions) > 0 || o.Udev.FSType != "" || o.Udev.FSUsage != "" || o.Udev.Ambivalent != "" || o.Udev.PartTable != ""}
 		if len(o.Mounts) > 0 {
 			p.Mounted = o.Mounts[0].Path
 		}

@@ -30,14 +30,17 @@ var (
 	ErrBusy = errors.New("somebody else uses it")
 	// ErrWritten says that somebody wrote to the disk while it was looked at.
 	ErrWritten = errors.New("somebody writes to it")
+	// ErrRefused says that mkfs.xfs -N does not want the disk, or an option of the
+	// class: it will not the next time either.
+	ErrRefused = errors.New("mkfs.xfs refuses it")
 	// ErrShared says that the disk has changed and this machine has not written
 	// to it.
 	ErrShared = errors.New("another machine writes to it: a disk must be attached to one machine only")
 )
 
-// Retry says whether the same may go better later: ErrBusy and ErrWritten. All
-// else stays as it is until the disk or its content changes.
-func Retry(err error) bool { return errors.Is(err, ErrBusy) || errors.Is(err, ErrWritten) }
+// Retry says whether the same may go better later. What mkfs.xfs refuses it refuses
+// again, and two machines that share a disk do until somebody parts them.
+func Retry(err error) bool { return !errors.Is(err, ErrRefused) && !errors.Is(err, ErrShared) }
 
 // Intents is the durable record of formats that began. Package store has it.
 type Intents interface {
@@ -191,7 +194,7 @@ func (s *Session) look(ctx context.Context, plan probe.Plan) (disk.Content, erro
 
 func (s *Session) source() probe.Source {
 	source := probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size, Rate: s.deps.Rate, Progress: s.deps.Progress}
-	if i := s.disk.Standing.Intent; i != nil {
+	if i := s.disk.Standing.Intent; i != nil && !s.disk.Standing.IntentDoubt {
 		source.Own = probe.Own{UUID: i.UUID, Over: i.Over}
 	}
 	return source
@@ -263,8 +266,11 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	}
 	m := o.making(s.disk.Node(), options)
 	if _, err := m.run(ctx, s.deps.Runner); err != nil {
-		// What it refuses may be there since a moment ago.
-		return errors.Join(err, s.again(ctx, o))
+		// What it refuses may be there since a moment ago: then that is why.
+		if now := s.again(ctx, o); now != nil {
+			return fmt.Errorf("%w: %v", now, err)
+		}
+		return err
 	}
 	m.dry = false
 	s.deps.Log(fmt.Sprintf("making XFS %s on %s", o.Intent.UUID, s.disk.ID))
@@ -326,6 +332,8 @@ func (s *Session) permit(o MakeOptions) error {
 		}
 	case s.proven.Kind != want || !s.proven.Proven:
 		return fmt.Errorf("it was not proven %s but %q", want, s.proven.Kind)
+	case o.RecoverHalfMade && s.disk.Standing.IntentDoubt:
+		return fmt.Errorf("the half-made filesystem %s may be another disk's", s.proven.UUID)
 	case o.RecoverHalfMade && s.proven.UUID != o.Intent.UUID:
 		return fmt.Errorf("the half-made filesystem on it is %s, not %s", s.proven.UUID, o.Intent.UUID)
 	}

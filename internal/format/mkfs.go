@@ -96,7 +96,11 @@ func (m making) run(ctx context.Context, r run.Runner) ([]string, error) {
 		return nil, err
 	}
 	if res.ExitCode != 0 {
-		return nil, fmt.Errorf("cannot run %s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
+		err := fmt.Errorf("cannot run %s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
+		if m.dry {
+			err = fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		return nil, err
 	}
 	var lines []string
 	for line := range strings.Lines(string(res.Stdout) + string(res.Stderr)) {

@@ -55,6 +55,8 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	}
 	present := !st.Present || s.FormatPresent
 	lifted("it was attached after hotmount was installed", present, either(st.Present, "before", "after"))
+	before := st.Before == nil
+	add(before, "no filesystem lay on it since it was attached, or that is given up", "%s", either(before, "none is known", ""))
 	same := sameSerial(f)
 	lifted("no other disk has its serial", same == nil, either(f.Serial == "", "it has none", "serial "+f.Serial))
 	lifted("no filesystem lay on a disk of its serial", st.FormerSerial == nil, either(st.FormerSerial == nil, "none is known", ""))
@@ -64,7 +66,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	lifted("not too many disks were formatted lately", brake, fmt.Sprintf("%d within %s, format_limit: %d", recent(f, s), s.FormatPeriod, s.FormatLimit))
 	blank := Condition{Wanted: "it is blank, by proof (blank: " + class.Blank + ")"}
 	switch {
-	case c.Proven && (c.Kind == disk.Blank || c.Kind == disk.HalfMade && st.Intent != nil && c.UUID == st.Intent.UUID):
+	case c.Proven && (c.Kind == disk.Blank || c.Kind == disk.HalfMade && begun(f, c)):
 		blank.Held = true
 	case !c.Proven && (c.Kind == disk.Unread || c.Kind == disk.Blank):
 		blank.Open = true

@@ -6,6 +6,7 @@ package policy
 import (
 	"path"
 	"slices"
+	"strings"
 
 	"hotmount/internal/disk"
 )
@@ -28,6 +29,12 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	}
 	if m := ours(f, class); m != nil {
 		d.Action, d.Reason = disk.Keep, disk.ReasonMounted
+		// A device number is used again, and a mount that began for the disk before
+		// may have come to be this one's.
+		if uuid := strings.ToLower(f.Udev.FSUUID); f.Udev.Initialized && disk.ValidUUID(uuid) && uuid != path.Base(m.Path) {
+			d.Action, d.Reason = disk.Refuse, disk.ReasonMisplaced
+			return d
+		}
 		d.UUID, d.Type = path.Base(m.Path), m.Type
 		if f.Fault != "" {
 			d.Reason = disk.ReasonFault
@@ -64,7 +71,7 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	case disk.Unread, disk.Blank:
 		return blank(d, f, c, s, class)
 	case disk.HalfMade:
-		if i := f.Standing.Intent; i == nil || c.UUID != i.UUID {
+		if !begun(f, c) {
 			d.Action, d.Reason = disk.Refuse, disk.ReasonHalfMade
 			return d
 		}
@@ -75,6 +82,13 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 		d.Action, d.Reason = disk.Refuse, disk.ReasonUnknown
 	}
 	return d
+}
+
+// begun says whether the half-made filesystem on the disk is this node's work, on
+// this disk.
+func begun(f *disk.Facts, c *disk.Content) bool {
+	i := f.Standing.Intent
+	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt
 }
 
 // ours gives the mount of the disk at a place that only the class gives out.
@@ -280,6 +294,10 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 	case f.Standing.Present && !f.Standing.Accepted && !s.FormatPresent:
 		d.Action, d.Reason = disk.Hold, disk.ReasonPresent
 		return d
+	case f.Standing.Before != nil:
+		// The operator's word for something else does not say that this is given up.
+		d.Action, d.Reason = disk.Hold, disk.ReasonBefore
+		return d
 	case !f.Standing.Accepted && sameSerial(f) != nil:
 		d.Action, d.Reason = disk.Hold, disk.ReasonSameSerial
 		return d
@@ -314,10 +332,10 @@ func disagrees(u disk.Udev, c *disk.Content) bool {
 }
 
 // sameSerial gives the disk whose serial a blank disk repeats: one that came
-// earlier, or that holds a filesystem. Of two blank ones the first is used.
+// earlier, or that holds something. Of two blank ones the first is used.
 func sameSerial(f *disk.Facts) *disk.Peer {
 	for i := range f.SameSerial {
-		if p := &f.SameSerial[i]; p.Seq < f.Seq || p.UUID != "" || p.Mounted != "" {
+		if p := &f.SameSerial[i]; p.Seq < f.Seq || p.Known || p.UUID != "" || p.Mounted != "" {
 			return p
 		}
 	}

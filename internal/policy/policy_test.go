@@ -192,6 +192,15 @@ func TestDecide(t *testing.T) {
 		{"a former disk's serial, proven blank", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormerSerial},
 		{"a former disk's serial, xfs", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"a former disk's serial, accepted", func(f *disk.Facts) { f.Standing.FormerSerial, f.Standing.Accepted = &lay, true }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"mounted, and udev says so", func(f *disk.Facts) {
+			f.Mounts, f.Udev.FSUUID = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, strings.ToUpper(uuid)
+		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
+		{"mounted, and what udev knows is of the disk before", func(f *disk.Facts) {
+			f.Mounts, f.Udev.FSUUID, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, otherUUID, false
+		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
+		{"mounted in another's place", func(f *disk.Facts) {
+			f.Mounts, f.Udev.FSUUID = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, otherUUID
+		}, xfs(), nil, disk.Refuse, disk.ReasonMisplaced},
 		{"a former disk's slot", func(f *disk.Facts) { f.Standing.FormerSlot = &lay }, proven(disk.Unread), nil, disk.Hold, disk.ReasonFormerSlot},
 		{"a former disk's slot, its filesystem is elsewhere", func(f *disk.Facts) { f.Standing.FormerSlot, f.Moved = &lay, &disk.Peer{} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"a former disk's slot, accepted", func(f *disk.Facts) { f.Standing.FormerSlot, f.Standing.Accepted = &lay, true }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
@@ -343,6 +352,9 @@ var conditions = []condition{
 	{name: "it is mounted in its place", reason: disk.ReasonMounted, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}
 	}},
+	{name: "it is mounted in another's place", reason: disk.ReasonMisplaced, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Mounts, f.Udev.FSUUID = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, otherUUID
+	}},
 	{name: "it is mounted in its place, with a fault", reason: disk.ReasonFault, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Mounts, f.Fault = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, "shut down"
 	}},
@@ -376,6 +388,10 @@ var conditions = []condition{
 	{name: "the serial of a mounted disk", reason: disk.ReasonSameSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, Mounted: "/x"}}
 	}},
+	{name: "the serial of a later disk that holds something", reason: disk.ReasonSameSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, Known: true}}
+	}},
+	{name: "a filesystem vanished", reason: disk.ReasonBefore, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Before = &lay }},
 	{name: "a former disk's serial", reason: disk.ReasonFormerSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSerial = &lay }},
 	{name: "a former disk's slot", reason: disk.ReasonFormerSlot, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSlot = &lay }},
 	{name: "too many formats", reason: disk.ReasonBrake, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formats = ages(1, 2, 3) }},
@@ -443,6 +459,10 @@ var conditions = []condition{
 	{name: "unknown", reason: disk.ReasonUnknown, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unknown }},
 	{name: "no kind", reason: disk.ReasonUnknown, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = "" }},
 	{name: "half-made", reason: disk.ReasonHalfMade, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind, c.UUID = disk.HalfMade, uuid }},
+	{name: "half-made, of an intent that may be another disk's", reason: disk.ReasonHalfMade, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		c.Kind, c.UUID = disk.HalfMade, uuid
+		f.Standing.Intent, f.Standing.IntentDoubt = &disk.Intent{UUID: uuid, Over: true}, true
+	}},
 	{name: "a filesystem", reason: disk.ReasonFilesystem, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs() }},
 	{name: "a filesystem not accepted", reason: disk.ReasonType, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); c.Type = "btrfs" }},
 	{name: "a twin", reason: disk.ReasonTwin, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); f.SameUUID = []disk.Peer{{}} }},
@@ -526,7 +546,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			}
 			want = want && lifted
 		}
-		halfMade := c.Kind == disk.HalfMade && f.Standing.Intent != nil && c.UUID == f.Standing.Intent.UUID
+		halfMade := c.Kind == disk.HalfMade && f.Standing.Intent != nil && c.UUID == f.Standing.Intent.UUID && !f.Standing.IntentDoubt
 		want = want && c.Proven && (c.Kind == disk.Blank || halfMade) && f.Standing.Given == nil
 		d := Decide(f, c, s)
 		if (d.Action == disk.Format) != want {

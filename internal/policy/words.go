@@ -41,6 +41,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonPartitions:
 		return "it has partitions: " + disk.Visible(strings.Join(f.Partitions, ", ")), wipe(f)
 	case disk.ReasonHalfMade:
+		if f.Standing.IntentDoubt {
+			return fmt.Sprintf("mkfs.xfs did not finish on it, and the unfinished filesystem %s was begun on %s, of which this may be a copy", c.UUID, begunOn(f.Standing.Intent)), wipe(f)
+		}
 		return fmt.Sprintf("mkfs.xfs did not finish on it, and the unfinished filesystem %s is not of this node's making", c.UUID), wipe(f)
 	case disk.ReasonTwin:
 		return twinWords(f, d)
@@ -55,7 +58,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonNoCreate:
 		return fmt.Sprintf("no filesystem is known on it, and class %s creates none", d.Class), ""
 	case disk.ReasonFormatFailed:
-		return "formatting it failed: " + disk.Visible(f.Standing.Verdict.Failure), "see journalctl -u hotmount-format@" + fmt.Sprint(f.Seq)
+		return "formatting it failed: " + disk.Visible(f.Standing.Verdict.Failure), fmt.Sprintf("see journalctl -u hotmount-format@%d; once that is mended: hotmount accept %s", f.Seq, f.Name)
 	case disk.ReasonUncounted:
 		return "the kernel does not count the writes to it (queue/iostats), so that nobody can tell whether somebody writes to it", fmt.Sprintf("echo 1 >/sys/block/%s/queue/iostats; systemctl reload hotmount", f.Name)
 	case disk.ReasonDisagree:
@@ -75,6 +78,8 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return "nothing is known on it, and it was attached before hotmount was installed", "hotmount accept " + f.Name
 	case disk.ReasonSameSerial:
 		return sameSerialWords(f), "hotmount accept " + f.Name
+	case disk.ReasonBefore:
+		return fmt.Sprintf("it looks blank, and since it was attached %s lay on it: this may be a fault of the storage", former(f.Standing.Before)), "if that is given up: hotmount accept " + f.Name
 	case disk.ReasonFormerSerial:
 		return fmt.Sprintf("it looks blank, and on the disk with its serial %s lay %s: this may be a fault of the storage", disk.Visible(f.Serial), former(f.Standing.FormerSerial)), "if that is given up: hotmount accept " + f.Name
 	case disk.ReasonFormerSlot:
@@ -114,6 +119,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return "it is blank" + evidence(c), ""
 	case disk.ReasonFilesystem:
 		return fmt.Sprintf("it holds %s %s", disk.Visible(d.Type), d.UUID), ""
+	case disk.ReasonMisplaced:
+		return fmt.Sprintf("it holds %s, and is mounted at %s, where another filesystem belongs: whoever uses that path has the wrong data", disk.Visible(f.Udev.FSUUID), disk.Visible(f.Mounts[0].Path)),
+			"stop who uses it, then umount " + disk.Visible(f.Mounts[0].Path)
 	case disk.ReasonFault:
 		return "it is mounted, and " + f.Fault + " (see journalctl -k)", fmt.Sprintf("stop who uses it, hotmount release %s, then %s", f.Name, Check(f, d.Type))
 	case disk.ReasonShrunk:
@@ -144,6 +152,12 @@ func held(f *disk.Facts) string {
 // former names a filesystem that was mounted once.
 func former(l *disk.Sighting) string {
 	return fmt.Sprintf("%s %s (last seen %s)", disk.Visible(l.Type), disk.Visible(l.UUID), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
+}
+
+// begunOn names the disk of an intent.
+func begunOn(i *disk.Intent) string {
+	id := i.Identity
+	return fmt.Sprintf("a disk of %s (%s, at %s)", disk.HumanSize(id.Size), serial(id.Serial), disk.Visible(cmp.Or(id.Slot, "an unknown place")))
 }
 
 // wipe is the remedy for a disk whose content is not wanted any more. It is the

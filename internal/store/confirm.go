@@ -1,12 +1,17 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
+
+// ErrNoAnswer says that the operator's word has no answer.
+var ErrNoAnswer = errors.New("there is no answer")
 
 // Answer is what came of an operator's word.
 type Answer struct {
@@ -16,31 +21,59 @@ type Answer struct {
 }
 
 // Confirm leaves the operator's word, a token, for the process that formats the
-// disk of that sequence number. The directory is root's alone.
-func (s Store) Confirm(seq uint64, token string) error {
-	err := os.MkdirAll(s.confirmedDir(), 0o700)
+// disk of that sequence number. It holds until withdraw is called or the process ends,
+// however that comes: nothing is formatted long after the operator was told that it
+// came to nothing. The directory is root's alone.
+func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err error) {
+	fail := func(err error) (func() error, error) { return nil, fmt.Errorf("cannot hand on the token: %w", err) }
+	if err := os.MkdirAll(s.confirmedDir(), 0o700); err != nil {
+		return fail(err)
+	}
+	if err := removeIfThere(s.answerFile(seq)); err != nil {
+		return fail(err)
+	}
+	f, err := os.CreateTemp(s.confirmedDir(), ".new-*")
+	if err != nil {
+		return fail(err)
+	}
+	err = json.NewEncoder(f).Encode(token)
 	if err == nil {
-		err = removeIfThere(s.answerFile(seq))
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
 	}
 	if err == nil {
-		err = writeFile(seqFile(s.confirmedDir(), seq), token, false)
+		err = os.Rename(f.Name(), seqFile(s.confirmedDir(), seq))
 	}
 	if err != nil {
-		return fmt.Errorf("cannot hand on the token: %w", err)
+		return fail(errors.Join(err, f.Close(), removeIfThere(f.Name())))
 	}
-	return nil
+	return f.Close, nil
 }
 
 // TakeToken gives the operator's word for the disk of that sequence number, empty
-// if there is none. It is given once.
-func (s Store) TakeToken(seq uint64) (string, error) {
-	var token string
-	err := readJSON(seqFile(s.confirmedDir(), seq), &token)
+// if there is none that still holds. It is given once.
+func (s Store) TakeToken(seq uint64) (token string, err error) {
+	fail := func(err error) (string, error) { return "", fmt.Errorf("cannot take the token: %w", err) }
+	f, err := os.Open(seqFile(s.confirmedDir(), seq))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	if err = errors.Join(err, removeIfThere(seqFile(s.confirmedDir(), seq))); err != nil {
-		return "", fmt.Errorf("cannot take the token: %w", err)
+	if err != nil {
+		return fail(err)
+	}
+	defer f.Close()
+	held := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	data, err := readAll(f)
+	if err == nil {
+		err = json.Unmarshal(data, &token)
+	}
+	if err = errors.Join(err, removeIfThere(f.Name())); err != nil {
+		return fail(err)
+	}
+	switch {
+	case held == nil:
+		return "", nil
+	case !errors.Is(held, syscall.EWOULDBLOCK):
+		return fail(held)
 	}
 	return token, nil
 }
@@ -63,14 +96,13 @@ func (s Store) SaveAnswer(seq uint64, a Answer) error {
 	return nil
 }
 
-// TakeAnswer gives what came of the operator's word. A word that nobody has taken
-// is taken back.
+// TakeAnswer gives what came of the operator's word, ErrNoAnswer if nobody has said
+// it yet. A word that nobody has taken is taken back.
 func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer
 	err := readJSON(s.answerFile(seq), &a)
 	if errors.Is(err, fs.ErrNotExist) {
-		a.Failure = "nobody has taken the token: the unit did not start"
-		err = nil
+		err = ErrNoAnswer
 	}
 	return a, errors.Join(err, removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.confirmedDir(), seq)))
 }

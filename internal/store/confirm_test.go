@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,9 +12,16 @@ func TestConfirm(t *testing.T) {
 	if token, err := s.TakeToken(7); token != "" || err != nil {
 		t.Fatalf("no token, and yet %q, %v", token, err)
 	}
-	if err := s.Confirm(7, "abc"); err != nil {
-		t.Fatal(err)
+	confirm := func(token string) (withdraw func() error) {
+		t.Helper()
+		withdraw, err := s.Confirm(7, token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = withdraw() }) // or it may be collected, and the lock with it
+		return withdraw
 	}
+	confirm("abc")
 	for path, want := range map[string]os.FileMode{"confirmed": 0o700, "confirmed/7": 0o600} {
 		if fi, err := os.Stat(filepath.Join(s.Runtime, path)); err != nil || fi.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", path, fi.Mode(), err)
@@ -46,19 +54,25 @@ func TestConfirm(t *testing.T) {
 	if err := s.SaveAnswer(7, Answer{UUID: uuid}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Confirm(7, "def"); err != nil {
-		t.Fatal(err)
-	}
-	if a, err := s.TakeAnswer(7); a.UUID != "" || a.Failure == "" || err != nil {
+	confirm("def")
+	if a, err := s.TakeAnswer(7); a.UUID != "" || !errors.Is(err, ErrNoAnswer) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if token, err := s.TakeToken(7); token != "" || err != nil {
 		t.Errorf("the word that was taken back is %q, %v", token, err)
 	}
-	// With the disk its word goes.
-	if err := s.Confirm(7, "def"); err != nil {
+	// The word of somebody who is gone does not hold.
+	if err := confirm("def")(); err != nil {
 		t.Fatal(err)
 	}
+	if token, err := s.TakeToken(7); token != "" || err != nil {
+		t.Errorf("the word that was withdrawn is %q, %v", token, err)
+	}
+	if taken, err := s.Taken(7); !taken || err != nil {
+		t.Errorf("the word that was withdrawn is there: %v", err)
+	}
+	// With the disk its word goes.
+	confirm("def")
 	if err := s.Forget(7); err != nil {
 		t.Fatal(err)
 	}

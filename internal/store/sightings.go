@@ -63,6 +63,28 @@ func (s Store) Sightings() ([]disk.Sighting, error) {
 	return all.Filesystems, nil
 }
 
+// before gives the last filesystem that lay on the disk during this attachment: one
+// that was mounted, else one that was made.
+func (m *Memory) before(id disk.Identity) *disk.Sighting {
+	here := func(other *disk.Identity) bool { return other.Boot == id.Boot && other.Seq == id.Seq }
+	for i := range slices.Backward(m.sightings) {
+		if s := &m.sightings[i]; here(&s.Identity) && !s.Left {
+			return s
+		}
+	}
+	for i := range slices.Backward(m.history) {
+		if r := &m.history[i]; here(&r.Identity) && r.Made() {
+			return madeBy(r)
+		}
+	}
+	return nil
+}
+
+// madeBy is the sighting of a filesystem that was made and maybe never mounted.
+func madeBy(r *disk.Record) *disk.Sighting {
+	return &disk.Sighting{Identity: r.Identity, UUID: r.UUID, Type: "xfs", Class: r.Class, Mounted: r.Ended}
+}
+
 // formerSerial gives the last filesystem that lay on a disk with f's serial:
 // one that was mounted, else one that was made.
 func (m *Memory) formerSerial(f *disk.Facts) *disk.Sighting {
@@ -76,7 +98,7 @@ func (m *Memory) formerSerial(f *disk.Facts) *disk.Sighting {
 	}
 	for i := range slices.Backward(m.history) {
 		if r := &m.history[i]; r.Identity.Serial == f.Serial && r.Made() {
-			return &disk.Sighting{Identity: r.Identity, UUID: r.UUID, Type: "xfs", Class: r.Class, Mounted: r.Ended}
+			return madeBy(r)
 		}
 	}
 	return nil

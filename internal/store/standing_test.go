@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -106,7 +107,7 @@ func TestKept(t *testing.T) {
 		t.Error("a twin with a filesystem of its own")
 	}
 	f.Standing = standing()
-	if err := s.Accept(f, "boot1"); err != nil {
+	if err := s.Accept(f, "boot1", ""); err != nil {
 		t.Fatal(err)
 	}
 	if st := standing(); st.Twin || st.Unmounted != "" || st.Verdict != nil || !st.Accepted {
@@ -120,6 +121,109 @@ func TestKept(t *testing.T) {
 	}
 	if st := standing(); st.Unmounted != "" {
 		t.Errorf("taken back: %q", st.Unmounted)
+	}
+}
+
+// TestIntentOfAnotherDisk: what the intent was for is on its own disk alone. A copy,
+// made on the host, has the half-made filesystem as well, and what was to be
+// overwritten.
+func TestIntentOfAnotherDisk(t *testing.T) {
+	tests := []struct {
+		name string
+		over bool
+		boot string
+		put  func(*disk.Facts)
+		want bool // doubt
+	}{
+		{"this attachment", false, "boot1", func(*disk.Facts) {}, false},
+		{"this attachment, grown meanwhile", false, "boot1", func(f *disk.Facts) { f.Size++ }, false},
+		{"attached again", false, "boot1", func(f *disk.Facts) { f.Seq = 40 }, false},
+		{"attached again without a serial", false, "boot1", func(f *disk.Facts) { f.Seq, f.Serial = 40, "" }, false},
+		{"after a boot", false, "boot2", func(f *disk.Facts) { f.Seq = 2 }, false},
+		{"another serial", false, "boot1", func(f *disk.Facts) { f.Seq, f.Serial = 40, "S2" }, true},
+		{"another slot, no serial", false, "boot1", func(f *disk.Facts) { f.Seq, f.Serial, f.Slot = 40, "", "pci-0000:06:00.0" }, true},
+		{"another size", false, "boot2", func(f *disk.Facts) { f.Size++ }, true},
+		{"overwritten: this attachment", true, "boot1", func(*disk.Facts) {}, false},
+		{"overwritten: this attachment, no serial", true, "boot1", func(f *disk.Facts) { f.Serial = "" }, false},
+		{"overwritten: after a boot", true, "boot2", func(f *disk.Facts) { f.Seq = 2 }, false},
+		{"overwritten: after a boot, no serial", true, "boot2", func(f *disk.Facts) { f.Seq, f.Serial = 2, "" }, true},
+		{"overwritten: attached again", true, "boot1", func(f *disk.Facts) { f.Seq = 40 }, true},
+		{"overwritten: another serial", true, "boot2", func(f *disk.Facts) { f.Seq, f.Serial = 2, "S2" }, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
+			g := *f
+			tt.put(&g)
+			if g.Serial == "" {
+				f.Serial = ""
+			}
+			if err := s.Begin(disk.Intent{Identity: f.Identity("boot1"), UUID: f.Udev.FSUUID, Over: tt.over}); err != nil {
+				t.Fatal(err)
+			}
+			m := s.Load(tt.boot)
+			if st := m.Standing(&g); st.Intent == nil || st.IntentDoubt != tt.want {
+				t.Errorf("intent %v, doubt %v", st.Intent, st.IntentDoubt)
+			}
+		})
+	}
+}
+
+// TestBefore: that a filesystem lay on the disk since it was attached is forgotten
+// by the operator's word for that alone, and not for the next one.
+func TestBefore(t *testing.T) {
+	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
+	if _, err := s.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	uuid, next := f.Udev.FSUUID, "bbbbbbbb-0000-4000-8000-000000000002"
+	before := func(boot string, seq uint64) string {
+		t.Helper()
+		g := *f
+		g.Seq, g.Udev, g.Serial = seq, disk.Udev{Initialized: true}, ""
+		m := s.Load(boot)
+		g.Standing = m.Standing(&g)
+		*f = g
+		if g.Standing.Before == nil {
+			return ""
+		}
+		return g.Standing.Before.UUID
+	}
+	accept := func(reason disk.Reason) {
+		t.Helper()
+		if err := s.Accept(f, "boot1", reason); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what, uuid string) {
+		t.Helper()
+		if got := before("boot1", 12); got != uuid {
+			t.Errorf("%s: %q, want %q", what, got, uuid)
+		}
+	}
+	want("at first", "")
+	if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: uuid, Type: "xfs", Mounted: time.Unix(1, 0)}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := before("boot2", 12) + before("boot1", 13); got != "" {
+		t.Errorf("another attachment: %q", got)
+	}
+	want("mounted", uuid)
+	accept(disk.ReasonUnmounted)
+	want("accepted for something else", uuid)
+	accept(disk.ReasonBefore)
+	want("given up", "")
+	accept(disk.ReasonPresent)
+	want("given up, and accepted for something else", "")
+	if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: next, Type: "xfs", Mounted: time.Unix(2, 0)}}); err != nil {
+		t.Fatal(err)
+	}
+	want("the next one", next)
+	if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: next, Type: "xfs", Left: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Forget(12); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -153,4 +257,31 @@ func TestIntentIsFoundAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAGapLasts: that the state directory could not be written is known after a
+// boot, too, until the operator's word.
+func TestAGapLasts(t *testing.T) {
+	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
+	initialise := func() {
+		t.Helper()
+		if _, err := s.Init(nil); err != nil {
+			t.Fatal(err)
+		}
+		if m := s.Load("boot1"); m.Lost != nil {
+			t.Errorf("initialised, and yet: %v", m.Lost)
+		}
+	}
+	initialise()
+	if err := s.failed(errors.New("no space left on device")); err == nil {
+		t.Fatal("the failure is gone")
+	}
+	if m := s.Load("boot1"); m.Lost == nil {
+		t.Error("in the same boot it is not known")
+	}
+	s.Runtime = t.TempDir()
+	if m := s.Load("boot2"); m.Lost == nil {
+		t.Error("after a boot it is not known")
+	}
+	initialise()
 }

@@ -89,6 +89,9 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	if err := s.Check(); err != nil {
 		return made, err
 	}
+	if err := replace(s.soundFile(), nil, true); err != nil {
+		return made, fmt.Errorf("cannot initialise the state directory: %w", err)
+	}
 	return made, removeIfThere(s.failedFile())
 }
 
@@ -106,19 +109,26 @@ func (s Store) Check() error {
 	return nil
 }
 
-// failed keeps, until Init or the next boot, the error of a write to the state
-// directory: what it remembers has a gap, and it may be the next record of a
-// format that is missing. It gives the error back.
+// failed keeps, until Init, the error of a write to the state directory: what it
+// remembers has a gap, and it may be the next record of a format that is missing. It
+// gives the error back. A file that is taken away says so after a boot, too: that
+// works in a full filesystem, in a read-only one nothing does.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil
 	}
+	_ = os.Remove(s.soundFile())
 	return errors.Join(err, replace(s.failedFile(), []byte(err.Error()), false))
 }
 
 func (s Store) failure() error {
 	text, err := readFile(s.failedFile())
 	if errors.Is(err, fs.ErrNotExist) {
+		_, soundErr := os.Lstat(s.soundFile())
+		_, stateErr := os.Lstat(s.stateFile())
+		if errors.Is(soundErr, fs.ErrNotExist) && stateErr == nil {
+			return errors.New("the state directory could not be written in an earlier boot, and what it remembers has a gap (to go on all the same: hotmount state init)")
+		}
 		return nil
 	}
 	if err != nil {
@@ -126,6 +136,8 @@ func (s Store) failure() error {
 	}
 	return fmt.Errorf("the state directory could not be written (when it can be: hotmount state init): %s", text)
 }
+
+func (s Store) soundFile() string { return filepath.Join(s.State, "sound") }
 
 func (s Store) failedFile() string { return filepath.Join(s.Runtime, "state-failed") }
 
@@ -186,7 +198,7 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	if m.Lost != nil {
 		st.Formatting = m.Lost.Error()
 	}
-	_, err := os.Lstat(seqFile(m.store.acceptedDir(), f.Seq))
+	givenUp, err := readFile(seqFile(m.store.acceptedDir(), f.Seq))
 	st.Accepted = err == nil
 	// An unreadable verdict is none: the proof is run again.
 	var v disk.Verdict
@@ -215,6 +227,9 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 			st.OnRecord = true
 		}
 	}
+	if st.Before = m.before(id); st.Before != nil && st.Before.UUID == string(givenUp) {
+		st.Before = nil
+	}
 	st.FormerSerial, st.FormerSlot = m.formerSerial(f), m.formerSlot(f)
 	st.Formats = m.formats
 	if i := slices.IndexFunc(m.given, func(g disk.Given) bool { return g.Is(f) }); i >= 0 {
@@ -227,15 +242,28 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		// filesystem has its UUID: the proof tells what to make of it.
 		n := &m.intents[i]
 		if n.Identity.Is(id) || st.Intent == nil && (n.Identity.Like(id) || n.UUID == uuid) {
-			st.Intent = n
+			st.Intent, st.IntentDoubt = n, !isOf(n, id)
 		}
 	}
 	return st
 }
 
-// Accept records the operator's word for this attachment of the disk and takes
-// it off the list of the disks that were there before installation.
-func (s Store) Accept(f *disk.Facts, boot string) error {
+// isOf says whether the intent is certainly the disk's. Around an unfinished
+// filesystem on a disk that was blank there is nothing to lose, and the likeness of
+// an earlier attachment will do. What was to be overwritten a copy has as well,
+// perhaps the only one: it is the disk itself that is wanted.
+func isOf(n *disk.Intent, id disk.Identity) bool {
+	if n.Over {
+		return n.Identity.Is(id) && (n.Identity.Boot == id.Boot || id.Serial != "")
+	}
+	return n.Identity.Is(id) || n.Identity.Like(id)
+}
+
+// Accept records the operator's word for this attachment of the disk, which was held
+// for that reason, and takes it off the list of the disks that were there before
+// installation. That a filesystem has vanished (ReasonBefore) is accepted for that
+// filesystem, and by no word for another reason.
+func (s Store) Accept(f *disk.Facts, boot string, reason disk.Reason) error {
 	st, err := s.load()
 	if err != nil {
 		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
@@ -251,7 +279,15 @@ func (s Store) Accept(f *disk.Facts, boot string) error {
 	if err := os.MkdirAll(s.acceptedDir(), 0o700); err != nil {
 		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 	}
-	if err := os.WriteFile(seqFile(s.acceptedDir(), f.Seq), nil, 0o600); err != nil {
+	path := seqFile(s.acceptedDir(), f.Seq)
+	givenUp, err := readFile(path)
+	if reason == disk.ReasonBefore && f.Standing.Before != nil {
+		givenUp = []byte(f.Standing.Before.UUID)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = replace(path, givenUp, false)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 	}
 	// The operator's word is a reason to look again at a disk that failed.

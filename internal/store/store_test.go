@@ -97,7 +97,7 @@ func TestPresentUntilAccepted(t *testing.T) {
 			t.Errorf("%s: present %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	if err := s.Accept(serial, "boot1"); err != nil {
+	if err := s.Accept(serial, "boot1", ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := standing(s, serial, "boot1"); got.Present || !got.Accepted {

@@ -42,6 +42,9 @@ func TestStatus(t *testing.T) {
 			}
 		}
 	}
+	if out := m.run("hotmount status || true"); !strings.Contains(out, "  found: ") {
+		t.Errorf("no evidence:\n%s", out)
+	}
 	if out := m.run("hotmount status -o json | grep -q '\"uuid\": \"" + uuid + "\"' && hotmount status -o yaml | grep '^daemon:'"); out != `daemon: "down"` {
 		t.Errorf("json and yaml: %s", out)
 	}
