@@ -122,6 +122,35 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 	}
 }
 
+// TestAFilesystemVanishes: a disk without a serial that turns to zeros while it is
+// attached is held, naming what lay on it, and freed by no word for something else.
+func TestAFilesystemVanishes(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := made(t, 320<<20)
+	name, _ := m.attach(w, worker.Disk{File: image})
+	uuid := m.mounted(name)
+	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
+	m.run("umount /mnt/disks/" + uuid)
+	m.says("/dev/" + name + " .*hold: somebody unmounted it")
+	for _, size := range []int64{0, 320 << 20} {
+		if err := os.Truncate(image, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	zeros := digest(t, image)
+	m.run("hotmount accept " + name)
+	m.says("/dev/" + name + " .*refuse: it was read as blank, and udev knows something on it; udevadm trigger -s block -y " + name)
+	m.run("udevadm trigger -s block -y " + name)
+	m.says("/dev/" + name + " .*hold: it looks blank, and since it was attached xfs " + uuid + " .*lay on it.*hotmount accept " + name)
+	if digest(t, image) != zeros {
+		t.Error("it was written to")
+	}
+	m.run("hotmount accept " + name)
+	if now := m.mounted(name); now == uuid {
+		t.Error("the new filesystem has the old UUID")
+	}
+}
+
 // TestBrake: what comes after as many formats as format_limit allows is held,
 // also by a new daemon, until it is accepted. Of two that are proven at the same
 // time one is.
