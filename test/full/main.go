@@ -222,7 +222,9 @@ func (s step) run(ctx context.Context, dir string, only *regexp.Regexp) (string,
 	out := bufio.NewWriter(log)
 	begun := time.Now()
 	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	// With all that it has started: go test would leave the test behind.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.Env = append(os.Environ(), "HOTMOUNT_TEST_FULL=1")
 	c.Stdout, c.Stderr = out, out
 	err = c.Run()
