@@ -79,3 +79,20 @@ func TestExt4Blocks(t *testing.T) {
 		}
 	}
 }
+
+// FuzzExt4: what is no sound superblock is an error, and a size is one that a disk
+// can have.
+func FuzzExt4(f *testing.F) {
+	sound := make([]byte, 2048)
+	copy(sound[1024+0x04:], []byte{0, 0, 4, 0})
+	copy(sound[1024+0x18:], []byte{2})
+	copy(sound[1024+0x38:], []byte{0x53, 0xef})
+	f.Add(sound)
+	f.Add(sound[:2047])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		g, err := ext4(bytes.NewReader(b))
+		if err == nil && (g.Block < 1024 || g.Block > 64<<10 || g.Size < g.Block || g.Size > 1<<63-1 || g.Size%g.Block != 0) {
+			t.Errorf("%d bytes in blocks of %d", g.Size, g.Block)
+		}
+	})
+}

@@ -321,6 +321,10 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 				runs = 1
 			}
 			t.Log(m.whole(v, runs))
+			// What was written down before the power went is still there.
+			if got := m.run("hotmount history | grep -c " + m.mounted(v.name) + " || true"); got == "0" {
+				t.Errorf("%s: the history does not know it", v.order)
+			}
 		}
 		m.forget(w, victims)
 	}

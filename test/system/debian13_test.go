@@ -49,5 +49,5 @@ func TestDebian13DiskOnDebian12(t *testing.T) {
 		t.Errorf("the file holds %q", got)
 	}
 	m.run("systemctl stop hotmount; umount /mnt/disks/" + uuid)
-	t.Log(m.run("xfs_repair -V; xfs_repair -n /dev/" + name + " 2>&1; xfs_repair /dev/" + name + " 2>&1 | tail -n 1"))
+	t.Log(m.run("xfs_repair -V && xfs_repair -n /dev/" + name + " 2>&1 && xfs_repair /dev/" + name + " 2>&1"))
 }

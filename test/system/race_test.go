@@ -237,6 +237,9 @@ func TestSwap(t *testing.T) {
 		}
 		m.detach(w, id)
 	}
+	if full && same < rounds/10 {
+		t.Errorf("only %d of %d times the second disk had the first one's name", same, rounds)
+	}
 	t.Logf("%d rounds of up to %s: %d times the second disk had the first one's name", rounds, took, same)
 	if got := m.run("pgrep mkfs.xfs || true; systemctl show -p NRestarts --value hotmount"); got != "0" {
 		t.Errorf("left behind, or restarted: %s", got)
