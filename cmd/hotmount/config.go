@@ -71,7 +71,7 @@ func checkConfig(c *cobra.Command) error {
 	return err
 }
 
-// askMkfs asks mkfs.xfs whether it takes what the classes want of it.
+// askMkfs asks mkfs.xfs or mkfs.ext4 whether it takes what the classes want of it.
 func askMkfs(ctx context.Context, r run.Runner, src config.Source, s *disk.Settings) (err error) {
 	dir, err := os.MkdirTemp("", "hotmount-check-")
 	if err != nil {
@@ -80,13 +80,19 @@ func askMkfs(ctx context.Context, r run.Runner, src config.Source, s *disk.Setti
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	for i := range s.Classes {
 		class := &s.Classes[i]
-		if class.Mode == disk.ModeBlock || class.Create != "xfs" || len(class.MkfsOptions) == 0 {
+		if class.Mode == disk.ModeBlock || class.Create == "none" || len(class.MkfsOptions) == 0 && class.Create != disk.Ext4 {
 			continue
 		}
-		if refused := format.Agrees(ctx, r, class.MkfsOptions, "", filepath.Join(dir, "disk")); refused != nil {
+		agrees := format.AgreesExt4
+		if class.Create == disk.XFS {
+			agrees = func(ctx context.Context, r run.Runner, options []string, file string) error {
+				return format.Agrees(ctx, r, options, "", file)
+			}
+		}
+		if refused := agrees(ctx, r, class.MkfsOptions, filepath.Join(dir, fmt.Sprint("disk", i))); refused != nil {
 			// Its usage is long, and not about the fault.
 			what, _, _ := strings.Cut(refused.Error(), `\n`)
-			err = errors.Join(err, fmt.Errorf("%s: classes[%d].mkfs_options: found %q, which mkfs.xfs refuses: %s", config.Origin(src, fmt.Sprintf("classes[%d].mkfs_options", i)), i, class.MkfsOptions, what))
+			err = errors.Join(err, fmt.Errorf("%s: classes[%d].mkfs_options: found %q, which mkfs.%s refuses: %s", config.Origin(src, fmt.Sprintf("classes[%d].mkfs_options", i)), i, class.MkfsOptions, class.Create, what))
 		}
 	}
 	return err

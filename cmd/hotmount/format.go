@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,7 +101,7 @@ func offer(ctx context.Context, w io.Writer, name string) (err error) {
 	for _, line := range content.Evidence {
 		fmt.Fprintf(w, "  %s\n", line)
 	}
-	_, err = fmt.Fprintf(w, "To lose everything that is on it, and have it formatted with XFS:\n  hotmount format %s --confirm %s\n", f.Name, token)
+	_, err = fmt.Fprintf(w, "To lose everything that is on it, and have it formatted with %s:\n  hotmount format %s --confirm %s\n", policy.Select(f, s).Create, f.Name, token)
 	return err
 }
 
@@ -177,7 +178,7 @@ func confirm(ctx context.Context, w io.Writer, name, token string) error {
 	case jobErr != nil:
 		return jobErr
 	}
-	_, err = fmt.Fprintf(w, "%s is formatted: xfs %s\n", f.ID, answer.UUID)
+	_, err = fmt.Fprintf(w, "%s is formatted: %s %s\n", f.ID, cmp.Or(answer.Type, disk.XFS), answer.UUID)
 	return err
 }
 
@@ -196,7 +197,7 @@ func formatConfirmed(ctx context.Context, log *report.Log, f *disk.Facts, s *dis
 		log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 		return h.Store.SaveAnswer(f.Seq, answer)
 	}
-	answer.UUID = v.Content.UUID
+	answer.UUID, answer.Type = v.Content.UUID, v.Content.Type
 	return errors.Join(h.Store.SaveVerdict(v), h.Store.SaveAnswer(f.Seq, answer))
 }
 

@@ -131,13 +131,13 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 	})
 }
 
-// secondLook is how long after mkfs.xfs a filesystem is read once more. It is far
+// secondLook is how long after mkfs a filesystem is read once more. It is far
 // more than lies between the last look of another machine that shares the disk
-// and the first write of its mkfs.xfs.
+// and the first write of its mkfs.
 const secondLook = 3 * time.Second
 
 // How long the unit may be without a sign of life, beside the time to settle:
-// while the disk is read, and while mkfs.xfs runs, which has a time limit of its
+// while the disk is read, and while mkfs runs, which has a time limit of its
 // own (format.MkfsTime).
 const (
 	readPatience = 5 * time.Minute
@@ -186,7 +186,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	path := class.MountPoint(uuid)
 	d := disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
 	// The story of the filesystem that may come of it begins here.
-	log.Event(report.KindSeen, journal.PriInfo, f, d, path, report.Name(f)+": seen: it is read; if it is proven blank it becomes xfs "+uuid)
+	log.Event(report.KindSeen, journal.PriInfo, f, d, path, report.Name(f)+": seen: it is read; if it is proven blank it becomes "+class.Create+" "+uuid)
 	record := &store.Format{Store: host().Store}
 	scan := report.NewScan(log, f)
 	progress := func(p probe.Progress) {
@@ -244,7 +244,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		}
 		return c, 0, nil
 	}
-	if now := policy.Select(f, s); now.Name != class.Name || now.Blank != class.Blank || now.Directory != class.Directory {
+	if now := policy.Select(f, s); now.Name != class.Name || now.Blank != class.Blank || now.Directory != class.Directory || now.Create != class.Create {
 		return c, 0, errors.New("the configuration of its class has changed while it was proven blank; it is proven again")
 	}
 	d.UUID = uuid
@@ -253,7 +253,15 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, err
 	}
 	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid, Over: token != ""}
-	record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: uuid, By: disk.ByDaemon, Evidence: c.Evidence}
+	if class.Create == disk.Ext4 {
+		intent.Ext4 = &disk.MkfsExt4{Options: class.MkfsOptions, Owner: class.RootOwner, Time: time.Now().Unix()}
+		// What is half made is made again in the same way, to be known after the next
+		// crash, too.
+		if c.Kind == disk.HalfMade && token == "" {
+			intent.Ext4 = f.Standing.Intent.Ext4
+		}
+	}
+	record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: uuid, Type: class.Create, By: disk.ByDaemon, Evidence: c.Evidence}
 	switch {
 	case token != "":
 		record.Record.By = disk.ByOperator
@@ -269,8 +277,8 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if err != nil {
 		return c, 0, errors.Join(err, record.Close(err))
 	}
-	log.Event(report.KindFormatted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: formatted: xfs %s", report.Name(f), uuid))
-	return disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
+	log.Event(report.KindFormatted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: formatted: %s %s", report.Name(f), class.Create, uuid))
+	return disk.Content{Kind: disk.Filesystem, Type: class.Create, UUID: uuid, Proven: true, Made: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
 }
 
 // intendedUUID is that of the disk's unfinished format, or a new one. The same
@@ -296,6 +304,9 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 // directory; its path is empty where that is not needed.
 func prototype(class *disk.Class) (path string, remove func(), err error) {
 	remove = func() {}
+	if class.Create != disk.XFS {
+		return "", remove, nil
+	}
 	text, err := format.Prototype(class.RootOwner, class.RootMode)
 	if err != nil || text == "" {
 		return "", remove, err

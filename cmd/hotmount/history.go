@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,8 +55,8 @@ func printHistory(w io.Writer, all []disk.Record) error {
 		case r.Failure != "":
 			outcome = "failed " + stamp(r.Ended) + ": " + disk.Visible(r.Failure)
 		}
-		_, err := fmt.Fprintf(w, "%s  xfs %s on %s, by the %s\n  disk: %s\n  outcome: %s\n  evidence:\n%s",
-			stamp(r.Begun), r.UUID, disk.Visible(r.Name), disk.Visible(r.By), describe(r.Identity), outcome, indented(r.Evidence))
+		_, err := fmt.Fprintf(w, "%s  %s %s on %s, by the %s\n  disk: %s\n  outcome: %s\n  evidence:\n%s",
+			stamp(r.Begun), cmp.Or(r.Type, disk.XFS), r.UUID, disk.Visible(r.Name), disk.Visible(r.By), describe(r.Identity), outcome, indented(r.Evidence))
 		if err != nil {
 			return err
 		}

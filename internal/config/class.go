@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// minimumXFS in bytes is the least that mkfs.xfs makes a filesystem on
-// (xfsprogs 5.19 and later, mkfs/xfs_mkfs.c, validate_supported).
+// minimumXFS in bytes is the least that mkfs.xfs makes a filesystem on, which is
+// asked before an ext4 is made, too, whether it would refuse (xfsprogs 5.19 and later, mkfs/xfs_mkfs.c, validate_supported).
 const minimumXFS = 300 << 20
 
 var classKeys = append([]string{"name"}, append(selectorKeys, classActs...)...)
@@ -59,7 +59,7 @@ func printable(s string) bool {
 
 var (
 	mode           = oneOf(disk.ModeFilesystem, disk.ModeBlock)
-	filesystemMade = oneOf("xfs", "none")
+	filesystemMade = oneOf(disk.XFS, disk.Ext4, "none")
 	filesystemKept = oneOf("xfs", "ext4")
 	proof          = oneOf("auto", "full", "sampled", "unsigned")
 	className      = word(expectedName, wrongName)
@@ -68,7 +68,8 @@ var (
 	kernelNames    = word(expectedPattern, wrongPattern)
 	directory      = word(expectedDirectory, wrongDirectory)
 	mountOption    = word(expectedOption, wrongOption)
-	mkfsOption     = word(expectedMkfs, wrongMkfs)
+	mkfsOption     = word(expectedMkfs, func(s string) string { return wrongMkfs(disk.XFS, s, expectedMkfs) })
+	mkfsExt4Option = word(expectedMkfsExt4, func(s string) string { return wrongMkfs(disk.Ext4, s, expectedMkfsExt4) })
 	rootOwner      = word(expectedOwner, wrongOwner)
 	rootMode       = word(expectedMode, wrongMode)
 )
@@ -136,9 +137,11 @@ func wrongDirectory(s string) string {
 
 const expectedMkfs = `an option of mkfs.xfs such as "-i size=1024": -d (agcount, su, sw, sunit, swidth, noalign), -i (size, maxpct, sparse, nrext64), -l (size, su, sunit), -m (reflink, rmapbt, finobt, bigtime, inobtcount) or -n (size)`
 
-func wrongMkfs(s string) string {
-	if !disk.MkfsOption(s) {
-		return expectedMkfs
+const expectedMkfsExt4 = `an option of mkfs.ext4 such as "-m 0": -i, -m, -N with a number, -E (stride, stripe_width) or -J (size)`
+
+func wrongMkfs(fstype, s, expected string) string {
+	if !disk.MkfsOption(fstype, s) {
+		return expected
 	}
 	return ""
 }
@@ -316,7 +319,11 @@ func (p *parser) class(n *classNode) disk.Class {
 	c.Directory = text("directory", directory, "")
 	c.Mode = text("mode", mode, c.Mode)
 	c.Create = text("create", filesystemMade, c.Create)
-	c.MkfsOptions = p.list(at["mkfs_options"], n.full("mkfs_options"), mkfsOption, 0, c.MkfsOptions)
+	options := mkfsOption
+	if c.Create == disk.Ext4 {
+		options = mkfsExt4Option
+	}
+	c.MkfsOptions = p.list(at["mkfs_options"], n.full("mkfs_options"), options, 0, c.MkfsOptions)
 	c.RootOwner = text("root_owner", rootOwner, c.RootOwner)
 	c.RootMode = text("root_mode", rootMode, c.RootMode)
 	c.Accept = p.list(at["accept"], n.full("accept"), filesystemKept, 1, c.Accept)
@@ -330,8 +337,11 @@ func (p *parser) class(n *classNode) disk.Class {
 	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {
 		p.at(at["accept"], n.full("accept"), "found no %s, expected it too: the class makes it (create)", c.Create)
 	}
-	if c.Create == "xfs" && c.MinimumSize < minimumXFS {
+	if c.Create != "none" && c.MinimumSize < minimumXFS {
 		p.at(at["minimum_size"], n.full("minimum_size"), "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(at["minimum_size"].Value))
+	}
+	if c.Create == disk.Ext4 && c.RootMode != defaultClass().RootMode {
+		p.at(at["root_mode"], n.full("root_mode"), "found %s, expected it to be left out: mkfs.ext4 can not set it", quote(c.RootMode))
 	}
 	return c
 }

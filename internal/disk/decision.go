@@ -104,9 +104,10 @@ type Class struct {
 	Directory string `json:"directory"`
 	// Mode is ModeFilesystem or ModeBlock.
 	Mode string `json:"mode"`
-	// Create is the type of filesystem made on blank disks: "xfs", or "none".
+	// Create is the type of filesystem made on blank disks: XFS, Ext4, or "none".
 	Create string `json:"create"`
-	// MkfsOptions are for mkfs.xfs, each as in its command line: "-i size=1024".
+	// MkfsOptions are for mkfs.xfs or mkfs.ext4, each as in its command line:
+	// "-i size=1024".
 	MkfsOptions []string `json:"mkfs_options"`
 	// RootOwner ("UID:GID") and RootMode (octal, "0755") are those of the root
 	// directory of a filesystem that is made. One that is there is not changed.

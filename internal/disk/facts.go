@@ -290,6 +290,26 @@ type Intent struct {
 	// Over says that the disk was not blank: the operator gave the word to
 	// overwrite what was on it.
 	Over bool `json:"over,omitempty"`
+	// Ext4 is what mkfs.ext4 is called with, nil for an XFS.
+	Ext4 *MkfsExt4 `json:"ext4,omitempty"`
+}
+
+// Type is the filesystem's.
+func (i *Intent) Type() string {
+	if i.Ext4 != nil {
+		return Ext4
+	}
+	return XFS
+}
+
+// MkfsExt4 is what mkfs.ext4 is called with. With the same it writes the same, by which
+// an ext4 that it did not finish is known.
+type MkfsExt4 struct {
+	// Options and Owner are the class's MkfsOptions and RootOwner.
+	Options []string `json:"options,omitempty"`
+	Owner   string   `json:"owner,omitempty"`
+	// Time is that of the filesystem's creation, in seconds since 1970.
+	Time int64 `json:"time"`
 }
 
 // Verdict is the result of a proof: what was found on the disk and what was

@@ -18,6 +18,8 @@ type Record struct {
 	// UUID is the new filesystem's. A format that is begun again after a crash
 	// keeps it, in a record of its own.
 	UUID string `json:"uuid"`
+	// Type is the filesystem's, empty for XFS.
+	Type string `json:"type,omitempty"`
 	// By is ByDaemon or ByOperator.
 	By string `json:"by"`
 	// Evidence is Content.Evidence of what was found before.

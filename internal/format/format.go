@@ -1,5 +1,5 @@
 // Package format makes filesystems on blank disks, and is the only writer to
-// disks, by way of mkfs.xfs. It runs in a process of its own, one for each disk.
+// disks, by way of mkfs.xfs and mkfs.ext4. It runs in a process of its own, one for each disk.
 // It does not choose the disk: it is told, proves for itself that the disk is
 // blank, and gives up at the first doubt.
 //
@@ -91,6 +91,9 @@ type Session struct {
 	// it is looked at, and is nil once mkfs.xfs is to claim it.
 	keep, excl *os.File
 
+	// like is what mkfs.ext4 has begun to write, nil until it is asked for.
+	like *os.File
+
 	// What Prove has found or Make has made, and how many writes there had been
 	// before it was read.
 	proven disk.Content
@@ -135,6 +138,10 @@ func (s *Session) open(ctx context.Context) (err error) {
 // Close gives the disk free.
 func (s *Session) Close() error {
 	err := s.release()
+	if s.like != nil {
+		err = errors.Join(err, s.like.Close())
+		s.like = nil
+	}
 	if s.keep != nil {
 		err = errors.Join(err, s.keep.Close())
 		s.keep = nil
@@ -195,7 +202,7 @@ func (s *Session) look(ctx context.Context, plan probe.Plan) (disk.Content, erro
 func (s *Session) source() probe.Source {
 	source := probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size, Rate: s.deps.Rate, Progress: s.deps.Progress}
 	if i := s.disk.Standing.Intent; i != nil && !s.disk.Standing.IntentDoubt {
-		source.Own = probe.Own{UUID: i.UUID, Over: i.Over}
+		source.Own = probe.Own{Type: i.Type(), UUID: i.UUID, Over: i.Over, Like: s.likeness}
 	}
 	return source
 }
@@ -205,17 +212,19 @@ type MakeOptions struct {
 	// Intent is recorded before the first write; its UUID becomes the
 	// filesystem's.
 	Intent disk.Intent
-	// RecoverHalfMade asks to make the XFS again that Prove found half made. Its
-	// UUID must be the intent's: that, chosen at random and recorded before the
+	// RecoverHalfMade asks to make the filesystem again that Prove found half made.
+	// Its UUID must be the intent's: that, chosen at random and recorded before the
 	// disk was written to, is the proof that it is ours. mkfs.xfs writes nothing
 	// but zeros and what carries that UUID, so that this holds after any number
-	// of crashes at any of its writes.
+	// of crashes at any of its writes; mkfs.ext4, called in the same way (the
+	// intent's Ext4), writes the same bytes as before.
 	RecoverHalfMade bool
 	// Token asks to overwrite what Prove found, whatever it is, if the token is
 	// the disk's, in the boot of that id.
 	Token, Boot string
 	// Mkfs are options of the class for mkfs.xfs, which config has checked, Proto
-	// the path of a prototype file (Prototype), empty for none.
+	// the path of a prototype file (Prototype), empty for none. Those for mkfs.ext4
+	// are in the intent.
 	Mkfs  []string
 	Proto string
 }
@@ -225,10 +234,10 @@ type MakeOptions struct {
 // the same, so is what is on the disk.
 func (s *Session) Writes() uint64 { return s.writes }
 
-// Make makes an XFS on the disk that Prove found blank, makes our own half-made
+// Make makes an XFS, or the intent's ext4, on the disk that Prove found blank, makes our own half-made
 // one again, or has the operator's word for it. When it returns nil the finished filesystem has been
 // read back from the disk. The session ends with it either way. After an error
-// before mkfs.xfs was started nothing has been written and a new intent is
+// before mkfs was started nothing has been written and a new intent is
 // taken back; after a later one the intent stays.
 func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	if err := s.make(ctx, o); err != nil {
@@ -242,15 +251,40 @@ func (o *MakeOptions) making(node, options string) making {
 	return making{node: node, uuid: o.Intent.UUID, options: options, class: o.Mkfs, proto: o.Proto, dry: true, over: o.RecoverHalfMade || o.Token != ""}
 }
 
+// mkfsRun is one run of a mkfs.
+type mkfsRun interface {
+	run(context.Context, run.Runner) ([]string, error)
+}
+
+// runs gives those that write nothing and have to go well first, and the one that
+// writes. mkfs.ext4 does not look what is on a disk unless it can ask a person:
+// mkfs.xfs is asked in its place whether it would refuse.
+func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real mkfsRun, err error) {
+	if o.Intent.Ext4 == nil {
+		options, err := chooseOptions(ctx, s.deps.Runner, s.sys)
+		m := o.making(s.disk.Node(), options)
+		dry, m.dry = []mkfsRun{m}, false
+		return dry, m, err
+	}
+	look := MakeOptions{Intent: o.Intent, Token: o.Token}
+	e := ext4{node: s.disk.Node(), uuid: o.Intent.UUID, with: *o.Intent.Ext4, dry: true}
+	dry, e.dry = []mkfsRun{look.making(e.node, ""), ext4Dry{s, e}}, false
+	return dry, e, nil
+}
+
 func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.permit(o); err != nil {
 		return err
 	}
 	// config has refused it already; this is the last place before the disk.
-	if i := slices.IndexFunc(o.Mkfs, func(o string) bool { return !disk.MkfsOption(o) }); i >= 0 {
-		return fmt.Errorf("%q is no option that a class may give to mkfs.xfs", disk.Visible(o.Mkfs[i]))
+	class, kind, name := o.Mkfs, o.Intent.Type(), "XFS"
+	if kind == disk.Ext4 {
+		class, name = o.Intent.Ext4.Options, kind
 	}
-	options, err := chooseOptions(ctx, s.deps.Runner, s.sys)
+	if i := slices.IndexFunc(class, func(o string) bool { return !disk.MkfsOption(kind, o) }); i >= 0 {
+		return fmt.Errorf("%q is no option that a class may give to mkfs.%s", disk.Visible(class[i]), kind)
+	}
+	dry, mkfs, err := s.runs(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -264,16 +298,16 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.release(); err != nil {
 		return err
 	}
-	m := o.making(s.disk.Node(), options)
-	if _, err := m.run(ctx, s.deps.Runner); err != nil {
-		// What it refuses may be there since a moment ago: then that is why.
-		if now := s.again(ctx, o); now != nil {
-			return fmt.Errorf("%w: %v", now, err)
+	for _, m := range dry {
+		if _, err := m.run(ctx, s.deps.Runner); err != nil {
+			// What it refuses may be there since a moment ago: then that is why.
+			if now := s.again(ctx, o); now != nil {
+				return fmt.Errorf("%w: %v", now, err)
+			}
+			return err
 		}
-		return err
 	}
-	m.dry = false
-	s.deps.Log(fmt.Sprintf("making XFS %s on %s", o.Intent.UUID, s.disk.ID))
+	s.deps.Log(fmt.Sprintf("making %s %s on %s", name, o.Intent.UUID, s.disk.ID))
 	if err := s.deps.Intents.Begin(o.Intent); err != nil {
 		return err
 	}
@@ -284,14 +318,14 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		}
 		return err
 	}
-	lines, err := m.run(ctx, s.deps.Runner)
+	lines, err := mkfs.run(ctx, s.deps.Runner)
 	if err != nil {
 		return err
 	}
 	if s.writes, err = s.deps.Writes(); err != nil {
 		return err
 	}
-	if err := s.readBack(o.Intent.UUID); err != nil {
+	if err := s.readBack(kind, o.Intent.UUID); err != nil {
 		return err
 	}
 	// udev may look at it meanwhile.
@@ -301,14 +335,14 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := wait(ctx, s.deps.SecondLook); err != nil {
 		return err
 	}
-	if err := s.readBack(o.Intent.UUID); err != nil {
+	if err := s.readBack(kind, o.Intent.UUID); err != nil {
 		return s.changed(err)
 	}
-	s.deps.Log(fmt.Sprintf("made XFS %s on %s and read it back", o.Intent.UUID, s.disk.ID), lines...)
+	s.deps.Log(fmt.Sprintf("made %s %s on %s and read it back", name, o.Intent.UUID, s.disk.ID), lines...)
 	// The filesystem is whole. An intent that stays costs a look at the disk at
 	// every start, and must not keep the disk from being used.
 	if err := s.deps.Intents.End(o.Intent.UUID, nil); err != nil {
-		s.deps.Log(fmt.Sprintf("the intent for XFS %s stays behind", o.Intent.UUID), err.Error())
+		s.deps.Log(fmt.Sprintf("the intent for %s %s stays behind", name, o.Intent.UUID), err.Error())
 	}
 	return nil
 }
@@ -336,6 +370,10 @@ func (s *Session) permit(o MakeOptions) error {
 		return fmt.Errorf("the half-made filesystem %s may be another disk's", s.proven.UUID)
 	case o.RecoverHalfMade && s.proven.UUID != o.Intent.UUID:
 		return fmt.Errorf("the half-made filesystem on it is %s, not %s", s.proven.UUID, o.Intent.UUID)
+	case o.RecoverHalfMade && s.proven.Type != o.Intent.Type():
+		return fmt.Errorf("the half-made filesystem on it is %s, not %s", s.proven.Type, o.Intent.Type())
+	case o.RecoverHalfMade && o.Intent.Ext4 != nil && !sameExt4(o.Intent.Ext4, s.disk.Standing.Intent.Ext4):
+		return errors.New("the half-made ext4 on it was begun in another way")
 	}
 	return nil
 }
@@ -416,10 +454,14 @@ func (s *Session) isSame(f *os.File) error {
 	return nil
 }
 
-// readBack reads what mkfs.xfs has left, past the page cache.
-func (s *Session) readBack(uuid string) error {
-	if err := probe.IsWholeXFS(s.keep, uuid); err != nil {
-		return fmt.Errorf("read back after mkfs.xfs: %w", err)
+// readBack reads what mkfs has left, past the page cache.
+func (s *Session) readBack(kind, uuid string) error {
+	whole := probe.IsWholeXFS
+	if kind == disk.Ext4 {
+		whole = probe.IsWholeExt4
+	}
+	if err := whole(s.keep, uuid); err != nil {
+		return fmt.Errorf("read back after mkfs.%s: %w", kind, err)
 	}
 	return s.isSame(s.keep)
 }

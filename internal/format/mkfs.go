@@ -90,14 +90,17 @@ func (m making) features() []string {
 // run gives what mkfs.xfs printed, line by line. Its own refusals suggest -f:
 // they are handed on and never acted on.
 func (m making) run(ctx context.Context, r run.Runner) ([]string, error) {
-	c := run.Command{Path: mkfs, Args: m.args(), Timeout: MkfsTime}
+	return runMkfs(ctx, r, run.Command{Path: mkfs, Args: m.args(), Timeout: MkfsTime}, m.dry)
+}
+
+func runMkfs(ctx context.Context, r run.Runner, c run.Command, dry bool) ([]string, error) {
 	res, err := r.Run(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if res.ExitCode != 0 {
 		err := fmt.Errorf("cannot run %s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
-		if m.dry {
+		if dry {
 			err = fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		return nil, err

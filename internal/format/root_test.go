@@ -107,7 +107,7 @@ func (l *loop) work() (disk.Content, error) {
 		return c, err
 	}
 	o := l.class
-	o.Intent, o.RecoverHalfMade = disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid}, c.Kind == disk.HalfMade
+	o.Intent, o.RecoverHalfMade = disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid, Ext4: o.Intent.Ext4}, c.Kind == disk.HalfMade
 	return c, s.Make(l.t.Context(), o)
 }
 
@@ -210,9 +210,11 @@ func TestRealContent(t *testing.T) {
 type crash struct{ n int }
 
 func (c crash) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
-	if cmd.Path == mkfs && cmd.Args[0] != "-N" && cmd.Args[0] != "-V" {
+	writer := cmd.Path == mkfs && cmd.Args[0] != "-N" && cmd.Args[0] != "-V" ||
+		cmd.Path == mkfsExt4 && cmd.Args[0] != "-n" && strings.HasPrefix(cmd.Args[len(cmd.Args)-1], "/dev/")
+	if writer {
 		const writes = "pwrite64,fallocate"
-		cmd.Args = append([]string{"-f", "-qq", "-o", "/dev/null", "-e", "trace=" + writes, "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", writes, c.n), mkfs}, cmd.Args...)
+		cmd.Args = append([]string{"-f", "-qq", "-o", "/dev/null", "-e", "trace=" + writes, "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", writes, c.n), cmd.Path}, cmd.Args...)
 		cmd.Path = "/usr/bin/strace"
 	}
 	return run.Exec{}.Run(ctx, cmd)
@@ -362,7 +364,7 @@ func (l *loop) confirm() error {
 	if err != nil {
 		return err
 	}
-	intent := disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid, Over: true}
+	intent := disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid, Over: true, Ext4: l.class.Intent.Ext4}
 	return s.Make(l.t.Context(), MakeOptions{Intent: intent, Token: token, Boot: "boot"})
 }
 

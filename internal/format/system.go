@@ -24,6 +24,8 @@ type system interface {
 	writeOut(f *os.File) error
 	// node tells which device number the device node has now.
 	node(path string) (disk.Dev, error)
+	// temp makes an empty file.
+	temp() (*os.File, error)
 	// exists says whether there is a file of that path.
 	exists(path string) (bool, error)
 }
@@ -79,6 +81,8 @@ func (linux) node(path string) (disk.Dev, error) {
 	}
 	return blockDevice(&st)
 }
+
+func (linux) temp() (*os.File, error) { return os.CreateTemp("", "hotmount-ext4-") }
 
 func (linux) exists(path string) (bool, error) {
 	_, err := os.Stat(path)

@@ -41,7 +41,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	add(unusable(f) == "", "it has a size, no partitions, and takes writes", "%s, partitions: %s, read-only: %v", disk.HumanSize(f.Size), either(len(f.Partitions) > 0, strings.Join(f.Partitions, " "), "none"), f.ReadOnly)
 	add(st.Unmounted == "", "nobody has released or unmounted it", "%s", st.Unmounted)
 	add(class.Mode != disk.ModeBlock, "its class makes filesystems", "mode: %s", class.Mode)
-	add(class.Create == "xfs", "its class makes filesystems on blank disks", "create: %s", class.Create)
+	add(creates(class, c), "its class makes filesystems on blank disks", "create: %s", class.Create)
 	add(st.Given == nil, "it was never given out as a block volume", "%s", either(st.Given == nil, "never", "it was"))
 	add(f.Size >= class.MinimumSize, "it is large enough", "%s, minimum_size: %s", disk.HumanSize(f.Size), disk.HumanSize(class.MinimumSize))
 	failed := st.Verdict.Valid(f) && st.Verdict.Failure != "" && !st.Verdict.Retry

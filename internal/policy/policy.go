@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -271,7 +272,7 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 		// that look blank.
 		d.Action, d.Reason = disk.Refuse, disk.ReasonNeverFormat
 		return d
-	case class.Create != "xfs":
+	case !creates(class, c):
 		d.Action, d.Reason = disk.Refuse, disk.ReasonNoCreate
 		return d
 	case f.Size < class.MinimumSize:
@@ -320,6 +321,15 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 		d.Action, d.Reason = disk.Prove, disk.ReasonUnread
 	}
 	return d
+}
+
+// creates says whether the class makes filesystems, and of the type of one that is
+// half made.
+func creates(class *disk.Class, c *disk.Content) bool {
+	if c.Kind == disk.HalfMade && class.Create != cmp.Or(c.Type, disk.XFS) {
+		return false
+	}
+	return class.Create == disk.XFS || class.Create == disk.Ext4
 }
 
 // disagrees says whether udev names something on a disk that was read as blank,

@@ -170,6 +170,11 @@ func TestDecide(t *testing.T) {
 		{"too small to format", func(f *disk.Facts) { f.Size = 300<<20 - 1 }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonTooSmall},
 		{"just large enough", func(f *disk.Facts) { f.Size = 300 << 20 }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"small, with a filesystem", func(f *disk.Facts) { f.Size = 20 << 20 }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"class creates ext4", nil, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "ext4" }, disk.Format, disk.ReasonBlank},
+		{"class creates what nobody knows", nil, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "" }, disk.Refuse, disk.ReasonNoCreate},
+		{"half-made ext4, class creates ext4", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, Type: "ext4", UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "ext4" }, disk.Format, disk.ReasonIntent},
+		{"half-made ext4, class creates xfs", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, Type: "ext4", UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonNoCreate},
+		{"half-made xfs, class creates ext4", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, Type: "xfs", UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "ext4" }, disk.Refuse, disk.ReasonNoCreate},
 		{"class creates nothing", nil, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, disk.Refuse, disk.ReasonNoCreate},
 
 		{"formatting off", nil, proven(disk.Blank), func(s *disk.Settings) { s.Format = false }, disk.Hold, disk.ReasonFormatOff},

@@ -56,6 +56,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonTooSmall:
 		return fmt.Sprintf("its %s are less than the %s that class %s asks for", disk.HumanSize(f.Size), disk.HumanSize(minimum(s, d.Class)), d.Class), "attach a larger disk"
 	case disk.ReasonNoCreate:
+		if c.Kind == disk.HalfMade {
+			return fmt.Sprintf("this node's format of it with %s did not finish, and class %s does not make that any more", disk.Visible(c.Type), d.Class), "create: " + disk.Visible(c.Type) + " in the class, until it is made; or " + wipe(f)
+		}
 		return fmt.Sprintf("no filesystem is known on it, and class %s creates none", d.Class), ""
 	case disk.ReasonFormatFailed:
 		return "formatting it failed: " + disk.Visible(f.Standing.Verdict.Failure), fmt.Sprintf("see journalctl -u hotmount-format@%d; once that is mended: hotmount accept %s", f.Seq, f.Name)

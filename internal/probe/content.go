@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ type Source struct {
 	// Node is the device node, for the tools, Size the size in bytes.
 	Node string
 	Size uint64
-	// Own is the XFS that this node has begun to make on this disk, if any.
+	// Own is the filesystem that this node has begun to make on this disk, if any.
 	Own Own
 	// Rate is how many bytes a second a scan may read, 0 for as many as it can.
 	Rate uint64
@@ -31,18 +32,26 @@ type Source struct {
 // which goes up to Size.
 type Progress struct{ At, Size, Read uint64 }
 
-// Own is an XFS that this node has begun to make on a disk and of which it does
-// not know that it was finished.
+// Own is a filesystem that this node has begun to make on a disk and of which it
+// does not know that it was finished.
 type Own struct {
+	// Type is disk.XFS or disk.Ext4.
+	Type string
 	// UUID is the filesystem's, empty for none.
 	UUID string
 	// Over says that the disk had not been proven blank before, but was to be
 	// overwritten by the operator's word: there is old data around it.
 	Over bool
+	// Like gives, for an ext4, what mkfs.ext4 would have written: a file of the
+	// disk's size with the same filesystem.
+	Like func(context.Context) (io.ReaderAt, error)
 }
 
+// isXFS says whether it is the XFS with that superblock.
+func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
+
 // Look tells what is on the disk. The scan, which is the long part, is only made
-// where nothing is named, or nothing but the XFS of s.Own, unfinished. An error
+// where nothing is named, or nothing but an XFS of s.Own's, unfinished. An error
 // says that nothing is known.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
 	sigs, err := Signatures(ctx, r, s.Node)
@@ -59,7 +68,7 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 		super = &xfs
 	}
 	var finding Finding
-	if len(sigs) == 0 || super.unfinished() && super.UUID == s.Own.UUID && !s.Own.Over && only(sigs, "xfs") {
+	if len(sigs) == 0 || super.unfinished() && s.Own.isXFS(super) && !s.Own.Over && only(sigs, "xfs") {
 		if finding, err = Scan(ctx, s, plan); err != nil {
 			return disk.Content{}, err
 		}
@@ -79,15 +88,15 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 // Content puts together what the tools name, what the scan found (the zero
 // Finding if it was not made) and the superblock of an XFS (nil if there is no
 // sound one); own is Source.Own. Blank is what nothing names and nothing
-// contradicts. HalfMade is an XFS whose mkfs did not finish: our own, which may
-// have lost its superblock, if the scan found nothing else beside it; or another,
-// which is known by its superblock alone.
+// contradicts. HalfMade is a filesystem whose mkfs did not finish: our own, if the
+// scan found nothing else beside it (an XFS may have lost its superblock, an ext4
+// gets it last); or another's XFS, which is known by its superblock alone.
 func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.Content {
 	c := disk.Content{Kind: disk.Unknown, Proven: true, Evidence: evidence(sigs, finding, super)}
 	switch {
 	case super.unfinished() && disk.ValidUUID(super.UUID) && only(sigs, "xfs"):
 		c.Type = "xfs"
-		if super.UUID != own.UUID || own.Over || finding.clean() {
+		if !own.isXFS(super) || own.Over || finding.clean() {
 			c.Kind, c.UUID = disk.HalfMade, super.UUID
 		}
 	case len(sigs) > 0:
@@ -95,7 +104,7 @@ func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.C
 	case finding.Zero() && super == nil:
 		c.Kind = disk.Blank
 	case finding.clean() && super == nil:
-		c.Kind, c.Type, c.UUID = disk.HalfMade, "xfs", own.UUID
+		c.Kind, c.Type, c.UUID = disk.HalfMade, cmp.Or(own.Type, disk.XFS), own.UUID
 	}
 	return c
 }
@@ -178,7 +187,7 @@ func (f *Finding) Evidence() []string {
 			fmt.Sprintf("byte %d: % x", f.Offset, f.Bytes),
 		}
 	case f.Own > 0:
-		return []string{fmt.Sprintf("read %s of %s, all zero but %s that carry the UUID of our unfinished format (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(f.Own), f.Plan)}
+		return []string{fmt.Sprintf("read %s of %s, all zero but %s of our unfinished format, known by its UUID (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(f.Own), f.Plan)}
 	case f.Plan == Unsigned:
 		return []string{fmt.Sprintf("read %s of %s, the first %s all zero (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(unsigned), f.Plan)}
 	case f.Plan == Sampled:

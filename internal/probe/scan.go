@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
 )
 
 // Plan names how much of a disk is read to prove it blank.
@@ -113,7 +115,16 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	if s.Size == 0 {
 		return Finding{}, errors.New("cannot scan: the size is 0")
 	}
-	own := newOwner(s.Own.UUID)
+	var own interface {
+		foreign(b []byte, offset uint64) (i int, own uint64)
+	} = newOwner(s.Own.UUID)
+	if s.Own.Type == disk.Ext4 {
+		ext4, err := newExt4Owner(ctx, s.Own)
+		if err != nil {
+			return Finding{}, err
+		}
+		own = ext4
+	}
 	read, err := s.read(ctx, f.Plan, func(b []byte, offset uint64) bool {
 		if f.Plan == Unsigned {
 			b = b[:min(uint64(len(b)), max(offset, unsigned)-offset)]

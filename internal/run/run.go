@@ -35,6 +35,8 @@ type Command struct {
 	// Path is absolute: nothing is looked up in PATH.
 	Path string
 	Args []string
+	// Env is added to the environment, which is else of run's choice, "KEY=value".
+	Env []string
 	// Timeout is the longest it may run; zero is refused.
 	Timeout time.Duration
 }
@@ -91,7 +93,7 @@ func start(ctx context.Context, c Command) (Result, error) {
 	stdout, stderr := output{overflow: stop}, output{overflow: stop}
 	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
+	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}, c.Env...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = outputDelay
 	cmd.Cancel = func() error { return killGroup(cmd) }

@@ -15,8 +15,9 @@ var ErrNoAnswer = errors.New("there is no answer")
 
 // Answer is what came of an operator's word.
 type Answer struct {
-	// UUID is that of the filesystem that was made, Failure why none was.
+	// UUID and Type are those of the filesystem that was made, Failure why none was.
 	UUID    string `json:"uuid,omitempty"`
+	Type    string `json:"type,omitempty"`
 	Failure string `json:"failure,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -82,7 +83,7 @@ func (m *Memory) before(id disk.Identity) *disk.Sighting {
 
 // madeBy is the sighting of a filesystem that was made and maybe never mounted.
 func madeBy(r *disk.Record) *disk.Sighting {
-	return &disk.Sighting{Identity: r.Identity, UUID: r.UUID, Type: "xfs", Class: r.Class, Mounted: r.Ended}
+	return &disk.Sighting{Identity: r.Identity, UUID: r.UUID, Type: cmp.Or(r.Type, disk.XFS), Class: r.Class, Mounted: r.Ended}
 }
 
 // formerSerial gives the last filesystem that lay on a disk with f's serial:

@@ -23,7 +23,7 @@ func TestFastAndSlow(t *testing.T) {
 	}
 	m.run("mkdir -p /var/lib/disks/ssd /var/lib/disks/hdd /var/lib/disks/block /etc/hotmount/config.d && cat >/etc/hotmount/config.yaml <<'X'\n" + string(example) +
 		"X\nprintf '[Service]\\nReadWritePaths=/var/lib/disks\\n' >/etc/systemd/system/hotmount.service.d/disks.conf\n" +
-		"printf 'classes:\\n- {name: ssd, mkfs_options: [\"-i size=1024\"], root_owner: \"1000:2000\", root_mode: \"2770\"}\\n' >/etc/hotmount/config.d/10-root.yaml\n" +
+		"printf 'classes:\\n- {name: ssd, mkfs_options: [\"-i size=1024\"], root_owner: \"1000:2000\", root_mode: \"2770\"}\\n- {name: hdd, create: ext4, root_owner: \"7:8\", mkfs_options: [\"-m 0\"]}\\n' >/etc/hotmount/config.d/10-root.yaml\n" +
 		"hotmount config check && systemctl daemon-reload && systemctl restart hotmount")
 
 	type where struct{ name, directory string }
@@ -50,6 +50,9 @@ func TestFastAndSlow(t *testing.T) {
 	}
 	if got := m.run("p=$(findmnt -no TARGET /dev/" + all[0].name + "); stat -c '%u:%g %a' $p; xfs_info $p | grep -o isize=[0-9]*"); got != "1000:2000 2770\nisize=1024" {
 		t.Errorf("the root of %s: %s", all[0].name, got)
+	}
+	if got := m.run("p=$(findmnt -no TARGET /dev/" + all[2].name + "); stat -c '%u:%g' $p; findmnt -no FSTYPE $p; dumpe2fs -h /dev/" + all[2].name + " 2>/dev/null | grep -oE 'Reserved block count: .*' | tr -s ' '"); got != "7:8\next4\nReserved block count: 0" {
+		t.Errorf("the ext4 of %s: %s", all[2].name, got)
 	}
 	m.wait("the link to "+rawDisk, "[ $(readlink -f /var/lib/disks/block/scsi-RAW-1) = /dev/"+rawDisk+" ]")
 	if got := m.run("ls /var/lib/disks/ssd /var/lib/disks/hdd /var/lib/disks/block | grep -c -e - ; findmnt -n /dev/" + left + " || true"); got != "5" {

@@ -1,0 +1,132 @@
+package format
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/run"
+)
+
+const mkfsExt4 = "/usr/sbin/mkfs.ext4"
+
+// ext4 is one run of mkfs.ext4.
+type ext4 struct {
+	node, uuid string
+	with       disk.MkfsExt4
+	// dry asks what it would do, like is for a file that shows what it has written.
+	dry, like bool
+}
+
+// args is the only place where arguments for mkfs.ext4 are put together. There is
+// no -F among them: mkfs.ext4 asks whether something is to be overwritten only where
+// a person can answer, so that what is on the disk is ours to prove, and with -F it
+// would take a disk that is in use. No discard, as with mkfs.xfs. The tables of
+// inodes are left to the kernel, which zeroes them in use: that takes hours on a
+// large disk, and each has a checksum until then. The journal is zeroed. The seed of
+// directory hashes is no secret to those who may write to the volume.
+func (e ext4) args() []string {
+	var args []string
+	if e.dry {
+		args = append(args, "-n")
+	}
+	extended := []string{"nodiscard", "lazy_itable_init=1", "lazy_journal_init=0", "hash_seed=" + e.uuid}
+	if e.like {
+		extended[2] = "lazy_journal_init=1"
+	}
+	if e.with.Owner != "" && e.with.Owner != "0:0" {
+		extended = append(extended, "root_owner="+e.with.Owner)
+	}
+	args = append(args, "-b", "4096", "-O", "metadata_csum")
+	for _, o := range e.with.Options {
+		// Of two -E it takes the last alone.
+		if values, ok := strings.CutPrefix(o, "-E "); ok {
+			extended = append(extended, values)
+			continue
+		}
+		args = append(args, strings.Fields(o)...)
+	}
+	return append(args, "-E", strings.Join(extended, ","), "-U", e.uuid, e.node)
+}
+
+// env has the time of creation be the intent's.
+func (e ext4) env() []string {
+	// Newer versions of libext2fs look for SOURCE_DATE_EPOCH first.
+	now := fmt.Sprint(e.with.Time)
+	return []string{"E2FSPROGS_SKIP_PROGRESS=1", "E2FSPROGS_FAKE_TIME=" + now, "SOURCE_DATE_EPOCH=" + now}
+}
+
+func (e ext4) run(ctx context.Context, r run.Runner) ([]string, error) {
+	return runMkfs(ctx, r, run.Command{Path: mkfsExt4, Args: e.args(), Env: e.env(), Timeout: MkfsTime}, e.dry)
+}
+
+// onFile runs mkfs.ext4 on a sparse file of the disk's size, which has no name any
+// more.
+func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, error) {
+	f, err := s.sys.temp()
+	if err != nil {
+		return nil, err
+	}
+	if err = f.Truncate(int64(s.disk.Size)); err == nil {
+		e.node = f.Name()
+		_, err = e.run(ctx, r)
+	}
+	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// likeness gives a file on which mkfs.ext4 has made what it has begun to make on the
+// disk.
+func (s *Session) likeness(ctx context.Context) (io.ReaderAt, error) {
+	if s.like != nil {
+		return s.like, nil
+	}
+	i := s.disk.Standing.Intent
+	f, err := s.onFile(ctx, s.deps.Runner, ext4{uuid: i.UUID, with: *i.Ext4, like: true})
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell what mkfs.ext4 has written: %w", err)
+	}
+	s.like = f
+	return f, nil
+}
+
+// ext4Dry asks mkfs.ext4 whether it would make what is wanted of it, on a file: on
+// the disk -n writes nothing, but flushes, which the kernel counts as a write.
+type ext4Dry struct {
+	session *Session
+	e       ext4
+}
+
+func (d ext4Dry) run(ctx context.Context, r run.Runner) ([]string, error) {
+	f, err := d.session.onFile(ctx, r, d.e)
+	if err == nil {
+		err = f.Close()
+	}
+	return nil, err
+}
+
+// sameExt4 says whether mkfs.ext4 would write the same.
+func sameExt4(a, b *disk.MkfsExt4) bool {
+	return a != nil && b != nil && a.Owner == b.Owner && a.Time == b.Time && slices.Equal(a.Options, b.Options)
+}
+
+// AgreesExt4 asks mkfs.ext4, which writes nothing (-n), whether it takes the class's
+// options, for a disk of 1 GiB. The file is made, and empty.
+func AgreesExt4(ctx context.Context, r run.Runner, class []string, file string) error {
+	err := os.WriteFile(file, nil, 0o600)
+	if err == nil {
+		err = os.Truncate(file, 1<<30)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = ext4{node: file, uuid: "00000000-0000-4000-8000-000000000000", with: disk.MkfsExt4{Options: class, Time: 1}, dry: true}.run(ctx, r)
+	return err
+}

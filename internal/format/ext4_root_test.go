@@ -1,0 +1,178 @@
+//go:build root
+
+package format
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/run"
+)
+
+// ext4Loop is a disk whose class makes ext4.
+func ext4Loop(t *testing.T, size int64, options ...string) *loop {
+	l := newLoop(t, size)
+	l.class.Intent.Ext4 = &disk.MkfsExt4{Time: 1795000000, Options: options, Owner: "1000:2000"}
+	return l
+}
+
+// isExt4 has Debian's own tools look at it.
+func (l *loop) isExt4() {
+	l.t.Helper()
+	sh(l.t, "e2fsck -fn "+l.facts.Node())
+	if got := sh(l.t, "blkid -p -o value -s UUID -s TYPE "+l.facts.Node()); got != uuid+"\next4" {
+		l.t.Errorf("blkid says %q", got)
+	}
+	if got := sh(l.t, "debugfs -R 'stat <2>' "+l.facts.Node()+" 2>/dev/null | grep -oE 'User: *[0-9]+ *Group: *[0-9]+' | tr -s ' '"); got != "User: 1000 Group: 2000" {
+		l.t.Errorf("the root directory: %q", got)
+	}
+}
+
+func TestRealExt4(t *testing.T) {
+	for name, l := range map[string]*loop{
+		"small": ext4Loop(t, 300<<20+512), "large": ext4Loop(t, 70<<30), "options": ext4Loop(t, 2<<30, "-m 0", "-i 65536", "-E stride=4,stripe_width=8", "-J size=32"), "inodes": ext4Loop(t, 2<<30, "-N 4096"),
+	} {
+		c, err := l.work()
+		if err != nil || c.Kind != disk.Blank || l.begun != 1 || l.ended != 1 {
+			t.Fatalf("%s: %+v, error %v; %d intents begun, %d ended", name, c, err, l.begun, l.ended)
+		}
+		l.isExt4()
+		if c, err = l.work(); err != nil || c.Kind != disk.Filesystem || c.Type != "ext4" || c.UUID != uuid {
+			t.Errorf("%s: %+v, error %v", name, c, err)
+		}
+	}
+}
+
+// Wherever mkfs.ext4 is killed, and killed again, the next look finds the disk blank,
+// half made or whole, and afterwards it is whole: the superblock comes last.
+func TestRealExt4Crash(t *testing.T) {
+	for _, options := range [][]string{nil, {"-N 80000", "-m 0"}} {
+		found := map[disk.Kind]int{}
+		n := 1
+		for ; ; n++ {
+			if !full && n > 6 && n%29 != 0 {
+				continue
+			}
+			l := ext4Loop(t, 300<<20, options...)
+			if !l.killed(n) {
+				break
+			}
+			if again := n / 2; again > 0 && !l.killed(again) {
+				t.Fatalf("there is no write %d", again)
+			}
+			found[l.isMade()]++
+			l.isExt4()
+		}
+		t.Logf("%q: killed up to write %d: found %v", options, n-1, found)
+		if n < 40 || found[disk.HalfMade] < 4 || found[disk.Unknown] > 0 {
+			t.Errorf("%q: killed up to write %d: found %v", options, n-1, found)
+		}
+	}
+}
+
+// The superblock is what mkfs.ext4 writes last: killed before that it leaves nothing
+// that a tool knows, and what is known is whole.
+func TestRealExt4SuperblockIsLast(t *testing.T) {
+	n := 52
+	for ; ; n++ {
+		l := ext4Loop(t, 300<<20)
+		if !l.killed(n) {
+			break
+		}
+		if out, err := exec.Command("blkid", "-p", l.facts.Node()).CombinedOutput(); err == nil {
+			t.Errorf("killed at write %d: %s", n, out)
+		}
+	}
+	if n == 52 {
+		t.Error("it was not killed")
+	}
+}
+
+// With anything else on it, and for whoever has another intent, what is left of a
+// killed mkfs.ext4 is not known and not changed.
+func TestRealExt4Foreign(t *testing.T) {
+	for name, tc := range map[string]struct {
+		script string
+		change func(*disk.Intent)
+	}{
+		"a byte in the middle":        {"printf x | dd of=$d bs=1 seek=151234567 conv=notrunc;", nil},
+		"a byte in the boot sector":   {"printf x | dd of=$d bs=1 seek=3 conv=notrunc;", nil},
+		"a bit of a descriptor":       {"printf '\\377' | dd of=$d bs=1 seek=4097 conv=notrunc;", nil},
+		"another's ext4 without head": {"mkfs.ext4 -q -F -b 4096 -U " + other + " $d; dd if=/dev/zero of=$d bs=4k count=1 conv=notrunc;", nil},
+		"another UUID":                {"", func(i *disk.Intent) { i.UUID = other }},
+		"begun as an XFS":             {"", func(i *disk.Intent) { i.Ext4 = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := ext4Loop(t, 300<<20)
+			if !l.killed(40) {
+				t.Fatal("it was not killed")
+			}
+			sh(t, "d="+l.facts.Node()+"; exec 2>/dev/null; "+tc.script+" true; sync $d; blockdev --flushbufs $d")
+			if tc.change != nil {
+				tc.change(l.facts.Standing.Intent)
+			}
+			before := l.digest()
+			c, err := l.work()
+			if err != nil || c.Kind != disk.Unknown {
+				t.Errorf("%+v, error %v", c, err)
+			}
+			if l.digest() != before {
+				t.Error("it was changed")
+			}
+		})
+	}
+}
+
+// Over what was there, by the operator's word, and nothing of it is known afterwards.
+func TestRealExt4Confirmed(t *testing.T) {
+	for name, script := range map[string]string{
+		"xfs": "mkfs.xfs -q $d", "gpt": "echo ',,' | sfdisk -q -X gpt $d; blockdev --rereadpt $d || true", "swap": "mkswap -q $d", "random": "dd if=/dev/urandom of=$d bs=1M count=200 oflag=direct", "lvm": "pvcreate -qq -y $d",
+	} {
+		if _, err := exec.LookPath("pvcreate"); name == "lvm" && err != nil {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			l := ext4Loop(t, 300<<20)
+			sh(t, "d="+l.facts.Node()+"; exec 2>/dev/null; "+script+"; sync $d; blockdev --flushbufs $d")
+			if err := l.confirm(); err != nil {
+				t.Fatal(err)
+			}
+			l.isExt4()
+			if got := sh(t, "wipefs -n --noheadings -O TYPE "+l.facts.Node()); got != "ext4" {
+				t.Errorf("wipefs says %q", got)
+			}
+		})
+	}
+}
+
+// mkfs.ext4 refuses a disk that is in use, and asks nobody.
+func TestRealExt4Busy(t *testing.T) {
+	l := ext4Loop(t, 300<<20)
+	dir := filepath.Join(t.TempDir(), "m")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "mkfs.ext4 -q "+l.facts.Node()+" && mount "+l.facts.Node()+" "+dir)
+	defer sh(t, "umount "+dir)
+	e := ext4{node: l.facts.Node(), uuid: uuid, with: *l.class.Intent.Ext4}
+	if _, err := e.run(t.Context(), run.Exec{}); err == nil || !strings.Contains(err.Error(), "mounted") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestRealAgreesExt4(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "disk")
+	if err := AgreesExt4(t.Context(), run.Exec{}, []string{"-m 0", "-i 65536", "-J size=64"}, file); err != nil {
+		t.Error(err)
+	}
+	if got := sh(t, "du "+file); !strings.HasPrefix(got, "0\t") {
+		t.Errorf("it was written to: %s", got)
+	}
+	if err := AgreesExt4(t.Context(), run.Exec{}, []string{"-i 17"}, file); err == nil || !strings.Contains(err.Error(), "invalid inode ratio 17") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,269 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// Of the layout of an ext4 (Linux, Documentation/filesystems/ext4), in bytes.
+const (
+	superSize   = 1024
+	superMagic  = 0xef53 // s_magic
+	inodeLow    = 0x7c   // i_checksum_lo
+	inodeHigh   = 0x82   // i_checksum_hi
+	inodeExtra  = 0x80   // i_extra_isize, the first of the part that may be there
+	leastInode  = 128
+	csumSeed    = 0x2000 // s_feature_incompat: INCOMPAT_CSUM_SEED
+	wide        = 0x80   // s_feature_incompat: INCOMPAT_64BIT
+	csum        = 0x400  // s_feature_ro_compat: RO_COMPAT_METADATA_CSUM
+	sparseSuper = 0x1    // s_feature_ro_compat: RO_COMPAT_SPARSE_SUPER
+	metaBG      = 0x10   // s_feature_incompat: INCOMPAT_META_BG
+)
+
+// ext4Super is what is of interest in a sound superblock with checksums.
+type ext4Super struct {
+	uuid                  string
+	seed                  uint32
+	block                 uint64
+	groups                uint64
+	perGroup, inodesGroup uint64
+	first                 uint64
+	descriptor, inode     int
+	// whole says that whoever wrote it had finished (s_state is EXT2_VALID_FS).
+	whole bool
+}
+
+// parseExt4 reads 1024 bytes as struct ext4_super_block.
+func parseExt4(b []byte) (ext4Super, error) {
+	le := binary.LittleEndian
+	if le.Uint16(b[0x38:]) != superMagic {
+		return ext4Super{}, errors.New("it has no superblock of an ext4")
+	}
+	if le.Uint32(b[0x64:])&csum == 0 || le.Uint32(b[0x64:])&sparseSuper == 0 || le.Uint32(b[0x60:])&metaBG != 0 {
+		return ext4Super{}, errors.New("the superblock of its ext4 is not as mkfs.ext4 was told to make it")
+	}
+	if sum, stored := ext4Sum(^uint32(0), b[:0x3fc]), le.Uint32(b[0x3fc:]); sum != stored {
+		return ext4Super{}, fmt.Errorf("cannot use the ext4 superblock: its checksum is %08x, computed %08x", stored, sum)
+	}
+	blocks := uint64(le.Uint32(b[0x04:]))
+	s := ext4Super{
+		first: uint64(le.Uint32(b[0x14:])), perGroup: uint64(le.Uint32(b[0x20:])), inodesGroup: uint64(le.Uint32(b[0x28:])),
+		inode: int(le.Uint16(b[0x58:])), descriptor: 32, whole: le.Uint16(b[0x3a:]) == 1,
+	}
+	if le.Uint32(b[0x60:])&wide != 0 {
+		blocks |= uint64(le.Uint32(b[0x150:])) << 32
+		s.descriptor = int(le.Uint16(b[0xfe:]))
+	}
+	shift := le.Uint32(b[0x18:])
+	if shift > 6 || s.perGroup == 0 || blocks <= s.first || blocks > 1<<48 || s.inode < leastInode || s.inode > block || block%s.inode != 0 || s.descriptor < 32 || s.descriptor > 1024 {
+		return ext4Super{}, errors.New("cannot use the ext4 superblock: its numbers make no sense")
+	}
+	s.block = superSize << shift
+	s.groups = (blocks - s.first + s.perGroup - 1) / s.perGroup
+	u := hex.EncodeToString(b[0x68:0x78])
+	s.uuid = u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:]
+	s.seed = ext4Sum(^uint32(0), b[0x68:0x78])
+	if le.Uint32(b[0x60:])&csumSeed != 0 {
+		s.seed = le.Uint32(b[0x270:])
+	}
+	return s, nil
+}
+
+// ext4Sum is ext4_chksum (Linux, fs/ext4/ext4.h): a CRC32c that is inverted
+// neither before nor after.
+func ext4Sum(seed uint32, b []byte) uint32 {
+	return ^crc32.Update(^seed, crc32.MakeTable(crc32.Castagnoli), b)
+}
+
+// readExt4 reads the first superblock.
+func readExt4(r io.ReaderAt) (ext4Super, error) {
+	buf, err := alignedBuffer(align)
+	if err != nil {
+		return ext4Super{}, err
+	}
+	defer buf.free()
+	if err := readFull(r, buf, 0); err != nil {
+		return ext4Super{}, err
+	}
+	return parseExt4(buf[superSize : 2*superSize])
+}
+
+// IsWholeExt4 is nil if the disk holds the finished ext4 of that UUID, in the state
+// in which mkfs.ext4 leaves it: its superblock, which it writes last, the copies of
+// that, and the descriptors of all groups are its by UUID and checksum. Where two
+// machines have made a filesystem on one disk at the same time, they are not all of
+// one.
+func IsWholeExt4(r io.ReaderAt, uuid string) error {
+	super, err := readExt4(r)
+	switch {
+	case err != nil:
+		return err
+	case super.uuid != uuid:
+		return fmt.Errorf("it holds the ext4 %s, not %s", super.uuid, uuid)
+	case !super.whole:
+		return errors.New("mkfs.ext4 is still at work on it, or was ended")
+	case super.block != block:
+		return fmt.Errorf("its blocks have %d bytes, not %d", super.block, block)
+	}
+	size := (super.groups*uint64(super.descriptor) + block - 1) / block * block
+	if size > 1<<30 {
+		return fmt.Errorf("it has %d groups", super.groups)
+	}
+	buf, err := alignedBuffer(int(size))
+	if err != nil {
+		return err
+	}
+	defer buf.free()
+	if err := readFull(r, buf, block); err != nil {
+		return err
+	}
+	for i := range super.groups {
+		d := buf[i*uint64(super.descriptor):][:super.descriptor]
+		if sum := super.descriptorSum(uint32(i), d); sum != binary.LittleEndian.Uint16(d[0x1e:]) {
+			return fmt.Errorf("the descriptor of group %d is not of the ext4 %s", i, uuid)
+		}
+	}
+	for i := range super.groups {
+		if !hasCopy(i) {
+			continue
+		}
+		at := i * super.perGroup * super.block
+		if err := readFull(r, buf[:block], at); err != nil {
+			return err
+		}
+		if c, err := parseExt4(buf[:superSize]); err != nil || c.uuid != uuid {
+			return fmt.Errorf("byte %d is no copy of the superblock of the ext4 %s", at, uuid)
+		}
+	}
+	return nil
+}
+
+// descriptorSum is ext4_group_desc_csum (Linux, fs/ext4/super.c).
+func (s *ext4Super) descriptorSum(group uint32, d []byte) uint16 {
+	sum := ext4Sum(s.seed, binary.LittleEndian.AppendUint32(nil, group))
+	sum = ext4Sum(sum, d[:0x1e])
+	sum = ext4Sum(sum, make([]byte, 2))
+	return uint16(ext4Sum(sum, d[0x20:]))
+}
+
+// hasCopy says whether the group, other than the first, begins with a copy of the
+// superblock: 1, and the powers of 3, 5 and 7 (ext4_bg_has_super).
+func hasCopy(group uint64) bool {
+	for _, base := range []uint64{3, 5, 7} {
+		for n := uint64(1); n <= group; n *= base {
+			if n == group {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ext4Owner knows the bytes of one ext4 of our own that is not finished, by what
+// mkfs.ext4, given the same UUID, options and time, writes into a file: it then
+// writes the same again, so that each sector is either what it was, which is zero,
+// or the same as in the file. It writes inodes more than once; a version that is
+// not the last is known by its checksum, and so is a superblock that tells of
+// another geometry of the disk. Both checksums have the UUID in them.
+type ext4Owner struct {
+	like  io.ReaderAt
+	super ext4Super
+	// inodes is where those of the first group begin and end, which are all that
+	// mkfs.ext4 writes.
+	inodes extent
+	buf    []byte
+}
+
+func newExt4Owner(ctx context.Context, own Own) (*ext4Owner, error) {
+	like, err := own.Like(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := IsWholeExt4(like, own.UUID); err != nil {
+		return nil, fmt.Errorf("cannot tell what mkfs.ext4 writes: %w", err)
+	}
+	o := &ext4Owner{like: like, buf: make([]byte, block)}
+	if o.super, err = readExt4(like); err != nil {
+		return nil, err
+	}
+	if err := readFull(like, o.buf, block); err != nil {
+		return nil, err
+	}
+	// bg_inode_table
+	table := uint64(binary.LittleEndian.Uint32(o.buf[8:]))
+	if o.super.descriptor > 32 {
+		table |= uint64(binary.LittleEndian.Uint32(o.buf[0x28:])) << 32
+	}
+	o.inodes = extent{table * block, table*block + o.super.inodesGroup*uint64(o.super.inode)}
+	return o, nil
+}
+
+// foreign is owner.foreign.
+func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
+	for at := 0; at < len(b); at += block {
+		part := b[at:min(at+block, len(b))]
+		if nonZero(part) < 0 {
+			continue
+		}
+		like := o.buf[:len(part)]
+		if err := readFull(o.like, like, offset+uint64(at)); err != nil {
+			return at + nonZero(part), own
+		}
+		for s := 0; s < len(part); s += sector {
+			x := part[s:min(s+sector, len(part))]
+			if nonZero(x) < 0 || bytes.Equal(x, like[s:s+len(x)]) || o.knows(part, like, s, offset+uint64(at)) {
+				continue
+			}
+			return at + s + nonZero(x), own
+		}
+		own += uint64(len(part))
+	}
+	return -1, own
+}
+
+// knows says whether the sector at s of the block that was read at that offset is
+// part of a superblock or of inodes with our UUID in their checksums.
+func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
+	if at := s / superSize * superSize; at+superSize <= len(b) && (offset == 0 && at == superSize || offset > 0 && at == 0) {
+		if super, err := parseExt4(b[at : at+superSize]); err == nil && super.uuid == o.super.uuid {
+			return true
+		}
+	}
+	if offset < o.inodes.start || offset >= o.inodes.end || len(b) < block {
+		return false
+	}
+	size := o.super.inode
+	for at := s / size * size; at < s+sector; at += size {
+		inode := b[at : at+size]
+		number := uint32((offset+uint64(at)-o.inodes.start)/uint64(size)) + 1
+		if nonZero(inode) >= 0 && !bytes.Equal(inode, like[at:at+size]) && !o.super.isInode(number, inode) {
+			return false
+		}
+	}
+	return true
+}
+
+// isInode compares with ext4_inode_csum (Linux, fs/ext4/inode.c).
+func (s *ext4Super) isInode(number uint32, b []byte) bool {
+	le := binary.LittleEndian
+	sum := ext4Sum(s.seed, le.AppendUint32(nil, number))
+	sum = ext4Sum(sum, b[0x64:0x68]) // i_generation
+	blanked := bytes.Clone(b)
+	stored, high := uint32(le.Uint16(b[inodeLow:])), false
+	copy(blanked[inodeLow:inodeLow+2], zeros[:])
+	if len(b) > leastInode && le.Uint16(b[inodeExtra:]) >= 4 {
+		stored, high = stored|uint32(le.Uint16(b[inodeHigh:]))<<16, true
+		copy(blanked[inodeHigh:inodeHigh+2], zeros[:])
+	}
+	sum = ext4Sum(sum, blanked)
+	if !high {
+		sum &= 0xffff
+	}
+	return sum == stored
+}
