@@ -74,7 +74,7 @@ func verdict(r *doctor.Report) error {
 // while their tables are read.
 func examine(ctx context.Context, s *disk.Settings) (*doctor.Report, error) {
 	once := func() (*doctor.Report, error) {
-		disks, err := host().Scan()
+		disks, err := hostFor(s).Scan()
 		if err != nil {
 			return nil, err
 		}

@@ -78,7 +78,7 @@ func dumpOf(c *cobra.Command, name string) (*dump, error) {
 	if err != nil {
 		return nil, err
 	}
-	disks, err := host().Scan()
+	disks, err := hostFor(s).Scan()
 	if err != nil {
 		return nil, err
 	}

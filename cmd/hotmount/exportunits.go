@@ -31,7 +31,7 @@ func exportUnitsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			disks, err := host().Scan()
+			disks, err := hostFor(s).Scan()
 			if err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ func planCommand() *cobra.Command {
 }
 
 func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) error {
-	disks, err := host().Scan()
+	disks, err := hostFor(s).Scan()
 	if err != nil {
 		return err
 	}

@@ -69,6 +69,10 @@ func release(ctx context.Context, w io.Writer, which string, force bool) error {
 		users, listErr := mounts.Users("", f.Dev, "")
 		return errors.Join(fmt.Errorf("NOT safe to detach: %s is still held: %w:\n  %s", f.ID, err, list(users)), listErr)
 	}
+	if f.Whole != "" {
+		fmt.Fprintf(w, "it is a partition of %s, which is safe to detach once hotmount status shows no other one mounted\n", f.Whole)
+		return nil
+	}
 	fmt.Fprintf(w, "safe to detach: virsh detach-disk NODE %s --persistent\n", f.Name)
 	return nil
 }
@@ -103,7 +107,7 @@ func findMounted(which string) (*disk.Facts, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	disks, err := host().Scan()
+	disks, err := hostFor(s).Scan()
 	if err != nil {
 		return nil, "", err
 	}

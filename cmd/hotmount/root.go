@@ -133,3 +133,10 @@ var (
 	host   = func() inventory.Host { return inventory.Host{Store: store.Default()} }
 	socket = control.Socket
 )
+
+// hostFor is the node with what these settings want of it.
+func hostFor(s *disk.Settings) inventory.Host {
+	h := host()
+	h.Partitions = s.Partitions
+	return h
+}

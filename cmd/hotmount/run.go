@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -75,7 +76,9 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	mounting := &arrivals{}
 	h := host()
 	h.Shared = new(inventory.Shared)
-	a := agent.New(node{h, reporter, seen.metrics}, units{manager, mounting}, seen, s, watchdog/2)
+	partitions := new(atomic.Bool)
+	h.Partitions = partitions.Load
+	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting}, seen, s, watchdog/2)
 
 	var parts sync.WaitGroup
 	part := func(run func(context.Context) error) {
@@ -185,6 +188,8 @@ type node struct {
 	inventory.Host
 	report  report.Agent
 	metrics *metrics.Metrics
+	// partitions is what the settings say of them.
+	partitions *atomic.Bool
 }
 
 // Names are listed for a look at every disk.
@@ -226,6 +231,7 @@ func (n node) SaveSettings(s *disk.Settings) error {
 	if err := n.Store.SaveDirectories(s); err != nil {
 		n.report.Problem(err)
 	}
+	n.partitions.Store(s.Partitions())
 	return n.Store.SaveSettings(s)
 }
 

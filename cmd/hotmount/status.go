@@ -134,7 +134,7 @@ func (s *status) verdict() error {
 
 // getStatus decides as the daemon does, on the same facts.
 func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
-	disks, err := host().Scan()
+	disks, err := hostFor(s).Scan()
 	if err != nil {
 		return nil, err
 	}

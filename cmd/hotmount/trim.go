@@ -57,6 +57,7 @@ func trim(ctx context.Context) error {
 		// Which filesystems hotmount made, and when, is not known.
 		return fmt.Errorf("cannot trim: %w", memory.Lost)
 	}
+	h.Partitions = s.Partitions
 	disks, err := h.Scan()
 	if err != nil {
 		return err

@@ -561,6 +561,27 @@ func TestRetriesLaterAndLaterThenNoMore(t *testing.T) {
 	})
 }
 
+// A partition that can not be mounted is not read by the unit that formats.
+func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
+	f := xfsDisk("vdb", 2, uuidA)
+	f.ID.Name, f.ID.Seq, f.Whole = "vdb1", disk.PartitionSeq(2, 1), "vdb"
+	m := newMachine(f)
+	m.mountErr["vdb1"] = errors.New("no")
+	with(t, m, func(t *testing.T, a *Agent) {
+		s := testSettings()
+		s.Classes[0].Selectors = disk.Selectors{Names: []string{"vd[a-z]1"}, Partitions: true}
+		if err := a.Reload(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		settle()
+		log := strings.Join(m.log, "\n")
+		if n := strings.Count(log, "mount vdb1"); n != retries+1 || strings.Contains(log, "format") {
+			t.Errorf("%d tries, want %d:\n%s", n, retries+1, log)
+		}
+	})
+}
+
 // The end of a mount unit's job may not be heard, when PID 1 is slow to answer.
 func TestAMountThatFailedAndIsThereIsReported(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)

@@ -293,9 +293,9 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 		return
 	}
 	st.busy = true
-	// What can not be mounted is read before it is tried again: to udev a
+	// What can not be mounted, other than a partition, is read before it is tried again: to udev a
 	// filesystem whose mkfs did not finish is one like any other.
-	if st.decision.Action == disk.Link || st.decision.Action == disk.Mount && (c.Proven || st.failures == 0) {
+	if st.decision.Action == disk.Link || st.decision.Action == disk.Mount && (c.Proven || st.failures == 0 || st.facts.Whole != "") {
 		a.lines[mountings].add(name)
 	} else {
 		a.lines[proofs].add(name)

@@ -315,6 +315,9 @@ func (p *parser) class(n *classNode) disk.Class {
 	c.Name = text("name", className, "")
 	if given := p.selectors(n); !given.IsZero() {
 		c.Selectors = given
+		if only := (disk.Selectors{Partitions: true}); reflect.DeepEqual(given, only) {
+			p.at(at["partitions"], n.full("partitions"), "found no other selector, expected one, such as names: [vd[b-z][1-9]]")
+		}
 	}
 	c.Directory = text("directory", directory, "")
 	c.Mode = text("mode", mode, c.Mode)
@@ -334,6 +337,9 @@ func (p *parser) class(n *classNode) disk.Class {
 	c.Trim = p.scalar(at["trim"], n.full("trim"), boolean, c.Trim).(bool)
 	c.StorageClass = text("storage_class", storageClass, "")
 
+	if c.Partitions && c.Mode == disk.ModeBlock {
+		p.at(at["mode"], n.full("mode"), "found %s, expected filesystem: partitions are not given out", quote(c.Mode))
+	}
 	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {
 		p.at(at["accept"], n.full("accept"), "found no %s, expected it too: the class makes it (create)", c.Create)
 	}

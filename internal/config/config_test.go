@@ -230,7 +230,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootKeys},
 		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootKeys},
 		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found a second time, expected once: it stands in line 1`},
-		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, mapper_names, transport, serial, wwn, model, vendor, by_path, size, rotational, removable, logical_sector, directory, mode, create, mkfs_options, root_owner, root_mode, accept, options, blank, minimum_size, grow, trim, storage_class`},
+		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, mapper_names, transport, serial, wwn, model, vendor, by_path, size, rotational, removable, logical_sector, partitions, directory, mode, create, mkfs_options, root_owner, root_mode, accept, options, blank, minimum_size, grow, trim, storage_class`},
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
 		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: it stands in line 2`},
 
@@ -356,6 +356,8 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("create: ext4\n  mkfs_options: [\"-i size=512\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-i size=512", expected ` + expectedMkfsExt4},
 		{class("create: ext4\n  mkfs_options: [\"-F\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-F", expected ` + expectedMkfsExt4},
 		{class("mkfs_options: [\"-m 0\"]"), `FILE:4: classes[0].mkfs_options[0]: found "-m 0", expected ` + expectedMkfs},
+		{class("partitions: true"), `FILE:4: classes[0].partitions: found no other selector, expected one, such as names: [vd[b-z][1-9]]`},
+		{class("partitions: true\n  names: [vdb1]\n  mode: block"), `FILE:6: classes[0].mode: found "block", expected filesystem: partitions are not given out`},
 		{class("create: ~"), `FILE:4: classes[0].create: found nothing, expected xfs, ext4 or none`},
 		{class("accept: [xfs, btrfs]"), `FILE:4: classes[0].accept[1]: found "btrfs", expected xfs or ext4`},
 		{class("accept: []"), `FILE:4: classes[0].accept: found an empty list, expected at least 1 entry, each xfs or ext4`},

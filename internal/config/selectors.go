@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-var selectorKeys = []string{"names", "mapper_names", "transport", "serial", "wwn", "model", "vendor", "by_path", "size", "rotational", "removable", "logical_sector"}
+var selectorKeys = []string{"names", "mapper_names", "transport", "serial", "wwn", "model", "vendor", "by_path", "size", "rotational", "removable", "logical_sector", "partitions"}
 
 var (
 	transport = oneOf("virtio", "scsi", "nvme", "dm")
@@ -177,6 +177,7 @@ func (p *parser) selectors(n *classNode) disk.Selectors {
 			}
 		}
 	}
+	s.Partitions = p.scalar(at["partitions"], n.full("partitions"), boolean, false).(bool)
 	p.possible(n, &s)
 	return s
 }

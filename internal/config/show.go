@@ -100,6 +100,9 @@ func selectorLines(s *disk.Selectors, line func(key string, value any)) {
 	if s.Removable != nil {
 		line("removable", *s.Removable)
 	}
+	if s.Partitions {
+		line("partitions", true)
+	}
 	if s.LogicalSector != nil {
 		line("logical_sector", s.LogicalSector)
 	}

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"path"
+	"slices"
 	"time"
 )
 
@@ -84,6 +85,11 @@ type Settings struct {
 	Exclude []Selectors `json:"exclude"`
 	// Classes in the order of precedence: the first that selects a disk has it.
 	Classes []Class `json:"classes"`
+}
+
+// Partitions says whether any class wants partitions.
+func (s *Settings) Partitions() bool {
+	return slices.ContainsFunc(s.Classes, func(c Class) bool { return c.Partitions })
 }
 
 // The modes of a class: its disks become mounted filesystems, or are given out as

@@ -49,17 +49,39 @@ type ID struct {
 	Name string `json:"name"`
 	// Dev is the device number.
 	Dev Dev `json:"dev"`
-	// Seq is the disk sequence number (/sys/block/*/diskseq, Linux 5.15).
+	// Seq is the disk sequence number (/sys/block/*/diskseq, Linux 5.15). Of a
+	// partition it has the partition's number, too (PartitionSeq), so that what is
+	// known by it is known of the partition alone.
 	Seq uint64 `json:"seq"`
 }
+
+// partitionShift leaves room for as many disk sequence numbers as no machine counts,
+// and keeps what programs read as JSON within 53 bits.
+const partitionShift = 40
+
+// PartitionSeq is the Seq of a partition, by its disk's sequence number and its own
+// number (/sys/block/*/*/partition), which begins at 1.
+func PartitionSeq(seq uint64, number uint32) uint64 { return seq | uint64(number)<<partitionShift }
+
+// Partition is the number of a partition, 0 for a whole disk.
+func (id ID) Partition() uint32 { return uint32(id.Seq >> partitionShift) }
+
+// DiskSeq is the sequence number of the disk, also for a partition of it.
+func (id ID) DiskSeq() uint64 { return id.Seq & (1<<partitionShift - 1) }
 
 // Node is the path of the device node the kernel made for the disk.
 func (id ID) Node() string { return "/dev/" + id.Name }
 
 // BySeq is udev's link to the disk by its sequence number
-// (60-persistent-storage.rules). Unlike by-uuid and by-id it can never come to
-// mean another disk.
-func (id ID) BySeq() string { return fmt.Sprintf("/dev/disk/by-diskseq/%d", id.Seq) }
+// (60-persistent-storage.rules), or to a partition of it. Unlike by-uuid and by-id it
+// can never come to mean another disk.
+func (id ID) BySeq() string {
+	link := fmt.Sprintf("/dev/disk/by-diskseq/%d", id.DiskSeq())
+	if n := id.Partition(); n > 0 {
+		link += fmt.Sprintf("-part%d", n)
+	}
+	return link
+}
 
 // Sandboxed gives the error with which root could not open the disk in an instance
 // of that template unit, with what it means if it is EPERM or EACCES (open(2)): not
@@ -75,4 +97,6 @@ func (id ID) Sandboxed(template string, err error) error {
 }
 
 // String gives the form that people read: "vdb (disk sequence number 12)".
-func (id ID) String() string { return fmt.Sprintf("%s (disk sequence number %d)", id.Name, id.Seq) }
+func (id ID) String() string {
+	return fmt.Sprintf("%s (disk sequence number %d)", id.Name, id.DiskSeq())
+}

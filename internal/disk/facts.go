@@ -12,6 +12,10 @@ import (
 type Facts struct {
 	ID
 
+	// Whole is the kernel's name of the disk that this is a partition of, empty for a
+	// whole disk. A partition's serial and slot are its disk's, with "-partN" at the
+	// end; what else is the disk's alone is said of both.
+	Whole string `json:"whole,omitempty"`
 	// Size in bytes.
 	Size uint64 `json:"size"`
 	// Serial as the hardware gives it (/sys/block/*/serial), empty if it has
@@ -125,6 +129,19 @@ type Udev struct {
 	// Links are the links below /dev that udev gave to the disk.
 	Links []string `json:"links,omitempty"`
 }
+
+// OfDisk takes from a partition's serial or slot what its disk does not have.
+func (f *Facts) OfDisk(s string) string {
+	if f.Whole == "" {
+		return s
+	}
+	i := strings.LastIndex(s, PartitionSuffix)
+	return s[:max(i, 0)]
+}
+
+// PartitionSuffix is before the number of a partition in what is derived from a name
+// of its disk, as in udev's links.
+const PartitionSuffix = "-part"
 
 // Standing is what hotmount remembers of a disk.
 type Standing struct {

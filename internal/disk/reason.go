@@ -19,6 +19,9 @@ const (
 	ReasonExcluded  Reason = "excluded"
 	ReasonGivenElse Reason = "given-out-elsewhere"
 
+	// Its partitions are looked at instead.
+	ReasonPartitioned Reason = "partitions-are-used"
+
 	// udev has not finished with it.
 	ReasonUdev Reason = "udev-pending"
 
@@ -41,6 +44,7 @@ const (
 	ReasonNoSerial     Reason = "no-serial"
 	ReasonSerialTwice  Reason = "serial-twice"
 	ReasonNeverFormat  Reason = "was-given-out"
+	ReasonPartition    Reason = "partition-without-filesystem"
 
 	// The operator's word is wanted.
 	ReasonFormatOff    Reason = "formatting-off"

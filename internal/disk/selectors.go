@@ -30,6 +30,8 @@ type Selectors struct {
 	Removable  *bool `json:"removable,omitempty"`
 	// LogicalSector in bytes.
 	LogicalSector []uint32 `json:"logical_sector,omitempty"`
+	// Partitions selects partitions, and no whole disks.
+	Partitions bool `json:"partitions,omitempty"`
 	// Compiled are the regular expressions among the patterns, by pattern, once
 	// policy.Compile has prepared them.
 	Compiled map[string]*regexp.Regexp `json:"-"`

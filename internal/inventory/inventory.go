@@ -4,6 +4,7 @@
 package inventory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,9 +36,12 @@ type Host struct {
 	Store store.Store
 	// Shared is for who looks often, and at many disks at once; nil for nobody.
 	Shared *Shared
+	// Partitions says whether partitions are wanted as well; nil for never.
+	Partitions func() bool
 }
 
-// Names are the kernel names of all whole disks that are attached.
+// Names are the kernel names of all disks that are attached, and of their partitions
+// where these are wanted.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
 // Boot is the kernel's id of this boot.
@@ -84,7 +88,9 @@ func (h Host) Scan() ([]disk.Facts, error) {
 	return all, nil
 }
 
-func (h Host) sysfs() sysfs.FS { return sysfs.FS{Root: h.Root} }
+func (h Host) sysfs() sysfs.FS {
+	return sysfs.FS{Root: h.Root, Partitions: h.Partitions != nil && h.Partitions()}
+}
 
 // common is what is gathered once for all disks.
 type common struct {
@@ -179,6 +185,11 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 			break
 		}
 	}
+	if f.Whole != "" {
+		if err := h.ofDisk(&f, c); err != nil {
+			return f, err
+		}
+	}
 	f.Standing = c.memory.Standing(&f)
 	if !h.leads(f.Standing.Link, f.Seq) {
 		f.Standing.Link = ""
@@ -187,6 +198,24 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		f.Standing.Formatting = c.off
 	}
 	return f, nil
+}
+
+// ofDisk has a partition share what is the business of its whole disk: that it carries
+// the system, that it is claimed, also for another partition, or mounted as a whole.
+func (h Host) ofDisk(f *disk.Facts, c *common) error {
+	whole, err := h.one(f.Whole, c)
+	if err != nil {
+		return err
+	}
+	if whole.Seq != f.DiskSeq() {
+		return fmt.Errorf("%w: it is of disk sequence number %d now", ErrGone, whole.Seq)
+	}
+	f.System = cmp.Or(f.System, whole.System)
+	f.Claim = cmp.Or(f.Claim, whole.Claim)
+	if len(whole.Mounts) > 0 {
+		f.Holders = append(f.Holders, whole.Name)
+	}
+	return nil
 }
 
 // leads says whether the link is there and leads to that attachment of a disk.

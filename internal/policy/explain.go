@@ -36,6 +36,8 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	st := &f.Standing
 	free := notOurs(f) == "" && ours(f, class) == nil
 	add(f.System == "", "it carries nothing of the running system", "%s", either(f.System == "", "", f.System+" is on it"))
+	add(f.Whole == "", "it is a whole disk", "%s", either(f.Whole == "", "", "a partition of "+f.Whole+"; partitions are never formatted"))
+	add(!partitioned(f, s), "no class asks for its partitions", "%s", strings.Join(f.Partitions, " "))
 	add(free, "nobody else has it", "%s", either(free, "not mounted, no swap, not held, not claimed, no path of a multipath device, no seed of cloud-init", string(either(notOurs(f) != "", string(notOurs(f)), "it is mounted in its place"))))
 	add(f.Udev.Initialized, "udev has finished with it", "%s", either(f.Udev.Initialized, "yes", "no"))
 	add(unusable(f) == "", "it has a size, no partitions, and takes writes", "%s, partitions: %s, read-only: %v", disk.HumanSize(f.Size), either(len(f.Partitions) > 0, strings.Join(f.Partitions, " "), "none"), f.ReadOnly)

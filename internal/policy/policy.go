@@ -20,6 +20,9 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	if f.System != "" {
 		return disk.Decision{Action: disk.Ignore, Reason: disk.ReasonSystem}
 	}
+	if partitioned(f, s) {
+		return disk.Decision{Action: disk.Ignore, Reason: disk.ReasonPartitioned}
+	}
 	class := Select(f, s)
 	if class == nil {
 		return disk.Decision{Action: disk.Ignore, Reason: unselected(f, s)}
@@ -59,6 +62,9 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 		d.Action = disk.Hold
 		return d
 	}
+	if f.Whole != "" {
+		return partition(d, f, c, class)
+	}
 	// While an intent is open udev's word is not enough: a half-made XFS looks
 	// like a whole one to libblkid.
 	if f.Standing.Intent != nil && !c.Proven {
@@ -92,6 +98,20 @@ func begun(f *disk.Facts, c *disk.Content) bool {
 	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt
 }
 
+// partition answers for a partition: what holds a filesystem is mounted, and nothing
+// is ever made of another.
+func partition(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Class) disk.Decision {
+	switch {
+	case c.Kind == disk.Filesystem && f.Standing.Intent == nil:
+		return filesystem(d, f, c, class)
+	case c.Kind == disk.Other:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonOther
+	default:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonPartition
+	}
+	return d
+}
+
 // ours gives the mount of the disk at a place that only the class gives out.
 // Whoever made that mount, it is right: a node that used the udev rule is taken
 // over in place.
@@ -110,7 +130,7 @@ func mounted(d disk.Decision, f *disk.Facts, class *disk.Class) disk.Decision {
 	switch g := f.Spans(); {
 	case g != nil && g.Size > f.Size:
 		d.Reason = disk.ReasonShrunk
-	case !class.Grow || f.ReadOnly || f.Standing.Fit.Valid(f):
+	case !class.Grow || f.Whole != "" || f.ReadOnly || f.Standing.Fit.Valid(f):
 	case g == nil:
 		d.Action, d.Reason = disk.Grow, disk.ReasonUnmeasured
 	case g.Usable(f.Size) > g.Size:

@@ -83,6 +83,17 @@ func another(g disk.Given) func(*disk.Facts) {
 
 func block(s *disk.Settings) { s.Classes[0].Mode = disk.ModeBlock }
 
+// part makes the disk its first partition, and parts has the class select such.
+func part(f *disk.Facts) { f.Name, f.Whole, f.Serial = "vdb1", "vdb", f.Serial+"-part1" }
+
+func parts(s *disk.Settings) {
+	s.Classes[0].Selectors = disk.Selectors{Names: []string{"vd[b-z]1"}, Partitions: true}
+}
+
+func partOf(also func(*disk.Facts)) func(*disk.Facts) {
+	return func(f *disk.Facts) { part(f); also(f) }
+}
+
 func ages(minutes ...int) (all []time.Duration) {
 	for _, m := range minutes {
 		all = append(all, time.Duration(m)*time.Minute)
@@ -119,6 +130,33 @@ func TestDecide(t *testing.T) {
 		{"vdaa is selected", func(f *disk.Facts) { f.Name = "vdaa" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"vda is, where the system is elsewhere", func(f *disk.Facts) { f.Name = "vda" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"a partition is not", func(f *disk.Facts) { f.Name = "vdb1" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNoClass},
+		{"a partition with a filesystem, the class has disks", part, xfs(), func(s *disk.Settings) { s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonNoClass},
+		{"a disk, the class has partitions", nil, proven(disk.Blank), func(s *disk.Settings) { parts(s); s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonNoClass},
+		{"a partition with a filesystem", part, xfs(), parts, disk.Mount, disk.ReasonFilesystem},
+		{"a partition of another name", partOf(func(f *disk.Facts) { f.Name = "vdb2" }), xfs(), parts, disk.Ignore, disk.ReasonNoClass},
+		{"a partition, by its disk's serial", part, xfs(), func(s *disk.Settings) { parts(s); s.Classes[0].Serial = []string{"S1"} }, disk.Mount, disk.ReasonFilesystem},
+		{"a partition of a class in block mode", part, xfs(), func(s *disk.Settings) { parts(s); block(s) }, disk.Ignore, disk.ReasonNoClass},
+		{"a partition, its disk excluded by name", part, xfs(), func(s *disk.Settings) { parts(s); s.Exclude = []disk.Selectors{{Names: []string{"vdb"}}} }, disk.Ignore, disk.ReasonExcluded},
+		{"a partition, excluded by name", part, xfs(), func(s *disk.Settings) { parts(s); s.Exclude = []disk.Selectors{{Names: []string{"vdb1"}}} }, disk.Ignore, disk.ReasonExcluded},
+		{"a partition, its disk is the system's", partOf(func(f *disk.Facts) { f.System = "/" }), xfs(), parts, disk.Ignore, disk.ReasonSystem},
+		{"a partition, udev has not seen it", partOf(func(f *disk.Facts) { f.Udev.Initialized = false }), xfs(), parts, disk.Wait, disk.ReasonUdev},
+		{"a partition, read-only", partOf(func(f *disk.Facts) { f.ReadOnly = true }), xfs(), parts, disk.Refuse, disk.ReasonReadOnly},
+		{"a partition, held", partOf(func(f *disk.Facts) { f.Holders = []string{"dm-0"} }), xfs(), parts, disk.Ignore, disk.ReasonHeld},
+		{"a partition, claimed", partOf(func(f *disk.Facts) { f.Claim = "/etc/fstab:1" }), xfs(), parts, disk.Ignore, disk.ReasonClaimed},
+		{"a partition, released", partOf(func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonReleased }), xfs(), parts, disk.Hold, disk.ReasonReleased},
+		{"a partition, twin", partOf(func(f *disk.Facts) { f.SameUUID = []disk.Peer{{}} }), xfs(), parts, disk.Refuse, disk.ReasonTwin},
+		{"a partition, nothing known on it", part, proven(disk.Unread), parts, disk.Refuse, disk.ReasonPartition},
+		{"a partition, even proven blank", part, proven(disk.Blank), parts, disk.Refuse, disk.ReasonPartition},
+		{"a partition, blank and accepted", partOf(func(f *disk.Facts) { f.Standing.Accepted = true }), proven(disk.Blank), parts, disk.Refuse, disk.ReasonPartition},
+		{"a partition, half-made", partOf(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, parts, disk.Refuse, disk.ReasonPartition},
+		{"a partition, perhaps half-made", partOf(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), xfs(), parts, disk.Refuse, disk.ReasonPartition},
+		{"a partition, something else on it", part, proven(disk.Other), parts, disk.Refuse, disk.ReasonOther},
+		{"a partition, mounted", partOf(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours} }), xfs(), parts, disk.Keep, disk.ReasonMounted},
+		{"a partition, mounted, room to grow", partOf(with(ours, grown(1<<30), nil)), xfs(), func(s *disk.Settings) { parts(s); growing(s) }, disk.Keep, disk.ReasonMounted},
+		{"a disk whose partitions are wanted", func(f *disk.Facts) { f.Partitions = []string{"vdb1", "vdb2"} }, proven(disk.Other), parts, disk.Ignore, disk.ReasonPartitioned},
+		{"a disk whose partitions are wanted by size", func(f *disk.Facts) { f.Partitions = []string{"vdb1", "vdb2"} }, proven(disk.Other), func(s *disk.Settings) { parts(s); s.Classes[0].Size = disk.SizeRange{Most: 1 << 30} }, disk.Ignore, disk.ReasonPartitioned},
+		{"a disk none of whose partitions is wanted", func(f *disk.Facts) { f.Partitions = []string{"vdb2"} }, proven(disk.Other), parts, disk.Ignore, disk.ReasonNoClass},
+		{"a disk whose partitions are wanted, excluded", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Other), func(s *disk.Settings) { parts(s); s.Exclude = []disk.Selectors{{Names: []string{"vdb"}}} }, disk.Ignore, disk.ReasonExcluded},
 		{"mounted in its place", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted in its place, with a fault", func(f *disk.Facts) { f.Mounts, f.Fault = []disk.MountPoint{ours}, "shut down" }, xfs(), nil, disk.Keep, disk.ReasonFault},
 		{"mounted in its place and in a pod", func(f *disk.Facts) {
@@ -351,6 +389,12 @@ var conditions = []condition{
 		s.Exclude = []disk.Selectors{{Transport: []string{"nvme"}}, {Serial: []string{"S*"}}}
 	}},
 	{name: "no class selects it", reason: disk.ReasonNoClass, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Names = []string{"nvme*"} }},
+	{name: "it is a partition", reason: disk.ReasonPartition, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) { part(f); parts(s) }},
+	{name: "its partitions are wanted", reason: disk.ReasonPartitioned, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		if parts(s); f.Whole == "" {
+			f.Partitions = []string{"vdb1"}
+		}
+	}},
 	{name: "it is mounted", reason: disk.ReasonElsewhere, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Mounts = []disk.MountPoint{mountedAt("/srv")}
 	}},

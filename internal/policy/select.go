@@ -18,18 +18,58 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 		return nil
 	}
 	for i := range s.Classes {
-		if c := &s.Classes[i]; !c.Selectors.IsZero() && Named(f, &c.Selectors) && holds(f, &c.Selectors) {
+		c := &s.Classes[i]
+		if c.Partitions != (f.Whole != "") || f.Whole != "" && c.Mode == disk.ModeBlock {
+			continue
+		}
+		if !c.Selectors.IsZero() && Named(f, &c.Selectors) && holds(f, &c.Selectors) {
 			return c
 		}
 	}
 	return nil
 }
 
+// partitioned says whether a class may have partitions of the disk, by all that is
+// known of both: what it then is to a class of whole disks is of no account. The
+// class is that of each partition, where its size is known as well.
+func partitioned(f *disk.Facts, s *disk.Settings) bool {
+	if f.Whole != "" || len(f.Partitions) == 0 || excluded(f, s) >= 0 {
+		return false
+	}
+	for i := range s.Classes {
+		c := &s.Classes[i]
+		if !c.Partitions {
+			continue
+		}
+		wide := c.Selectors
+		wide.Size, wide.Partitions = disk.SizeRange{}, false
+		for _, name := range f.Partitions {
+			part := *f
+			part.Name = name
+			if Named(&part, &wide) && holds(&part, &wide) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // excluded gives the place of the exclusion that the disk falls under, or -1.
 func excluded(f *disk.Facts, s *disk.Settings) int {
 	for i := range s.Exclude {
-		if e := &s.Exclude[i]; !e.IsZero() && holds(f, e) {
+		e := &s.Exclude[i]
+		if e.IsZero() {
+			continue
+		}
+		if holds(f, e) {
 			return i
+		}
+		if f.Whole != "" {
+			// What is said of the disk is said of its partitions.
+			whole := *f
+			if whole.Name = f.Whole; holds(&whole, e) {
+				return i
+			}
 		}
 	}
 	return -1
@@ -199,11 +239,11 @@ var selectors = [...]selector{
 	textual("names", func(s *disk.Selectors) []string { return s.Names }, func(f *disk.Facts) string { return f.Name }),
 	textual("mapper_names", func(s *disk.Selectors) []string { return s.MapperNames }, func(f *disk.Facts) string { return f.MapperName }),
 	textual("transport", func(s *disk.Selectors) []string { return s.Transport }, func(f *disk.Facts) string { return f.Transport }),
-	textual("serial", func(s *disk.Selectors) []string { return s.Serial }, func(f *disk.Facts) string { return strings.TrimRight(f.Serial, " ") }),
+	textual("serial", func(s *disk.Selectors) []string { return s.Serial }, func(f *disk.Facts) string { return strings.TrimRight(f.OfDisk(f.Serial), " ") }),
 	textual("wwn", func(s *disk.Selectors) []string { return s.WWN }, func(f *disk.Facts) string { return f.WWN }),
 	textual("model", func(s *disk.Selectors) []string { return s.Model }, func(f *disk.Facts) string { return f.Model }),
 	textual("vendor", func(s *disk.Selectors) []string { return s.Vendor }, func(f *disk.Facts) string { return f.Vendor }),
-	textual("by_path", func(s *disk.Selectors) []string { return s.ByPath }, func(f *disk.Facts) string { return f.Slot }),
+	textual("by_path", func(s *disk.Selectors) []string { return s.ByPath }, func(f *disk.Facts) string { return f.OfDisk(f.Slot) }),
 	{"size",
 		func(f *disk.Facts, s *disk.Selectors) (bool, bool) {
 			return s.Size != (disk.SizeRange{}), s.Size.Has(f.Size)
@@ -213,6 +253,11 @@ var selectors = [...]selector{
 		}},
 	boolean("rotational", func(s *disk.Selectors) *bool { return s.Rotational }, func(f *disk.Facts) bool { return f.Rotational }),
 	boolean("removable", func(s *disk.Selectors) *bool { return s.Removable }, func(f *disk.Facts) bool { return f.Removable }),
+	{"partitions",
+		func(f *disk.Facts, s *disk.Selectors) (bool, bool) { return s.Partitions, f.Whole != "" },
+		func(f *disk.Facts, s *disk.Selectors) (string, string) {
+			return "true", strconv.FormatBool(f.Whole != "")
+		}},
 	{"logical_sector",
 		func(f *disk.Facts, s *disk.Selectors) (bool, bool) {
 			return len(s.LogicalSector) > 0, slices.Contains(s.LogicalSector, f.LogicalSector)

@@ -28,6 +28,10 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return "it is claimed in " + disk.Visible(f.Claim), ""
 	case disk.ReasonSeed:
 		return fmt.Sprintf("its label %s says that it is a cloud-init seed", disk.Visible(f.Udev.FSLabel)), ""
+	case disk.ReasonPartitioned:
+		return "it has partitions, and a class asks for them: " + disk.Visible(strings.Join(f.Partitions, ", ")), ""
+	case disk.ReasonPartition:
+		return "it is a partition on which no finished filesystem is known, and partitions are never formatted" + evidence(c), fmt.Sprintf("if nothing on it is wanted: mkfs.xfs %s by hand", f.Node())
 	case disk.ReasonNoClass:
 		return "no class selects it", ""
 	case disk.ReasonExcluded:
@@ -166,6 +170,9 @@ func begunOn(i *disk.Intent) string {
 // wipe is the remedy for a disk whose content is not wanted any more. It is the
 // operator's own act, on the host or here, or needs the operator's word.
 func wipe(f *disk.Facts) string {
+	if f.Whole != "" {
+		return fmt.Sprintf("if nothing on it is wanted: wipefs -a %s, then mkfs.xfs %[1]s, by hand", f.Node())
+	}
 	return fmt.Sprintf("if nothing on it is wanted: virsh vol-wipe or a new volume on the host, blkdiscard -z %s here, or hotmount format %s", f.Node(), f.Name)
 }
 

@@ -252,6 +252,16 @@ func sighting(f *disk.Facts, boot, uuid string) disk.Sighting {
 	return disk.Sighting{Identity: f.Identity(boot), UUID: uuid, Type: cmp.Or(r.Type, disk.XFS), Class: "default", Mounted: time.Unix(1e9, 0).UTC()}
 }
 
+// partOf is a partition of the disk.
+func partOf(f *disk.Facts) *disk.Facts {
+	f.Whole, f.Name, f.Seq, f.Size = f.Name, f.Name+"1", disk.PartitionSeq(f.Seq, 1), f.Size/2
+	f.Slot += "-part1"
+	if f.Serial != "" {
+		f.Serial += "-part1"
+	}
+	return f
+}
+
 func TestFormerDisks(t *testing.T) {
 	slot := facts("vdb", 2, "")
 	large := facts("vdb", 9, "")
@@ -285,6 +295,9 @@ func TestFormerDisks(t *testing.T) {
 		{name: "the slot, no serial any more", seen: []disk.Sighting{sighting(facts("vdb", 2, "T"), "boot1", one)}, f: facts("vdb", 9, ""), boot: "boot2", slot: one},
 		{name: "the slot and the serial", seen: []disk.Sighting{sighting(facts("vdb", 2, "S"), "boot1", one)}, f: facts("vdb", 9, "S"), boot: "boot2", serial: one, slot: one},
 		{name: "the last in the slot", seen: []disk.Sighting{sighting(slot, "boot1", one), sighting(facts("vdb", 3, ""), "boot1", two)}, f: facts("vdb", 9, ""), boot: "boot2", slot: two},
+		{name: "a partition had the serial and the slot", seen: []disk.Sighting{sighting(partOf(facts("vdb", 2, "S")), "boot1", one)}, f: facts("vdb", 9, "S"), boot: "boot2", serial: one, slot: one},
+		{name: "a partition had the slot", seen: []disk.Sighting{sighting(partOf(facts("vdb", 2, "")), "boot1", one)}, f: facts("vdb", 9, ""), boot: "boot2", slot: one},
+		{name: "a partition of another disk", seen: []disk.Sighting{sighting(partOf(facts("vdb", 2, "T")), "boot1", one)}, f: facts("vdb", 9, "S"), boot: "boot2"},
 		{name: "it was seen leaving", seen: []disk.Sighting{sighting(slot, "boot1", one), left}, f: facts("vdb", 9, ""), boot: "boot2"},
 		{name: "it came back after it left", seen: []disk.Sighting{sighting(slot, "boot1", one), leftBefore}, f: facts("vdb", 9, ""), boot: "boot2", slot: one},
 	} {

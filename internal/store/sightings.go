@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"hotmount/internal/disk"
 )
@@ -93,7 +94,7 @@ func (m *Memory) formerSerial(f *disk.Facts) *disk.Sighting {
 		return nil
 	}
 	for i := range slices.Backward(m.sightings) {
-		if l := &m.sightings[i]; l.Identity.Serial == f.Serial {
+		if l := &m.sightings[i]; serialOf(l, f) {
 			return l
 		}
 	}
@@ -105,6 +106,12 @@ func (m *Memory) formerSerial(f *disk.Facts) *disk.Sighting {
 	return nil
 }
 
+// serialOf says whether the filesystem lay on a disk with f's serial, or on a
+// partition of one.
+func serialOf(l *disk.Sighting, f *disk.Facts) bool {
+	return l.Identity.Serial == f.Serial || strings.HasPrefix(l.Identity.Serial, f.Serial+disk.PartitionSuffix)
+}
+
 // formerSlot gives the filesystem that lay in f's slot, on a disk that may have
 // been f, when an earlier boot ended: it was the last one there, was not seen in
 // this boot and was not seen leaving.
@@ -114,11 +121,12 @@ func (m *Memory) formerSlot(f *disk.Facts) *disk.Sighting {
 	}
 	for i := range slices.Backward(m.sightings) {
 		l := &m.sightings[i]
-		if l.Identity.Slot != f.Slot {
+		part := strings.HasPrefix(l.Identity.Slot, f.Slot+disk.PartitionSuffix)
+		if l.Identity.Slot != f.Slot && !part {
 			continue
 		}
-		other := l.Identity.Serial != "" && f.Serial != "" && l.Identity.Serial != f.Serial
-		if l.Identity.Boot == m.boot || l.Left || other || l.Identity.Size != f.Size {
+		other := l.Identity.Serial != "" && f.Serial != "" && !serialOf(l, f)
+		if l.Identity.Boot == m.boot || l.Left || other || l.Identity.Size != f.Size && !part {
 			return nil
 		}
 		return l

@@ -28,6 +28,8 @@ var ErrGone = disk.ErrGone
 type FS struct {
 	// Root is where the tree begins; "" and "/" are the live system.
 	Root string
+	// Partitions says that partitions are wanted, too.
+	Partitions bool
 }
 
 // maxAttribute is the most a sysfs attribute can hold: one page
@@ -38,7 +40,8 @@ func (f FS) path(elements ...string) string {
 	return filepath.Join(append([]string{"/", f.Root}, elements...)...)
 }
 
-// Names gives the kernel names of all whole disks, sorted: all entries of
+// Names gives the kernel names of all whole disks, sorted, and where they are wanted
+// of all partitions, each after its disk: all entries of
 // /sys/block, be they virtual, empty or removable, but for hidden ones, which
 // have no device node (the single paths of NVMe multipath, GENHD_FL_HIDDEN).
 func (f FS) Names() ([]string, error) {
@@ -52,6 +55,13 @@ func (f FS) Names() ([]string, error) {
 			continue
 		}
 		names = append(names, e.Name())
+		if f.Partitions {
+			parts, err := partitionsOf(f.path("sys/block", e.Name()))
+			if err != nil {
+				return nil, fmt.Errorf("cannot list disks: %w", err)
+			}
+			names = append(names, parts...)
+		}
 	}
 	return names, nil
 }
@@ -80,15 +90,19 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	if err != nil {
 		return disk.Facts{}, err
 	}
-	seq, err := number(dir, "diskseq")
+	seq, err := sequence(dir)
 	if err != nil {
 		return disk.Facts{}, goneOr(dir, err)
 	}
 	facts := disk.Facts{ID: disk.ID{Name: name, Seq: seq}}
-	err = f.fill(&facts, dir)
+	if facts.Partition() > 0 {
+		err = f.fillPartition(&facts, dir)
+	} else {
+		err = f.fill(&facts, dir)
+	}
 	// Whatever went wrong in a directory that is not the disk's any more says
 	// nothing about the disk.
-	again, seqErr := number(link, "diskseq")
+	again, seqErr := sequence(link)
 	switch {
 	case seqErr != nil:
 		return disk.Facts{}, goneOr(link, seqErr)
@@ -100,12 +114,98 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	return facts, nil
 }
 
-// entry is the path of the disk's or partition's entry in /sys/block.
+// entry is the path of the disk's entry in /sys/block, or of the partition's in
+// /sys/class/block where partitions are wanted.
 func (f FS) entry(name string) (string, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return "", errors.New("not a name of a disk")
 	}
+	if f.Partitions {
+		partition := f.path("sys/class/block", name)
+		if _, err := os.Stat(filepath.Join(partition, "partition")); err == nil {
+			return partition, nil
+		} else if !missing(err) {
+			return "", err
+		}
+	}
 	return f.path("sys/block", name), nil
+}
+
+// sequence reads ID.Seq. That of a partition is below its disk's directory, which a
+// symbolic link does not show.
+func sequence(dir string) (uint64, error) {
+	part, err := number(dir, "partition")
+	if missing(err) {
+		return number(dir, "diskseq")
+	}
+	if err != nil {
+		return 0, err
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return 0, err
+	}
+	seq, err := number(filepath.Dir(real), "diskseq")
+	return disk.PartitionSeq(seq, uint32(part)), err
+}
+
+// fillPartition reads the facts of a partition: those of its disk, and its own.
+func (f FS) fillPartition(facts *disk.Facts, dir string) error {
+	whole := disk.Facts{ID: disk.ID{Name: filepath.Base(filepath.Dir(dir)), Seq: facts.DiskSeq()}}
+	if err := f.fill(&whole, filepath.Dir(dir)); err != nil {
+		return err
+	}
+	id := facts.ID
+	*facts = whole
+	facts.ID, facts.Whole, facts.Partitions = id, whole.Name, nil
+	suffix := fmt.Sprintf("%s%d", disk.PartitionSuffix, facts.Partition())
+	if facts.Serial != "" {
+		facts.Serial += suffix
+	}
+	text, err := read(filepath.Join(dir, "dev"))
+	if err != nil {
+		return err
+	}
+	if facts.Dev, err = disk.ParseDev(text); err != nil {
+		return err
+	}
+	sectors, err := number(dir, "size")
+	if err != nil {
+		return err
+	}
+	facts.Size = sectors * 512
+	readOnly, err := number(dir, "ro")
+	if err != nil {
+		return err
+	}
+	facts.ReadOnly = facts.ReadOnly || readOnly != 0
+	stat, err := read(filepath.Join(dir, "stat"))
+	if err != nil {
+		return err
+	}
+	if facts.Writes, err = writes(stat); err != nil {
+		return fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, "stat"), err)
+	}
+	// What has the whole disk has the partition.
+	of, err := f.holders(filepath.Dir(dir), nil)
+	if err != nil {
+		return err
+	}
+	own, err := f.holders(dir, nil)
+	if err != nil {
+		return err
+	}
+	facts.Holders = slices.Compact(slices.Sorted(slices.Values(append(of, own...))))
+	slot := facts.Slot
+	if facts.Udev, _, err = f.udev(facts.ID); err != nil {
+		return err
+	}
+	facts.Udev.NotReady = facts.Udev.NotReady || whole.Udev.NotReady
+	facts.Udev.Multipath = facts.Udev.Multipath || whole.Udev.Multipath
+	if facts.Slot = slot; slot != "" {
+		facts.Slot += suffix
+	}
+	return nil
 }
 
 // goneOr adds ErrGone to the error if the disk's directory is not there.
@@ -420,7 +520,7 @@ func (f FS) devices(facts *disk.Facts) (map[disk.Dev]string, error) {
 			}
 		}
 	}
-	seq, err := number(dir, "diskseq")
+	seq, err := sequence(dir)
 	if err != nil {
 		return nil, goneOr(dir, err)
 	}

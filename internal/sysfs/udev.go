@@ -21,7 +21,7 @@ func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
 	if err != nil {
 		return disk.Udev{}, "", fmt.Errorf("cannot read udev's database: %w", err)
 	}
-	u, path := parseUdev(text, id.Seq)
+	u, path := parseUdev(text, id)
 	return u, path, nil
 }
 
@@ -34,7 +34,7 @@ func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
 // that link the entry is another disk's, or of a kind that the rules leave out
 // (dm, md), and nothing in it counts. The time of initialisation is stored once
 // all rules have run.
-func parseUdev(text string, seq uint64) (disk.Udev, string) {
+func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	var (
 		u           disk.Udev
 		initialized bool
@@ -48,7 +48,7 @@ func parseUdev(text string, seq uint64) (disk.Udev, string) {
 			usec, err := strconv.ParseUint(value, 10, 64)
 			initialized = err == nil && usec > 0
 		case "S":
-			ours = ours || value == fmt.Sprintf("disk/by-diskseq/%d", seq)
+			ours = ours || "/dev/"+value == id.BySeq()
 			u.Links = append(u.Links, "/dev/"+value)
 		case "E":
 			key, v, _ := strings.Cut(value, "=")
@@ -56,7 +56,7 @@ func parseUdev(text string, seq uint64) (disk.Udev, string) {
 		}
 	}
 	// Rules may store it all the same; then it must agree.
-	if stored, found := properties["DISKSEQ"]; found && stored != strconv.FormatUint(seq, 10) {
+	if stored, found := properties["DISKSEQ"]; found && stored != strconv.FormatUint(id.DiskSeq(), 10) {
 		ours = false
 	}
 	if !initialized || !ours {

@@ -49,7 +49,7 @@ func TestParseUdev(t *testing.T) {
 		{"lines of kinds to come", entry + "Z:x\n\nE\nnonsense\n", ours(func(*disk.Udev) {})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, _ := parseUdev(test.text, 12)
+			got, _ := parseUdev(test.text, disk.ID{Seq: 12})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("udev (-want +got):\n%s", diff)
 			}
@@ -81,7 +81,7 @@ func FuzzParseUdev(f *testing.F) {
 	f.Add(entry+"E:ID_FS_LABEL_ENC=a\\x20b\nE:ID_FS_TYPE=xfs\nE:ID_FS_USAGE=filesystem\nE:SYSTEMD_READY=0\n", uint64(12))
 	f.Add("S:\nI:\nE:\nE:=\nS:disk/by-diskseq/0\nI:1", uint64(0))
 	f.Fuzz(func(t *testing.T, text string, seq uint64) {
-		u, path := parseUdev(text, seq)
+		u, path := parseUdev(text, disk.ID{Seq: seq})
 		if !u.Initialized {
 			if diff := cmp.Diff(disk.Udev{}, u); diff != "" || path != "" {
 				t.Errorf("an entry that does not count says %q and:\n%s", path, diff)

@@ -26,10 +26,11 @@ const (
 	headerSize      = 40
 
 	udevMagic = 0xfeedcafe
-	// MurmurHash2 with seed 0 of "block" and of "disk" (string_hash32 in
+	// MurmurHash2 with seed 0 of "block", "disk" and "partition" (string_hash32 in
 	// systemd's device-monitor.c).
 	blockHash = 0xf0031db7
 	diskHash  = 0x7bcbc5ee
+	partHash  = 0xcb234489
 )
 
 // maxName is the longest name of a disk, DISK_NAME_LEN in the kernel's
@@ -41,8 +42,8 @@ const maxName = 32
 // and takes most of its time for properties that nobody asks for.
 var wanted = [...]string{"ACTION=", "DEVPATH=", "SUBSYSTEM=", "DEVTYPE=", "DISKSEQ="}
 
-// errForeign says that the frame is well formed and not about a whole disk.
-var errForeign = errors.New("not about a whole disk")
+// errForeign says that the frame is well formed and not about a disk.
+var errForeign = errors.New("not about a disk")
 
 // parser turns frames into hints. Its buffer is used again for each frame.
 type parser struct{ reduced []byte }
@@ -102,14 +103,16 @@ func properties(frame []byte) ([]byte, error) {
 }
 
 func hint(event *netlink.UEvent) (Hint, error) {
-	if event.Env["SUBSYSTEM"] != "block" || event.Env["DEVTYPE"] != "disk" {
+	partition := event.Env["DEVTYPE"] == "partition"
+	if event.Env["SUBSYSTEM"] != "block" || event.Env["DEVTYPE"] != "disk" && !partition {
 		return Hint{}, errForeign
 	}
 	h := Hint{Action: event.Action.String(), Name: path.Base(event.KObj)}
 	if !plausibleName(h.Name) {
 		return Hint{}, errors.New("no plausible device name")
 	}
-	if seq, found := event.Env["DISKSEQ"]; found {
+	// That of a partition's event is its disk's.
+	if seq, found := event.Env["DISKSEQ"]; found && !partition {
 		var err error
 		if h.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {
 			return Hint{}, errors.New("disk sequence number is not a number")

@@ -104,7 +104,7 @@ func setUp(fd, buffer int) error {
 
 // filter is the socket filter that keeps a node's busy network events from
 // waking us: it lets through what carries udev's magic number and its hashes of
-// SUBSYSTEM=block and DEVTYPE=disk. A load beyond a frame's end drops the frame
+// SUBSYSTEM=block and DEVTYPE=disk or partition. A load beyond a frame's end drops the frame
 // (Documentation/networking/filter.rst).
 func filter() []unix.SockFilter {
 	const (
@@ -114,11 +114,12 @@ func filter() []unix.SockFilter {
 	)
 	return []unix.SockFilter{
 		{Code: load, K: magicOffset},
-		{Code: jump, K: udevMagic, Jf: 5},
+		{Code: jump, K: udevMagic, Jf: 6},
 		{Code: load, K: subsystemHashAt},
-		{Code: jump, K: blockHash, Jf: 3},
+		{Code: jump, K: blockHash, Jf: 4},
 		{Code: load, K: devtypeHashAt},
-		{Code: jump, K: diskHash, Jf: 1},
+		{Code: jump, K: diskHash, Jt: 1},
+		{Code: jump, K: partHash, Jf: 1},
 		{Code: ret, K: 0xffffffff},
 		{Code: ret, K: 0},
 	}

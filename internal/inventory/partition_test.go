@@ -1,0 +1,65 @@
+package inventory
+
+import (
+	"strings"
+	"testing"
+)
+
+// parted is the node with two partitions on a data disk of its own, the second with a
+// filesystem.
+func parted() tree {
+	const vdc = "sys/devices/pci0000:00/0000:20:00.0/virtio/block/vdc/"
+	all := node.with(block("vdc", 32, 13, "PARTED")).with(tree{"sys/class/block/vdc": "-> ../../devices/pci0000:00/0000:20:00.0/virtio/block/vdc"})
+	for name, minor := range map[string]string{"vdc1": "33", "vdc2": "34"} {
+		number := name[3:]
+		all = all.with(tree{
+			"sys/class/block/" + name:       "-> ../../devices/pci0000:00/0000:20:00.0/virtio/block/vdc/" + name,
+			vdc + name + "/partition":       number + "\n",
+			vdc + name + "/dev":             "254:" + minor + "\n",
+			vdc + name + "/size":            "2048\n",
+			vdc + name + "/ro":              "0\n",
+			vdc + name + "/stat":            "1 2 3 4 5 6 7 8 9 10 11\n",
+			"run/udev/data/b254:" + minor:   "S:disk/by-diskseq/13-part" + number + "\nI:1\nE:ID_FS_USAGE=filesystem\nE:ID_FS_TYPE=xfs\nE:ID_FS_UUID=" + uuid[:35] + number + "\n",
+			"dev/" + name:                   "",
+			"sys/block/vdc/" + name + "/x/": "",
+		})
+	}
+	for name, at := range map[string]string{"vda1": vda, "vda2": vda, "vda15": vda} {
+		all = all.with(tree{"sys/class/block/" + name: "-> ../../" + strings.TrimPrefix(at, "sys/") + name, at + name + "/size": "1\n", at + name + "/ro": "0\n", at + name + "/stat": "1 2 3 4 5 6 7 8 9 10 11\n"})
+	}
+	return all.with(tree{"sys/block/vdc/vdc1/x/": "-", "sys/block/vdc/vdc2/x/": "-"})
+}
+
+// A partition has facts of its own, and shares what is its whole disk's business.
+func TestPartitions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		changes                tree
+		system, claim, holders string
+		mounts                 int
+	}{
+		"free":                      {},
+		"mounted":                   {changes: tree{table: "27 1 254:33 / /srv rw - xfs /dev/vdc1 rw\n"}, mounts: 1},
+		"the other is mounted":      {changes: tree{table: "27 1 254:34 / /srv rw - xfs /dev/vdc2 rw\n"}},
+		"the other is the system's": {changes: tree{table: "27 1 254:34 / /var rw - xfs /dev/vdc2 rw\n"}, system: "/var"},
+		"the whole disk is mounted": {changes: tree{table: "27 1 254:32 / /srv rw - xfs /dev/vdc rw\n"}, holders: "vdc"},
+		"claimed":                   {changes: tree{fstab: "/dev/vdc1 /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
+		"the other is claimed":      {changes: tree{fstab: "/dev/vdc2 /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
+		"the whole disk is claimed": {changes: tree{fstab: "/dev/vdc /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
+		"another disk is claimed":   {changes: tree{fstab: "/dev/vdb1 /srv xfs defaults 0 0\n"}},
+	} {
+		h := parted().with(tc.changes).make(t)
+		h.Partitions = func() bool { return true }
+		by := scan(t, h)
+		f := by["vdc1"]
+		if f.Whole != "vdc" || f.System != tc.system || f.Claim != tc.claim || strings.Join(f.Holders, " ") != tc.holders || len(f.Mounts) != tc.mounts || f.Udev.FSUUID != uuid[:35]+"1" {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if len(f.SameSerial) != 0 || len(by["vdc"].SameSerial) != 0 {
+			t.Errorf("%s: a disk and its partitions are taken for disks of one serial", name)
+		}
+	}
+	h := parted().make(t)
+	if by := scan(t, h); by["vdc1"].Whole != "" || len(by) != 3 {
+		t.Errorf("nobody wants partitions: %v", by)
+	}
+}

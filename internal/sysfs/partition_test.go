@@ -1,0 +1,96 @@
+package sysfs
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+)
+
+// parted is vdb with two partitions, the first of which has been seen by udev.
+var parted = scsi.with(tree{
+	"sys/class/block/vdb":   "-> ../../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb",
+	"sys/class/block/vdb1":  "-> ../../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb/vdb1",
+	"sys/class/block/vdb2":  "-> ../../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb/vdb2",
+	vdb + "vdb1/partition":  "1\n",
+	vdb + "vdb1/dev":        "254:17\n",
+	vdb + "vdb1/size":       "2048\n",
+	vdb + "vdb1/ro":         "1\n",
+	vdb + "vdb1/stat":       "1 2 3 4 77 6 7 8 9 10 11\n",
+	vdb + "vdb1/holders/x":  "",
+	vdb + "vdb2/partition":  "2\n",
+	vdb + "vdb2/dev":        "254:18\n",
+	vdb + "vdb2/size":       "4096\n",
+	vdb + "vdb2/ro":         "0\n",
+	vdb + "vdb2/stat":       "1 2 3 4 5 6 7 8 9 10 11\n",
+	vdb + "vdb2/holders/y":  "",
+	"run/udev/data/b254:17": "S:disk/by-diskseq/12-part1\nI:99\nE:ID_PATH=pci-0000:05:00.0\nE:ID_FS_TYPE=xfs\n",
+	"run/udev/data/b254:18": "S:disk/by-diskseq/12-part1\nS:disk/by-diskseq/12\nS:disk/by-diskseq/11-part2\nI:99\n",
+})
+
+func wanting(fs FS) FS { fs.Partitions = true; return fs }
+
+func TestPartitions(t *testing.T) {
+	fs := wanting(parted.make(t))
+	names, err := fs.Names()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(names, " "); got != "dm-0 dm-1 dm-1p1 sda sda1 sda2 vdb vdb1 vdb2" {
+		t.Errorf("names: %s", got)
+	}
+	whole, err := fs.Disk("vdb")
+	if err != nil || whole.Whole != "" || whole.Partition() != 0 {
+		t.Errorf("vdb: %+v, error %v", whole, err)
+	}
+	want := vdbFacts()
+	want.ID = disk.ID{Name: "vdb1", Dev: disk.Dev{Major: 254, Minor: 17}, Seq: disk.PartitionSeq(12, 1)}
+	want.Whole, want.Size, want.Serial, want.Slot = "vdb", 1<<20, "a=b \x01c-part1", "pci-0000:05:00.0-part1"
+	want.ReadOnly, want.Writes, want.Holders = true, 77, []string{"x"}
+	want.Udev = disk.Udev{Initialized: true, FSType: "xfs", Links: []string{"/dev/disk/by-diskseq/12-part1"}}
+	got, err := fs.Disk("vdb1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("facts (-want +got):\n%s", diff)
+	}
+	if got.BySeq() != "/dev/disk/by-diskseq/12-part1" || got.OfDisk(got.Serial) != "a=b \x01c" || got.String() != "vdb1 (disk sequence number 12)" {
+		t.Errorf("%s, %s, %s", got.BySeq(), got.OfDisk(got.Serial), got)
+	}
+	devices, err := fs.Devices(&got)
+	if diff := cmp.Diff(map[disk.Dev]string{{Major: 254, Minor: 17}: "vdb1"}, devices); diff != "" || err != nil {
+		t.Errorf("devices (-want +got):\n%s, error %v", diff, err)
+	}
+	// udev's entry of another disk or of another partition is none of it.
+	second, err := fs.Disk("vdb2")
+	if err != nil || second.Udev.Initialized || second.Seq == got.Seq {
+		t.Errorf("vdb2: %+v, error %v", second, err)
+	}
+	// What has the whole disk has its partitions; what udev forbids of it, too.
+	fs = wanting(parted.with(tree{vdb + "holders/md0": "", "run/udev/data/b254:16": "S:disk/by-diskseq/12\nI:1\nE:SYSTEMD_READY=0\nE:DM_MULTIPATH_DEVICE_PATH=1\n"}).make(t))
+	if got, err = fs.Disk("vdb1"); err != nil || strings.Join(got.Holders, " ") != "md0 x" || !got.Udev.NotReady || !got.Udev.Multipath {
+		t.Errorf("vdb1: %+v, error %v", got, err)
+	}
+	// Another disk has the name now.
+	if _, err := fs.Devices(&disk.Facts{ID: disk.ID{Name: "vdb1", Seq: disk.PartitionSeq(11, 1)}}); !errors.Is(err, ErrGone) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Where nobody wants partitions there are none.
+func TestNoPartitions(t *testing.T) {
+	fs := parted.make(t)
+	if _, err := fs.Disk("vdb1"); !errors.Is(err, ErrGone) {
+		t.Errorf("error %v", err)
+	}
+	if names, err := fs.Names(); err != nil || strings.Join(names, " ") != "dm-0 dm-1 sda vdb" {
+		t.Errorf("%q, error %v", names, err)
+	}
+	if _, err := wanting(fs).Disk("vdb3"); !errors.Is(err, ErrGone) {
+		t.Errorf("error %v", err)
+	}
+}
