@@ -43,7 +43,7 @@ func seenDisks() []seenDisk {
 	if err != nil {
 		s = config.Default()
 	}
-	disks, err := host().Scan()
+	disks, err := hostFor(&s).Scan()
 	if err != nil {
 		return nil
 	}

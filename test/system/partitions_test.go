@@ -1,0 +1,67 @@
+//go:build vm && full
+
+package system
+
+import (
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// TestPartitions: of a disk that another installer partitioned, as the example has it,
+// the partitions that hold a filesystem are mounted, one without is refused and not
+// written to, and the disk is nobody's trouble. Each is released for itself. They are
+// mounted again after a reboot, and all goes with the disk.
+func TestPartitions(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	m.example("partitions.yaml")
+	file := blank(t, 2*gib)
+	name, id := m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
+	m.run("printf 'label: gpt\n,600M\n,600M\n,600M\n' | sfdisk -q -w always /dev/" + name + "; udevadm settle; mkfs.xfs -q /dev/" + name + "1; mkfs.ext4 -q /dev/" + name + "2; udevadm settle; sync")
+	m.detach(w, id)
+	m.run("hotmount config check && systemctl start hotmount")
+	name, id = m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
+	one, two := m.mounted(name+"1"), m.mounted(name+"2")
+	m.run("echo 1 >/mnt/disks/" + one + "/number; echo 2 >/mnt/disks/" + two + "/number")
+	if what := m.run("systemctl show -P What '" + unitOf(one) + "'"); what != m.run("echo /dev/disk/by-diskseq/$(cat /sys/block/"+name+"/diskseq)-part1") {
+		t.Errorf("the unit mounts %s", what)
+	}
+	plan := m.run("hotmount plan")
+	for _, want := range []string{
+		"^" + name + " .*ignore +it has partitions, and a class asks for them: " + name + "1, " + name + "2, " + name + "3",
+		"^" + name + "1 .*PARTED-part1 +keep", "^" + name + "2 .*keep",
+		"^" + name + "3 .*refuse +it is a partition on which no finished filesystem is known",
+		"^vda .*ignore +it carries the system",
+	} {
+		if !regexpLine(plan, want) {
+			t.Errorf("no %q in\n%s", want, plan)
+		}
+	}
+	if got := m.run("hotmount format " + name + "3 2>&1; true"); strings.Contains(got, "--confirm") {
+		t.Errorf("a partition can be formatted: %s", got)
+	}
+	if got := m.run("cat /sys/block/" + name + "/" + name + "3/stat | awk '{print $5+$12}'"); got != "0" {
+		t.Errorf("%s writes to the third partition", got)
+	}
+
+	m.run("hotmount release " + name + "1")
+	if got := m.run("findmnt -n /dev/" + name + "1 || true; cat /mnt/disks/" + two + "/number"); got != "2" {
+		t.Errorf("after the release: %s", got)
+	}
+	m.run("hotmount accept " + name + "1")
+	m.mounted(name + "1")
+
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if again := m.mounted(name+"1") + m.mounted(name+"2") + m.run("cat /mnt/disks/"+one+"/number /mnt/disks/"+two+"/number"); again != one+two+"1\n2" {
+		t.Errorf("after the reboot: %s", again)
+	}
+	m.detach(w, id)
+	m.wait("the mounts to go", "! [ -e /mnt/disks/"+one+" ] && ! [ -e /mnt/disks/"+two+" ]")
+	if got := m.run("journalctl -b -o cat -u hotmount -p err -q --no-pager"); got != "" {
+		t.Errorf("the journal has errors: %s", got)
+	}
+}
