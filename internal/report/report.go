@@ -95,7 +95,7 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 	fields := map[string]string{"MESSAGE_ID": string(kind)}
 	if f != nil {
 		fields["HOTMOUNT_DEVICE"] = f.Node()
-		fields["HOTMOUNT_DISKSEQ"] = strconv.FormatUint(f.Seq, 10)
+		fields["HOTMOUNT_DISKSEQ"] = strconv.FormatUint(f.DiskSeq(), 10)
 		fields["HOTMOUNT_SERIAL"] = disk.Visible(f.Serial)
 		fields["HOTMOUNT_DECISION"] = string(d.Action)
 		fields["HOTMOUNT_REASON"] = string(d.Reason)

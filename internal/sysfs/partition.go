@@ -1,0 +1,86 @@
+package sysfs
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"hotmount/internal/disk"
+)
+
+// sequence reads ID.Seq. That of a partition is below its disk's directory, which a
+// symbolic link does not show.
+func sequence(dir string) (uint64, error) {
+	part, err := number(dir, "partition")
+	if missing(err) {
+		return number(dir, "diskseq")
+	}
+	if err != nil {
+		return 0, err
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return 0, err
+	}
+	seq, err := number(filepath.Dir(real), "diskseq")
+	return disk.PartitionSeq(seq, uint32(part)), err
+}
+
+// fillPartition reads the facts of a partition: those of its disk, and its own.
+func (f FS) fillPartition(facts *disk.Facts, dir string) error {
+	whole := disk.Facts{ID: disk.ID{Name: filepath.Base(filepath.Dir(dir)), Seq: facts.DiskSeq()}}
+	if err := f.fill(&whole, filepath.Dir(dir)); err != nil {
+		return err
+	}
+	id := facts.ID
+	*facts = whole
+	facts.ID, facts.Whole, facts.Partitions = id, whole.Name, nil
+	suffix := fmt.Sprintf("%s%d", disk.PartitionSuffix, facts.Partition())
+	if facts.Serial != "" {
+		facts.Serial += suffix
+	}
+	text, err := read(filepath.Join(dir, "dev"))
+	if err != nil {
+		return err
+	}
+	if facts.Dev, err = disk.ParseDev(text); err != nil {
+		return err
+	}
+	sectors, err := number(dir, "size")
+	if err != nil {
+		return err
+	}
+	facts.Size = sectors * 512
+	readOnly, err := number(dir, "ro")
+	if err != nil {
+		return err
+	}
+	facts.ReadOnly = facts.ReadOnly || readOnly != 0
+	stat, err := read(filepath.Join(dir, "stat"))
+	if err != nil {
+		return err
+	}
+	if facts.Writes, err = writes(stat); err != nil {
+		return fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, "stat"), err)
+	}
+	// What has the whole disk has the partition.
+	of, err := f.holders(filepath.Dir(dir), nil)
+	if err != nil {
+		return err
+	}
+	own, err := f.holders(dir, nil)
+	if err != nil {
+		return err
+	}
+	facts.Holders = slices.Compact(slices.Sorted(slices.Values(append(of, own...))))
+	slot := facts.Slot
+	if facts.Udev, _, err = f.udev(facts.ID); err != nil {
+		return err
+	}
+	facts.Udev.NotReady = facts.Udev.NotReady || whole.Udev.NotReady
+	facts.Udev.Multipath = facts.Udev.Multipath || whole.Udev.Multipath
+	if facts.Slot = slot; slot != "" {
+		facts.Slot += suffix
+	}
+	return nil
+}
