@@ -90,6 +90,9 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	}
 	part(func(ctx context.Context) error {
 		return listener.Run(ctx, func(h uevent.Hint) {
+			if h.Partition && !partitions.Load() {
+				return
+			}
 			seen.heard(h)
 			look(a, h)
 		})

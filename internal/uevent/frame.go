@@ -107,7 +107,7 @@ func hint(event *netlink.UEvent) (Hint, error) {
 	if event.Env["SUBSYSTEM"] != "block" || event.Env["DEVTYPE"] != "disk" && !partition {
 		return Hint{}, errForeign
 	}
-	h := Hint{Action: event.Action.String(), Name: path.Base(event.KObj)}
+	h := Hint{Action: event.Action.String(), Name: path.Base(event.KObj), Partition: partition}
 	if !plausibleName(h.Name) {
 		return Hint{}, errors.New("no plausible device name")
 	}

@@ -27,6 +27,8 @@ type Hint struct {
 	// Action is the kernel's word for what happened: "add", "change", "remove"
 	// and so on (enum kobject_action in include/linux/kobject.h).
 	Action string
+	// Partition says that it is about a partition, which Name names; Seq is 0 then.
+	Partition bool
 	// Rescan asks to look at every disk, Cause says why.
 	Rescan bool
 	Cause  string
@@ -37,7 +39,7 @@ type Counters struct {
 	// Frames passed the kernel's filter and were read.
 	Frames uint64
 	// Foreign frames were dropped: their sender is not root, they were not sent
-	// to udev's group, or they are not about a whole disk.
+	// to udev's group, or they are not about a disk or partition.
 	Foreign uint64
 	// Unreadable frames were cut short or could not be parsed: a rescan each.
 	Unreadable uint64
@@ -46,7 +48,7 @@ type Counters struct {
 	Overruns uint64
 }
 
-// Listener holds a socket that receives udev's events of whole disks.
+// Listener holds a socket that receives udev's events of disks and partitions.
 type Listener struct {
 	socket *os.File
 	parser parser
