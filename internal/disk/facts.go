@@ -124,8 +124,9 @@ type Udev struct {
 	FSLabel string `json:"fs_label,omitempty"`
 	// Ambivalent is ID_FS_AMBIVALENT: signatures of more than one kind.
 	Ambivalent string `json:"ambivalent,omitempty"`
-	// PartTable is ID_PART_TABLE_TYPE.
-	PartTable string `json:"part_table,omitempty"`
+	// PartTable is ID_PART_TABLE_TYPE, PartTableUUID ID_PART_TABLE_UUID.
+	PartTable     string `json:"part_table,omitempty"`
+	PartTableUUID string `json:"part_table_uuid,omitempty"`
 	// Links are the links below /dev that udev gave to the disk.
 	Links []string `json:"links,omitempty"`
 }

@@ -77,10 +77,26 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 	if facts.Udev, _, err = f.udev(facts.ID); err != nil {
 		return err
 	}
+	disown(&facts.Udev, &whole.Udev)
 	facts.Udev.NotReady = facts.Udev.NotReady || whole.Udev.NotReady
 	facts.Udev.Multipath = facts.Udev.Multipath || whole.Udev.Multipath
 	if facts.Slot = slot; slot != "" {
 		facts.Slot += suffix
 	}
 	return nil
+}
+
+// disown takes from what udev's database has of a partition what it has of the disk:
+// 60-persistent-storage.rules hand ID_* of a disk on to its partitions before
+// these are probed: the partition table, and in older versions ID_FS_*, too.
+func disown(part, whole *disk.Udev) {
+	if part.PartTable == whole.PartTable && part.PartTableUUID == whole.PartTableUUID {
+		part.PartTable, part.PartTableUUID = "", ""
+	}
+	if part.FSType == whole.FSType && part.FSUUID == whole.FSUUID && part.FSUsage == whole.FSUsage {
+		part.FSType, part.FSUUID, part.FSUsage, part.FSLabel = "", "", "", ""
+	}
+	if part.Ambivalent == whole.Ambivalent {
+		part.Ambivalent = ""
+	}
 }

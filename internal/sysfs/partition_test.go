@@ -81,6 +81,35 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
+// What udev hands on from a disk to its partitions is not the partitions'; what is
+// theirs stays, a partition table of their own among it.
+func TestHandedOn(t *testing.T) {
+	const table = "E:ID_PART_TABLE_TYPE=gpt\nE:ID_PART_TABLE_UUID=1\n"
+	const fs = "E:ID_FS_TYPE=xfs\nE:ID_FS_UUID=2\nE:ID_FS_USAGE=filesystem\nE:ID_FS_LABEL=x\n"
+	for name, tc := range map[string]struct {
+		disk, part string
+		want       disk.Udev
+	}{
+		"the table":               {table, table + fs, disk.Udev{FSType: "xfs", FSUUID: "2", FSUsage: "filesystem", FSLabel: "x"}},
+		"the table, nothing":      {table, table, disk.Udev{}},
+		"another table":           {table, "E:ID_PART_TABLE_TYPE=gpt\nE:ID_PART_TABLE_UUID=3\n", disk.Udev{PartTable: "gpt", PartTableUUID: "3"}},
+		"a table of another kind": {table, "E:ID_PART_TABLE_TYPE=dos\nE:ID_PART_TABLE_UUID=1\n", disk.Udev{PartTable: "dos", PartTableUUID: "1"}},
+		"the disk's filesystem":   {table + fs, table + fs, disk.Udev{}},
+		"another filesystem":      {table + fs, table + "E:ID_FS_TYPE=xfs\nE:ID_FS_UUID=3\nE:ID_FS_USAGE=filesystem\n", disk.Udev{FSType: "xfs", FSUUID: "3", FSUsage: "filesystem"}},
+		"the disk's ambivalence":  {table + "E:ID_FS_AMBIVALENT=y\n", table + "E:ID_FS_AMBIVALENT=y\n", disk.Udev{}},
+		"its own ambivalence":     {table, table + "E:ID_FS_AMBIVALENT=y\n", disk.Udev{Ambivalent: "y"}},
+	} {
+		f, err := wanting(parted.with(tree{
+			"run/udev/data/b254:16": "S:disk/by-diskseq/12\nI:1\n" + tc.disk,
+			"run/udev/data/b254:17": "S:disk/by-diskseq/12-part1\nI:1\n" + tc.part,
+		}).make(t)).Disk("vdb1")
+		f.Udev.Initialized, f.Udev.Links = false, nil
+		if diff := cmp.Diff(tc.want, f.Udev); diff != "" || err != nil {
+			t.Errorf("%s (-want +got):\n%s, error %v", name, diff, err)
+		}
+	}
+}
+
 // Where nobody wants partitions there are none.
 func TestNoPartitions(t *testing.T) {
 	fs := parted.make(t)

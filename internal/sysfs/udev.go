@@ -70,6 +70,7 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	u.FSLabel = encoded(properties, "ID_FS_LABEL")
 	u.Ambivalent = properties["ID_FS_AMBIVALENT"]
 	u.PartTable = properties["ID_PART_TABLE_TYPE"]
+	u.PartTableUUID = properties["ID_PART_TABLE_UUID"]
 	u.Multipath = properties["DM_MULTIPATH_DEVICE_PATH"] == "1" || u.FSType == "mpath_member"
 	return u, properties["ID_PATH"]
 }
