@@ -44,8 +44,8 @@ func formatCommand() *cobra.Command {
 	return c
 }
 
-func findByName(name string) (*disk.Facts, error) {
-	disks, err := host().Scan()
+func findByName(name string, s *disk.Settings) (*disk.Facts, error) {
+	disks, err := hostFor(s).Scan()
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func offer(ctx context.Context, w io.Writer, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := findByName(name)
+	f, err := findByName(name, s)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,11 @@ func confirm(ctx context.Context, w io.Writer, name, token string) error {
 		return usageError{fmt.Errorf("cannot take %q for a token; hotmount format %s prints it", disk.Visible(token), disk.Visible(name))}
 	}
 	h := host()
-	f, err := findByName(name)
+	s, err := h.Store.Settings()
+	if err != nil {
+		return err
+	}
+	f, err := findByName(name, s)
 	if err != nil {
 		return err
 	}
