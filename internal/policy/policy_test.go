@@ -187,6 +187,7 @@ func TestDecide(t *testing.T) {
 		{"held", func(f *disk.Facts) { f.Holders = []string{"dm-0"} }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonHeld},
 		{"claimed", func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }, xfs(), nil, disk.Ignore, disk.ReasonClaimed},
 		{"cloud-init seed", func(f *disk.Facts) { f.Udev.FSLabel = "cidata" }, proven(disk.Other), nil, disk.Ignore, disk.ReasonSeed},
+		{"udev has not seen a logical volume", func(f *disk.Facts) { f.Udev.Initialized, f.MapperName = false, "vg0-a" }, proven(disk.Blank), nil, disk.Wait, disk.ReasonUdev},
 		{"udev has not seen it", func(f *disk.Facts) { f.Udev.Initialized = false }, proven(disk.Blank), nil, disk.Wait, disk.ReasonUdev},
 
 		{"no size", func(f *disk.Facts) { f.Size = 0 }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonSize},

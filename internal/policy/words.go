@@ -37,6 +37,12 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonExcluded:
 		return fmt.Sprintf("the configuration excludes it (exclude[%d])", excluded(f, s)), ""
 	case disk.ReasonUdev:
+		if f.MapperName != "" {
+			// LVM hides a new volume from other rules while it zeroes its start, and
+			// the event that ends this can be lost: udev begins to watch a device only
+			// after it has told LVM to go on.
+			return "udev has not finished with it, or LVM has hidden it", "if it stays so: udevadm trigger -c change " + f.Node()
+		}
 		return "udev has not finished with it", ""
 	case disk.ReasonSize:
 		return "it has no size", ""
