@@ -249,7 +249,7 @@ func TestTheBrakeHoldsUntilAccepted(t *testing.T) {
 }
 
 func sighting(f *disk.Facts, boot, uuid string) disk.Sighting {
-	return disk.Sighting{Identity: f.Identity(boot), UUID: uuid, Type: cmp.Or(r.Type, disk.XFS), Class: "default", Mounted: time.Unix(1e9, 0).UTC()}
+	return disk.Sighting{Identity: f.Identity(boot), UUID: uuid, Type: "xfs", Class: "default", Mounted: time.Unix(1e9, 0).UTC()}
 }
 
 // partOf is a partition of the disk.
