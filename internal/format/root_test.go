@@ -102,7 +102,7 @@ func (l *loop) work() (disk.Content, error) {
 		return disk.Content{}, err
 	}
 	defer s.Close()
-	c, err := s.Prove(l.t.Context(), "full")
+	c, err := s.Prove(l.t.Context(), "auto")
 	if err != nil || c.Kind != disk.Blank && (c.Kind != disk.HalfMade || c.UUID != uuid) {
 		return c, err
 	}
@@ -357,7 +357,7 @@ func (l *loop) confirm() error {
 		return err
 	}
 	defer s.Close()
-	if _, err := s.Prove(l.t.Context(), "full"); err != nil {
+	if _, err := s.Prove(l.t.Context(), "auto"); err != nil {
 		return err
 	}
 	token, err := s.Token(l.t.Context(), "boot")
@@ -460,7 +460,7 @@ func TestRealClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.Prove(t.Context(), "full"); err != nil {
+	if _, err := s.Prove(t.Context(), "auto"); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("mkfs.xfs", "-f", l.facts.Node()).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("busy")) {
@@ -475,7 +475,7 @@ func TestRealWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.Prove(t.Context(), "full"); err != nil {
+	if _, err := s.Prove(t.Context(), "auto"); err != nil {
 		t.Fatal(err)
 	}
 	// Zeros in the middle: nothing but the kernel's count tells of them.

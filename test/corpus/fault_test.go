@@ -54,7 +54,7 @@ func TestEveryReadCounts(t *testing.T) {
 	chance := seeded(t)
 	for _, size := range []uint64{Size, Size + 512*3, 100*gib + 512} {
 		look := func(d *faulty) (string, error) {
-			c, err := probe.Look(t.Context(), runner, probe.Source{Reader: d, Node: "/dev/vdb", Size: size}, probe.Full)
+			c, err := probe.Look(t.Context(), runner, probe.Source{Reader: d, Node: "/dev/vdb", Size: size}, probe.Auto)
 			return string(c.Kind), err
 		}
 		sound := &faulty{bad: -1}
