@@ -174,7 +174,6 @@ func watchMounts(ctx context.Context, a *agent.Agent, mounting *arrivals, r repo
 			a.LookAtAll()
 			return
 		}
-		mounting.shown(now)
 		for _, dev := range mounts.Changed(before, now) {
 			// The link's last part is the kernel name (Documentation/ABI,
 			// /sys/dev). A device that is gone is dealt with by its uevent.
@@ -182,6 +181,9 @@ func watchMounts(ctx context.Context, a *agent.Agent, mounting *arrivals, r repo
 				a.Look(filepath.Base(link))
 			}
 		}
+		// Last: who waits for a mount asks for a look as well, and the two are one if
+		// the change is known by then.
+		mounting.shown(now)
 		before = now
 	})
 }

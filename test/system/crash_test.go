@@ -82,6 +82,8 @@ func (m machine) mkfsWrites(w *worker.Worker) (all []string, super int) {
 	name, id := m.attach(w, worker.Disk{File: blank(m.t, crashSize), Serial: "COUNT"})
 	m.wait("udev", "[ -e /dev/"+name+" ] && udevadm settle")
 	trace := m.run("strace -qq -o /root/trace -e trace=pwrite64,fallocate /usr/local/real/mkfs.xfs -K -m uuid=$(cat /proc/sys/kernel/random/uuid) /dev/" + name + " >/dev/null; cat /root/trace")
+	// QEMU 7.2 does not always survive that a disk is taken out while udev reads it.
+	m.run("udevadm settle")
 	m.detach(w, id)
 	m.run("systemctl start hotmount")
 	count := map[byte]int{}
