@@ -40,7 +40,7 @@ BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b0
 # What the build and the tests need of Debian. The virtual machines' own needs are
 # installed by test/worker, when they are needed.
 PACKAGES_deb := debhelper dpkg-dev git
-PACKAGES_test := $(PACKAGES_deb) e2fsprogs fish gcc libc6-dev lintian man-db prometheus strace systemd util-linux xfsprogs zsh
+PACKAGES_test := $(PACKAGES_deb) e2fsprogs fish gcc libc6-dev lintian lvm2 man-db prometheus strace systemd util-linux xfsprogs zsh
 
 say = @echo "==> $(1)"
 comma := ,
@@ -48,11 +48,11 @@ comma := ,
 .PHONY: help
 help:
 	@echo "make demo        build the package, boot a Debian worker under libvirt, attach a disk, show what comes of it (5 minutes)"
-	@echo "make test        pass all tests, those in virtual machines included (25 minutes)"
+	@echo "make test        pass all tests, those in virtual machines included (40 minutes)"
 	@echo "make build       build/hotmount"
 	@echo "make deb         $(DEB); ARCH=arm64 for another architecture"
 	@echo "make lint        gofmt, go vet, staticcheck"
-	@echo "make test-unit   the tests without virtual machines (2 minutes)"
+	@echo "make test-unit   the tests without virtual machines (5 minutes)"
 	@echo "make test-fuzz   each parser with random input"
 	@echo "make test-deb    lintian, the units' exposure, and whether two builds are the same"
 	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"

@@ -133,8 +133,8 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonFilesystem:
 		return fmt.Sprintf("it holds %s %s", disk.Visible(d.Type), d.UUID), ""
 	case disk.ReasonMisplaced:
-		return fmt.Sprintf("it holds %s, and is mounted at %s, where another filesystem belongs: whoever uses that path has the wrong data", disk.Visible(f.Udev.FSUUID), disk.Visible(f.Mounts[0].Path)),
-			"stop who uses it, then umount " + disk.Visible(f.Mounts[0].Path)
+		at := disk.Visible(ours(f, Select(f, s)).Path)
+		return fmt.Sprintf("it holds %s, and is mounted at %s, where another filesystem belongs: whoever uses that path has the wrong data", disk.Visible(f.Udev.FSUUID), at), "stop who uses it, then umount " + at
 	case disk.ReasonFault:
 		return "it is mounted, and " + f.Fault + " (see journalctl -k)", fmt.Sprintf("stop who uses it, hotmount release %s, then %s", f.Name, Check(f, d.Type))
 	case disk.ReasonShrunk:

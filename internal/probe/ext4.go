@@ -83,15 +83,7 @@ func ext4Sum(seed uint32, b []byte) uint32 {
 
 // readExt4 reads the first superblock.
 func readExt4(r io.ReaderAt) (ext4Super, error) {
-	buf, err := alignedBuffer(align)
-	if err != nil {
-		return ext4Super{}, err
-	}
-	defer buf.free()
-	if err := readFull(r, buf, 0); err != nil {
-		return ext4Super{}, err
-	}
-	return parseExt4(buf[superSize : 2*superSize])
+	return readHead(r, func(b []byte) (ext4Super, error) { return parseExt4(b[superSize : 2*superSize]) })
 }
 
 // IsWholeExt4 is nil if the disk holds the finished ext4 of that UUID, in the state

@@ -34,15 +34,20 @@ var ErrNoXFS = errors.New("no XFS superblock")
 // if there is none, a *ReadError if it could not be read, another if there is a
 // magic number and what follows it is damaged.
 func ReadXFS(r io.ReaderAt) (XFSSuper, error) {
+	return readHead(r, parseXFS)
+}
+
+// readHead has the first bytes of the disk parsed; they are gone afterwards.
+func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err error) {
 	buf, err := alignedBuffer(align)
 	if err != nil {
-		return XFSSuper{}, err
+		return super, err
 	}
 	defer buf.free()
 	if err := readFull(r, buf, 0); err != nil {
-		return XFSSuper{}, err
+		return super, err
 	}
-	return parseXFS(buf)
+	return parse(buf)
 }
 
 // IsWholeXFS is nil if the disk holds the finished XFS of that UUID, in the state

@@ -39,18 +39,9 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 	if facts.Serial != "" {
 		facts.Serial += suffix
 	}
-	text, err := read(filepath.Join(dir, "dev"))
-	if err != nil {
+	if err := fillDevice(facts, dir); err != nil {
 		return err
 	}
-	if facts.Dev, err = disk.ParseDev(text); err != nil {
-		return err
-	}
-	sectors, err := number(dir, "size")
-	if err != nil {
-		return err
-	}
-	facts.Size = sectors * 512
 	readOnly, err := number(dir, "ro")
 	if err != nil {
 		return err

@@ -146,7 +146,8 @@ func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
 
-func (f FS) fill(facts *disk.Facts, dir string) error {
+// fillDevice reads the device number and the size of a disk or a partition.
+func fillDevice(facts *disk.Facts, dir string) error {
 	text, err := read(filepath.Join(dir, "dev"))
 	if err != nil {
 		return err
@@ -161,6 +162,13 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 	// The unit of the attribute is 512 bytes, whatever the disk's sectors are
 	// (SECTOR_SIZE in include/linux/blkdev.h).
 	facts.Size = sectors * 512
+	return nil
+}
+
+func (f FS) fill(facts *disk.Facts, dir string) error {
+	if err := fillDevice(facts, dir); err != nil {
+		return err
+	}
 	sector, err := number(dir, "queue/logical_block_size")
 	if err != nil {
 		return err

@@ -1,0 +1,70 @@
+//go:build root
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/control"
+)
+
+// The control socket answers root alone.
+func TestAcceptAsRoot(t *testing.T) {
+	machine(t)
+	asked := answering(t, func(_ context.Context, r control.Request) (string, error) {
+		if r.Disk != "vdc" {
+			return "", fmt.Errorf("cannot accept %s: no disk of that name is known", r.Disk)
+		}
+		return "vdc is accepted", nil
+	})
+	for _, test := range []struct {
+		arg, disk, out, want string
+		code                 int
+	}{
+		{"vdc", "vdc", "vdc is accepted\n", "", 0},
+		{"/dev/vdc", "vdc", "vdc is accepted\n", "", 0},
+		{"vdz", "vdz", "", "cannot accept vdz: no disk of that name is known", 1},
+		{"/dev/disk/by-id/x", "disk/by-id/x", "", "no disk of that name", 1},
+		{"", "", "", "no disk of that name", 1},
+	} {
+		out, code, err := call(t, "accept", test.arg)
+		if code != test.code || out != test.out || (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: code %d, %v, %q", test.arg, code, err, out)
+		}
+		if diff := cmp.Diff([]control.Request{{Do: "accept", Disk: test.disk}}, asked()); diff != "" {
+			t.Errorf("%q: the daemon was asked (-want +got):\n%s", test.arg, diff)
+		}
+	}
+	// A mistake in the call does not get as far as the daemon.
+	for _, args := range [][]string{{"accept"}, {"accept", "vdc", "vdd"}} {
+		if _, code, _ := call(t, args...); code != 2 || len(asked()) != 0 {
+			t.Errorf("%q: code %d", args, code)
+		}
+	}
+}
+
+func TestStateInitBesideADaemon(t *testing.T) {
+	h := machine(t)
+	if _, code, err := call(t, "state", "init"); code != 0 || err != nil {
+		t.Fatalf("code %d, %v", code, err)
+	}
+	asked := answering(t, func(context.Context, control.Request) (string, error) { return "", nil })
+	if out, code, err := call(t, "state", "init"); code != 0 || err != nil || out != "" {
+		t.Errorf("beside a daemon: code %d, %v, %q", code, err, out)
+	}
+	if diff := cmp.Diff([]control.Request{{Do: "look"}}, asked()); diff != "" {
+		t.Errorf("the daemon was asked (-want +got):\n%s", diff)
+	}
+	if err := os.RemoveAll(h.Store.State); err != nil {
+		t.Fatal(err)
+	}
+	if out, code, err := call(t, "state", "init"); code != 0 || err != nil || !strings.HasPrefix(out, "the state directory is a new one: systemctl restart hotmount\n") {
+		t.Errorf("a lost one, beside a daemon: code %d, %v, %q", code, err, out)
+	}
+}
