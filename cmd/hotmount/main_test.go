@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"hotmount/internal/config"
@@ -79,42 +77,6 @@ func machine(t *testing.T) inventory.Host {
 	host, socket = func() inventory.Host { return h }, filepath.Join(dir, "socket")
 	t.Cleanup(func() { host, socket = formerHost, formerSocket })
 	return h
-}
-
-// answering answers at the socket until the test ends, and gives what it was asked.
-func answering(t *testing.T, answer control.Handler) (asked func() []control.Request) {
-	t.Helper()
-	var mu sync.Mutex
-	var all []control.Request
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- control.Serve(ctx, socket, func(ctx context.Context, r control.Request) (string, error) {
-			mu.Lock()
-			all = append(all, r)
-			mu.Unlock()
-			return answer(ctx, r)
-		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	for {
-		_, err := control.Ask(t.Context(), socket, control.Request{Do: "begin"})
-		if !errors.Is(err, control.ErrDown) {
-			break
-		}
-	}
-	return func() []control.Request {
-		mu.Lock()
-		defer mu.Unlock()
-		got := all[1:]
-		all = all[:1]
-		return append([]control.Request(nil), got...)
-	}
 }
 
 // call runs a command line and gives what it prints, and its exit code.

@@ -4,9 +4,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,5 +68,41 @@ func TestStateInitBesideADaemon(t *testing.T) {
 	}
 	if out, code, err := call(t, "state", "init"); code != 0 || err != nil || !strings.HasPrefix(out, "the state directory is a new one: systemctl restart hotmount\n") {
 		t.Errorf("a lost one, beside a daemon: code %d, %v, %q", code, err, out)
+	}
+}
+
+// answering answers at the socket until the test ends, and gives what it was asked.
+func answering(t *testing.T, answer control.Handler) (asked func() []control.Request) {
+	t.Helper()
+	var mu sync.Mutex
+	var all []control.Request
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- control.Serve(ctx, socket, func(ctx context.Context, r control.Request) (string, error) {
+			mu.Lock()
+			all = append(all, r)
+			mu.Unlock()
+			return answer(ctx, r)
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	for {
+		_, err := control.Ask(t.Context(), socket, control.Request{Do: "begin"})
+		if !errors.Is(err, control.ErrDown) {
+			break
+		}
+	}
+	return func() []control.Request {
+		mu.Lock()
+		defer mu.Unlock()
+		got := all[1:]
+		all = all[:1]
+		return append([]control.Request(nil), got...)
 	}
 }
