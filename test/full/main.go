@@ -1,6 +1,7 @@
-// Command full runs every test there is, one after the other, for hours, and
-// writes a dated report. What has passed for the same commit is not run again,
-// so it can be stopped and called again. It is called by make test-full.
+// Command full runs every test there is, two at a time, for hours, and writes a
+// dated report as it goes. What a report says has passed for the same sources is
+// not run again, so it can be stopped and called again, on another machine too if
+// the report was committed. It is called by make test-full.
 package main
 
 import (
@@ -15,7 +16,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,9 +24,10 @@ import (
 
 func main() {
 	commit := flag.String("commit", "", "what is tested")
+	tree := flag.String("tree", "", "a digest of the sources: those of another commit can be the same")
 	date := flag.String("date", time.Now().UTC().Format(time.DateOnly), "the date of the report")
 	fuzz := flag.Duration("fuzz", time.Minute, "how long each parser is fuzzed")
-	dir := flag.String("dir", "build/full", "where logs and results are kept")
+	dir := flag.String("dir", "build/full", "where logs are kept")
 	reports := flag.String("reports", "test/reports", "where the report goes")
 	pattern := flag.String("only", "", "run the steps whose names match `regexp`; of the others, what is known goes into the report")
 	flag.Parse()
@@ -37,7 +38,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := full(ctx, *commit, *date, *fuzz, *dir, *reports, only); err != nil {
+	if err := full(ctx, *commit, *tree, *date, *fuzz, *dir, *reports, only); err != nil {
 		fmt.Fprintln(os.Stderr, "full:", err)
 		os.Exit(1)
 	}
@@ -49,29 +50,37 @@ type step struct {
 	command []string
 }
 
-func full(ctx context.Context, commit, date string, fuzz time.Duration, dir, reports string, only *regexp.Regexp) error {
+func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, dir, reports string, only *regexp.Regexp) error {
 	steps, err := steps(ctx, fuzz)
 	if err != nil {
 		return err
 	}
-	dir = filepath.Join(dir, commit)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	for _, d := range []string{dir, reports} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+	}
+	report, err := openReport(reports, commit, tree, date, steps)
+	if err != nil {
 		return err
 	}
-	var report strings.Builder
-	fmt.Fprintf(&report, "# All tests, %s\n\nCommit %s, %s, %d processors.\n\n| test | result | took |\n|---|---|---|\n", date, commit, runtime.Version(), runtime.NumCPU())
-	var firstErr error
+	var errs []error
 	var mu sync.Mutex
-	results := make([]string, len(steps))
 	do := func(i int) {
-		result, err := steps[i].run(ctx, dir, only)
+		mu.Lock()
+		passed := report.passed(i)
+		mu.Unlock()
+		if passed || ctx.Err() != nil || !only.MatchString(steps[i].name) {
+			return
+		}
+		result, err := steps[i].run(ctx, dir)
+		if ctx.Err() != nil {
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		results[i] = result
-		if firstErr == nil {
-			firstErr = err
-		}
 		fmt.Printf("==> %d of %d: %s: %s\n", i+1, len(steps), steps[i].name, result)
+		errs = append(errs, err, report.set(i, result))
 	}
 	// What make does shares build/; each of the others has at most a virtual machine
 	// or two, most of the time waiting for it.
@@ -97,32 +106,13 @@ func full(ctx context.Context, commit, date string, fuzz time.Duration, dir, rep
 	}
 	close(next)
 	workers.Wait()
-	failed := 0
-	for i, s := range steps {
-		if !strings.HasPrefix(results[i], "passed") {
-			failed++
-		}
-		fmt.Fprintf(&report, "| %s | %s |\n", s.name, strings.Replace(results[i], " in ", " | ", 1))
+	fmt.Println("==> the report, to be committed:", report.path)
+	if ctx.Err() != nil {
+		errs = append(errs, errors.New("stopped; the same command goes on from here"))
+	} else if n := report.missing(); n > 0 {
+		errs = append(errs, fmt.Errorf("%d of %d have not passed; logs are in %s", n, len(steps), dir))
 	}
-	fmt.Fprintf(&report, "\n%d of %d passed.\n", len(steps)-failed, len(steps))
-	if err := os.MkdirAll(reports, 0o755); err != nil {
-		return err
-	}
-	path := filepath.Join(reports, date+".md")
-	if err := os.WriteFile(path, []byte(report.String()), 0o644); err != nil {
-		return err
-	}
-	fmt.Println("==> the report, to be committed:", path)
-	switch {
-	case firstErr != nil:
-		return firstErr
-	case ctx.Err() != nil:
-		return errors.New("stopped; the same command goes on from here")
-	case failed > 0:
-		return fmt.Errorf("%d of %d failed; their logs are in %s", failed, len(steps), dir)
-	default:
-		return nil
-	}
+	return errors.Join(errs...)
 }
 
 // steps are the checks without virtual machines, each test in a virtual machine,
@@ -149,7 +139,7 @@ func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	for _, t := range targets {
 		// By number, again and again: a -fuzztime that ends within an input is a failure to go test now and then.
 		script := fmt.Sprintf("end=$((SECONDS + %d)); while ((SECONDS < end)); do go test '-run=^$' '-fuzz=^%s$' -fuzztime=200000x %s; done", int(fuzz.Seconds()), t.name, t.pkg)
-		all = append(all, step{t.name + " for " + fuzz.String(), []string{"bash", "-ec", script}})
+		all = append(all, step{filepath.Base(t.pkg) + "." + t.name + " for " + fuzz.String(), []string{"bash", "-ec", script}})
 	}
 	return all, nil
 }
@@ -203,18 +193,9 @@ func output(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-const notRun = "NOT RUN in 0s"
-
-// run gives the result of the step, that of an earlier call if it passed then.
-func (s step) run(ctx context.Context, dir string, only *regexp.Regexp) (string, error) {
-	base := filepath.Join(dir, strings.ReplaceAll(s.name, " ", "-"))
-	if before, err := os.ReadFile(base + ".passed"); err == nil {
-		return string(before), nil
-	}
-	if ctx.Err() != nil || !only.MatchString(s.name) {
-		return notRun, nil
-	}
-	log, err := os.Create(base + ".log")
+// run gives the result of the step.
+func (s step) run(ctx context.Context, dir string) (string, error) {
+	log, err := os.Create(filepath.Join(dir, strings.ReplaceAll(s.name, " ", "-")+".log"))
 	if err != nil {
 		return "", err
 	}
@@ -227,17 +208,10 @@ func (s step) run(ctx context.Context, dir string, only *regexp.Regexp) (string,
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.Env = append(os.Environ(), "HOTMOUNT_TEST_FULL=1")
 	c.Stdout, c.Stderr = out, out
-	err = c.Run()
-	took := time.Since(begun).Round(time.Second)
-	if flushErr := out.Flush(); flushErr != nil {
-		return "", flushErr
+	result := "passed"
+	if err := c.Run(); err != nil {
+		result = fmt.Sprintf("FAILED (%v)", err)
 	}
-	if ctx.Err() != nil {
-		return notRun, nil
-	}
-	if err != nil {
-		return fmt.Sprintf("FAILED (%v) in %s", err, took), nil
-	}
-	passed := fmt.Sprintf("passed in %s", took)
-	return passed, os.WriteFile(base+".passed", []byte(passed), 0o644)
+	now := time.Now()
+	return fmt.Sprintf("%s | %s | %s", result, now.Sub(begun).Round(time.Second), now.UTC().Format("2006-01-02 15:04")), out.Flush()
 }

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What has passed for the same sources is known to the next call, whatever the
+// commit; what failed, and what other sources did, is to be run.
+func TestReport(t *testing.T) {
+	dir := t.TempDir()
+	steps := []step{{name: "make lint"}, {name: "TestA"}, {name: "config.FuzzLoad for 1m0s"}, {name: "report.FuzzLoad for 1m0s"}}
+	r, err := openReport(dir, "0123456789abcdef", "feed", "2026-01-02", steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, result := range []string{"passed | 2s | 2026-01-02 03:04", "FAILED (exit status 1) | 9s | 2026-01-02 03:05", "passed | 1m0s | 2026-01-02 03:06"} {
+		if err := r.set(i, result); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later, err := openReport(dir, "fedcba9876543210", "feed", "2026-01-03", append(steps, step{name: "TestB"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := later.set(4, "passed | 1s | 2026-01-03 00:00"); err != nil {
+		t.Fatal(err)
+	}
+	if later.missing() != 2 || later.passed(1) || !later.passed(2) || later.passed(3) {
+		t.Errorf("known: %q", later.rows)
+	}
+	if later.path != filepath.Join(dir, "2026-01-02-0123456789ab.md") {
+		t.Errorf("goes on in %s", later.path)
+	}
+	text, err := os.ReadFile(later.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"sources feed ", "| TestA | FAILED (exit status 1) | 9s |", "| report.FuzzLoad for 1m0s | NOT RUN |", "| TestB | passed |", "3 of 5 passed."} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("not in the report: %s\n%s", want, text)
+		}
+	}
+	other, err := openReport(dir, "fedcba9876543210", "f00d", "2026-01-03", steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other.missing() != len(steps) || other.path == later.path {
+		t.Errorf("other sources: %q in %s", other.rows, other.path)
+	}
+}
