@@ -81,7 +81,9 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
 	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s, "", place)
 	if v.Content.Kind == disk.Filesystem && err == nil {
-		v.Content.Span, err = grow.Span(f.Node(), v.Content.Type)
+		var g disk.Geometry
+		g, err = grow.Measure(f.Node(), v.Content.Type)
+		v.Content.Span = g.Size
 	}
 	if err != nil {
 		v.Content, v.Failure, v.Shared = disk.Content{}, err.Error(), errors.Is(err, format.ErrShared)

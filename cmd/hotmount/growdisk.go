@@ -19,25 +19,30 @@ import (
 )
 
 func growDiskCommand() *cobra.Command {
-	return &cobra.Command{
+	var stage string
+	c := &cobra.Command{
 		Use:    "grow-disk SEQ",
-		Short:  "Have the mounted filesystem of one disk fill it",
-		Hidden: true, // for hotmount-grow@.service
+		Short:  "Have the filesystem of one disk fill it",
+		Hidden: true, // for hotmount-grow@.service and hotmount-stage@.service
 		Args:   args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			seq, err := strconv.ParseUint(given[0], 10, 64)
 			if err != nil {
 				return usageError{fmt.Errorf("cannot take %q for a disk sequence number", given[0])}
 			}
-			return growDisk(c.Context(), seq)
+			return growDisk(c.Context(), seq, stage)
 		},
 	}
+	c.Flags().StringVar(&stage, "stage", "", "mount it in the `directory` meanwhile, in a mount namespace of its own")
+	return c
 }
 
-// growDisk is the whole life of one hotmount-grow@.service. What came of it is
-// left in the fit, for the daemon; only what keeps it from leaving one is an
-// error. Started by hand it tries again what was tried before.
-func growDisk(ctx context.Context, seq uint64) error {
+// growDisk is the whole life of one hotmount-grow@.service, for a mounted filesystem,
+// and with a directory to mount it in of one hotmount-stage@.service, for one that is
+// to be mounted. What came of it is left in the fit, for the daemon; only what keeps
+// it from leaving one is an error. Started by hand it tries again what was tried
+// before.
+func growDisk(ctx context.Context, seq uint64, stage string) error {
 	log := report.New()
 	h := host()
 	s, err := h.Store.Settings()
@@ -51,13 +56,23 @@ func growDisk(ctx context.Context, seq uint64) error {
 	f.Standing.Fit = nil
 	c := f.Known()
 	d := policy.Decide(f, &c, s)
-	if d.Action != disk.Grow {
+	class := policy.Select(f, s)
+	var before, after disk.Geometry
+	var path, when string
+	switch {
+	case d.Action == disk.Grow && stage == "":
+		path, when = class.MountPoint(d.UUID), "online"
+		before, after, err = grow.Mounted(ctx, run.Exec{}, f, path, d.Type)
+	case d.Action == disk.Mount && stage != "" && policy.Grows(f, class):
+		path, when = class.MountPoint(d.UUID), "before it is mounted"
+		before, after, err = grow.Unmounted(ctx, run.Exec{}, f, stage, d.Type, class.Options)
+	default:
 		return nil
 	}
-	class := policy.Select(f, s)
-	path := class.MountPoint(d.UUID)
-	before, after, err := grow.Mounted(ctx, run.Exec{}, f, path, d.Type)
-	if errors.Is(err, disk.ErrGone) {
+	switch {
+	case errors.Is(err, grow.ErrUnmountable): // the daemon, which mounts it next, says it
+		return nil
+	case errors.Is(err, disk.ErrGone):
 		return err
 	}
 	fit := disk.Fit{Seq: f.Seq, Size: f.Size, Geometry: after}
@@ -70,8 +85,8 @@ func growDisk(ctx context.Context, seq uint64) error {
 		fit.Failure = err.Error()
 		log.Event(report.KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; not tried again before the disk has another size (or: systemctl start hotmount-grow@%d)", report.Name(f), strings.Join(strings.Fields(err.Error()), " "), f.Seq))
 	case after.Size > before.Size:
-		log.Event(report.KindGrown, journal.PriNotice, f, d, path, fmt.Sprintf("%s: grown: %s %s from %s to %s, online; %s", report.Name(f), d.Type, d.UUID,
-			disk.ExactSize(before.Size), disk.ExactSize(after.Size), volumeWords(d.UUID, s.Node, class.StorageClass)))
+		log.Event(report.KindGrown, journal.PriNotice, f, d, path, fmt.Sprintf("%s: grown: %s %s from %s to %s, %s; %s", report.Name(f), d.Type, d.UUID,
+			disk.ExactSize(before.Size), disk.ExactSize(after.Size), when, volumeWords(d.UUID, s.Node, class.StorageClass)))
 	}
 	return h.Store.SaveFit(fit)
 }

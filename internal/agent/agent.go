@@ -51,6 +51,9 @@ type Units interface {
 	// and returns when the mount unit's job has ended. What PID 1 has begun goes
 	// on when ctx ends.
 	Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error
+	// Fill has the disk's filesystem of that type, which is not mounted yet, fill
+	// the disk, if there is more of it. It goes on when ctx ends.
+	Fill(ctx context.Context, f *disk.Facts, fstype string) error
 	// Format runs the unit that proves a disk blank and formats it if it is. It
 	// goes on when ctx ends.
 	Format(ctx context.Context, seq uint64) error

@@ -45,7 +45,8 @@ type machine struct {
 	halfMade    bool                 // what Format finds
 	slow        bool                 // Mount and Format wait until hang is closed
 	grow        bool                 // what the class says
-	mode        string               // likewise
+	fill        func(*disk.Facts) error
+	mode        string // likewise
 	running     int
 	most        int
 	looks       int
@@ -280,6 +281,18 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 	return nil
 }
 
+// Fill has the filesystem fill the disk, in the tests that want it to.
+func (m *machine) Fill(_ context.Context, f *disk.Facts, fstype string) error {
+	time.Sleep(job)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fill == nil {
+		return nil
+	}
+	m.say("fill %s: %s", f.Name, fstype)
+	return m.fill(f)
+}
+
 // Grow measures the filesystem, and has it fill the disk.
 func (m *machine) Grow(_ context.Context, seq uint64) error {
 	time.Sleep(job)
@@ -492,6 +505,48 @@ func TestGrows(t *testing.T) {
 		if !strings.HasPrefix(m.status, "0 mounted, 0 held, 0 refused, 1 failing") || len(m.table) != 1 {
 			t.Errorf("status %q, %d mounted", m.status, len(m.table))
 		}
+	})
+}
+
+const uuidVdd = "dddddddd-0000-4000-8000-000000000004"
+
+// TestFillsBeforeMounting: who sees the mount sees its whole size; what can not
+// grow is mounted all the same, and what was tried is not tried again.
+func TestFillsBeforeMounting(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.grow = true
+	m.fill = func(f *disk.Facts) error {
+		m.disks[f.Name].Standing.Fit = &disk.Fit{Seq: f.Seq, Size: f.Size, Geometry: disk.Geometry{Size: f.Size, Block: 4096}}
+		return nil
+	}
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb: mount (filesystem)
+			fill vdb: xfs
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA+`
+			ready`)
+		m.change(func() {
+			m.fill = func(*disk.Facts) error { return errors.New("no room") }
+			m.disks["vdc"] = xfsDisk("vdc", 3, uuidB)
+			m.disks["vdd"] = xfsDisk("vdd", 4, uuidVdd)
+			m.disks["vdd"].Standing.Fit = &disk.Fit{Seq: 4, Size: m.disks["vdd"].Size, Geometry: disk.Geometry{Size: 1 << 30, Block: 4096}, Failure: "no room"}
+		})
+		a.Look("vdc")
+		m.expect(t, `
+			vdc: mount (filesystem)
+			fill vdc: xfs
+			mount vdc seq 3: xfs at /mnt/disks/`+uuidB+`
+			problem: no room
+			vdc: mounted at `+uuidB+`
+			vdc: grow (filesystem-unmeasured)
+			grow seq 3
+			vdc: keep (mounted)`)
+		a.Look("vdd")
+		m.expect(t, `
+			vdd: mount (filesystem)
+			mount vdd seq 4: xfs at /mnt/disks/`+uuidVdd+`
+			vdd: mounted at `+uuidVdd)
 	})
 }
 

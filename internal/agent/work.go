@@ -66,8 +66,18 @@ func (a *Agent) start(ctx context.Context) {
 		}
 		class := policy.Select(&f, a.settings)
 		a.begin(ctx, mountings, func() func() {
+			// The provisioner reads the size of a volume once, when it sees it first.
+			var filling error
+			if policy.Grows(&f, class) {
+				filling = a.units.Fill(ctx, &f, d.Type)
+			}
 			err := a.units.Mount(ctx, &f, class, d.UUID, d.Type)
-			return func() { a.acted(name, f.Seq, disk.Mount, err) }
+			return func() {
+				if filling != nil {
+					a.report.Problem(filling)
+				}
+				a.acted(name, f.Seq, disk.Mount, err)
+			}
 		})
 	}
 	a.lines[mountings].names = append(waiting, a.lines[mountings].names...)
@@ -254,8 +264,8 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 			a.report.Recovered(&f)
 		}
 	}
-	// A filesystem that has to grow first would be published with the size that it
-	// has before: the provisioner reads it once.
+	// READY waits for a filesystem that could not be measured before it was mounted,
+	// so that kubelet and the provisioner see what it has grown to.
 	if d.Action != disk.Mount && d.Action != disk.Link && d.Action != disk.Wait && d.Action != disk.Grow {
 		st.initial = false
 	}

@@ -1,6 +1,6 @@
-// Package grow has a mounted filesystem take the whole of its disk. Only
-// xfs_growfs and resize2fs write; this package makes sure that it is the disk that
-// was meant, before and after.
+// Package grow has a filesystem take the whole of its disk, where it is mounted or
+// before it is mounted anywhere. Only xfs_growfs and resize2fs write; this package
+// makes sure that it is the disk that was meant, before and after.
 package grow
 
 import (
@@ -25,13 +25,23 @@ import (
 const (
 	xfsGrowfs = "/usr/sbin/xfs_growfs"
 	resize2fs = "/usr/sbin/resize2fs"
+	mount     = "/usr/bin/mount"
+	umount    = "/usr/bin/umount"
 )
 
-// Time is far more than an online growth needs on a disk that answers.
-const Time = 10 * time.Minute
+// Time is far more than an online growth needs on a disk that answers, mountTime
+// than the recovery of a log.
+const (
+	Time      = 10 * time.Minute
+	mountTime = 15 * time.Minute
+)
 
-// ErrShrunk says that the filesystem takes more than the disk has.
-var ErrShrunk = errors.New("the filesystem is larger than its disk")
+// ErrShrunk says that the filesystem takes more than the disk has, ErrUnmountable
+// that the filesystem can not be mounted.
+var (
+	ErrShrunk      = errors.New("the filesystem is larger than its disk")
+	ErrUnmountable = errors.New("the filesystem can not be mounted")
+)
 
 // Mounted measures the filesystem of that type, XFS or ext4, that is mounted from
 // f at the path, has it grow if it can take more of the disk, and gives its
@@ -43,6 +53,39 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype stri
 		err = fmt.Errorf("cannot grow the filesystem of %s: %w", f.ID, err)
 	}
 	return before, after, err
+}
+
+// Unmounted does the same for a filesystem that is not mounted, at the directory,
+// where it is mounted with those options meanwhile. Nobody but the caller may see
+// it there: the caller has a mount namespace of its own, which also ends what a
+// crash leaves. The error wraps ErrUnmountable as well.
+func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype string, options []string) (before, after disk.Geometry, err error) {
+	// While this is open no other device gets the node's name and number.
+	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return before, after, f.Sandboxed("hotmount-stage", err)
+	}
+	defer func() { err = errors.Join(err, device.Close()) }()
+	if err := check(device, f); err != nil {
+		return before, after, fmt.Errorf("cannot grow the filesystem of %s: %w", f.ID, err)
+	}
+	c := run.Command{Path: mount, Args: []string{"-t", fstype, "-o", strings.Join(options, ","), f.Node(), dir}, Timeout: mountTime}
+	if err := succeed(ctx, r, c); err != nil {
+		return before, after, fmt.Errorf("%w: %w", ErrUnmountable, err)
+	}
+	defer func() {
+		err = errors.Join(err, succeed(context.WithoutCancel(ctx), r, run.Command{Path: umount, Args: []string{dir}, Timeout: mountTime}))
+	}()
+	return Mounted(ctx, r, f, dir, fstype)
+}
+
+// succeed runs a command whose exit code has to be 0.
+func succeed(ctx context.Context, r run.Runner, c run.Command) error {
+	res, err := r.Run(ctx, c)
+	if err == nil && res.ExitCode != 0 {
+		err = fmt.Errorf("%s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
+	}
+	return err
 }
 
 func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype string) (before, after disk.Geometry, err error) {
@@ -80,11 +123,7 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype stri
 	if fstype != "xfs" {
 		c.Path, c.Args = resize2fs, []string{f.Node()}
 	}
-	res, err := r.Run(ctx, c)
-	if err == nil && res.ExitCode != 0 {
-		err = fmt.Errorf("%s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
-	}
-	if err == nil {
+	if err = succeed(ctx, r, c); err == nil {
 		err = check(device, f)
 	}
 	now, measureErr := measure()
@@ -118,23 +157,25 @@ func check(device *os.File, f *disk.Facts) error {
 	return nil
 }
 
-// Span gives how many bytes of the disk at the device node the filesystem of that
-// type takes that is not mounted, 0 for a type other than XFS and ext4.
-func Span(node, fstype string) (span uint64, err error) {
+// Measure gives how much of the disk at the device node the filesystem of that type
+// takes that is not mounted, by its superblock: nothing of a type other than XFS and
+// ext4.
+func Measure(node, fstype string) (g disk.Geometry, err error) {
+	// Through the page cache: who waits for that can be killed, if the disk does
+	// not answer.
 	device, err := os.OpenFile(node, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return 0, err
+		return g, err
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
 	switch fstype {
 	case "xfs":
 		super, err := probe.ReadXFS(device)
-		return super.Size, err
+		return disk.Geometry{Size: super.Size, Block: super.Block, Group: super.Group}, err
 	case "ext4":
-		g, err := ext4(device)
-		return g.Size, err
+		return ext4(device)
 	}
-	return 0, nil
+	return g, nil
 }
 
 // ext4 gives how much of the disk an ext4 takes, read from its superblock.

@@ -38,10 +38,10 @@ func TestExt4(t *testing.T) {
 		if g, err := ext4(f); err != nil || g != (disk.Geometry{Size: tt.size, Block: tt.block}) {
 			t.Errorf("%v: %+v, %v", tt.args, g, err)
 		}
-		if span, err := Span(image, "ext4"); err != nil || span != tt.size {
-			t.Errorf("%v: span %d, %v", tt.args, span, err)
+		if g, err := Measure(image, "ext4"); err != nil || g != (disk.Geometry{Size: tt.size, Block: tt.block}) {
+			t.Errorf("%v: measured %+v, %v", tt.args, g, err)
 		}
-		if _, err := Span(image, "xfs"); err == nil {
+		if _, err := Measure(image, "xfs"); err == nil {
 			t.Error("an ext4 is taken for an XFS")
 		}
 	}

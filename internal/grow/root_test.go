@@ -47,6 +47,40 @@ func facts(t *testing.T, node string) *disk.Facts {
 	return f
 }
 
+// TestUnmounted grows a real filesystem that is mounted nowhere, before or after.
+func TestUnmounted(t *testing.T) {
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	tool(t, "truncate", "-s", "512M", image)
+	tool(t, "mkfs.xfs", "-q", image)
+	tool(t, "truncate", "-s", "1G", image)
+	node := tool(t, "losetup", "-f", "--show", image)
+	t.Cleanup(func() { tool(t, "losetup", "-d", node) })
+	f := facts(t, node)
+	options := []string{"noatime", "nodev"}
+	other := *f
+	other.Seq++
+	if _, _, err := Unmounted(t.Context(), run.Exec{}, &other, dir, "xfs", options); !errors.Is(err, disk.ErrGone) {
+		t.Errorf("another disk: %v", err)
+	}
+	if _, _, err := Unmounted(t.Context(), run.Exec{}, f, dir, "ext4", options); !errors.Is(err, ErrUnmountable) {
+		t.Errorf("not an ext4: %v", err)
+	}
+	if g, err := Measure(node, "xfs"); err != nil || g.Size != 512<<20 || g.Usable(f.Size) != 1<<30 {
+		t.Errorf("before: %+v, %v", g, err)
+	}
+	before, after, err := Unmounted(t.Context(), run.Exec{}, f, dir, "xfs", options)
+	if err != nil || before.Size != 512<<20 || after.Size != 1<<30 {
+		t.Errorf("twice the disk: %+v, %+v, %v", before, after, err)
+	}
+	if g, err := Measure(node, "xfs"); err != nil || g != after {
+		t.Errorf("the superblock says %+v (%v), the mounted filesystem said %+v", g, err, after)
+	}
+	if table, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(table), dir) {
+		t.Errorf("it is still mounted (%v)", err)
+	}
+	tool(t, "xfs_repair", "-n", node)
+}
+
 // TestMounted grows a real filesystem, whose files stay as they were. For an ext4
 // the kernel wants CAP_SYS_RESOURCE, which containers lack: TestGrow in test/system
 // has it.

@@ -130,13 +130,19 @@ func mounted(d disk.Decision, f *disk.Facts, class *disk.Class) disk.Decision {
 	switch g := f.Spans(); {
 	case g != nil && g.Size > f.Size:
 		d.Reason = disk.ReasonShrunk
-	case !class.Grow || f.Whole != "" || f.ReadOnly || f.Standing.Fit.Valid(f):
+	case !Grows(f, class):
 	case g == nil:
 		d.Action, d.Reason = disk.Grow, disk.ReasonUnmeasured
 	case g.Usable(f.Size) > g.Size:
 		d.Action, d.Reason = disk.Grow, disk.ReasonSmaller
 	}
 	return d
+}
+
+// Grows says whether the disk's filesystem is to fill it: it was not tried yet for the
+// size that the disk has.
+func Grows(f *disk.Facts, class *disk.Class) bool {
+	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
 
 // notOurs gives the reason why somebody else has the disk, empty if nobody has.

@@ -15,8 +15,8 @@ type XFSSuper struct {
 	UUID string
 	// InProgress says that mkfs.xfs has begun and not finished.
 	InProgress bool
-	// Size of the filesystem in bytes.
-	Size uint64
+	// Size of the filesystem, and of a block of it, in bytes.
+	Size, Block uint64
 	// Group is the size of an allocation group in bytes, Groups their number,
 	// Sector the size of a sector in bytes.
 	Group  uint64
@@ -125,6 +125,7 @@ func parseXFS(b []byte) (XFSSuper, error) {
 		UUID:       u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:],
 		InProgress: b[inProgress] != 0,
 		Size:       blockSize * blocks,
+		Block:      blockSize,
 		Group:      group,
 		Groups:     groups,
 		Sector:     uint32(sector),

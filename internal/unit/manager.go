@@ -317,6 +317,15 @@ func (m *Manager) StartFormat(ctx context.Context, seq uint64) error {
 	return m.startService(ctx, fmt.Sprintf("hotmount-format@%d.service", seq))
 }
 
+// StartStage runs hotmount-stage@.service for the disk of that sequence number and
+// waits until it has ended. One that runs already is waited for.
+func (m *Manager) StartStage(ctx context.Context, seq uint64) error {
+	if seq == 0 {
+		return errors.New("cannot grow the filesystem of a disk without a disk sequence number")
+	}
+	return m.startService(ctx, fmt.Sprintf("hotmount-stage@%d.service", seq))
+}
+
 // StartGrow runs hotmount-grow@.service for the disk of that sequence number and
 // waits until it has ended. One that runs already is waited for.
 func (m *Manager) StartGrow(ctx context.Context, seq uint64) error {

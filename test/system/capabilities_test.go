@@ -4,6 +4,7 @@ package system
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -100,6 +101,43 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 		t.Errorf("%d of 2 have grown", n)
 	}
 
+	// Those of two disks that nobody has mounted.
+	const stage = "hotmount-stage@.service"
+	image = blank(t, gib)
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "root_owner=1000:1000", "-d", private(t), image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	sx, sxID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "STAGE-X"})
+	se, seID := m.attach(w, worker.Disk{File: image, Serial: "STAGE-E"})
+	size = gib
+	staged := func() int {
+		t.Helper()
+		size += gib
+		m.resize(w, sxID, size)
+		m.resize(w, seID, size)
+		m.wait("the kernel to see the sizes", fmt.Sprintf("[ $(cat /sys/block/%s/size /sys/block/%s/size | grep -cx %d) = 2 ]", sx, se, size/512))
+		m.run(fmt.Sprintf("for d in %s %s; do systemctl start hotmount-stage@$(cat /sys/block/$d/diskseq) || true; done; sync", sx, se))
+		n, err := strconv.Atoi(m.run(fmt.Sprintf(`{ xfs_db -r -c 'sb 0' -c 'print dblocks' /dev/%s; dumpe2fs -h /dev/%s 2>/dev/null; } | sed -nE 's/^(dblocks =|Block count:) *//p' | grep -cx %d || true`, sx, se, size/4096)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, capability := range all(stage) {
+		given(stage, without(stage, capability))
+		n := staged()
+		t.Logf("without %s %d of 2 have grown before they were mounted", capability, n)
+		if n == 2 {
+			t.Errorf("%s grows without %s", stage, capability)
+		}
+	}
+	given(stage, "")
+	if n := staged(); n != 2 {
+		t.Errorf("%d of 2 have grown before they were mounted: %s", n, m.run("journalctl -b --no-pager -u 'hotmount-stage@*' | tail -n 30"))
+	}
+	m.detach(w, sxID)
+	m.detach(w, seID)
+
 	const trim = "hotmount-trim.service"
 	for _, capability := range all(trim) {
 		given(trim, without(trim, capability))
@@ -124,4 +162,14 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(ext4))); strings.Contains(got, "(sleep)") {
 		t.Errorf("the user is named without CAP_SYS_PTRACE: %s", got)
 	}
+}
+
+// private is a directory that only its owner opens.
+func private(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

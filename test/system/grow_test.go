@@ -51,12 +51,14 @@ func (m machine) count(pattern string) int {
 const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >data/f && sync && sha256sum data/f`
 
 // TestGrow: XFS and ext4 grow online with their disks, at once, and after a
-// growth while the daemon was down; the data stays. A tail that is too small for
+// growth while the daemon was down; after one while they were detached, before
+// anybody sees the mount. The data stays. A tail that is too small for
 // XFS is no reason to try, one too small for ext4 to try once.
 func TestGrow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
-	x, xID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "GROW-X"})
+	xImage := made(t, gib)
+	x, xID := m.attach(w, worker.Disk{File: xImage, Serial: "GROW-X"})
 	xfs := m.mounted(x)
 	image := blank(t, gib)
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
@@ -138,6 +140,32 @@ func TestGrow(t *testing.T) {
 	same("all")
 	m.detach(w, xID)
 	m.wait("the end of the record", "! grep -q "+fmt.Sprint(size)+" /run/hotmount/fits/*")
+
+	m.detach(w, eID)
+	for uuid, d := range map[string]worker.Disk{xfs: {File: xImage, Serial: "GROW-X"}, ext4: {File: image, Serial: "GROW-E"}} {
+		m.wait("the end of the mount", "[ ! -e /mnt/disks/"+uuid+" ]")
+		if err := os.Truncate(d.File, 4*gib); err != nil {
+			t.Fatal(err)
+		}
+		since := m.run("date +%s.%N")
+		name, _ := m.attach(w, d)
+		if got := m.mounted(name); got != uuid {
+			t.Errorf("%s is mounted", got)
+		}
+		m.takes(uuid, 4*gib-300*mib)
+		m.wait("the rest", "systemctl show -p StatusText --value hotmount | grep -q ' 0 failing'")
+		story := m.run("journalctl -b --no-pager -o cat --since @" + since + " -u " + quote(unitOf(uuid)) + ` | grep -oE 'grown: .* before it is mounted|online|mounted at|Mounted .*\.mount' | sed 's/grown: .* before/before/; s/Mounted.*/Mounted/'`)
+		if !strings.HasPrefix(story, "before it is mounted\nMounted") || strings.Contains(story, "online") {
+			t.Errorf("the story of %s after it had grown while detached: %s\nall of it: %s", uuid, story, m.run("journalctl -b --no-pager --since @"+since))
+		}
+	}
+	same("growing while detached")
+	if got := m.run("ls -A /run/hotmount-stage 2>/dev/null; grep stage /proc/1/mountinfo || true; systemctl --failed --no-legend"); got != "" {
+		t.Errorf("left behind: %s", got)
+	}
+	if got := m.run("journalctl -b -p warning --no-pager -q -o cat -u hotmount -u 'hotmount-grow@*' -u 'hotmount-stage@*'"); got != "" {
+		t.Errorf("warnings: %s", got)
+	}
 }
 
 // TestShrunk: a disk smaller than its filesystem is an error in the journal; it is
