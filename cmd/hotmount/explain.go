@@ -41,7 +41,7 @@ func explainCommand() *cobra.Command {
 		Long: "Print every class with every selector, what was found and whether it held; every condition that has to hold before\n" +
 			"the disk is formatted; and the decision. Nothing is written. As root it also reads a disk on which nothing is known.\n" +
 			"With --facts it prints instead all that this rests on, to be sent in: hotmount explain --from FILE explains that\n" +
-			"anywhere, with the configuration of the node where it was made.",
+			"anywhere, with the configuration of the node where it was made, or with the one that the other flags give.",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeFirst(disksWith(anyDecision)),
 		RunE: func(c *cobra.Command, given []string) error {
@@ -51,7 +51,9 @@ func explainCommand() *cobra.Command {
 			var d *dump
 			var err error
 			if from != "" {
-				d, err = readDump(c.InOrStdin(), from)
+				if d, err = readDump(c.InOrStdin(), from); err == nil && config.Given(c.Flags()) {
+					d.Settings, err = load(c)
+				}
 			} else {
 				d, err = dumpOf(c, diskName(given[0]))
 			}

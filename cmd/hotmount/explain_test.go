@@ -33,6 +33,13 @@ func TestExplain(t *testing.T) {
 		t.Errorf("from the dump: %v\n%s\nbut it was\n%s", err, there, here)
 	}
 
+	// With the configuration of here.
+	write(t, dir, map[string]string{"new.yaml": "classes: [{name: new, directory: /new}]\n"})
+	out, _, err := call(t, "explain", "--from", filepath.Join(dir, "facts.json"), "--config", filepath.Join(dir, "new.yaml"))
+	if err != nil || !strings.Contains(out, "Class new has it.") || strings.Contains(out, "default") {
+		t.Error(err, out)
+	}
+
 	// With other classes.
 	var d dump
 	if err := json.Unmarshal([]byte(facts), &d); err != nil {
@@ -56,7 +63,7 @@ func TestExplain(t *testing.T) {
 		}
 		return out
 	}
-	out := explained()
+	out = explained()
 	for _, want := range []string{
 		"vdb (disk sequence number 1016): 5 GiB, serial DATA-1",
 		"Class fast does not select it.\n  NO   transport: nvme: found nothing\n  yes  serial: DATA-*: found DATA-1\n",

@@ -85,8 +85,11 @@ func growDisk(ctx context.Context, seq uint64, stage string) error {
 		fit.Failure = err.Error()
 		log.Event(report.KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; not tried again before the disk has another size (or: systemctl start hotmount-grow@%d)", report.Name(f), strings.Join(strings.Fields(err.Error()), " "), f.Seq))
 	case after.Size > before.Size:
-		log.Event(report.KindGrown, journal.PriNotice, f, d, path, fmt.Sprintf("%s: grown: %s %s from %s to %s, %s; %s", report.Name(f), d.Type, d.UUID,
-			disk.ExactSize(before.Size), disk.ExactSize(after.Size), when, volumeWords(d.UUID, s.Node, class.StorageClass)))
+		text := fmt.Sprintf("%s: grown: %s %s from %s to %s, %s", report.Name(f), d.Type, d.UUID, disk.ExactSize(before.Size), disk.ExactSize(after.Size), when)
+		if class.Provision {
+			text += "; " + volumeWords(d.UUID, s.Node, class.StorageClass)
+		}
+		log.Event(report.KindGrown, journal.PriNotice, f, d, path, text)
 	}
 	return h.Store.SaveFit(fit)
 }

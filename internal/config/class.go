@@ -20,7 +20,7 @@ const minimumXFS = 300 << 20
 var classKeys = append([]string{"name"}, append(selectorKeys, classActs...)...)
 
 // classActs are the keys that say what is done with the disks of a class.
-var classActs = []string{"directory", "mode", "create", "mkfs_options", "root_owner", "root_mode", "accept", "options", "blank", "minimum_size", "grow", "trim", "storage_class"}
+var classActs = []string{"directory", "mode", "create", "mkfs_options", "root_owner", "root_mode", "accept", "options", "blank", "minimum_size", "grow", "trim", "provision", "storage_class"}
 
 // word is a kind of text; wrong gives what was expected instead, or nothing.
 func word(expected string, wrong func(string) string) kind {
@@ -335,8 +335,12 @@ func (p *parser) class(n *classNode) disk.Class {
 	c.MinimumSize = p.scalar(at["minimum_size"], n.full("minimum_size"), size, c.MinimumSize).(uint64)
 	c.Grow = p.scalar(at["grow"], n.full("grow"), boolean, c.Grow).(bool)
 	c.Trim = p.scalar(at["trim"], n.full("trim"), boolean, c.Trim).(bool)
+	c.Provision = p.scalar(at["provision"], n.full("provision"), boolean, c.Provision).(bool)
 	c.StorageClass = text("storage_class", storageClass, "")
 
+	if !c.Provision && c.StorageClass != "" {
+		p.at(at["storage_class"], n.full("storage_class"), "found %s, expected none: the class is not for the provisioner (provision)", quote(c.StorageClass))
+	}
 	if c.Partitions && c.Mode == disk.ModeBlock {
 		p.at(at["mode"], n.full("mode"), "found %s, expected filesystem: partitions are not given out", quote(c.Mode))
 	}

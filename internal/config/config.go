@@ -67,6 +67,7 @@ func defaultClass() disk.Class {
 		MinimumSize: minimumXFS,
 		Grow:        true,
 		Trim:        true,
+		Provision:   true,
 	}
 }
 

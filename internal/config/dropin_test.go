@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -35,6 +36,12 @@ func TestDropIns(t *testing.T) {
 	s, err := Load(src)
 	if err != nil {
 		t.Fatal(err)
+	}
+	shown, err := Show(src)
+	for pattern, origin := range map[string]string{`  - serial: \["?A"?\]`: "/config.yaml:3", `  - serial: \["?B"?\]`: "/config.d/10-more.yaml:2"} {
+		if err != nil || !regexp.MustCompile(`(?m)^`+pattern+` +# .*`+regexp.QuoteMeta(origin)+`$`).MatchString(shown) {
+			t.Errorf("no %s from %s in %s (%v)", pattern, origin, shown, err)
+		}
 	}
 	want := Default()
 	a, b, c := want.Classes[0], want.Classes[0], want.Classes[0]

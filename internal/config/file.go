@@ -263,8 +263,7 @@ func (p *parser) settings(n *yaml.Node, l layer) {
 	}
 	if v := values["exclude"]; v != nil {
 		all, _ := l["exclude"].([]disk.Selectors)
-		l["exclude"] = append(all, p.exclude(v)...)
-		p.origins["exclude"] = place{name: p.name, line: v.Line}
+		l["exclude"] = append(all, p.exclude(v, len(all))...)
 	}
 }
 

@@ -158,6 +158,15 @@ func AddFlags(flags *pflag.FlagSet) {
 	}
 }
 
+// Given says whether any of the flags that AddFlags has made was given.
+func Given(flags *pflag.FlagSet) bool {
+	given := flags.Changed(configFlag)
+	for _, s := range scalars {
+		given = given || flags.Changed(s.flag())
+	}
+	return given
+}
+
 // text is the value of a flag as it was given.
 type text struct{ value, kind string }
 

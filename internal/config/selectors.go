@@ -212,13 +212,15 @@ func (p *parser) possible(n *classNode, s *disk.Selectors) {
 }
 
 // exclude reads what no class may have.
-func (p *parser) exclude(n *yaml.Node) []disk.Selectors {
+// exclude parses the exclusions of a file, before which others have that many.
+func (p *parser) exclude(n *yaml.Node, before int) []disk.Selectors {
 	var all []disk.Selectors
 	for i, item := range p.items(n, "exclude", "selectors such as {serial: [OLD-*]}", 0) {
 		key := fmt.Sprintf("exclude[%d]", i)
-		before := len(p.faults)
+		p.origins[fmt.Sprintf("exclude[%d]", before+i)] = place{name: p.name, line: item.Line}
+		faults := len(p.faults)
 		s := p.selectors(&classNode{node: item, key: key, at: p.mapping(item, key, selectorKeys)})
-		if s.IsZero() && len(p.faults) == before {
+		if s.IsZero() && len(p.faults) == faults {
 			p.at(item, key, "found no selector, expected at least one of %s", strings.Join(selectorKeys, ", "))
 		}
 		all = append(all, s)

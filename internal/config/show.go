@@ -40,12 +40,12 @@ func Show(src Source) (string, error) {
 		line("", k.key, value, k.key)
 	}
 	if len(s.Exclude) > 0 {
-		fmt.Fprintf(&b, "%-50s # %s\n", "exclude:", from["exclude"])
+		b.WriteString("exclude:\n")
 	}
 	for i := range s.Exclude {
 		first := "  - "
 		selectorLines(&s.Exclude[i], func(key string, value any) {
-			fmt.Fprintf(&b, "%s%s: %s\n", first, key, written(value))
+			line(first, key, value, fmt.Sprintf("exclude[%d]", i))
 			first = "    "
 		})
 	}
@@ -60,7 +60,7 @@ func Show(src Source) (string, error) {
 			value any
 		}{
 			{"directory", c.Directory}, {"mode", c.Mode}, {"create", c.Create}, {"mkfs_options", c.MkfsOptions}, {"root_owner", c.RootOwner}, {"root_mode", c.RootMode}, {"accept", c.Accept}, {"options", c.Options}, {"blank", c.Blank},
-			{"minimum_size", sizeInBytes(c.MinimumSize)}, {"grow", c.Grow}, {"trim", c.Trim}, {"storage_class", c.StorageClass},
+			{"minimum_size", sizeInBytes(c.MinimumSize)}, {"grow", c.Grow}, {"trim", c.Trim}, {"provision", c.Provision}, {"storage_class", c.StorageClass},
 		} {
 			line("    ", v.name, v.value, key(v.name))
 		}

@@ -133,6 +133,8 @@ type Class struct {
 	Trim bool `json:"trim"`
 	// Grow has filesystems grow with their disks.
 	Grow bool `json:"grow"`
+	// Provision says that a provisioner may make volumes of the directory.
+	Provision bool `json:"provision"`
 	// StorageClass is the name of the Kubernetes StorageClass that the
 	// provisioner makes of the directory, empty if nobody has said it.
 	StorageClass string `json:"storage_class"`

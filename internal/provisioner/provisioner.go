@@ -120,6 +120,9 @@ func Values(s *disk.Settings) ([]byte, error) {
 		Classes []class `yaml:"classes"`
 	}
 	for i := range s.Classes {
+		if !s.Classes[i].Provision {
+			continue
+		}
 		c := expected(&s.Classes[i])
 		policy := map[string]string{"reclaimPolicy": "Delete"}
 		if err := c.StorageClass.Encode(policy); err != nil {
@@ -189,12 +192,16 @@ func (k *checker) ours(c *disk.Class) {
 		if path.Clean(got.HostDir) != want.HostDir {
 			continue
 		}
+		if !c.Provision {
+			k.say("class %s: hostDir: found %s, the directory of hotmount's class %s, which is not for the provisioner (provision: false): its disks would become volumes, and be emptied", disk.Visible(got.Name), want.HostDir, c.Name)
+			continue
+		}
 		if n++; n == 2 {
 			k.say("class %s: its directory %s is that of two classes: each disk would become two volumes", c.Name, want.HostDir)
 		}
 		k.pair(c, got, &want)
 	}
-	if n == 0 {
+	if n == 0 && c.Provision {
 		k.say("class %s: no class has hostDir %s: its disks become no volumes", c.Name, want.HostDir)
 	}
 }

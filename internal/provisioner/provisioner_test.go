@@ -13,8 +13,8 @@ import (
 
 func settings() *disk.Settings {
 	return &disk.Settings{Classes: []disk.Class{
-		{Name: "ssd", Directory: "/var/lib/disks/ssd", Create: "xfs", Accept: []string{"xfs", "ext4"}, StorageClass: "local-ssd"},
-		{Name: "hdd", Directory: "/var/lib/disks/hdd", Create: "none", Accept: []string{"ext4"}},
+		{Name: "ssd", Directory: "/var/lib/disks/ssd", Provision: true, Create: "xfs", Accept: []string{"xfs", "ext4"}, StorageClass: "local-ssd"},
+		{Name: "hdd", Directory: "/var/lib/disks/hdd", Provision: true, Create: "none", Accept: []string{"ext4"}},
 	}}
 }
 
@@ -68,7 +68,7 @@ func TestValues(t *testing.T) {
 // TestBlock: a class in block mode has another name pattern, and a cleaner that
 // leaves nothing.
 func TestBlock(t *testing.T) {
-	s := &disk.Settings{Classes: []disk.Class{{Name: "raw", Directory: "/var/lib/disks/block", Mode: disk.ModeBlock, Create: "xfs", Accept: []string{"xfs"}}}}
+	s := &disk.Settings{Classes: []disk.Class{{Name: "raw", Directory: "/var/lib/disks/block", Mode: disk.ModeBlock, Provision: true, Create: "xfs", Accept: []string{"xfs"}}}}
 	got, err := Values(s)
 	if err != nil {
 		t.Fatal(err)
@@ -230,5 +230,27 @@ func TestCheckHostile(t *testing.T) {
 	}
 	if strings.ContainsAny(strings.Join(found, ""), "\x1b\r") {
 		t.Errorf("found %q", found)
+	}
+}
+
+// TestNotForTheProvisioner: a class whose disks no tenant may have.
+func TestNotForTheProvisioner(t *testing.T) {
+	s := settings()
+	s.Classes = append(s.Classes, disk.Class{Name: "nfs", Directory: "/srv/disks", Create: "xfs", Accept: []string{"xfs"}})
+	got, err := Values(s)
+	if err != nil || strings.Contains(string(got), "/srv/disks") {
+		t.Errorf("%s, %v", got, err)
+	}
+	if found, err := Check(s, got); err != nil || found != nil {
+		t.Errorf("%q, %v", found, err)
+	}
+	s.Classes[2].Provision = true
+	with, err := Values(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Classes[2].Provision = false
+	if found, err := Check(s, with); err != nil || len(found) != 1 || !strings.Contains(found[0], "class nfs: hostDir: found /srv/disks") {
+		t.Errorf("%q, %v", found, err)
 	}
 }
