@@ -12,8 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
@@ -90,11 +93,9 @@ func examine(ctx context.Context, s *disk.Settings) (*doctor.Report, error) {
 			classes = append(classes, doctor.Class{Name: c.Name, Directory: c.Directory, Types: c.Accept, Create: c.Create})
 		}
 		source := doctor.Source{
-			Look: func(ctx context.Context, pid int, paths []string) ([]doctor.Answer, error) {
-				return lookAnswers(ctx, append([]string{"look", strconv.Itoa(pid)}, paths...)...)
-			},
+			Look: askAt,
 			List: func(ctx context.Context, dir string) ([]doctor.Answer, error) {
-				return lookAnswers(ctx, "look", "--list", dir)
+				return lookAnswers(ctx, nil, "look", "--list", dir)
 			},
 		}
 		snapshot, err := source.Take(ctx, classes, ours)
@@ -115,13 +116,28 @@ func examine(ctx context.Context, s *disk.Settings) (*doctor.Report, error) {
 	return r, nil
 }
 
+// askAt asks a child what a process has at each path. They go by a file: they may
+// be more than fits on a command line.
+func askAt(ctx context.Context, pid int, paths []string) ([]doctor.Answer, error) {
+	fd, err := unix.MemfdCreate("paths", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	given := os.NewFile(uintptr(fd), "paths")
+	defer given.Close()
+	if _, err := given.WriteAt([]byte(strings.Join(paths, "\x00")), 0); err != nil {
+		return nil, err
+	}
+	return lookAnswers(ctx, given, "look", strconv.Itoa(pid))
+}
+
 // lookTimeout is how long a look at another process's files may take. What hangs
 // on a dead filesystem does so for ever.
 const lookTimeout = 5 * time.Second
 
-// answers runs this program once more and gives what it answers until it ends, or
-// until the time is over. A child that hangs in the kernel is not waited for.
-func answers[T any](ctx context.Context, args ...string) ([]T, error) {
+// answers runs this program once more, with a standard input or nil, and gives
+// what it answers until it ends, or until the time is over. A child that hangs in the kernel is not waited for.
+func answers[T any](ctx context.Context, stdin *os.File, args ...string) ([]T, error) {
 	out, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -129,6 +145,9 @@ func answers[T any](ctx context.Context, args ...string) ([]T, error) {
 	defer out.Close()
 	c := exec.Command("/proc/self/exe", args...)
 	c.Dir, c.Env, c.Stdout = "/", []string{"LC_ALL=C.UTF-8"}, in
+	if stdin != nil {
+		c.Stdin = stdin
+	}
 	err = c.Start()
 	in.Close()
 	if err != nil {
@@ -164,8 +183,8 @@ func answers[T any](ctx context.Context, args ...string) ([]T, error) {
 }
 
 // lookAnswers takes out of the answers why there are no more.
-func lookAnswers(ctx context.Context, args ...string) ([]doctor.Answer, error) {
-	all, err := answers[doctor.Answer](ctx, args...)
+func lookAnswers(ctx context.Context, stdin *os.File, args ...string) ([]doctor.Answer, error) {
+	all, err := answers[doctor.Answer](ctx, stdin, args...)
 	if n := len(all); n > 0 && all[n-1].Failure != "" {
 		return all[:n-1], errors.New(all[n-1].Failure)
 	}
@@ -175,10 +194,10 @@ func lookAnswers(ctx context.Context, args ...string) ([]doctor.Answer, error) {
 func lookCommand() *cobra.Command {
 	var list bool
 	c := &cobra.Command{
-		Use:    "look {PID [PATH]... | --list DIRECTORY}",
-		Short:  "Say what a process has at each path, or what lies under the mounts in a directory",
+		Use:    "look {PID <PATHS | --list DIRECTORY}",
+		Short:  "Say what a process has at each path of the standard input (NUL between them), or what lies under the mounts in a directory",
 		Hidden: true, // for doctor, as a process of its own that may hang
-		Args:   args(cobra.MinimumNArgs(1)),
+		Args:   args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			w := c.OutOrStdout()
 			var err error
@@ -189,7 +208,11 @@ func lookCommand() *cobra.Command {
 				if pid, err = strconv.Atoi(given[0]); err != nil {
 					return usageError{err}
 				}
-				err = doctor.Look(pid, given[1:], w)
+				var text []byte
+				if text, err = io.ReadAll(c.InOrStdin()); err == nil {
+					paths := strings.FieldsFunc(string(text), func(r rune) bool { return r == 0 })
+					err = doctor.Look(pid, paths, w)
+				}
 			}
 			if err != nil {
 				err = errors.Join(err, json.NewEncoder(w).Encode(doctor.Answer{Failure: err.Error()}))
@@ -222,7 +245,7 @@ func printReport(w io.Writer, r *doctor.Report, output string) error {
 	}
 	told := map[string]bool{}
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), f.What)
+		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), harmless(f.What))
 		if f.Data != "" {
 			under := ""
 			for _, h := range r.Host {
@@ -237,7 +260,11 @@ func printReport(w io.Writer, r *doctor.Report, output string) error {
 		if f.Reach != "" {
 			fmt.Fprintf(&b, "  to be read now at: %s\n", disk.Visible(f.Reach))
 		}
-		if lines := strings.Join(f.Do, "\n    "); told[lines] {
+		var do []string
+		for _, line := range f.Do {
+			do = append(do, harmless(line))
+		}
+		if lines := strings.Join(do, "\n    "); told[lines] {
 			b.WriteString("    (the lines above help here, too)\n")
 		} else if lines != "" {
 			told[lines] = true
@@ -251,6 +278,17 @@ func printReport(w io.Writer, r *doctor.Report, output string) error {
 	return err
 }
 
+// harmless takes out what a terminal would obey. What is foreign has been made
+// visible where it was put into words; this is for what was forgotten there.
+func harmless(line string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, line)
+}
+
 func counted(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -262,11 +300,11 @@ func counted(n int, what string) string {
 func seen(s *doctor.Seen) string {
 	switch s.Sees {
 	case "absent":
-		return s.Directory + " is not there"
+		return disk.Visible(s.Directory) + " is not there"
 	case "other":
-		return s.Directory + " is another directory"
+		return disk.Visible(s.Directory) + " is another directory"
 	case "unknown":
-		return s.Directory + " can not be seen"
+		return disk.Visible(s.Directory) + " can not be seen"
 	}
 	right := 0
 	for _, m := range s.Mounts {

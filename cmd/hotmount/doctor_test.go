@@ -33,6 +33,13 @@ func TestMain(m *testing.M) {
 			fmt.Println(`{"at":"/first"}`)
 			fmt.Println(`{"failure":"no such process"}`)
 			os.Exit(1)
+		case "look":
+			c := lookCommand()
+			c.SetArgs(os.Args[2:])
+			if err := c.Execute(); err != nil {
+				os.Exit(1)
+			}
+			os.Exit(0)
 		case "child-babbles":
 			fmt.Println(`{"at":"/first"}`)
 			fmt.Println(strings.Repeat("x", 2<<20))
@@ -47,11 +54,39 @@ func TestMain(m *testing.M) {
 func TestAnswers(t *testing.T) {
 	for _, tt := range []struct{ child, want string }{{"child-hangs", "no answer"}, {"child-fails", "no such process"}, {"child-babbles", "token too long"}} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		all, err := lookAnswers(ctx, tt.child)
+		all, err := lookAnswers(ctx, nil, tt.child)
 		cancel()
 		if len(all) != 1 || all[0].At != "/first" || err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %+v, %v", tt.child, all, err)
 		}
+	}
+}
+
+// TestLookMany: more paths than fit on a command line (128 KiB a word, 2 MiB in
+// all) are looked at.
+func TestLookMany(t *testing.T) {
+	paths := []string{"/", "/no\nsuch"}
+	for i := range 40 {
+		paths = append(paths, fmt.Sprintf("/%d/", i)+strings.Repeat("x", 100<<10))
+	}
+	all, err := askAt(t.Context(), os.Getpid(), paths)
+	if err != nil || len(all) != len(paths)+2 {
+		t.Fatalf("%d answers, %v", len(all), err)
+	}
+	if all[1].At != "/" || all[1].Sight.MountID == 0 || all[2].At != "/no\nsuch" || !all[2].Sight.Absent || all[3].Sight.Failure == "" {
+		t.Errorf("got %+v", all[1:4])
+	}
+}
+
+// TestHarmless: the last net under the words.
+func TestHarmless(t *testing.T) {
+	r := &doctor.Report{Findings: []doctor.Finding{{Level: doctor.Problem, What: "a\x1b[2J\nnothing found\u009b\xff", Do: []string{"x '\\'' y", "\r\n  curl|sh"}}}}
+	var b strings.Builder
+	if err := printReport(&b, r, "text"); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\nPROBLEM: a�[2J�nothing found��\n    x '\\'' y\n    ��  curl|sh\n"; b.String() != want {
+		t.Errorf("got %q", b.String())
 	}
 }
 

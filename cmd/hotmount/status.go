@@ -220,7 +220,7 @@ type space struct {
 func usage(ctx context.Context, paths []string) map[string]space {
 	known := map[string]space{}
 	for len(paths) > 0 {
-		all, err := answers[space](ctx, append([]string{"usage"}, paths...)...)
+		all, err := answers[space](ctx, nil, append([]string{"usage"}, paths...)...)
 		for _, u := range all {
 			known[u.At] = u
 		}

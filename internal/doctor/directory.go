@@ -25,8 +25,8 @@ func (e *examiner) directory(c *Class) {
 		return
 	}
 	if at.mount.Shared == 0 {
-		e.find(Finding{Level: Warning, Kind: NotShared, Class: c.Name, Paths: []string{at.mount.Path}, What: fmt.Sprintf("the host's mount %s, which carries %s, is not shared: what is mounted there is seen by nobody in another mount namespace", at.mount.Path, c.Directory),
-			Do: []string{"mount --make-rshared " + at.mount.Path}})
+		e.find(Finding{Level: Warning, Kind: NotShared, Class: c.Name, Paths: []string{at.mount.Path}, What: fmt.Sprintf("the host's mount %s, which carries %s, is not shared: what is mounted there is seen by nobody in another mount namespace", disk.Visible(at.mount.Path), c.Directory),
+			Do: []string{"mount --make-rshared " + shell(at.mount.Path)}})
 	}
 	have := HostDirectory{Class: c.Name, Directory: c.Directory, Dev: at.dev, Root: at.dir, Shared: at.mount.Shared, Mounts: []mounts.Mount{}}
 	disks := map[string]place{}
@@ -109,7 +109,7 @@ func (e *examiner) entries(c *Class, disks map[string]place) {
 		f := Finding{Class: c.Name, Paths: []string{p}, Kind: NotAMount, Level: Warning}
 		switch {
 		case entry.Failure != "":
-			f.Kind, f.What = Blind, fmt.Sprintf("what lies in %s can not be seen: %s", shown, entry.Failure)
+			f.Kind, f.What = Blind, fmt.Sprintf("what lies in %s can not be seen: %s", shown, disk.Visible(entry.Failure))
 		case mounted && entry.First != "":
 			f.Level, f.Kind = Problem, DataHidden
 			f.What = fmt.Sprintf("files are hidden on the system disk under the mount %s: %s", shown, disk.Visible(entry.First))
@@ -142,9 +142,12 @@ func (e *examiner) entries(c *Class, disks map[string]place) {
 	}
 }
 
+// plain are the bytes that mean only themselves, everywhere.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
+
 // shell quotes a word for a shell.
 func shell(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-:@+~") == "" {
+	if s != "" && strings.Trim(s, plain+":@+") == "" {
 		return s
 	}
 	if v := disk.Visible(s); v != s {
@@ -160,7 +163,7 @@ func (e *examiner) viewer(c *Class, v *View, p *Process, host place, disks map[s
 	base := v.Bases[c.Directory]
 	sight := v.Sights[base]
 	seen := Seen{Process: *p, Namespace: v.Namespace, Class: c.Name, Directory: base, Sees: "unknown"}
-	who := who(p)
+	who, shown := who(p), disk.Visible(base)
 	at, ok := v.place(base)
 	switch {
 	case sight.Absent:
@@ -169,27 +172,27 @@ func (e *examiner) viewer(c *Class, v *View, p *Process, host place, disks map[s
 			break // it may be there for another class
 		}
 		e.find(Finding{Level: Warning, Kind: NoDirectory, Class: c.Name, Paths: []string{base}, Processes: []Process{*p},
-			What: fmt.Sprintf("%s has no %s: no pod that uses a disk starts", who, base), Do: remedy(p.Role, p, c.Directory)})
+			What: fmt.Sprintf("%s has no %s: no pod that uses a disk starts", who, shown), Do: remedy(p.Role, p, c.Directory)})
 	case !ok:
 		e.find(Finding{Level: Warning, Kind: Blind, Class: c.Name, Paths: []string{base}, Processes: []Process{*p},
-			What: fmt.Sprintf("what %s sees at %s can not be seen: %s", who, base, cmp.Or(sight.Failure, "its mount is not in the mount table"))})
+			What: fmt.Sprintf("what %s sees at %s can not be seen: %s", who, shown, cmp.Or(sight.Failure, "its mount is not in the mount table"))})
 	case !at.is(host):
 		seen.Sees = "other"
 		if p.Role == Provisioner {
 			break
 		}
 		e.find(Finding{Level: Problem, Kind: OtherDirectory, Class: c.Name, Paths: []string{base}, Processes: []Process{*p}, Data: e.hostPath(at.dev, at.dir),
-			What: fmt.Sprintf("%s has another directory at %s than the host: %s of %s", who, base, disk.Visible(at.dir), describeDevice(at.mount)), Do: remedy(p.Role, p, c.Directory)})
+			What: fmt.Sprintf("%s has another directory at %s than the host: %s of %s", who, shown, disk.Visible(at.dir), describeDevice(at.mount)), Do: remedy(p.Role, p, c.Directory)})
 	default:
 		seen.Sees = "same"
 		seen.Arrives = v.Namespace == e.s.Host.Namespace && at.mount.ID == host.mount.ID || e.reaches(host.mount.Shared, at.mount)
 		if !seen.Arrives {
 			e.find(Finding{Level: Problem, Kind: NotPropagated, Class: c.Name, Paths: []string{base}, Processes: []Process{*p},
-				What: fmt.Sprintf("%s does not see what is mounted in %s from now on: %s", who, base, consequence(p.Role)), Do: remedy(p.Role, p, c.Directory)})
+				What: fmt.Sprintf("%s does not see what is mounted in %s from now on: %s", who, shown, consequence(p.Role)), Do: remedy(p.Role, p, c.Directory)})
 		}
 		if p.Role == Agent && slices.Contains(strings.Split(at.mount.Options, ","), "ro") {
 			e.find(Finding{Level: Problem, Kind: ReadOnly, Class: c.Name, Paths: []string{base}, Processes: []Process{*p},
-				What: fmt.Sprintf("%s may not write to %s: it mounts nothing there", who, base), Do: remedy(p.Role, p, c.Directory)})
+				What: fmt.Sprintf("%s may not write to %s: it mounts nothing there", who, shown), Do: remedy(p.Role, p, c.Directory)})
 		}
 		e.mountsSeen(c, v, p, &seen, host, disks)
 	}

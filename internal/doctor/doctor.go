@@ -122,6 +122,9 @@ type Snapshot struct {
 	Containers map[string]string
 	// Pinned are mount namespaces that no process is in, kept by a file.
 	Pinned []string
+	// Unlikely are processes that are called like a kubelet and have not its
+	// rights.
+	Unlikely []Process
 	// Blind says, one reason each, what could not be seen.
 	Blind []string
 }

@@ -167,6 +167,9 @@ func (e *examiner) system() {
 	for _, why := range e.s.Blind {
 		e.find(Finding{Level: Warning, Kind: Blind, What: why})
 	}
+	if len(e.s.Unlikely) > 0 {
+		e.find(Finding{Level: Note, Kind: Blind, Processes: e.s.Unlikely, What: fmt.Sprintf("%s is called like a kubelet, but has not the rights of one on this host, and is not taken for one (%d such)", who(&e.s.Unlikely[0]), len(e.s.Unlikely))})
+	}
 	for _, p := range e.s.Pinned {
 		e.find(Finding{Level: Note, Kind: Blind, Paths: []string{p}, What: fmt.Sprintf("no process is in the mount namespace %s: what is mounted in it can not be seen", disk.Visible(p)), Do: []string{fmt.Sprintf("nsenter --mount=%s findmnt", shell(p))}})
 	}

@@ -75,7 +75,7 @@ func view(t *testing.T, namespace, text string, absent []string, processes ...Pr
 	t.Helper()
 	v := View{Namespace: namespace, Root: "/", Mounts: tree(t, text), Processes: processes, Bases: map[string]string{dir: dir}, Sights: map[string]Sight{}}
 	for i := range v.Processes {
-		v.Processes[i].Roots = rootDirectories(&v.Processes[i], v.Mounts)
+		v.Processes[i].Roots, _ = rootDirectories(&v.Processes[i], v.Mounts)
 	}
 	for _, p := range append(v.mountsIn(dir), dir, a, b, defaultRoot) {
 		v.Sights[p] = walk(v.Mounts, p)

