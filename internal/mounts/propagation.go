@@ -3,7 +3,6 @@ package mounts
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -47,18 +46,13 @@ func Propagates(root, dir string) error {
 // carrier gives the mount through which a directory is reached: of those at the
 // longest path the last, which lies on top.
 func carrier(table, dir string) (*Mount, error) {
-	file, err := os.Open(table)
+	all, err := tree(table)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read mount table: %w", err)
-	}
-	defer file.Close()
-	tree, err := ParseTree(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read mount table: %w", err)
+		return nil, err
 	}
 	var best *Mount
-	for i := range tree {
-		m := &tree[i]
+	for i := range all {
+		m := &all[i]
 		above := m.Path == "/" || m.Path == dir || strings.HasPrefix(dir, m.Path+"/")
 		if above && (best == nil || len(m.Path) >= len(best.Path)) {
 			best = m

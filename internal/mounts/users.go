@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
@@ -51,7 +51,7 @@ func (u User) String() string {
 // as root with all capabilities. A process that ends meanwhile is left out.
 func Users(root string, dev disk.Dev, path string) ([]User, error) {
 	proc := filepath.Join("/", root, "proc")
-	host, err := mountsOf(filepath.Join("/", root, tablePath), dev)
+	host, err := tree(filepath.Join("/", root, tablePath))
 	if err != nil {
 		return nil, err
 	}
@@ -59,81 +59,145 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell mount namespaces apart: %w", err)
 	}
-	var users []User
-	groups := map[string]bool{}
-	for _, m := range host {
-		if g := tag(m, "shared:"); g != "" {
-			groups[g] = true
-		}
-		if m.Mountpoint != path {
-			users = append(users, User{Pod: podOfPath(m.Mountpoint), How: "mounted at " + disk.Visible(m.Mountpoint)})
-		}
-	}
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the processes: %w", err)
 	}
-	// The mounts of the filesystem in each namespace, looked up once.
-	seen := map[string]map[int]bool{}
+	var tasks []task
+	// Each namespace is looked at once, as its first process sees it.
+	trees := map[string][]Mount{hostNamespace: host}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		dir := filepath.Join(proc, e.Name())
-		namespace, err := os.Readlink(filepath.Join(dir, "ns/mnt"))
+		p := task{pid: pid, dir: filepath.Join(proc, e.Name())}
+		p.namespace, err = os.Readlink(filepath.Join(p.dir, "ns/mnt"))
 		if gone(err) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot see what process %d uses: %w", pid, err)
 		}
-		ids, known := seen[namespace]
-		if !known {
-			all, err := mountsOf(filepath.Join(dir, "mountinfo"), dev)
+		if _, known := trees[p.namespace]; !known {
+			all, err := tree(filepath.Join(p.dir, "mountinfo"))
 			if gone(err) {
 				continue
 			}
 			if err != nil {
 				return nil, err
 			}
-			ids = map[int]bool{}
-			for _, m := range all {
-				ids[m.ID] = true
-				// What follows the host's mount goes with it.
-				if namespace != hostNamespace && !groups[tag(m, "shared:")] && !groups[tag(m, "master:")] {
-					users = append(users, User{PID: pid, Command: command(dir), Pod: podOf(dir), How: "mounted at " + disk.Visible(m.Mountpoint) + " in its mount namespace"})
+			trees[p.namespace], p.first = all, true
+		}
+		tasks = append(tasks, p)
+	}
+
+	var users []User
+	for _, m := range host {
+		if m.Dev == dev && m.Path != path {
+			users = append(users, User{Pod: podOfPath(m.Path), How: "mounted at " + disk.Visible(m.Path)})
+		}
+	}
+	f := follow(host, dev, path, trees)
+	ids := map[string]map[int]bool{}
+	for namespace, mounts := range trees {
+		ids[namespace] = map[int]bool{}
+		for _, m := range mounts {
+			if m.Dev == dev {
+				ids[namespace][m.ID] = true
+			}
+		}
+	}
+	for _, p := range tasks {
+		if p.first {
+			for i := range trees[p.namespace] {
+				m := &trees[p.namespace][i]
+				if m.Dev == dev && !f.follows(trees[p.namespace], m) {
+					users = append(users, User{PID: p.pid, Command: command(p.dir), Pod: podOf(p.dir), How: "mounted at " + disk.Visible(m.Path) + " in its mount namespace"})
 				}
 			}
-			seen[namespace] = ids
 		}
-		for _, how := range uses(dir, ids, dev) {
-			users = append(users, User{PID: pid, Command: command(dir), Pod: podOf(dir), How: how})
+		for _, how := range uses(p.dir, ids[p.namespace], dev) {
+			users = append(users, User{PID: p.pid, Command: command(p.dir), Pod: podOf(p.dir), How: how})
 		}
 	}
 	return users, nil
+}
+
+// task is a process whose mount namespace is known; first says that it is the first of
+// its namespace.
+type task struct {
+	pid            int
+	dir, namespace string
+	first          bool
+}
+
+// follower tells the mounts in other namespaces that go with the host's. What
+// counts is what they are mounted on: the kernel unmounts what lies on the same
+// place of each mount that hears of the host's (propagate_umount in fs/pnode.c,
+// mount_namespaces(7)). Of what group the copy itself is does not matter.
+type follower struct {
+	// groups are the peer groups that hear of what is unmounted from the mount
+	// below the host's, place the directory in its filesystem.
+	groups map[int]bool
+	place  string
+	dev    disk.Dev
+}
+
+func follow(host []Mount, dev disk.Dev, path string, trees map[string][]Mount) follower {
+	f := follower{groups: map[int]bool{}}
+	for i := range host {
+		m := &host[i]
+		if m.Dev != dev || m.Path != path {
+			continue
+		}
+		if below := parent(host, m); below != nil && below.Shared != 0 {
+			f.groups[below.Shared] = true
+			f.place, f.dev = inside(below, m.Path), below.Dev
+		}
+	}
+	for grown := len(f.groups) > 0; grown; {
+		grown = false
+		for _, mounts := range trees {
+			for i := range mounts {
+				if m := &mounts[i]; m.Shared != 0 && f.groups[m.Master] && !f.groups[m.Shared] {
+					f.groups[m.Shared], grown = true, true
+				}
+			}
+		}
+	}
+	return f
+}
+
+// follows says whether the mount goes when the host's does. One of which the
+// process does not see what it is mounted on is taken to stay.
+func (f *follower) follows(tree []Mount, m *Mount) bool {
+	below := parent(tree, m)
+	return below != nil && (f.groups[below.Shared] || f.groups[below.Master] || f.groups[below.From]) && below.Dev == f.dev && inside(below, m.Path) == f.place
+}
+
+func parent(tree []Mount, m *Mount) *Mount {
+	i := slices.IndexFunc(tree, func(o Mount) bool { return o.ID == m.Parent })
+	if i < 0 || m.Parent == m.ID {
+		return nil
+	}
+	return &tree[i]
 }
 
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
-// mountsOf gives the mounts of that device in a mount table.
-func mountsOf(table string, dev disk.Dev) ([]*mountinfo.Info, error) {
+// tree reads a mount table.
+func tree(table string) ([]Mount, error) {
 	file, err := os.Open(table)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read mount table: %w", err)
 	}
 	defer file.Close()
-	bounded, err := boundLines(file)
+	all, err := ParseTree(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read mount table: %w", err)
-	}
-	all, err := mountinfo.GetMountsFromReader(bounded, func(i *mountinfo.Info) (skip, stop bool) {
-		return i.Major != int(dev.Major) || i.Minor != int(dev.Minor), false
-	})
-	if err != nil {
-		return nil, errors.New("cannot read mount table: " + disk.Visible(err.Error()))
 	}
 	return all, nil
 }

@@ -3,6 +3,7 @@ package mounts
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,8 +62,29 @@ func TestUsers(t *testing.T) {
 			process(t, root, "78", map[string]string{"comm": "db\n", "maps": "7f00-7f01 r--p 0 fe:01 123 /bin/sh\n7f01-7f02 rw-s 0 fe:10 131 /data\n"}, inHost)
 		}, []User{{PID: 78, Command: "db", How: "has a file mapped"}}},
 		{"a copy that follows the host", host, func(root string) {
-			process(t, root, "80", map[string]string{"comm": "provisioner\n", "mountinfo": "190 180 254:16 / " + where + " rw master:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[2]"})
+			process(t, root, "80", map[string]string{"comm": "provisioner\n", "mountinfo": "180 170 254:1 / / rw shared:9 master:1 - ext4 /dev/vda1 rw\n190 180 254:16 / " + where + " rw master:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[2]"})
 		}, nil},
+		{"a private copy on what follows the host", host, func(root string) {
+			process(t, root, "80", map[string]string{"comm": "provisioner\n", "mountinfo": "180 170 254:1 /mnt/disks /disks rw master:1 - ext4 /dev/vda1 rw\n190 180 254:16 / " + strings.TrimPrefix(where, "/mnt") + " rw - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[2]"})
+		}, nil},
+		{"a copy that follows one that follows the host", host, func(root string) {
+			process(t, root, "80", map[string]string{"comm": "kubelet\n", "mountinfo": "180 170 254:1 / / rw shared:9 master:1 - ext4 /dev/vda1 rw\n190 180 254:16 / " + where + " rw master:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[2]"})
+			process(t, root, "81", map[string]string{"comm": "app\n", "mountinfo": "280 270 254:1 / /host rw master:9 - ext4 /dev/vda1 rw\n290 280 254:16 / /host" + where + " rw master:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[3]"})
+			process(t, root, "82", map[string]string{"comm": "app\n", "mountinfo": "380 370 254:1 / /host rw master:8 propagate_from:1 - ext4 /dev/vda1 rw\n390 380 254:16 / /host" + where + " rw master:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[4]"})
+		}, nil},
+		// docker -v UUID:/data:rslave, BindPaths=, HostToContainer of the volume.
+		{"a copy that is a slave, on what is the container's own", host, func(root string) {
+			process(t, root, "80", map[string]string{"comm": "app\n", "mountinfo": "180 170 0:40 / / rw - overlay overlay rw\n190 180 254:16 / " + where + " rw master:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[2]"})
+		}, []User{{PID: 80, Command: "app", How: "mounted at " + where + " in its mount namespace"}}},
+		{"a copy at another place of what follows the host", host, func(root string) {
+			process(t, root, "80", map[string]string{"comm": "app\n", "mountinfo": "180 170 254:1 / / rw shared:9 master:1 - ext4 /dev/vda1 rw\n190 180 254:16 / /srv rw shared:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[2]"})
+		}, []User{{PID: 80, Command: "app", How: "mounted at /srv in its mount namespace"}}},
+		{"a copy on what the process does not see", host, func(root string) {
+			process(t, root, "80", map[string]string{"comm": "app\n", "mountinfo": "190 180 254:16 / " + where + " rw master:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[2]"})
+		}, []User{{PID: 80, Command: "app", How: "mounted at " + where + " in its mount namespace"}}},
+		{"nothing follows a host that shares nothing", strings.Replace(host, "shared:1 ", "", 1), func(root string) {
+			process(t, root, "80", map[string]string{"comm": "app\n", "mountinfo": "180 170 254:1 / / rw - ext4 /dev/vda1 rw\n190 180 254:16 / " + where + " rw shared:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[2]"})
+		}, []User{{PID: 80, Command: "app", How: "mounted at " + where + " in its mount namespace"}}},
 		{"a copy of a container's own", host, func(root string) {
 			process(t, root, "81", map[string]string{"comm": "app\n", "cgroup": "0::/kubepods.slice/kubepods-pod0e3b1b0a_1111_2222_3333_444444444444.slice/x\n", "mountinfo": "200 180 254:16 / /data rw - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[3]"})
 			process(t, root, "82", map[string]string{"comm": "app\n", "mountinfo": "200 180 254:16 / /data rw - xfs /dev/vdb rw\n", "fdinfo/9": "mnt_id:\t200\n"}, map[string]string{"ns/mnt": "mnt:[3]"})
