@@ -91,6 +91,10 @@ func anyDecision(disk.Decision) bool { return true }
 
 func mountedOnly(d disk.Decision) bool { return d.Mounted() }
 
+func releasable(d disk.Decision) bool {
+	return d.Mounted() || d.GivenOut() || d.Reason == disk.ReasonReleased || d.Reason == disk.ReasonUnmounted
+}
+
 func disksUUIDsAndClasses() []cobra.Completion {
 	words := slices.Concat(disksWith(anyDecision)(), uuidsWith(anyDecision)())
 	for _, name := range classNames() {

@@ -24,11 +24,11 @@ func releaseCommand() *cobra.Command {
 		Use:   "release {DISK | UUID}",
 		Short: "Unmount a disk so that it can be detached",
 		Long: "Unmount a disk that nobody uses, and keep it unmounted until it is attached again, accepted or the machine\n" +
-			"booted. Says that it is safe to detach only when nothing on this machine holds it any more. Kills nothing: who\n" +
-			"uses it is named.",
+			"booted. Says that it is safe to detach only when nothing on this machine holds it any more; of a disk that is\n" +
+			"unmounted already, too. Kills nothing: who uses it is named.",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeFirst(func() []cobra.Completion {
-			return slices.Concat(disksWith(mountedOnly)(), uuidsWith(mountedOnly)())
+			return slices.Concat(disksWith(releasable)(), uuidsWith(mountedOnly)())
 		}),
 		RunE: func(c *cobra.Command, given []string) error {
 			return release(c.Context(), c.OutOrStdout(), given[0], force)
@@ -39,11 +39,15 @@ func releaseCommand() *cobra.Command {
 }
 
 func release(ctx context.Context, w io.Writer, which string, force bool) error {
-	f, path, err := findMounted(which)
+	f, path, err := findReleasable(which)
 	if err != nil {
 		return fmt.Errorf("cannot release %s: %w", which, err)
 	}
-	if f.Standing.Link == path {
+	switch path {
+	case "":
+		fmt.Fprintf(w, "%s is unmounted already, and stays so until it is attached again, accepted, or the machine booted\n", f.ID)
+		return saySafe(ctx, w, f)
+	case f.Standing.Link:
 		return releaseBlock(ctx, w, f)
 	}
 	users, err := mounts.Users("", f.Dev, path)
@@ -64,10 +68,42 @@ func release(ctx context.Context, w io.Writer, which string, force bool) error {
 	if _, err := control.Ask(ctx, socket, control.Request{Do: "release", Disk: f.Name}); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s: %s is unmounted, and stays so until it is attached again, accepted, or the machine booted\n", f.ID, path)
-	if err := isFree(ctx, f); err != nil {
-		users, listErr := mounts.Users("", f.Dev, "")
-		return errors.Join(fmt.Errorf("NOT safe to detach: %s is still held: %w:\n  %s", f.ID, err, list(users)), listErr)
+	var said strings.Builder
+	if err = saySafe(ctx, &said, f); err != nil && !force {
+		// Who holds it came meanwhile, or can not be seen: it goes on having it, as
+		// if nothing had been asked.
+		_, backErr := control.Ask(ctx, socket, control.Request{Do: "accept", Disk: f.Name})
+		if backErr == nil {
+			backErr = errors.New("until then it is mounted again")
+		}
+		return errors.Join(err, backErr)
+	}
+	fmt.Fprintf(w, "%s: %s is unmounted, and stays so until it is attached again, accepted, or the machine booted\n%s", f.ID, path, said.String())
+	return err
+}
+
+// saySafe says that the disk, which hotmount does not use any more, can be
+// detached, if nobody holds it.
+func saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
+	err := isFree(ctx, f)
+	// Who has a block volume open need not have claimed it.
+	if err != nil || f.Standing.Given != nil {
+		opened, openErr := deviceUsers(f)
+		mounted, mountErr := mounts.Users("", f.Dev, "")
+		users := slices.Concat(opened, mounted)
+		if err == nil && len(users) > 0 {
+			err = unix.EBUSY
+		}
+		words := list(users)
+		if words == "" {
+			words = "nobody that can be found: another device on it, or files that are open on a mount that was taken off the tree?"
+		}
+		if err != nil {
+			err = fmt.Errorf("NOT safe to detach: %s is still held: %w:\n  %s\nonce that has ended, ask again: hotmount release %s", f.ID, err, words, f.Name)
+		}
+		if err = errors.Join(err, openErr, mountErr); err != nil {
+			return err
+		}
 	}
 	if f.Whole != "" {
 		fmt.Fprintf(w, "it is a partition of %s, which is safe to detach once hotmount status shows no other one mounted\n", f.Whole)
@@ -77,15 +113,19 @@ func release(ctx context.Context, w io.Writer, which string, force bool) error {
 	return nil
 }
 
+// deviceUsers gives who has the disk itself open, but for hotmount's own unit.
+func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
+	users, err := mounts.DeviceUsers("", f.ID)
+	return slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) }), err
+}
+
 // releaseBlock takes back a disk that is given out as a block volume and that nobody
 // uses.
 func releaseBlock(ctx context.Context, w io.Writer, f *disk.Facts) error {
-	users, err := mounts.DeviceUsers("", f.ID)
+	users, err := deviceUsers(f)
 	if err != nil {
 		return fmt.Errorf("cannot release %s: %w", f.ID, err)
 	}
-	// hotmount's own unit has it open, too.
-	users = slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) })
 	if len(users) > 0 {
 		return fmt.Errorf("cannot release %s: it is in use:\n  %s\nstop them first (pods: kubectl delete pod), then: hotmount release %s", f.ID, list(users), f.Name)
 	}
@@ -93,16 +133,12 @@ func releaseBlock(ctx context.Context, w io.Writer, f *disk.Facts) error {
 		return err
 	}
 	fmt.Fprintf(w, "%s: %s is removed, and stays so until it is attached again, accepted, or the machine booted\n", f.ID, f.Standing.Link)
-	if err := isFree(ctx, f); err != nil {
-		return fmt.Errorf("NOT safe to detach: %s is still held: %w", f.ID, err)
-	}
-	fmt.Fprintf(w, "safe to detach: virsh detach-disk NODE %s --persistent\n", f.Name)
-	return nil
+	return saySafe(ctx, w, f)
 }
 
-// findMounted finds the disk of that kernel name or filesystem UUID, and where
-// hotmount has it mounted or gives it out.
-func findMounted(which string) (*disk.Facts, string, error) {
+// findReleasable finds the disk of that kernel name or filesystem UUID, and where
+// hotmount has it mounted or gives it out: nowhere, if it is kept unmounted already.
+func findReleasable(which string) (*disk.Facts, string, error) {
 	s, err := host().Store.Settings()
 	if err != nil {
 		return nil, "", err
@@ -111,18 +147,24 @@ func findMounted(which string) (*disk.Facts, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	var unmounted *disk.Facts
 	for i := range disks {
 		f := &disks[i]
 		c := f.Known()
 		d := policy.Decide(f, &c, s)
-		if d.GivenOut() && f.Name == diskName(which) {
+		switch named := f.Name == diskName(which); {
+		case d.GivenOut() && named:
 			return f, f.Standing.Link, nil
-		}
-		if d.Mounted() && (f.Name == diskName(which) || d.UUID == which) {
+		case d.Mounted() && (named || d.UUID == which):
 			return f, policy.Select(f, s).MountPoint(d.UUID), nil
+		case f.Standing.Unmounted != "" && (named || c.UUID == which):
+			unmounted = f
 		}
 	}
-	return nil, "", errors.New("hotmount has no such disk mounted or given out; see hotmount plan")
+	if unmounted == nil {
+		return nil, "", errors.New("hotmount has no such disk mounted or given out; see hotmount plan")
+	}
+	return unmounted, "", nil
 }
 
 func list(users []mounts.User) string {

@@ -121,7 +121,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonGivenOut:
 		return "it is given out as a block volume at " + disk.Visible(f.Standing.Link), ""
 	case disk.ReasonReleased:
-		return "it was released; it can be detached", "to use it again here: hotmount accept " + f.Name
+		return "it was released", fmt.Sprintf("whether it is safe to detach says hotmount release %s; to use it again here: hotmount accept %[1]s", f.Name)
 	case disk.ReasonUnmounted:
 		return "somebody unmounted it", "to have it mounted again: hotmount accept " + f.Name
 	case disk.ReasonIntent:

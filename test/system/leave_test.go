@@ -40,15 +40,41 @@ func TestRelease(t *testing.T) {
 	pod := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
 	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod)
 	refused("pod 0e3b1b0a-1111-2222-3333-444444444444")
+	container := func(unit, propagation, more string) {
+		t.Helper()
+		m.run("systemd-run -q --unit=" + unit + " sh -c 'exec unshare --mount --propagation " + propagation + " sh -c \"" + more + "exec sleep 1000\"'")
+		m.wait("the namespace", "pid=$(systemctl show -p MainPID --value "+unit+"); grep -qx sleep /proc/$pid/comm && grep -q "+where+" /proc/$pid/mountinfo")
+	}
+	container("container", "private", "")
 	if out := m.run("hotmount release --force " + name + " 2>&1 || true"); !strings.Contains(out, "0e3b1b0a-1111-2222-3333-444444444444") || !strings.Contains(out, "NOT safe to detach") {
 		t.Errorf("forced: %s", out)
 	}
-	m.run("umount " + pod + "; hotmount accept " + name)
+	// The pod goes, what has the volume in a namespace of its own not yet.
+	m.run("umount " + pod)
+	if out := m.run("hotmount status; hotmount release " + name + " 2>&1 || true"); strings.Contains(out, "can be detached") || !strings.Contains(out, "says hotmount release "+name) || !strings.Contains(out, "NOT safe to detach") || !strings.Contains(out, "in its mount namespace") {
+		t.Errorf("forced, and still held: %s", out)
+	}
+	m.run("systemctl stop container")
+	if out := m.run("hotmount release " + name); !strings.Contains(out, "\nsafe to detach: virsh detach-disk NODE "+name) {
+		t.Errorf("nobody holds it any more, and release said %q", out)
+	}
+	m.run("hotmount accept " + name)
 	m.mounted(name)
-	m.run("systemd-run -q --unit=container sh -c 'exec unshare --mount --propagation private sleep 1000'")
-	m.wait("the namespace", "grep -q "+where+" /proc/$(pgrep -f '^sleep 1000')/mountinfo && [ $(readlink /proc/$(pgrep -f '^sleep 1000')/ns/mnt) != $(readlink /proc/1/ns/mnt) ]")
+	container("container", "private", "")
 	refused("in its mount namespace")
 	m.run("systemctl stop container")
+	// As docker -v UUID:/data:rslave has it.
+	container("slave", "slave", "mkdir -p /srv/own; mount --bind "+where+" /srv/own; ")
+	refused("mounted at /srv/own in its mount namespace")
+	m.run("systemctl stop slave")
+	// A file that is open on a mount that nobody sees.
+	m.run("systemd-run -q --unit=hidden sh -c 'mount --bind " + where + " /srv/own; exec 3>/srv/own/hidden; umount -l /srv/own; exec sleep 1000'")
+	m.wait("the umount", "grep -qx sleep /proc/$(systemctl show -p MainPID --value hidden)/comm")
+	if out, err := m.Run(ctx(t), "hotmount release "+name); err == nil || strings.Contains(out, "safe to detach") || !strings.Contains(err.Error(), "NOT safe to detach") {
+		t.Errorf("released while it is held: %q, %v", out, err)
+	}
+	m.mounted(name)
+	m.run("systemctl stop hidden")
 
 	m.run("seq 200000 >" + where + "/data")
 	if out := m.run("hotmount release " + uuid); !strings.Contains(out, "safe to detach: virsh detach-disk NODE "+name) {
