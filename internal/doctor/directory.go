@@ -114,9 +114,10 @@ func (e *examiner) entries(c *Class, disks map[string]place) {
 			f.Level, f.Kind = Problem, DataHidden
 			f.What = fmt.Sprintf("files are hidden on the system disk under the mount %s: %s", shown, disk.Visible(entry.First))
 			f.Data = p
+			mkdir, dir := e.rescue(entry.Name)
 			f.Do = []string{
 				fmt.Sprintf("unshare -m sh -c %s   # shows them", shell(fmt.Sprintf("mount --bind %s /mnt && ls -lA /mnt/%s", shell(c.Directory), shell(entry.Name)))),
-				fmt.Sprintf("unshare -m sh -c %s   # copies them", shell(fmt.Sprintf("mount --bind %s /mnt && cp -a /mnt/%s/. /root/rescued/", shell(c.Directory), shell(entry.Name)))),
+				fmt.Sprintf("%s && unshare -m sh -c %s   # copies them", mkdir, shell(fmt.Sprintf("mount --bind %s /mnt && cp -a /mnt/%s/. %s/", shell(c.Directory), shell(entry.Name), dir))),
 			}
 		case mounted:
 			continue

@@ -13,7 +13,7 @@ import (
 
 // Examine judges a snapshot.
 func Examine(s *Snapshot) *Report {
-	e := examiner{s: s, report: &Report{Host: []HostDirectory{}, Seen: []Seen{}, Findings: []Finding{}}, masters: map[int][]int{}}
+	e := examiner{s: s, report: &Report{Host: []HostDirectory{}, Seen: []Seen{}, Findings: []Finding{}}, masters: map[int][]int{}, rescued: map[string]bool{}}
 	for _, v := range s.all() {
 		for i := range v.Mounts {
 			if m := &v.Mounts[i]; m.Shared != 0 && m.Master != 0 {
@@ -41,6 +41,8 @@ type examiner struct {
 	report *Report
 	// masters are the peer groups that a peer group is a slave of.
 	masters map[int][]int
+	// rescued are the directories for copies that are taken.
+	rescued map[string]bool
 }
 
 func (e *examiner) find(f Finding) {

@@ -320,8 +320,40 @@ func TestVolumeFinding(t *testing.T) {
 	if want := "pod prod/db-0 (" + uid + "), container postgres: the data is on the system disk, in " + a + " of ext4 /dev/vda1 (254:1); that directory was removed, and the data goes with its last user"; f.What != want {
 		t.Errorf("got  %s\nwant %s", f.What, want)
 	}
-	if want := []string{"cp -a '/proc/900/root/da ta'/. /root/rescued/   # what is wanted of it", "kubectl -n prod delete pod db-0   # only then; mend first what kubelet sees"}; !slices.Equal(f.Do, want) {
+	if want := []string{"mkdir -p /root/rescued && mkdir /root/rescued/" + uid + "-" + path.Base(a) + " && cp -a '/proc/900/root/da ta'/. /root/rescued/" + uid + "-" + path.Base(a) + "/", "kubectl -n prod delete pod db-0   # only then; mend first what kubelet sees"}; !slices.Equal(f.Do, want) {
 		t.Errorf("do %q", f.Do)
+	}
+}
+
+// TestRescue: each copy has a directory of its own, whatever the names are.
+func TestRescue(t *testing.T) {
+	s := node(t)
+	// A pod with two mounts of the system disk, and a like-named one.
+	for i, pod := range []string{uid, strings.Replace(uid, "6a6e", "7a7e", 1)} {
+		s.Views = append(s.Views, view(t, fmt.Sprintf("mnt:[%d]", 30+i), "200 190 0:70 / / rw - overlay overlay rw\n201 200 254:1 "+a+"/x /data rw - ext4 /dev/vda1 rw\n202 200 254:1 "+b+"/x /wal rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 900 + i, Pod: pod}))
+	}
+	s.Entries = map[string][]Entry{dir: {{Name: path.Base(a), Kind: "directory", First: "x"}, {Name: path.Base(b), Kind: "directory", First: "x"}}}
+	seen := map[string]bool{}
+	for _, f := range Examine(s).Findings {
+		line := strings.Join(f.Do, "\n")
+		_, rest, found := strings.Cut(line, " && mkdir ")
+		to, _, _ := strings.Cut(rest, " ")
+		switch {
+		case f.Kind != OnSystemDisk && f.Kind != DataHidden:
+		case !found || !strings.HasPrefix(to, "/root/rescued/") || seen[to] || !strings.Contains(rest, "/. "+to+"/"):
+			t.Errorf("%s: %s", f.Kind, line)
+		default:
+			seen[to] = true
+		}
+	}
+	if len(seen) != 6 {
+		t.Errorf("%d copies", len(seen))
+	}
+	e := examiner{rescued: map[string]bool{}}
+	for _, tt := range [][2]string{{"a/../b$(x)", "a_.._b__x_"}, {"a/../b$(x)", "a_.._b__x_.2"}, {strings.Repeat("é", 300), strings.Repeat("_", 200)}} {
+		if mkdir, to := e.rescue(tt[0]); to != "/root/rescued/"+tt[1] || mkdir != "mkdir -p /root/rescued && mkdir "+to {
+			t.Errorf("%q: %s, %s", tt[0], mkdir, to)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -141,7 +142,8 @@ func (e *examiner) volumeFinding(kind Kind, class, uid string, hits []hit) Findi
 	} else {
 		f.What += "; that directory was removed, and the data goes with its last user"
 	}
-	f.Do = []string{fmt.Sprintf("cp -a %s/. /root/rescued/   # what is wanted of it", shell(f.Reach))}
+	mkdir, dir := e.rescue(cmp.Or(uid, fmt.Sprintf("process-%d", best.process().PID)) + "-" + cmp.Or(pod.Volume, path.Base(strings.TrimSuffix(best.mount.Root, deletedSuffix))))
+	f.Do = []string{fmt.Sprintf("%s && cp -a %s/. %s/", mkdir, shell(f.Reach), dir)}
 	switch {
 	case pod.Name != "":
 		f.Do = append(f.Do, fmt.Sprintf("kubectl -n %s delete pod %s   # only then; mend first what kubelet sees", shell(pod.Namespace), shell(pod.Name)))
@@ -151,6 +153,27 @@ func (e *examiner) volumeFinding(kind Kind, class, uid string, hits []hit) Findi
 		f.Do = append(f.Do, "end or restart the process, only then")
 	}
 	return f
+}
+
+// rescue gives a directory for a copy that no other finding has, and the command
+// that makes it and fails if it is there: copies into one directory overwrite each
+// other, and cp(1) writes through the symlinks that an earlier copy has left.
+func (e *examiner) rescue(name string) (mkdir, dir string) {
+	name = strings.Map(func(r rune) rune {
+		if r == '/' || !strings.ContainsRune(plain, r) {
+			return '_'
+		}
+		return r
+	}, name)
+	name = name[:min(len(name), 200)] // of NAME_MAX (limits.h)
+	for n := 1; dir == "" || e.rescued[dir]; n++ {
+		dir = "/root/rescued/" + name
+		if n > 1 {
+			dir += fmt.Sprintf(".%d", n)
+		}
+	}
+	e.rescued[dir] = true
+	return "mkdir -p /root/rescued && mkdir " + dir, dir
 }
 
 // onSystemDisk finds mounts of something below a class directory on the class

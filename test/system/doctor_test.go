@@ -23,7 +23,7 @@ import (
 //
 // Both write the process's number to /run/NAME.pid.
 const standIns = `
-mkdir -p /var/lib/kubelet /root/rescued; cp -n /usr/bin/sleep /usr/local/bin/kubelet
+mkdir -p /var/lib/kubelet; cp -n /usr/bin/sleep /usr/local/bin/kubelet
 inside() { # ROOT MOUNTS COMMAND...: MOUNTS are made below ROOT
 	r=$1; mounts=$2; shift 2
 	exec unshare -m --propagation unchanged bash -ec '
@@ -195,10 +195,12 @@ func TestDoctorPods(t *testing.T) {
 	// The trap: the directory under the mount, seen by a mount that is not
 	// recursive. hotmount has made it immutable; an older one need not be.
 	m.run(standIns + fmt.Sprintf(`
-		mkdir /run/below; mount --bind /mnt/disks /run/below; chattr -i /run/below/%[4]s; echo lost >/run/below/%[4]s/file
+		mkdir /run/below; mount --bind /mnt/disks /run/below; chattr -i /run/below/%[4]s; echo lost >/run/below/%[4]s/file; ln -s /etc/cron.d/x /run/below/%[4]s/link
 		mkdir -p %[2]slocal-pv-2 /mnt/disks/removed /run/bare
 		mount --bind /run/below/%[4]s %[2]slocal-pv-2
 		container trapped %[2]slocal-pv-2
+		mkdir -p /run/below/also %[2]slocal-pv-4; echo also lost >/run/below/also/file; echo x >/run/below/also/link
+		mount --bind /run/below/also %[2]slocal-pv-4
 		umount /run/below
 		g=/sys/fs/cgroup/kubepods.slice/kubepods-pod%[6]s.slice/cri-containerd-%[5]s.scope; mkdir -p $g; cat /run/trapped.pid >$g/cgroup.procs
 		mkdir -p /var/log/pods/prod_db-0_%[7]s /var/log/containers; : >/var/log/containers/db-0_prod_postgres-%[5]s.log
@@ -228,6 +230,14 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run("cat " + trapped.Reach + "/file"); got != "lost" {
 		t.Errorf("%s holds %q", trapped.Reach, got)
 	}
+	// The lines as they are printed: what two pods call the same is there twice,
+	// and what is there already is not written over.
+	also := find(doctor.OnSystemDisk, volumes+"local-pv-4")
+	lines := trapped.Do[0] + "\n" + also.Do[0] + "\n" + find(doctor.DataHidden, disk).Do[1]
+	if got := m.run(lines + "\ncd /root/rescued; cat *-local-pv-2/file *-local-pv-4/file " + uuid + "/file; readlink *-local-pv-2/link; ls | wc -l"); got != "lost\nalso lost\nlost\n/etc/cron.d/x\n3" {
+		t.Errorf("rescued by\n%s\nis\n%s", lines, got)
+	}
+	m.run("! (" + lines + ")")
 	i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return strings.Contains(f.What, "was removed") })
 	if i < 0 || r.Findings[i].Kind != doctor.OnSystemDisk {
 		t.Errorf("the removed directory is not found:\n%s", words(r))
