@@ -251,6 +251,16 @@ func TestExamine(t *testing.T) {
 			s.Host = view(t, "mnt:[1]", strings.Replace(hostTable, "30 27 254:16 / "+a, "30 27 0:99 / /proc", 1), nil, Process{PID: 1}, kubelet)
 		}), []string{"warning stale-copy pod=prod/db-0 container= volume=local-pv-1f2e3d4c"}},
 
+		{"the class directory is below one called pods", on(func(s *Snapshot) {
+			const dir = "/srv/pods/fast"
+			text := strings.ReplaceAll(hostTable, "/mnt/disks", dir)
+			s.Host = view(t, "mnt:[1]", text, nil, Process{PID: 1}, kubelet)
+			s.Classes[0].Directory, s.Host.Bases[dir] = dir, dir
+			for _, p := range append(s.Host.mountsIn(dir), dir) {
+				s.Host.Sights[p] = walk(s.Host.Mounts, p)
+			}
+		}), nil},
+
 		{"a provisioner has it elsewhere", on(func(s *Snapshot) {
 			v := view(t, "mnt:[8]", strings.ReplaceAll(container("master:1", both, ""), " /mnt/disks", " /disks"), nil, Process{PID: 850, Role: Provisioner})
 			v.Mounts[1].Root = dir

@@ -303,7 +303,8 @@ func (e *examiner) sharedBack() {
 func (e *examiner) staleCopies() {
 	onHost := map[disk.Dev]bool{}
 	for i := range e.s.Host.Mounts {
-		if m := &e.s.Host.Mounts[i]; !strings.Contains(m.Path, "/pods/") {
+		m := &e.s.Host.Mounts[i]
+		if _, ofPod := podVolume(m.Path); !ofPod {
 			onHost[m.Dev] = true
 		}
 	}
