@@ -252,7 +252,7 @@ func TestPlanOfOtherSettings(t *testing.T) {
 }
 
 // Disks that are there when the package is installed are held, those that come
-// later are not; and only the first installation counts.
+// later are not; and only an installation counts.
 func TestStateInit(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")
@@ -290,6 +290,18 @@ func TestStateInit(t *testing.T) {
 	}
 	if got := present(); got != "vda vdb vdc vdd" {
 		t.Errorf("present after a second time: %s", got)
+	}
+
+	// As the package's postrm does.
+	if err := os.WriteFile(filepath.Join(h.Store.State, "removed"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, code, err = call(t, "state", "init")
+	if code != 0 || err != nil || !strings.Contains(out, "/dev/vde ") || !strings.Contains(out, "/dev/vdd ") || strings.Contains(out, "restart") {
+		t.Errorf("installed once more: code %d, %v, %q", code, err, out)
+	}
+	if got := present(); got != "vda vdb vdc vdd vde" {
+		t.Errorf("present when it was installed once more: %s", got)
 	}
 }
 

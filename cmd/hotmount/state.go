@@ -17,8 +17,8 @@ func stateCommand() *cobra.Command {
 	c.AddCommand(&cobra.Command{
 		Use:   "init",
 		Short: "Make the state directory, holding the blank disks that are attached now",
-		Long: "Make the state directory if it is not there. The package does it at its first installation. Disks that are\n" +
-			"attached at that moment and are not known to hold a filesystem are held until `hotmount accept DISK`.\n" +
+		Long: "Make the state directory if it is not there. The package does it when it is installed, also once more. Disks that\n" +
+			"are attached at that moment and are not known to hold a filesystem are held until `hotmount accept DISK`.\n" +
 			"One that is there is kept as it is; if it could not be written and can be now, disks are formatted again.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return initState(c) },
@@ -50,6 +50,7 @@ func initState(c *cobra.Command) error {
 			held = append(held, f)
 		}
 	}
+	again := h.Store.Removed()
 	made, err := h.Store.Init(present)
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func initState(c *cobra.Command) error {
 	if !made {
 		return nil
 	}
-	if err == nil {
+	if err == nil && !again {
 		// Its mount namespace may still have the directory that was there before.
 		fmt.Fprintln(c.OutOrStdout(), "the state directory is a new one: systemctl restart hotmount")
 	}

@@ -237,6 +237,22 @@ func (i Identity) Like(other Identity) bool {
 	return i.Serial != "" || i.Slot == other.Slot
 }
 
+// MayBe says whether it may be the disk that was there as other in an earlier boot,
+// however it was changed meanwhile: its size, or by a serial that it got, does not
+// make it another disk. Where both have a serial that decides, else the slot does.
+// Within one boot the sequence number decides.
+func (i Identity) MayBe(other Identity) bool {
+	switch {
+	case i.Boot == other.Boot:
+		return i.Seq == other.Seq
+	case i.Serial != "" && other.Serial != "":
+		return i.Serial == other.Serial
+	case i.Slot == "":
+		return i.Like(other)
+	}
+	return i.Slot == other.Slot
+}
+
 // Given is what is remembered for ever of a disk that was given out as a block
 // volume: what is on it belongs to whoever had the volume, whatever it looks like.
 type Given struct {

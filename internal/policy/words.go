@@ -88,7 +88,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		}
 		return "nothing is formatted: format: false in the configuration", ""
 	case disk.ReasonPresent:
-		return "nothing is known on it, and it was attached before hotmount was installed", "hotmount accept " + f.Name
+		return "nothing is known on it, and it, or a disk with its serial or in its slot, was attached before hotmount was installed", "hotmount accept " + f.Name
 	case disk.ReasonSameSerial:
 		return sameSerialWords(f), "hotmount accept " + f.Name
 	case disk.ReasonBefore:

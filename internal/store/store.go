@@ -45,8 +45,8 @@ func Default() Store { return Store{State: StateDirectory, Runtime: RuntimeDirec
 // state is state.json.
 type state struct {
 	Version int `json:"version"`
-	// Present are the disks that were attached when hotmount was installed and
-	// that nobody has accepted since.
+	// Present are the disks that were attached when hotmount was installed, also
+	// once more, and that nobody has accepted since.
 	Present []disk.Identity `json:"present"`
 	// Braked are the disks that came while too many were formatted and that
 	// nobody has accepted since, the newest last.
@@ -71,18 +71,25 @@ const identitiesKept = 1024
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
 // Init makes the state directory with the disks that are attached now. One that
-// is initialised already keeps what it holds, which made=false says. Either way
+// is initialised already keeps what it holds, and gets them where the package was
+// removed in between; made says whether they were written down. Either way
 // it can be written when Init returns, and earlier failures are forgotten.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
-	_, err = s.load()
+	st, err := s.load()
 	if err != nil && !errors.Is(err, ErrLost) {
 		return false, err
 	}
-	if made = err != nil; made {
+	if made = err != nil || s.Removed(); made {
 		if err := os.MkdirAll(s.State, 0o700); err != nil {
 			return false, fmt.Errorf("cannot make the state directory: %w", err)
 		}
-		if err := writeSynced(s.stateFile(), state{Version: version, Present: present}); err != nil {
+		for _, p := range st.Present {
+			if !slices.ContainsFunc(present, func(n disk.Identity) bool { return n.Like(p) && n.Slot == p.Slot }) {
+				present = append(present, p)
+			}
+		}
+		st.Version, st.Present = version, present
+		if err := writeSynced(s.stateFile(), st); err != nil {
 			return false, fmt.Errorf("cannot initialise the state directory: %w", err)
 		}
 	}
@@ -92,8 +99,18 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	if err := replace(s.soundFile(), nil, true); err != nil {
 		return made, fmt.Errorf("cannot initialise the state directory: %w", err)
 	}
-	return made, removeIfThere(s.failedFile())
+	return made, errors.Join(removeIfThere(s.removedFile()), removeIfThere(s.failedFile()))
 }
+
+// Removed says whether the package was removed since Init: what was attached then
+// nobody has written down, and nothing may be formatted until Init does. Its postrm
+// makes the file.
+func (s Store) Removed() bool {
+	_, err := os.Lstat(s.removedFile())
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func (s Store) removedFile() string { return filepath.Join(s.State, "removed") }
 
 // Check says whether the state directory can be written, by writing to it. If
 // not, nothing is formatted until Init.
@@ -122,6 +139,9 @@ func (s Store) failed(err error) error {
 }
 
 func (s Store) failure() error {
+	if s.Removed() {
+		return errors.New("hotmount was removed and is back, and the disks that are attached were not written down (hotmount state init does it)")
+	}
 	text, err := readFile(s.failedFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		_, soundErr := os.Lstat(s.soundFile())
@@ -211,7 +231,7 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		st.Fit = &fit
 	}
 	id := f.Identity(m.boot)
-	st.Present = contains(m.state.Present, id)
+	st.Present = slices.ContainsFunc(m.state.Present, id.MayBe)
 	st.Braked = contains(m.state.Braked, id)
 	uuid := f.Known().UUID
 	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid) })
@@ -269,8 +289,8 @@ func (s Store) Accept(f *disk.Facts, boot string, reason disk.Reason) error {
 		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 	}
 	id := f.Identity(boot)
-	if contains(st.Present, id) || contains(st.Braked, id) || f.Standing.Twin {
-		st.Present, st.Braked = without(st.Present, id), without(st.Braked, id)
+	if slices.ContainsFunc(st.Present, id.MayBe) || contains(st.Braked, id) || f.Standing.Twin {
+		st.Present, st.Braked = slices.DeleteFunc(st.Present, id.MayBe), slices.DeleteFunc(st.Braked, id.Is)
 		st.Twins = slices.DeleteFunc(st.Twins, func(t twin) bool { return t.is(id, f.Known().UUID) })
 		if err := s.failed(writeSynced(s.stateFile(), st)); err != nil {
 			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
@@ -335,10 +355,6 @@ func (s Store) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 
 func contains(all []disk.Identity, id disk.Identity) bool {
 	return slices.ContainsFunc(all, id.Is)
-}
-
-func without(all []disk.Identity, id disk.Identity) []disk.Identity {
-	return slices.DeleteFunc(all, id.Is)
 }
 
 // Begin records, synced, that a filesystem is about to be made.

@@ -78,8 +78,10 @@ func TestPresentUntilAccepted(t *testing.T) {
 	}
 	moved := facts("vdx", 7, "S1")
 	other := facts("vdd", 3, "")
-	larger := facts("vdc", 9, "")
-	larger.Size++
+	other.Slot = "pci-vde"
+	resized := func(f *disk.Facts) *disk.Facts { f.Size *= 2; return f }
+	unplaced := facts("dm-1", 9, "")
+	unplaced.Slot = ""
 	for _, tt := range []struct {
 		name string
 		f    *disk.Facts
@@ -87,16 +89,30 @@ func TestPresentUntilAccepted(t *testing.T) {
 		want bool
 	}{
 		{"the same attachment", serial, "boot1", true},
+		{"the same attachment, resized", resized(facts("vdc", 3, "")), "boot1", true},
 		{"the same serial, attached anew in this boot", moved, "boot1", false},
+		{"the same slot, attached anew in this boot", facts("vdc", 8, ""), "boot1", false},
 		{"the same serial in another slot after a reboot", moved, "boot2", true},
+		{"the same serial in another slot, resized", resized(facts("vdx", 7, "S1")), "boot2", true},
 		{"the same slot after a reboot", facts("vdc", 8, ""), "boot2", true},
+		{"the same slot, resized", resized(facts("vdc", 9, "")), "boot2", true},
+		{"the same slot, with a serial by now", facts("vdc", 9, "S3"), "boot2", true},
+		{"the same slot, without its serial", facts("vdb", 9, ""), "boot2", true},
+		{"the same slot, another serial", facts("vdb", 9, "S3"), "boot2", false},
 		{"another slot after a reboot, the same number", other, "boot2", false},
-		{"the same slot, another size", larger, "boot2", false},
+		{"no slot, no serial", unplaced, "boot2", false},
 	} {
 		if got := standing(s, tt.f, tt.boot).Present; got != tt.want {
 			t.Errorf("%s: present %v, want %v", tt.name, got, tt.want)
 		}
 	}
+	if err := s.Accept(resized(facts("vdc", 9, "S3")), "boot2", ""); err != nil {
+		t.Fatal(err)
+	}
+	if standing(s, facts("vdc", 8, ""), "boot3").Present || !standing(s, moved, "boot3").Present {
+		t.Error("accept of a disk that has changed did not last, or took another off the list")
+	}
+	s = made(t, serial.Identity("boot1"), slot.Identity("boot1"))
 	if err := s.Accept(serial, "boot1", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +127,37 @@ func TestPresentUntilAccepted(t *testing.T) {
 	}
 	if standing(s, serial, "boot1").Accepted {
 		t.Error("accepted after the attachment was forgotten")
+	}
+}
+
+// TestRemoved: what is attached when the package is installed once more was there
+// before, like what was at the first time; until it is written down nothing is
+// formatted.
+func TestRemoved(t *testing.T) {
+	first, accepted, meanwhile := facts("vdb", 2, "S1"), facts("vdc", 3, ""), facts("vdd", 4, "")
+	s := made(t, first.Identity("boot1"), accepted.Identity("boot1"))
+	if err := s.Accept(accepted, "boot1", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.removedFile(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, meanwhile, "boot2"); !strings.Contains(got.Formatting, "hotmount state init") {
+		t.Errorf("before they are written down: %+v", got)
+	}
+	if ok, err := s.Init([]disk.Identity{meanwhile.Identity("boot2")}); !ok || err != nil {
+		t.Fatalf("Init: %v, %v", ok, err)
+	}
+	for _, tt := range []struct {
+		f    *disk.Facts
+		want bool
+	}{{first, true}, {accepted, false}, {meanwhile, true}, {facts("vde", 9, "S9"), false}} {
+		if got := standing(s, tt.f, "boot2"); got.Present != tt.want || got.Formatting != "" {
+			t.Errorf("%s: %+v", tt.f.Name, got)
+		}
+	}
+	if ok, err := s.Init(nil); ok || err != nil {
+		t.Errorf("a second time: %v, %v", ok, err)
 	}
 }
 
