@@ -65,8 +65,13 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	alive("an upgrade")
 	m.run("dpkg -r hotmount")
 	alive("removal")
-	m.run("dpkg -i /root/again.deb")
+	// What comes now is older than what is installed then.
+	old, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	if said := m.run("udevadm settle; dpkg -i /root/again.deb 2>&1"); !strings.Contains(said, "hotmount accept "+old) {
+		t.Errorf("the installation says: %s", said)
+	}
 	running()
+	m.says("/dev/" + old + " .*hold: .*attached before hotmount was installed")
 	alive("installation over what was there")
 	m.run("systemctl stop writer; systemctl daemon-reexec; udevadm trigger; udevadm settle; systemctl restart systemd-udevd")
 	running()
@@ -96,8 +101,16 @@ systemctl enable kubelet; rm -f /root/kubelet-saw; sync`)
 	if got := m.run("cat /root/kubelet-saw"); got != strings.Join(all, "\n")+"\n/mnt/disks/"+strings.Join(all, "\n/mnt/disks/") {
 		t.Errorf("when kubelet started it saw %q", got)
 	}
+	m.says("/dev/" + old + " .*hold: .*attached before hotmount was installed")
+	m.untouched(old)
 
-	m.run("dpkg -P hotmount")
+	// Leftovers go with the program, or are named where there is no chattr.
+	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
+	makeLeftover := "mkdir " + leftover + "; touch " + leftover + "/not-mounted; chattr +i " + leftover + "/not-mounted " + leftover
+	m.run("systemctl stop hotmount; " + makeLeftover + "; dpkg -r hotmount; [ ! -e " + leftover + " ]")
+	if said := m.run(makeLeftover + "; mv $(command -v chattr) /root; dpkg -P hotmount 2>&1"); !strings.Contains(said, leftover+" is left; it goes by (chattr is in e2fsprogs): chattr -i "+leftover) {
+		t.Errorf("the purge says: %s", said)
+	}
 	if got := m.run("findmnt -no TARGET /mnt/disks/" + uuid + "; ls /var/lib/hotmount /etc/hotmount 2>&1 | grep -v 'No such' || true"); got != "/mnt/disks/"+uuid {
 		t.Errorf("after a purge: %s", got)
 	}

@@ -63,7 +63,7 @@ func TestPackage(t *testing.T) {
 			t.Fatalf("after %s: %s", after, got)
 		}
 	}
-	m.run("echo 'settle: 2s # the administrator' >/etc/hotmount/config.yaml")
+	m.run("echo 'settle: 2s # the administrator' >/etc/hotmount/config.yaml; mkdir -p /var/lib/prometheus/node-exporter")
 	kept := func(after string) {
 		t.Helper()
 		if got := m.run("cat /etc/hotmount/config.yaml"); got != "settle: 2s # the administrator" {
@@ -127,6 +127,8 @@ func TestPackage(t *testing.T) {
 
 	// Those who leave.
 	m.run("mkdir /root/units; hotmount export-units /root/units; ! hotmount export-units /root/units 2>/dev/null; systemd-analyze verify /root/units/*.mount")
+	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n  - name: far\n    names: [vdz]\n    directory: /srv/far\n' >/root/far.yaml; hotmount config apply-sandbox --config /root/far.yaml; [ -e /etc/systemd/system/hotmount.service.d/50-classes.conf ]`)
+	m.wait("the metrics", "[ -e /var/lib/prometheus/node-exporter/hotmount.prom ]")
 	removed := m.run("echo prerm-end >/run/kill; ! dpkg -r hotmount >/dev/null 2>&1; [ ! -e /run/kill ]; dpkg --configure -a >/dev/null 2>&1; dpkg -r hotmount 2>&1")
 	if !strings.Contains(removed, "will be missing after the next reboot:\n  "+where) {
 		t.Errorf("removal says: %s", removed)
@@ -134,8 +136,11 @@ func TestPackage(t *testing.T) {
 	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
 	m.run("mkdir " + leftover + " " + strings.Replace(leftover, "1111", "2222", 1) + "; touch " + leftover + "/not-mounted " + strings.Replace(leftover, "1111", "2222", 1) + "/data; chattr +i " + leftover + "/not-mounted " + leftover)
 	purged := m.run("dpkg -P hotmount 2>&1")
-	if got := m.run("ls /var/lib/hotmount /etc/hotmount /run/hotmount 2>&1 | grep -v 'No such' || true; find / -xdev -path /root -prune -o -path /proc -prune -o \\( -name '*hotmount*' -not -path '/etc/systemd/system/hotmount.service.d*' -not -path '/run/*' -not -path '/var/log/*' -not -path '/sys/*' -print \\); systemctl is-active writer; findmnt -no ID " + where + "; ls /mnt/disks | sort"); got != fmt.Sprintf("active\n%s\n%s", mountID, strings.Join(sorted("22221111-2222-4333-8444-555555555555", uuid), "\n")) {
+	if got := m.run("ls /var/lib/hotmount /etc/hotmount /run/hotmount 2>&1 | grep -v 'No such' || true; find / -xdev -path /root -prune -o -path /proc -prune -o \\( -name 50-classes.conf -o -name '*hotmount*' -not -path /etc/systemd/system/hotmount.service.d -not -path '/run/*' -not -path '/var/log/*' -not -path '/sys/*' -print \\); systemctl is-active writer; findmnt -no ID " + where + "; ls /mnt/disks | sort"); got != fmt.Sprintf("active\n%s\n%s", mountID, strings.Join(sorted("22221111-2222-4333-8444-555555555555", uuid), "\n")) {
 		t.Errorf("after a purge: %s\nit said: %s", got, purged)
+	}
+	if !strings.Contains(purged, where+" stays mounted; once it is not, its directory goes by: chattr -i "+where) {
+		t.Errorf("the purge says: %s", purged)
 	}
 	static := "'" + unitOf(uuid) + "'"
 	m.run("cp /root/units/*.mount /etc/systemd/system; systemctl stop writer " + static + "; systemctl daemon-reload; systemctl enable " + static + "; systemctl start " + static)

@@ -141,6 +141,8 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	m.endWith()
 	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "OLD1"})
 	full, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "OLD2"})
+	noSerial := blank(t, 320<<20)
+	bare, _ := m.attach(w, worker.Disk{File: noSerial})
 	m.run("mkfs.xfs -q /dev/" + full + "; udevadm settle")
 	if err := w.Install(ctx(t), deb(t)); err != nil {
 		t.Fatal(err)
@@ -150,12 +152,23 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	later, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "NEW"})
 	m.mounted(later)
 
-	// The hold lasts over restarts of the daemon and of the machine.
+	// The hold lasts over restarts of the daemon and of the machine, also for a disk
+	// without a serial, and of another size by then.
+	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + bare)
 	m.run("systemctl restart hotmount")
-	if err := w.Reboot(ctx(t)); err != nil {
+	if err := w.Shutdown(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(noSerial, 400<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.PowerOn(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 	m.wait("the daemon", "systemctl is-active hotmount")
+	bare = m.run("readlink -f /dev/disk/by-path/" + slot + " | xargs basename")
+	m.says("/dev/" + bare + " .*400 MiB.*hold: .*attached before hotmount was installed")
+	m.untouched(bare)
 	held = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"OLD1\" {print $1}'")
 	m.says("/dev/" + held + " .*hold: .*attached before hotmount was installed")
 	if got := m.run("awk '{print $5+$12}' /sys/block/" + held + "/stat"); got != "0" {

@@ -77,4 +77,8 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	if got := m.run("findmnt -no TARGET /dev/" + second); got != "/mnt/disks/"+two {
 		t.Errorf("the second is mounted at %s", got)
 	}
+	// Nor will anybody mount it after the next reboot, once hotmount is gone.
+	if said := m.run("dpkg -r hotmount 2>&1"); !strings.Contains(said, "missing after the next reboot:\n") || !strings.Contains(said, "\n  /mnt/disks/"+two+"\n") {
+		t.Errorf("the removal says: %s", said)
+	}
 }
