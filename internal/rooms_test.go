@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -100,10 +102,27 @@ func list(t *testing.T, args ...string) []goPackage {
 }
 
 func TestRooms(t *testing.T) {
+	// go test takes a result from its cache unless what the test itself has opened
+	// is changed, and go list is another process.
+	for _, dir := range []string{".", "../cmd"} {
+		if err := filepath.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	modules := map[string]string{}
+	reach := map[string][]string{}
 	for _, p := range list(t, "-deps", "hotmount/...") {
+		reach[p.ImportPath] = append(p.Deps, p.ImportPath)
 		if p.Module != nil {
 			modules[p.ImportPath] = p.Module.Path
+		}
+	}
+	// The commands wire the rooms together: to D-Bus they come by one alone.
+	for _, p := range list(t, "hotmount/cmd/...") {
+		for _, i := range p.Imports {
+			if !strings.HasPrefix(i, "hotmount/") && slices.ContainsFunc(reach[i], func(d string) bool { return strings.HasPrefix(d, godbus) }) {
+				t.Errorf("%s reaches D-Bus by %s: %s", p.ImportPath, i, rooms["unit"].reason)
+			}
 		}
 	}
 	for _, p := range list(t, "hotmount/internal/...") {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,25 +52,59 @@ const wanted = `StartTransientUnit mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2
 ] []
 StopUnit mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount replace
 StartUnit hotmount-format@12.service replace
-StartUnit hotmount-cleanup@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.service replace`
+StartUnit hotmount-stage@12.service replace
+StartUnit hotmount-grow@12.service replace
+RestartUnit hotmount-block@12.service replace
+StopUnit hotmount-block@12.service replace
+StartUnit hotmount-cleanup@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.service replace
+StartUnit hotmount-unmount@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.service replace
+Get mnt_2ddisks_2d5f0c8f3e_5cx2d2b3c_5cx2d4d61_5cx2d9c2e_5cx2d0a1b2c3d4e5f_2emount org.freedesktop.systemd1.Unit Job
+Get mnt_2ddisks_2d5f0c8f3e_5cx2d2b3c_5cx2d4d61_5cx2d9c2e_5cx2d0a1b2c3d4e5f_2emount org.freedesktop.systemd1.Unit ActiveState
+GetAll dev_2dvdb_2edevice org.freedesktop.systemd1.Unit`
 
-// everything calls each method of a Manager once.
-var everything = []struct {
+// jobs calls once each method of a Manager that starts a job.
+var jobs = []struct {
 	name string
 	call func(context.Context, *Manager) error
 }{
 	{"StartMount", func(ctx context.Context, m *Manager) error { return m.StartMount(ctx, mountUnit()) }},
 	{"StopMount", func(ctx context.Context, m *Manager) error { return m.StopMount(ctx, mountUnit().Path) }},
 	{"StartFormat", func(ctx context.Context, m *Manager) error { return m.StartFormat(ctx, 12) }},
+	{"StartStage", func(ctx context.Context, m *Manager) error { return m.StartStage(ctx, 12) }},
+	{"StartGrow", func(ctx context.Context, m *Manager) error { return m.StartGrow(ctx, 12) }},
+	{"StartBlock", func(ctx context.Context, m *Manager) error { return m.StartBlock(ctx, 12) }},
+	{"StopBlock", func(ctx context.Context, m *Manager) error { return m.StopBlock(ctx, 12) }},
 	{"StartCleanup", func(ctx context.Context, m *Manager) error { return m.StartCleanup(ctx, mountUnit().Path) }},
+	{"StartUnmountGone", func(ctx context.Context, m *Manager) error { return m.StartUnmountGone(ctx, mountUnit().Path) }},
 }
+
+// everything calls once each method of a Manager.
+var everything = append(slices.Clone(jobs), []struct {
+	name string
+	call func(context.Context, *Manager) error
+}{
+	{"MountEnded", func(ctx context.Context, m *Manager) error { _, err := m.MountEnded(ctx, mountUnit().Path); return err }},
+	{"PluggedFor", func(ctx context.Context, m *Manager) error { _, err := m.PluggedFor(ctx, "vdb"); return err }},
+}...)
 
 func TestWhatPID1IsAskedFor(t *testing.T) {
 	p := startPID1(t)
+	p.unit = map[string]any{"Job": struct {
+		ID   uint32
+		Path dbus.ObjectPath
+	}{0, "/"}, "ActiveState": "active", "ActiveEnterTimestampMonotonic": uint64(1)}
+	left := map[string]bool{}
+	for m := range reflect.TypeFor[*Manager]().Methods() {
+		left[m.Name] = true
+	}
 	for _, e := range everything {
+		delete(left, e.name)
 		if err := e.call(background(t), p.manager()); err != nil {
 			t.Errorf("%s: %v", e.name, err)
 		}
+	}
+	if len(left) > 0 {
+		t.Errorf("what is PID 1 asked for by %v?", left)
 	}
 	if diff := cmp.Diff(wanted, p.calls()); diff != "" {
 		t.Errorf("asked of PID 1 (-want +got):\n%s", diff)
@@ -79,7 +115,7 @@ func TestResults(t *testing.T) {
 	for _, result := range []string{"canceled", "timeout", "failed", "dependency", "skipped", "of tomorrow's systemd"} {
 		p := startPID1(t)
 		p.result = result
-		for _, e := range everything {
+		for _, e := range jobs {
 			if e.name == "StartMount" {
 				continue // returns before the job has ended
 			}
@@ -303,9 +339,17 @@ func TestRefused(t *testing.T) {
 		if err := p.manager().StartCleanup(background(t), path); err == nil {
 			t.Errorf("StartCleanup(%q) is no error", path)
 		}
+		if err := p.manager().StartUnmountGone(background(t), path); err == nil {
+			t.Errorf("StartUnmountGone(%q) is no error", path)
+		}
 	}
-	if err := p.manager().StartFormat(background(t), 0); err == nil {
-		t.Error("StartFormat(0) is no error")
+	for name, call := range map[string]func(context.Context, uint64) error{
+		"StartFormat": p.manager().StartFormat, "StartStage": p.manager().StartStage, "StartGrow": p.manager().StartGrow,
+		"StartBlock": p.manager().StartBlock, "StopBlock": p.manager().StopBlock,
+	} {
+		if err := call(background(t), 0); err == nil {
+			t.Errorf("%s(0) is no error", name)
+		}
 	}
 	if p.calls() != "" {
 		t.Errorf("PID 1 was asked for %s", p.calls())

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -146,8 +147,16 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 	defer p.mu.Unlock()
 	member := m.Headers[dbus.FieldMember].Value().(string)
 	refuse := p.refuse
-	if member == "Get" && refuse == "" {
-		return p.send(c, m, dbus.TypeMethodReply, "", dbus.MakeVariant(p.unit[m.Body[1].(string)]))
+	if (member == "Get" || member == "GetAll") && refuse == "" {
+		p.log = append(p.log, strings.TrimSpace(fmt.Sprintln(append([]any{member, path.Base(string(m.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)))}, m.Body...)...)))
+		all := map[string]dbus.Variant{}
+		for name, v := range p.unit {
+			all[name] = dbus.MakeVariant(v)
+		}
+		if member == "GetAll" {
+			return p.send(c, m, dbus.TypeMethodReply, "", all)
+		}
+		return p.send(c, m, dbus.TypeMethodReply, "", all[m.Body[1].(string)])
 	}
 	if iface := m.Headers[dbus.FieldInterface].Value(); iface != "org.freedesktop.systemd1.Manager" {
 		// AddMatch: there is no bus here.
