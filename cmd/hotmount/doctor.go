@@ -226,9 +226,7 @@ func lookCommand() *cobra.Command {
 
 func printReport(w io.Writer, r *doctor.Report, output string) error {
 	if output == "json" {
-		out := json.NewEncoder(w)
-		out.SetIndent("", "  ")
-		return out.Encode(r)
+		return printJSON(w, r)
 	}
 	var b strings.Builder
 	for _, h := range r.Host {

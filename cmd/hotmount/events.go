@@ -195,6 +195,12 @@ func printEvent(w io.Writer, colour bool) func(event) error {
 }
 
 func encodeEvent(w io.Writer) func(event) error {
-	out := json.NewEncoder(w)
-	return func(e event) error { return out.Encode(e) }
+	return func(e event) error {
+		text, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "%s\n", disk.VisibleJSON(text))
+		return err
+	}
 }

@@ -61,9 +61,7 @@ func explainCommand() *cobra.Command {
 				return err
 			}
 			if facts {
-				e := json.NewEncoder(c.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(d)
+				return printJSON(c.OutOrStdout(), d)
 			}
 			return explain(c.OutOrStdout(), d)
 		},

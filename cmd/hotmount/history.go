@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,9 +32,7 @@ func historyCommand() *cobra.Command {
 				return err
 			}
 			if output == "json" {
-				out := json.NewEncoder(c.OutOrStdout())
-				out.SetIndent("", "  ")
-				return out.Encode(append([]disk.Record{}, all...))
+				return printJSON(c.OutOrStdout(), append([]disk.Record{}, all...))
 			}
 			return printHistory(c.OutOrStdout(), all)
 		},

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -116,6 +118,16 @@ func versionCommand() *cobra.Command {
 			return err
 		},
 	}
+}
+
+// printJSON prints what programs read, for people's terminals, too.
+func printJSON(w io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", disk.VisibleJSON(text))
+	return err
 }
 
 // load reads the configuration for a command that has config.AddFlags' flags.

@@ -261,11 +261,7 @@ func usageCommand() *cobra.Command {
 var statusPrinters = map[string]func(io.Writer, *status, bool) error{
 	"text": func(w io.Writer, s *status, colour bool) error { return printStatus(w, s, colour, false, time.Now()) },
 	"wide": func(w io.Writer, s *status, colour bool) error { return printStatus(w, s, colour, true, time.Now()) },
-	"json": func(w io.Writer, s *status, _ bool) error {
-		out := json.NewEncoder(w)
-		out.SetIndent("", "  ")
-		return out.Encode(s)
-	},
+	"json": func(w io.Writer, s *status, _ bool) error { return printJSON(w, s) },
 	"yaml": func(w io.Writer, s *status, _ bool) error {
 		// By way of JSON, so that both have the same keys; that is YAML, too.
 		b, err := json.Marshal(s)
@@ -273,11 +269,15 @@ var statusPrinters = map[string]func(io.Writer, *status, bool) error{
 			return err
 		}
 		var n yaml.Node
-		if err := yaml.Unmarshal(b, &n); err != nil {
+		if err := yaml.Unmarshal(disk.VisibleYAML(b), &n); err != nil {
 			return err
 		}
 		plain(&n)
-		return yaml.NewEncoder(w).Encode(&n)
+		if b, err = yaml.Marshal(&n); err != nil {
+			return err
+		}
+		_, err = w.Write(disk.VisibleYAML(b))
+		return err
 	},
 }
 

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"strings"
@@ -163,5 +164,26 @@ func TestFindPeers(t *testing.T) {
 	f.FindPeers(all)
 	if p := f.SameSerial[0]; p.Name != "vdb" || p.UUID != uuid || p.Mounted != "/x" {
 		t.Errorf("peer %+v", p)
+	}
+}
+
+// TestVisibleJSON: nothing that is not printable is left, and what is said is the same.
+func TestVisibleJSON(t *testing.T) {
+	for _, s := range []string{"plain ü 磁盘 \"\\", "\x1b[2J", "\u009b31m\u202e", "\x7f\u0085\u2028", "\U000e0001\U0001f5b4", "\n\t"} {
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		visible := VisibleJSON(text)
+		if strings.ContainsFunc(string(visible), func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q becomes %q", s, visible)
+		}
+		var back string
+		if err := json.Unmarshal(visible, &back); err != nil || back != s {
+			t.Errorf("%q becomes %s, which is %q: %v", s, visible, back, err)
+		}
+	}
+	if got := string(VisibleJSON([]byte("{\n  \"a\": \"\u202e\"\n}\n"))); got != "{\n  \"a\": \"\\u202e\"\n}\n" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -59,6 +60,36 @@ func Visible(s string) string {
 		i += n
 	}
 	return b.String()
+}
+
+// VisibleJSON does for JSON what Visible does for text: what encoding/json leaves as
+// it is although it is not printable, such as U+009B, which is an escape to a terminal,
+// or a direction override, is escaped. What it means stays the same.
+func VisibleJSON(text []byte) []byte {
+	return escaped(text, func(b []byte, r rune) []byte {
+		for _, unit := range utf16.Encode([]rune{r}) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
+		return b
+	})
+}
+
+// VisibleYAML does the same for YAML of which all foreign strings are in double
+// quotes, also for JSON that is to be read as YAML.
+func VisibleYAML(text []byte) []byte {
+	return escaped(text, func(b []byte, r rune) []byte { return fmt.Appendf(b, `\U%08x`, r) })
+}
+
+func escaped(text []byte, escape func([]byte, rune) []byte) []byte {
+	var b []byte
+	for _, r := range string(text) {
+		if r < 0x7f || unicode.IsPrint(r) {
+			b = utf8.AppendRune(b, r)
+		} else {
+			b = escape(b, r)
+		}
+	}
+	return b
 }
 
 // HumanSize gives a size in bytes as people write it, in powers of 1024 with at

@@ -62,18 +62,21 @@ func TestKindOfDecision(t *testing.T) {
 func TestJSON(t *testing.T) {
 	var b bytes.Buffer
 	l := &Log{text: &b, json: true}
-	l.Event(KindGone, journal.PriNotice, facts("a\nb\"\x1b"), disk.Decision{UUID: uuid}, "/mnt/disks/"+uuid, "one\n  two")
+	l.Event(KindGone, journal.PriNotice, facts("a\nb\"\x1b"), disk.Decision{UUID: uuid}, "/mnt/disks/"+uuid, "one\n  two\u202e")
 	l.Event(KindProblem, journal.PriErr, nil, disk.Decision{}, "", "three")
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	if len(lines) != 2 {
 		t.Fatalf("%d lines: %s", len(lines), b.String())
+	}
+	if strings.Contains(lines[0], "\u202e") {
+		t.Errorf("what turns the direction is there as it is: %q", lines[0])
 	}
 	var got map[string]string
 	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{
-		"kind": "gone", "message": "one\n  two", "message_id": string(KindGone), "priority": "5", "device": "/dev/vdb", "diskseq": "12",
+		"kind": "gone", "message": "one\n  two\u202e", "message_id": string(KindGone), "priority": "5", "device": "/dev/vdb", "diskseq": "12",
 		"serial": disk.Visible("a\nb\"\x1b"), "uuid": uuid,
 	} {
 		if got[key] != want {

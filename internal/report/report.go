@@ -132,7 +132,8 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 		}
 		// Strings alone can always be encoded; whom to tell that they can not be
 		// written?
-		_ = json.NewEncoder(w).Encode(object)
+		text, _ := json.Marshal(object)
+		fmt.Fprintf(w, "%s\n", disk.VisibleJSON(text))
 		return
 	}
 	fmt.Fprintln(w, message)

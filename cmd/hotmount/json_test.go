@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode"
+
+	"hotmount/internal/doctor"
+)
+
+// TestJSONOnATerminal: what is printed for programs is read by people, too, and
+// encoding/json leaves U+009B, an escape to a terminal, and direction overrides.
+func TestJSONOnATerminal(t *testing.T) {
+	const hostile = "\u009b31m\u202e\x7f\U000e0001"
+	h := machine(t)
+	attach(t, h.Root, "vdd", 48, hostile)
+	write(t, h.Store.State, map[string]string{"history.jsonl": `{"version":1,"begin":{"name":"` + hostile + `","identity":{},"uuid":"0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f","by":"daemon","begun":"2026-11-21T08:00:00Z"}}` + "\n"})
+	for _, args := range [][]string{{"explain", "vdd", "--facts"}, {"history", "-o", "json"}, {"status", "-o", "json"}, {"status", "-o", "yaml"}} {
+		out, _, err := call(t, args...)
+		clean(t, strings.Join(args, " ")+fmt.Sprint(" ", err), out)
+	}
+	var b strings.Builder
+	if err := printReport(&b, &doctor.Report{Findings: []doctor.Finding{{What: hostile}}}, "json"); err != nil {
+		t.Error(err)
+	}
+	clean(t, "doctor", b.String())
+	b.Reset()
+	if err := encodeEvent(&b)(event{Serial: hostile}); err != nil {
+		t.Error(err)
+	}
+	clean(t, "events", b.String())
+}
+
+// clean wants them in a text, and nothing that is not printable.
+func clean(t *testing.T, what, text string) {
+	t.Helper()
+	if !strings.Contains(text, `\u009b31m\u202e\u007f\udb40\udc01`) && !strings.Contains(text, `\x9B31m\U0000202e\x7F\U000E0001`) {
+		t.Errorf("%s: it is not there: %s", what, text)
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+		t.Errorf("%s: %q", what, text)
+	}
+}
