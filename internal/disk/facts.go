@@ -187,6 +187,9 @@ type Standing struct {
 	// OnRecord says that the filesystem on the disk was last mounted from this
 	// disk, as far as serial, slot and size tell.
 	OnRecord bool `json:"on_record,omitempty"`
+	// LastOn is the record of the filesystem on the disk where it is of another disk,
+	// as far as the serials tell; nil if it is not.
+	LastOn *Sighting `json:"last_on,omitempty"`
 	// Twin says that the disk was refused since another had its UUID, and that
 	// nobody has accepted it since.
 	Twin bool `json:"twin,omitempty"`
@@ -226,6 +229,15 @@ func (i Identity) Is(other Identity) bool {
 		return i.Seq == other.Seq
 	}
 	return i.Like(other)
+}
+
+// OtherSerial says whether the serials are those of two disks. What has none can be
+// any, and one that virtio has cut is the whole one on another bus.
+func OtherSerial(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	return a != "" && a != b && (len(a) != serialLength || !strings.HasPrefix(b, a))
 }
 
 // Like says whether both may be the same disk, attached again perhaps, also

@@ -276,10 +276,11 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Cla
 // filesystem's UUID. Which of them is mounted does not depend on who comes
 // first: a volume never shows another disk's data because a disk went, or was
 // slower at boot. The one on record is mounted, and one that was refused once
-// stays so until the operator says otherwise.
+// stays so until the operator says otherwise; as does one that comes in the place of
+// the one on record while nobody saw that leave.
 func twin(f *disk.Facts) bool {
 	if len(f.SameUUID) == 0 {
-		return f.Standing.Twin
+		return f.Standing.Twin || replaces(f)
 	}
 	for i := range f.SameUUID {
 		if p := &f.SameUUID[i]; p.Mounted != "" || p.OnRecord {
@@ -287,6 +288,12 @@ func twin(f *disk.Facts) bool {
 		}
 	}
 	return f.Standing.Twin || !f.Standing.OnRecord
+}
+
+// replaces says whether the filesystem was on another disk when it was seen last,
+// which the operator has not accepted.
+func replaces(f *disk.Facts) bool {
+	return f.Standing.LastOn != nil && !f.Standing.LastOn.Left && !f.Standing.Accepted
 }
 
 func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) disk.Decision {

@@ -200,6 +200,10 @@ func TestDecide(t *testing.T) {
 		{"twin, this one on record but refused before", func(f *disk.Facts) {
 			f.SameUUID, f.Standing.OnRecord, f.Standing.Twin = []disk.Peer{{}}, true, true
 		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin in the place of another", func(f *disk.Facts) { f.Standing.LastOn = &lay }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin in the place of another, accepted", func(f *disk.Facts) { f.Standing.LastOn, f.Standing.Accepted = &lay, true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"in the place of another that was seen leaving", func(f *disk.Facts) { f.Standing.LastOn = &disk.Sighting{UUID: uuid, Left: true} }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"mounted, from another disk than the one on record", func(f *disk.Facts) { f.Mounts, f.Standing.LastOn = []disk.MountPoint{ours}, &lay }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"twin, the other gone", func(f *disk.Facts) { f.Standing.Twin = true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"released", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonReleased }, xfs(), nil, disk.Hold, disk.ReasonReleased},
 		{"unmounted by hand", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonUnmounted }, xfs(), nil, disk.Hold, disk.ReasonUnmounted},

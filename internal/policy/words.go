@@ -131,7 +131,11 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonBlank:
 		return "it is blank" + evidence(c), ""
 	case disk.ReasonFilesystem:
-		return fmt.Sprintf("it holds %s %s", disk.Visible(d.Type), d.UUID), ""
+		why := fmt.Sprintf("it holds %s %s", disk.Visible(d.Type), d.UUID)
+		if l := f.Standing.LastOn; l != nil {
+			why += ", which was last mounted from another disk: " + sightedOn(l)
+		}
+		return why, ""
 	case disk.ReasonMisplaced:
 		at := disk.Visible(ours(f, Select(f, s)).Path)
 		return fmt.Sprintf("it holds %s, and is mounted at %s, where another filesystem belongs: whoever uses that path has the wrong data", disk.Visible(f.Udev.FSUUID), at), "stop who uses it, then umount " + at
@@ -168,8 +172,14 @@ func former(l *disk.Sighting) string {
 }
 
 // begunOn names the disk of an intent.
-func begunOn(i *disk.Intent) string {
-	id := i.Identity
+func begunOn(i *disk.Intent) string { return identified(i.Identity) }
+
+// sightedOn names the disk that a filesystem was mounted from.
+func sightedOn(l *disk.Sighting) string {
+	return fmt.Sprintf("%s, mounted %s", identified(l.Identity), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
+}
+
+func identified(id disk.Identity) string {
 	return fmt.Sprintf("a disk of %s (%s, at %s)", disk.HumanSize(id.Size), serial(id.Serial), disk.Visible(cmp.Or(id.Slot, "an unknown place")))
 }
 
@@ -222,9 +232,16 @@ func place(id disk.ID, slot string) string {
 }
 
 func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
-	own := "give this one a UUID of its own: xfs_admin -U generate " + f.Node()
+	// What was copied while it was mounted has a log that xfs_admin wants replayed, and
+	// the kernel refuses the twin of what is mounted. Mounted below /run, not in the way
+	// of a class directory.
+	own := fmt.Sprintf("give this one a UUID of its own: mkdir -p /run/twin && mount -o nouuid %s /run/twin && umount /run/twin && xfs_admin -U generate %[1]s", f.Node())
 	if d.Type != "xfs" {
-		own = "give this one a UUID of its own: tune2fs -U random " + f.Node()
+		own = fmt.Sprintf("give this one a UUID of its own: e2fsck -fp %s; tune2fs -U random %[1]s", f.Node())
+	}
+	if len(f.SameUUID) == 0 && replaces(f) {
+		return fmt.Sprintf("its UUID %s was last mounted from another disk, which nobody saw leaving: %s; volumes of that UUID would show this disk's data (%s)", d.UUID, sightedOn(f.Standing.LastOn), serial(f.Serial)),
+			fmt.Sprintf("if they shall, since it is the same data: hotmount accept %s; else %s", f.Name, own)
 	}
 	if len(f.SameUUID) == 0 {
 		return fmt.Sprintf("it came while another disk had its UUID %s, and that one is gone: volumes of that UUID would show this disk's data", d.UUID),

@@ -102,6 +102,16 @@ func TestKept(t *testing.T) {
 	if st := m.Standing(&again); !st.Twin || st.Unmounted != "" {
 		t.Errorf("attached again: %+v", st)
 	}
+	again.Size++
+	again.Slot = "elsewhere"
+	if !m.Standing(&again).Twin {
+		t.Error("a twin that has grown is forgotten")
+	}
+	again.Serial = "S2"
+	if m.Standing(&again).Twin {
+		t.Error("another disk is taken for the twin")
+	}
+	again.Serial = "S1"
 	again.Udev.FSUUID = "bbbbbbbb-0000-4000-8000-000000000002"
 	if m.Standing(&again).Twin {
 		t.Error("a twin with a filesystem of its own")
@@ -121,6 +131,86 @@ func TestKept(t *testing.T) {
 	}
 	if st := standing(); st.Unmounted != "" {
 		t.Errorf("taken back: %q", st.Unmounted)
+	}
+}
+
+// TestTwinWithoutSerial: where no serial tells disks apart, any but the one on record
+// may be the twin.
+func TestTwinWithoutSerial(t *testing.T) {
+	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
+	if _, err := s.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	f.Serial = ""
+	twin := *f
+	twin.Seq, twin.Slot = 13, "pci-0000:06:00.0"
+	if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: f.Udev.FSUUID, Type: "xfs"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Keep(&twin, "boot1", disk.ReasonTwin); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		disk disk.Facts
+		boot string
+		put  func(*disk.Facts)
+		want bool
+	}{
+		"the first":                 {*f, "boot1", func(*disk.Facts) {}, false},
+		"the first after a boot":    {*f, "boot2", func(f *disk.Facts) { f.Seq = 2 }, false},
+		"the twin":                  {twin, "boot1", func(*disk.Facts) {}, true},
+		"the twin, grown":           {twin, "boot1", func(f *disk.Facts) { f.Size++ }, true},
+		"the twin elsewhere, grown": {twin, "boot2", func(f *disk.Facts) { f.Seq, f.Size, f.Slot = 2, f.Size+1, "pci-0000:07:00.0" }, true},
+		"the twin after the first":  {twin, "boot2", func(f *disk.Facts) { f.Seq, f.Size, f.Slot = 2, f.Size+1, "pci-0000:05:00.0" }, true},
+		"one with a serial":         {twin, "boot2", func(f *disk.Facts) { f.Seq, f.Serial = 2, "S1" }, false},
+	} {
+		g := tt.disk
+		tt.put(&g)
+		m := s.Load(tt.boot)
+		if got := m.Standing(&g).Twin; got != tt.want {
+			t.Errorf("%s: twin %v", name, got)
+		}
+	}
+	// Without a look between: the operator's word comes when it likes.
+	if err := s.Accept(&twin, "boot1", disk.ReasonTwin); err != nil {
+		t.Fatal(err)
+	}
+	if m := s.Load("boot1"); m.Standing(&twin).Twin {
+		t.Error("accepted, and still a twin")
+	}
+}
+
+// TestLastOn: a filesystem that turns up on a disk of another serial is known to have
+// been on the other. What was cut, or has no serial on another bus, is no other.
+func TestLastOn(t *testing.T) {
+	const long = "20-bytes-of-a-serial"
+	for name, tt := range map[string]struct {
+		was, is string
+		want    bool
+	}{
+		"the same":                   {"S1", "S1", false},
+		"another":                    {"S1", "S2", true},
+		"one that begins like it":    {"S1", "S11", true},
+		"none before":                {"", "S2", false},
+		"none now":                   {"S1", "", false},
+		"cut before":                 {long, long + "-and-more", false},
+		"cut now":                    {long + "-and-more", long, false},
+		"another of the same length": {long, "20-bytes-of-a-SERIAL", true},
+	} {
+		s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
+		f.Serial = tt.was
+		if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot0"), UUID: f.Udev.FSUUID, Type: "xfs"}}); err != nil {
+			t.Fatal(err)
+		}
+		f.Seq, f.Serial = 40, tt.is
+		m := s.Load("boot1")
+		if got := m.Standing(f).LastOn; (got != nil) != tt.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+		f.Udev.FSUUID = "bbbbbbbb-0000-4000-8000-000000000002"
+		if got := m.Standing(f).LastOn; got != nil {
+			t.Errorf("%s: another filesystem: %+v", name, got)
+		}
 	}
 }
 

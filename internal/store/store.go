@@ -61,9 +61,18 @@ type twin struct {
 	UUID     string        `json:"uuid"`
 }
 
-// is says whether it is the disk of that identity with that filesystem, whenever
-// and wherever it was attached.
-func (t twin) is(id disk.Identity, uuid string) bool { return t.UUID == uuid && t.Identity.Like(id) }
+// is says whether it may be the disk of that identity with that filesystem, whenever
+// and wherever it was attached, and whatever size it has now. Of disks without a
+// serial it can be any but the one on record.
+func (t twin) is(id disk.Identity, uuid string, onRecord bool) bool {
+	switch {
+	case t.UUID != uuid:
+		return false
+	case t.Identity.Like(id), t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq:
+		return true
+	}
+	return t.Identity.Serial == id.Serial && (id.Serial != "" || !onRecord)
+}
 
 // identitiesKept bounds the lists of disks that grow by themselves.
 const identitiesKept = 1024
@@ -234,7 +243,6 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	st.Present = slices.ContainsFunc(m.state.Present, id.MayBe)
 	st.Braked = contains(m.state.Braked, id)
 	uuid := f.Known().UUID
-	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid) })
 	if reason, err := readFile(seqFile(m.store.unmountedDir(), f.Seq)); err == nil {
 		st.Unmounted = disk.Reason(reason)
 	}
@@ -246,7 +254,11 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		if s.UUID == uuid && s.Identity.Like(id) {
 			st.OnRecord = true
 		}
+		if s.UUID == uuid && disk.OtherSerial(s.Identity.Serial, f.Serial) {
+			st.LastOn = s
+		}
 	}
+	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid, st.OnRecord) })
 	if st.Before = m.before(id); st.Before != nil && st.Before.UUID == string(givenUp) {
 		st.Before = nil
 	}
@@ -289,9 +301,10 @@ func (s Store) Accept(f *disk.Facts, boot string, reason disk.Reason) error {
 		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 	}
 	id := f.Identity(boot)
-	if slices.ContainsFunc(st.Present, id.MayBe) || contains(st.Braked, id) || f.Standing.Twin {
+	isTwin := func(t twin) bool { return t.is(id, f.Known().UUID, false) }
+	if slices.ContainsFunc(st.Present, id.MayBe) || contains(st.Braked, id) || slices.ContainsFunc(st.Twins, isTwin) {
 		st.Present, st.Braked = slices.DeleteFunc(st.Present, id.MayBe), slices.DeleteFunc(st.Braked, id.Is)
-		st.Twins = slices.DeleteFunc(st.Twins, func(t twin) bool { return t.is(id, f.Known().UUID) })
+		st.Twins = slices.DeleteFunc(st.Twins, isTwin)
 		if err := s.failed(writeSynced(s.stateFile(), st)); err != nil {
 			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 		}

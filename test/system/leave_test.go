@@ -4,6 +4,7 @@ package system
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -192,6 +193,26 @@ func TestTwins(t *testing.T) {
 	twin, twinID := m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
 	refused := "/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin
 	m.says(refused)
+	// What helps helps, with a copy that needs its log replayed.
+	cured := func(d worker.Disk) {
+		t.Helper()
+		name, id := m.attach(w, d)
+		command := "journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^/dev/" + name + " .*" + d.Serial + ".* a UUID of its own: ||p' | grep ."
+		m.wait("what helps "+name, command)
+		m.run(m.run(command))
+		m.mounted(name)
+		m.detach(w, id)
+		m.wait(name+" to go", "! findmnt -n /dev/"+name)
+	}
+	cured(worker.Disk{File: copyOf(t, copied), Serial: "CURED-X"})
+	ext4 := blank(t, 320<<20)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", ext4).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	e, eID := m.attach(w, worker.Disk{File: ext4, Serial: "FIRST-E"})
+	m.run("touch /mnt/disks/" + m.mounted(e) + "/f; sync")
+	cured(worker.Disk{File: copyOf(t, ext4), Serial: "CURED-E"})
+	m.detach(w, eID)
 	// One that goes takes nothing with it.
 	before := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid)
 	m.detach(w, twinID)
@@ -214,12 +235,26 @@ func TestTwins(t *testing.T) {
 	twin = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"SECOND\" {print $1}'")
 	m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
 	m.says("/dev/" + twin + " .*refuse: it came while another disk had its UUID")
-	if got := m.run("findmnt -n /dev/" + twin + " || true"); got != "" {
+	m.resize(w, twinID, 512<<20)
+	m.wait("the kernel to see the size", fmt.Sprintf("[ $(cat /sys/block/%s/size) = %d ]", twin, 512<<20/512))
+	m.run("udevadm settle; systemctl restart hotmount; hotmount plan | grep '^" + twin + " .*refuse .*it came while another'")
+	if got := m.run("systemctl show -p StatusText --value hotmount; findmnt -n /dev/" + twin + " || true"); got != "0 mounted, 0 held, 1 refused, 0 failing" {
 		t.Errorf("the twin took its place: %s", got)
 	}
 	m.run("hotmount accept " + twin)
 	m.mounted(twin)
+	// The other in its place, while nobody looks.
+	m.run("systemctl stop hotmount")
 	m.detach(w, twinID)
+	name, id = m.attach(w, worker.Disk{File: image, Serial: "FIRST"})
+	m.run("udevadm settle; systemctl start hotmount")
+	m.says("/dev/" + name + " .*refuse: its UUID " + uuid + " was last mounted from another disk, which nobody saw leaving: .*SECOND.*hotmount accept " + name)
+	if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
+		t.Errorf("the first took the twin's place: %s", got)
+	}
+	m.run("hotmount accept " + name)
+	m.mounted(name)
+	m.detach(w, id)
 
 	// Two of which none is on record: nobody knows which one is meant.
 	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
