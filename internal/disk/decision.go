@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"time"
@@ -150,6 +151,12 @@ func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, u
 // cleaned once it is empty, and the disk would come back with the old data under a
 // new volume (DeleteContents in its pkg/util).
 const Marker = "not-mounted"
+
+// Unmake gives the commands by which a person removes a mount point on which nothing
+// is mounted, once nothing but the marker is in it.
+func Unmake(dir string) string {
+	return fmt.Sprintf("chattr -i %[1]s %[1]s/%[2]s; rm -f %[1]s/%[2]s; rmdir %[1]s", dir, Marker)
+}
 
 // Unmarked gives the first of the names in a mount point that is not the marker's,
 // empty if there is none.

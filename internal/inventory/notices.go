@@ -126,7 +126,7 @@ func (h Host) strays(dir string) ([]string, error) {
 		case !disk.ValidUUID(strings.TrimPrefix(name, ".")): // with a dot it is in the making
 			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, on which nothing is mounted: the provisioner stumbles over it", path))
 		case full[name] != "":
-			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they lie on the system's disk; move them away, then chattr -i and rmdir it. Nothing is mounted over them", path, disk.Visible(full[name])))
+			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they lie on the system's disk, and nothing is mounted over them; move them away (chattr -i %[1]s first), then: %[3]s", path, disk.Visible(full[name]), disk.Unmake(path)))
 		}
 	}
 	return all, nil

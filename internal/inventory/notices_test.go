@@ -75,6 +75,9 @@ func TestStrays(t *testing.T) {
 			t.Errorf("got %q, want %q", got[i], want[i])
 		}
 	}
+	if why, dir := got[2], "/mnt/disks/"+uuidB; !strings.HasSuffix(why, "then: chattr -i "+dir+" "+dir+"/not-mounted; rm -f "+dir+"/not-mounted; rmdir "+dir) {
+		t.Errorf("what helps: %q", why)
+	}
 	if got, err := (Host{Root: root}).strays("/srv/disks"); got != nil || err != nil {
 		t.Errorf("of a directory that is not there: %q, %v", got, err)
 	}

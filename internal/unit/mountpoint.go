@@ -15,7 +15,7 @@ import (
 
 // ErrNotEmpty says that a mount point on which nothing is mounted has something
 // in it. It is never removed, and nothing is mounted over it.
-var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there; look at what it holds, move it away, then remove the directory (chattr -i DIR DIR/not-mounted; rm -f DIR/not-mounted; rmdir DIR)")
+var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there; look at what it holds, move it away (chattr -i DIR first), then remove the directory: " + disk.Unmake("DIR"))
 
 const marker = disk.Marker
 

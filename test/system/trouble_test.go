@@ -25,7 +25,8 @@ func TestClassDirectory(t *testing.T) {
 	m.detach(w, id)
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 
-	m.run("mkdir " + where + "; echo precious >" + where + "/f; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555 /mnt/disks/nested; mount -t tmpfs none /mnt/disks/nested; systemctl reload hotmount")
+	// As hotmount leaves a mount point, but for the file.
+	m.run("mkdir " + where + "; echo precious >" + where + "/f; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where + "; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555 /mnt/disks/nested; mount -t tmpfs none /mnt/disks/nested; systemctl reload hotmount")
 	m.says(where + " holds files although nothing is mounted there .the first: f.")
 	m.says("/mnt/disks/pipe is a FIFO")
 	m.says("/mnt/disks/link is a symlink")
@@ -48,7 +49,8 @@ func TestClassDirectory(t *testing.T) {
 		t.Errorf("after a reboot: %s", got)
 	}
 	name = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"STRAY\" {print $1}'")
-	m.run("chattr -i " + where + "; rm " + where + "/f; systemctl reload hotmount")
+	m.run("chattr -i " + where + "; rm " + where + "/f")
+	m.run("journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^" + where + " holds files .* first), then: ||p' | tail -n 1 | sh -x; [ ! -e " + where + " ]; systemctl reload hotmount")
 	m.mounted(name)
 }
 
@@ -78,7 +80,8 @@ func TestDamaged(t *testing.T) {
 		t.Errorf("the data is %q", got)
 	}
 
-	m.run("xfs_io -x -c shutdown /mnt/disks/" + uuid + "; udevadm trigger -s block")
+	// Its root directory may be a pod's own.
+	m.run("chown 1000:1000 /mnt/disks/" + uuid + "; chmod 0700 /mnt/disks/" + uuid + "; xfs_io -x -c shutdown /mnt/disks/" + uuid + "; udevadm trigger -s block")
 	m.says("/dev/" + name + " .*the kernel has shut it down")
 
 	ext4 := blank(t, 320<<20)
