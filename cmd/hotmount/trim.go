@@ -54,7 +54,7 @@ func trim(ctx context.Context) error {
 	}
 	memory := h.Store.Load(boot)
 	if memory.Lost != nil {
-		// Which filesystems hotmount made, and when, is not known.
+		// For how long each has been in use is not known for certain.
 		return fmt.Errorf("cannot trim: %w", memory.Lost)
 	}
 	h.Partitions = s.Partitions
@@ -92,7 +92,7 @@ func trim(ctx context.Context) error {
 			since = int64(time.Since(r.Trimmed))
 		}
 		path := policy.Select(m.facts, s).MountPoint(uuid)
-		ok, why := policy.Trim(m.facts, m.decision, s, r, memory.Made(uuid), since)
+		ok, why := policy.Trim(m.facts, m.decision, s, r, since)
 		if !ok {
 			log.Event(report.KindTrimmed, journal.PriDebug, m.facts, m.decision, "", fmt.Sprintf("%s: not trimmed: %s", report.Name(m.facts), why))
 			continue

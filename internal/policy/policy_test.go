@@ -377,6 +377,31 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestWordsOfAFailedGrowth: a filesystem that does not fill its disk since growing it
+// failed is told as that, as long as the disk has that size.
+func TestWordsOfAFailedGrowth(t *testing.T) {
+	f, s := blankDisk(), settings()
+	failed := fit(f.Size, 1<<30)
+	failed.Failure = "xfs_growfs: exit code 1"
+	with(mountedAt("/mnt/disks/"+uuid), grown(1<<30), failed)(f)
+	growing(s)
+	words := func() string {
+		why, next := Words(f, xfs(), s, Decide(f, xfs(), s))
+		return why + "; " + next
+	}
+	if got := words(); !strings.Contains(got, failed.Failure) || !strings.HasSuffix(got, "systemctl start hotmount-grow@12") {
+		t.Errorf("failed: %q", got)
+	}
+	failed.Failure = ""
+	if got := words(); got != "it is mounted; " {
+		t.Errorf("not failed: %q", got)
+	}
+	failed.Failure, f.Size = "x", f.Size+1
+	if got := words(); strings.Contains(got, "x") && strings.Contains(got, "could not") {
+		t.Errorf("another size: %q", got)
+	}
+}
+
 // condition is one fact that alone keeps a proven blank disk from being
 // formatted.
 type condition struct {

@@ -5,17 +5,18 @@ import "hotmount/internal/disk"
 // In nanoseconds, for this package knows no time.
 const (
 	hour = 3600 * 1e9
-	// trimAge is for how long a filesystem that hotmount made must have been
-	// mounted before it is trimmed: so long a wrong format can be undone.
+	// trimAge is for how long a filesystem must have been mounted on this node before
+	// it is trimmed: so long a wrong format can be undone. Which one hotmount made
+	// nobody knows for certain, on another node or before this one was installed anew.
 	trimAge = 24 * hour
 	// trimPeriod is a little less than the week between two trims.
 	trimPeriod = 7*24*hour - 12*hour
 )
 
 // Trim says whether the free space of the mounted filesystem is to be given back
-// to the storage, and if not, why. Made says that hotmount made it; since is the
-// time since the last trim in nanoseconds, negative for none.
-func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, made bool, since int64) (bool, string) {
+// to the storage, and if not, why. Since is the time since the last trim in
+// nanoseconds, negative for none.
+func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, since int64) (bool, string) {
 	class := Select(f, s)
 	switch {
 	case class == nil || !d.Mounted():
@@ -30,8 +31,8 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, made
 		return false, "the disk has shrunk"
 	case f.Standing.Intent != nil:
 		return false, "an earlier format of it did not finish"
-	case made && r.Ran < trimAge:
-		return false, "hotmount made it, and for the first 24 hours in use nothing is given back, so that a wrong format can be undone"
+	case r.Ran < trimAge:
+		return false, "for its first 24 hours in use here nothing is given back, so that a wrong format can be undone"
 	case since >= 0 && since < trimPeriod:
 		return false, "it was trimmed within the last week"
 	}

@@ -148,6 +148,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonUnmeasured:
 		return "it is mounted, and whether its filesystem fills it has to be measured", ""
 	case disk.ReasonMounted:
+		if v := f.Standing.Fit; v.Valid(f) && v.Failure != "" {
+			return "it is mounted, and its filesystem could not be made to fill it: " + disk.Visible(v.Failure), fmt.Sprintf("once that is mended: systemctl start hotmount-grow@%d", f.Seq)
+		}
 		return "it is mounted", ""
 	}
 	return string(d.Reason), ""

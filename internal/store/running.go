@@ -17,11 +17,6 @@ type runnings struct {
 	Filesystems []disk.Running `json:"filesystems"`
 }
 
-// Made says whether this node has begun to make the filesystem of that UUID.
-func (m *Memory) Made(uuid string) bool {
-	return slices.ContainsFunc(m.history, func(r disk.Record) bool { return r.UUID == uuid })
-}
-
 // Runs hands change the records of those UUIDs, empty ones where there is none,
 // and records, synced, what it makes of each.
 func (s Store) Runs(uuids []string, change func(disk.Running) disk.Running) error {
