@@ -141,23 +141,15 @@ func explain(w io.Writer, from *dump) error {
 	if f.System != "" {
 		fmt.Fprintf(&b, "\nIt carries the running system (%s): no class may have it.\n", disk.Visible(f.System))
 	}
-	for _, i := range exclusions {
-		fmt.Fprintf(&b, "\nexclude[%d] holds for it: no class has it.\n%s", i, matchLines(policy.Matches(f, &s.Exclude[i]), sign, nothing))
+	for _, e := range exclusions {
+		fmt.Fprintf(&b, "\nexclude[%d] holds for it: no class has it.\n%s", e.Index, matchLines(e.Matches, sign, nothing))
 	}
 	var class *disk.Class
 	for _, one := range classes {
-		verdict := "does not select it"
-		switch {
-		case one.Has:
-			verdict, class = "has it", one.Class
-		case one.Narrowed:
-			verdict = "may not select this kind of device: no pattern in names has its letters as they are"
-		case one.Selected && class != nil:
-			verdict = "would select it, but " + class.Name + " comes first"
-		case one.Selected:
-			verdict = "would select it"
+		if one.Has {
+			class = one.Class
 		}
-		fmt.Fprintf(&b, "\nClass %s %s.\n%s", disk.Visible(one.Class.Name), verdict, matchLines(one.Matches, sign, nothing))
+		fmt.Fprintf(&b, "\nClass %s %s.\n%s", disk.Visible(one.Class.Name), one.Verdict, matchLines(one.Matches, sign, nothing))
 	}
 	d := policy.Decide(f, c, s)
 	if class != nil {

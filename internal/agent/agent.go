@@ -29,7 +29,8 @@ type Host interface {
 	// held for that reason.
 	Accept(f *disk.Facts, reason disk.Reason) error
 	// Keep records that the disk stays held when what it was held for is over:
-	// too many formats (ReasonBrake), another disk with its UUID (ReasonTwin).
+	// too many formats (ReasonBrake), another disk with its UUID (ReasonTwin), or with
+	// the serial of a block volume (ReasonSerialTwice).
 	Keep(f *disk.Facts, reason disk.Reason) error
 	// KeepUnmounted records that the disk is not to be mounted during this
 	// attachment: ReasonReleased or ReasonUnmounted; empty takes that back.
@@ -318,6 +319,9 @@ func (a *Agent) accept(name string) (string, error) {
 	a.wanted(name)
 	if st.decision.UUID != "" || st.decision.Reason == disk.ReasonReleased || st.decision.Reason == disk.ReasonUnmounted {
 		return fmt.Sprintf("%s is accepted", st.facts.ID), nil
+	}
+	if class := policy.Select(&st.facts, a.settings); class != nil && class.Mode == disk.ModeBlock {
+		return fmt.Sprintf("%s is accepted: it is given out as a block volume, and whoever has that overwrites what is on it", st.facts.ID), nil
 	}
 	return fmt.Sprintf("%s is accepted: it is formatted if it is proven blank", st.facts.ID), nil
 }

@@ -153,10 +153,13 @@ func (m *machine) Keep(f *disk.Facts, reason disk.Reason) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("%s stays held: %s", f.Name, reason)
-	if reason == disk.ReasonTwin {
-		m.disks[f.Name].Standing.Twin = true
-	} else {
-		m.disks[f.Name].Standing.Braked = true
+	switch st := &m.disks[f.Name].Standing; reason {
+	case disk.ReasonTwin:
+		st.Twin = true
+	case disk.ReasonSerialTwice:
+		st.Given.Twice = true
+	default:
+		st.Braked = true
 	}
 	return nil
 }
@@ -1120,7 +1123,7 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 			a.Look("vdb")
 			settle()
 		}
-		want := disk.Sighting{Identity: vdb.Identity(""), UUID: uuidA, Type: "xfs", Class: "default"}
+		want := disk.Sighting{Identity: vdb.Identity(""), UUID: uuidA, Type: "xfs", Class: "default", Directory: "/mnt/disks"}
 		check := func(when string, want ...disk.Sighting) {
 			t.Helper()
 			m.change(func() {

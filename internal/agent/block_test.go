@@ -15,6 +15,7 @@ func (m *machine) GiveOut(_ context.Context, seq uint64) error {
 	for _, f := range m.disks {
 		if f.Seq == seq && !m.noEffect {
 			f.Standing.Link = "/mnt/disks/" + f.LinkName()
+			f.Standing.Given = &disk.Given{Serial: f.Serial, Size: f.Size, Slot: f.Slot, Link: f.Standing.Link, Class: "default"}
 		}
 	}
 	return nil
@@ -82,6 +83,74 @@ func TestBlock(t *testing.T) {
 			vdb: gone
 			forgot 2
 			take back seq 2`)
+	})
+}
+
+// TestBlockOfAnother: a disk with the serial of one that is given out does not get
+// its name when that goes, also not after a reboot, but by the operator's word; the
+// first one gets it again.
+func TestBlockOfAnother(t *testing.T) {
+	first := rawDisk("vdb", 2, "A")
+	first.Slot = "pci-1"
+	m := newMachine(first)
+	m.mode = disk.ModeBlock
+	var given *disk.Given
+	second := func(seq uint64) *disk.Facts {
+		f := rawDisk("vdc", seq, "A")
+		f.Slot, f.Standing.Given = "pci-2", given
+		return f
+	}
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb: link (block-mode)
+			give out seq 2
+			vdb: keep (given-out)
+			ready`)
+		m.change(func() { given = m.disks["vdb"].Standing.Given; m.disks["vdc"] = second(3) })
+		a.Look("vdc")
+		m.expect(t, `
+			vdc stays held: serial-twice
+			vdc: refuse (serial-twice)`)
+		if _, err := a.Accept(t.Context(), "vdc"); err == nil {
+			t.Error("accepted while the first is there")
+		}
+		m.change(func() { delete(m.disks, "vdb") })
+		a.Look("vdb")
+		settle()
+		if log := strings.Join(m.log, "\n"); strings.Contains(log, "give out") || !strings.Contains(log, "vdc: hold (name-of-another-block-volume)") {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+	// The reboot: it is there alone.
+	m = newMachine(second(4))
+	m.mode = disk.ModeBlock
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdc: hold (name-of-another-block-volume)
+			ready`)
+		again := rawDisk("vdb", 5, "A")
+		again.Slot, again.Standing.Given = "pci-1", given
+		m.change(func() { m.disks = map[string]*disk.Facts{"vdb": again} })
+		a.LookAtAll()
+		settle()
+		if m.status != "0 mounted, 0 held, 0 refused, 0 failing, 1 given out" {
+			t.Errorf("the first one, back in its slot: %s", m.status)
+		}
+	})
+	m = newMachine(second(6))
+	m.mode = disk.ModeBlock
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.log = nil
+		answer, err := a.Accept(t.Context(), "vdc")
+		if err != nil || !strings.Contains(answer, "it is given out as a block volume") {
+			t.Errorf("%q, %v", answer, err)
+		}
+		m.expect(t, `
+			accepted vdc
+			vdc: link (block-mode)
+			give out seq 6
+			vdc: keep (given-out)`)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -427,17 +428,18 @@ func (a *Agent) gone(name string) {
 }
 
 // remember has recorded what has to last of the decision: on which disk a
-// filesystem lies, and that a disk is held since too many were formatted.
+// filesystem lies, and that a disk stays held when another one is gone or time has passed.
 func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
 	switch {
 	case d.Mounted():
 		id := f.Identity("")
 		if changed || st.sighting == nil || st.sighting.Identity != id {
-			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Mounted: time.Now().UTC()}
+			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC()}
 			a.seen = append(a.seen, *st.sighting)
 		}
-	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, d.Reason == disk.ReasonTwin && !f.Standing.Twin:
+	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, d.Reason == disk.ReasonTwin && !f.Standing.Twin,
+		d.Reason == disk.ReasonSerialTwice && f.Standing.Given != nil && !f.Standing.Given.Twice:
 		if err := a.host.Keep(f, d.Reason); err != nil {
 			a.report.Problem(err)
 		}

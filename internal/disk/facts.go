@@ -16,6 +16,8 @@ type Facts struct {
 	// whole disk. A partition's serial and slot are its disk's, with "-partN" at the
 	// end; what else is the disk's alone is said of both.
 	Whole string `json:"whole,omitempty"`
+	// WholeSize is that disk's size in bytes.
+	WholeSize uint64 `json:"whole_size,omitempty"`
 	// Size in bytes.
 	Size uint64 `json:"size"`
 	// Serial as the hardware gives it (/sys/block/*/serial), empty if it has
@@ -193,8 +195,11 @@ type Standing struct {
 	// Twin says that the disk was refused since another had its UUID, and that
 	// nobody has accepted it since.
 	Twin bool `json:"twin,omitempty"`
-	// Given is the record of the disk having been given out as a block volume,
-	// whenever that was, nil if it never was.
+	// Volume is the last sighting of the filesystem on the disk, on whatever disk it
+	// was then, nil if there was none.
+	Volume *Sighting `json:"volume,omitempty"`
+	// Given is the record of the disk, or the partition's, having been given out as a
+	// block volume, whenever that was, nil if it never was.
 	Given *Given `json:"given,omitempty"`
 	// Link is where it is given out now: a link in a class directory that leads to
 	// this attachment of the disk and can lead to no other. Empty for nowhere.
@@ -270,11 +275,16 @@ func (i Identity) MayBe(other Identity) bool {
 type Given struct {
 	Serial string `json:"serial"`
 	WWN    string `json:"wwn,omitempty"`
-	// Size in bytes, Link and Class as of the last time, First the first.
+	// Size in bytes, Link and Class as of the last time, First the first. Class is empty
+	// once the operator has accepted that another class has the disk.
 	Size  uint64    `json:"size"`
 	Link  string    `json:"link"`
 	Class string    `json:"class"`
 	First time.Time `json:"first"`
+	// Slot as of the last time, as in Facts. Twice says that another disk with its serial
+	// was there since it was first given out: which of them it is only the slot tells.
+	Slot  string `json:"slot,omitempty"`
+	Twice bool   `json:"twice,omitempty"`
 }
 
 // Is says whether the record may be of the disk. Its size does not count: it may
@@ -287,11 +297,22 @@ func (g *Given) Is(f *Facts) bool {
 // in linux/virtio_blk.h): two longer ones can be one.
 const serialLength = 20
 
+// SerialCut says that the serial may be the beginning of a longer one.
+func (f *Facts) SerialCut() bool { return f.Transport == "virtio" && len(f.Serial) >= serialLength }
+
 // Same says that f is the disk that was given out, and not just one that it can not
-// be told from by its serial alone.
+// be told from by its serial alone. What is known on a disk whose serial may have been
+// cut is perhaps not the volume's.
 func (g *Given) Same(f *Facts) bool {
-	grown := f.Size > g.Size && len(f.Serial) < serialLength
-	return f.Serial == g.Serial && (f.Size == g.Size || grown) && (f.WWN == g.WWN || f.WWN == "" || g.WWN == "")
+	switch {
+	case f.Serial != g.Serial || f.WWN != g.WWN && f.WWN != "" && g.WWN != "":
+		return false
+	case g.Twice && (f.Slot == "" || f.Slot != g.Slot):
+		return false
+	case f.SerialCut() && (f.Size != g.Size || f.Holds()):
+		return false
+	}
+	return f.Size >= g.Size
 }
 
 // LinkDirectory holds the links to disks that class directories' links lead to. It
@@ -395,6 +416,12 @@ type Peer struct {
 	OnRecord bool   `json:"on_record,omitempty"`
 }
 
+// Holds says whether udev or the kernel knows anything on the disk.
+func (f *Facts) Holds() bool {
+	u := &f.Udev
+	return len(f.Partitions) > 0 || u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
+}
+
 // FindPeers fills in the disks of all that share f's serial or UUID.
 func (f *Facts) FindPeers(all []Facts) {
 	f.SameSerial, f.SameUUID, f.Moved = nil, nil, nil
@@ -403,8 +430,7 @@ func (f *Facts) FindPeers(all []Facts) {
 		if o.Seq == f.Seq && o.Name == f.Name {
 			continue
 		}
-		p := Peer{ID: o.ID, Slot: o.Slot, UUID: o.Known().UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord,
-			Known: len(o.Partitions) > 0 || o.Udev.FSType != "" || o.Udev.FSUsage != "" || o.Udev.Ambivalent != "" || o.Udev.PartTable != ""}
+		p := Peer{ID: o.ID, Slot: o.Slot, UUID: o.Known().UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord, Known: o.Holds()}
 		if len(o.Mounts) > 0 {
 			p.Mounted = o.Mounts[0].Path
 		}

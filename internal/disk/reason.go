@@ -21,6 +21,8 @@ const (
 
 	// Its partitions are looked at instead.
 	ReasonPartitioned Reason = "partitions-are-used"
+	// Its whole disk is another class's.
+	ReasonWhole Reason = "disk-of-another-class"
 
 	// udev has not finished with it.
 	ReasonUdev Reason = "udev-pending"
@@ -61,6 +63,7 @@ const (
 	ReasonContent      Reason = "content-to-be-given-out"
 	ReasonFormerBlock  Reason = "filesystem-on-former-block-volume"
 	ReasonOtherBlock   Reason = "name-of-another-block-volume"
+	ReasonOtherClass   Reason = "volume-of-another-class"
 
 	// Something is to be done, or all is well.
 	ReasonIntent     Reason = "unfinished-format"

@@ -1,6 +1,9 @@
 package disk
 
-import "time"
+import (
+	"path"
+	"time"
+)
 
 // The ones who decide that a disk is formatted.
 const (
@@ -42,9 +45,41 @@ type Sighting struct {
 	Identity Identity `json:"identity"`
 	UUID     string   `json:"uuid"`
 	Type     string   `json:"type"`
-	Class    string   `json:"class"`
+	// Class is the name of the class whose volume it was, Directory that class's; both
+	// are empty once the operator has accepted that another class has it.
+	Class     string `json:"class"`
+	Directory string `json:"directory,omitempty"`
 	// Mounted is when it was last found mounted.
 	Mounted time.Time `json:"mounted"`
 	// Left says that hotmount saw the disk being detached after that.
 	Left bool `json:"left,omitempty"`
+}
+
+// Place is where a volume was, nowhere by default.
+type Place struct {
+	// Directory is the class directory, empty in records of the time when only Class,
+	// the class's name, was recorded.
+	Directory, Class string
+}
+
+// In says whether the volume was one of the class: of that directory, whatever the
+// class was called then.
+func (p Place) In(c *Class) bool {
+	return p.Directory != "" && p.Directory == c.Directory || p.Directory == "" && p.Class != "" && p.Class == c.Name
+}
+
+// Place is where the filesystem was mounted; nil was nowhere.
+func (s *Sighting) Place() Place {
+	if s == nil {
+		return Place{}
+	}
+	return Place{s.Directory, s.Class}
+}
+
+// Place is where the disk was given out; nil was nowhere.
+func (g *Given) Place() Place {
+	if g == nil || g.Class == "" {
+		return Place{}
+	}
+	return Place{path.Dir(g.Link), g.Class}
 }

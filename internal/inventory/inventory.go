@@ -174,6 +174,8 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 				f.Fault = h.fault(on, m)
 			}
 			h.measure(&f, &m)
+		} else if slices.Contains(f.Partitions, on) && !slices.Contains(f.Holders, on) {
+			f.Holders = append(f.Holders, on)
 		}
 	}
 	for _, s := range c.swaps {
@@ -185,14 +187,14 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 			break
 		}
 	}
+	f.Standing = c.memory.Standing(&f)
+	if !h.leads(f.Standing.Link, f.Seq) {
+		f.Standing.Link = ""
+	}
 	if f.Whole != "" {
 		if err := h.ofDisk(&f, c); err != nil {
 			return f, err
 		}
-	}
-	f.Standing = c.memory.Standing(&f)
-	if !h.leads(f.Standing.Link, f.Seq) {
-		f.Standing.Link = ""
 	}
 	if f.Standing.Formatting == "" {
 		f.Standing.Formatting = c.off
@@ -201,7 +203,8 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 }
 
 // ofDisk has a partition share what is the business of its whole disk: that it carries
-// the system, that it is claimed, also for another partition, or mounted as a whole.
+// the system, that it is claimed, also for another partition, mounted as a whole, or a
+// block volume.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.one(f.Whole, c)
 	if err != nil {
@@ -212,6 +215,7 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	}
 	f.System = cmp.Or(f.System, whole.System)
 	f.Claim = cmp.Or(f.Claim, whole.Claim)
+	f.Standing.Given, f.Standing.Link = whole.Standing.Given, whole.Standing.Link
 	if len(whole.Mounts) > 0 {
 		f.Holders = append(f.Holders, whole.Name)
 	}

@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -58,7 +60,27 @@ func TestPartitions(t *testing.T) {
 			t.Errorf("%s: a disk and its partitions are taken for disks of one serial", name)
 		}
 	}
-	h := parted().make(t)
+	// A block volume is one with all that whoever has it has put there.
+	h := parted().with(tree{"mnt/raw/virtio-PARTED": "-> /dev/hotmount/virtio-PARTED", "dev/hotmount/virtio-PARTED": "-> /dev/disk/by-diskseq/13"}).make(t)
+	h.Partitions = func() bool { return true }
+	vdc := scan(t, h)["vdc"]
+	if err := h.Store.GiveOut(&vdc, "raw", "/mnt/raw/virtio-PARTED"); err != nil {
+		t.Fatal(err)
+	}
+	if st := scan(t, h)["vdc1"].Standing; st.Given == nil || st.Link != "/mnt/raw/virtio-PARTED" {
+		t.Errorf("a partition of a block volume: %+v", st)
+	}
+	if err := os.Remove(filepath.Join(h.Root, "mnt/raw/virtio-PARTED")); err != nil {
+		t.Fatal(err)
+	}
+	if st := scan(t, h)["vdc1"].Standing; st.Given == nil || st.Link != "" {
+		t.Errorf("a partition of a former block volume: %+v", st)
+	}
+	h = parted().with(tree{table: "27 1 254:33 / /srv rw - xfs /dev/vdc1 rw\n"}).make(t)
+	if f := scan(t, h)["vdc"]; strings.Join(f.Holders, " ") != "vdc1" {
+		t.Errorf("the disk of a mounted partition: %+v", f)
+	}
+	h = parted().make(t)
 	if by := scan(t, h); by["vdc1"].Whole != "" || len(by) != 3 {
 		t.Errorf("nobody wants partitions: %v", by)
 	}

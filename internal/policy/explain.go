@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"hotmount/internal/disk"
@@ -37,7 +36,6 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	free := notOurs(f) == "" && ours(f, class) == nil
 	add(f.System == "", "it carries nothing of the running system", "%s", either(f.System == "", "", f.System+" is on it"))
 	add(f.Whole == "", "it is a whole disk", "%s", either(f.Whole == "", "", "a partition of "+f.Whole+"; partitions are never formatted"))
-	add(!partitioned(f, s), "no class asks for its partitions", "%s", strings.Join(f.Partitions, " "))
 	add(free, "nobody else has it", "%s", either(free, "not mounted, no swap, not held, not claimed, no path of a multipath device, no seed of cloud-init", string(either(notOurs(f) != "", string(notOurs(f)), "it is mounted in its place"))))
 	add(f.Udev.Initialized, "udev has finished with it", "%s", either(f.Udev.Initialized, "yes", "no"))
 	add(unusable(f) == "", "it has a size, no partitions, and takes writes", "%s, partitions: %s, read-only: %v", disk.HumanSize(f.Size), either(len(f.Partitions) > 0, strings.Join(f.Partitions, " "), "none"), f.ReadOnly)
@@ -93,27 +91,81 @@ func failure(v *disk.Verdict) string {
 // Considered is one class as it was asked about a disk.
 type Considered struct {
 	Class *disk.Class
-	// Matches are its selectors; Narrowed says that none of its names may reach a
-	// disk of this kind (Named).
-	Matches  []Match
-	Narrowed bool
-	// Selected says that all of its selectors hold, Has that it has the disk.
-	Selected, Has bool
+	// Matches are its selectors, of a partition's disk where the class asks for whole
+	// disks.
+	Matches []Match
+	// Selected says that it asks for the disk, Other that it asks for one of its
+	// partitions, or for the partition's disk.
+	Selected, Other bool
+	// Has says that it has the disk; Verdict is what became of it, in words after the
+	// class's name.
+	Has     bool
+	Verdict string
+}
+
+// Excluded is one exclusion that a disk falls under.
+type Excluded struct {
+	// Index is its place in the configuration, Matches are its selectors, of a
+	// partition or of its disk.
+	Index   int
+	Matches []Match
 }
 
 // Consider gives every class in order, and every exclusion that the disk falls
-// under by its number.
-func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions []int) {
-	has := Select(f, s)
-	for i := range s.Classes {
-		c := &s.Classes[i]
-		one := Considered{Class: c, Matches: Matches(f, &c.Selectors), Narrowed: !Named(f, &c.Selectors), Has: has == c}
-		one.Selected = !one.Narrowed && len(one.Matches) > 0 && !slices.ContainsFunc(one.Matches, func(m Match) bool { return !m.Held })
-		classes = append(classes, one)
-	}
+// under. Without an exclusion the first class that is Selected or Other decides, but
+// for a volume, which stays with its class (Select).
+func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions []Excluded) {
 	for i := range s.Exclude {
-		if !s.Exclude[i].IsZero() && holds(f, &s.Exclude[i]) {
-			exclusions = append(exclusions, i)
+		e := &s.Exclude[i]
+		if !excludes(f, e) {
+			continue
+		}
+		of := f
+		if !holds(f, e) {
+			of = whole(f)
+		}
+		exclusions = append(exclusions, Excluded{i, Matches(of, e)})
+	}
+	has, raw := Select(f, s), volume(f, s)
+	none := f.System != "" || len(exclusions) > 0
+	var before *Considered // decides
+	for i := range s.Classes {
+		c, asked := &s.Classes[i], f
+		if !c.Partitions {
+			asked = whole(f)
+		}
+		one := Considered{Class: c, Matches: Matches(asked, &c.Selectors), Has: has == c, Verdict: "does not select it"}
+		barred := c.Partitions && raw
+		one.Selected, one.Other = !barred && selects(f, c), !barred && takes(f, c)
+		what := "it"
+		switch {
+		case one.Other && f.Whole != "":
+			what = "its disk " + disk.Visible(f.Whole)
+		case one.Other:
+			what = "its partitions"
+		}
+		asks := one.Selected || one.Other
+		switch {
+		case one.Has && !one.Selected:
+			one.Verdict = "does not select it, and has it: it is a volume of this class until that ends"
+		case one.Has:
+			one.Verdict = "has it"
+		case asks && before != nil:
+			one.Verdict = "would select " + what + ", but " + disk.Visible(before.Class.Name) + " comes first"
+		case asks && has != nil:
+			one.Verdict = "would select " + what + ", but it is a volume of class " + disk.Visible(has.Name)
+		case one.Other && !none:
+			one.Verdict = "has " + what
+		case asks:
+			one.Verdict = "would select " + what
+		case barred:
+			one.Verdict = "is not asked: it was given out as a block volume, and a class has it for that"
+		case !Named(asked, &c.Selectors):
+			one.Verdict = "may not select this kind of device: no pattern in names has its letters as they are"
+		}
+		classes = append(classes, one)
+		if asks && before == nil {
+			before = &one
 		}
 	}
 	return classes, exclusions

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -50,7 +52,117 @@ func TestConsider(t *testing.T) {
 	}
 	f := blankDisk()
 	f.Name = "loop0"
-	if classes, _ = Consider(f, s); !classes[0].Narrowed || classes[0].Selected {
+	if classes, _ = Consider(f, s); !strings.HasPrefix(classes[0].Verdict, "may not select this kind") || classes[0].Selected {
 		t.Errorf("%+v", classes)
 	}
+}
+
+// TestConsiderPartitions: the words for a disk, its partition, and what excludes both.
+func TestConsiderPartitions(t *testing.T) {
+	disks := disk.Class{Name: "hdd", Selectors: disk.Selectors{Transport: []string{"virtio"}}, Directory: "/mnt/hdd"}
+	parted := func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }
+	for name, c := range map[string]struct {
+		facts func(*disk.Facts)
+		order func(disk.Class) func(*disk.Settings)
+		want  []string
+	}{
+		"partition, disk's class first": {part, before, []string{"has its disk vdb", "would select it, but hdd comes first"}},
+		"partition, disk's class last":  {part, after, []string{"has it", "would select its disk vdb, but default comes first"}},
+		"disk, its class first":         {parted, before, []string{"has it", "would select its partitions, but hdd comes first"}},
+		"disk, its class last":          {parted, after, []string{"has its partitions", "would select it, but default comes first"}},
+		"disk without partitions":       {func(*disk.Facts) {}, after, []string{"does not select it", "has it"}},
+	} {
+		f, s := blankDisk(), settings()
+		c.facts(f)
+		c.order(disks)(s)
+		var got []string
+		classes, _ := Consider(f, s)
+		for _, one := range classes {
+			got = append(got, one.Verdict)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	f, s := blankDisk(), settings()
+	part(f)
+	parts(s)
+	s.Exclude = []disk.Selectors{{Names: []string{"vdc"}}, {Names: []string{"vdb"}}}
+	classes, exclusions := Consider(f, s)
+	if len(exclusions) != 1 || exclusions[0].Index != 1 || !exclusions[0].Matches[0].Held || classes[0].Has || classes[0].Verdict != "would select it" {
+		t.Errorf("%+v %+v", classes, exclusions)
+	}
+}
+
+// TestConsiderIsTheDecision: without an exclusion the first class that asks for the
+// disk, its partitions or its disk has what it asks for; and no class has a disk of
+// which one has a partition.
+func TestConsiderIsTheDecision(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		selectors := func(label string) disk.Selectors {
+			pick := func(of ...string) []string {
+				return rapid.SliceOfN(rapid.SampledFrom(of), 0, 1).Draw(r, label)
+			}
+			s := disk.Selectors{Names: pick("vd?", "vdb", "vdb1", "vd?[12]", "*"), Transport: pick("virtio", "scsi"), Serial: pick("S1", "S2")}
+			s.Size.Least = rapid.SampledFrom([]uint64{0, 3 << 30, 6 << 30}).Draw(r, label)
+			return s
+		}
+		d, s := blankDisk(), settings()
+		s.Classes = nil
+		for i := range rapid.IntRange(0, 4).Draw(r, "classes") {
+			c := disk.Class{Name: string(rune('a' + i)), Selectors: selectors("class"), Directory: "/mnt/" + string(rune('a'+i)), Accept: []string{"xfs"}}
+			switch rapid.IntRange(0, 2).Draw(r, "kind") {
+			case 1:
+				c.Partitions = true
+			case 2:
+				c.Mode = disk.ModeBlock
+			}
+			s.Classes = append(s.Classes, c)
+		}
+		for range rapid.IntRange(0, 1).Draw(r, "exclusions") {
+			s.Exclude = append(s.Exclude, selectors("exclude"))
+		}
+		if rapid.Bool().Draw(r, "given") {
+			d.Standing.Given = &given
+		}
+		d.Partitions = []string{"vdb1"}
+		p := *d
+		part(&p)
+		p.Partitions = nil
+		for _, f := range []*disk.Facts{d, &p} {
+			classes, exclusions := Consider(f, s)
+			var want *disk.Class
+			reason := disk.ReasonNoClass
+			for _, one := range classes {
+				if one.Selected && slices.ContainsFunc(one.Matches, func(m Match) bool { return !m.Held }) {
+					r.Fatalf("selected, but %+v", one)
+				}
+				if want == nil && reason == disk.ReasonNoClass && one.Selected {
+					want = one.Class
+				}
+				if want == nil && reason == disk.ReasonNoClass && one.Other {
+					if reason = disk.ReasonPartitioned; f.Whole != "" {
+						reason = disk.ReasonWhole
+					}
+				}
+			}
+			if len(exclusions) > 0 {
+				want, reason = nil, disk.ReasonExcluded
+			}
+			for _, one := range classes {
+				if one.Has != (one.Class == want) {
+					r.Fatalf("%s: %+v, want %v", f.Name, one, want)
+				}
+			}
+			if got := Select(f, s); got != want {
+				r.Fatalf("%s: %v, considered %v", f.Name, got, want)
+			}
+			if got := Decide(f, xfs(), s); want == nil && got.Reason != reason || want != nil && got.Class != want.Name {
+				r.Fatalf("%s: %v, want %v (%s)", f.Name, got, want, reason)
+			}
+		}
+		if Select(d, s) != nil && Select(&p, s) != nil {
+			r.Fatalf("the disk has class %s, its partition %s", Select(d, s).Name, Select(&p, s).Name)
+		}
+	})
 }

@@ -20,9 +20,6 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	if f.System != "" {
 		return disk.Decision{Action: disk.Ignore, Reason: disk.ReasonSystem}
 	}
-	if partitioned(f, s) {
-		return disk.Decision{Action: disk.Ignore, Reason: disk.ReasonPartitioned}
-	}
 	class := Select(f, s)
 	if class == nil {
 		return disk.Decision{Action: disk.Ignore, Reason: unselected(f, s)}
@@ -63,7 +60,7 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 		return d
 	}
 	if f.Whole != "" {
-		return partition(d, f, c, class)
+		return partition(d, f, c, s, class)
 	}
 	// While an intent is open udev's word is not enough: a half-made XFS looks
 	// like a whole one to libblkid.
@@ -74,7 +71,7 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 
 	switch c.Kind {
 	case disk.Filesystem:
-		return filesystem(d, f, c, class)
+		return filesystem(d, f, c, s, class)
 	case disk.Unread, disk.Blank:
 		return blank(d, f, c, s, class)
 	case disk.HalfMade:
@@ -100,10 +97,10 @@ func begun(f *disk.Facts, c *disk.Content) bool {
 
 // partition answers for a partition: what holds a filesystem is mounted, and nothing
 // is ever made of another.
-func partition(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Class) disk.Decision {
+func partition(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) disk.Decision {
 	switch {
 	case c.Kind == disk.Filesystem && f.Standing.Intent == nil:
-		return filesystem(d, f, c, class)
+		return filesystem(d, f, c, s, class)
 	case c.Kind == disk.Other:
 		d.Action, d.Reason = disk.Refuse, disk.ReasonOther
 	default:
@@ -222,6 +219,10 @@ func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) d
 		d.Action, d.Reason = disk.Hold, disk.ReasonOtherBlock
 		return d
 	}
+	if formerly(f.Standing.Given.Place(), s, class) != nil {
+		d.Action, d.Reason = disk.Hold, disk.ReasonOtherClass
+		return d
+	}
 	if f.Standing.Given == nil && !f.Standing.Accepted {
 		switch {
 		case len(f.Partitions) > 0 || disagrees(f.Udev, new(disk.Content)):
@@ -239,7 +240,19 @@ func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) d
 	return d
 }
 
-func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Class) disk.Decision {
+// formerly gives the class that a volume was of, if that is another than class and
+// still there.
+func formerly(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
+	for i := range s.Classes {
+		c := &s.Classes[i]
+		if c.Directory != class.Directory && v.In(c) {
+			return c
+		}
+	}
+	return nil
+}
+
+func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) disk.Decision {
 	d.UUID, d.Type = c.UUID, c.Type
 	switch i := f.Standing.Intent; {
 	case !disk.ValidUUID(c.UUID):
@@ -266,6 +279,9 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, class *disk.Cla
 		d.Action, d.Reason = disk.Refuse, disk.ReasonShrunk
 	case twin(f):
 		d.Action, d.Reason = disk.Refuse, disk.ReasonTwin
+	case formerly(f.Standing.Volume.Place(), s, class) != nil:
+		// Who has the volume would not find it, and another would find its data.
+		d.Action, d.Reason = disk.Hold, disk.ReasonOtherClass
 	default:
 		d.Action, d.Reason = disk.Mount, disk.ReasonFilesystem
 	}

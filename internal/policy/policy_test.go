@@ -84,7 +84,10 @@ func another(g disk.Given) func(*disk.Facts) {
 func block(s *disk.Settings) { s.Classes[0].Mode = disk.ModeBlock }
 
 // part makes the disk its first partition, and parts has the class select such.
-func part(f *disk.Facts) { f.Name, f.Whole, f.Serial = "vdb1", "vdb", f.Serial+"-part1" }
+func part(f *disk.Facts) {
+	f.Name, f.Whole, f.WholeSize, f.Serial, f.Slot = "vdb1", "vdb", f.Size, f.Serial+"-part1", f.Slot+"-part1"
+	f.Size /= 2
+}
 
 func parts(s *disk.Settings) {
 	s.Classes[0].Selectors = disk.Selectors{Names: []string{"vd[b-z]1"}, Partitions: true}
@@ -92,6 +95,40 @@ func parts(s *disk.Settings) {
 
 func partOf(also func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) { part(f); also(f) }
+}
+
+// whole and raw are classes of all whole disks, beside those of settings.
+var wholeClass = disk.Class{Name: "whole", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/whole", Accept: []string{"xfs"}}
+var rawClass = disk.Class{Name: "raw", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/block", Mode: disk.ModeBlock}
+
+// before and after put a class before or after the one of partitions.
+func before(c disk.Class) func(*disk.Settings) {
+	return func(s *disk.Settings) { parts(s); s.Classes = append([]disk.Class{c}, s.Classes...) }
+}
+
+func after(c disk.Class) func(*disk.Settings) {
+	return func(s *disk.Settings) { parts(s); s.Classes = append(s.Classes, c) }
+}
+
+// beside puts a class after the one of disks.
+func beside(c disk.Class) func(*disk.Settings) {
+	return func(s *disk.Settings) { s.Classes = append(s.Classes, c) }
+}
+
+// was makes the disk's filesystem one that was a volume in that directory.
+func was(directory, class string) func(*disk.Facts) {
+	return func(f *disk.Facts) {
+		f.Standing.Volume = &disk.Sighting{UUID: uuid, Type: "xfs", Directory: directory, Class: class}
+	}
+}
+
+// noName has no class select the disk.
+func noName(c disk.Class) func(*disk.Settings) {
+	return func(s *disk.Settings) {
+		s.Classes[0].Names = []string{"sd*"}
+		c.Names = []string{"sd*"}
+		s.Classes = append(s.Classes, c)
+	}
 }
 
 func ages(minutes ...int) (all []time.Duration) {
@@ -130,7 +167,7 @@ func TestDecide(t *testing.T) {
 		{"vdaa is selected", func(f *disk.Facts) { f.Name = "vdaa" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"vda is, where the system is elsewhere", func(f *disk.Facts) { f.Name = "vda" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"a partition is not", func(f *disk.Facts) { f.Name = "vdb1" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNoClass},
-		{"a partition with a filesystem, the class has disks", part, xfs(), func(s *disk.Settings) { s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonNoClass},
+		{"a partition with a filesystem, the class has disks", part, xfs(), func(s *disk.Settings) { s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonWhole},
 		{"a disk, the class has partitions", nil, proven(disk.Blank), func(s *disk.Settings) { parts(s); s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonNoClass},
 		{"a partition with a filesystem", part, xfs(), parts, disk.Mount, disk.ReasonFilesystem},
 		{"a partition of another name", partOf(func(f *disk.Facts) { f.Name = "vdb2" }), xfs(), parts, disk.Ignore, disk.ReasonNoClass},
@@ -157,6 +194,61 @@ func TestDecide(t *testing.T) {
 		{"a disk whose partitions are wanted by size", func(f *disk.Facts) { f.Partitions = []string{"vdb1", "vdb2"} }, proven(disk.Other), func(s *disk.Settings) { parts(s); s.Classes[0].Size = disk.SizeRange{Most: 1 << 30} }, disk.Ignore, disk.ReasonPartitioned},
 		{"a disk none of whose partitions is wanted", func(f *disk.Facts) { f.Partitions = []string{"vdb2"} }, proven(disk.Other), parts, disk.Ignore, disk.ReasonNoClass},
 		{"a disk whose partitions are wanted, excluded", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Other), func(s *disk.Settings) { parts(s); s.Exclude = []disk.Selectors{{Names: []string{"vdb"}}} }, disk.Ignore, disk.ReasonExcluded},
+		{"a disk whose partitions are wanted, its own class after", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Other), after(wholeClass), disk.Ignore, disk.ReasonPartitioned},
+		{"a disk whose partitions are wanted, its own class before", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Other), before(wholeClass), disk.Refuse, disk.ReasonPartitions},
+		{"a disk whose partitions are wanted, raw before", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Other), before(rawClass), disk.Hold, disk.ReasonContent},
+		{"a partition, its disk's class before", part, xfs(), before(wholeClass), disk.Ignore, disk.ReasonWhole},
+		{"a partition, its disk's class after", part, xfs(), after(wholeClass), disk.Mount, disk.ReasonFilesystem},
+		{"a partition, its disk's class before, by the disk's size", part, xfs(), before(disk.Class{Name: "large", Selectors: disk.Selectors{Size: disk.SizeRange{Least: 5 << 30}}}), disk.Ignore, disk.ReasonWhole},
+		{"a partition, a class of other disks before", part, xfs(), before(disk.Class{Name: "small", Selectors: disk.Selectors{Size: disk.SizeRange{Most: 4 << 30}}}), disk.Mount, disk.ReasonFilesystem},
+		{"a partition, its disk excluded by size", part, xfs(), func(s *disk.Settings) {
+			parts(s)
+			s.Exclude = []disk.Selectors{{Size: disk.SizeRange{Least: 5 << 30}}}
+		}, disk.Ignore, disk.ReasonExcluded},
+		{"a partition of a disk that is given out", partOf(func(f *disk.Facts) { f.Standing.Given, f.Standing.Link = &given, given.Link }), xfs(), parts, disk.Ignore, disk.ReasonGivenElse},
+		{"a partition of a disk that is given out, accepted", partOf(func(f *disk.Facts) {
+			f.Standing.Given, f.Standing.Link, f.Standing.Accepted = &given, given.Link, true
+		}), xfs(), parts, disk.Ignore, disk.ReasonGivenElse},
+		{"a partition of a disk that is given out, raw after", partOf(func(f *disk.Facts) { f.Standing.Given, f.Standing.Link = &given, given.Link }), xfs(), after(rawClass), disk.Ignore, disk.ReasonWhole},
+		{"a partition of a disk that was given out", partOf(another(given)), xfs(), parts, disk.Hold, disk.ReasonFormerBlock},
+		{"a partition of a disk that was given out, accepted", partOf(func(f *disk.Facts) { f.Standing.Given, f.Standing.Accepted = &given, true }), xfs(), parts, disk.Mount, disk.ReasonFilesystem},
+		{"a partition of a disk that was given out, raw after, accepted", partOf(func(f *disk.Facts) { f.Standing.Given, f.Standing.Accepted = &given, true }), xfs(), after(rawClass), disk.Ignore, disk.ReasonWhole},
+		{"a disk that is given out, and has partitions", func(f *disk.Facts) {
+			f.Partitions, f.Standing.Given, f.Standing.Link = []string{"vdb1"}, &given, given.Link
+		}, proven(disk.Other), after(rawClass), disk.Keep, disk.ReasonGivenOut},
+		{"a disk that is given out, and has partitions, no class for raw", func(f *disk.Facts) {
+			f.Partitions, f.Standing.Given, f.Standing.Link = []string{"vdb1"}, &given, given.Link
+		}, proven(disk.Other), parts, disk.Ignore, disk.ReasonNoClass},
+		{"a disk that was given out, and has partitions", func(f *disk.Facts) { f.Partitions, f.Standing.Given = []string{"vdb1"}, &given }, proven(disk.Other), after(rawClass), disk.Link, disk.ReasonBlock},
+		{"a disk that was given out, and has partitions, no class for raw", func(f *disk.Facts) { f.Partitions, f.Standing.Given = []string{"vdb1"}, &given }, proven(disk.Other), parts, disk.Ignore, disk.ReasonPartitioned},
+
+		{"a volume of another class", was("/mnt/whole", "whole"), xfs(), beside(wholeClass), disk.Hold, disk.ReasonOtherClass},
+		{"a volume of another class, accepted for something else", func(f *disk.Facts) { was("/mnt/whole", "whole")(f); f.Standing.Accepted = true }, xfs(), beside(wholeClass), disk.Hold, disk.ReasonOtherClass},
+		{"a volume of another class, by its name alone", was("", "whole"), xfs(), beside(wholeClass), disk.Hold, disk.ReasonOtherClass},
+		{"a volume of this class", was("/mnt/disks", "default"), xfs(), beside(wholeClass), disk.Mount, disk.ReasonFilesystem},
+		{"a volume of this class, which was called as another is now", was("/mnt/disks", "whole"), xfs(), beside(wholeClass), disk.Mount, disk.ReasonFilesystem},
+		{"a volume of this class, by its name alone", was("", "default"), xfs(), beside(wholeClass), disk.Mount, disk.ReasonFilesystem},
+		{"a volume of a class that is gone", was("/mnt/old", "whole"), xfs(), beside(wholeClass), disk.Mount, disk.ReasonFilesystem},
+		{"a volume of a class that is gone, by its name alone", was("", "old"), xfs(), beside(wholeClass), disk.Mount, disk.ReasonFilesystem},
+		{"a volume that was freed", was("", ""), xfs(), beside(wholeClass), disk.Mount, disk.ReasonFilesystem},
+		{"a partition, a volume of another class", partOf(was("/mnt/whole", "whole")), xfs(), after(wholeClass), disk.Hold, disk.ReasonOtherClass},
+		{"mounted as a volume of another class", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/whole/" + uuid)} }, xfs(), beside(wholeClass), disk.Keep, disk.ReasonMounted},
+		{"mounted as a volume of another class, which grows", with(mountedAt("/mnt/whole/"+uuid), grown(1<<30), nil), xfs(), func(s *disk.Settings) { beside(wholeClass)(s); s.Classes[1].Grow = true }, disk.Grow, disk.ReasonSmaller},
+		{"mounted as a volume of another class, excluded", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/whole/" + uuid)} }, xfs(), func(s *disk.Settings) {
+			beside(wholeClass)(s)
+			s.Exclude = []disk.Selectors{{Serial: []string{"S1"}}}
+		}, disk.Ignore, disk.ReasonExcluded},
+		{"mounted as a volume of this class and of another", func(f *disk.Facts) {
+			f.Mounts = []disk.MountPoint{mountedAt("/mnt/whole/" + otherUUID), ours}
+			f.Udev.FSUUID = uuid
+		}, xfs(), beside(wholeClass), disk.Keep, disk.ReasonMounted},
+		{"mounted as a volume, and no class selects it now", func(f *disk.Facts) {
+			was("/mnt/whole", "whole")(f)
+			f.Mounts = []disk.MountPoint{mountedAt("/mnt/whole/" + uuid)}
+		}, xfs(), noName(wholeClass), disk.Keep, disk.ReasonMounted},
+		{"mounted as a volume by somebody, and no class selects it", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/whole/" + uuid)} }, xfs(), noName(wholeClass), disk.Ignore, disk.ReasonNoClass},
+		{"given out by another class", func(f *disk.Facts) { f.Standing.Link = "/mnt/block/virtio-S1" }, proven(disk.Unread), beside(rawClass), disk.Keep, disk.ReasonGivenOut},
+		{"given out, and no class selects it now", func(f *disk.Facts) { f.Standing.Link = "/mnt/block/virtio-S1" }, proven(disk.Unread), noName(rawClass), disk.Keep, disk.ReasonGivenOut},
 		{"mounted in its place", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted in its place, with a fault", func(f *disk.Facts) { f.Mounts, f.Fault = []disk.MountPoint{ours}, "shut down" }, xfs(), nil, disk.Keep, disk.ReasonFault},
 		{"mounted in its place and in a pod", func(f *disk.Facts) {
@@ -346,6 +438,30 @@ func TestDecide(t *testing.T) {
 		{"block, where a larger one was given out, accepted", func(f *disk.Facts) {
 			f.Standing.Given, f.Standing.Accepted = &disk.Given{Serial: "S1", Size: 6 << 30}, true
 		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, given out before, and two had its serial", another(disk.Given{Serial: "S1", Size: 5 << 30, Slot: "pci-0000:06:00.0", Twice: true}), proven(disk.Unread), block, disk.Hold, disk.ReasonOtherBlock},
+		{"block, given out before, and two had its serial, in its slot", another(disk.Given{Serial: "S1", Size: 5 << 30, Slot: "pci-0000:05:00.0", Twice: true}), proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, given out before, and two had its serial, slots unknown", func(f *disk.Facts) {
+			another(disk.Given{Serial: "S1", Size: 5 << 30, Twice: true})(f)
+			f.Slot = ""
+		}, proven(disk.Unread), block, disk.Hold, disk.ReasonOtherBlock},
+		{"block, given out before, in another slot", another(disk.Given{Serial: "S1", Size: 5 << 30, Slot: "pci-0000:06:00.0"}), proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, one of a serial that was cut was given out, and it holds something", func(f *disk.Facts) {
+			f.Serial, f.Udev.FSType = "worker-1-data-disk-0", "xfs"
+			f.Standing.Given = &disk.Given{Serial: f.Serial, Size: f.Size}
+		}, xfs(), block, disk.Hold, disk.ReasonOtherBlock},
+		{"block, one of a serial that was cut was given out, nothing known on it", func(f *disk.Facts) {
+			f.Serial = "worker-1-data-disk-0"
+			f.Standing.Given = &disk.Given{Serial: f.Serial, Size: f.Size}
+		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, one of a long serial was given out that is no virtio disk's", func(f *disk.Facts) {
+			f.Serial, f.Udev.FSType, f.Transport = "worker-1-data-disk-0", "xfs", "scsi"
+			f.Standing.Given = &disk.Given{Serial: f.Serial, Size: f.Size}
+		}, xfs(), block, disk.Link, disk.ReasonBlock},
+		{"block, a volume of another class", another(disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1", Class: "raw"}), proven(disk.Unread), func(s *disk.Settings) { block(s); beside(rawClass)(s) }, disk.Hold, disk.ReasonOtherClass},
+		{"block, a volume of another class, accepted for something else", func(f *disk.Facts) {
+			f.Standing.Given, f.Standing.Accepted = &disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1", Class: "raw"}, true
+		}, proven(disk.Unread), func(s *disk.Settings) { block(s); beside(rawClass)(s) }, disk.Hold, disk.ReasonOtherClass},
+		{"block, a volume of a class that is gone", another(disk.Given{Serial: "S1", Link: "/mnt/old/virtio-S1", Class: "raw"}), proven(disk.Unread), func(s *disk.Settings) { block(s); beside(rawClass)(s) }, disk.Link, disk.ReasonBlock},
 		{"block, a filesystem, given out before", func(f *disk.Facts) { f.Udev.FSType, f.Standing.Given = "xfs", &given }, xfs(), block, disk.Link, disk.ReasonBlock},
 		{"block, a former filesystem's serial", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), block, disk.Hold, disk.ReasonFormerSerial},
 		{"block, there before installation", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), block, disk.Hold, disk.ReasonPresent},
@@ -424,6 +540,15 @@ var conditions = []condition{
 		if parts(s); f.Whole == "" {
 			f.Partitions = []string{"vdb1"}
 		}
+	}},
+	{name: "its disk is another class's", reason: disk.ReasonWhole, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		part(f)
+		before(wholeClass)(s)
+	}},
+	{name: "it was a volume of another class", reason: disk.ReasonOtherClass, put: func(f *disk.Facts, c *disk.Content, s *disk.Settings) {
+		*c = *xfs()
+		was("/mnt/whole", "whole")(f)
+		beside(wholeClass)(s)
 	}},
 	{name: "it is mounted", reason: disk.ReasonElsewhere, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Mounts = []disk.MountPoint{mountedAt("/srv")}
@@ -620,7 +745,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			cond := &conditions[i]
 			lifted := accepted && cond.lift || s.FormatPresent && cond.reason == disk.ReasonPresent
 			switch cond.reason {
-			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonShrunk, disk.ReasonFormerBlock:
+			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass:
 				continue // of those that say what is on the disk the last counts
 			}
 			want = want && lifted

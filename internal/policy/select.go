@@ -11,74 +11,143 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Select gives the class that has the disk, the first that selects it, or nil. No
-// configuration gives a class a disk of the running system.
+// Select gives the class that has the disk, or nil: the one in whose directory it is
+// as a volume, else the first that selects it. No configuration gives a class a disk
+// of the running system.
 func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	if f.System != "" || excluded(f, s) >= 0 {
 		return nil
 	}
-	for i := range s.Classes {
-		c := &s.Classes[i]
-		if c.Partitions != (f.Whole != "") || f.Whole != "" && c.Mode == disk.ModeBlock {
-			continue
-		}
-		if !c.Selectors.IsZero() && Named(f, &c.Selectors) && holds(f, &c.Selectors) {
-			return c
-		}
+	class, other := first(f, s)
+	if other {
+		class = nil
 	}
-	return nil
+	if at := placed(f, s, class); at != nil {
+		return at
+	}
+	return class
 }
 
-// partitioned says whether a class may have partitions of the disk, by all that is
-// known of both: what it then is to a class of whole disks is of no account. The
-// class is that of each partition, where its size is known as well.
-func partitioned(f *disk.Facts, s *disk.Settings) bool {
-	if f.Whole != "" || len(f.Partitions) == 0 || excluded(f, s) >= 0 {
-		return false
-	}
+// first gives the first class that selects the disk, or (other) what is not the
+// disk itself: of a disk one of its partitions, of a partition its disk. A disk is
+// one class's with all its partitions, or its partitions are.
+func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
+	raw := volume(f, s)
 	for i := range s.Classes {
 		c := &s.Classes[i]
-		if !c.Partitions {
-			continue
+		switch {
+		case c.Partitions && raw:
+		case selects(f, c):
+			return c, false
+		case takes(f, c):
+			return c, true
 		}
-		wide := c.Selectors
-		wide.Size, wide.Partitions = disk.SizeRange{}, false
-		for _, name := range f.Partitions {
-			part := *f
-			part.Name = name
-			if Named(&part, &wide) && holds(&part, &wide) {
-				return true
-			}
+	}
+	return nil, false
+}
+
+// selects says whether the class asks for the disk itself.
+func selects(f *disk.Facts, c *disk.Class) bool {
+	return c.Partitions == (f.Whole != "") && !(c.Partitions && c.Mode == disk.ModeBlock) &&
+		!c.Selectors.IsZero() && Named(f, &c.Selectors) && holds(f, &c.Selectors)
+}
+
+// takes says whether the class asks for a partition of the disk, by all that is known
+// of both (its size is the partition's to say), or for the disk of the partition.
+func takes(f *disk.Facts, c *disk.Class) bool {
+	if f.Whole != "" {
+		return !c.Partitions && selects(whole(f), c)
+	}
+	if !c.Partitions || len(f.Partitions) == 0 || f.Standing.Link != "" {
+		return false
+	}
+	wide := *c
+	wide.Size = disk.SizeRange{}
+	part := *f
+	part.Whole = f.Name
+	for _, part.Name = range f.Partitions {
+		part.Serial, part.Slot = f.Serial+disk.PartitionSuffix, f.Slot+disk.PartitionSuffix
+		if selects(&part, &wide) {
+			return true
 		}
 	}
 	return false
 }
 
-// excluded gives the place of the exclusion that the disk falls under, or -1.
+// volume says whether the disk, or the partition's, is a block volume to some class
+// and was given out: whoever has it may have put the partitions there.
+func volume(f *disk.Facts, s *disk.Settings) bool {
+	if f.Standing.Given == nil && f.Standing.Link == "" {
+		return false
+	}
+	for i := range s.Classes {
+		if c := &s.Classes[i]; c.Mode == disk.ModeBlock && selects(whole(f), c) {
+			return true
+		}
+	}
+	return false
+}
+
+// whole gives what selectors may ask of the partition's disk; a whole disk's facts
+// are its own.
+func whole(f *disk.Facts) *disk.Facts {
+	if f.Whole == "" {
+		return f
+	}
+	w := *f
+	w.Name, w.Whole, w.Size, w.Serial, w.Slot = f.Whole, "", f.WholeSize, f.OfDisk(f.Serial), f.OfDisk(f.Slot)
+	return &w
+}
+
+// placed gives the class in whose directory the disk is mounted or given out, or
+// nil: it stays a volume of that class until that ends. The class that selects the
+// disk goes before others; where none does, the mount has to be of our making.
+func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
+	var at *disk.Class
+	for i := range s.Classes {
+		c := &s.Classes[i]
+		var there bool
+		if c.Mode == disk.ModeBlock {
+			there = f.Whole == "" && f.Standing.Link != "" && path.Dir(f.Standing.Link) == c.Directory
+		} else {
+			there = ours(f, c) != nil && (class != nil || f.Standing.Volume.Place().In(c))
+		}
+		switch {
+		case there && c == class:
+			return c
+		case there && at == nil:
+			at = c
+		}
+	}
+	return at
+}
+
+// excluded gives the place of the first exclusion that the disk falls under, or -1.
 func excluded(f *disk.Facts, s *disk.Settings) int {
 	for i := range s.Exclude {
-		e := &s.Exclude[i]
-		if e.IsZero() {
-			continue
-		}
-		if holds(f, e) {
+		if excludes(f, &s.Exclude[i]) {
 			return i
-		}
-		if f.Whole != "" {
-			// What is said of the disk is said of its partitions.
-			whole := *f
-			if whole.Name = f.Whole; holds(&whole, e) {
-				return i
-			}
 		}
 	}
 	return -1
+}
+
+// excludes says whether the disk falls under the exclusion. What is said of a disk is
+// said of its partitions.
+func excludes(f *disk.Facts, e *disk.Selectors) bool {
+	return !e.IsZero() && (holds(f, e) || f.Whole != "" && holds(whole(f), e))
 }
 
 // unselected says why no class has the disk.
 func unselected(f *disk.Facts, s *disk.Settings) disk.Reason {
 	if excluded(f, s) >= 0 {
 		return disk.ReasonExcluded
+	}
+	switch _, other := first(f, s); {
+	case other && f.Whole != "":
+		return disk.ReasonWhole
+	case other:
+		return disk.ReasonPartitioned
 	}
 	return disk.ReasonNoClass
 }

@@ -30,6 +30,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return fmt.Sprintf("its label %s says that it is a cloud-init seed", disk.Visible(f.Udev.FSLabel)), ""
 	case disk.ReasonPartitioned:
 		return "it has partitions, and a class asks for them: " + disk.Visible(strings.Join(f.Partitions, ", ")), ""
+	case disk.ReasonWhole:
+		class, _ := first(f, s)
+		return fmt.Sprintf("class %s comes first and has its disk %s with all that is on it", disk.Visible(class.Name), disk.Visible(f.Whole)), ""
 	case disk.ReasonPartition:
 		return "it is a partition on which no finished filesystem is known, and partitions are never formatted" + evidence(c), fmt.Sprintf("if nothing on it is wanted: mkfs.xfs %s by hand", f.Node())
 	case disk.ReasonNoClass:
@@ -100,7 +103,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonBrake:
 		return fmt.Sprintf("it came when as many disks had been formatted as format_limit allows (%d within %s)", s.FormatLimit, s.FormatPeriod), "hotmount accept " + f.Name + ", or see hotmount history"
 	case disk.ReasonGivenElse:
-		return "it is given out as a block volume at " + disk.Visible(f.Standing.Link), "to use it otherwise: hotmount release " + f.Name
+		return "it is given out as a block volume at " + disk.Visible(f.Standing.Link), "to use it otherwise: hotmount release " + cmp.Or(f.Whole, f.Name)
 	case disk.ReasonNoSerial:
 		return "it has no serial, or one that is too long, and a block volume is known by its serial: without one it can not be told from another disk", "attach it with a serial (virsh attach-disk --serial)"
 	case disk.ReasonSerialTwice:
@@ -111,9 +114,16 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonFormerBlock:
 		return fmt.Sprintf("it was given out as a block volume (%s), and holds %s %s", disk.Visible(f.Standing.Given.Link), disk.Visible(d.Type), d.UUID), "if nobody has that volume any more: hotmount accept " + f.Name
 	case disk.ReasonOtherBlock:
-		g := f.Standing.Given
-		return fmt.Sprintf("by its serial it would have the name of a block volume (%s) that was on a disk of %s, WWN %s: it may be another disk", disk.Visible(g.Link), disk.ExactSize(g.Size), disk.Visible(cmp.Or(g.WWN, "unknown"))),
-			"if it is the same, or nobody has that volume any more: hotmount accept " + f.Name
+		return otherBlockWords(f), "if it is the same, or nobody has that volume any more: hotmount accept " + f.Name
+	case disk.ReasonOtherClass:
+		class := Select(f, s)
+		was := f.Standing.Volume.Place()
+		if class.Mode == disk.ModeBlock {
+			was = f.Standing.Given.Place()
+		}
+		old := formerly(was, s, class)
+		return fmt.Sprintf("it was a volume of class %s (%s), and class %s (%s) selects it now: as a volume of that it would show what is on it under another name", disk.Visible(old.Name), old.Directory, disk.Visible(class.Name), class.Directory),
+			fmt.Sprintf("if class %s shall have it, and nobody needs the old volume: hotmount accept %s; else mend the selectors (hotmount explain %[2]s)", disk.Visible(class.Name), f.Name)
 	case disk.ReasonContent:
 		return "whoever gets it as a block volume overwrites what is on it: " + held(f), "if nothing on it is wanted: hotmount accept " + f.Name
 	case disk.ReasonBlock:
@@ -265,6 +275,19 @@ func shrunkWords(f *disk.Facts, c *disk.Content, d disk.Decision) (why, next str
 	}
 	return fmt.Sprintf("the disk has shrunk: %s %s takes %s, and the disk has only %s; %s, and what lay beyond the end is out of reach", disk.Visible(d.Type), d.UUID, disk.ExactSize(span), disk.ExactSize(f.Size), state),
 		fmt.Sprintf("make it at least %d bytes again, at once (on the host: virsh blockresize), and check the filesystem before it is used", span)
+}
+
+// otherBlockWords says why a disk may not be the one that was given out by its name.
+func otherBlockWords(f *disk.Facts) string {
+	g := f.Standing.Given
+	why := fmt.Sprintf("by its serial %s it would have the name of a block volume (%s) that was on a disk of %s, WWN %s, at %s: it may be another disk", disk.Visible(f.Serial), disk.Visible(g.Link), disk.ExactSize(g.Size), disk.Visible(cmp.Or(g.WWN, "unknown")), disk.Visible(cmp.Or(g.Slot, "an unknown place")))
+	if g.Twice {
+		return why + ", for two with this serial were seen, and this one is at " + disk.Visible(cmp.Or(f.Slot, "an unknown place"))
+	}
+	if f.SerialCut() && f.Holds() {
+		return why + ", of which virtio cut the serial, and it holds " + held(f)
+	}
+	return why
 }
 
 func serial(s string) string {

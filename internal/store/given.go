@@ -47,9 +47,9 @@ func (s Store) GiveOut(f *disk.Facts, class, link string) error {
 		if err != nil {
 			return err
 		}
-		now := disk.Given{Serial: f.Serial, WWN: f.WWN, Size: f.Size, Link: link, Class: class, First: time.Now().UTC().Round(0)}
+		now := disk.Given{Serial: f.Serial, WWN: f.WWN, Size: f.Size, Link: link, Class: class, Slot: f.Slot, First: time.Now().UTC().Round(0)}
 		if i := slices.IndexFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN }); i >= 0 {
-			now.First = all[i].First
+			now.First, now.Twice = all[i].First, all[i].Twice
 			if now == all[i] {
 				return nil
 			}
@@ -69,6 +69,40 @@ func (s Store) GiveOut(f *disk.Facts, class, link string) error {
 		return fmt.Errorf("cannot record that %s is given out: %w", f.ID, err)
 	}
 	return nil
+}
+
+// changeGiven changes, synced, the records of block volumes that may be of the disk.
+func (s Store) changeGiven(f *disk.Facts, change func(*disk.Given)) error {
+	err := s.locked(func() error {
+		all, err := s.Given()
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			if all[i].Is(f) {
+				change(&all[i])
+			}
+		}
+		return s.failed(writeSynced(s.givenFile(), givenOut{Version: version, Disks: all}))
+	})
+	if err != nil {
+		return fmt.Errorf("cannot change the record of the block volume on %s: %w", f.Name, err)
+	}
+	return nil
+}
+
+// free records, synced, that the volume on the disk is no class's any more.
+func (s Store) free(f *disk.Facts) error {
+	var err error
+	if f.Standing.Given != nil {
+		err = s.changeGiven(f, func(g *disk.Given) { g.Class = "" })
+	}
+	if v := f.Standing.Volume; v != nil && err == nil {
+		freed := *v
+		freed.Class, freed.Directory = "", ""
+		err = s.Remember([]disk.Sighting{freed})
+	}
+	return err
 }
 
 // Link gives where the attachment of that sequence number was last given out,

@@ -67,3 +67,33 @@ func TestGiven(t *testing.T) {
 		t.Error("a record that can not be read is written over")
 	}
 }
+
+// TestGivenTwice: that another disk with the serial was seen is kept with the slot of
+// the one that was given out, through later links.
+func TestGivenTwice(t *testing.T) {
+	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
+	if _, err := s.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	first := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Serial: "S1", Slot: "a", Transport: "virtio"}
+	second := &disk.Facts{ID: disk.ID{Name: "vdc", Seq: 8}, Size: 1 << 30, Serial: "S1", Slot: "b", Transport: "virtio"}
+	same := func(f *disk.Facts) bool { m := s.Load("later"); return m.Standing(f).Given.Same(f) }
+	if err := s.GiveOut(first, "raw", "/mnt/raw/virtio-S1"); err != nil {
+		t.Fatal(err)
+	}
+	if !same(first) || !same(second) {
+		t.Error("before: one serial, one disk")
+	}
+	if err := s.Keep(second, "boot", disk.ReasonSerialTwice); err != nil {
+		t.Fatal(err)
+	}
+	if !same(first) || same(second) {
+		t.Error("the second is taken for the first")
+	}
+	if err := s.GiveOut(second, "raw", "/mnt/raw/virtio-S1"); err != nil { // at the operator's word
+		t.Fatal(err)
+	}
+	if same(first) || !same(second) {
+		t.Error("the operator's word did not last")
+	}
+}

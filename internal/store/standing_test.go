@@ -73,6 +73,67 @@ func TestOnRecord(t *testing.T) {
 	}
 }
 
+// TestVolume: of which class a filesystem was a volume is known on whatever disk it
+// lies, until the operator frees it, which no word for another reason does.
+func TestVolume(t *testing.T) {
+	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
+	if _, err := s.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	seen := disk.Sighting{Identity: f.Identity("boot1"), UUID: f.Udev.FSUUID, Type: "xfs", Class: "fast", Directory: "/mnt/fast"}
+	if err := s.Remember([]disk.Sighting{{UUID: "bbbbbbbb-0000-4000-8000-000000000002", Class: "x", Directory: "/mnt/x"}, seen}); err != nil {
+		t.Fatal(err)
+	}
+	place := func(change func(*disk.Facts)) disk.Place {
+		other := *f
+		change(&other)
+		m := s.Load("boot1")
+		return m.Standing(&other).Volume.Place()
+	}
+	want := disk.Place{Directory: "/mnt/fast", Class: "fast"}
+	for name, change := range map[string]func(*disk.Facts){
+		"the disk":                 func(*disk.Facts) {},
+		"another disk":             func(f *disk.Facts) { f.Seq, f.Serial, f.Size = 40, "S2", 1 },
+		"udev has forgotten it":    func(f *disk.Facts) { f.Udev = disk.Udev{} },
+		"of another name, restart": func(f *disk.Facts) { f.Name = "vdq" },
+	} {
+		if got := place(change); got != want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for name, change := range map[string]func(*disk.Facts){
+		"another filesystem":          func(f *disk.Facts) { f.Udev.FSUUID = "cccccccc-0000-4000-8000-000000000003" },
+		"none, on another attachment": func(f *disk.Facts) { f.Seq, f.Udev = 40, disk.Udev{} },
+	} {
+		if got := place(change); got != (disk.Place{}) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	f.Standing.Volume = &seen
+	for reason, want := range map[disk.Reason]disk.Place{disk.ReasonReleased: want, disk.ReasonOtherClass: {}} {
+		if err := s.Accept(f, "boot1", reason); err != nil {
+			t.Fatal(err)
+		}
+		if got := place(func(*disk.Facts) {}); got != want {
+			t.Errorf("accepted for %s: %+v", reason, got)
+		}
+		if err := s.Remember([]disk.Sighting{seen}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := *f
+	g.Standing.Given = &disk.Given{}
+	if err := s.GiveOut(&g, "raw", "/mnt/raw/virtio-S1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Accept(&g, "boot1", disk.ReasonOtherClass); err != nil {
+		t.Fatal(err)
+	}
+	if m := s.Load("boot1"); m.Standing(&g).Given == nil || m.Standing(&g).Given.Place() != (disk.Place{}) {
+		t.Errorf("a block volume that was accepted: %+v", m.Standing(&g).Given)
+	}
+}
+
 // TestKept: what a disk is held for lasts over an attachment or not, and ends
 // with the operator's word.
 func TestKept(t *testing.T) {

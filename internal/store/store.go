@@ -248,8 +248,12 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	}
 	for i := range m.sightings {
 		s := &m.sightings[i]
-		if s.Identity.Boot == m.boot && s.Identity.Seq == f.Seq && !s.Left {
+		here := s.Identity.Boot == m.boot && s.Identity.Seq == f.Seq && !s.Left
+		if here {
 			st.WasMounted = s.Mounted
+		}
+		if s.UUID == uuid || here && uuid == "" {
+			st.Volume = s
 		}
 		if s.UUID == uuid && s.Identity.Like(id) {
 			st.OnRecord = true
@@ -294,7 +298,8 @@ func isOf(n *disk.Intent, id disk.Identity) bool {
 // Accept records the operator's word for this attachment of the disk, which was held
 // for that reason, and takes it off the list of the disks that were there before
 // installation. That a filesystem has vanished (ReasonBefore) is accepted for that
-// filesystem, and by no word for another reason.
+// filesystem, that a volume was of another class (ReasonOtherClass) for ever, and
+// neither by a word for another reason.
 func (s Store) Accept(f *disk.Facts, boot string, reason disk.Reason) error {
 	st, err := s.load()
 	if err != nil {
@@ -306,6 +311,11 @@ func (s Store) Accept(f *disk.Facts, boot string, reason disk.Reason) error {
 		st.Present, st.Braked = slices.DeleteFunc(st.Present, id.MayBe), slices.DeleteFunc(st.Braked, id.Is)
 		st.Twins = slices.DeleteFunc(st.Twins, isTwin)
 		if err := s.failed(writeSynced(s.stateFile(), st)); err != nil {
+			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
+		}
+	}
+	if reason == disk.ReasonOtherClass {
+		if err := s.free(f); err != nil {
 			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 		}
 	}
@@ -328,9 +338,13 @@ func (s Store) Accept(f *disk.Facts, boot string, reason disk.Reason) error {
 }
 
 // Keep records, synced, that a disk stays held when what it was held for is
-// over: that too many were formatted (ReasonBrake), or that another disk had its
-// UUID (ReasonTwin). Accept ends it.
+// over: that too many were formatted (ReasonBrake), that another disk had its
+// UUID (ReasonTwin), or the serial of a block volume (ReasonSerialTwice). Accept
+// ends it.
 func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
+	if reason == disk.ReasonSerialTwice {
+		return s.changeGiven(f, func(g *disk.Given) { g.Twice = true })
+	}
 	st, err := s.load()
 	id := f.Identity(boot)
 	if reason == disk.ReasonTwin {

@@ -34,7 +34,7 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 	}
 	id := facts.ID
 	*facts = whole
-	facts.ID, facts.Whole, facts.Partitions = id, whole.Name, nil
+	facts.ID, facts.Whole, facts.WholeSize, facts.Partitions = id, whole.Name, whole.Size, nil
 	suffix := fmt.Sprintf("%s%d", disk.PartitionSuffix, facts.Partition())
 	if facts.Serial != "" {
 		facts.Serial += suffix
