@@ -16,6 +16,7 @@ func TestComplete(t *testing.T) {
 		"format ":                "vdc",
 		"accept ":                "vdb vdc",
 		"release ":               "",
+		"forget ":                "",
 		"accept vdc ":            "",
 		"status -o ":             "text wide json yaml",
 		"run --log-format ":      "auto text json",

@@ -116,6 +116,7 @@ func TestWrongCalls(t *testing.T) {
 		{"accept vdb vdc", "hotmount accept --help"},
 		{"accept --all", "--all"},
 		{"release", "hotmount release --help"},
+		{"forget", "hotmount forget --help"},
 		{"format", "hotmount format --help"},
 		{"format vdb --confirm", "--confirm"},
 		{"plan x", "hotmount plan --help"},

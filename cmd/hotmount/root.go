@@ -45,6 +45,7 @@ func root() *cobra.Command {
 		eventsCommand(),
 		acceptCommand(),
 		releaseCommand(),
+		forgetCommand(),
 		formatCommand(),
 		waitCommand(),
 		historyCommand(),

@@ -23,6 +23,7 @@ import (
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
 	"hotmount/internal/policy"
 )
 
@@ -90,6 +91,25 @@ type status struct {
 	// Daemon is "running" or "down".
 	Daemon string       `json:"daemon"`
 	Disks  []diskStatus `json:"disks"`
+	// Missing are the filesystems of earlier boots whose disks nobody saw leaving, and
+	// that are on none of the disks. Only root can know them.
+	Missing []missingStatus `json:"missing,omitempty"`
+	// MissingUnknown is why it is not known what is missing, empty if it is.
+	MissingUnknown string `json:"missing_unknown,omitempty"`
+}
+
+// missingStatus is one filesystem that is missing.
+type missingStatus struct {
+	UUID  string `json:"uuid"`
+	Type  string `json:"type"`
+	Class string `json:"class,omitempty"`
+	// Size, Serial and Slot are those of the disk, Since when it was last mounted.
+	Size   uint64    `json:"size"`
+	Serial string    `json:"serial,omitempty"`
+	Slot   string    `json:"slot,omitempty"`
+	Since  time.Time `json:"since"`
+	Why    string    `json:"why"`
+	Next   string    `json:"next"`
 }
 
 // diskStatus is one disk.
@@ -183,6 +203,16 @@ func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 			line.hear(&said[i])
 		}
 		st.Disks = append(st.Disks, line)
+	}
+	if os.Geteuid() == 0 {
+		missing, err := host().Missing(disks)
+		if err != nil {
+			st.MissingUnknown = err.Error()
+		}
+		for _, m := range missing {
+			why, next := inventory.Absence(&m)
+			st.Missing = append(st.Missing, missingStatus{UUID: m.UUID, Type: m.Type, Class: m.Class, Size: m.Identity.Size, Serial: m.Identity.Serial, Slot: m.Identity.Slot, Since: m.Mounted, Why: why, Next: next})
+		}
 	}
 	sizes := usage(ctx, mounted)
 	for i := range st.Disks {
@@ -354,6 +384,12 @@ func printStatus(w io.Writer, s *status, colour, wide bool, now time.Time) error
 		if d.Next != "" {
 			fmt.Fprintf(&b, "  %s\n", wrap("what helps: "+d.Next, "    "))
 		}
+	}
+	for _, m := range s.Missing {
+		fmt.Fprintf(&b, "\n%s\n  %s\n", wrap("missing: "+m.Why, "  "), wrap("what helps: "+m.Next, "    "))
+	}
+	if s.MissingUnknown != "" {
+		fmt.Fprintf(&b, "\n%s\n", wrap("what is missing is not known: "+disk.Visible(s.MissingUnknown), "  "))
 	}
 	if s.Daemon == "down" {
 		b.WriteString("\nthe daemon does not run: systemctl start hotmount\n")

@@ -29,15 +29,8 @@ func (h Host) Notices(s *disk.Settings) ([]string, error) {
 	}
 	var all []string
 	for _, m := range missing {
-		where := "with no serial"
-		if m.Identity.Serial != "" {
-			where = "with serial " + disk.Visible(m.Identity.Serial)
-		}
-		if m.Identity.Slot != "" {
-			where += " at " + disk.Visible(m.Identity.Slot)
-		}
-		all = append(all, fmt.Sprintf("missing since the last boot: %s %s, on a disk of %s %s, last found mounted %s; attached without --persistent?",
-			disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")))
+		what, next := Absence(&m)
+		all = append(all, fmt.Sprintf("missing: %s; %s", what, next))
 	}
 	for i := range s.Classes {
 		strays, err := h.strays(s.Classes[i].Directory)
@@ -47,6 +40,19 @@ func (h Host) Notices(s *disk.Settings) ([]string, error) {
 		all = append(all, strays...)
 	}
 	return all, nil
+}
+
+// Absence says, of a filesystem that is missing, on which disk it was, and what helps.
+func Absence(m *disk.Sighting) (what, next string) {
+	where := "with no serial"
+	if m.Identity.Serial != "" {
+		where = "with serial " + disk.Visible(m.Identity.Serial)
+	}
+	if m.Identity.Slot != "" {
+		where += " at " + disk.Visible(m.Identity.Slot)
+	}
+	return fmt.Sprintf("%s %s, on a disk of %s %s, mounted there since %s", disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")),
+		"attach it again (attached without --persistent?); if it is gone for good: hotmount forget " + disk.Visible(m.UUID)
 }
 
 // Missing gives the filesystems that were mounted at an earlier boot, whose

@@ -83,6 +83,7 @@ func TestStrays(t *testing.T) {
 	}
 }
 
+// TestMissing: what is missing is listed until the operator gives it up.
 func TestMissing(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "proc/sys/kernel/random/boot_id", "22222222-0000-4000-8000-000000000000\n")
@@ -102,15 +103,39 @@ func TestMissing(t *testing.T) {
 		{Udev: disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuidA}},
 		{Mounts: []disk.MountPoint{{Path: "/mnt/disks/eeeeeeee-0000-4000-8000-000000000005"}}},
 	}
-	missing, err := h.Missing(here)
+	listed := func(want ...string) {
+		t.Helper()
+		missing, err := h.Missing(here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range missing {
+			got = append(got, m.UUID)
+			if what, next := Absence(&m); !strings.Contains(what, m.UUID) || !strings.Contains(what, "serial "+m.Identity.Serial) || !strings.HasSuffix(next, "hotmount forget "+m.UUID) {
+				t.Errorf("%q, %q", what, next)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	listed(uuidB)
+	was, err := h.Store.Sightings()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, m := range missing {
-		got = append(got, m.UUID)
+	if err := h.Store.GiveUp(uuidB); err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{uuidB}, got); diff != "" {
+	listed()
+	after, err := h.Store.Sightings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nothing else is changed, and not the order.
+	was[1].Left = true
+	if diff := cmp.Diff(was, after); diff != "" {
 		t.Error(diff)
 	}
 }

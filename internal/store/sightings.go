@@ -49,6 +49,26 @@ func (s Store) Remember(seen []disk.Sighting) error {
 	return nil
 }
 
+// GiveUp records, synced, that the disk of that filesystem has left for good, though
+// nobody saw it. What else is known of it is kept, and in its place: what lay in a
+// slot after it still did.
+func (s Store) GiveUp(uuid string) error {
+	err := s.locked(func() error {
+		all, err := s.Sightings()
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			all[i].Left = all[i].Left || all[i].UUID == uuid
+		}
+		return s.failed(writeSynced(s.sightingsFile(), sightings{Version: version, Filesystems: all}))
+	})
+	if err != nil {
+		return fmt.Errorf("cannot record that %s will not come back: %w", disk.Visible(uuid), err)
+	}
+	return nil
+}
+
 // Sightings gives what is remembered of filesystems that were mounted, the one
 // that was seen last at the end.
 func (s Store) Sightings() ([]disk.Sighting, error) {

@@ -144,7 +144,10 @@ func TestReinstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wait("the mount", "findmnt /mnt/disks/"+first)
-	m.says("missing since the last boot: xfs " + second + ".*serial TWO")
+	m.says("missing: xfs " + second + ".*serial TWO.*hotmount forget " + second)
+	if got := m.run("hotmount status | grep -A 9 '^missing: xfs " + second + "'; hotmount status -o json | grep '\"serial\": \"TWO\"'; hotmount forget " + second + "; hotmount status | grep missing: || true"); !strings.Contains(got, "hotmount forget "+second) || !strings.HasSuffix(got, "listed as missing no more") {
+		t.Errorf("what is missing in the status, and forgotten: %s", got)
+	}
 	if got := m.run("journalctl -b -k -o cat --no-pager | grep -c 'Starting recovery' || true"); got != "0" {
 		t.Errorf("%s filesystems needed recovery", got)
 	}
