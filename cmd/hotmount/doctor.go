@@ -131,6 +131,9 @@ func askAt(ctx context.Context, pid int, paths []string) ([]doctor.Answer, error
 	return lookAnswers(ctx, given, "look", strconv.Itoa(pid))
 }
 
+// errSilent says that a child has not ended in time.
+var errSilent = errors.New("no answer")
+
 // lookTimeout is how long a look at another process's files may take. What hangs
 // on a dead filesystem does so for ever.
 const lookTimeout = 5 * time.Second
@@ -175,7 +178,7 @@ func answers[T any](ctx context.Context, stdin *os.File, args ...string) ([]T, e
 	if err := lines.Err(); err != nil {
 		_ = c.Process.Kill()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = fmt.Errorf("no answer within %s", lookTimeout)
+			err = fmt.Errorf("%w within %s", errSilent, lookTimeout)
 		}
 		return all, errors.Join(err, c.Process.Release())
 	}

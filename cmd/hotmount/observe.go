@@ -109,8 +109,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 	}
 }
 
-// filesystems measures those that are mounted. One that has not answered once is
-// not asked again: each time would leave a process behind that nobody can end.
+// filesystems measures those that are mounted; silent is as for usage.
 func filesystems(ctx context.Context, lines []disk.Line, silent map[string]bool) []metrics.Filesystem {
 	s, err := host().Store.Settings()
 	if err != nil {
@@ -123,25 +122,14 @@ func filesystems(ctx context.Context, lines []disk.Line, silent map[string]bool)
 			if c := &s.Classes[i]; l.Decision.Mounted() && c.Name == l.Decision.Class {
 				path := c.MountPoint(l.Decision.UUID)
 				at[path] = metrics.Filesystem{UUID: l.Decision.UUID, Class: c.Name, Device: "/dev/" + l.Disk}
-				if !silent[path] {
-					paths = append(paths, path)
-				}
+				paths = append(paths, path)
 			}
 		}
 	}
-	for path := range silent {
-		if _, ok := at[path]; !ok {
-			delete(silent, path) // not mounted any more
-		}
-	}
-	if len(paths) == 0 {
-		return nil
-	}
-	sizes := usage(ctx, paths)
+	sizes := usage(ctx, paths, silent)
 	var all []metrics.Filesystem
 	for _, path := range paths {
 		u, ok := sizes[path]
-		silent[path] = !ok && ctx.Err() == nil
 		if !ok || u.Size == 0 {
 			continue
 		}

@@ -46,7 +46,7 @@ func planCommand() *cobra.Command {
 }
 
 func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) error {
-	disks, err := hostFor(s).Scan()
+	disks, _, err := scan(ctx, s, map[string]bool{})
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	manager := new(unit.Manager)
 	mounting := &arrivals{}
 	h := host()
-	h.Shared = new(inventory.Shared)
+	h.Shared, h.Measure = new(inventory.Shared), mounts.XFSGeometry
 	partitions := new(atomic.Bool)
 	h.Partitions = partitions.Load
 	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting}, seen, s, watchdog/2)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -48,9 +49,9 @@ func statusCommand() *cobra.Command {
 				return err
 			}
 			w := c.OutOrStdout()
-			t := terminal(w)
+			t, silent := terminal(w), map[string]bool{}
 			for before := []byte(nil); ; {
-				st, err := getStatus(c.Context(), s)
+				st, err := getStatus(c.Context(), s, silent)
 				if err != nil {
 					return err
 				}
@@ -152,24 +153,20 @@ func (s *status) verdict() error {
 	return foundError{fmt.Errorf("%s refused or failed", counted(bad, "disk"))}
 }
 
-// getStatus decides as the daemon does, on the same facts.
-func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
-	disks, err := hostFor(s).Scan()
+// getStatus decides as the daemon does, on the same facts. Silent is as for usage.
+func getStatus(ctx context.Context, s *disk.Settings, silent map[string]bool) (*status, error) {
+	disks, sizes, err := scan(ctx, s, silent)
 	if err != nil {
 		return nil, err
 	}
 	st := &status{Daemon: "down", Disks: []diskStatus{}}
-	// Anybody may read it, unlike the control socket (cgroups(7)).
-	for _, hierarchy := range []string{"", "/systemd", "/unified"} {
-		if b, err := os.ReadFile("/sys/fs/cgroup" + hierarchy + "/system.slice/hotmount.service/cgroup.procs"); err == nil && len(b) > 0 {
-			st.Daemon = "running"
-		}
+	if daemonRuns("/") {
+		st.Daemon = "running"
 	}
 	said, err := host().Store.Published()
 	if err != nil {
 		return nil, err
 	}
-	var mounted []string
 	for i := range disks {
 		f := &disks[i]
 		c := f.Known()
@@ -192,7 +189,6 @@ func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 				}
 			}
 			seen = "/run/systemd/transient/" + unit.UnitNamePathEscape(line.Where) + ".mount"
-			mounted = append(mounted, line.Where)
 		}
 		if info, err := os.Lstat(seen); err == nil {
 			line.Since = info.ModTime()
@@ -201,6 +197,9 @@ func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 		line.Why, line.Next = policy.Words(f, &c, s, d)
 		if i := slices.IndexFunc(said, func(l disk.Line) bool { return l.Disk == f.Name && l.Seq == f.Seq }); i >= 0 {
 			line.hear(&said[i])
+		}
+		if u := sizes[line.Where]; u.Dev == f.Dev {
+			line.Used, line.Capacity = u.Used, u.Capacity
 		}
 		st.Disks = append(st.Disks, line)
 	}
@@ -214,75 +213,39 @@ func getStatus(ctx context.Context, s *disk.Settings) (*status, error) {
 			st.Missing = append(st.Missing, missingStatus{UUID: m.UUID, Type: m.Type, Class: m.Class, Size: m.Identity.Size, Serial: m.Identity.Serial, Slot: m.Identity.Slot, Since: m.Mounted, Why: why, Next: next})
 		}
 	}
-	sizes := usage(ctx, mounted)
-	for i := range st.Disks {
-		d := &st.Disks[i]
-		if u, ok := sizes[d.Where]; ok {
-			d.Used, d.Capacity = u.Used, u.Capacity
+	return st, nil
+}
+
+// daemonRuns says whether the daemon's main process is there, below a root path.
+// Anybody may see it, unlike the control socket (cgroups(7)). A child of it that
+// hangs on a dead filesystem outlives it.
+func daemonRuns(root string) bool {
+	for _, hierarchy := range []string{"", "systemd", "unified"} {
+		b, err := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", hierarchy, "system.slice/hotmount.service/cgroup.procs"))
+		if err != nil {
+			continue
+		}
+		for _, pid := range strings.Fields(string(b)) {
+			line, err := os.ReadFile(filepath.Join(root, "proc", pid, "cmdline"))
+			// With hidepid= (proc(5)) others than root see no process but their own.
+			if args := strings.Split(string(line), "\x00"); err != nil || len(args) > 1 && args[1] == "run" {
+				return true
+			}
 		}
 	}
-	return st, nil
+	return false
 }
 
 // hear takes from what the daemon said of the disk what can not be seen by looking
 // at it: what the proofs have found and what is remembered, where the caller is
 // not root and may not read that; and what could not be done.
 func (d *diskStatus) hear(l *disk.Line) {
-	// What is mounted anybody can see.
-	if os.Geteuid() != 0 && !d.Decision.Mounted() && !l.Decision.Mounted() {
+	// Whether it is mounted anybody can see; how much of the disk it takes, not.
+	if os.Geteuid() != 0 && d.Decision.Mounted() == l.Decision.Mounted() {
 		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next
 	}
 	if l.Failure != "" && l.Decision.Action == d.Decision.Action {
 		d.State, d.Why, d.Next = "failed", l.Failure, l.Remedy
-	}
-}
-
-// space is what a filesystem says of itself (statfs(2)), in bytes.
-type space struct {
-	At             string
-	Used, Capacity uint64
-	// Size, Free and Available as statvfs(3) has them; Inodes are counted.
-	Size, Free, Available, Inodes, FreeInodes uint64
-}
-
-// usage asks in a process of its own: a dead filesystem never answers. Those
-// behind it are asked again.
-func usage(ctx context.Context, paths []string) map[string]space {
-	known := map[string]space{}
-	for len(paths) > 0 {
-		all, err := answers[space](ctx, nil, append([]string{"usage"}, paths...)...)
-		for _, u := range all {
-			known[u.At] = u
-		}
-		if err == nil || len(all) >= len(paths) {
-			break
-		}
-		paths = paths[len(all)+1:]
-	}
-	return known
-}
-
-func usageCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "usage PATH...", Short: "Say how full filesystems are", Args: args(cobra.MinimumNArgs(1)),
-		Hidden: true, // for status, as a process of its own that may hang
-		RunE: func(c *cobra.Command, given []string) error {
-			out := json.NewEncoder(c.OutOrStdout())
-			for _, p := range given {
-				u := space{At: p}
-				var s unix.Statfs_t
-				if err := unix.Statfs(p, &s); err == nil {
-					u.Capacity = (s.Blocks - s.Bfree + s.Bavail) * uint64(s.Bsize)
-					u.Used = (s.Blocks - s.Bfree) * uint64(s.Bsize)
-					u.Size, u.Free, u.Available = s.Blocks*uint64(s.Bsize), s.Bfree*uint64(s.Bsize), s.Bavail*uint64(s.Bsize)
-					u.Inodes, u.FreeInodes = s.Files, s.Ffree
-				}
-				if err := out.Encode(u); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
 	}
 }
 

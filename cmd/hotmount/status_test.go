@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
@@ -98,7 +101,7 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 	settings := config.Default()
 	status := func() map[string]diskStatus {
 		t.Helper()
-		st, err := getStatus(t.Context(), &settings)
+		st, err := getStatus(t.Context(), &settings, map[string]bool{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,6 +137,72 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 		}
 		if got.State != test.want || got.State == "failed" && (got.Why != "no way" || got.Next != "another way") {
 			t.Errorf("%s: %+v", test.what, got)
+		}
+	}
+}
+
+// TestUsage: who does not answer costs the others nothing, and is asked again only
+// after it was unmounted.
+func TestUsage(t *testing.T) {
+	silent := map[string]bool{}
+	for _, test := range []struct {
+		paths     []string
+		want      int
+		dead, yet bool
+	}{
+		{[]string{"/a", "/dead", "/b"}, 2, false, true},
+		{[]string{"/a", "/dead", "/b"}, 2, true, true},
+		{[]string{"/dead"}, 0, true, true},
+		{[]string{"/a"}, 1, true, false},
+	} {
+		if silent["/dead"] != test.dead {
+			t.Errorf("%q: silent before: %v", test.paths, silent)
+		}
+		if got := usage(t.Context(), test.paths, silent); len(got) != test.want {
+			t.Errorf("%q: %+v", test.paths, got)
+		}
+		if silent["/dead"] != test.yet || silent["/a"] {
+			t.Errorf("%q: silent after: %v", test.paths, silent)
+		}
+	}
+}
+
+// TestSpaceAt: how full it is, and of which device.
+func TestSpaceAt(t *testing.T) {
+	dir := t.TempDir()
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := spaceAt(dir)
+	if dev := info.Sys().(*syscall.Stat_t).Dev; u.At != dir || u.Size == 0 || u.Capacity < u.Used || (u.Dev != disk.Dev{Major: unix.Major(dev), Minor: unix.Minor(dev)}) {
+		t.Errorf("got %+v", u)
+	}
+	if u := spaceAt(dir + "/no"); u.Size != 0 {
+		t.Errorf("of nothing: %+v", u)
+	}
+}
+
+// TestDaemonRuns: a child that outlives the daemon is not the daemon.
+func TestDaemonRuns(t *testing.T) {
+	const procs = "sys/fs/cgroup/system.slice/hotmount.service/cgroup.procs"
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		want  bool
+	}{
+		{"no unit", map[string]string{}, false},
+		{"no process", map[string]string{procs: ""}, false},
+		{"the daemon", map[string]string{procs: "7\n8\n", "proc/7/cmdline": "/proc/self/exe\x00usage\x00/a\x00", "proc/8/cmdline": "/usr/bin/hotmount\x00run\x00--x\x00"}, true},
+		{"the daemon, below the hierarchy of systemd", map[string]string{strings.Replace(procs, "cgroup/", "cgroup/systemd/", 1): "8\n", "proc/8/cmdline": "/usr/bin/hotmount\x00run\x00"}, true},
+		{"what it has left", map[string]string{procs: "7\n", "proc/7/cmdline": "/proc/self/exe\x00usage\x00/a\x00"}, false},
+		{"what has died", map[string]string{procs: "7\n", "proc/7/cmdline": ""}, false},
+		{"other users' processes are hidden", map[string]string{procs: "7\n"}, true},
+	} {
+		root := t.TempDir()
+		write(t, root, test.files)
+		if got := daemonRuns(root); got != test.want {
+			t.Errorf("%s: %t", test.name, got)
 		}
 	}
 }

@@ -57,8 +57,7 @@ func trim(ctx context.Context) error {
 		// For how long each has been in use is not known for certain.
 		return fmt.Errorf("cannot trim: %w", memory.Lost)
 	}
-	h.Partitions = s.Partitions
-	disks, err := h.Scan()
+	disks, _, err := scan(ctx, s, map[string]bool{})
 	if err != nil {
 		return err
 	}

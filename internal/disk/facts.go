@@ -54,6 +54,10 @@ type Facts struct {
 	// (/sys/block/*/queue/iostats is not 1): that it is the same says nothing.
 	Uncounted bool `json:"uncounted,omitempty"`
 
+	// InFlight counts the requests that the disk has not answered yet
+	// (/sys/block/*/stat).
+	InFlight uint64 `json:"-"`
+
 	// Partitions are the kernel names of the disk's partitions.
 	Partitions []string `json:"partitions,omitempty"`
 	// Holders are the kernel names of what is built on the disk or on its
@@ -69,8 +73,8 @@ type Facts struct {
 	// Fault says, in words, what the kernel has done to the mounted filesystem
 	// since something went wrong with it; empty for nothing.
 	Fault string `json:"fault,omitempty"`
-	// Geometry is that of the XFS that is mounted in a place of ours, nil if it
-	// is not known without reading the disk.
+	// Geometry is that of the filesystem that is mounted in a place of ours, nil if
+	// it is not known.
 	Geometry *Geometry `json:"geometry,omitempty"`
 	// Swap says that the disk or something on it is active swap space.
 	Swap bool `json:"swap,omitempty"`
@@ -106,6 +110,9 @@ type MountPoint struct {
 	// Options are the per-mount options, SuperOptions the filesystem's.
 	Options      string `json:"options,omitempty"`
 	SuperOptions string `json:"super_options,omitempty"`
+	// Covered says that the path leads to another mount, which lies over this one or
+	// over a directory above it. The mount table alone does not say it.
+	Covered bool `json:"covered,omitempty"`
 }
 
 // Udev is what the udev database holds of a disk (/run/udev/data/b*).

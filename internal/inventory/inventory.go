@@ -36,6 +36,10 @@ type Host struct {
 	Store store.Store
 	// Shared is for who looks often, and at many disks at once; nil for nobody.
 	Shared *Shared
+	// Measure gives the geometry of an XFS that is mounted at the path, and whose
+	// disk has nothing to do; nil to do without. It is asked once of each mount, by
+	// who has Shared.
+	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
 	// Partitions says whether partitions are wanted as well; nil for never.
 	Partitions func() bool
 }
@@ -94,7 +98,7 @@ func (h Host) sysfs() sysfs.FS {
 
 // common is what is gathered once for all disks.
 type common struct {
-	table  []disk.MountPoint
+	tree   []mounts.Mount
 	swaps  []string
 	claims []mounts.Claim
 	memory store.Memory
@@ -109,7 +113,7 @@ func (h Host) gather() (common, error) {
 		return c, err
 	}
 	c.memory = h.Store.Load(boot)
-	if c.table, err = mounts.Table(h.Root); err != nil {
+	if c.tree, err = mounts.Tree(h.Root); err != nil {
 		return c, err
 	}
 	if c.swaps, err = mounts.Swaps(h.Root); err != nil {
@@ -155,11 +159,12 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 	for _, n := range devices {
 		names[n] = true
 	}
-	for _, m := range c.table {
+	for i := range c.tree {
+		m := c.tree[i].MountPoint
 		on := devices[m.Dev]
-		if m.Dev.Major == 0 {
+		if m.Dev.Major == 0 && !strings.HasPrefix(m.Type, "fuse") {
 			// A filesystem with a device number of its own (btrfs) is known by
-			// its source alone.
+			// its source alone. That of a FUSE is what its user says.
 			on = h.deviceName(m.Source)
 		}
 		if !names[on] {
@@ -169,11 +174,13 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 			f.System = m.Path
 		}
 		if on == f.Name {
+			// In a place of ours; what lies elsewhere is asked nothing.
+			place := m.Root == "/" && disk.ValidUUID(filepath.Base(m.Path))
+			m.Covered = place && mounts.At(c.tree, m.Path) != &c.tree[i]
 			f.Mounts = append(f.Mounts, m)
 			if f.Fault == "" {
-				f.Fault = h.fault(on, m)
+				f.Fault = h.fault(on, &m, place && !m.Covered)
 			}
-			h.measure(&f, &m)
 		} else if slices.Contains(f.Partitions, on) && !slices.Contains(f.Holders, on) {
 			f.Holders = append(f.Holders, on)
 		}
@@ -196,6 +203,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 			return f, err
 		}
 	}
+	h.measure(&f)
 	if f.Standing.Formatting == "" {
 		f.Standing.Formatting = c.off
 	}
@@ -237,8 +245,10 @@ func (h Host) leads(link string, seq uint64) bool {
 }
 
 // fault gives what the kernel has done to a filesystem that it found damaged or
-// could not write to. The device is named as the kernel names it.
-func (h Host) fault(device string, m disk.MountPoint) string {
+// could not write to. The device is named as the kernel names it; the path of the
+// mount may be asked if it leads to it. Nothing is opened: that may wait for a dead
+// disk, and for ever.
+func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	has := func(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 	if has(m.SuperOptions) && !has(m.Options) {
 		return "the kernel has made it read-only"
@@ -252,25 +262,25 @@ func (h Host) fault(device string, m disk.MountPoint) string {
 			return fmt.Sprintf("the kernel has counted errors in its ext4 (%s) and may write to it no more", disk.Visible(n))
 		}
 	}
-	// An XFS that is shut down says so to whoever asks for the attributes of its root
-	// directory (xfs_vn_getattr in the kernel's fs/xfs/xfs_iops.c). That reads nothing
-	// from the disk, and unlike opening it needs no permission: it may be a pod's own.
+	// An XFS that is shut down says so to whoever asks for its root directory's
+	// attributes, also of one that is closed to the caller; it takes no lock for that and
+	// reads nothing from the disk (xfs_vn_getattr in the kernel's fs/xfs/xfs_iops.c).
 	var st unix.Stat_t
-	if err := unix.Lstat(filepath.Join("/", h.Root, m.Path), &st); errors.Is(err, unix.EIO) {
+	if m.Type == "xfs" && ask && errors.Is(unix.Lstat(filepath.Join("/", h.Root, m.Path), &st), unix.EIO) {
 		return "the kernel has shut it down"
 	}
 	return ""
 }
 
-// measure fills in the geometry of an XFS that is mounted in a place of ours. Where
-// the directory can not be opened, which belongs to the pod, it stays unknown.
-func (h Host) measure(f *disk.Facts, m *disk.MountPoint) {
-	if f.Geometry != nil || m.Type != "xfs" || m.Root != "/" || !disk.ValidUUID(filepath.Base(m.Path)) || filepath.Join("/", h.Root) != "/" {
+// measure fills in how much the filesystem takes that is mounted in a place of ours:
+// as it was measured when it was last to grow, for a mounted one becomes no smaller,
+// or as the daemon has found it.
+func (h Host) measure(f *disk.Facts) {
+	if fit := f.Standing.Fit; fit != nil && fit.Seq == f.Seq && fit.Geometry.Size > 0 && len(f.Mounts) > 0 {
+		f.Geometry = &fit.Geometry
 		return
 	}
-	if g, err := mounts.XFSGeometry(m.Path, m.Dev); err == nil {
-		f.Geometry = &g
-	}
+	f.Geometry = h.Shared.geometry(f, h.Measure)
 }
 
 // deviceName gives the kernel name of the device that a path below /dev leads

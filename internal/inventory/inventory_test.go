@@ -105,7 +105,7 @@ func block(name string, minor, seq int, serial string, more ...string) tree {
 		dir + "queue/rotational":         "1\n",
 		dir + "queue/logical_block_size": "512\n",
 		dir + "serial":                   serial,
-		dir + "stat":                     "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n",
+		dir + "stat":                     "1 2 3 4 5 6 7 8 0 10 11 12 13 14 15 16 17\n",
 		dir + "holders/":                 "",
 		fmt.Sprintf("run/udev/data/b254:%d", minor): entry,
 	}
@@ -248,6 +248,71 @@ func TestFault(t *testing.T) {
 		f := scan(t, node.with(tree{table: "40 27 254:16 / /mnt/disks/" + uuid + " " + test.line + "\n", "sys/fs/ext4/vdb/errors_count": test.count}).make(t))["vdb"]
 		if f.Fault != test.want {
 			t.Errorf("%s: %q, want %q", test.name, f.Fault, test.want)
+		}
+	}
+}
+
+// TestCovered: what lies over a mount is not the disk's, and a FUSE is no disk's
+// whatever its user calls it.
+func TestCovered(t *testing.T) {
+	at := "/mnt/disks/" + uuid
+	f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" +
+		"41 40 0:50 / " + at + " rw - nfs4 server:/ rw\n42 27 0:51 / /srv rw - fuse.x /dev/vdb rw\n43 27 254:16 / /srv/b rw - xfs /dev/vdb rw\n"}).make(t))["vdb"]
+	if len(f.Mounts) != 2 || !f.Mounts[0].Covered || f.Mounts[1].Covered {
+		t.Errorf("%+v", f.Mounts)
+	}
+}
+
+// TestMeasure: the open that may never return is made once a mount, only where the
+// path leads to it, and only while the disk owes no answer.
+func TestMeasure(t *testing.T) {
+	const line = "40 27 254:16 / /mnt/disks/" + uuid + " rw - xfs /dev/vdb rw\n"
+	const vdb = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
+	node := node.with(tree{vdb + "queue/iostats": "1\n"})
+	busy := node.with(tree{vdb + "stat": "1 2 3 4 5 6 7 8 1 10 11 12 13 14 15 16 17\n"})
+	fit := disk.Fit{Seq: 12, Size: 1 << 30, Geometry: disk.Geometry{Size: 2 << 30, Block: 4096}}
+	for _, test := range []struct {
+		name  string
+		on    tree
+		table string
+		fit   *disk.Fit
+		asked int
+		want  uint64
+	}{
+		{"mounted", node, line, nil, 1, 1 << 30},
+		{"not mounted", node, "", nil, 0, 0},
+		{"mounted elsewhere", node, "40 27 254:16 / /srv/data rw - xfs /dev/vdb rw\n", nil, 0, 0},
+		{"an ext4", node, strings.Replace(line, "xfs", "ext4", 1), nil, 0, 0},
+		{"shut down", node, strings.Replace(line, "vdb rw", "vdb ro", 1), nil, 0, 0},
+		{"covered", node, line + strings.Replace(strings.Replace(line, "40 27 254:16", "41 40 0:50", 1), "xfs", "nfs4", 1), nil, 0, 0},
+		{"a request is under way", busy, line, nil, 0, 0},
+		{"requests are not counted", node.with(tree{vdb + "queue/iostats": "0\n"}), line, nil, 0, 0},
+		{"measured for another size of the disk", node, line, &fit, 0, 2 << 30},
+	} {
+		h := test.on.with(tree{table: test.table}).make(t)
+		asked := 0
+		h.Shared = new(Shared)
+		h.Measure = func(path string, dev disk.Dev) (disk.Geometry, error) {
+			asked++
+			return disk.Geometry{Size: 1 << 30, Block: 4096}, nil
+		}
+		if test.fit != nil {
+			if err := h.Store.SaveFit(*test.fit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			f, err := h.Look("vdb")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := uint64(0)
+			if f.Geometry != nil {
+				got = f.Geometry.Size
+			}
+			if got != test.want || asked != test.asked {
+				t.Errorf("%s: size %d after %d questions, want %d after %d", test.name, got, asked, test.want, test.asked)
+			}
 		}
 	}
 }

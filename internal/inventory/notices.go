@@ -93,12 +93,21 @@ func (h Host) strays(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A mount is not opened: it may be one of a dead disk or server, which never answers.
+	before, err := mounts.Table(h.Root)
+	if err != nil {
+		return nil, err
+	}
+	mounted := map[string]bool{}
+	for _, m := range before {
+		mounted[m.Path] = true
+	}
 	full := map[string]string{}
 	for _, e := range entries {
-		if e.IsDir() && disk.ValidUUID(e.Name()) {
+		if e.IsDir() && disk.ValidUUID(e.Name()) && !mounted[dir+"/"+e.Name()] {
 			first, err := firstEntry(filepath.Join(real, e.Name()))
 			if err != nil {
-				continue // it is gone, or a mount of a dead disk
+				continue // it is gone
 			}
 			full[e.Name()] = first
 		}
@@ -108,7 +117,7 @@ func (h Host) strays(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	mounted := map[string]bool{}
+	mounted = map[string]bool{}
 	var all []string
 	for _, m := range table {
 		mounted[m.Path] = true

@@ -53,9 +53,21 @@ func TestStrays(t *testing.T) {
 		"91 90 254:16 /x /mnt/disks/"+uuidA+"/inner rw shared:55 - xfs /dev/vdb rw\n"+
 		"92 24 254:1 /srv /mnt/disks/bound rw shared:1 - ext4 /dev/vda1 rw\n"+
 		"93 24 254:1 /srv /mnt/disks/data/deep rw shared:1 - ext4 /dev/vda1 rw\n")
+	// Who opens a mount may never come back.
+	opened, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(opened)
+	if _, err := unix.InotifyAddWatch(opened, filepath.Join(class, uuidA), unix.IN_OPEN); err != nil {
+		t.Fatal(err)
+	}
 	got, err := Host{Root: root}.strays("/mnt/disks")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if n, err := unix.Read(opened, make([]byte, 4096)); err != unix.EAGAIN {
+		t.Errorf("the mount %s was opened (%d, %v)", uuidA, n, err)
 	}
 	// Of each the path and what tells it from the others.
 	want := []string{

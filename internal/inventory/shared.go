@@ -1,8 +1,11 @@
 package inventory
 
 import (
+	"path/filepath"
+	"slices"
 	"sync"
 
+	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
 )
 
@@ -10,6 +13,9 @@ import (
 // themselves. The zero value is ready. It is for one Host.
 type Shared struct {
 	claims mounts.ClaimCache
+
+	measuring sync.Mutex
+	measured  map[uint64]measured // by disk sequence number
 
 	gathering sync.Mutex // held by the one that gathers
 	mu        sync.Mutex
@@ -53,4 +59,49 @@ func (s *Shared) claimed(root string) ([]mounts.Claim, error) {
 		return mounts.Claims(root)
 	}
 	return s.claims.Claims(root)
+}
+
+// measuredMost bounds what is kept of disks, of which nobody says that they are gone.
+const measuredMost = 4096
+
+// measured is what a mounted XFS takes of its disk.
+type measured struct {
+	path     string
+	geometry disk.Geometry
+}
+
+// geometry gives that of the disk's XFS in a place of ours, nil if it is not known.
+// The open that it needs may wait for whoever waits for the disk with the root
+// directory locked (xfs_dir_open in the kernel's fs/xfs/xfs_file.c), and nobody can
+// end who waits so: it is made once a mount, and only if the disk owes no answer.
+// Else hotmount-grow@.service measures, which may wait.
+func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
+	if s == nil || measure == nil {
+		return nil
+	}
+	s.measuring.Lock()
+	known, ok := s.measured[f.Seq]
+	s.measuring.Unlock()
+	i := slices.IndexFunc(f.Mounts, func(m disk.MountPoint) bool {
+		return m.Type == "xfs" && m.Root == "/" && !m.Covered && disk.ValidUUID(filepath.Base(m.Path))
+	})
+	switch {
+	case i < 0:
+		return nil
+	case ok && known.path == f.Mounts[i].Path:
+		return &known.geometry
+	case f.Uncounted, f.InFlight > 0, f.Fault != "":
+		return nil
+	}
+	g, err := measure(f.Mounts[i].Path, f.Dev)
+	if err != nil {
+		return nil // a directory that belongs to the pod
+	}
+	s.measuring.Lock()
+	defer s.measuring.Unlock()
+	if s.measured == nil || len(s.measured) >= measuredMost {
+		s.measured = map[uint64]measured{} // most are of disks that have long gone
+	}
+	s.measured[f.Seq] = measured{f.Mounts[i].Path, g}
+	return &g
 }

@@ -38,20 +38,7 @@ const maxLine = 32 << 10
 // or "/" for the live system, in the kernel's order: of two mounts at one path
 // the later one is on top. SuperOptions of absurd length are cut.
 func Table(root string) ([]disk.MountPoint, error) {
-	file, err := os.Open(filepath.Join("/", root, tablePath))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read mount table: %w", err)
-	}
-	defer file.Close()
-	table, err := parseTable(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read mount table: %w", err)
-	}
-	return table, nil
-}
-
-func parseTable(r io.Reader) ([]disk.MountPoint, error) {
-	tree, err := ParseTree(r)
+	tree, err := Tree(root)
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +47,47 @@ func parseTable(r io.Reader) ([]disk.MountPoint, error) {
 		table = append(table, tree[i].MountPoint)
 	}
 	return table, nil
+}
+
+// Tree gives the same table with what makes a tree of it.
+func Tree(root string) ([]Mount, error) {
+	file, err := os.Open(filepath.Join("/", root, tablePath))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read mount table: %w", err)
+	}
+	defer file.Close()
+	tree, err := ParseTree(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read mount table: %w", err)
+	}
+	return tree, nil
+}
+
+// At gives the mount of the tree to which a path leads, nil if there is none: who
+// opens the path asks that filesystem, whatever is mounted below it.
+func At(tree []Mount, path string) *Mount {
+	ids := map[int]bool{}
+	for i := range tree {
+		ids[tree[i].ID] = true
+	}
+	var at *Mount
+	for range tree {
+		var next *Mount
+		for i := range tree {
+			m := &tree[i]
+			child := at != nil && m.Parent == at.ID && m != at || at == nil && (!ids[m.Parent] || m.Parent == m.ID)
+			on := m.Path == path || strings.HasPrefix(path, strings.TrimSuffix(m.Path, "/")+"/")
+			// The way there comes to the shortest path first.
+			if child && on && (next == nil || len(m.Path) <= len(next.Path)) {
+				next = m
+			}
+		}
+		if next == nil {
+			break
+		}
+		at = next
+	}
+	return at
 }
 
 // Mount is a mount with its place in the tree of its namespace and what it

@@ -91,7 +91,7 @@ func TestLongLines(t *testing.T) {
 	for _, length := range []int{4 << 10, maxLine - 200, maxLine, 60 << 10, 64 << 10, 64<<10 + 1, 1 << 20} {
 		overlay := "95 27 0:50 / /merged rw - overlay overlay rw,lowerdir=" + strings.Repeat("/l:", length/3)
 		for _, text := range []string{overlay + "\n" + debian, debian + overlay + "\n", debian + overlay} {
-			got, err := parseTable(strings.NewReader(text))
+			got, err := ParseTree(strings.NewReader(text))
 			if err != nil {
 				t.Fatalf("%d bytes: %v", length, err)
 			}
@@ -118,7 +118,7 @@ func TestTableFails(t *testing.T) {
 		"a path without end":   "27 1 254:1 / /" + strings.Repeat("x", 1<<20) + " rw shared:1 - ext4 /dev/vda1 rw\n",
 		"one bad line of many": debian + "x\n",
 	} {
-		got, err := parseTable(strings.NewReader(text))
+		got, err := ParseTree(strings.NewReader(text))
 		if err == nil {
 			t.Errorf("%s: no error but %v", name, got)
 		} else if len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x1b") {
@@ -133,7 +133,7 @@ func FuzzTable(f *testing.F) {
 	f.Add("27 1 254:1 / /a\\04 rw - ext4 /dev/vda1 rw\r\n")
 	f.Add("a b 1:1 - - - - - - - - -")
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parseTable(strings.NewReader(text))
+		got, err := ParseTree(strings.NewReader(text))
 		if err != nil {
 			return
 		}
@@ -188,5 +188,37 @@ func TestUnescapeOctal(t *testing.T) {
 		if got := unescapeOctal(in); got != want {
 			t.Errorf("unescapeOctal(%q) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+// TestAt: a mount that lies over another, or over a directory on the way to it, is
+// what a path leads to.
+func TestAt(t *testing.T) {
+	const base = "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / /mnt/disks/a rw - xfs /dev/vdb rw\n"
+	for _, test := range []struct {
+		name, more, path string
+		want             int
+	}{
+		{"alone", "", "/mnt/disks/a", 40},
+		{"below it", "", "/mnt/disks/a/b", 40},
+		{"beside it", "", "/mnt/disks/ab", 27},
+		{"a mount on it", "50 40 0:50 / /mnt/disks/a rw - nfs4 x:/ rw\n", "/mnt/disks/a", 50},
+		{"two mounts on it", "50 40 0:50 / /mnt/disks/a rw - nfs4 x:/ rw\n51 50 0:51 / /mnt/disks/a rw - tmpfs x rw\n", "/mnt/disks/a", 51},
+		{"a mount in it", "50 40 0:50 / /mnt/disks/a/b rw - nfs4 x:/ rw\n", "/mnt/disks/a", 40},
+		{"a mount over the directory above it", "50 27 0:50 / /mnt/disks rw - nfs4 x:/ rw\n", "/mnt/disks/a", 50},
+		{"a mount with another beginning", "50 27 0:50 / /mnt/dis rw - nfs4 x:/ rw\n", "/mnt/disks/a", 40},
+		{"a new root", "50 27 0:50 / / rw - tmpfs x rw\n", "/mnt/disks/a", 50},
+		{"mounted on what lies over the directory", "50 27 0:50 / /mnt/disks rw - tmpfs x rw\n51 50 254:16 / /mnt/disks/a rw - xfs /dev/vdb rw\n", "/mnt/disks/a", 51},
+	} {
+		tree, err := ParseTree(strings.NewReader(base + test.more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := At(tree, test.path); m == nil || m.ID != test.want {
+			t.Errorf("%s: %+v, want %d", test.name, m, test.want)
+		}
+	}
+	if m := At(nil, "/"); m != nil {
+		t.Errorf("in no tree: %+v", m)
 	}
 }

@@ -51,7 +51,7 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 	if err != nil {
 		return err
 	}
-	if facts.Writes, err = writes(stat); err != nil {
+	if facts.Writes, facts.InFlight, err = requests(stat); err != nil {
 		return fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, "stat"), err)
 	}
 	// What has the whole disk has the partition.

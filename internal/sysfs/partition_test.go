@@ -49,7 +49,7 @@ func TestPartitions(t *testing.T) {
 	want := vdbFacts()
 	want.ID = disk.ID{Name: "vdb1", Dev: disk.Dev{Major: 254, Minor: 17}, Seq: disk.PartitionSeq(12, 1)}
 	want.Whole, want.WholeSize, want.Size, want.Serial, want.Slot = "vdb", want.Size, 1<<20, "a=b \x01c-part1", "pci-0000:05:00.0-part1"
-	want.ReadOnly, want.Writes, want.Holders = true, 77, []string{"x"}
+	want.ReadOnly, want.Writes, want.InFlight, want.Holders = true, 77, 9, []string{"x"}
 	want.Udev = disk.Udev{Initialized: true, FSType: "xfs", Links: []string{"/dev/disk/by-diskseq/12-part1"}}
 	got, err := fs.Disk("vdb1")
 	if err != nil {

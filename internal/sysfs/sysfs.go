@@ -185,7 +185,7 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 	if err != nil {
 		return err
 	}
-	if facts.Writes, err = writes(stat); err != nil {
+	if facts.Writes, facts.InFlight, err = requests(stat); err != nil {
 		return fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, "stat"), err)
 	}
 	// Documentation/ABI/stable/sysfs-block, queue/iostats.
@@ -464,23 +464,30 @@ func (f FS) devices(facts *disk.Facts) (map[disk.Dev]string, error) {
 // Fields of a disk's statistics (Documentation/block/stat.rst), from 0.
 const (
 	statWrites   = 4
+	statInFlight = 8
 	statDiscards = 11
 	// statFields before Linux 4.18, which counts no discards.
 	statFields = 11
 )
 
-// writes gives the number of write and discard requests that are complete.
-func writes(stat string) (uint64, error) {
+// requests gives the number of write and discard requests that are complete, and of
+// all that are not.
+func requests(stat string) (writes, inFlight uint64, err error) {
 	fields := strings.Fields(stat)
 	if len(fields) < statFields {
-		return 0, fmt.Errorf("%d fields, expected at least %d", len(fields), statFields)
+		return 0, 0, fmt.Errorf("%d fields, expected at least %d", len(fields), statFields)
 	}
-	n, err := strconv.ParseUint(fields[statWrites], 10, 64)
-	if err != nil || len(fields) <= statDiscards {
-		return n, err
+	for i, to := range map[int]*uint64{statWrites: &writes, statInFlight: &inFlight, statDiscards: &writes} {
+		if i >= len(fields) {
+			continue
+		}
+		n, err := strconv.ParseUint(fields[i], 10, 64)
+		if err != nil {
+			return 0, 0, err
+		}
+		*to += n
 	}
-	discards, err := strconv.ParseUint(fields[statDiscards], 10, 64)
-	return n + discards, err
+	return writes, inFlight, nil
 }
 
 // number reads an attribute that is a decimal number.

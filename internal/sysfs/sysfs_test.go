@@ -44,6 +44,7 @@ func sdaFacts() disk.Facts {
 		Removable:     true,
 		LogicalSector: 4096, Uncounted: true,
 		Writes:     5,
+		InFlight:   9,
 		Partitions: []string{"sda1", "sda2"},
 		Holders:    []string{"dm-0", "dm-1", "gone", "md"},
 	}
@@ -91,7 +92,7 @@ func TestDisk(t *testing.T) {
 			})},
 		{"device mapper", virtio.with(tree{vdb + "device": "-", vdb + "dm/name": "x\n"}), "vdb", as(func(f *disk.Facts) { f.Transport, f.Vendor, f.MapperName = "dm", "", "x" })},
 		{"md", virtio.with(tree{vdb + "device": "-", vdb + "md/level": "x\n"}), "vdb", as(func(f *disk.Facts) { f.Transport, f.Vendor = "md", "" })},
-		{"an old kernel's statistics", virtio.with(tree{vdb + "stat": "1 2 3 4 5 6 7 8 9 10 11\n"}), "vdb", as(func(f *disk.Facts) { f.Writes = 5 })},
+		{"an old kernel's statistics", virtio.with(tree{vdb + "stat": "1 2 3 4 5 6 7 8 9 10 11\n"}), "vdb", as(func(f *disk.Facts) { f.Writes, f.InFlight = 5, 9 })},
 		{"a slot for want of udev's", virtio.with(tree{db: strings.ReplaceAll(entry, "E:ID_PATH=", "E:X=")}), "vdb", vdbFacts()},
 		{"udev's slot", virtio.with(tree{db: strings.ReplaceAll(entry, "E:ID_PATH=pci", "E:ID_PATH=acpi")}), "vdb", as(func(f *disk.Facts) { f.Slot = "acpi-0000:05:00.0" })},
 	} {
@@ -260,31 +261,31 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-func TestWrites(t *testing.T) {
-	for stat, want := range map[string]uint64{
-		"0 0 0 0 0 0 0 0 0 0 0\n":                              0,
-		"1 1 1 1 7 1 1 1 1 1 1\n":                              7,
-		"1 1 1 1 7 1 1 1 1 1 1 30 1 1 1\n":                     37,
-		"1 1 1 1 7 1 1 1 1 1 1 30 1 1 1 1 1 1 1 1 1 1 1 1 1\n": 37,
+func TestRequests(t *testing.T) {
+	for stat, want := range map[string][2]uint64{
+		"0 0 0 0 0 0 0 0 0 0 0\n":                              {0, 0},
+		"1 1 1 1 7 1 1 1 9 1 1\n":                              {7, 9},
+		"1 1 1 1 7 1 1 1 9 1 1 30 1 1 1\n":                     {37, 9},
+		"1 1 1 1 7 1 1 1 9 1 1 30 1 1 1 1 1 1 1 1 1 1 1 1 1\n": {37, 9},
 	} {
-		if got, err := writes(stat); err != nil || got != want {
-			t.Errorf("writes(%q) = %d, %v; want %d", stat, got, err, want)
+		if writes, inFlight, err := requests(stat); err != nil || writes != want[0] || inFlight != want[1] {
+			t.Errorf("requests(%q) = %d, %d, %v; want %d", stat, writes, inFlight, err, want)
 		}
 	}
-	for _, stat := range []string{"", "1 2 3 4 5 6 7 8 9 10", "1 1 1 1 x 1 1 1 1 1 1", "1 1 1 1 1 1 1 1 1 1 1 -3"} {
-		if got, err := writes(stat); err == nil {
-			t.Errorf("writes(%q) = %d without an error", stat, got)
+	for _, stat := range []string{"", "1 2 3 4 5 6 7 8 9 10", "1 1 1 1 x 1 1 1 1 1 1", "1 1 1 1 1 1 1 1 x 1 1", "1 1 1 1 1 1 1 1 1 1 1 -3"} {
+		if writes, inFlight, err := requests(stat); err == nil {
+			t.Errorf("requests(%q) = %d, %d without an error", stat, writes, inFlight)
 		}
 	}
 }
 
-func FuzzWrites(f *testing.F) {
+func FuzzRequests(f *testing.F) {
 	f.Add("103 2 5144 32 7 1 65 4 0 60 36 5 0 2048 1 3 1\n")
 	f.Add("1 2 3 4 5 6 7 8 9 10 11")
 	f.Add("\x00 18446744073709551616")
 	f.Fuzz(func(t *testing.T, stat string) {
-		if _, err := writes(stat); err == nil && len(strings.Fields(stat)) < 11 {
-			t.Errorf("writes(%q) is no error", stat)
+		if _, _, err := requests(stat); err == nil && len(strings.Fields(stat)) < 11 {
+			t.Errorf("requests(%q) is no error", stat)
 		}
 	})
 }
