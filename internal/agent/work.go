@@ -515,7 +515,7 @@ func (a *Agent) tell() {
 	for name, st := range a.disks {
 		open = open || st.initial
 		switch {
-		case st.stuck != nil, st.decision.Reason == disk.ReasonFault:
+		case st.stuck != nil, st.decision.Amiss():
 			failing++
 		case st.busy && (st.decision.Action == disk.Prove || st.decision.Action == disk.Format):
 			proving = append(proving, name)

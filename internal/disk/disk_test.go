@@ -187,3 +187,24 @@ func TestVisibleJSON(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestState: a mounted disk with which something is wrong is not like one that is well.
+func TestState(t *testing.T) {
+	for _, test := range []struct {
+		action Action
+		reason Reason
+		want   string
+	}{
+		{Keep, ReasonMounted, "mounted"},
+		{Grow, ReasonSmaller, "mounted"},
+		{Keep, ReasonFault, "failed"},
+		{Keep, ReasonShrunk, "failed"},
+		{Refuse, ReasonShrunk, "refused"},
+		{Refuse, ReasonFormatFailed, "failed"},
+		{Keep, ReasonGivenOut, "given out"},
+	} {
+		if got := (Decision{Action: test.action, Reason: test.reason}).State(); got != test.want {
+			t.Errorf("%s, %s: %s, want %s", test.action, test.reason, got, test.want)
+		}
+	}
+}

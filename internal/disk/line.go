@@ -23,7 +23,7 @@ func (d Decision) State() string {
 	switch {
 	case d.GivenOut():
 		return "given out"
-	case d.Reason == ReasonFormatFailed:
+	case d.Reason == ReasonFormatFailed, d.Amiss():
 		return "failed"
 	}
 	if word, ok := states[d.Action]; ok {
@@ -35,4 +35,10 @@ func (d Decision) State() string {
 var states = map[Action]string{
 	Ignore: "ignored", Hold: "held", Refuse: "refused", Prove: "unread", Format: "blank", Mount: "unmounted", Link: "to be given out",
 	Keep: "mounted", Grow: "mounted", Wait: "waiting",
+}
+
+// Amiss says whether the disk is mounted and something is wrong with it, by which
+// data is or will be lost.
+func (d Decision) Amiss() bool {
+	return d.Mounted() && (d.Reason == ReasonFault || d.Reason == ReasonShrunk)
 }

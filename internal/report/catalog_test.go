@@ -35,6 +35,10 @@ func TestCatalog(t *testing.T) {
 		if !regexp.MustCompile(`\ASubject: .+\nDefined-By: hotmount\nDocumentation: man:hotmount\(8\)\z`).MatchString(head) || len(body) < 100 {
 			t.Errorf("%s (%s) is not explained: %q", word, kind, entries[kind])
 		}
+		// Which filesystem it is only the message knows.
+		if regexp.MustCompile(`(?i)xfs|ext4`).MatchString(entries[kind]) {
+			t.Errorf("%s names a type of filesystem", word)
+		}
 		// Fields that are not there would be shown by their names.
 		for _, field := range regexp.MustCompile(`@([A-Z_]+)@`).FindAllStringSubmatch(entries[kind], -1) {
 			if kind == KindRescan || kind == KindNotice || kind == KindProblem || !strings.HasPrefix(field[1], "HOTMOUNT_") {
@@ -54,6 +58,14 @@ func TestKindOfDecision(t *testing.T) {
 		a.Decided(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: action, Reason: disk.ReasonOther, Class: "default"})
 		if got := in.next(t).one(t)["MESSAGE_ID"]; got != string(want) {
 			t.Errorf("%s: %s, want %s", action, got, want)
+		}
+	}
+	for reason, want := range map[disk.Reason]Kind{disk.ReasonFault: KindAmiss, disk.ReasonShrunk: KindAmiss, disk.ReasonMounted: KindDecided} {
+		f := facts("S")
+		f.Fault, f.Geometry = "the kernel has shut it down", &disk.Geometry{Size: 2 * f.Size, Block: 4096}
+		a.Decided(f, &disk.Content{}, settings(), disk.Decision{Action: disk.Keep, Reason: reason, Class: "default", UUID: uuid, Type: "xfs"})
+		if e := in.next(t).one(t); e["MESSAGE_ID"] != string(want) || (e["PRIORITY"] == "3") != (want == KindAmiss) {
+			t.Errorf("%s: %s at priority %s, want %s", reason, e["MESSAGE_ID"], e["PRIORITY"], want)
 		}
 	}
 }

@@ -31,6 +31,7 @@ const (
 	KindSeen      Kind = "1a5fdbd3a9e44bcf857513f51e889e21"
 	KindDecided   Kind = "8d257cf62e324ae2818900eb75c8833f"
 	KindHeld      Kind = "bd4ed046df54461e81253de17d379121"
+	KindAmiss     Kind = "3fc8a617b3684aaa83d78586e3c76c08"
 	KindRefused   Kind = "f6069dd09fe94626a9bcd1a791130da9"
 	KindProven    Kind = "7f256a91fea2447dab04adb584de3e55"
 	KindFormatted Kind = "3d02a53f47f844f790341d3bb1afb1ad"
@@ -49,7 +50,7 @@ const (
 // Kinds gives all kinds of events, each with a word for people and scripts.
 func Kinds() map[Kind]string {
 	return map[Kind]string{
-		KindSeen: "seen", KindDecided: "decided", KindHeld: "held", KindRefused: "refused", KindProven: "proven", KindFormatted: "formatted",
+		KindSeen: "seen", KindDecided: "decided", KindHeld: "held", KindAmiss: "amiss", KindRefused: "refused", KindProven: "proven", KindFormatted: "formatted",
 		KindGrown: "grown", KindGivenOut: "given-out", KindTrimmed: "trimmed", KindMounted: "mounted", KindFailed: "failed", KindBounced: "bounced", KindGone: "gone",
 		KindRescan: "rescan", KindNotice: "notice", KindProblem: "problem",
 	}
@@ -163,32 +164,26 @@ func (a Agent) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.
 	if next != "" {
 		message += "; " + next
 	}
-	p := journal.PriInfo
-	if d.Reason == disk.ReasonFault {
-		p = journal.PriErr
-	}
+	kind, p := KindDecided, journal.PriInfo
 	switch d.Action {
-	case disk.Refuse, disk.Hold:
-		p = journal.PriWarning
+	case disk.Refuse:
+		kind, p = KindRefused, journal.PriWarning
+	case disk.Hold:
+		kind, p = KindHeld, journal.PriWarning
 	case disk.Ignore, disk.Wait:
 		p = journal.PriDebug
 	}
-	switch d.Reason {
-	case disk.ReasonShrunk:
+	switch {
+	case d.Amiss():
+		kind, p = KindAmiss, journal.PriErr
+	case d.Reason == disk.ReasonShrunk:
 		p = journal.PriErr
-	case disk.ReasonUnmeasured:
+	case d.Reason == disk.ReasonUnmeasured:
 		p = journal.PriDebug
 	}
 	where := ""
 	if d.UUID != "" && (d.Action == disk.Mount || d.Mounted()) {
 		where = pathOf(s, d)
-	}
-	kind := KindDecided
-	switch d.Action {
-	case disk.Refuse:
-		kind = KindRefused
-	case disk.Hold:
-		kind = KindHeld
 	}
 	a.Log.Event(kind, p, f, d, where, message)
 }

@@ -148,6 +148,7 @@ func TestKinds(t *testing.T) {
 		KindSeen:      "1a5fdbd3a9e44bcf857513f51e889e21",
 		KindDecided:   "8d257cf62e324ae2818900eb75c8833f",
 		KindHeld:      "bd4ed046df54461e81253de17d379121",
+		KindAmiss:     "3fc8a617b3684aaa83d78586e3c76c08",
 		KindRefused:   "f6069dd09fe94626a9bcd1a791130da9",
 		KindProven:    "7f256a91fea2447dab04adb584de3e55",
 		KindFormatted: "3d02a53f47f844f790341d3bb1afb1ad",
@@ -162,7 +163,7 @@ func TestKinds(t *testing.T) {
 		KindNotice:    "7774f65c32334b598892bb9e718beec8",
 		KindProblem:   "668e8644ecc84d45b43580c03a0d0612",
 	}
-	if len(want) != 16 {
+	if len(want) != 17 {
 		t.Errorf("%d different kinds", len(want))
 	}
 	for kind, id := range want {

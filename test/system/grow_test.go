@@ -206,6 +206,11 @@ func TestShrunk(t *testing.T) {
 	if got := m.run("journalctl -b -p err --no-pager -q -o cat -u hotmount"); !strings.Contains(got, "still mounted") {
 		t.Errorf("the errors of the daemon are %q", got)
 	}
+	for _, who := range []string{"", "setpriv --reuid 65534 --regid 65534 --clear-groups "} {
+		if out := m.run(who + "hotmount status && echo 0 || echo $?"); !strings.HasSuffix(out, "\n3") || !regexpLine(out, "^"+name+" .* failed ") {
+			t.Errorf("%q: %s", who, out)
+		}
+	}
 }
 
 // used gives how much of the host's storage the image takes.

@@ -83,6 +83,15 @@ func TestDamaged(t *testing.T) {
 	// Its root directory may be a pod's own.
 	m.run("chown 1000:1000 /mnt/disks/" + uuid + "; chmod 0700 /mnt/disks/" + uuid + "; xfs_io -x -c shutdown /mnt/disks/" + uuid + "; udevadm trigger -s block")
 	m.says("/dev/" + name + " .*the kernel has shut it down")
+	failed := func(name string) {
+		t.Helper()
+		for _, who := range []string{"", "setpriv --reuid 65534 --regid 65534 --clear-groups "} {
+			if out := m.run(who + "hotmount status && echo 0 || echo $?"); !strings.HasSuffix(out, "\n3") || !regexpLine(out, "^"+name+" .* failed ") {
+				t.Errorf("%q: %s", who, out)
+			}
+		}
+	}
+	failed(name)
 
 	ext4 := blank(t, 320<<20)
 	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", "-e", "remount-ro", ext4).CombinedOutput(); err != nil {
@@ -92,6 +101,7 @@ func TestDamaged(t *testing.T) {
 	uuid = m.mounted(name)
 	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null; udevadm trigger -s block")
 	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .[0-9]+. and may write to it no more.*e2fsck -fn /dev/" + name)
+	failed(name)
 }
 
 // TestWait: a service that needs a disk at boot waits for it.
