@@ -39,7 +39,7 @@ func doctorCommand() *cobra.Command {
 			if os.Geteuid() != 0 {
 				return errors.New("cannot see other processes' mounts: run it as root")
 			}
-			s, err := load(c)
+			s, err := usable(c)
 			if err != nil {
 				return err
 			}

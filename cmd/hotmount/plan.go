@@ -103,9 +103,9 @@ func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) erro
 	return err
 }
 
-// otherSettings says so where the plan is made with other settings than the daemon
-// has: its unit gives it another environment or other flags, or the configuration
-// was changed and is not loaded yet, for which the plan is what is asked for.
+// otherSettings says so where a plan or status is made with other settings than the
+// daemon has: its unit gives it another environment or other flags, or the configuration
+// was changed and is not loaded yet, for which a plan is what is asked for.
 func otherSettings(w io.Writer, s *disk.Settings) error {
 	theirs, err := host().Store.Settings()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -134,7 +134,7 @@ func otherSettings(w io.Writer, s *disk.Settings) error {
 		return nil
 	}
 	slices.Sort(differ)
-	_, err = fmt.Fprintf(w, "This plan is for the configuration as it is read here. The daemon runs with another: %s\n"+
+	_, err = fmt.Fprintf(w, "This is for the configuration as it is read here. The daemon runs with another: %s\n"+
 		"(a change that is not loaded yet: systemctl reload hotmount; or the unit's own: systemctl cat hotmount).\n", strings.Join(differ, ", "))
 	return err
 }

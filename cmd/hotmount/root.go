@@ -140,6 +140,25 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 	return &s, nil
 }
 
+// usable is load for what only looks, also at a node whose configuration has a fault:
+// then with the settings that the daemon runs with, or where these are not to be read
+// with the defaults, and says so. Not for flags that were given.
+func usable(c *cobra.Command) (*disk.Settings, error) {
+	s, err := load(c)
+	if err == nil || config.Given(c.Flags()) {
+		return s, err
+	}
+	which := "that the daemon runs with"
+	theirs, unread := host().Store.Settings()
+	if unread != nil {
+		which = "that are the defaults"
+		d := config.Default()
+		theirs = &d
+	}
+	_, err = fmt.Fprintf(c.ErrOrStderr(), "hotmount: %v\nThis is for the settings %s.\n", err, which)
+	return theirs, err
+}
+
 // host and socket are where the commands find the node and its daemon. Tests have
 // others.
 var (

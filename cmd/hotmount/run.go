@@ -66,7 +66,11 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 		return fmt.Errorf("cannot read the watchdog's period: %w", err)
 	}
 	reporter := report.Agent{Log: log}
-	seen := observer{reporter, report.NewBoard(), metrics.New(version)}
+	said, err := host().Store.Published()
+	if err != nil {
+		reporter.Problem(err) // since when is not known, that is all
+	}
+	seen := observer{reporter, report.NewBoard(said), metrics.New(version)}
 	// The socket hears from here on, so that nothing is lost between the first
 	// look at all disks and the first event.
 	listener, err := uevent.Listen()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -44,34 +43,44 @@ func statusCommand() *cobra.Command {
 			if !ok {
 				return usageError{fmt.Errorf("cannot print as %q: give text, wide, json or yaml", disk.Visible(output))}
 			}
-			s, err := load(c)
+			s, err := usable(c)
 			if err != nil {
 				return err
 			}
+			if daemonRuns("/") {
+				if err := otherSettings(c.ErrOrStderr(), s); err != nil {
+					return err
+				}
+			}
 			w := c.OutOrStdout()
 			t, silent := terminal(w), map[string]bool{}
+			colour := t && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 			for before := []byte(nil); ; {
-				st, err := getStatus(c.Context(), s, silent)
-				if err != nil {
-					return err
-				}
 				var b bytes.Buffer
-				if err := print(&b, st, t && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"); err != nil {
-					return err
+				st, err := getStatus(c.Context(), s, silent)
+				if err == nil {
+					err = print(&b, st, colour)
+				} else if watch {
+					// What is read while disks come and go may fail, and not the next time.
+					st = &status{}
+					_, err = fmt.Fprintln(&b, err)
 				}
-				if watch && t {
+				if err == nil && watch && t {
 					_, err = io.WriteString(w, "\x1b[H\x1b[2J")
 				}
 				if err == nil && (!bytes.Equal(b.Bytes(), before) || t) {
 					_, err = w.Write(b.Bytes())
 				}
-				if err != nil || !watch {
-					return errors.Join(err, st.verdict())
+				if err != nil {
+					return err
+				}
+				if !watch {
+					return st.verdict()
 				}
 				before = b.Bytes()
 				select {
 				case <-c.Context().Done():
-					return nil
+					return st.verdict()
 				case <-time.After(watchPeriod):
 				}
 			}
@@ -126,7 +135,8 @@ type diskStatus struct {
 	// State is a word for the decision and its reason.
 	State    string        `json:"state"`
 	Decision disk.Decision `json:"decision"`
-	// Since is when it was mounted, or when udev last saw it change.
+	// Since is when it was mounted, when the daemon has decided so, or else when udev
+	// last saw it change.
 	Since time.Time `json:"since,omitzero"`
 	Where string    `json:"where,omitempty"`
 	// Used and Capacity in bytes, of a mounted filesystem that answers.
@@ -196,7 +206,7 @@ func getStatus(ctx context.Context, s *disk.Settings, silent map[string]bool) (*
 		line.Evidence, c.Evidence = c.Evidence, nil
 		line.Why, line.Next = policy.Words(f, &c, s, d)
 		if i := slices.IndexFunc(said, func(l disk.Line) bool { return l.Disk == f.Name && l.Seq == f.Seq }); i >= 0 {
-			line.hear(&said[i])
+			line.hear(&said[i], st.Daemon)
 		}
 		if u := sizes[line.Where]; u.Dev == f.Dev {
 			line.Used, line.Capacity = u.Used, u.Capacity
@@ -239,12 +249,19 @@ func daemonRuns(root string) bool {
 // hear takes from what the daemon said of the disk what can not be seen by looking
 // at it: what the proofs have found and what is remembered, where the caller is
 // not root and may not read that; and what could not be done.
-func (d *diskStatus) hear(l *disk.Line) {
+func (d *diskStatus) hear(l *disk.Line, daemon string) {
 	// Whether it is mounted anybody can see; how much of the disk it takes, not.
 	if os.Geteuid() != 0 && d.Decision.Mounted() == l.Decision.Mounted() {
 		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next
 	}
-	if l.Failure != "" && l.Decision.Action == d.Decision.Action {
+	if l.Decision == d.Decision && !l.Since.IsZero() && (d.State != "mounted" || d.Since.IsZero()) {
+		d.Since = l.Since
+	}
+	switch {
+	case l.Failure == "" || l.Decision.Action != d.Decision.Action:
+	case daemon == "down":
+		d.State, d.Why, d.Next = "failed", "when the daemon ran: "+l.Failure, "it is tried again when the daemon is started: systemctl start hotmount"
+	default:
 		d.State, d.Why, d.Next = "failed", l.Failure, l.Remedy
 	}
 }
@@ -318,9 +335,9 @@ func printStatus(w io.Writer, s *status, colour, wide bool, now time.Time) error
 		}
 		where := d.Where
 		if dir, name := path.Split(where); !wide && disk.ValidUUID(name) {
-			where = cut(dir, 13) + name[:8] + "…"
+			where = cut(dir, 12) + name[:8] + "…"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(d.Disk, 8), disk.HumanSize(d.Size), cut(or(d.Serial), 12), cut(content, 9), cut(or(d.Class), 9), d.State, since, use, or(cut(where, 24)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(d.Disk, 8), disk.HumanSize(d.Size), cut(or(d.Serial), 10), cut(content, 9), cut(or(d.Class), 8), d.State, since, use, or(cut(where, 21)))
 	}
 	if err := t.Flush(); err != nil {
 		return err

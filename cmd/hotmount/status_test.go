@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/config"
@@ -24,6 +26,36 @@ func testStatus(at time.Time) *status {
 			State: "refused", Since: at.Add(-time.Hour), Where: "/a/very/long/directory/indeed/" + uuid, Why: strings.Repeat("because of that ", 20), Next: "detach " + strings.Repeat("it ", 60)},
 		{Disk: "vdd", Content: disk.Unread, State: "held", Why: "w", Next: "hotmount accept vdd", Evidence: []string{"blkid: nothing", "byte 7: \x1b"}},
 	}, Missing: []missingStatus{{UUID: uuid, Why: strings.Repeat("it was there ", 20), Next: "hotmount forget " + uuid}}, MissingUnknown: "a\x1b"}
+}
+
+// TestStatusFits: the table keeps within 100 columns with every state and the widest
+// that can be in the other columns.
+func TestStatusFits(t *testing.T) {
+	at := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	const uuid = "0b0f1c6e-aaaa-4000-8000-000000000001"
+	long := strings.Repeat("ü", 60)
+	states := map[string]bool{"failed": true}
+	for _, a := range []disk.Action{disk.Ignore, disk.Hold, disk.Refuse, disk.Prove, disk.Format, disk.Mount, disk.Link, disk.Grow, disk.Keep, disk.Wait} {
+		for _, r := range []disk.Reason{disk.ReasonGivenOut, disk.ReasonMounted, disk.ReasonFault} {
+			states[disk.Decision{Action: a, Reason: r}.State()] = true
+		}
+	}
+	for state := range states {
+		for _, size := range []uint64{0, 1023<<30 + 950<<20, 1<<64 - 1} {
+			for _, where := range []string{"", long, "/mnt/disks/" + uuid, "/" + long + "/" + uuid} {
+				s := &status{Daemon: "running", Disks: []diskStatus{{Disk: long, Size: size, Serial: long, Content: disk.Other, Type: long, Class: long, State: state,
+					Since: at.Add(-24 * time.Hour * 9999), Where: where, Used: 1, Capacity: 1, Why: "w"}}}
+				var b bytes.Buffer
+				if err := printStatus(&b, s, false, false, at); err != nil {
+					t.Fatal(err)
+				}
+				line := strings.Split(b.String(), "\n")[1]
+				if n := utf8.RuneCountInString(line); n > columns || !strings.Contains(line, state) {
+					t.Errorf("%d columns: %s", n, line)
+				}
+			}
+		}
+	}
 }
 
 // TestPrintStatus: the table keeps within 100 columns whatever the disks are
@@ -43,7 +75,7 @@ func TestPrintStatus(t *testing.T) {
 		t.Errorf("an escape reaches the terminal: %q", b.String())
 	}
 	for _, want := range []string{
-		"vdb       5 GiB     S1            xfs        default    mounted  2d     1%    /mnt/disks/0b0f1c6e…\n",
+		"vdb       5 GiB     S1          xfs        default   mounted  2d     1%    /mnt/disks/0b0f1c6e…\n",
 		"\nvdd is held: w\n  found: blkid: nothing\n  found: byte 7: \\x1b\n  what helps: hotmount accept vdd\n", "\nmissing: it was there it", "\n  what helps: hotmount forget 0b0f1c6e-aaaa-4000-8000-000000000001\n", "\nwhat is missing is not known: a\\x1b\n", "\nthe daemon does not run: systemctl start hotmount\n",
 	} {
 		if !strings.Contains(b.String(), want) {
@@ -135,7 +167,8 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 		if os.Geteuid() != 0 && test.what == "decided otherwise since" {
 			continue // others than root take the daemon's word for it
 		}
-		if got.State != test.want || got.State == "failed" && (got.Why != "no way" || got.Next != "another way") {
+		// The daemon is down: what it said was to be done does not help.
+		if got.State != test.want || got.State == "failed" && (got.Why != "when the daemon ran: no way" || !strings.HasSuffix(got.Next, "systemctl start hotmount")) {
 			t.Errorf("%s: %+v", test.what, got)
 		}
 	}
@@ -204,5 +237,74 @@ func TestDaemonRuns(t *testing.T) {
 		if got := daemonRuns(root); got != test.want {
 			t.Errorf("%s: %t", test.name, got)
 		}
+	}
+}
+
+// TestHears what the daemon has said, as far as it can not be seen otherwise.
+func TestHears(t *testing.T) {
+	then := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
+	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}
+	mounted := disk.Decision{Action: disk.Keep, Reason: disk.ReasonMounted, Class: "default"}
+	for _, test := range []struct {
+		name   string
+		is     diskStatus
+		said   disk.Line
+		daemon string
+		want   diskStatus
+	}{
+		{"since when", diskStatus{State: "refused", Decision: refused, Since: then.Add(time.Hour)}, disk.Line{Decision: refused, Since: then}, "running",
+			diskStatus{State: "refused", Decision: refused, Since: then}},
+		{"not of another decision", diskStatus{State: "refused", Decision: refused, Since: then.Add(time.Hour)}, disk.Line{Decision: disk.Decision{Action: disk.Refuse, Reason: disk.ReasonTwin}, Since: then}, "running",
+			diskStatus{State: "refused", Decision: refused, Since: then.Add(time.Hour)}},
+		{"a mount knows it better", diskStatus{State: "mounted", Decision: mounted, Since: then.Add(time.Hour)}, disk.Line{Decision: mounted, Since: then}, "running",
+			diskStatus{State: "mounted", Decision: mounted, Since: then.Add(time.Hour)}},
+		{"but not one that was there before", diskStatus{State: "mounted", Decision: mounted}, disk.Line{Decision: mounted, Since: then}, "running",
+			diskStatus{State: "mounted", Decision: mounted, Since: then}},
+		{"a failure", diskStatus{State: "refused", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r"}, "running",
+			diskStatus{State: "failed", Decision: refused, Why: "f", Next: "r"}},
+		{"a failure of a daemon that is down", diskStatus{State: "refused", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r"}, "down",
+			diskStatus{State: "failed", Decision: refused, Why: "when the daemon ran: f", Next: "it is tried again when the daemon is started: systemctl start hotmount"}},
+	} {
+		got := test.is
+		got.hear(&test.said, test.daemon)
+		if os.Geteuid() != 0 && test.name == "not of another decision" {
+			continue // others than root take the daemon's word for it
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+// TestUsable: a fault in the configuration keeps nobody from looking, unless it is in
+// the call.
+func TestUsable(t *testing.T) {
+	h := machine(t)
+	t.Setenv("HOTMOUNT_SETTLE", "no time")
+	ask := func(args ...string) (string, *disk.Settings, error) {
+		var said bytes.Buffer
+		c := &cobra.Command{}
+		c.SetErr(&said)
+		config.AddFlags(c.Flags())
+		if err := c.ParseFlags(args); err != nil {
+			t.Fatal(err)
+		}
+		s, err := usable(c)
+		return said.String(), s, err
+	}
+	said, s, err := ask()
+	if err != nil || s.Settle != config.Default().Settle || !strings.Contains(said, "no time") || !strings.Contains(said, "the defaults") {
+		t.Errorf("no daemon: %q, %+v, %v", said, s, err)
+	}
+	theirs := config.Default()
+	theirs.Settle = 77 * time.Second
+	if err := h.Store.SaveSettings(&theirs); err != nil {
+		t.Fatal(err)
+	}
+	if said, s, err = ask(); err != nil || s.Settle != theirs.Settle || !strings.Contains(said, "the daemon runs with") {
+		t.Errorf("the daemon's: %q, %+v, %v", said, s, err)
+	}
+	if _, _, err = ask("--workers", "3"); err == nil {
+		t.Error("the flags were not taken, and nobody said it")
 	}
 }

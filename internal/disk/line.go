@@ -1,5 +1,7 @@
 package disk
 
+import "time"
+
 // Line is what the daemon last said of one disk. It holds nothing that is read
 // from disks but names, so that anybody may read it.
 type Line struct {
@@ -12,6 +14,8 @@ type Line struct {
 	Decision Decision `json:"decision"`
 	Why      string   `json:"why,omitempty"`
 	Next     string   `json:"next,omitempty"`
+	// Since is when the decision was taken.
+	Since time.Time `json:"since,omitzero"`
 	// Failure is what could not be done with the disk, as long as that is so.
 	Failure string `json:"failure,omitempty"`
 	// Remedy is what helps against the failure.
@@ -33,7 +37,7 @@ func (d Decision) State() string {
 }
 
 var states = map[Action]string{
-	Ignore: "ignored", Hold: "held", Refuse: "refused", Prove: "unread", Format: "blank", Mount: "unmounted", Link: "to be given out",
+	Ignore: "ignored", Hold: "held", Refuse: "refused", Prove: "unread", Format: "blank", Mount: "unmounted", Link: "to give",
 	Keep: "mounted", Grow: "mounted", Wait: "waiting",
 }
 

@@ -15,14 +15,21 @@ import (
 // hotmount status and for the metrics. Make it with NewBoard. Methods may be
 // called by several goroutines.
 type Board struct {
-	mu      sync.Mutex
-	lines   map[string]disk.Line
+	mu    sync.Mutex
+	lines map[string]disk.Line
+	// former are the lines of a daemon that ran before in this boot.
+	former  map[string]disk.Line
 	changed chan struct{}
 }
 
-// NewBoard makes an empty board.
-func NewBoard() *Board {
-	return &Board{lines: map[string]disk.Line{}, changed: make(chan struct{}, 1)}
+// NewBoard makes an empty board. The lines that a daemon before has left say since
+// when what is decided again has held.
+func NewBoard(former []disk.Line) *Board {
+	b := &Board{lines: map[string]disk.Line{}, former: map[string]disk.Line{}, changed: make(chan struct{}, 1)}
+	for _, l := range former {
+		b.former[l.Disk] = l
+	}
+	return b
 }
 
 // Changed has a value when the lines may have changed since the last one.
@@ -64,14 +71,26 @@ func (b *Board) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk
 		short.Evidence = nil
 		l := disk.Line{Disk: f.Name, Seq: f.Seq, Kind: c.Kind, Type: c.Type, UUID: c.UUID, Decision: d}
 		l.Why, l.Next = policy.Words(f, &short, s, d)
-		b.lines[f.Name] = l
+		b.put(l)
 	})
+}
+
+// put takes the line of a decision, which holds as long as it was taken before.
+func (b *Board) put(l disk.Line) {
+	l.Since = time.Now().UTC()
+	for _, before := range []disk.Line{b.former[l.Disk], b.lines[l.Disk]} {
+		if before.Seq == l.Seq && before.Decision == l.Decision && !before.Since.IsZero() {
+			l.Since = before.Since
+		}
+	}
+	delete(b.former, l.Disk)
+	b.lines[l.Disk] = l
 }
 
 // Mounted takes a mount that the mount table shows.
 func (b *Board) Mounted(f *disk.Facts, d disk.Decision, path string) {
 	b.change(func() {
-		b.lines[f.Name] = disk.Line{Disk: f.Name, Seq: f.Seq, Kind: disk.Filesystem, Type: d.Type, UUID: d.UUID, Decision: d, Why: "it is mounted at " + path}
+		b.put(disk.Line{Disk: f.Name, Seq: f.Seq, Kind: disk.Filesystem, Type: d.Type, UUID: d.UUID, Decision: d, Why: "it is mounted at " + path})
 	})
 }
 

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hotmount/internal/disk"
 )
 
 func TestBoard(t *testing.T) {
-	b := NewBoard()
+	b := NewBoard(nil)
 	f := facts("S")
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}
 	changed := func(what string) {
@@ -47,7 +48,7 @@ func TestBoard(t *testing.T) {
 	b.Failed(f, refused, errors.New("no"), -1)
 	ours := disk.Decision{Action: disk.Keep, Reason: disk.ReasonMounted, Class: "default", UUID: uuid, Type: "xfs"}
 	b.Mounted(f, ours, "/mnt/disks/"+uuid)
-	if diff := cmp.Diff(disk.Line{Disk: "vdb", Seq: 12, Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Decision: ours, Why: "it is mounted at /mnt/disks/" + uuid}, one("mounted")); diff != "" {
+	if diff := cmp.Diff(disk.Line{Disk: "vdb", Seq: 12, Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Decision: ours, Why: "it is mounted at /mnt/disks/" + uuid}, one("mounted"), cmpopts.IgnoreFields(disk.Line{}, "Since")); diff != "" {
 		t.Error(diff)
 	}
 	// The mount of another disk that is gone can not be taken away.
@@ -67,5 +68,35 @@ func TestBoard(t *testing.T) {
 	b.Decided(f, &disk.Content{}, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonSystem})
 	if changed("ignored"); len(b.Lines()) != 0 {
 		t.Errorf("ignored: %+v", b.Lines())
+	}
+}
+
+// TestSince: a decision holds since it was taken first for that attachment of the
+// disk, also by the daemon before.
+func TestSince(t *testing.T) {
+	then := time.Now().UTC().Add(-time.Hour)
+	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}
+	held := disk.Decision{Action: disk.Hold, Reason: disk.ReasonPresent, Class: "default"}
+	for _, test := range []struct {
+		name   string
+		former []disk.Line
+		decide []disk.Decision
+		same   bool
+	}{
+		{"first", nil, []disk.Decision{refused}, false},
+		{"as before the restart", []disk.Line{{Disk: "vdb", Seq: 12, Decision: refused, Since: then}}, []disk.Decision{refused}, true},
+		{"and once more", []disk.Line{{Disk: "vdb", Seq: 12, Decision: refused, Since: then}}, []disk.Decision{refused, refused}, true},
+		{"otherwise", []disk.Line{{Disk: "vdb", Seq: 12, Decision: refused, Since: then}}, []disk.Decision{held}, false},
+		{"otherwise, and again", []disk.Line{{Disk: "vdb", Seq: 12, Decision: refused, Since: then}}, []disk.Decision{held, refused}, false},
+		{"another disk", []disk.Line{{Disk: "vdb", Seq: 11, Decision: refused, Since: then}}, []disk.Decision{refused}, false},
+		{"of a version that did not say", []disk.Line{{Disk: "vdb", Seq: 12, Decision: refused}}, []disk.Decision{refused}, false},
+	} {
+		b := NewBoard(test.former)
+		for _, d := range test.decide {
+			b.Decided(facts("S"), &disk.Content{}, settings(), d)
+		}
+		if got := b.Lines()[0].Since; got.Equal(then) != test.same || got.IsZero() {
+			t.Errorf("%s: since %s", test.name, got)
+		}
 	}
 }

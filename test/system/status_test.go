@@ -49,4 +49,36 @@ func TestStatus(t *testing.T) {
 		t.Errorf("json and yaml: %s", out)
 	}
 	t.Log(m.run("hotmount status || true; hotmount status -o wide || true"))
+
+	// What is shown was read before: no disk is opened.
+	if out := m.run("strace -f -qq -s 400 -e trace=open,openat -o /root/trace hotmount status >/dev/null || true; grep -c 'status.json' /root/trace; ! grep '\"/dev/[vd][dm]' /root/trace"); out != "1" {
+		t.Errorf("status opens, after how often status.json: %s", out)
+	}
+	// Colour is for terminals and for who wants it. --watch goes on until it is ended,
+	// and ends with what it has shown.
+	for line, want := range map[string]string{
+		`TERM=xterm script -qec "hotmount status" /dev/null`:            "coloured 3",
+		`TERM=xterm NO_COLOR=1 script -qec "hotmount status" /dev/null`: "plain 3",
+		`TERM=dumb script -qec "hotmount status" /dev/null`:             "plain 3",
+		`TERM=xterm hotmount status 2>&1`:                               "plain 3",
+		`NO_COLOR=1 TERM=xterm script -qec "timeout --preserve-status -s INT 7 hotmount status --watch" /dev/null`: "plain again 3",
+	} {
+		out := m.run("(" + line + `; echo " $?") </dev/null >/root/shown; grep -qP '\x1b\[31m' /root/shown && echo coloured || echo plain; [ "$(grep -c '^.*DISK  *SIZE' /root/shown)" -lt 2 ] || echo again; tail -n 1 /root/shown`)
+		if got := strings.Join(strings.Fields(out), " "); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+
+	// A filesystem that never answers, over the disk's: a FUSE whose server is silent.
+	// That of an NFS server that is gone can not be ended either.
+	m.run("systemctl start hotmount; modprobe fuse; systemd-run -q -u dead bash -c 'exec 3<>/dev/fuse; mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other dead /mnt/disks/" + uuid + "; exec sleep infinity'")
+	m.wait("the dead filesystem", "grep -q ' /mnt/disks/"+uuid+" .* fuse ' /proc/1/mountinfo")
+	for _, line := range []string{"status", "plan", "doctor", "__complete events ''", "explain vdb"} {
+		if out := m.run("timeout -s KILL 60 hotmount " + line + " >/root/shown 2>&1 </dev/null; [ $? -lt 100 ] && echo done || cat /root/shown"); out != "done" {
+			t.Errorf("hotmount %s over a dead filesystem: %s", line, out)
+		}
+	}
+	m.run("timeout 60 systemctl restart hotmount && udevadm trigger -s block && timeout 60 systemctl reload hotmount")
+	m.wait("the daemon", "systemctl show -P StatusText hotmount | grep -q '^1 mounted.*failing$'")
+	m.run("systemctl stop dead; umount -l /mnt/disks/" + uuid)
 }
