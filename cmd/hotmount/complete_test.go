@@ -2,8 +2,14 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // TestComplete: the shells are offered what fits the command.
@@ -50,6 +56,48 @@ func TestComplete(t *testing.T) {
 		}
 		if got := strings.Join(words, " "); got != want {
 			t.Errorf("%q: %q, want %q", call, got, want)
+		}
+	}
+}
+
+// TestManual: each command for people is in the synopsis of hotmount(8) and explained
+// there, and each unit for people and its kind.
+func TestManual(t *testing.T) {
+	page, err := os.ReadFile("../../packaging/man/hotmount.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(page), `\-`, "-")
+	explained := regexp.MustCompile(`(?m)^\.(?:B|BI|BR) "?([a-z][a-z -]*[a-z])"?`).FindAllStringSubmatch(text, -1)
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, below := range c.Commands() {
+			if below.Hidden || below.Name() == "help" || below.Name() == "completion" {
+				continue
+			}
+			if below.HasSubCommands() {
+				walk(below)
+				continue
+			}
+			path := below.CommandPath()
+			// What several have in common has one line: config {check | show}.
+			if !strings.Contains(text, ".B "+path+"\n") && !(strings.Contains(text, ".B "+c.CommandPath()+"\n") && strings.Contains(text, below.Name())) {
+				t.Errorf("no %q in the synopsis", path)
+			}
+			words := strings.TrimPrefix(path, "hotmount ")
+			if !slices.ContainsFunc(explained, func(m []string) bool { return m[1] == words }) {
+				t.Errorf("%q is not explained", path)
+			}
+		}
+	}
+	walk(root())
+	units, err := filepath.Glob("../../systemd/hotmount*.service")
+	if err != nil || len(units) == 0 {
+		t.Fatal(err)
+	}
+	for _, u := range units {
+		if name := strings.TrimSuffix(filepath.Base(u), ".service"); !strings.Contains(text, name) {
+			t.Errorf("the unit %s is not in hotmount(8)", name)
 		}
 	}
 }
