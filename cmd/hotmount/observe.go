@@ -23,7 +23,9 @@ type observer struct {
 }
 
 func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
-	o.Agent.Decided(f, c, s, d)
+	if !o.board.Repeats(f, c, s, d) {
+		o.Agent.Decided(f, c, s, d)
+	}
 	o.metrics.Decided(f, c, d)
 	o.board.Decided(f, c, s, d)
 }

@@ -67,12 +67,28 @@ func (b *Board) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk
 			delete(b.lines, f.Name)
 			return
 		}
-		short := *c
-		short.Evidence = nil
-		l := disk.Line{Disk: f.Name, Seq: f.Seq, Kind: c.Kind, Type: c.Type, UUID: c.UUID, Decision: d}
-		l.Why, l.Next = policy.Words(f, &short, s, d)
-		b.put(l)
+		b.put(line(f, c, s, d))
 	})
+}
+
+func line(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) disk.Line {
+	short := *c
+	short.Evidence = nil
+	l := disk.Line{Disk: f.Name, Seq: f.Seq, Kind: c.Kind, Type: c.Type, UUID: c.UUID, Decision: d}
+	l.Why, l.Next = policy.Words(f, &short, s, d)
+	return l
+}
+
+// Repeats says whether it is a refusal, or a hold, that the daemon before has told in
+// the same words: a restart is no reason to tell it again.
+func (b *Board) Repeats(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) bool {
+	if d.Action != disk.Refuse && d.Action != disk.Hold {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l, former := line(f, c, s, d), b.former[f.Name]
+	return former.Seq == l.Seq && former.Decision == l.Decision && former.Why == l.Why
 }
 
 // put takes the line of a decision, which holds as long as it was taken before.

@@ -91,9 +91,22 @@ func TestSince(t *testing.T) {
 		{"another disk", []disk.Line{{Disk: "vdb", Seq: 11, Decision: refused, Since: then}}, []disk.Decision{refused}, false},
 		{"of a version that did not say", []disk.Line{{Disk: "vdb", Seq: 12, Decision: refused}}, []disk.Decision{refused}, false},
 	} {
+		for i := range test.former {
+			test.former[i].Why = line(facts("S"), &disk.Content{}, settings(), test.former[i].Decision).Why
+		}
 		b := NewBoard(test.former)
+		repeats := len(test.former) > 0 && test.former[0].Seq == 12 && test.former[0].Decision == test.decide[0]
+		if got := b.Repeats(facts("S"), &disk.Content{}, settings(), test.decide[0]); got != repeats {
+			t.Errorf("%s: told before: %t", test.name, got)
+		}
+		if b.Repeats(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: disk.Mount}) {
+			t.Errorf("%s: a mount was told before", test.name)
+		}
 		for _, d := range test.decide {
 			b.Decided(facts("S"), &disk.Content{}, settings(), d)
+		}
+		if b.Repeats(facts("S"), &disk.Content{}, settings(), test.decide[0]) {
+			t.Errorf("%s: told before, and decided since", test.name)
 		}
 		if got := b.Lines()[0].Since; got.Equal(then) != test.same || got.IsZero() {
 			t.Errorf("%s: since %s", test.name, got)

@@ -3,7 +3,10 @@
 package system
 
 import (
+	"bytes"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +17,7 @@ import (
 // meets them (issue 6).
 func TestSeen(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	if err := worker.Need(ctx(t), os.Stderr, []string{"bash-completion"}); err != nil {
+	if err := worker.Need(ctx(t), os.Stderr, []string{"bash-completion", "man-db"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Put(ctx(t), "/usr/share/bash-completion/bash_completion", "/root/bash_completion"); err != nil {
@@ -31,6 +34,12 @@ func TestSeen(t *testing.T) {
 	name, id := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GOOD"})
 	uuid := m.mounted(name)
 	m.wait("the mount in the journal", "journalctl -u '"+unitOf(uuid)+"' MESSAGE_ID=a9f0438d20a54cb2b5788042a7b0bdad --no-pager -q | grep -q .")
+	m.wait("the metrics", "grep -q '^hotmount_filesystem_size_bytes' "+metrics)
+	if out := m.run("cat " + metrics); !strings.Contains(out, `hotmount_attach_to_mounted_seconds_count{formatted="true"} 1`) || !strings.Contains(out, `hotmount_formats_total{class="default"} 1`) ||
+		!strings.Contains(out, `hotmount_mounts_total{class="default"} 1`) || !regexpLine(out, `^hotmount_filesystem_size_bytes{class="default",device="/dev/vdb",uuid="`+uuid+`"} 1\.0[0-9]*e\+09$`) ||
+		!regexpLine(out, `^hotmount_filesystem_free_inodes{class="default",device="/dev/vdb",uuid="`+uuid+`"} [0-9.e+]{3,}$`) {
+		t.Errorf("the metrics of a mounted disk:\n%s", out)
+	}
 
 	// Bytes that nobody knows: what the proof has found is root's to read.
 	unknown := blank(t, gib)
@@ -63,11 +72,12 @@ func TestSeen(t *testing.T) {
 		t.Errorf("what anybody may read: %s", out)
 	}
 
-	// A refusal is said once, however often the disk is looked at.
+	// A refusal is said once, however often the disk is looked at, and the daemon started.
 	m.run("systemctl start hotmount; journalctl --rotate; sleep 0.1")
 	before := m.run("journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager -o cat | wc -l")
-	m.run("for i in 1 2 3; do udevadm trigger -s block; udevadm settle; systemctl reload hotmount; done")
-	if after := m.run("journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager -o cat | wc -l"); after != before {
+	m.run("for i in 1 2 3; do udevadm trigger -s block; udevadm settle; systemctl reload hotmount; done; systemctl restart hotmount")
+	m.wait("the status", "systemctl show -P StatusText hotmount | grep -q '1 refused'")
+	if after := m.run("journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager -o cat | wc -l"); before != "1" || after != before {
 		t.Errorf("%s refusals, then %s", before, after)
 	}
 
@@ -87,6 +97,27 @@ func TestSeen(t *testing.T) {
 	}
 	m.run("systemctl stop live livejson")
 	t.Log(m.run("tail -n 3 /root/live"))
+
+	// What a bash with completion loaded offers.
+	offers := func(line string) string {
+		return m.run(`cat >/root/complete.sh <<'X'
+. /root/bash_completion
+. /usr/share/bash-completion/completions/hotmount
+COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=63 COMP_KEY=9
+IFS=' ' read -ra COMP_WORDS <<<"$1"
+[[ $1 == *' ' ]] && COMP_WORDS+=('')
+COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
+compopt() { :; }
+$(complete -p hotmount | sed 's/.*-F \([^ ]*\).*/\1/') >/dev/null 2>&1
+printf '%s\n' "${COMPREPLY[@]}"
+X
+bash /root/complete.sh ` + quote(line))
+	}
+	for line, want := range map[string]string{"hotmount events ": "vdc", "hotmount format ": "vdc", "hotmount events def": "default", "hotmount rel": "release", "hotmount wait " + uuid[:4]: uuid} {
+		if out := offers(line); !strings.Contains(out, want) {
+			t.Errorf("%q offers %q", line, out)
+		}
+	}
 
 	m.detach(w, id)
 	m.wait("the end in the journal", "journalctl -u '"+unitOf(uuid)+"' MESSAGE_ID=ba183a4a7423409c92799d952cdf0ad5 --no-pager -q | grep -q .")
@@ -115,27 +146,6 @@ func TestSeen(t *testing.T) {
 		}
 	}
 
-	// What a bash with completion loaded offers.
-	offers := func(line string) string {
-		return m.run(`cat >/root/complete.sh <<'X'
-. /root/bash_completion
-. /usr/share/bash-completion/completions/hotmount
-COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=63 COMP_KEY=9
-IFS=' ' read -ra COMP_WORDS <<<"$1"
-[[ $1 == *' ' ]] && COMP_WORDS+=('')
-COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
-compopt() { :; }
-$(complete -p hotmount | sed 's/.*-F \([^ ]*\).*/\1/') >/dev/null 2>&1
-printf '%s\n' "${COMPREPLY[@]}"
-X
-bash /root/complete.sh ` + quote(line))
-	}
-	for line, want := range map[string]string{"hotmount events ": "vdc", "hotmount format ": "vdc", "hotmount events def": "default", "hotmount rel": "release"} {
-		if out := offers(line); !strings.Contains(out, want) {
-			t.Errorf("%q offers %q", line, out)
-		}
-	}
-
 	m.wait("the metrics", "grep -q '^hotmount_mounts_total{class=\"default\"} 1' "+metrics+" || grep -q '^hotmount_disks' "+metrics)
 	out := m.run("stat -c %a " + metrics + "; cat " + metrics + "; ls -A /var/lib/prometheus/node-exporter")
 	for _, want := range []string{"644\n", `hotmount_disks{class="default",reason="unknown-content",state="refused"} 1`, "hotmount_last_rescan_timestamp_seconds 1", "hotmount_watchdog_timestamp_seconds", "\nhotmount.prom"} {
@@ -143,5 +153,21 @@ bash /root/complete.sh ` + quote(line))
 			t.Errorf("the metrics do not say %s:\n%s", want, out)
 		}
 	}
-	t.Log(m.run("p=$(systemctl show -p MainPID --value hotmount); grep -E '^(VmRSS|RssAnon|RssFile)' /proc/$p/status; systemctl show -p MemoryCurrent hotmount; man --version >/dev/null 2>&1 || true"))
+	// The pages as they are installed, by the man-db of this machine.
+	for _, page := range []string{"man8/hotmount.8", "man5/hotmount.yaml.5"} {
+		local := filepath.Join(t.TempDir(), filepath.Base(page)+".gz")
+		if err := w.Get(ctx(t), "/usr/share/man/"+page+".gz", local); err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range [][]string{{"lexgrog", local}, {"man", "--warnings", "-E", "UTF-8", "-l", local}} {
+			c := exec.CommandContext(ctx(t), tool[0], tool[1:]...)
+			c.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANWIDTH=80")
+			var said bytes.Buffer
+			c.Stderr = &said
+			if out, err := c.Output(); err != nil || said.Len() > 0 || !strings.Contains(string(out), "hotmount") {
+				t.Errorf("%v: %v: %s", tool, err, said.String())
+			}
+		}
+	}
+	t.Log(m.run("p=$(systemctl show -p MainPID --value hotmount); grep -E '^(VmRSS|RssAnon|RssFile)' /proc/$p/status; systemctl show -p MemoryCurrent hotmount"))
 }

@@ -57,10 +57,10 @@ func TestStatus(t *testing.T) {
 	// Colour is for terminals and for who wants it. --watch goes on until it is ended,
 	// and ends with what it has shown.
 	for line, want := range map[string]string{
-		`TERM=xterm script -qec "hotmount status" /dev/null`:            "coloured 3",
-		`TERM=xterm NO_COLOR=1 script -qec "hotmount status" /dev/null`: "plain 3",
-		`TERM=dumb script -qec "hotmount status" /dev/null`:             "plain 3",
-		`TERM=xterm hotmount status 2>&1`:                               "plain 3",
+		`TERM=xterm script -qec "hotmount status" /dev/null`:                                                       "coloured 3",
+		`TERM=xterm NO_COLOR=1 script -qec "hotmount status" /dev/null`:                                            "plain 3",
+		`TERM=dumb script -qec "hotmount status" /dev/null`:                                                        "plain 3",
+		`TERM=xterm hotmount status 2>&1`:                                                                          "plain 3",
 		`NO_COLOR=1 TERM=xterm script -qec "timeout --preserve-status -s INT 7 hotmount status --watch" /dev/null`: "plain again 3",
 	} {
 		out := m.run("(" + line + `; echo " $?") </dev/null >/root/shown; grep -qP '\x1b\[31m' /root/shown && echo coloured || echo plain; [ "$(grep -c '^.*DISK  *SIZE' /root/shown)" -lt 2 ] || echo again; tail -n 1 /root/shown`)
