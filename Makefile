@@ -163,6 +163,11 @@ test-deb: check-deb
 	@cd packaging/examples/prometheus; promtool check rules hotmount-alerts.yaml; promtool test rules hotmount-alerts.test.yaml
 	$(call say,completion)
 	@bash -n $(STAGE)/completion/hotmount; zsh -n $(STAGE)/completion/_hotmount; fish -n $(STAGE)/completion/hotmount.fish
+	@# zsh's own part, which needs a terminal, is stood in for.
+	@export PATH=$(CURDIR)/build/$(ARCH):$$PATH; cd $(STAGE)/completion; offered=$$( \
+		fish --no-config -c 'source hotmount.fish; complete -C "hotmount rel"' | sed 's/^/fish: /'; \
+		zsh -fc 'compdef() { :; }; _describe() { print -rl -- $$completions; }; source ./_hotmount; words=(hotmount rel); CURRENT=2; _hotmount' | sed 's/^/zsh: /'); \
+		[[ $$offered = $$'fish: release\t'*$$'\nzsh: release:'* ]] || { echo "hotmount rel is completed to: $$offered" >&2; exit 1; }
 	$(call say,exposure of the units)
 	@for u in systemd/*.service; do [[ " $(EXPOSURE)" = *" $${u#*/}="* ]] || { echo "what may $$u be exposed to? say it in EXPOSURE" >&2; exit 1; }; done
 	@for want in $(EXPOSURE); do u=$${want%=*}; \
