@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"path"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,109 +44,11 @@ var (
 
 const expectedText = "a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:"
 
-// regexpPrefix as in policy.Regexp.
-const regexpPrefix = "re:"
-
 func wrongText(s string) string {
 	if s == "" || len(s) > 128 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return expectedText
 	}
 	return wrongSyntax(s, expectedText)
-}
-
-// wrongSyntax gives what is expected instead of a pattern that can not be read or
-// that matches nothing, whatever it is compared with.
-func wrongSyntax(s, expected string) string {
-	if expression, ok := strings.CutPrefix(s, regexpPrefix); ok {
-		re, err := syntax.Parse(expression, syntax.Perl)
-		switch {
-		case err != nil:
-			return "a regular expression (RE2); " + err.Error()
-		case never(re.Simplify()):
-			return "a pattern that can match something"
-		}
-		return ""
-	}
-	if _, err := path.Match(s, ""); err != nil {
-		return expected + "; it has a bracket or a backslash without its end"
-	}
-	if backward(s) {
-		return "a pattern that can match something: in [z-a] the first is above the last"
-	}
-	return ""
-}
-
-// never says whether the expression matches no text at all.
-func never(re *syntax.Regexp) bool {
-	switch re.Op {
-	case syntax.OpNoMatch:
-		return true
-	case syntax.OpCharClass:
-		return len(re.Rune) == 0
-	case syntax.OpConcat:
-		return slices.ContainsFunc(re.Sub, never)
-	case syntax.OpAlternate:
-		return !slices.ContainsFunc(re.Sub, func(s *syntax.Regexp) bool { return !never(s) })
-	case syntax.OpCapture, syntax.OpPlus:
-		return never(re.Sub[0])
-	}
-	return false
-}
-
-// backward says whether a glob has a bracket that holds only ranges whose first is
-// above their last (path.Match: '[' [ '^' ] { character-range } ']').
-func backward(s string) bool {
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case '[':
-			negated := i+1 < len(s) && s[i+1] == '^'
-			if negated {
-				i++
-			}
-			some := false
-			character := func() byte {
-				i++
-				if s[i] == '\\' {
-					i++
-				}
-				return s[i]
-			}
-			for i+1 < len(s) && s[i+1] != ']' {
-				low := character()
-				high := low
-				if s[i+1] == '-' {
-					i++
-					high = character()
-				}
-				some = some || low <= high
-			}
-			i++
-			if !some && !negated {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// kernelPrefixes begin the kernel names of disks that every pattern may select;
-// others have to be named by their first two letters (policy.Named).
-var kernelPrefixes = []string{"vd", "sd", "nvme"}
-
-// reachesNothing says whether a pattern of kernel names can select no device: no
-// name that begins as it does is one of a disk that it may select.
-func reachesNothing(pattern string) bool {
-	if strings.HasPrefix(pattern, regexpPrefix) {
-		return false // what it begins with can not be told in general
-	}
-	literal := pattern
-	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
-		literal = pattern[:i]
-	}
-	return len(literal) < 2 && literal != "" && !slices.ContainsFunc(kernelPrefixes, func(p string) bool { return strings.HasPrefix(p, literal) }) ||
-		strings.HasPrefix(literal, "dm") && !strings.HasPrefix(literal, "dm-")
 }
 
 // selectors reads the selectors of a class or of an exclusion.
@@ -186,28 +86,72 @@ func (p *parser) selectors(n *classNode) disk.Selectors {
 // (VIRTIO_BLK_ID_BYTES, include/uapi/linux/virtio_blk.h).
 const serialLimit = 20
 
-// possible refuses what can hold for no disk.
+// possible refuses what can hold for no disk; of an exclusion also what can not hold
+// for a virtio disk that seems to be meant, which would be formatted.
 func (p *parser) possible(n *classNode, s *disk.Selectors) {
 	at := n.at
-	item := func(name string, i int) *yaml.Node { return at[name].Content[i] }
-	only := func(name string) bool { return len(s.Transport) == 1 && s.Transport[0] == name }
-	if only("virtio") {
-		for i, pattern := range s.Serial {
-			if !strings.HasPrefix(pattern, regexpPrefix) && !strings.ContainsAny(pattern, `*?[\`) && len(pattern) > serialLimit {
-				p.at(item("serial", i), fmt.Sprintf("%s[%d]", n.full("serial"), i), "found %s, expected at most %d characters: virtio cuts serials there", quote(pattern), serialLimit)
+	exclusion := strings.HasPrefix(n.key, "exclude")
+	each := func(name string, patterns []string, wrong func(string) string) {
+		for i, pattern := range patterns {
+			if expected := wrong(pattern); expected != "" {
+				p.at(at[name].Content[i], fmt.Sprintf("%s[%d]", n.full(name), i), "found %s, expected %s", quote(pattern), expected)
 			}
 		}
 	}
-	for i, name := range s.Names {
+	every := func(list []string, is func(string) bool) bool {
+		return len(list) > 0 && !slices.ContainsFunc(list, func(s string) bool { return !is(s) })
+	}
+	named := func(prefix string) func(string) bool {
+		return func(s string) bool { return strings.HasPrefix(strings.TrimPrefix(s, regexpPrefix), prefix) }
+	}
+	virtio := every(s.Transport, func(t string) bool { return t == "virtio" }) || every(s.Names, named("vd"))
+	others := len(s.Transport) > 0 && !slices.Contains(s.Transport, "virtio") ||
+		every(s.Names, func(name string) bool { return named("sd")(name) || named("nvme")(name) || named("dm-")(name) })
+	if virtio || exclusion && !others {
+		each("serial", s.Serial, func(pattern string) string {
+			if least(pattern) <= serialLimit {
+				return ""
+			}
+			expected := fmt.Sprintf("at most %d characters: virtio cuts serials there", serialLimit)
+			if !virtio {
+				expected += " (for other disks alone: transport: [scsi])"
+			}
+			return expected
+		})
+	}
+	if virtio && !exclusion {
+		for name, list := range map[string][]string{"wwn": s.WWN, "model": s.Model} {
+			if len(list) > 0 {
+				p.at(at[name], n.full(name), "found %s, expected none: virtio disks have no %s", quote(list[0]), name)
+			}
+		}
+	}
+	each("wwn", s.WWN, func(pattern string) string {
+		if !strings.HasPrefix(pattern, "0x") {
+			return ""
+		}
+		return "what /sys/block/DISK/wwid or device/wwid has, did you mean " + quote("naa."+pattern[2:]) + "?"
+	})
+	each("names", s.Names, func(name string) string {
 		for transport, prefix := range map[string]string{"virtio": "vd", "scsi": "sd", "nvme": "nvme", "dm": "dm-"} {
 			literal := name[:min(len(name), len(prefix))]
 			if len(s.Transport) > 0 && literal == prefix && !slices.Contains(s.Transport, transport) && !strings.ContainsAny(literal, `*?[\`) {
-				p.at(item("names", i), fmt.Sprintf("%s[%d]", n.full("names"), i), "found %s, expected a pattern that can match something: the class's transport is %s", quote(name), strings.Join(s.Transport, ", "))
+				return "a pattern that can match something: the class's transport is " + strings.Join(s.Transport, ", ")
 			}
 		}
-	}
-	if len(s.MapperNames) > 0 && !slices.ContainsFunc(s.Names, func(n string) bool { return strings.HasPrefix(strings.TrimPrefix(n, regexpPrefix), "dm-") }) {
-		p.at(at["mapper_names"], n.full("mapper_names"), `found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`)
+		switch whole, partition := ends(name); {
+		case exclusion:
+		case s.Partitions && !partition:
+			return "a pattern that can match a partition, such as vdb1, for partitions: true"
+		case !s.Partitions && !whole:
+			return "a pattern that can match a whole disk; did you mean partitions: true?"
+		}
+		return ""
+	})
+	for name, list := range map[string][]string{"mapper_names": s.MapperNames, "transport": s.Transport} {
+		if !slices.ContainsFunc(s.Names, named("dm-")) && (name == "mapper_names" && len(list) > 0 || every(list, func(t string) bool { return t == "dm" })) {
+			p.at(at[name], n.full(name), `found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`)
+		}
 	}
 }
 

@@ -72,6 +72,17 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"names: [\"re:[^\\\\x00-\\\\x{10FFFF}]\"]":               `classes[0].names[0]: found "re:[^\\x00-\\x{10FFFF}]", expected a pattern that can match something`,
 		"{transport: [virtio], serial: [ABCDEFGHIJKLMNOPQRSTU]}": `classes[0].serial[0]: found "ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials there`,
 		"{transport: [nvme], names: [vdb]}":                      `classes[0].names[0]: found "vdb", expected a pattern that can match something: the class's transport is nvme`,
+		"{names: [vdb], serial: [\"ABCDEFGHIJKLMNOPQRS-?*\"]}":   `classes[0].serial[0]: found "ABCDEFGHIJKLMNOPQRS-?*", expected at most 20 characters: virtio cuts serials there`,
+		"{names: [vdb], serial: [\"re:A{21}|B{22,}\"]}":          `classes[0].serial[0]: found "re:A{21}|B{22,}", expected at most 20 characters: virtio cuts serials there`,
+		"{names: [vdb], model: [X]}":                             `classes[0].model: found "X", expected none: virtio disks have no model`,
+		"{transport: [virtio], wwn: [naa.5*]}":                   `classes[0].wwn: found "naa.5*", expected none: virtio disks have no wwn`,
+		`wwn: ["0x5000*"]`:                                       `classes[0].wwn[0]: found "0x5000*", expected what /sys/block/DISK/wwid or device/wwid has, did you mean "naa.5000*"?`,
+		"names: [vdb1]":                                          `classes[0].names[0]: found "vdb1", expected a pattern that can match a whole disk; did you mean partitions: true?`,
+		"names: [\"sd[a-z][1-9]\"]":                              `classes[0].names[0]: found "sd[a-z][1-9]", expected a pattern that can match a whole disk; did you mean partitions: true?`,
+		"{names: [\"vd[b-d]\"], partitions: true}":               `classes[0].names[0]: found "vd[b-d]", expected a pattern that can match a partition, such as vdb1, for partitions: true`,
+		"transport: [dm]":                                        `classes[0].transport: found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`,
+		"serial: [\"re:x^\"]":                                    `classes[0].serial[0]: found "re:x^", expected a pattern that can match something`,
+		"serial: [\"re:(a|$b)$c\"]":                              `classes[0].serial[0]: found "re:(a|$b)$c", expected a pattern that can match something`,
 		`mkfs_options: ["-f"]`:                                   `classes[0].mkfs_options[0]: found "-f", expected ` + expectedMkfs,
 		`mkfs_options: ["-i size=1024 -f"]`:                      `classes[0].mkfs_options[0]: found "-i size=1024 -f", expected ` + expectedMkfs,
 		`mkfs_options: ["-m crc=0"]`:                             `classes[0].mkfs_options[0]: found "-m crc=0", expected ` + expectedMkfs,
@@ -93,14 +104,34 @@ func TestFaultsOfSelectors(t *testing.T) {
 		}
 	}
 	for file, want := range map[string]string{
-		"exclude: [{}]":        "FILE:1: exclude[0]: found no selector, expected at least one of " + strings.Join(selectorKeys, ", "),
-		"exclude: [{nane: x}]": `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
+		"exclude: [{}]": "FILE:1: exclude[0]: found no selector, expected at least one of " + strings.Join(selectorKeys, ", "),
+		"exclude: [{serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]}]":                                `FILE:1: exclude[0].serial[0]: found "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f", expected at most 20 characters: virtio cuts serials there (for other disks alone: transport: [scsi])`,
+		"exclude: [{serial: [0b0f1c6e-2b3c-4d61-9c2*]}]":                                             `FILE:1: exclude[0].serial[0]: found "0b0f1c6e-2b3c-4d61-9c2*", expected at most 20 characters: virtio cuts serials there (for other disks alone: transport: [scsi])`,
+		"exclude: [{nane: x}]":                                                                       `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
 		"classes:\n- {name: a, directory: /a, serial: [x]}\n- {name: b, directory: /b, serial: [x]}": "FILE:3: classes[1]: found the same selectors as in classes[0] (line 2), which has all these disks, expected others",
 	} {
 		src := source(t, file, nil)
 		_, err := Load(src)
 		if got := message(src, err); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", file, got, want)
+		}
+	}
+}
+
+// TestPossibleSelectors: what can hold for some disk is no fault.
+func TestPossibleSelectors(t *testing.T) {
+	for _, file := range []string{
+		"serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "transport: [scsi, virtio], serial: [ABCDEFGHIJKLMNOPQRSTU]", "names: [vdb], serial: [ABCDEFGHIJKLMNOPQRST*]",
+		"names: [vdb], serial: ['re:A{20}B*|C{30}']", "names: ['vd*', 'sd[a-z1]', 'nvme0n1', 'md0', 'vd\\b']", "partitions: true, names: ['vd*', vdb1, 'sd[a-z1-9]', 'nvme0n1p1', 're:vd[a-z]']",
+		"transport: [dm], names: ['re:dm-[0-9]+'], mapper_names: [a]", "transport: [dm, virtio]", "serial: ['re:^a$', 're:a?^b', 're:(a$|b)']", "names: ['sd*'], wwn: ['naa.5*'], model: [X]",
+	} {
+		if _, err := Load(source(t, "classes: [{name: a, directory: /a, "+file+"}]", nil)); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	for _, file := range []string{"transport: [scsi], serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "names: ['sd*', 'nvme*'], serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "names: [vdb1]", "partitions: true, names: [vdb]"} {
+		if _, err := Load(source(t, "exclude: [{"+file+"}]", nil)); err != nil {
+			t.Errorf("%s: %v", file, err)
 		}
 	}
 }

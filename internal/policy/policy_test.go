@@ -175,6 +175,10 @@ func TestDecide(t *testing.T) {
 		{"a partition of a class in block mode", part, xfs(), func(s *disk.Settings) { parts(s); block(s) }, disk.Ignore, disk.ReasonNoClass},
 		{"a partition, its disk excluded by name", part, xfs(), func(s *disk.Settings) { parts(s); s.Exclude = []disk.Selectors{{Names: []string{"vdb"}}} }, disk.Ignore, disk.ReasonExcluded},
 		{"a partition, excluded by name", part, xfs(), func(s *disk.Settings) { parts(s); s.Exclude = []disk.Selectors{{Names: []string{"vdb1"}}} }, disk.Ignore, disk.ReasonExcluded},
+		{"a partition, those of its disk excluded by name", part, xfs(), func(s *disk.Settings) {
+			parts(s)
+			s.Exclude = []disk.Selectors{{Names: []string{"vdb"}, Partitions: true}}
+		}, disk.Ignore, disk.ReasonExcluded},
 		{"a partition, its disk is the system's", partOf(func(f *disk.Facts) { f.System = "/" }), xfs(), parts, disk.Ignore, disk.ReasonSystem},
 		{"a partition, udev has not seen it", partOf(func(f *disk.Facts) { f.Udev.Initialized = false }), xfs(), parts, disk.Wait, disk.ReasonUdev},
 		{"a partition, read-only", partOf(func(f *disk.Facts) { f.ReadOnly = true }), xfs(), parts, disk.Refuse, disk.ReasonReadOnly},

@@ -133,9 +133,14 @@ func excluded(f *disk.Facts, s *disk.Settings) int {
 }
 
 // excludes says whether the disk falls under the exclusion. What is said of a disk is
-// said of its partitions.
+// said of its partitions, also of these alone.
 func excludes(f *disk.Facts, e *disk.Selectors) bool {
-	return !e.IsZero() && (holds(f, e) || f.Whole != "" && holds(whole(f), e))
+	if e.IsZero() || f.Whole == "" {
+		return !e.IsZero() && holds(f, e)
+	}
+	disks := *e
+	disks.Partitions = false
+	return holds(f, e) || holds(whole(f), &disks)
 }
 
 // unselected says why no class has the disk.

@@ -1,0 +1,192 @@
+package config
+
+import (
+	"path"
+	"regexp/syntax"
+	"slices"
+	"strings"
+)
+
+// regexpPrefix as in policy.Regexp.
+const regexpPrefix = "re:"
+
+// wrongSyntax gives what is expected instead of a pattern that can not be read or
+// that matches nothing, whatever it is compared with.
+func wrongSyntax(s, expected string) string {
+	if expression, ok := strings.CutPrefix(s, regexpPrefix); ok {
+		re, err := syntax.Parse(expression, syntax.Perl)
+		switch {
+		case err != nil:
+			return "a regular expression (RE2); " + err.Error()
+		case never(re.Simplify()):
+			return "a pattern that can match something"
+		}
+		return ""
+	}
+	if _, err := path.Match(s, ""); err != nil {
+		return expected + "; it has a bracket or a backslash without its end"
+	}
+	if backward(s) {
+		return "a pattern that can match something: in [z-a] the first is above the last"
+	}
+	return ""
+}
+
+// never says whether the expression matches no text at all.
+func never(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpNoMatch:
+		return true
+	case syntax.OpCharClass:
+		return len(re.Rune) == 0
+	case syntax.OpConcat:
+		for i, sub := range re.Sub {
+			// Something before the beginning, or after the end.
+			first := slices.ContainsFunc(re.Sub[:i], func(s *syntax.Regexp) bool { return leastOf(s) > 0 })
+			last := slices.ContainsFunc(re.Sub[i+1:], func(s *syntax.Regexp) bool { return leastOf(s) > 0 })
+			if never(sub) || sub.Op == syntax.OpBeginText && first || sub.Op == syntax.OpEndText && last {
+				return true
+			}
+		}
+	case syntax.OpAlternate:
+		return !slices.ContainsFunc(re.Sub, func(s *syntax.Regexp) bool { return !never(s) })
+	case syntax.OpCapture, syntax.OpPlus:
+		return never(re.Sub[0])
+	}
+	return false
+}
+
+// backward says whether a glob has a bracket that holds only ranges whose first is
+// above their last (path.Match: '[' [ '^' ] { character-range } ']').
+func backward(s string) bool {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '[':
+			negated := i+1 < len(s) && s[i+1] == '^'
+			if negated {
+				i++
+			}
+			some := false
+			character := func() byte {
+				i++
+				if s[i] == '\\' {
+					i++
+				}
+				return s[i]
+			}
+			for i+1 < len(s) && s[i+1] != ']' {
+				low := character()
+				high := low
+				if s[i+1] == '-' {
+					i++
+					high = character()
+				}
+				some = some || low <= high
+			}
+			i++
+			if !some && !negated {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// elements takes a glob apart: each is a character, "?", "*" or a bracket.
+func elements(glob string) []string {
+	var all []string
+	for glob != "" {
+		n := 1
+		switch glob[0] {
+		case '\\':
+			n = min(2, len(glob))
+		case '[':
+			for n < len(glob) && glob[n] != ']' {
+				if glob[n] == '\\' {
+					n++
+				}
+				n++
+			}
+			n = min(n+1, len(glob))
+		}
+		all, glob = append(all, glob[:n]), glob[n:]
+	}
+	return all
+}
+
+// least is how many characters a text has at least that matches the pattern.
+func least(pattern string) int {
+	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {
+		re, err := syntax.Parse(expression, syntax.Perl)
+		if err != nil {
+			return 0
+		}
+		return leastOf(re.Simplify())
+	}
+	n := 0
+	for _, e := range elements(pattern) {
+		if e != "*" {
+			n++
+		}
+	}
+	return n
+}
+
+func leastOf(re *syntax.Regexp) int {
+	n := 0
+	switch re.Op {
+	case syntax.OpLiteral:
+		return len(re.Rune)
+	case syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return 1
+	case syntax.OpCapture, syntax.OpPlus:
+		return leastOf(re.Sub[0])
+	case syntax.OpConcat:
+		for _, s := range re.Sub {
+			n += leastOf(s)
+		}
+	case syntax.OpAlternate:
+		n = leastOf(re.Sub[0])
+		for _, s := range re.Sub {
+			n = min(n, leastOf(s))
+		}
+	}
+	return n
+}
+
+// ends says whether a glob of names of virtio-blk or SCSI disks can match one that
+// ends in a letter, as disks do (vdb), and one that ends in a digit, as partitions
+// do (vdb1). Of other patterns it says that both can be.
+func ends(glob string) (disk, partition bool) {
+	all := elements(glob)
+	if !strings.HasPrefix(glob, "vd") && !strings.HasPrefix(glob, "sd") || len(all) < 3 {
+		return true, true
+	}
+	can := func(characters string) bool {
+		return slices.ContainsFunc(strings.Split(characters, ""), func(c string) bool {
+			ok, err := path.Match(all[len(all)-1], c)
+			return ok || err != nil
+		})
+	}
+	return can("abcdefghijklmnopqrstuvwxyz"), can("0123456789")
+}
+
+// kernelPrefixes begin the kernel names of disks that every pattern may select;
+// others have to be named by their first two letters (policy.Named).
+var kernelPrefixes = []string{"vd", "sd", "nvme"}
+
+// reachesNothing says whether a pattern of kernel names can select no device: no
+// name that begins as it does is one of a disk that it may select.
+func reachesNothing(pattern string) bool {
+	if strings.HasPrefix(pattern, regexpPrefix) {
+		return false // what it begins with can not be told in general
+	}
+	literal := pattern
+	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
+		literal = pattern[:i]
+	}
+	return len(literal) < 2 && literal != "" && !slices.ContainsFunc(kernelPrefixes, func(p string) bool { return strings.HasPrefix(p, literal) }) ||
+		strings.HasPrefix(literal, "dm") && !strings.HasPrefix(literal, "dm-")
+}
