@@ -25,6 +25,8 @@ const mountTimeout = 15 * time.Minute
 type units struct {
 	manager  *unit.Manager
 	mounting *arrivals
+	// holders gives in words who used a filesystem when its disk was last detached.
+	holders func(uuid string) string
 }
 
 func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
@@ -52,11 +54,29 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	}
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
-		err = fmt.Errorf("%w%s; look at it with: %s", err, kernelSaid(ctx, f.Name), policy.Check(f, fstype))
+		err = failure(err, kernelSaid(ctx, f.Name), u.holders(uuid), policy.Check(f, fstype))
 		// What PID 1 starts after a failed mount must not meet the next try.
 		err = errors.Join(err, u.manager.StartCleanup(ctx, path))
 	}
 	return err
+}
+
+// failure says what a mount that has failed tells, by what the kernel has just said.
+// Holders are those who used the filesystem when its disk was last detached, check is
+// the command that looks for damage.
+func failure(err error, said, holders, check string) error {
+	// "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in
+	// fs/xfs/xfs_mount.c). Nothing is wrong with the disk.
+	if strings.Contains(said, "duplicate UUID") {
+		if holders != "" {
+			holders = "; when its disk went it was used by: " + holders
+		}
+		return fmt.Errorf("%w: %w%s; it is mounted by itself when all have let go; who has it now: hotmount doctor", err, disk.ErrHeld, holders)
+	}
+	if said != "" {
+		said = "; the kernel says: " + said
+	}
+	return fmt.Errorf("%w%s; look at it with: %s", err, said, check)
 }
 
 // barred says of a mount point that could not be made since everything is read-only
@@ -139,8 +159,8 @@ func kernelSaid(ctx context.Context, name string) string {
 	r, err := run.Exec{}.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second,
 		Args: []string{"-k", "-b", "-q", "-o", "cat", "--no-pager", "-n", "3", "--since", "-1min", "-g", `\(` + name + `\):`}})
 	said := strings.TrimSpace(string(r.Stdout))
-	if err != nil || said == "" {
+	if err != nil {
 		return ""
 	}
-	return "; the kernel says: " + disk.Visible(strings.ReplaceAll(said, "\n", " / "))
+	return disk.Visible(strings.ReplaceAll(said, "\n", " / "))
 }

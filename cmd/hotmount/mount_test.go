@@ -106,3 +106,38 @@ func TestBarred(t *testing.T) {
 		}
 	}
 }
+
+// A filesystem that somebody still has from before is not damaged: who has it is said,
+// and no command that looks for damage.
+func TestFailure(t *testing.T) {
+	job := errors.New("systemd's job ended")
+	const duplicate = "XFS (vdc): Filesystem has duplicate UUID aaaaaaaa-0000-4000-8000-000000000001 - can't mount"
+	for _, test := range []struct {
+		said, holders, want string
+		held                bool
+	}{
+		{duplicate, "process 7 (db): has a file open", "systemd's job ended: " + disk.ErrHeld.Error() + "; when its disk went it was used by: process 7 (db): has a file open; it is mounted by itself when all have let go; who has it now: hotmount doctor", true},
+		{duplicate, "", "systemd's job ended: " + disk.ErrHeld.Error() + "; it is mounted by itself when all have let go; who has it now: hotmount doctor", true},
+		{"XFS (vdc): Corruption", "process 7", "systemd's job ended; the kernel says: XFS (vdc): Corruption; look at it with: xfs_repair -n /dev/vdc", false},
+		{"", "", "systemd's job ended; look at it with: xfs_repair -n /dev/vdc", false},
+	} {
+		err := failure(job, test.said, test.holders, "xfs_repair -n /dev/vdc")
+		if err.Error() != test.want || errors.Is(err, disk.ErrHeld) != test.held || !errors.Is(err, job) {
+			t.Errorf("%q: %v", test.said, err)
+		}
+	}
+}
+
+// The unit's instance names the mount point and the device.
+func TestParseGone(t *testing.T) {
+	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
+	where, dev, err := parseGone("/mnt/a:b/" + uuid + ":254:16")
+	if want := (disk.Dev{Major: 254, Minor: 16}); err != nil || where != "/mnt/a:b/"+uuid || dev != want {
+		t.Errorf("%s, %s, %v", where, dev, err)
+	}
+	for _, bad := range []string{"", "/mnt/disks/" + uuid, "/mnt/disks/" + uuid + ":254", "/mnt/disks/x:254:16", "/mnt/disks/" + uuid + ":254:x", "/:254:16"} {
+		if _, _, err := parseGone(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}

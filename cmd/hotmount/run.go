@@ -83,7 +83,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	h.Shared, h.Measure = new(inventory.Shared), mounts.XFSGeometry
 	partitions := new(atomic.Bool)
 	h.Partitions = partitions.Load
-	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting}, seen, s, watchdog/2)
+	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting, h.Store.Holders}, seen, s, watchdog/2)
 
 	var parts sync.WaitGroup
 	part := func(run func(context.Context) error) {
@@ -209,16 +209,18 @@ func (n node) Names() ([]string, error) {
 }
 
 func (n node) MountedAt(path string, dev disk.Dev) (bool, error) {
-	table, err := mounts.Table(n.Root)
+	tree, err := mounts.Tree(n.Root)
 	if err != nil {
 		return false, err
 	}
-	for _, m := range table {
-		if m.Path == path && m.Dev == dev {
-			return true, nil
-		}
-	}
-	return false, nil
+	return mounts.OnTop(tree, path, dev)
+}
+
+func (n node) Monotonic() time.Duration {
+	var now unix.Timespec
+	// It fails for no clock that there is (clock_gettime(2)).
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	return time.Duration(now.Nano())
 }
 
 func (n node) Accept(f *disk.Facts, reason disk.Reason) error {
@@ -286,12 +288,24 @@ func (u units) Unmount(ctx context.Context, path string) error {
 	return u.manager.StopMount(ctx, path)
 }
 
-func (u units) UnmountGone(ctx context.Context, path string) error {
-	return u.manager.StartUnmountGone(ctx, path)
+func (u units) UnmountGone(ctx context.Context, path string, dev disk.Dev) error {
+	return u.manager.StartUnmountGone(ctx, path, dev)
 }
 
-func (u units) PluggedFor(ctx context.Context, f *disk.Facts) (time.Duration, error) {
-	return u.manager.PluggedFor(ctx, f.Name)
+// NameHolders costs nothing where nobody has it: an XFS or ext4 is in /sys/fs/TYPE as
+// long as it is mounted anywhere (xfs_mountfs in fs/xfs/xfs_mount.c,
+// ext4_register_sysfs in fs/ext4/sysfs.c).
+func (u units) NameHolders(ctx context.Context, f *disk.Facts, path string) error {
+	for _, fstype := range []string{disk.XFS, disk.Ext4} {
+		if _, err := os.Lstat(filepath.Join("/sys/fs", fstype, f.Name)); err == nil {
+			return u.manager.StartUnmountGone(ctx, path, f.Dev)
+		}
+	}
+	return nil
+}
+
+func (u units) Plugged(ctx context.Context, f *disk.Facts) (time.Duration, error) {
+	return u.manager.Plugged(ctx, f.Name)
 }
 
 func (u units) RemoveMountPoint(ctx context.Context, path string) error {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"hotmount/internal/disk"
@@ -46,6 +47,16 @@ func TestMountedAt(t *testing.T) {
 		if got, err := n.MountedAt(test.path, test.dev); err != nil || got != test.want {
 			t.Errorf("%s of %s: %v, %v", test.path, test.dev, got, err)
 		}
+	}
+	// umount(8) would take the one on top.
+	if err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(line+"37 36 254:32 / /mnt/disks/a rw - ext4 /dev/vdc rw\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := n.MountedAt("/mnt/disks/a", vdb); err == nil || !got || !strings.Contains(err.Error(), "254:32 is mounted over it at /mnt/disks/a; take that away first: umount /mnt/disks/a") {
+		t.Errorf("under another: %v, %v", got, err)
+	}
+	if got, err := n.MountedAt("/mnt/disks/a", vdc); err != nil || !got {
+		t.Errorf("over another: %v, %v", got, err)
 	}
 	if err := os.Remove(filepath.Join(root, "proc/1/mountinfo")); err != nil {
 		t.Fatal(err)

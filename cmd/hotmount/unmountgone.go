@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
+	"strings"
 
 	"github.com/coreos/go-systemd/v22/journal"
 	"github.com/spf13/cobra"
@@ -13,51 +15,88 @@ import (
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
 	"hotmount/internal/report"
+	"hotmount/internal/store"
 )
 
 func unmountGoneCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    "unmount-gone PATH",
-		Short:  "Take the mount of a disk that is gone off the tree",
+		Use:    "unmount-gone PATH:DEVICE",
+		Short:  "Take the mount of a disk that is gone off the tree, and name who has it",
 		Hidden: true, // for hotmount-unmount@.service
 		Args:   args(cobra.ExactArgs(1)),
-		RunE:   func(_ *cobra.Command, given []string) error { return unmountGone(report.New(), given[0]) },
+		RunE: func(_ *cobra.Command, given []string) error {
+			where, dev, err := parseGone(given[0])
+			if err != nil {
+				return usageError{err}
+			}
+			return unmountGone(report.New(), store.Default(), where, dev)
+		},
 	}
 }
 
-// unmountGone unmounts lazily what is mounted at the path, if its disk is not
-// there any more. Its users are named first: afterwards nobody can find the
-// mount that they hold.
-func unmountGone(log *report.Log, path string) error {
-	table, err := mounts.Table("")
+// parseGone takes apart a mount point of ours and the number of the device that is or
+// was mounted there, such as /mnt/disks/UUID:254:16.
+func parseGone(s string) (where string, dev disk.Dev, err error) {
+	dir, rest := path.Split(s)
+	uuid, number, _ := strings.Cut(rest, ":")
+	if !disk.ValidUUID(uuid) {
+		return "", dev, fmt.Errorf("%q is no mount point of hotmount with a device number", disk.Visible(s))
+	}
+	dev, err = disk.ParseDev(number)
+	return dir + uuid, dev, err
+}
+
+// holdersTold bounds how many are told again when the disk returns.
+const holdersTold = 8
+
+// unmountGone names who uses the filesystem of the device, which is gone, and unmounts
+// it lazily where it is still mounted at the path. They are named before that:
+// afterwards nobody can find the mount that they hold.
+func unmountGone(log *report.Log, s store.Store, where string, dev disk.Dev) error {
+	fail := func(err error) error { return fmt.Errorf("cannot unmount %s lazily: %w", where, err) }
+	tree, err := mounts.Tree("")
 	if err != nil {
-		return fmt.Errorf("cannot unmount %s: %w", path, err)
+		return fail(err)
 	}
-	for _, m := range table {
-		if m.Path != path {
-			continue
-		}
-		// While a filesystem is mounted the kernel gives its device number to no
-		// other disk.
-		_, err := os.Lstat("/sys/dev/block/" + m.Dev.String())
-		if err == nil {
-			return fmt.Errorf("cannot unmount %s lazily: its disk %s is there", path, m.Dev)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot unmount %s lazily: %w", path, err)
-		}
-		users, err := mounts.Users("", m.Dev, path)
-		words := list(users)
-		switch {
-		case err != nil:
-			words = err.Error()
-		case len(users) == 0:
-			words = "nobody that could be found"
-		}
-		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			return fmt.Errorf("cannot unmount %s lazily: %w", path, err)
-		}
-		log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, path, fmt.Sprintf("%s was taken off the tree: its disk (%s) is gone, and it was still used by\n  %s\nThey get errors, and the same filesystem can be mounted again only when they have ended", path, m.Dev, words))
+	there, err := mounts.OnTop(tree, where, dev)
+	if err != nil {
+		return fail(err)
 	}
-	return nil
+	// While a filesystem is mounted the kernel gives its device number to no
+	// other disk.
+	_, err = os.Lstat("/sys/dev/block/" + dev.String())
+	switch {
+	case err == nil && there:
+		return fail(fmt.Errorf("its disk %s is there", dev))
+	case err == nil:
+		return nil // another disk's: nobody has this one's filesystem any more
+	case !errors.Is(err, fs.ErrNotExist):
+		return fail(err)
+	}
+	at := ""
+	if there {
+		at = where
+	}
+	users, err := mounts.Users("", dev, at)
+	words := list(users)
+	switch {
+	case err != nil:
+		words = err.Error()
+	case len(users) == 0 && there:
+		words = "nobody that could be found"
+	case len(users) == 0:
+		return nil // they have just let go
+	}
+	what := "was unmounted"
+	if there {
+		if err := unix.Unmount(where, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return fail(err)
+		}
+		what = "was taken off the tree"
+	}
+	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThey get errors, and an XFS can be mounted again only when they have ended", where, what, dev, words))
+	if more := len(users) - holdersTold; more > 0 {
+		words = fmt.Sprintf("%s\n  and %d more", list(users[:holdersTold]), more)
+	}
+	return s.SaveHolders(path.Base(where), words)
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,8 +24,14 @@ type Host interface {
 	// disk.ErrGone if it is not attached any more. It may hang on dead storage.
 	Look(name string) (disk.Facts, error)
 	// MountedAt says whether the device is mounted at the path, in PID 1's
-	// mount table.
+	// mount table. The error may say that another one is mounted over it.
 	MountedAt(path string, dev disk.Dev) (bool, error)
+	// Stale gives what is still mounted in a place that a class gives out although
+	// its disk is gone: of each what is known of the disk, and that mount. With an
+	// error there may be more.
+	Stale(s *disk.Settings) ([]disk.Facts, error)
+	// Monotonic is the time of CLOCK_MONOTONIC (clock_gettime(2)).
+	Monotonic() time.Duration
 	// Accept records the operator's word for this attachment of the disk, which was
 	// held for that reason.
 	Accept(f *disk.Facts, reason disk.Reason) error
@@ -50,7 +57,8 @@ type Host interface {
 type Units interface {
 	// Mount mounts the disk's filesystem of that type and UUID for the class,
 	// and returns when the mount unit's job has ended. What PID 1 has begun goes
-	// on when ctx ends.
+	// on when ctx ends. The error wraps disk.ErrHeld if the filesystem is in use
+	// as another mount of it that is nowhere to be seen.
 	Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error
 	// Fill has the disk's filesystem of that type, which is not mounted yet, fill
 	// the disk, if there is more of it. It goes on when ctx ends.
@@ -68,12 +76,15 @@ type Units interface {
 	TakeBack(ctx context.Context, seq uint64) error
 	// Unmount stops the mount unit of that mount point.
 	Unmount(ctx context.Context, path string) error
-	// UnmountGone takes a mount whose disk is gone, and that can not be unmounted
-	// since somebody uses it, off the tree.
-	UnmountGone(ctx context.Context, path string) error
-	// PluggedFor gives for how long PID 1 has had the disk's device unit
-	// plugged, zero if it has not.
-	PluggedFor(ctx context.Context, f *disk.Facts) (time.Duration, error)
+	// UnmountGone takes the mount of a device that is gone, and that can not be
+	// unmounted since somebody uses it, off the tree, and names its users.
+	UnmountGone(ctx context.Context, path string, dev disk.Dev) error
+	// NameHolders names those who still have the filesystem of a disk that is gone
+	// elsewhere than at the path, where it was mounted and is not any more.
+	NameHolders(ctx context.Context, f *disk.Facts, path string) error
+	// Plugged gives the time of CLOCK_MONOTONIC since which PID 1 has the disk's
+	// device unit plugged, zero if it has not.
+	Plugged(ctx context.Context, f *disk.Facts) (time.Duration, error)
 	// RemoveMountPoint removes the directory of a mount that has ended, if it is
 	// still there.
 	RemoveMountPoint(ctx context.Context, path string) error
@@ -128,7 +139,6 @@ type Agent struct {
 	// What follows belongs to the loop's goroutine alone.
 	disks    map[string]*state
 	leaving  map[string]*departure
-	pinned   map[string]bool // mount points taken off the tree while in use
 	seen     []disk.Sighting // not handed to Host.Remember yet
 	saving   bool
 	notices  []string // told already
@@ -149,7 +159,7 @@ func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) 
 	a := &Agent{
 		host: h, units: u, report: r, settings: s, watchdog: watchdog,
 		queue: newQueue(), requests: make(chan func()), results: make(chan func()),
-		disks: map[string]*state{}, leaving: map[string]*departure{}, pinned: map[string]bool{},
+		disks: map[string]*state{}, leaving: map[string]*departure{},
 	}
 	a.bound()
 	return a
@@ -356,8 +366,11 @@ func (a *Agent) rescan(want func(name string)) {
 		want(name)
 	}
 	for name := range a.disks {
-		want(name)
+		if !slices.Contains(names, name) {
+			want(name)
+		}
 	}
+	a.missed()
 	a.glance = true
 }
 

@@ -41,6 +41,8 @@ type machine struct {
 	notices     []string
 	alive       int
 	plugged     map[uint64]time.Time // by disk sequence number
+	holders     map[string]string    // who still has the filesystem, by kernel name
+	covered     map[string]bool      // mount points over which another is mounted
 	noEffect    bool                 // mount jobs are done, but mount nothing
 	halfMade    bool                 // what Format finds
 	slow        bool                 // Mount and Format wait until hang is closed
@@ -137,8 +139,32 @@ func (m *machine) look(name string) (disk.Facts, error) {
 func (m *machine) MountedAt(p string, dev disk.Dev) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.covered[p] {
+		return true, errors.New("another is mounted over it")
+	}
 	return slices.ContainsFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p && e.Dev == dev }), nil
 }
+
+func (m *machine) Stale(*disk.Settings) ([]disk.Facts, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var stale []disk.Facts
+	for _, e := range m.table {
+		there := false
+		for _, d := range m.disks {
+			there = there || d.Dev == e.Dev
+		}
+		if !there {
+			stale = append(stale, disk.Facts{ID: disk.ID{Name: "old", Dev: e.Dev}, Mounts: []disk.MountPoint{e}})
+		}
+	}
+	return stale, nil
+}
+
+// booted is when the machine has booted.
+var booted = time.Date(1998, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (m *machine) Monotonic() time.Duration { return time.Since(booted) }
 
 func (m *machine) Accept(f *disk.Facts, _ disk.Reason) error {
 	m.mu.Lock()
@@ -176,23 +202,34 @@ func (m *machine) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 	return nil
 }
 
-func (m *machine) UnmountGone(_ context.Context, p string) error {
+func (m *machine) UnmountGone(_ context.Context, p string, dev disk.Dev) error {
 	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("unmount lazily %s", p)
-	m.table = slices.DeleteFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p })
+	m.table = slices.DeleteFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p && e.Dev == dev })
 	return nil
 }
 
-func (m *machine) PluggedFor(_ context.Context, f *disk.Facts) (time.Duration, error) {
+func (m *machine) NameHolders(_ context.Context, f *disk.Facts, p string) error {
+	time.Sleep(job)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if who := m.holders[f.Name]; who != "" {
+		m.say("%s of %s is still used by %s", p, f.Name, who)
+		return errors.New("as far as can be seen")
+	}
+	return nil
+}
+
+func (m *machine) Plugged(_ context.Context, f *disk.Facts) (time.Duration, error) {
 	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.plugged[f.Seq].IsZero() {
 		return 0, nil
 	}
-	return time.Since(m.plugged[f.Seq]), nil
+	return m.plugged[f.Seq].Sub(booted), nil
 }
 
 func (m *machine) Remember(seen []disk.Sighting) error {
@@ -319,6 +356,7 @@ func (m *machine) Grow(_ context.Context, seq uint64) error {
 
 func (m *machine) Unmount(_ context.Context, p string) error {
 	time.Sleep(job)
+	m.pass("unmount", p)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("unmount %s", p)
@@ -732,23 +770,23 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 		m.expect(t, `vdc: mount (filesystem)`)
 		// The second time it is taken off the tree. Whoever holds it keeps the
 		// filesystem from being mounted again until he lets go, hours later.
-		m.change(func() { m.mountErr["vdc"] = errors.New("duplicate UUID") })
+		m.change(func() { m.mountErr["vdc"] = disk.ErrHeld })
 		time.Sleep(1100 * time.Millisecond)
 		m.expect(t, `
 			unmount `+where+`
 			unmount lazily `+where+`
 			rmdir `+where+`
 			mount vdc seq 3: xfs at `+where+`
-			vdc: failed: duplicate UUID`)
+			vdc: failed: `+disk.ErrHeld.Error())
 		time.Sleep(3 * time.Hour)
 		m.change(func() {
 			said := 0
 			for _, line := range m.log {
-				if line == "vdc: failed: duplicate UUID" {
+				if line == "vdc: failed: "+disk.ErrHeld.Error() {
 					said++
 				}
 			}
-			if said > pinnedMost {
+			if said > heldMost {
 				t.Errorf("what is tried for ever is told %d times", said)
 			}
 			m.log = nil
@@ -933,6 +971,7 @@ func TestUnmountedByHandWhileTheAgentWasDown(t *testing.T) {
 	m := newMachine(f)
 	m.plugged = map[uint64]time.Time{2: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}
 	f.Standing.WasMounted = time.Date(1999, 1, 2, 0, 0, 0, 0, time.UTC)
+	f.Standing.MountedAt = f.Standing.WasMounted.Sub(booted)
 	with(t, m, func(t *testing.T, _ *Agent) {
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
@@ -1131,7 +1170,10 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 					if m.sightings[i].Mounted.IsZero() {
 						t.Errorf("%s: no time", when)
 					}
-					m.sightings[i].Mounted = time.Time{}
+					if s := &m.sightings[i]; s.At != s.Mounted.Sub(booted) {
+						t.Errorf("%s: mounted at %s, by the clock at %s", when, s.At, s.Mounted)
+					}
+					m.sightings[i].Mounted, m.sightings[i].At = time.Time{}, 0
 				}
 				if !slices.Equal(m.sightings, want) {
 					t.Errorf("%s: got %+v, want %+v", when, m.sightings, want)

@@ -32,8 +32,8 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 	if err == nil && there {
 		err = a.units.Unmount(ctx, dep.path)
 		if err != nil && dep.answer == nil && dep.failures > 0 {
-			dep.pinned = true
-			err = a.units.UnmountGone(ctx, dep.path)
+			err = a.units.UnmountGone(ctx, dep.path, dep.facts.Dev)
+			dep.named = dep.named || err == nil
 		}
 		if err == nil {
 			there, err = a.host.MountedAt(dep.path, dep.facts.Dev)
@@ -48,7 +48,43 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 		}
 		return fmt.Errorf("cannot unmount %s of %s, which is gone: %w", dep.path, dep.facts.ID, err)
 	}
-	return a.units.RemoveMountPoint(ctx, dep.path)
+	if err := a.units.RemoveMountPoint(ctx, dep.path); err != nil {
+		return err
+	}
+	// Whoever has the filesystem by a mount of his own, as a pod has, did not keep it
+	// from being unmounted here.
+	if dep.answer == nil && !dep.named {
+		dep.unnamed = a.units.NameHolders(ctx, &dep.facts, dep.path)
+	}
+	return nil
+}
+
+// missed has what is still mounted of disks that are gone dealt with where no look
+// tells that they are: they went while the agent was down, or it ended before it was
+// done with them.
+func (a *Agent) missed() {
+	stale, err := a.host.Stale(a.settings)
+	if err != nil {
+		a.report.Problem(err)
+	}
+	for i := range stale {
+		f := &stale[i]
+		where := f.Mounts[0].Path
+		if a.leaving[where] == nil && !a.knows(f.Dev, where) {
+			a.leaving[where] = &departure{facts: *f, path: where}
+			a.report.Gone(f, where)
+		}
+	}
+}
+
+// knows says whether the next look at a disk tells that this mount of it is to go.
+func (a *Agent) knows(dev disk.Dev, where string) bool {
+	for _, st := range a.disks {
+		if st.seen && st.facts.Dev == dev && a.path(st) == where {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *Agent) released(dep *departure, err error) {
@@ -67,8 +103,8 @@ func (a *Agent) released(dep *departure, err error) {
 	}
 	if err == nil {
 		delete(a.leaving, dep.path)
-		if dep.pinned {
-			a.pinned[dep.path] = true
+		if dep.unnamed != nil {
+			a.report.Problem(dep.unnamed)
 		}
 		// The same filesystem may have come back under another name meanwhile.
 		for name, st := range a.disks {

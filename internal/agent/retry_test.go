@@ -124,6 +124,13 @@ func TestADiskWithoutAnEvent(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
+		// That looks at each disk once.
+		m.change(func() { m.looks = 0 })
+		time.Sleep(testSettings().Rescan)
+		settle()
+		if m.looks != 1 {
+			t.Errorf("%d looks", m.looks)
+		}
 	})
 }
 

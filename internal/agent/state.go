@@ -74,13 +74,12 @@ func (st *state) blocked(now time.Time) bool {
 }
 
 // fail notes a failure and gives the wait until the next try, negative for none.
-// A filesystem that is pinned, by users of the mount of a disk that is gone, can
-// not be mounted again until they have let go, and nothing tells when: that is
-// tried for ever.
-func (st *state) fail(now time.Time, pinned bool) time.Duration {
+// A filesystem that is held (disk.ErrHeld) can not be mounted until they have let go
+// who have it, and nothing tells when: that is tried for ever.
+func (st *state) fail(now time.Time, held bool) time.Duration {
 	st.failures++
-	if pinned {
-		st.failures = min(st.failures, pinnedMost)
+	if held {
+		st.failures = min(st.failures, heldMost)
 	}
 	facts := st.facts
 	st.stuck, st.until, st.retry = &facts, time.Time{}, time.Time{}
@@ -115,8 +114,10 @@ type departure struct {
 	busy     bool
 	failures int
 	retry    time.Time
-	// pinned says that the mount was taken off the tree while in use.
-	pinned bool
+	// named says that those who still use it were named when it was taken off the
+	// tree, unnamed why those could not be who have it elsewhere.
+	named   bool
+	unnamed error
 	// answer waits for the end of what an operator has asked for, which is not
 	// tried again; nil if the disk is gone.
 	answer chan error
@@ -130,9 +131,9 @@ const (
 	retryFirst = time.Second
 	retryMost  = 5 * time.Minute
 	retries    = 8
-	// pinnedMost bounds the failures that are counted, and so the wait to
+	// heldMost bounds the failures that are counted, and so the wait to
 	// 16 seconds, while only time can help.
-	pinnedMost = 5
+	heldMost = 5
 )
 
 // Limits of the looks because of events: hintsAtOnce in a row are answered at once.

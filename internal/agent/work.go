@@ -74,7 +74,8 @@ func (a *Agent) start(ctx context.Context) {
 			}
 			err := a.units.Mount(ctx, &f, class, d.UUID, d.Type)
 			return func() {
-				if filling != nil {
+				// One that is held is tried again and again, and said to be once.
+				if filling != nil && !errors.Is(err, disk.ErrHeld) {
 					a.report.Problem(filling)
 				}
 				a.acted(name, f.Seq, disk.Mount, err)
@@ -110,7 +111,7 @@ func (a *Agent) start(ctx context.Context) {
 	for name, ok := a.lines[questions].next(); ok; name, ok = a.lines[questions].next() {
 		f := a.disks[name].facts
 		a.begin(ctx, questions, func() func() {
-			plugged, err := a.units.PluggedFor(ctx, &f)
+			plugged, err := a.units.Plugged(ctx, &f)
 			return func() { a.unmounted(name, f.Seq, plugged, err) }
 		})
 	}
@@ -241,7 +242,13 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	}
 	if d.Mounted() {
 		st.remount = false
-		delete(a.pinned, a.path(st))
+	}
+	// What was to be unmounted and is there: the agent ended in the midst of a release,
+	// or somebody has mounted it again. With another look wanted this one may be too old.
+	if f.Standing.Unmounted != "" && (d.Mounted() || d.GivenOut()) && a.leaving[a.path(st)] == nil && !st.again {
+		if err := a.host.KeepUnmounted(&f, ""); err != nil {
+			a.report.Problem(err)
+		}
 	}
 	a.remember(st, changed)
 	switch {
@@ -355,14 +362,14 @@ func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err er
 	if st.facts.Seq != seq {
 		return
 	}
-	mounted := st.facts.Standing.WasMounted
+	mounted := st.facts.Standing.MountedAt
 	if st.sighting != nil {
-		mounted = st.sighting.Mounted
+		mounted = st.sighting.At
 	}
 	if err != nil {
 		a.report.Problem(err)
 	}
-	if err == nil && plugged < time.Since(mounted) {
+	if err == nil && (plugged == 0 || plugged > mounted) {
 		st.remount = true
 		a.report.Bounced(&st.facts, a.path(st))
 		return
@@ -379,10 +386,10 @@ func (a *Agent) failed(name string, err error) {
 	if !st.seen {
 		st.facts.Name = name
 	}
-	pinned := a.pinned[a.path(st)]
-	wait := st.fail(time.Now(), pinned)
+	held := errors.Is(err, disk.ErrHeld)
+	wait := st.fail(time.Now(), held)
 	// What is tried for ever is not told for ever.
-	if pinned && st.failing && st.told == err.Error() && st.failures >= pinnedMost {
+	if held && st.failing && st.told == err.Error() && st.failures >= heldMost {
 		return
 	}
 	st.failing, st.told = true, err.Error()
@@ -435,7 +442,7 @@ func (a *Agent) remember(st *state, changed bool) {
 	case d.Mounted():
 		id := f.Identity("")
 		if changed || st.sighting == nil || st.sighting.Identity != id {
-			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC()}
+			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: a.host.Monotonic()}
 			a.seen = append(a.seen, *st.sighting)
 		}
 	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, d.Reason == disk.ReasonTwin && !f.Standing.Twin,

@@ -15,6 +15,10 @@ import (
 // name.
 var ErrGone = errors.New("the disk is gone")
 
+// ErrHeld says that the kernel has a filesystem mounted already, somewhere: that of a
+// disk that was detached stays until the last who uses it has let go.
+var ErrHeld = errors.New("the kernel still has this filesystem mounted, where the host does not show it")
+
 // Dev is a device number as the kernel prints it in /sys/block/*/dev and in
 // the third field of /proc/*/mountinfo (proc_pid_mountinfo(5)).
 type Dev struct {

@@ -193,6 +193,8 @@ type Standing struct {
 	// WasMounted is the time at which hotmount last found the disk's filesystem
 	// newly mounted during this attachment, zero for never.
 	WasMounted time.Time `json:"was_mounted,omitzero"`
+	// MountedAt is the same moment by CLOCK_MONOTONIC.
+	MountedAt time.Duration `json:"mounted_at,omitempty"`
 	// OnRecord says that the filesystem on the disk was last mounted from this
 	// disk, as far as serial, slot and size tell.
 	OnRecord bool `json:"on_record,omitempty"`

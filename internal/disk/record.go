@@ -51,6 +51,9 @@ type Sighting struct {
 	Directory string `json:"directory,omitempty"`
 	// Mounted is when it was last found mounted.
 	Mounted time.Time `json:"mounted"`
+	// At is the same moment by CLOCK_MONOTONIC (clock_gettime(2)), which nobody sets,
+	// in the boot of Identity.
+	At time.Duration `json:"at,omitempty"`
 	// Left says that hotmount saw the disk being detached after that.
 	Left bool `json:"left,omitempty"`
 }

@@ -13,6 +13,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,6 +89,16 @@ func At(tree []Mount, path string) *Mount {
 		at = next
 	}
 	return at
+}
+
+// OnTop says whether the device is mounted at the path. The error says that another one
+// is mounted over it, which umount(8) would take away in its place.
+func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
+	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
+	if at := At(tree, path); there && at != nil && (at.Path != path || at.Dev != dev) {
+		return true, fmt.Errorf("%s is mounted over it at %[2]s; take that away first: umount %[2]s", at.Dev, disk.Visible(at.Path))
+	}
+	return there, nil
 }
 
 // Mount is a mount with its place in the tree of its namespace and what it

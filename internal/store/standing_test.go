@@ -32,14 +32,15 @@ func TestWasMounted(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
-			seen := disk.Sighting{Identity: f.Identity("boot1"), UUID: f.Udev.FSUUID, Type: "xfs", Mounted: mounted}
+			seen := disk.Sighting{Identity: f.Identity("boot1"), UUID: f.Udev.FSUUID, Type: "xfs", Mounted: mounted, At: time.Hour}
 			tt.put(&seen)
 			if err := s.Remember([]disk.Sighting{seen}); err != nil {
 				t.Fatal(err)
 			}
 			m := s.Load("boot1")
-			if got := m.Standing(f).WasMounted; got.Equal(mounted) != tt.want || got.IsZero() == tt.want {
-				t.Errorf("was mounted: %s", got)
+			st := m.Standing(f)
+			if got := st.WasMounted; got.Equal(mounted) != tt.want || got.IsZero() == tt.want || (st.MountedAt == time.Hour) != tt.want {
+				t.Errorf("was mounted: %s, %s", got, st.MountedAt)
 			}
 		})
 	}
@@ -435,4 +436,18 @@ func TestAGapLasts(t *testing.T) {
 		t.Error("after a boot it is not known")
 	}
 	initialise()
+}
+
+// TestHolders: what was recorded last is given back, and nothing for another filesystem.
+func TestHolders(t *testing.T) {
+	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
+	const one, two = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
+	for _, words := range []string{"process 7", "process 8\n  process 9"} {
+		if err := s.SaveHolders(one, words); err != nil || s.Holders(one) != words || s.Holders(two) != "" {
+			t.Errorf("%q, %q, %v", s.Holders(one), s.Holders(two), err)
+		}
+	}
+	if err := s.SaveHolders("../x", "y"); err == nil {
+		t.Error("what is no UUID is taken")
+	}
 }

@@ -250,7 +250,7 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		s := &m.sightings[i]
 		here := s.Identity.Boot == m.boot && s.Identity.Seq == f.Seq && !s.Left
 		if here {
-			st.WasMounted = s.Mounted
+			st.WasMounted, st.MountedAt = s.Mounted, s.At
 		}
 		if s.UUID == uuid || here && uuid == "" {
 			st.Volume = s
@@ -458,6 +458,27 @@ func (s Store) SaveFit(v disk.Fit) error {
 	return nil
 }
 
+// SaveHolders records in words who used a filesystem when its disk was detached.
+func (s Store) SaveHolders(uuid, words string) error {
+	if !disk.ValidUUID(uuid) {
+		return fmt.Errorf("cannot record who uses the filesystem: %q is not a UUID", uuid)
+	}
+	err := os.MkdirAll(s.holdersDir(), 0o700)
+	if err == nil {
+		err = replace(filepath.Join(s.holdersDir(), uuid), []byte(words), false)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot record who uses %s: %w", uuid, err)
+	}
+	return nil
+}
+
+// Holders gives what SaveHolders has recorded last in this boot, empty for nothing.
+func (s Store) Holders(uuid string) string {
+	words, _ := readFile(filepath.Join(s.holdersDir(), uuid))
+	return string(words)
+}
+
 // Forget removes what the runtime store holds of an attachment that has ended.
 func (s Store) Forget(seq uint64) error {
 	return errors.Join(removeIfThere(seqFile(s.acceptedDir(), seq)), removeIfThere(seqFile(s.verdictDir(), seq)), removeIfThere(seqFile(s.unmountedDir(), seq)),
@@ -513,6 +534,7 @@ func (s Store) acceptedDir() string  { return filepath.Join(s.Runtime, "accepted
 func (s Store) verdictDir() string   { return filepath.Join(s.Runtime, "verdicts") }
 func (s Store) fitDir() string       { return filepath.Join(s.Runtime, "fits") }
 func (s Store) unmountedDir() string { return filepath.Join(s.Runtime, "unmounted") }
+func (s Store) holdersDir() string   { return filepath.Join(s.Runtime, "holders") }
 
 func seqFile(dir string, seq uint64) string {
 	return filepath.Join(dir, strconv.FormatUint(seq, 10))

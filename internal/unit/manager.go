@@ -17,7 +17,8 @@ import (
 	sd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/godbus/dbus/v5"
-	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
 )
 
 // privateSocket is PID 1's own socket, for root alone. On the system bus any
@@ -273,10 +274,10 @@ func (m *Manager) stop(ctx context.Context, name string) error {
 	return err
 }
 
-// PluggedFor gives for how long PID 1 has had the disk of that kernel name plugged
-// (ActiveEnterTimestampMonotonic of its device unit, in microseconds of
-// CLOCK_MONOTONIC, org.freedesktop.systemd1(5)), zero if it has not.
-func (m *Manager) PluggedFor(ctx context.Context, name string) (time.Duration, error) {
+// Plugged gives the time of CLOCK_MONOTONIC since which PID 1 has the disk of that
+// kernel name plugged (ActiveEnterTimestampMonotonic of its device unit, in
+// microseconds, org.freedesktop.systemd1(5)), zero if it has not.
+func (m *Manager) Plugged(ctx context.Context, name string) (time.Duration, error) {
 	device := unit.UnitNamePathEscape("/dev/"+name) + ".device"
 	fail := func(err error) (time.Duration, error) {
 		return 0, fmt.Errorf("cannot ask systemd for %s: %w", device, err)
@@ -301,11 +302,7 @@ func (m *Manager) PluggedFor(ctx context.Context, name string) (time.Duration, e
 	if p["ActiveState"] != "active" || since == 0 {
 		return 0, nil
 	}
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fail(os.NewSyscallError("clock_gettime", err))
-	}
-	return time.Duration(now.Nano()) - time.Duration(since)*time.Microsecond, nil
+	return time.Duration(since) * time.Microsecond, nil
 }
 
 // StartFormat runs hotmount-format@.service for the disk of that sequence number
@@ -373,13 +370,13 @@ func (m *Manager) StartCleanup(ctx context.Context, path string) error {
 	return m.startService(ctx, cleanupUnit(path))
 }
 
-// StartUnmountGone runs hotmount-unmount@.service for that mount point, whose
-// disk is gone, and waits until it has ended.
-func (m *Manager) StartUnmountGone(ctx context.Context, path string) error {
+// StartUnmountGone runs hotmount-unmount@.service for that mount point and the
+// device that is or was mounted there and is gone, and waits until it has ended.
+func (m *Manager) StartUnmountGone(ctx context.Context, path string, dev disk.Dev) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	return m.startService(ctx, "hotmount-unmount@"+unit.UnitNamePathEscape(path)+".service")
+	return m.startService(ctx, "hotmount-unmount@"+unit.UnitNamePathEscape(path)+":"+dev.String()+".service")
 }
 
 func (m *Manager) startService(ctx context.Context, name string) error {

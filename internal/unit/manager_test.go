@@ -57,7 +57,7 @@ StartUnit hotmount-grow@12.service replace
 RestartUnit hotmount-block@12.service replace
 StopUnit hotmount-block@12.service replace
 StartUnit hotmount-cleanup@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.service replace
-StartUnit hotmount-unmount@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.service replace
+StartUnit hotmount-unmount@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f:254:16.service replace
 Get mnt_2ddisks_2d5f0c8f3e_5cx2d2b3c_5cx2d4d61_5cx2d9c2e_5cx2d0a1b2c3d4e5f_2emount org.freedesktop.systemd1.Unit Job
 Get mnt_2ddisks_2d5f0c8f3e_5cx2d2b3c_5cx2d4d61_5cx2d9c2e_5cx2d0a1b2c3d4e5f_2emount org.freedesktop.systemd1.Unit ActiveState
 GetAll dev_2dvdb_2edevice org.freedesktop.systemd1.Unit`
@@ -75,7 +75,9 @@ var jobs = []struct {
 	{"StartBlock", func(ctx context.Context, m *Manager) error { return m.StartBlock(ctx, 12) }},
 	{"StopBlock", func(ctx context.Context, m *Manager) error { return m.StopBlock(ctx, 12) }},
 	{"StartCleanup", func(ctx context.Context, m *Manager) error { return m.StartCleanup(ctx, mountUnit().Path) }},
-	{"StartUnmountGone", func(ctx context.Context, m *Manager) error { return m.StartUnmountGone(ctx, mountUnit().Path) }},
+	{"StartUnmountGone", func(ctx context.Context, m *Manager) error {
+		return m.StartUnmountGone(ctx, mountUnit().Path, disk.Dev{Major: 254, Minor: 16})
+	}},
 }
 
 // everything calls once each method of a Manager.
@@ -84,7 +86,7 @@ var everything = append(slices.Clone(jobs), []struct {
 	call func(context.Context, *Manager) error
 }{
 	{"MountEnded", func(ctx context.Context, m *Manager) error { _, err := m.MountEnded(ctx, mountUnit().Path); return err }},
-	{"PluggedFor", func(ctx context.Context, m *Manager) error { _, err := m.PluggedFor(ctx, "vdb"); return err }},
+	{"Plugged", func(ctx context.Context, m *Manager) error { _, err := m.Plugged(ctx, "vdb"); return err }},
 }...)
 
 func TestWhatPID1IsAskedFor(t *testing.T) {
@@ -339,7 +341,7 @@ func TestRefused(t *testing.T) {
 		if err := p.manager().StartCleanup(background(t), path); err == nil {
 			t.Errorf("StartCleanup(%q) is no error", path)
 		}
-		if err := p.manager().StartUnmountGone(background(t), path); err == nil {
+		if err := p.manager().StartUnmountGone(background(t), path, disk.Dev{}); err == nil {
 			t.Errorf("StartUnmountGone(%q) is no error", path)
 		}
 	}

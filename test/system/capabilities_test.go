@@ -151,13 +151,14 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	at := "/mnt/disks/" + ext4
 	m.run("systemd-run -q --unit=holder sh -c 'cd " + at + " && exec sleep infinity'; systemctl start hotmount")
 	m.wait("the holder", "[ $(readlink /proc/$(systemctl show -p MainPID --value holder)/cwd) = "+at+" ]")
+	device := m.run("findmnt -no MAJ:MIN " + at)
 	given(unmount, without(unmount, "CAP_SYS_ADMIN"))
 	if err := w.DetachSurprise(ctx(t), eID); err != nil {
 		t.Fatal(err)
 	}
 	m.says("cannot unmount " + at + " lazily: operation not permitted")
 	given(unmount, without(unmount, "CAP_SYS_PTRACE"))
-	m.run("systemctl start " + quote("hotmount-unmount@"+strings.TrimSuffix(unitOf(ext4), ".mount")+".service") + "; ! findmnt " + at)
+	m.run("systemctl start " + quote("hotmount-unmount@"+strings.TrimSuffix(unitOf(ext4), ".mount")+":"+device+".service") + "; ! findmnt " + at)
 	m.says(at + " was taken off the tree: .*still used by")
 	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(ext4))); strings.Contains(got, "(sleep)") {
 		t.Errorf("the user is named without CAP_SYS_PTRACE: %s", got)

@@ -117,7 +117,8 @@ func TestUnmountedByHand(t *testing.T) {
 		m.run("hotmount accept " + name)
 		m.mounted(name)
 	}
-	m.run("systemctl stop hotmount; umount " + where + "; systemctl start hotmount")
+	// The clock was set meanwhile.
+	m.run("systemctl stop hotmount; umount " + where + "; date -s '+1 hour' >/dev/null; systemctl start hotmount")
 	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
 
 	m.run("hotmount accept " + name)
@@ -138,8 +139,9 @@ func TestUnmountedByHand(t *testing.T) {
 }
 
 // TestSurpriseRemoval: a disk that is pulled, idle or busy, leaves no stale mount,
-// no directory and no endless loop; when it returns while the old mount is held
-// it is mounted again by itself as soon as that is let go.
+// no directory and no endless loop, also where the daemon was down; when it returns
+// while the old mount is held, by a mount of a pod's own too, it is mounted again by
+// itself as soon as that is let go.
 func TestSurpriseRemoval(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -170,8 +172,44 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("cat " + where + "/f"); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// Idle.
+	// Held by a mount elsewhere in a namespace of its own, as a container has it, which
+	// does not keep the host's from being unmounted.
+	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec sleep 1001'")
+	m.wait("the pod", "grep ' /srv ' /proc/$(pgrep -f '^sleep 1001')/mountinfo")
 	if err := w.DetachSurprise(ctx(t), id2); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
+	m.says(where + " was unmounted: its disk .* is gone, and it was still used by")
+	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
+	m.says("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace.*; who has it now: hotmount doctor; tried again in")
+	// As good as hours: nothing of it is in the daemon's memory.
+	m.run("systemctl restart hotmount")
+	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has this filesystem mounted') -ge 2 ]")
+	if got := m.run("journalctl -b -o cat --no-pager -u hotmount | grep xfs_repair || true"); got != "" {
+		t.Errorf("nothing is damaged: %s", got)
+	}
+	m.run("systemctl stop pod")
+	m.mounted(again)
+	// While the daemon is down, where something else is mounted over it.
+	m.run("systemctl stop hotmount; systemd-run -q --unit=opener sh -c 'exec 3<" + where + "/f; exec sleep 1002'")
+	m.wait("the file", "[ -e /proc/$(pgrep -f '^sleep 1002')/fd/3 ]")
+	if err := w.DetachSurprise(ctx(t), id3); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("systemd to try", "[ ! -e /dev/"+again+" ] && [ \"$(systemctl show -p Result --value "+quote(unitOf(uuid))+")\" != success ]")
+	m.run("findmnt " + where + "; mount -t tmpfs over " + where + "; systemctl start hotmount")
+	m.says("cannot unmount " + where + " of " + again + " .*is mounted over it at .*; take that away first: umount " + where)
+	m.run("findmnt -S over; umount " + where)
+	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
+	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuid))); strings.Count(got, "was taken off the tree") != 2 || !strings.Contains(got[strings.LastIndex(got, "was taken off the tree"):], "(sleep): has a file open") {
+		t.Errorf("the unit's journal does not name the second holder:\n%s", got)
+	}
+	m.run("systemctl stop opener")
+	// Idle.
+	again, id4 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
+	m.mounted(again)
+	if err := w.DetachSurprise(ctx(t), id4); err != nil {
 		t.Fatal(err)
 	}
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))

@@ -1,0 +1,247 @@
+package agent
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hotmount/internal/disk"
+)
+
+// A pod has the filesystem by a mount of its own, which does not keep it from being
+// unmounted on the host: the pod is named, and the disk that has returned is mounted
+// when the pod goes, hours later, without an event. So it is where the agent was
+// restarted meanwhile.
+func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
+	where := "/mnt/disks/" + uuidA
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.grow = true
+	again := func(t *testing.T) {
+		t.Helper()
+		time.Sleep(3 * time.Hour)
+		m.change(func() {
+			tries := 0
+			for _, line := range m.log {
+				if strings.HasPrefix(line, "mount vdc ") {
+					tries++
+				} else if strings.HasPrefix(line, "problem") {
+					t.Error(line)
+				}
+			}
+			if tries < 3*60*60/16 {
+				t.Errorf("%d tries in three hours", tries)
+			}
+			m.log = nil
+		})
+	}
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			m.log = nil
+			delete(m.disks, "vdb")
+			m.holders = map[string]string{"vdb": "a pod"}
+		})
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: gone
+			forgot 2
+			unmount `+where+`
+			rmdir `+where+`
+			`+where+` of vdb is still used by a pod
+			problem: as far as can be seen`)
+		m.change(func() {
+			m.disks["vdc"] = xfsDisk("vdc", 3, uuidA)
+			m.mountErr["vdc"] = disk.ErrHeld
+			m.fill = func(*disk.Facts) error { return errors.New("cannot grow it") }
+		})
+		a.Look("vdc")
+		again(t)
+	})
+	with(t, m, func(t *testing.T, _ *Agent) {
+		again(t)
+		m.change(func() { delete(m.mountErr, "vdc"); m.fill = nil })
+		time.Sleep(20 * time.Second)
+		m.expect(t, `
+			mount vdc seq 3: xfs at `+where+`
+			vdc: mounted at `+uuidA+`
+			vdc: grow (filesystem-unmeasured)
+			grow seq 3
+			vdc: keep (mounted)
+			vdc: recovered`)
+	})
+}
+
+// One that returns damaged is not tried for ever.
+func TestReturnOfADamagedDisk(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { delete(m.disks, "vdb"); m.holders = map[string]string{"vdb": "a pod"} })
+		a.Look("vdb")
+		m.change(func() {
+			m.disks["vdc"] = xfsDisk("vdc", 3, uuidA)
+			m.mountErr["vdc"] = errors.New("Structure needs cleaning")
+		})
+		a.Look("vdc")
+		time.Sleep(time.Hour)
+		m.change(func() {
+			if !slices.Contains(m.log, "vdc: failed: Structure needs cleaning, for good") {
+				t.Errorf("%q", m.log)
+			}
+		})
+	})
+}
+
+// What is still mounted of a disk that went while the agent was down is taken away at
+// start, also when the disk is back already; and by the slow look at everything.
+func TestStaleMounts(t *testing.T) {
+	where := "/mnt/disks/" + uuidA
+	stale := disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: where, Type: "xfs"}
+	m := newMachine(xfsDisk("vdc", 3, uuidA))
+	m.table = []disk.MountPoint{stale}
+	m.mountErr[where] = errors.New("busy")
+	m.holders = map[string]string{"old": "a pod"}
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		if !strings.HasSuffix(m.status, "1 gone but still mounted") {
+			t.Errorf("status %q", m.status)
+		}
+		m.expect(t, `
+			old: gone
+			vdc: mount (filesystem)
+			unmount `+where+`
+			old: failed: cannot unmount `+where+` of old (disk sequence number 0), which is gone: busy`)
+		a.LookAtAll() // it is known now
+		time.Sleep(time.Second)
+		m.expect(t, `
+			unmount `+where+`
+			unmount lazily `+where+`
+			rmdir `+where+`
+			mount vdc seq 3: xfs at `+where+`
+			vdc: mounted at `+uuidA+`
+			ready`)
+		// One of which no event told.
+		other := stale
+		other.Path, other.Dev.Minor = "/mnt/disks/"+uuidB, 64
+		m.change(func() { m.table = append(m.table, other) })
+		time.Sleep(testSettings().Rescan)
+		m.expect(t, `
+			old: gone
+			unmount `+other.Path+`
+			rmdir `+other.Path+`
+			`+other.Path+` of old is still used by a pod
+			problem: as far as can be seen`)
+		// One that is found to be gone by the look at everything is told once.
+		m.change(func() { delete(m.disks, "vdc"); m.mountErr = nil })
+		a.LookAtAll()
+		m.expect(t, `
+			vdc: gone
+			forgot 3
+			unmount `+where+`
+			rmdir `+where)
+	})
+}
+
+// What is mounted over the mount of a disk that is gone is alive, and is not taken
+// away in its place. It is the same for a disk that is to be released.
+func TestALivingMountOverAStaleOne(t *testing.T) {
+	where := "/mnt/disks/" + uuidA
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { m.log = nil; m.covered = map[string]bool{where: true} })
+		if err := a.Release(t.Context(), "vdb"); err == nil || !strings.Contains(err.Error(), "another is mounted over it") {
+			t.Error(err)
+		}
+		m.change(func() { delete(m.disks, "vdb") })
+		a.Look("vdb")
+		time.Sleep(time.Hour)
+		m.change(func() {
+			for _, line := range m.log {
+				if strings.HasPrefix(line, "unmount") || strings.HasPrefix(line, "rmdir") {
+					t.Error(line)
+				}
+			}
+			m.log, m.covered = nil, nil
+		})
+		time.Sleep(retryMost)
+		m.expect(t, "unmount "+where+"\nrmdir "+where)
+	})
+}
+
+// An agent that was killed in the midst of a release has said that the disk is to stay
+// unmounted, which it is not: when it ends by itself later it is mounted again.
+func TestReleaseThatWasCutShort(t *testing.T) {
+	f := xfsDisk("vdb", 2, uuidA)
+	f.Standing.Unmounted = disk.ReasonReleased
+	m := newMachine(f)
+	m.table = []disk.MountPoint{{Dev: f.Dev, Root: "/", Path: "/mnt/disks/" + uuidA, Type: "xfs"}}
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb may be mounted
+			vdb: keep (mounted)
+			ready`)
+		m.change(func() {
+			m.table = nil
+			m.plugged = map[uint64]time.Time{2: time.Now()}
+		})
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: bounced
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA)
+	})
+}
+
+// A look in the midst of a release does not take that back.
+func TestALookDuringARelease(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			m.log = nil
+			m.gate = func(work, _ string) {
+				if work == "unmount" {
+					<-m.hang
+				}
+			}
+		})
+		released := make(chan error)
+		go func() { released <- a.Release(t.Context(), "vdb") }()
+		settle()
+		a.Look("vdb")
+		m.expect(t, "vdb stays unmounted: released")
+		close(m.hang)
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		m.expect(t, `
+			unmount /mnt/disks/`+uuidA+`
+			rmdir /mnt/disks/`+uuidA+`
+			vdb: hold (released)`)
+	})
+}
+
+// A clock that was set tells nothing of whether a mount ended by a hand.
+func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
+	for _, step := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		f := xfsDisk("vdb", 2, uuidA)
+		m := newMachine(f)
+		mounted := time.Date(1999, 1, 2, 0, 0, 0, 0, time.UTC)
+		f.Standing.WasMounted, f.Standing.MountedAt = mounted.Add(step), mounted.Sub(booted)
+		m.plugged = map[uint64]time.Time{2: mounted.Add(-time.Hour)}
+		hand := "\n\t\t\tvdb stays unmounted: unmounted-by-hand\n\t\t\tvdb: hold (unmounted-by-hand)\n\t\t\tready"
+		with(t, m, func(t *testing.T, _ *Agent) { m.expect(t, hand) })
+		for _, plugged := range []time.Time{mounted.Add(time.Hour), {}} { // after it was mounted, and not now
+			f.Standing.Unmounted, m.table = "", nil
+			m.plugged[2] = plugged
+			with(t, m, func(t *testing.T, _ *Agent) {
+				m.expect(t, `
+					vdb: bounced
+					vdb: mount (filesystem)
+					mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+					vdb: mounted at `+uuidA+`
+					ready`)
+			})
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package inventory
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+)
+
+// TestStale: what is mounted in a place of a class and whose device sysfs does not
+// have, with what is remembered of its disk; nothing else.
+func TestStale(t *testing.T) {
+	const where = "/mnt/disks/" + uuidA
+	gone := "40 27 254:64 / " + where + " rw,noatime - xfs /dev/vde rw\n"
+	s := &disk.Settings{Classes: []disk.Class{{Directory: "/mnt/fast"}, {Directory: "/mnt/disks"}}}
+	identity := disk.Identity{Boot: boot, Seq: 7, Serial: "S7", Slot: "pci-7", Size: 5 << 30}
+	for name, tt := range map[string]struct {
+		line string
+		want bool
+	}{
+		"gone":                     {gone, true},
+		"there":                    {strings.Replace(gone, "254:64", "254:16", 1), false},
+		"no directory of a class":  {strings.Replace(gone, "/mnt/disks", "/srv", 1), false},
+		"no UUID":                  {strings.Replace(gone, uuidA, "x", 1), false},
+		"a part of the filesystem": {strings.Replace(gone, "254:64 /", "254:64 /x", 1), false},
+		"no disk":                  {strings.Replace(gone, "254:64", "0:64", 1), false},
+	} {
+		h := node.with(tree{"sys/dev/block/254:16": "-> ../../block/vdb", table: "27 1 0:2 / / rw - rootfs rootfs rw\n" + tt.line}).make(t)
+		if err := h.Store.Remember([]disk.Sighting{{Identity: identity, UUID: uuidA, Type: "xfs"}}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := h.Stale(s)
+		var want []disk.Facts
+		if tt.want {
+			dev := disk.Dev{Major: 254, Minor: 64}
+			want = []disk.Facts{{ID: disk.ID{Name: "vde", Dev: dev, Seq: 7}, Serial: "S7", Slot: "pci-7", Size: 5 << 30,
+				Mounts: []disk.MountPoint{{Dev: dev, Root: "/", Path: where, Type: "xfs", Source: "/dev/vde", Options: "rw,noatime", SuperOptions: "rw"}}}}
+		}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	// Without the memory it is found all the same, and so is the one before.
+	identity.Boot = "another"
+	h := node.with(tree{table: gone + "41 27 254:64 / /mnt/fast/" + uuidB + " rw - xfs /dev/vde rw\n"}).make(t)
+	if err := h.Store.Remember([]disk.Sighting{{Identity: identity, UUID: uuidA, Type: "xfs"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.Stale(s); err != nil || len(got) != 2 || got[0].Serial != "" {
+		t.Errorf("of another boot: %+v, %v", got, err)
+	}
+	if err := os.WriteFile(h.Store.State+"/filesystems.json", []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.Stale(s); err == nil || len(got) != 2 {
+		t.Errorf("without a memory: %+v, %v", got, err)
+	}
+}
