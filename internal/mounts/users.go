@@ -46,8 +46,9 @@ func (u User) String() string {
 
 // Users gives who uses the filesystem of that device number that is mounted at
 // the path: mounts of it elsewhere, also in other mount namespaces, and
-// processes with a file of it open, mapped, or as a working or root directory.
-// It asks nothing of the filesystem itself, which may be dead, and sees all only
+// processes with a file of it open, mapped, or as a working or root directory,
+// also where the mount that they came by is not in any table any more.
+// It has nothing read from the disk, which may be dead, and sees all only
 // as root with all capabilities. A process that ends meanwhile is left out.
 func Users(root string, dev disk.Dev, path string) ([]User, error) {
 	proc := filepath.Join("/", root, "proc")
@@ -103,9 +104,7 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 	for namespace, mounts := range trees {
 		ids[namespace] = map[int]bool{}
 		for _, m := range mounts {
-			if m.Dev == dev {
-				ids[namespace][m.ID] = true
-			}
+			ids[namespace][m.ID] = m.Dev == dev
 		}
 	}
 	for _, p := range tasks {
@@ -202,14 +201,15 @@ func tree(table string) ([]Mount, error) {
 	return all, nil
 }
 
-// uses gives how the process uses the filesystem, each kind once. A process that
-// has ended uses nothing.
+// uses gives how the process uses the filesystem, each kind once; ids are the mounts
+// that it sees, true for those of the filesystem. A process that has ended uses
+// nothing.
 func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 	var how []string
 	fds, _ := os.ReadDir(filepath.Join(dir, "fdinfo"))
 	for _, fd := range fds {
 		info, _ := os.ReadFile(filepath.Join(dir, "fdinfo", fd.Name()))
-		if ids[mountOf(string(info))] {
+		if on(string(info), filepath.Join(dir, "fd", fd.Name()), ids, dev) {
 			how = append(how, "has a file open")
 			break
 		}
@@ -221,7 +221,7 @@ func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 			continue
 		}
 		info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f))
-		if ids[mountOf(string(info))] {
+		if on(string(info), filepath.Join(dir, link), ids, dev) {
 			how = append(how, words)
 		}
 		unix.Close(f)
@@ -239,6 +239,28 @@ func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 		}
 	}
 	return how
+}
+
+// on says whether what is open lies on the filesystem of the device: by its mount, and
+// where that is in no table, by what the kernel knows of it. So it is where a mount was
+// taken off the tree, which rmdir(2) does in namespaces where something is mounted on
+// the directory (detach_mounts in fs/namespace.c).
+func on(info, open string, ids map[int]bool, dev disk.Dev) bool {
+	if ours, known := ids[mountOf(info)]; known {
+		return ours
+	}
+	var st unix.Statx_t
+	// Nobody is asked for what the kernel does not know.
+	err := unix.Statx(unix.AT_FDCWD, open, unix.AT_STATX_DONT_SYNC, 0, &st)
+	if errors.Is(err, unix.EIO) {
+		// So answers an XFS that is shut down (xfs_vn_getattr in fs/xfs/xfs_iops.c). Its
+		// statfs(2) does answer, with the device (xfs_fs_statfs in fs/xfs/xfs_super.c).
+		var fs unix.Statfs_t
+		err = unix.Statfs(open, &fs)
+		number := uint64(uint32(fs.Fsid.Val[0]))
+		st.Dev_major, st.Dev_minor = unix.Major(number), unix.Minor(number)
+	}
+	return err == nil && st.Dev_major == dev.Major && st.Dev_minor == dev.Minor
 }
 
 // mountOf is the mnt_id of a fdinfo file (proc_pid_fdinfo(5)), -1 for none.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 )
@@ -107,5 +108,24 @@ func TestUsers(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// What a process holds by a mount that no table shows any more.
+func TestUsersByAMountOffTheTree(t *testing.T) {
+	root := t.TempDir()
+	var st unix.Stat_t
+	if err := unix.Stat(root, &st); err != nil {
+		t.Fatal(err)
+	}
+	dev := disk.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
+	namespace := map[string]string{"ns/mnt": "mnt:[1]"}
+	process(t, root, "1", map[string]string{"mountinfo": "24 1 254:1 / / rw - ext4 /dev/vda1 rw\n", "comm": "systemd\n"}, namespace)
+	process(t, root, "77", map[string]string{"comm": "db\n", "fdinfo/3": "mnt_id:\t99\n"}, map[string]string{"ns/mnt": "mnt:[1]", "fd/3": root})
+	process(t, root, "78", map[string]string{"comm": "sh\n", "fdinfo/3": "mnt_id:\t98\n"}, map[string]string{"ns/mnt": "mnt:[1]", "fd/3": "/proc/self", "cwd": root})
+	got, err := Users(root, dev, "")
+	want := []User{{PID: 77, Command: "db", How: "has a file open"}, {PID: 78, Command: "sh", How: "works in a directory of it"}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

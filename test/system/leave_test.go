@@ -173,16 +173,17 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Errorf("the data is %q", got)
 	}
 	// Held by a mount elsewhere in a namespace of its own, as a container has it, which
-	// does not keep the host's from being unmounted.
-	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec sleep 1001'")
-	m.wait("the pod", "grep ' /srv ' /proc/$(pgrep -f '^sleep 1001')/mountinfo")
+	// does not keep the host's from being unmounted, and by a file of one that goes
+	// with the directory.
+	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec 3<" + where + "/f; exec sleep 1001'")
+	m.wait("the pod", "[ -e /proc/$(pgrep -f '^sleep 1001')/fd/3 ]")
 	if err := w.DetachSurprise(ctx(t), id2); err != nil {
 		t.Fatal(err)
 	}
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
 	m.says(where + " was unmounted: its disk .* is gone, and it was still used by")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
-	m.says("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace.*; who has it now: hotmount doctor; tried again in")
+	m.says("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; who has it now: hotmount doctor; tried again in")
 	// As good as hours: nothing of it is in the daemon's memory.
 	m.run("systemctl restart hotmount")
 	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has this filesystem mounted') -ge 2 ]")
