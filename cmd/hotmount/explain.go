@@ -153,7 +153,11 @@ func explain(w io.Writer, from *dump) error {
 	}
 	d := policy.Decide(f, c, s)
 	if class != nil {
-		fmt.Fprintf(&b, "\nConditions for formatting it:\n")
+		act := "formatting it"
+		if class.Mode == disk.ModeBlock {
+			act = "giving it out"
+		}
+		fmt.Fprintf(&b, "\nConditions for %s:\n", act)
 		for _, cond := range policy.Conditions(f, c, s, class) {
 			mark := sign[cond.Held]
 			if cond.Open {

@@ -18,20 +18,34 @@ type Condition struct {
 	Open bool
 }
 
+// list is a list of conditions in the making.
+type list []Condition
+
+func (l *list) add(held bool, wanted, format string, args ...any) {
+	*l = append(*l, Condition{Wanted: wanted, Held: held, Found: disk.Visible(fmt.Sprintf(format, args...))})
+}
+
+// lifted adds a condition that the operator's accept lifts.
+func (l *list) lifted(accepted bool, wanted string, held bool, found string) {
+	l.add(held || accepted, wanted+", or it was accepted", "%s%s", found, either(!held && accepted, "; accepted", ""))
+}
+
+func either(held bool, yes, no string) string {
+	if held {
+		return yes
+	}
+	return no
+}
+
 // Conditions gives all that has to hold before the disk is formatted by that
-// class, in the order in which Decide asks for it. They hold all if and only if
-// Decide answers Format.
+// class, or given out by one in block mode, in the order in which Decide asks for it.
+// They hold all if and only if Decide answers Format, or Link.
 func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) []Condition {
-	var all []Condition
-	add := func(held bool, wanted, format string, args ...any) {
-		all = append(all, Condition{Wanted: wanted, Held: held, Found: disk.Visible(fmt.Sprintf(format, args...))})
+	if class.Mode == disk.ModeBlock {
+		return toGive(f, s, class)
 	}
-	either := func(held bool, yes, no string) string {
-		if held {
-			return yes
-		}
-		return no
-	}
+	var all list
+	add := all.add
 	st := &f.Standing
 	free := notOurs(f) == "" && ours(f, class) == nil
 	add(f.System == "", "it carries nothing of the running system", "%s", either(f.System == "", "", f.System+" is on it"))
@@ -40,7 +54,6 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	add(f.Udev.Initialized, "udev has finished with it", "%s", either(f.Udev.Initialized, "yes", "no"))
 	add(unusable(f) == "", "it has a size, no partitions, and takes writes", "%s, partitions: %s, read-only: %v", disk.HumanSize(f.Size), either(len(f.Partitions) > 0, strings.Join(f.Partitions, " "), "none"), f.ReadOnly)
 	add(st.Unmounted == "", "nobody has released or unmounted it", "%s", st.Unmounted)
-	add(class.Mode != disk.ModeBlock, "its class makes filesystems", "mode: %s", class.Mode)
 	add(creates(class, c), "its class makes filesystems on blank disks", "create: %s", class.Create)
 	add(st.Given == nil, "it was never given out as a block volume", "%s", either(st.Given == nil, "never", "it was"))
 	add(f.Size >= class.MinimumSize, "it is large enough", "%s, minimum_size: %s", disk.HumanSize(f.Size), disk.HumanSize(class.MinimumSize))
@@ -50,9 +63,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	known := disagrees(f.Udev, c)
 	add(!known, "udev knows nothing on it", "ID_FS_TYPE=%s ID_FS_USAGE=%s ID_FS_AMBIVALENT=%s ID_PART_TABLE_TYPE=%s", f.Udev.FSType, f.Udev.FSUsage, f.Udev.Ambivalent, f.Udev.PartTable)
 	add(s.Format && st.Formatting == "", "formatting is switched on", "format: %v%s", s.Format, either(st.Formatting == "", "", "; "+st.Formatting))
-	lifted := func(wanted string, held bool, found string) {
-		add(held || st.Accepted, wanted+", or it was accepted", "%s%s", found, either(!held && st.Accepted, "; accepted", ""))
-	}
+	lifted := func(wanted string, held bool, found string) { all.lifted(st.Accepted, wanted, held, found) }
 	present := !st.Present || s.FormatPresent
 	lifted("it was attached after hotmount was installed", present, either(st.Present, "before", "after"))
 	before := st.Before == nil
@@ -79,6 +90,38 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 		blank.Found += ": " + disk.Visible(strings.Join(c.Evidence, "; "))
 	}
 	return append(all, blank)
+}
+
+// toGive gives the conditions of a class in block mode.
+func toGive(f *disk.Facts, s *disk.Settings, class *disk.Class) []Condition {
+	var all list
+	st := &f.Standing
+	lifted := func(wanted string, held bool, found string) { all.lifted(st.Accepted, wanted, held, found) }
+	link := class.LinkTo(f)
+	free := notOurs(f)
+	if st.Link != "" && st.Link == link {
+		free = ""
+	}
+	all.add(f.System == "", "it carries nothing of the running system", "%s", f.System)
+	all.add(free == "", "nobody else has it", "%s", free)
+	all.add(f.Udev.Initialized, "udev has finished with it", "%s", either(f.Udev.Initialized, "yes", "no"))
+	all.add(f.Size > 0 && !f.ReadOnly, "it has a size and takes writes", "%s, read-only: %v", disk.HumanSize(f.Size), f.ReadOnly)
+	all.add(link != "", "it has a serial by which it is known", "%s", either(f.Serial == "", "none", f.Serial))
+	twice := ""
+	for i := range f.SameSerial {
+		twice += " " + f.SameSerial[i].Name
+	}
+	all.add(twice == "", "no other disk has its serial", "%s", strings.TrimSpace(twice))
+	all.add(st.Unmounted == "", "nobody has released it", "%s", st.Unmounted)
+	same := st.Given == nil || st.Given.Same(f)
+	lifted("it is the disk that was given out by this name, if one was", same, either(st.Given == nil, "none was", either(same, "it is", "")))
+	old := formerly(st.Given.Place(), s, class)
+	all.add(old == nil, "it is no volume of another class, or that is given up", "%s", either(old == nil, "", st.Given.Place().Directory))
+	unknown := !f.Holds()
+	lifted("udev knows nothing on it, or it was given out before", unknown || st.Given != nil, either(unknown, "", held(f)))
+	lifted("no filesystem lay on a disk of its serial, or it was given out before", st.FormerSerial == nil || st.Given != nil, either(st.FormerSerial == nil, "none is known", ""))
+	lifted("it was attached after hotmount was installed, or given out before", !st.Present || s.FormatPresent || st.Given != nil, either(st.Present, "before", "after"))
+	return all
 }
 
 func failure(v *disk.Verdict) string {

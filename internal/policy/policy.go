@@ -225,7 +225,7 @@ func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) d
 	}
 	if f.Standing.Given == nil && !f.Standing.Accepted {
 		switch {
-		case len(f.Partitions) > 0 || disagrees(f.Udev, new(disk.Content)):
+		case f.Holds():
 			d.Action, d.Reason = disk.Hold, disk.ReasonContent
 			return d
 		case f.Standing.FormerSerial != nil:
