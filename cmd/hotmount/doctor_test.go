@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 			// A dead filesystem does not keep the others from answering.
 			for _, p := range os.Args[2:] {
 				if p != "/dead" {
-					fmt.Printf("{\"At\":%q,\"Size\":1}\n", p)
+					fmt.Printf("{\"At\":%q,\"Size\":%d}\n", p, len(os.Args)-2)
 				}
 			}
 			if slices.Contains(os.Args[2:], "/dead") {

@@ -181,17 +181,20 @@ func TestUsage(t *testing.T) {
 	for _, test := range []struct {
 		paths     []string
 		want      int
+		asked     uint64
 		dead, yet bool
 	}{
-		{[]string{"/a", "/dead", "/b"}, 2, false, true},
-		{[]string{"/a", "/dead", "/b"}, 2, true, true},
-		{[]string{"/dead"}, 0, true, true},
-		{[]string{"/a"}, 1, true, false},
+		{[]string{"/a", "/dead", "/b"}, 2, 3, false, true},
+		{[]string{"/a", "/dead", "/b"}, 2, 2, true, true},
+		{[]string{"/dead"}, 0, 0, true, true},
+		{[]string{"/a"}, 1, 1, true, false},
 	} {
 		if silent["/dead"] != test.dead {
 			t.Errorf("%q: silent before: %v", test.paths, silent)
 		}
-		if got := usage(t.Context(), test.paths, silent); len(got) != test.want {
+		// The size is how many the child was asked for.
+		got := usage(t.Context(), test.paths, silent)
+		if test.want > 0 && got["/a"].Size != test.asked || len(got) != test.want {
 			t.Errorf("%q: %+v", test.paths, got)
 		}
 		if silent["/dead"] != test.yet || silent["/a"] {

@@ -112,4 +112,9 @@ func TestSince(t *testing.T) {
 			t.Errorf("%s: since %s", test.name, got)
 		}
 	}
+	l := line(facts("S"), &disk.Content{}, settings(), refused)
+	l.Why = "in other words"
+	if NewBoard([]disk.Line{l}).Repeats(facts("S"), &disk.Content{}, settings(), refused) {
+		t.Error("told before in other words")
+	}
 }
