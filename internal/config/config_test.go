@@ -591,6 +591,26 @@ func TestTrustByDefault(t *testing.T) {
 	if _, err := Load(src); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("got %v, want what the check said", err)
 	}
+	// A directory from which the file can be taken away, and has been; and one from
+	// which nobody can take another's.
+	dir := t.TempDir()
+	src = Source{Path: filepath.Join(dir, "config.yaml"), Trust: func(info fs.FileInfo) error {
+		if info.IsDir() && info.Mode().Perm()&0o022 != 0 {
+			return fs.ErrPermission
+		}
+		return nil
+	}}
+	for _, tt := range []struct {
+		mode fs.FileMode
+		want error
+	}{{0o755, nil}, {0o775, fs.ErrPermission}, {0o777 | fs.ModeSticky, nil}} {
+		if err := os.Chmod(dir, tt.mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(src); !errors.Is(err, tt.want) {
+			t.Errorf("in a directory of mode %s: %v", tt.mode, err)
+		}
+	}
 }
 
 func TestAddFlags(t *testing.T) {

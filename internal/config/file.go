@@ -42,6 +42,14 @@ func (src *Source) file() (layer, origins, error) {
 	if trust == nil {
 		trust = rootAlone
 	}
+	// Whoever can write to the directory can take the file away, and what it forbids
+	// with it. From a directory such as /tmp nobody can take another's file.
+	info, err := os.Stat(filepath.Dir(file))
+	if err == nil && info.Mode()&fs.ModeSticky == 0 {
+		if err := trust(info); err != nil {
+			return nil, nil, fmt.Errorf("cannot use the configuration in %s: %w", disk.Visible(filepath.Dir(file)), err)
+		}
+	}
 	var texts []document
 	data, err := read(file, trust)
 	missing := false
