@@ -151,13 +151,17 @@ func bare(err error) error {
 // list, the group's bits of the mode are its mask (acl(5)).
 func rootAlone(info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
+	mode := "0644"
+	if info.Mode().IsDir() {
+		mode = "0755"
+	}
 	switch {
 	case !ok:
 		return errors.New("its owner can not be told, expected root")
 	case st.Uid != 0:
 		return fmt.Errorf("it belongs to user %d, expected root", st.Uid)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("its mode is %04o, expected it to be writable by root alone (0644)", info.Mode().Perm())
+		return fmt.Errorf("its mode is %04o, expected it to be writable by root alone (%s)", info.Mode().Perm(), mode)
 	}
 	return nil
 }
