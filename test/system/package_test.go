@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -151,8 +152,12 @@ func TestPackage(t *testing.T) {
 	// The first installation: what is planned before it; a preset, a mask; a blank
 	// disk that is there; an interruption.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BLANK"})
-	m.run("udevadm settle; dpkg-deb -x /root/this.deb /root/look")
-	if plan := m.run("/root/look/usr/bin/hotmount plan; [ ! -e /var/lib/hotmount ]; [ ! -e /run/hotmount ]"); !regexpLine(plan, "^"+held+" .* hold ") || !regexpLine(plan, "^"+name+" .* keep ") {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := regexp.MustCompile(`(?m)^    (.*dpkg-deb -x hotmount_amd64.deb .*)$`).FindString(string(readme))
+	if plan := m.run("udevadm settle; cd /root; ln -s this.deb hotmount_amd64.deb; " + look + "; [ ! -e /var/lib/hotmount ]; [ ! -e /run/hotmount ]"); !regexpLine(plan, "^"+held+" .* hold ") || !regexpLine(plan, "^"+name+" .* keep ") {
 		t.Errorf("planned before the installation: %s", plan)
 	}
 	m.run("systemctl mask hotmount-tidy; mkdir -p /etc/systemd/system-preset; echo 'disable hotmount*' >/etc/systemd/system-preset/00-admin.preset; echo postinst-end >/run/kill; ! " + install + "/root/this.deb >/root/first 2>&1; [ ! -e /run/kill ]; dpkg --configure -a")
