@@ -127,7 +127,7 @@ func TestPackage(t *testing.T) {
 	stands("all that", this)
 
 	// Those who leave.
-	m.run("mkdir /root/units; hotmount export-units /root/units; ! hotmount export-units /root/units 2>/dev/null; systemd-analyze verify /root/units/*.mount")
+	m.run("mkdir /root/units; hotmount export-units /root/units; if hotmount export-units /root/units 2>/dev/null; then exit 1; fi; systemd-analyze verify /root/units/*.mount")
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n  - name: far\n    names: [vdz]\n    directory: /srv/far\n' >/root/far.yaml; hotmount config apply-sandbox --config /root/far.yaml; [ -e /etc/systemd/system/hotmount.service.d/50-classes.conf ]`)
 	m.wait("the metrics", "[ -e /var/lib/prometheus/node-exporter/hotmount.prom ]")
 	removed := m.run("echo prerm-end >/run/kill; ! dpkg -r hotmount >/dev/null 2>&1; [ ! -e /run/kill ]; dpkg --configure -a >/dev/null 2>&1; dpkg -r hotmount 2>&1")
