@@ -217,6 +217,13 @@ func TestDecide(t *testing.T) {
 		{"a partition of a disk that was given out", partOf(another(given)), xfs(), parts, disk.Hold, disk.ReasonFormerBlock},
 		{"a partition of a disk that was given out, accepted", partOf(func(f *disk.Facts) { f.Standing.Given, f.Standing.Accepted = &given, true }), xfs(), parts, disk.Mount, disk.ReasonFilesystem},
 		{"a partition of a disk that was given out, raw after, accepted", partOf(func(f *disk.Facts) { f.Standing.Given, f.Standing.Accepted = &given, true }), xfs(), after(rawClass), disk.Ignore, disk.ReasonWhole},
+		{"a partition of a disk that is given out and not on record, raw after", partOf(func(f *disk.Facts) { f.Standing.Link = given.Link }), xfs(), after(rawClass), disk.Ignore, disk.ReasonWhole},
+		{"a partition of a disk that was given out, its disk's class after", partOf(another(given)), xfs(), after(wholeClass), disk.Hold, disk.ReasonFormerBlock},
+		{"a partition of a disk that was given out, raw for others after", partOf(another(given)), xfs(), after(disk.Class{Name: "raw", Selectors: disk.Selectors{Names: []string{"vdc"}}, Mode: disk.ModeBlock}), disk.Hold, disk.ReasonFormerBlock},
+		{"a partition, raw after", part, xfs(), after(rawClass), disk.Mount, disk.ReasonFilesystem},
+		{"a disk whose partitions are wanted, raw after", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Other), after(rawClass), disk.Ignore, disk.ReasonPartitioned},
+		{"a partition, an exclusion that says nothing", part, xfs(), func(s *disk.Settings) { parts(s); s.Exclude = []disk.Selectors{{}} }, disk.Mount, disk.ReasonFilesystem},
+		{"a disk, its partitions excluded", nil, proven(disk.Blank), func(s *disk.Settings) { s.Exclude = []disk.Selectors{{Names: []string{"vdb"}, Partitions: true}} }, disk.Format, disk.ReasonBlank},
 		{"a disk that is given out, and has partitions", func(f *disk.Facts) {
 			f.Partitions, f.Standing.Given, f.Standing.Link = []string{"vdb1"}, &given, given.Link
 		}, proven(disk.Other), after(rawClass), disk.Keep, disk.ReasonGivenOut},
@@ -243,9 +250,14 @@ func TestDecide(t *testing.T) {
 			s.Exclude = []disk.Selectors{{Serial: []string{"S1"}}}
 		}, disk.Ignore, disk.ReasonExcluded},
 		{"mounted as a volume of this class and of another", func(f *disk.Facts) {
-			f.Mounts = []disk.MountPoint{mountedAt("/mnt/whole/" + otherUUID), ours}
+			f.Mounts = []disk.MountPoint{mountedAt("/mnt/whole/" + otherUUID), ours, mountedAt("/mnt/third/" + otherUUID)}
 			f.Udev.FSUUID = uuid
-		}, xfs(), beside(wholeClass), disk.Keep, disk.ReasonMounted},
+		}, xfs(), func(s *disk.Settings) {
+			other := wholeClass
+			other.Names = []string{"sd*"}
+			s.Classes = []disk.Class{other, s.Classes[0], other}
+			s.Classes[2].Directory = "/mnt/third"
+		}, disk.Keep, disk.ReasonMounted},
 		{"mounted as a volume, and no class selects it now", func(f *disk.Facts) {
 			was("/mnt/whole", "whole")(f)
 			f.Mounts = []disk.MountPoint{mountedAt("/mnt/whole/" + uuid)}

@@ -56,7 +56,7 @@ func selects(f *disk.Facts, c *disk.Class) bool {
 // of both (its size is the partition's to say), or for the disk of the partition.
 func takes(f *disk.Facts, c *disk.Class) bool {
 	if f.Whole != "" {
-		return !c.Partitions && selects(whole(f), c)
+		return selects(whole(f), c)
 	}
 	if !c.Partitions || len(f.Partitions) == 0 || f.Standing.Link != "" {
 		return false
@@ -115,7 +115,7 @@ func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 		switch {
 		case there && c == class:
 			return c
-		case there && at == nil:
+		case there:
 			at = c
 		}
 	}
@@ -135,12 +135,17 @@ func excluded(f *disk.Facts, s *disk.Settings) int {
 // excludes says whether the disk falls under the exclusion. What is said of a disk is
 // said of its partitions, also of these alone.
 func excludes(f *disk.Facts, e *disk.Selectors) bool {
-	if e.IsZero() || f.Whole == "" {
-		return !e.IsZero() && holds(f, e)
+	switch {
+	case e.IsZero():
+		return false
+	case holds(f, e):
+		return true
+	case f.Whole == "":
+		return false
 	}
 	disks := *e
 	disks.Partitions = false
-	return holds(f, e) || holds(whole(f), &disks)
+	return holds(whole(f), &disks)
 }
 
 // unselected says why no class has the disk.
