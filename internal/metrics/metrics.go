@@ -36,9 +36,15 @@ type Metrics struct {
 	inodes, freeInodes                  *prometheus.GaugeVec
 
 	mu sync.Mutex
-	// added is when the event came of disks that are not mounted yet, by disk
+	// added are the disks whose event has come and that are not mounted yet, by disk
 	// sequence number.
-	added map[uint64]time.Time
+	added map[uint64]added
+}
+
+// added is when the event of a disk has come, and whether it was formatted since.
+type added struct {
+	at   time.Time
+	made bool
 }
 
 // arrivalsKept bounds the disks whose event is remembered: loop devices that come
@@ -74,7 +80,7 @@ func New(version string) *Metrics {
 			// of 64 GiB on slow storage.
 			Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200},
 		}, []string{"formatted"}),
-		added: map[uint64]time.Time{},
+		added: map[uint64]added{},
 	}
 	build := gauges("build_info", "Always 1; the version is the label.", "version")
 	build.WithLabelValues(version).Set(1)
@@ -99,16 +105,16 @@ func (m *Metrics) Added(seq uint64, at time.Time) {
 		clear(m.added)
 	}
 	if _, ok := m.added[seq]; !ok {
-		m.added[seq] = at
+		m.added[seq] = added{at: at}
 	}
 }
 
-func (m *Metrics) taken(seq uint64) (time.Time, bool) {
+func (m *Metrics) taken(seq uint64) (added, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at, ok := m.added[seq]
+	a, ok := m.added[seq]
 	delete(m.added, seq)
-	return at, ok
+	return a, ok
 }
 
 // Decided takes a decision that differs from the disk's last one.
@@ -122,6 +128,11 @@ func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	case disk.Mount:
 		if c.Made {
 			m.formats.WithLabelValues(labels(d.Class)...).Inc()
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if a, ok := m.added[f.Seq]; ok {
+				m.added[f.Seq] = added{a.at, true}
+			}
 		}
 	}
 }
@@ -129,8 +140,8 @@ func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 // Mounted takes a mount that the mount table shows.
 func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	m.mounts.WithLabelValues(labels(d.Class)...).Inc()
-	if added, ok := m.taken(f.Seq); ok {
-		m.arrival.WithLabelValues(fmt.Sprint(f.Known().Made)).Observe(at.Sub(added).Seconds())
+	if a, ok := m.taken(f.Seq); ok {
+		m.arrival.WithLabelValues(fmt.Sprint(a.made)).Observe(at.Sub(a.at).Seconds())
 	}
 }
 

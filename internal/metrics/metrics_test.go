@@ -29,6 +29,8 @@ func used(t *testing.T) string {
 	m.Decided(blank, &blank.Standing.Verdict.Content, ours)
 	m.Failed(ours)
 	m.Failed(disk.Decision{})
+	// Of what is mounted udev's word is known, not that of the proof.
+	blank.Standing.Verdict = nil
 	m.Mounted(blank, ours, at.Add(7*time.Second))
 	// Mounted again without an event: no time is known.
 	m.Mounted(blank, ours, at.Add(time.Hour))
