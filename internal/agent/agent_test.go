@@ -513,6 +513,45 @@ func TestFormatsAndMountsABlankDisk(t *testing.T) {
 	})
 }
 
+// TestVolumeKeepsItsClass: what is mounted stays with its class when another selects
+// it, and is released there; then it is held, whatever else it was accepted for.
+func TestVolumeKeepsItsClass(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	m := newMachine(vdb)
+	m.table = []disk.MountPoint{{Dev: vdb.Dev, Root: "/", Path: "/mnt/disks/" + uuidA, Type: "xfs"}}
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() { v := m.sightings[0]; vdb.Standing.Volume, m.log = &v, nil })
+		s := testSettings()
+		other := s.Classes[0]
+		other.Name, other.Directory = "other", "/mnt/other"
+		s.Classes = append([]disk.Class{other}, s.Classes...)
+		if err := a.Reload(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if m.status != "1 mounted, 0 held, 0 refused, 0 failing" {
+			t.Errorf("status %q", m.status)
+		}
+		m.change(func() { m.log = nil })
+		if err := a.Release(t.Context(), "vdb"); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if log := strings.Join(m.log, "\n"); !strings.Contains(log, "unmount /mnt/disks/"+uuidA) {
+			t.Errorf("log:\n%s", log)
+		}
+		m.change(func() { m.log = nil })
+		for _, want := range []string{"vdb: hold (volume-of-another-class)", ""} {
+			answer, err := a.Accept(t.Context(), "vdb")
+			if err != nil || strings.Contains(answer, "formatted") {
+				t.Errorf("%q, %v", answer, err)
+			}
+			m.expect(t, "accepted vdb\n"+want)
+		}
+	})
+}
+
 // TestGrows: once for each size, at start, at an event and when nobody has told,
 // and the disk counts as mounted all the time.
 func TestGrows(t *testing.T) {

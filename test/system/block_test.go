@@ -107,13 +107,27 @@ func TestBlockVolumes(t *testing.T) {
 	}
 	given("RAW-2", name)
 
-	// It looks blank, and is given out; never formatted, with any configuration.
+	// It looks blank, and is given out, in another slot than before at the operator's
+	// word: a second disk with its serial was seen. Never formatted, with any
+	// configuration.
+	held := func(name string) {
+		t.Helper()
+		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*by its serial RAW-1 it would have the name of a block volume .*two with this serial' && ! [ -L "+raw+"RAW-1 ]")
+	}
 	name, id = m.attach(w, disk)
+	held(name)
+	if got := m.run("hotmount accept " + name); !strings.Contains(got, "it is given out as a block volume") {
+		t.Errorf("%s", got)
+	}
 	given("RAW-1", name)
-	if got := m.run("hotmount status; hotmount release " + name); !strings.Contains(got, "given out") || !strings.Contains(got, "safe to detach") {
+	// The second one does not get its name when the first one goes.
+	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
+	m.wait("the second to be refused", "hotmount plan | grep -E '^"+second+" .*refuse .*another disk has its serial RAW-1'")
+	if got := m.run("hotmount status || [ $? = 3 ]; hotmount release " + name); !strings.Contains(got, "given out") || !strings.Contains(got, "safe to detach") {
 		t.Errorf("%s", got)
 	}
 	m.detach(w, id)
+	held(second)
 	// The link that a power cut leaves is gone before the provisioner looks, and
 	// there again once the disk is identified.
 	m.run("[ -L " + raw + "RAW-2 ] && sync")
@@ -127,6 +141,11 @@ func TestBlockVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	given("RAW-2", name)
+	if second, err = w.BlockDevice(ctx(t), secondID); err != nil {
+		t.Fatal(err)
+	}
+	held(second)
+	m.detach(w, secondID)
 	sum := digest(t, image)
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "filesystem") + "X\nsystemctl reload hotmount")
 	m.wait("the other disk to be left alone", "hotmount plan | grep -E '^"+name+" .*ignore .*given out as a block volume'")

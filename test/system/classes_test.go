@@ -80,4 +80,12 @@ func TestFastAndSlow(t *testing.T) {
 	m.run("printf 'classes:\\n- {name: hdd, options: [nodev]}\\n' >/etc/hotmount/config.d/50-bad.yaml; hotmount config show | grep -E 'options: \\[\"nodev\"\\] +# /etc/hotmount/config.d/50-bad.yaml:2'; systemctl reload hotmount")
 	name := attach("SLOW-3", worker.BusSCSI, made(t, gib), "/var/lib/disks/hdd")
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
+
+	// A volume that another class selects stays what it is, and is then held: also when
+	// it was accepted for something else.
+	moved := all[3].name
+	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
+	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*it was a volume of class hdd '")
+	m.run("hotmount accept " + moved)
+	m.wait("the volume of its new class", "findmnt -no TARGET /dev/"+moved+" | grep ^/var/lib/disks/ssd/")
 }

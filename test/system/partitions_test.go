@@ -12,7 +12,8 @@ import (
 // TestPartitions: of a disk that another installer partitioned, as the example has it,
 // the partitions that hold a filesystem are mounted, one without is refused and not
 // written to, and the disk is nobody's trouble. Each is released for itself. They are
-// mounted again after a reboot, and all goes with the disk.
+// mounted again after a reboot, and all goes with the disk. A filesystem that a guest
+// has made on a partition of its raw volume is never mounted, before and after the reboot.
 func TestPartitions(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -21,7 +22,16 @@ func TestPartitions(t *testing.T) {
 	name, id := m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
 	m.run("printf 'label: gpt\n,600M\n,600M\n,600M\n' | sfdisk -q -w always /dev/" + name + "; udevadm settle; mkfs.xfs -q /dev/" + name + "1; mkfs.ext4 -q /dev/" + name + "2; udevadm settle; sync")
 	m.detach(w, id)
-	m.run("hotmount config check && systemctl start hotmount")
+	m.run("mkdir -p /var/lib/disks/block; cat >>/etc/hotmount/config.yaml <<'X'\n  - name: raw\n    serial: [RAW-1]\n    directory: /var/lib/disks/block\n    mode: block\nX\nhotmount config check && systemctl start hotmount")
+	guest, guestID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
+	isRaw := func() {
+		t.Helper()
+		m.wait("the link", "[ $(readlink -f /var/lib/disks/block/virtio-RAW-1) = /dev/"+guest+" ]")
+		m.wait("the partition to be left alone", "hotmount plan | grep -E '^"+guest+"1 .*ignore .*class raw comes first and has its disk "+guest+"' && ! findmnt /dev/"+guest+"1")
+	}
+	m.wait("the link", "[ -e /var/lib/disks/block/virtio-RAW-1 ]")
+	m.run("printf 'label: gpt\n,600M\n' | sfdisk -q -w always /dev/" + guest + "; udevadm settle; mkfs.xfs -q /dev/" + guest + "1; udevadm settle; sync")
+	isRaw()
 	name, id = m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
 	one, two := m.mounted(name+"1"), m.mounted(name+"2")
 	m.run("echo 1 >/mnt/disks/" + one + "/number; echo 2 >/mnt/disks/" + two + "/number")
@@ -51,9 +61,14 @@ func TestPartitions(t *testing.T) {
 	m.run("hotmount accept " + name + "1")
 	m.mounted(name + "1")
 
-	if err := w.Reboot(ctx(t)); err != nil {
+	err := w.Reboot(ctx(t))
+	if err != nil {
 		t.Fatal(err)
 	}
+	if guest, err = w.BlockDevice(ctx(t), guestID); err != nil {
+		t.Fatal(err)
+	}
+	isRaw()
 	if again := m.mounted(name+"1") + m.mounted(name+"2") + m.run("cat /mnt/disks/"+one+"/number /mnt/disks/"+two+"/number"); again != one+two+"1\n2" {
 		t.Errorf("after the reboot: %s", again)
 	}
