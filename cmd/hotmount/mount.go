@@ -14,6 +14,7 @@ import (
 	"hotmount/internal/mounts"
 	"hotmount/internal/policy"
 	"hotmount/internal/run"
+	"hotmount/internal/store"
 	"hotmount/internal/unit"
 )
 
@@ -25,8 +26,7 @@ const mountTimeout = 15 * time.Minute
 type units struct {
 	manager  *unit.Manager
 	mounting *arrivals
-	// holders gives in words who used a filesystem when its disk was last detached.
-	holders func(uuid string) string
+	store    store.Store
 }
 
 func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
@@ -54,9 +54,13 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	}
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
-		err = failure(err, kernelSaid(ctx, f.Name), u.holders(uuid), policy.Check(f, fstype))
+		err = failure(err, kernelSaid(ctx, f.Name), u.store.Holders(uuid), policy.Check(f, fstype))
 		// What PID 1 starts after a failed mount must not meet the next try.
 		err = errors.Join(err, u.manager.StartCleanup(ctx, path))
+	}
+	if err == nil {
+		// Whoever had it before has let go.
+		err = u.store.ForgetHolders(uuid)
 	}
 	return err
 }

@@ -83,7 +83,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	h.Shared, h.Measure = new(inventory.Shared), mounts.XFSGeometry
 	partitions := new(atomic.Bool)
 	h.Partitions = partitions.Load
-	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting, h.Store.Holders}, seen, s, watchdog/2)
+	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting, h.Store}, seen, s, watchdog/2)
 
 	var parts sync.WaitGroup
 	part := func(run func(context.Context) error) {

@@ -447,6 +447,11 @@ func TestHolders(t *testing.T) {
 			t.Errorf("%q, %q, %v", s.Holders(one), s.Holders(two), err)
 		}
 	}
+	for range 2 {
+		if err := s.ForgetHolders(one); err != nil || s.Holders(one) != "" {
+			t.Errorf("forgotten: %q, %v", s.Holders(one), err)
+		}
+	}
 	if err := s.SaveHolders("../x", "y"); err == nil {
 		t.Error("what is no UUID is taken")
 	}

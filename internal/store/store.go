@@ -473,6 +473,11 @@ func (s Store) SaveHolders(uuid, words string) error {
 	return nil
 }
 
+// ForgetHolders removes what SaveHolders has recorded.
+func (s Store) ForgetHolders(uuid string) error {
+	return removeIfThere(filepath.Join(s.holdersDir(), uuid))
+}
+
 // Holders gives what SaveHolders has recorded last in this boot, empty for nothing.
 func (s Store) Holders(uuid string) string {
 	words, _ := readFile(filepath.Join(s.holdersDir(), uuid))

@@ -210,6 +210,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	// Idle.
 	again, id4 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	m.mounted(again)
+	m.wait("those who had it to be forgotten", "[ -z \"$(ls /run/hotmount/holders)\" ]")
 	if err := w.DetachSurprise(ctx(t), id4); err != nil {
 		t.Fatal(err)
 	}
