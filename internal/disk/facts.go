@@ -207,8 +207,8 @@ type Standing struct {
 	// Volume is the last sighting of the filesystem on the disk, on whatever disk it
 	// was then, nil if there was none.
 	Volume *Sighting `json:"volume,omitempty"`
-	// Given is the record of the disk, or the partition's, having been given out as a
-	// block volume, whenever that was, nil if it never was.
+	// Given is the record of the disk, the partition's, or one below a device-mapper
+	// device having been given out as a block volume, whenever that was, nil if none was.
 	Given *Given `json:"given,omitempty"`
 	// Link is where it is given out now: a link in a class directory that leads to
 	// this attachment of the disk and can lead to no other. Empty for nowhere.

@@ -204,6 +204,11 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		}
 	}
 	h.measure(&f)
+	if f.Transport == "dm" {
+		if err := h.onVolume(&f, c); err != nil {
+			return f, err
+		}
+	}
 	if f.Standing.Formatting == "" {
 		f.Standing.Formatting = c.off
 	}
@@ -226,6 +231,32 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	f.Standing.Given, f.Standing.Link = whole.Standing.Given, whole.Standing.Link
 	if len(whole.Mounts) > 0 {
 		f.Holders = append(f.Holders, whole.Name)
+	}
+	return nil
+}
+
+// onVolume has a device-mapper device share that a disk below it is or was a block
+// volume: whoever has that may have put the logical volume there.
+func (h Host) onVolume(f *disk.Facts, c *common) error {
+	names, err := h.sysfs().Below(f.Name)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		below, err := h.sysfs().Disk(name)
+		if errors.Is(err, ErrGone) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		st := c.memory.Standing(&below)
+		if f.Standing.Given == nil {
+			f.Standing.Given = st.Given
+		}
+		if f.Standing.Link == "" && h.leads(st.Link, below.Seq) {
+			f.Standing.Link = st.Link
+		}
 	}
 	return nil
 }

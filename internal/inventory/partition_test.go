@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,24 @@ func parted() tree {
 	return all.with(tree{"sys/block/vdc/vdc1/x/": "-", "sys/block/vdc/vdc2/x/": "-"})
 }
 
+// mapped is a device-mapper device on another device.
+func mapped(number int, slave, below string) tree {
+	name := fmt.Sprintf("dm-%d", number)
+	dir := "sys/devices/virtual/block/" + name + "/"
+	target := "../../" + below
+	if name, part, ok := strings.Cut(below, "/"); ok {
+		target = "../../../../pci0000:00/0000:20:00.0/virtio/block/" + name + "/" + part
+	}
+	all := tree{"sys/block/" + name: "-> ../devices/virtual/block/" + name, dir + slave: "-> " + target}
+	for path, content := range block(name, 100+number, 100+number, "") {
+		if _, file, ok := strings.Cut(path, "/block/"+name+"/"); ok && !strings.HasPrefix(path, "run/") {
+			all[dir+file] = content
+		}
+	}
+	all[dir+"dm/name"] = "vg-" + name + "\n"
+	return all
+}
+
 // A partition has facts of its own, and shares what is its whole disk's business.
 func TestPartitions(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -61,7 +80,7 @@ func TestPartitions(t *testing.T) {
 		}
 	}
 	// A block volume is one with all that whoever has it has put there.
-	h := parted().with(tree{"mnt/raw/virtio-PARTED": "-> /dev/hotmount/virtio-PARTED", "dev/hotmount/virtio-PARTED": "-> /dev/disk/by-diskseq/13"}).make(t)
+	h := parted().with(mapped(2, "slaves/vdc1", "vdc/vdc1")).with(mapped(3, "slaves/dm-2", "dm-2")).with(tree{"mnt/raw/virtio-PARTED": "-> /dev/hotmount/virtio-PARTED", "dev/hotmount/virtio-PARTED": "-> /dev/disk/by-diskseq/13"}).make(t)
 	h.Partitions = func() bool { return true }
 	vdc := scan(t, h)["vdc"]
 	if err := h.Store.GiveOut(&vdc, "raw", "/mnt/raw/virtio-PARTED"); err != nil {
@@ -69,6 +88,9 @@ func TestPartitions(t *testing.T) {
 	}
 	if st := scan(t, h)["vdc1"].Standing; st.Given == nil || st.Link != "/mnt/raw/virtio-PARTED" {
 		t.Errorf("a partition of a block volume: %+v", st)
+	}
+	if by := scan(t, h); by["dm-3"].Standing.Given == nil || by["dm-3"].Standing.Link != "/mnt/raw/virtio-PARTED" || by["dm-0"].Standing.Given != nil || by["vdb"].Standing.Given != nil {
+		t.Errorf("a logical volume on a block volume: %+v", by["dm-3"].Standing)
 	}
 	if err := os.Remove(filepath.Join(h.Root, "mnt/raw/virtio-PARTED")); err != nil {
 		t.Fatal(err)

@@ -103,16 +103,16 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonBrake:
 		return fmt.Sprintf("it came when as many disks had been formatted as format_limit allows (%d within %s)", s.FormatLimit, s.FormatPeriod), "hotmount accept " + f.Name + ", or see hotmount history"
 	case disk.ReasonGivenElse:
-		return "it is given out as a block volume at " + disk.Visible(f.Standing.Link), "to use it otherwise: hotmount release " + cmp.Or(f.Whole, f.Name)
+		return wasGiven(f) + " is given out as a block volume at " + disk.Visible(f.Standing.Link), "to use it otherwise: hotmount release " + cmp.Or(f.Whole, f.Name)
 	case disk.ReasonNoSerial:
 		return "it has no serial, or one that is too long, and a block volume is known by its serial: without one it can not be told from another disk", "attach it with a serial (virsh attach-disk --serial)"
 	case disk.ReasonSerialTwice:
 		return fmt.Sprintf("another disk has its serial %s: %s (virtio cuts serials at 20 characters); as block volumes they could not be told apart", disk.Visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot)), "attach each with a serial of its own"
 	case disk.ReasonNeverFormat:
-		return fmt.Sprintf("it was given out as a block volume (%s, first on %s), and is never formatted by hotmount, whatever it looks like", disk.Visible(f.Standing.Given.Link), f.Standing.Given.First.UTC().Format("2006-01-02")),
+		return fmt.Sprintf("%s was given out as a block volume (%s, first on %s), and is never formatted by hotmount, whatever it looks like", wasGiven(f), disk.Visible(f.Standing.Given.Link), f.Standing.Given.First.UTC().Format("2006-01-02")),
 			fmt.Sprintf("if nobody needs what is on it: mkfs.xfs %s by hand, then hotmount accept %s", f.Node(), f.Name)
 	case disk.ReasonFormerBlock:
-		return fmt.Sprintf("it was given out as a block volume (%s), and holds %s %s", disk.Visible(f.Standing.Given.Link), disk.Visible(d.Type), d.UUID), "if nobody has that volume any more: hotmount accept " + f.Name
+		return fmt.Sprintf("%s was given out as a block volume (%s), and it holds %s %s", wasGiven(f), disk.Visible(f.Standing.Given.Link), disk.Visible(d.Type), d.UUID), "if nobody has that volume any more: hotmount accept " + f.Name
 	case disk.ReasonOtherBlock:
 		return otherBlockWords(f), "if it is the same, or nobody has that volume any more: hotmount accept " + f.Name
 	case disk.ReasonOtherClass:
@@ -275,6 +275,17 @@ func shrunkWords(f *disk.Facts, c *disk.Content, d disk.Decision) (why, next str
 	}
 	return fmt.Sprintf("the disk has shrunk: %s %s takes %s, and the disk has only %s; %s, and what lay beyond the end is out of reach", disk.Visible(d.Type), d.UUID, disk.ExactSize(span), disk.ExactSize(f.Size), state),
 		fmt.Sprintf("make it at least %d bytes again, at once (on the host: virsh blockresize), and check the filesystem before it is used", span)
+}
+
+// wasGiven names the disk of Standing.Given.
+func wasGiven(f *disk.Facts) string {
+	switch {
+	case f.Whole != "":
+		return "its disk " + disk.Visible(f.Whole)
+	case f.Transport == "dm":
+		return "it, or a disk below it,"
+	}
+	return "it"
 }
 
 // otherBlockWords says why a disk may not be the one that was given out by its name.

@@ -389,6 +389,43 @@ func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	return sortedKeys(found), nil
 }
 
+// Below gives the kernel names of what a device-mapper device is built on, at any
+// depth, of partitions their disk's, sorted. What goes meanwhile is left out.
+func (f FS) Below(name string) ([]string, error) {
+	found := map[string]bool{}
+	var walk func(dir string) error
+	walk = func(dir string) error {
+		slaves := filepath.Join(dir, "slaves")
+		entries, err := os.ReadDir(slaves)
+		for _, e := range entries {
+			real, err := filepath.EvalSymlinks(filepath.Join(slaves, e.Name()))
+			if missing(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(filepath.Join(real, "partition")); err == nil {
+				real = filepath.Dir(real)
+			}
+			if name := filepath.Base(real); !found[name] {
+				found[name] = true
+				if err := walk(real); err != nil {
+					return err
+				}
+			}
+		}
+		if missing(err) {
+			return nil
+		}
+		return err
+	}
+	if err := walk(f.path("sys/block", name)); err != nil {
+		return nil, fmt.Errorf("cannot list what is below %s: %w", disk.Visible(name), err)
+	}
+	return sortedKeys(found), nil
+}
+
 // partitionsOf gives the partitions of a holder, none if it is gone.
 func partitionsOf(holder string) ([]string, error) {
 	names, err := partitions(holder)
