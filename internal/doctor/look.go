@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -35,11 +36,11 @@ type Answer struct {
 const maxArgs = 64 << 10
 
 // Look finds out what a process has at each path, resolved inside its root, and
-// writes an Answer a line. Reading the command line of a process, and resolving
-// a path on a filesystem that is dead or in the hands of somebody else, can hang
-// for ever: this runs in a process of its own, and what it had to say before it
-// hangs is said. Nothing is opened but by O_PATH, so that no file is read and no
-// device or FIFO is touched.
+// writes an Answer a line, in any order. Reading the command line of a process, and
+// resolving a path on a filesystem that is dead or in the hands of somebody else,
+// can hang for ever: this runs in a process of its own, and what can be said
+// although other paths hang is said. Nothing is opened but by O_PATH, so that no
+// file is read and no device or FIFO is touched.
 func Look(pid int, paths []string, w io.Writer) error {
 	out := json.NewEncoder(w)
 	proc := "/proc/" + strconv.Itoa(pid)
@@ -55,11 +56,8 @@ func Look(pid int, paths []string, w io.Writer) error {
 	if err := out.Encode(Answer{Namespace: namespace}); err != nil {
 		return err
 	}
-	for _, p := range paths {
-		s := sight(root, p)
-		if err := out.Encode(Answer{At: p, Sight: &s}); err != nil {
-			return err
-		}
+	if err := sights(paths, func(p string) Sight { return sight(root, p) }, func(a Answer) error { return out.Encode(a) }); err != nil {
+		return err
 	}
 	if namespace, err = os.Readlink(proc + "/ns/mnt"); err != nil {
 		return err
@@ -80,6 +78,35 @@ func Look(pid int, paths []string, w io.Writer) error {
 		return err
 	}
 	return out.Encode(Answer{Args: strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")})
+}
+
+// maxHung bounds how many paths may hang before the others are not looked at: each
+// keeps a thread.
+const maxHung = 16
+
+// sights looks at all paths, several at once, and tells of each as soon as it is
+// known.
+func sights(paths []string, look func(string) Sight, tell func(Answer) error) error {
+	next := make(chan string)
+	var workers sync.WaitGroup
+	var telling sync.Mutex
+	var failure error
+	for range min(maxHung, len(paths)) {
+		workers.Go(func() {
+			for p := range next {
+				s := look(p)
+				telling.Lock()
+				failure = errors.Join(failure, tell(Answer{At: p, Sight: &s}))
+				telling.Unlock()
+			}
+		})
+	}
+	for _, p := range paths {
+		next <- p
+	}
+	close(next)
+	workers.Wait()
+	return failure
 }
 
 // sight resolves a path inside a root directory.

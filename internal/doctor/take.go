@@ -1,24 +1,20 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
-
-	"golang.org/x/sys/unix"
+	"sync"
+	"time"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/mounts"
 )
 
 // Source is where a snapshot is taken from.
@@ -49,20 +45,23 @@ func (src Source) Take(ctx context.Context, classes []Class, disks []disk.Dev) (
 		return nil, err
 	}
 	s.Host, s.Views = views[0], views[1:]
+	var named []*Process
+	for _, v := range s.all() {
+		for i := range v.Processes {
+			named = append(named, &v.Processes[i])
+		}
+	}
+	each(named, func(p *Process) { src.arguments(ctx, p) })
 	for _, v := range s.all() {
 		for i := range v.Processes {
 			p := &v.Processes[i]
-			src.arguments(ctx, p)
 			var left []string
 			if p.Roots, left = rootDirectories(p, v.Mounts); len(left) > 0 {
 				s.Blind = append(s.Blind, fmt.Sprintf("%s has %d root directories that are too many or have odd names, which are not looked at: %s", who(p), len(left), some(left)))
 			}
 		}
 	}
-	src.lookFromHost(ctx, s)
-	for i := range s.Views {
-		src.lookFrom(ctx, s, &s.Views[i])
-	}
+	src.lookAll(ctx, s)
 	// A process that has ended sees nothing any more.
 	s.Views = slices.DeleteFunc(s.Views, func(v View) bool { return len(v.Processes) == 0 })
 	for _, v := range s.all() {
@@ -90,265 +89,78 @@ func (src Source) Take(ctx context.Context, classes []Class, disks []disk.Dev) (
 
 func (src Source) path(p string) string { return filepath.Join("/", src.Root, p) }
 
-// views gives the view of PID 1, then all others.
-func (src Source) views(s *Snapshot) ([]View, error) {
-	pids, err := src.pids()
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the processes: %w", err)
+// lookers bounds how many processes are looked at at once: what hangs is waited
+// for side by side.
+const lookers = 8
+
+// each calls f for each of all, several at once, and returns when all is done.
+func each[T any](all []T, f func(T)) {
+	free := make(chan struct{}, lookers)
+	var done sync.WaitGroup
+	for _, one := range all {
+		free <- struct{}{}
+		done.Go(func() { f(one); <-free })
 	}
-	host, err := src.key(1)
-	if err != nil {
-		return nil, fmt.Errorf("cannot see PID 1's mount namespace: %w", err)
-	}
-	views := []View{{Namespace: host.namespace, Root: host.root}}
-	index := map[key]int{host: 0}
-	unseen := 0
-	for _, pid := range pids {
-		k, err := src.key(pid)
-		if gone(err) {
-			continue
-		}
-		if err != nil {
-			unseen++
-			continue
-		}
-		p, err := src.process(pid)
-		if err != nil {
-			continue
-		}
-		if p.Role == "" && role(p.Name, p.Exe) == Kubelet {
-			s.Unlikely = append(s.Unlikely, p)
-		}
-		i, known := index[k]
-		if !known {
-			i = len(views)
-			index[k] = i
-			views = append(views, View{Namespace: k.namespace, Root: k.root})
-			src.cgroup(&p)
-		}
-		if i == 0 && p.Role == "" && pid != 1 {
-			continue // hundreds, of which nothing is asked
-		}
-		views[i].Processes = append(views[i].Processes, p)
-	}
-	if unseen > 0 {
-		s.Blind = append(s.Blind, fmt.Sprintf("the mount namespaces of %d processes can not be seen", unseen))
-	}
-	for i := range views {
-		if err := src.table(&views[i]); err != nil && i == 0 {
-			return nil, fmt.Errorf("cannot read PID 1's mount table: %w", err)
-		} else if err != nil {
-			if !gone(err) {
-				s.Blind = append(s.Blind, fmt.Sprintf("the mount table of process %d can not be read: %v", views[i].Processes[0].PID, err))
-			}
-			views[i].Processes = nil
-		}
-	}
-	return views, nil
+	done.Wait()
 }
 
-// key tells the views of processes apart.
-type key struct{ namespace, root string }
+// podsTime is how long all looks at what runs in pods may take: there may be as
+// many as somebody likes, and all may hang.
+const podsTime = 20 * time.Second
 
-func (src Source) key(pid int) (key, error) {
-	proc := src.path("/proc/" + strconv.Itoa(pid))
-	namespace, err := os.Readlink(proc + "/ns/mnt")
-	if err != nil {
-		return key{}, err
-	}
-	root, err := os.Readlink(proc + "/root")
-	return key{namespace, root}, err
-}
-
-// gone says that a process has ended (proc(5)).
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
-}
-
-func (src Source) pids() ([]int, error) {
-	dir, err := os.Open(src.path("/proc"))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	slices.Sort(pids)
-	return pids, nil
-}
-
-// maxTable bounds a mount table in bytes: a pod may make as many mounts as
-// /proc/sys/fs/mount-max allows, with long names.
-const maxTable = 32 << 20
-
-// table reads the mount table of the view's first process that still lives.
-func (src Source) table(v *View) error {
-	err := fs.ErrNotExist
-	for len(v.Processes) > 0 {
-		if v.Mounts, err = src.tableOf(v.Processes[0].PID); !gone(err) {
-			return err
-		}
-		v.Processes = v.Processes[1:]
-	}
-	return err
-}
-
-func (src Source) tableOf(pid int) ([]mounts.Mount, error) {
-	file, err := os.Open(src.path(fmt.Sprintf("/proc/%d/mountinfo", pid)))
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	bounded := &io.LimitedReader{R: file, N: maxTable}
-	tree, err := mounts.ParseTree(bounded)
-	switch {
-	case bounded.N == 0:
-		return nil, fmt.Errorf("it has more than %d bytes", maxTable)
-	case errors.Is(err, syscall.EINVAL):
-		return nil, fs.ErrNotExist // the process has ended (m_start in fs/namespace.c)
-	case err == nil && len(tree) == 0:
-		return nil, fs.ErrNotExist
-	}
-	return tree, err
-}
-
-// process reads a process's name and role. Of the files of /proc that can hang
-// on a process's memory none is touched.
-func (src Source) process(pid int) (Process, error) {
-	p := Process{PID: pid}
-	proc := src.path("/proc/" + strconv.Itoa(pid))
-	name, err := readLimited(proc + "/comm")
-	if err != nil {
-		return p, err
-	}
-	p.Name = strings.TrimSuffix(name, "\n")
-	if exe, err := os.Readlink(proc + "/exe"); err == nil {
-		p.Exe = strings.TrimSuffix(exe, " (deleted)")
-	}
-	if p.Role = role(p.Name, p.Exe); p.Role != "" {
-		src.cgroup(&p)
-		if !src.plausible(&p) {
-			p.Role = ""
-		}
-	}
-	return p, nil
-}
-
-// roles by the name of the executable. The kernel cuts the name of a process at
-// 15 bytes (TASK_COMM_LEN, include/linux/sched.h).
-var roles = map[string]Role{
-	"kubelet": Kubelet, "kubelite": Kubelet, "k3s": Kubelet, "k3s-server": Kubelet, "k3s-agent": Kubelet, "hyperkube": Kubelet,
-	"local-provisioner": Provisioner, "local-volume-provisioner": Provisioner, "local-static-provisioner": Provisioner,
-	"local-provision": Provisioner, "local-volume-pr": Provisioner, "local-static-pr": Provisioner,
-	"containerd": Runtime, "dockerd": Runtime, "crio": Runtime, "cri-dockerd": Runtime,
-	"hotmount": Agent,
-}
-
-func role(name, exe string) Role {
-	// The containerd of k3s is k3s by another name.
-	if r := roles[name]; r != "" {
-		return r
-	}
-	return roles[path.Base(exe)]
-}
-
-// plausible says whether a process can be what it is called: what runs in a pod
-// can give itself any name. Kubelets and runtimes mount on the host: they have
-// CAP_SYS_ADMIN (capabilities(7)), and that in the host's user namespace, for in
-// one of its own everybody has it (user_namespaces(7)).
-func (src Source) plausible(p *Process) bool {
-	switch p.Role {
-	case Provisioner:
-		return true
-	case Agent:
-		return p.Pod == ""
-	case Runtime:
-		if p.Pod != "" {
-			return false
-		}
-	}
-	users, err := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/user", p.PID)))
-	if err != nil {
-		return false
-	}
-	if host, err := os.Readlink(src.path("/proc/1/ns/user")); err != nil || host != users {
-		return false
-	}
-	status, err := readLimited(src.path(fmt.Sprintf("/proc/%d/status", p.PID)))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(status) {
-		if set, found := strings.CutPrefix(line, "CapEff:"); found {
-			effective, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
-			return err == nil && effective&(1<<unix.CAP_SYS_ADMIN) != 0
-		}
-	}
-	return false
-}
-
-var (
-	podInCgroup       = regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
-	containerInCgroup = regexp.MustCompile(`([0-9a-f]{64})(?:\.scope)?$`)
-)
-
-// cgroup reads which pod and container the process is in (cgroups(7)); kubelet
-// and the runtimes name both in the control group's path.
-func (src Source) cgroup(p *Process) {
-	text, err := readLimited(src.path(fmt.Sprintf("/proc/%d/cgroup", p.PID)))
-	if err != nil {
-		return
-	}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if m := podInCgroup.FindStringSubmatch(line); m != nil {
-			p.Pod = strings.ReplaceAll(m[1], "_", "-")
-		}
-		if m := containerInCgroup.FindStringSubmatch(line); m != nil {
-			p.Container = m[1]
-		}
-	}
-}
-
-// readLimited reads the begin of a file of /proc.
-func readLimited(name string) (string, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, 16<<10))
-	return string(b), err
-}
-
-// lookFromHost looks at the class directories and every mount in them as PID 1.
-func (src Source) lookFromHost(ctx context.Context, s *Snapshot) {
-	h := &s.Host
-	h.Bases = map[string]string{}
-	var paths []string
+// lookAll looks at the class directories and every mount in them as PID 1, and at
+// the same as all others who need them. Provisioners come last: anything in a pod
+// can pass for one.
+func (src Source) lookAll(ctx context.Context, s *Snapshot) {
+	roots := s.roots()
+	s.Host.Bases = map[string]string{}
+	paths := slices.Clone(roots)
 	for _, c := range s.Classes {
-		h.Bases[c.Directory] = c.Directory
+		s.Host.Bases[c.Directory] = c.Directory
 		paths = append(paths, c.Directory)
-		paths = append(paths, h.mountsIn(c.Directory)...)
+		paths = append(paths, s.Host.mountsIn(c.Directory)...)
 	}
-	src.look(ctx, s, h, append(paths, s.roots()...))
+	var blind []string
+	var nodes, pods []*View
+	for i := range s.Views {
+		switch v := &s.Views[i]; {
+		case v.has(Kubelet) || v.has(Agent) || v.has(Runtime):
+			nodes = append(nodes, v)
+		case v.has(Provisioner):
+			pods = append(pods, v)
+		}
+	}
+	var adding sync.Mutex
+	add := func(why string) {
+		adding.Lock()
+		defer adding.Unlock()
+		if why != "" && !slices.Contains(blind, why) {
+			blind = append(blind, why)
+		}
+	}
+	add(src.look(ctx, &s.Host, paths))
+	each(nodes, func(v *View) { add(src.lookFrom(ctx, s, v, roots)) })
+	ctx, cancel := context.WithTimeout(ctx, podsTime)
+	defer cancel()
+	each(pods, func(v *View) {
+		if ctx.Err() == nil {
+			add(src.lookFrom(ctx, s, v, roots))
+			return
+		}
+		add("there are more provisioners, or what is called so, than could be looked at in " + podsTime.String())
+		for i := range v.Processes {
+			v.Processes[i].Role = ""
+		}
+	})
+	slices.Sort(blind)
+	s.Blind = append(s.Blind, blind...)
 }
 
-// lookFrom looks at the same as the processes of another view.
-func (src Source) lookFrom(ctx context.Context, s *Snapshot, v *View) {
-	if !v.has(Kubelet) && !v.has(Provisioner) && !v.has(Agent) && !v.has(Runtime) {
-		return
-	}
+// lookFrom looks at the class directories as the processes of another view than
+// PID 1's, and says why it can not.
+func (src Source) lookFrom(ctx context.Context, s *Snapshot, v *View, roots []string) string {
 	v.Bases = map[string]string{}
-	var paths []string
+	paths := slices.Clone(roots)
 	if !v.has(Runtime) || v.has(Kubelet) {
 		for _, c := range s.Classes {
 			base := c.Directory
@@ -362,7 +174,7 @@ func (src Source) lookFrom(ctx context.Context, s *Snapshot, v *View) {
 			}
 		}
 	}
-	src.look(ctx, s, v, append(paths, s.roots()...))
+	return src.look(ctx, v, paths)
 }
 
 // placeOf gives where a directory of a filesystem is mounted in the view, or
@@ -376,36 +188,19 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// arguments reads the command line of a process that may be a kubelet, and takes
-// the role away from one that is another part of Kubernetes.
-func (src Source) arguments(ctx context.Context, p *Process) {
-	if p.Role != Kubelet && p.Role != Agent {
-		return
-	}
-	answers, err := src.Look(ctx, p.PID, nil)
-	for _, a := range answers {
-		if a.Args != nil {
-			p.Args = a.Args
-		}
-	}
-	switch {
-	case err != nil:
-	case p.Role == Agent && !slices.Contains(p.Args, "run"):
-		p.Role = ""
-	// One executable for all of Kubernetes: "hyperkube kubelet".
-	case (path.Base(p.Exe) == "hyperkube" || p.Name == "hyperkube") && !slices.ContainsFunc(p.Args, func(a string) bool { return path.Base(a) == "kubelet" }):
-		p.Role = ""
-	}
-}
-
-// look fills in what the view's first process that answers has at each path. A
-// mount that was made since the table was read makes it be read again.
-func (src Source) look(ctx context.Context, s *Snapshot, v *View, paths []string) {
+// look fills in what the view's first process that answers has at each path, and
+// says why it can not. A mount that was made since the table was read makes it be
+// read again.
+func (src Source) look(ctx context.Context, v *View, paths []string) string {
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
 	for reads := 1; len(v.Processes) > 0; reads++ {
-		v.Sights = src.sights(ctx, s, v, v.Processes[0].PID, paths)
-		if v.Sights == nil {
+		sights, hung, err := src.sights(ctx, v, v.Processes[0].PID, paths)
+		if err != nil {
+			v.Sights = map[string]Sight{}
+			return fmt.Sprintf("what process %d sees can not be seen: %v", v.Processes[0].PID, err)
+		}
+		if v.Sights = sights; sights == nil {
 			v.Processes = v.Processes[1:]
 			continue
 		}
@@ -417,45 +212,42 @@ func (src Source) look(ctx context.Context, s *Snapshot, v *View, paths []string
 		for _, sight := range v.Sights {
 			fresh = fresh && known[sight.MountID]
 		}
-		if fresh || reads >= 3 || src.table(v) != nil {
-			return
+		if fresh || hung || reads >= 3 || src.table(v) != nil {
+			break
 		}
 	}
+	return ""
 }
 
-// sights gives nil for a process that has ended or is another one by now.
-func (src Source) sights(ctx context.Context, s *Snapshot, v *View, pid int, paths []string) map[string]Sight {
-	sights := map[string]Sight{}
-	for len(paths) > 0 {
-		answers, err := src.Look(ctx, pid, paths)
-		if len(answers) == 0 {
-			if _, left := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/mnt", pid))); gone(left) {
-				return nil
-			}
-			s.Blind = append(s.Blind, fmt.Sprintf("what process %d sees can not be seen: %v", pid, err))
-			return map[string]Sight{}
+// sights gives nil for a process that has ended or is another one by now, and says
+// whether a path hangs.
+func (src Source) sights(ctx context.Context, v *View, pid int, paths []string) (sights map[string]Sight, hung bool, err error) {
+	answers, err := src.Look(ctx, pid, paths)
+	if len(answers) == 0 {
+		if _, left := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/mnt", pid))); gone(left) {
+			return nil, false, nil
 		}
-		for _, a := range answers {
-			if a.Namespace != "" && a.Namespace != v.Namespace {
-				return nil
-			}
-			if a.Sight != nil {
-				if v.Root != "/" {
-					// d_path() begins at our root, the table at the process's.
-					a.Sight.Path = "/" + strings.TrimPrefix(strings.TrimPrefix(a.Sight.Path, v.Root), "/")
-				}
-				sights[a.At] = *a.Sight
-			}
-		}
-		rest := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { _, ok := sights[p]; return ok })
-		if err == nil || len(rest) == 0 {
-			return sights
-		}
-		// It hangs on the first that has no answer.
-		sights[rest[0]] = Sight{Failure: err.Error()}
-		paths = rest[1:]
+		return nil, false, cmp.Or(err, errors.New("no answer"))
 	}
-	return sights
+	sights = map[string]Sight{}
+	for _, a := range answers {
+		if a.Namespace != "" && a.Namespace != v.Namespace {
+			return nil, false, nil
+		}
+		if a.Sight != nil {
+			if v.Root != "/" {
+				// d_path() begins at our root, the table at the process's.
+				a.Sight.Path = "/" + strings.TrimPrefix(strings.TrimPrefix(a.Sight.Path, v.Root), "/")
+			}
+			sights[a.At] = *a.Sight
+		}
+	}
+	for _, p := range paths {
+		if _, ok := sights[p]; !ok && err != nil {
+			sights[p], hung = Sight{Failure: err.Error()}, true
+		}
+	}
+	return sights, hung, nil
 }
 
 // all gives all views, the host's first.
@@ -492,49 +284,4 @@ func (v *View) mountsIn(dir string) []string {
 
 func (v *View) has(r Role) bool {
 	return slices.ContainsFunc(v.Processes, func(p Process) bool { return p.Role == r })
-}
-
-// defaultRoot is kubelet's --root-dir where nobody says otherwise.
-const defaultRoot = "/var/lib/kubelet"
-
-// maxRoots bounds how many root directories a kubelet is believed to have. One
-// is usual.
-const maxRoots = 8
-
-// rootDirectories gives the root directories of a kubelet, which its command line
-// and its mounts say, and those that are left out: what is not of the bytes that
-// the configuration allows in a directory's name would stand in lines to paste.
-func rootDirectories(p *Process, table []mounts.Mount) (dirs, left []string) {
-	if p.Role != Kubelet {
-		return nil, nil
-	}
-	for i, a := range p.Args {
-		_, dir, found := strings.Cut(a, "root-dir=")
-		if (a == "--root-dir" || a == "-root-dir") && i+1 < len(p.Args) {
-			dir, found = p.Args[i+1], true
-		}
-		if found && path.IsAbs(dir) {
-			dirs = append(dirs, path.Clean(dir))
-		}
-	}
-	for i := range table {
-		if v, ok := podVolume(table[i].Path); ok {
-			dirs = append(dirs, path.Join("/", v.root))
-		}
-	}
-	slices.Sort(dirs)
-	dirs = slices.DeleteFunc(slices.Compact(dirs), func(dir string) bool {
-		odd := strings.Trim(dir, plain) != ""
-		if odd {
-			left = append(left, dir)
-		}
-		return odd
-	})
-	if len(dirs) > maxRoots {
-		dirs, left = dirs[:maxRoots], append(left, dirs[maxRoots:]...)
-	}
-	if len(dirs) == 0 {
-		dirs = []string{defaultRoot}
-	}
-	return dirs, left
 }

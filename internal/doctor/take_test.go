@@ -11,7 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,8 +29,10 @@ type machine struct {
 	t     *testing.T
 	root  string
 	looks []string
+	// looking guards them: several look at once.
+	looking sync.Mutex
 	// args are the command lines by process; ended are processes that end before
-	// they are looked at, hung is the path on which a look hangs.
+	// they are looked at, hung is a path that hangs.
 	args  map[int][]string
 	ended map[int]bool
 	hung  string
@@ -85,6 +91,8 @@ func (m *machine) source() Source {
 }
 
 func (m *machine) look(_ context.Context, pid int, paths []string) ([]Answer, error) {
+	m.looking.Lock()
+	defer m.looking.Unlock()
 	m.looks = append(m.looks, fmt.Sprintf("%d: %d paths", pid, len(paths)))
 	if m.ended[pid] {
 		if err := os.RemoveAll(filepath.Join(m.root, fmt.Sprintf("proc/%d", pid))); err != nil {
@@ -107,14 +115,16 @@ func (m *machine) look(_ context.Context, pid int, paths []string) ([]Answer, er
 		namespace = "mnt:[999]"
 	}
 	answers := []Answer{{Namespace: namespace}}
+	var failure error
 	for _, p := range paths {
 		if p == m.hung {
-			return answers, errors.New("no answer")
+			failure = errors.New("no answer")
+			continue
 		}
 		s := walk(tree(m.t, string(text)), p)
 		answers = append(answers, Answer{At: p, Sight: &s})
 	}
-	return answers, nil
+	return answers, failure
 }
 
 func (m *machine) take() *Snapshot {
@@ -225,6 +235,7 @@ func TestTake(t *testing.T) {
 			m.process(pid+1, "sh", "/bin/sh", namespace, "no table is read twice")
 		}
 		s := m.take()
+		slices.Sort(m.looks[:2])
 		want := []string{"10: 0 paths", "11: 0 paths", "1: 4 paths", "11: 4 paths", "12: 4 paths"}
 		if diff := cmp.Diff(want, m.looks); diff != "" {
 			t.Errorf("%d pods: looks (-want +got):\n%s", pods, diff)
@@ -327,6 +338,86 @@ func TestHang(t *testing.T) {
 	}
 }
 
+// TestManyHang: as many provisioners as a pod likes to start, whose looks hang,
+// take as long as few, and what runs on the node is looked at before them.
+func TestManyHang(t *testing.T) {
+	m := newMachine(t)
+	const table = "100 90 0:60 / / rw - overlay overlay rw\n101 100 0:61 / /mnt/disks rw - fuse evil rw\n"
+	for pid := 10; pid < 110; pid++ {
+		m.process(pid, "local-provision", "/x", fmt.Sprintf("mnt:[%d]", pid), table)
+	}
+	m.process(200, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, "shared:1"))
+	synctest.Test(t, func(t *testing.T) {
+		src := m.source()
+		var waiting atomic.Int32
+		src.Look = func(ctx context.Context, pid int, paths []string) ([]Answer, error) {
+			if pid == 1 || pid == 200 {
+				return m.look(ctx, pid, paths)
+			}
+			if n := waiting.Add(1); n > 8 {
+				t.Errorf("%d looks at once", n)
+			}
+			defer waiting.Add(-1)
+			select {
+			case <-ctx.Done():
+			case <-time.After(5 * time.Second):
+			}
+			return []Answer{{Namespace: fmt.Sprintf("mnt:[%d]", pid)}}, errors.New("no answer")
+		}
+		began := time.Now()
+		s, err := src.Take(t.Context(), []Class{{Name: "default", Directory: dir}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 20*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		if len(s.Blind) != 1 || !strings.HasSuffix(s.Blind[0], "than could be looked at in 20s") {
+			t.Errorf("blind: %q", s.Blind)
+		}
+		if f := Examine(s).Findings; len(f) > 50 {
+			t.Errorf("%d findings", len(f))
+		}
+		for _, v := range s.Views {
+			if v.has(Kubelet) && (v.Sights[a].MountID == 0 || v.Sights[dir].MountID == 0) {
+				t.Errorf("the kubelet's sights: %+v", v.Sights)
+			}
+			if v.has(Provisioner) && v.Sights[dir].MountID != 0 {
+				t.Errorf("a provisioner's sights: %+v", v.Sights)
+			}
+		}
+	})
+}
+
+// TestSights: paths that hang keep nobody from seeing the others.
+func TestSights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		var told []string
+		var paths []string
+		for i := range 40 {
+			paths = append(paths, fmt.Sprintf("/%02d", i))
+		}
+		ended := make(chan error)
+		go func() {
+			ended <- sights(paths, func(p string) Sight {
+				if p < "/15" {
+					<-hang
+				}
+				return Sight{Path: p}
+			}, func(a Answer) error { told = append(told, a.At); return nil })
+		}()
+		synctest.Wait()
+		if slices.Sort(told); len(told) != 25 || told[0] != "/15" {
+			t.Errorf("told %q", told)
+		}
+		close(hang)
+		if err := <-ended; err != nil || len(told) != 40 {
+			t.Errorf("told %q, %v", told, err)
+		}
+	})
+}
+
 // TestForeignTables: what a pod has put into its own table keeps nobody from
 // looking at the others.
 func TestForeignTables(t *testing.T) {
@@ -385,6 +476,7 @@ func TestLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := decode(t, &out)
+	slices.SortStableFunc(all[1:4], func(a, b Answer) int { return len(a.At) - len(b.At) })
 	if len(all) != 5 || all[1].Sight.MountID == 0 || all[1].Sight.Path != d || !all[2].Sight.Absent || all[3].Sight.Failure == "" || all[0].Namespace == "" || all[0].Namespace != all[4].Namespace {
 		t.Errorf("got %+v", all)
 	}

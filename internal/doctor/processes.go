@@ -1,0 +1,326 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/mounts"
+)
+
+// views gives the view of PID 1, then all others.
+func (src Source) views(s *Snapshot) ([]View, error) {
+	pids, err := src.pids()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the processes: %w", err)
+	}
+	host, err := src.key(1)
+	if err != nil {
+		return nil, fmt.Errorf("cannot see PID 1's mount namespace: %w", err)
+	}
+	views := []View{{Namespace: host.namespace, Root: host.root}}
+	index := map[key]int{host: 0}
+	unseen := 0
+	for _, pid := range pids {
+		k, err := src.key(pid)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			unseen++
+			continue
+		}
+		p, err := src.process(pid)
+		if err != nil {
+			continue
+		}
+		if p.Role == "" && role(p.Name, p.Exe) == Kubelet {
+			s.Unlikely = append(s.Unlikely, p)
+		}
+		i, known := index[k]
+		if !known {
+			i = len(views)
+			index[k] = i
+			views = append(views, View{Namespace: k.namespace, Root: k.root})
+			src.cgroup(&p)
+		}
+		if i == 0 && p.Role == "" && pid != 1 {
+			continue // hundreds, of which nothing is asked
+		}
+		views[i].Processes = append(views[i].Processes, p)
+	}
+	if unseen > 0 {
+		s.Blind = append(s.Blind, fmt.Sprintf("the mount namespaces of %d processes can not be seen", unseen))
+	}
+	for i := range views {
+		if err := src.table(&views[i]); err != nil && i == 0 {
+			return nil, fmt.Errorf("cannot read PID 1's mount table: %w", err)
+		} else if err != nil {
+			if !gone(err) {
+				s.Blind = append(s.Blind, fmt.Sprintf("the mount table of process %d can not be read: %v", views[i].Processes[0].PID, err))
+			}
+			views[i].Processes = nil
+		}
+	}
+	return views, nil
+}
+
+// key tells the views of processes apart.
+type key struct{ namespace, root string }
+
+func (src Source) key(pid int) (key, error) {
+	proc := src.path("/proc/" + strconv.Itoa(pid))
+	namespace, err := os.Readlink(proc + "/ns/mnt")
+	if err != nil {
+		return key{}, err
+	}
+	root, err := os.Readlink(proc + "/root")
+	return key{namespace, root}, err
+}
+
+// gone says that a process has ended (proc(5)).
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
+}
+
+func (src Source) pids() ([]int, error) {
+	dir, err := os.Open(src.path("/proc"))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids, nil
+}
+
+// maxTable bounds a mount table in bytes: a pod may make as many mounts as
+// /proc/sys/fs/mount-max allows, with long names.
+const maxTable = 32 << 20
+
+// table reads the mount table of the view's first process that still lives.
+func (src Source) table(v *View) error {
+	err := fs.ErrNotExist
+	for len(v.Processes) > 0 {
+		if v.Mounts, err = src.tableOf(v.Processes[0].PID); !gone(err) {
+			return err
+		}
+		v.Processes = v.Processes[1:]
+	}
+	return err
+}
+
+func (src Source) tableOf(pid int) ([]mounts.Mount, error) {
+	file, err := os.Open(src.path(fmt.Sprintf("/proc/%d/mountinfo", pid)))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	bounded := &io.LimitedReader{R: file, N: maxTable}
+	tree, err := mounts.ParseTree(bounded)
+	switch {
+	case bounded.N == 0:
+		return nil, fmt.Errorf("it has more than %d bytes", maxTable)
+	case errors.Is(err, syscall.EINVAL):
+		return nil, fs.ErrNotExist // the process has ended (m_start in fs/namespace.c)
+	case err == nil && len(tree) == 0:
+		return nil, fs.ErrNotExist
+	}
+	return tree, err
+}
+
+// process reads a process's name and role. Of the files of /proc that can hang
+// on a process's memory none is touched.
+func (src Source) process(pid int) (Process, error) {
+	p := Process{PID: pid}
+	proc := src.path("/proc/" + strconv.Itoa(pid))
+	name, err := readLimited(proc + "/comm")
+	if err != nil {
+		return p, err
+	}
+	p.Name = strings.TrimSuffix(name, "\n")
+	if exe, err := os.Readlink(proc + "/exe"); err == nil {
+		p.Exe = strings.TrimSuffix(exe, " (deleted)")
+	}
+	if p.Role = role(p.Name, p.Exe); p.Role != "" {
+		src.cgroup(&p)
+		if !src.plausible(&p) {
+			p.Role = ""
+		}
+	}
+	return p, nil
+}
+
+// roles by the name of the executable. The kernel cuts the name of a process at
+// 15 bytes (TASK_COMM_LEN, include/linux/sched.h).
+var roles = map[string]Role{
+	"kubelet": Kubelet, "kubelite": Kubelet, "k3s": Kubelet, "k3s-server": Kubelet, "k3s-agent": Kubelet, "hyperkube": Kubelet,
+	"local-provisioner": Provisioner, "local-volume-provisioner": Provisioner, "local-static-provisioner": Provisioner,
+	"local-provision": Provisioner, "local-volume-pr": Provisioner, "local-static-pr": Provisioner,
+	"containerd": Runtime, "dockerd": Runtime, "crio": Runtime, "cri-dockerd": Runtime,
+	"hotmount": Agent,
+}
+
+func role(name, exe string) Role {
+	// The containerd of k3s is k3s by another name.
+	if r := roles[name]; r != "" {
+		return r
+	}
+	return roles[path.Base(exe)]
+}
+
+// plausible says whether a process can be what it is called: what runs in a pod
+// can give itself any name. Kubelets and runtimes mount on the host: they have
+// CAP_SYS_ADMIN (capabilities(7)), and that in the host's user namespace, for in
+// one of its own everybody has it (user_namespaces(7)).
+func (src Source) plausible(p *Process) bool {
+	switch p.Role {
+	case Provisioner:
+		return true
+	case Agent:
+		return p.Pod == ""
+	case Runtime:
+		if p.Pod != "" {
+			return false
+		}
+	}
+	users, err := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/user", p.PID)))
+	if err != nil {
+		return false
+	}
+	if host, err := os.Readlink(src.path("/proc/1/ns/user")); err != nil || host != users {
+		return false
+	}
+	status, err := readLimited(src.path(fmt.Sprintf("/proc/%d/status", p.PID)))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(status) {
+		if set, found := strings.CutPrefix(line, "CapEff:"); found {
+			effective, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
+			return err == nil && effective&(1<<unix.CAP_SYS_ADMIN) != 0
+		}
+	}
+	return false
+}
+
+var (
+	podInCgroup       = regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
+	containerInCgroup = regexp.MustCompile(`([0-9a-f]{64})(?:\.scope)?$`)
+)
+
+// cgroup reads which pod and container the process is in (cgroups(7)); kubelet
+// and the runtimes name both in the control group's path.
+func (src Source) cgroup(p *Process) {
+	text, err := readLimited(src.path(fmt.Sprintf("/proc/%d/cgroup", p.PID)))
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if m := podInCgroup.FindStringSubmatch(line); m != nil {
+			p.Pod = strings.ReplaceAll(m[1], "_", "-")
+		}
+		if m := containerInCgroup.FindStringSubmatch(line); m != nil {
+			p.Container = m[1]
+		}
+	}
+}
+
+// readLimited reads the begin of a file of /proc.
+func readLimited(name string) (string, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, 16<<10))
+	return string(b), err
+}
+
+// arguments reads the command line of a process that may be a kubelet, and takes
+// the role away from one that is another part of Kubernetes.
+func (src Source) arguments(ctx context.Context, p *Process) {
+	if p.Role != Kubelet && p.Role != Agent {
+		return
+	}
+	answers, err := src.Look(ctx, p.PID, nil)
+	for _, a := range answers {
+		if a.Args != nil {
+			p.Args = a.Args
+		}
+	}
+	switch {
+	case err != nil:
+	case p.Role == Agent && !slices.Contains(p.Args, "run"):
+		p.Role = ""
+	// One executable for all of Kubernetes: "hyperkube kubelet".
+	case (path.Base(p.Exe) == "hyperkube" || p.Name == "hyperkube") && !slices.ContainsFunc(p.Args, func(a string) bool { return path.Base(a) == "kubelet" }):
+		p.Role = ""
+	}
+}
+
+// defaultRoot is kubelet's --root-dir where nobody says otherwise.
+const defaultRoot = "/var/lib/kubelet"
+
+// maxRoots bounds how many root directories a kubelet is believed to have. One
+// is usual.
+const maxRoots = 8
+
+// rootDirectories gives the root directories of a kubelet, which its command line
+// and its mounts say, and those that are left out: what is not of the bytes that
+// the configuration allows in a directory's name would stand in lines to paste.
+func rootDirectories(p *Process, table []mounts.Mount) (dirs, left []string) {
+	if p.Role != Kubelet {
+		return nil, nil
+	}
+	for i, a := range p.Args {
+		_, dir, found := strings.Cut(a, "root-dir=")
+		if (a == "--root-dir" || a == "-root-dir") && i+1 < len(p.Args) {
+			dir, found = p.Args[i+1], true
+		}
+		if found && path.IsAbs(dir) {
+			dirs = append(dirs, path.Clean(dir))
+		}
+	}
+	for i := range table {
+		if v, ok := podVolume(table[i].Path); ok {
+			dirs = append(dirs, path.Join("/", v.root))
+		}
+	}
+	slices.Sort(dirs)
+	dirs = slices.DeleteFunc(slices.Compact(dirs), func(dir string) bool {
+		odd := strings.Trim(dir, plain) != ""
+		if odd {
+			left = append(left, dir)
+		}
+		return odd
+	})
+	if len(dirs) > maxRoots {
+		dirs, left = dirs[:maxRoots], append(left, dirs[maxRoots:]...)
+	}
+	if len(dirs) == 0 {
+		dirs = []string{defaultRoot}
+	}
+	return dirs, left
+}
