@@ -90,7 +90,7 @@ func examine(ctx context.Context, s *disk.Settings) (*doctor.Report, error) {
 		var classes []doctor.Class
 		for i := range s.Classes {
 			c := &s.Classes[i]
-			classes = append(classes, doctor.Class{Name: c.Name, Directory: c.Directory, Types: c.Accept, Create: c.Create})
+			classes = append(classes, doctor.Class{Name: c.Name, Directory: c.Directory, Types: c.Accept, Create: c.Create, StorageClass: c.StorageClass})
 		}
 		source := doctor.Source{
 			Look: askAt,
@@ -102,6 +102,8 @@ func examine(ctx context.Context, s *disk.Settings) (*doctor.Report, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Without it volumes are not known by their names.
+		snapshot.Node, _ = nodeName(s.Node)
 		return doctor.Examine(snapshot), nil
 	}
 	r, err := once()
@@ -248,15 +250,18 @@ func printReport(w io.Writer, r *doctor.Report, output string) error {
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), harmless(f.What))
 		if f.Data != "" {
-			under := ""
+			where := "on the host's system disk"
+			if f.Kind == doctor.NotItsDisk {
+				where = "on the host"
+			}
 			for _, h := range r.Host {
 				for _, m := range h.Mounts {
-					if f.Data == m.Path || strings.HasPrefix(f.Data, m.Path+"/") {
-						under = ", under what is mounted there"
+					if f.Kind != doctor.NotItsDisk && (f.Data == m.Path || strings.HasPrefix(f.Data, m.Path+"/")) {
+						where += ", under what is mounted there"
 					}
 				}
 			}
-			fmt.Fprintf(&b, "  the data: %s on the host's system disk%s\n", disk.Visible(f.Data), under)
+			fmt.Fprintf(&b, "  the data: %s %s\n", disk.Visible(f.Data), where)
 		}
 		if f.Reach != "" {
 			fmt.Fprintf(&b, "  to be read now at: %s\n", disk.Visible(f.Reach))

@@ -102,13 +102,22 @@ func volumeWords(uuid, node, class string) string {
 	}
 	note := ""
 	if node == "" {
-		name, err := os.Hostname()
+		name, err := nodeName("")
 		if err != nil {
 			return keeps + "the one of this disk keeps its old one (its name follows from the node's name, which is not known: " + err.Error() + ")"
 		}
-		// As kubelet has it (pkg/util/node, GetHostname).
-		node = strings.ToLower(strings.TrimSpace(name))
+		node = name
 		note = ", if the node has its host's name (node in the configuration does not say it)"
 	}
 	return fmt.Sprintf("%s%s keeps its old one (node %s, StorageClass %s%s)", keeps, disk.VolumeName(uuid, node, class), disk.Visible(node), class, note)
+}
+
+// nodeName gives the configured name of the node, else that which kubelet gives it
+// (GetHostname in pkg/util/node).
+func nodeName(configured string) (string, error) {
+	if configured != "" {
+		return configured, nil
+	}
+	name, err := os.Hostname()
+	return strings.ToLower(strings.TrimSpace(name)), err
 }

@@ -76,6 +76,8 @@ type Class struct {
 	// Types are the filesystems that it mounts; Create is the one it makes.
 	Types  []string
 	Create string
+	// StorageClass is what Kubernetes calls it, empty if that is not known.
+	StorageClass string
 }
 
 // Entry is what lies in a class directory itself, whatever is mounted over it.
@@ -101,6 +103,8 @@ type Snapshot struct {
 	Host    View
 	Views   []View
 	Classes []Class
+	// Node is what Kubernetes calls the node, empty if that is not known.
+	Node string
 	// Disks are those that a class selects.
 	Disks []disk.Dev
 	// Gone are the block devices with a mount somewhere that the kernel does not

@@ -25,6 +25,7 @@ func Examine(s *Snapshot) *Report {
 		e.directory(&s.Classes[i])
 	}
 	e.onSystemDisk()
+	e.wrongDisks()
 	e.bareDirectories()
 	e.sharedBack()
 	e.staleCopies()

@@ -19,6 +19,7 @@ const (
 	b   = "/mnt/disks/0b0f1c6e-bbbb-4000-8000-000000000002"
 	uid = "6a6e9d0c-1111-4222-8333-444455556666"
 	pv  = "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~local-volume/local-pv-1f2e3d4c"
+	pv5 = "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~local-volume/local-pv-5f2e3d4c"
 	id  = "89abcdef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 )
 
@@ -131,7 +132,22 @@ func TestExamine(t *testing.T) {
 			s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 "+mount+"\n", nil, Process{PID: 900, Name: "postgres", Pod: uid, Container: id}))
 		}
 	}
+	// bound adds what kubelet has bound for a pod, and what else the host has.
+	bound := func(mount, more string) func(*testing.T, *Snapshot) {
+		return on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", hostTable+more+"60 27 "+mount+" rw shared:1 - ext4 none rw\n", nil, Process{PID: 1}, kubelet)
+		})
+	}
+	// named has a volume of disk a's name, where the names are known.
+	nameOfA := disk.VolumeName(path.Base(a), "worker-1", "fast")
+	named := func(mount, below string) func(*testing.T, *Snapshot) {
+		return on(func(s *Snapshot) {
+			bound(mount+"/var/lib/kubelet/pods/"+uid+"/"+fmt.Sprintf(below, nameOfA), "")(t, s)
+			s.Node, s.Classes[0].StorageClass = "worker-1", "fast"
+		})
+	}
 	const (
+		volume5 = " pod=prod/db-0 container= volume=local-pv-5f2e3d4c"
 		good    = "shared:1"
 		trapped = " pod=prod/db-0 container=postgres volume="
 	)
@@ -215,6 +231,22 @@ func TestExamine(t *testing.T) {
 			on(func(*Snapshot) {})(t, s)
 			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 254:1 / / rw - ext4 /dev/vda1 rw\n501 500 254:1 "+a+" "+a+" rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 903, Name: "postgres"}))
 		}, []string{"problem volume-on-system-disk 903"}},
+		{"the class directory was moved to another filesystem", func(t *testing.T, s *Snapshot) {
+			pod("254:1 "+a+" /data rw - ext4 /dev/vda1 rw")(t, s)
+			host := strings.ReplaceAll(hostTable+"29 27 254:3 / /mnt/disks rw shared:2 - ext4 /dev/vda3 rw\n", "30 27", "30 29")
+			s.Host = view(t, "mnt:[1]", strings.ReplaceAll(host, "31 27", "31 29"), nil, Process{PID: 1}, kubelet)
+		}, []string{"problem volume-on-system-disk" + trapped}},
+
+		{"a volume is on a container's own filesystem", inNamespace(container(good, both, good) + "110 105 0:60 " + b + " " + pv + "x rw shared:1 - overlay overlay rw\n"),
+			[]string{"problem not-shared-back 800", "problem volume-not-on-its-disk pod=prod/db-0 container= volume=local-pv-1f2e3d4cx"}},
+		{"a volume is in a directory of another filesystem", bound("254:3 /x "+pv5, "50 27 254:3 / /srv rw - ext4 /dev/vda3 rw\n"), []string{"warning volume-not-on-its-disk" + volume5}},
+		{"a volume of another provisioner is a mount point elsewhere", bound("254:3 /x "+pv5, "50 27 254:3 /x /other/x rw - ext4 /dev/vda3 rw\n"), nil},
+		{"a volume that somebody has made is in a directory", bound("254:3 /x "+strings.Replace(pv, "local-pv-1f2e3d4c", "mine", 1), "50 27 254:3 / /srv rw - ext4 /dev/vda3 rw\n"), nil},
+		{"a part of another kind of volume", bound("0:81 /x /var/lib/kubelet/pods/"+uid+"/volume-subpaths/memory/main/0", "50 27 0:81 / /srv rw - tmpfs none rw\n"), nil},
+		{"a volume is on the disk of its name", named("254:16 / ", "volumes/kubernetes.io~local-volume/%s"), nil},
+		{"a volume is on the disk of another name", named("254:32 / ", "volumes/kubernetes.io~local-volume/%s"), []string{"problem volume-not-on-its-disk pod=prod/db-0 container= volume=" + nameOfA}},
+		{"a part of a volume is on the disk of its name", named("254:16 /sub ", "volume-subpaths/%s/main/0"), nil},
+		{"a part of a volume is on the disk of another name", named("254:32 /sub ", "volume-subpaths/%s/main/0"), []string{"problem volume-not-on-its-disk pod=prod/db-0 container=main volume=" + nameOfA}},
 		{"the class directory is a filesystem's root", func(t *testing.T, s *Snapshot) {
 			host := strings.ReplaceAll(hostTable+"29 27 0:44 / /mnt/disks rw shared:2 - tmpfs none rw\n", "30 27", "30 29")
 			s.Host = view(t, "mnt:[1]", strings.ReplaceAll(host, "31 27", "31 29"), nil, Process{PID: 1}, kubelet)

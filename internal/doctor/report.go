@@ -42,6 +42,8 @@ const (
 	NotShared Kind = "host-not-shared"
 	// OnSystemDisk: a volume lies on the class directory's own filesystem.
 	OnSystemDisk Kind = "volume-on-system-disk"
+	// NotItsDisk: a volume lies on something else than the disk it is made of.
+	NotItsDisk Kind = "volume-not-on-its-disk"
 	// BareDirectory: a container has a pod's directory instead of the volume.
 	BareDirectory Kind = "bare-pod-directory"
 	// NotSharedBack: what kubelet mounts for pods does not arrive at the runtime.

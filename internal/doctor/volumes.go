@@ -46,6 +46,10 @@ type hit struct {
 	mount   *mounts.Mount
 	volume  volume
 	deleted bool
+	// level and why say what is wrong with it, where that is not that it is on the
+	// system disk.
+	level Level
+	why   string
 }
 
 // process gives the process by which the mount is held: that of the container
@@ -137,6 +141,9 @@ func (e *examiner) volumeFinding(kind Kind, class, uid string, hits []hit) Findi
 	}
 	where := disk.Visible(strings.TrimSuffix(best.mount.Root, deletedSuffix)) + " of " + describeDevice(best.mount)
 	f.What = fmt.Sprintf("%s: the data is on the system disk, in %s", subject, where)
+	if best.why != "" {
+		f.Level, f.What = best.level, fmt.Sprintf("%s: the data is in %s, %s", subject, where, best.why)
+	}
 	if !deleted {
 		f.Data = e.hostPath(best.mount.Dev, best.mount.Root)
 	} else {
@@ -176,32 +183,110 @@ func (e *examiner) rescue(name string) (mkdir, dir string) {
 	return "mkdir -p /root/rescued && mkdir " + dir, dir
 }
 
+// carriers gives the places where a class directory lies on the host, also those
+// that something was mounted over later.
+func (e *examiner) carriers(c *Class) []place {
+	var all []place
+	if at, ok := e.s.Host.place(c.Directory); ok {
+		all = append(all, at)
+	}
+	for i := range e.s.Host.Mounts {
+		m := &e.s.Host.Mounts[i]
+		if rest, ok := below(c.Directory, m.Path); ok {
+			all = append(all, place{mount: m, dev: m.Dev, dir: path.Join(m.Root, rest)})
+		}
+	}
+	return all
+}
+
+// entryOf gives the name of the entry of a class directory that a mount is of,
+// empty if it is of none.
+func entryOf(m *mounts.Mount, carriers []place) string {
+	for _, at := range carriers {
+		if rest, ok := below(strings.TrimSuffix(m.Root, deletedSuffix), at.dir); ok && rest != "" && m.Dev == at.dev {
+			name, _, _ := strings.Cut(rest, "/")
+			return name
+		}
+	}
+	return ""
+}
+
 // onSystemDisk finds mounts of something below a class directory on the class
 // directory's own filesystem: whoever made them wanted a disk that was not there.
 func (e *examiner) onSystemDisk() {
 	for i := range e.s.Classes {
 		c := &e.s.Classes[i]
-		at, ok := e.s.Host.place(c.Directory)
-		if !ok {
-			continue
-		}
+		at := e.carriers(c)
 		hits := map[string][]hit{}
 		for _, v := range e.s.all() {
 			for j := range v.Mounts {
-				m := &v.Mounts[j]
-				if m.Dev != at.dev {
-					continue
+				if name := entryOf(&v.Mounts[j], at); name != "" {
+					hits[name] = append(hits[name], newHit(v, &v.Mounts[j]))
 				}
-				rest, ok := below(strings.TrimSuffix(m.Root, deletedSuffix), at.dir)
-				if !ok || rest == "" {
-					continue
-				}
-				name, _, _ := strings.Cut(rest, "/")
-				hits[name] = append(hits[name], newHit(v, m))
 			}
 		}
 		e.volumes(OnSystemDisk, c.Name, hits)
 	}
+}
+
+// provisioned is the name of a volume that the local-static-provisioner has made
+// (disk.VolumeName).
+var provisioned = regexp.MustCompile(`^local-pv-[0-9a-f]{1,8}$`)
+
+// wrongDisks finds pods' volumes that are not on the disk they are made of. Which
+// that is follows from the volume's name where the name of the StorageClass is
+// known. Else a volume that the provisioner has made is a mount point of the host,
+// and no volume is a container's own filesystem.
+func (e *examiner) wrongDisks() {
+	type directory struct {
+		dev  disk.Dev
+		root string
+	}
+	want, own, onHost := map[string][]*mounts.Mount{}, map[directory]bool{}, map[disk.Dev]bool{}
+	for i := range e.s.Host.Mounts {
+		m := &e.s.Host.Mounts[i]
+		if _, ofPod := podVolume(m.Path); !ofPod {
+			own[directory{m.Dev, m.Root}], onHost[m.Dev] = true, true
+		}
+		for _, c := range e.s.Classes {
+			if c.StorageClass != "" && e.s.Node != "" && path.Dir(m.Path) == c.Directory {
+				name := disk.VolumeName(path.Base(m.Path), e.s.Node, c.StorageClass)
+				want[name] = append(want[name], m)
+			}
+		}
+	}
+	var told []place
+	for i := range e.s.Classes {
+		told = append(told, e.carriers(&e.s.Classes[i])...)
+	}
+	hits := map[string][]hit{}
+	for _, v := range e.s.all() {
+		for i := range v.Mounts {
+			m := &v.Mounts[i]
+			of, ok := podVolume(m.Path)
+			if !ok || entryOf(m, told) != "" || m.Dev.Major != 0 && (e.s.Gone[m.Dev] || !onHost[m.Dev]) {
+				continue // others tell of it
+			}
+			root := strings.TrimSuffix(m.Root, deletedSuffix)
+			h := newHit(v, m)
+			switch disks := want[of.name]; {
+			case slices.ContainsFunc(disks, func(d *mounts.Mount) bool { return d.Dev == m.Dev && isBelow(root, d.Root) }):
+				continue
+			case len(disks) > 0:
+				h.level, h.why = Problem, "not on the disk at "+disk.Visible(disks[0].Path)
+			case of.container != "":
+				continue // a part of any kind of volume
+			case m.Type == "overlay":
+				h.level, h.why = Problem, "which goes with its container"
+			case provisioned.MatchString(of.name) && !own[directory{m.Dev, root}]:
+				h.level, h.why = Warning, "which is no mount point of the host: the provisioner makes volumes of those alone"
+			default:
+				continue
+			}
+			hits[of.name] = append(hits[of.name], h)
+		}
+	}
+	e.volumes(NotItsDisk, "", hits)
 }
 
 // volumes tells of each volume and pod once, in an order that stays the same.

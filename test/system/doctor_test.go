@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"hotmount/internal/disk"
 	"hotmount/internal/doctor"
 	"hotmount/test/worker"
 )
@@ -178,15 +179,18 @@ func TestDoctorPods(t *testing.T) {
 		volumes  = "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~local-volume/"
 		subPaths = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-1/main/0"
 	)
-	disk := "/mnt/disks/" + uuid
+	place := "/mnt/disks/" + uuid
+	// The name by which the volume is known, and one that is not that disk's.
+	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- name: default\\n  storage_class: fast\\n' >/etc/hotmount/config.d/fast.yaml")
+	named := volumes + disk.VolumeName(uuid, m.run("hostname"), "fast")
 	// The good ones: a volume, a part of it by subPath, a provisioner.
 	m.run(standIns + fmt.Sprintf(`
 		(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
 		started host kubelet
 		mkdir -p %[1]s/sub %[2]slocal-pv-1 %[3]s
-		mount --bind %[1]s %[2]slocal-pv-1; mount --bind %[1]s/sub %[3]s
+		mount --bind %[1]s %[2]slocal-pv-1; mkdir %[4]s; mount --bind %[1]s %[4]s; mount --bind %[1]s/sub %[3]s
 		container volume %[2]slocal-pv-1
-		container subpath %[3]s`, disk, volumes, subPaths))
+		container subpath %[3]s`, place, volumes, subPaths, named))
 	r, code := m.examined()
 	if code != "0" {
 		t.Errorf("with good pods alone: exit code %s\n%s", code, words(r))
@@ -206,7 +210,7 @@ func TestDoctorPods(t *testing.T) {
 		mkdir -p /var/log/pods/prod_db-0_%[7]s /var/log/containers; : >/var/log/containers/db-0_prod_postgres-%[5]s.log
 		echo data >/mnt/disks/removed/file; container removed /mnt/disks/removed; rm -r /mnt/disks/removed
 		mkdir -p %[2]slocal-pv-3; container bare %[2]slocal-pv-3`,
-		disk, volumes, "", uuid, scope, strings.ReplaceAll(uid, "-", "_"), uid))
+		place, volumes, "", uuid, scope, strings.ReplaceAll(uid, "-", "_"), uid))
 	r, code = m.examined()
 	if code != "3" {
 		t.Errorf("exit code %s", code)
@@ -224,7 +228,7 @@ func TestDoctorPods(t *testing.T) {
 	if want := (doctor.Pod{UID: uid, Namespace: "prod", Name: "db-0", Container: "postgres", Volume: "local-pv-2"}); trapped.Pod == nil || *trapped.Pod != want {
 		t.Errorf("the trapped pod is %+v", trapped.Pod)
 	}
-	if trapped.Data != disk {
+	if trapped.Data != place {
 		t.Errorf("its data is in %q", trapped.Data)
 	}
 	if got := m.run("cat " + trapped.Reach + "/file"); got != "lost" {
@@ -233,7 +237,7 @@ func TestDoctorPods(t *testing.T) {
 	// The lines as they are printed: what two pods call the same is there twice,
 	// and what is there already is not written over.
 	also := find(doctor.OnSystemDisk, volumes+"local-pv-4")
-	lines := trapped.Do[0] + "\n" + also.Do[0] + "\n" + find(doctor.DataHidden, disk).Do[1]
+	lines := trapped.Do[0] + "\n" + also.Do[0] + "\n" + find(doctor.DataHidden, place).Do[1]
 	if got := m.run(lines + "\ncd /root/rescued; cat *-local-pv-2/file *-local-pv-4/file " + uuid + "/file; readlink *-local-pv-2/link; ls | wc -l"); got != "lost\nalso lost\nlost\n/etc/cron.d/x\n3" {
 		t.Errorf("rescued by\n%s\nis\n%s", lines, got)
 	}
@@ -248,12 +252,23 @@ func TestDoctorPods(t *testing.T) {
 	if bare.Pod == nil || bare.Pod.UID != uid || bare.Pod.Volume != "local-pv-3" || bare.Data != volumes+"local-pv-3" {
 		t.Errorf("the bare directory: %+v", bare)
 	}
-	if f := find(doctor.DataHidden, disk); f.Level != doctor.Problem {
+	if f := find(doctor.DataHidden, place); f.Level != doctor.Problem {
 		t.Errorf("hidden data: %+v", f)
 	}
-	if got := m.run(strings.TrimSuffix(find(doctor.DataHidden, disk).Do[0], "   # shows them")); !strings.Contains(got, "file") {
+	if got := m.run(strings.TrimSuffix(find(doctor.DataHidden, place).Do[0], "   # shows them")); !strings.Contains(got, "file") {
 		t.Errorf("the line that shows the hidden data shows %s", got)
 	}
+	// The system disk by another way, and another filesystem under the disk's name.
+	m.run(fmt.Sprintf(`umount %[1]s; mkdir -p /srv/plain /srv/other %[2]slocal-pv-6; mount --bind /srv/plain %[2]slocal-pv-6
+		mount -t tmpfs -o size=1m none /srv/other; mount --bind /srv/other %[1]s`, named, volumes))
+	r, _ = m.examined()
+	if f := find(doctor.NotItsDisk, named); f.Level != doctor.Problem || !strings.Contains(f.What, "not on the disk at "+place) || f.Data != "/srv/other" {
+		t.Errorf("another filesystem: %+v", f)
+	}
+	if f := find(doctor.NotItsDisk, volumes+"local-pv-6"); f.Level != doctor.Warning || f.Data != "/srv/plain" {
+		t.Errorf("the system disk: %+v", f)
+	}
+	m.run(fmt.Sprintf("umount %s %slocal-pv-6", named, volumes))
 	for _, name := range []string{"volume", "subpath", "host"} {
 		if got := kinds(r, m.pid(name)); len(got) > 0 {
 			t.Errorf("false alarm for %s: %q", name, got)
@@ -263,14 +278,14 @@ func TestDoctorPods(t *testing.T) {
 
 	// Something is mounted over the disk; then the disk is gone, and two
 	// containers still hold it.
-	m.run("mount -t tmpfs none " + disk)
+	m.run("mount -t tmpfs none " + place)
 	r, _ = m.examined()
-	if f := find(doctor.Covered, disk); f.Level != doctor.Problem {
+	if f := find(doctor.Covered, place); f.Level != doctor.Problem {
 		t.Errorf("covered: %+v", f)
 	}
-	m.run("umount " + disk)
+	m.run("umount " + place)
 	m.detach(w, id)
-	m.wait("the disk to go", "! findmnt "+disk)
+	m.wait("the disk to go", "! findmnt "+place)
 	r, _ = m.examined()
 	f := find(doctor.StaleCopy, "/data")
 	for _, name := range []string{"volume", "subpath"} {
