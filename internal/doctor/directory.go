@@ -17,7 +17,10 @@ func (e *examiner) directory(c *Class) {
 	at, ok := host.place(c.Directory)
 	if !ok {
 		sight := host.Sights[c.Directory]
-		if sight.Absent {
+		hidden := host.mountsIn(c.Directory)
+		if sight.Absent && len(hidden) > 0 {
+			e.find(Finding{Level: Problem, Kind: Covered, Class: c.Name, Paths: hidden, What: fmt.Sprintf("%s is not there on the host, although something is mounted at %s: it is hidden by what is mounted above it", c.Directory, some(hidden)), Do: []string{"findmnt -T " + c.Directory + "   # names what hides it"}})
+		} else if sight.Absent {
 			e.find(Finding{Level: Note, Kind: NoDirectory, Class: c.Name, Paths: []string{c.Directory}, What: fmt.Sprintf("%s does not exist on the host", c.Directory), Do: []string{"mkdir -p " + c.Directory}})
 		} else {
 			e.find(Finding{Level: Warning, Kind: Blind, Class: c.Name, Paths: []string{c.Directory}, What: fmt.Sprintf("%s can not be looked at on the host: %s", c.Directory, cmp.Or(sight.Failure, "its mount is not in the mount table"))})
@@ -74,19 +77,25 @@ func (e *examiner) covered(c *Class, p string, top place, known bool) {
 		if m.Path != p || known && top.own && m.ID == top.mount.ID {
 			continue
 		}
-		f := Finding{Level: Problem, Kind: Covered, Class: c.Name, Paths: []string{p}, Do: []string{"findmnt -o TARGET,SOURCE,MAJ:MIN,PROPAGATION " + p, "umount " + p + "   # takes the upper one away; end first who uses it"}}
+		shown := disk.Visible(p)
+		f := Finding{Level: Problem, Kind: Covered, Class: c.Name, Paths: []string{p}}
+		over := p // where the upper one is mounted
 		switch {
 		case !known:
 			f.Level, f.Kind = Warning, Blind
-			f.What, f.Do = fmt.Sprintf("%s can not be looked at on the host: %s", p, cmp.Or(e.s.Host.Sights[p].Failure, "it is gone")), nil
+			f.What = fmt.Sprintf("%s can not be looked at on the host: %s", shown, cmp.Or(e.s.Host.Sights[p].Failure, "it is gone"))
+			e.find(f)
+			continue
 		case !top.own:
-			f.What = fmt.Sprintf("%s is mounted at %s, but hidden by what is mounted at %s", describe(m), p, top.mount.Path)
+			over = top.mount.Path
+			f.What = fmt.Sprintf("%s is mounted at %s, but hidden by what is mounted at %s", describe(m), shown, disk.Visible(over))
 		case top.dev == m.Dev && top.mount.Root == m.Root:
 			f.Level = Warning
-			f.What = fmt.Sprintf("%s is mounted twice at %s", describe(m), p)
+			f.What = fmt.Sprintf("%s is mounted twice at %s", describe(m), shown)
 		default:
-			f.What = fmt.Sprintf("%s is mounted at %s, but hidden by %s, which is mounted over it", describe(m), p, describe(top.mount))
+			f.What = fmt.Sprintf("%s is mounted at %s, but hidden by %s, which is mounted over it", describe(m), shown, describe(top.mount))
 		}
+		f.Do = []string{"findmnt -o TARGET,SOURCE,MAJ:MIN,PROPAGATION " + shell(over), "umount " + shell(over) + "   # takes the upper one away; end first who uses it"}
 		e.find(f)
 	}
 }
@@ -172,8 +181,12 @@ func (e *examiner) viewer(c *Class, v *View, p *Process, host place, disks map[s
 		if p.Role == Provisioner {
 			break // it may be there for another class
 		}
+		then := "no pod that uses a disk starts"
+		if p.Role == Agent {
+			then = consequence(Agent)
+		}
 		e.find(Finding{Level: Warning, Kind: NoDirectory, Class: c.Name, Paths: []string{base}, Processes: []Process{*p},
-			What: fmt.Sprintf("%s has no %s: no pod that uses a disk starts", who, shown), Do: remedy(p.Role, p, c.Directory)})
+			What: fmt.Sprintf("%s has no %s: %s", who, shown, then), Do: remedy(p.Role, p, c.Directory)})
 	case !ok:
 		e.find(Finding{Level: Warning, Kind: Blind, Class: c.Name, Paths: []string{base}, Processes: []Process{*p},
 			What: fmt.Sprintf("what %s sees at %s can not be seen: %s", who, shown, cmp.Or(sight.Failure, "its mount is not in the mount table"))})
@@ -193,7 +206,7 @@ func (e *examiner) viewer(c *Class, v *View, p *Process, host place, disks map[s
 		}
 		if p.Role == Agent && slices.Contains(strings.Split(at.mount.Options, ","), "ro") {
 			e.find(Finding{Level: Problem, Kind: ReadOnly, Class: c.Name, Paths: []string{base}, Processes: []Process{*p},
-				What: fmt.Sprintf("%s may not write to %s: it mounts nothing there", who, shown), Do: remedy(p.Role, p, c.Directory)})
+				What: fmt.Sprintf("%s may not write to %s: it mounts nothing there", who, shown), Do: remedyReadOnly(c.Directory)})
 		}
 		e.mountsSeen(c, v, p, &seen, host, disks)
 	}

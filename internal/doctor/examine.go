@@ -152,7 +152,7 @@ func (e *examiner) hostPath(dev disk.Dev, dir string) string {
 func (e *examiner) system() {
 	for _, rule := range e.s.Rules {
 		file := rule[:strings.LastIndexByte(rule, ':')]
-		e.find(Finding{Level: Warning, Kind: UdevRule, Paths: []string{rule}, What: fmt.Sprintf("the udev rule %s runs systemd-mount: two mount the same disks, and it may format or mount what hotmount refuses", rule),
+		e.find(Finding{Level: Warning, Kind: UdevRule, Paths: []string{rule}, What: fmt.Sprintf("the udev rule %s runs systemd-mount: it may mount the same disks, and what hotmount refuses", rule),
 			Do: []string{"rm " + file + "   # or the line in it", "udevadm control --reload"}})
 	}
 	if e.s.Trim && e.s.FstabEmpty {

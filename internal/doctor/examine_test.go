@@ -262,6 +262,9 @@ func TestExamine(t *testing.T) {
 		{"something is mounted over the class directory", on(func(s *Snapshot) {
 			s.Host = view(t, "mnt:[1]", hostTable+"40 27 0:48 / /mnt rw shared:1 - tmpfs none rw\n", nil, Process{PID: 1}, kubelet)
 		}), []string{"problem covered", "problem covered"}},
+		{"what is mounted over it has no such directory", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", hostTable+"40 27 0:48 / /mnt rw shared:1 - tmpfs none rw\n", []string{dir, a, b}, Process{PID: 1}, kubelet)
+		}), []string{"problem covered"}},
 		{"a copy of a disk that is not mounted any more", on(func(s *Snapshot) {
 			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /data rw - xfs /dev/vdd rw\n", nil, Process{PID: 903}))
 			s.Disks = append(s.Disks, disk.Dev{Major: 254, Minor: 48})
@@ -328,7 +331,9 @@ func TestExamine(t *testing.T) {
 		}), []string{"note fstrim", "note not-seen", "warning missing-helper", "warning missing-helper", "warning not-seen", "warning udev-rule"}},
 		{"fstrim with an fstab", on(func(s *Snapshot) { s.Trim = true }), nil},
 		{"no kubelet", func(*testing.T, *Snapshot) {}, []string{"note no-kubelet"}},
-		{"no class directory", func(_ *testing.T, s *Snapshot) { s.Host.Sights[dir] = Sight{Absent: true} }, []string{"note no-directory"}},
+		{"no class directory", func(t *testing.T, s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", "27 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw\n", []string{dir}, Process{PID: 1})
+		}, []string{"note no-directory"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := node(t)
@@ -435,6 +440,22 @@ func TestHostileNames(t *testing.T) {
 			if i := strings.Index(line, "$(reboot)"); i >= 0 && strings.Count(line[:i], "'")%2 == 0 {
 				t.Errorf("%s: not quoted: %s", f.Kind, line)
 			}
+		}
+	}
+}
+
+// TestCovered: the line takes away what lies over the disk, not the disk.
+func TestCovered(t *testing.T) {
+	for mount, want := range map[string]string{
+		"40 30 254:48 / " + a + " rw - xfs /dev/vdd rw\n": "umount " + a + " ",
+		"40 27 0:48 / /mnt rw - tmpfs none rw\n":          "umount /mnt ",
+		"40 27 0:48 / /mnt/disks rw - tmpfs none rw\n":    "umount /mnt/disks ",
+	} {
+		s := node(t)
+		s.Host = view(t, "mnt:[1]", hostTable+mount, nil, Process{PID: 1}, kubelet)
+		f := Examine(s).Findings
+		if i := slices.IndexFunc(f, func(f Finding) bool { return f.Kind == Covered }); i < 0 || !strings.HasPrefix(f[i].Do[1], want) {
+			t.Errorf("%s: %+v", mount, f)
 		}
 	}
 }

@@ -164,10 +164,12 @@ func List(dir string, w io.Writer) error {
 		return err
 	}
 	defer d.Close()
-	entries, err := d.ReadDir(maxEntries)
+	entries, err := d.ReadDir(maxEntries + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
+	more := len(entries) > maxEntries
+	entries = entries[:min(len(entries), maxEntries)]
 	out := json.NewEncoder(w)
 	for _, e := range entries {
 		a := Answer{Entry: &Entry{Name: e.Name()}}
@@ -200,6 +202,9 @@ func List(dir string, w io.Writer) error {
 		if err := out.Encode(a); err != nil {
 			return err
 		}
+	}
+	if more {
+		return fmt.Errorf("it has more than %d entries", maxEntries)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // remedy gives the lines that let a process see the class directory as the host
-// does.
+// does, and for the daemon, write to it.
 func remedy(r Role, p *Process, dir string) []string {
 	switch r {
 	case Provisioner:
@@ -20,11 +20,19 @@ func remedy(r Role, p *Process, dir string) []string {
     - name: disks
       hostPath: {path: %[1]s}`, dir)
 	case Agent:
-		return lines(`systemctl edit hotmount, then systemctl restart hotmount:
-  [Service]
-  ReadWritePaths=%[1]s`, dir)
+		return lines(`systemctl cat hotmount   # MountFlags=, BindPaths=, BindReadOnlyPaths=, TemporaryFileSystem=, InaccessiblePaths=, RootDirectory= and RootImage= are not hotmount's: take them out of the drop-ins
+systemctl daemon-reload && systemctl restart hotmount`)
 	}
 	return kubeletLines(p, dir, "rslave")
+}
+
+// remedyReadOnly gives the lines that let the daemon write to a class directory.
+func remedyReadOnly(dir string) []string {
+	return lines(`hotmount config apply-sandbox   # or a drop-in of systemctl edit hotmount:
+  [Service]
+  ReadOnlyPaths=
+  ReadWritePaths=%[1]s
+systemctl daemon-reload && systemctl restart hotmount`, dir)
 }
 
 // remedyRoot gives the lines that let the container runtime see what a kubelet
@@ -40,8 +48,8 @@ func kubeletLines(p *Process, dir, propagation string) []string {
 	}
 	switch distribution(p) {
 	case "microk8s":
-		return lines(`a strictly confined MicroK8s has its own mounts; the classic one has the host's:
-  snap refresh microk8s --classic --channel=1.32/stable
+		return lines(`snap list microk8s   # a strictly confined MicroK8s ("strict" in its channel) has mounts of its own; the classic one has the host's
+that is another snap: drain the node, and install the classic one of the same Kubernetes version
 in LXD, on the node: mount --make-rshared /`)
 	case "talos":
 		return lines(`in Talos's machine configuration ("bind" alone is not enough: rbind):
@@ -53,6 +61,13 @@ in LXD, on the node: mount --make-rshared /`)
           source: %[1]s
           options: [rbind, %[2]s, rw]`, dir, propagation)
 	case "rke":
+		if dir == defaultRoot {
+			// It is among RKE's own binds (cluster/plan.go), and a second one in
+			// extra_binds is refused ("Duplicate mount point").
+			return lines(`RKE shares %[1]s by itself; the host's mount of it is to be shared, too:
+  mount --make-rshared $(findmnt -no TARGET -T %[1]s)
+  docker restart kubelet`, dir)
+		}
 		return lines(`in cluster.yml, then rke up:
   services:
     kubelet:

@@ -4,6 +4,8 @@ package doctor
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,6 +55,21 @@ func TestList(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	for i := range maxEntries {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("empty/%d", i)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := List(filepath.Join(dir, "empty"), io.Discard); err != nil {
+		t.Errorf("%d entries: %v", maxEntries, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "empty/more"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	if err := List(filepath.Join(dir, "empty"), &out); err == nil || len(decode(t, &out)) != maxEntries {
+		t.Errorf("nothing is said of the entries left out: %v", err)
 	}
 	if err := os.Symlink(dir, filepath.Join(dir, "self")); err != nil {
 		t.Fatal(err)

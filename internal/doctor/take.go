@@ -75,7 +75,7 @@ func (src Source) Take(ctx context.Context, classes []Class, disks []disk.Dev) (
 	for _, c := range classes {
 		answers, err := src.List(ctx, c.Directory)
 		if err != nil && !s.Host.Sights[c.Directory].Absent {
-			s.Blind = append(s.Blind, fmt.Sprintf("what lies in %s under the mounts can not be seen: %v", c.Directory, err))
+			s.Blind = append(s.Blind, fmt.Sprintf("not all that lies in %s under the mounts can be seen: %v", c.Directory, err))
 		}
 		for _, a := range answers {
 			if a.Entry != nil {
