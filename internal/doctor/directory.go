@@ -54,7 +54,7 @@ func (e *examiner) directory(c *Class) {
 			switch {
 			case role == Kubelet:
 				kubelets++
-			case role == Provisioner:
+			case role == Provisioner && sees != "unknown":
 				provisioners++
 				if sees == "same" {
 					seen++

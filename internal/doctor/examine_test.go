@@ -311,6 +311,11 @@ func TestExamine(t *testing.T) {
 		{"no provisioner has the directory", on(func(s *Snapshot) {
 			s.Views = append(s.Views, view(t, "mnt:[8]", container("", both, ""), []string{dir}, Process{PID: 850, Role: Provisioner}))
 		}), []string{"warning no-directory"}},
+		{"what a provisioner has can not be seen", on(func(s *Snapshot) {
+			v := view(t, "mnt:[8]", container("", both, ""), nil, Process{PID: 850, Role: Provisioner})
+			v.Sights[dir] = Sight{Failure: "no answer"}
+			s.Views = append(s.Views, v)
+		}), []string{"warning not-seen 850"}},
 		{"the daemon may not write", on(func(s *Snapshot) {
 			s.Views = append(s.Views, view(t, "mnt:[7]", strings.Replace(strings.ReplaceAll(hostTable, "shared", "master"), "/ / rw", "/ / ro", 1), nil, Process{PID: 650, Role: Agent}))
 		}), []string{"problem read-only 650"}},

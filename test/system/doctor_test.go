@@ -385,7 +385,7 @@ func TestDoctorSystem(t *testing.T) {
 	// 30 disks, each of which hangs.
 	m.run(standIns + `modprobe fuse
 		for i in $(seq 10 39); do mkdir /mnt/disks/x$i; mount -t tmpfs -o size=64k none /mnt/disks/x$i; done
-		(echo $BASHPID >/run/hang.pid; exec unshare -m bash -ec 'exec 7<>/dev/fuse; mount -i -t fuse -o fd=7,rootmode=40000,user_id=0,group_id=0 none /mnt/disks; exec local-provision infinity') </dev/null >/run/hang.log 2>&1 &
+		(echo $BASHPID >/run/hang.pid; exec unshare -m bash -ec 'exec 7<>/dev/fuse; mount -i -t fuse -o fd=7,rootmode=40000,user_id=0,group_id=0 none /mnt; exec local-provision infinity') </dev/null >/run/hang.log 2>&1 &
 		started hang local-provision`)
 	r, code := m.examined()
 	if got := kinds(r, m.pid("hang")); !slices.Equal(got, []string{"not-seen"}) || code != "3" {
