@@ -51,8 +51,8 @@ func Absence(m *disk.Sighting) (what, next string) {
 	if m.Identity.Slot != "" {
 		where += " at " + disk.Visible(m.Identity.Slot)
 	}
-	return fmt.Sprintf("%s %s, on a disk of %s %s, mounted there since %s", disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")),
-		"attach it again (attached without --persistent?); if it is gone for good: hotmount forget " + disk.Visible(m.UUID)
+	return fmt.Sprintf("%s %s, on a disk of %s %s, mounted there since %s; attached without --persistent?", disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")),
+		"attach it; if gone for good: hotmount forget " + disk.Visible(m.UUID)
 }
 
 // Missing gives the filesystems that were mounted at an earlier boot, whose
