@@ -46,7 +46,9 @@ func (src Source) views(s *Snapshot) ([]View, error) {
 			continue
 		}
 		if p.Role == "" && role(p.Name, p.Exe) == Kubelet {
-			s.Unlikely = append(s.Unlikely, p)
+			if _, err := src.key(pid); err == nil { // it has not just ended
+				s.Unlikely = append(s.Unlikely, p)
+			}
 		}
 		i, known := index[k]
 		if !known {
