@@ -83,7 +83,7 @@ func runProvisioner(args []string) error {
 }
 
 func (p *provision) say(format string, args ...any) {
-	fmt.Fprintf(p.log, time.Now().UTC().Format("15:04:05.000 ")+format+"\n", args...)
+	fmt.Fprintf(p.log, time.Now().UTC().Format("2006-01-02T15:04:05.000Z ")+format+"\n", args...)
 }
 
 // save replaces the file as a whole, and the disk has it: the cluster remembers
@@ -110,8 +110,9 @@ func (p *provision) save() error {
 	return os.Rename(name+".new", name)
 }
 
-// truth is what is at the path: the device and type of the mount, or the disk
-// sequence number that the link leads to, or "nothing".
+// truth is what is at the path: the device, the type and, by udev, the UUID of the
+// filesystem mounted there, or the disk sequence number that the link leads to, or
+// "nothing".
 func truth(path string, block bool) string {
 	if block {
 		var st unix.Stat_t
@@ -129,7 +130,10 @@ func truth(path string, block bool) string {
 	for line := range strings.Lines(string(table)) {
 		if f := strings.Fields(line); len(f) > 8 && f[4] == path {
 			i := slices.Index(f, "-")
-			found = "dev=" + f[2] + " root=" + f[3] + " type=" + f[i+1]
+			known, _ := os.ReadFile("/run/udev/data/b" + f[2])
+			_, uuid, _ := strings.Cut(string(known), "\nE:ID_FS_UUID=")
+			uuid, _, _ = strings.Cut(uuid, "\n")
+			found = "dev=" + f[2] + " root=" + f[3] + " type=" + f[i+1] + " uuid=" + uuid
 		}
 	}
 	return found
@@ -234,6 +238,10 @@ func (p *provision) entry(c class, file string, points map[string]bool) error {
 	}
 	name := disk.VolumeName(file, p.node, c.name)
 	if _, exists := p.volumes[name]; exists {
+		// It would not look; who plays it does.
+		if truth(path, c.block) == "nothing" {
+			return fmt.Errorf("path %q is a volume's, and nothing is there", path)
+		}
 		return nil
 	}
 	v := volume{Path: path, Block: block}
