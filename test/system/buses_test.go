@@ -62,4 +62,33 @@ func TestThreeClasses(t *testing.T) {
 			t.Errorf("%s is not ignored:\n%s", name, plan)
 		}
 	}
+
+	// A disk of which every selector tells something.
+	m.run(`mkdir -p /etc/hotmount/config.d /var/lib/disks/odd; cat >/etc/hotmount/config.d/odd.yaml <<'X'
+classes:
+  - name: odd
+    directory: /var/lib/disks/odd
+    names: ["sd*"]
+    transport: [scsi]
+    serial: ["re:ODD-[0-9]"]
+    wwn: ["naa.5000c50015ea71ac"]
+    model: ["ODD MODEL"]
+    vendor: [ACME]
+    by_path: ["pci-*-scsi-*"]
+    size: ..400MiB
+    rotational: false
+    removable: true
+    logical_sector: [4096]
+X
+		hotmount config apply-sandbox; systemctl daemon-reload; systemctl restart hotmount`)
+	odd, _ := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: blank(t, 320<<20), Serial: "ODD-1", LogicalBlockSize: 4096,
+		Device: map[string]any{"wwn": 0x5000c50015ea71ac, "product": "ODD MODEL", "vendor": "ACME", "rotation_rate": 1, "removable": true}})
+	m.wait(odd+" to be mounted", "findmnt -n /dev/"+odd)
+	if path := m.run("findmnt -no TARGET /dev/" + odd); !strings.HasPrefix(path, "/var/lib/disks/odd/") {
+		t.Errorf("%s is mounted at %s: %s", odd, path, m.run("hotmount explain "+odd))
+	}
+	explained := m.run("hotmount explain " + odd + " | sed -n '/^Class odd/,/^[^ ]/p'")
+	if n := strings.Count(explained, "\n  yes  "); n != 10 || strings.Contains(explained, "  NO  ") {
+		t.Errorf("%d selectors hold: %s", n, explained)
+	}
 }

@@ -19,7 +19,7 @@ ExecStart=/bin/bash -c 'set -e; cd /mnt/disks/%s; while :; do date +%%%%N >new; 
 X
 systemctl daemon-reload; systemctl start writer`
 
-// TestMountsOutliveTheAgent: killed, restarted, upgraded and removed, the agent
+// TestMountsOutliveTheAgent: killed, hanging, restarted, upgraded and removed, the agent
 // leaves each mount in place, and a writer in it never sees an error (issue 2,
 // shown 5). Afterwards a reboot mounts everything before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
@@ -47,7 +47,14 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	m.wait("a new daemon", "[ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
 	running()
 	alive("kill -9")
-	m.run("systemctl restart hotmount")
+	// One that hangs is ended by the watchdog, which the shipped unit has at a minute.
+	m.run("mkdir -p /run/systemd/system/hotmount.service.d; printf '[Service]\\nWatchdogSec=6\\n' >/run/systemd/system/hotmount.service.d/w.conf; systemctl daemon-reload; systemctl restart hotmount")
+	running()
+	m.run("systemctl kill -s STOP hotmount")
+	m.wait("the watchdog", "journalctl -b --no-pager -o cat -u hotmount | grep -q 'Watchdog timeout' && [ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
+	running()
+	alive("a hang")
+	m.run("rm -r /run/systemd/system/hotmount.service.d/w.conf; systemctl daemon-reload; systemctl restart hotmount")
 	running()
 	alive("a restart")
 	if got := m.run("s=$(date +%s%N); systemctl stop hotmount; e=$(date +%s%N); echo $(( (e - s) / 1000000 )); journalctl -u hotmount -b -o cat --no-pager | grep -ci 'timed out' || true"); !strings.HasSuffix(got, "\n0") {
