@@ -19,7 +19,6 @@ import (
 	"hotmount/internal/config"
 	"hotmount/internal/control"
 	"hotmount/internal/disk"
-	"hotmount/internal/grow"
 	"hotmount/internal/inventory"
 	"hotmount/internal/metrics"
 	"hotmount/internal/mounts"
@@ -268,15 +267,7 @@ func (n node) Remember(seen []disk.Sighting) error {
 
 func (u units) Format(ctx context.Context, seq uint64) error { return u.manager.StartFormat(ctx, seq) }
 
-// Fill looks at the superblock first: a unit for each disk that is mounted would cost
-// more than the mount.
-func (u units) Fill(ctx context.Context, f *disk.Facts, fstype string) error {
-	g, err := grow.Measure(f.Node(), fstype)
-	if err != nil || g.Usable(f.Size) <= g.Size {
-		return nil // what is wrong with it the mount says
-	}
-	return u.manager.StartStage(ctx, f.Seq)
-}
+func (u units) Fill(ctx context.Context, seq uint64) error { return u.manager.StartStage(ctx, seq) }
 
 func (u units) Grow(ctx context.Context, seq uint64) error { return u.manager.StartGrow(ctx, seq) }
 

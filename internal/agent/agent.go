@@ -60,9 +60,9 @@ type Units interface {
 	// on when ctx ends. The error wraps disk.ErrHeld if the filesystem is in use
 	// as another mount of it that is nowhere to be seen.
 	Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error
-	// Fill has the disk's filesystem of that type, which is not mounted yet, fill
-	// the disk, if there is more of it. It goes on when ctx ends.
-	Fill(ctx context.Context, f *disk.Facts, fstype string) error
+	// Fill runs the unit that has the disk's filesystem, which is not mounted yet,
+	// fill the disk. It goes on when ctx ends.
+	Fill(ctx context.Context, seq uint64) error
 	// Format runs the unit that proves a disk blank and formats it if it is. It
 	// goes on when ctx ends.
 	Format(ctx context.Context, seq uint64) error

@@ -47,7 +47,7 @@ type machine struct {
 	halfMade    bool                 // what Format finds
 	slow        bool                 // Mount and Format wait until hang is closed
 	grow        bool                 // what the class says
-	fill        func(*disk.Facts) error
+	fillErr     error
 	mode        string // likewise
 	running     int
 	most        int
@@ -321,16 +321,21 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// Fill has the filesystem fill the disk, in the tests that want it to.
-func (m *machine) Fill(_ context.Context, f *disk.Facts, fstype string) error {
+// Fill has the filesystem fill the disk.
+func (m *machine) Fill(_ context.Context, seq uint64) error {
 	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.fill == nil {
-		return nil
+	m.say("fill seq %d", seq)
+	if m.fillErr != nil {
+		return m.fillErr
 	}
-	m.say("fill %s: %s", f.Name, fstype)
-	return m.fill(f)
+	for _, f := range m.disks {
+		if f.Seq == seq {
+			f.Standing.Fit = &disk.Fit{Seq: f.Seq, Size: f.Size, Geometry: disk.Geometry{Size: f.Size, Block: 4096}}
+		}
+	}
+	return nil
 }
 
 // Grow measures the filesystem, and has it fill the disk.
@@ -593,29 +598,30 @@ const uuidVdd = "dddddddd-0000-4000-8000-000000000004"
 // TestFillsBeforeMounting: who sees the mount sees its whole size; what can not
 // grow is mounted all the same, and what was tried is not tried again.
 func TestFillsBeforeMounting(t *testing.T) {
-	m := newMachine(xfsDisk("vdb", 2, uuidA))
-	m.grow = true
-	m.fill = func(f *disk.Facts) error {
-		m.disks[f.Name].Standing.Fit = &disk.Fit{Seq: f.Seq, Size: f.Size, Geometry: disk.Geometry{Size: f.Size, Block: 4096}}
-		return nil
+	smaller := func(name string, seq uint64, uuid string) *disk.Facts {
+		f := xfsDisk(name, seq, uuid)
+		f.Udev.FSSpan = f.Size - 256<<10
+		return f
 	}
+	m := newMachine(smaller("vdb", 2, uuidA))
+	m.grow = true
 	with(t, m, func(t *testing.T, a *Agent) {
 		m.expect(t, `
 			vdb: mount (filesystem)
-			fill vdb: xfs
+			fill seq 2
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA+`
 			ready`)
 		m.change(func() {
-			m.fill = func(*disk.Facts) error { return errors.New("no room") }
-			m.disks["vdc"] = xfsDisk("vdc", 3, uuidB)
-			m.disks["vdd"] = xfsDisk("vdd", 4, uuidVdd)
+			m.fillErr = errors.New("no room")
+			m.disks["vdc"] = smaller("vdc", 3, uuidB)
+			m.disks["vdd"] = smaller("vdd", 4, uuidVdd)
 			m.disks["vdd"].Standing.Fit = &disk.Fit{Seq: 4, Size: m.disks["vdd"].Size, Geometry: disk.Geometry{Size: 1 << 30, Block: 4096}, Failure: "no room"}
 		})
 		a.Look("vdc")
 		m.expect(t, `
 			vdc: mount (filesystem)
-			fill vdc: xfs
+			fill seq 3
 			mount vdc seq 3: xfs at /mnt/disks/`+uuidB+`
 			problem: no room
 			vdc: mounted at `+uuidB+`

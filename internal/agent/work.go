@@ -69,8 +69,8 @@ func (a *Agent) start(ctx context.Context) {
 		a.begin(ctx, mountings, func() func() {
 			// The provisioner reads the size of a volume once, when it sees it first.
 			var filling error
-			if policy.Grows(&f, class) {
-				filling = a.units.Fill(ctx, &f, d.Type)
+			if policy.Fills(&f, class) {
+				filling = a.units.Fill(ctx, f.Seq)
 			}
 			err := a.units.Mount(ctx, &f, class, d.UUID, d.Type)
 			return func() {
@@ -272,7 +272,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 			a.report.Recovered(&f)
 		}
 	}
-	// READY waits for a filesystem that could not be measured before it was mounted,
+	// READY waits for a filesystem that nobody could measure before it was mounted,
 	// so that kubelet and the provisioner see what it has grown to.
 	if d.Action != disk.Mount && d.Action != disk.Link && d.Action != disk.Wait && d.Action != disk.Grow {
 		st.initial = false

@@ -33,8 +33,7 @@ type Content struct {
 	UUID string `json:"uuid,omitempty"`
 	// Label is the filesystem's label. Foreign bytes.
 	Label string `json:"label,omitempty"`
-	// Span is how many bytes of the disk the filesystem takes, 0 if nobody has
-	// read that.
+	// Span is how many bytes of the disk the filesystem takes, 0 if nobody knows.
 	Span uint64 `json:"span,omitempty"`
 	// Proven says that hotmount has read the disk itself; otherwise it is what
 	// udev vouches for.
@@ -68,7 +67,7 @@ func (u *Udev) content() Content {
 	case u.FSUsage != "filesystem":
 		return Content{Kind: Other, Type: u.FSType, Label: u.FSLabel, Evidence: []string{"udev: ID_FS_TYPE=" + Visible(u.FSType) + " ID_FS_USAGE=" + Visible(u.FSUsage)}}
 	}
-	c := Content{Kind: Filesystem, Type: u.FSType, UUID: strings.ToLower(u.FSUUID), Label: u.FSLabel, Evidence: []string{"udev: ID_FS_TYPE=" + Visible(u.FSType) + " ID_FS_UUID=" + Visible(u.FSUUID)}}
+	c := Content{Kind: Filesystem, Type: u.FSType, UUID: strings.ToLower(u.FSUUID), Label: u.FSLabel, Span: u.FSSpan, Evidence: []string{"udev: ID_FS_TYPE=" + Visible(u.FSType) + " ID_FS_UUID=" + Visible(u.FSUUID)}}
 	if !ValidUUID(c.UUID) {
 		c.Kind, c.UUID = Other, ""
 	}

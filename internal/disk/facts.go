@@ -131,6 +131,9 @@ type Udev struct {
 	FSType  string `json:"fs_type,omitempty"`
 	FSUUID  string `json:"fs_uuid,omitempty"`
 	FSLabel string `json:"fs_label,omitempty"`
+	// FSSpan is how many bytes of the disk the filesystem takes, ID_FS_LASTBLOCK times
+	// ID_FS_BLOCKSIZE; 0 if udev does not say it.
+	FSSpan uint64 `json:"fs_span,omitempty"`
 	// Ambivalent is ID_FS_AMBIVALENT: signatures of more than one kind.
 	Ambivalent string `json:"ambivalent,omitempty"`
 	// PartTable is ID_PART_TABLE_TYPE, PartTableUUID ID_PART_TABLE_UUID.

@@ -161,8 +161,6 @@ func check(device *os.File, f *disk.Facts) error {
 // takes that is not mounted, by its superblock: nothing of a type other than XFS and
 // ext4.
 func Measure(node, fstype string) (g disk.Geometry, err error) {
-	// Through the page cache: who waits for that can be killed, if the disk does
-	// not answer.
 	device, err := os.OpenFile(node, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return g, err

@@ -2,6 +2,7 @@ package sysfs
 
 import (
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -68,11 +69,23 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	u.FSType = properties["ID_FS_TYPE"]
 	u.FSUUID = encoded(properties, "ID_FS_UUID")
 	u.FSLabel = encoded(properties, "ID_FS_LABEL")
+	u.FSSpan = product(properties["ID_FS_LASTBLOCK"], properties["ID_FS_BLOCKSIZE"])
 	u.Ambivalent = properties["ID_FS_AMBIVALENT"]
 	u.PartTable = properties["ID_PART_TABLE_TYPE"]
 	u.PartTableUUID = properties["ID_PART_TABLE_UUID"]
 	u.Multipath = properties["DM_MULTIPATH_DEVICE_PATH"] == "1" || u.FSType == "mpath_member"
 	return u, properties["ID_PATH"]
+}
+
+// product multiplies two decimal numbers; 0 if one is none, or there is no disk of
+// that many bytes.
+func product(a, b string) uint64 {
+	x, errX := strconv.ParseUint(a, 10, 64)
+	y, errY := strconv.ParseUint(b, 10, 64)
+	if high, low := bits.Mul64(x, y); errX == nil && errY == nil && high == 0 && low < 1<<63 {
+		return low
+	}
+	return 0
 }
 
 // isFalse knows what systemd takes for false (parse_boolean in

@@ -160,7 +160,7 @@ func TestGrow(t *testing.T) {
 		}
 	}
 	same("growing while detached")
-	if got := m.run("ls -A /run/hotmount-stage 2>/dev/null; grep stage /proc/1/mountinfo || true; systemctl --failed --no-legend"); got != "" {
+	if got := m.run("ls -A /run/hotmount-stage 2>/dev/null || true; grep stage /proc/1/mountinfo || true; systemctl --failed --no-legend | cat"); got != "" {
 		t.Errorf("left behind: %s", got)
 	}
 	if got := m.run("journalctl -b -p warning --no-pager -q -o cat -u hotmount -u 'hotmount-grow@*' -u 'hotmount-stage@*'"); got != "" {

@@ -1,0 +1,37 @@
+package policy
+
+import (
+	"testing"
+
+	"hotmount/internal/disk"
+)
+
+// TestFills: what has room grows before it is mounted, once for each size.
+func TestFills(t *testing.T) {
+	class := settings().Classes[0]
+	class.Grow = true
+	for name, c := range map[string]struct {
+		change func(*disk.Facts, *disk.Class)
+		want   bool
+	}{
+		"room for the least that XFS takes": {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = f.Size - 64*4096 }, true},
+		"less":                              {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = f.Size - 64*4096 + 1 }, false},
+		"no room":                           {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = f.Size }, false},
+		"shrunk":                            {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = f.Size + 1<<30 }, false},
+		"udev does not say it":              {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = 0 }, false},
+		"by a proof": {func(f *disk.Facts, _ *disk.Class) {
+			f.Udev.FSSpan = f.Size
+			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Content: disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Span: 1 << 30, Proven: true}}
+		}, true},
+		"the class does not grow": {func(f *disk.Facts, c *disk.Class) { c.Grow = false }, false},
+		"tried":                   {func(f *disk.Facts, _ *disk.Class) { f.Standing.Fit = &disk.Fit{Seq: f.Seq, Size: f.Size} }, false},
+		"tried at another size":   {func(f *disk.Facts, _ *disk.Class) { f.Standing.Fit = &disk.Fit{Seq: f.Seq, Size: f.Size - 1} }, true},
+	} {
+		f, class := blankDisk(), class
+		f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid, FSSpan: 1 << 30}
+		c.change(f, &class)
+		if got := Fills(f, &class); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
