@@ -53,14 +53,15 @@ func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
 		m.change(func() {
 			m.disks["vdc"] = xfsDisk("vdc", 3, uuidA)
 			m.mountErr["vdc"] = disk.ErrHeld
-			m.fill = func(*disk.Facts) error { return errors.New("cannot grow it") }
+			m.disks["vdc"].Udev.FSSpan = 1 << 30
+			m.fillErr = errors.New("cannot grow it")
 		})
 		a.Look("vdc")
 		again(t)
 	})
 	with(t, m, func(t *testing.T, _ *Agent) {
 		again(t)
-		m.change(func() { delete(m.mountErr, "vdc"); m.fill = nil })
+		m.change(func() { delete(m.mountErr, "vdc"); m.fillErr, m.disks["vdc"].Udev.FSSpan = nil, 0 })
 		time.Sleep(20 * time.Second)
 		m.expect(t, `
 			mount vdc seq 3: xfs at `+where+`
