@@ -57,11 +57,11 @@ func TestStatus(t *testing.T) {
 	// Colour is for terminals and for who wants it. --watch goes on until it is ended,
 	// and ends with what it has shown.
 	for line, want := range map[string]string{
-		`TERM=xterm script -qec "hotmount status" /dev/null`:                                                       "coloured 3",
-		`TERM=xterm NO_COLOR=1 script -qec "hotmount status" /dev/null`:                                            "plain 3",
-		`TERM=dumb script -qec "hotmount status" /dev/null`:                                                        "plain 3",
-		`TERM=xterm hotmount status 2>&1`:                                                                          "plain 3",
-		`NO_COLOR=1 TERM=xterm script -qec "timeout --preserve-status -s INT 7 hotmount status --watch" /dev/null`: "plain again 3",
+		`TERM=xterm script -qec "hotmount status" /dev/null`:                                                                    "coloured 3",
+		`TERM=xterm NO_COLOR=1 script -qec "hotmount status" /dev/null`:                                                         "plain 3",
+		`TERM=dumb script -qec "hotmount status" /dev/null`:                                                                     "plain 3",
+		`TERM=xterm hotmount status 2>&1`:                                                                                       "plain 3",
+		`NO_COLOR=1 TERM=xterm script -qec "timeout --foreground --preserve-status -s INT 7 hotmount status --watch" /dev/null`: "plain again 3",
 	} {
 		out := m.run("(" + line + ` && echo " 0" || echo " $?") </dev/null >/root/shown; grep -qP '\x1b\[31m' /root/shown && echo coloured || echo plain; [ "$(grep -c '^.*DISK  *SIZE' /root/shown)" -lt 2 ] || echo again; tail -n 1 /root/shown`)
 		if got := strings.Join(strings.Fields(out), " "); got != want {
@@ -74,7 +74,7 @@ func TestStatus(t *testing.T) {
 	m.run("systemctl start hotmount; modprobe fuse; systemd-run -q -u dead bash -c 'exec 3<>/dev/fuse; mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other dead /mnt/disks/" + uuid + "; exec sleep infinity'")
 	m.wait("the dead filesystem", "grep -q ' /mnt/disks/"+uuid+" .* fuse ' /proc/1/mountinfo")
 	for _, line := range []string{"status", "plan", "doctor", "__complete events ''", "explain vdb"} {
-		if out := m.run("timeout -s KILL 60 hotmount " + line + " >/root/shown 2>&1 </dev/null; [ $? -lt 100 ] && echo done || cat /root/shown"); out != "done" {
+		if out := m.run("if timeout -s KILL 60 hotmount " + line + " >/root/shown 2>&1 </dev/null || [ $? -lt 100 ]; then echo done; else cat /root/shown; fi"); out != "done" {
 			t.Errorf("hotmount %s over a dead filesystem: %s", line, out)
 		}
 	}
