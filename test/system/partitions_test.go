@@ -32,6 +32,11 @@ func TestPartitions(t *testing.T) {
 	m.wait("the link", "[ -e /var/lib/disks/block/virtio-RAW-1 ]")
 	m.run("printf 'label: gpt\n,600M\n' | sfdisk -q -w always /dev/" + guest + "; udevadm settle; mkfs.xfs -q /dev/" + guest + "1; udevadm settle; sync")
 	isRaw()
+	for _, want := range []string{"Class partitions is not asked: it was given out as a block volume", "Class raw has its disk " + guest + ".\n  yes  serial: RAW-1: found RAW-1\n"} {
+		if got := m.run("hotmount explain " + guest + "1"); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
 	name, id = m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
 	one, two := m.mounted(name+"1"), m.mounted(name+"2")
 	m.run("echo 1 >/mnt/disks/" + one + "/number; echo 2 >/mnt/disks/" + two + "/number")
