@@ -127,7 +127,7 @@ func mounted(d disk.Decision, f *disk.Facts, class *disk.Class) disk.Decision {
 	switch g := f.Spans(); {
 	case g != nil && g.Size > f.Size:
 		d.Reason = disk.ReasonShrunk
-	case !Grows(f, class):
+	case !Grows(f, class), ours(f, class).Covered: // what grows it would ask what lies over it
 	case g == nil:
 		d.Action, d.Reason = disk.Grow, disk.ReasonUnmeasured
 	case g.Usable(f.Size) > g.Size:

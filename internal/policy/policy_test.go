@@ -279,6 +279,7 @@ func TestDecide(t *testing.T) {
 		{"mounted, fills the disk", with(ours, grown(5<<30), nil), xfs(), growing, disk.Keep, disk.ReasonMounted},
 		{"mounted, a tail too small for XFS", with(ours, grown(5<<30-63*4096), nil), xfs(), growing, disk.Keep, disk.ReasonMounted},
 		{"mounted, size not known", with(ours, nil, nil), xfs(), growing, disk.Grow, disk.ReasonUnmeasured},
+		{"mounted, size not known, covered", func(f *disk.Facts) { with(ours, nil, nil)(f); f.Mounts[0].Covered = true }, xfs(), growing, disk.Keep, disk.ReasonMounted},
 		{"mounted, size not known, measured before", with(ours, nil, fit(5<<30, 4<<30)), xfs(), growing, disk.Keep, disk.ReasonMounted},
 		{"mounted, shrunk", with(ours, grown(6<<30), nil), xfs(), nil, disk.Keep, disk.ReasonShrunk},
 		{"mounted, shrunk as was measured", with(ours, nil, fit(5<<30, 6<<30)), xfs(), growing, disk.Keep, disk.ReasonShrunk},
