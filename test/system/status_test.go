@@ -73,6 +73,7 @@ func TestStatus(t *testing.T) {
 	// That of an NFS server that is gone can not be ended either.
 	m.run("systemctl start hotmount; modprobe fuse; systemd-run -q -u dead bash -c 'exec 3<>/dev/fuse; mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other dead /mnt/disks/" + uuid + "; exec sleep infinity'")
 	m.wait("the dead filesystem", "grep -q ' /mnt/disks/"+uuid+" .* fuse ' /proc/1/mountinfo")
+	m.run("if timeout -s KILL 2 stat /mnt/disks/" + uuid + " >/dev/null 2>&1; then exit 1; elif [ $? != 137 ]; then exit 1; fi")
 	for _, line := range []string{"status", "plan", "doctor", "__complete events ''", "explain vdb"} {
 		if out := m.run("if timeout -s KILL 60 hotmount " + line + " >/root/shown 2>&1 </dev/null || [ $? -lt 100 ]; then echo done; else cat /root/shown; fi"); out != "done" {
 			t.Errorf("hotmount %s over a dead filesystem: %s", line, out)
