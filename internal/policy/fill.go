@@ -8,8 +8,12 @@ import "hotmount/internal/disk"
 const leastGain = 64 * 4096
 
 // Fills says whether the filesystem that is known on the disk is to fill it before it
-// is mounted.
+// is mounted. Debian 12's udev does not say how much it takes; there it is taken to have
+// filled the disk that it was last mounted from here.
 func Fills(f *disk.Facts, class *disk.Class) bool {
-	c := f.Known()
-	return Grows(f, class) && c.Span > 0 && f.Size >= c.Span+leastGain
+	span := f.Known().Span
+	if v := f.Standing.Volume; span == 0 && v != nil {
+		span = v.Identity.Size
+	}
+	return Grows(f, class) && span > 0 && f.Size >= span+leastGain
 }

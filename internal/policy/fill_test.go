@@ -19,6 +19,18 @@ func TestFills(t *testing.T) {
 		"no room":                           {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = f.Size }, false},
 		"shrunk":                            {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = f.Size + 1<<30 }, false},
 		"udev does not say it":              {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = 0 }, false},
+		"larger than when it was mounted": {func(f *disk.Facts, _ *disk.Class) {
+			f.Udev.FSSpan = 0
+			f.Standing.Volume = &disk.Sighting{UUID: uuid, Identity: disk.Identity{Size: f.Size - 1<<30}}
+		}, true},
+		"as large as when it was mounted": {func(f *disk.Facts, _ *disk.Class) {
+			f.Udev.FSSpan = 0
+			f.Standing.Volume = &disk.Sighting{UUID: uuid, Identity: disk.Identity{Size: f.Size}}
+		}, false},
+		"as udev has it, not as it was": {func(f *disk.Facts, _ *disk.Class) {
+			f.Udev.FSSpan = f.Size
+			f.Standing.Volume = &disk.Sighting{UUID: uuid, Identity: disk.Identity{Size: f.Size - 1<<30}}
+		}, false},
 		"by a proof": {func(f *disk.Facts, _ *disk.Class) {
 			f.Udev.FSSpan = f.Size
 			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Content: disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Span: 1 << 30, Proven: true}}
