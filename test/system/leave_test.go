@@ -230,9 +230,11 @@ func TestTwins(t *testing.T) {
 	m.run("echo first >/mnt/disks/" + uuid + "/f; sync; fsfreeze -f /mnt/disks/" + uuid)
 	copied := copyOf(t, image)
 	m.run("fsfreeze -u /mnt/disks/" + uuid)
+	before := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid)
 	twin, twinID := m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
 	refused := "/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin
 	m.says(refused)
+	m.wait("the link by UUID to move", "[ $(readlink -f /dev/disk/by-uuid/"+uuid+") = /dev/"+twin+" ]")
 	// What helps helps, with a copy that needs its log replayed.
 	cured := func(d worker.Disk) {
 		t.Helper()
@@ -254,7 +256,6 @@ func TestTwins(t *testing.T) {
 	cured(worker.Disk{File: copyOf(t, ext4), Serial: "CURED-E"})
 	m.detach(w, eID)
 	// One that goes takes nothing with it.
-	before := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid)
 	m.detach(w, twinID)
 	m.wait("the end of the twin", "udevadm settle; journalctl -b -u hotmount -o cat --no-pager | grep '^/dev/"+twin+" .*SECOND.*gone'")
 	if got := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid); got != before {
