@@ -4,7 +4,6 @@ package system
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -104,8 +103,11 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	// Those of two disks that nobody has mounted.
 	const stage = "hotmount-stage@.service"
 	image = blank(t, gib)
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "root_owner=1000:1000", "-d", private(t), image).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "root_owner=1000:1000", image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	if out, err := exec.Command("debugfs", "-w", "-R", "set_inode_field / mode 040700", image).CombinedOutput(); err != nil {
+		t.Fatalf("debugfs: %v: %s", err, out)
 	}
 	sx, sxID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "STAGE-X"})
 	se, seID := m.attach(w, worker.Disk{File: image, Serial: "STAGE-E"})
@@ -165,14 +167,4 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(ext4))); strings.Contains(got, "(sleep)") {
 		t.Errorf("the user is named without CAP_SYS_PTRACE: %s", got)
 	}
-}
-
-// private is a directory that only its owner opens.
-func private(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
