@@ -96,7 +96,7 @@ func saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 		}
 		words := list(users)
 		if words == "" {
-			words = "nobody that can be found: another device on it, or files that are open on a mount that was taken off the tree?"
+			words = "nobody that can be found: another device on it, or a mount in a namespace without a process?"
 		}
 		if err != nil {
 			err = fmt.Errorf("NOT safe to detach: %s is still held: %w:\n  %s\nonce that has ended, ask again: hotmount release %s", f.ID, err, words, f.Name)

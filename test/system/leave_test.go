@@ -71,11 +71,15 @@ func TestRelease(t *testing.T) {
 	// A file that is open on a mount that nobody sees.
 	m.run("systemd-run -q --unit=hidden sh -c 'mount --bind " + where + " /srv/own; exec 3>/srv/own/hidden; umount -l /srv/own; exec sleep 1000'")
 	m.wait("the umount", "grep -qx sleep /proc/$(systemctl show -p MainPID --value hidden)/comm")
+	refused("has a file open")
+	m.run("systemctl stop hidden")
+	// A mount in a namespace without a process, which nobody sees.
+	m.run("mkdir /run/pin; mount --bind --make-private /run/pin /run/pin; touch /run/pin/ns; unshare --mount=/run/pin/ns --propagation private mount --bind " + where + " /srv/own")
 	if out, err := m.Run(ctx(t), "hotmount release "+name); err == nil || strings.Contains(out, "safe to detach") || !strings.Contains(err.Error(), "NOT safe to detach") {
 		t.Errorf("released while it is held: %q, %v", out, err)
 	}
 	m.mounted(name)
-	m.run("systemctl stop hidden")
+	m.run("umount /run/pin/ns /run/pin")
 
 	m.run("seq 200000 >" + where + "/data")
 	if out := m.run("hotmount release " + uuid); !strings.Contains(out, "safe to detach: virsh detach-disk NODE "+name) {
