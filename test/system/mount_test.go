@@ -146,8 +146,8 @@ func TestDetach(t *testing.T) {
 func TestSystemDiskElsewhere(t *testing.T) {
 	m, w := start(t, worker.Options{SystemBus: worker.BusSCSI})
 	// Before hotmount starts the package has the driver loaded, also where there is no
-	// such disk yet, and nothing else does.
-	m.run("[ ! -e /sys/module/virtio_blk ]; systemctl restart systemd-modules-load; [ -e /sys/module/virtio_blk ]; systemctl show -p After --value hotmount | grep -qw systemd-modules-load.service")
+	// such disk yet, and no initramfs that has it, as the worker's.
+	m.run("modprobe -r virtio_blk; [ ! -e /sys/module/virtio_blk ]; systemctl restart systemd-modules-load; [ -e /sys/module/virtio_blk ]; systemctl show -p After --value hotmount | grep -qw systemd-modules-load.service")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if name != "vda" {
 		t.Fatalf("the disk is %s, not vda", name)
