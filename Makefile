@@ -146,9 +146,14 @@ lint: check-go
 .PHONY: test-unit
 test-unit: check-go deps
 	$(call say,unit tests with the race detector)
-	@go test -race ./...
-	@if [[ $$EUID = 0 ]]; then echo "==> tests that need root"; go test -race -tags root ./internal/... ./cmd/...; go test -tags root ./test/corpus; \
-	else echo "==> NOT RUN: tests that need root" >&2; exit 1; fi
+	@[[ $$EUID = 0 ]] || { go test -race ./...; echo "==> NOT RUN: tests that need root" >&2; exit 1; }
+	@# Those of internal/format wait for the disk below their loop devices, if there is one.
+	@memory=$$(mktemp -d); trap 'rmdir $$memory' EXIT; \
+	unshare --mount bash -ec "mount -t tmpfs tmpfs $$memory; TMPDIR=$$memory go test -race -tags root ./internal/format" & format=$$!; \
+	go test -race ./test/...; \
+	go test -race -tags root $$(go list ./internal/... ./cmd/... | grep -v /internal/format$$); \
+	go test -tags root ./test/corpus; \
+	wait $$format
 
 # What a unit may be exposed to (systemd-analyze(1), security), times ten.
 EXPOSURE := hotmount.service=16 hotmount-format@.service=13 hotmount-cleanup@.service=30 hotmount-tidy.service=30 hotmount-unmount@.service=36 hotmount-wait@.service=11 hotmount-stage@.service=17 hotmount-grow@.service=35 hotmount-block@.service=29 hotmount-trim.service=34
