@@ -33,6 +33,9 @@ test-vm test-full: export HOTMOUNT_DEB = $(abspath $(DEB))
 # What the package is upgraded to by the tests: the same under a later version.
 NEXT := $(VERSION)+next
 test-vm test-full: export HOTMOUNT_DEB_NEXT = $(abspath build/hotmount_$(NEXT)_$(ARCH).deb)
+# What it is upgraded from: the last release, once there is one.
+PREVIOUS ?= $(shell git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD^ 2>/dev/null)
+test-vm test-full: export HOTMOUNT_DEB_PREVIOUS = $(if $(PREVIOUS),$(abspath build/previous.deb))
 
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.1
 BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b07e230d
@@ -132,6 +135,14 @@ deb: deps-deb build/$(ARCH)/hotmount
 deb-next: deb
 	@$(MAKE) --no-print-directory deb VERSION='$(NEXT)'
 
+.PHONY: deb-previous
+deb-previous: | build/.made
+	@[[ -n '$(PREVIOUS)' ]] || exit 0; \
+	tree=$$(mktemp -d); trap 'git worktree remove --force "$$tree/previous"; rmdir "$$tree"' EXIT; \
+	git worktree add -q --detach "$$tree/previous" '$(PREVIOUS)'; \
+	env -u VERSION -u SOURCE_DATE_EPOCH $(MAKE) --no-print-directory -C "$$tree/previous" deb; \
+	cp "$$(ls -t "$$tree"/previous/build/hotmount_[0-9]*_$(ARCH).deb | head -n 1)" build/previous.deb
+
 .PHONY: lint
 lint: check-go
 	$(call say,gofmt)
@@ -200,7 +211,7 @@ test-deb: check-deb
 	cmp $(DEB) "$$again/else/$(DEB)"
 
 .PHONY: test-vm
-test-vm: deps deb deb-next
+test-vm: deps deb deb-next deb-previous
 	$(call say,tests in virtual machines)
 	@# One package at a time: only so does go test print while it runs.
 	@go test -p 1 -tags vm -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep -vE '^=== (PAUSE|CONT|NAME)'
@@ -225,7 +236,7 @@ test: lint test-unit test-fuzz test-deb test-vm
 # report is to be committed.
 SOURCES := cmd internal packaging systemd udev test go.mod go.sum Makefile
 .PHONY: test-full
-test-full: deps deb deb-next
+test-full: deps deb deb-next deb-previous
 	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
 	@tree=$$(git ls-tree -r HEAD -- $(SOURCES) | grep -v '	test/reports/' | sha256sum | cut -c 1-16); \
 	go run ./test/full -commit $(COMMIT) -tree $$tree -dir build/full -only '$(ONLY)'

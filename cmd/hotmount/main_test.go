@@ -295,15 +295,32 @@ func TestStateInit(t *testing.T) {
 		t.Errorf("present after a second time: %s", got)
 	}
 
-	// As the package's postrm does.
+	// As the package's prerm does.
 	if err := os.WriteFile(filepath.Join(h.Store.State, "removed"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	all, err := h.Scan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	attach(t, h.Root, "vdf", 80, "RAW")
+	for i := range all {
+		if all[i].Name == "vde" {
+			raw := all[i]
+			raw.Name, raw.Serial = "vdf", "RAW"
+			if err := h.Store.GiveOut(&raw, "raw", "/mnt/raw/virtio-RAW"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	out, code, err = call(t, "state", "init")
+	if strings.Contains(out, "vdf") {
+		t.Errorf("a disk that is given out as a block volume is said to be held: %q", out)
+	}
 	if code != 0 || err != nil || !strings.Contains(out, "/dev/vde ") || !strings.Contains(out, "/dev/vdd ") || strings.Contains(out, "restart") {
 		t.Errorf("installed once more: code %d, %v, %q", code, err, out)
 	}
-	if got := present(); got != "vda vdb vdc vdd vde" {
+	if got := present(); got != "vda vdb vdc vdd vde vdf" {
 		t.Errorf("present when it was installed once more: %s", got)
 	}
 }

@@ -44,6 +44,9 @@ func initState(c *cobra.Command) error {
 	for i := range disks {
 		f := &disks[i]
 		present = append(present, f.Identity(boot))
+		if f.Standing.Given != nil {
+			continue // it is given out again, and never formatted
+		}
 		f.Standing = disk.Standing{Present: true}
 		content := f.Known()
 		if policy.Decide(f, &content, &settings).Action == disk.Hold {

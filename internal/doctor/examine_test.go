@@ -269,6 +269,10 @@ func TestExamine(t *testing.T) {
 			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /data rw - xfs /dev/vdd rw\n", nil, Process{PID: 903}))
 			s.Disks = append(s.Disks, disk.Dev{Major: 254, Minor: 48})
 		}), []string{"warning stale-copy 903"}},
+		{"a disk that hotmount has for a moment", on(func(s *Snapshot) {
+			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 254:1 / / rw - ext4 /dev/vda1 rw\n501 500 254:48 / /run/hotmount-stage/13 rw - xfs /dev/vdd rw\n", nil, Process{PID: 903}))
+			s.Disks = append(s.Disks, disk.Dev{Major: 254, Minor: 48})
+		}), nil},
 		{"a foreign disk in a container", on(func(s *Snapshot) {
 			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /data rw - xfs /dev/vdd rw\n", nil, Process{PID: 903}))
 		}), nil},
@@ -372,7 +376,7 @@ func TestVolumeFinding(t *testing.T) {
 	if want := "pod prod/db-0 (" + uid + "), container postgres: the data is on the system disk, in " + a + " of ext4 /dev/vda1 (254:1); that directory was removed, and the data goes with its last user"; f.What != want {
 		t.Errorf("got  %s\nwant %s", f.What, want)
 	}
-	if want := []string{"mkdir -p /root/rescued && mkdir /root/rescued/" + uid + "-" + path.Base(a) + " && cp -a '/proc/900/root/da ta'/. /root/rescued/" + uid + "-" + path.Base(a) + "/", "kubectl -n prod delete pod db-0   # only then; mend first what kubelet sees"}; !slices.Equal(f.Do, want) {
+	if want := []string{"mkdir -p /root/rescued && mkdir /root/rescued/" + uid + "-" + path.Base(a) + " && cp -a '/proc/900/root/da ta'/. /root/rescued/" + uid + "-" + path.Base(a) + "/", "# once the copy is complete, and what kubelet sees is mended: kubectl -n prod delete pod db-0"}; !slices.Equal(f.Do, want) {
 		t.Errorf("do %q", f.Do)
 	}
 }

@@ -49,7 +49,7 @@ func kubeletLines(p *Process, dir, propagation string) []string {
 	switch distribution(p) {
 	case "microk8s":
 		return lines(`snap list microk8s   # a strictly confined MicroK8s ("strict" in its channel) has mounts of its own; the classic one has the host's
-that is another snap: drain the node, and install the classic one of the same Kubernetes version
+# drain the node, remove the snap, and install the classic one of the same Kubernetes version
 in LXD, on the node: mount --make-rshared /`)
 	case "talos":
 		return lines(`in Talos's machine configuration ("bind" alone is not enough: rbind):

@@ -153,11 +153,11 @@ func (e *examiner) volumeFinding(kind Kind, class, uid string, hits []hit) Findi
 	f.Do = []string{fmt.Sprintf("%s && cp -a %s/. %s/", mkdir, shell(f.Reach), dir)}
 	switch {
 	case pod.Name != "":
-		f.Do = append(f.Do, fmt.Sprintf("kubectl -n %s delete pod %s   # only then; mend first what kubelet sees", shell(pod.Namespace), shell(pod.Name)))
+		f.Do = append(f.Do, fmt.Sprintf("# once the copy is complete, and what kubelet sees is mended: kubectl -n %s delete pod %s", shell(pod.Namespace), shell(pod.Name)))
 	case uid != "":
-		f.Do = append(f.Do, fmt.Sprintf("kubectl get pods -A -o custom-columns=NS:.metadata.namespace,POD:.metadata.name,UID:.metadata.uid | grep %s   # names the pod to delete, only then; mend first what kubelet sees", shell(uid)))
+		f.Do = append(f.Do, fmt.Sprintf("kubectl get pods -A -o custom-columns=NS:.metadata.namespace,POD:.metadata.name,UID:.metadata.uid | grep %s   # names the pod to delete once the copy is complete, and what kubelet sees is mended", shell(uid)))
 	default:
-		f.Do = append(f.Do, "end or restart the process, only then")
+		f.Do = append(f.Do, "# once the copy is complete: end or restart the process")
 	}
 	return f
 }
@@ -386,6 +386,8 @@ func (e *examiner) sharedBack() {
 
 // staleCopies finds mounts of disks that the host does not have mounted any more.
 func (e *examiner) staleCopies() {
+	// The RuntimeDirectory= of hotmount-stage@.service.
+	const staging = "/run/hotmount-stage/"
 	onHost := map[disk.Dev]bool{}
 	for i := range e.s.Host.Mounts {
 		m := &e.s.Host.Mounts[i]
@@ -405,6 +407,9 @@ func (e *examiner) staleCopies() {
 	for _, v := range e.s.all() {
 		for i := range v.Mounts {
 			m := &v.Mounts[i]
+			if v != &e.s.Host && strings.HasPrefix(m.Path, staging) {
+				continue // hotmount-stage@ has it for a moment
+			}
 			if m.Dev.Major == 0 || onHost[m.Dev] && !e.s.Gone[m.Dev] {
 				continue
 			}

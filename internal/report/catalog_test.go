@@ -39,6 +39,10 @@ func TestCatalog(t *testing.T) {
 		if regexp.MustCompile(`(?i)xfs|ext4`).MatchString(entries[kind]) {
 			t.Errorf("%s names a type of filesystem", word)
 		}
+		// Nor whether it was written to before.
+		if strings.Contains(entries[kind], "has written nothing") {
+			t.Errorf("%s promises what it can not know", word)
+		}
 		// Fields that are not there would be shown by their names.
 		for _, field := range regexp.MustCompile(`@([A-Z_]+)@`).FindAllStringSubmatch(entries[kind], -1) {
 			if kind == KindRescan || kind == KindNotice || kind == KindProblem || !strings.HasPrefix(field[1], "HOTMOUNT_") {

@@ -64,6 +64,9 @@ func TestPackage(t *testing.T) {
 			t.Fatalf("after %s: %s", after, got)
 		}
 	}
+	if previous := os.Getenv("HOTMOUNT_DEB_PREVIOUS"); previous != "" {
+		m.fromRelease(w, previous, install, stands, this)
+	}
 	m.run("echo 'settle: 2s # the administrator' >/etc/hotmount/config.yaml; mkdir -p /var/lib/prometheus/node-exporter")
 	kept := func(after string) {
 		t.Helper()
@@ -211,4 +214,23 @@ func (m machine) stops() []time.Duration {
 		m.t.Fatalf("%d stops are in the journal", len(all))
 	}
 	return all
+}
+
+// fromRelease goes back to the last release, and from it to this package: what the one
+// has left the other goes on with, and formats.
+func (m machine) fromRelease(w *worker.Worker, previous, install string, stands func(after, version string), this string) {
+	m.t.Helper()
+	if err := w.Put(ctx(m.t), previous, "/root/previous.deb"); err != nil {
+		m.t.Fatal(err)
+	}
+	m.run(install + "--force-downgrade /root/previous.deb 2>&1")
+	stands("going back to the last release", m.run("dpkg-deb -f /root/previous.deb Version"))
+	m.run("dpkg -P hotmount; rm -rf /var/lib/hotmount; " + install + "/root/previous.deb 2>&1")
+	stands("the installation of the last release", m.run("dpkg-deb -f /root/previous.deb Version"))
+	m.run(install + "/root/this.deb 2>&1")
+	stands("an upgrade from the last release", this)
+	name, id := m.attach(w, worker.Disk{File: blank(m.t, 320<<20), Serial: "UPGRADED"})
+	uuid := m.mounted(name)
+	m.detach(w, id)
+	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 }

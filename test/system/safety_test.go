@@ -247,12 +247,14 @@ func TestDevicesInReach(t *testing.T) {
 for disk in vda ` + one + `; do
 	for how in '<' '>>'; do if eval ": $how/dev/$disk" 2>/dev/null; then echo "$disk $how"; fi; done
 done
+echo that is all
 X
 echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgroup.procs && . /usr/local/bin/reach' >/root/open`)
-	if got := m.run("bash /root/open hotmount.service"); got != "" {
+	const none = "that is all"
+	if got := m.run("bash /root/open hotmount.service"); got != none {
 		t.Errorf("in the daemon's control group can be opened:\n%s", got)
 	}
-	want := one + " <\n" + one + " >>"
+	want := one + " <\n" + one + " >>\n" + none
 	if got := m.run("bash /root/open $(systemctl list-units 'hotmount-format@*' --plain --no-legend | cut -d' ' -f1)"); got != want {
 		t.Errorf("in the formatting unit's control group can be opened:\n%s", got)
 	}
@@ -264,7 +266,7 @@ echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgro
 	}
 	// Those that come and go, with reach in place of the program.
 	seq := m.run("cat /sys/block/" + one + "/diskseq")
-	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <", "wait@": "", "cleanup@": "", "unmount@": "", "trim": "", "tidy": ""} {
+	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "wait@": none, "cleanup@": none, "unmount@": none, "trim": none, "tidy": none} {
 		m.run("d=/run/systemd/system/hotmount-" + unit + ".service.d; mkdir $d; printf '[Service]\\nExecStart=\\nExecStart=/bin/bash /usr/local/bin/reach\\nStandardOutput=append:/run/reach\\n' >$d/reach.conf; systemctl daemon-reload")
 		if got := m.run("rm -f /run/reach; systemctl restart hotmount-" + strings.Replace(unit, "@", "@"+seq, 1) + ".service || true; cat /run/reach"); got != want {
 			t.Errorf("hotmount-%s.service can open:\n%s", unit, got)

@@ -69,6 +69,15 @@ func TestStatus(t *testing.T) {
 		}
 	}
 
+	// It is live.
+	m.run("systemctl start hotmount; systemd-run -q -u watch -p StandardOutput=file:/root/watched hotmount status --watch")
+	m.wait("the first table", "grep -q GOOD /root/watched")
+	live, liveID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "LIVE"})
+	m.wait(live+" to be in the table", "grep -q LIVE /root/watched")
+	m.detach(w, liveID)
+	m.wait(live+" to leave it", "! tac /root/watched | sed '/DISK  *SIZE/q' | grep LIVE")
+	m.run("systemctl stop watch")
+
 	// A filesystem that never answers, over the disk's: a FUSE whose server is silent.
 	// That of an NFS server that is gone can not be ended either.
 	m.run("systemctl start hotmount; modprobe fuse; systemd-run -q -u dead bash -c 'exec 3<>/dev/fuse; mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other dead /mnt/disks/" + uuid + "; exec sleep infinity'")
