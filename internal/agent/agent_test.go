@@ -48,6 +48,7 @@ type machine struct {
 	slow        bool                 // Mount and Format wait until hang is closed
 	grow        bool                 // what the class says
 	fillErr     error
+	mountWrites bool   // also what fails writes to the disk
 	mode        string // likewise
 	running     int
 	most        int
@@ -268,6 +269,9 @@ func (m *machine) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, u
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.mountErr[f.Name]; err != nil {
+		if m.mountWrites {
+			m.disks[f.Name].Writes++
+		}
 		return err
 	}
 	if !m.noEffect {
@@ -699,6 +703,26 @@ func TestRetriesLaterAndLaterThenNoMore(t *testing.T) {
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA+`
 			vdb: recovered`)
+	})
+}
+
+// What a failed try itself has written, as the kernel may while it looks at the log, is
+// no change of the disk.
+func TestATryThatWritesIsNoChange(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.mountErr["vdb"], m.mountWrites = errors.New("no"), true
+	with(t, m, func(t *testing.T, a *Agent) {
+		time.Sleep(time.Hour)
+		settle()
+		if n := strings.Count(strings.Join(m.log, "\n"), "mount vdb"); n != retries+1 {
+			t.Errorf("%d tries, want %d", n, retries+1)
+		}
+		m.change(func() { m.disks["vdb"].Writes++; delete(m.mountErr, "vdb") })
+		a.Look("vdb")
+		settle()
+		if log := strings.Join(m.log, "\n"); !strings.HasSuffix(log, "vdb: recovered") {
+			t.Errorf("after a repair:\n%s", log)
+		}
 	})
 }
 

@@ -40,6 +40,9 @@ type state struct {
 	failures int
 	stuck    *disk.Facts
 	until    time.Time
+	// own says that what failed may have written to the disk since the last look: the
+	// next one tells how much, which is no change.
+	own bool
 	// retry is when to look again, zero for not.
 	retry time.Time
 

@@ -224,6 +224,10 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 		st = &state{initial: st.initial}
 		a.disks[name] = st
 	}
+	if st.own && st.stuck != nil {
+		st.stuck.Writes = f.Writes
+	}
+	st.own = false
 	if st.lost(&f) {
 		st.facts, st.busy = f, true
 		a.lines[questions].add(name)
@@ -344,6 +348,7 @@ func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 	st.tried = st.tried || action == disk.Mount && st.facts.Seq == seq
 	if err != nil && st.facts.Seq == seq {
 		a.failed(name, err)
+		st.own = true
 		// The action may have failed because the disk is gone.
 		a.wanted(name)
 		return

@@ -118,7 +118,7 @@ func TestTwoMachines(t *testing.T) {
 				w := []*worker.Worker{w1, w2}[i]
 				var err error
 				if names[i], err = w.BlockDevice(ctx(t), ids[i]); err == nil {
-					_, err = m.Run(ctx(t), fmt.Sprintf("for i in $(seq 600); do ! journalctl -b -o cat --no-pager -u hotmount | grep -qE '^/dev/%s .*SHARED%d.*(mounted xfs|hold: |refuse: )' || exit 0; sleep 0.2; done; exit 1", names[i], round))
+					_, err = m.Run(ctx(t), fmt.Sprintf("for i in $(seq 600); do ! journalctl -b -o cat --no-pager -u hotmount | grep -qE '^/dev/%s .*SHARED%d.*(mounted xfs|hold: |refuse: |ended .failed.)' || exit 0; sleep 0.2; done; exit 1", names[i], round))
 				}
 				if err != nil {
 					t.Errorf("machine %d, %s: %v", i, names[i], err)
