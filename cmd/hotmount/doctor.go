@@ -102,8 +102,9 @@ func examine(ctx context.Context, s *disk.Settings) (*doctor.Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Without it volumes are not known by their names.
-		snapshot.Node, _ = nodeName(s.Node)
+		if snapshot.Node, err = nodeName(s.Node); err != nil {
+			return nil, err // volumes would not be known by their names
+		}
 		return doctor.Examine(snapshot), nil
 	}
 	r, err := once()

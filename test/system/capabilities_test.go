@@ -52,6 +52,24 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		return "CapabilityBoundingSet=\\nCapabilityBoundingSet=" + strings.Join(rest, " ") + "\\n"
 	}
 
+	// needsEach has the unit work for two disks, without each of its capabilities and
+	// with all; did gives for how many it has.
+	needsEach := func(unit string, did func() int) {
+		t.Helper()
+		for _, capability := range all(unit) {
+			given(unit, without(unit, capability))
+			n := did()
+			t.Logf("%s without %s: %d of 2 have grown", unit, capability, n)
+			if n == 2 {
+				t.Errorf("%s does its work without %s", unit, capability)
+			}
+		}
+		given(unit, "")
+		if n := did(); n != 2 {
+			t.Errorf("%s: %d of 2 have grown: %s", unit, n, m.run("journalctl -b --no-pager -u "+quote(strings.Replace(unit, "@", "@*", 1))+" | tail -n 30"))
+		}
+	}
+
 	// A disk whose unit may not open it. It was not touched, and is made when the
 	// sandbox is as it was.
 	const format = "hotmount-format@.service"
@@ -87,18 +105,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 		}
 		return n
 	}
-	for _, capability := range all(grow) {
-		given(grow, without(grow, capability))
-		n := grown()
-		t.Logf("without %s %d of 2 have grown", capability, n)
-		if n == 2 {
-			t.Errorf("%s grows without %s", grow, capability)
-		}
-	}
-	given(grow, "")
-	if n := grown(); n != 2 {
-		t.Errorf("%d of 2 have grown", n)
-	}
+	needsEach(grow, grown)
 
 	// Those of two disks that nobody has mounted.
 	const stage = "hotmount-stage@.service"
@@ -125,18 +132,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 		}
 		return n
 	}
-	for _, capability := range all(stage) {
-		given(stage, without(stage, capability))
-		n := staged()
-		t.Logf("without %s %d of 2 have grown before they were mounted", capability, n)
-		if n == 2 {
-			t.Errorf("%s grows without %s", stage, capability)
-		}
-	}
-	given(stage, "")
-	if n := staged(); n != 2 {
-		t.Errorf("%d of 2 have grown before they were mounted: %s", n, m.run("journalctl -b --no-pager -u 'hotmount-stage@*' | tail -n 30"))
-	}
+	needsEach(stage, staged)
 	m.detach(w, sxID)
 	m.detach(w, seID)
 

@@ -217,7 +217,9 @@ func TestProvisioner(t *testing.T) {
 	published(big, since)
 
 	// The daemon comes and goes, and so does the machine.
-	m.run("echo stays >/mnt/disks/" + other + "/data; systemctl kill -s KILL hotmount; sleep 1; systemctl restart hotmount; systemctl stop hotmount; systemctl start hotmount")
+	m.run("echo stays >/mnt/disks/" + other + "/data; systemctl kill -s KILL hotmount")
+	m.wait("a new daemon", "[ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
+	m.run("systemctl restart hotmount; systemctl stop hotmount; systemctl start hotmount")
 	changes := []map[string][][2]time.Time{m.changes()}
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		since = m.lines()
@@ -244,7 +246,11 @@ func TestProvisioner(t *testing.T) {
 	m.log(" started", since)
 	m.log(" event cleaning "+smallVolume, since)
 	m.wait("the mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 2 ]")
-	m.run("sleep 2.5; systemctl stop kubelet")
+	// Two passes more, each of which says it.
+	since = m.lines()
+	m.log(" event cleaning "+smallVolume, since)
+	m.log(" event cleaning "+smallVolume, m.lines())
+	m.run("systemctl stop kubelet")
 	if got := m.run("cat /mnt/disks/" + other + "/data"); got != "stays" {
 		t.Errorf("the data of a volume that nobody released is %q", got)
 	}
