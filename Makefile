@@ -51,14 +51,15 @@ comma := ,
 .PHONY: help
 help:
 	@echo "make demo        build the package, boot a Debian worker under libvirt, attach a disk, show what comes of it (5 minutes)"
-	@echo "make test        pass all tests, those in virtual machines included (40 minutes)"
+	@echo "make test        pass all tests, those in virtual machines included (25 minutes)"
 	@echo "make build       build/hotmount"
 	@echo "make deb         $(DEB); ARCH=arm64 for another architecture"
 	@echo "make lint        gofmt, go vet, staticcheck"
-	@echo "make test-unit   the tests without virtual machines (5 minutes)"
+	@echo "make test-unit   the tests without virtual machines (2 minutes)"
 	@echo "make test-fuzz   each parser with random input"
 	@echo "make test-deb    lintian, the units' exposure, and whether two builds are the same"
 	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
+	@echo "make test-long   more tests in virtual machines, whose class of fault make test has once already (15 minutes)"
 	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report (ONLY=regexp for a part)"
 	@echo "make bench       measure, against the udev rule, in a worker: build/bench.txt, build/bench.json (an hour; ONLY=one,twenty for a part)"
 	@echo "make bench-inner measure the inner parts and compare them with those of BASE, the commit before"
@@ -210,11 +211,19 @@ test-deb: check-deb
 	(umask 077; GOCACHE="$$again/cache" $(MAKE) --no-print-directory -C "$$again/else" deb VERSION='$(VERSION)' ARCH='$(ARCH)' TZ=Asia/Tokyo >"$$again/log" 2>&1) || { tail -n 20 "$$again/log" >&2; exit 1; }; \
 	cmp $(DEB) "$$again/else/$(DEB)"
 
+# RUN names tests of whatever length.
+TAGS := $(if $(RUN),vm$(comma)full,vm)
 .PHONY: test-vm
 test-vm: deps deb deb-next deb-previous
 	$(call say,tests in virtual machines)
 	@# One package at a time: only so does go test print while it runs.
-	@go test -p 1 -tags vm -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep -vE '^=== (PAUSE|CONT|NAME)'
+	@go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep -vE '^=== (PAUSE|CONT|NAME)'
+
+# Those that take long and whose class of fault another test of test-vm has, too.
+.PHONY: test-long
+test-long: deps
+	@long=$$(comm -13 <(go test -tags vm -list ^Test ./test/system | sort) <(go test -tags vm,long -list ^Test ./test/system | sed -n /^Test/p | sort) | paste -sd '|'); \
+	$(MAKE) --no-print-directory test-vm TAGS=vm,long RUN="^($$long)\$$"
 
 # Each parser that eats foreign bytes, with that many inputs; test-full takes a minute.
 # Not a time: go test calls it a failure, now and then, when the time ends within an input.

@@ -168,51 +168,6 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// TestShrunk: a disk smaller than its filesystem is an error in the journal; it is
-// not mounted if it was not, and not written to.
-func TestShrunk(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	image := blank(t, 2*gib)
-	name, id := m.attach(w, worker.Disk{File: image, Serial: "SHRINK"})
-	uuid := m.mounted(name)
-	sum := m.run(fmt.Sprintf(fill, uuid))
-	m.detach(w, id)
-	m.wait("the end of the mount", "[ ! -e /mnt/disks/"+uuid+" ]")
-
-	short := copyOf(t, image)
-	if err := os.Truncate(short, gib); err != nil {
-		t.Fatal(err)
-	}
-	before := digest(t, short)
-	name, id = m.attach(w, worker.Disk{File: short, Serial: "SHRINK"})
-	m.says("/dev/" + name + " .*refuse: the disk has shrunk: xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*not mounted")
-	if got := m.run("findmnt -no TARGET /dev/" + name + " || true; ls -A /mnt/disks"); got != "" {
-		t.Errorf("it is there: %s", got)
-	}
-	m.detach(w, id)
-	if digest(t, short) != before {
-		t.Error("the shrunk disk was written to")
-	}
-
-	name, id = m.attach(w, worker.Disk{File: image, Serial: "SHRINK"})
-	if got := m.mounted(name); got != uuid {
-		t.Errorf("mounted %s", got)
-	}
-	if got := m.run(fmt.Sprintf("cd /mnt/disks/%s && sha256sum data/f", uuid)); got != sum {
-		t.Errorf("%q, was %q", got, sum)
-	}
-	m.resize(w, id, gib)
-	m.says("/dev/" + name + " .*the disk has shrunk: xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*still mounted")
-	if got := m.run("journalctl -b -p err --no-pager -q -o cat -u hotmount"); !strings.Contains(got, "still mounted") {
-		t.Errorf("the errors of the daemon are %q", got)
-	}
-	for _, who := range []string{"", "setpriv --reuid 65534 --regid 65534 --clear-groups "} {
-		if out := m.run(who + "hotmount status && echo 0 || echo $?"); !strings.HasSuffix(out, "\n3") || !regexpLine(out, "^"+name+" .* failed ") {
-			t.Errorf("%q: %s", who, out)
-		}
-	}
-}
-
 // used gives how much of the host's storage the image takes.
 func used(t *testing.T, image string) int64 {
 	t.Helper()
@@ -221,60 +176,6 @@ func used(t *testing.T, image string) int64 {
 		t.Fatal(err)
 	}
 	return st.Blocks * 512
-}
-
-// TestTrim: what was deleted is given back to the host, only after 24 hours in use,
-// whoever made the filesystem, and not where it is switched off.
-func TestTrim(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	if got := m.run("systemctl is-active hotmount-trim.timer; systemctl is-enabled hotmount-trim.timer"); got != "active\nenabled" {
-		t.Errorf("the timer is %s", got)
-	}
-	own := blank(t, gib)
-	x, xID := m.attach(w, worker.Disk{File: own, Serial: "TRIM-X"})
-	xfs := m.mounted(x)
-	foreign := blank(t, gib)
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", foreign).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v: %s", err, out)
-	}
-	e, _ := m.attach(w, worker.Disk{File: foreign, Serial: "TRIM-E"})
-	ext4 := m.mounted(e)
-	for _, uuid := range []string{xfs, ext4} {
-		m.run(fmt.Sprintf("cd /mnt/disks/%s && head -c 200M /dev/urandom >f && sync && rm f && sync && chown 1000 . && chmod 0700 .", uuid))
-	}
-	const most, least = 150 * mib, 190 * mib
-	if a, b := used(t, own), used(t, foreign); a < least || b < least {
-		t.Fatalf("the images take %d and %d before", a, b)
-	}
-
-	m.run("echo 'trim: false' >/etc/hotmount/config.yaml; systemctl reload hotmount; systemctl start hotmount-trim")
-	if a, b := used(t, own), used(t, foreign); a < least || b < least {
-		t.Errorf("switched off, and the images take %d and %d", a, b)
-	}
-	m.run("rm /etc/hotmount/config.yaml; systemctl reload hotmount; systemctl start hotmount-trim")
-	if a, b := used(t, own), used(t, foreign); a < least || b < least {
-		t.Errorf("young, the one takes %d, the one made elsewhere %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
-	}
-	// A day passes in the record.
-	m.run(`sed -i -E 's/"ran": [0-9]+/"ran": 86400000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
-	if a, b := used(t, own), used(t, foreign); a > most || b > most {
-		t.Errorf("after a day they take %d and %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
-	}
-	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(xfs))); !strings.Contains(got, "trimmed: ") {
-		t.Errorf("the unit's story: %s", got)
-	}
-	if got := m.run("systemctl start hotmount-trim; journalctl -b --no-pager -o cat -u hotmount-trim | grep -c 'trimmed: /mnt'"); got != "2" {
-		t.Errorf("trimmed %s times, want once for each", got)
-	}
-
-	// A growth that fails is not only in the journal.
-	tool := m.run("command -v xfs_growfs")
-	m.run("mount --bind /bin/false " + tool)
-	m.resize(w, xID, gib+gib/2)
-	m.wait("the failure to be shown", "hotmount status | tr -s '\n ' ' ' | grep '"+x+" is mounted: it is mounted, and its filesystem could not be made to fill it: .*systemctl start hotmount-grow@'")
-	m.run("umount " + tool + "; $(hotmount status | tr -s '\n ' ' ' | grep -o 'systemctl start hotmount-grow@[0-9]*')")
-	m.takes(xfs, gib+gib/2-130*mib)
-	m.wait("the failure to be over", "! hotmount status | grep 'could not be made'")
 }
 
 // TestGrowDuringMkfs: a disk that grows while mkfs.xfs runs on it is mounted, made

@@ -4,7 +4,6 @@ package system
 
 import (
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -103,49 +102,6 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestUnmountedByHand: a hand is respected until the operator or a reboot takes it
-// back; a device unit that bounced is no hand.
-func TestUnmountedByHand(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "HAND"})
-	uuid := m.mounted(name)
-	where := "/mnt/disks/" + uuid
-	for _, hand := range []string{"umount " + where, "systemctl stop " + quote(unitOf(uuid))} {
-		m.run(hand)
-		m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
-		m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
-		m.wait("the directory to go", "[ ! -e "+where+" ]")
-		if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
-			t.Errorf("after %s it was mounted again: %s", hand, got)
-		}
-		m.run("hotmount accept " + name)
-		m.mounted(name)
-	}
-	// The clock was set meanwhile.
-	m.run("systemctl stop hotmount; umount " + where + "; date -s '+1 hour' >/dev/null; systemctl start hotmount")
-	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
-
-	m.run("hotmount accept " + name)
-	m.mounted(name)
-	// A release that a kill cut short has left this behind, and the mount.
-	left := "/run/hotmount/unmounted/" + m.run("cat /sys/block/"+name+"/diskseq")
-	m.run("printf released >" + left + "; systemctl restart hotmount")
-	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
-	rule := "/run/udev/rules.d/99-away.rules"
-	m.run(`mkdir -p /run/udev/rules.d; echo 'KERNEL=="` + name + `", ENV{SYSTEMD_READY}="0"' >` + rule + `; udevadm control --reload; udevadm trigger --settle /dev/` + name)
-	m.wait("systemd to unmount it", "! findmnt "+where)
-	m.run("rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name)
-	m.mounted(name)
-	m.says("/dev/" + name + " .*systemd took it for unplugged")
-
-	m.run("umount " + where)
-	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
-	if err := w.Reboot(ctx(t)); err != nil {
-		t.Fatal(err)
-	}
-	m.wait("the mount after a reboot", "findmnt "+where)
-}
-
 // TestSurpriseRemoval: a disk that is pulled, idle or busy, leaves no stale mount,
 // no directory and no endless loop, also where the daemon was down; when it returns
 // while the old mount is held, by a mount of a pod's own too, it is mounted again by
@@ -225,96 +181,5 @@ func TestSurpriseRemoval(t *testing.T) {
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
 	if got := m.run("ls /mnt/disks; findmnt -no SOURCE /mnt/disks/" + stays + "; systemctl list-units --failed --no-legend 'mnt-*'"); got != stays+"\n/dev/"+other {
 		t.Errorf("the rest of the node: %s", got)
-	}
-}
-
-// TestTwins: of two disks with one UUID the one that was there first is mounted,
-// also after a reboot; the other never takes its place by itself.
-func TestTwins(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	image := made(t, 320<<20)
-	name, id := m.attach(w, worker.Disk{File: image, Serial: "FIRST"})
-	uuid := m.mounted(name)
-	m.run("echo first >/mnt/disks/" + uuid + "/f; sync; fsfreeze -f /mnt/disks/" + uuid)
-	copied := copyOf(t, image)
-	m.run("fsfreeze -u /mnt/disks/" + uuid)
-	before := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid)
-	twin, twinID := m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
-	refused := "/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin
-	m.says(refused)
-	m.wait("the link by UUID to move", "[ $(readlink -f /dev/disk/by-uuid/"+uuid+") = /dev/"+twin+" ]")
-	// What helps helps, with a copy that needs its log replayed.
-	cured := func(d worker.Disk) {
-		t.Helper()
-		name, id := m.attach(w, d)
-		command := "journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^/dev/" + name + " .*" + d.Serial + ".* a UUID of its own: ||p' | grep ."
-		m.wait("what helps "+name, command)
-		m.run("sh -c " + quote(m.run(command))) // e2fsck's exit code is 1 where it has replayed a journal
-		m.mounted(name)
-		m.detach(w, id)
-		m.wait(name+" to go", "! findmnt -n /dev/"+name)
-	}
-	cured(worker.Disk{File: copyOf(t, copied), Serial: "CURED-X"})
-	ext4 := blank(t, 320<<20)
-	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", ext4).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v: %s", err, out)
-	}
-	e, eID := m.attach(w, worker.Disk{File: ext4, Serial: "FIRST-E"})
-	m.run("touch /mnt/disks/" + m.mounted(e) + "/f; sync")
-	cured(worker.Disk{File: copyOf(t, ext4), Serial: "CURED-E"})
-	m.detach(w, eID)
-	// One that goes takes nothing with it.
-	m.detach(w, twinID)
-	m.wait("the end of the twin", "udevadm settle; journalctl -b -u hotmount -o cat --no-pager | grep '^/dev/"+twin+" .*SECOND.*gone'")
-	if got := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid); got != before {
-		t.Errorf("without the twin %q is mounted, before %q", got, before)
-	}
-	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q")
-	_, twinID = m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
-	m.says(refused)
-	if err := w.Reboot(ctx(t)); err != nil {
-		t.Fatal(err)
-	}
-	m.wait("the mount", "findmnt /mnt/disks/"+uuid)
-	if got := m.run("lsblk -dno SERIAL $(findmnt -no SOURCE /mnt/disks/" + uuid + ")"); got != "FIRST" {
-		t.Errorf("after a reboot %s is mounted", got)
-	}
-	m.detach(w, id)
-	m.wait("the first to go", "! findmnt /mnt/disks/"+uuid)
-	twin = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"SECOND\" {print $1}'")
-	m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
-	m.says("/dev/" + twin + " .*refuse: it came while another disk had its UUID")
-	m.resize(w, twinID, 512<<20)
-	m.wait("the kernel to see the size", fmt.Sprintf("[ $(cat /sys/block/%s/size) = %d ]", twin, 512<<20/512))
-	m.run("udevadm settle; systemctl restart hotmount; hotmount plan | grep '^" + twin + " .*refuse .*it came while another'")
-	if got := m.run("systemctl show -p StatusText --value hotmount; findmnt -n /dev/" + twin + " || true"); got != "0 mounted, 0 held, 1 refused, 0 failing" {
-		t.Errorf("the twin took its place: %s", got)
-	}
-	m.run("hotmount accept " + twin)
-	m.mounted(twin)
-	// The other in its place, while nobody looks.
-	m.run("systemctl stop hotmount")
-	m.detach(w, twinID)
-	name, id = m.attach(w, worker.Disk{File: image, Serial: "FIRST"})
-	m.run("udevadm settle; systemctl start hotmount")
-	m.says("/dev/" + name + " .*refuse: its UUID " + uuid + " was last mounted from another disk, which nobody saw leaving: .*SECOND.*hotmount accept " + name)
-	if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
-		t.Errorf("the first took the twin's place: %s", got)
-	}
-	m.run("hotmount accept " + name)
-	m.mounted(name)
-	m.detach(w, id)
-
-	// Two of which none is on record: nobody knows which one is meant.
-	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
-	m.run("systemctl stop hotmount; journalctl --rotate -q; journalctl --vacuum-size=1 -q")
-	one := made(t, 320<<20)
-	a, _ := m.attach(w, worker.Disk{File: one, Serial: "THIRD"})
-	b, _ := m.attach(w, worker.Disk{File: copyOf(t, one), Serial: "FOURTH"})
-	m.run("udevadm settle; systemctl start hotmount")
-	m.says("/dev/" + a + " .*refuse: it has the UUID .*THIRD")
-	m.says("/dev/" + b + " .*refuse: it has the UUID .*FOURTH")
-	if got := m.run("ls -A /mnt/disks"); got != "" {
-		t.Errorf("of two that are not on record one is mounted: %s", got)
 	}
 }

@@ -371,28 +371,3 @@ func TestHangingMkfs(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
-
-// TestHangingReads: disks on storage that answers no read any more, as many as
-// are read at once, keep no other disk waiting for long.
-func TestHangingReads(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
-	var ids []string
-	for i := range 2 {
-		name, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: fmt.Sprint("DEAD", i), Bus: worker.BusSCSI})
-		m.wait("udev", "[ -e /dev/"+name+" ] && udevadm settle")
-		throttle(t, w, id, 1, 0)
-		ids = append(ids, id)
-	}
-	m.run("systemctl start hotmount")
-	m.wait("both to be read", "[ $(systemctl list-units --no-legend 'hotmount-format@*' | grep -c activating) = 2 ]")
-	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "ALIVE"})
-	m.mounted(name)
-	if got := m.run("systemctl list-units --no-legend 'hotmount-format@*' | grep -c activating"); got != "2" {
-		t.Errorf("%s of 2 hang", got)
-	}
-	for _, id := range ids {
-		m.detach(w, id)
-	}
-	m.wait("the units to end", "[ -z \"$(systemctl list-units --no-legend 'hotmount-format@*')\" ]")
-}

@@ -1,0 +1,52 @@
+//go:build vm && (long || full)
+
+package system
+
+import (
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// TestUnmountedByHand: a hand is respected until the operator or a reboot takes it
+// back; a device unit that bounced is no hand.
+func TestUnmountedByHand(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "HAND"})
+	uuid := m.mounted(name)
+	where := "/mnt/disks/" + uuid
+	for _, hand := range []string{"umount " + where, "systemctl stop " + quote(unitOf(uuid))} {
+		m.run(hand)
+		m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+		m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
+		m.wait("the directory to go", "[ ! -e "+where+" ]")
+		if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
+			t.Errorf("after %s it was mounted again: %s", hand, got)
+		}
+		m.run("hotmount accept " + name)
+		m.mounted(name)
+	}
+	// The clock was set meanwhile.
+	m.run("systemctl stop hotmount; umount " + where + "; date -s '+1 hour' >/dev/null; systemctl start hotmount")
+	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+
+	m.run("hotmount accept " + name)
+	m.mounted(name)
+	// A release that a kill cut short has left this behind, and the mount.
+	left := "/run/hotmount/unmounted/" + m.run("cat /sys/block/"+name+"/diskseq")
+	m.run("printf released >" + left + "; systemctl restart hotmount")
+	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
+	rule := "/run/udev/rules.d/99-away.rules"
+	m.run(`mkdir -p /run/udev/rules.d; echo 'KERNEL=="` + name + `", ENV{SYSTEMD_READY}="0"' >` + rule + `; udevadm control --reload; udevadm trigger --settle /dev/` + name)
+	m.wait("systemd to unmount it", "! findmnt "+where)
+	m.run("rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name)
+	m.mounted(name)
+	m.says("/dev/" + name + " .*systemd took it for unplugged")
+
+	m.run("umount " + where)
+	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the mount after a reboot", "findmnt "+where)
+}

@@ -1,0 +1,57 @@
+//go:build vm && (long || full)
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// TestShrunk: a disk smaller than its filesystem is an error in the journal; it is
+// not mounted if it was not, and not written to.
+func TestShrunk(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := blank(t, 2*gib)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "SHRINK"})
+	uuid := m.mounted(name)
+	sum := m.run(fmt.Sprintf(fill, uuid))
+	m.detach(w, id)
+	m.wait("the end of the mount", "[ ! -e /mnt/disks/"+uuid+" ]")
+
+	short := copyOf(t, image)
+	if err := os.Truncate(short, gib); err != nil {
+		t.Fatal(err)
+	}
+	before := digest(t, short)
+	name, id = m.attach(w, worker.Disk{File: short, Serial: "SHRINK"})
+	m.says("/dev/" + name + " .*refuse: the disk has shrunk: xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*not mounted")
+	if got := m.run("findmnt -no TARGET /dev/" + name + " || true; ls -A /mnt/disks"); got != "" {
+		t.Errorf("it is there: %s", got)
+	}
+	m.detach(w, id)
+	if digest(t, short) != before {
+		t.Error("the shrunk disk was written to")
+	}
+
+	name, id = m.attach(w, worker.Disk{File: image, Serial: "SHRINK"})
+	if got := m.mounted(name); got != uuid {
+		t.Errorf("mounted %s", got)
+	}
+	if got := m.run(fmt.Sprintf("cd /mnt/disks/%s && sha256sum data/f", uuid)); got != sum {
+		t.Errorf("%q, was %q", got, sum)
+	}
+	m.resize(w, id, gib)
+	m.says("/dev/" + name + " .*the disk has shrunk: xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*still mounted")
+	if got := m.run("journalctl -b -p err --no-pager -q -o cat -u hotmount"); !strings.Contains(got, "still mounted") {
+		t.Errorf("the errors of the daemon are %q", got)
+	}
+	for _, who := range []string{"", "setpriv --reuid 65534 --regid 65534 --clear-groups "} {
+		if out := m.run(who + "hotmount status && echo 0 || echo $?"); !strings.HasSuffix(out, "\n3") || !regexpLine(out, "^"+name+" .* failed ") {
+			t.Errorf("%q: %s", who, out)
+		}
+	}
+}
