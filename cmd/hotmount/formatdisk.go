@@ -254,7 +254,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if err != nil {
 		return c, 0, err
 	}
-	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid, Over: token != ""}
+	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
 	if class.Create == disk.Ext4 {
 		intent.Ext4 = &disk.MkfsExt4{Options: class.MkfsOptions, Owner: class.RootOwner, Time: time.Now().Unix()}
 		// What is half made is made again in the same way, to be known after the next

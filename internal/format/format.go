@@ -210,7 +210,7 @@ func (s *Session) source() probe.Source {
 // MakeOptions says what is to be made.
 type MakeOptions struct {
 	// Intent is recorded before the first write; its UUID becomes the
-	// filesystem's.
+	// filesystem's. Make itself says whether it is Over what was there.
 	Intent disk.Intent
 	// RecoverHalfMade asks to make the filesystem again that Prove found half made.
 	// Its UUID must be the intent's: that, chosen at random and recorded before the
@@ -308,6 +308,10 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		}
 	}
 	s.deps.Log(fmt.Sprintf("making %s %s on %s", name, o.Intent.UUID, s.disk.ID))
+	// What the operator had overwritten stays that, however often it is begun again:
+	// the proofs between may not have read all of the old data.
+	former := s.disk.Standing.Intent
+	o.Intent.Over = o.Token != "" || former != nil && former.UUID == o.Intent.UUID && former.Over
 	if err := s.deps.Intents.Begin(o.Intent); err != nil {
 		return err
 	}

@@ -64,6 +64,7 @@ type world struct {
 
 // intent records what is asked of the store.
 type intent struct {
+	last             disk.Intent
 	beginErr, endErr error
 	onBegin          func()
 }
@@ -147,6 +148,7 @@ func super(t *testing.T, name, uuid string) []byte {
 }
 
 func (w *world) Begin(i disk.Intent) error {
+	w.last = i
 	w.story = append(w.story, "begin "+i.UUID)
 	if w.onBegin != nil {
 		w.onBegin()
@@ -757,7 +759,7 @@ func (w *world) confirm(token string) error {
 		return err
 	}
 	o := w.makeOptions(false)
-	o.Token, o.Boot, o.Intent.Over = token, "boot", true
+	o.Token, o.Boot = token, "boot"
 	return s.Make(w.t.Context(), o)
 }
 
@@ -788,6 +790,51 @@ func TestToken(t *testing.T) {
 			t.Error("it holds for what was made with it")
 		}
 	})
+}
+
+// What was overwritten by a token stays what it was while it is made again: else a
+// copy of the disk would be taken for the disk, and old data that is left on it for
+// somebody else's.
+func TestOver(t *testing.T) {
+	for name, tc := range map[string]struct {
+		former *disk.Intent
+		token  bool
+		want   bool
+	}{
+		"blank":                       {nil, false, false},
+		"half made, blank before":     {&disk.Intent{UUID: uuid}, false, false},
+		"half made, not blank before": {&disk.Intent{UUID: uuid, Over: true}, false, true},
+		"by a token":                  {nil, true, true},
+		"blank now, not blank before": {&disk.Intent{UUID: uuid, Over: true}, false, true},
+		"another's":                   {&disk.Intent{UUID: other, Over: true}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.On(dryOver, runtest.Print("", 0))
+				w.On(makeOver, w.mkfs)
+				var err error
+				switch {
+				case tc.token:
+					w.put(size/2, []byte("old data"))
+					var token string
+					if token, err = w.token("boot"); err == nil {
+						err = w.confirm(token)
+					}
+				default:
+					recover := strings.HasPrefix(name, "half made")
+					if recover {
+						w.halfMade(uuid)
+					}
+					w.facts.Standing.Intent = tc.former
+					err = w.work("full", recover, nil)
+				}
+				if err != nil || w.last.Over != tc.want {
+					t.Errorf("the intent is %+v, error %v", w.last, err)
+				}
+			})
+		})
+	}
 }
 
 // A token holds for one disk, in one boot, with one content. Whatever else is

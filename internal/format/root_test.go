@@ -96,6 +96,16 @@ func (l *loop) deps() Deps {
 	}}
 }
 
+// look gives what is on the disk.
+func (l *loop) look() (disk.Content, error) {
+	s, err := Open(l.t.Context(), l.facts, l.deps())
+	if err != nil {
+		return disk.Content{}, err
+	}
+	defer s.Close()
+	return s.Prove(l.t.Context(), "auto")
+}
+
 func (l *loop) work() (disk.Content, error) {
 	s, err := Open(l.t.Context(), l.facts, l.deps())
 	if err != nil {
@@ -364,12 +374,13 @@ func (l *loop) confirm() error {
 	if err != nil {
 		return err
 	}
-	intent := disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid, Over: true, Ext4: l.class.Intent.Ext4}
+	intent := disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid, Ext4: l.class.Intent.Ext4}
 	return s.Make(l.t.Context(), MakeOptions{Intent: intent, Token: token, Boot: "boot"})
 }
 
 // A format over old data that was killed is made again once its superblock is
-// there; before that, nobody but the operator knows what is on the disk.
+// there, however often that is killed in turn; before that, nobody but the operator
+// knows what is on the disk.
 func TestRealCrashOverOldData(t *testing.T) {
 	found := map[disk.Kind]int{}
 	for _, n := range []int{1, 2, 3, 4, 5, 20, 60} {
@@ -381,8 +392,17 @@ func TestRealCrashOverOldData(t *testing.T) {
 		}
 		l.runner = run.Exec{}
 		before := l.digest()
-		c, err := l.work()
+		c, err := l.look()
 		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Kind == disk.HalfMade && !l.killed(n/2+8) {
+			t.Fatalf("there is no write %d", n/2+8)
+		}
+		if i := l.facts.Standing.Intent; i == nil || !i.Over {
+			t.Errorf("killed at write %d: the intent is %+v", n, i)
+		}
+		if c, err = l.work(); err != nil {
 			t.Fatal(err)
 		}
 		found[c.Kind]++
