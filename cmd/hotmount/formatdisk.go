@@ -129,8 +129,26 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 	}
 	return format.Open(ctx, *f, format.Deps{
 		Runner: run.Exec{}, Writes: writes, Settle: s.Settle, SecondLook: secondLook,
-		Rate: s.ScanRate, Progress: progress, Intents: intents, Log: log,
+		Rate: s.ScanRate, Progress: progress, Intents: unlessOff{intents, f.Name}, Log: log,
 	})
+}
+
+// unlessOff looks at the switches that stop all formatting once more right before
+// mkfs: up to half a minute may have passed with waiting for udev's lock.
+type unlessOff struct {
+	format.Intents
+	name string
+}
+
+func (u unlessOff) Begin(i disk.Intent) error {
+	now, err := host().Look(u.name)
+	if err != nil {
+		return err
+	}
+	if now.Standing.Formatting != "" {
+		return fmt.Errorf("nothing is formatted: %s", now.Standing.Formatting)
+	}
+	return u.Intents.Begin(i)
 }
 
 // secondLook is how long after mkfs a filesystem is read once more. It is far

@@ -41,12 +41,13 @@ type machine struct {
 	notices     []string
 	alive       int
 	plugged     map[uint64]time.Time // by disk sequence number
-	holders     map[string]string    // who still has the filesystem, by kernel name
-	covered     map[string]bool      // mount points over which another is mounted
-	noEffect    bool                 // mount jobs are done, but mount nothing
-	halfMade    bool                 // what Format finds
-	slow        bool                 // Mount and Format wait until hang is closed
-	grow        bool                 // what the class says
+	pluggedErr  error
+	holders     map[string]string // who still has the filesystem, by kernel name
+	covered     map[string]bool   // mount points over which another is mounted
+	noEffect    bool              // mount jobs are done, but mount nothing
+	halfMade    bool              // what Format finds
+	slow        bool              // Mount and Format wait until hang is closed
+	grow        bool              // what the class says
 	fillErr     error
 	mountWrites bool   // also what fails writes to the disk
 	mode        string // likewise
@@ -227,8 +228,8 @@ func (m *machine) Plugged(_ context.Context, f *disk.Facts) (time.Duration, erro
 	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.plugged[f.Seq].IsZero() {
-		return 0, nil
+	if m.plugged[f.Seq].IsZero() || m.pluggedErr != nil {
+		return 0, m.pluggedErr
 	}
 	return m.plugged[f.Seq].Sub(booted), nil
 }
@@ -1032,6 +1033,29 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
+	})
+}
+
+// As long as PID 1 does not answer, nobody knows whether it was a hand.
+func TestUnmountedWhilePID1DoesNotAnswer(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			m.log, m.table = nil, nil
+			m.plugged = map[uint64]time.Time{2: time.Now()}
+			m.pluggedErr = errors.New("no answer")
+		})
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: failed: cannot tell who unmounted /mnt/disks/`+uuidA+`: no answer`)
+		m.change(func() { m.pluggedErr = nil })
+		time.Sleep(retryFirst)
+		m.expect(t, `
+			vdb: bounced
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA+`
+			vdb: recovered`)
 	})
 }
 

@@ -363,18 +363,20 @@ func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	st.busy = false
+	if st.facts.Seq == seq && err != nil {
+		a.failed(name, fmt.Errorf("cannot tell who unmounted %s: %w", a.path(st), err))
+		return
+	}
 	a.wanted(name)
 	if st.facts.Seq != seq {
 		return
 	}
+	st.succeed()
 	mounted := st.facts.Standing.MountedAt
 	if st.sighting != nil {
 		mounted = st.sighting.At
 	}
-	if err != nil {
-		a.report.Problem(err)
-	}
-	if err == nil && (plugged == 0 || plugged > mounted) {
+	if plugged == 0 || plugged > mounted {
 		st.remount = true
 		a.report.Bounced(&st.facts, a.path(st))
 		return

@@ -65,6 +65,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonOther:
 		return fmt.Sprintf("it holds %s%s", describe(c), evidence(c)), wipe(f)
 	case disk.ReasonUnknown:
+		if i := f.Standing.Intent; i != nil && i.Over {
+			return "the operator had it formatted, which did not finish, and what is left on it is not known" + evidence(c), wipe(f)
+		}
 		return "what is on it is not known" + evidence(c), wipe(f)
 	case disk.ReasonTooSmall:
 		return fmt.Sprintf("its %s are less than the %s that class %s asks for", disk.HumanSize(f.Size), disk.HumanSize(minimum(s, d.Class)), d.Class), "attach a larger disk"
@@ -80,7 +83,11 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonDisagree:
 		return "it was read as blank, and udev knows something on it", "udevadm trigger -s block -y " + f.Name
 	case disk.ReasonShared:
-		return fmt.Sprintf("it was blank to this node, and now it holds %s %s, which was not made here: another machine has the disk, too, or had it", disk.Visible(d.Type), d.UUID),
+		who := "it"
+		if f.Serial == "" && f.Standing.Intent != nil {
+			who = "it, or a disk that was in its slot,"
+		}
+		return fmt.Sprintf("%s was blank to this node, and now it holds %s %s, which was not made here: another machine has the disk, too, or had it", who, disk.Visible(d.Type), d.UUID),
 			"make sure that no other machine has it, then: hotmount accept " + f.Name
 	case disk.ReasonOverwrite:
 		return fmt.Sprintf("the operator wanted it formatted, which came to nothing, and what it held, %s %s, is still there and may be damaged", disk.Visible(d.Type), d.UUID),
