@@ -51,7 +51,7 @@ comma := ,
 .PHONY: help
 help:
 	@echo "make demo        build the package, boot a Debian worker under libvirt, attach a disk, show what comes of it (5 minutes)"
-	@echo "make test        pass all tests, those in virtual machines included (25 minutes)"
+	@echo "make test        pass the tests, those in virtual machines included (25 minutes)"
 	@echo "make build       build/hotmount"
 	@echo "make deb         $(DEB); ARCH=arm64 for another architecture"
 	@echo "make lint        gofmt, go vet, staticcheck"
@@ -63,6 +63,7 @@ help:
 	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report (ONLY=regexp for a part)"
 	@echo "make bench       measure, against the udev rule, in a worker: build/bench.txt, build/bench.json (an hour; ONLY=one,twenty for a part)"
 	@echo "make bench-inner measure the inner parts and compare them with those of BASE, the commit before"
+	@echo "make bench-scan  measure the proof of blankness against dd; fails if it is too slow"
 	@echo "make deps        install the Debian packages that these need"
 	@echo "make clean       remove build/"
 
@@ -155,16 +156,18 @@ lint: check-go
 	@$(STATICCHECK) ./...
 	@$(STATICCHECK) -tags root,vm,full ./...
 
+# make test-full tries all that the others take a choice of.
+UNIT_TIMEOUT := $(if $(HOTMOUNT_TEST_FULL),2h,10m)
 .PHONY: test-unit
 test-unit: check-go deps
 	$(call say,unit tests with the race detector)
 	@[[ $$EUID = 0 ]] || { go test -race ./...; echo "==> NOT RUN: tests that need root" >&2; exit 1; }
 	@# Those of internal/format wait for the disk below their loop devices, if there is one.
 	@memory=$$(mktemp -d); trap 'rmdir $$memory' EXIT; \
-	unshare --mount bash -ec "mount -t tmpfs tmpfs $$memory; TMPDIR=$$memory go test -race -tags root ./internal/format" & format=$$!; \
+	unshare --mount bash -ec "mount -t tmpfs tmpfs $$memory; TMPDIR=$$memory go test -race -timeout $(UNIT_TIMEOUT) -tags root ./internal/format" & format=$$!; \
 	go test -race ./test/...; \
 	go test -race -tags root $$(go list ./internal/... ./cmd/... | grep -v /internal/format$$); \
-	go test -tags root ./test/corpus; \
+	go test -timeout $(UNIT_TIMEOUT) -tags root ./test/corpus; \
 	wait $$format
 
 # What a unit may be exposed to (systemd-analyze(1), security), times ten.
@@ -208,7 +211,7 @@ test-deb: check-deb
 	@# Compiled anew: from the cache it would be the same whatever it is made of.
 	@again=$$(mktemp -d); trap 'rm -rf "$$again"' EXIT; \
 	mkdir "$$again/else"; cp -R .git $$(ls -A | grep -vxE 'build|\.git') "$$again/else/"; \
-	(umask 077; GOCACHE="$$again/cache" $(MAKE) --no-print-directory -C "$$again/else" deb VERSION='$(VERSION)' ARCH='$(ARCH)' TZ=Asia/Tokyo >"$$again/log" 2>&1) || { tail -n 20 "$$again/log" >&2; exit 1; }; \
+	(umask 077; GOCACHE="$$again/cache" $(MAKE) --no-print-directory -C "$$again/else" deb VERSION='$(VERSION)' COMMIT='$(COMMIT)' SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' ARCH='$(ARCH)' TZ=Asia/Tokyo >"$$again/log" 2>&1) || { tail -n 20 "$$again/log" >&2; exit 1; }; \
 	cmp $(DEB) "$$again/else/$(DEB)"
 
 # RUN names tests of whatever length.
@@ -222,7 +225,7 @@ test-vm: deps deb deb-next deb-previous
 # Those that take long and whose class of fault another test of test-vm has, too.
 .PHONY: test-long
 test-long: deps
-	@long=$$(comm -13 <(go test -tags vm -list ^Test ./test/system | sort) <(go test -tags vm,long -list ^Test ./test/system | sed -n /^Test/p | sort) | paste -sd '|'); \
+	@long=$$(comm -13 <(go test -tags vm -list ^Test ./test/system | sort) <(go test -tags vm,long -list ^Test ./test/system | sed -n /^Test/p | sort) | paste -sd '|'); [[ -n $$long ]]; \
 	$(MAKE) --no-print-directory test-vm TAGS=vm,long RUN="^($$long)\$$"
 
 # Each parser that eats foreign bytes, with that many inputs; test-full takes a minute.
@@ -233,13 +236,14 @@ test-fuzz: check-go deps
 	$(call say,each parser fuzzed with $(FUZZ:x=) inputs)
 	@for p in $$(go list ./internal/... ./cmd/...); do \
 		for f in $$(go test -list '^Fuzz' $$p | sed -n '/^Fuzz/p'); do \
+			echo "$${p#hotmount/} $$f"; \
 			go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZ) $$p >build/fuzz.log 2>&1 || { cat build/fuzz.log >&2; exit 1; }; \
 		done; \
 	done
 
 .PHONY: test
 test: lint test-unit test-fuzz test-deb test-vm
-	$(call say,all tests have passed)
+	$(call say,the tests have passed; make test-long and make test-full have more)
 
 # For hours; what a report says has passed for these sources is not run again. The
 # report is to be committed.
@@ -273,8 +277,12 @@ bench-inner: check-go deps
 	git worktree add -q --detach "$$base/tree" $(BASE); \
 	for i in 1 2 3 4 5 6; do (cd "$$base/tree" && $(INNER)) >>"$$base/before"; $(INNER) >>"$$base/after"; done; \
 	(cd "$$base" && $(BENCHSTAT) before after)
+
+# On an idle machine.
+.PHONY: bench-scan
+bench-scan: check-go deps
 	$(call say,how fast a blank disk is read: of dd's speed in the same run (scan/dd) at least 0.8)
-	@go test -tags root -run '^$$' -bench RealScan -benchtime 8x -count 3 ./internal/format
+	@go test -tags root -run '^$$' -bench RealScan -benchtime 9x ./internal/format
 
 .PHONY: clean
 clean:

@@ -510,6 +510,29 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestWordsOfAnUnfinishedFormat: what is told says whose it was, as far as that is known.
+func TestWordsOfAnUnfinishedFormat(t *testing.T) {
+	foreign := &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}
+	for name, tt := range map[string]struct {
+		serial string
+		intent *disk.Intent
+		c      *disk.Content
+		want   string
+	}{
+		"unknown":                      {"S1", nil, proven(disk.Unknown), "what is on it is not known"},
+		"unknown, blank before":        {"S1", &disk.Intent{UUID: otherUUID}, proven(disk.Unknown), "what is on it is not known"},
+		"unknown, overwritten":         {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "the operator had it formatted, which did not finish, and what is left on it is not known"},
+		"another's":                    {"S1", &disk.Intent{UUID: otherUUID}, foreign, "it was blank to this node, and now"},
+		"another's, known by its slot": {"", &disk.Intent{UUID: otherUUID}, foreign, "it, or a disk that was in its slot, was blank to this node, and now"},
+	} {
+		f, s := blankDisk(), settings()
+		f.Serial, f.Standing.Intent = tt.serial, tt.intent
+		if why, _ := Words(f, tt.c, s, Decide(f, tt.c, s)); !strings.HasPrefix(why, tt.want) {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+}
+
 // TestWordsOfAFailedGrowth: a filesystem that does not fill its disk since growing it
 // failed is told as that, as long as the disk has that size.
 func TestWordsOfAFailedGrowth(t *testing.T) {

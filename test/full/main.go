@@ -118,7 +118,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 // steps are the checks without virtual machines, each test in a virtual machine,
 // and each fuzz test.
 func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
-	all := []step{{"make lint", []string{"make", "lint"}}, {"make test-unit", []string{"make", "test-unit"}}, {"make test-deb", []string{"make", "test-deb"}}}
+	all := []step{{"make lint", []string{"make", "lint"}}, {"make test-unit", []string{"make", "test-unit"}}, {"make test-deb", []string{"make", "test-deb"}}, {"make bench-scan", []string{"make", "bench-scan"}}}
 	vm, err := list(ctx, "^Test", "-tags=vm,full", "./test/...")
 	if err != nil {
 		return nil, err

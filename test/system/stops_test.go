@@ -104,6 +104,15 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		m.run(tt.off + "; systemctl reload hotmount")
 		m.mounted(name)
 	}
+	// The file is looked at once more when udev, which has the disk's lock, lets it go.
+	late, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "LATE"})
+	m.run("systemd-run -q --unit=lock flock -s /dev/" + late + " sleep infinity")
+	m.wait("the end of the proof", "journalctl -b -o cat -u hotmount-format@$(cat /sys/block/"+late+"/diskseq) | grep -q ' is blank$'")
+	m.run("touch /etc/hotmount/hold; systemctl stop lock")
+	m.says("/dev/" + late + " .*nothing is formatted: /etc/hotmount/hold exists")
+	m.untouched(late)
+	m.run("rm /etc/hotmount/hold; systemctl reload hotmount")
+	m.mounted(late)
 
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -112,7 +121,7 @@ func TestSwitchesStopFormatting(t *testing.T) {
 	if err := w.PowerOn(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.wait("both mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 2 ]")
+	m.wait("three mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 3 ]")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "K"})
 	m.says("/dev/" + name + " .*hold: nothing is formatted: hotmount.format=no is on the kernel command line")
 	m.untouched(name)
@@ -123,5 +132,5 @@ func TestSwitchesStopFormatting(t *testing.T) {
 	if err := w.PowerOn(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.wait("three mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 3 ]")
+	m.wait("four mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 4 ]")
 }
