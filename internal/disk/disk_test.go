@@ -168,6 +168,28 @@ func TestFindPeers(t *testing.T) {
 }
 
 // TestVisibleJSON: nothing that is not printable is left, and what is said is the same.
+func TestUnescape(t *testing.T) {
+	for in, want := range map[string]string{
+		"":             "",
+		"plain":        "plain",
+		`a\x20b\x5cx`:  `a b\x`,
+		`\xC3\xa4`:     "ä",
+		`\x0a\x00`:     "\n\x00",
+		`\x2`:          `\x2`,
+		`\x`:           `\x`,
+		`\xg0\x+1\x_1`: `\xg0\x+1\x_1`,
+		`\\x20`:        `\ `,
+		`\x5cx20`:      `\x20`,
+		`\zz`:          `\zz`,
+		`\`:            `\`,
+		`\xff`:         "\xff",
+	} {
+		if got := Unescape(in); got != want {
+			t.Errorf("Unescape(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestVisibleJSON(t *testing.T) {
 	for _, s := range []string{"plain ü 磁盘 \"\\", "\x1b[2J", "\u009b31m\u202e", "\x7f\u0085\u2028", "\U000e0001\U0001f5b4", "\n\t"} {
 		text, err := json.Marshal(s)

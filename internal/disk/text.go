@@ -62,6 +62,23 @@ func Visible(s string) string {
 	return b.String()
 }
 
+// Unescape undoes \xNN, as which udev and blkid write what is not plain
+// (blkid_encode_string in util-linux's libblkid). What is no such escape stays.
+func Unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if strings.HasPrefix(s[i:], `\x`) && len(s) >= i+4 {
+			if n, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
 // VisibleJSON does for JSON what Visible does for text: what encoding/json leaves as
 // it is although it is not printable, such as U+009B, which is an escape to a terminal,
 // or a direction override, is escaped. What it means stays the same.

@@ -347,11 +347,11 @@ func matchesPath(p string, f *disk.Facts) bool {
 	switch dir, name := path.Split(p); dir {
 	case "/dev/disk/by-uuid/":
 		// Of two disks with one UUID only one has the link.
-		if matchesUUID(unescapeHex(name), f) {
+		if matchesUUID(disk.Unescape(name), f) {
 			return true
 		}
 	case "/dev/disk/by-label/":
-		if matchesLabel(unescapeHex(name), f) {
+		if matchesLabel(disk.Unescape(name), f) {
 			return true
 		}
 	case "/dev/block/":
@@ -403,20 +403,4 @@ func isPartitionOf(p, node string, f *disk.Facts) bool {
 
 func isNumber(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
-}
-
-// unescapeHex undoes \xNN in the name of a link of udev's.
-func unescapeHex(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if strings.HasPrefix(s[i:], `\x`) && len(s) >= i+4 {
-			if n, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }

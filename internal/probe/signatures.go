@@ -163,7 +163,7 @@ func parseBlkid(out []byte) ([]Signature, error) {
 	if t := words["ID_FS_TYPE"]; t != "" {
 		list = append(list, Signature{
 			Tool: "blkid", Type: t, Usage: words["ID_FS_USAGE"],
-			UUID: unescape(words["ID_FS_UUID_ENC"]), Label: unescape(words["ID_FS_LABEL_ENC"]),
+			UUID: disk.Unescape(words["ID_FS_UUID_ENC"]), Label: disk.Unescape(words["ID_FS_LABEL_ENC"]),
 		})
 	}
 	if t := words["ID_FS_AMBIVALENT"]; t != "" {
@@ -176,21 +176,4 @@ func parseBlkid(out []byte) ([]Signature, error) {
 		list = append(list, Signature{Tool: "blkid", Type: "unknown"})
 	}
 	return list, nil
-}
-
-// unescape undoes blkid_encode_string (libblkid): \xNN for what is not plain.
-func unescape(s string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		if len(s) >= 4 && s[0] == '\\' && s[1] == 'x' {
-			if n, err := strconv.ParseUint(s[2:4], 16, 8); err == nil {
-				b.WriteByte(byte(n))
-				s = s[4:]
-				continue
-			}
-		}
-		b.WriteByte(s[0])
-		s = s[1:]
-	}
-	return b.String()
 }

@@ -118,16 +118,6 @@ func TestParseBlkid(t *testing.T) {
 	}
 }
 
-func TestUnescape(t *testing.T) {
-	for in, want := range map[string]string{
-		``: ``, `a`: `a`, `\x20`: ` `, `a\x2fb\x00`: "a/b\x00", `\x2`: `\x2`, `\xzz`: `\xzz`, `\x+1`: `\x+1`, `\`: `\`, `\xff`: "\xff",
-	} {
-		if got := unescape(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestSignatures(t *testing.T) {
 	xfs := []Signature{
 		{Tool: "wipefs", Type: "xfs", UUID: "1a87b826-5e06-442a-902d-df3304da8e48", Label: `a b="x`},

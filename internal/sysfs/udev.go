@@ -102,24 +102,7 @@ func isFalse(s string) bool {
 // the plain one only without it: udev replaces characters there.
 func encoded(properties map[string]string, key string) string {
 	if v, found := properties[key+"_ENC"]; found {
-		return unescape(v)
+		return disk.Unescape(v)
 	}
 	return properties[key]
-}
-
-// unescape undoes \xNN (blkid_encode_string in util-linux's libblkid). What is no
-// such escape stays.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if strings.HasPrefix(s[i:], `\x`) && len(s) >= i+4 {
-			if n, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }

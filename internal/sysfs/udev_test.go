@@ -62,25 +62,6 @@ func TestParseUdev(t *testing.T) {
 	}
 }
 
-func TestUnescape(t *testing.T) {
-	for in, want := range map[string]string{
-		"":             "",
-		"plain":        "plain",
-		`a\x20b\x5cx`:  `a b\x`,
-		`\xC3\xa4`:     "ä",
-		`\x0a\x00`:     "\n\x00",
-		`\x2`:          `\x2`,
-		`\x`:           `\x`,
-		`\xg0\x+1\x_1`: `\xg0\x+1\x_1`,
-		`\\x20`:        `\ `,
-		`\x5cx20`:      `\x20`,
-	} {
-		if got := unescape(in); got != want {
-			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func FuzzParseUdev(f *testing.F) {
 	f.Add(virtio["run/udev/data/b254:16"], uint64(12))
 	f.Add(entry+"E:ID_FS_LABEL_ENC=a\\x20b\nE:ID_FS_TYPE=xfs\nE:ID_FS_USAGE=filesystem\nE:SYSTEMD_READY=0\n", uint64(12))
