@@ -248,10 +248,10 @@ func (s *ext4Super) isInode(number uint32, b []byte) bool {
 	sum = ext4Sum(sum, b[0x64:0x68]) // i_generation
 	blanked := bytes.Clone(b)
 	stored, high := uint32(le.Uint16(b[inodeLow:])), false
-	copy(blanked[inodeLow:inodeLow+2], zeros[:])
+	clear(blanked[inodeLow : inodeLow+2])
 	if len(b) > leastInode && le.Uint16(b[inodeExtra:]) >= 4 {
 		stored, high = stored|uint32(le.Uint16(b[inodeHigh:]))<<16, true
-		copy(blanked[inodeHigh:inodeHigh+2], zeros[:])
+		clear(blanked[inodeHigh : inodeHigh+2])
 	}
 	sum = ext4Sum(sum, blanked)
 	if !high {
