@@ -251,6 +251,11 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		why, _ := policy.Words(f, &c, s, d)
 		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
 		c.Made = f.Standing.Intent != nil && c.Kind == disk.Filesystem && c.UUID == uuid
+		if c.Made && d.Action != disk.Ignore {
+			if err := session.Finish(ctx); err != nil {
+				return c, 0, err
+			}
+		}
 		if c.Made || f.Standing.Intent != nil && d.Action == disk.Mount {
 			// mkfs had finished after all, or the operator has accepted what is
 			// there instead.
@@ -274,7 +279,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	}
 	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
 	if class.Create == disk.Ext4 {
-		intent.Ext4 = &disk.MkfsExt4{Options: class.MkfsOptions, Owner: class.RootOwner, Time: time.Now().Unix()}
+		intent.Ext4 = &disk.MkfsExt4{Options: class.MkfsOptions, Owner: class.RootOwner, Time: time.Now().Unix(), Mode: class.RootMode}
 		// What is half made is made again in the same way, to be known after the next
 		// crash, too.
 		if c.Kind == disk.HalfMade && token == "" {

@@ -350,9 +350,6 @@ func (p *parser) class(n *classNode) disk.Class {
 	if c.Create != "none" && c.MinimumSize < minimumXFS {
 		p.at(at["minimum_size"], n.full("minimum_size"), "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(at["minimum_size"].Value))
 	}
-	if c.Create == disk.Ext4 && c.RootMode != defaultClass().RootMode {
-		p.at(at["root_mode"], n.full("root_mode"), "found %s, expected it to be left out: mkfs.ext4 can not set it", quote(c.RootMode))
-	}
 	return c
 }
 

@@ -89,6 +89,9 @@ func TestLoad(t *testing.T) {
 classes:
   - name: fast
     directory: /var/lib/disks/fast
+    create: ext4
+    root_owner: "1000:2000"
+    root_mode: "2770"
   - name: slow-1
     names: ["sd?"]
     directory: /var/lib/disks/slow
@@ -105,6 +108,7 @@ classes:
 			want: with(func(s *disk.Settings) {
 				fast := s.Classes[0]
 				fast.Name, fast.Directory = "fast", "/var/lib/disks/fast"
+				fast.Create, fast.RootOwner, fast.RootMode = "ext4", "1000:2000", "2770"
 				s.Classes = []disk.Class{fast, {
 					Name: "slow-1", Selectors: disk.Selectors{Names: []string{"sd?"}}, Directory: "/var/lib/disks/slow", Mode: disk.ModeBlock, Create: "none",
 					MkfsOptions: []string{}, RootOwner: "0:0", RootMode: "0755", Accept: []string{"ext4"}, Options: []string{}, Blank: "sampled", MinimumSize: 1000, Provision: true, StorageClass: "slow",
@@ -350,7 +354,6 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("names: &a [vdb]"), `FILE:4: classes[0].names: found the anchor &a, expected the value alone`},
 
 		{class("create: btrfs"), `FILE:4: classes[0].create: found "btrfs", expected xfs, ext4 or none`},
-		{class("create: ext4\n  root_mode: \"0700\""), `FILE:5: classes[0].root_mode: found "0700", expected it to be left out: mkfs.ext4 can not set it`},
 		{class("create: ext4\n  accept: [xfs]"), `FILE:5: classes[0].accept: found no ext4, expected it too: the class makes it (create)`},
 		{class("create: ext4\n  minimum_size: 100MiB"), `FILE:5: classes[0].minimum_size: found "100MiB", expected at least 300MiB: mkfs.xfs needs that`},
 		{class("create: ext4\n  mkfs_options: [\"-i size=512\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-i size=512", expected ` + expectedMkfsExt4},
@@ -774,10 +777,10 @@ func valid(s disk.Settings) error {
 			return wrong("name")
 		case !validPath.MatchString(c.Directory) || path.Clean(c.Directory) != c.Directory || systemPath.MatchString(c.Directory) || len(c.Directory) > 190:
 			return wrong("directory " + c.Directory)
-		case c.Create != "xfs" && c.Create != "none":
+		case c.Create != "xfs" && c.Create != "ext4" && c.Create != "none":
 			return wrong("create")
-		case c.Create == "xfs" && (c.MinimumSize < 300*1024*1024 || !slices.Contains(c.Accept, "xfs")):
-			return wrong("create: xfs")
+		case c.Create != "none" && (c.MinimumSize < 300*1024*1024 || !slices.Contains(c.Accept, c.Create)):
+			return wrong("create: " + c.Create)
 		case c.MinimumSize > 1<<63-1:
 			return wrong("minimum_size")
 		case !slices.Contains([]string{"auto", "full", "sampled", "unsigned"}, c.Blank):

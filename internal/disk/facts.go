@@ -389,6 +389,9 @@ type MkfsExt4 struct {
 	Owner   string   `json:"owner,omitempty"`
 	// Time is that of the filesystem's creation, in seconds since 1970.
 	Time int64 `json:"time"`
+	// Mode is the class's RootMode, which is set once mkfs.ext4 has finished: it can
+	// not do it. Empty is as mkfs.ext4 leaves it, 0755.
+	Mode string `json:"mode,omitempty"`
 }
 
 // Verdict is the result of a proof: what was found on the disk and what was

@@ -7,13 +7,20 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"hotmount/internal/disk"
+	"hotmount/internal/probe"
 	"hotmount/internal/run"
 )
 
-const mkfsExt4 = "/usr/sbin/mkfs.ext4"
+const (
+	mkfsExt4 = "/usr/sbin/mkfs.ext4"
+	debugfs  = "/usr/sbin/debugfs"
+)
 
 // ext4 is one run of mkfs.ext4.
 type ext4 struct {
@@ -115,6 +122,76 @@ func (d ext4Dry) run(ctx context.Context, r run.Runner) ([]string, error) {
 // sameExt4 says whether mkfs.ext4 would write the same.
 func sameExt4(a, b *disk.MkfsExt4) bool {
 	return a != nil && b != nil && a.Owner == b.Owner && a.Time == b.Time && slices.Equal(a.Options, b.Options)
+}
+
+// rootMode gives the permissions that the root directory of the intent's filesystem is
+// to have once its mkfs has finished, zero where that has set them.
+func rootMode(i *disk.Intent) (uint16, error) {
+	if i.Ext4 == nil || i.Ext4.Mode == "" || i.Ext4.Mode == "0755" {
+		return 0, nil
+	}
+	mode, err := strconv.ParseUint(i.Ext4.Mode, 8, 16)
+	if err != nil || mode&^0o6777 != 0 {
+		return 0, fmt.Errorf("cannot take %q for the mode of a root directory", disk.Visible(i.Ext4.Mode))
+	}
+	return uint16(mode), nil
+}
+
+// setRootMode gives the root directory the intent's mode, unless the filesystem was
+// mounted: then it is somebody's. debugfs writes the one block with that inode, of
+// which one sector changes, so that a crash leaves the one mode or the other. It does
+// not say by its exit code whether it could.
+func (s *Session) setRootMode(ctx context.Context, i *disk.Intent) error {
+	mode, err := rootMode(i)
+	if err != nil || mode == 0 {
+		return err
+	}
+	is, used, err := probe.Ext4Root(s.keep, i.UUID)
+	if err == nil && used {
+		s.deps.Log(fmt.Sprintf("the root directory of %s keeps its mode: the filesystem was mounted", i.UUID))
+	}
+	if err != nil || used || is == mode {
+		return err
+	}
+	lines, err := runMkfs(ctx, s.deps.Runner, run.Command{
+		Path: debugfs, Args: []string{"-w", "-R", fmt.Sprintf("set_inode_field <2> mode %#o", 0o40000|mode), s.disk.Node()},
+		Timeout: MkfsTime,
+	}, false)
+	if err == nil {
+		// debugfs leaves it to the page cache.
+		err = s.keep.Sync()
+	}
+	if err == nil {
+		is, _, err = probe.Ext4Root(s.keep, i.UUID)
+	}
+	if err == nil && is != mode {
+		err = fmt.Errorf("its root directory has mode %#o, and not %#o: debugfs says %q", is, mode, lines)
+	}
+	return err
+}
+
+// Finish does the rest of a format that has no more than mkfs.ext4's part behind it:
+// Prove has found the whole ext4 of the disk's intent. What was mounted since is left
+// as it is, and so is what may be another disk's.
+func (s *Session) Finish(ctx context.Context) error {
+	i := s.disk.Standing.Intent
+	if i == nil || i.Ext4 == nil || s.disk.Standing.IntentDoubt || s.proven.Kind != disk.Filesystem {
+		return nil
+	}
+	err := s.lock(ctx, unix.LOCK_EX)
+	if err == nil {
+		err = s.isUntouched()
+	}
+	if err == nil {
+		err = s.setRootMode(ctx, i)
+	}
+	if err == nil {
+		s.writes, err = s.deps.Writes()
+	}
+	if err != nil {
+		return fmt.Errorf("cannot finish the ext4 on %s: %w", s.disk.ID, err)
+	}
+	return nil
 }
 
 // AgreesExt4 asks mkfs.ext4, which writes nothing (-n), whether it takes the class's

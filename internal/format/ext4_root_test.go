@@ -3,6 +3,7 @@
 package format
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 // ext4Loop is a disk whose class makes ext4.
 func ext4Loop(t *testing.T, size int64, options ...string) *loop {
 	l := newLoop(t, size)
-	l.class.Intent.Ext4 = &disk.MkfsExt4{Time: 1795000000, Options: options, Owner: "1000:2000"}
+	l.class.Intent.Ext4 = &disk.MkfsExt4{Time: 1795000000, Options: options, Owner: "1000:2000", Mode: "2770"}
 	return l
 }
 
@@ -27,9 +28,75 @@ func (l *loop) isExt4() {
 	if got := sh(l.t, "blkid -p -o value -s UUID -s TYPE "+l.facts.Node()); got != uuid+"\next4" {
 		l.t.Errorf("blkid says %q", got)
 	}
-	if got := sh(l.t, "debugfs -R 'stat <2>' "+l.facts.Node()+" 2>/dev/null | grep -oE 'User: *[0-9]+ *Group: *[0-9]+' | tr -s ' '"); got != "User: 1000 Group: 2000" {
+	if got := l.root(); got != "Mode: 02770 User: 1000 Group: 2000" {
 		l.t.Errorf("the root directory: %q", got)
 	}
+}
+
+// root gives mode and owner of the root directory.
+func (l *loop) root() string {
+	l.t.Helper()
+	return sh(l.t, "debugfs -R 'stat <2>' "+l.facts.Node()+" 2>/dev/null | grep -oE '(Mode|User|Group): *[0-9]+' | tr -s '\\n ' ' '")
+}
+
+// What mkfs.ext4 can not do is done after it: killed before, the ext4 is whole but for
+// the mode, and the next look sets it, in one write. What was mounted meanwhile, and
+// what may be another disk's, is somebody's.
+func TestRealExt4Mode(t *testing.T) {
+	const before = "Mode: 0755 User: 1000 Group: 2000"
+	for name, tc := range map[string]struct {
+		meanwhile func(*loop)
+		want      string
+	}{
+		"killed": {func(*loop) {}, "Mode: 02770 User: 1000 Group: 2000"},
+		"mounted": {func(l *loop) {
+			dir := t.TempDir()
+			sh(t, "mount "+l.facts.Node()+" "+dir+"; umount "+dir)
+		}, before},
+		"doubt": {func(l *loop) { l.facts.Standing.IntentDoubt = true }, before},
+	} {
+		l := ext4Loop(t, 300<<20)
+		if !l.killedBy(crash{n: 1, debugfs: true}) {
+			t.Fatal("debugfs was not killed")
+		}
+		if got := l.root(); got != before {
+			t.Fatalf("%s: before its one write the root directory is %q", name, got)
+		}
+		tc.meanwhile(l)
+		if c, err := l.work(); err != nil || c.Kind != disk.Filesystem || c.UUID != uuid {
+			t.Errorf("%s: %+v, error %v", name, c, err)
+		}
+		if got := l.root(); got != tc.want {
+			t.Errorf("%s: the root directory is %q, not %q", name, got, tc.want)
+		}
+		if tc.want != before {
+			l.isExt4()
+			if l.facts.Standing.Intent != nil {
+				t.Errorf("%s: the intent stays", name)
+			}
+		}
+	}
+	// debugfs makes no second write, and says nothing if it can not make the first.
+	l := ext4Loop(t, 300<<20)
+	if l.killedBy(crash{n: 2, debugfs: true}) {
+		t.Error("debugfs writes twice")
+	}
+	l.isExt4()
+	l = ext4Loop(t, 300<<20)
+	l.runner = silent{}
+	if _, err := l.work(); err == nil || !strings.Contains(err.Error(), "its root directory has mode 0755, and not 02770") || l.facts.Standing.Intent == nil {
+		t.Errorf("error %v, intent %v", err, l.facts.Standing.Intent)
+	}
+}
+
+// silent has debugfs change nothing.
+type silent struct{}
+
+func (silent) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
+	if cmd.Path == debugfs {
+		cmd.Args = []string{"-R", "stats -h", cmd.Args[len(cmd.Args)-1]}
+	}
+	return run.Exec{}.Run(ctx, cmd)
 }
 
 func TestRealExt4(t *testing.T) {

@@ -52,11 +52,13 @@ func TestExt4IsAskedFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		xfs, dry, make runtest.Answer
 		options        []string
+		mode           string
 		err            string
 		begun, ran     bool
 	}{
 		"mkfs.xfs refuses":  {xfs: runtest.Complain("appears to contain", 1), err: "appears to contain"},
 		"mkfs.ext4 refuses": {dry: runtest.Complain("bad option", 1), err: "bad option"},
+		"a mode":            {mode: "1777", err: `cannot take "1777" for the mode`},
 		"an option":         {options: []string{"-F 1"}, err: `"-F 1" is no option that a class may give to mkfs.ext4`},
 		"an XFS's option":   {options: []string{"-i size=1024"}, err: "no option that a class may give to mkfs.ext4"},
 		"nothing made":      {make: runtest.Print("", 0), err: "read back after mkfs.ext4: it has no superblock of an ext4", begun: true, ran: true},
@@ -91,7 +93,7 @@ func TestExt4IsAskedFirst(t *testing.T) {
 					t.Fatal(err)
 				}
 				o := w.makeOptions(false)
-				o.Intent.Ext4 = &disk.MkfsExt4{Time: 12345, Options: tc.options}
+				o.Intent.Ext4 = &disk.MkfsExt4{Time: 12345, Options: tc.options, Mode: tc.mode}
 				if err := s.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("error %v", err)
 				}

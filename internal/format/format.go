@@ -1,5 +1,5 @@
 // Package format makes filesystems on blank disks, and is the only writer to
-// disks, by way of mkfs.xfs and mkfs.ext4. It runs in a process of its own, one for each disk.
+// disks, by way of mkfs.xfs, mkfs.ext4 and debugfs. It runs in a process of its own, one for each disk.
 // It does not choose the disk: it is told, proves for itself that the disk is
 // blank, and gives up at the first doubt.
 //
@@ -284,6 +284,9 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if i := slices.IndexFunc(class, func(o string) bool { return !disk.MkfsOption(kind, o) }); i >= 0 {
 		return fmt.Errorf("%q is no option that a class may give to mkfs.%s", disk.Visible(class[i]), kind)
 	}
+	if _, err := rootMode(&o.Intent); err != nil {
+		return err
+	}
 	dry, mkfs, err := s.runs(ctx, o)
 	if err != nil {
 		return err
@@ -323,6 +326,9 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		return err
 	}
 	lines, err := mkfs.run(ctx, s.deps.Runner)
+	if err == nil {
+		err = s.setRootMode(ctx, &o.Intent)
+	}
 	if err != nil {
 		return err
 	}

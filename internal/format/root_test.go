@@ -114,6 +114,9 @@ func (l *loop) work() (disk.Content, error) {
 	}
 	defer s.Close()
 	c, err := s.Prove(l.t.Context(), "auto")
+	if i := l.facts.Standing.Intent; err == nil && c.Kind == disk.Filesystem && i != nil && c.UUID == i.UUID {
+		return c, errors.Join(s.Finish(l.t.Context()), l.End(i.UUID, nil))
+	}
 	if err != nil || c.Kind != disk.Blank && (c.Kind != disk.HalfMade || c.UUID != uuid) {
 		return c, err
 	}
@@ -217,12 +220,19 @@ func TestRealContent(t *testing.T) {
 }
 
 // crash starts mkfs.xfs so that it is killed instead of its n-th write, those of
-// zeros and the log's among them (strace(1), "-e inject").
-type crash struct{ n int }
+// zeros and the log's among them (strace(1), "-e inject"); or debugfs, that writes
+// after mkfs.ext4.
+type crash struct {
+	n       int
+	debugfs bool
+}
 
 func (c crash) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
 	writer := cmd.Path == mkfs && cmd.Args[0] != "-N" && cmd.Args[0] != "-V" ||
 		cmd.Path == mkfsExt4 && cmd.Args[0] != "-n" && strings.HasPrefix(cmd.Args[len(cmd.Args)-1], "/dev/")
+	if c.debugfs {
+		writer = cmd.Path == debugfs
+	}
 	if writer {
 		const writes = "pwrite64,fallocate"
 		cmd.Args = append([]string{"-f", "-qq", "-o", "/dev/null", "-e", "trace=" + writes, "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", writes, c.n), cmd.Path}, cmd.Args...)
@@ -234,15 +244,19 @@ func (c crash) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
 // killed has mkfs.xfs killed at its n-th write, and gives false if it has not as
 // many.
 func (l *loop) killed(n int) bool {
+	return l.killedBy(crash{n: n})
+}
+
+func (l *loop) killedBy(k crash) bool {
 	l.t.Helper()
-	l.runner = crash{n}
+	l.runner = k
 	c, err := l.work()
 	l.runner = run.Exec{}
 	if err == nil {
 		return false
 	}
 	if !strings.Contains(err.Error(), "signal: killed") || l.facts.Standing.Intent == nil {
-		l.t.Fatalf("killed at write %d: %+v, error %v", n, c, err)
+		l.t.Fatalf("killed at write %d: %+v, error %v", k.n, c, err)
 	}
 	return true
 }
@@ -387,7 +401,7 @@ func TestRealCrashOverOldData(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5, 20, 60} {
 		l := newLoop(t, 300<<20)
 		sh(t, "dd if=/dev/urandom of="+l.facts.Node()+" bs=1M seek=10 count=280 oflag=direct; mkfs.ext4 -q -F "+l.facts.Node())
-		l.runner = crash{n}
+		l.runner = crash{n: n}
 		if err := l.confirm(); err == nil || !strings.Contains(err.Error(), "signal: killed") {
 			t.Fatalf("error %v", err)
 		}

@@ -35,8 +35,9 @@ type ext4Super struct {
 	perGroup, inodesGroup uint64
 	first                 uint64
 	descriptor, inode     int
-	// whole says that whoever wrote it had finished (s_state is EXT2_VALID_FS).
-	whole bool
+	// whole says that whoever wrote it had finished (s_state is EXT2_VALID_FS), used
+	// that it was mounted (s_mtime, s_mnt_count).
+	whole, used bool
 }
 
 // parseExt4 reads 1024 bytes as struct ext4_super_block.
@@ -55,6 +56,7 @@ func parseExt4(b []byte) (ext4Super, error) {
 	s := ext4Super{
 		first: uint64(le.Uint32(b[0x14:])), perGroup: uint64(le.Uint32(b[0x20:])), inodesGroup: uint64(le.Uint32(b[0x28:])),
 		inode: int(le.Uint16(b[0x58:])), descriptor: 32, whole: le.Uint16(b[0x3a:]) == 1,
+		used: le.Uint32(b[0x2c:]) != 0 || le.Uint16(b[0x34:]) != 0,
 	}
 	if le.Uint32(b[0x60:])&wide != 0 {
 		blocks |= uint64(le.Uint32(b[0x150:])) << 32
@@ -184,16 +186,58 @@ func newExt4Owner(ctx context.Context, own Own) (*ext4Owner, error) {
 	if o.super, err = readExt4(like); err != nil {
 		return nil, err
 	}
-	if err := readFull(like, o.buf, block); err != nil {
-		return nil, err
+	start, err := o.super.inodes(like, o.buf)
+	o.inodes = extent{start, start + o.super.inodesGroup*uint64(o.super.inode)}
+	return o, err
+}
+
+// inodes gives the byte at which the inodes of the first group begin; buf, of a block,
+// is overwritten.
+func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
+	if err := readFull(r, buf, block); err != nil {
+		return 0, err
 	}
 	// bg_inode_table
-	table := uint64(binary.LittleEndian.Uint32(o.buf[8:]))
-	if o.super.descriptor > 32 {
-		table |= uint64(binary.LittleEndian.Uint32(o.buf[0x28:])) << 32
+	table := uint64(binary.LittleEndian.Uint32(buf[8:]))
+	if s.descriptor > 32 {
+		table |= uint64(binary.LittleEndian.Uint32(buf[0x28:])) << 32
 	}
-	o.inodes = extent{table * block, table*block + o.super.inodesGroup*uint64(o.super.inode)}
-	return o, nil
+	return table * block, nil
+}
+
+// Ext4Root reads the root directory's inode of the ext4 of that UUID, which
+// mkfs.ext4 was told to make: its permissions, and whether the filesystem was mounted
+// since then.
+func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
+	super, err := readExt4(r)
+	if err == nil && (super.uuid != uuid || super.block != block) {
+		err = fmt.Errorf("it holds the ext4 %s with blocks of %d bytes, not %s", super.uuid, super.block, uuid)
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	buf, err := alignedBuffer(block)
+	if err != nil {
+		return 0, false, err
+	}
+	defer buf.free()
+	at, err := super.inodes(r, buf)
+	if err == nil {
+		err = readFull(r, buf, at)
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	const (
+		number    = 2      // EXT4_ROOT_INO; the first inode is 1
+		kind      = 0xf000 // S_IFMT
+		directory = 0x4000 // S_IFDIR
+	)
+	inode := buf[super.inode:][:super.inode]
+	if mode = binary.LittleEndian.Uint16(inode); mode&kind != directory || !super.isInode(number, inode) {
+		return 0, false, fmt.Errorf("cannot use the inode of its root directory: mode %#o, or its checksum is wrong", mode)
+	}
+	return mode &^ kind, super.used, nil
 }
 
 // foreign is owner.foreign.

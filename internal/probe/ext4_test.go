@@ -97,6 +97,53 @@ func TestIsWholeExt4(t *testing.T) {
 	}
 }
 
+// What mkfs.ext4 left of the root directory, and that somebody has mounted it or
+// changed it, is told; what is not sound is an error.
+func TestExt4Root(t *testing.T) {
+	const size = 1 << 30
+	debugfs := func(f *os.File, request string) {
+		t.Helper()
+		if out, err := exec.Command("/usr/sbin/debugfs", "-w", "-R", request, f.Name()).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", request, err, out)
+		}
+	}
+	for request, want := range map[string]struct {
+		mode uint16
+		used bool
+		err  string
+	}{
+		"stats -h":                         {mode: 0o755},
+		"set_inode_field <2> mode 042770":  {mode: 0o2770},
+		"set_inode_field <1> mode 042770":  {mode: 0o755},
+		"set_super_value mtime now":        {mode: 0o755, used: true},
+		"set_super_value mnt_count 1":      {mode: 0o755, used: true},
+		"set_inode_field <2> mode 0100644": {err: "mode 0100644"},
+		"set_super_value uuid " + madeUUID: {err: "it holds the ext4 " + madeUUID},
+	} {
+		f := madeExt4(t, size, ownUUID, when)
+		debugfs(f, request)
+		mode, used, err := Ext4Root(f, ownUUID)
+		if mode != want.mode || used != want.used || (err == nil) != (want.err == "") || err != nil && !strings.Contains(err.Error(), want.err) {
+			t.Errorf("%s: mode %#o, used %v, error %v", request, mode, used, err)
+		}
+	}
+	f := madeExt4(t, size, ownUUID, when)
+	super, err := readExt4(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := super.inodes(f, make([]byte, block))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0x12}, int64(at)+int64(super.inode)+8); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Ext4Root(f, ownUUID); err == nil || !strings.Contains(err.Error(), "its checksum is wrong") {
+		t.Errorf("a damaged inode: %v", err)
+	}
+}
+
 func read(r io.ReaderAt, b []byte, at int64) error {
 	_, err := r.ReadAt(b, at)
 	return err

@@ -23,7 +23,7 @@ func TestFastAndSlow(t *testing.T) {
 	}
 	m.run("mkdir -p /var/lib/disks/ssd /var/lib/disks/hdd /var/lib/disks/block /etc/hotmount/config.d && cat >/etc/hotmount/config.yaml <<'X'\n" + string(example) +
 		"X\nprintf '[Service]\\nReadWritePaths=/var/lib/disks\\n' >/etc/systemd/system/hotmount.service.d/disks.conf\n" +
-		"printf 'classes:\\n- {name: ssd, mkfs_options: [\"-i size=1024\"], root_owner: \"1000:2000\", root_mode: \"2770\"}\\n- {name: hdd, create: ext4, root_owner: \"7:8\", mkfs_options: [\"-m 0\"]}\\n' >/etc/hotmount/config.d/10-root.yaml\n" +
+		"printf 'classes:\\n- {name: ssd, mkfs_options: [\"-i size=1024\"], root_owner: \"1000:2000\", root_mode: \"2770\"}\\n- {name: hdd, create: ext4, root_owner: \"7:8\", root_mode: \"2770\", mkfs_options: [\"-m 0\"]}\\n' >/etc/hotmount/config.d/10-root.yaml\n" +
 		"hotmount config check && systemctl daemon-reload && systemctl restart hotmount")
 
 	type where struct{ name, directory string }
@@ -35,7 +35,13 @@ func TestFastAndSlow(t *testing.T) {
 	}
 	attach("FAST-1", worker.BusNVMe, blank(t, gib), "/var/lib/disks/ssd")
 	attach("FAST-2", worker.BusNVMe, made(t, gib), "/var/lib/disks/ssd")
-	attach("SLOW-1", worker.BusSCSI, blank(t, gib), "/var/lib/disks/hdd")
+	// What sets the mode fails: the ext4, which is whole, is not mounted before it has it.
+	m.run("mount --bind /bin/false /usr/sbin/debugfs")
+	slow := attach("SLOW-1", worker.BusSCSI, blank(t, gib), "/var/lib/disks/hdd")
+	m.says("/dev/" + slow + ".* cannot run /usr/sbin/debugfs .*: exit code 1")
+	if got := m.run("blkid -p -o value -s TYPE /dev/" + slow + "; findmnt -n /dev/" + slow + " || true; umount /usr/sbin/debugfs"); got != "ext4" {
+		t.Errorf("without the mode: %s", got)
+	}
 	attach("SLOW-2", worker.BusVirtio, made(t, gib), "/var/lib/disks/hdd")
 	rawDisk := attach("RAW-1", worker.BusSCSI, blank(t, gib), "")
 	left := attach("BACKUP-1", worker.BusVirtio, made(t, gib), "")
@@ -51,7 +57,7 @@ func TestFastAndSlow(t *testing.T) {
 	if got := m.run("p=$(findmnt -no TARGET /dev/" + all[0].name + "); stat -c '%u:%g %a' $p; xfs_info $p | grep -o isize=[0-9]*"); got != "1000:2000 2770\nisize=1024" {
 		t.Errorf("the root of %s: %s", all[0].name, got)
 	}
-	if got := m.run("p=$(findmnt -no TARGET /dev/" + all[2].name + "); stat -c '%u:%g' $p; findmnt -no FSTYPE $p; dumpe2fs -h /dev/" + all[2].name + " 2>/dev/null | grep -oE 'Reserved block count: .*' | tr -s ' '"); got != "7:8\next4\nReserved block count: 0" {
+	if got := m.run("p=$(findmnt -no TARGET /dev/" + all[2].name + "); stat -c '%u:%g %a' $p; findmnt -no FSTYPE $p; dumpe2fs -h /dev/" + all[2].name + " 2>/dev/null | grep -oE 'Reserved block count: .*' | tr -s ' '"); got != "7:8 2770\next4\nReserved block count: 0" {
 		t.Errorf("the ext4 of %s: %s", all[2].name, got)
 	}
 	m.wait("the link to "+rawDisk, "[ $(readlink -f /var/lib/disks/block/scsi-RAW-1) = /dev/"+rawDisk+" ]")
