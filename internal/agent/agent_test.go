@@ -80,7 +80,7 @@ func blankDisk(name string, seq uint64) *disk.Facts {
 
 func xfsDisk(name string, seq uint64, uuid string) *disk.Facts {
 	f := blankDisk(name, seq)
-	f.Udev.FSUsage, f.Udev.FSType, f.Udev.FSUUID = "filesystem", "xfs", uuid
+	f.Udev.FSUsage, f.Udev.FSType, f.Udev.FSUUID, f.Udev.FSSpan = "filesystem", "xfs", uuid, f.Size
 	return f
 }
 
@@ -619,7 +619,8 @@ func TestFillsBeforeMounting(t *testing.T) {
 			ready`)
 		m.change(func() {
 			m.fillErr = errors.New("no room")
-			m.disks["vdc"] = smaller("vdc", 3, uuidB)
+			m.disks["vdc"] = xfsDisk("vdc", 3, uuidB)
+			m.disks["vdc"].Udev.FSSpan = 0 // who fills it reads it
 			m.disks["vdd"] = smaller("vdd", 4, uuidVdd)
 			m.disks["vdd"].Standing.Fit = &disk.Fit{Seq: 4, Size: m.disks["vdd"].Size, Geometry: disk.Geometry{Size: 1 << 30, Block: 4096}, Failure: "no room"}
 		})

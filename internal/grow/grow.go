@@ -55,8 +55,9 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype stri
 	return before, after, err
 }
 
-// Unmounted does the same for a filesystem that is not mounted, at the directory,
-// where it is mounted with those options meanwhile. Nobody but the caller may see
+// Unmounted does the same for a filesystem that is not mounted, by its superblock and,
+// if it can take more, at the directory, where it is mounted with those options
+// meanwhile. Nobody but the caller may see
 // it there: the caller has a mount namespace of its own, which also ends what a
 // crash leaves. The error wraps ErrUnmountable as well.
 func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype string, options []string) (before, after disk.Geometry, err error) {
@@ -68,6 +69,12 @@ func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype str
 	defer func() { err = errors.Join(err, device.Close()) }()
 	if err := check(device, f); err != nil {
 		return before, after, fmt.Errorf("cannot grow the filesystem of %s: %w", f.ID, err)
+	}
+	if before, err = measure(device, fstype); err != nil {
+		return before, after, fmt.Errorf("%w: %w", ErrUnmountable, err)
+	}
+	if room, err := hasRoom(before, f); !room {
+		return before, before, err
 	}
 	c := run.Command{Path: mount, Args: []string{"-t", fstype, "-o", strings.Join(options, ","), f.Node(), dir}, Timeout: mountTime}
 	if err := succeed(ctx, r, c); err != nil {
@@ -113,11 +120,8 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype stri
 		return before, after, err
 	}
 	after = before
-	switch {
-	case before.Size > f.Size:
-		return before, after, fmt.Errorf("%w: %s of %s", ErrShrunk, disk.ExactSize(before.Size), disk.ExactSize(f.Size))
-	case before.Usable(f.Size) == before.Size:
-		return before, after, nil
+	if room, err := hasRoom(before, f); !room {
+		return before, after, err
 	}
 	c := run.Command{Path: xfsGrowfs, Args: []string{"-d", path}, Timeout: Time}
 	if fstype != "xfs" {
@@ -131,6 +135,15 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype stri
 		after = now
 	}
 	return before, after, errors.Join(err, measureErr)
+}
+
+// hasRoom says whether the filesystem can take more of the disk. The error is
+// ErrShrunk.
+func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
+	if g.Size > f.Size {
+		return false, fmt.Errorf("%w: %s of %s", ErrShrunk, disk.ExactSize(g.Size), disk.ExactSize(f.Size))
+	}
+	return g.Usable(f.Size) > g.Size, nil
 }
 
 // check says whether the open device, and the one that has its name, is the disk
@@ -166,14 +179,18 @@ func Measure(node, fstype string) (g disk.Geometry, err error) {
 		return g, err
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
+	return measure(device, fstype)
+}
+
+func measure(r io.ReaderAt, fstype string) (disk.Geometry, error) {
 	switch fstype {
-	case "xfs":
-		super, err := probe.ReadXFS(device)
+	case disk.XFS:
+		super, err := probe.ReadXFS(r)
 		return disk.Geometry{Size: super.Size, Block: super.Block, Group: super.Group}, err
-	case "ext4":
-		return ext4(device)
+	case disk.Ext4:
+		return ext4(r)
 	}
-	return g, nil
+	return disk.Geometry{}, nil
 }
 
 // ext4 gives how much of the disk an ext4 takes, read from its superblock.

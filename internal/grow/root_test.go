@@ -3,6 +3,7 @@
 package grow
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -47,6 +48,14 @@ func facts(t *testing.T, node string) *disk.Facts {
 	return f
 }
 
+// noRunner lets no tool run.
+type noRunner struct{ t *testing.T }
+
+func (r noRunner) Run(_ context.Context, c run.Command) (run.Result, error) {
+	r.t.Errorf("%s runs", c)
+	return run.Result{}, errors.New("it must not run")
+}
+
 // TestUnmounted grows a real filesystem that is mounted nowhere, before or after.
 func TestUnmounted(t *testing.T) {
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
@@ -68,6 +77,34 @@ func TestUnmounted(t *testing.T) {
 	if g, err := Measure(node, "xfs"); err != nil || g.Size != 512<<20 || g.Usable(f.Size) != 1<<30 {
 		t.Errorf("before: %+v, %v", g, err)
 	}
+	// What fills its disk, is larger, or has no sound superblock, is not mounted.
+	for size, want := range map[uint64]error{512 << 20: nil, 512<<20 + 63*4096: nil, 512<<20 - 1: ErrShrunk} {
+		there := *f
+		there.Size = size
+		if before, after, err := Unmounted(t.Context(), noRunner{t}, &there, dir, "xfs", options); !errors.Is(err, want) || before.Size != 512<<20 || after != before {
+			t.Errorf("a disk of %d bytes: %+v, %+v, %v", size, before, after, err)
+		}
+	}
+	// flip turns a bit of the superblock, and turns it back.
+	flip := func() {
+		t.Helper()
+		b := make([]byte, 1)
+		d, err := os.OpenFile(node, os.O_RDWR, 0)
+		if err == nil {
+			_, err = d.ReadAt(b, 60)
+			b[0] ^= 1
+			_, writeErr := d.WriteAt(b, 60)
+			err = errors.Join(err, writeErr, d.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	flip()
+	if _, _, err := Unmounted(t.Context(), noRunner{t}, f, dir, "xfs", options); !errors.Is(err, ErrUnmountable) {
+		t.Errorf("damaged: %v", err)
+	}
+	flip()
 	before, after, err := Unmounted(t.Context(), run.Exec{}, f, dir, "xfs", options)
 	if err != nil || before.Size != 512<<20 || after.Size != 1<<30 {
 		t.Errorf("twice the disk: %+v, %+v, %v", before, after, err)

@@ -18,7 +18,11 @@ func TestFills(t *testing.T) {
 		"less":                              {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = f.Size - 64*4096 + 1 }, false},
 		"no room":                           {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = f.Size }, false},
 		"shrunk":                            {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = f.Size + 1<<30 }, false},
-		"udev does not say it":              {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = 0 }, false},
+		"nobody knows it":                   {func(f *disk.Facts, _ *disk.Class) { f.Udev.FSSpan = 0 }, true},
+		"nobody knows it, and it was tried": {func(f *disk.Facts, _ *disk.Class) {
+			f.Udev.FSSpan, f.Standing.Fit = 0, &disk.Fit{Seq: f.Seq, Size: f.Size}
+		}, false},
+		"nobody knows it, and the class does not grow": {func(f *disk.Facts, c *disk.Class) { f.Udev.FSSpan, c.Grow = 0, false }, false},
 		"larger than when it was mounted": {func(f *disk.Facts, _ *disk.Class) {
 			f.Udev.FSSpan = 0
 			f.Standing.Volume = &disk.Sighting{UUID: uuid, Identity: disk.Identity{Size: f.Size - 1<<30}}

@@ -165,7 +165,8 @@ func TestProvisioner(t *testing.T) {
 		return name
 	}
 
-	// Attach: a blank disk, a large XFS and an ext4.
+	// Attach: a blank disk, a large XFS and an ext4; both were made elsewhere, when their
+	// disks were smaller.
 	smallDisk := worker.Disk{File: blank(t, gib), Serial: "SMALL"}
 	large, ext4 := blank(t, 12*gib), blank(t, 400<<20)
 	for _, c := range [][]string{{"mkfs.xfs", "-q", large}, {"mkfs.ext4", "-q", "-F", ext4}} {
@@ -173,11 +174,21 @@ func TestProvisioner(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
+	for image, size := range map[string]int64{large: 13 * gib, ext4: 800 << 20} {
+		if err := os.Truncate(image, size); err != nil {
+			t.Fatal(err)
+		}
+	}
 	small, smallID := attach(smallDisk)
 	big, bigID := attach(worker.Disk{File: large, Serial: "LARGE"})
 	other, _ := attach(worker.Disk{File: ext4, Serial: "EXT4"})
 	published(other, 0)
 	bigVolume := published(big, 0)
+	for uuid, least := range map[string]uint64{other: 600 << 20, big: 12 * gib} {
+		if _, got := m.volume(uuid, "local", 0); got < least {
+			t.Errorf("the volume of %s, which grew while it was elsewhere, has %d bytes", uuid, got)
+		}
+	}
 	smallVolume := published(small, 0)
 	m.run(fmt.Sprintf("for i in %s %s %s; do echo tenant >/mnt/disks/$i/data; done; sync", small, big, other))
 
