@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // What is printed fits; what does not has code 3 and is named.
@@ -32,5 +36,87 @@ func TestProvisioner(t *testing.T) {
 	}
 	if out, code, err := call(t, "provisioner", "check", file+".not"); code != 1 || err == nil {
 		t.Errorf("no file: code %d, %v, %q", code, err, out)
+	}
+}
+
+// nfsValues are those of the chart nfs-server-provisioner, where the example has any:
+// charts/nfs-server-provisioner/values.yaml, and templates/statefulset.yaml and
+// storageclass.yaml for what that leaves out, in
+// kubernetes-sigs/nfs-ganesha-server-and-external-provisioner, d7b4433d.
+type nfsValues struct {
+	Persistence struct {
+		Enabled       bool   `yaml:"enabled"`
+		ExistingClaim string `yaml:"existingClaim"`
+		StorageClass  string `yaml:"storageClass"`
+		AccessMode    string `yaml:"accessMode"`
+		Size          string `yaml:"size"`
+	} `yaml:"persistence"`
+	// ExtraArgs are the program's flags (docs/deployment.md, "Arguments").
+	ExtraArgs struct {
+		DeviceBasedFSIDs *bool `yaml:"device-based-fsids"`
+		GracePeriod      int   `yaml:"grace-period"`
+		XFSQuota         bool  `yaml:"enable-xfs-quota"`
+	} `yaml:"extraArgs"`
+	StorageClass struct {
+		Create               bool              `yaml:"create"`
+		ProvisionerName      string            `yaml:"provisionerName"`
+		DefaultClass         bool              `yaml:"defaultClass"`
+		Name                 string            `yaml:"name"`
+		AllowVolumeExpansion bool              `yaml:"allowVolumeExpansion"`
+		Parameters           map[string]string `yaml:"parameters"`
+		MountOptions         []string          `yaml:"mountOptions"`
+		ReclaimPolicy        string            `yaml:"reclaimPolicy"`
+		Annotations          map[string]string `yaml:"annotations"`
+	} `yaml:"storageClass"`
+}
+
+// The NFS provisioner's values are such that its chart takes, and its own volume is one
+// that the local-static-provisioner makes of the shipped example's disks. The example of
+// an NFS server on the node offers nothing to either.
+func TestNFSProvisionerValues(t *testing.T) {
+	const examples = "../../packaging/examples/"
+	text, err := os.ReadFile(examples + "kubernetes/nfs-server-provisioner.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	var v nfsValues
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	if fsids := v.ExtraArgs.DeviceBasedFSIDs; !v.Persistence.Enabled || v.Persistence.ExistingClaim != "" || v.Persistence.Size == "" || fsids == nil || *fsids {
+		t.Errorf("%+v", v)
+	}
+	if v.StorageClass.Name == v.Persistence.StorageClass || v.StorageClass.Name == "" {
+		t.Errorf("what it offers and what it claims is called %q", v.StorageClass.Name)
+	}
+	classes := func(example string) (names []string) {
+		t.Helper()
+		out, code, err := call(t, "provisioner", "values", "--config", examples+example)
+		if code != 0 || err != nil {
+			t.Fatalf("code %d, %v, %s", code, err, out)
+		}
+		var values struct {
+			Classes []struct {
+				Name string `yaml:"name"`
+				Mode string `yaml:"volumeMode"`
+			} `yaml:"classes"`
+		}
+		if err := yaml.Unmarshal([]byte(out), &values); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range values.Classes {
+			if c.Mode == "Filesystem" {
+				names = append(names, c.Name)
+			}
+		}
+		return names
+	}
+	if got := classes("fast-slow.yaml"); !slices.Contains(got, v.Persistence.StorageClass) {
+		t.Errorf("it claims from %q, and hotmount's values have %q", v.Persistence.StorageClass, got)
+	}
+	if got := classes("nfs.yaml"); got != nil {
+		t.Errorf("the disk of the node's own server is offered as %q", got)
 	}
 }
