@@ -20,6 +20,27 @@ classes:
     storage_class: raw
 `
 
+// exchanged has another disk in the place of one that is given out before udev hears of
+// either: the link leads nowhere, and goes once udev has heard. It gives the other's
+// kernel name and ID.
+func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker.Disk) (string, string) {
+	m.t.Helper()
+	_, base, _ := strings.Cut(link, "/block/")
+	seq := m.run("cat /sys/block/" + name + "/diskseq; udevadm settle; udevadm control --stop-exec-queue")
+	m.detach(w, id)
+	m.wait("the kernel to let it go", "! [ -e /sys/block/"+name+"/diskseq ] || [ $(cat /sys/block/"+name+"/diskseq) != "+seq+" ]")
+	now, otherID := m.attach(w, other)
+	if got := m.run("readlink /dev/disk/by-diskseq/" + seq + "; readlink " + link); got != "../../"+name+"\n/dev/hotmount/"+base {
+		m.t.Errorf("udev is not late: %s", got)
+	}
+	if out, err := m.Run(ctx(m.t), "stat -L "+link+" || [ -e /dev/"+name+" ]"); err == nil {
+		m.t.Errorf("%s leads to another disk, which is %s: %s", link, now, out)
+	}
+	m.run("udevadm control --start-exec-queue")
+	m.wait("the link to go", "! [ -L "+link+" ] && ! [ -L /dev/hotmount/"+base+" ]")
+	return now, otherID
+}
+
 const raw = "/var/lib/disks/block/virtio-"
 
 // TestBlockVolumes: a class in block mode gives disks out by links that lead to
@@ -85,26 +106,9 @@ func TestBlockVolumes(t *testing.T) {
 		t.Errorf("released while in use: %v", err)
 	}
 
-	// udev is late: the disk is gone and another there before it hears of either.
-	old := seq(name)
-	m.run("udevadm settle; udevadm control --stop-exec-queue")
-	m.detach(w, id)
-	other, err := w.Attach(ctx(t), worker.Disk{File: blank(t, gib), Serial: "RAW-2"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.wait("the other disk", "grep -l RAW-2 /sys/block/vd*/serial")
-	if got := m.run("readlink /dev/disk/by-diskseq/" + old + "; readlink " + raw + "RAW-1"); got != "../../"+name+"\n/dev/hotmount/virtio-RAW-1" {
-		t.Errorf("udev is not late: %s", got)
-	}
-	if out, err := m.Run(ctx(t), "stat -L "+raw+"RAW-1; [ -e /dev/"+name+" ]"); err == nil {
-		t.Errorf("the link leads to another disk: %s", out)
-	}
-	m.run("udevadm control --start-exec-queue")
-	m.wait("the link to go", "! [ -L "+raw+"RAW-1 ] && ! [ -L /dev/hotmount/virtio-RAW-1 ]")
-	if name, err = w.BlockDevice(ctx(t), other.ID); err != nil {
-		t.Fatal(err)
-	}
+	var otherID string
+	var err error
+	name, otherID = m.exchanged(w, name, id, raw+"RAW-1", worker.Disk{File: blank(t, gib), Serial: "RAW-2"})
 	given("RAW-2", name)
 
 	// It looks blank, and is given out, in another slot than before at the operator's
@@ -137,7 +141,7 @@ func TestBlockVolumes(t *testing.T) {
 	if err := w.PowerOn(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	if name, err = w.BlockDevice(ctx(t), other.ID); err != nil {
+	if name, err = w.BlockDevice(ctx(t), otherID); err != nil {
 		t.Fatal(err)
 	}
 	given("RAW-2", name)
@@ -177,7 +181,7 @@ func TestBlockVolumes(t *testing.T) {
 	// The removal of the package leaves the link, and says so; purging it takes what
 	// leads nowhere.
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
-	if name, err = w.BlockDevice(ctx(t), other.ID); err != nil {
+	if name, err = w.BlockDevice(ctx(t), otherID); err != nil {
 		t.Fatal(err)
 	}
 	given("RAW-2", name)
@@ -185,6 +189,6 @@ func TestBlockVolumes(t *testing.T) {
 		t.Errorf("the removal says:\n%s", out)
 	}
 	given("RAW-2", name)
-	m.detach(w, other.ID)
+	m.detach(w, otherID)
 	m.run("[ -L " + raw + "RAW-2 ] && ! [ -e " + raw + "RAW-2 ] && dpkg --purge hotmount && ! [ -L " + raw + "RAW-2 ]")
 }
