@@ -35,14 +35,25 @@ type class struct {
 // cleans the volumes that are released, then looks for new ones, as
 // DiscoverLocalVolumes (pkg/discovery/discovery.go) and DeletePVs
 // (pkg/deleter/deleter.go) do. The cluster is a directory: volumes.json are the
-// volumes, a file released/NAME has that one released. Each line of its log is an
+// volumes, a file released/NAME has that one released. A volume is cleaned beside the
+// passes, and deleted by the first one that finds it cleaned. Each line of its log is an
 // "error" as it would log it, or what it "created" or "cleaned", with what was
 // really there according to PID 1's mount table.
 type provision struct {
 	dir, node string
 	classes   []class
 	volumes   map[string]volume
-	log       *os.File
+	// cleaning are the cleaners, by volume.
+	cleaning map[string]*cleaner
+	log      *os.File
+}
+
+// cleaner is at work on a volume until ended is closed: err is what came of it, before
+// and after what was there.
+type cleaner struct {
+	ended         chan struct{}
+	err           error
+	before, after string
 }
 
 // runProvisioner takes DIRECTORY NODE PERIOD CLASS:MODE:DIRECTORY...
@@ -51,7 +62,7 @@ func runProvisioner(args []string) error {
 	if err != nil {
 		return err
 	}
-	p := &provision{dir: args[0], node: args[1], volumes: map[string]volume{}}
+	p := &provision{dir: args[0], node: args[1], volumes: map[string]volume{}, cleaning: map[string]*cleaner{}}
 	for _, a := range args[3:] {
 		f := strings.Split(a, ":")
 		p.classes = append(p.classes, class{f[0], f[2], f[1] == "Block"})
@@ -150,12 +161,30 @@ func (p *provision) clean() {
 		if !ok {
 			continue
 		}
-		before := truth(v.Path, v.Block)
-		if err := cleanVolume(v); err != nil {
+		if _, err := os.Stat(v.Path); err != nil { // getVolMode
 			p.say("event cleaning %s: %v", n.Name(), err)
 			continue
 		}
-		p.say("cleaned %s %s %s", n.Name(), v.Path, before)
+		c := p.cleaning[n.Name()]
+		if c == nil {
+			p.cleaning[n.Name()] = begin(v)
+			continue
+		}
+		select {
+		case <-c.ended:
+		default:
+			continue
+		}
+		delete(p.cleaning, n.Name())
+		if c.err != nil {
+			p.say("event cleaning %s: %v", n.Name(), c.err)
+			p.cleaning[n.Name()] = begin(v)
+			continue
+		}
+		p.say("cleaned %s %s %s", n.Name(), v.Path, c.before)
+		if c.after != c.before {
+			p.say("error %s was cleaned, and %s was there in the end", n.Name(), c.after)
+		}
 		delete(p.volumes, n.Name())
 		if err := os.Remove(filepath.Join(p.dir, "released", n.Name())); err != nil {
 			p.say("error %v", err)
@@ -163,26 +192,42 @@ func (p *provision) clean() {
 	}
 }
 
+func begin(v volume) *cleaner {
+	c := &cleaner{ended: make(chan struct{}), before: truth(v.Path, v.Block)}
+	go func() {
+		defer close(c.ended)
+		c.err = cleanVolume(v)
+		c.after = truth(v.Path, v.Block)
+	}()
+	return c
+}
+
 func cleanVolume(v volume) error {
-	info, err := os.Stat(v.Path)
-	if err != nil {
-		return err
-	}
 	if v.Block {
-		// quick_reset.sh, the default.
-		if info.Mode()&fs.ModeDevice == 0 {
-			return errors.New("it is no block device")
+		// dd_zero.sh, as "hotmount provisioner values" has it.
+		info, err := os.Stat(v.Path)
+		if err == nil && info.Mode()&fs.ModeDevice == 0 {
+			err = errors.New("it is no block device")
 		}
-		for _, c := range [][]string{{"mkfs.ext2", "-q", "-F", v.Path}, {"wipefs", "-q", "-a", v.Path}} {
-			if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
-				return fmt.Errorf("%q: %v: %s", c, err, out)
-			}
+		if err != nil {
+			return err
+		}
+		dd := exec.Command("dd", "if=/dev/zero", "of="+v.Path, "bs=8096")
+		dd.Env = []string{"LC_ALL=C"}
+		if out, _ := dd.CombinedOutput(); !strings.Contains(string(out), "No space left on device") {
+			return fmt.Errorf("%s: %s", dd, out)
 		}
 		return nil
 	}
-	children, err := os.ReadDir(v.Path)
-	for _, c := range children {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(v.Path, c.Name())))
+	// DeleteContents, which has the directory open to the end.
+	dir, err := os.Open(v.Path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	for _, name := range names {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(v.Path, name)))
 	}
 	return err
 }
@@ -263,7 +308,15 @@ func (p *provision) entry(c class, file string, points map[string]bool) error {
 	}
 	v.Capacity = pretty(v.Capacity)
 	p.volumes[name] = v
-	p.say("created %s %s %d %s", name, path, v.Capacity, truth(path, block))
+	holds := ""
+	if !block {
+		files, err := os.ReadDir(path)
+		if err != nil {
+			return err
+		}
+		holds = fmt.Sprintf(" files=%d", len(files))
+	}
+	p.say("created %s %s %d%s %s", name, path, v.Capacity, holds, truth(path, block))
 	return nil
 }
 

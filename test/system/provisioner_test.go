@@ -136,7 +136,8 @@ func (m machine) changes() map[string][][2]time.Time {
 
 // TestProvisioner: what plays the provisioner's side, at ten times its rate,
 // through attach, release, detach, grow, restart, reboot and a power cut after which
-// a disk that has a volume is missing. It makes and cleans volumes of finished mounts
+// a disk that has a volume is missing, with volumes released before and during an attach
+// and a boot. It makes and cleans volumes of finished mounts
 // of their own filesystems alone, with the names and sizes that it would publish, and
 // a directory is without its mount only while that is mounted or unmounted.
 func TestProvisioner(t *testing.T) {
@@ -200,10 +201,25 @@ func TestProvisioner(t *testing.T) {
 	if got := m.run(fmt.Sprintf("ls -A /mnt/disks/%s; cat /mnt/disks/%s/data", small, big)); got != "tenant" {
 		t.Errorf("after cleaning the files are %q", got)
 	}
+	// emptied waits until the volume that was released is made anew, empty.
+	emptied := func(uuid, volume string, since int) {
+		t.Helper()
+		m.log(" cleaned "+volume, since)
+		published(uuid, since)
+		if made := m.run(fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep ' created %s '", since+1, volume)); !strings.Contains(made, " files=0 ") {
+			t.Errorf("the next tenant finds the last one's files: %s", made)
+		}
+	}
+	// So many files that the cleaner is at work for some passes.
+	tenant := func(uuid string) {
+		t.Helper()
+		m.run(fmt.Sprintf("cd /mnt/disks/%s && mkdir -p many/{1..20} && touch many/{1..20}/{1..100} && echo old tenant >data && sync", uuid))
+	}
 	rounds := 1
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		rounds = 20
 	}
+	dice := chance(t)
 	for range rounds {
 		m.run(fmt.Sprintf("echo old tenant >/mnt/disks/%s/data; sync", small))
 		m.detach(w, smallID)
@@ -216,8 +232,18 @@ func TestProvisioner(t *testing.T) {
 		if smallID = id; back != small {
 			t.Fatalf("the disk came back as %s", back)
 		}
-		m.log(" cleaned "+smallVolume, since)
-		published(small, since)
+		emptied(small, smallVolume, since)
+
+		// Released while it is attached: before it is mounted, while it is, or after.
+		tenant(small)
+		m.detach(w, smallID)
+		m.wait("the directory to go", "! [ -e /mnt/disks/"+small+" ]")
+		since = m.lines()
+		_, smallID = m.attach(w, smallDisk)
+		late := dice.IntN(2000)
+		m.run(fmt.Sprintf("sleep %d.%03d", late/1000, late%1000))
+		m.release(smallVolume)
+		emptied(small, smallVolume, since)
 	}
 
 	// Grow: the volume keeps its size until it is made anew.
@@ -225,7 +251,7 @@ func TestProvisioner(t *testing.T) {
 	m.takes(big, 13*gib)
 	since = m.lines()
 	m.release(bigVolume)
-	published(big, since)
+	emptied(big, bigVolume, since)
 
 	// The daemon comes and goes, and so does the machine.
 	m.run("echo stays >/mnt/disks/" + other + "/data; systemctl kill -s KILL hotmount")
@@ -233,17 +259,22 @@ func TestProvisioner(t *testing.T) {
 	m.run("systemctl restart hotmount; systemctl stop hotmount; systemctl start hotmount")
 	changes := []map[string][][2]time.Time{m.changes()}
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
+		// With the cleaner at work.
+		tenant(small)
 		since = m.lines()
+		m.release(smallVolume)
 		if err := w.Reboot(ctx(t)); err != nil {
 			t.Fatal(err)
 		}
 		m.log(" started", since)
 		m.wait("the mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 3 ]")
+		emptied(small, smallVolume, since)
 		changes = append(changes, m.changes())
 	}
-	// One disk stays away whose volume is released: what is left of its mount point
-	// would be cleaned in its place.
-	m.run("systemctl stop kubelet; touch /var/lib/standin/released/" + smallVolume + "; sync")
+	// Two volumes are released; the disk of one stays away: what is left of its mount
+	// point would be cleaned in its place. The other is cleaned from the first pass on.
+	tenant(big)
+	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()
 	if err := w.PowerCut(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -257,6 +288,7 @@ func TestProvisioner(t *testing.T) {
 	m.log(" started", since)
 	m.log(" event cleaning "+smallVolume, since)
 	m.wait("the mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 2 ]")
+	emptied(big, bigVolume, since)
 	// Two passes more, each of which says it.
 	since = m.lines()
 	m.log(" event cleaning "+smallVolume, since)
