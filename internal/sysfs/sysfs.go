@@ -228,25 +228,27 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		to *string
 		// The first attribute that is there and not empty is taken.
 		attributes []string
-		// SCSI and NVMe fill models and vendors up with spaces (SPC, INQUIRY).
+		// SCSI and NVMe fill what they say up with spaces (SPC, INQUIRY; NVMe, Identify
+		// Controller), virtio-blk does not.
 		trim string
 	}{
 		// LVM gives each logical volume a dm/uuid of its own for ever.
-		{&facts.Serial, []string{"serial", "device/serial", "dm/uuid"}, ""},
+		{&facts.Serial, []string{"serial", "dm/uuid"}, ""},
+		{&facts.Serial, []string{"device/serial"}, " "},
 		{&facts.Model, []string{"device/model"}, " "},
 		{&facts.Vendor, []string{"device/vendor"}, " "},
 		{&facts.WWN, []string{"wwid", "device/wwid"}, ""},
 		{&facts.MapperName, []string{"dm/name"}, ""},
 	} {
 		for _, attribute := range from.attributes {
+			if *from.to != "" {
+				break
+			}
 			text, err := read(filepath.Join(dir, attribute))
 			if err != nil && !without(err) {
 				return err
 			}
-			if text = strings.TrimRight(strings.TrimSuffix(text, "\n"), from.trim); text != "" {
-				*from.to = text
-				break
-			}
+			*from.to = strings.TrimRight(strings.TrimSuffix(text, "\n"), from.trim)
 		}
 	}
 	if facts.Serial == "" {

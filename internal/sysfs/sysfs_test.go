@@ -84,7 +84,7 @@ func TestDisk(t *testing.T) {
 			})},
 		{"another virtio driver", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/driver": "-> ../x/virtio_pmem"}), "vdb", as(func(f *disk.Facts) { f.Transport = "" })},
 		{"nvme", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme", vdb + "serial": "-", "sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/serial": "S1  \n"}), "vdb",
-			as(func(f *disk.Facts) { f.Transport, f.Serial = "nvme", "S1  " })},
+			as(func(f *disk.Facts) { f.Transport, f.Serial = "nvme", "S1" })},
 		{"nvme with several paths", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme-subsystem"}), "vdb", as(func(f *disk.Facts) { f.Transport = "nvme" })},
 		{"logical volume", virtio.with(tree{vdb + "device": "-", vdb + "serial": "-", vdb + "dm/name": "vg-a\n", vdb + "dm/uuid": "LVM-x\n"}), "vdb",
 			as(func(f *disk.Facts) {

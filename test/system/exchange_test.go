@@ -24,15 +24,16 @@ classes:
 X
 systemctl reload hotmount`)
 	for bus, prefix := range map[worker.Bus]string{worker.BusSCSI: "scsi", worker.BusNVMe: "nvme"} {
-		link := func(n int) string { return fmt.Sprintf("/var/lib/disks/block/%s-RAW-%d", prefix, n) }
+		serial := func(n int) string { return fmt.Sprintf("RAW-%s-%d", prefix, n) }
+		link := func(n int) string { return "/var/lib/disks/block/" + prefix + "-" + serial(n) }
 		leads := func(n int, name string) {
 			t.Helper()
-			m.wait(fmt.Sprint("the link to RAW-", n), fmt.Sprintf("[ $(readlink -f %s) = /dev/%s ]", link(n), name))
+			m.wait("the link to "+serial(n), fmt.Sprintf("[ $(readlink -f %s) = /dev/%s ]", link(n), name))
 		}
-		name, id := m.attach(w, worker.Disk{Bus: bus, File: blank(t, 320<<20), Serial: "RAW-1"})
+		name, id := m.attach(w, worker.Disk{Bus: bus, File: blank(t, 320<<20), Serial: serial(1)})
 		leads(1, name)
-		second, _ := m.exchanged(w, name, id, link(1), worker.Disk{Bus: bus, File: blank(t, 320<<20), Serial: "RAW-2"})
-		t.Logf("%s: RAW-1 was %s, RAW-2 is %s", bus, name, second)
+		second, _ := m.exchanged(w, name, id, link(1), worker.Disk{Bus: bus, File: blank(t, 320<<20), Serial: serial(2)})
+		t.Logf("%s was %s, %s is %s", serial(1), name, serial(2), second)
 		leads(2, second)
 	}
 }
