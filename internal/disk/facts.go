@@ -132,7 +132,8 @@ type Udev struct {
 	FSUUID  string `json:"fs_uuid,omitempty"`
 	FSLabel string `json:"fs_label,omitempty"`
 	// FSSpan is how many bytes of the disk the filesystem takes, ID_FS_LASTBLOCK times
-	// ID_FS_BLOCKSIZE; 0 if udev does not say it.
+	// ID_FS_BLOCKSIZE, or of an XFS what our rules make of its superblock; 0 if neither
+	// says it.
 	FSSpan uint64 `json:"fs_span,omitempty"`
 	// Ambivalent is ID_FS_AMBIVALENT: signatures of more than one kind.
 	Ambivalent string `json:"ambivalent,omitempty"`

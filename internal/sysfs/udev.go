@@ -69,7 +69,11 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	u.FSType = properties["ID_FS_TYPE"]
 	u.FSUUID = encoded(properties, "ID_FS_UUID")
 	u.FSLabel = encoded(properties, "ID_FS_LABEL")
-	u.FSSpan = product(properties["ID_FS_LASTBLOCK"], properties["ID_FS_BLOCKSIZE"])
+	u.FSSpan = product(properties["ID_FS_LASTBLOCK"], properties["ID_FS_BLOCKSIZE"], 10)
+	if f := strings.Fields(properties["HOTMOUNT_XFS"]); u.FSSpan == 0 && u.FSType == "xfs" && len(f) == 3 && len(f[2]) == 8 {
+		// Our own rules have it from the superblock.
+		u.FSSpan = product(f[0], f[1]+f[2], 16)
+	}
 	u.Ambivalent = properties["ID_FS_AMBIVALENT"]
 	u.PartTable = properties["ID_PART_TABLE_TYPE"]
 	u.PartTableUUID = properties["ID_PART_TABLE_UUID"]
@@ -77,11 +81,11 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	return u, properties["ID_PATH"]
 }
 
-// product multiplies two decimal numbers; 0 if one is none, or there is no disk of
+// product multiplies two numbers of that base; 0 if one is none, or there is no disk of
 // that many bytes.
-func product(a, b string) uint64 {
-	x, errX := strconv.ParseUint(a, 10, 64)
-	y, errY := strconv.ParseUint(b, 10, 64)
+func product(a, b string, base int) uint64 {
+	x, errX := strconv.ParseUint(a, base, 64)
+	y, errY := strconv.ParseUint(b, base, 64)
 	if high, low := bits.Mul64(x, y); errX == nil && errY == nil && high == 0 && low < 1<<63 {
 		return low
 	}
