@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/config"
-	"hotmount/internal/control"
 	"hotmount/internal/disk"
 )
 
@@ -38,11 +37,7 @@ func forgetCommand() *cobra.Command {
 				return fmt.Errorf("cannot forget %s: %w", disk.Visible(given[0]), err)
 			}
 			// What is missing is told anew; where no daemon runs nobody tells it.
-			_, err := control.Ask(c.Context(), socket, control.Request{Do: "look"})
-			if errors.Is(err, control.ErrDown) {
-				return nil
-			}
-			return err
+			return rescan(c.Context())
 		},
 	}
 }

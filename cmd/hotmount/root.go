@@ -58,6 +58,7 @@ func root() *cobra.Command {
 	// For the units.
 	c.AddCommand(
 		runCommand(),
+		rescanCommand(),
 		lookCommand(),
 		usageCommand(),
 		formatDiskCommand(),

@@ -71,6 +71,20 @@ func TestStateInitBesideADaemon(t *testing.T) {
 	}
 }
 
+func TestRescan(t *testing.T) {
+	machine(t)
+	if out, code, err := call(t, "rescan"); code != 0 || err != nil || out != "" {
+		t.Errorf("without a daemon: code %d, %v, %q", code, err, out)
+	}
+	asked := answering(t, func(context.Context, control.Request) (string, error) { return "", nil })
+	if out, code, err := call(t, "rescan"); code != 0 || err != nil || out != "" {
+		t.Errorf("code %d, %v, %q", code, err, out)
+	}
+	if diff := cmp.Diff([]control.Request{{Do: "look"}}, asked()); diff != "" {
+		t.Errorf("the daemon was asked (-want +got):\n%s", diff)
+	}
+}
+
 // answering answers at the socket until the test ends, and gives what it was asked.
 func answering(t *testing.T, answer control.Handler) (asked func() []control.Request) {
 	t.Helper()

@@ -204,7 +204,8 @@ func TestConfiguration(t *testing.T) {
 	m.mounted(held)
 }
 
-// TestStorm: a storm of events costs no disk and ends in quiet.
+// TestStorm: a storm of events costs no disk and ends in quiet, and so does udevd, which
+// forgets some of them.
 func TestStorm(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for i := range 3 {
@@ -220,6 +221,21 @@ func TestStorm(t *testing.T) {
 	if got := m.run("journalctl -b -u hotmount -p warning -q --no-pager; systemctl show -p NRestarts --value hotmount"); got != "0" {
 		t.Errorf("got %s", got)
 	}
+
+	// What udevd has in its queue it forgets when it is restarted.
+	forgets := func(what func()) {
+		t.Helper()
+		m.run("udevadm settle; udevadm control --stop-exec-queue")
+		what()
+		m.wait("the queue", "[ -e /run/udev/queue ]")
+		m.run("systemctl restart systemd-udevd")
+	}
+	var name, id string
+	image := made(t, 320<<20)
+	forgets(func() { name, id = m.attach(w, worker.Disk{File: image, Serial: "CAME"}) })
+	uuid := m.mounted(name)
+	forgets(func() { m.detach(w, id) })
+	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+uuid+" && [ ! -e /mnt/disks/"+uuid+" ]")
 }
 
 // stops gives how long each stop of hotmount.service took: between the entries of
