@@ -112,7 +112,12 @@ ExecStart=/bin/sh -c 'ls /mnt/disks >/root/kubelet-saw; findmnt -rno TARGET | gr
 [Install]
 WantedBy=multi-user.target
 X
-systemctl enable kubelet; rm -f /root/kubelet-saw; sync`)
+systemctl enable kubelet; rm -f /root/kubelet-saw`)
+	// What a crash leaves goes before kubelet starts.
+	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
+	makeLeftover := "mkdir " + leftover + "; touch " + leftover + "/not-mounted; chattr +i " + leftover + "/not-mounted " + leftover
+	bare := strings.Replace(leftover, "1111", "2222", 1)
+	m.run("systemctl stop hotmount; " + makeLeftover + "; mkdir " + bare + "; sync; ls -d " + leftover + " " + bare)
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -124,8 +129,6 @@ systemctl enable kubelet; rm -f /root/kubelet-saw; sync`)
 	m.untouched(old)
 
 	// Leftovers go with the program, or are named where there is no chattr.
-	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
-	makeLeftover := "mkdir " + leftover + "; touch " + leftover + "/not-mounted; chattr +i " + leftover + "/not-mounted " + leftover
 	m.run("systemctl stop hotmount; " + makeLeftover + "; dpkg -r hotmount; [ ! -e " + leftover + " ]")
 	if said := m.run(makeLeftover + "; mv $(command -v chattr) /root; dpkg -P hotmount 2>&1"); !strings.Contains(said, leftover+" is left; it goes by (chattr is in e2fsprogs): chattr -i "+leftover) {
 		t.Errorf("the purge says: %s", said)

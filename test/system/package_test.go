@@ -71,8 +71,19 @@ func TestPackage(t *testing.T) {
 			t.Fatalf("after %s the configuration is\n%s", after, got)
 		}
 	}
+	// What was released stays so over an upgrade.
+	released, releasedID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "RELEASED"})
+	m.mounted(released)
+	m.run("hotmount release " + released)
 	m.run(install + "/root/next.deb 2>&1")
 	stands("an upgrade", next)
+	if got := m.run("systemctl reload hotmount; hotmount plan; ! findmnt -n /dev/" + released); !regexpLine(got, "^"+released+" .* hold .*it was released") {
+		t.Errorf("released before the upgrade, and after it: %s", got)
+	}
+	m.run("hotmount accept " + released)
+	m.mounted(released)
+	m.detach(w, releasedID)
+	m.wait("its mount to go", "! findmnt -n /dev/"+released)
 	kept("an upgrade")
 	m.run("[ -e /etc/hotmount/config.yaml.dpkg-dist ]; " + install + "--force-downgrade /root/this.deb 2>&1")
 	stands("a downgrade", this)

@@ -5,6 +5,7 @@ package system
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -35,6 +36,24 @@ func TestShrunk(t *testing.T) {
 	m.detach(w, id)
 	if digest(t, short) != before {
 		t.Error("the shrunk disk was written to")
+	}
+
+	ext4 := blank(t, 2*gib)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", ext4).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	if err := os.Truncate(ext4, gib); err != nil {
+		t.Fatal(err)
+	}
+	before = digest(t, ext4)
+	name, id = m.attach(w, worker.Disk{File: ext4, Serial: "SHRINK-E"})
+	m.says("/dev/" + name + " .*refuse: the disk has shrunk: ext4 .* takes 2 GiB .*has only 1 GiB .*not mounted")
+	if got := m.run("findmnt -no TARGET /dev/" + name + " || true; ls -A /mnt/disks"); got != "" {
+		t.Errorf("the ext4 is there: %s", got)
+	}
+	m.detach(w, id)
+	if digest(t, ext4) != before {
+		t.Error("the shrunk ext4 was written to")
 	}
 
 	name, id = m.attach(w, worker.Disk{File: image, Serial: "SHRINK"})

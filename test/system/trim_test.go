@@ -27,7 +27,10 @@ func TestTrim(t *testing.T) {
 	}
 	e, _ := m.attach(w, worker.Disk{File: foreign, Serial: "TRIM-E"})
 	ext4 := m.mounted(e)
-	for _, uuid := range []string{xfs, ext4} {
+	kept := made(t, gib)
+	k, _ := m.attach(w, worker.Disk{File: kept, Serial: "TRIM-NO", Device: map[string]any{"discard": false}})
+	m.run("[ $(cat /sys/block/" + k + "/queue/discard_max_bytes) = 0 ]")
+	for _, uuid := range []string{xfs, ext4, m.mounted(k)} {
 		m.run(fmt.Sprintf("cd /mnt/disks/%s && head -c 200M /dev/urandom >f && sync && rm f && sync && chown 1000 . && chmod 0700 .", uuid))
 	}
 	const most, least = 150 * mib, 190 * mib
@@ -43,10 +46,21 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("young, the one takes %d, the one made elsewhere %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
 	}
-	// A day passes in the record.
-	m.run(`sed -i -E 's/"ran": [0-9]+/"ran": 86400000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
+	// All of a day but a moment passes in the record, and the rest on the clock: less
+	// than that between two runs is not enough.
+	m.run(`systemctl start hotmount-trim; sed -i -E 's/"ran": [0-9]+/"ran": 86370000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
+	ran := m.run(`awk '{print int($1)}' /proc/uptime; grep -c '"ran": 863[789]' /var/lib/hotmount/running.json`)
+	if a, b := used(t, own), used(t, foreign); a < least || b < least || !strings.HasSuffix(ran, "\n3") {
+		t.Errorf("less than a day in use, and they take %d and %d; %s", a, b, m.run("cat /var/lib/hotmount/running.json"))
+	}
+	uptime, _, _ := strings.Cut(ran, "\n")
+	m.wait("the rest of the day", "[ $(awk '{print int($1)}' /proc/uptime) -gt $(("+uptime+" + 30)) ]")
+	m.run("systemctl start hotmount-trim")
 	if a, b := used(t, own), used(t, foreign); a > most || b > most {
 		t.Errorf("after a day they take %d and %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
+	}
+	if got := used(t, kept); got < least {
+		t.Errorf("of a disk that can not discard %d are left", got)
 	}
 	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(xfs))); !strings.Contains(got, "trimmed: ") {
 		t.Errorf("the unit's story: %s", got)

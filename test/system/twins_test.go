@@ -5,6 +5,7 @@ package system
 import (
 	"fmt"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"hotmount/test/worker"
@@ -86,6 +87,42 @@ func TestTwins(t *testing.T) {
 	m.run("hotmount accept " + name)
 	m.mounted(name)
 	m.detach(w, id)
+
+	// Without serials they are told apart by their slots, and by which one is on record.
+	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
+	bare := made(t, 320<<20)
+	name, id = m.attach(w, worker.Disk{File: bare})
+	uuid = m.mounted(name)
+	m.run("sync -f /mnt/disks/" + uuid)
+	copied = copyOf(t, bare)
+	twin, _ = m.attach(w, worker.Disk{File: copied})
+	slot := func(name string) string {
+		return m.run("udevadm info -q property --property ID_PATH --value /dev/" + name)
+	}
+	m.says("/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*" + slot(name) + ".*no serial.*" + slot(twin) + ".*no serial")
+	m.detach(w, id)
+	m.wait("the first to go", "! findmnt /mnt/disks/"+uuid)
+	m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
+	m.says("/dev/" + twin + " .*no serial.*refuse: it came while another disk had its UUID")
+	name, _ = m.attach(w, worker.Disk{File: bare})
+	if got := m.mounted(name); got != uuid {
+		t.Errorf("the first came back as %s", got)
+	}
+	if got := m.run("hotmount plan; findmnt -n /dev/" + twin + " || true"); !regexpLine(got, "^"+twin+" .* refuse ") || !regexpLine(got, "^"+name+" .* keep ") {
+		t.Errorf("the first and its twin: %s", got)
+	}
+	// The same after a boot, where the kernel may call them otherwise.
+	first := slot(name)
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the mount", "findmnt /mnt/disks/"+uuid)
+	if got := slot(strings.TrimPrefix(m.run("findmnt -no SOURCE /mnt/disks/"+uuid), "/dev/")); got != first {
+		t.Errorf("after a reboot that at %s is mounted, before that at %s", got, first)
+	}
+	for _, a := range w.Attached() {
+		m.detach(w, a.ID)
+	}
 
 	// Two of which none is on record: nobody knows which one is meant.
 	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
