@@ -234,7 +234,10 @@ func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 
 // nonZero gives the index of the first byte of b that is not zero, or -1. It takes
 // words: under QEMU's emulation vector instructions, which bytes.Equal uses, cost
-// several times as much.
+// several times as much. It looks at what its caller alone has, and the race detector
+// would make it hundreds of times slower.
+//
+//go:norace
 func nonZero(b []byte) int {
 	const line = 64 // bytes of a cache line: eight words
 	i := 0
