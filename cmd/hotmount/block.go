@@ -71,7 +71,11 @@ func giveOut(_ context.Context, seq uint64) error {
 	defer runtime.KeepAlive(device)
 	class := policy.Select(f, s)
 	link := class.LinkTo(f)
-	if err := h.Store.GiveOut(f, class.Name, link); err != nil {
+	boot, err := h.Boot()
+	if err != nil {
+		return fmt.Errorf("cannot give out %s: %w", f.ID, err)
+	}
+	if err := h.Store.GiveOut(f, boot, class.Name, link); err != nil {
 		return err
 	}
 	if err := unit.MakeLink(link, f.ID); err != nil {

@@ -308,7 +308,7 @@ func TestStateInit(t *testing.T) {
 		if all[i].Name == "vde" {
 			raw := all[i]
 			raw.Name, raw.Serial = "vdf", "RAW"
-			if err := h.Store.GiveOut(&raw, "raw", "/mnt/raw/virtio-RAW"); err != nil {
+			if err := h.Store.GiveOut(&raw, "boot", "raw", "/mnt/raw/virtio-RAW"); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -119,7 +119,7 @@ func (p *parser) possible(n *classNode, s *disk.Selectors) {
 			return expected
 		})
 	}
-	if virtio && !exclusion {
+	if virtio {
 		for name, list := range map[string][]string{"wwn": s.WWN, "model": s.Model} {
 			if len(list) > 0 {
 				p.at(at[name], n.full(name), "found %s, expected none: virtio disks have no %s", quote(list[0]), name)

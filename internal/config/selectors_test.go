@@ -107,6 +107,8 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"exclude: [{}]": "FILE:1: exclude[0]: found no selector, expected at least one of " + strings.Join(selectorKeys, ", "),
 		"exclude: [{serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]}]":                                `FILE:1: exclude[0].serial[0]: found "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f", expected at most 20 characters: virtio cuts serials there (for other disks alone: transport: [scsi])`,
 		"exclude: [{serial: [0b0f1c6e-2b3c-4d61-9c2*]}]":                                             `FILE:1: exclude[0].serial[0]: found "0b0f1c6e-2b3c-4d61-9c2*", expected at most 20 characters: virtio cuts serials there (for other disks alone: transport: [scsi])`,
+		"exclude: [{transport: [virtio], wwn: [naa.5*]}]":                                            `FILE:1: exclude[0].wwn: found "naa.5*", expected none: virtio disks have no wwn`,
+		"exclude: [{names: ['vd*'], model: [X]}]":                                                    `FILE:1: exclude[0].model: found "X", expected none: virtio disks have no model`,
 		"exclude: [{nane: x}]":                                                                       `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
 		"classes:\n- {name: a, directory: /a, serial: [x]}\n- {name: b, directory: /b, serial: [x]}": "FILE:3: classes[1]: found the same selectors as in classes[0] (line 2), which has all these disks, expected others",
 	} {

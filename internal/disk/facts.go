@@ -294,16 +294,20 @@ type Given struct {
 	Link  string    `json:"link"`
 	Class string    `json:"class"`
 	First time.Time `json:"first"`
-	// Slot as of the last time, as in Facts. Twice says that another disk with its serial
-	// was there since it was first given out: which of them it is only the slot tells.
-	Slot  string `json:"slot,omitempty"`
-	Twice bool   `json:"twice,omitempty"`
+	// Slot and Boot as of the last time, as in Facts and Identity. Twice says that another
+	// disk with its serial was there since it was first given out: which of them it is only
+	// the slot tells, and that not in the same boot, in which a disk that is attached gets
+	// the slot of one that has left. ThisBoot says that Boot is this one.
+	Slot     string `json:"slot,omitempty"`
+	Boot     string `json:"boot,omitempty"`
+	Twice    bool   `json:"twice,omitempty"`
+	ThisBoot bool   `json:"this_boot,omitempty"`
 }
 
-// Is says whether the record may be of the disk. Its size does not count: it may
-// have grown since.
+// Is says whether the record may be of the disk, also on another bus, where virtio does
+// not cut its serial. Its size does not count: it may have grown since.
 func (g *Given) Is(f *Facts) bool {
-	return f.Serial != "" && f.Serial == g.Serial || f.WWN != "" && f.WWN == g.WWN
+	return f.Serial != "" && g.Serial != "" && !OtherSerial(f.Serial, g.Serial) || f.WWN != "" && f.WWN == g.WWN
 }
 
 // serialLength is the most that virtio-blk hands on of a serial (VIRTIO_BLK_ID_BYTES
@@ -320,7 +324,7 @@ func (g *Given) Same(f *Facts) bool {
 	switch {
 	case f.Serial != g.Serial || f.WWN != g.WWN && f.WWN != "" && g.WWN != "":
 		return false
-	case g.Twice && (f.Slot == "" || f.Slot != g.Slot):
+	case g.Twice && (g.ThisBoot || f.Slot == "" || f.Slot != g.Slot || f.Holds()):
 		return false
 	case f.SerialCut() && (f.Size != g.Size || f.Holds()):
 		return false

@@ -83,7 +83,7 @@ func TestPartitions(t *testing.T) {
 	h := parted().with(mapped(2, "slaves/vdc1", "vdc/vdc1")).with(mapped(3, "slaves/dm-2", "dm-2")).with(tree{"mnt/raw/virtio-PARTED": "-> /dev/hotmount/virtio-PARTED", "dev/hotmount/virtio-PARTED": "-> /dev/disk/by-diskseq/13"}).make(t)
 	h.Partitions = func() bool { return true }
 	vdc := scan(t, h)["vdc"]
-	if err := h.Store.GiveOut(&vdc, "raw", "/mnt/raw/virtio-PARTED"); err != nil {
+	if err := h.Store.GiveOut(&vdc, "boot", "raw", "/mnt/raw/virtio-PARTED"); err != nil {
 		t.Fatal(err)
 	}
 	if st := scan(t, h)["vdc1"].Standing; st.Given == nil || st.Link != "/mnt/raw/virtio-PARTED" {

@@ -300,7 +300,11 @@ func otherBlockWords(f *disk.Facts) string {
 	g := f.Standing.Given
 	why := fmt.Sprintf("by its serial %s it would have the name of a block volume (%s) that was on a disk of %s, WWN %s, at %s: it may be another disk", disk.Visible(f.Serial), disk.Visible(g.Link), disk.ExactSize(g.Size), disk.Visible(cmp.Or(g.WWN, "unknown")), disk.Visible(cmp.Or(g.Slot, "an unknown place")))
 	if g.Twice {
-		return why + ", for two with this serial were seen, and this one is at " + disk.Visible(cmp.Or(f.Slot, "an unknown place"))
+		why += ", for two with this serial were seen, and this one is at " + disk.Visible(cmp.Or(f.Slot, "an unknown place"))
+		if f.Holds() {
+			why += ", and holds " + held(f)
+		}
+		return why
 	}
 	if f.SerialCut() && f.Holds() {
 		return why + ", of which virtio cut the serial, and it holds " + held(f)

@@ -36,9 +36,9 @@ func (s Store) Given() ([]disk.Given, error) {
 }
 
 // GiveOut records, synced, that the disk is about to be given out by that link, for
-// the class: for ever, and for this attachment. It fails where the state directory
+// the class, in the boot of that id: for ever, and for this attachment. It fails where the state directory
 // was never initialised.
-func (s Store) GiveOut(f *disk.Facts, class, link string) error {
+func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 	err := s.locked(func() error {
 		if _, err := s.load(); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (s Store) GiveOut(f *disk.Facts, class, link string) error {
 		if err != nil {
 			return err
 		}
-		now := disk.Given{Serial: f.Serial, WWN: f.WWN, Size: f.Size, Link: link, Class: class, Slot: f.Slot, First: time.Now().UTC().Round(0)}
+		now := disk.Given{Serial: f.Serial, WWN: f.WWN, Size: f.Size, Link: link, Class: class, Slot: f.Slot, Boot: boot, First: time.Now().UTC().Round(0)}
 		if i := slices.IndexFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN }); i >= 0 {
 			now.First, now.Twice = all[i].First, all[i].Twice
 			if now == all[i] {

@@ -19,19 +19,23 @@ func TestGiven(t *testing.T) {
 		}
 	}
 	f := &disk.Facts{ID: disk.ID{Name: "sda", Seq: 7}, Size: 1 << 30, Serial: "S1", WWN: "0x5"}
-	if err := s.GiveOut(f, "raw", "/mnt/raw/scsi-S1"); err == nil {
+	if err := s.GiveOut(f, "boot", "raw", "/mnt/raw/scsi-S1"); err == nil {
 		t.Error("given out without a state directory that remembers it")
 	}
 	if _, err := s.Init(nil); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := s.GiveOut(f, "raw", "/mnt/raw/scsi-S1"); err != nil {
+		if err := s.GiveOut(f, "boot", "raw", "/mnt/raw/scsi-S1"); err != nil {
 			t.Fatal(err)
 		}
 	}
+	long := &disk.Facts{ID: disk.ID{Name: "sdb", Seq: 8}, Size: 1 << 30, Serial: "0123456789abcdef0123456789"}
+	if err := s.GiveOut(long, "boot", "raw", "/mnt/raw/scsi-"+long.Serial); err != nil {
+		t.Fatal(err)
+	}
 	all, err := s.Given()
-	if err != nil || len(all) != 1 {
+	if err != nil || len(all) != 2 {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	standing := func(f disk.Facts) disk.Standing { m := s.Load("boot"); return m.Standing(&f) }
@@ -44,6 +48,7 @@ func TestGiven(t *testing.T) {
 	for name, f := range map[string]disk.Facts{
 		"later":                    {ID: disk.ID{Name: "vdb", Seq: 9}, Size: 2 << 30, Serial: "S1"},
 		"with another serial":      {ID: disk.ID{Seq: 9}, Serial: "S2", WWN: "0x5"},
+		"by a serial that is cut":  {ID: disk.ID{Seq: 9}, Serial: "0123456789abcdef0123", Transport: "virtio"},
 		"the first, not given out": *f,
 	} {
 		if st := standing(f); st.Given == nil || st.Link != "" {
@@ -63,7 +68,7 @@ func TestGiven(t *testing.T) {
 	if m := s.Load("boot"); m.Lost == nil {
 		t.Error("a record that can not be read is taken for none")
 	}
-	if err := s.GiveOut(f, "raw", "/mnt/raw/scsi-S1"); err == nil {
+	if err := s.GiveOut(f, "boot", "raw", "/mnt/raw/scsi-S1"); err == nil {
 		t.Error("a record that can not be read is written over")
 	}
 }
@@ -77,8 +82,9 @@ func TestGivenTwice(t *testing.T) {
 	}
 	first := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Serial: "S1", Slot: "a", Transport: "virtio"}
 	second := &disk.Facts{ID: disk.ID{Name: "vdc", Seq: 8}, Size: 1 << 30, Serial: "S1", Slot: "b", Transport: "virtio"}
-	same := func(f *disk.Facts) bool { m := s.Load("later"); return m.Standing(f).Given.Same(f) }
-	if err := s.GiveOut(first, "raw", "/mnt/raw/virtio-S1"); err != nil {
+	sameIn := func(boot string, f *disk.Facts) bool { m := s.Load(boot); return m.Standing(f).Given.Same(f) }
+	same := func(f *disk.Facts) bool { return sameIn("later", f) }
+	if err := s.GiveOut(first, "boot", "raw", "/mnt/raw/virtio-S1"); err != nil {
 		t.Fatal(err)
 	}
 	if !same(first) || !same(second) {
@@ -90,7 +96,11 @@ func TestGivenTwice(t *testing.T) {
 	if !same(first) || same(second) {
 		t.Error("the second is taken for the first")
 	}
-	if err := s.GiveOut(second, "raw", "/mnt/raw/virtio-S1"); err != nil { // at the operator's word
+	// In the slot of the first there may be the second by now.
+	if sameIn("boot", first) || sameIn("boot", second) {
+		t.Error("in the same boot the slot is believed")
+	}
+	if err := s.GiveOut(second, "boot", "raw", "/mnt/raw/virtio-S1"); err != nil { // at the operator's word
 		t.Fatal(err)
 	}
 	if same(first) || !same(second) {

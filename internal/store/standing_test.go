@@ -124,7 +124,7 @@ func TestVolume(t *testing.T) {
 	}
 	g := *f
 	g.Standing.Given = &disk.Given{}
-	if err := s.GiveOut(&g, "raw", "/mnt/raw/virtio-S1"); err != nil {
+	if err := s.GiveOut(&g, "boot", "raw", "/mnt/raw/virtio-S1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Accept(&g, "boot1", disk.ReasonOtherClass); err != nil {

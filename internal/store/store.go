@@ -269,7 +269,9 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	st.FormerSerial, st.FormerSlot = m.formerSerial(f), m.formerSlot(f)
 	st.Formats = m.formats
 	if i := slices.IndexFunc(m.given, func(g disk.Given) bool { return g.Is(f) }); i >= 0 {
-		st.Given = &m.given[i]
+		g := m.given[i]
+		g.ThisBoot = g.Boot != "" && g.Boot == m.boot
+		st.Given = &g
 	}
 	// Whether it is still there the links themselves tell.
 	st.Link, _ = m.store.Link(f.Seq)

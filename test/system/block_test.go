@@ -131,8 +131,19 @@ func TestBlockVolumes(t *testing.T) {
 	if got := m.run("hotmount status || [ $? = 3 ]; hotmount release " + name); !strings.Contains(got, "given out") || !strings.Contains(got, "safe to detach") {
 		t.Errorf("%s", got)
 	}
+	slot := func(name string) string {
+		return m.run("udevadm info -q property --property=ID_PATH --value -n /dev/" + name)
+	}
+	was := slot(name)
 	m.detach(w, id)
 	held(second)
+	// Nor when it comes alone, in the slot of the first.
+	m.detach(w, secondID)
+	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
+	held(second)
+	if is := slot(second); is != was {
+		t.Errorf("it is in slot %s, not in that of the first, %s", is, was)
+	}
 	// The link that a power cut leaves is gone before the provisioner looks, and
 	// there again once the disk is identified.
 	m.run("[ -L " + raw + "RAW-2 ] && sync")
