@@ -3,20 +3,48 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/control"
+	"hotmount/internal/disk"
+	"hotmount/internal/run"
 )
 
 func rescanCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "rescan",
-		Short:  "Have the daemon look at every disk",
+		Short:  "Announce what udevd has forgotten, and have the daemon look at every disk",
 		Hidden: true, // for hotmount-udev.service
 		Args:   args(cobra.NoArgs),
-		RunE:   func(c *cobra.Command, _ []string) error { return rescan(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return errors.Join(announce(c.Context(), run.Exec{}), rescan(c.Context()))
+		},
 	}
+}
+
+// announce has udevd handle once more the disks that it does not know in this
+// attachment. What udevadm calls initialized is not enough: where the end of a disk was
+// forgotten, too, its entry is that of the one that had the number before.
+func announce(ctx context.Context, r run.Runner) error {
+	names, err := host().Unknown()
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	c := run.Command{Path: "/usr/bin/udevadm", Args: []string{"trigger", "--action=add"}, Timeout: 30 * time.Second}
+	for _, name := range names {
+		c.Args = append(c.Args, "/sys/class/block/"+name)
+	}
+	result, err := r.Run(ctx, c)
+	if err == nil && result.ExitCode != 0 {
+		err = fmt.Errorf("exit code %d: %s", result.ExitCode, disk.Visible(string(result.Stderr)))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot announce disks to udevd: %s: %w", c, err)
+	}
+	return nil
 }
 
 // rescan has the daemon look at every disk. One that does not run will, when it starts.

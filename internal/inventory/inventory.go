@@ -51,6 +51,27 @@ func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 // Boot is the kernel's id of this boot.
 func (h Host) Boot() (string, error) { return h.sysfs().BootID() }
 
+// Unknown are the names of the disks that udev has not finished with in this
+// attachment, as disk.Udev.Initialized has it.
+func (h Host) Unknown() ([]string, error) {
+	names, err := h.Names()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the disks: %w", err)
+	}
+	var unknown []string
+	for _, name := range names {
+		f, err := h.sysfs().Disk(name)
+		switch {
+		case errors.Is(err, ErrGone):
+		case err != nil:
+			return nil, fmt.Errorf("cannot look at %s: %w", name, err)
+		case !f.Udev.Initialized:
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown, nil
+}
+
 // Look gathers the facts of one disk, all but its peers (disk.Facts.FindPeers).
 // The error wraps ErrGone if it is not attached any more.
 func (h Host) Look(name string) (disk.Facts, error) {

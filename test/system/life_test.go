@@ -239,6 +239,15 @@ func TestStorm(t *testing.T) {
 	uuid := m.mounted(name)
 	forgets(func() { m.detach(w, id) })
 	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+uuid+" && [ ! -e /mnt/disks/"+uuid+" ]")
+	// The next one with that number udevd takes for the one whose end it has forgotten.
+	forgets(func() { name, id = m.attach(w, worker.Disk{File: image, Serial: "CAME"}) })
+	m.mounted(name)
+	m.run("hotmount release " + name)
+	forgets(func() {
+		m.detach(w, id)
+		name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "NEXT"})
+	})
+	m.mounted(name)
 }
 
 // stops gives how long each stop of hotmount.service took: between the entries of
