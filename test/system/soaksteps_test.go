@@ -217,10 +217,7 @@ var soakSingle = []aStep{
 		d.away = true
 	}},
 	{"accept", 3, away, mounted, func(s *soak, d *soaked) {
-		// What the daemon has not seen yet nobody can accept.
-		s.wait("the hand to be seen", "hotmount plan | grep -q '^"+d.name+" .*hold '")
-		s.run("hotmount accept " + d.name)
-		d.away = false
+		s.accept(d)
 		s.truth("accept")
 		s.written(d)
 	}},

@@ -71,6 +71,11 @@ func TestDamaged(t *testing.T) {
 	m.run(fmt.Sprintf("dd if=/dev/%[1]s of=/root/agi bs=512 skip=2 count=1 status=none; head -c 512 /dev/urandom | dd of=/dev/%[1]s bs=512 seek=2 conv=notrunc,fsync status=none; dd if=/dev/%[1]s bs=512 skip=2 count=1 status=none | sha256sum >/root/sum; udevadm settle; systemctl start hotmount", name))
 	m.says("/dev/" + name + " .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/" + name)
 	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
+	told := func(words string) {
+		t.Helper()
+		m.run("(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E " + quote(words))
+	}
+	told(name + " is failed: .*the kernel says: .*XFS .*xfs_repair -n /dev/" + name)
 	// A mount that fails may write to the log; a repair would mend the header.
 	m.run("dd if=/dev/" + name + " bs=512 skip=2 count=1 iflag=direct status=none | sha256sum -c --quiet /root/sum")
 	m.run(fmt.Sprintf("dd if=/root/agi of=/dev/%s bs=512 seek=2 conv=notrunc,fsync status=none", name))
@@ -93,6 +98,7 @@ func TestDamaged(t *testing.T) {
 		}
 	}
 	failed(name)
+	told(name + " is failed: .*the kernel has shut it down")
 
 	ext4 := blank(t, 320<<20)
 	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", "-e", "remount-ro", ext4).CombinedOutput(); err != nil {
@@ -103,6 +109,7 @@ func TestDamaged(t *testing.T) {
 	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null; udevadm trigger -s block")
 	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .[0-9]+. and may write to it no more.*e2fsck -fn /dev/" + name)
 	failed(name)
+	told(name + " is failed: .*the kernel has counted errors.*e2fsck -fn /dev/" + name)
 }
 
 // TestWait: a service that needs a disk at boot waits for it.
