@@ -47,7 +47,7 @@ func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 		if err != nil {
 			return err
 		}
-		now := disk.Given{Serial: f.Serial, WWN: f.WWN, Size: f.Size, Link: link, Class: class, Slot: f.Slot, Boot: boot, First: time.Now().UTC().Round(0)}
+		now := disk.Given{Serial: f.Serial, WWN: f.WWN, Size: f.Size, Link: link, Class: class, Slot: f.Slot, Seq: f.Seq, Boot: boot, First: time.Now().UTC().Round(0)}
 		if i := slices.IndexFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN }); i >= 0 {
 			now.First, now.Twice = all[i].First, all[i].Twice
 			if now == all[i] {
