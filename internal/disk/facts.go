@@ -294,10 +294,10 @@ type Given struct {
 	Link  string    `json:"link"`
 	Class string    `json:"class"`
 	First time.Time `json:"first"`
-	// Slot, Seq and Boot as of the last time, as in Facts and Identity. Twice says that another
-	// disk with its serial was there since it was first given out: which of them it is only
-	// the slot tells, and that not in the same boot, in which a disk that is attached gets
-	// the slot of one that has left. ThisBoot says that Boot is this one.
+	// Slot, Seq and Boot as of the last time, as in Facts and Identity. Twice says that
+	// another disk with its serial was there since it was first given out: then nothing
+	// tells them apart but the attachment itself, for a slot is used again. ThisBoot says
+	// that Boot is this one.
 	Slot     string `json:"slot,omitempty"`
 	Seq      uint64 `json:"seq,omitempty"`
 	Boot     string `json:"boot,omitempty"`
@@ -325,7 +325,7 @@ func (g *Given) Same(f *Facts) bool {
 	switch {
 	case f.Serial != g.Serial || f.WWN != g.WWN && f.WWN != "" && g.WWN != "":
 		return false
-	case g.Twice && !(g.ThisBoot && g.Seq == f.Seq) && (g.ThisBoot || f.Slot == "" || f.Slot != g.Slot || f.Holds()):
+	case g.Twice && !(g.ThisBoot && g.Seq == f.Seq):
 		return false
 	case f.SerialCut() && (f.Size != g.Size || f.Holds()):
 		return false

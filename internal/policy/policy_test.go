@@ -456,7 +456,7 @@ func TestDecide(t *testing.T) {
 			f.Standing.Given, f.Standing.Accepted = &disk.Given{Serial: "S1", Size: 6 << 30}, true
 		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"block, given out before, and two had its serial", another(disk.Given{Serial: "S1", Size: 5 << 30, Slot: "pci-0000:06:00.0", Twice: true}), proven(disk.Unread), block, disk.Hold, disk.ReasonOtherBlock},
-		{"block, given out before, and two had its serial, in its slot", another(disk.Given{Serial: "S1", Size: 5 << 30, Slot: "pci-0000:05:00.0", Twice: true}), proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, given out before, and two had its serial, in its slot", another(disk.Given{Serial: "S1", Size: 5 << 30, Slot: "pci-0000:05:00.0", Twice: true}), proven(disk.Unread), block, disk.Hold, disk.ReasonOtherBlock},
 		{"block, given out in this boot, and two had its serial, in its slot", another(disk.Given{Serial: "S1", Size: 5 << 30, Slot: "pci-0000:05:00.0", Twice: true, ThisBoot: true}), proven(disk.Unread), block, disk.Hold, disk.ReasonOtherBlock},
 		{"block, given out by this attachment, and two had its serial", func(f *disk.Facts) {
 			another(disk.Given{Serial: "S1", Size: 5 << 30, Slot: "pci-0000:05:00.0", Seq: f.Seq, Twice: true, ThisBoot: true})(f)
