@@ -267,7 +267,7 @@ bench: deb
 	@build/bench -deb $(DEB) -commit $(COMMIT) -rounds $(ROUNDS) -idle $(IDLE) $(if $(ONLY),-only '$(ONLY)')
 
 # The inner parts: decision, parser, scan; those of BASE and of what is here in
-# turns. The scan against dd needs root and a loop device.
+# turns.
 BASE := HEAD~1
 INNER := go test -run '^$$' -bench . -benchtime 0.3s -benchmem ./internal/policy ./internal/uevent ./internal/probe ./internal/inventory
 .PHONY: bench-inner
@@ -278,7 +278,7 @@ bench-inner: check-go deps
 	for i in 1 2 3 4 5 6; do (cd "$$base/tree" && $(INNER)) >>"$$base/before"; $(INNER) >>"$$base/after"; done; \
 	(cd "$$base" && $(BENCHSTAT) before after)
 
-# On an idle machine.
+# It needs root, a loop device, and an idle machine.
 .PHONY: bench-scan
 bench-scan: check-go deps
 	$(call say,how fast a blank disk is read: of dd's speed in the same run (scan/dd) at least 0.8)

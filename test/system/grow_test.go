@@ -41,7 +41,7 @@ func (m machine) takes(uuid string, least int64) {
 // count gives how many lines of the journal match.
 func (m machine) count(pattern string) int {
 	m.t.Helper()
-	n, err := strconv.Atoi(m.run("journalctl -b --no-pager -o cat | grep -cE -- " + quote(pattern) + " || true"))
+	n, err := strconv.Atoi(m.run("journalctl -b --no-pager -o cat >/run/said; grep -cE -- " + quote(pattern) + " /run/said || true"))
 	if err != nil {
 		m.t.Fatal(err)
 	}

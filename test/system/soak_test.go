@@ -148,7 +148,7 @@ func (s *soak) said() {
 	s.t.Helper()
 	slices.Sort(s.errors)
 	none := strings.Join(append(slices.Compact(s.errors), "^$"), "|")
-	if got := s.run("journalctl --sync; journalctl -b -p err -o cat --no-pager -q _COMM=hotmount | grep -vE -- " + quote(none) + " || true"); got != "" {
+	if got := s.run("journalctl --sync; journalctl -b -p err -o cat --no-pager -q _COMM=hotmount >/run/said; grep -vE -- " + quote(none) + " /run/said || true"); got != "" {
 		s.t.Fatalf("errors of hotmount:\n%s", got)
 	}
 }
