@@ -3,6 +3,7 @@
 package system
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -112,6 +113,11 @@ var upsets = []upset{
 	{"a restart", "systemctl restart hotmount"},
 }
 
+// formatSeconds is how long it takes in an emulated worker until a blank disk of
+// 320 MiB is mounted, the settle time of the tests included. It is upset at any moment
+// of that.
+const formatSeconds = 7
+
 // act is a step during which something else happens: a script, nothing if it is empty.
 type act struct {
 	name     string
@@ -124,6 +130,16 @@ var acts = []act{
 	{"attach", 6, out, mounted, func(s *soak, d *soaked, meanwhile string) {
 		s.plug(d, meanwhile)
 		s.truth("attach")
+		s.written(d)
+	}},
+	{"attach blank", 1, out, mounted, func(s *soak, d *soaked, meanwhile string) {
+		s.blank(d)
+		if meanwhile != "" {
+			meanwhile = fmt.Sprintf("sleep %d; %s", s.chance.IntN(formatSeconds), meanwhile)
+		}
+		s.plug(d, meanwhile)
+		s.formatted(d)
+		s.truth("attach blank")
 		s.written(d)
 	}},
 	{"pull", 2, mounted, out, func(s *soak, d *soaked, meanwhile string) {
