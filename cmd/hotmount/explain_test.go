@@ -81,6 +81,10 @@ func TestExplain(t *testing.T) {
 	if out := explained(); !strings.Contains(out, "exclude[0] holds for it: no class has it.\n  yes  serial: DATA-?: found DATA-1\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes it") {
 		t.Error(out)
 	}
+	d.Settings.Exclude[0], d.Facts.MapperName = disk.Selectors{MapperNames: []string{"vg0-*"}}, "vg0-system"
+	if out := explained(); !strings.Contains(out, "exclude[0] holds for it: no class has it.\n  yes  mapper_names: vg0-*: found vg0-system\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes it") {
+		t.Error(out)
+	}
 	machine(t)
 
 	// The system's disk, hostile bytes, and what is no dump.

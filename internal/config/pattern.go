@@ -2,6 +2,7 @@ package config
 
 import (
 	"path"
+	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -172,6 +173,45 @@ func ends(glob string) (disk, partition bool) {
 	}
 	return can("abcdefghijklmnopqrstuvwxyz"), can("0123456789")
 }
+
+// literal gives what every text begins with that the pattern matches, and whether that
+// is all of it.
+func literal(pattern string) (start string, complete bool) {
+	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {
+		re, err := regexp.Compile(expression)
+		if err != nil {
+			return "", false
+		}
+		return re.LiteralPrefix()
+	}
+	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
+		return pattern[:i], false
+	}
+	return pattern, true
+}
+
+// canBegin says whether a text that the pattern matches can begin with the prefix. Of
+// regular expressions it may say so wrongly.
+func canBegin(pattern, prefix string) bool {
+	if strings.HasPrefix(pattern, regexpPrefix) {
+		start, complete := literal(pattern)
+		return strings.HasPrefix(start, prefix) || !complete && strings.HasPrefix(prefix, start)
+	}
+	for i, e := range elements(pattern) {
+		if e == "*" || i == len(prefix) {
+			return true
+		}
+		if ok, err := path.Match(e, prefix[i:i+1]); !ok && err == nil {
+			return false
+		}
+	}
+	return len(elements(pattern)) >= len(prefix)
+}
+
+// kernelName is how the kernel names the disks of a transport.
+type kernelName struct{ transport, prefix string }
+
+var diskNames = []kernelName{{"virtio", "vd"}, {"scsi", "sd"}, {"nvme", "nvme"}, {"dm", "dm-"}}
 
 // kernelPrefixes begin the kernel names of disks that every pattern may select;
 // others have to be named by their first two letters (policy.Named).

@@ -82,9 +82,67 @@ func (p *parser) selectors(n *classNode) disk.Selectors {
 	return s
 }
 
-// serialLimit in bytes is how much of a serial virtio-blk hands on
-// (VIRTIO_BLK_ID_BYTES, include/uapi/linux/virtio_blk.h).
-const serialLimit = 20
+// says is what an attribute of a transport's disks can be.
+type says struct {
+	// most is how many characters it has at most, 0 for any number.
+	most int
+	// begins has what it can begin with, nil for anything.
+	begins []string
+}
+
+// hardware has which of these attributes sysfs.FS finds of the disks of each transport:
+// serial, WWN, model, vendor and name in the device mapper.
+var hardware = map[string]map[string]says{
+	// VIRTIO_BLK_ID_BYTES (include/uapi/linux/virtio_blk.h); vendor_show
+	// (drivers/virtio/virtio.c).
+	"virtio": {"serial": {most: 20}, "vendor": {begins: []string{"0x"}}},
+	// INQUIRY's fields (SPC; scsi_add_lun, drivers/scsi/scsi_scan.c). A WWN is as the
+	// disk says where that is a SCSI name string (scsi_vpd_lun_id).
+	"scsi": {"serial": {}, "model": {most: 16}, "vendor": {most: 8}, "wwn": {}},
+	// The fields SN and MN of Identify Controller (NVMe base specification); wwid_show
+	// (drivers/nvme/host).
+	"nvme": {"serial": {most: 20}, "model": {most: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
+	"dm":   {"serial": {}, "mapper_names": {}},
+}
+
+// wrong gives what is expected instead of a pattern that no disk of the transport can
+// match.
+func (s says) wrong(transport, name, pattern string) string {
+	switch {
+	case s.most > 0 && least(pattern) > s.most:
+		return fmt.Sprintf("at most %d characters: %s cuts %ss there", s.most, transport, name)
+	case s.begins != nil && !slices.ContainsFunc(s.begins, func(prefix string) bool { return canBegin(pattern, prefix) }):
+		return fmt.Sprintf("what begins with %s: %s disks have no other %s", strings.Join(s.begins, " or "), transport, name)
+	}
+	return ""
+}
+
+// transports gives those of the disks that the selectors can select, nil where a name
+// leaves it open.
+func transports(s *disk.Selectors, exclusion bool) []string {
+	all := s.Transport
+	if len(all) == 0 && len(s.Names) == 0 {
+		all = []string{"virtio", "scsi", "nvme"}
+		if exclusion {
+			all = append(all, "dm")
+		}
+	}
+	named := []string{}
+	for _, name := range s.Names {
+		start, _ := literal(name)
+		i := slices.IndexFunc(diskNames, func(k kernelName) bool { return strings.HasPrefix(start, k.prefix) })
+		if i < 0 {
+			return all
+		}
+		if t := diskNames[i].transport; !slices.Contains(named, t) && (all == nil || slices.Contains(all, t)) {
+			named = append(named, t)
+		}
+	}
+	if len(s.Names) == 0 {
+		return all
+	}
+	return named
+}
 
 // possible refuses what can hold for no disk; of an exclusion also what can not hold
 // for a virtio disk that seems to be meant, which would be formatted.
@@ -104,39 +162,54 @@ func (p *parser) possible(n *classNode, s *disk.Selectors) {
 	named := func(prefix string) func(string) bool {
 		return func(s string) bool { return strings.HasPrefix(strings.TrimPrefix(s, regexpPrefix), prefix) }
 	}
-	virtio := every(s.Transport, func(t string) bool { return t == "virtio" }) || every(s.Names, named("vd"))
-	others := len(s.Transport) > 0 && !slices.Contains(s.Transport, "virtio") ||
-		every(s.Names, func(name string) bool { return named("sd")(name) || named("nvme")(name) || named("dm-")(name) })
-	if virtio || exclusion && !others {
-		each("serial", s.Serial, func(pattern string) string {
-			if least(pattern) <= serialLimit {
-				return ""
+	can := transports(s, exclusion)
+	if len(s.MapperNames) > 0 && (can == nil || slices.Contains(can, "dm")) {
+		can = []string{"dm"}
+	}
+	among := func(transport string) bool { return can == nil || slices.Contains(can, transport) }
+	for _, a := range []struct {
+		name     string
+		patterns []string
+	}{{"mapper_names", s.MapperNames}, {"serial", s.Serial}, {"wwn", s.WWN}, {"model", s.Model}, {"vendor", s.Vendor}} {
+		if len(a.patterns) == 0 || a.name == "mapper_names" && !exclusion {
+			continue
+		}
+		having := slices.DeleteFunc(slices.Clone(can), func(t string) bool { _, has := hardware[t][a.name]; return !has })
+		if len(can) > 0 && len(having) == 0 {
+			p.at(at[a.name], n.full(a.name), "found %s, expected none: %s disks have no %s", quote(a.patterns[0]), strings.Join(can, " and "), a.name)
+			continue
+		}
+		each(a.name, a.patterns, func(pattern string) string {
+			virtio := hardware["virtio"]["serial"].wrong("virtio", "serial", pattern)
+			if a.name == "serial" && exclusion && virtio != "" && among("virtio") && len(can) != 1 {
+				return virtio + " (for other disks alone: transport: [scsi])"
 			}
-			expected := fmt.Sprintf("at most %d characters: virtio cuts serials there", serialLimit)
-			if !virtio {
-				expected += " (for other disks alone: transport: [scsi])"
+			var all []string
+			for _, t := range having {
+				expected := hardware[t][a.name].wrong(t, a.name, pattern)
+				if expected == "" {
+					return ""
+				}
+				all = append(all, expected)
 			}
-			return expected
+			return strings.Join(all, "; or ")
 		})
 	}
-	if virtio {
-		for name, list := range map[string][]string{"wwn": s.WWN, "model": s.Model} {
-			if len(list) > 0 {
-				p.at(at[name], n.full(name), "found %s, expected none: virtio disks have no %s", quote(list[0]), name)
-			}
-		}
-	}
 	each("wwn", s.WWN, func(pattern string) string {
-		if !strings.HasPrefix(pattern, "0x") {
+		if !strings.HasPrefix(pattern, "0x") || !among("scsi") {
 			return ""
 		}
 		return "what /sys/block/DISK/wwid or device/wwid has, did you mean " + quote("naa."+pattern[2:]) + "?"
 	})
+	whose := "the class's"
+	if exclusion {
+		whose = "the exclusion's"
+	}
 	each("names", s.Names, func(name string) string {
-		for transport, prefix := range map[string]string{"virtio": "vd", "scsi": "sd", "nvme": "nvme", "dm": "dm-"} {
-			literal := name[:min(len(name), len(prefix))]
-			if len(s.Transport) > 0 && literal == prefix && !slices.Contains(s.Transport, transport) && !strings.ContainsAny(literal, `*?[\`) {
-				return "a pattern that can match something: the class's transport is " + strings.Join(s.Transport, ", ")
+		start, _ := literal(name)
+		for _, k := range diskNames {
+			if len(s.Transport) > 0 && strings.HasPrefix(start, k.prefix) && !slices.Contains(s.Transport, k.transport) {
+				return "a pattern that can match something: " + whose + " transport is " + strings.Join(s.Transport, ", ")
 			}
 		}
 		switch whole, partition := ends(name); {
@@ -149,7 +222,7 @@ func (p *parser) possible(n *classNode, s *disk.Selectors) {
 		return ""
 	})
 	for name, list := range map[string][]string{"mapper_names": s.MapperNames, "transport": s.Transport} {
-		if !slices.ContainsFunc(s.Names, named("dm-")) && (name == "mapper_names" && len(list) > 0 || every(list, func(t string) bool { return t == "dm" })) {
+		if !exclusion && !slices.ContainsFunc(s.Names, named("dm-")) && (name == "mapper_names" && len(list) > 0 || every(list, func(t string) bool { return t == "dm" })) {
 			p.at(at[name], n.full(name), `found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`)
 		}
 	}

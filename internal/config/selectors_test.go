@@ -17,8 +17,7 @@ func TestSelectorsOfFile(t *testing.T) {
 classes:
 - name: a
   directory: /a
-  names: ["dm-*", "re:dm-[0-9]+"]
-  mapper_names: [vg-a]
+  names: ["dm-*", "re:dm-[0-9]+", "*"]
   transport: [dm, virtio, scsi, nvme]
   serial: ["S 1", "re:S[0-9]+"]
   wwn: [naa.5*]
@@ -31,19 +30,21 @@ classes:
   logical_sector: [512, 4096]
 - {name: b, directory: /b, size: ..1TiB}
 - {name: c, directory: /c}
+- {name: d, directory: /d, names: ["dm-*"], mapper_names: [vg-a]}
 `, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := [][]disk.Selectors{s.Exclude, {s.Classes[0].Selectors, s.Classes[1].Selectors, s.Classes[2].Selectors}}
+	got := [][]disk.Selectors{s.Exclude, {s.Classes[0].Selectors, s.Classes[1].Selectors, s.Classes[2].Selectors, s.Classes[3].Selectors}}
 	want := [][]disk.Selectors{{{Serial: []string{"OLD-*"}}, {Removable: &yes}}, {
 		{
-			Names: []string{"dm-*", "re:dm-[0-9]+"}, MapperNames: []string{"vg-a"}, Transport: []string{"dm", "virtio", "scsi", "nvme"},
+			Names: []string{"dm-*", "re:dm-[0-9]+", "*"}, Transport: []string{"dm", "virtio", "scsi", "nvme"},
 			Serial: []string{"S 1", "re:S[0-9]+"}, WWN: []string{"naa.5*"}, Model: []string{"QEMU*"}, Vendor: []string{"0x1af4"}, ByPath: []string{"pci-0000:05:*"},
 			Size: disk.SizeRange{Least: 5 << 30, Most: 10e9}, Rotational: &no, Removable: &yes, LogicalSector: []uint32{512, 4096},
 		},
 		{Size: disk.SizeRange{Most: 1 << 40}},
 		{Names: []string{"vd[a-z]", "vd[a-z][a-z]"}},
+		{Names: []string{"dm-*"}, MapperNames: []string{"vg-a"}},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -69,32 +70,47 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"serial: [\"a[z-b]\"]":  `classes[0].serial[0]: found "a[z-b]", expected a pattern that can match something: in [z-a] the first is above the last`,
 		"names: [\"d*\"]":       `classes[0].names[0]: found "d*", ` + kindWords,
 		"names: [\"dm?\"]":      `classes[0].names[0]: found "dm?", ` + kindWords,
-		"names: [\"re:[^\\\\x00-\\\\x{10FFFF}]\"]":               `classes[0].names[0]: found "re:[^\\x00-\\x{10FFFF}]", expected a pattern that can match something`,
-		"{transport: [virtio], serial: [ABCDEFGHIJKLMNOPQRSTU]}": `classes[0].serial[0]: found "ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials there`,
-		"{transport: [nvme], names: [vdb]}":                      `classes[0].names[0]: found "vdb", expected a pattern that can match something: the class's transport is nvme`,
-		"{names: [vdb], serial: [\"ABCDEFGHIJKLMNOPQRS-?*\"]}":   `classes[0].serial[0]: found "ABCDEFGHIJKLMNOPQRS-?*", expected at most 20 characters: virtio cuts serials there`,
-		"{names: [vdb], serial: [\"re:A{21}|B{22,}\"]}":          `classes[0].serial[0]: found "re:A{21}|B{22,}", expected at most 20 characters: virtio cuts serials there`,
-		"{names: [vdb], model: [X]}":                             `classes[0].model: found "X", expected none: virtio disks have no model`,
-		"{transport: [virtio], wwn: [naa.5*]}":                   `classes[0].wwn: found "naa.5*", expected none: virtio disks have no wwn`,
-		`wwn: ["0x5000*"]`:                                       `classes[0].wwn[0]: found "0x5000*", expected what /sys/block/DISK/wwid or device/wwid has, did you mean "naa.5000*"?`,
-		"names: [vdb1]":                                          `classes[0].names[0]: found "vdb1", expected a pattern that can match a whole disk; did you mean partitions: true?`,
-		"names: [\"sd[a-z][1-9]\"]":                              `classes[0].names[0]: found "sd[a-z][1-9]", expected a pattern that can match a whole disk; did you mean partitions: true?`,
-		"{names: [\"vd[b-d]\"], partitions: true}":               `classes[0].names[0]: found "vd[b-d]", expected a pattern that can match a partition, such as vdb1, for partitions: true`,
-		"transport: [dm]":                                        `classes[0].transport: found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`,
-		"serial: [\"re:x^\"]":                                    `classes[0].serial[0]: found "re:x^", expected a pattern that can match something`,
-		"serial: [\"re:(a|$b)$c\"]":                              `classes[0].serial[0]: found "re:(a|$b)$c", expected a pattern that can match something`,
-		`mkfs_options: ["-f"]`:                                   `classes[0].mkfs_options[0]: found "-f", expected ` + expectedMkfs,
-		`mkfs_options: ["-i size=1024 -f"]`:                      `classes[0].mkfs_options[0]: found "-i size=1024 -f", expected ` + expectedMkfs,
-		`mkfs_options: ["-m crc=0"]`:                             `classes[0].mkfs_options[0]: found "-m crc=0", expected ` + expectedMkfs,
-		`mkfs_options: ["-m uuid=1"]`:                            `classes[0].mkfs_options[0]: found "-m uuid=1", expected ` + expectedMkfs,
-		`mkfs_options: ["-d agcount"]`:                           `classes[0].mkfs_options[0]: found "-d agcount", expected ` + expectedMkfs,
-		`mkfs_options: ["-d noalign,name=/x"]`:                   `classes[0].mkfs_options[0]: found "-d noalign,name=/x", expected ` + expectedMkfs,
-		`root_owner: "1000"`:                                     `classes[0].root_owner: found "1000", expected ` + expectedOwner,
-		`root_owner: "-1:0"`:                                     `classes[0].root_owner: found "-1:0", expected ` + expectedOwner,
-		`root_owner: "4294967295:0"`:                             `classes[0].root_owner: found "4294967295:0", expected ` + expectedOwner,
-		"root_mode: 0755":                                        `classes[0].root_mode: found the number 0755, expected ` + expectedMode,
-		`root_mode: "1777"`:                                      `classes[0].root_mode: found "1777", expected ` + expectedMode,
-		"mapper_names: [a]":                                      `classes[0].mapper_names: found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`,
+		"names: [\"re:[^\\\\x00-\\\\x{10FFFF}]\"]":                            `classes[0].names[0]: found "re:[^\\x00-\\x{10FFFF}]", expected a pattern that can match something`,
+		"{transport: [virtio], serial: [ABCDEFGHIJKLMNOPQRSTU]}":              `classes[0].serial[0]: found "ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials there`,
+		"{transport: [nvme], names: [vdb]}":                                   `classes[0].names[0]: found "vdb", expected a pattern that can match something: the class's transport is nvme`,
+		"{names: [vdb], serial: [\"ABCDEFGHIJKLMNOPQRS-?*\"]}":                `classes[0].serial[0]: found "ABCDEFGHIJKLMNOPQRS-?*", expected at most 20 characters: virtio cuts serials there`,
+		"{names: [vdb], serial: [\"re:A{21}|B{22,}\"]}":                       `classes[0].serial[0]: found "re:A{21}|B{22,}", expected at most 20 characters: virtio cuts serials there`,
+		"{names: [vdb], model: [X]}":                                          `classes[0].model: found "X", expected none: virtio disks have no model`,
+		"{transport: [virtio], wwn: [naa.5*]}":                                `classes[0].wwn: found "naa.5*", expected none: virtio disks have no wwn`,
+		`wwn: ["0x5000*"]`:                                                    `classes[0].wwn[0]: found "0x5000*", expected what /sys/block/DISK/wwid or device/wwid has, did you mean "naa.5000*"?`,
+		"names: [vdb1]":                                                       `classes[0].names[0]: found "vdb1", expected a pattern that can match a whole disk; did you mean partitions: true?`,
+		"names: [\"sd[a-z][1-9]\"]":                                           `classes[0].names[0]: found "sd[a-z][1-9]", expected a pattern that can match a whole disk; did you mean partitions: true?`,
+		"{names: [\"vd[b-d]\"], partitions: true}":                            `classes[0].names[0]: found "vd[b-d]", expected a pattern that can match a partition, such as vdb1, for partitions: true`,
+		"transport: [dm]":                                                     `classes[0].transport: found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`,
+		"serial: [\"re:x^\"]":                                                 `classes[0].serial[0]: found "re:x^", expected a pattern that can match something`,
+		"serial: [\"re:(a|$b)$c\"]":                                           `classes[0].serial[0]: found "re:(a|$b)$c", expected a pattern that can match something`,
+		`mkfs_options: ["-f"]`:                                                `classes[0].mkfs_options[0]: found "-f", expected ` + expectedMkfs,
+		`mkfs_options: ["-i size=1024 -f"]`:                                   `classes[0].mkfs_options[0]: found "-i size=1024 -f", expected ` + expectedMkfs,
+		`mkfs_options: ["-m crc=0"]`:                                          `classes[0].mkfs_options[0]: found "-m crc=0", expected ` + expectedMkfs,
+		`mkfs_options: ["-m uuid=1"]`:                                         `classes[0].mkfs_options[0]: found "-m uuid=1", expected ` + expectedMkfs,
+		`mkfs_options: ["-d agcount"]`:                                        `classes[0].mkfs_options[0]: found "-d agcount", expected ` + expectedMkfs,
+		`mkfs_options: ["-d noalign,name=/x"]`:                                `classes[0].mkfs_options[0]: found "-d noalign,name=/x", expected ` + expectedMkfs,
+		`root_owner: "1000"`:                                                  `classes[0].root_owner: found "1000", expected ` + expectedOwner,
+		`root_owner: "-1:0"`:                                                  `classes[0].root_owner: found "-1:0", expected ` + expectedOwner,
+		`root_owner: "4294967295:0"`:                                          `classes[0].root_owner: found "4294967295:0", expected ` + expectedOwner,
+		"root_mode: 0755":                                                     `classes[0].root_mode: found the number 0755, expected ` + expectedMode,
+		`root_mode: "1777"`:                                                   `classes[0].root_mode: found "1777", expected ` + expectedMode,
+		"{transport: [nvme], vendor: [Samsung]}":                              `classes[0].vendor: found "Samsung", expected none: nvme disks have no vendor`,
+		"{names: ['nvme*'], vendor: [Samsung]}":                               `classes[0].vendor: found "Samsung", expected none: nvme disks have no vendor`,
+		"{transport: [virtio, nvme], names: ['re:nvme[0-9]n1'], vendor: [X]}": `classes[0].vendor: found "X", expected none: nvme disks have no vendor`,
+		"{transport: [nvme], wwn: ['naa.*']}":                                 `classes[0].wwn[0]: found "naa.*", ` + nvmeWords,
+		"{transport: [nvme], wwn: ['eui.*', '[mn]aa.5?']}":                    `classes[0].wwn[1]: found "[mn]aa.5?", ` + nvmeWords,
+		"{transport: [nvme], wwn: ['eui']}":                                   `classes[0].wwn[0]: found "eui", ` + nvmeWords,
+		"{transport: [nvme], wwn: ['0x5000*']}":                               `classes[0].wwn[0]: found "0x5000*", ` + nvmeWords,
+		"{transport: [nvme, virtio], wwn: ['re:naa[.]5.*']}":                  `classes[0].wwn[0]: found "re:naa[.]5.*", ` + nvmeWords,
+		"{transport: [nvme], serial: [ABCDEFGHIJKLMNOPQRSTU]}":                `classes[0].serial[0]: found "ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: nvme cuts serials there`,
+		"{transport: [nvme, virtio], serial: [ABCDEFGHIJKLMNOPQRSTU]}":        `classes[0].serial[0]: found "ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: nvme cuts serials there; or at most 20 characters: virtio cuts serials there`,
+		"{transport: [scsi], model: [Samsung SSD 870 EVO]}":                   `classes[0].model[0]: found "Samsung SSD 870 EVO", expected at most 16 characters: scsi cuts models there`,
+		"{names: ['sd*'], vendor: ['SEAGATE X*']}":                            `classes[0].vendor[0]: found "SEAGATE X*", expected at most 8 characters: scsi cuts vendors there`,
+		"{transport: [virtio], vendor: [QEMU]}":                               `classes[0].vendor[0]: found "QEMU", expected what begins with 0x: virtio disks have no other vendor`,
+		"{transport: [virtio, dm], model: [X]}":                               `classes[0].model: found "X", expected none: virtio and dm disks have no model`,
+		"{transport: [nvme], names: ['re:vd.']}":                              `classes[0].names[0]: found "re:vd.", expected a pattern that can match something: the class's transport is nvme`,
+		"mapper_names: [a]":                                                   `classes[0].mapper_names: found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`,
 	} {
 		line = strings.TrimSuffix(strings.TrimPrefix(line, "{"), "}")
 		src := source(t, "classes: [{name: a, directory: /a, "+line+"}]", nil)
@@ -109,6 +125,12 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"exclude: [{serial: [0b0f1c6e-2b3c-4d61-9c2*]}]":                                             `FILE:1: exclude[0].serial[0]: found "0b0f1c6e-2b3c-4d61-9c2*", expected at most 20 characters: virtio cuts serials there (for other disks alone: transport: [scsi])`,
 		"exclude: [{transport: [virtio], wwn: [naa.5*]}]":                                            `FILE:1: exclude[0].wwn: found "naa.5*", expected none: virtio disks have no wwn`,
 		"exclude: [{names: ['vd*'], model: [X]}]":                                                    `FILE:1: exclude[0].model: found "X", expected none: virtio disks have no model`,
+		"exclude: [{transport: [nvme], vendor: [Samsung]}]":                                          `FILE:1: exclude[0].vendor: found "Samsung", expected none: nvme disks have no vendor`,
+		"exclude: [{transport: [nvme], wwn: ['naa.*']}]":                                             `FILE:1: exclude[0].wwn[0]: found "naa.*", ` + nvmeWords,
+		"exclude: [{mapper_names: [a], model: [X]}]":                                                 `FILE:1: exclude[0].model: found "X", expected none: dm disks have no model`,
+		"exclude: [{names: ['vd*'], mapper_names: [a]}]":                                             `FILE:1: exclude[0].mapper_names: found "a", expected none: virtio disks have no mapper_names`,
+		"exclude: [{transport: [scsi, nvme], mapper_names: [a]}]":                                    `FILE:1: exclude[0].mapper_names: found "a", expected none: scsi and nvme disks have no mapper_names`,
+		"exclude: [{transport: [nvme], names: [vdb]}]":                                               `FILE:1: exclude[0].names[0]: found "vdb", expected a pattern that can match something: the exclusion's transport is nvme`,
 		"exclude: [{nane: x}]":                                                                       `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
 		"classes:\n- {name: a, directory: /a, serial: [x]}\n- {name: b, directory: /b, serial: [x]}": "FILE:3: classes[1]: found the same selectors as in classes[0] (line 2), which has all these disks, expected others",
 	} {
@@ -126,12 +148,15 @@ func TestPossibleSelectors(t *testing.T) {
 		"serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "transport: [scsi, virtio], serial: [ABCDEFGHIJKLMNOPQRSTU]", "names: [vdb], serial: [ABCDEFGHIJKLMNOPQRST*]",
 		"names: [vdb], serial: ['re:A{20}B*|C{30}']", "names: ['vd*', 'sd[a-z1]', 'nvme0n1', 'md0', 'vd\\b']", "partitions: true, names: ['vd*', vdb1, 'sd[a-z1-9]', 'nvme0n1p1', 're:vd[a-z]']",
 		"transport: [dm], names: ['re:dm-[0-9]+'], mapper_names: [a]", "transport: [dm, virtio]", "serial: ['re:^a$', 're:a?^b', 're:(a$|b)']", "names: ['sd*'], wwn: ['naa.5*'], model: [X]",
+		"transport: [nvme], wwn: [eui.0025*, 'nvme.*', 'uuid.?*', '*', '?ui.*', '[en]*', 're:.*', 're:e.*', 're:(eui|naa).*', 're:uuid[.].*']", "transport: [nvme], model: ['Samsung SSD 980 PRO 2TB'], serial: [ABCDEFGHIJKLMNOPQRST*]",
+		"transport: [nvme, scsi], vendor: [ATA], model: ['Samsung SSD 980 PRO 2TB'], wwn: ['naa.5*', iqn.1]", "transport: [virtio], vendor: ['0x1af4', '?x*', '*', '0[xX]1af4']", "vendor: [QEMU]", "names: ['re:vd.|sd.'], model: [X]", "names: ['xvd*'], vendor: [X]",
 	} {
 		if _, err := Load(source(t, "classes: [{name: a, directory: /a, "+file+"}]", nil)); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
-	for _, file := range []string{"transport: [scsi], serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "names: ['sd*', 'nvme*'], serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "names: [vdb1]", "partitions: true, names: [vdb]"} {
+	for _, file := range []string{"transport: [scsi], serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "names: ['sd*', 'nvme*'], serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "names: [vdb1]", "partitions: true, names: [vdb]",
+		"mapper_names: [vg0-system*]", "transport: [dm]", "transport: [dm], serial: [LVM-*]", "transport: [nvme, scsi], vendor: [ATA], wwn: ['naa.*']", "names: ['*', 'xv*'], vendor: [QEMU]"} {
 		if _, err := Load(source(t, "exclude: [{"+file+"}]", nil)); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
@@ -140,6 +165,7 @@ func TestPossibleSelectors(t *testing.T) {
 
 const (
 	rangeWords = `expected a range of sizes such as 5GiB..100GiB, 5GiB.. or ..100GiB, the first not above the second`
+	nvmeWords  = `expected what begins with eui. or nvme. or uuid.: nvme disks have no other wwn`
 	textWords  = `expected a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:`
 	kindWords  = `expected a pattern that can match something: beside vd, sd and nvme a kind of device is named by its letters, such as dm-*`
 )
