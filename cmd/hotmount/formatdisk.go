@@ -129,26 +129,28 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 	}
 	return format.Open(ctx, *f, format.Deps{
 		Runner: run.Exec{}, Writes: writes, Settle: s.Settle, SecondLook: secondLook,
-		Rate: s.ScanRate, Progress: progress, Intents: unlessOff{intents, f.Name}, Log: log,
+		Rate: s.ScanRate, Progress: progress, Intents: intents, Allowed: func() error { return allowed(f.Name) }, Log: log,
 	})
 }
 
-// unlessOff looks at the switches that stop all formatting once more right before
-// mkfs: up to half a minute may have passed with waiting for udev's lock.
-type unlessOff struct {
-	format.Intents
-	name string
-}
-
-func (u unlessOff) Begin(i disk.Intent) error {
-	now, err := host().Look(u.name)
+// allowed looks at the switches that stop all formatting once more right before the disk
+// is written to: up to half a minute may have passed with waiting for udev's lock.
+func allowed(name string) error {
+	h := host()
+	now, err := h.Look(name)
 	if err != nil {
 		return err
 	}
-	if now.Standing.Formatting != "" {
+	s, err := h.Store.Settings()
+	switch {
+	case err != nil:
+		return err
+	case now.Standing.Formatting != "":
 		return fmt.Errorf("nothing is formatted: %s", now.Standing.Formatting)
+	case !s.Format:
+		return errors.New("nothing is formatted: format: false in the configuration")
 	}
-	return u.Intents.Begin(i)
+	return nil
 }
 
 // secondLook is how long after mkfs a filesystem is read once more. It is far

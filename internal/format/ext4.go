@@ -140,8 +140,9 @@ func rootMode(i *disk.Intent) (uint16, error) {
 // setRootMode gives the root directory the intent's mode, unless the filesystem was
 // mounted: then it is somebody's. debugfs writes the one block with that inode, of
 // which one sector changes, so that a crash leaves the one mode or the other. It does
-// not say by its exit code whether it could.
-func (s *Session) setRootMode(ctx context.Context, i *disk.Intent) error {
+// not say by its exit code whether it could. Where there is nothing to write nobody is
+// asked whether it is allowed.
+func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func() error) error {
 	mode, err := rootMode(i)
 	if err != nil || mode == 0 {
 		return err
@@ -151,6 +152,9 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent) error {
 		s.deps.Log(fmt.Sprintf("the root directory of %s keeps its mode: the filesystem was mounted", i.UUID))
 	}
 	if err != nil || used || is == mode {
+		return err
+	}
+	if err := allowed(); err != nil {
 		return err
 	}
 	lines, err := runMkfs(ctx, s.deps.Runner, run.Command{
@@ -172,7 +176,8 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent) error {
 
 // Finish does the rest of a format that has no more than mkfs.ext4's part behind it:
 // Prove has found the whole ext4 of the disk's intent. What was mounted since is left
-// as it is, and so is what may be another disk's.
+// as it is, and so is what may be another disk's. It fails where a write is left to do and
+// formatting is switched off: what is mounted without it would keep the wrong mode.
 func (s *Session) Finish(ctx context.Context) error {
 	i := s.disk.Standing.Intent
 	if i == nil || i.Ext4 == nil || s.disk.Standing.IntentDoubt || s.proven.Kind != disk.Filesystem {
@@ -183,7 +188,7 @@ func (s *Session) Finish(ctx context.Context) error {
 		err = s.isUntouched()
 	}
 	if err == nil {
-		err = s.setRootMode(ctx, i)
+		err = s.setRootMode(ctx, i, s.deps.Allowed)
 	}
 	if err == nil {
 		s.writes, err = s.deps.Writes()

@@ -4,6 +4,7 @@ package format
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,6 +76,28 @@ func TestRealExt4Mode(t *testing.T) {
 				t.Errorf("%s: the intent stays", name)
 			}
 		}
+	}
+	// While formatting is switched off the write waits, and with it the intent. One that has
+	// nothing left but its intent is ended.
+	off := errors.New("the hold file is there")
+	held := ext4Loop(t, 300<<20)
+	if !held.killedBy(crash{n: 1, debugfs: true}) {
+		t.Fatal("debugfs was not killed")
+	}
+	intent := held.facts.Standing.Intent
+	sum := held.digest()
+	held.off = off
+	if _, err := held.work(); !errors.Is(err, off) || held.facts.Standing.Intent == nil || held.digest() != sum {
+		t.Errorf("switched off: error %v, intent %v, root directory %q", err, held.facts.Standing.Intent, held.root())
+	}
+	held.off = nil
+	if _, err := held.work(); err != nil {
+		t.Error(err)
+	}
+	held.isExt4()
+	held.off, held.facts.Standing.Intent = off, intent
+	if _, err := held.work(); err != nil || held.facts.Standing.Intent != nil {
+		t.Errorf("finished and switched off: error %v, intent %v", err, held.facts.Standing.Intent)
 	}
 	// debugfs makes no second write, and says nothing if it can not make the first.
 	l := ext4Loop(t, 300<<20)

@@ -67,6 +67,9 @@ type Deps struct {
 	Rate     uint64
 	Progress func(probe.Progress)
 	Intents  Intents
+	// Allowed gives an error if formatting is switched off. It is called right before
+	// the intent is recorded, and before a format is finished by another write (Finish).
+	Allowed func() error
 	// Log writes to the journal. It is called with the evidence before the
 	// first write to the disk.
 	Log func(msg string, evidence ...string)
@@ -315,6 +318,9 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	// the proofs between may not have read all of the old data.
 	former := s.disk.Standing.Intent
 	o.Intent.Over = o.Token != "" || former != nil && former.UUID == o.Intent.UUID && former.Over
+	if err := s.deps.Allowed(); err != nil {
+		return err
+	}
 	if err := s.deps.Intents.Begin(o.Intent); err != nil {
 		return err
 	}
@@ -327,7 +333,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	}
 	lines, err := mkfs.run(ctx, s.deps.Runner)
 	if err == nil {
-		err = s.setRootMode(ctx, &o.Intent)
+		err = s.setRootMode(ctx, &o.Intent, func() error { return nil })
 	}
 	if err != nil {
 		return err

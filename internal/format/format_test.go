@@ -58,6 +58,7 @@ type world struct {
 	counters error
 	lts      bool
 	openErr  map[bool]error
+	off      error // formatting is switched off
 	story    []string
 	log      []string
 }
@@ -209,6 +210,7 @@ func (w *world) deps() Deps {
 		Writes: w.count,
 		Settle: 5 * time.Second, SecondLook: 3 * time.Second,
 		Intents: w,
+		Allowed: func() error { return w.off },
 		Log: func(msg string, evidence ...string) {
 			w.story = append(w.story, "log")
 			w.log = append(w.log, append([]string{msg}, evidence...)...)
@@ -413,6 +415,9 @@ func TestObstacles(t *testing.T) {
 		{name: "a byte and a write after the proof", between: func(w *world) { w.put(4095, []byte{1}); w.writes++ }, err: "somebody writes to it: 1 writes"},
 		{name: "a signature after the proof", between: func(w *world) { w.named(other) }, err: "another machine writes to it"},
 		{name: "unreadable after the proof", between: func(w *world) { w.truncate(0) }, err: "cannot read byte 0"},
+		{name: "switched off after the proof", between: func(w *world) { w.off = errors.New("the hold file") }, err: "the hold file"},
+		{name: "half made and switched off after the proof", recover: true, between: func(w *world) { w.off = errors.New("the hold file") }, err: "the hold file",
+			before: func(w *world) { w.halfMade(uuid) }},
 		{name: "locked after the proof", between: func(w *world) { w.lockedBy(unix.LOCK_SH) }, err: "locked for 30s"},
 
 		// mkfs.xfs and the intent.

@@ -33,6 +33,8 @@ type loop struct {
 	facts disk.Facts
 	begun int
 	ended int
+	// off says that formatting is switched off.
+	off error
 	// runner is run.Exec unless a test wants something in between.
 	runner run.Runner
 	// class has the options of the class.
@@ -92,7 +94,7 @@ func (l *loop) Begin(i disk.Intent) error { l.begun++; l.facts.Standing.Intent =
 func (l *loop) End(string, error) error   { l.ended++; l.facts.Standing.Intent = nil; return nil }
 
 func (l *loop) deps() Deps {
-	return Deps{Runner: l.runner, Writes: l.count, Settle: time.Millisecond, Intents: l, Log: func(msg string, evidence ...string) {
+	return Deps{Runner: l.runner, Writes: l.count, Settle: time.Millisecond, Intents: l, Allowed: func() error { return l.off }, Log: func(msg string, evidence ...string) {
 		l.t.Logf("%s: %q", msg, evidence)
 	}}
 }
@@ -115,7 +117,10 @@ func (l *loop) work() (disk.Content, error) {
 	defer s.Close()
 	c, err := s.Prove(l.t.Context(), "auto")
 	if i := l.facts.Standing.Intent; err == nil && c.Kind == disk.Filesystem && i != nil && c.UUID == i.UUID {
-		return c, errors.Join(s.Finish(l.t.Context()), l.End(i.UUID, nil))
+		if err := s.Finish(l.t.Context()); err != nil {
+			return c, err
+		}
+		return c, l.End(i.UUID, nil)
 	}
 	if err != nil || c.Kind != disk.Blank && (c.Kind != disk.HalfMade || c.UUID != uuid) {
 		return c, err

@@ -39,8 +39,13 @@ func TestFastAndSlow(t *testing.T) {
 	m.run("mount --bind /bin/false /usr/sbin/debugfs")
 	slow := attach("SLOW-1", worker.BusSCSI, blank(t, gib), "/var/lib/disks/hdd")
 	m.says("/dev/" + slow + ".* cannot run /usr/sbin/debugfs .*: exit code 1")
-	if got := m.run("blkid -p -o value -s TYPE /dev/" + slow + "; findmnt -n /dev/" + slow + " || true; umount /usr/sbin/debugfs"); got != "ext4" {
+	if got := m.run("blkid -p -o value -s TYPE /dev/" + slow + "; findmnt -n /dev/" + slow + " || true; touch /etc/hotmount/hold; umount /usr/sbin/debugfs; systemctl reload hotmount"); got != "ext4" {
 		t.Errorf("without the mode: %s", got)
+	}
+	// Nor is it set while nothing may be formatted.
+	m.says("/dev/" + slow + ".* cannot finish the ext4 on .*: nothing is formatted: /etc/hotmount/hold exists")
+	if got := m.run("debugfs -R 'stat <2>' /dev/" + slow + " 2>/dev/null | grep -o 'Mode: *0755'; findmnt -n /dev/" + slow + " || true; rm /etc/hotmount/hold; systemctl reload hotmount"); got != "Mode:  0755" {
+		t.Errorf("with the hold file: %s", got)
 	}
 	attach("SLOW-2", worker.BusVirtio, made(t, gib), "/var/lib/disks/hdd")
 	rawDisk := attach("RAW-1", worker.BusSCSI, blank(t, gib), "")
