@@ -49,8 +49,10 @@ func parseGone(s string) (where string, dev disk.Dev, err error) {
 // holdersTold bounds how many are told again when the disk returns.
 const holdersTold = 8
 
-// unmountGone names who uses the filesystem of the device, which is gone, and unmounts
-// it lazily where it is still mounted at the path. They are named before that:
+// unmountGone shuts down the filesystem of the device, which is gone, names who uses it,
+// and unmounts it where it is still mounted at the path, lazily if it must. It is shut
+// down before, and not only taken away: who empties it, as the provisioner does, would take
+// what is not found any more for deleted. They are named before it is unmounted:
 // afterwards nobody can find the mount that they hold.
 func unmountGone(log *report.Log, s store.Store, where string, dev disk.Dev) error {
 	fail := func(err error) error { return fmt.Errorf("cannot unmount %s lazily: %w", where, err) }
@@ -73,6 +75,7 @@ func unmountGone(log *report.Log, s store.Store, where string, dev disk.Dev) err
 	case !errors.Is(err, fs.ErrNotExist):
 		return fail(err)
 	}
+	down := mounts.ShutDown("", dev)
 	at := ""
 	if there {
 		at = where
@@ -85,18 +88,23 @@ func unmountGone(log *report.Log, s store.Store, where string, dev disk.Dev) err
 	case len(users) == 0 && there:
 		words = "nobody that could be found"
 	case len(users) == 0:
-		return nil // they have just let go
+		return down // they have just let go
 	}
 	what := "was unmounted"
 	if there {
-		if err := unix.Unmount(where, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			return fail(err)
+		// The errors may have made them let go.
+		err := unix.Unmount(where, unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EBUSY) {
+			err = unix.Unmount(where, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+			what = "was taken off the tree"
 		}
-		what = "was taken off the tree"
+		if err != nil {
+			return fail(errors.Join(err, down))
+		}
 	}
 	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThey get errors, and an XFS can be mounted again only when they have ended", where, what, dev, words))
 	if more := len(users) - holdersTold; more > 0 {
 		words = fmt.Sprintf("%s\n  and %d more", list(users[:holdersTold]), more)
 	}
-	return s.SaveHolders(path.Base(where), words)
+	return errors.Join(down, s.SaveHolders(path.Base(where), words))
 }

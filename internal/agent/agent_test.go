@@ -209,6 +209,9 @@ func (m *machine) UnmountGone(_ context.Context, p string, dev disk.Dev) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("unmount lazily %s", p)
+	if err := m.mountErr["lazily "+p]; err != nil {
+		return err
+	}
 	m.table = slices.DeleteFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p && e.Dev == dev })
 	return nil
 }
@@ -826,22 +829,27 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 			m.log = nil
 			delete(m.disks, "vdb")
 			m.disks["vdc"] = xfsDisk("vdc", 3, uuidA)
-			m.mountErr[where] = errors.New("busy")
+			m.mountErr[where] = errors.New("in use")
+			m.mountErr["lazily "+where] = errors.New("busy")
 		})
 		a.Look("vdb")
 		m.expect(t, `
 			vdb: gone
 			forgot 2
 			unmount `+where+`
+			unmount lazily `+where+`
 			vdb: failed: cannot unmount `+where+` of vdb (disk sequence number 2), which is gone: busy`)
 		if m.status != "0 mounted, 0 held, 0 refused, 0 failing, 1 gone but still mounted" {
 			t.Errorf("status %q", m.status)
 		}
 		a.Look("vdc")
 		m.expect(t, `vdc: mount (filesystem)`)
-		// The second time it is taken off the tree. Whoever holds it keeps the
-		// filesystem from being mounted again until he lets go, hours later.
-		m.change(func() { m.mountErr["vdc"] = disk.ErrHeld })
+		// Whoever holds it keeps the filesystem from being mounted again until he lets
+		// go, hours later.
+		m.change(func() {
+			m.mountErr["vdc"] = disk.ErrHeld
+			delete(m.mountErr, "lazily "+where)
+		})
 		time.Sleep(1100 * time.Millisecond)
 		m.expect(t, `
 			unmount `+where+`

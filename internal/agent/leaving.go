@@ -31,7 +31,7 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
 	if err == nil && there {
 		err = a.units.Unmount(ctx, dep.path)
-		if err != nil && dep.answer == nil && dep.failures > 0 {
+		if err != nil && dep.answer == nil {
 			err = a.units.UnmountGone(ctx, dep.path, dep.facts.Dev)
 			dep.named = dep.named || err == nil
 		}

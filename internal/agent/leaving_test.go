@@ -98,7 +98,8 @@ func TestStaleMounts(t *testing.T) {
 	stale := disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: where, Type: "xfs"}
 	m := newMachine(xfsDisk("vdc", 3, uuidA))
 	m.table = []disk.MountPoint{stale}
-	m.mountErr[where] = errors.New("busy")
+	m.mountErr[where] = errors.New("in use")
+	m.mountErr["lazily "+where] = errors.New("busy")
 	m.holders = map[string]string{"old": "a pod"}
 	with(t, m, func(t *testing.T, a *Agent) {
 		settle()
@@ -109,7 +110,9 @@ func TestStaleMounts(t *testing.T) {
 			old: gone
 			vdc: mount (filesystem)
 			unmount `+where+`
+			unmount lazily `+where+`
 			old: failed: cannot unmount `+where+` of old (disk sequence number 0), which is gone: busy`)
+		m.change(func() { delete(m.mountErr, "lazily "+where) })
 		a.LookAtAll() // it is known now
 		time.Sleep(time.Second)
 		m.expect(t, `

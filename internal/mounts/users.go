@@ -51,46 +51,9 @@ func (u User) String() string {
 // It has nothing read from the disk, which may be dead, and sees all only
 // as root with all capabilities. A process that ends meanwhile is left out.
 func Users(root string, dev disk.Dev, path string) ([]User, error) {
-	proc := filepath.Join("/", root, "proc")
-	host, err := tree(filepath.Join("/", root, tablePath))
+	host, trees, tasks, err := namespaces(root)
 	if err != nil {
 		return nil, err
-	}
-	hostNamespace, err := os.Readlink(filepath.Join(proc, "1/ns/mnt"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot tell mount namespaces apart: %w", err)
-	}
-	entries, err := os.ReadDir(proc)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the processes: %w", err)
-	}
-	var tasks []task
-	// Each namespace is looked at once, as its first process sees it.
-	trees := map[string][]Mount{hostNamespace: host}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		p := task{pid: pid, dir: filepath.Join(proc, e.Name())}
-		p.namespace, err = os.Readlink(filepath.Join(p.dir, "ns/mnt"))
-		if gone(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot see what process %d uses: %w", pid, err)
-		}
-		if _, known := trees[p.namespace]; !known {
-			all, err := tree(filepath.Join(p.dir, "mountinfo"))
-			if gone(err) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			trees[p.namespace], p.first = all, true
-		}
-		tasks = append(tasks, p)
 	}
 
 	var users []User
@@ -124,11 +87,57 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 }
 
 // task is a process whose mount namespace is known; first says that it is the first of
-// its namespace.
+// its namespace, which is not the host's.
 type task struct {
 	pid            int
 	dir, namespace string
 	first          bool
+}
+
+// namespaces gives the host's mount table, that of each mount namespace as its first
+// process sees it, and the processes.
+func namespaces(root string) (host []Mount, trees map[string][]Mount, tasks []task, err error) {
+	fail := func(err error) ([]Mount, map[string][]Mount, []task, error) { return nil, nil, nil, err }
+	proc := filepath.Join("/", root, "proc")
+	host, err = tree(filepath.Join("/", root, tablePath))
+	if err != nil {
+		return fail(err)
+	}
+	hostNamespace, err := os.Readlink(filepath.Join(proc, "1/ns/mnt"))
+	if err != nil {
+		return fail(fmt.Errorf("cannot tell mount namespaces apart: %w", err))
+	}
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return fail(fmt.Errorf("cannot list the processes: %w", err))
+	}
+	trees = map[string][]Mount{hostNamespace: host}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		p := task{pid: pid, dir: filepath.Join(proc, e.Name())}
+		p.namespace, err = os.Readlink(filepath.Join(p.dir, "ns/mnt"))
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return fail(fmt.Errorf("cannot see what process %d uses: %w", pid, err))
+		}
+		if _, known := trees[p.namespace]; !known {
+			all, err := tree(filepath.Join(p.dir, "mountinfo"))
+			if gone(err) {
+				continue
+			}
+			if err != nil {
+				return fail(err)
+			}
+			trees[p.namespace], p.first = all, true
+		}
+		tasks = append(tasks, p)
+	}
+	return host, trees, tasks, nil
 }
 
 // follower tells the mounts in other namespaces that go with the host's. What

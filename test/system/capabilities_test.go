@@ -163,4 +163,13 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(ext4))); strings.Contains(got, "(sleep)") {
 		t.Errorf("the user is named without CAP_SYS_PTRACE: %s", got)
 	}
+
+	at = "/mnt/disks/" + xfs
+	m.run("systemd-run -q --unit=other-holder sh -c 'cd " + at + " && exec sleep infinity'")
+	m.wait("the other holder", "[ $(readlink /proc/$(systemctl show -p MainPID --value other-holder)/cwd) = "+at+" ]")
+	given(unmount, without(unmount, "CAP_DAC_READ_SEARCH"))
+	if err := w.DetachSurprise(ctx(t), xID); err != nil {
+		t.Fatal(err)
+	}
+	m.says("cannot shut down the filesystem of .*: permission denied")
 }

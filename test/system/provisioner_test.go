@@ -137,7 +137,7 @@ func (m machine) changes() map[string][][2]time.Time {
 // TestProvisioner: what plays the provisioner's side, at ten times its rate,
 // through attach, release, detach, grow, restart, reboot and a power cut after which
 // a disk that has a volume is missing, with volumes released before and during an attach
-// and a boot. It makes and cleans volumes of finished mounts
+// and a boot, and a disk pulled while its released volume is cleaned. It makes and cleans volumes of finished mounts
 // of their own filesystems alone, with the names and sizes that it would publish, and
 // a directory is without its mount only while that is mounted or unmounted.
 func TestProvisioner(t *testing.T) {
@@ -211,11 +211,11 @@ func TestProvisioner(t *testing.T) {
 		}
 	}
 	// So many files that the cleaner is at work for some passes.
-	tenant := func(uuid string) {
+	tenant := func(uuid string, files int) {
 		t.Helper()
-		m.run(fmt.Sprintf("cd /mnt/disks/%s && mkdir -p many/{1..20} && touch many/{1..20}/{1..100} && echo old tenant >data && sync", uuid))
+		m.run(fmt.Sprintf("cd /mnt/disks/%s && mkdir -p many/{1..20} && (cd many && for i in {1..20}; do touch $i/{1..%d}; done) && echo old tenant >data && sync", uuid, files))
 	}
-	rounds := 1
+	rounds, pulls := 1, 0
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		rounds = 20
 	}
@@ -235,7 +235,7 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 
 		// Released while it is attached: before it is mounted, while it is, or after.
-		tenant(small)
+		tenant(small, 100)
 		m.detach(w, smallID)
 		m.wait("the directory to go", "! [ -e /mnt/disks/"+small+" ]")
 		since = m.lines()
@@ -244,6 +244,24 @@ func TestProvisioner(t *testing.T) {
 		m.run(fmt.Sprintf("sleep %d.%03d", late/1000, late%1000))
 		m.release(smallVolume)
 		emptied(small, smallVolume, since)
+
+		// Pulled while the cleaner is at work, and for long: what it deletes from then on
+		// would be deleted in memory alone, and what it does not find taken for deleted.
+		tenant(small, 1000)
+		since = m.lines()
+		m.release(smallVolume)
+		m.wait("the cleaner to be at work", "[ $(ls /mnt/disks/"+small+"/many | wc -l) -lt 20 ]")
+		if err := w.DetachSurprise(ctx(t), smallID); err != nil {
+			t.Fatal(err)
+		}
+		pulls++
+		m.wait("the end of all units for it", "! [ -e /mnt/disks/"+small+" ] && ! systemctl list-units --all --plain --no-legend 'hotmount-*@mnt*' | grep .")
+		if got := m.run(fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep ' cleaned ' || true", since+1)); got != "" {
+			t.Errorf("the volume was empty before its disk was pulled: %s", got)
+		}
+		if _, smallID = m.attach(w, smallDisk); !t.Failed() {
+			emptied(small, smallVolume, since)
+		}
 	}
 
 	// Grow: the volume keeps its size until it is made anew.
@@ -260,7 +278,7 @@ func TestProvisioner(t *testing.T) {
 	changes := []map[string][][2]time.Time{m.changes()}
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		// With the cleaner at work.
-		tenant(small)
+		tenant(small, 100)
 		since = m.lines()
 		m.release(smallVolume)
 		if err := w.Reboot(ctx(t)); err != nil {
@@ -273,7 +291,7 @@ func TestProvisioner(t *testing.T) {
 	}
 	// Two volumes are released; the disk of one stays away: what is left of its mount
 	// point would be cleaned in its place. The other is cleaned from the first pass on.
-	tenant(big)
+	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()
 	if err := w.PowerCut(ctx(t)); err != nil {
@@ -304,7 +322,7 @@ func TestProvisioner(t *testing.T) {
 		boot, number int
 		uuid         string
 	}
-	lines, said := 0, map[change]int{}
+	lines, dead, said := 0, 0, map[change]int{}
 	for _, line := range strings.Split(log, "\n") {
 		clock, _, _ := strings.Cut(line, " ")
 		at, err := time.Parse(time.RFC3339, clock)
@@ -315,6 +333,11 @@ func TestProvisioner(t *testing.T) {
 		switch {
 		case f != nil && f[1] == f[2]:
 		case strings.HasSuffix(line, " started"), strings.Contains(line, " event cleaning "+smallVolume):
+		case strings.HasSuffix(line, " error stat /mnt/disks/"+small+": input/output error"):
+			// In the time from its disk's end to that of the directory.
+			if dead++; dead > 2*pulls {
+				t.Errorf("%d lines of %d disks that were pulled: %s", dead, pulls, line)
+			}
 		case b != nil:
 			lines++
 			// A pass of the provisioner is at most that late, and the directory is

@@ -1,0 +1,82 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+)
+
+const (
+	// goingDown is XFS_IOC_GOINGDOWN (fs/xfs/libxfs/xfs_fs.h) and EXT4_IOC_SHUTDOWN
+	// (fs/ext4/ext4.h), each _IOR('X', 125, __u32). Both want CAP_SYS_ADMIN.
+	goingDown = 0x8004587d
+	// noLogFlush is XFS_FSOP_GOING_FLAGS_NOLOGFLUSH and
+	// EXT4_GOING_FLAGS_NOLOGFLUSH: nothing is written, not even the log.
+	noLogFlush = 2
+)
+
+// ShutDown has the filesystem of a device that is gone answer EIO to everybody from now
+// on, by any mount of it, in whatever namespace. Without it an XFS or ext4 goes on in
+// memory until the kernel writes its log, up to half a minute later (Linux before 6.6),
+// and what was deleted or written meanwhile was not. That it is not mounted anywhere is
+// no error, that the device is there is one. It has nothing read from the disk.
+func ShutDown(root string, dev disk.Dev) error {
+	host, trees, tasks, err := namespaces(root)
+	if err != nil {
+		return fmt.Errorf("cannot shut down the filesystem of %s: %w", dev, err)
+	}
+	down, err := shutDownBy(filepath.Join("/", root), root, host, dev)
+	for _, p := range tasks {
+		if !down && p.first {
+			var other error
+			down, other = shutDownBy(filepath.Join(p.dir, "root"), root, trees[p.namespace], dev)
+			err = errors.Join(err, other)
+		}
+	}
+	if !down && err != nil {
+		return fmt.Errorf("cannot shut down the filesystem of %s: %w", dev, err)
+	}
+	return nil
+}
+
+// shutDownBy tries each mount of the device's filesystem that the table has, as seen
+// below the root directory of one who has that table.
+func shutDownBy(base, root string, table []Mount, dev disk.Dev) (down bool, err error) {
+	for i := range table {
+		if m := &table[i]; m.Dev == dev && (m.Type == disk.XFS || m.Type == disk.Ext4) {
+			// A container's path can lead anywhere: it is seen what was opened.
+			one := shutDown(filepath.Join(base, m.Path), root, dev)
+			if one == nil {
+				return true, nil
+			}
+			err = errors.Join(err, errors.New(disk.Visible("by "+m.Path+": "+one.Error())))
+		}
+	}
+	return false, err
+}
+
+func shutDown(path, root string, dev disk.Dev) error {
+	dir, err := OpenMount(path, dev)
+	if errors.Is(err, unix.EIO) {
+		return nil // it is shut down
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	// As long as it is open no other disk gets the number.
+	_, err = os.Lstat(filepath.Join("/", root, "sys/dev/block", dev.String()))
+	switch {
+	case err == nil:
+		return errors.New("its disk is there")
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return os.NewSyscallError("ioctl", unix.IoctlSetPointerInt(int(dir.Fd()), goingDown, noLogFlush))
+}

@@ -1,0 +1,87 @@
+//go:build root
+
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+)
+
+// A filesystem of a device that is gone fails for everybody, whoever in whatever
+// namespace has it mounted; not one whose device is there, and not another's. It is a
+// loop device's, below a root directory in which the device is not in sysfs.
+func TestShutDown(t *testing.T) {
+	for _, fstype := range []string{disk.XFS, disk.Ext4} {
+		t.Run(fstype, func(t *testing.T) {
+			root := t.TempDir()
+			image, at := filepath.Join(root, "image"), filepath.Join(root, "host", "disk")
+			if err := os.MkdirAll(at, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range []string{"truncate -s 320M " + image, "mkfs." + fstype + " -q " + image, "mount -o loop " + image + " " + at} {
+				if out, err := exec.Command("sh", "-c", c).CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v: %s", c, err, out)
+				}
+			}
+			t.Cleanup(func() {
+				if out, err := exec.Command("umount", at).CombinedOutput(); err != nil {
+					t.Errorf("umount: %v: %s", err, out)
+				}
+			})
+			var st unix.Stat_t
+			if err := unix.Stat(at, &st); err != nil {
+				t.Fatal(err)
+			}
+			dev := disk.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
+			write := func() error { return os.WriteFile(filepath.Join(at, "file"), []byte("data"), 0o644) }
+			line := func(dev disk.Dev, path string) string {
+				return fmt.Sprintf("90 24 %s / %s rw - %s /dev/loop0 rw\n", dev, path, fstype)
+			}
+			process(t, root, "1", map[string]string{"mountinfo": "24 1 254:1 / / rw - ext4 /dev/vda1 rw\n"}, map[string]string{"ns/mnt": "mnt:[1]"})
+			if err := ShutDown(root, dev); err != nil {
+				t.Errorf("nobody has it mounted: %v", err)
+			}
+			// By a container's path, which is a link.
+			process(t, root, "77", map[string]string{"mountinfo": line(dev, "/away")}, map[string]string{"ns/mnt": "mnt:[2]", "root": filepath.Join(root, "host")})
+			if err := os.Symlink(at, filepath.Join(root, "host", "away")); err != nil {
+				t.Fatal(err)
+			}
+			if err := ShutDown(root, dev); err == nil {
+				t.Error("a link is followed")
+			}
+			other := disk.Dev{Major: dev.Major, Minor: dev.Minor + 1}
+			process(t, root, "77", map[string]string{"mountinfo": line(other, "/disk")}, nil)
+			if err := ShutDown(root, other); err == nil || !strings.Contains(err.Error(), "is mounted there") {
+				t.Errorf("another device's: %v", err)
+			}
+			process(t, root, "77", map[string]string{"mountinfo": line(dev, "/disk")}, nil)
+			process(t, root, "", map[string]string{"../sys/dev/block/" + dev.String(): ""}, nil)
+			if err := ShutDown(root, dev); err == nil || !strings.Contains(err.Error(), "its disk is there") {
+				t.Errorf("of a device that is there: %v", err)
+			}
+			if err := write(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(filepath.Join(root, "sys/dev/block", dev.String())); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second time it is shut down already
+				if err := ShutDown(root, dev); err != nil {
+					t.Error(err)
+				}
+				if err := write(); !errors.Is(err, unix.EIO) && !errors.Is(err, unix.EROFS) {
+					t.Errorf("writing gives %v", err)
+				}
+			}
+		})
+	}
+}
