@@ -32,7 +32,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		dir := "/run/systemd/system/" + unit + ".d"
 		script := "rm -rf " + dir
 		if lines != "" {
-			script += "; mkdir -p " + dir + "; printf '[Service]\\n" + lines + "' >" + dir + "/sandbox.conf"
+			// At once: PID 1 reads it anew for each disk, also just now.
+			script = "mkdir -p " + dir + "; printf '[Service]\\n" + lines + "' >" + dir + "/new; mv " + dir + "/new " + dir + "/sandbox.conf"
 		}
 		m.run(script + "; systemctl daemon-reload")
 	}
