@@ -52,16 +52,7 @@ func Table(root string) ([]disk.MountPoint, error) {
 
 // Tree gives the same table with what makes a tree of it.
 func Tree(root string) ([]Mount, error) {
-	file, err := os.Open(filepath.Join("/", root, tablePath))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read mount table: %w", err)
-	}
-	defer file.Close()
-	tree, err := ParseTree(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read mount table: %w", err)
-	}
-	return tree, nil
+	return tree(filepath.Join("/", root, tablePath))
 }
 
 // At gives the mount of the tree to which a path leads, nil if there is none: who

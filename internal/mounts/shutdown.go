@@ -27,22 +27,36 @@ const (
 // and what was deleted or written meanwhile was not. That it is not mounted anywhere is
 // no error, that the device is there is one. It has nothing read from the disk.
 func ShutDown(root string, dev disk.Dev) error {
-	host, trees, tasks, err := namespaces(root)
-	if err != nil {
-		return fmt.Errorf("cannot shut down the filesystem of %s: %w", dev, err)
-	}
-	down, err := shutDownBy(filepath.Join("/", root), root, host, dev)
-	for _, p := range tasks {
-		if !down && p.first {
-			var other error
-			down, other = shutDownBy(filepath.Join(p.dir, "root"), root, trees[p.namespace], dev)
-			err = errors.Join(err, other)
-		}
-	}
-	if !down && err != nil {
+	if err := shutDownAll(root, dev); err != nil {
 		return fmt.Errorf("cannot shut down the filesystem of %s: %w", dev, err)
 	}
 	return nil
+}
+
+func shutDownAll(root string, dev disk.Dev) error {
+	host, err := Tree(root)
+	if err != nil {
+		return err
+	}
+	// The host's mounts first: it has to be soon, and most often there is one.
+	down, errs := shutDownBy(filepath.Join("/", root), root, host, dev)
+	if down {
+		return nil
+	}
+	trees, tasks, err := namespaces(root, host)
+	if err != nil {
+		return errors.Join(errs, err)
+	}
+	for _, p := range tasks {
+		if p.first {
+			down, err := shutDownBy(filepath.Join(p.dir, "root"), root, trees[p.namespace], dev)
+			if down {
+				return nil
+			}
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errs
 }
 
 // shutDownBy tries each mount of the device's filesystem that the table has, as seen

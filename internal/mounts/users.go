@@ -51,7 +51,11 @@ func (u User) String() string {
 // It has nothing read from the disk, which may be dead, and sees all only
 // as root with all capabilities. A process that ends meanwhile is left out.
 func Users(root string, dev disk.Dev, path string) ([]User, error) {
-	host, trees, tasks, err := namespaces(root)
+	host, err := Tree(root)
+	if err != nil {
+		return nil, err
+	}
+	trees, tasks, err := namespaces(root, host)
 	if err != nil {
 		return nil, err
 	}
@@ -94,15 +98,11 @@ type task struct {
 	first          bool
 }
 
-// namespaces gives the host's mount table, that of each mount namespace as its first
-// process sees it, and the processes.
-func namespaces(root string) (host []Mount, trees map[string][]Mount, tasks []task, err error) {
-	fail := func(err error) ([]Mount, map[string][]Mount, []task, error) { return nil, nil, nil, err }
+// namespaces gives the mount table of each mount namespace as its first process sees
+// it, the host's is given, and the processes.
+func namespaces(root string, host []Mount) (trees map[string][]Mount, tasks []task, err error) {
+	fail := func(err error) (map[string][]Mount, []task, error) { return nil, nil, err }
 	proc := filepath.Join("/", root, "proc")
-	host, err = tree(filepath.Join("/", root, tablePath))
-	if err != nil {
-		return fail(err)
-	}
 	hostNamespace, err := os.Readlink(filepath.Join(proc, "1/ns/mnt"))
 	if err != nil {
 		return fail(fmt.Errorf("cannot tell mount namespaces apart: %w", err))
@@ -137,7 +137,7 @@ func namespaces(root string) (host []Mount, trees map[string][]Mount, tasks []ta
 		}
 		tasks = append(tasks, p)
 	}
-	return host, trees, tasks, nil
+	return trees, tasks, nil
 }
 
 // follower tells the mounts in other namespaces that go with the host's. What
