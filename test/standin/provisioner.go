@@ -177,7 +177,7 @@ func (p *provision) clean() {
 		}
 		delete(p.cleaning, n.Name())
 		if c.err != nil {
-			p.say("event cleaning %s: %v", n.Name(), c.err)
+			p.say("event cleaning %s: %s", n.Name(), strings.ReplaceAll(c.err.Error(), "\n", "; "))
 			p.cleaning[n.Name()] = begin(v)
 			continue
 		}
