@@ -44,7 +44,7 @@ for (;; $n++) {
 // directories and units there are, who writes, and what has failed.
 const soakTruth = `#!/bin/bash
 while read -r _ _ dev _ path _; do
-	case $path in /mnt/disks/*) echo "mount ${path#/mnt/disks/} $(cat /sys/dev/block/$dev/serial)" ;; esac
+	case $path in /mnt/disks/*) echo "mount ${path#/mnt/disks/} $(cat /sys/dev/block/$dev/serial 2>/dev/null)" ;; esac
 done </proc/self/mountinfo | sort
 ls -A /mnt/disks | sed 's/^/directory /'
 systemctl list-units --all --plain --no-legend >/run/units
