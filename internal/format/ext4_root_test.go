@@ -163,6 +163,7 @@ func TestRealExt4Crash(t *testing.T) {
 			}
 			found[l.isMade()]++
 			l.isExt4()
+			l.free()
 		}
 		t.Logf("%q: killed up to write %d: found %v", options, n-1, found)
 		if n < 40 || found[disk.HalfMade] < 4 || found[disk.Unknown] > 0 {
@@ -183,6 +184,7 @@ func TestRealExt4SuperblockIsLast(t *testing.T) {
 		if out, err := exec.Command("blkid", "-p", l.facts.Node()).CombinedOutput(); err == nil {
 			t.Errorf("killed at write %d: %s", n, out)
 		}
+		l.free()
 	}
 	if n == 52 {
 		t.Error("it was not killed")

@@ -47,8 +47,16 @@ func newLoop(t *testing.T, size int64) *loop {
 		t.Fatal(err)
 	}
 	l.attach(sh(t, "losetup -f --show "+l.image))
-	t.Cleanup(func() { sh(t, "losetup -d "+l.facts.Node()) })
+	t.Cleanup(l.free)
 	return l
+}
+
+// free gives the disk's space back, of which hundreds would take more than there is.
+func (l *loop) free() {
+	if l.image != "" {
+		sh(l.t, "losetup -d "+l.facts.Node()+"; rm "+l.image)
+		l.image = ""
+	}
 }
 
 func (l *loop) attach(node string) {
@@ -298,6 +306,7 @@ func TestRealCrash(t *testing.T) {
 		}
 		found[l.isMade()]++
 		sh(t, "xfs_repair -n "+l.facts.Node())
+		l.free()
 	}
 	t.Logf("killed up to write %d: found %v", n-1, found)
 	if n < 60 || found[disk.HalfMade] < 5 || found[disk.Unknown] > 0 {
@@ -334,6 +343,7 @@ func TestRealClassOptions(t *testing.T) {
 			if inode := sh(t, "xfs_db -r -c 'sb 0' -c 'addr rootino' -c 'p core.mode core.uid core.gid' "+l.facts.Node()); inode != "core.mode = 042770\ncore.uid = 1000\ncore.gid = 2000" {
 				t.Errorf("%q: the root directory has %q", options, inode)
 			}
+			l.free()
 		}
 		t.Logf("%q: found %v", options, found)
 		if found[disk.HalfMade] < 2 {
@@ -367,6 +377,7 @@ func TestRealCrashAgain(t *testing.T) {
 				t.Fatalf("there is no write %d", third)
 			}
 			found[l.isMade()]++
+			l.free()
 		}
 	}
 	// Of a disk that is too large to be read in full the samples decide.
