@@ -92,16 +92,18 @@ func barred(err error) error {
 	return fmt.Errorf("%w: if it is not so for others, that is the sandbox of hotmount.service, to be opened with: hotmount config apply-sandbox && systemctl daemon-reload && systemctl restart hotmount", err)
 }
 
-// PID 1 is asked after so long whether the mount has failed, and then each time
-// after twice as long.
+// It is looked after so long whether the mount has failed, and then each time after
+// twice as long. From askSure on PID 1 is asked: it may have a reason to keep a unit that
+// has failed.
 const (
 	askFirst = time.Second
+	askSure  = 8 * time.Second
 	askMost  = 16 * time.Second
 )
 
 // await waits until the mount is there, or PID 1 says that its job has ended. PID 1
 // is not connected meanwhile: for who is, it makes a message of each change of each unit.
-func await(ctx context.Context, path string, arrived <-chan struct{}, ended func(context.Context, string) (bool, error)) error {
+func await(ctx context.Context, path string, arrived <-chan struct{}, ended func(ctx context.Context, path string, sure bool) (bool, error)) error {
 	for wait := askFirst; ; wait = min(2*wait, askMost) {
 		select {
 		case <-arrived:
@@ -110,7 +112,7 @@ func await(ctx context.Context, path string, arrived <-chan struct{}, ended func
 			return fmt.Errorf("cannot wait for %s: %w", unit.Name(path), context.Cause(ctx))
 		case <-time.After(wait):
 		}
-		if over, err := ended(ctx, path); over || err != nil {
+		if over, err := ended(ctx, path, wait >= askSure); over || err != nil {
 			return err
 		}
 	}

@@ -72,9 +72,12 @@ func TestAwait(t *testing.T) {
 				}
 				start := time.Now()
 				var asked []time.Duration
-				err := await(ctx, "/mnt/disks/a", arrived, func(_ context.Context, path string) (bool, error) {
+				err := await(ctx, "/mnt/disks/a", arrived, func(_ context.Context, path string, sure bool) (bool, error) {
 					since := time.Since(start)
 					asked = append(asked, since/time.Second)
+					if sure != (since >= 15*time.Second) {
+						t.Errorf("after %s PID 1 is asked: %v", since, sure)
+					}
 					if path != "/mnt/disks/a" || len(asked) > len(test.asked) {
 						t.Fatalf("asked for %s after %d seconds", path, asked)
 					}

@@ -5,11 +5,13 @@
 package unit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -24,6 +26,10 @@ import (
 // privateSocket is PID 1's own socket, for root alone. On the system bus any
 // local user could send us the signal that a job is done.
 const privateSocket = "/run/systemd/private"
+
+// transientUnits is where PID 1 has the files of transient units as long as it has the
+// units (systemd.unit(5), unit_remove_transient in systemd's src/core/unit.c).
+const transientUnits = "/run/systemd/transient"
 
 // patience is how long PID 1 may take to accept a connection.
 const patience = 10 * time.Second
@@ -53,8 +59,8 @@ func (e *JobError) Error() string {
 // change of every unit, which on a busy node would wake the daemon all the time,
 // and costs PID 1 more than the mounts themselves where many disks come at once.
 type Manager struct {
-	// socket is another than privateSocket in tests.
-	socket string
+	// socket and transient are others than privateSocket and transientUnits in tests.
+	socket, transient string
 
 	mu    sync.Mutex
 	conn  *conn
@@ -102,11 +108,7 @@ func (m *Manager) acquire(ctx context.Context) (*conn, error) {
 		m.conn.bus.Close()
 		m.conn, m.users = nil, 0
 	}
-	socket := m.socket
-	if socket == "" {
-		socket = privateSocket
-	}
-	c, err := dial(ctx, socket)
+	c, err := dial(ctx, cmp.Or(m.socket, privateSocket))
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to systemd: %w", err)
 	}
@@ -199,12 +201,17 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) error {
 }
 
 // MountEnded says whether the job of StartMount has ended. Where it has ended and
-// nothing is mounted the error is a *JobError.
-func (m *Manager) MountEnded(ctx context.Context, path string) (bool, error) {
+// nothing is mounted the error is a *JobError. As long as PID 1 has the file of the
+// unit it has the unit, and is asked for its job only if it has to be sure: for who is
+// connected it makes a message of each change of each unit.
+func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool, error) {
 	if err := checkPath(path); err != nil {
 		return false, err
 	}
 	name := Name(path)
+	if _, err := os.Lstat(filepath.Join(cmp.Or(m.transient, transientUnits), name)); err == nil && !sure {
+		return false, nil
+	}
 	c, err := m.acquire(ctx)
 	if err != nil {
 		return false, err

@@ -85,7 +85,10 @@ var everything = append(slices.Clone(jobs), []struct {
 	name string
 	call func(context.Context, *Manager) error
 }{
-	{"MountEnded", func(ctx context.Context, m *Manager) error { _, err := m.MountEnded(ctx, mountUnit().Path); return err }},
+	{"MountEnded", func(ctx context.Context, m *Manager) error {
+		_, err := m.MountEnded(ctx, mountUnit().Path, false)
+		return err
+	}},
 	{"Plugged", func(ctx context.Context, m *Manager) error { _, err := m.Plugged(ctx, "vdb"); return err }},
 }...)
 
@@ -154,7 +157,7 @@ func TestMountEnded(t *testing.T) {
 		if err := m.StartMount(background(t), mountUnit()); err != nil {
 			t.Fatal(err)
 		}
-		ended, err := m.MountEnded(background(t), mountUnit().Path)
+		ended, err := m.MountEnded(background(t), mountUnit().Path, false)
 		var failed *JobError
 		if ended != test.ended || errors.As(err, &failed) != test.failed || !test.failed && err != nil {
 			t.Errorf("%+v: ended %v, error %v", test, ended, err)
@@ -164,13 +167,25 @@ func TestMountEnded(t *testing.T) {
 				t.Fatal("the connection stays open")
 			}
 		}
+		// With its file there it goes on, unless PID 1 says otherwise.
+		m.transient = t.TempDir()
+		if err := os.WriteFile(filepath.Join(m.transient, Name(mountUnit().Path)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		asked := p.calls()
+		if ended, err := m.MountEnded(background(t), mountUnit().Path, false); ended || err != nil || p.calls() != asked {
+			t.Errorf("%+v: with the file there: ended %v, error %v, asked %s", test, ended, err, strings.TrimPrefix(p.calls(), asked))
+		}
+		if ended, _ := m.MountEnded(background(t), mountUnit().Path, true); ended != test.ended {
+			t.Errorf("%+v: for sure: ended %v", test, ended)
+		}
 	}
 	p := startPID1(t)
 	p.refuse = "org.freedesktop.DBus.Error.NoReply"
-	if ended, err := p.manager().MountEnded(background(t), mountUnit().Path); ended || err == nil {
+	if ended, err := p.manager().MountEnded(background(t), mountUnit().Path, false); ended || err == nil {
 		t.Errorf("without an answer: ended %v, error %v", ended, err)
 	}
-	if _, err := p.manager().MountEnded(background(t), "/etc"); err == nil {
+	if _, err := p.manager().MountEnded(background(t), "/etc", true); err == nil {
 		t.Error("a mount that is not ours is asked for")
 	}
 }
