@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,20 @@ func TestConfigCheckAndShow(t *testing.T) {
 	}
 	if out, code, err = call(t, "config", "show", "--settle=9s"); code != 0 || !strings.Contains(out, "settle: 9s") || !strings.Contains(out, "# --settle\n") {
 		t.Error(out, code, err)
+	}
+	// What only the machine can tell: whether mkfs takes the options, and what the
+	// directories are.
+	link := filepath.Join(t.TempDir(), "link")
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := "classes:\n- {name: a, directory: /mnt/a, mkfs_options: [\"-i size=17\"], names: [vdb]}\n- {name: b, directory: " + link + "/b, names: [vdc]}\n"
+	if err := errors.Join(os.Symlink(t.TempDir(), link), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	out, code, err = call(t, "config", "check", "--config="+file)
+	for _, want := range []string{`:2: classes[0].mkfs_options: found ["-i size=17"], which mkfs.xfs refuses: `, ":3: classes[1].directory: found ", "link"} {
+		if code != 3 || !strings.Contains(out, want) {
+			t.Errorf("no %q in %s: %d, %v", want, out, code, err)
+		}
 	}
 }
 

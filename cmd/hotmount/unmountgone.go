@@ -56,11 +56,7 @@ const holdersTold = 8
 // afterwards nobody can find the mount that they hold.
 func unmountGone(log *report.Log, s store.Store, where string, dev disk.Dev) error {
 	fail := func(err error) error { return fmt.Errorf("cannot unmount %s lazily: %w", where, err) }
-	tree, err := mounts.Tree("")
-	if err != nil {
-		return fail(err)
-	}
-	there, err := mounts.OnTop(tree, where, dev)
+	there, err := isThere(where, dev)
 	if err != nil {
 		return fail(err)
 	}
@@ -75,10 +71,10 @@ func unmountGone(log *report.Log, s store.Store, where string, dev disk.Dev) err
 	case !errors.Is(err, fs.ErrNotExist):
 		return fail(err)
 	}
-	down := mounts.ShutDown("", dev)
 	at := ""
 	if there {
 		at = where
+		shutDown(log, where, dev)
 	}
 	users, err := mounts.Users("", dev, at)
 	words := list(users)
@@ -88,23 +84,56 @@ func unmountGone(log *report.Log, s store.Store, where string, dev disk.Dev) err
 	case len(users) == 0 && there:
 		words = "nobody that could be found"
 	case len(users) == 0:
-		return down // they have just let go
+		return nil // they have just let go
 	}
 	what := "was unmounted"
 	if there {
-		// The errors may have made them let go.
-		err := unix.Unmount(where, unix.UMOUNT_NOFOLLOW)
-		if errors.Is(err, unix.EBUSY) {
-			err = unix.Unmount(where, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-			what = "was taken off the tree"
-		}
+		lazily, err := unmount(where, dev)
 		if err != nil {
-			return fail(errors.Join(err, down))
+			return fail(err)
+		}
+		if lazily {
+			what = "was taken off the tree"
 		}
 	}
 	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThey get errors, and an XFS can be mounted again only when they have ended", where, what, dev, words))
+	if !there {
+		// Last: a way into a container can be one on which nobody answers.
+		shutDown(log, where, dev)
+	}
 	if more := len(users) - holdersTold; more > 0 {
 		words = fmt.Sprintf("%s\n  and %d more", list(users[:holdersTold]), more)
 	}
-	return errors.Join(down, s.SaveHolders(path.Base(where), words))
+	return s.SaveHolders(path.Base(where), words)
+}
+
+func isThere(where string, dev disk.Dev) (bool, error) {
+	tree, err := mounts.Tree("")
+	if err != nil {
+		return false, err
+	}
+	return mounts.OnTop(tree, where, dev)
+}
+
+// shutDown tells what could not be done: the kernel does it, later.
+func shutDown(log *report.Log, where string, dev disk.Dev) {
+	if err := mounts.ShutDown("", dev); err != nil {
+		log.Event(report.KindProblem, journal.PriWarning, nil, disk.Decision{}, where, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+}
+
+// unmount says whether it could not be done but lazily. PID 1, which tries it too, may
+// be first.
+func unmount(where string, dev disk.Dev) (lazily bool, err error) {
+	// The errors may have made them let go.
+	err = unix.Unmount(where, unix.UMOUNT_NOFOLLOW)
+	if errors.Is(err, unix.EBUSY) {
+		lazily, err = true, unix.Unmount(where, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	}
+	if err != nil {
+		if there, again := isThere(where, dev); again == nil && !there {
+			return false, nil
+		}
+	}
+	return lazily, err
 }

@@ -157,11 +157,25 @@ func leastOf(re *syntax.Regexp) int {
 	return n
 }
 
-// ends says whether a glob of names of virtio-blk or SCSI disks can match one that
-// ends in a letter, as disks do (vdb), and one that ends in a digit, as partitions
-// do (vdb1). Of other patterns it says that both can be.
-func ends(glob string) (disk, partition bool) {
-	all := elements(glob)
+// aDisk and aPartition are how the kernel names whole disks and partitions
+// (virtblk_name_format in drivers/block/virtio_blk.c, sd_format_disk_name in
+// drivers/scsi/sd.c, nvme_alloc_ns in drivers/nvme/host/core.c, bdevname in
+// block/partitions/core.c).
+var (
+	aDisk      = regexp.MustCompile(`^(?:[vs]d[a-z]+|nvme[0-9]+n[0-9]+)$`)
+	aPartition = regexp.MustCompile(`^(?:[vs]d[a-z]+|nvme[0-9]+n[0-9]+p)[1-9][0-9]*$`)
+)
+
+// names says whether a pattern of kernel names can match a whole disk, and whether it can
+// match a partition: a name, or by the end of a glob of virtio-blk or SCSI disks, which
+// is a letter for disks (vdb) and a digit for partitions (vdb1). Of other patterns it
+// says that both can be.
+func names(pattern string) (disk, partition bool) {
+	name, complete := literal(pattern)
+	if complete && slices.ContainsFunc(kernelPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+		return aDisk.MatchString(name), aPartition.MatchString(name)
+	}
+	glob, all := pattern, elements(pattern)
 	if !strings.HasPrefix(glob, "vd") && !strings.HasPrefix(glob, "sd") || len(all) < 3 {
 		return true, true
 	}

@@ -212,7 +212,9 @@ func (p *parser) possible(n *classNode, s *disk.Selectors) {
 				return "a pattern that can match something: " + whose + " transport is " + strings.Join(s.Transport, ", ")
 			}
 		}
-		switch whole, partition := ends(name); {
+		switch whole, partition := names(name); {
+		case !whole && !partition:
+			return "the name of a disk, such as vdb or nvme0n1, or of a partition, such as vdb1 or nvme0n1p1"
 		case exclusion:
 		case s.Partitions && !partition:
 			return "a pattern that can match a partition, such as vdb1, for partitions: true"
@@ -228,7 +230,6 @@ func (p *parser) possible(n *classNode, s *disk.Selectors) {
 	}
 }
 
-// exclude reads what no class may have.
 // exclude parses the exclusions of a file, before which others have that many.
 func (p *parser) exclude(n *yaml.Node, before int) []disk.Selectors {
 	var all []disk.Selectors

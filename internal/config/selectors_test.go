@@ -110,6 +110,12 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"{transport: [virtio], vendor: [QEMU]}":                               `classes[0].vendor[0]: found "QEMU", expected what begins with 0x: virtio disks have no other vendor`,
 		"{transport: [virtio, dm], model: [X]}":                               `classes[0].model: found "X", expected none: virtio and dm disks have no model`,
 		"{transport: [nvme], names: ['re:vd.']}":                              `classes[0].names[0]: found "re:vd.", expected a pattern that can match something: the class's transport is nvme`,
+		"names: [vd]":                                                         `classes[0].names[0]: found "vd", ` + diskWords,
+		"names: [vdb, nvme0]":                                                 `classes[0].names[1]: found "nvme0", ` + diskWords,
+		"names: [nvme0n1p]":                                                   `classes[0].names[0]: found "nvme0n1p", ` + diskWords,
+		"names: [nvme0n1p1]":                                                  `classes[0].names[0]: found "nvme0n1p1", expected a pattern that can match a whole disk; did you mean partitions: true?`,
+		"names: [\"re:vdb1\"]":                                                `classes[0].names[0]: found "re:vdb1", expected a pattern that can match a whole disk; did you mean partitions: true?`,
+		"{names: [nvme0n1], partitions: true}":                                `classes[0].names[0]: found "nvme0n1", expected a pattern that can match a partition, such as vdb1, for partitions: true`,
 		"mapper_names: [a]":                                                   `classes[0].mapper_names: found no "dm-*" in names, expected it too: device-mapper devices are selected only by that name`,
 	} {
 		line = strings.TrimSuffix(strings.TrimPrefix(line, "{"), "}")
@@ -131,6 +137,7 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"exclude: [{names: ['vd*'], mapper_names: [a]}]":                                             `FILE:1: exclude[0].mapper_names: found "a", expected none: virtio disks have no mapper_names`,
 		"exclude: [{transport: [scsi, nvme], mapper_names: [a]}]":                                    `FILE:1: exclude[0].mapper_names: found "a", expected none: scsi and nvme disks have no mapper_names`,
 		"exclude: [{transport: [nvme], names: [vdb]}]":                                               `FILE:1: exclude[0].names[0]: found "vdb", expected a pattern that can match something: the exclusion's transport is nvme`,
+		"exclude: [{names: [nvme0]}]":                                                                `FILE:1: exclude[0].names[0]: found "nvme0", ` + diskWords,
 		"exclude: [{nane: x}]":                                                                       `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
 		"classes:\n- {name: a, directory: /a, serial: [x]}\n- {name: b, directory: /b, serial: [x]}": "FILE:3: classes[1]: found the same selectors as in classes[0] (line 2), which has all these disks, expected others",
 	} {
@@ -166,6 +173,7 @@ func TestPossibleSelectors(t *testing.T) {
 const (
 	rangeWords = `expected a range of sizes such as 5GiB..100GiB, 5GiB.. or ..100GiB, the first not above the second`
 	nvmeWords  = `expected what begins with eui. or nvme. or uuid.: nvme disks have no other wwn`
+	diskWords  = `expected the name of a disk, such as vdb or nvme0n1, or of a partition, such as vdb1 or nvme0n1p1`
 	textWords  = `expected a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:`
 	kindWords  = `expected a pattern that can match something: beside vd, sd and nvme a kind of device is named by its letters, such as dm-*`
 )

@@ -57,10 +57,17 @@ func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	var st unix.Stat_t
 	err = unix.Fstat(int(dir.Fd()), &st)
 	if on := (disk.Dev{Major: unix.Major(uint64(st.Dev)), Minor: unix.Minor(uint64(st.Dev))}); err == nil && on != dev {
-		err = fmt.Errorf("device %s is mounted there, not %s", on, dev)
+		err = &otherError{on, dev}
 	}
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
 	return dir, nil
+}
+
+// otherError says that another device's filesystem is there.
+type otherError struct{ on, want disk.Dev }
+
+func (e *otherError) Error() string {
+	return fmt.Sprintf("device %s is mounted there, not %s", e.on, e.want)
 }

@@ -22,10 +22,11 @@ const (
 )
 
 // ShutDown has the filesystem of a device that is gone answer EIO to everybody from now
-// on, by any mount of it, in whatever namespace. Without it an XFS or ext4 goes on in
-// memory until the kernel writes its log, up to half a minute later (Linux before 6.6),
-// and what was deleted or written meanwhile was not. That it is not mounted anywhere is
-// no error, that the device is there is one. It has nothing read from the disk.
+// on, by any mount of it that is left, in whatever namespace. Without it an XFS or ext4
+// goes on in memory until the kernel writes its log, up to half a minute later (Linux
+// before 6.6), and what was deleted or written meanwhile was not. That it is not mounted
+// anywhere, or not any more, is no error; that the device is there is one. It has nothing
+// read from the disk, but may wait for whom a container has asked for the way there.
 func ShutDown(root string, dev disk.Dev) error {
 	if err := shutDownAll(root, dev); err != nil {
 		return fmt.Errorf("cannot shut down the filesystem of %s: %w", dev, err)
@@ -66,8 +67,12 @@ func shutDownBy(base, root string, table []Mount, dev disk.Dev) (down bool, err 
 		if m := &table[i]; m.Dev == dev && (m.Type == disk.XFS || m.Type == disk.Ext4) {
 			// A container's path can lead anywhere: it is seen what was opened.
 			one := shutDown(filepath.Join(base, m.Path), root, dev)
-			if one == nil {
+			var other *otherError
+			switch {
+			case one == nil:
 				return true, nil
+			case gone(one), errors.As(one, &other):
+				continue // it was unmounted meanwhile
 			}
 			err = errors.Join(err, errors.New(disk.Visible("by "+m.Path+": "+one.Error())))
 		}
@@ -77,10 +82,10 @@ func shutDownBy(base, root string, table []Mount, dev disk.Dev) (down bool, err 
 
 func shutDown(path, root string, dev disk.Dev) error {
 	dir, err := OpenMount(path, dev)
-	if errors.Is(err, unix.EIO) {
-		return nil // it is shut down
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EIO) && deadOn(path, dev):
+		return nil
+	case err != nil:
 		return err
 	}
 	defer dir.Close()

@@ -262,14 +262,21 @@ func on(info, open string, ids map[int]bool, dev disk.Dev) bool {
 	// Nobody is asked for what the kernel does not know.
 	err := unix.Statx(unix.AT_FDCWD, open, unix.AT_STATX_DONT_SYNC, 0, &st)
 	if errors.Is(err, unix.EIO) {
-		// So answers an XFS that is shut down (xfs_vn_getattr in fs/xfs/xfs_iops.c). Its
-		// statfs(2) does answer, with the device (xfs_fs_statfs in fs/xfs/xfs_super.c).
-		var fs unix.Statfs_t
-		err = unix.Statfs(open, &fs)
-		number := uint64(uint32(fs.Fsid.Val[0]))
-		st.Dev_major, st.Dev_minor = unix.Major(number), unix.Minor(number)
+		return deadOn(open, dev)
 	}
 	return err == nil && st.Dev_major == dev.Major && st.Dev_minor == dev.Minor
+}
+
+// deadOn says whether what answers EIO is an XFS of the device that is shut down, which
+// does so (xfs_vn_getattr in fs/xfs/xfs_iops.c): its statfs(2) does answer, with the
+// device (xfs_fs_statfs in fs/xfs/xfs_super.c).
+func deadOn(path string, dev disk.Dev) bool {
+	var fs unix.Statfs_t
+	if unix.Statfs(path, &fs) != nil {
+		return false
+	}
+	number := uint64(uint32(fs.Fsid.Val[0]))
+	return dev == disk.Dev{Major: unix.Major(number), Minor: unix.Minor(number)}
 }
 
 // mountOf is the mnt_id of a fdinfo file (proc_pid_fdinfo(5)), -1 for none.

@@ -45,8 +45,12 @@ func TestUnmountedByHand(t *testing.T) {
 
 	m.run("umount " + where)
 	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	// So is a release, until the same moment.
+	released, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "RELEASED"})
+	second := "/mnt/disks/" + m.mounted(released)
+	m.run("hotmount release " + released)
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.wait("the mount after a reboot", "findmnt "+where)
+	m.wait("the mounts after a reboot", "findmnt "+where+" && findmnt "+second)
 }

@@ -123,11 +123,14 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !strings.Contains(got, "taken off the tree") || !strings.Contains(got, "(sh)") && !strings.Contains(got, "(sleep)") {
 		t.Errorf("the unit's journal does not name the holder:\n%s", got)
 	}
-	// systemd's own try and the daemon's two; then it is taken off the tree.
+	// systemd's own try and the daemon's; then it is taken off the tree.
 	if n := strings.Count(m.run("journalctl -b --no-pager -o cat -u "+quote(unitOf(uuid))), "Unmounting "); n < 1 || n > 3 {
 		t.Errorf("%d tries to unmount", n)
 	}
 	again, id2 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
+	if again == name {
+		t.Errorf("%s is the old filesystem's, and was given to another disk", again)
+	}
 	m.says("/dev/" + again + " .*tried again in")
 	m.run("systemctl stop opener")
 	if got := m.mounted(again); got != uuid {
