@@ -68,7 +68,8 @@ type Manager struct {
 }
 
 type conn struct {
-	bus *dbus.Conn
+	bus  *dbus.Conn
+	wire *eager
 	// jobs is made of it for who has to hear of a job's end.
 	mu   sync.Mutex
 	jobs *sd.Conn
@@ -85,6 +86,7 @@ func (c *conn) listening() (*sd.Conn, error) {
 	// signal to each, without being asked to (bus_foreach_bus in systemd's
 	// src/core/dbus.c; so there is no Subscribe), so it gets the same one twice:
 	// godbus never has an answer wait for a signal that nobody takes.
+	c.wire.hears.Store(true)
 	var err error
 	c.jobs, err = sd.NewConnection(func() (*dbus.Conn, error) { return c.bus, nil })
 	return c.jobs, err
@@ -139,7 +141,8 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
-	bus, err := dbus.NewConn(newEager(s))
+	wire := newEager(s)
+	bus, err := dbus.NewConn(wire)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -147,7 +150,7 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	if err := bus.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
 		return nil, errors.Join(context.Cause(ctx), err, bus.Close())
 	}
-	return &conn{bus: bus}, nil
+	return &conn{bus: bus, wire: wire}, nil
 }
 
 // job starts a job and waits until it has ended. When ctx ends it returns, and
