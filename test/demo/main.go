@@ -60,20 +60,29 @@ func demo(ctx context.Context, out io.Writer, deb string) (err error) {
 	if _, err := l.Run(ctx, "for i in $(seq 600); do findmnt -n /dev/vdb >/dev/null && exit 0; sleep 0.1; done; journalctl -b --no-pager -u hotmount >&2; exit 1"); err != nil {
 		return fmt.Errorf("the disk was not mounted within a minute: %w", err)
 	}
-	for _, command := range []string{
-		"lsblk -o NAME,SIZE,SERIAL,FSTYPE,UUID,MOUNTPOINT",
-		"findmnt /dev/vdb",
-		"ls -ld /mnt/disks/*",
-		`systemctl --no-pager --lines=0 status 'mnt-disks-*.mount'`,
-		`journalctl --no-pager -o short -u "$(systemctl list-units --plain --no-legend 'mnt-disks-*.mount' | cut -d' ' -f1)"`,
-		"hotmount plan",
-		"systemctl --no-pager --lines=0 status hotmount",
+	for _, look := range []struct {
+		command string
+		// says is what a user has to find in it.
+		says []string
+	}{
+		{"lsblk -o NAME,SIZE,SERIAL,FSTYPE,UUID,MOUNTPOINT", []string{"vdb", "DEMO-1", "xfs", "/mnt/disks/"}},
+		{"findmnt /dev/vdb", []string{"/mnt/disks/", "xfs", "nodev"}},
+		{"ls -ld /mnt/disks/*", []string{"/mnt/disks/"}},
+		{`systemctl --no-pager --lines=0 status 'mnt-disks-*.mount'`, []string{"active (mounted)", "serial DEMO-1"}},
+		{`journalctl --no-pager -o short -u "$(systemctl list-units --plain --no-legend 'mnt-disks-*.mount' | cut -d' ' -f1)"`, []string{"/dev/vdb (serial DEMO-1", "formatted: xfs", "Mounted"}},
+		{"hotmount plan", []string{"vdb"}},
+		{"systemctl --no-pager --lines=0 status hotmount", []string{"active (running)", "1 mounted"}},
 	} {
-		said, err := l.Run(ctx, command)
+		said, err := l.Run(ctx, look.command)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "\nworker# %s\n%s\n", command, strings.TrimRight(said, "\n"))
+		fmt.Fprintf(out, "\nworker# %s\n%s\n", look.command, strings.TrimRight(said, "\n"))
+		for _, word := range look.says {
+			if !strings.Contains(said, word) {
+				return fmt.Errorf("%s does not say %q", look.command, word)
+			}
+		}
 	}
 	return nil
 }

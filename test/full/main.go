@@ -73,6 +73,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 		if passed || ctx.Err() != nil || !only.MatchString(steps[i].name) {
 			return
 		}
+		fmt.Printf("==> %d of %d: %s: begun; its log is %s\n", i+1, len(steps), steps[i].name, steps[i].log(dir))
 		result, err := steps[i].run(ctx, dir)
 		if ctx.Err() != nil {
 			return
@@ -82,11 +83,12 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 		fmt.Printf("==> %d of %d: %s: %s\n", i+1, len(steps), steps[i].name, result)
 		errs = append(errs, err, report.set(i, result))
 	}
-	// What make does shares build/; each of the others has at most a virtual machine
-	// or two, most of the time waiting for it.
+	// What make does shares build/, or wants the machine for itself, but for the unit
+	// tests; each of the others has at most a virtual machine or two, most of the time
+	// waiting for it.
 	var todo []int
 	for i, s := range steps {
-		if s.command[0] == "make" {
+		if s.command[0] == "make" && s.command[1] != "test-unit" {
 			do(i)
 		} else {
 			todo = append(todo, i)
@@ -118,7 +120,10 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 // steps are the checks without virtual machines, each test in a virtual machine,
 // and each fuzz test.
 func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
-	all := []step{{"make lint", []string{"make", "lint"}}, {"make test-unit", []string{"make", "test-unit"}}, {"make test-deb", []string{"make", "test-deb"}}, {"make bench-scan", []string{"make", "bench-scan"}}}
+	var all []step
+	for _, target := range []string{"lint", "test-deb", "bench-scan", "demo", "test-unit"} {
+		all = append(all, step{"make " + target, []string{"make", target}})
+	}
 	vm, err := list(ctx, "^Test", "-tags=vm,full", "./test/...")
 	if err != nil {
 		return nil, err
@@ -193,9 +198,13 @@ func output(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
+func (s step) log(dir string) string {
+	return filepath.Join(dir, strings.ReplaceAll(s.name, " ", "-")+".log")
+}
+
 // run gives the result of the step.
 func (s step) run(ctx context.Context, dir string) (string, error) {
-	log, err := os.Create(filepath.Join(dir, strings.ReplaceAll(s.name, " ", "-")+".log"))
+	log, err := os.Create(s.log(dir))
 	if err != nil {
 		return "", err
 	}
