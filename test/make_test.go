@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -65,6 +66,30 @@ func TestGoVersion(t *testing.T) {
 		}
 		if c.ProcessState.ExitCode() != status || first != want {
 			t.Errorf("go %q in PATH, %q installed: %v\n%s", test.path, test.installed, err, &said)
+		}
+	}
+}
+
+// TestMissingPackages: who is not root is told which Debian packages are missing, and
+// nothing is installed.
+func TestMissingPackages(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for packages, want := range map[string]string{
+		"bash hotmount-no-such dash hotmount-neither": "these Debian packages are missing: apt-get install hotmount-no-such hotmount-neither\n",
+		"bash dash": "",
+	} {
+		c := exec.Command("make", "--no-print-directory", "-f", "-", "-o", "build/.made", "deps", "PACKAGES_test="+packages)
+		c.Dir, c.Stdin = "/", bytes.NewReader(makefile)
+		if os.Getuid() == 0 {
+			const nobody = 65534
+			c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		}
+		out, err := c.CombinedOutput()
+		if (err != nil) != (want != "") || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v:\n%s", packages, err, out)
 		}
 	}
 }

@@ -3,7 +3,6 @@
 package system
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -64,12 +63,7 @@ func TestReinstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	w, err = worker.Start(ctx(t), worker.Options{Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m = machine{w, t}
-	m.endWith()
+	m, w = startAs(t, worker.Options{})
 	m.attach(w, worker.Disk{File: one, Serial: "ONE"})
 	m.attach(w, worker.Disk{File: two, Serial: "TWO"})
 	empty := blank(t, 320<<20)

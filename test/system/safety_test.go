@@ -133,12 +133,7 @@ func TestUntouched(t *testing.T) {
 // there, says so, and formats one when it is accepted (DESIGN.md, Decisions).
 func TestPresentDisksAreHeld(t *testing.T) {
 	parallel(t)
-	w, err := worker.Start(ctx(t), worker.Options{Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := machine{w, t}
-	m.endWith()
+	m, w := startAs(t, worker.Options{})
 	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "OLD1"})
 	full, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "OLD2"})
 	noSerial := blank(t, 320<<20)

@@ -47,16 +47,20 @@ func ctx(t *testing.T) context.Context {
 	return c
 }
 
-// logs is where a failing test leaves what it saw.
+// logs is where a worker of the test leaves what it says; it is kept if the test fails,
+// which says where it is.
 func logs(t *testing.T) string {
-	base := os.Getenv("HOTMOUNT_TEST_LOGS")
-	if base == "" {
-		base = filepath.Join(os.TempDir(), "hotmount-test-logs")
-	}
-	dir := filepath.Join(base, strings.ReplaceAll(t.Name(), "/", "_"))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	dir, err := worker.LogDir(t.Name())
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs: %s", dir)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	return dir
 }
 
@@ -81,27 +85,32 @@ func start(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	parallel(t)
 	o.Deb = deb(t)
 	o.Files = append(o.Files, worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte(quick), Mode: 0o644})
-	o.Progress = os.Stderr
+	return startAs(t, o)
+}
+
+// startAs gives a worker as it is asked for.
+func startAs(t *testing.T, o worker.Options) (machine, *worker.Worker) {
+	t.Helper()
+	o.Progress, o.Dir = os.Stderr, logs(t)
 	w, err := worker.Start(ctx(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := machine{w, t}
-	m.endWith()
+	m.endWith(o.Dir)
 	return m, w
 }
 
-// endWith has the worker stopped when the test ends, its logs kept if it failed.
-func (m machine) endWith() {
+// endWith has the worker stopped when the test ends, and what it knows kept in the
+// directory of its logs if it failed.
+func (m machine) endWith(dir string) {
 	m.t.Cleanup(func() {
 		if m.t.Failed() {
-			dir := logs(m.t)
 			c, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			if err := m.SaveLogs(c, dir); err != nil {
 				m.t.Logf("not all logs could be kept: %v", err)
 			}
-			m.t.Logf("logs: %s", dir)
 		}
 		if err := m.Stop(); err != nil {
 			m.t.Errorf("cannot stop the worker: %v", err)

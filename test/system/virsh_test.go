@@ -15,12 +15,13 @@ import (
 // detach-disk, blockresize, and the journal of the mount unit (issue 2, shown 1 and 6).
 func TestVirsh(t *testing.T) {
 	parallel(t)
-	l, err := worker.StartLibvirt(ctx(t), worker.Options{Deb: deb(t), Progress: os.Stderr})
+	o := worker.Options{Deb: deb(t), Progress: os.Stderr, Dir: logs(t)}
+	l, err := worker.StartLibvirt(ctx(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := machine{l, t}
-	m.endWith()
+	m.endWith(o.Dir)
 	virsh := func(args ...string) {
 		t.Helper()
 		if _, err := l.Virsh(ctx(t), args...); err != nil {

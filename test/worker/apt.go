@@ -254,11 +254,15 @@ func PrepareLibvirt(ctx context.Context, progress io.Writer) error {
 // Need makes sure that these Debian packages are installed: root gets them
 // installed, anybody else gets an error that names what is missing.
 func Need(ctx context.Context, progress io.Writer, packages []string) error {
+	return need(ctx, progress, packages, os.Getuid())
+}
+
+func need(ctx context.Context, progress io.Writer, packages []string, uid int) error {
 	missing := missingPackages(ctx, packages)
 	if len(missing) == 0 {
 		return nil
 	}
-	if os.Getuid() != 0 {
+	if uid != 0 {
 		return fmt.Errorf("these Debian packages are missing: %s", strings.Join(missing, " "))
 	}
 	c, err := openCache()

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,5 +131,16 @@ func write(t *testing.T, path, text string) {
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestNeed: who is not root is told what is missing; what is there is not asked for.
+func TestNeed(t *testing.T) {
+	err := need(t.Context(), io.Discard, []string{"bash", "hotmount-no-such"}, 1000)
+	if err == nil || err.Error() != "these Debian packages are missing: hotmount-no-such" {
+		t.Errorf("got %v", err)
+	}
+	if err := need(t.Context(), io.Discard, []string{"bash"}, 1000); err != nil {
+		t.Errorf("with all there: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,11 +50,37 @@ func (l *logs) close() {
 	}
 }
 
+// LogDir makes a directory for the logs of a worker of that test, below
+// $HOTMOUNT_TEST_LOGS or the temporary directory: one of its own for each worker, so that
+// nothing that was kept is lost. Who does not need the logs in the end removes it.
+func LogDir(test string) (string, error) {
+	base := os.Getenv("HOTMOUNT_TEST_LOGS")
+	if base == "" {
+		base = filepath.Join(os.TempDir(), "hotmount-test-logs")
+	}
+	if err := os.MkdirAll(base, 0o755); err != nil {
+		return "", fmt.Errorf("cannot make a directory for logs: %w", err)
+	}
+	for n := 1; ; n++ {
+		dir := filepath.Join(base, strings.ReplaceAll(test, "/", "_"))
+		if n > 1 {
+			dir += fmt.Sprintf("-%d", n)
+		}
+		switch err := os.Mkdir(dir, 0o755); {
+		case err == nil:
+			return dir, nil
+		case !errors.Is(err, fs.ErrExist):
+			return "", fmt.Errorf("cannot make a directory for logs: %w", err)
+		}
+	}
+}
+
 // SaveLogs copies the logs to dir, and the worker's journal if it answers.
 func (w *Worker) SaveLogs(ctx context.Context, dir string) error {
 	return saveLogs(ctx, w.guest, dir, w.logs.serial, w.logs.qmp.Name(), w.logs.stderr.Name())
 }
 
+// saveLogs does without a guest where none has come up.
 func saveLogs(ctx context.Context, g *guest, dir string, files ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot save logs: %w", err)
@@ -65,6 +92,9 @@ func saveLogs(ctx context.Context, g *guest, dir string, files ...string) error 
 			continue
 		}
 		errs = append(errs, copyFile(f, to))
+	}
+	if g == nil {
+		return errors.Join(errs...)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()

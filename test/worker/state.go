@@ -59,7 +59,7 @@ func getState(ctx context.Context, c *cache, img image, hw hardware, o Options) 
 	defer c.prune("state-", keptStates)
 	base, err := c.get(ctx, name, func(dir string) error {
 		say(o.Progress, "booting the %s worker to save its state (about 15 s) …", img.suite)
-		if err := makeState(ctx, dir, img, hw, nil, settle); err != nil {
+		if err := makeState(ctx, dir, o.Dir, img, hw, nil, settle); err != nil {
 			return fmt.Errorf("cannot save a booted worker: %w", err)
 		}
 		return nil
@@ -92,7 +92,7 @@ func getSetup(ctx context.Context, c *cache, img image, hw hardware, o Options, 
 	defer c.prune("setup-", keptStates)
 	return c.get(ctx, "setup-"+key(k), func(dir string) error {
 		say(o.Progress, "preparing a worker with %s (about 10 s) …", o.what())
-		err := makeState(ctx, dir, img, hw, base, func(ctx context.Context, g *guest) error {
+		err := makeState(ctx, dir, o.Dir, img, hw, base, func(ctx context.Context, g *guest) error {
 			if err := install(ctx, g, o); err != nil {
 				return err
 			}
@@ -106,8 +106,8 @@ func getSetup(ctx context.Context, c *cache, img image, hw hardware, o Options, 
 }
 
 // makeState saves, in dir, a worker that was booted, or restored from base, and
-// then prepared.
-func makeState(ctx context.Context, dir string, img image, hw hardware, base *entry, prepare func(context.Context, *guest) error) (err error) {
+// then prepared. If that fails its logs go to logDir, unless that is empty.
+func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, base *entry, prepare func(context.Context, *guest) error) (err error) {
 	work, err := newWorkDir()
 	if err != nil {
 		return err
@@ -136,14 +136,20 @@ func makeState(ctx context.Context, dir string, img image, hw hardware, base *en
 	if err != nil {
 		return err
 	}
+	keep := func(g *guest, err error) error {
+		if logDir == "" {
+			return err
+		}
+		return errors.Join(err, saveLogs(context.WithoutCancel(ctx), g, logDir, logs.serial, logs.qmp.Name(), logs.stderr.Name()))
+	}
 	m, g, err := bring(ctx, l, work, base)
 	if err != nil {
-		return err
+		return keep(nil, err)
 	}
 	defer m.stop()
 	defer g.disconnect()
 	if err := prepare(ctx, g); err != nil {
-		return err
+		return keep(g, err)
 	}
 	g.disconnect()
 	if err := m.save(ctx, filepath.Join(dir, "devices")); err != nil {

@@ -425,8 +425,11 @@ func startWorker(t *testing.T, o Options) *Worker {
 func stopAtEnd(t *testing.T, m Machine) {
 	t.Cleanup(func() {
 		if t.Failed() {
-			log, _ := m.Serial()
-			t.Log(tail(log, 3000))
+			dir, err := LogDir(t.Name())
+			if err == nil {
+				err = m.SaveLogs(context.Background(), dir)
+			}
+			t.Logf("logs: %s (%v)", dir, err)
 		}
 		if err := m.Stop(); err != nil {
 			t.Error(err)

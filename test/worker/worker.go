@@ -53,8 +53,8 @@ type Options struct {
 	KernelArgs []string
 	// NoSavedState boots the worker, with everything installed before.
 	NoSavedState bool
-	// Dir gets the logs: serial.log, qmp.log, qemu.log. By default they are
-	// removed by Stop.
+	// Dir gets the logs: serial.log, qmp.log, qemu.log; also those of a worker that
+	// could not be prepared. By default they are removed by Stop.
 	Dir string
 	// Progress is told what takes long.
 	Progress io.Writer
