@@ -252,13 +252,14 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if d.Action != disk.Format {
 		why, _ := policy.Words(f, &c, s, d)
 		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
-		c.Made = f.Standing.Intent != nil && c.Kind == disk.Filesystem && c.UUID == uuid
+		ours := f.Standing.Intent != nil && !ofAnother(f)
+		c.Made = ours && c.Kind == disk.Filesystem && c.UUID == uuid
 		if c.Made && d.Action != disk.Ignore {
 			if err := session.Finish(ctx); err != nil {
 				return c, 0, err
 			}
 		}
-		if c.Made || f.Standing.Intent != nil && d.Action == disk.Mount {
+		if c.Made || ours && d.Action == disk.Mount {
 			// mkfs had finished after all, or the operator has accepted what is
 			// there instead.
 			var failure error
@@ -312,7 +313,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 // one is used until the format has ended, so that a disk has one intent at most. Over
 // a copy of another disk the operator wants a filesystem of its own.
 func intendedUUID(f *disk.Facts, over bool) (string, error) {
-	if i := f.Standing.Intent; i != nil && !(over && f.Standing.IntentDoubt && !i.Identity.Like(f.Identity(""))) {
+	if i := f.Standing.Intent; i != nil && !(over && ofAnother(f)) {
 		return i.UUID, nil
 	}
 	// The kernel's generator of random UUIDs (random(4)).
@@ -325,6 +326,12 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 		return "", fmt.Errorf("cannot choose a UUID: %w", err)
 	}
 	return uuid, nil
+}
+
+// ofAnother says that the intent is another disk's, of which this one is a copy: it is not
+// ended here.
+func ofAnother(f *disk.Facts) bool {
+	return f.Standing.IntentDoubt && !f.Standing.Intent.Identity.Like(f.Identity(""))
 }
 
 // prototype makes the file that tells mkfs.xfs owner and mode of the root

@@ -325,8 +325,8 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		return err
 	}
 	if err := s.again(ctx, o); err != nil {
-		// What an earlier intent is of may be on the disk.
-		if s.disk.Standing.Intent == nil {
+		// What an earlier intent of the same filesystem is of may be on the disk.
+		if former == nil || former.UUID != o.Intent.UUID {
 			err = errors.Join(err, s.deps.Intents.End(o.Intent.UUID, err))
 		}
 		return err

@@ -352,6 +352,40 @@ func TestRealClassOptions(t *testing.T) {
 	}
 }
 
+// A power cut can keep the superblock, which mkfs writes last, and lose what it wrote
+// before: that is not mounted, and stays as it is. What was mounted since is its own
+// affair.
+func TestRealTornFormat(t *testing.T) {
+	for kind, lost := range map[string]string{
+		disk.XFS:  "bs=4k seek=$((2 * 75 * 256)) count=1", // the headers of group 2 of 4
+		disk.Ext4: "bs=4k seek=32768 count=1",             // the copy of the superblock in group 1
+	} {
+		t.Run(kind, func(t *testing.T) {
+			l := newLoop(t, 300<<20)
+			if kind == disk.Ext4 {
+				l = ext4Loop(t, 300<<20)
+			}
+			if _, err := l.work(); err != nil {
+				t.Fatal(err)
+			}
+			l.facts.Standing.Intent = &disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid, Ext4: l.class.Intent.Ext4}
+			ended := l.ended
+			sh(t, "dd if=/dev/zero of="+l.facts.Node()+" "+lost+" conv=notrunc; sync "+l.facts.Node())
+			before := l.digest()
+			if c, err := l.work(); err == nil || !strings.Contains(err.Error(), "not all there") || l.ended != ended {
+				t.Errorf("%+v, error %v, ended %d times", c, err, l.ended-ended)
+			}
+			if l.digest() != before {
+				t.Error("it was changed")
+			}
+			l.facts.Standing.OnRecord = true
+			if c, err := l.work(); err != nil || c.Kind != disk.Filesystem || l.ended == ended {
+				t.Errorf("mounted since: %+v, error %v, ended %d times", c, err, l.ended-ended)
+			}
+		})
+	}
+}
+
 // The same when the run that is to make it whole is killed, too, and the one
 // after that: with -f mkfs.xfs begins by zeroing what it had written before, the
 // first superblock among it.

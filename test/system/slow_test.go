@@ -47,10 +47,30 @@ func TestSlowProof(t *testing.T) {
 		t.Errorf("formatted %s times", got)
 	}
 
+	// The rate may be limited; two are read at once, and have 16 MiB together.
+	m.run("echo 'scan_rate: 10MiB' >/etc/hotmount/config.yaml; systemctl reload hotmount")
+	m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "BESIDE"})
 	gone, goneID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "GONE"})
-	throttle(t, w, goneID+"/virtio-backend", 10<<20, 0)
 	unit = "hotmount-format@" + m.run("cat /sys/block/"+gone+"/diskseq")
-	m.wait("the proof", "systemctl is-active "+unit+" | grep activating")
+	m.wait("two proofs", "[ $(systemctl list-units --no-legend 'hotmount-format@*' | grep -c activating) = 2 ]")
+	var own, read int
+	for range 5 {
+		var ms, bytes int
+		if _, err := fmt.Sscan(m.run(`now() { read -r up _ </proc/uptime; read -r _ _ sectors _ </sys/block/`+gone+`/stat; }
+			now; a=$up; b=$sectors; sleep 3; now
+			awk "BEGIN {print ($up - $a) * 1000, ($sectors - $b) * 512}"
+			cat $(pgrep -f '^/usr/bin/hotmount format-disk' | sed 's,.*,/proc/&/status,') | awk '/^RssAnon:/ {kib += $2; n++} END {if (n != 2) exit 1; print kib}'`), &ms, &bytes, &own); err != nil {
+			t.Fatal(err)
+		}
+		read = max(read, bytes*1000/ms)
+		if own > 16<<10 {
+			t.Errorf("two scans have %d KiB of their own", own)
+		}
+	}
+	t.Logf("two scans at once have %d KiB of their own, and one reads at most %d bytes a second", own, read)
+	if read == 0 || read > 12<<20 {
+		t.Errorf("it is read at %d bytes a second, and may be at 10 MiB", read)
+	}
 	begun := time.Now()
 	m.detach(w, goneID)
 	m.wait("the end of the unit", "! systemctl is-active "+unit+" | grep -E 'activating|deactivating'")

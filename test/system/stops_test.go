@@ -104,15 +104,20 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		m.run(tt.off + "; systemctl reload hotmount")
 		m.mounted(name)
 	}
-	// The file is looked at once more when udev, which has the disk's lock, lets it go.
-	late, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "LATE"})
-	m.run("systemd-run -q --unit=lock flock -s /dev/" + late + " sleep infinity")
-	m.wait("the end of the proof", "journalctl -b -o cat -u hotmount-format@$(cat /sys/block/"+late+"/diskseq) | grep -q ' is blank$'")
-	m.run("touch /etc/hotmount/hold; systemctl stop lock")
-	m.says("/dev/" + late + " .*nothing is formatted: /etc/hotmount/hold exists")
-	m.untouched(late)
-	m.run("rm /etc/hotmount/hold; systemctl reload hotmount")
-	m.mounted(late)
+	// Both are looked at once more when udev, which has the disk's lock, lets it go.
+	for _, tt := range []struct{ on, off, says string }{
+		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
+		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
+	} {
+		late, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+		m.run("systemd-run -q --unit=lock flock -s /dev/" + late + " sleep infinity")
+		m.wait("the end of the proof", "journalctl -b -o cat -u hotmount-format@$(cat /sys/block/"+late+"/diskseq) | grep -q ' is blank$'")
+		m.run(tt.on + "; systemctl stop lock")
+		m.says("/dev/" + late + " .*nothing is formatted: " + tt.says)
+		m.untouched(late)
+		m.run(tt.off + "; systemctl reload hotmount")
+		m.mounted(late)
+	}
 
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -121,7 +126,7 @@ func TestSwitchesStopFormatting(t *testing.T) {
 	if err := w.PowerOn(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.wait("three mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 3 ]")
+	m.wait("four mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 4 ]")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "K"})
 	m.says("/dev/" + name + " .*hold: nothing is formatted: hotmount.format=no is on the kernel command line")
 	m.untouched(name)
@@ -132,5 +137,5 @@ func TestSwitchesStopFormatting(t *testing.T) {
 	if err := w.PowerOn(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.wait("four mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 4 ]")
+	m.wait("five mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 5 ]")
 }
