@@ -45,7 +45,7 @@ BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b0
 PACKAGES_deb := debhelper dpkg-dev git
 PACKAGES_test := $(PACKAGES_deb) e2fsprogs fish gcc libc6-dev lintian lvm2 man-db prometheus strace systemd util-linux xfsprogs zsh
 
-say = @echo "==> $(1)"
+say = @echo "==> $$(date +%T) $(1)"
 comma := ,
 
 .PHONY: help
@@ -163,7 +163,7 @@ test-unit: check-go deps
 	$(call say,unit tests with the race detector)
 	@[[ $$EUID = 0 ]] || { go test -race ./...; echo "==> NOT RUN: tests that need root" >&2; exit 1; }
 	@# Those of internal/format wait for the disk below their loop devices, if there is one.
-	@memory=$$(mktemp -d); trap 'rmdir $$memory' EXIT; \
+	@memory=$$(mktemp -d); trap 'wait; rmdir $$memory' EXIT; \
 	unshare --mount bash -ec "mount -t tmpfs tmpfs $$memory; TMPDIR=$$memory go test -race -timeout $(UNIT_TIMEOUT) -tags root ./internal/format" & format=$$!; \
 	go test -race ./test/...; \
 	go test -race -tags root $$(go list ./internal/... ./cmd/... | grep -v /internal/format$$); \
@@ -220,7 +220,7 @@ TAGS := $(if $(RUN),vm$(comma)full,vm)
 test-vm: deps deb deb-next deb-previous
 	$(call say,tests in virtual machines)
 	@# One package at a time: only so does go test print while it runs.
-	@go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep -vE '^=== (PAUSE|CONT|NAME)'
+	@go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
 
 # Those that take long and whose class of fault another test of test-vm has, too.
 .PHONY: test-long

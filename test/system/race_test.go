@@ -357,12 +357,18 @@ func TestHangingMkfs(t *testing.T) {
 		throttle(t, w, id, 0, 1) // the first write goes, the next one waits for ever
 		ids = append(ids, id)
 	}
+	// One of the two that are read at once does not answer at all.
+	_, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "DEAF", Bus: worker.BusSCSI})
+	m.run("udevadm settle")
+	throttle(t, w, id, 1, 0)
+	ids = append(ids, id)
 	m.run("systemctl start hotmount")
 	count := "[ $(pgrep -a mkfs.xfs | grep -vc -- -N) = " + fmt.Sprint(hanging) + " ]"
 	m.wait("mkfs.xfs on all of them", count)
 	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "ALIVE"})
 	m.mounted(name)
 	m.run(count)
+	m.run(fmt.Sprintf("[ $(systemctl list-units --no-legend 'hotmount-format@*' | grep -c activating) = %d ]", len(ids)))
 	for _, id := range ids {
 		m.detach(w, id)
 	}

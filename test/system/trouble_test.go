@@ -4,6 +4,7 @@ package system
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -110,6 +111,24 @@ func TestDamaged(t *testing.T) {
 	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .[0-9]+. and may write to it no more.*e2fsck -fn /dev/" + name)
 	failed(name)
 	told(name + " is failed: .*the kernel has counted errors.*e2fsck -fn /dev/" + name)
+
+	short := made(t, 400<<20)
+	if err := os.Truncate(short, 350<<20); err != nil {
+		t.Fatal(err)
+	}
+	before := digest(t, short)
+	name, id = m.attach(w, worker.Disk{File: short, Serial: "SHORT"})
+	m.says("/dev/" + name + " .*refuse: the disk has shrunk: xfs .*not mounted")
+	m.detach(w, id)
+	if digest(t, short) != before {
+		t.Error("the shrunk disk was written to")
+	}
+
+	// What can not be recorded is not done.
+	m.run("systemctl stop hotmount; cp -a /var/lib/hotmount /root/state; mount -t tmpfs -o mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount; mount -o remount,ro /var/lib/hotmount; systemctl start hotmount")
+	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "UNRECORDED"})
+	m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written .*read-only file system")
+	m.untouched(name)
 }
 
 // TestWait: a service that needs a disk at boot waits for it.
