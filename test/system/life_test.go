@@ -185,8 +185,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestConfiguration: a fault in the configuration keeps the daemon from
-// starting and is explained; a reload takes all or nothing.
+// TestConfiguration: a fault in the configuration is explained, and changes nothing for a
+// daemon that runs; a reload takes all or nothing.
 func TestConfiguration(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
