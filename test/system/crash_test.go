@@ -242,33 +242,53 @@ func TestAgentKilled(t *testing.T) {
 		orders = append(orders, "s"+at)
 	}
 	last := orders[len(orders)-1]
-	pair := 0
-	// No more than two are formatted at once. So that both fates meet each write
-	// in the full test, the second disk is one behind.
-	for i, order := range orders {
-		if !full && i%2 != 0 {
-			continue
+	// So that both fates meet each write in the full test, the other half is one behind.
+	var turns []int
+	for i := range orders {
+		if full || i%2 == 0 {
+			turns = append(turns, i)
 		}
-		victims := m.victims(w, 2*i, order, orders[(i+1)%len(orders)])
+	}
+	begun, together := 0, 1
+	if full {
+		together = 4
+	}
+	for some := range slices.Chunk(turns, together) {
+		var stay, end []string
+		for _, i := range some {
+			stay, end = append(stay, orders[i]), append(end, orders[(i+1)%len(orders)])
+		}
+		victims := m.victims(w, begun, append(stay, end...)...)
+		begun += len(victims)
+		alone, both := victims[:len(stay)], victims[len(stay):]
 		for _, v := range victims {
 			m.stopped(v)
 		}
 		restarts := m.run("systemctl show -p NRestarts --value hotmount")
-		m.run(fmt.Sprintf("systemctl kill -s KILL hotmount; systemctl kill -s KILL hotmount-format@$(cat /sys/block/%s/diskseq)", victims[1].name))
+		kill := "systemctl kill -s KILL hotmount"
+		for _, v := range both {
+			kill += fmt.Sprintf("; systemctl kill -s KILL hotmount-format@$(cat /sys/block/%s/diskseq)", v.name)
+		}
+		m.run(kill)
 		m.wait("another daemon", "[ $(systemctl show -p NRestarts --value hotmount) -gt "+restarts+" ] && systemctl is-active hotmount")
-		runs := 2
-		if victims[1].order == last {
-			runs = 1
+		for _, v := range both {
+			runs := 2
+			if v.order == last {
+				runs = 1
+			}
+			t.Logf("killed with its process: %s", m.whole(v, runs))
 		}
-		t.Logf("killed with its process: %s", m.whole(victims[1], runs))
-		if got := m.run("wc -l <" + victims[0].dir() + "/runs; findmnt -n /dev/" + victims[0].name + " || true; pkill -CONT -f 'mkfs.xfs .*/dev/" + victims[0].name + "$'"); got != "1" {
-			t.Errorf("%s: while mkfs.xfs stands still: %s", order, got)
+		for _, v := range alone {
+			if got := m.run("wc -l <" + v.dir() + "/runs; findmnt -n /dev/" + v.name + " || true; pkill -CONT -f 'mkfs.xfs .*/dev/" + v.name + "$'"); got != "1" {
+				t.Errorf("%s: while mkfs.xfs stands still: %s", v.order, got)
+			}
 		}
-		t.Logf("the daemon killed: %s", m.whole(victims[0], 1))
+		for _, v := range alone {
+			t.Logf("the daemon killed: %s", m.whole(v, 1))
+		}
 		m.forget(w, victims)
-		pair++
 	}
-	t.Logf("%d times", pair)
+	t.Logf("%d times", len(turns))
 }
 
 // ownOrders puts what obedient records on a filesystem of its own, and has the
@@ -297,13 +317,12 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 	for _, at := range writes[:len(writes)-1] {
 		others = append(others, "s"+at)
 	}
-	// Two are formatted at once, and each pair costs a boot.
 	orders := []string{last, others[chance(t).IntN(len(others))]}
 	if full {
 		orders = append(others, last)
 	}
 	begun := 0
-	for some := range slices.Chunk(orders, 2) {
+	for some := range slices.Chunk(orders, 8) { // each costs a boot
 		victims := m.victims(w, begun, some...)
 		begun += len(some)
 		for _, v := range victims {
