@@ -89,7 +89,8 @@ func pretty(n uint64) uint64 {
 }
 
 var (
-	bare = regexp.MustCompile(` error path "/mnt/disks/([0-9a-f-]{36})" is (?:not an actual mountpoint|a volume's, and nothing is there)$`)
+	// bare is a directory without its mount, or one that went between the list and the look.
+	bare = regexp.MustCompile(` error (?:path "|stat )/mnt/disks/([0-9a-f-]{36})(?:" is (?:not an actual mountpoint|a volume's, and nothing is there)|: no such file or directory)$`)
 	// being is a mount point that comes or goes, which no volume is made of.
 	being    = regexp.MustCompile(` foreign /mnt/disks/\.[0-9a-f-]{36}$`)
 	finished = regexp.MustCompile(` (?:created|cleaned) [^ ]+ /mnt/disks/([0-9a-f-]{36}) .*root=/ type=(?:xfs|ext4) uuid=(.*)$`)
