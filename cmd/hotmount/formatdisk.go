@@ -252,20 +252,13 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if d.Action != disk.Format {
 		why, _ := policy.Words(f, &c, s, d)
 		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
-		ours := f.Standing.Intent != nil && !ofAnother(f)
-		c.Made = ours && c.Kind == disk.Filesystem && c.UUID == uuid
-		if c.Made && d.Action != disk.Ignore {
+		made, ends, failure := outcome(f, &c, d, uuid)
+		if c.Made = made; c.Made && d.Action != disk.Ignore {
 			if err := session.Finish(ctx); err != nil {
 				return c, 0, err
 			}
 		}
-		if c.Made || ours && d.Action == disk.Mount {
-			// mkfs had finished after all, or the operator has accepted what is
-			// there instead.
-			var failure error
-			if !c.Made {
-				failure = fmt.Errorf("the disk holds %s %s, and that was accepted", disk.Visible(c.Type), c.UUID)
-			}
+		if ends {
 			if err := host().Store.EndFormat(uuid, failure); err != nil {
 				log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))
 			}
@@ -326,6 +319,21 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 		return "", fmt.Errorf("cannot choose a UUID: %w", err)
 	}
 	return uuid, nil
+}
+
+// outcome tells of a disk that is not to be formatted what has become of the format
+// that began on it: whether mkfs had made the filesystem after all, and whether the
+// intent ends, which it also does with failure: when the operator has accepted what is
+// there instead.
+func outcome(f *disk.Facts, c *disk.Content, d disk.Decision, uuid string) (made, ends bool, failure error) {
+	ours := f.Standing.Intent != nil && !ofAnother(f)
+	switch {
+	case ours && c.Kind == disk.Filesystem && c.UUID == uuid:
+		return true, true, nil
+	case ours && d.Action == disk.Mount:
+		return false, true, fmt.Errorf("the disk holds %s %s, and that was accepted", disk.Visible(c.Type), c.UUID)
+	}
+	return false, false, nil
 }
 
 // ofAnother says that the intent is another disk's, of which this one is a copy: it is not

@@ -945,6 +945,28 @@ func TestRecoveryKeepsItsIntent(t *testing.T) {
 	})
 }
 
+// Nothing has been written for a new intent that is called off: it goes, and what began
+// on another disk, of which this one is a copy, has no part in it.
+func TestNewIntentOverACopyIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put(size/2, []byte("old data"))
+		w.facts.Standing.Intent, w.facts.Standing.IntentDoubt = &disk.Intent{UUID: other, Over: true}, true
+		w.On(dryOver, runtest.Print("", 0))
+		token, err := w.token("boot")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.onBegin = func() { w.put(size/2, []byte("Old")) }
+		if err := w.confirm(token); !errors.Is(err, ErrToken) {
+			t.Errorf("error %v", err)
+		}
+		if w.mkfsRan() || w.story[len(w.story)-1] != "end "+uuid+", not made" || w.times("end ") != 1 {
+			t.Errorf("the story is %q", w.story)
+		}
+	})
+}
+
 func TestMakeRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*MakeOptions)
