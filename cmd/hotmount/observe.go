@@ -55,6 +55,12 @@ func (o observer) Alive() {
 	o.metrics.Alive(time.Now())
 }
 
+func (o observer) Resting() {
+	if err := dropText(); err != nil {
+		o.Problem(err)
+	}
+}
+
 // heard takes an event before the agent does.
 func (o observer) heard(h uevent.Hint) {
 	switch {

@@ -112,11 +112,13 @@ type Reporter interface {
 	// Problem is told what went wrong beside a single disk.
 	Problem(err error)
 	// Status is told the state of the whole in one line, Ready that the disks
-	// of the start are dealt with, Alive that the loop turns.
+	// of the start are dealt with, Alive that the loop turns, Resting that it has
+	// done nothing since it was last alive, after it had.
 	Status(line string)
 	Ready()
 	Reloading()
 	Alive()
+	Resting()
 }
 
 // patience is how long Run waits for work to end: SIGTERM stops the daemon within
@@ -147,9 +149,11 @@ type Agent struct {
 	lines    [5]line
 	started  time.Time
 	ready    bool
-	lastLine string
-	told     time.Time // when it was told
-	untold   time.Time // when the next one is due, zero if there is none
+	// Whether it has done anything since it was last alive, and has said that it has not.
+	stirred, rested bool
+	lastLine        string
+	told            time.Time // when it was told
+	untold          time.Time // when the next one is due, zero if there is none
 }
 
 // New makes an agent. Watchdog is the period in which Reporter.Alive is called,
@@ -271,10 +275,22 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-rescan.C:
 			a.rescan(a.wanted)
 		case <-alive:
-			a.report.Alive()
+			a.alive()
+			continue
 		case <-timer.C:
 		}
+		a.stirred, a.rested = true, false
 	}
+}
+
+// alive feeds the watchdog. No timer of its own wakes the loop to say that it rests.
+func (a *Agent) alive() {
+	a.report.Alive()
+	if !a.stirred && !a.rested {
+		a.report.Resting()
+		a.rested = true
+	}
+	a.stirred = false
 }
 
 // wait waits for the work that is under way, which ends with the context of Run.

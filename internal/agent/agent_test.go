@@ -429,6 +429,8 @@ func (m *machine) Alive() {
 	m.alive++
 }
 
+func (m *machine) Resting() { m.note("resting") }
+
 // change does something to the machine between two moments of the agent.
 func (m *machine) change(f func()) {
 	settle()
@@ -1131,6 +1133,33 @@ func TestWatchdog(t *testing.T) {
 			t.Errorf("fed %d times while the loop stood", n-6)
 		}
 		close(stand)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// That the loop rests is said once, when it has done nothing for a whole period of the
+// watchdog, and again after it has done something.
+func TestResting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		a := New(m, m, m, testSettings(), 10*time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		time.Sleep(11 * time.Second)
+		m.expect(t, `ready`)
+		time.Sleep(10 * time.Second)
+		m.expect(t, `resting`)
+		time.Sleep(time.Minute)
+		m.expect(t, ``)
+		a.LookAtAll()
+		time.Sleep(10 * time.Second)
+		m.expect(t, ``)
+		time.Sleep(10 * time.Second)
+		m.expect(t, `resting`)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
