@@ -1,5 +1,5 @@
 // Package internal_test holds the direction in which the packages may use each
-// other (DESIGN.md, "Rooms"; hotmount(8) does not speak of it).
+// other.
 package internal_test
 
 import (

@@ -10,7 +10,7 @@ import (
 // Action is what is to be done with a disk.
 type Action string
 
-// The actions, in the order of DESIGN.md.
+// The actions.
 const (
 	// Ignore: the disk is none of our business.
 	Ignore Action = "ignore"

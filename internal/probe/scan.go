@@ -39,7 +39,7 @@ const (
 	ends Plan = "ends"
 )
 
-// In bytes, and the least number of samples; DESIGN.md, "Blank, by proof".
+// In bytes, and the least number of samples (packaging/doc/adr/0002).
 const (
 	// FullLimit is the size of the largest disk of which Auto reads every byte.
 	FullLimit = 64 << 30

@@ -130,7 +130,7 @@ func TestUntouched(t *testing.T) {
 }
 
 // TestPresentDisksAreHeld: a first installation holds the blank disks that are
-// there, says so, and formats one when it is accepted (DESIGN.md, Decisions).
+// there, says so, and formats one when it is accepted.
 func TestPresentDisksAreHeld(t *testing.T) {
 	parallel(t)
 	m, w := startAs(t, worker.Options{})
