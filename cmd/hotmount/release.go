@@ -65,14 +65,14 @@ func release(ctx context.Context, w io.Writer, which string, force bool) error {
 	if err := syncFilesystem(path); err != nil {
 		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
 	}
-	if _, err := control.Ask(ctx, socket, control.Request{Do: "release", Disk: f.Name}); err != nil {
+	if _, err := control.Ask(ctx, socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
 		return err
 	}
 	var said strings.Builder
 	if err = saySafe(ctx, &said, f); err != nil && !force {
 		// Who holds it came meanwhile, or can not be seen: it goes on having it, as
 		// if nothing had been asked.
-		_, backErr := control.Ask(ctx, socket, control.Request{Do: "accept", Disk: f.Name})
+		_, backErr := control.Ask(ctx, socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
 			backErr = errors.New("until then it is mounted again")
 		}
@@ -129,7 +129,7 @@ func releaseBlock(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	if len(users) > 0 {
 		return fmt.Errorf("cannot release %s: it is in use:\n  %s\nstop them first (pods: kubectl delete pod), then: hotmount release %s", f.ID, list(users), f.Name)
 	}
-	if _, err := control.Ask(ctx, socket, control.Request{Do: "release", Disk: f.Name}); err != nil {
+	if _, err := control.Ask(ctx, socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "%s: %s is removed, and stays so until it is attached again, accepted, or the machine booted\n", f.ID, f.Standing.Link)

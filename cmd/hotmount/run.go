@@ -106,9 +106,9 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 		return control.Serve(ctx, socket, func(ctx context.Context, r control.Request) (string, error) {
 			switch r.Do {
 			case "accept":
-				return a.Accept(ctx, r.Disk)
+				return a.Accept(ctx, r.Disk, r.Seq)
 			case "release":
-				return "", a.Release(ctx, r.Disk)
+				return "", a.Release(ctx, r.Disk, r.Seq)
 			case "look":
 				a.LookAtAll()
 				return "", nil
@@ -239,11 +239,14 @@ func (n node) Forget(seq uint64) error { return n.Store.Forget(seq) }
 // SaveSettings fails for what the formatting units need. A state directory that
 // can not be written keeps no filesystem from being mounted.
 func (n node) SaveSettings(s *disk.Settings) error {
+	if err := n.Store.SaveSettings(s); err != nil {
+		return err
+	}
 	if err := n.Store.SaveDirectories(s); err != nil {
 		n.report.Problem(err)
 	}
 	n.partitions.Store(s.Partitions())
-	return n.Store.SaveSettings(s)
+	return nil
 }
 
 func (n node) Keep(f *disk.Facts, reason disk.Reason) error {

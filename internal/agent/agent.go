@@ -33,7 +33,7 @@ type Host interface {
 	// Monotonic is the time of CLOCK_MONOTONIC (clock_gettime(2)).
 	Monotonic() time.Duration
 	// Accept records the operator's word for this attachment of the disk, which was
-	// held for that reason.
+	// held for that reason; without one it is for another try alone.
 	Accept(f *disk.Facts, reason disk.Reason) error
 	// Keep records that the disk stays held when what it was held for is over:
 	// too many formats (ReasonBrake), another disk with its UUID (ReasonTwin), or with
@@ -147,6 +147,7 @@ type Agent struct {
 	noticing bool
 	glance   bool // Host.Notices is wanted
 	lines    [5]line
+	rescans  *time.Ticker
 	started  time.Time
 	ready    bool
 	// Whether it has done anything since it was last alive, and has said that it has not.
@@ -176,20 +177,21 @@ func (a *Agent) Look(name string) { a.queue.add(name) }
 func (a *Agent) LookAtAll() { a.queue.addAll() }
 
 // Accept takes the operator's word that a held disk may be used, or that one
-// that failed is worth another try. The answer is for the operator.
-func (a *Agent) Accept(ctx context.Context, name string) (answer string, err error) {
-	if askErr := a.ask(ctx, func() { answer, err = a.accept(name) }); askErr != nil {
+// that failed is worth another try. The answer is for the operator. Seq is the disk
+// sequence number of the attachment that is meant, 0 for whatever disk has the name.
+func (a *Agent) Accept(ctx context.Context, name string, seq uint64) (answer string, err error) {
+	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)
 	}
 	return answer, err
 }
 
 // Release unmounts the disk and keeps it unmounted until it is attached again,
-// accepted, or the machine booted.
-func (a *Agent) Release(ctx context.Context, name string) error {
+// accepted, or the machine booted. Seq is as in Accept.
+func (a *Agent) Release(ctx context.Context, name string, seq uint64) error {
 	var dep *departure
 	var err error
-	if askErr := a.ask(ctx, func() { dep, err = a.depart(name) }); askErr != nil {
+	if askErr := a.ask(ctx, func() { dep, err = a.depart(name, seq) }); askErr != nil {
 		return fmt.Errorf("cannot release %s: %w", name, askErr)
 	}
 	if err != nil {
@@ -241,8 +243,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	rescan := time.NewTicker(a.settings.Rescan)
-	defer rescan.Stop()
+	a.rescans = time.NewTicker(a.settings.Rescan)
+	defer a.rescans.Stop()
 	var alive <-chan time.Time
 	if a.watchdog > 0 {
 		t := time.NewTicker(a.watchdog)
@@ -272,7 +274,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			result()
 		case request := <-a.requests:
 			request()
-		case <-rescan.C:
+		case <-a.rescans.C:
 			a.rescan(a.wanted)
 		case <-alive:
 			a.alive()
@@ -313,6 +315,7 @@ func (a *Agent) reload(s *disk.Settings) error {
 	err := a.host.SaveSettings(s)
 	if err == nil {
 		a.settings = s
+		a.rescans.Reset(s.Rescan)
 		a.bound()
 		for _, st := range a.disks {
 			st.failures, st.stuck = 0, nil
@@ -325,18 +328,27 @@ func (a *Agent) reload(s *disk.Settings) error {
 	return err
 }
 
-func (a *Agent) accept(name string) (string, error) {
+func (a *Agent) accept(name string, seq uint64) (string, error) {
 	st := a.disks[name]
-	if st == nil || !st.seen {
+	switch {
+	case st == nil:
 		return "", fmt.Errorf("cannot accept %s: no disk of that name is known; see hotmount plan", name)
+	case !st.seen && seq == 0:
+		st.failures = 0
+		a.wanted(name)
+		return name + " is looked at once more", nil
+	case seq != 0 && st.facts.Seq != seq:
+		return "", fmt.Errorf("cannot accept %s: another disk has that name now; see hotmount plan", name)
 	}
-	failing := st.stuck != nil || st.decision.Reason == disk.ReasonFormatFailed || st.decision.Reason == disk.ReasonTwin && len(st.facts.SameUUID) == 0
-	if !failing && (st.decision.Action != disk.Hold || st.decision.Reason == disk.ReasonFormatOff) {
+	reason := lifted(st)
+	if reason == "" && st.stuck == nil && st.decision.Reason != disk.ReasonFormatFailed && st.facts.Standing.Unmounted == "" {
+		// What holds with the settings as they are now, before the disk is looked at again.
 		c := st.facts.Known()
-		why, _ := policy.Words(&st.facts, &c, a.settings, st.decision)
-		return "", fmt.Errorf("cannot accept %s: %s: %s", name, st.decision.Action, why)
+		d := policy.Decide(&st.facts, &c, a.settings)
+		why, _ := policy.Words(&st.facts, &c, a.settings, d)
+		return "", fmt.Errorf("cannot accept %s: %s: %s", name, d.Action, why)
 	}
-	if err := a.host.Accept(&st.facts, st.decision.Reason); err != nil {
+	if err := a.host.Accept(&st.facts, reason); err != nil {
 		return "", err
 	}
 	st.failures, st.stuck = 0, nil
@@ -352,12 +364,28 @@ func (a *Agent) accept(name string) (string, error) {
 	return fmt.Sprintf("%s is accepted: it is formatted if it is proven blank", st.facts.ID), nil
 }
 
+// lifted is for what the disk is held, or refused as a twin whose peer is gone, empty
+// where the operator's word is for another try alone: that says nothing of what
+// the disk may be held for later.
+func lifted(st *state) disk.Reason {
+	d := st.decision
+	switch {
+	case d.Reason == disk.ReasonFormatOff, d.Reason == st.facts.Standing.Unmounted:
+		return ""
+	case d.Action == disk.Hold, d.Reason == disk.ReasonTwin && len(st.facts.SameUUID) == 0:
+		return d.Reason
+	}
+	return ""
+}
+
 // depart has the disk unmounted at the operator's word.
-func (a *Agent) depart(name string) (*departure, error) {
+func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 	st := a.disks[name]
 	switch {
 	case st == nil || !st.seen:
 		return nil, errors.New("no disk of that name is known; see hotmount plan")
+	case seq != 0 && st.facts.Seq != seq:
+		return nil, errors.New("another disk has that name now; see hotmount plan")
 	case !st.decision.Mounted() && !st.decision.GivenOut():
 		return nil, fmt.Errorf("it is not mounted or given out by hotmount (%s)", st.decision.Reason)
 	case a.leaving[a.path(st)] != nil:

@@ -36,6 +36,7 @@ type machine struct {
 	hang        chan struct{}    // the channels are made in the bubble
 	mountErr    map[string]error // by kernel name
 	formatErr   map[uint64]error
+	lookErr     error
 	sightings   []disk.Sighting
 	rememberErr error
 	notices     []string
@@ -125,6 +126,9 @@ func (m *machine) look(name string) (disk.Facts, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looks++
+	if m.lookErr != nil {
+		return disk.Facts{}, m.lookErr
+	}
 	d := m.disks[name]
 	if d == nil {
 		return disk.Facts{}, fmt.Errorf("cannot look at %s: %w", name, disk.ErrGone)
@@ -168,12 +172,17 @@ var booted = time.Date(1998, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (m *machine) Monotonic() time.Duration { return time.Since(booted) }
 
-func (m *machine) Accept(f *disk.Facts, _ disk.Reason) error {
+func (m *machine) Accept(f *disk.Facts, reason disk.Reason) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.say("accepted %s", f.Name)
 	st := &m.disks[f.Name].Standing
-	st.Accepted, st.Twin, st.Unmounted = true, false, ""
+	st.Unmounted, st.Verdict = "", nil
+	if reason == "" {
+		m.say("another try of %s", f.Name)
+		return nil
+	}
+	m.say("accepted %s (%s)", f.Name, reason)
+	st.Accepted, st.Twin = true, false
 	return nil
 }
 
@@ -200,7 +209,9 @@ func (m *machine) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 	} else {
 		m.say("%s stays unmounted: %s", f.Name, reason)
 	}
-	m.disks[f.Name].Standing.Unmounted = reason
+	if d := m.disks[f.Name]; d != nil {
+		d.Standing.Unmounted = reason
+	}
 	return nil
 }
 
@@ -549,7 +560,7 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 			t.Errorf("status %q", m.status)
 		}
 		m.change(func() { m.log = nil })
-		if err := a.Release(t.Context(), "vdb"); err != nil {
+		if err := a.Release(t.Context(), "vdb", 0); err != nil {
 			t.Fatal(err)
 		}
 		settle()
@@ -557,12 +568,12 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 			t.Errorf("log:\n%s", log)
 		}
 		m.change(func() { m.log = nil })
-		for _, want := range []string{"vdb: hold (volume-of-another-class)", ""} {
-			answer, err := a.Accept(t.Context(), "vdb")
+		for _, want := range []string{"another try of vdb\nvdb: hold (volume-of-another-class)", "accepted vdb (volume-of-another-class)"} {
+			answer, err := a.Accept(t.Context(), "vdb", 0)
 			if err != nil || strings.Contains(answer, "formatted") {
 				t.Errorf("%q, %v", answer, err)
 			}
-			m.expect(t, "accepted vdb\n"+want)
+			m.expect(t, want)
 		}
 	})
 }
@@ -906,21 +917,21 @@ func TestTheSecondOfTwoWithOneSerialIsHeld(t *testing.T) {
 		m.change(func() { m.log = nil; m.disks["vdc"] = two })
 		a.Look("vdc")
 		m.expect(t, `vdc: hold (same-serial)`)
-		answer, err := a.Accept(t.Context(), "vdc")
+		answer, err := a.Accept(t.Context(), "vdc", 0)
 		if err != nil || !strings.Contains(answer, "vdc") {
 			t.Errorf("got %q, %v", answer, err)
 		}
 		m.expect(t, `
-			accepted vdc
+			accepted vdc (same-serial)
 			vdc: prove (nothing-known-on-it)
 			format seq 3
 			vdc: mount (filesystem)
 			mount vdc seq 3: xfs at /mnt/disks/`+uuidB[:34]+`63
 			vdc: mounted at `+uuidB[:34]+`63`)
-		if _, err := a.Accept(t.Context(), "vdc"); err == nil {
+		if _, err := a.Accept(t.Context(), "vdc", 0); err == nil {
 			t.Error("a mounted disk was accepted")
 		}
-		if _, err := a.Accept(t.Context(), "vdz"); err == nil {
+		if _, err := a.Accept(t.Context(), "vdz", 0); err == nil {
 			t.Error("a disk that is not there was accepted")
 		}
 	})
@@ -940,11 +951,11 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 			vdb: gone
 			forgot 2
 			rmdir /mnt/disks/`+uuidA)
-		if _, err := a.Accept(t.Context(), "vdc"); err != nil {
+		if _, err := a.Accept(t.Context(), "vdc", 0); err != nil {
 			t.Error(err)
 		}
 		m.expect(t, `
-			accepted vdc
+			accepted vdc (twin)
 			vdc: mount (filesystem)
 			mount vdc seq 3: xfs at /mnt/disks/`+uuidA+`
 			vdc: mounted at `+uuidA)
@@ -1030,11 +1041,11 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
-		if _, err := a.Accept(t.Context(), "vdb"); err != nil {
+		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
 			t.Error(err)
 		}
 		m.expect(t, `
-			accepted vdb
+			another try of vdb
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
@@ -1191,7 +1202,7 @@ func TestRelease(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	with(t, m, func(t *testing.T, a *Agent) {
 		m.change(func() { m.log = nil; m.mountErr[where] = errors.New("busy") })
-		if err := a.Release(t.Context(), "vdb"); err == nil || !strings.Contains(err.Error(), "busy") {
+		if err := a.Release(t.Context(), "vdb", 0); err == nil || !strings.Contains(err.Error(), "busy") {
 			t.Errorf("a busy disk: %v", err)
 		}
 		m.expect(t, `
@@ -1199,7 +1210,7 @@ func TestRelease(t *testing.T) {
 			unmount `+where+`
 			vdb may be mounted`)
 		m.change(func() { delete(m.mountErr, where) })
-		if err := a.Release(t.Context(), "vdb"); err != nil {
+		if err := a.Release(t.Context(), "vdb", 0); err != nil {
 			t.Error(err)
 		}
 		m.expect(t, `
@@ -1213,7 +1224,7 @@ func TestRelease(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"vdb", "vdc", "vdz"} {
-			if err := a.Release(t.Context(), name); err == nil {
+			if err := a.Release(t.Context(), name, 0); err == nil {
 				t.Errorf("%s was released", name)
 			}
 		}
@@ -1343,7 +1354,7 @@ func TestTheBrakeHoldsOnWhenTheTimeIsOver(t *testing.T) {
 		m.change(func() { vdb.Standing.Formats = nil })
 		a.Look("vdb")
 		m.expect(t, ``)
-		if _, err := a.Accept(t.Context(), "vdb"); err != nil {
+		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
 			t.Error(err)
 		}
 		settle()

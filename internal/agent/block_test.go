@@ -61,19 +61,19 @@ func TestBlock(t *testing.T) {
 			vdb: link (block-mode)
 			give out seq 2
 			vdb: keep (given-out)`)
-		if err := a.Release(t.Context(), "vdb"); err != nil {
+		if err := a.Release(t.Context(), "vdb", 0); err != nil {
 			t.Error(err)
 		}
 		m.expect(t, `
 			vdb stays unmounted: released
 			take back seq 2
 			vdb: hold (released)`)
-		if _, err := a.Accept(t.Context(), "vdb"); err != nil {
+		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
 			t.Error(err)
 		}
 		m.change(func() { m.disks["vdb"].Standing.Unmounted = "" })
 		m.expect(t, `
-			accepted vdb
+			another try of vdb
 			vdb: link (block-mode)
 			give out seq 2
 			vdb: keep (given-out)`)
@@ -111,7 +111,7 @@ func TestBlockOfAnother(t *testing.T) {
 		m.expect(t, `
 			vdc stays held: serial-twice
 			vdc: refuse (serial-twice)`)
-		if _, err := a.Accept(t.Context(), "vdc"); err == nil {
+		if _, err := a.Accept(t.Context(), "vdc", 0); err == nil {
 			t.Error("accepted while the first is there")
 		}
 		m.change(func() { delete(m.disks, "vdb") })
@@ -142,12 +142,12 @@ func TestBlockOfAnother(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		settle()
 		m.log = nil
-		answer, err := a.Accept(t.Context(), "vdc")
+		answer, err := a.Accept(t.Context(), "vdc", 0)
 		if err != nil || !strings.Contains(answer, "it is given out as a block volume") {
 			t.Errorf("%q, %v", answer, err)
 		}
 		m.expect(t, `
-			accepted vdc
+			accepted vdc (name-of-another-block-volume)
 			vdc: link (block-mode)
 			give out seq 6
 			vdc: keep (given-out)`)
@@ -195,7 +195,7 @@ func TestTakenBackWithoutEffect(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		settle()
 		m.change(func() { m.noEffect = true })
-		if err := a.Release(t.Context(), "vdb"); err == nil || !strings.Contains(err.Error(), "it is still there") {
+		if err := a.Release(t.Context(), "vdb", 0); err == nil || !strings.Contains(err.Error(), "it is still there") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -94,7 +94,9 @@ func (a *Agent) released(dep *departure, err error) {
 			err = errors.Join(err, a.host.KeepUnmounted(&dep.facts, ""))
 		}
 		dep.answer <- err
-		delete(a.leaving, dep.path)
+		if a.leaving[dep.path] == dep { // else the disk has gone meanwhile
+			delete(a.leaving, dep.path)
+		}
 		a.rescan(a.wanted)
 		return
 	}

@@ -127,12 +127,11 @@ type departure struct {
 }
 
 // Limits of the retries. What failed is tried again after retryFirst, then after
-// twice as long and so on up to retryMost, each time shortened by up to a
+// twice as long and so on, each time shortened by up to a
 // quarter at random so that many disks do not come back at once. After that
 // many retries in a row it takes a change of the disk, or the operator's word.
 const (
 	retryFirst = time.Second
-	retryMost  = 5 * time.Minute
 	retries    = 8
 	// heldMost bounds the failures that are counted, and so the wait to
 	// 16 seconds, while only time can help.
@@ -163,7 +162,7 @@ func backoff(failures int) time.Duration {
 	if failures > retries {
 		return -1
 	}
-	wait := min(retryFirst<<(failures-1), retryMost)
+	wait := retryFirst << (failures - 1)
 	return wait - rand.N(wait/4)
 }
 

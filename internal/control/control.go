@@ -29,8 +29,10 @@ type Request struct {
 	// Do is the name of what is to be done: "accept", "release", or "look" for
 	// a look at every disk.
 	Do string `json:"do"`
-	// Disk is a kernel name.
+	// Disk is a kernel name, Seq the disk sequence number of the attachment that is
+	// meant, 0 for whatever disk has that name.
 	Disk string `json:"disk"`
+	Seq  uint64 `json:"seq,omitempty"`
 }
 
 // Response is the daemon's answer: Text for the operator, or Error.
@@ -39,11 +41,12 @@ type Response struct {
 	Error string `json:"error,omitempty"`
 }
 
-// maxRequest is the largest request in bytes; patience is how long one
-// connection may take.
+// maxRequest is the largest request in bytes; patience is how long the daemon has
+// for an answer, and delivery how long that then has to arrive.
 const (
 	maxRequest = 4096
 	patience   = 30 * time.Second
+	delivery   = 5 * time.Second
 )
 
 // Handler answers a request.
@@ -83,7 +86,7 @@ func serve(ctx context.Context, c *net.UnixConn, handle Handler) {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 
 	var answer Response
@@ -93,7 +96,8 @@ func serve(ctx context.Context, c *net.UnixConn, handle Handler) {
 	} else {
 		answer.Text = text
 	}
-	// Whoever asked may have gone: then nobody misses the answer.
+	// Whoever asked may have gone, or not listen: then nobody misses the answer.
+	_ = c.SetWriteDeadline(time.Now().Add(delivery))
 	_ = json.NewEncoder(c).Encode(answer)
 }
 
@@ -153,9 +157,10 @@ func Ask(ctx context.Context, path string, r Request) (string, error) {
 		return "", fmt.Errorf("cannot reach the daemon: %w", err)
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		return "", fmt.Errorf("cannot reach the daemon: %w", err)
-	}
+	ctx, cancel := context.WithTimeout(ctx, patience+delivery)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if err := json.NewEncoder(c).Encode(r); err != nil {
 		return "", fmt.Errorf("cannot ask the daemon: %w", err)
 	}

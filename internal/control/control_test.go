@@ -65,6 +65,48 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// Who waits for an answer hears why there is none, and needs not wait.
+func TestTheAnswerThatThereIsNone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // nobody else is asked for anything (TestAsk)
+	}
+	asked := make(chan struct{}, 2)
+	path := filepath.Join(t.TempDir(), "s")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, path, func(ctx context.Context, _ Request) (string, error) {
+			asked <- struct{}{}
+			<-ctx.Done()
+			return "", errors.New("cannot wait for it")
+		})
+	}()
+	for {
+		if c, err := net.Dial("unix", path); err == nil {
+			c.Close()
+			break
+		}
+	}
+	impatient, leave := context.WithCancel(t.Context())
+	answers := make(chan error, 2)
+	go func() { _, err := Ask(impatient, path, Request{Do: "release"}); answers <- err }()
+	<-asked
+	leave()
+	if err := <-answers; err == nil || strings.Contains(err.Error(), "cannot wait for it") {
+		t.Errorf("who has left: %v", err)
+	}
+	go func() { _, err := Ask(t.Context(), path, Request{Do: "release"}); answers <- err }()
+	<-asked
+	stop()
+	if err := <-answers; err == nil || err.Error() != "cannot wait for it" {
+		t.Errorf("who waits: %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRubbish(t *testing.T) {
 	path := serving(t, func(context.Context, Request) (string, error) { return "", errors.New("was asked") })
 	for _, rubbish := range []string{"\n", "{\n", strings.Repeat("x", 3*maxRequest)} {

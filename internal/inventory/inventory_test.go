@@ -430,7 +430,7 @@ func TestStanding(t *testing.T) {
 	if _, err := h.Store.Init([]disk.Identity{vdb.Identity(boot)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Store.Accept(&vdc, boot, ""); err != nil {
+	if err := h.Store.Accept(&vdc, boot, disk.ReasonPresent); err != nil {
 		t.Fatal(err)
 	}
 	verdict := disk.Verdict{Seq: 13, Size: vdc.Size, Writes: vdc.Writes, Content: disk.Content{Kind: disk.Blank, Proven: true}}

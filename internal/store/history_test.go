@@ -240,7 +240,7 @@ func TestTheBrakeHoldsUntilAccepted(t *testing.T) {
 	if !standing(s, f, "boot1").Braked || !standing(s, facts("vdc", 9, "S"), "boot2").Braked || standing(s, facts("vdc", 9, "T"), "boot2").Braked {
 		t.Error("the wrong disks are held")
 	}
-	if err := s.Accept(facts("vdc", 9, "S"), "boot2", ""); err != nil {
+	if err := s.Accept(facts("vdc", 9, "S"), "boot2", disk.ReasonBrake); err != nil {
 		t.Fatal(err)
 	}
 	if standing(s, f, "boot3").Braked {
@@ -382,7 +382,7 @@ func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
 	} {
 		s := made(t)
 		blocked := filepath.Join(s.State, tt.blocked)
-		if err := os.MkdirAll(filepath.Join(blocked, "x"), 0o700); err != nil {
+		if err := errors.Join(os.RemoveAll(blocked), os.MkdirAll(filepath.Join(blocked, "x"), 0o700)); err != nil {
 			t.Fatal(err)
 		}
 		if tt.write(s) == nil {

@@ -2,6 +2,8 @@ package store
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -182,7 +184,13 @@ func TestKept(t *testing.T) {
 	if err := s.Accept(f, "boot1", ""); err != nil {
 		t.Fatal(err)
 	}
-	if st := standing(); st.Twin || st.Unmounted != "" || st.Verdict != nil || !st.Accepted {
+	if st := standing(); !st.Twin || st.Unmounted != "" || st.Verdict != nil || st.Accepted {
+		t.Errorf("another try: %+v", st)
+	}
+	if err := s.Accept(f, "boot1", disk.ReasonTwin); err != nil {
+		t.Fatal(err)
+	}
+	if st := standing(); st.Twin || !st.Accepted {
 		t.Errorf("accepted: %+v", st)
 	}
 	if err := s.KeepUnmounted(f, disk.ReasonUnmounted); err != nil {
@@ -454,5 +462,24 @@ func TestHolders(t *testing.T) {
 	}
 	if err := s.SaveHolders("../x", "y"); err == nil {
 		t.Error("what is no UUID is taken")
+	}
+}
+
+// What several processes record at once is all there afterwards.
+func TestKeptByManyAtOnce(t *testing.T) {
+	s := made(t)
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			if err := s.Keep(facts("vdb", uint64(i+1), fmt.Sprint("S", i)), "boot1", disk.ReasonBrake); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for i := range 16 {
+		if f := facts("vdb", uint64(i+1), fmt.Sprint("S", i)); !standing(s, f, "boot1").Braked {
+			t.Errorf("%s is forgotten", f.Serial)
+		}
 	}
 }

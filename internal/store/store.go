@@ -33,7 +33,8 @@ const version = 1
 var ErrLost = errors.New("the state directory is not initialised (hotmount state init makes it)")
 
 // Store gives access to both stores. Its methods may be called by several
-// processes: every file is replaced as a whole.
+// processes: every file is replaced as a whole, and what is read and written back is
+// locked meanwhile.
 type Store struct {
 	State   string
 	Runtime string
@@ -84,7 +85,7 @@ func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") 
 // removed in between; made says whether they were written down. Either way
 // it can be written when Init returns, and earlier failures are forgotten.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
-	st, err := s.load()
+	_, err = s.load()
 	if err != nil && !errors.Is(err, ErrLost) {
 		return false, err
 	}
@@ -92,13 +93,20 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 		if err := os.MkdirAll(s.State, 0o700); err != nil {
 			return false, fmt.Errorf("cannot make the state directory: %w", err)
 		}
-		for _, p := range st.Present {
-			if !slices.ContainsFunc(present, func(n disk.Identity) bool { return n.Like(p) && n.Slot == p.Slot }) {
-				present = append(present, p)
+		err := s.locked(func() error {
+			st, err := s.load()
+			if err != nil && !errors.Is(err, ErrLost) {
+				return err
 			}
-		}
-		st.Version, st.Present = version, present
-		if err := writeSynced(s.stateFile(), st); err != nil {
+			for _, p := range st.Present {
+				if !slices.ContainsFunc(present, func(n disk.Identity) bool { return n.Like(p) && n.Slot == p.Slot }) {
+					present = append(present, p)
+				}
+			}
+			st.Version, st.Present = version, present
+			return writeSynced(s.stateFile(), st)
+		})
+		if err != nil {
 			return false, fmt.Errorf("cannot initialise the state directory: %w", err)
 		}
 	}
@@ -301,42 +309,61 @@ func isOf(n *disk.Intent, id disk.Identity) bool {
 // for that reason, and takes it off the list of the disks that were there before
 // installation. That a filesystem has vanished (ReasonBefore) is accepted for that
 // filesystem, that a volume was of another class (ReasonOtherClass) for ever, and
-// neither by a word for another reason.
+// neither by a word for another reason. Without a reason the word is for another try
+// alone, after a failure or an unmounting: what looks blank then is held as before.
 func (s Store) Accept(f *disk.Facts, boot string, reason disk.Reason) error {
-	st, err := s.load()
-	if err != nil {
-		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
-	}
-	id := f.Identity(boot)
-	isTwin := func(t twin) bool { return t.is(id, f.Known().UUID, false) }
-	if slices.ContainsFunc(st.Present, id.MayBe) || contains(st.Braked, id) || slices.ContainsFunc(st.Twins, isTwin) {
-		st.Present, st.Braked = slices.DeleteFunc(st.Present, id.MayBe), slices.DeleteFunc(st.Braked, id.Is)
-		st.Twins = slices.DeleteFunc(st.Twins, isTwin)
-		if err := s.failed(writeSynced(s.stateFile(), st)); err != nil {
+	if reason != "" {
+		if err := s.lift(f, boot, reason); err != nil {
 			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 		}
+	}
+	return errors.Join(removeIfThere(seqFile(s.verdictDir(), f.Seq)), removeIfThere(seqFile(s.unmountedDir(), f.Seq)))
+}
+
+func (s Store) lift(f *disk.Facts, boot string, reason disk.Reason) error {
+	err := s.change(func(st *state) bool {
+		id := f.Identity(boot)
+		isTwin := func(t twin) bool { return t.is(id, f.Known().UUID, false) }
+		before := len(st.Present) + len(st.Braked) + len(st.Twins)
+		st.Present, st.Braked = slices.DeleteFunc(st.Present, id.MayBe), slices.DeleteFunc(st.Braked, id.Is)
+		st.Twins = slices.DeleteFunc(st.Twins, isTwin)
+		return len(st.Present)+len(st.Braked)+len(st.Twins) != before
+	})
+	if err != nil {
+		return err
 	}
 	if reason == disk.ReasonOtherClass {
 		if err := s.free(f); err != nil {
-			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
+			return err
 		}
 	}
 	if err := os.MkdirAll(s.acceptedDir(), 0o700); err != nil {
-		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
+		return err
 	}
 	path := seqFile(s.acceptedDir(), f.Seq)
 	givenUp, err := readFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	if reason == disk.ReasonBefore && f.Standing.Before != nil {
 		givenUp = []byte(f.Standing.Before.UUID)
 	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = replace(path, givenUp, false)
+	return replace(path, givenUp, false)
+}
+
+// change has the state written back, synced, if the function says that it has changed
+// it. A state directory that can not be written keeps nobody from changing nothing.
+func (s Store) change(f func(*state) bool) error {
+	if st, err := s.load(); err != nil || !f(&st) {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("cannot accept %s: %w", f.Name, err)
-	}
-	// The operator's word is a reason to look again at a disk that failed.
-	return errors.Join(removeIfThere(seqFile(s.verdictDir(), f.Seq)), removeIfThere(seqFile(s.unmountedDir(), f.Seq)))
+	return s.locked(func() error {
+		st, err := s.load()
+		if err != nil || !f(&st) {
+			return err
+		}
+		return s.failed(writeSynced(s.stateFile(), st))
+	})
 }
 
 // Keep records, synced, that a disk stays held when what it was held for is
@@ -347,18 +374,17 @@ func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
 	if reason == disk.ReasonSerialTwice {
 		return s.changeGiven(f, func(g *disk.Given) { g.Twice = true })
 	}
-	st, err := s.load()
-	id := f.Identity(boot)
-	if reason == disk.ReasonTwin {
-		st.Twins = append(st.Twins, twin{id, f.Known().UUID})
-		st.Twins = st.Twins[max(0, len(st.Twins)-identitiesKept):]
-	} else {
-		st.Braked = append(st.Braked, id)
-		st.Braked = st.Braked[max(0, len(st.Braked)-identitiesKept):]
-	}
-	if err == nil {
-		err = s.failed(writeSynced(s.stateFile(), st))
-	}
+	err := s.change(func(st *state) bool {
+		id := f.Identity(boot)
+		if reason == disk.ReasonTwin {
+			st.Twins = append(st.Twins, twin{id, f.Known().UUID})
+			st.Twins = st.Twins[max(0, len(st.Twins)-identitiesKept):]
+		} else {
+			st.Braked = append(st.Braked, id)
+			st.Braked = st.Braked[max(0, len(st.Braked)-identitiesKept):]
+		}
+		return true
+	})
 	if err != nil {
 		return fmt.Errorf("cannot record that %s is held: %w", f.Name, err)
 	}

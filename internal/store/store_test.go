@@ -106,14 +106,14 @@ func TestPresentUntilAccepted(t *testing.T) {
 			t.Errorf("%s: present %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	if err := s.Accept(resized(facts("vdc", 9, "S3")), "boot2", ""); err != nil {
+	if err := s.Accept(resized(facts("vdc", 9, "S3")), "boot2", disk.ReasonPresent); err != nil {
 		t.Fatal(err)
 	}
 	if standing(s, facts("vdc", 8, ""), "boot3").Present || !standing(s, moved, "boot3").Present {
 		t.Error("accept of a disk that has changed did not last, or took another off the list")
 	}
 	s = made(t, serial.Identity("boot1"), slot.Identity("boot1"))
-	if err := s.Accept(serial, "boot1", ""); err != nil {
+	if err := s.Accept(serial, "boot1", disk.ReasonPresent); err != nil {
 		t.Fatal(err)
 	}
 	if got := standing(s, serial, "boot1"); got.Present || !got.Accepted {
@@ -136,7 +136,7 @@ func TestPresentUntilAccepted(t *testing.T) {
 func TestRemoved(t *testing.T) {
 	first, accepted, meanwhile := facts("vdb", 2, "S1"), facts("vdc", 3, ""), facts("vdd", 4, "")
 	s := made(t, first.Identity("boot1"), accepted.Identity("boot1"))
-	if err := s.Accept(accepted, "boot1", ""); err != nil {
+	if err := s.Accept(accepted, "boot1", disk.ReasonPresent); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(s.removedFile(), nil, 0o600); err != nil {

@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"hotmount/internal/disk"
+)
+
+// The operator's word that a mount is worth another try is none that the disk may be
+// formatted once it shows zeros where its filesystem was.
+func TestAnotherTryLiftsNothing(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	vdb.Standing.FormerSerial = &disk.Sighting{UUID: uuidA}
+	m := newMachine(vdb)
+	m.mountErr["vdb"] = errors.New("no")
+	with(t, m, func(t *testing.T, a *Agent) {
+		time.Sleep(time.Hour)
+		m.change(func() { m.log = nil; m.mountErr = map[string]error{} })
+		if _, err := a.Accept(t.Context(), "vdb", 2); err != nil {
+			t.Fatal(err)
+		}
+		m.expect(t, `
+			another try of vdb
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA+`
+			vdb: recovered`)
+		m.change(func() { vdb.Udev.FSUsage, vdb.Udev.FSType, vdb.Udev.FSUUID, m.table = "", "", "", nil })
+		a.Look("vdb")
+		settle()
+		if log := strings.Join(m.log, "\n"); !strings.HasSuffix(log, "vdb: hold (former-serial)") || strings.Contains(log, "format") {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+}
+
+// What is said of one disk is not done to another that has its name by then.
+func TestAnotherDiskHasTheName(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 3, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { m.log = nil })
+		_, err := a.Accept(t.Context(), "vdb", 2)
+		for _, err := range []error{err, a.Release(t.Context(), "vdb", 2)} {
+			if err == nil || !strings.Contains(err.Error(), "another disk has that name now") {
+				t.Errorf("error %v", err)
+			}
+		}
+		m.expect(t, ``)
+	})
+}
+
+// A disk that could not even be looked at is looked at again at the operator's word.
+func TestAcceptOfADiskThatWasNeverSeen(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.lookErr = errors.New("no")
+	with(t, m, func(t *testing.T, a *Agent) {
+		time.Sleep(time.Hour)
+		m.change(func() { m.log, m.lookErr = nil, nil })
+		if answer, err := a.Accept(t.Context(), "vdb", 0); err != nil || !strings.Contains(answer, "looked at once more") {
+			t.Errorf("%q, %v", answer, err)
+		}
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA+`
+			vdb: recovered`)
+	})
+}
+
+// A refusal is told by the settings as they are now, although the disk has not been
+// looked at since they changed, and may have no class any more.
+func TestAcceptAfterAReload(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	m := newMachine(vdb)
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() { m.hangs = "vdb" })
+		s := testSettings()
+		s.Classes[0].Names = []string{"sd*"}
+		if err := a.Reload(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Accept(t.Context(), "vdb", 0); err == nil || !strings.Contains(err.Error(), "ignore") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// The period of the looks without an event is a setting like the others.
+func TestReloadTakesTheRescan(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		s := testSettings()
+		s.Rescan = 10 * time.Second
+		if err := a.Reload(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		m.change(func() { m.looks = 0 })
+		time.Sleep(time.Minute)
+		settle()
+		if m.looks != 6 {
+			t.Errorf("%d looks in a minute", m.looks)
+		}
+	})
+}
+
+// The disk goes while it is released at the operator's word: what is left of its mount
+// is tried again as of any disk that has gone, and told once.
+func TestGoneDuringARelease(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	at := "/mnt/disks/" + uuidA
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			first := true
+			m.gate = func(work, _ string) {
+				m.mu.Lock()
+				wait := first && work == "unmount"
+				first = first && !wait
+				m.mu.Unlock()
+				if wait {
+					<-m.hang
+				}
+			}
+		})
+		released := make(chan error, 1)
+		go func() { released <- a.Release(t.Context(), "vdb", 2) }()
+		settle()
+		m.change(func() {
+			delete(m.disks, "vdb")
+			m.mountErr[at], m.mountErr["lazily "+at] = errors.New("no"), errors.New("no")
+		})
+		a.Look("vdb")
+		m.change(func() { m.log = nil })
+		close(m.hang)
+		if err := <-released; err == nil {
+			t.Error("released")
+		}
+		m.expect(t, `
+			unmount `+at+`
+			vdb may be mounted`)
+		m.change(func() { m.mountErr = map[string]error{} })
+		time.Sleep(time.Hour)
+		m.expect(t, `
+			unmount `+at+`
+			rmdir `+at)
+	})
+}
