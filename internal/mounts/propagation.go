@@ -43,25 +43,17 @@ func Propagates(root, dir string) error {
 	return nil
 }
 
-// carrier gives the mount through which a directory is reached: of those at the
-// longest path the last, which lies on top.
+// carrier gives the mount through which a directory is reached.
 func carrier(table, dir string) (*Mount, error) {
 	all, err := tree(table)
 	if err != nil {
 		return nil, err
 	}
-	var best *Mount
-	for i := range all {
-		m := &all[i]
-		above := m.Path == "/" || m.Path == dir || strings.HasPrefix(dir, m.Path+"/")
-		if above && (best == nil || len(m.Path) >= len(best.Path)) {
-			best = m
-		}
-	}
-	if best == nil {
+	at := At(all, dir)
+	if at == nil {
 		return nil, errors.New("cannot read mount table: it has no root")
 	}
-	return best, nil
+	return at, nil
 }
 
 // inside gives the path within the filesystem of a directory that is reached

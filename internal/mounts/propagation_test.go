@@ -62,6 +62,8 @@ func TestPropagates(t *testing.T) {
 			"127 99 254:1 / / ro master:1 - ext4 /dev/vda1 rw\n159 127 0:50 / /mnt/disks rw - tmpfs tmpfs rw\n160 159 254:16 / /mnt/disks rw master:9 - xfs /dev/vdb rw\n", ""},
 		{"stacked on one path, the top is not", hostRoot + hostDisks,
 			"127 99 254:1 / / ro master:1 - ext4 /dev/vda1 rw\n159 127 254:16 / /mnt/disks rw master:9 - xfs /dev/vdb rw\n160 159 0:50 / /mnt/disks rw - tmpfs tmpfs rw\n", another},
+		{"hidden by a later mount above it", hostRoot + hostDisks,
+			"127 99 254:1 / / ro master:1 - ext4 /dev/vda1 rw\n160 127 254:16 / /mnt/disks rw master:9 - xfs /dev/vdb rw\n161 127 0:50 / /mnt rw - tmpfs tmpfs rw\n", another},
 		{"stacked at the host's root", "20 1 0:2 / / rw - rootfs rootfs rw\n" + hostRoot, "127 99 254:1 / / ro master:1 - ext4 /dev/vda1 rw\n", ""},
 
 		{"an overlong line of another mount", hostRoot + "95 27 0:50 / /merged rw - overlay overlay rw,lowerdir=" + strings.Repeat("/l:", 1<<16) + "\n",
