@@ -134,8 +134,10 @@ func askAt(ctx context.Context, pid int, paths []string) ([]doctor.Answer, error
 	return lookAnswers(ctx, given, "look", strconv.Itoa(pid))
 }
 
-// errSilent says that a child has not ended in time.
-var errSilent = errors.New("no answer")
+// silent says that a child, of that process id, has not ended in time.
+type silent struct{ pid int }
+
+func (silent) Error() string { return fmt.Sprintf("no answer within %s", lookTimeout) }
 
 // lookTimeout is how long a look at another process's files may take. What hangs
 // on a dead filesystem does so for ever.
@@ -181,7 +183,7 @@ func answers[T any](ctx context.Context, stdin *os.File, args ...string) ([]T, e
 	if err := lines.Err(); err != nil {
 		_ = c.Process.Kill()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = fmt.Errorf("%w within %s", errSilent, lookTimeout)
+			err = silent{c.Process.Pid}
 		}
 		return all, errors.Join(err, c.Process.Release())
 	}

@@ -91,7 +91,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 	} else if directory != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		o.Problem(err)
 	}
-	silent := map[string]bool{}
+	hung := map[string]int{}
 	said := ""
 	for {
 		var errs []error
@@ -104,7 +104,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 		}
 		if tick != nil {
 			lines := o.board.Lines()
-			errs = append(errs, o.metrics.Write(filepath.Join(directory, metricsFile), lines, filesystems(ctx, lines, silent)))
+			errs = append(errs, o.metrics.Write(filepath.Join(directory, metricsFile), lines, filesystems(ctx, lines, hung)))
 		}
 		// Once is enough.
 		text := ""
@@ -117,8 +117,8 @@ func (o observer) publish(ctx context.Context, directory string) error {
 	}
 }
 
-// filesystems measures those that are mounted; silent is as for usage.
-func filesystems(ctx context.Context, lines []disk.Line, silent map[string]bool) []metrics.Filesystem {
+// filesystems measures those that are mounted; hung is as for usage.
+func filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) []metrics.Filesystem {
 	s, err := host().Store.Settings()
 	if err != nil {
 		return nil
@@ -134,7 +134,7 @@ func filesystems(ctx context.Context, lines []disk.Line, silent map[string]bool)
 			}
 		}
 	}
-	sizes := usage(ctx, paths, silent)
+	sizes := usage(ctx, paths, hung)
 	var all []metrics.Filesystem
 	for _, path := range paths {
 		u, ok := sizes[path]

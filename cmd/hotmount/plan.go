@@ -46,7 +46,7 @@ func planCommand() *cobra.Command {
 }
 
 func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) error {
-	disks, _, err := scan(ctx, s, map[string]bool{})
+	disks, _, err := scan(ctx, s, map[string]int{})
 	if err != nil {
 		return err
 	}

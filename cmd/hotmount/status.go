@@ -53,11 +53,11 @@ func statusCommand() *cobra.Command {
 				}
 			}
 			w := c.OutOrStdout()
-			t, silent := terminal(w), map[string]bool{}
+			t, hung := terminal(w), map[string]int{}
 			colour := t && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 			for before := []byte(nil); ; {
 				var b bytes.Buffer
-				st, err := getStatus(c.Context(), s, silent)
+				st, err := getStatus(c.Context(), s, hung)
 				if err == nil {
 					err = print(&b, st, colour)
 				} else if watch {
@@ -164,8 +164,8 @@ func (s *status) verdict() error {
 }
 
 // getStatus decides as the daemon does, on the same facts. Silent is as for usage.
-func getStatus(ctx context.Context, s *disk.Settings, silent map[string]bool) (*status, error) {
-	disks, sizes, err := scan(ctx, s, silent)
+func getStatus(ctx context.Context, s *disk.Settings, hung map[string]int) (*status, error) {
+	disks, sizes, err := scan(ctx, s, hung)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -133,7 +134,7 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 	settings := config.Default()
 	status := func() map[string]diskStatus {
 		t.Helper()
-		st, err := getStatus(t.Context(), &settings, map[string]bool{})
+		st, err := getStatus(t.Context(), &settings, map[string]int{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,33 +175,35 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 	}
 }
 
-// TestUsage: who does not answer costs the others nothing, and is asked again only
-// after it was unmounted.
+// TestUsage: who does not answer costs the others nothing, and is not asked again as
+// long as the process that asked it can not be ended.
 func TestUsage(t *testing.T) {
-	silent := map[string]bool{}
-	for _, test := range []struct {
-		paths     []string
-		want      int
-		asked     uint64
-		dead, yet bool
-	}{
-		{[]string{"/a", "/dead", "/b"}, 2, 3, false, true},
-		{[]string{"/a", "/dead", "/b"}, 2, 2, true, true},
-		{[]string{"/dead"}, 0, 0, true, true},
-		{[]string{"/a"}, 1, 1, true, false},
-	} {
-		if silent["/dead"] != test.dead {
-			t.Errorf("%q: silent before: %v", test.paths, silent)
-		}
+	hung := map[string]int{}
+	asks := func(paths []string, answers int, asked uint64) {
+		t.Helper()
 		// The size is how many the child was asked for.
-		got := usage(t.Context(), test.paths, silent)
-		if test.want > 0 && got["/a"].Size != test.asked || len(got) != test.want {
-			t.Errorf("%q: %+v", test.paths, got)
-		}
-		if silent["/dead"] != test.yet || silent["/a"] {
-			t.Errorf("%q: silent after: %v", test.paths, silent)
+		if got := usage(t.Context(), paths, hung); got["/a"].Size != asked || len(got) != answers {
+			t.Errorf("%+v, want %d answers of a child that was asked for %d", got, answers, asked)
 		}
 	}
+	asks([]string{"/a", "/dead", "/b"}, 2, 3)
+	if len(hung) != 1 || hung["/dead"] == 0 {
+		t.Errorf("hung: %v", hung)
+	}
+	stuck := exec.Command("sleep", "600")
+	if err := stuck.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hung["/b"] = stuck.Process.Pid
+	asks([]string{"/a", "/b"}, 1, 1)
+	if err := stuck.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// Until it has ended, and without waiting for it in usage's place.
+	if err := unix.Waitid(unix.P_PID, stuck.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	asks([]string{"/a", "/b"}, 2, 2)
 }
 
 // TestSpaceAt: how full it is, and of which device.

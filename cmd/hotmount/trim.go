@@ -57,7 +57,7 @@ func trim(ctx context.Context) error {
 		// For how long each has been in use is not known for certain.
 		return fmt.Errorf("cannot trim: %w", memory.Lost)
 	}
-	disks, _, err := scan(ctx, s, map[string]bool{})
+	disks, _, err := scan(ctx, s, map[string]int{})
 	if err != nil {
 		return err
 	}

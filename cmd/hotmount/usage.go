@@ -28,7 +28,7 @@ type space struct {
 
 // scan gathers the facts of all disks with what their mounted filesystems say of
 // themselves, by path. Who is silent is as for usage.
-func scan(ctx context.Context, s *disk.Settings, silent map[string]bool) ([]disk.Facts, map[string]space, error) {
+func scan(ctx context.Context, s *disk.Settings, hung map[string]int) ([]disk.Facts, map[string]space, error) {
 	disks, err := hostFor(s).Scan()
 	if err != nil {
 		return nil, nil, err
@@ -43,7 +43,7 @@ func scan(ctx context.Context, s *disk.Settings, silent map[string]bool) ([]disk
 			}
 		}
 	}
-	sizes := usage(ctx, paths, silent)
+	sizes := usage(ctx, paths, hung)
 	for p, u := range sizes {
 		if f := at[p]; u.Geometry != nil && u.Dev == f.Dev {
 			f.Geometry = u.Geometry
@@ -53,20 +53,19 @@ func scan(ctx context.Context, s *disk.Settings, silent map[string]bool) ([]disk
 }
 
 // usage asks in a process of its own, all at once: a dead filesystem never answers.
-// One that has not answered is silent as long as it is mounted, and not asked again:
-// each time would leave a process behind that nobody can end.
-func usage(ctx context.Context, paths []string, silent map[string]bool) map[string]space {
-	mounted := map[string]bool{}
-	var asked []string
-	for _, p := range paths {
-		mounted[p] = true
-		if !silent[p] {
-			asked = append(asked, p)
+// One that has not answered is not asked again as long as that process, whose id hung
+// has, can not be ended: each time would leave another one behind.
+func usage(ctx context.Context, paths []string, hung map[string]int) map[string]space {
+	for p, pid := range hung {
+		// It was killed. With ECHILD it has been waited for, for another path.
+		if ended, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); ended != 0 || err != nil {
+			delete(hung, p)
 		}
 	}
-	for p := range silent {
-		if !mounted[p] {
-			delete(silent, p)
+	var asked []string
+	for _, p := range paths {
+		if hung[p] == 0 {
+			asked = append(asked, p)
 		}
 	}
 	known := map[string]space{}
@@ -77,9 +76,10 @@ func usage(ctx context.Context, paths []string, silent map[string]bool) map[stri
 	for _, u := range all {
 		known[u.At] = u
 	}
+	var child silent
 	for _, p := range asked {
-		if _, ok := known[p]; !ok && errors.Is(err, errSilent) && ctx.Err() == nil {
-			silent[p] = true
+		if _, ok := known[p]; !ok && errors.As(err, &child) {
+			hung[p] = child.pid
 		}
 	}
 	return known
