@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"runtime/debug"
+	"slices"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
@@ -13,6 +15,12 @@ import (
 // page cache, and come back from there as they are used (madvise(2), MADV_DONTNEED).
 func dropText() error {
 	fail := func(err error) error { return fmt.Errorf("cannot drop pages of the program: %w", err) }
+	// Of a position-independent program the linker has filled in addresses in pages that
+	// are read-only afterwards (RELRO): those are not in the file.
+	info, ok := debug.ReadBuildInfo()
+	if !ok || !slices.Contains(info.Settings, debug.BuildSetting{Key: "-buildmode", Value: "exe"}) {
+		return nil
+	}
 	self, err := procfs.Self()
 	if err != nil {
 		return fail(err)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,10 +41,6 @@ func exportUnitsCommand() *cobra.Command {
 	return c
 }
 
-// exportedTimeout is how long a static unit's mount(8) may take: the recovery of a
-// large log fits into it.
-const exportedTimeout = 15 * time.Minute
-
 func exportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) error {
 	var names []string
 	for i := range disks {
@@ -63,8 +58,8 @@ func exportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) 
 				continue
 			}
 			u := unit.MountUnit{
-				ID: f.ID, Path: class.MountPoint(d.UUID), Type: c.Type, Options: class.Options, Timeout: exportedTimeout,
-				Description: fmt.Sprintf("%s %s, as hotmount mounted it", c.Type, d.UUID),
+				ID: f.ID, Path: class.MountPoint(d.UUID), Type: d.Type, Options: class.Options, Timeout: mountTimeout,
+				Description: fmt.Sprintf("%s %s, as hotmount mounted it", d.Type, d.UUID),
 			}
 			text, err := u.Static()
 			if err != nil {

@@ -226,6 +226,8 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, err
 	}
 	defer func() { writes, err = session.Writes(), errors.Join(err, session.Close()) }()
+	// Also where little is read nobody may write for that long.
+	scan.Status("reading "+f.Node(), s.Settle+readPatience)
 	c, err = session.Prove(ctx, class.Blank)
 	if token == "" { // else its samples are read again
 		place.Free()

@@ -5,8 +5,8 @@ import "strings"
 // Kind says what is on a disk.
 type Kind string
 
-// The kinds of content. Only Blank may ever be formatted, and what could not
-// be read or recognised is Unknown, never Blank.
+// The kinds of content. Only what is Blank, or HalfMade by this node on this disk, may
+// be formatted by itself, and what could not be read or recognised is Unknown, never Blank.
 const (
 	// Unread: nobody has read the disk yet, and udev names nothing on it.
 	Unread Kind = "unread"
@@ -14,7 +14,7 @@ const (
 	Blank Kind = "blank"
 	// Filesystem: a filesystem with a UUID.
 	Filesystem Kind = "filesystem"
-	// HalfMade: an XFS of our own intent whose mkfs did not finish.
+	// HalfMade: a filesystem whose mkfs did not finish, perhaps somebody else's.
 	HalfMade Kind = "half-made"
 	// Other: something that is not a filesystem that can be mounted by UUID.
 	Other Kind = "other"

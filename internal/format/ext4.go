@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,7 +80,11 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	if err != nil {
 		return nil, err
 	}
-	if err = f.Truncate(int64(s.disk.Size)); err == nil {
+	err = f.Truncate(int64(s.disk.Size))
+	if errors.Is(err, unix.EFBIG) {
+		err = fmt.Errorf("%w: mkfs.ext4 can not be asked first, since no file in %s can be as large as the disk (have the class make an xfs): %w", ErrRefused, filepath.Dir(f.Name()), err)
+	}
+	if err == nil {
 		e.node = f.Name()
 		_, err = e.run(ctx, r)
 	}

@@ -30,15 +30,15 @@ var (
 	ErrBusy = errors.New("somebody else uses it")
 	// ErrWritten says that somebody wrote to the disk while it was looked at.
 	ErrWritten = errors.New("somebody writes to it")
-	// ErrRefused says that mkfs.xfs -N does not want the disk, or an option of the
-	// class: it will not the next time either.
-	ErrRefused = errors.New("mkfs.xfs refuses it")
+	// ErrRefused says that mkfs does not want the disk, or an option of the class, when
+	// it is asked first: it will not the next time either.
+	ErrRefused = errors.New("mkfs refuses it")
 	// ErrShared says that the disk has changed and this machine has not written
 	// to it.
 	ErrShared = errors.New("another machine writes to it: a disk must be attached to one machine only")
 )
 
-// Retry says whether the same may go better later. What mkfs.xfs refuses it refuses
+// Retry says whether the same may go better later. What mkfs refuses it refuses
 // again, and two machines that share a disk do until somebody parts them.
 func Retry(err error) bool { return !errors.Is(err, ErrRefused) && !errors.Is(err, ErrShared) }
 

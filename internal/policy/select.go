@@ -313,7 +313,7 @@ func matches(s *disk.Selectors, patterns []string, value string) (given, held bo
 	return len(patterns) > 0, held
 }
 
-// NVMe fills serials up with spaces.
+// Nobody is to count the spaces at the end of a serial.
 var selectors = [...]selector{
 	textual("names", func(s *disk.Selectors) []string { return s.Names }, func(f *disk.Facts) string { return f.Name }),
 	textual("mapper_names", func(s *disk.Selectors) []string { return s.MapperNames }, func(f *disk.Facts) string { return f.MapperName }),
