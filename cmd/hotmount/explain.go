@@ -78,24 +78,17 @@ func dumpOf(c *cobra.Command, name string) (*dump, error) {
 	if err != nil {
 		return nil, err
 	}
-	disks, err := hostFor(s).Scan()
+	f, err := findByName(name, s)
 	if err != nil {
 		return nil, err
 	}
-	for i := range disks {
-		f := &disks[i]
-		if f.Name != name {
-			continue
+	content := f.Known()
+	if policy.Decide(f, &content, s).Action == disk.Prove && os.Geteuid() == 0 {
+		if content, err = prove(c.Context(), f, s); err != nil {
+			return nil, err
 		}
-		content := f.Known()
-		if policy.Decide(f, &content, s).Action == disk.Prove && os.Geteuid() == 0 {
-			if content, err = prove(c.Context(), f, s); err != nil {
-				return nil, err
-			}
-		}
-		return &dump{dumpVersion, version, s, f, f.Standing.Formats, &content}, nil
 	}
-	return nil, fmt.Errorf("cannot explain %s: no such disk; see hotmount plan", disk.Visible(name))
+	return &dump{dumpVersion, version, s, f, f.Standing.Formats, &content}, nil
 }
 
 func readDump(stdin io.Reader, file string) (*dump, error) {

@@ -14,20 +14,12 @@ import (
 	"hotmount/internal/mounts"
 	"hotmount/internal/policy"
 	"hotmount/internal/run"
-	"hotmount/internal/store"
 	"hotmount/internal/unit"
 )
 
 // mountTimeout is how long a mount may take: the recovery of a large XFS log
 // fits into it.
 const mountTimeout = 15 * time.Minute
-
-// units has PID 1 carry out what the agent decides.
-type units struct {
-	manager  *unit.Manager
-	mounting *arrivals
-	store    store.Store
-}
 
 func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
 	if err := mounts.Propagates("", class.Directory); err != nil {

@@ -74,25 +74,6 @@ func defaultClass() disk.Class {
 // layer is what one source says, by key, in the types of disk.Settings.
 type layer map[string]any
 
-func defaults() layer {
-	d := Default()
-	return layer{
-		"format":         d.Format,
-		"format_present": d.FormatPresent,
-		"format_limit":   d.FormatLimit,
-		"format_period":  d.FormatPeriod,
-		"settle":         d.Settle,
-		"scan_rate":      d.ScanRate,
-		"ready_timeout":  d.ReadyTimeout,
-		"rescan":         d.Rescan,
-		"workers":        d.Workers,
-		"node":           d.Node,
-		"trim":           d.Trim,
-		"exclude":        d.Exclude,
-		"classes":        d.Classes,
-	}
-}
-
 // Load gives the settings, or every fault of every source, each on a line of its
 // own that names the place, what was found and what was expected.
 func Load(src Source) (disk.Settings, error) {
@@ -117,7 +98,7 @@ func load(src Source) (disk.Settings, origins, error) {
 	}
 
 	v := viper.New()
-	for key, value := range defaults() {
+	for key, value := range settingsByKey(Default()) {
 		v.SetDefault(key, value)
 	}
 	// viper's own environment is the process's, and its own flags convert

@@ -142,7 +142,7 @@ const (
 // checked by Load, so that a wrong one is reported with all other faults.
 func AddFlags(flags *pflag.FlagSet) {
 	flags.String(configFlag, DefaultPath, "configuration `file`")
-	values := defaults()
+	values := settingsByKey(Default())
 	for _, s := range scalars {
 		value := fmt.Sprint(values[s.key])
 		if d, ok := values[s.key].(time.Duration); ok {

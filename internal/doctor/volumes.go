@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -291,21 +292,12 @@ func (e *examiner) wrongDisks() {
 
 // volumes tells of each volume and pod once, in an order that stays the same.
 func (e *examiner) volumes(kind Kind, class string, hits map[string][]hit) {
-	for _, name := range sortedKeys(hits) {
+	for _, name := range slices.Sorted(maps.Keys(hits)) {
 		by := pods(hits[name])
-		for _, uid := range sortedKeys(by) {
+		for _, uid := range slices.Sorted(maps.Keys(by)) {
 			e.find(e.volumeFinding(kind, class, uid, by[uid]))
 		}
 	}
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // bareDirectories finds containers that were given the directory that kubelet
@@ -421,7 +413,7 @@ func (e *examiner) staleCopies() {
 			}
 		}
 	}
-	for _, dev := range sortedKeys(hits) {
+	for _, dev := range slices.Sorted(maps.Keys(hits)) {
 		f := Finding{Level: Warning, Kind: StaleCopy}
 		first := hits[dev][0]
 		var holders []string

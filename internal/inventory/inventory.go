@@ -27,9 +27,6 @@ const HoldFile = "/etc/hotmount/hold"
 // systemPaths are the mount points that make a disk one of the running system's.
 var systemPaths = map[string]bool{"/": true, "/boot": true, "/boot/efi": true, "/usr": true, "/var": true}
 
-// ErrGone says that the disk is not attached any more.
-var ErrGone = sysfs.ErrGone
-
 // Host is a node, as seen below a root directory; "" is the live system.
 type Host struct {
 	Root  string
@@ -62,7 +59,7 @@ func (h Host) Unknown() ([]string, error) {
 	for _, name := range names {
 		f, err := h.sysfs().Disk(name)
 		switch {
-		case errors.Is(err, ErrGone):
+		case errors.Is(err, disk.ErrGone):
 		case err != nil:
 			return nil, fmt.Errorf("cannot look at %s: %w", name, err)
 		case !f.Udev.Initialized:
@@ -73,7 +70,7 @@ func (h Host) Unknown() ([]string, error) {
 }
 
 // Look gathers the facts of one disk, all but its peers (disk.Facts.FindPeers).
-// The error wraps ErrGone if it is not attached any more.
+// The error wraps disk.ErrGone if it is not attached any more.
 func (h Host) Look(name string) (disk.Facts, error) {
 	common, err := h.Shared.gather(h)
 	if err != nil {
@@ -99,7 +96,7 @@ func (h Host) Scan() ([]disk.Facts, error) {
 	var all []disk.Facts
 	for _, name := range names {
 		f, err := h.one(name, &common)
-		if errors.Is(err, ErrGone) {
+		if errors.Is(err, disk.ErrGone) {
 			continue
 		}
 		if err != nil {
@@ -245,7 +242,7 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 		return err
 	}
 	if whole.Seq != f.DiskSeq() {
-		return fmt.Errorf("%w: it is of disk sequence number %d now", ErrGone, whole.Seq)
+		return fmt.Errorf("%w: it is of disk sequence number %d now", disk.ErrGone, whole.Seq)
 	}
 	f.System = cmp.Or(f.System, whole.System)
 	f.Claim = cmp.Or(f.Claim, whole.Claim)
@@ -265,7 +262,7 @@ func (h Host) onVolume(f *disk.Facts, c *common) error {
 	}
 	for _, name := range names {
 		below, err := h.sysfs().Disk(name)
-		if errors.Is(err, ErrGone) {
+		if errors.Is(err, disk.ErrGone) {
 			continue
 		}
 		if err != nil {

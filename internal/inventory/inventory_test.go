@@ -461,10 +461,10 @@ func TestScanWithoutWhoIsGone(t *testing.T) {
 	if _, found := by["vdc"]; found || len(by) != 2 {
 		t.Errorf("got %v", by)
 	}
-	if _, err := h.Look("vdc"); !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "vdc") {
+	if _, err := h.Look("vdc"); !errors.Is(err, disk.ErrGone) || !strings.Contains(err.Error(), "vdc") {
 		t.Errorf("Look: %v", err)
 	}
-	if _, err := h.Look("vdz"); !errors.Is(err, ErrGone) {
+	if _, err := h.Look("vdz"); !errors.Is(err, disk.ErrGone) {
 		t.Errorf("Look at what never was: %v", err)
 	}
 }
@@ -528,14 +528,14 @@ func TestUnreadable(t *testing.T) {
 		"partition":          {vda + "vda1/dev": "x\n"},
 	} {
 		h := changes.host(t)
-		if all, err := h.Scan(); err == nil || errors.Is(err, ErrGone) {
+		if all, err := h.Scan(); err == nil || errors.Is(err, disk.ErrGone) {
 			t.Errorf("%s: Scan: %d disks, %v", name, len(all), err)
 		}
 		look := "vdb"
 		if name == "partition" {
 			look = "vda"
 		}
-		if _, err := h.Look(look); err == nil || errors.Is(err, ErrGone) {
+		if _, err := h.Look(look); err == nil || errors.Is(err, disk.ErrGone) {
 			t.Errorf("%s: Look: %v", name, err)
 		}
 	}
@@ -544,7 +544,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	h := tree(nil).host(t)
 	for _, name := range []string{"", ".", "..", "../block/vdb", "vdb/../vdb"} {
-		if _, err := h.Look(name); err == nil || errors.Is(err, ErrGone) {
+		if _, err := h.Look(name); err == nil || errors.Is(err, disk.ErrGone) {
 			t.Errorf("Look at %q: %v", name, err)
 		}
 	}

@@ -76,7 +76,7 @@ func TestPartitions(t *testing.T) {
 		t.Errorf("vdb1: %+v, error %v", got, err)
 	}
 	// Another disk has the name now.
-	if _, err := fs.Devices(&disk.Facts{ID: disk.ID{Name: "vdb1", Seq: disk.PartitionSeq(11, 1)}}); !errors.Is(err, ErrGone) {
+	if _, err := fs.Devices(&disk.Facts{ID: disk.ID{Name: "vdb1", Seq: disk.PartitionSeq(11, 1)}}); !errors.Is(err, disk.ErrGone) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -113,13 +113,13 @@ func TestHandedOn(t *testing.T) {
 // Where nobody wants partitions there are none.
 func TestNoPartitions(t *testing.T) {
 	fs := parted.make(t)
-	if _, err := fs.Disk("vdb1"); !errors.Is(err, ErrGone) {
+	if _, err := fs.Disk("vdb1"); !errors.Is(err, disk.ErrGone) {
 		t.Errorf("error %v", err)
 	}
 	if names, err := fs.Names(); err != nil || strings.Join(names, " ") != "dm-0 dm-1 sda vdb" {
 		t.Errorf("%q, error %v", names, err)
 	}
-	if _, err := wanting(fs).Disk("vdb3"); !errors.Is(err, ErrGone) {
+	if _, err := wanting(fs).Disk("vdb3"); !errors.Is(err, disk.ErrGone) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -5,6 +5,8 @@ package sysfs
 import (
 	"errors"
 	"testing"
+
+	"hotmount/internal/disk"
 )
 
 // What this machine's kernel shows is read without an error, whatever its disks
@@ -20,7 +22,7 @@ func TestLive(t *testing.T) {
 	}
 	for _, name := range names {
 		f, err := fs.Disk(name)
-		if errors.Is(err, ErrGone) {
+		if errors.Is(err, disk.ErrGone) {
 			continue
 		}
 		if err != nil {

@@ -2,8 +2,10 @@ package sysfs
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"hotmount/internal/disk"
 )
@@ -40,7 +42,7 @@ func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	if err := walk(dir, partitions); err != nil {
 		return nil, err
 	}
-	return sortedKeys(found), nil
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 // Below gives the kernel names of what a device-mapper device is built on, at any
@@ -77,7 +79,7 @@ func (f FS) Below(name string) ([]string, error) {
 	if err := walk(f.path("sys/block", name)); err != nil {
 		return nil, fmt.Errorf("cannot list what is below %s: %w", disk.Visible(name), err)
 	}
-	return sortedKeys(found), nil
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 // partitionsOf gives the partitions of a holder, none if it is gone.

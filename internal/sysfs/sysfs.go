@@ -19,10 +19,6 @@ import (
 	"hotmount/internal/disk"
 )
 
-// ErrGone says that the disk is not attached any more, or that another disk has
-// taken its name while its facts were read.
-var ErrGone = disk.ErrGone
-
 // FS is a file system tree with sysfs, procfs and udev's database in their usual
 // places.
 type FS struct {
@@ -69,7 +65,7 @@ func (f FS) Names() ([]string, error) {
 // Disk gives the facts of the disk of that kernel name which sysfs and udev's
 // database hold: the fields of disk.Facts from ID to Holders and Udev. The
 // sequence number is read first and last, so that they are facts of one disk.
-// The error wraps ErrGone if it is not there, or not there any more.
+// The error wraps disk.ErrGone if it is not there, or not there any more.
 func (f FS) Disk(name string) (disk.Facts, error) {
 	facts, err := f.disk(name)
 	if err != nil {
@@ -85,7 +81,7 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	}
 	dir, err := filepath.EvalSymlinks(link)
 	if missing(err) {
-		return disk.Facts{}, fmt.Errorf("%w: %w", ErrGone, err)
+		return disk.Facts{}, fmt.Errorf("%w: %w", disk.ErrGone, err)
 	}
 	if err != nil {
 		return disk.Facts{}, err
@@ -107,7 +103,7 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	case seqErr != nil:
 		return disk.Facts{}, goneOr(link, seqErr)
 	case again != seq:
-		return disk.Facts{}, fmt.Errorf("%w: the name has passed from disk sequence number %d to %d", ErrGone, seq, again)
+		return disk.Facts{}, fmt.Errorf("%w: the name has passed from disk sequence number %d to %d", disk.ErrGone, seq, again)
 	case err != nil:
 		return disk.Facts{}, err
 	}
@@ -131,10 +127,10 @@ func (f FS) entry(name string) (string, error) {
 	return f.path("sys/block", name), nil
 }
 
-// goneOr adds ErrGone to the error if the disk's directory is not there.
+// goneOr adds disk.ErrGone to the error if the disk's directory is not there.
 func goneOr(dir string, err error) error {
 	if _, stat := os.Stat(dir); missing(stat) || errors.Is(err, syscall.ENODEV) {
-		return fmt.Errorf("%w: %w", ErrGone, err)
+		return fmt.Errorf("%w: %w", disk.ErrGone, err)
 	}
 	return err
 }
@@ -358,7 +354,7 @@ func partitions(dir string) ([]string, error) {
 
 // Devices gives the kernel names, by device number, of the disk, its partitions,
 // its holders and their partitions: what of it can be mounted or swapped on. The
-// error wraps ErrGone if the disk is not there any more; what else has gone
+// error wraps disk.ErrGone if the disk is not there any more; what else has gone
 // meanwhile is left out.
 func (f FS) Devices(facts *disk.Facts) (map[disk.Dev]string, error) {
 	devices, err := f.devices(facts)
@@ -414,7 +410,7 @@ func (f FS) devices(facts *disk.Facts) (map[disk.Dev]string, error) {
 		return nil, goneOr(dir, err)
 	}
 	if seq != facts.Seq {
-		return nil, fmt.Errorf("%w: the name has passed from disk sequence number %d to %d", ErrGone, facts.Seq, seq)
+		return nil, fmt.Errorf("%w: the name has passed from disk sequence number %d to %d", disk.ErrGone, facts.Seq, seq)
 	}
 	return devices, nil
 }
@@ -501,15 +497,6 @@ func retry(call func() (int, error)) (int, error) {
 			return n, err
 		}
 	}
-}
-
-func sortedKeys(m map[string]bool) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // BootID gives the kernel's id of this boot, a UUID (random(4)).

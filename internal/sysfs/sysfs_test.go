@@ -148,7 +148,7 @@ func TestDiskFails(t *testing.T) {
 			if err == nil {
 				t.Fatalf("no error but %+v", got)
 			}
-			if errors.Is(err, ErrGone) != test.gone || !strings.Contains(err.Error(), test.want) {
+			if errors.Is(err, disk.ErrGone) != test.gone || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %q, want %q, gone %v", err, test.want, test.gone)
 			}
 			if diff := cmp.Diff(disk.Facts{}, got); diff != "" {
@@ -202,7 +202,7 @@ func TestDiskGoesWhileRead(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			if test.gone && !errors.Is(err, ErrGone) || !test.gone && err != nil {
+			if test.gone && !errors.Is(err, disk.ErrGone) || !test.gone && err != nil {
 				t.Errorf("error is %v, gone is %v", err, test.gone)
 			}
 		})
@@ -248,11 +248,11 @@ func TestDevices(t *testing.T) {
 
 	other := f
 	other.Seq = 4
-	if _, err := fs.Devices(&other); !errors.Is(err, ErrGone) {
+	if _, err := fs.Devices(&other); !errors.Is(err, disk.ErrGone) {
 		t.Errorf("of another disk: %v", err)
 	}
 	pulled := disk.Facts{ID: disk.ID{Name: "vdz"}}
-	if _, err := fs.Devices(&pulled); !errors.Is(err, ErrGone) {
+	if _, err := fs.Devices(&pulled); !errors.Is(err, disk.ErrGone) {
 		t.Errorf("of a pulled disk: %v", err)
 	}
 	f.Holders = []string{"../x"}

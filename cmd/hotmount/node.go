@@ -1,0 +1,90 @@
+package main
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/metrics"
+	"hotmount/internal/mounts"
+	"hotmount/internal/report"
+)
+
+// node is the host as the agent needs it.
+type node struct {
+	inventory.Host
+	report  report.Agent
+	metrics *metrics.Metrics
+	// partitions is what the settings say of them.
+	partitions *atomic.Bool
+}
+
+// Names are listed for a look at every disk.
+func (n node) Names() ([]string, error) {
+	n.metrics.Rescanned(time.Now())
+	return n.Host.Names()
+}
+
+func (n node) MountedAt(path string, dev disk.Dev) (bool, error) {
+	tree, err := mounts.Tree(n.Root)
+	if err != nil {
+		return false, err
+	}
+	return mounts.OnTop(tree, path, dev)
+}
+
+func (n node) Monotonic() time.Duration {
+	var now unix.Timespec
+	// It fails for no clock that there is (clock_gettime(2)).
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	return time.Duration(now.Nano())
+}
+
+func (n node) Accept(f *disk.Facts, reason disk.Reason) error {
+	boot, err := n.Boot()
+	if err != nil {
+		return err
+	}
+	return n.Store.Accept(f, boot, reason)
+}
+
+func (n node) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
+	return n.Store.KeepUnmounted(f, reason)
+}
+
+func (n node) Forget(seq uint64) error { return n.Store.Forget(seq) }
+
+// SaveSettings fails for what the formatting units need. A state directory that
+// can not be written keeps no filesystem from being mounted.
+func (n node) SaveSettings(s *disk.Settings) error {
+	if err := n.Store.SaveSettings(s); err != nil {
+		return err
+	}
+	if err := n.Store.SaveDirectories(s); err != nil {
+		n.report.Problem(err)
+	}
+	n.partitions.Store(s.Partitions())
+	return nil
+}
+
+func (n node) Keep(f *disk.Facts, reason disk.Reason) error {
+	boot, err := n.Boot()
+	if err != nil {
+		return err
+	}
+	return n.Store.Keep(f, boot, reason)
+}
+
+func (n node) Remember(seen []disk.Sighting) error {
+	boot, err := n.Boot()
+	if err != nil {
+		return err
+	}
+	for i := range seen {
+		seen[i].Identity.Boot = boot
+	}
+	return n.Store.Remember(seen)
+}

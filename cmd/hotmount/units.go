@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/store"
+	"hotmount/internal/unit"
+)
+
+// units has PID 1 carry out what the agent decides.
+type units struct {
+	manager  *unit.Manager
+	mounting *arrivals
+	store    store.Store
+}
+
+func (u units) Format(ctx context.Context, seq uint64) error { return u.manager.StartFormat(ctx, seq) }
+
+func (u units) Fill(ctx context.Context, seq uint64) error { return u.manager.StartStage(ctx, seq) }
+
+func (u units) Grow(ctx context.Context, seq uint64) error { return u.manager.StartGrow(ctx, seq) }
+
+func (u units) GiveOut(ctx context.Context, seq uint64) error { return u.manager.StartBlock(ctx, seq) }
+
+func (u units) TakeBack(ctx context.Context, seq uint64) error { return u.manager.StopBlock(ctx, seq) }
+
+func (u units) Unmount(ctx context.Context, path string) error {
+	return u.manager.StopMount(ctx, path)
+}
+
+func (u units) UnmountGone(ctx context.Context, path string, dev disk.Dev) error {
+	return u.manager.StartUnmountGone(ctx, path, dev)
+}
+
+// NameHolders costs nothing where nobody has it: an XFS or ext4 is in /sys/fs/TYPE as
+// long as it is mounted anywhere (xfs_mountfs in fs/xfs/xfs_mount.c,
+// ext4_register_sysfs in fs/ext4/sysfs.c).
+func (u units) NameHolders(ctx context.Context, f *disk.Facts, path string) error {
+	for _, fstype := range []string{disk.XFS, disk.Ext4} {
+		if _, err := os.Lstat(filepath.Join("/sys/fs", fstype, f.Name)); err == nil {
+			return u.manager.StartUnmountGone(ctx, path, f.Dev)
+		}
+	}
+	return nil
+}
+
+func (u units) Plugged(ctx context.Context, f *disk.Facts) (time.Duration, error) {
+	return u.manager.Plugged(ctx, f.Name)
+}
+
+func (u units) RemoveMountPoint(ctx context.Context, path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return u.manager.StartCleanup(ctx, path)
+}
