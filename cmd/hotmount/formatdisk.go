@@ -254,18 +254,8 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if d.Action != disk.Format {
 		why, _ := policy.Words(f, &c, s, d)
 		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
-		made, ends, failure := outcome(f, &c, d, uuid)
-		if c.Made = made; c.Made && d.Action != disk.Ignore {
-			if err := session.Finish(ctx); err != nil {
-				return c, 0, err
-			}
-		}
-		if ends {
-			if err := host().Store.EndFormat(uuid, failure); err != nil {
-				log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))
-			}
-		}
-		return c, 0, nil
+		err := conclude(ctx, log, session, f, &c, d, uuid, path)
+		return c, 0, err
 	}
 	if now := policy.Select(f, s); now.Name != class.Name || now.Blank != class.Blank || now.Directory != class.Directory || now.Create != class.Create {
 		return c, 0, errors.New("the configuration of its class has changed while it was proven blank; it is proven again")
@@ -275,15 +265,8 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if err != nil {
 		return c, 0, err
 	}
-	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
-	if class.Create == disk.Ext4 {
-		intent.Ext4 = &disk.MkfsExt4{Options: class.MkfsOptions, Owner: class.RootOwner, Time: time.Now().Unix(), Mode: class.RootMode}
-		// What is half made is made again in the same way, to be known after the next
-		// crash, too.
-		if c.Kind == disk.HalfMade && token == "" {
-			intent.Ext4 = f.Standing.Intent.Ext4
-		}
-	}
+	again := c.Kind == disk.HalfMade && token == ""
+	intent := intentFor(f, class, uuid, boot, again)
 	record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: uuid, Type: class.Create, By: disk.ByDaemon, Evidence: c.Evidence}
 	switch {
 	case token != "":
@@ -296,12 +279,43 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, errors.Join(err, record.Close(err))
 	}
 	defer remove()
-	err = session.Make(ctx, format.MakeOptions{Mkfs: class.MkfsOptions, Proto: proto, Intent: intent, RecoverHalfMade: c.Kind == disk.HalfMade && token == "", Token: token, Boot: boot})
+	err = session.Make(ctx, format.MakeOptions{Mkfs: class.MkfsOptions, Proto: proto, Intent: intent, RecoverHalfMade: again, Token: token, Boot: boot})
 	if err != nil {
 		return c, 0, errors.Join(err, record.Close(err))
 	}
 	log.Event(report.KindFormatted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: formatted: %s %s", report.Name(f), class.Create, uuid))
 	return disk.Content{Kind: disk.Filesystem, Type: class.Create, UUID: uuid, Proven: true, Made: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
+}
+
+// conclude ends the format that began on a disk that is not to be formatted, if what is
+// on it is what came of that.
+func conclude(ctx context.Context, log *report.Log, session *format.Session, f *disk.Facts, c *disk.Content, d disk.Decision, uuid, path string) error {
+	made, ends, failure := outcome(f, c, d, uuid)
+	if c.Made = made; made && d.Action != disk.Ignore {
+		if err := session.Finish(ctx); err != nil {
+			return err
+		}
+	}
+	if ends {
+		if err := host().Store.EndFormat(uuid, failure); err != nil {
+			log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))
+		}
+	}
+	return nil
+}
+
+// intentFor is what is recorded before the first write. A half-made ext4 is made again in
+// the same way, to be known after the next crash, too.
+func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) disk.Intent {
+	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
+	switch {
+	case class.Create != disk.Ext4:
+	case again:
+		intent.Ext4 = f.Standing.Intent.Ext4
+	default:
+		intent.Ext4 = &disk.MkfsExt4{Options: class.MkfsOptions, Owner: class.RootOwner, Time: time.Now().Unix(), Mode: class.RootMode}
+	}
+	return intent
 }
 
 // intendedUUID is that of the disk's unfinished format, or a new one. The same
