@@ -98,4 +98,25 @@ func TestAFilesystemVanishes(t *testing.T) {
 	if now := m.mounted(name); now == uuid {
 		t.Error("the new filesystem has the old UUID")
 	}
+
+	// The word that what failed is worth another try says nothing of zeros, either.
+	image = made(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "SICK"})
+	uuid = m.mounted(name)
+	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
+	m.detach(w, id)
+	scribble(t, image, 1024, 512) // as in TestDamaged
+	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
+	m.says("/dev/" + name + " .*tried again in")
+	m.run("hotmount accept " + name)
+	for _, size := range []int64{0, 320 << 20} {
+		if err := os.Truncate(image, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.run("udevadm trigger -s block -y " + name)
+	m.says("/dev/" + name + " .*hold: .*" + uuid + ".*hotmount accept " + name)
+	if digest(t, image) != zeros {
+		t.Error("it was written to")
+	}
 }
