@@ -254,7 +254,10 @@ func (l *Libvirt) PowerOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.restart(port, l.domainAlive)
+	l.restart(port, l.domainAlive, func(ctx context.Context) error {
+		_, err := l.Virsh(ctx, "-q", "reset", domainName)
+		return err
+	})
 	_, err = l.connect(ctx, "")
 	return err
 }

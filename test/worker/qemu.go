@@ -53,6 +53,12 @@ type machine struct {
 	port int // of the guest's ssh
 }
 
+// reset is the button (system_reset, QEMU's QMP reference).
+func (m *machine) reset(ctx context.Context) error {
+	_, err := m.execute(ctx, "system_reset", nil)
+	return err
+}
+
 func qemuVersion(ctx context.Context) (string, error) {
 	out, err := command(ctx, nil, emulator, "--version")
 	line, _, _ := strings.Cut(out, "\n")

@@ -175,7 +175,7 @@ func bring(ctx context.Context, l launch, work *workDir, state *entry) (*machine
 
 // come brings a started QEMU to where its guest answers.
 func come(ctx context.Context, m *machine, g *guest, state *entry) error {
-	g.restart(m.port, m.alive)
+	g.restart(m.port, m.alive, m.reset)
 	if state == nil {
 		_, err := g.connect(ctx, "")
 		return err
