@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -231,6 +232,8 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	c, err = session.Prove(ctx, class.Blank)
 	if token == "" { // else its samples are read again
 		place.Free()
+		// Whose turn it is now needs as much: what this one was read with goes back.
+		debug.FreeOSMemory()
 	}
 	if err != nil {
 		return c, 0, err

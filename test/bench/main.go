@@ -115,6 +115,9 @@ func (b *bench) run(ctx context.Context, deb, commit, dir, only string) (err err
 	return b.table.write(os.Stdout)
 }
 
+// dropIn is what the daemon is measured with.
+const dropIn = "/etc/systemd/system/hotmount.service.d/bench.conf"
+
 // figure measures one figure in a worker of its own.
 func (b *bench) figure(ctx context.Context, f figure, deb, self string) (err error) {
 	if b.dir, err = os.MkdirTemp("", "hotmount-bench-"); err != nil {
@@ -124,7 +127,7 @@ func (b *bench) figure(ctx context.Context, f figure, deb, self string) (err err
 	if b.w, err = worker.Start(ctx, worker.Options{
 		Deb: deb, Progress: b.out,
 		// A frozen daemon can not feed the watchdog.
-		Files: []worker.File{{Path: "/etc/systemd/system/hotmount.service.d/bench.conf", Data: []byte("[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n")}},
+		Files: []worker.File{{Path: dropIn, Data: []byte("[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n")}},
 	}); err != nil {
 		return err
 	}
