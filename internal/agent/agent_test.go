@@ -645,7 +645,7 @@ func TestFillsBeforeMounting(t *testing.T) {
 			vdc: mount (filesystem)
 			fill seq 3
 			mount vdc seq 3: xfs at /mnt/disks/`+uuidB+`
-			problem: no room
+			problem: cannot grow the filesystem of vdc (disk sequence number 3) before it is mounted: no room
 			vdc: mounted at `+uuidB+`
 			vdc: grow (filesystem-unmeasured)
 			grow seq 3

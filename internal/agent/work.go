@@ -75,8 +75,10 @@ func (a *Agent) start(ctx context.Context) {
 			err := a.units.Mount(ctx, &f, class, d.UUID, d.Type)
 			return func() {
 				// One that is held is tried again and again, and said to be once.
-				if filling != nil && !errors.Is(err, disk.ErrHeld) {
-					a.report.Problem(filling)
+				if filling != nil && err == nil {
+					a.report.Problem(fmt.Errorf("cannot grow the filesystem of %s before it is mounted: %w", f.ID, filling))
+				} else if filling != nil && !errors.Is(err, disk.ErrHeld) {
+					err = errors.Join(err, filling)
 				}
 				a.acted(name, f.Seq, disk.Mount, err)
 			}

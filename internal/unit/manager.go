@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	sd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 )
@@ -31,8 +33,12 @@ const privateSocket = "/run/systemd/private"
 // units (systemd.unit(5), unit_remove_transient in systemd's src/core/unit.c).
 const transientUnits = "/run/systemd/transient"
 
-// patience is how long PID 1 may take to accept a connection.
-const patience = 10 * time.Second
+// patience is how long PID 1 may take to accept a connection, and dialEvery how often
+// it is asked while it executes itself anew.
+const (
+	patience  = 10 * time.Second
+	dialEvery = 100 * time.Millisecond
+)
 
 // ErrLost says that the connection to PID 1 broke while a job was under way:
 // what became of the job is not known. systemctl daemon-reexec does that.
@@ -135,6 +141,31 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	// Not dbus.Dial, which waits without end for a PID 1 that hangs.
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	for {
+		c, err := dialOnce(ctx, socket)
+		if !executing(err) {
+			return c, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(dialEvery):
+		}
+	}
+}
+
+// executing says that PID 1 executes itself anew (systemctl daemon-reexec, an upgrade of
+// systemd): nobody listens on the socket, or who has accepted the connection is gone.
+func executing(err error) bool {
+	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, io.EOF} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func dialOnce(ctx context.Context, socket string) (*conn, error) {
 	s, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, err

@@ -385,3 +385,35 @@ func TestName(t *testing.T) {
 		}
 	}
 }
+
+// TestExecuting: while PID 1 executes itself anew it goes unanswered for a while, and
+// nobody hears of that.
+func TestExecuting(t *testing.T) {
+	p := startPID1(t)
+	before := filepath.Join(t.TempDir(), "before")
+	l, err := net.Listen("unix", before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		// From here on nobody listens, until the new one does.
+		l.(*net.UnixListener).SetUnlinkOnClose(false)
+		accepted <- errors.Join(err, c.Close(), l.Close())
+	}()
+	ended := make(chan error, 1)
+	go func() { ended <- (&Manager{socket: before}).StartFormat(background(t), 12) }()
+	if err := <-accepted; err != nil {
+		t.Fatal(err)
+	}
+	if c, err := net.Dial("unix", before); !executing(err) {
+		t.Errorf("%v, %v", c, err)
+	}
+	if err := os.Rename(p.socket, before); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
