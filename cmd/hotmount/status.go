@@ -163,7 +163,7 @@ func (s *status) verdict() error {
 	return foundError{fmt.Errorf("%s refused or failed", counted(bad, "disk"))}
 }
 
-// getStatus decides as the daemon does, on the same facts. Silent is as for usage.
+// getStatus decides as the daemon does, on the same facts. Hung is as for usage.
 func getStatus(ctx context.Context, s *disk.Settings, hung map[string]int) (*status, error) {
 	disks, sizes, err := scan(ctx, s, hung)
 	if err != nil {

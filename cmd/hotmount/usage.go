@@ -27,7 +27,7 @@ type space struct {
 }
 
 // scan gathers the facts of all disks with what their mounted filesystems say of
-// themselves, by path. Who is silent is as for usage.
+// themselves, by path. Hung is as for usage.
 func scan(ctx context.Context, s *disk.Settings, hung map[string]int) ([]disk.Facts, map[string]space, error) {
 	disks, err := hostFor(s).Scan()
 	if err != nil {

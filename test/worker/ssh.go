@@ -131,6 +131,7 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 			if err := g.reset(ctx); err != nil {
 				return "", fmt.Errorf("cannot connect to the worker: its kernel stands: %w%s", err, g.lastWords())
 			}
+			fmt.Fprintf(os.Stderr, "worker: its kernel has said nothing for %s and not come to its first process: it is reset\n", standing)
 			since, resets = time.Now(), resets+1
 		}
 		if err := g.alive(); err != nil {
