@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,6 +44,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// longest are the steps of the better part of an hour and more, the longest last.
+var longest = []string{"TestSwap", "TestSoak"}
 
 // step is one command, of which exit code 0 means passed.
 type step struct {
@@ -94,6 +98,8 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 			todo = append(todo, i)
 		}
 	}
+	// What takes an hour by itself must not begin when all else has ended.
+	slices.SortStableFunc(todo, func(a, b int) int { return slices.Index(longest, steps[b].name) - slices.Index(longest, steps[a].name) })
 	next := make(chan int)
 	var workers sync.WaitGroup
 	for range 2 {
