@@ -450,6 +450,14 @@ func (m *machine) change(f func()) {
 	m.mu.Unlock()
 }
 
+// unhang lets the look go on that hangs.
+func (m *machine) unhang() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hangs = ""
+	close(m.hang)
+}
+
 // expect waits until nothing moves and compares the log since the last call.
 func (m *machine) expect(t *testing.T, want string) {
 	t.Helper()
@@ -970,10 +978,7 @@ func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 	m.hangs = "vdc"
 	with(t, m, func(t *testing.T, _ *Agent) {
 		m.expect(t, `vdb: mount (filesystem)`)
-		m.mu.Lock()
-		m.hangs = ""
-		m.mu.Unlock()
-		close(m.hang)
+		m.unhang()
 		m.expect(t, `
 			vdc: mount (filesystem)
 			vdb stays held: twin
@@ -981,6 +986,62 @@ func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 			mount vdc seq 3: xfs at /mnt/disks/`+uuidA+`
 			vdc: mounted at `+uuidA+`
 			ready`)
+	})
+}
+
+// At boot udev may have finished with a copy before the disk that the volumes are on, or
+// with one of two of which none is on record.
+func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
+	for _, onRecord := range []bool{true, false} {
+		clone, original := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3)
+		original.Udev.Initialized = false
+		original.Standing.OnRecord = onRecord
+		m := newMachine(clone, original)
+		m.hangs = "vdc"
+		with(t, m, func(t *testing.T, a *Agent) {
+			m.expect(t, `vdb: mount (filesystem)`)
+			m.unhang()
+			m.expect(t, `vdc: wait (udev-pending)`)
+			m.change(func() {
+				m.disks["vdc"] = xfsDisk("vdc", 3, uuidA)
+				m.disks["vdc"].Standing.OnRecord = onRecord
+			})
+			a.Look("vdc")
+			if !onRecord {
+				m.expect(t, `
+					vdc stays held: twin
+					vdc: refuse (twin)
+					vdb stays held: twin
+					vdb: refuse (twin)
+					ready`)
+				return
+			}
+			m.expect(t, `
+				vdc: mount (filesystem)
+				vdb stays held: twin
+				vdb: refuse (twin)
+				mount vdc seq 3: xfs at /mnt/disks/`+uuidA+`
+				vdc: mounted at `+uuidA+`
+				ready`)
+		})
+	}
+}
+
+// A disk with which udev never finishes holds nobody back for ever.
+func TestADiskThatUdevNeverHasAtBoot(t *testing.T) {
+	stuck := blankDisk("vdc", 3)
+	stuck.Udev.Initialized = false
+	m := newMachine(xfsDisk("vdb", 2, uuidA), stuck)
+	m.hangs = "vdc"
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `vdb: mount (filesystem)`)
+		m.unhang()
+		m.expect(t, `vdc: wait (udev-pending)`)
+		time.Sleep(30 * time.Second)
+		m.expect(t, `
+			ready
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA)
 	})
 }
 

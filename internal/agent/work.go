@@ -53,7 +53,7 @@ func (a *Agent) start(ctx context.Context) {
 		}
 		f, d := a.disks[name].facts, a.disks[name].decision
 		if !f.Standing.OnRecord && !a.allSeen(now) {
-			// One that was not looked at yet may be its twin.
+			// One of which not all is known yet may be its twin.
 			a.lines[mountings].running--
 			waiting = append(waiting, name)
 			continue
@@ -168,14 +168,14 @@ func (a *Agent) holds(name string) bool {
 	return false
 }
 
-// allSeen says whether each disk that was there at start was looked at, or has
-// had its time.
+// allSeen says whether each disk that was there at start was looked at once udev had
+// finished with it, which is what tells its UUID, or has had its time.
 func (a *Agent) allSeen(now time.Time) bool {
 	if now.Sub(a.started) >= a.settings.ReadyTimeout {
 		return true
 	}
 	for _, st := range a.disks {
-		if st.initial && !st.seen {
+		if st.initial && (!st.seen || st.decision.Action == disk.Wait) {
 			return false
 		}
 	}
