@@ -50,8 +50,15 @@ WantedBy=multi-user.target
 			t.Errorf("%+v is written as\n%s", u, text)
 		}
 	}
-	service, err := os.ReadFile("../../systemd/hotmount.service")
-	if err != nil || !strings.Contains(string(service), "\nBefore="+Kubelets+"\n") {
-		t.Errorf("hotmount.service has others in its Before= (%v)", err)
+}
+
+// TestBefore: what is done before pods are is done before each of the services that
+// start them.
+func TestBefore(t *testing.T) {
+	for service, before := range map[string]string{"hotmount": Kubelets, "hotmount-block@": Kubelets, "hotmount-tidy": "hotmount.service " + Kubelets} {
+		text, err := os.ReadFile("../../systemd/" + service + ".service")
+		if err != nil || !strings.Contains(string(text), "\nBefore="+before+"\n") {
+			t.Errorf("%s.service has others in its Before= (%v)", service, err)
+		}
 	}
 }

@@ -20,10 +20,14 @@ func TestRecipeName(t *testing.T) {
 	seen := map[string]bool{r.name(): true}
 	for what, change := range map[string]func(*recipe){
 		"suite":     func(r *recipe) { r.Suite = "trixie" },
+		"arch":      func(r *recipe) { r.Arch += "-else" },
 		"packages":  func(r *recipe) { r.Packages = append([]string{"hello"}, r.Packages...) },
+		"unwanted":  func(r *recipe) { r.Unwanted = r.Unwanted[1:] },
+		"essential": func(r *recipe) { r.Essential += "\n" },
 		"customize": func(r *recipe) { r.Customize += "\n" },
 		"version":   func(r *recipe) { r.Version++ },
 		"size":      func(r *recipe) { r.RootSize++ },
+		"start":     func(r *recipe) { r.RootStart++ },
 	} {
 		changed := r
 		change(&changed)
