@@ -47,6 +47,7 @@ PACKAGES_test := $(PACKAGES_deb) e2fsprogs fish gcc libc6-dev lintian lvm2 man-d
 
 say = @echo "==> $$(date +%T) $(1)"
 comma := ,
+BEGUN := $(shell date +%s)
 
 .PHONY: help
 help:
@@ -168,7 +169,8 @@ test-unit: check-go deps
 	go test -race ./test/...; \
 	go test -race -tags root $$(go list ./internal/... ./cmd/... | grep -v /internal/format$$); \
 	go test -timeout $(UNIT_TIMEOUT) -tags root ./test/corpus; \
-	wait $$format
+	wait $$format; \
+	echo "==> $$(date +%T) the unit tests took $$SECONDS s"
 
 # What a unit may be exposed to (systemd-analyze(1), security), times ten.
 EXPOSURE := hotmount.service=16 hotmount-format@.service=13 hotmount-cleanup@.service=30 hotmount-tidy.service=30 hotmount-unmount@.service=38 hotmount-wait@.service=11 hotmount-stage@.service=17 hotmount-grow@.service=35 hotmount-block@.service=29 hotmount-trim.service=34 hotmount-udev.service=12
@@ -243,11 +245,11 @@ test-fuzz: check-go deps
 
 .PHONY: test
 test: lint test-unit test-fuzz test-deb test-vm
-	$(call say,the tests have passed; make test-long and make test-full have more)
+	$(call say,the tests have passed in $$((($$(date +%s) - $(BEGUN)) / 60)) minutes; make test-long and make test-full have more)
 
 # For hours; what a report says has passed for these sources is not run again. The
 # report is to be committed.
-SOURCES := cmd internal packaging systemd udev test go.mod go.sum Makefile
+SOURCES := cmd internal packaging systemd udev test go.mod go.sum Makefile README.md CHANGELOG.md
 .PHONY: test-full
 test-full: deps deb deb-next deb-previous
 	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }

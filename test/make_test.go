@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,6 +92,28 @@ func TestMissingPackages(t *testing.T) {
 		out, err := c.CombinedOutput()
 		if (err != nil) != (want != "") || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v:\n%s", packages, err, out)
+		}
+	}
+}
+
+// TestSources: what is packed is among the sources whose digest make test-full's
+// reports are for.
+func TestSources(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := func(pattern string) []string {
+		found := regexp.MustCompile(pattern).FindSubmatch(makefile)
+		if found == nil {
+			t.Fatalf("the Makefile has no %s", pattern)
+		}
+		return strings.Fields(string(found[1]))
+	}
+	sources := words(`(?m)^SOURCES := (.*)$`)
+	for _, packed := range words(`(?m)^\t@cp -R (.*) \$\(STAGE\)/$`) {
+		if top, _, _ := strings.Cut(packed, "/"); !slices.Contains(sources, top) {
+			t.Errorf("%s is not among them", packed)
 		}
 	}
 }
