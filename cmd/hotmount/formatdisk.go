@@ -118,7 +118,10 @@ func findDisk(seq uint64) (*disk.Facts, error) {
 // open opens the disk for a proof.
 func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.Intents, progress func(probe.Progress), log func(string, ...string)) (*format.Session, error) {
 	h := host()
-	writes := func() (uint64, error) {
+	writes := func() (done, inFlight uint64, err error) {
+		if inFlight, err = h.InFlightWrites(f.Name); err != nil {
+			return 0, 0, err
+		}
 		now, err := h.Look(f.Name)
 		switch {
 		case err == nil && now.Seq != f.Seq:
@@ -126,7 +129,7 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 		case err == nil && now.Uncounted:
 			err = fmt.Errorf("the kernel does not count the writes to it: echo 1 >/sys/block/%s/queue/iostats", f.Name)
 		}
-		return now.Writes, err
+		return now.Writes, inFlight, err
 	}
 	return format.Open(ctx, *f, format.Deps{
 		Runner: run.Exec{}, Writes: writes, Settle: s.Settle, SecondLook: secondLook,

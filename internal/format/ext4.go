@@ -206,7 +206,7 @@ func (s *Session) Finish(ctx context.Context) error {
 		err = s.setRootMode(ctx, i, s.deps.Allowed)
 	}
 	if err == nil {
-		s.writes, err = s.deps.Writes()
+		s.writes, _, err = s.deps.Writes()
 	}
 	if err != nil {
 		return fmt.Errorf("cannot finish the ext4 on %s: %w", s.disk.ID, err)

@@ -7,7 +7,8 @@
 // open on the disk: as long as it is, the kernel gives the disk's name to no
 // other one, also when it has been pulled. What is proven is fenced by the disk
 // sequence number, the size and the kernel's count of writes: unless they are
-// the same right before mkfs as before the first read, nothing is written.
+// the same right before mkfs as before the first read, and no write is in flight,
+// nothing is written.
 package format
 
 import (
@@ -54,8 +55,9 @@ type Intents interface {
 // Deps is what a session is given to work with. All of it must be set.
 type Deps struct {
 	Runner run.Runner
-	// Writes reads Facts.Writes of the disk afresh.
-	Writes func() (uint64, error)
+	// Writes reads Facts.Writes of the disk afresh, and before it how many writes and
+	// discards are in flight: what is so at the first and done at the second is counted.
+	Writes func() (done, inFlight uint64, err error)
 	// Settle is for how long nobody may have written; zero asks only that
 	// nobody does while the disk is read.
 	Settle time.Duration
@@ -184,7 +186,7 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 	}
 	begun := time.Now()
 	s.plan = plan
-	if s.writes, err = s.deps.Writes(); err != nil {
+	if s.writes, _, err = s.deps.Writes(); err != nil {
 		return c, err
 	}
 	if c, err = s.look(ctx, plan); err != nil {
@@ -338,7 +340,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err != nil {
 		return err
 	}
-	if s.writes, err = s.deps.Writes(); err != nil {
+	if s.writes, _, err = s.deps.Writes(); err != nil {
 		return err
 	}
 	if err := s.readBack(kind, o.Intent.UUID); err != nil {
@@ -438,12 +440,14 @@ func (s *Session) isUntouched() error {
 	if err := s.sys.writeOut(s.keep); err != nil {
 		return err
 	}
-	writes, err := s.deps.Writes()
-	if err != nil {
+	writes, inFlight, err := s.deps.Writes()
+	switch {
+	case err != nil:
 		return err
-	}
-	if writes != s.writes {
+	case writes != s.writes:
 		return fmt.Errorf("%w: %d writes and discards since the first read", ErrWritten, writes-s.writes)
+	case inFlight > 0:
+		return fmt.Errorf("%w: %d writes that the disk has not answered yet: they may reach it at any time", ErrWritten, inFlight)
 	}
 	return nil
 }

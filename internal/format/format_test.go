@@ -55,6 +55,7 @@ type world struct {
 	nodeDev  disk.Dev
 	writes   uint64
 	buffered uint64 // writes that the kernel has not passed on
+	inFlight uint64 // writes that the disk has not answered
 	counters error
 	lts      bool
 	openErr  map[bool]error
@@ -188,10 +189,10 @@ func (w *world) identify(*os.File) (identity, error) {
 	return w.now, nil
 }
 
-func (w *world) count() (uint64, error) {
+func (w *world) count() (done, inFlight uint64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.writes, w.counters
+	return w.writes, w.inFlight, w.counters
 }
 
 func (w *world) writeOut(*os.File) error {
@@ -354,6 +355,8 @@ func TestHalfMadeDisk(t *testing.T) {
 func TestObstacles(t *testing.T) {
 	dead := errors.New("signal: killed")
 	write := func(w *world) { w.writes++ }
+	stall := func(w *world) { w.inFlight++ }
+	const unanswered = "somebody writes to it: 1 writes that the disk has not answered yet"
 	for _, tc := range []struct {
 		name string
 		// before is there from the start, between comes after the proof.
@@ -400,6 +403,10 @@ func TestObstacles(t *testing.T) {
 		// Somebody writes.
 		{name: "written while it was read", before: func(w *world) { w.whenRun(blkidLine, write) }, err: "1 writes"},
 		{name: "written while it settled", before: func(w *world) { w.after(4*time.Second, write) }, err: "1 writes"},
+		{name: "a write that stalls since before", before: stall, err: unanswered},
+		{name: "a write that stalls while it settled", before: func(w *world) { w.after(4*time.Second, stall) }, err: unanswered},
+		{name: "a write that stalls after the proof", between: stall, err: unanswered},
+		{name: "a byte and a write that stalls after the proof", between: func(w *world) { w.put(4095, []byte{1}); stall(w) }, err: unanswered},
 		{name: "no counters", before: func(w *world) { w.counters = errors.New("no stat") }, err: "no stat"},
 		{name: "pulled while it settled", before: func(w *world) { w.after(4*time.Second, func(w *world) { w.now.seq++ }) }, err: "another disk"},
 		{name: "resized while it settled", before: func(w *world) { w.after(4*time.Second, func(w *world) { w.now.size *= 2 }) }, err: "another size"},
@@ -438,6 +445,8 @@ func TestObstacles(t *testing.T) {
 		// The last look.
 		{name: "written during mkfs -N", before: func(w *world) { w.whenRun(dryLine, write) }, err: "1 writes", begun: true},
 		{name: "written at the last moment", before: func(w *world) { w.onBegin = func() { w.writes++ } }, err: "1 writes", begun: true},
+		{name: "a write that stalls during mkfs -N", before: func(w *world) { w.whenRun(dryLine, stall) }, err: unanswered, begun: true},
+		{name: "a write that stalls at the last moment", before: func(w *world) { w.onBegin = func() { stall(w) } }, err: unanswered, begun: true},
 		{name: "a byte at the last moment", before: func(w *world) { w.onBegin = func() { w.put(size-1, []byte{1}) } }, err: "another machine writes to it", begun: true},
 		{name: "a signature at the last moment", before: func(w *world) { w.onBegin = func() { w.named(other) } }, err: "another machine writes to it", begun: true},
 		{name: "unreadable at the last moment", before: func(w *world) { w.onBegin = func() { w.truncate(0) } }, err: "cannot read byte 0", begun: true},
@@ -858,6 +867,8 @@ func TestTokenHoldsForOneStateOnly(t *testing.T) {
 		"after a reboot":                   {boot: "another", err: ErrToken},
 		"one byte changed during mkfs -N":  {atLast: func(w *world) { w.put(size/2, []byte("Old")) }, err: ErrToken},
 		"written during mkfs -N":           {atLast: func(w *world) { w.writes++ }, err: ErrWritten},
+		"a write that stalls":              {before: func(w *world) { w.inFlight++ }, err: ErrWritten},
+		"a write that stalls at last":      {atLast: func(w *world) { w.inFlight++ }, err: ErrWritten},
 		"another disk during mkfs -N":      {atLast: func(w *world) { w.now.seq++ }},
 		"blank now":                        {before: func(w *world) { w.put(size/2, make([]byte, 8)) }},
 		"not to be read now":               {before: func(w *world) { w.truncate(size / 2) }},

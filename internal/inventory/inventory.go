@@ -83,6 +83,9 @@ func (h Host) Look(name string) (disk.Facts, error) {
 	return f, nil
 }
 
+// InFlightWrites counts the writes to the disk that it has not answered yet.
+func (h Host) InFlightWrites(name string) (uint64, error) { return h.sysfs().InFlightWrites(name) }
+
 // Scan gathers the facts of all disks, with their peers.
 func (h Host) Scan() ([]disk.Facts, error) {
 	names, err := h.Names()

@@ -32,6 +32,9 @@ func TestLive(t *testing.T) {
 		if f.Seq == 0 || f.LogicalSector < 512 {
 			t.Errorf("%+v", f)
 		}
+		if _, err := fs.InFlightWrites(name); err != nil {
+			t.Error(err)
+		}
 		devices, err := fs.Devices(&f)
 		if err != nil || devices[f.Dev] != name {
 			t.Errorf("devices on %s: %v, %v", name, devices, err)

@@ -444,6 +444,24 @@ func requests(stat string) (writes, inFlight uint64, err error) {
 	return writes, inFlight, nil
 }
 
+// InFlightWrites counts the writes and discards of the disk that it has not answered
+// yet. Facts.InFlight has reads among them, and is read after the requests that are
+// complete, so that one may be in neither.
+func (f FS) InFlightWrites(name string) (n uint64, err error) {
+	dir, err := f.entry(name)
+	if err == nil {
+		var text string
+		text, err = read(filepath.Join(dir, "inflight"))
+		if err == nil { // reads and writes (Documentation/ABI/stable/sysfs-block)
+			_, err = fmt.Sscan(text, new(uint64), &n)
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the writes in flight of disk %s: %w", disk.Visible(name), err)
+	}
+	return n, nil
+}
+
 // number reads an attribute that is a decimal number.
 func number(dir, attribute string) (uint64, error) {
 	name := filepath.Join(dir, attribute)

@@ -108,6 +108,18 @@ func TestDisk(t *testing.T) {
 	}
 }
 
+func TestInFlightWrites(t *testing.T) {
+	for text, want := range map[string]int{"       3        2\n": 2, "       1        0\n": 0, "": -1, "1\n": -1, "1 x\n": -1, "-": -1} {
+		got, err := virtio.with(tree{vdb + "inflight": text}).make(t).InFlightWrites("vdb")
+		if (err != nil) != (want < 0) || err == nil && got != uint64(want) {
+			t.Errorf("%q: %d, error %v", text, got, err)
+		}
+	}
+	if _, err := virtio.make(t).InFlightWrites("../vdb"); err == nil {
+		t.Error("a name that leaves the directory")
+	}
+}
+
 // flat is vdb's directory on no bus at all.
 func flat() tree {
 	t := tree{}
