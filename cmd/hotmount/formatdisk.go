@@ -277,7 +277,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	switch {
 	case token != "":
 		record.Record.By = disk.ByOperator
-	case !f.Standing.Accepted:
+	case !f.Standing.Lifted(disk.ReasonBrake, ""):
 		record.Limit, record.Period = s.FormatLimit, s.FormatPeriod
 	}
 	proto, remove, err := prototype(class)

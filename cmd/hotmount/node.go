@@ -43,12 +43,12 @@ func (n node) Monotonic() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-func (n node) Accept(f *disk.Facts, reason disk.Reason) error {
+func (n node) Accept(f *disk.Facts, w disk.Word) error {
 	boot, err := n.Boot()
 	if err != nil {
 		return err
 	}
-	return n.Store.Accept(f, boot, reason)
+	return n.Store.Accept(f, boot, w)
 }
 
 func (n node) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {

@@ -36,6 +36,34 @@ func TestAnotherTryLiftsNothing(t *testing.T) {
 	})
 }
 
+// The operator is told one hold and gives the word for it: what else the disk is held for
+// is told then, and wants a word of its own.
+func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
+	vdb := blankDisk("vdb", 2)
+	vdb.Standing.Present, vdb.Standing.FormerSerial = true, &disk.Sighting{UUID: uuidA}
+	m := newMachine(vdb)
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb: hold (attached-before-installation)
+			ready`)
+		for _, want := range []string{`
+			accepted vdb (attached-before-installation)
+			vdb: hold (former-serial)`, `
+			accepted vdb (former-serial)
+			vdb: prove (nothing-known-on-it)
+			format seq 2
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/` + uuidB[:34] + `62
+			vdb: mounted at ` + uuidB[:34] + `62`} {
+			answer, err := a.Accept(t.Context(), "vdb", 0)
+			if err != nil || !strings.Contains(answer, "unless it is held for something else as well") {
+				t.Errorf("%q, %v", answer, err)
+			}
+			m.expect(t, want)
+		}
+	})
+}
+
 // What is said of one disk is not done to another that has its name by then.
 func TestAnotherDiskHasTheName(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 3, uuidA))

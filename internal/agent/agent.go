@@ -32,9 +32,9 @@ type Host interface {
 	Stale(s *disk.Settings) ([]disk.Facts, error)
 	// Monotonic is the time of CLOCK_MONOTONIC (clock_gettime(2)).
 	Monotonic() time.Duration
-	// Accept records the operator's word for this attachment of the disk, which was
-	// held for that reason; without one it is for another try alone.
-	Accept(f *disk.Facts, reason disk.Reason) error
+	// Accept records the operator's word for this attachment of the disk; without a
+	// reason it is for another try alone.
+	Accept(f *disk.Facts, w disk.Word) error
 	// Keep records that the disk stays held when what it was held for is over:
 	// too many formats (ReasonBrake), another disk with its UUID (ReasonTwin), or with
 	// the serial of a block volume (ReasonSerialTwice).
@@ -340,42 +340,40 @@ func (a *Agent) accept(name string, seq uint64) (string, error) {
 	case seq != 0 && st.facts.Seq != seq:
 		return "", fmt.Errorf("cannot accept %s: another disk has that name now; see hotmount plan", name)
 	}
-	reason := lifted(st)
-	if reason == "" && st.stuck == nil && st.decision.Reason != disk.ReasonFormatFailed && st.facts.Standing.Unmounted == "" {
+	w := word(st)
+	if w.Reason == "" && st.stuck == nil && st.decision.Reason != disk.ReasonFormatFailed && st.facts.Standing.Unmounted == "" {
 		// What holds with the settings as they are now, before the disk is looked at again.
 		c := st.facts.Known()
 		d := policy.Decide(&st.facts, &c, a.settings)
 		why, _ := policy.Words(&st.facts, &c, a.settings, d)
 		return "", fmt.Errorf("cannot accept %s: %s: %s", name, d.Action, why)
 	}
-	if err := a.host.Accept(&st.facts, reason); err != nil {
+	if err := a.host.Accept(&st.facts, w); err != nil {
 		return "", err
 	}
 	st.failures, st.stuck = 0, nil
 	// Nobody unmounts it by hand before it is mounted again.
 	st.remount = true
 	a.wanted(name)
-	if st.decision.UUID != "" || st.decision.Reason == disk.ReasonReleased || st.decision.Reason == disk.ReasonUnmounted {
+	if st.decision.Type != "" || st.decision.Reason == disk.ReasonReleased || st.decision.Reason == disk.ReasonUnmounted {
 		return fmt.Sprintf("%s is accepted", st.facts.ID), nil
 	}
 	if class := policy.Select(&st.facts, a.settings); class != nil && class.Mode == disk.ModeBlock {
-		return fmt.Sprintf("%s is accepted: it is given out as a block volume, and whoever has that overwrites what is on it", st.facts.ID), nil
+		return fmt.Sprintf("%s is accepted: it is given out as a block volume, and whoever has that overwrites what is on it, unless it is held for something else as well (hotmount status)", st.facts.ID), nil
 	}
-	return fmt.Sprintf("%s is accepted: it is formatted if it is proven blank", st.facts.ID), nil
+	return fmt.Sprintf("%s is accepted: it is formatted if it is proven blank, unless it is held for something else as well (hotmount status)", st.facts.ID), nil
 }
 
-// lifted is for what the disk is held, or refused as a twin whose peer is gone, empty
-// where the operator's word is for another try alone: that says nothing of what
-// the disk may be held for later.
-func lifted(st *state) disk.Reason {
+// word is the operator's for what was told of the disk: for what it is held, or refused as
+// a twin whose peer is gone. Without a reason it is for another try alone.
+func word(st *state) disk.Word {
 	d := st.decision
 	switch {
 	case d.Reason == disk.ReasonFormatOff, d.Reason == st.facts.Standing.Unmounted:
-		return ""
 	case d.Action == disk.Hold, d.Reason == disk.ReasonTwin && len(st.facts.SameUUID) == 0:
-		return d.Reason
+		return disk.Word{Reason: d.Reason, UUID: d.UUID}
 	}
-	return ""
+	return disk.Word{}
 }
 
 // depart has the disk unmounted at the operator's word.

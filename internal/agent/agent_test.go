@@ -172,17 +172,19 @@ var booted = time.Date(1998, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (m *machine) Monotonic() time.Duration { return time.Since(booted) }
 
-func (m *machine) Accept(f *disk.Facts, reason disk.Reason) error {
+func (m *machine) Accept(f *disk.Facts, w disk.Word) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := &m.disks[f.Name].Standing
 	st.Unmounted, st.Verdict = "", nil
-	if reason == "" {
+	if w.Reason == "" {
 		m.say("another try of %s", f.Name)
 		return nil
 	}
-	m.say("accepted %s (%s)", f.Name, reason)
-	st.Accepted, st.Twin = true, false
+	m.say("accepted %s (%s)", f.Name, w.Reason)
+	st.Accepted = append(st.Accepted, w)
+	st.Twin = st.Twin && w.Reason != disk.ReasonTwin
+	st.Braked = st.Braked && w.Reason != disk.ReasonBrake
 	return nil
 }
 

@@ -42,7 +42,8 @@ type Decision struct {
 	Reason Reason `json:"reason"`
 	// Class is the name of the class that selected the disk, empty if none did.
 	Class string `json:"class,omitempty"`
-	// UUID and Type say, for Mount, Grow and Keep, which filesystem it is about.
+	// UUID and Type say which filesystem it is about. Of a disk that is held as it may be
+	// blank, UUID is that of the filesystem that is missed, or on another disk.
 	UUID string `json:"uuid,omitempty"`
 	Type string `json:"type,omitempty"`
 }

@@ -165,6 +165,21 @@ func TestFindPeers(t *testing.T) {
 	if p := f.SameSerial[0]; p.Name != "vdb" || p.UUID != uuid || p.Mounted != "/x" {
 		t.Errorf("peer %+v", p)
 	}
+	// The one that is named stays the same, whoever is asked first.
+	all = []Facts{disk("vdd", 3, "S", ""), disk("vdb", 1, "S", uuid), disk("vdc", 2, "S", "")}
+	f = disk("vde", 4, "S", "")
+	if f.FindPeers(all); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
+		t.Errorf("peers %+v", f.SameSerial)
+	}
+	// What is mounted in a place of ours is known although udev does not know it.
+	mounted := Facts{ID: ID{Name: "vdb", Seq: 1}, Serial: "S", Standing: Standing{Volume: &Sighting{UUID: uuid, Type: "ext4"}}}
+	for _, at := range [][]MountPoint{nil, {{Path: "/mnt/disks/" + uuid}}} {
+		mounted.Mounts = at
+		f.FindPeers([]Facts{mounted})
+		if p := f.SameSerial[0]; (p.UUID == uuid && p.Type == "ext4") != (at != nil) {
+			t.Errorf("mounted %v: peer %+v", at, p)
+		}
+	}
 }
 
 // TestVisibleJSON: nothing that is not printable is left, and what is said is the same.

@@ -1,7 +1,9 @@
 package disk
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -165,8 +167,8 @@ type Standing struct {
 	// Present says that the disk was attached before hotmount was installed
 	// and that nobody has accepted it since.
 	Present bool `json:"present,omitempty"`
-	// Accepted says that the operator has accepted this attachment.
-	Accepted bool `json:"accepted,omitempty"`
+	// Accepted are the operator's words for this attachment.
+	Accepted []Word `json:"accepted,omitempty"`
 	// Intent is the record of a format of this disk that began and of which
 	// the end is not recorded.
 	Intent *Intent `json:"intent,omitempty"`
@@ -178,8 +180,7 @@ type Standing struct {
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Fit is the result of the last try to have the disk's filesystem fill it.
 	Fit *Fit `json:"fit,omitempty"`
-	// Before is the filesystem that lay on the disk during this attachment, and that
-	// the operator has not given up, nil for none.
+	// Before is the filesystem that lay on the disk during this attachment, nil for none.
 	Before *Sighting `json:"before,omitempty"`
 	// FormerSerial is the last filesystem that lay on a disk with this disk's
 	// serial.
@@ -220,6 +221,31 @@ type Standing struct {
 	// Formats are the times since the last formats on this node began, the
 	// newest last; a negative one is a clock that was set back.
 	Formats []time.Duration `json:"-"`
+}
+
+// Word is the operator's word that a disk may be used although it was held: for which
+// reason, and which filesystem was named with it (Decision.UUID). It says nothing of what
+// the disk is held for next.
+type Word struct {
+	Reason Reason `json:"reason"`
+	UUID   string `json:"uuid,omitempty"`
+}
+
+// Lifted says whether the operator has given that very word.
+func (s *Standing) Lifted(r Reason, uuid string) bool {
+	return slices.Contains(s.Accepted, Word{r, uuid})
+}
+
+// GivenUp says whether the operator was told that this filesystem is missed, or lies on
+// another disk, and has accepted that.
+func (s *Standing) GivenUp(uuid string) bool {
+	return slices.ContainsFunc(s.Accepted, func(w Word) bool {
+		switch w.Reason {
+		case ReasonBefore, ReasonFormerSerial, ReasonFormerSlot, ReasonSameSerial, ReasonContent:
+			return w.UUID == uuid
+		}
+		return false
+	})
 }
 
 // Identity is what tells a disk from others over reboots, as far as it can be
@@ -426,7 +452,8 @@ func (v *Verdict) Valid(f *Facts) bool {
 type Peer struct {
 	ID
 	Slot string `json:"slot,omitempty"`
-	// UUID is that of the filesystem on it, empty if udev knows none.
+	// Type and UUID are of what is on it, empty if nobody knows; UUID is a filesystem's.
+	Type string `json:"type,omitempty"`
 	UUID string `json:"uuid,omitempty"`
 	// Mounted is the first place where it is mounted.
 	Mounted string `json:"mounted,omitempty"`
@@ -451,9 +478,13 @@ func (f *Facts) FindPeers(all []Facts) {
 		if o.Seq == f.Seq && o.Name == f.Name {
 			continue
 		}
-		p := Peer{ID: o.ID, Slot: o.Slot, UUID: o.Known().UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord, Known: o.Holds()}
+		c := o.Known()
+		p := Peer{ID: o.ID, Slot: o.Slot, Type: c.Type, UUID: c.UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord, Known: o.Holds()}
 		if len(o.Mounts) > 0 {
 			p.Mounted = o.Mounts[0].Path
+			if v := o.Standing.Volume; v != nil && p.UUID == "" {
+				p.Type, p.UUID = v.Type, v.UUID // which udev does not know, or not yet
+			}
 		}
 		if f.Serial != "" && o.Serial == f.Serial {
 			f.SameSerial = append(f.SameSerial, p)
@@ -465,4 +496,6 @@ func (f *Facts) FindPeers(all []Facts) {
 			f.Moved = &p
 		}
 	}
+	// The first is named to the operator, and stays the same.
+	slices.SortFunc(f.SameSerial, func(a, b Peer) int { return cmp.Compare(a.Seq, b.Seq) })
 }

@@ -430,7 +430,7 @@ func TestStanding(t *testing.T) {
 	if _, err := h.Store.Init([]disk.Identity{vdb.Identity(boot)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Store.Accept(&vdc, boot, disk.ReasonPresent); err != nil {
+	if err := h.Store.Accept(&vdc, boot, disk.Word{Reason: disk.ReasonPresent}); err != nil {
 		t.Fatal(err)
 	}
 	verdict := disk.Verdict{Seq: 13, Size: vdc.Size, Writes: vdc.Writes, Content: disk.Content{Kind: disk.Blank, Proven: true}}
@@ -438,10 +438,10 @@ func TestStanding(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := scan(t, h)
-	if s := after["vdb"].Standing; !s.Present || s.Accepted || s.Verdict != nil {
+	if s := after["vdb"].Standing; !s.Present || s.Accepted != nil || s.Verdict != nil {
 		t.Errorf("vdb: %+v", s)
 	}
-	if s := after["vdc"].Standing; s.Present || !s.Accepted || s.Verdict == nil || cmp.Diff(verdict, *s.Verdict) != "" {
+	if s := after["vdc"].Standing; s.Present || s.Accepted == nil || s.Verdict == nil || cmp.Diff(verdict, *s.Verdict) != "" {
 		t.Errorf("vdc: %+v", s)
 	}
 }

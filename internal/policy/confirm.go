@@ -18,7 +18,12 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	g := *f
 	g.Partitions, g.SameUUID = nil, nil
 	g.Udev.FSType, g.Udev.FSUsage, g.Udev.Ambivalent, g.Udev.PartTable = "", "", "", ""
-	g.Standing.Accepted, g.Standing.Verdict = true, nil
+	g.Standing.Verdict = nil
+	// This word is for all that could be accepted beside what is on the disk, but for a
+	// filesystem that has vanished.
+	g.SameSerial = nil
+	g.Standing.Present, g.Standing.FormerSerial, g.Standing.FormerSlot = false, nil, nil
+	g.Standing.Braked, g.Standing.Formats = false, nil
 	d = Decide(&g, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	return d, d.Action == disk.Format
 }

@@ -30,6 +30,11 @@ func (l *list) lifted(accepted bool, wanted string, held bool, found string) {
 	l.add(held || accepted, wanted+", or it was accepted", "%s%s", found, either(!held && accepted, "; accepted", ""))
 }
 
+// former adds a condition that a filesystem is missed, unless that is given up.
+func (l *list) former(st *disk.Standing, s *disk.Sighting, wanted string) {
+	l.lifted(s != nil && st.GivenUp(s.UUID), wanted, s == nil, either(s == nil, "none is known", ""))
+}
+
 func either(held bool, yes, no string) string {
 	if held {
 		return yes
@@ -63,18 +68,18 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	known := disagrees(f.Udev, c)
 	add(!known, "udev knows nothing on it", "ID_FS_TYPE=%s ID_FS_USAGE=%s ID_FS_AMBIVALENT=%s ID_PART_TABLE_TYPE=%s", f.Udev.FSType, f.Udev.FSUsage, f.Udev.Ambivalent, f.Udev.PartTable)
 	add(s.Format && st.Formatting == "", "formatting is switched on", "format: %v%s", s.Format, either(st.Formatting == "", "", "; "+st.Formatting))
-	lifted := func(wanted string, held bool, found string) { all.lifted(st.Accepted, wanted, held, found) }
 	present := !st.Present || s.FormatPresent
-	lifted("it was attached after hotmount was installed", present, either(st.Present, "before", "after"))
-	before := st.Before == nil
-	add(before, "no filesystem lay on it since it was attached, or that is given up", "%s", either(before, "none is known", ""))
-	same := sameSerial(f)
-	lifted("no other disk has its serial", same == nil, either(f.Serial == "", "it has none", "serial "+f.Serial))
-	lifted("no filesystem lay on a disk of its serial", st.FormerSerial == nil, either(st.FormerSerial == nil, "none is known", ""))
-	slot := st.FormerSlot == nil || f.Moved != nil
-	lifted("no filesystem is missing that lay in its slot", slot, f.Slot)
+	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed", present, either(st.Present, "before", "after"))
+	all.former(st, st.Before, "no filesystem lay on it since it was attached")
+	add(sameSerial(f) == nil, "no other disk has its serial, or it was accepted", "%s", either(f.Serial == "", "it has none", "serial "+f.Serial))
+	all.former(st, st.FormerSerial, "no filesystem lay on a disk of its serial")
+	slot := st.FormerSlot
+	if f.Moved != nil {
+		slot = nil
+	}
+	all.former(st, slot, "no filesystem is missing that lay in its slot")
 	brake := !st.Braked && recent(f, s) < s.FormatLimit
-	lifted("not too many disks were formatted lately", brake, fmt.Sprintf("%d within %s, format_limit: %d", recent(f, s), s.FormatPeriod, s.FormatLimit))
+	all.lifted(st.Lifted(disk.ReasonBrake, ""), "not too many disks were formatted lately", brake, fmt.Sprintf("%d within %s, format_limit: %d", recent(f, s), s.FormatPeriod, s.FormatLimit))
 	blank := Condition{Wanted: "it is blank, by proof (blank: " + class.Blank + ")"}
 	switch {
 	case c.Proven && (c.Kind == disk.Blank || c.Kind == disk.HalfMade && begun(f, c)):
@@ -96,7 +101,6 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 func toGive(f *disk.Facts, s *disk.Settings, class *disk.Class) []Condition {
 	var all list
 	st := &f.Standing
-	lifted := func(wanted string, held bool, found string) { all.lifted(st.Accepted, wanted, held, found) }
 	link := class.LinkTo(f)
 	free := notOurs(f)
 	if st.Link != "" && st.Link == link {
@@ -114,13 +118,17 @@ func toGive(f *disk.Facts, s *disk.Settings, class *disk.Class) []Condition {
 	all.add(twice == "", "no other disk has its serial", "%s", strings.TrimSpace(twice))
 	all.add(st.Unmounted == "", "nobody has released it", "%s", st.Unmounted)
 	same := st.Given == nil || st.Given.Same(f)
-	lifted("it is the disk that was given out by this name, if one was", same, either(st.Given == nil, "none was", either(same, "it is", "")))
+	all.lifted(st.Lifted(disk.ReasonOtherBlock, ""), "it is the disk that was given out by this name, if one was", same, either(st.Given == nil, "none was", either(same, "it is", "")))
 	old := formerly(st.Given.Place(), s, class)
 	all.add(old == nil, "it is no volume of another class, or that is given up", "%s", either(old == nil, "", st.Given.Place().Directory))
 	unknown := !f.Holds()
-	lifted("udev knows nothing on it, or it was given out before", unknown || st.Given != nil, either(unknown, "", held(f)))
-	lifted("no filesystem lay on a disk of its serial, or it was given out before", st.FormerSerial == nil || st.Given != nil, either(st.FormerSerial == nil, "none is known", ""))
-	lifted("it was attached after hotmount was installed, or given out before", !st.Present || s.FormatPresent || st.Given != nil, either(st.Present, "before", "after"))
+	all.lifted(st.Lifted(disk.ReasonContent, knownUUID(f)), "udev knows nothing on it, or it was given out before", unknown || st.Given != nil, either(unknown, "", held(f)))
+	former := st.FormerSerial
+	if st.Given != nil {
+		former = nil
+	}
+	all.former(st, former, "no filesystem lay on a disk of its serial, or it was given out before")
+	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed, or given out before", !st.Present || s.FormatPresent || st.Given != nil, either(st.Present, "before", "after"))
 	return all
 }
 

@@ -18,7 +18,7 @@ func TestConditionsAreTheDecision(t *testing.T) {
 		for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(conditions)-1), 0, 3, rapid.ID[int]).Draw(r, "conditions") {
 			conditions[i].put(f, c, s)
 		}
-		f.Standing.Accepted = rapid.Bool().Draw(r, "accepted")
+		f.Standing.Accepted = rapid.SliceOfN(rapid.SampledFrom(everyWord), 0, 6).Draw(r, "accepted")
 		s.FormatPresent = rapid.Bool().Draw(r, "format_present")
 		class := Select(f, s)
 		if class == nil {

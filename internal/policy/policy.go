@@ -214,7 +214,7 @@ func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) d
 		d.Action, d.Reason = disk.Hold, f.Standing.Unmounted
 		return d
 	}
-	if g := f.Standing.Given; g != nil && !g.Same(f) && !f.Standing.Accepted {
+	if g := f.Standing.Given; g != nil && !g.Same(f) && !f.Standing.Lifted(disk.ReasonOtherBlock, "") {
 		// Its link would have the name of the other's volume.
 		d.Action, d.Reason = disk.Hold, disk.ReasonOtherBlock
 		return d
@@ -223,21 +223,30 @@ func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) d
 		d.Action, d.Reason = disk.Hold, disk.ReasonOtherClass
 		return d
 	}
-	if f.Standing.Given == nil && !f.Standing.Accepted {
-		switch {
-		case f.Holds():
-			d.Action, d.Reason = disk.Hold, disk.ReasonContent
+	if f.Standing.Given == nil {
+		switch uuid := knownUUID(f); {
+		case f.Holds() && !f.Standing.Lifted(disk.ReasonContent, uuid):
+			d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonContent, uuid
 			return d
-		case f.Standing.FormerSerial != nil:
-			d.Action, d.Reason = disk.Hold, disk.ReasonFormerSerial
+		case missed(f, f.Standing.FormerSerial):
+			d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonFormerSerial, f.Standing.FormerSerial.UUID
 			return d
-		case f.Standing.Present && !s.FormatPresent:
+		case f.Standing.Present && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
 			d.Action, d.Reason = disk.Hold, disk.ReasonPresent
 			return d
 		}
 	}
 	d.Action, d.Reason = disk.Link, disk.ReasonBlock
 	return d
+}
+
+// knownUUID is that of the filesystem that udev knows on the disk, empty for none.
+func knownUUID(f *disk.Facts) string {
+	uuid := strings.ToLower(f.Udev.FSUUID)
+	if !disk.ValidUUID(uuid) {
+		return ""
+	}
+	return uuid
 }
 
 // formerly gives the class that a volume was of, if that is another than class and
@@ -254,25 +263,25 @@ func formerly(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
 
 func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) disk.Decision {
 	d.UUID, d.Type = c.UUID, c.Type
+	lifted := func(r disk.Reason) bool { return f.Standing.Lifted(r, c.UUID) }
 	switch i := f.Standing.Intent; {
 	case !disk.ValidUUID(c.UUID):
 		d.Action, d.Reason, d.UUID = disk.Refuse, disk.ReasonOther, ""
-	case i != nil && i.UUID != c.UUID && !f.Standing.Accepted:
-		// The disk was blank when this node began to format it, or the
-		// operator wanted gone what is still there, perhaps in part.
+	case i != nil && i.UUID != c.UUID && i.Over && !lifted(disk.ReasonOverwrite):
+		// What the operator wanted gone is still there, perhaps in part.
+		d.Action, d.Reason = disk.Hold, disk.ReasonOverwrite
+	case i != nil && i.UUID != c.UUID && !i.Over && !lifted(disk.ReasonShared):
+		// The disk was blank when this node began to format it.
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared
-		if i.Over {
-			d.Reason = disk.ReasonOverwrite
-		}
-	case f.Standing.Verdict.Valid(f) && f.Standing.Verdict.Shared && !f.Standing.Accepted:
+	case f.Standing.Verdict.Valid(f) && f.Standing.Verdict.Shared && !lifted(disk.ReasonShared):
 		// It appeared while this node proved the disk blank.
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared
-	case i == nil && c.Proven && !c.Made && f.Udev.FSType == "" && !f.Standing.Accepted:
+	case i == nil && c.Proven && !c.Made && f.Udev.FSType == "" && !lifted(disk.ReasonShared):
 		// It was blank to udev, and nobody has written to it here since.
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared
 	case !slices.Contains(class.Accept, c.Type):
 		d.Action, d.Reason = disk.Refuse, disk.ReasonType
-	case f.Standing.Given != nil && !f.Standing.Accepted:
+	case f.Standing.Given != nil && !lifted(disk.ReasonFormerBlock):
 		// It is the work of whoever had the volume.
 		d.Action, d.Reason = disk.Hold, disk.ReasonFormerBlock
 	case c.Span > f.Size:
@@ -309,12 +318,19 @@ func twin(f *disk.Facts) bool {
 // replaces says whether the filesystem was on another disk when it was seen last,
 // which the operator has not accepted.
 func replaces(f *disk.Facts) bool {
-	return f.Standing.LastOn != nil && !f.Standing.LastOn.Left && !f.Standing.Accepted
+	return f.Standing.LastOn != nil && !f.Standing.LastOn.Left && !f.Standing.Lifted(disk.ReasonTwin, f.Standing.LastOn.UUID)
+}
+
+// missed says whether the filesystem lay where the disk is, and the operator has not
+// given it up.
+func missed(f *disk.Facts, l *disk.Sighting) bool {
+	return l != nil && !f.Standing.GivenUp(l.UUID)
 }
 
 func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) disk.Decision {
 	// What speaks against the disk for good comes before what the operator can
-	// lift: nobody is asked to accept a disk that is refused afterwards.
+	// lift: nobody is asked to accept a disk that is refused afterwards. Of what can be
+	// lifted the first is told, and its word lifts no other.
 	switch {
 	case f.Standing.Given != nil:
 		// Those who had the volume, and the provisioner's cleaner, leave disks
@@ -341,23 +357,22 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 	case !s.Format || f.Standing.Formatting != "":
 		d.Action, d.Reason = disk.Hold, disk.ReasonFormatOff
 		return d
-	case f.Standing.Present && !f.Standing.Accepted && !s.FormatPresent:
+	case f.Standing.Present && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
 		d.Action, d.Reason = disk.Hold, disk.ReasonPresent
 		return d
-	case f.Standing.Before != nil:
-		// The operator's word for something else does not say that this is given up.
-		d.Action, d.Reason = disk.Hold, disk.ReasonBefore
+	case missed(f, f.Standing.Before):
+		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonBefore, f.Standing.Before.UUID
 		return d
-	case !f.Standing.Accepted && sameSerial(f) != nil:
-		d.Action, d.Reason = disk.Hold, disk.ReasonSameSerial
+	case sameSerial(f) != nil:
+		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonSameSerial, sameSerial(f).UUID
 		return d
-	case !f.Standing.Accepted && f.Standing.FormerSerial != nil:
-		d.Action, d.Reason = disk.Hold, disk.ReasonFormerSerial
+	case missed(f, f.Standing.FormerSerial):
+		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonFormerSerial, f.Standing.FormerSerial.UUID
 		return d
-	case !f.Standing.Accepted && f.Standing.FormerSlot != nil && f.Moved == nil:
-		d.Action, d.Reason = disk.Hold, disk.ReasonFormerSlot
+	case missed(f, f.Standing.FormerSlot) && f.Moved == nil:
+		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonFormerSlot, f.Standing.FormerSlot.UUID
 		return d
-	case !f.Standing.Accepted && (f.Standing.Braked || recent(f, s) >= s.FormatLimit):
+	case !f.Standing.Lifted(disk.ReasonBrake, "") && (f.Standing.Braked || recent(f, s) >= s.FormatLimit):
 		d.Action, d.Reason = disk.Hold, disk.ReasonBrake
 		return d
 	}
@@ -390,11 +405,13 @@ func disagrees(u disk.Udev, c *disk.Content) bool {
 	return u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
-// sameSerial gives the disk whose serial a blank disk repeats: one that came
-// earlier, or that holds something. Of two blank ones the first is used.
+// sameSerial gives the disk whose serial a blank disk repeats, unless that was
+// accepted: one that came earlier, or that holds something. Of two blank ones the first
+// is used.
 func sameSerial(f *disk.Facts) *disk.Peer {
 	for i := range f.SameSerial {
-		if p := &f.SameSerial[i]; p.Seq < f.Seq || p.Known || p.UUID != "" || p.Mounted != "" {
+		p := &f.SameSerial[i]
+		if (p.Seq < f.Seq || p.Known || p.UUID != "" || p.Mounted != "") && !f.Standing.Lifted(disk.ReasonSameSerial, p.UUID) {
 			return p
 		}
 	}

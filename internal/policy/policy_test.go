@@ -2,10 +2,12 @@ package policy
 
 import (
 	"flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,6 +75,32 @@ func with(m disk.MountPoint, g *disk.Geometry, fit *disk.Fit) func(*disk.Facts) 
 
 // lay is a filesystem that was mounted once.
 var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
+
+// word is that of an operator who was told of that hold and filesystem.
+func word(r disk.Reason, uuid string) []disk.Word { return []disk.Word{{Reason: r, UUID: uuid}} }
+
+// everyWord are the operator's words for all holds, with either filesystem named or none.
+var everyWord = func() (all []disk.Word) {
+	for _, c := range conditions {
+		for _, u := range []string{"", uuid, otherUUID} {
+			if w := (disk.Word{Reason: c.reason, UUID: u}); !slices.Contains(all, w) {
+				all = append(all, w)
+			}
+		}
+	}
+	return all
+}()
+
+// but are all words but these.
+func but(not ...disk.Word) []disk.Word {
+	return slices.DeleteFunc(slices.Clone(everyWord), func(w disk.Word) bool { return slices.Contains(not, w) })
+}
+
+// gone are the words that give up the filesystem of lay.
+var gone = []disk.Word{
+	{Reason: disk.ReasonBefore, UUID: otherUUID}, {Reason: disk.ReasonFormerSerial, UUID: otherUUID}, {Reason: disk.ReasonFormerSlot, UUID: otherUUID},
+	{Reason: disk.ReasonSameSerial, UUID: otherUUID}, {Reason: disk.ReasonContent, UUID: otherUUID},
+}
 
 // given is the record of a block volume.
 var given = disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1"}
@@ -188,7 +216,7 @@ func TestDecide(t *testing.T) {
 		{"a partition, twin", partOf(func(f *disk.Facts) { f.SameUUID = []disk.Peer{{}} }), xfs(), parts, disk.Refuse, disk.ReasonTwin},
 		{"a partition, nothing known on it", part, proven(disk.Unread), parts, disk.Refuse, disk.ReasonPartition},
 		{"a partition, even proven blank", part, proven(disk.Blank), parts, disk.Refuse, disk.ReasonPartition},
-		{"a partition, blank and accepted", partOf(func(f *disk.Facts) { f.Standing.Accepted = true }), proven(disk.Blank), parts, disk.Refuse, disk.ReasonPartition},
+		{"a partition, blank and accepted", partOf(func(f *disk.Facts) { f.Standing.Accepted = everyWord }), proven(disk.Blank), parts, disk.Refuse, disk.ReasonPartition},
 		{"a partition, half-made", partOf(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, parts, disk.Refuse, disk.ReasonPartition},
 		{"a partition, perhaps half-made", partOf(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), xfs(), parts, disk.Refuse, disk.ReasonPartition},
 		{"a partition, something else on it", part, proven(disk.Other), parts, disk.Refuse, disk.ReasonOther},
@@ -211,12 +239,16 @@ func TestDecide(t *testing.T) {
 		}, disk.Ignore, disk.ReasonExcluded},
 		{"a partition of a disk that is given out", partOf(func(f *disk.Facts) { f.Standing.Given, f.Standing.Link = &given, given.Link }), xfs(), parts, disk.Ignore, disk.ReasonGivenElse},
 		{"a partition of a disk that is given out, accepted", partOf(func(f *disk.Facts) {
-			f.Standing.Given, f.Standing.Link, f.Standing.Accepted = &given, given.Link, true
+			f.Standing.Given, f.Standing.Link, f.Standing.Accepted = &given, given.Link, everyWord
 		}), xfs(), parts, disk.Ignore, disk.ReasonGivenElse},
 		{"a partition of a disk that is given out, raw after", partOf(func(f *disk.Facts) { f.Standing.Given, f.Standing.Link = &given, given.Link }), xfs(), after(rawClass), disk.Ignore, disk.ReasonWhole},
 		{"a partition of a disk that was given out", partOf(another(given)), xfs(), parts, disk.Hold, disk.ReasonFormerBlock},
-		{"a partition of a disk that was given out, accepted", partOf(func(f *disk.Facts) { f.Standing.Given, f.Standing.Accepted = &given, true }), xfs(), parts, disk.Mount, disk.ReasonFilesystem},
-		{"a partition of a disk that was given out, raw after, accepted", partOf(func(f *disk.Facts) { f.Standing.Given, f.Standing.Accepted = &given, true }), xfs(), after(rawClass), disk.Ignore, disk.ReasonWhole},
+		{"a partition of a disk that was given out, accepted", partOf(func(f *disk.Facts) {
+			f.Standing.Given, f.Standing.Accepted = &given, word(disk.ReasonFormerBlock, uuid)
+		}), xfs(), parts, disk.Mount, disk.ReasonFilesystem},
+		{"a partition of a disk that was given out, raw after, accepted", partOf(func(f *disk.Facts) {
+			f.Standing.Given, f.Standing.Accepted = &given, word(disk.ReasonFormerBlock, uuid)
+		}), xfs(), after(rawClass), disk.Ignore, disk.ReasonWhole},
 		{"a partition of a disk that is given out and not on record, raw after", partOf(func(f *disk.Facts) { f.Standing.Link = given.Link }), xfs(), after(rawClass), disk.Ignore, disk.ReasonWhole},
 		{"a partition of a disk that was given out, its disk's class after", partOf(another(given)), xfs(), after(wholeClass), disk.Hold, disk.ReasonFormerBlock},
 		{"a partition of a disk that was given out, raw for others after", partOf(another(given)), xfs(), after(disk.Class{Name: "raw", Selectors: disk.Selectors{Names: []string{"vdc"}}, Mode: disk.ModeBlock}), disk.Hold, disk.ReasonFormerBlock},
@@ -234,7 +266,7 @@ func TestDecide(t *testing.T) {
 		{"a disk that was given out, and has partitions, no class for raw", func(f *disk.Facts) { f.Partitions, f.Standing.Given = []string{"vdb1"}, &given }, proven(disk.Other), parts, disk.Ignore, disk.ReasonPartitioned},
 
 		{"a volume of another class", was("/mnt/whole", "whole"), xfs(), beside(wholeClass), disk.Hold, disk.ReasonOtherClass},
-		{"a volume of another class, accepted for something else", func(f *disk.Facts) { was("/mnt/whole", "whole")(f); f.Standing.Accepted = true }, xfs(), beside(wholeClass), disk.Hold, disk.ReasonOtherClass},
+		{"a volume of another class, accepted for something else", func(f *disk.Facts) { was("/mnt/whole", "whole")(f); f.Standing.Accepted = everyWord }, xfs(), beside(wholeClass), disk.Hold, disk.ReasonOtherClass},
 		{"a volume of another class, by its name alone", was("", "whole"), xfs(), beside(wholeClass), disk.Hold, disk.ReasonOtherClass},
 		{"a volume of this class", was("/mnt/disks", "default"), xfs(), beside(wholeClass), disk.Mount, disk.ReasonFilesystem},
 		{"a volume of this class, which was called as another is now", was("/mnt/disks", "whole"), xfs(), beside(wholeClass), disk.Mount, disk.ReasonFilesystem},
@@ -310,7 +342,10 @@ func TestDecide(t *testing.T) {
 			f.SameUUID, f.Standing.OnRecord, f.Standing.Twin = []disk.Peer{{}}, true, true
 		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin in the place of another", func(f *disk.Facts) { f.Standing.LastOn = &lay }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
-		{"twin in the place of another, accepted", func(f *disk.Facts) { f.Standing.LastOn, f.Standing.Accepted = &lay, true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"twin in the place of another, accepted", func(f *disk.Facts) { f.Standing.LastOn, f.Standing.Accepted = &lay, word(disk.ReasonTwin, otherUUID) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"twin in the place of another, accepted for something else", func(f *disk.Facts) {
+			f.Standing.LastOn, f.Standing.Accepted = &lay, but(disk.Word{Reason: disk.ReasonTwin, UUID: otherUUID})
+		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"in the place of another that was seen leaving", func(f *disk.Facts) { f.Standing.LastOn = &disk.Sighting{UUID: uuid, Left: true} }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"mounted, from another disk than the one on record", func(f *disk.Facts) { f.Mounts, f.Standing.LastOn = []disk.MountPoint{ours}, &lay }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"twin, the other gone", func(f *disk.Facts) { f.Standing.Twin = true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
@@ -332,23 +367,49 @@ func TestDecide(t *testing.T) {
 		{"formatting off", nil, proven(disk.Blank), func(s *disk.Settings) { s.Format = false }, disk.Hold, disk.ReasonFormatOff},
 		{"formatting off, xfs", nil, xfs(), func(s *disk.Settings) { s.Format = false }, disk.Mount, disk.ReasonFilesystem},
 		{"store lost", func(f *disk.Facts) { f.Standing.Formatting = "lost" }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormatOff},
-		{"store lost, accepted", func(f *disk.Facts) { f.Standing.Formatting = "lost"; f.Standing.Accepted = true }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormatOff},
+		{"store lost, accepted", func(f *disk.Facts) { f.Standing.Formatting = "lost"; f.Standing.Accepted = everyWord }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormatOff},
 		{"there before installation", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Blank), nil, disk.Hold, disk.ReasonPresent},
 		{"there before installation, not read yet", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), nil, disk.Hold, disk.ReasonPresent},
-		{"there before installation, accepted", func(f *disk.Facts) { f.Standing.Present = true; f.Standing.Accepted = true }, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+		{"there before installation, accepted", func(f *disk.Facts) { f.Standing.Present, f.Standing.Accepted = true, word(disk.ReasonPresent, "") }, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
 		{"there before installation, preseeded", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), func(s *disk.Settings) { s.FormatPresent = true }, disk.Prove, disk.ReasonUnread},
 		{"there before installation, xfs", func(f *disk.Facts) { f.Standing.Present = true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"second of a serial", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 11}}} }, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameSerial},
 		{"second of a serial, accepted", func(f *disk.Facts) {
 			f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 11}}}
-			f.Standing.Accepted = true
+			f.Standing.Accepted = word(disk.ReasonSameSerial, "")
 		}, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+		{"second of a serial, accepted, and now the first has a filesystem", func(f *disk.Facts) {
+			f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 11}, UUID: otherUUID}}
+			f.Standing.Accepted = word(disk.ReasonSameSerial, "")
+		}, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameSerial},
+		{"second of a serial, accepted with the filesystem of the first, which is on record", func(f *disk.Facts) {
+			f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 11}, UUID: otherUUID}}
+			f.Standing.FormerSerial, f.Standing.Accepted = &lay, word(disk.ReasonSameSerial, otherUUID)
+		}, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+		{"third of a serial, accepted with the filesystem of the first", func(f *disk.Facts) {
+			f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 10}, UUID: otherUUID}, {ID: disk.ID{Seq: 11}, UUID: uuid}}
+			f.Standing.Accepted = word(disk.ReasonSameSerial, otherUUID)
+		}, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameSerial},
 		{"first of a serial", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}} }, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
 		{"the serial of a later disk with a filesystem", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}, UUID: uuid}} }, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameSerial},
 		{"a former disk's serial", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), nil, disk.Hold, disk.ReasonFormerSerial},
 		{"a former disk's serial, proven blank", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormerSerial},
 		{"a former disk's serial, xfs", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
-		{"a former disk's serial, accepted", func(f *disk.Facts) { f.Standing.FormerSerial, f.Standing.Accepted = &lay, true }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"a former disk's serial, accepted", func(f *disk.Facts) {
+			f.Standing.FormerSerial, f.Standing.Accepted = &lay, word(disk.ReasonFormerSerial, otherUUID)
+		}, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"a former disk's serial, another filesystem was accepted", func(f *disk.Facts) {
+			f.Standing.FormerSerial, f.Standing.Accepted = &lay, word(disk.ReasonFormerSerial, uuid)
+		}, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormerSerial},
+		{"a former disk's serial, its filesystem was accepted as another's", func(f *disk.Facts) {
+			f.Standing.FormerSerial, f.Standing.Accepted = &lay, word(disk.ReasonShared, otherUUID)
+		}, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormerSerial},
+		{"a filesystem vanished, given up", func(f *disk.Facts) {
+			f.Standing.Before, f.Standing.Accepted = &lay, word(disk.ReasonBefore, otherUUID)
+		}, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"a filesystem vanished, given up, and its serial is known", func(f *disk.Facts) {
+			f.Standing.Before, f.Standing.FormerSerial, f.Standing.Accepted = &lay, &lay, word(disk.ReasonBefore, otherUUID)
+		}, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"mounted, and udev says so", func(f *disk.Facts) {
 			f.Mounts, f.Udev.FSUUID = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, strings.ToUpper(uuid)
 		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
@@ -360,11 +421,15 @@ func TestDecide(t *testing.T) {
 		}, xfs(), nil, disk.Refuse, disk.ReasonMisplaced},
 		{"a former disk's slot", func(f *disk.Facts) { f.Standing.FormerSlot = &lay }, proven(disk.Unread), nil, disk.Hold, disk.ReasonFormerSlot},
 		{"a former disk's slot, its filesystem is elsewhere", func(f *disk.Facts) { f.Standing.FormerSlot, f.Moved = &lay, &disk.Peer{} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
-		{"a former disk's slot, accepted", func(f *disk.Facts) { f.Standing.FormerSlot, f.Standing.Accepted = &lay, true }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"a former disk's slot, accepted", func(f *disk.Facts) {
+			f.Standing.FormerSlot, f.Standing.Accepted = &lay, word(disk.ReasonFormerSlot, otherUUID)
+		}, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"as many formats as may be", func(f *disk.Facts) { f.Standing.Formats = ages(1, 2, 3) }, proven(disk.Blank), nil, disk.Hold, disk.ReasonBrake},
 		{"one less, in time", func(f *disk.Facts) { f.Standing.Formats = ages(10, 1, 2) }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"as many, after the clock was set back", func(f *disk.Facts) { f.Standing.Formats = ages(-600, 1, 2) }, proven(disk.Blank), nil, disk.Hold, disk.ReasonBrake},
-		{"as many, accepted", func(f *disk.Facts) { f.Standing.Formats, f.Standing.Accepted = ages(1, 2, 3), true }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"as many, accepted", func(f *disk.Facts) {
+			f.Standing.Formats, f.Standing.Accepted = ages(1, 2, 3), word(disk.ReasonBrake, "")
+		}, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"held since there were too many", func(f *disk.Facts) { f.Standing.Braked = true }, proven(disk.Blank), nil, disk.Hold, disk.ReasonBrake},
 		{"the proof failed for good", func(f *disk.Facts) {
 			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Failure: "x"}
@@ -396,17 +461,27 @@ func TestDecide(t *testing.T) {
 		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"a filesystem that another machine made meanwhile, accepted", func(f *disk.Facts) {
 			f.Udev.FSType = "xfs"
-			f.Standing.Accepted = true
+			f.Standing.Accepted = word(disk.ReasonShared, uuid)
 			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: "shared", Shared: true}
 		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"a filesystem where udev has seen none", nil, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonShared},
-		{"a filesystem where udev has seen none, accepted", func(f *disk.Facts) { f.Standing.Accepted = true }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"a filesystem where udev has seen none, accepted", func(f *disk.Facts) { f.Standing.Accepted = word(disk.ReasonShared, uuid) }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"a filesystem where udev has seen none, another was accepted", func(f *disk.Facts) { f.Standing.Accepted = word(disk.ReasonShared, otherUUID) }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonShared},
 		{"a filesystem of our making, which udev has not seen yet", nil, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, disk.Mount, disk.ReasonFilesystem},
 		{"a filesystem by proof that udev knows, too", func(f *disk.Facts) { f.Udev.FSType = "xfs" }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
 		{"unfinished, another's, accepted", func(f *disk.Facts) {
 			f.Standing.Intent = &disk.Intent{UUID: otherUUID}
-			f.Standing.Accepted = true
+			f.Standing.Accepted = word(disk.ReasonShared, uuid)
 		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"the operator's format has made its filesystem after all", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Over: true} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"the operator's format came to nothing, accepted", func(f *disk.Facts) {
+			f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true}
+			f.Standing.Accepted = word(disk.ReasonOverwrite, uuid)
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"the operator's format came to nothing, accepted as another's", func(f *disk.Facts) {
+			f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true}
+			f.Standing.Accepted = word(disk.ReasonShared, uuid)
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonOverwrite},
 		{"unfinished, half-made, and xfs to udev", func(f *disk.Facts) {
 			f.Standing.Intent = &disk.Intent{UUID: uuid}
 			f.Udev.FSType, f.Udev.FSUsage = "xfs", "filesystem"
@@ -423,7 +498,9 @@ func TestDecide(t *testing.T) {
 		{"writes not counted", func(f *disk.Facts) { f.Uncounted = true }, proven(disk.Unread), nil, disk.Refuse, disk.ReasonUncounted},
 		{"writes not counted, xfs", func(f *disk.Facts) { f.Uncounted = true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"given out once, xfs", func(f *disk.Facts) { f.Standing.Given = &given }, xfs(), nil, disk.Hold, disk.ReasonFormerBlock},
-		{"given out once, xfs, accepted", func(f *disk.Facts) { f.Standing.Given, f.Standing.Accepted = &given, true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"given out once, xfs, accepted", func(f *disk.Facts) {
+			f.Standing.Given, f.Standing.Accepted = &given, word(disk.ReasonFormerBlock, uuid)
+		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"given out once, looks blank", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonNeverFormat},
 		{"given out now", func(f *disk.Facts) { f.Standing.Link = "/mnt/block/virtio-S1" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonGivenElse},
 
@@ -441,7 +518,23 @@ func TestDecide(t *testing.T) {
 		{"block, released", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonReleased }, proven(disk.Unread), block, disk.Hold, disk.ReasonReleased},
 		{"block, a filesystem", func(f *disk.Facts) { f.Udev.FSType, f.Udev.FSUsage = "xfs", "filesystem" }, xfs(), block, disk.Hold, disk.ReasonContent},
 		{"block, partitions", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Other), block, disk.Hold, disk.ReasonContent},
-		{"block, a filesystem, accepted", func(f *disk.Facts) { f.Udev.FSType, f.Standing.Accepted = "xfs", true }, xfs(), block, disk.Link, disk.ReasonBlock},
+		{"block, a filesystem, accepted", func(f *disk.Facts) {
+			f.Udev.FSType, f.Udev.FSUUID, f.Standing.Accepted = "xfs", strings.ToUpper(uuid), word(disk.ReasonContent, uuid)
+		}, xfs(), block, disk.Link, disk.ReasonBlock},
+		{"block, a filesystem, another was accepted", func(f *disk.Facts) {
+			f.Udev.FSType, f.Udev.FSUUID, f.Standing.Accepted = "xfs", uuid, word(disk.ReasonContent, otherUUID)
+		}, xfs(), block, disk.Hold, disk.ReasonContent},
+		{"block, LVM, accepted", func(f *disk.Facts) {
+			f.Udev.FSType, f.Udev.FSUUID, f.Standing.Accepted = "LVM2_member", "no-UUID", word(disk.ReasonContent, "")
+		}, proven(disk.Other), block, disk.Link, disk.ReasonBlock},
+		{"block, a filesystem that was a volume, accepted", func(f *disk.Facts) {
+			f.Udev.FSType, f.Udev.FSUUID, f.Standing.Accepted = "xfs", otherUUID, word(disk.ReasonContent, otherUUID)
+			f.Standing.FormerSerial = &lay
+		}, xfs(), block, disk.Link, disk.ReasonBlock},
+		{"block, a filesystem, and another was on its serial, accepted", func(f *disk.Facts) {
+			f.Udev.FSType, f.Udev.FSUUID, f.Standing.Accepted = "xfs", uuid, word(disk.ReasonContent, uuid)
+			f.Standing.FormerSerial = &lay
+		}, xfs(), block, disk.Hold, disk.ReasonFormerSerial},
 		{"block, where a larger one was given out", another(disk.Given{Serial: "S1", Size: 6 << 30}), xfs(), block, disk.Hold, disk.ReasonOtherBlock},
 		{"block, where a smaller one was given out", another(disk.Given{Serial: "S1", Size: 4 << 30}), xfs(), block, disk.Link, disk.ReasonBlock},
 		{"block, where a smaller one of a serial that was cut was given out", func(f *disk.Facts) {
@@ -453,7 +546,7 @@ func TestDecide(t *testing.T) {
 			f.Standing.Given = &disk.Given{Serial: "S1", WWN: "0x5000c50015ea71ae", Size: f.Size}
 		}, proven(disk.Unread), block, disk.Hold, disk.ReasonOtherBlock},
 		{"block, where a larger one was given out, accepted", func(f *disk.Facts) {
-			f.Standing.Given, f.Standing.Accepted = &disk.Given{Serial: "S1", Size: 6 << 30}, true
+			f.Standing.Given, f.Standing.Accepted = &disk.Given{Serial: "S1", Size: 6 << 30}, word(disk.ReasonOtherBlock, "")
 		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"block, given out before, and two had its serial", another(disk.Given{Serial: "S1", Size: 5 << 30, Slot: "pci-0000:06:00.0", Twice: true}), proven(disk.Unread), block, disk.Hold, disk.ReasonOtherBlock},
 		{"block, given out before, and two had its serial, in its slot", another(disk.Given{Serial: "S1", Size: 5 << 30, Slot: "pci-0000:05:00.0", Twice: true}), proven(disk.Unread), block, disk.Hold, disk.ReasonOtherBlock},
@@ -485,14 +578,14 @@ func TestDecide(t *testing.T) {
 		}, xfs(), block, disk.Link, disk.ReasonBlock},
 		{"block, a volume of another class", another(disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1", Class: "raw"}), proven(disk.Unread), func(s *disk.Settings) { block(s); beside(rawClass)(s) }, disk.Hold, disk.ReasonOtherClass},
 		{"block, a volume of another class, accepted for something else", func(f *disk.Facts) {
-			f.Standing.Given, f.Standing.Accepted = &disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1", Class: "raw"}, true
+			f.Standing.Given, f.Standing.Accepted = &disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1", Class: "raw"}, everyWord
 		}, proven(disk.Unread), func(s *disk.Settings) { block(s); beside(rawClass)(s) }, disk.Hold, disk.ReasonOtherClass},
 		{"block, a volume of a class that is gone", another(disk.Given{Serial: "S1", Link: "/mnt/old/virtio-S1", Class: "raw"}), proven(disk.Unread), func(s *disk.Settings) { block(s); beside(rawClass)(s) }, disk.Link, disk.ReasonBlock},
 		{"block, a filesystem, given out before", func(f *disk.Facts) { f.Udev.FSType, f.Standing.Given = "xfs", &given }, xfs(), block, disk.Link, disk.ReasonBlock},
 		{"block, a former filesystem's serial", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), block, disk.Hold, disk.ReasonFormerSerial},
 		{"block, there before installation", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), block, disk.Hold, disk.ReasonPresent},
 		{"block, there before installation, preseeded", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), func(s *disk.Settings) { block(s); s.FormatPresent = true }, disk.Link, disk.ReasonBlock},
-		{"block, there before installation, accepted", func(f *disk.Facts) { f.Standing.Present, f.Standing.Accepted = true, true }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, there before installation, accepted", func(f *disk.Facts) { f.Standing.Present, f.Standing.Accepted = true, word(disk.ReasonPresent, "") }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"unfinished, proven something else", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Other), nil, disk.Refuse, disk.ReasonOther},
 	}
 	for _, tt := range tests {
@@ -542,6 +635,22 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	}
 }
 
+// TestWordsOfASerialTwice: what is known on the other disk is named.
+func TestWordsOfASerialTwice(t *testing.T) {
+	for want, p := range map[string]disk.Peer{
+		"; the other holds xfs " + otherUUID: {Type: "xfs", UUID: otherUUID},
+		"; the other holds LVM2_member":      {Type: "LVM2_member", Known: true},
+		"at pci-2 and vdb ":                  {},
+	} {
+		f, s := blankDisk(), settings()
+		p.ID, p.Slot = disk.ID{Name: "vdc", Seq: 11}, "pci-2"
+		f.SameSerial = []disk.Peer{p}
+		if why, _ := Words(f, proven(disk.Blank), s, Decide(f, proven(disk.Blank), s)); !strings.Contains(why, want) || strings.Contains(why, "the other holds") != (p.Type != "") {
+			t.Errorf("%+v: %q, want %q", p, why, want)
+		}
+	}
+}
+
 // TestWordsOfAFailedGrowth: a filesystem that does not fill its disk since growing it
 // failed is told as that, as long as the disk has that size.
 func TestWordsOfAFailedGrowth(t *testing.T) {
@@ -572,8 +681,8 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 type condition struct {
 	name   string
 	reason disk.Reason
-	// lift says that the operator's accept lifts it.
-	lift bool
+	// lift are the operator's words each of which lifts it, none where nothing does.
+	lift []disk.Word
 	put  func(*disk.Facts, *disk.Content, *disk.Settings)
 }
 
@@ -631,24 +740,24 @@ var conditions = []condition{
 	}},
 	{name: "formatting is off in the configuration", reason: disk.ReasonFormatOff, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Format = false }},
 	{name: "formatting is off on this node", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = "lost" }},
-	{name: "there before installation", reason: disk.ReasonPresent, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = true }},
-	{name: "the serial of an earlier disk", reason: disk.ReasonSameSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+	{name: "there before installation", reason: disk.ReasonPresent, lift: word(disk.ReasonPresent, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = true }},
+	{name: "the serial of an earlier disk", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}}
 	}},
-	{name: "the serial of a disk with a filesystem", reason: disk.ReasonSameSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+	{name: "the serial of a disk with a filesystem", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, otherUUID), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}}, {ID: disk.ID{Seq: 99}, UUID: otherUUID}}
 	}},
-	{name: "the serial of a mounted disk", reason: disk.ReasonSameSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+	{name: "the serial of a mounted disk", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, Mounted: "/x"}}
 	}},
-	{name: "the serial of a later disk that holds something", reason: disk.ReasonSameSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+	{name: "the serial of a later disk that holds something", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, Known: true}}
 	}},
-	{name: "a filesystem vanished", reason: disk.ReasonBefore, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Before = &lay }},
-	{name: "a former disk's serial", reason: disk.ReasonFormerSerial, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSerial = &lay }},
-	{name: "a former disk's slot", reason: disk.ReasonFormerSlot, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSlot = &lay }},
-	{name: "too many formats", reason: disk.ReasonBrake, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formats = ages(1, 2, 3) }},
-	{name: "held by the brake before", reason: disk.ReasonBrake, lift: true, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Braked = true }},
+	{name: "a filesystem vanished", reason: disk.ReasonBefore, lift: gone, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Before = &lay }},
+	{name: "a former disk's serial", reason: disk.ReasonFormerSerial, lift: gone, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSerial = &lay }},
+	{name: "a former disk's slot", reason: disk.ReasonFormerSlot, lift: gone, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSlot = &lay }},
+	{name: "too many formats", reason: disk.ReasonBrake, lift: word(disk.ReasonBrake, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formats = ages(1, 2, 3) }},
+	{name: "held by the brake before", reason: disk.ReasonBrake, lift: word(disk.ReasonBrake, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Braked = true }},
 	{name: "it was given out as a block volume", reason: disk.ReasonNeverFormat, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Given = &given }},
 	{name: "it is given out as a block volume", reason: disk.ReasonGivenElse, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Link = "/mnt/block/virtio-S1" }},
 	{name: "a filesystem on a former block volume", reason: disk.ReasonFormerBlock, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
@@ -738,9 +847,49 @@ func TestEachConditionAloneBlocksFormat(t *testing.T) {
 		if d := Decide(f, c, s); d.Action == disk.Format || d.Reason != cond.reason {
 			t.Errorf("%s: got %s (%s), want %s", cond.name, d.Action, d.Reason, cond.reason)
 		}
-		f.Standing.Accepted = true
-		if d := Decide(f, c, s); (d.Action == disk.Format) != cond.lift {
-			t.Errorf("%s, accepted: got %s (%s)", cond.name, d.Action, d.Reason)
+		f.Standing.Accepted = but(cond.lift...)
+		if d := Decide(f, c, s); d.Action == disk.Format {
+			t.Errorf("%s, accepted for all else: got %s (%s)", cond.name, d.Action, d.Reason)
+		}
+		for _, w := range cond.lift {
+			f.Standing.Accepted = []disk.Word{w}
+			if d := Decide(f, c, s); d.Action != disk.Format {
+				t.Errorf("%s, accepted as %v: got %s (%s)", cond.name, w, d.Action, d.Reason)
+			}
+		}
+	}
+}
+
+// TestAnAcceptLiftsWhatWasTold: of two things for which a disk is held the operator is told
+// one, and the word for it does not lift the other, which is told then. The second word
+// does.
+func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
+	for _, one := range conditions {
+		for _, other := range conditions {
+			if one.lift == nil || other.lift == nil || one.reason == other.reason {
+				continue
+			}
+			f, c, s := blankDisk(), proven(disk.Blank), settings()
+			one.put(f, c, s)
+			other.put(f, c, s)
+			// Another filesystem each, where one is missed.
+			for i, l := range []**disk.Sighting{&f.Standing.Before, &f.Standing.FormerSerial, &f.Standing.FormerSlot} {
+				if *l != nil {
+					*l = &disk.Sighting{UUID: fmt.Sprintf("0000000%d-0000-4000-8000-000000000000", i), Type: "xfs"}
+				}
+			}
+			var told []disk.Reason
+			for range 3 {
+				d := Decide(f, c, s)
+				if d.Action == disk.Format {
+					break
+				}
+				told = append(told, d.Reason)
+				f.Standing.Accepted = append(f.Standing.Accepted, disk.Word{Reason: d.Reason, UUID: d.UUID})
+			}
+			if len(told) != 2 || !slices.Contains(told, one.reason) || !slices.Contains(told, other.reason) {
+				t.Errorf("%s, and %s: told %v", one.name, other.name, told)
+			}
 		}
 	}
 }
@@ -772,7 +921,8 @@ func TestEachReasonHasItsCondition(t *testing.T) {
 }
 
 // TestAnyConditionBlocksFormat: no combination of conditions and of the facts
-// that lift holds lets one of them through.
+// that lift holds lets one of them through: a word of the operator's lifts what it was
+// given for alone.
 func TestAnyConditionBlocksFormat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()
@@ -782,7 +932,14 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			conditions[i].put(f, c, s)
 			names = append(names, conditions[i].name)
 		}
-		accepted := rapid.Bool().Draw(t, "accepted")
+		accepted := rapid.SliceOfN(rapid.SampledFrom(everyWord), 0, 4).Draw(t, "accepted")
+		if rapid.Bool().Draw(t, "fitting") {
+			for _, i := range chosen {
+				if lift := conditions[i].lift; lift != nil && rapid.IntRange(0, 3).Draw(t, "fits") > 0 {
+					accepted = append(accepted, rapid.SampledFrom(lift).Draw(t, "word"))
+				}
+			}
+		}
 		f.Standing.Accepted = accepted
 		s.FormatPresent = rapid.Bool().Draw(t, "format_present")
 		ours := rapid.Bool().Draw(t, "intent")
@@ -790,12 +947,16 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			f.Standing.Intent = &disk.Intent{UUID: uuid}
 		}
 		want := true
-		for _, i := range chosen {
+		for n, i := range chosen {
 			cond := &conditions[i]
-			lifted := accepted && cond.lift || s.FormatPresent && cond.reason == disk.ReasonPresent
+			lifted := slices.ContainsFunc(accepted, func(w disk.Word) bool { return slices.Contains(cond.lift, w) }) || s.FormatPresent && cond.reason == disk.ReasonPresent
 			switch cond.reason {
 			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass:
 				continue // of those that say what is on the disk the last counts
+			case disk.ReasonSameSerial:
+				if slices.ContainsFunc(chosen[n+1:], func(i int) bool { return conditions[i].reason == cond.reason }) {
+					continue // and of the disks with its serial
+				}
 			}
 			want = want && lifted
 		}

@@ -180,6 +180,8 @@ func held(f *disk.Facts) string {
 		return "partitions " + disk.Visible(strings.Join(f.Partitions, ", "))
 	case f.Udev.PartTable != "":
 		return "a partition table, " + disk.Visible(f.Udev.PartTable)
+	case f.Udev.FSType != "" && knownUUID(f) != "":
+		return disk.Visible(f.Udev.FSType) + " " + knownUUID(f)
 	case f.Udev.FSType != "":
 		return disk.Visible(f.Udev.FSType)
 	}
@@ -322,8 +324,8 @@ func serial(s string) string {
 func sameSerialWords(f *disk.Facts) string {
 	p := sameSerial(f)
 	why := fmt.Sprintf("it looks blank and has the serial %s of another disk: %s and %s", disk.Visible(f.Serial), place(p.ID, p.Slot), place(f.ID, f.Slot))
-	if p.UUID != "" {
-		why += "; the other holds " + disk.Visible(p.UUID)
+	if what := strings.TrimSpace(p.Type + " " + p.UUID); what != "" {
+		why += "; the other holds " + disk.Visible(what)
 	}
 	return why
 }

@@ -240,7 +240,7 @@ func TestTheBrakeHoldsUntilAccepted(t *testing.T) {
 	if !standing(s, f, "boot1").Braked || !standing(s, facts("vdc", 9, "S"), "boot2").Braked || standing(s, facts("vdc", 9, "T"), "boot2").Braked {
 		t.Error("the wrong disks are held")
 	}
-	if err := s.Accept(facts("vdc", 9, "S"), "boot2", disk.ReasonBrake); err != nil {
+	if err := s.Accept(facts("vdc", 9, "S"), "boot2", disk.Word{Reason: disk.ReasonBrake}); err != nil {
 		t.Fatal(err)
 	}
 	if standing(s, f, "boot3").Braked {

@@ -114,7 +114,7 @@ func TestVolume(t *testing.T) {
 	}
 	f.Standing.Volume = &seen
 	for reason, want := range map[disk.Reason]disk.Place{disk.ReasonReleased: want, disk.ReasonOtherClass: {}} {
-		if err := s.Accept(f, "boot1", reason); err != nil {
+		if err := s.Accept(f, "boot1", disk.Word{Reason: reason}); err != nil {
 			t.Fatal(err)
 		}
 		if got := place(func(*disk.Facts) {}); got != want {
@@ -129,7 +129,7 @@ func TestVolume(t *testing.T) {
 	if err := s.GiveOut(&g, "boot", "raw", "/mnt/raw/virtio-S1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Accept(&g, "boot1", disk.ReasonOtherClass); err != nil {
+	if err := s.Accept(&g, "boot1", disk.Word{Reason: disk.ReasonOtherClass}); err != nil {
 		t.Fatal(err)
 	}
 	if m := s.Load("boot1"); m.Standing(&g).Given == nil || m.Standing(&g).Given.Place() != (disk.Place{}) {
@@ -181,16 +181,16 @@ func TestKept(t *testing.T) {
 		t.Error("a twin with a filesystem of its own")
 	}
 	f.Standing = standing()
-	if err := s.Accept(f, "boot1", ""); err != nil {
+	if err := s.Accept(f, "boot1", disk.Word{}); err != nil {
 		t.Fatal(err)
 	}
-	if st := standing(); !st.Twin || st.Unmounted != "" || st.Verdict != nil || st.Accepted {
+	if st := standing(); !st.Twin || st.Unmounted != "" || st.Verdict != nil || st.Accepted != nil {
 		t.Errorf("another try: %+v", st)
 	}
-	if err := s.Accept(f, "boot1", disk.ReasonTwin); err != nil {
+	if err := s.Accept(f, "boot1", disk.Word{Reason: disk.ReasonTwin}); err != nil {
 		t.Fatal(err)
 	}
-	if st := standing(); st.Twin || !st.Accepted {
+	if st := standing(); st.Twin || len(st.Accepted) != 1 {
 		t.Errorf("accepted: %+v", st)
 	}
 	if err := s.KeepUnmounted(f, disk.ReasonUnmounted); err != nil {
@@ -242,7 +242,7 @@ func TestTwinWithoutSerial(t *testing.T) {
 		}
 	}
 	// Without a look between: the operator's word comes when it likes.
-	if err := s.Accept(&twin, "boot1", disk.ReasonTwin); err != nil {
+	if err := s.Accept(&twin, "boot1", disk.Word{Reason: disk.ReasonTwin}); err != nil {
 		t.Fatal(err)
 	}
 	if m := s.Load("boot1"); m.Standing(&twin).Twin {
@@ -344,14 +344,14 @@ func TestBefore(t *testing.T) {
 		m := s.Load(boot)
 		g.Standing = m.Standing(&g)
 		*f = g
-		if g.Standing.Before == nil {
-			return ""
+		if b := g.Standing.Before; b != nil && !g.Standing.GivenUp(b.UUID) {
+			return b.UUID
 		}
-		return g.Standing.Before.UUID
+		return ""
 	}
 	accept := func(reason disk.Reason) {
 		t.Helper()
-		if err := s.Accept(f, "boot1", reason); err != nil {
+		if err := s.Accept(f, "boot1", disk.Word{Reason: reason, UUID: uuid}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -235,8 +235,8 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	if m.Lost != nil {
 		st.Formatting = m.Lost.Error()
 	}
-	givenUp, err := readFile(seqFile(m.store.acceptedDir(), f.Seq))
-	st.Accepted = err == nil
+	// One of an older hotmount, which did not say for what it was, lifts nothing.
+	_ = readJSON(seqFile(m.store.acceptedDir(), f.Seq), &st.Accepted)
 	// An unreadable verdict is none: the proof is run again.
 	var v disk.Verdict
 	if readJSON(seqFile(m.store.verdictDir(), f.Seq), &v) == nil {
@@ -271,10 +271,7 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		}
 	}
 	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid, st.OnRecord) })
-	if st.Before = m.before(id); st.Before != nil && st.Before.UUID == string(givenUp) {
-		st.Before = nil
-	}
-	st.FormerSerial, st.FormerSlot = m.formerSerial(f), m.formerSlot(f)
+	st.Before, st.FormerSerial, st.FormerSlot = m.before(id), m.formerSerial(f), m.formerSlot(f)
 	st.Formats = m.formats
 	if i := slices.IndexFunc(m.given, func(g disk.Given) bool { return g.Is(f) }); i >= 0 {
 		g := m.given[i]
@@ -305,50 +302,50 @@ func isOf(n *disk.Intent, id disk.Identity) bool {
 	return n.Identity.Is(id) || n.Identity.Like(id)
 }
 
-// Accept records the operator's word for this attachment of the disk, which was held
-// for that reason, and takes it off the list of the disks that were there before
-// installation. That a filesystem has vanished (ReasonBefore) is accepted for that
-// filesystem, that a volume was of another class (ReasonOtherClass) for ever, and
-// neither by a word for another reason. Without a reason the word is for another try
-// alone, after a failure or an unmounting: what looks blank then is held as before.
-func (s Store) Accept(f *disk.Facts, boot string, reason disk.Reason) error {
-	if reason != "" {
-		if err := s.lift(f, boot, reason); err != nil {
+// Accept records the operator's word for this attachment of the disk. What is kept over
+// attachments for the same reason ends with it: that the disk was there before
+// installation, came while too many were formatted, or was a twin, or that its volume was
+// of another class. Without a reason the word is for another try alone, after a failure
+// or an unmounting: what looks blank then is held as before.
+func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
+	if w.Reason != "" {
+		if err := s.lift(f, boot, w); err != nil {
 			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 		}
 	}
 	return errors.Join(removeIfThere(seqFile(s.verdictDir(), f.Seq)), removeIfThere(seqFile(s.unmountedDir(), f.Seq)))
 }
 
-func (s Store) lift(f *disk.Facts, boot string, reason disk.Reason) error {
+func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
+	id := f.Identity(boot)
 	err := s.change(func(st *state) bool {
-		id := f.Identity(boot)
-		isTwin := func(t twin) bool { return t.is(id, f.Known().UUID, false) }
 		before := len(st.Present) + len(st.Braked) + len(st.Twins)
-		st.Present, st.Braked = slices.DeleteFunc(st.Present, id.MayBe), slices.DeleteFunc(st.Braked, id.Is)
-		st.Twins = slices.DeleteFunc(st.Twins, isTwin)
+		switch w.Reason {
+		case disk.ReasonPresent:
+			st.Present = slices.DeleteFunc(st.Present, id.MayBe)
+		case disk.ReasonBrake:
+			st.Braked = slices.DeleteFunc(st.Braked, id.Is)
+		case disk.ReasonTwin:
+			st.Twins = slices.DeleteFunc(st.Twins, func(t twin) bool { return t.is(id, f.Known().UUID, false) })
+		}
 		return len(st.Present)+len(st.Braked)+len(st.Twins) != before
 	})
+	if err == nil && w.Reason == disk.ReasonOtherClass {
+		err = s.free(f)
+	}
+	if err == nil {
+		err = os.MkdirAll(s.acceptedDir(), 0o700)
+	}
 	if err != nil {
 		return err
 	}
-	if reason == disk.ReasonOtherClass {
-		if err := s.free(f); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(s.acceptedDir(), 0o700); err != nil {
-		return err
-	}
+	var all []disk.Word
 	path := seqFile(s.acceptedDir(), f.Seq)
-	givenUp, err := readFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	_ = readJSON(path, &all) // as in Standing
+	if slices.Contains(all, w) {
+		return nil
 	}
-	if reason == disk.ReasonBefore && f.Standing.Before != nil {
-		givenUp = []byte(f.Standing.Before.UUID)
-	}
-	return replace(path, givenUp, false)
+	return writeFile(path, append(all, w), false)
 }
 
 // change has the state written back, synced, if the function says that it has changed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,17 +107,17 @@ func TestPresentUntilAccepted(t *testing.T) {
 			t.Errorf("%s: present %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	if err := s.Accept(resized(facts("vdc", 9, "S3")), "boot2", disk.ReasonPresent); err != nil {
+	if err := s.Accept(resized(facts("vdc", 9, "S3")), "boot2", disk.Word{Reason: disk.ReasonPresent}); err != nil {
 		t.Fatal(err)
 	}
 	if standing(s, facts("vdc", 8, ""), "boot3").Present || !standing(s, moved, "boot3").Present {
 		t.Error("accept of a disk that has changed did not last, or took another off the list")
 	}
 	s = made(t, serial.Identity("boot1"), slot.Identity("boot1"))
-	if err := s.Accept(serial, "boot1", disk.ReasonPresent); err != nil {
+	if err := s.Accept(serial, "boot1", disk.Word{Reason: disk.ReasonPresent}); err != nil {
 		t.Fatal(err)
 	}
-	if got := standing(s, serial, "boot1"); got.Present || !got.Accepted {
+	if got := standing(s, serial, "boot1"); got.Present || len(got.Accepted) != 1 {
 		t.Errorf("after accept: %+v", got)
 	}
 	if !standing(s, slot, "boot1").Present || standing(s, moved, "boot2").Present {
@@ -125,8 +126,61 @@ func TestPresentUntilAccepted(t *testing.T) {
 	if err := s.Forget(serial.Seq); err != nil {
 		t.Fatal(err)
 	}
-	if standing(s, serial, "boot1").Accepted {
+	if standing(s, serial, "boot1").Accepted != nil {
 		t.Error("accepted after the attachment was forgotten")
+	}
+}
+
+// TestAWordIsForWhatWasTold: of all that is kept of a disk the operator's word ends what it
+// was given for, several words hold side by side, and what an older hotmount has left
+// lifts nothing.
+func TestAWordIsForWhatWasTold(t *testing.T) {
+	f := facts("vdb", 2, "S1")
+	f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid}
+	words := []disk.Word{{Reason: disk.ReasonPresent}, {Reason: disk.ReasonBrake}, {Reason: disk.ReasonTwin, UUID: uuid}, {Reason: disk.ReasonFormerSerial, UUID: uuid}}
+	s := made(t, f.Identity("boot1"))
+	for _, r := range []disk.Reason{disk.ReasonBrake, disk.ReasonTwin} {
+		if err := s.Keep(f, "boot1", r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func() (all []disk.Reason) {
+		for r, is := range map[disk.Reason]bool{disk.ReasonPresent: standing(s, f, "boot1").Present, disk.ReasonBrake: standing(s, f, "boot1").Braked, disk.ReasonTwin: standing(s, f, "boot1").Twin} {
+			if is {
+				all = append(all, r)
+			}
+		}
+		return all
+	}
+	if got := kept(); len(got) != 3 {
+		t.Fatalf("kept: %v", got)
+	}
+	for i, w := range words {
+		for range 2 {
+			if err := s.Accept(f, "boot1", w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := standing(s, f, "boot1").Accepted; !slices.Equal(got, words[:i+1]) {
+			t.Errorf("after %v: %v", w, got)
+		}
+		if got := kept(); len(got) != max(0, 2-i) || slices.Contains(got, w.Reason) {
+			t.Errorf("after %v still kept: %v", w, got)
+		}
+	}
+	for _, old := range []string{"", uuid} {
+		if err := os.WriteFile(filepath.Join(s.acceptedDir(), "2"), []byte(old), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if st := standing(s, f, "boot1"); st.Accepted != nil {
+			t.Errorf("%q lifts %v", old, st.Accepted)
+		}
+		if err := s.Accept(f, "boot1", words[0]); err != nil {
+			t.Fatal(err)
+		}
+		if got := standing(s, f, "boot1").Accepted; !slices.Equal(got, words[:1]) {
+			t.Errorf("after %q: %v", old, got)
+		}
 	}
 }
 
@@ -136,7 +190,7 @@ func TestPresentUntilAccepted(t *testing.T) {
 func TestRemoved(t *testing.T) {
 	first, accepted, meanwhile := facts("vdb", 2, "S1"), facts("vdc", 3, ""), facts("vdd", 4, "")
 	s := made(t, first.Identity("boot1"), accepted.Identity("boot1"))
-	if err := s.Accept(accepted, "boot1", disk.ReasonPresent); err != nil {
+	if err := s.Accept(accepted, "boot1", disk.Word{Reason: disk.ReasonPresent}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(s.removedFile(), nil, 0o600); err != nil {

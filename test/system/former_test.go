@@ -13,7 +13,7 @@ import (
 
 // TestHistoryAndFormerSerial: a format is recorded with disk, evidence and UUID;
 // a blank disk that comes with the serial of one that is gone is held, naming
-// that UUID, also after a reboot, until it is accepted.
+// that UUID, also after a reboot, until that is accepted, and nothing else.
 func TestHistoryAndFormerSerial(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "H1"})
@@ -50,6 +50,17 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	}
 	again = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"H1\" {print $1}'")
 	m.says(fmt.Sprintf(held, again, again))
+	m.untouched(again)
+
+	// The word for one hold does not lift another, which was not told when it was given: it
+	// is one of those that were there when the package was installed once more.
+	m.run("touch /var/lib/hotmount/removed; hotmount state init; systemctl reload hotmount")
+	m.says(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed; hotmount accept %s", again, again))
+	m.run("hotmount accept " + again)
+	m.wait("the next hold to be told", "hotmount status | grep -q "+uuid+" && hotmount plan | grep -E '^"+again+" .*hold .*"+uuid+"'")
+	if got := m.run("journalctl -b --no-pager -o cat -u hotmount | grep -c 'hold: it looks blank, and on the disk with its serial H1 lay'"); got != "2" {
+		t.Errorf("it was told %s times, want twice", got)
+	}
 	m.untouched(again)
 	m.run("hotmount accept " + again)
 	if second := m.mounted(again); second == uuid {

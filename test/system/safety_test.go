@@ -39,9 +39,9 @@ func TestSerials(t *testing.T) {
 	}
 
 	first, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
-	m.mounted(first)
+	uuid := m.mounted(first)
 	second, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
-	m.says(fmt.Sprintf("/dev/%s .*hold: it looks blank and has the serial TWICE of another disk: %s .* and %s .*hotmount accept %s", second, first, second, second))
+	m.says(fmt.Sprintf("/dev/%s .*hold: it looks blank and has the serial TWICE of another disk: %s .* and %s .*; the other holds xfs %s; hotmount accept %s", second, first, second, uuid, second))
 	if got := m.run("cut -c1-200 /sys/block/" + second + "/stat | awk '{print $5+$12}'"); got != "0" {
 		t.Errorf("%s write requests reached the disk that is held", got)
 	}
