@@ -17,6 +17,7 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
+	"hotmount/internal/smallfile"
 	"hotmount/internal/store"
 	"hotmount/internal/sysfs"
 )
@@ -92,13 +93,13 @@ func (h Host) Scan() ([]disk.Facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the disks: %w", err)
 	}
-	common, err := h.gather()
+	common, err := h.Shared.gather(h)
 	if err != nil {
 		return nil, fmt.Errorf("cannot look at the disks: %w", err)
 	}
 	var all []disk.Facts
 	for _, name := range names {
-		f, err := h.one(name, &common)
+		f, err := h.one(name, common)
 		if errors.Is(err, disk.ErrGone) {
 			continue
 		}
@@ -129,11 +130,11 @@ type common struct {
 
 func (h Host) gather() (common, error) {
 	var c common
-	boot, err := h.Boot()
+	kernel, err := h.Shared.sinceBoot(h)
 	if err != nil {
 		return c, err
 	}
-	c.memory = h.Store.Load(boot)
+	c.memory = h.Store.Load(kernel.boot)
 	if c.tree, err = mounts.Tree(h.Root); err != nil {
 		return c, err
 	}
@@ -143,28 +144,23 @@ func (h Host) gather() (common, error) {
 	if c.claims, err = h.Shared.claimed(h.Root); err != nil {
 		return c, err
 	}
-	c.off, err = h.formattingOff()
-	return c, err
+	c.off = h.formattingOff(kernel)
+	return c, nil
 }
 
 // formattingOff gives the switch of this node that stops all formatting, in
 // words. What can not be read stops it as well.
-func (h Host) formattingOff() (string, error) {
+func (h Host) formattingOff(kernel sinceBoot) string {
 	_, err := os.Lstat(filepath.Join("/", h.Root, HoldFile))
 	switch {
 	case err == nil:
-		return HoldFile + " exists", nil
+		return HoldFile + " exists"
 	case !errors.Is(err, fs.ErrNotExist):
-		return err.Error(), nil
+		return err.Error()
+	case kernel.off:
+		return "hotmount.format=no is on the kernel command line"
 	}
-	off, err := h.sysfs().KernelFormatOff()
-	if err != nil {
-		return "", err
-	}
-	if off {
-		return "hotmount.format=no is on the kernel command line", nil
-	}
-	return "", nil
+	return ""
 }
 
 func (h Host) one(name string, c *common) (disk.Facts, error) {
@@ -309,8 +305,8 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	// takes no more writes (errors=remount-ro) shows nowhere else: since 6.1 the kernel
 	// leaves the mount's "rw" as it is (ext4_handle_error in fs/ext4/super.c).
 	if m.Type == "ext4" {
-		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
-		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
+		count, err := smallfile.Attribute(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
+		if n := strings.TrimSpace(count); err == nil && n != "0" {
 			return fmt.Sprintf("the kernel has counted errors in its ext4 (%s) and may write to it no more", disk.Visible(n))
 		}
 	}

@@ -17,6 +17,8 @@ type Shared struct {
 	measuring sync.Mutex
 	measured  map[uint64]measured // by disk sequence number
 
+	kernel sinceBoot // while gathering is held
+
 	gathering sync.Mutex // held by the one that gathers
 	mu        sync.Mutex
 	next      *batch // has not begun
@@ -52,6 +54,31 @@ func (s *Shared) gather(h Host) (*common, error) {
 		b.common, b.err = h.gather()
 	})
 	return &b.common, b.err
+}
+
+// sinceBoot is what does not change as long as the kernel runs.
+type sinceBoot struct {
+	known bool
+	boot  string
+	// off says that the kernel command line forbids to format.
+	off bool
+}
+
+// sinceBoot is for gather alone.
+func (s *Shared) sinceBoot(h Host) (k sinceBoot, err error) {
+	if s != nil && s.kernel.known {
+		return s.kernel, nil
+	}
+	if k.boot, err = h.Boot(); err != nil {
+		return k, err
+	}
+	if k.off, err = h.sysfs().KernelFormatOff(); err != nil {
+		return k, err
+	}
+	if k.known = true; s != nil {
+		s.kernel = k
+	}
+	return k, nil
 }
 
 func (s *Shared) claimed(root string) ([]mounts.Claim, error) {

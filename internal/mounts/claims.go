@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/smallfile"
 )
 
 // Claim is a place in the system's configuration that names a device: whoever
@@ -133,7 +134,8 @@ func (st *stamps) readFile(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return readBounded(name)
+	text, err := smallfile.Read(name, maxFile)
+	return string(text), err
 }
 
 // lines calls f with the number and the words of each line that says something.

@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/smallfile"
 )
 
 const (
@@ -185,7 +185,7 @@ func boundLines(r io.Reader) (io.Reader, error) {
 // Swaps gives the paths of all active swap space, as the kernel names it in
 // /proc/swaps (proc_swaps(5)): device nodes below /dev, or files.
 func Swaps(root string) ([]string, error) {
-	b, err := readBounded(filepath.Join("/", root, "proc/swaps"))
+	b, err := smallfile.Read(filepath.Join("/", root, "proc/swaps"), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		// A kernel without CONFIG_SWAP.
 		return nil, nil
@@ -193,7 +193,7 @@ func Swaps(root string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read active swap space: %w", err)
 	}
-	return parseSwaps(b)
+	return parseSwaps(string(b))
 }
 
 func parseSwaps(text string) ([]string, error) {
@@ -234,19 +234,3 @@ func isOctal(c, highest byte) bool { return c >= '0' && c <= highest }
 
 // maxFile bounds the size in bytes of a file that is read whole.
 const maxFile = 1 << 20
-
-func readBounded(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err != nil {
-		return "", err
-	}
-	if len(b) > maxFile {
-		return "", fmt.Errorf("cannot read %s: more than %d bytes", path, maxFile)
-	}
-	return string(b), nil
-}

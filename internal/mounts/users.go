@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/smallfile"
 )
 
 // User is one use of a mounted filesystem that keeps it in use when it is
@@ -198,7 +199,7 @@ func gone(err error) bool {
 
 // tree reads a mount table.
 func tree(table string) ([]Mount, error) {
-	file, err := os.Open(table)
+	file, err := smallfile.Open(table)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read mount table: %w", err)
 	}

@@ -9,20 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"hotmount/internal/smallfile"
 )
 
 // limit is the largest file that is read, in bytes. What hotmount writes is far
 // smaller.
 const limit = 4 << 20
 
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readAll(f)
-}
+func readFile(path string) ([]byte, error) { return smallfile.Read(path, limit) }
 
 func readAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))

@@ -6,23 +6,28 @@ import (
 	"slices"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/smallfile"
 )
 
 // sequence reads ID.Seq. That of a partition is below its disk's directory, which a
 // symbolic link does not show.
 func sequence(dir string) (uint64, error) {
-	part, err := number(dir, "partition")
-	if missing(err) {
-		return number(dir, "diskseq")
+	seq, err := number(dir, "diskseq")
+	if !missing(err) {
+		return seq, err
 	}
+	part, partErr := number(dir, "partition")
+	if missing(partErr) {
+		return 0, err
+	}
+	if partErr != nil {
+		return 0, partErr
+	}
+	real, err := follow(dir)
 	if err != nil {
 		return 0, err
 	}
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return 0, err
-	}
-	seq, err := number(filepath.Dir(real), "diskseq")
+	seq, err = number(filepath.Dir(real), "diskseq")
 	return disk.PartitionSeq(seq, uint32(part)), err
 }
 
@@ -47,7 +52,7 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 		return err
 	}
 	facts.ReadOnly = facts.ReadOnly || readOnly != 0
-	stat, err := read(filepath.Join(dir, "stat"))
+	stat, err := smallfile.Attribute(filepath.Join(dir, "stat"))
 	if err != nil {
 		return err
 	}

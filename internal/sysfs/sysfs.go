@@ -14,9 +14,8 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"hotmount/internal/disk"
+	"hotmount/internal/smallfile"
 )
 
 // FS is a file system tree with sysfs, procfs and udev's database in their usual
@@ -28,9 +27,9 @@ type FS struct {
 	Partitions bool
 }
 
-// maxAttribute is the most a sysfs attribute can hold: one page
-// (Documentation/filesystems/sysfs.rst), 64 KiB on some arm64 kernels.
-const maxAttribute = 64 << 10
+// maxProc bounds the size in bytes of what is read of procfs: a command line has 2 or 4
+// KiB (COMMAND_LINE_SIZE).
+const maxProc = 64 << 10
 
 func (f FS) path(elements ...string) string {
 	return filepath.Join(append([]string{"/", f.Root}, elements...)...)
@@ -47,7 +46,7 @@ func (f FS) Names() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if hidden, err := read(f.path("sys/block", e.Name(), "hidden")); err == nil && hidden == "1\n" {
+		if hidden, err := smallfile.Attribute(f.path("sys/block", e.Name(), "hidden")); err == nil && hidden == "1\n" {
 			continue
 		}
 		names = append(names, e.Name())
@@ -79,7 +78,7 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	if err != nil {
 		return disk.Facts{}, err
 	}
-	dir, err := filepath.EvalSymlinks(link)
+	dir, err := follow(link)
 	if missing(err) {
 		return disk.Facts{}, fmt.Errorf("%w: %w", disk.ErrGone, err)
 	}
@@ -127,6 +126,20 @@ func (f FS) entry(name string) (string, error) {
 	return f.path("sys/block", name), nil
 }
 
+// follow gives the directory that an entry of /sys/block or /sys/class/block leads to:
+// by one link, which leads through no other. An entry can be the directory itself
+// (CONFIG_SYSFS_DEPRECATED, until Linux 6.0).
+func follow(entry string) (string, error) {
+	target, err := os.Readlink(entry)
+	switch {
+	case errors.Is(err, syscall.EINVAL):
+		return entry, nil
+	case err != nil:
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(entry), target), nil
+}
+
 // goneOr adds disk.ErrGone to the error if the disk's directory is not there.
 func goneOr(dir string, err error) error {
 	if _, stat := os.Stat(dir); missing(stat) || errors.Is(err, syscall.ENODEV) {
@@ -144,7 +157,7 @@ func missing(err error) bool {
 
 // fillDevice reads the device number and the size of a disk or a partition.
 func fillDevice(facts *disk.Facts, dir string) error {
-	text, err := read(filepath.Join(dir, "dev"))
+	text, err := smallfile.Attribute(filepath.Join(dir, "dev"))
 	if err != nil {
 		return err
 	}
@@ -177,7 +190,7 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 		}
 		*to = n != 0
 	}
-	stat, err := read(filepath.Join(dir, "stat"))
+	stat, err := smallfile.Attribute(filepath.Join(dir, "stat"))
 	if err != nil {
 		return err
 	}
@@ -185,13 +198,13 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 		return fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, "stat"), err)
 	}
 	// Documentation/ABI/stable/sysfs-block, queue/iostats.
-	counted, err := read(filepath.Join(dir, "queue/iostats"))
+	counted, err := smallfile.Attribute(filepath.Join(dir, "queue/iostats"))
 	if err != nil && !missing(err) {
 		return err
 	}
 	facts.Uncounted = strings.TrimSpace(counted) != "1"
 	// queue/discard_max_bytes: 0 for a disk that can not.
-	discards, err := read(filepath.Join(dir, "queue/discard_max_bytes"))
+	discards, err := smallfile.Attribute(filepath.Join(dir, "queue/discard_max_bytes"))
 	if err != nil && !missing(err) {
 		return err
 	}
@@ -240,7 +253,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 			if *from.to != "" {
 				break
 			}
-			text, err := read(filepath.Join(dir, attribute))
+			text, err := smallfile.Attribute(filepath.Join(dir, attribute))
 			if err != nil && !without(err) {
 				return err
 			}
@@ -248,7 +261,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		}
 	}
 	if facts.Serial == "" {
-		page, err := read(filepath.Join(dir, "device/vpd_pg80"))
+		page, err := smallfile.Attribute(filepath.Join(dir, "device/vpd_pg80"))
 		if err != nil && !without(err) {
 			return err
 		}
@@ -331,7 +344,8 @@ func busAddress(dir string) string {
 }
 
 // partitions gives the kernel names of the partitions of the disk in that
-// directory, sorted.
+// directory, sorted. They begin with the name of the disk (add_partition in
+// block/partitions/core.c).
 func partitions(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -339,7 +353,7 @@ func partitions(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if !e.IsDir() {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), filepath.Base(dir)) {
 			continue
 		}
 		_, err := os.Stat(filepath.Join(dir, e.Name(), "partition"))
@@ -371,7 +385,7 @@ func (f FS) devices(facts *disk.Facts) (map[disk.Dev]string, error) {
 	}
 	devices := map[disk.Dev]string{facts.Dev: facts.Name}
 	add := func(dir, name string) error {
-		text, err := read(filepath.Join(dir, "dev"))
+		text, err := smallfile.Attribute(filepath.Join(dir, "dev"))
 		if missing(err) {
 			return nil
 		}
@@ -451,7 +465,7 @@ func (f FS) InFlightWrites(name string) (n uint64, err error) {
 	dir, err := f.entry(name)
 	if err == nil {
 		var text string
-		text, err = read(filepath.Join(dir, "inflight"))
+		text, err = smallfile.Attribute(filepath.Join(dir, "inflight"))
 		if err == nil { // reads and writes (Documentation/ABI/stable/sysfs-block)
 			_, err = fmt.Sscan(text, new(uint64), &n)
 		}
@@ -465,7 +479,7 @@ func (f FS) InFlightWrites(name string) (n uint64, err error) {
 // number reads an attribute that is a decimal number.
 func number(dir, attribute string) (uint64, error) {
 	name := filepath.Join(dir, attribute)
-	text, err := read(name)
+	text, err := smallfile.Attribute(name)
 	if err != nil {
 		return 0, err
 	}
@@ -476,54 +490,13 @@ func number(dir, attribute string) (uint64, error) {
 	return n, nil
 }
 
-// read reads a whole attribute.
-func read(name string) (string, error) {
-	return readBounded(name, maxAttribute)
-}
-
-// readBounded does not use os.Open, which has Go's poller watch each attribute:
-// five system calls more for each of the dozens that a look at a disk reads.
-func readBounded(name string, limit int) (string, error) {
-	fd, err := retry(func() (int, error) { return unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
-	if err != nil {
-		return "", &fs.PathError{Op: "open", Path: name, Err: err}
-	}
-	defer unix.Close(fd)
-	b := make([]byte, 0, 512)
-	for {
-		n, err := retry(func() (int, error) { return unix.Read(fd, b[len(b):cap(b)]) })
-		if err != nil {
-			return "", &fs.PathError{Op: "read", Path: name, Err: err}
-		}
-		if n == 0 {
-			return string(b), nil
-		}
-		b = b[:len(b)+n]
-		if len(b) > limit {
-			return "", fmt.Errorf("cannot read %s: more than %d bytes", name, limit)
-		}
-		if len(b) == cap(b) {
-			b = slices.Grow(b, len(b))
-		}
-	}
-}
-
-// retry calls again what a signal has interrupted; Go's own come at any time.
-func retry(call func() (int, error)) (int, error) {
-	for {
-		if n, err := call(); !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
-}
-
 // BootID gives the kernel's id of this boot, a UUID (random(4)).
 func (f FS) BootID() (string, error) {
-	text, err := read(f.path("proc/sys/kernel/random/boot_id"))
+	text, err := smallfile.Read(f.path("proc/sys/kernel/random/boot_id"), maxProc)
 	if err != nil {
 		return "", fmt.Errorf("cannot read boot id: %w", err)
 	}
-	id := strings.TrimSuffix(text, "\n")
+	id := strings.TrimSuffix(string(text), "\n")
 	if !disk.ValidUUID(id) {
 		return "", fmt.Errorf("cannot read boot id: %q is no UUID", disk.Visible(id))
 	}
@@ -534,11 +507,11 @@ func (f FS) BootID() (string, error) {
 // line (/proc/cmdline) forbids to format: with any value but yes, true, on or 1,
 // since who writes the word there wants it off, however he spells it.
 func (f FS) KernelFormatOff() (bool, error) {
-	text, err := read(f.path("proc/cmdline"))
+	text, err := smallfile.Read(f.path("proc/cmdline"), maxProc)
 	if err != nil {
 		return false, fmt.Errorf("cannot read kernel command line: %w", err)
 	}
-	for _, word := range strings.Fields(strings.ReplaceAll(text, `"`, "")) {
+	for _, word := range strings.Fields(strings.ReplaceAll(string(text), `"`, "")) {
 		value, found := strings.CutPrefix(word, "hotmount.format=")
 		if found && !slices.Contains([]string{"yes", "true", "on", "1"}, strings.ToLower(value)) {
 			return true, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/smallfile"
 )
 
 // maxDatabase bounds the size in bytes of one device's entry in udev's database.
@@ -15,14 +16,14 @@ const maxDatabase = 64 << 10
 
 // udev reads what udev's database says of a disk, and its ID_PATH.
 func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
-	text, err := readBounded(f.path("run/udev/data", "b"+id.Dev.String()), maxDatabase)
+	text, err := smallfile.Read(f.path("run/udev/data", "b"+id.Dev.String()), maxDatabase)
 	if missing(err) {
 		return disk.Udev{}, "", nil
 	}
 	if err != nil {
 		return disk.Udev{}, "", fmt.Errorf("cannot read udev's database: %w", err)
 	}
-	u, path := parseUdev(text, id)
+	u, path := parseUdev(string(text), id)
 	return u, path, nil
 }
 
