@@ -1069,14 +1069,11 @@ func TestProvenBlankThenHeldThenFree(t *testing.T) {
 
 // What waits for its turn is decided again when it comes.
 func TestReloadWhileDisksWait(t *testing.T) {
-	var disks []*disk.Facts
-	for i := range 6 {
-		disks = append(disks, xfsDisk("vd"+string(rune('b'+i)), uint64(2+i), uuidA[:35]+string(rune('a'+i))))
-	}
-	m := newMachine(disks...)
+	s := testSettings()
+	atOnce := mountsPerWorker * s.Workers
+	m := newMachine(many(atOnce + 2)...)
 	m.slow = true
 	with(t, m, func(t *testing.T, a *Agent) {
-		s := testSettings()
 		s.Classes[0].Names = []string{"sd*"}
 		settle()
 		if err := a.Reload(t.Context(), s); err != nil {
@@ -1087,8 +1084,8 @@ func TestReloadWhileDisksWait(t *testing.T) {
 		m.mu.Unlock()
 		close(m.hang)
 		settle()
-		if len(m.table) != s.Workers {
-			t.Errorf("%d are mounted, %d were under way", len(m.table), s.Workers)
+		if len(m.table) != atOnce {
+			t.Errorf("%d are mounted, %d were under way", len(m.table), atOnce)
 		}
 	})
 }

@@ -78,12 +78,13 @@ func TestEventsDuringALook(t *testing.T) {
 	})
 }
 
-// As many disks are looked at at once as there are workers, and two filesystems are
-// grown; the others have their turn.
+// As many disks are looked at at once as there are workers, four times as many are
+// mounted, and two filesystems are grown; the others have their turn.
 func TestBounds(t *testing.T) {
-	for work, want := range map[string]int{"look": testSettings().Workers, "grow": 2} {
+	workers := testSettings().Workers
+	for work, want := range map[string]int{"look": workers, "mount": 4 * workers, "grow": 2} {
 		t.Run(work, func(t *testing.T) {
-			m := newMachine(many(8)...)
+			m := newMachine(many(20)...)
 			m.grow = true
 			m.gate = func(w, _ string) {
 				if w != work {
@@ -105,7 +106,7 @@ func TestBounds(t *testing.T) {
 				}
 				close(m.hang)
 				settle()
-				if m.most != want || m.status != "8 mounted, 0 held, 0 refused, 0 failing" {
+				if m.most != want || m.status != "20 mounted, 0 held, 0 refused, 0 failing" {
 					t.Errorf("at most %d at once, want %d; status %q", m.most, want, m.status)
 				}
 			})

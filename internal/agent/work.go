@@ -24,10 +24,14 @@ const statusEvery = time.Second
 // growthsAtOnce is how many filesystems are measured and grown at once.
 const growthsAtOnce = 2
 
+// mountsPerWorker is how many mounts there are at once for each worker: they wait for
+// PID 1, which has those of fstab begin all at once.
+const mountsPerWorker = 4
+
 // bound sets the bounds of the lines.
 func (a *Agent) bound() {
 	a.lines[looks].bound = a.settings.Workers
-	a.lines[mountings].bound = a.settings.Workers
+	a.lines[mountings].bound = mountsPerWorker * a.settings.Workers
 	a.lines[proofs].bound = proofsAtOnce
 	a.lines[growths].bound = growthsAtOnce
 	a.lines[questions].bound = a.settings.Workers

@@ -628,7 +628,7 @@ func TestAddFlags(t *testing.T) {
       --scan-rate size           how much a second may be read of a disk to prove it blank (default none)
       --settle duration          how long nobody may have written to a disk before it is formatted (default 5s)
       --trim                     give the free space of filesystems back to the storage (default true)
-      --workers int              how many disks are worked on at once (default 16)
+      --workers int              how many disks are looked at at once (default 16)
 `
 	if diff := cmp.Diff(want, flags(t).FlagUsages()); diff != "" {
 		t.Error(diff)

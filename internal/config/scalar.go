@@ -49,7 +49,7 @@ var scalars = []scalar{
 	{"scan_rate", "how much a second may be read of a disk to prove it blank", rate},
 	{"ready_timeout", "how long a disk that is there at start may hold back readiness", duration(0, 10*time.Minute)},
 	{"rescan", "how often every disk is looked at without an event", duration(10*time.Second, 0)},
-	{"workers", "how many disks are worked on at once", whole(1, 64)},
+	{"workers", "how many disks are looked at at once", whole(1, 64)},
 	{"node", "the node's name in the cluster (default the host's name)", nodeName},
 	{"trim", "give the free space of filesystems back to the storage", boolean},
 }

@@ -77,7 +77,7 @@ type Settings struct {
 	ReadyTimeout time.Duration `json:"ready_timeout"`
 	// Rescan is the period of the slow look at every disk.
 	Rescan time.Duration `json:"rescan"`
-	// Workers is how many disks are worked on at once.
+	// Workers is how many disks are looked at at once.
 	Workers int `json:"workers"`
 	// Node is the node's name in the cluster, empty for the host's name.
 	Node string `json:"node"`
