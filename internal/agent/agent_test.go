@@ -476,7 +476,7 @@ func (m *machine) expect(t *testing.T, want string) {
 
 func testSettings() *disk.Settings {
 	return &disk.Settings{Format: true, FormatLimit: 64, FormatPeriod: 10 * time.Minute, ReadyTimeout: 30 * time.Second, Rescan: 10 * time.Minute, Workers: 4, Classes: []disk.Class{{
-		Name: "default", Selectors: disk.Selectors{Names: []string{"vd[a-z]"}}, Directory: "/mnt/disks", Create: "xfs", Accept: []string{"xfs", "ext4"}, MinimumSize: 300 << 20,
+		Name: "default", Selectors: disk.Selectors{Names: []string{"vd[a-z]", "vd[a-z][a-z]"}}, Directory: "/mnt/disks", Create: "xfs", Accept: []string{"xfs", "ext4"}, MinimumSize: 300 << 20,
 	}}}
 }
 
@@ -706,6 +706,42 @@ func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
 		settle()
 		if len(m.table) != proofsAtOnce+2 || m.most != proofsAtOnce {
 			t.Errorf("%d mounted, %d formats at once; want %d and %d", len(m.table), m.most, proofsAtOnce+2, proofsAtOnce)
+		}
+	})
+}
+
+// TestHangingFormatsHoldBackNoBlankDisk: what takes longer than a minute gives up its
+// turn, up to a bound on all, and once it ends nothing is left of that.
+func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
+	m := newMachine()
+	for i := range proofsInAll + 4 {
+		f := blankDisk(fmt.Sprintf("vd%c%c", 'b'+i/26, 'a'+i%26), uint64(i+2))
+		f.Dev.Minor = uint32(i+2) * 16
+		m.disks[f.Name] = f
+	}
+	m.slow = true
+	with(t, m, func(t *testing.T, a *Agent) {
+		running := func(when string, want int) {
+			t.Helper()
+			settle()
+			m.change(func() {
+				if m.running != want || m.most != want {
+					t.Errorf("%s: %d formats under way, %d at most, want %d", when, m.running, m.most, want)
+				}
+			})
+		}
+		running("at first", proofsAtOnce)
+		time.Sleep(proofPatience - time.Second)
+		running("within a minute", proofsAtOnce)
+		time.Sleep(time.Second)
+		running("after a minute", 2*proofsAtOnce)
+		time.Sleep(5 * proofPatience)
+		running("later", proofsInAll)
+		m.change(func() { m.slow, m.most = false, 0 })
+		close(m.hang)
+		settle()
+		if l := a.lines[proofs]; l.running != 0 || l.overdue != 0 || len(l.names) != 0 {
+			t.Errorf("once they have ended: %+v", l)
 		}
 	})
 }

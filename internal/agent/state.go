@@ -172,13 +172,16 @@ type line struct {
 	names   []string
 	running int
 	bound   int
+	// overdue is how much work does not count as running since it takes so long; with
+	// it there is never more than most, where that is not 0.
+	overdue, most int
 }
 
 func (l *line) add(name string) { l.names = append(l.names, name) }
 
 // next takes the next name if there is one and room for it.
 func (l *line) next() (string, bool) {
-	if l.running >= l.bound || len(l.names) == 0 {
+	if l.running >= l.bound || l.most > 0 && l.running+l.overdue >= l.most || len(l.names) == 0 {
 		return "", false
 	}
 	name := l.names[0]

@@ -15,8 +15,13 @@ import (
 
 // proofsAtOnce is how many units prove and format at once. How many disks are
 // read at once they see to themselves (package store, ScanPlace): a mkfs that
-// hangs on dead storage has no part in that.
-const proofsAtOnce = 16
+// hangs on dead storage has no part in that. One that takes longer than proofPatience may
+// hang and does not count any more, up to proofsInAll: each takes some 4 MiB of memory.
+const (
+	proofsAtOnce  = 16
+	proofsInAll   = 64
+	proofPatience = time.Minute
+)
 
 // statusEvery is the least time between two lines of status while there is work.
 const statusEvery = time.Second
@@ -32,7 +37,7 @@ const mountsPerWorker = 4
 func (a *Agent) bound() {
 	a.lines[looks].bound = a.settings.Workers
 	a.lines[mountings].bound = mountsPerWorker * a.settings.Workers
-	a.lines[proofs].bound = proofsAtOnce
+	a.lines[proofs].bound, a.lines[proofs].most = proofsAtOnce, proofsInAll
 	a.lines[growths].bound = growthsAtOnce
 	a.lines[questions].bound = a.settings.Workers
 }
@@ -94,11 +99,7 @@ func (a *Agent) start(ctx context.Context) {
 			a.lines[proofs].running--
 			continue
 		}
-		seq := a.disks[name].facts.Seq
-		a.begin(ctx, proofs, func() func() {
-			err := a.units.Format(ctx, seq)
-			return func() { a.acted(name, seq, disk.Prove, err) }
-		})
+		a.prove(ctx, name, a.disks[name].facts.Seq)
 	}
 	for name, ok := a.lines[growths].next(); ok; name, ok = a.lines[growths].next() {
 		seq := a.disks[name].facts.Seq
@@ -154,6 +155,30 @@ func (a *Agent) start(ctx context.Context) {
 			a.give(ctx, func() { a.released(dep, err) })
 		})
 	}
+}
+
+// prove has the disk proven blank, and formatted.
+func (a *Agent) prove(ctx context.Context, name string, seq uint64) {
+	var overdue, ended bool // the loop's
+	a.begin(ctx, proofs, func() func() {
+		late := time.AfterFunc(proofPatience, func() {
+			a.give(ctx, func() {
+				if overdue = !ended; overdue {
+					a.lines[proofs].running--
+					a.lines[proofs].overdue++
+				}
+			})
+		})
+		defer late.Stop()
+		err := a.units.Format(ctx, seq)
+		return func() {
+			if ended = true; overdue { // begin has counted it out once more
+				a.lines[proofs].running++
+				a.lines[proofs].overdue--
+			}
+			a.acted(name, seq, disk.Prove, err)
+		}
+	})
 }
 
 // holds says whether the decision for a disk whose turn has come is still the
