@@ -137,7 +137,7 @@ func TestScanEvidence(t *testing.T) {
 		want []string
 	}{
 		{&sparse{size: 5 * gib}, Full, []string{"read 5 GiB of 5 GiB, all zero (full)"}},
-		{&sparse{size: tib}, Auto, []string{"read 1.1 GiB of 1 TiB in 17054 places, all zero (sampled)"}},
+		{&sparse{size: tib}, Auto, []string{"read 1.1 GiB of 1 TiB in 18307 places, all zero (sampled)"}},
 		{&sparse{size: tib}, Unsigned, []string{"read 32 MiB of 1 TiB, the first 4 KiB all zero (unsigned)"}},
 		{&sparse{size: 5 * gib, bytes: map[uint64]byte{mib: 0x45, mib + 1: 0x46, mib + 15: 1, mib + 16: 2}}, Full, []string{
 			"not blank: looks like a recycled volume or a damaged disk, old data from byte 1048576",
@@ -380,6 +380,12 @@ func TestXFSGroups(t *testing.T) {
 		{6 * tib, 268435455, 6, ""},
 		{123456789504, 3767602, 8, "8 CPUs"},
 		{tib, 22369621, 12, "12 CPUs"},
+		{931*gib + 4096, 3813376, 64, "64 CPUs"},
+		{256 * gib, 1048576, 64, "64 CPUs"},
+		{3 * tib, 8388608, 96, "96 CPUs"},
+		{5 * tib, 2621440, 512, "512 CPUs"},
+		{700*gib + 4096, 1048576, 175, "200 CPUs, which are too many"},
+		{6 * tib, 161061273, 10, "5 CPUs, whose groups would be too large"},
 	} {
 		groups := xfsGroups(tc.size)
 		for i := uint64(1); i < tc.agcount; i++ {
