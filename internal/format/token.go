@@ -14,7 +14,9 @@ var ErrToken = errors.New("the token does not hold: it is for another disk or an
 
 // Token gives what binds the operator's word to this disk in this boot, as it is
 // now: its serial, disk sequence number and size, the kernel's count of writes
-// since what Prove has found, and a digest of what probe.Digest reads. It is no
+// since what Prove has found, and a digest of what probe.Digest reads. That is the
+// samples, also of a disk that is proven blank in full: Make takes it twice while it has
+// udev's lock, which udev gives up on after three minutes. It is no
 // secret: whoever may use it is root.
 func (s *Session) Token(ctx context.Context, boot string) (string, error) {
 	token, err := s.token(ctx, boot)
