@@ -75,18 +75,17 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	m.run("systemctl start hotmount")
 	alive("a stop")
 
-	// The same package once more is an upgrade as far as dpkg is concerned.
-	if err := w.Put(ctx(t), deb(t), "/root/again.deb"); err != nil {
+	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
-	m.run("pid=$(systemctl show -p MainPID --value hotmount); DEBIAN_FRONTEND=noninteractive dpkg -i /root/again.deb; [ $(systemctl show -p MainPID --value hotmount) != $pid ]")
+	m.run("pid=$(systemctl show -p MainPID --value hotmount); DEBIAN_FRONTEND=noninteractive dpkg -i /root/next.deb; [ $(systemctl show -p MainPID --value hotmount) != $pid ]")
 	running()
 	alive("an upgrade")
 	m.run("dpkg -r hotmount")
 	alive("removal")
 	// What comes now is older than what is installed then.
 	old, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	if said := m.run("udevadm settle; dpkg -i /root/again.deb 2>&1"); !strings.Contains(said, "hotmount accept "+old) {
+	if said := m.run("udevadm settle; dpkg -i /root/next.deb 2>&1"); !strings.Contains(said, "hotmount accept "+old) {
 		t.Errorf("the installation says: %s", said)
 	}
 	running()

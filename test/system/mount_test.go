@@ -41,8 +41,14 @@ func TestForeignXFS(t *testing.T) {
 		}
 	}
 	// systemctl show gives What= as the mount table has it: the device's own node.
-	show := m.run(fmt.Sprintf("systemctl cat %[1]s; systemctl show -p Description -p CollectMode -p Type -p TimeoutUSec -p BindsTo -p Requires %[1]s", quote(unitOf(uuid))))
-	for _, want := range []string{"What=/dev/disk/by-diskseq/", "CollectMode=inactive-or-failed", "Type=xfs", "TimeoutUSec=15min", "FOREIGN", uuid, "1 GiB", "/dev/" + name} {
+	description := m.run("systemctl show -P Description " + quote(unitOf(uuid)))
+	for _, want := range []string{"FOREIGN", uuid, "1 GiB", "/dev/" + name} {
+		if !strings.Contains(description, want) {
+			t.Errorf("the unit's description %q lacks %s", description, want)
+		}
+	}
+	show := m.run(fmt.Sprintf("systemctl cat %[1]s; systemctl show -p CollectMode -p Type -p TimeoutUSec -p BindsTo -p Requires %[1]s", quote(unitOf(uuid))))
+	for _, want := range []string{"What=/dev/disk/by-diskseq/", "CollectMode=inactive-or-failed", "Type=xfs", "TimeoutUSec=15min"} {
 		if !strings.Contains(show, want) {
 			t.Errorf("the unit's properties lack %s:\n%s", want, show)
 		}

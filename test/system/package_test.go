@@ -34,10 +34,7 @@ dpkg-deb -b -Znone /root/tree "$1" >/dev/null
 // administrator's configuration, mask, preset and policy-rc.d; the messages;
 // purging; the daemon's end within a second.
 func TestPackage(t *testing.T) {
-	later := os.Getenv("HOTMOUNT_DEB_NEXT")
-	if later == "" {
-		t.Fatal("HOTMOUNT_DEB_NEXT does not name the package to upgrade to: run make test-vm")
-	}
+	later := nextDeb(t)
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "KEEP"})
 	uuid := m.mounted(name)

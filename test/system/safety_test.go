@@ -4,8 +4,10 @@ package system
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,8 +90,8 @@ func TestUntouched(t *testing.T) {
 	m.run("systemctl stop hotmount; systemctl mask --runtime --now lvm2-pvscan@.service >/dev/null 2>&1 || true")
 	type filled struct{ what, image, digest, name string }
 	var disks []filled
-	for what, fill := range untouchable {
-		image := blank(t, 320<<20)
+	for _, what := range slices.Sorted(maps.Keys(untouchable)) {
+		fill, image := untouchable[what], blank(t, 320<<20)
 		name, id := m.attach(w, worker.Disk{File: image})
 		m.run("d=/dev/" + name + "; set -e; { " + fill + "; } >/dev/null 2>&1; sync; udevadm settle; blockdev --flushbufs $d")
 		m.detach(w, id)
@@ -151,6 +153,8 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	// without a serial, and of another size by then.
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + bare)
 	m.run("systemctl restart hotmount")
+	m.wait("the holds of the new daemon", "systemctl show -P StatusText hotmount | grep -q '^2 mounted, 2 held, '")
+	m.untouched(held)
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -24,12 +24,16 @@ import (
 	"hotmount/test/worker"
 )
 
-// deb is the package under test: $HOTMOUNT_DEB, set by the Makefile.
-func deb(t *testing.T) string {
+// deb is the package under test, nextDeb the one that it is upgraded to; the Makefile
+// names them.
+func deb(t *testing.T) string     { t.Helper(); return fileOf(t, "HOTMOUNT_DEB") }
+func nextDeb(t *testing.T) string { t.Helper(); return fileOf(t, "HOTMOUNT_DEB_NEXT") }
+
+func fileOf(t *testing.T, variable string) string {
 	t.Helper()
-	path := os.Getenv("HOTMOUNT_DEB")
+	path := os.Getenv(variable)
 	if path == "" {
-		t.Fatal("HOTMOUNT_DEB does not name the package to test: run make test-vm")
+		t.Fatalf("%s does not name a package: run make test-vm", variable)
 	}
 	return path
 }
