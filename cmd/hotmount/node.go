@@ -78,13 +78,17 @@ func (n node) Keep(f *disk.Facts, reason disk.Reason) error {
 	return n.Store.Keep(f, boot, reason)
 }
 
-func (n node) Remember(seen []disk.Sighting) error {
+func (n node) Remember(seen []disk.Sighting) error { return n.inThisBoot(seen, n.Store.Remember) }
+
+func (n node) Note(found []disk.Sighting) error { return n.inThisBoot(found, n.Store.Note) }
+
+func (n node) inThisBoot(all []disk.Sighting, record func([]disk.Sighting) error) error {
 	boot, err := n.Boot()
 	if err != nil {
 		return err
 	}
-	for i := range seen {
-		seen[i].Identity.Boot = boot
+	for i := range all {
+		all[i].Identity.Boot = boot
 	}
-	return n.Store.Remember(seen)
+	return record(all)
 }

@@ -45,6 +45,9 @@ type Host interface {
 	// Remember records the filesystems that were found mounted, or whose disks
 	// have left; it fills in the boot.
 	Remember(seen []disk.Sighting) error
+	// Note records what was found on disks and is not mounted from them, or that it is
+	// there no more; it fills in the boot.
+	Note(found []disk.Sighting) error
 	// Notices gives, in words, what is amiss beside single disks.
 	Notices(s *disk.Settings) ([]string, error)
 	// Forget drops what was remembered of an attachment that has ended.
@@ -142,6 +145,7 @@ type Agent struct {
 	disks    map[string]*state
 	leaving  map[string]*departure
 	seen     []disk.Sighting // not handed to Host.Remember yet
+	found    []disk.Sighting // not handed to Host.Note yet
 	saving   bool
 	notices  []string // told already
 	noticing bool

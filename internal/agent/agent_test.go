@@ -38,6 +38,8 @@ type machine struct {
 	formatErr   map[uint64]error
 	lookErr     error
 	sightings   []disk.Sighting
+	notes       []disk.Sighting
+	noteErr     error
 	rememberErr error
 	notices     []string
 	alive       int
@@ -248,6 +250,24 @@ func (m *machine) Plugged(_ context.Context, f *disk.Facts) (time.Duration, erro
 		return 0, m.pluggedErr
 	}
 	return m.plugged[f.Seq].Sub(booted), nil
+}
+
+func (m *machine) Note(found []disk.Sighting) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.notes = append(m.notes, found...)
+	for _, n := range found {
+		for _, f := range m.disks {
+			if f.Seq != n.Identity.Seq {
+				continue
+			}
+			f.Standing.Noted = &n
+			if n.Left {
+				f.Standing.Noted = nil
+			}
+		}
+	}
+	return m.noteErr
 }
 
 func (m *machine) Remember(seen []disk.Sighting) error {
@@ -1434,6 +1454,178 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 		a.Look("vdb")
 		want.Left = true
 		check("detached", want)
+	})
+}
+
+// TestNotesWhatIsNotMounted: what lies on a disk and is not mounted from it is recorded,
+// once, and that it is there no more; of what the next boot can not miss nothing is.
+func TestNotesWhatIsNotMounted(t *testing.T) {
+	at := func(f *disk.Facts, put func(*disk.Facts)) *disk.Facts { f.Slot = "pci-5"; put(f); return f }
+	lvm := func(id string) func(*disk.Facts) {
+		return func(f *disk.Facts) { f.Udev.FSUsage, f.Udev.FSType, f.Udev.FSUUID = "raid", "LVM2_member", id }
+	}
+	for name, tt := range map[string]struct {
+		f          *disk.Facts
+		what, uuid string // empty where nothing is noted
+	}{
+		"a type that is not accepted": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Udev.FSType = "btrfs" }), "btrfs", uuidA},
+		"claimed":                     {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Claim = "/etc/fstab:1" }), "xfs", uuidA},
+		"mounted elsewhere":           {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Mounts = []disk.MountPoint{{Dev: f.Dev, Root: "/", Path: "/srv"}} }), "xfs", uuidA},
+		"of no class":                 {at(xfsDisk("sdb", 2, uuidA), func(*disk.Facts) {}), "xfs", uuidA},
+		"LVM":                         {at(blankDisk("vdb", 2), lvm("x4-B")), "LVM2_member", "x4-B"},
+		"LVM, an odd name":            {at(blankDisk("vdb", 2), lvm("\x1b[31m")), "LVM2_member", ""},
+		"a partition table":           {at(blankDisk("vdb", 2), func(f *disk.Facts) { f.Udev.PartTable, f.Udev.PartTableUUID = "gpt", uuidB }), "gpt", uuidB},
+		"unknown bytes": {at(blankDisk("vdb", 2), func(f *disk.Facts) {
+			f.Standing.Verdict = &disk.Verdict{Seq: 2, Size: f.Size, Content: disk.Content{Kind: disk.Unknown, Proven: true}}
+		}), "something unknown", ""},
+		"it was mounted from another disk": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) {
+			f.ReadOnly, f.Standing.OnRecord, f.Standing.Volume = true, true, &disk.Sighting{UUID: uuidA, Left: true}
+		}), "xfs", uuidA},
+		"with a serial and no slot": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Slot, f.Serial, f.ReadOnly = "", "S", true }), "xfs", uuidA},
+		"it is being overwritten": {at(blankDisk("vdb", 2), func(f *disk.Facts) {
+			f.Standing.Intent = &disk.Intent{UUID: uuidB, Over: true}
+			f.Standing.Verdict = &disk.Verdict{Seq: 2, Size: f.Size, Content: disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuidA, Proven: true}}
+		}), "", ""},
+		"no serial and no slot": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Slot, f.ReadOnly = "", true }), "", ""},
+		"the system's":          {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.System = "/" }), "", ""},
+		"udev has not seen it":  {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Udev.Initialized = false }), "", ""},
+		"given out once":        {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Standing.Given = &disk.Given{} }), "", ""},
+		"remembered as mounted": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) {
+			f.ReadOnly, f.Standing.OnRecord, f.Standing.Volume = true, true, &disk.Sighting{UUID: uuidA}
+		}), "", ""},
+		"mounted": {at(xfsDisk("vdb", 2, uuidA), func(*disk.Facts) {}), "", ""},
+		"blank":   {at(blankDisk("vdb", 2), func(f *disk.Facts) { f.Standing.Present = true }), "", ""},
+		"half-made": {at(blankDisk("vdb", 2), func(f *disk.Facts) {
+			f.Standing.Verdict = &disk.Verdict{Seq: 2, Size: f.Size, Content: disk.Content{Kind: disk.HalfMade, Type: "xfs", UUID: uuidA, Proven: true}}
+		}), "xfs", uuidA},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(tt.f)
+			check := func(when string, want ...disk.Sighting) {
+				t.Helper()
+				settle()
+				m.change(func() {
+					for i := range m.notes {
+						if m.notes[i].Mounted.IsZero() != m.notes[i].Left {
+							t.Errorf("%s: at %s", when, m.notes[i].Mounted)
+						}
+						m.notes[i].Mounted = time.Time{}
+					}
+					if !slices.Equal(m.notes, want) {
+						t.Errorf("%s: noted %+v, want %+v", when, m.notes, want)
+					}
+					m.notes = nil
+				})
+			}
+			var want, left []disk.Sighting
+			if tt.what != "" {
+				want = []disk.Sighting{{Identity: tt.f.Identity(""), Type: tt.what, UUID: tt.uuid}}
+				left = []disk.Sighting{{Identity: tt.f.Identity(""), Left: true}}
+			}
+			look := func(t *testing.T, a *Agent) {
+				for range 3 {
+					a.Look(tt.f.Name)
+					settle()
+				}
+			}
+			with(t, m, func(t *testing.T, a *Agent) {
+				look(t, a)
+				check("seen", want...)
+			})
+			with(t, m, func(t *testing.T, a *Agent) {
+				look(t, a)
+				check("seen by the next daemon")
+				m.change(func() { delete(m.disks, tt.f.Name) })
+				a.Look(tt.f.Name)
+				check("gone", left...)
+			})
+		})
+	}
+}
+
+// TestNotesPartitions: where partitions are used each speaks for itself, and not the table.
+func TestNotesPartitions(t *testing.T) {
+	vdb, part := blankDisk("vdb", 2), xfsDisk("vdb", 2, uuidA)
+	vdb.Slot, part.Slot = "pci-5", "pci-5-part1"
+	vdb.Udev.PartTable, vdb.Partitions = "gpt", []string{"vdb1"}
+	part.ID.Name, part.ID.Seq, part.Whole, part.ReadOnly = "vdb1", disk.PartitionSeq(2, 1), "vdb", true
+	m := newMachine(vdb, part)
+	m.hangs = "vdb"
+	with(t, m, func(t *testing.T, a *Agent) {
+		s := testSettings()
+		s.Classes[0].Selectors = disk.Selectors{Names: []string{"vd[a-z]1"}, Partitions: true}
+		if err := a.Reload(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		m.change(func() { m.hangs = ""; m.notes = nil; part.Standing.Noted = nil })
+		close(m.hang)
+		a.LookAtAll()
+		settle()
+		m.change(func() {
+			if len(m.notes) != 1 || m.notes[0].Identity.Slot != part.Slot || m.notes[0].UUID != uuidA {
+				t.Errorf("noted %+v", m.notes)
+			}
+		})
+	})
+}
+
+// TestNotesWhatChanges: what is wiped here is there no more, and what could not be mounted
+// is noted, until it is.
+func TestNotesWhatChanges(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	vdb.Slot, vdb.Udev.FSType = "pci-5", "btrfs"
+	vdc := xfsDisk("vdc", 3, uuidB)
+	vdc.Slot = "pci-6"
+	m := newMachine(vdb, vdc)
+	m.mountErr["vdc"] = errors.New("no")
+	with(t, m, func(t *testing.T, a *Agent) {
+		time.Sleep(time.Hour)
+		noted := func() (all []string) {
+			settle()
+			m.change(func() {
+				for _, n := range m.notes {
+					all = append(all, fmt.Sprintf("%d %s %v", n.Identity.Seq, n.Type, n.Left))
+				}
+				m.notes = nil
+			})
+			slices.Sort(all)
+			return all
+		}
+		if got := noted(); !slices.Equal(got, []string{"2 btrfs false", "3 xfs false"}) {
+			t.Errorf("at first: %q", got)
+		}
+		// While udev's rules run nobody knows what is there.
+		for _, done := range []bool{false, true} {
+			m.change(func() { vdb.Udev.Initialized = done })
+			a.Look("vdb")
+			if got := noted(); got != nil {
+				t.Errorf("udev has finished: %v: %q", done, got)
+			}
+		}
+		m.change(func() {
+			vdb.Udev.FSType, vdb.Udev.FSUsage, vdb.Udev.FSUUID, vdb.Standing.Present = "", "", "", true
+			vdc.Writes++
+			m.mountErr = map[string]error{}
+		})
+		a.Look("vdb")
+		a.Look("vdc")
+		if got := noted(); !slices.Equal(got, []string{"2  true", "3  true"}) {
+			t.Errorf("wiped, and mounted: %q", got)
+		}
+		// What could not be recorded is told once, not at every look.
+		m.change(func() {
+			m.log, m.noteErr = nil, errors.New("full")
+			vdb.Udev.FSType, vdb.Udev.FSUsage = "swap", "other"
+		})
+		for range 3 {
+			a.Look("vdb")
+			settle()
+			m.change(func() { vdb.Standing.Noted = nil })
+		}
+		if log := strings.Join(m.log, "\n"); strings.Count(log, "problem: full") != 1 {
+			t.Errorf("log:\n%s", log)
+		}
 	})
 }
 

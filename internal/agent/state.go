@@ -28,6 +28,8 @@ type state struct {
 	remount bool
 	// sighting is what was last handed to Host.Remember, nil for nothing.
 	sighting *disk.Sighting
+	// noted is what was last handed to Host.Note and is not on record yet, nil for nothing.
+	noted *disk.Sighting
 	// acted is the action that was carried out since the last look, which the
 	// next one has to confirm.
 	acted disk.Action

@@ -122,11 +122,17 @@ func (a *Agent) start(ctx context.Context) {
 			return func() { a.unmounted(name, f.Seq, plugged, err) }
 		})
 	}
-	if len(a.seen) > 0 && !a.saving {
-		seen := a.seen
-		a.seen, a.saving = nil, true
+	if len(a.seen)+len(a.found) > 0 && !a.saving {
+		seen, found := a.seen, a.found
+		a.seen, a.found, a.saving = nil, nil, true
 		a.work.Go(func() {
-			err := a.host.Remember(seen)
+			var err error
+			if len(found) > 0 {
+				err = a.host.Note(found)
+			}
+			if len(seen) > 0 {
+				err = errors.Join(err, a.host.Remember(seen))
+			}
 			a.give(ctx, func() {
 				a.saving = false
 				if err != nil {
@@ -286,6 +292,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 		}
 	}
 	a.remember(st, changed)
+	a.note(st, &c)
 	switch {
 	case active(d.Action):
 		if tried {
@@ -466,6 +473,9 @@ func (a *Agent) gone(name string) {
 		left.Left = true
 		a.seen = append(a.seen, left)
 	}
+	if st.facts.Standing.Noted != nil || st.noted != nil {
+		a.found = append(a.found, disk.Sighting{Identity: st.facts.Identity(""), Left: true})
+	}
 	if err := a.host.Forget(st.facts.Seq); err != nil {
 		a.report.Problem(err)
 	}
@@ -488,6 +498,40 @@ func (a *Agent) remember(st *state, changed bool) {
 		if err := a.host.Keep(f, d.Reason); err != nil {
 			a.report.Problem(err)
 		}
+	}
+}
+
+// note has recorded what lies on a disk that is not mounted from it by hotmount: at the
+// next boot it may be missed. What is about to be mounted is not written down before, nor
+// what is being overwritten. The disk of the system is not: without it there is no boot.
+func (a *Agent) note(st *state, c *disk.Content) {
+	f, d := &st.facts, st.decision
+	if !f.Udev.Initialized || f.Standing.Intent != nil || f.System != "" || f.Slot == "" && f.Serial == "" {
+		return
+	}
+	want := disk.Sighting{Identity: f.Identity("")}
+	v := f.Standing.Volume
+	remembered := d.Mounted() || f.Standing.OnRecord && v != nil && !v.Left
+	if !remembered && f.Standing.Given == nil && d.Reason != disk.ReasonPartitioned {
+		want.Type, want.UUID = f.Lies(c)
+	}
+	want.Left = want.Type == ""
+	if !want.Left && active(d.Action) && st.stuck == nil {
+		return
+	}
+	have := disk.Sighting{Identity: want.Identity, Left: true}
+	if n := f.Standing.Noted; n != nil {
+		have.Identity, have.UUID, have.Type, have.Left = n.Identity, n.UUID, n.Type, false
+		have.Identity.Boot = ""
+	}
+	switch {
+	case want == have:
+		st.noted = nil
+	case st.noted == nil || *st.noted != want:
+		st.noted = &want
+		found := want
+		found.Mounted = time.Now().UTC().Round(0)
+		a.found = append(a.found, found)
 	}
 }
 

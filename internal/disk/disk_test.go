@@ -160,6 +160,13 @@ func TestFindPeers(t *testing.T) {
 	if f.FindPeers(all[1:2]); f.Moved != nil {
 		t.Errorf("a missing filesystem is on %+v", f.Moved)
 	}
+	lvm := Facts{ID: ID{Name: "vdq", Seq: 9}, Udev: Udev{Initialized: true, FSType: "LVM2_member", FSUsage: "raid", FSUUID: "a-B"}}
+	for id, want := range map[string]bool{"a-B": true, "a-C": false, "": false} {
+		f.Standing.FormerSlot = &Sighting{Type: "LVM2_member", UUID: id}
+		if f.FindPeers([]Facts{disk("vdc", 2, "S", ""), lvm}); (f.Moved != nil) != want {
+			t.Errorf("what is missing, %q, is on %+v", id, f.Moved)
+		}
+	}
 	f = all[1]
 	f.FindPeers(all)
 	if p := f.SameSerial[0]; p.Name != "vdb" || p.UUID != uuid || p.Mounted != "/x" {

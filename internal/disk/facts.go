@@ -92,8 +92,7 @@ type Facts struct {
 	// SameUUID those with a filesystem of this disk's UUID.
 	SameSerial []Peer `json:"same_serial,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`
-	// Moved is the attached disk on which the filesystem of Standing.FormerSlot
-	// is now.
+	// Moved is the attached disk on which what Standing.FormerSlot names is now.
 	Moved *Peer `json:"moved,omitempty"`
 }
 
@@ -183,11 +182,14 @@ type Standing struct {
 	// Before is the filesystem that lay on the disk during this attachment, nil for none.
 	Before *Sighting `json:"before,omitempty"`
 	// FormerSerial is the last filesystem that lay on a disk with this disk's
-	// serial.
+	// serial, or what else lay there when an earlier boot ended.
 	FormerSerial *Sighting `json:"former_serial,omitempty"`
-	// FormerSlot is the filesystem that lay on a disk of this size in this slot
-	// when an earlier boot ended.
+	// FormerSlot is what lay on a disk of this size in this slot when an earlier boot
+	// ended; nil where FormerSerial is the same and has no UUID.
 	FormerSlot *Sighting `json:"former_slot,omitempty"`
+	// Noted is what is on record to lie on this attachment of the disk beside what
+	// is mounted, nil for nothing.
+	Noted *Sighting `json:"noted,omitempty"`
 	// Braked says that the disk was found while too many were formatted, and
 	// that nobody has accepted it since.
 	Braked bool `json:"braked,omitempty"`
@@ -239,7 +241,7 @@ func (s *Standing) Lifted(r Reason, uuid string) bool {
 // GivenUp says whether the operator was told that this filesystem is missed, or lies on
 // another disk, and has accepted that.
 func (s *Standing) GivenUp(uuid string) bool {
-	return slices.ContainsFunc(s.Accepted, func(w Word) bool {
+	return uuid != "" && slices.ContainsFunc(s.Accepted, func(w Word) bool {
 		switch w.Reason {
 		case ReasonBefore, ReasonFormerSerial, ReasonFormerSlot, ReasonSameSerial, ReasonContent:
 			return w.UUID == uuid
@@ -470,6 +472,28 @@ func (f *Facts) Holds() bool {
 	return len(f.Partitions) > 0 || u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
+// Lies names what is known to lie on the disk, c by its content: the type, and an
+// identifier where there is one that is fit to be printed. Both are empty where nothing is
+// known.
+func (f *Facts) Lies(c *Content) (what, id string) {
+	switch c.Kind {
+	case Filesystem:
+		return c.Type, c.UUID
+	case Unread, Blank:
+		return "", ""
+	}
+	what, id = c.Type, cmp.Or(c.UUID, f.Udev.FSUUID)
+	if f.Udev.PartTable != "" {
+		what, id = f.Udev.PartTable, f.Udev.PartTableUUID
+	}
+	if len(id) > 64 || strings.ContainsFunc(id, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-')
+	}) {
+		id = ""
+	}
+	return cmp.Or(what, "something unknown"), id
+}
+
 // FindPeers fills in the disks of all that share f's serial or UUID.
 func (f *Facts) FindPeers(all []Facts) {
 	f.SameSerial, f.SameUUID, f.Moved = nil, nil, nil
@@ -492,8 +516,10 @@ func (f *Facts) FindPeers(all []Facts) {
 		if uuid := f.Known().UUID; uuid != "" && p.UUID == uuid {
 			f.SameUUID = append(f.SameUUID, p)
 		}
-		if l := f.Standing.FormerSlot; l != nil && p.UUID == l.UUID {
-			f.Moved = &p
+		if l := f.Standing.FormerSlot; l != nil && l.UUID != "" {
+			if _, id := o.Lies(&c); id == l.UUID || p.UUID == l.UUID {
+				f.Moved = &p
+			}
 		}
 	}
 	// The first is named to the operator, and stays the same.

@@ -39,7 +39,8 @@ type Record struct {
 func (r *Record) Made() bool { return !r.Ended.IsZero() && r.Failure == "" }
 
 // Sighting is the memory of a filesystem that was mounted: on which disk it lay,
-// and when. There is one for each UUID.
+// and when. There is one for each UUID. That of something that is not mounted by
+// hotmount has no class, and perhaps no UUID; Mounted is when it was seen.
 type Sighting struct {
 	// Identity is that of the disk when the filesystem was last seen on it.
 	Identity Identity `json:"identity"`

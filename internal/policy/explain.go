@@ -31,8 +31,8 @@ func (l *list) lifted(accepted bool, wanted string, held bool, found string) {
 }
 
 // former adds a condition that a filesystem is missed, unless that is given up.
-func (l *list) former(st *disk.Standing, s *disk.Sighting, wanted string) {
-	l.lifted(s != nil && st.GivenUp(s.UUID), wanted, s == nil, either(s == nil, "none is known", ""))
+func (l *list) former(f *disk.Facts, s *disk.Sighting, r disk.Reason, wanted string) {
+	l.lifted(s != nil && !missed(f, s, r), wanted, s == nil, either(s == nil, "none is known", ""))
 }
 
 func either(held bool, yes, no string) string {
@@ -70,14 +70,14 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	add(s.Format && st.Formatting == "", "formatting is switched on", "format: %v%s", s.Format, either(st.Formatting == "", "", "; "+st.Formatting))
 	present := !st.Present || s.FormatPresent
 	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed", present, either(st.Present, "before", "after"))
-	all.former(st, st.Before, "no filesystem lay on it since it was attached")
+	all.former(f, st.Before, disk.ReasonBefore, "no filesystem lay on it since it was attached")
 	add(sameSerial(f) == nil, "no other disk has its serial, or it was accepted", "%s", either(f.Serial == "", "it has none", "serial "+f.Serial))
-	all.former(st, st.FormerSerial, "no filesystem lay on a disk of its serial")
+	all.former(f, st.FormerSerial, disk.ReasonFormerSerial, "nothing lay on a disk of its serial")
 	slot := st.FormerSlot
 	if f.Moved != nil {
 		slot = nil
 	}
-	all.former(st, slot, "no filesystem is missing that lay in its slot")
+	all.former(f, slot, disk.ReasonFormerSlot, "nothing is missing that lay in its slot")
 	brake := !st.Braked && recent(f, s) < s.FormatLimit
 	all.lifted(st.Lifted(disk.ReasonBrake, ""), "not too many disks were formatted lately", brake, fmt.Sprintf("%d within %s, format_limit: %d", recent(f, s), s.FormatPeriod, s.FormatLimit))
 	blank := Condition{Wanted: "it is blank, by proof (blank: " + class.Blank + ")"}
@@ -127,7 +127,7 @@ func toGive(f *disk.Facts, s *disk.Settings, class *disk.Class) []Condition {
 	if st.Given != nil {
 		former = nil
 	}
-	all.former(st, former, "no filesystem lay on a disk of its serial, or it was given out before")
+	all.former(f, former, disk.ReasonFormerSerial, "nothing lay on a disk of its serial, or it was given out before")
 	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed, or given out before", !st.Present || s.FormatPresent || st.Given != nil, either(st.Present, "before", "after"))
 	return all
 }

@@ -228,7 +228,7 @@ func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) d
 		case f.Holds() && !f.Standing.Lifted(disk.ReasonContent, uuid):
 			d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonContent, uuid
 			return d
-		case missed(f, f.Standing.FormerSerial):
+		case missed(f, f.Standing.FormerSerial, disk.ReasonFormerSerial):
 			d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonFormerSerial, f.Standing.FormerSerial.UUID
 			return d
 		case f.Standing.Present && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
@@ -321,10 +321,10 @@ func replaces(f *disk.Facts) bool {
 	return f.Standing.LastOn != nil && !f.Standing.LastOn.Left && !f.Standing.Lifted(disk.ReasonTwin, f.Standing.LastOn.UUID)
 }
 
-// missed says whether the filesystem lay where the disk is, and the operator has not
-// given it up.
-func missed(f *disk.Facts, l *disk.Sighting) bool {
-	return l != nil && !f.Standing.GivenUp(l.UUID)
+// missed says whether the filesystem, or what else has no UUID, lay where the disk is, and
+// the operator has not given it up, or accepted the disk for that reason.
+func missed(f *disk.Facts, l *disk.Sighting, r disk.Reason) bool {
+	return l != nil && !f.Standing.GivenUp(l.UUID) && !f.Standing.Lifted(r, l.UUID)
 }
 
 func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) disk.Decision {
@@ -360,16 +360,16 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 	case f.Standing.Present && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
 		d.Action, d.Reason = disk.Hold, disk.ReasonPresent
 		return d
-	case missed(f, f.Standing.Before):
+	case missed(f, f.Standing.Before, disk.ReasonBefore):
 		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonBefore, f.Standing.Before.UUID
 		return d
 	case sameSerial(f) != nil:
 		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonSameSerial, sameSerial(f).UUID
 		return d
-	case missed(f, f.Standing.FormerSerial):
+	case missed(f, f.Standing.FormerSerial, disk.ReasonFormerSerial):
 		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonFormerSerial, f.Standing.FormerSerial.UUID
 		return d
-	case missed(f, f.Standing.FormerSlot) && f.Moved == nil:
+	case missed(f, f.Standing.FormerSlot, disk.ReasonFormerSlot) && f.Moved == nil:
 		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonFormerSlot, f.Standing.FormerSlot.UUID
 		return d
 	case !f.Standing.Lifted(disk.ReasonBrake, "") && (f.Standing.Braked || recent(f, s) >= s.FormatLimit):

@@ -404,6 +404,13 @@ func TestDecide(t *testing.T) {
 		{"a former disk's serial, its filesystem was accepted as another's", func(f *disk.Facts) {
 			f.Standing.FormerSerial, f.Standing.Accepted = &lay, word(disk.ReasonShared, otherUUID)
 		}, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormerSerial},
+		{"in a former slot lay what has no UUID", func(f *disk.Facts) { f.Standing.FormerSlot = &disk.Sighting{Type: "swap"} }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormerSlot},
+		{"in a former slot lay what has no UUID, accepted", func(f *disk.Facts) {
+			f.Standing.FormerSlot, f.Standing.Accepted = &disk.Sighting{Type: "swap"}, word(disk.ReasonFormerSlot, "")
+		}, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"in a former slot lay what has no UUID, accepted for something else", func(f *disk.Facts) {
+			f.Standing.FormerSlot, f.Standing.Accepted = &disk.Sighting{Type: "swap"}, but(disk.Word{Reason: disk.ReasonFormerSlot})
+		}, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormerSlot},
 		{"a filesystem vanished, given up", func(f *disk.Facts) {
 			f.Standing.Before, f.Standing.Accepted = &lay, word(disk.ReasonBefore, otherUUID)
 		}, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},

@@ -188,9 +188,9 @@ func held(f *disk.Facts) string {
 	return "something that udev does not name"
 }
 
-// former names a filesystem that was mounted once.
+// former names what lay on a disk once.
 func former(l *disk.Sighting) string {
-	return fmt.Sprintf("%s %s (last seen %s)", disk.Visible(l.Type), disk.Visible(l.UUID), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
+	return fmt.Sprintf("%s (last seen %s)", disk.Visible(strings.TrimSpace(l.Type+" "+l.UUID)), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
 }
 
 // begunOn names the disk of an intent.

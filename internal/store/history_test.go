@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -319,6 +320,115 @@ func TestFormerDisks(t *testing.T) {
 				t.Errorf("%s: %s: %+v, want %q", tt.name, what, pair.got, pair.want)
 			}
 		}
+	}
+}
+
+// found is what lay on the disk in that boot and was not mounted.
+func found(f *disk.Facts, boot, what, uuid string) disk.Sighting {
+	return disk.Sighting{Identity: f.Identity(boot), Type: what, UUID: uuid, Mounted: time.Unix(1e9, 0).UTC()}
+}
+
+// TestFormerContents: what lay on a disk and was never mounted is missed at a later boot
+// where the disk was, unless it was seen leaving, or something else lies there since.
+func TestFormerContents(t *testing.T) {
+	one, two := numbered(1), numbered(2)
+	plain, serial := facts("vdb", 2, ""), facts("vdb", 2, "S")
+	large := facts("vdb", 9, "")
+	large.Size++
+	note := func(n ...disk.Sighting) func(Store) error { return func(s Store) error { return s.Note(n) } }
+	begin := func(f *disk.Facts, boot string) func(Store) error {
+		return func(s Store) error { return s.Begin(disk.Intent{Identity: f.Identity(boot), UUID: two}) }
+	}
+	mount := func(n ...disk.Sighting) func(Store) error { return func(s Store) error { return s.Remember(n) } }
+	type acts []func(Store) error
+	for _, tt := range []struct {
+		name         string
+		acts         acts
+		f            *disk.Facts
+		boot         string
+		serial, slot string // "type UUID"
+	}{
+		{"the slot after a reboot", acts{note(found(plain, "boot1", "btrfs", one))}, facts("vdb", 9, ""), "boot2", "", "btrfs " + one},
+		{"the slot after two reboots", acts{note(found(plain, "boot1", "btrfs", one))}, facts("vdb", 9, ""), "boot3", "", "btrfs " + one},
+		{"the slot in the same boot", acts{note(found(plain, "boot1", "btrfs", one))}, facts("vdb", 9, ""), "boot1", "", ""},
+		{"the slot, another size", acts{note(found(plain, "boot1", "btrfs", one))}, large, "boot2", "", ""},
+		{"another slot", acts{note(found(facts("vdx", 2, ""), "boot1", "btrfs", one))}, facts("vdb", 9, ""), "boot2", "", ""},
+		{"the slot, another serial", acts{note(found(serial, "boot1", "btrfs", one))}, facts("vdb", 9, "T"), "boot2", "", ""},
+		{"the serial", acts{note(found(facts("vdx", 2, "S"), "boot1", "gpt", ""))}, facts("vdb", 9, "S"), "boot2", "gpt ", ""},
+		{"the serial in the same boot", acts{note(found(facts("vdx", 2, "S"), "boot1", "gpt", ""))}, facts("vdb", 9, "S"), "boot1", "", ""},
+		{"slot and serial", acts{note(found(serial, "boot1", "ext4", one))}, facts("vdb", 9, "S"), "boot2", "ext4 " + one, "ext4 " + one},
+		{"slot and serial, no UUID: it is told once", acts{note(found(serial, "boot1", "LVM2_member", ""))}, facts("vdb", 9, "S"), "boot2", "LVM2_member ", ""},
+		{"a partition", acts{note(found(partOf(facts("vdb", 2, "")), "boot1", "btrfs", one))}, facts("vdb", 9, ""), "boot2", "", "btrfs " + one},
+		{"it was seen leaving", acts{note(found(plain, "boot1", "btrfs", one)), note(disk.Sighting{Identity: plain.Identity("boot1"), Left: true})}, facts("vdb", 9, ""), "boot2", "", ""},
+		{"another one left", acts{note(found(plain, "boot1", "btrfs", one)), note(disk.Sighting{Identity: facts("vdb", 3, "").Identity("boot1"), Left: true})}, facts("vdb", 9, ""), "boot2", "", "btrfs " + one},
+		{"something else came to the slot", acts{note(found(plain, "boot1", "btrfs", one)), note(found(facts("vdb", 7, ""), "boot2", "swap", two))}, facts("vdb", 9, ""), "boot3", "", "swap " + two},
+		{"the disk is in another slot since", acts{note(found(serial, "boot1", "btrfs", one)), note(found(facts("vdx", 7, "S"), "boot2", "btrfs", one))}, facts("vdb", 9, ""), "boot3", "", ""},
+		{"two of a serial", acts{note(found(serial, "boot1", "btrfs", one)), note(found(facts("vdx", 3, "S"), "boot1", "btrfs", two))}, facts("vdb", 9, ""), "boot2", "", "btrfs " + one},
+		{"a filesystem is mounted there since", acts{note(found(plain, "boot1", "btrfs", one)), mount(sighting(facts("vdb", 7, ""), "boot2", two))}, facts("vdb", 9, ""), "boot3", "", "xfs " + two},
+		{"a filesystem was mounted there before", acts{mount(sighting(plain, "boot1", two)), note(found(facts("vdb", 7, ""), "boot2", "btrfs", one))}, facts("vdb", 9, ""), "boot3", "", "btrfs " + one},
+		{"its format was begun", acts{note(found(serial, "boot1", "btrfs", one)), begin(serial, "boot1")}, facts("vdb", 9, "S"), "boot2", "", ""},
+		{"its format was begun once it had been given up", acts{note(found(plain, "boot1", "btrfs", one)), begin(facts("vdb", 7, ""), "boot2")}, facts("vdb", 9, ""), "boot3", "", ""},
+		{"another disk's format was begun", acts{note(found(serial, "boot1", "btrfs", one)), begin(facts("vdx", 3, "T"), "boot1")}, facts("vdb", 9, "S"), "boot2", "btrfs " + one, "btrfs " + one},
+		{"a filesystem that another class has since", acts{mount(disk.Sighting{Identity: plain.Identity("boot1"), UUID: two, Type: "xfs"})}, facts("vdb", 9, ""), "boot2", "", "xfs " + two},
+	} {
+		s := made(t)
+		for _, act := range tt.acts {
+			if err := act(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		name := func(l *disk.Sighting) string {
+			if l == nil {
+				return ""
+			}
+			return l.Type + " " + l.UUID
+		}
+		got := standing(s, tt.f, tt.boot)
+		if name(got.FormerSerial) != tt.serial || name(got.FormerSlot) != tt.slot || got.Before != nil || got.Formatting != "" {
+			t.Errorf("%s: serial %q, slot %q, want %q, %q (%s)", tt.name, name(got.FormerSerial), name(got.FormerSlot), tt.serial, tt.slot, got.Formatting)
+		}
+		if seen, err := s.Sightings(); err != nil || slices.ContainsFunc(seen, func(l disk.Sighting) bool { return l.Type != "xfs" }) {
+			t.Errorf("%s: it is remembered as mounted: %+v, %v", tt.name, seen, err)
+		}
+	}
+}
+
+// TestNotedIsWrittenWhenItChanges: and bounded, and a newer hotmount's is not replaced.
+func TestNotedIsWrittenWhenItChanges(t *testing.T) {
+	s, f := made(t), facts("vdb", 2, "S")
+	n := found(f, "boot1", "btrfs", numbered(1))
+	var before os.FileInfo
+	for i := range 3 {
+		if err := errors.Join(s.Note([]disk.Sighting{n}), s.Note(nil), s.Note([]disk.Sighting{{Identity: facts("vdx", 9, "").Identity("boot1"), Left: true}})); err != nil {
+			t.Fatal(err)
+		}
+		now, err := os.Stat(s.notedFile())
+		if err != nil || i > 0 && !os.SameFile(before, now) {
+			t.Errorf("written once more: %v", err)
+		}
+		before = now
+	}
+	if got := standing(s, f, "boot1").Noted; got == nil || *got != n {
+		t.Errorf("noted: %+v", got)
+	}
+	if standing(s, f, "boot2").Noted != nil || standing(s, facts("vdb", 3, "S"), "boot1").Noted != nil {
+		t.Error("noted of another attachment")
+	}
+	var many []disk.Sighting
+	for i := range sightingsKept + 5 {
+		many = append(many, found(facts(fmt.Sprint("vd", i), uint64(i), strings.Repeat("\x01", 20)), "boot1", "btrfs", numbered(i)))
+	}
+	if err := s.Note(many); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Noted(); err != nil || len(got) != sightingsKept || got[len(got)-1].UUID != numbered(sightingsKept+4) {
+		t.Errorf("%d are left, %v", len(got), err)
+	}
+	if err := os.WriteFile(s.notedFile(), []byte(`{"version": 2}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s.Note(many[:1]) == nil || standing(s, f, "b").Formatting == "" {
+		t.Error("a newer memory is replaced, or may be formatted with it")
 	}
 }
 

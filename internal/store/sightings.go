@@ -15,7 +15,7 @@ import (
 // sightingsKept bounds the memory of filesystems.
 const sightingsKept = 1024
 
-// sightings is filesystems.json.
+// sightings is filesystems.json, and of what is not mounted contents.json.
 type sightings struct {
 	Version int `json:"version"`
 	// Filesystems, the one that was seen last at the end.
@@ -41,12 +41,53 @@ func (s Store) Remember(seen []disk.Sighting) error {
 			all = append(all, n)
 		}
 		all = all[max(0, len(all)-sightingsKept):]
-		return s.failed(writeSynced(s.sightingsFile(), sightings{Version: version, Filesystems: all}))
+		if err := s.failed(writeSynced(s.sightingsFile(), sightings{Version: version, Filesystems: all})); err != nil {
+			return err
+		}
+		return s.note(seen, false)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot record which filesystem lies on which disk: %w", err)
 	}
 	return nil
+}
+
+// Note records, synced, what was found on disks and is not mounted from them, or that
+// it is there no more (Left). Where a filesystem is mounted since, that is remembered
+// instead (Remember).
+func (s Store) Note(found []disk.Sighting) error {
+	if err := s.locked(func() error { return s.note(found, true) }); err != nil {
+		return fmt.Errorf("cannot record what lies on which disk: %w", err)
+	}
+	return nil
+}
+
+// note drops the records that what was found replaces, and adds those of it: each place
+// has one at most.
+func (s Store) note(found []disk.Sighting, add bool) error {
+	all, err := s.Noted()
+	if err != nil {
+		return err
+	}
+	before := slices.Clone(all)
+	for _, n := range found {
+		id := n.Identity
+		all = slices.DeleteFunc(all, func(o disk.Sighting) bool {
+			here := o.Identity.Boot == id.Boot && o.Identity.Seq == id.Seq
+			if n.Left {
+				return here
+			}
+			return here || id.Slot != "" && o.Identity.Slot == id.Slot || id.Serial != "" && o.Identity.Serial == id.Serial && o.Identity.Boot != id.Boot
+		})
+		if add && !n.Left {
+			all = append(all, n)
+		}
+	}
+	if slices.Equal(all, before) {
+		return nil
+	}
+	all = all[max(0, len(all)-sightingsKept):]
+	return s.failed(writeSynced(s.notedFile(), sightings{Version: version, Filesystems: all}))
 }
 
 // GiveUp records, synced, that the disk of that filesystem has left for good, though
@@ -71,16 +112,21 @@ func (s Store) GiveUp(uuid string) error {
 
 // Sightings gives what is remembered of filesystems that were mounted, the one
 // that was seen last at the end.
-func (s Store) Sightings() ([]disk.Sighting, error) {
+func (s Store) Sightings() ([]disk.Sighting, error) { return readSightings(s.sightingsFile()) }
+
+// Noted gives what Note has recorded, the newest at the end.
+func (s Store) Noted() ([]disk.Sighting, error) { return readSightings(s.notedFile()) }
+
+func readSightings(path string) ([]disk.Sighting, error) {
 	var all sightings
-	err := readJSON(s.sightingsFile(), &all)
+	err := readJSON(path, &all)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot read %s (moved away, it is begun anew): %w", s.sightingsFile(), err)
+		return nil, fmt.Errorf("cannot read %s (moved away, it is begun anew): %w", path, err)
 	case all.Version != version:
-		return nil, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d", s.sightingsFile(), all.Version, version)
+		return nil, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d", path, all.Version, version)
 	}
 	return all.Filesystems, nil
 }
@@ -107,11 +153,26 @@ func madeBy(r *disk.Record) *disk.Sighting {
 	return &disk.Sighting{Identity: r.Identity, UUID: r.UUID, Type: cmp.Or(r.Type, disk.XFS), Class: r.Class, Mounted: r.Ended}
 }
 
+// noted gives what was found on this attachment of the disk and is not mounted.
+func (m *Memory) noted(id disk.Identity) *disk.Sighting {
+	i := slices.IndexFunc(m.contents, func(s disk.Sighting) bool { return s.Identity.Boot == id.Boot && s.Identity.Seq == id.Seq })
+	if i < 0 {
+		return nil
+	}
+	return &m.contents[i]
+}
+
 // formerSerial gives the last filesystem that lay on a disk with f's serial:
-// one that was mounted, else one that was made.
+// one that was mounted, else one that was made. What was never mounted counts if it was
+// there when an earlier boot ended; it is newer, since Remember drops what it replaces.
 func (m *Memory) formerSerial(f *disk.Facts) *disk.Sighting {
 	if f.Serial == "" {
 		return nil
+	}
+	for i := range slices.Backward(m.contents) {
+		if l := &m.contents[i]; l.Identity.Boot != m.boot && serialOf(l, f) {
+			return l
+		}
 	}
 	for i := range slices.Backward(m.sightings) {
 		if l := &m.sightings[i]; serialOf(l, f) {
@@ -132,15 +193,22 @@ func serialOf(l *disk.Sighting, f *disk.Facts) bool {
 	return l.Identity.Serial == f.Serial || strings.HasPrefix(l.Identity.Serial, f.Serial+disk.PartitionSuffix)
 }
 
-// formerSlot gives the filesystem that lay in f's slot, on a disk that may have
-// been f, when an earlier boot ended: it was the last one there, was not seen in
-// this boot and was not seen leaving.
+// formerSlot gives what lay in f's slot, on a disk that may have been f, when an
+// earlier boot ended: it was the last one there, was not seen in this boot and was not
+// seen leaving. What was never mounted is newer, as in formerSerial.
 func (m *Memory) formerSlot(f *disk.Facts) *disk.Sighting {
 	if f.Slot == "" {
 		return nil
 	}
-	for i := range slices.Backward(m.sightings) {
-		l := &m.sightings[i]
+	if l := m.lastInSlot(m.contents, f); l != nil {
+		return l
+	}
+	return m.lastInSlot(m.sightings, f)
+}
+
+func (m *Memory) lastInSlot(all []disk.Sighting, f *disk.Facts) *disk.Sighting {
+	for i := range slices.Backward(all) {
+		l := &all[i]
 		part := strings.HasPrefix(l.Identity.Slot, f.Slot+disk.PartitionSuffix)
 		if l.Identity.Slot != f.Slot && !part {
 			continue
@@ -155,3 +223,4 @@ func (m *Memory) formerSlot(f *disk.Facts) *disk.Sighting {
 }
 
 func (s Store) sightingsFile() string { return filepath.Join(s.State, "filesystems.json") }
+func (s Store) notedFile() string     { return filepath.Join(s.State, "contents.json") }

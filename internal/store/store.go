@@ -200,6 +200,7 @@ type Memory struct {
 	intents   []disk.Intent
 	history   []disk.Record
 	sightings []disk.Sighting
+	contents  []disk.Sighting
 	given     []disk.Given
 	formats   []time.Duration
 	// Lost is why nothing may be formatted, nil if the state was readable.
@@ -210,13 +211,14 @@ type Memory struct {
 // of it is in Lost; it does not keep filesystems from being mounted.
 func (s Store) Load(boot string) Memory {
 	m := Memory{store: s, boot: boot}
-	var errs [6]error
+	var errs [7]error
 	m.state, errs[0] = s.load()
 	m.intents, errs[1] = s.intents()
 	m.history, errs[2] = s.History()
 	m.sightings, errs[3] = s.Sightings()
 	errs[4] = s.failure()
 	m.given, errs[5] = s.Given()
+	m.contents, errs[6] = s.Noted()
 	for _, err := range errs {
 		if m.Lost == nil {
 			m.Lost = err
@@ -271,7 +273,10 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		}
 	}
 	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid, st.OnRecord) })
-	st.Before, st.FormerSerial, st.FormerSlot = m.before(id), m.formerSerial(f), m.formerSlot(f)
+	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = m.before(id), m.formerSerial(f), m.formerSlot(f), m.noted(id)
+	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
+		st.FormerSlot = nil // or the word that gives it up would have to be given twice
+	}
 	st.Formats = m.formats
 	if i := slices.IndexFunc(m.given, func(g disk.Given) bool { return g.Is(f) }); i >= 0 {
 		g := m.given[i]
@@ -409,13 +414,17 @@ func contains(all []disk.Identity, id disk.Identity) bool {
 	return slices.ContainsFunc(all, id.Is)
 }
 
-// Begin records, synced, that a filesystem is about to be made.
+// Begin records, synced, that a filesystem is about to be made, and drops what is noted of
+// the disk: it is not missed any more, also where a crash leaves the disk half made.
 func (s Store) Begin(i disk.Intent) error {
 	if !disk.ValidUUID(i.UUID) {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
 	}
-	err := makeSynced(s.intentDir())
-	if err == nil {
+	err := s.locked(func() error { return s.note([]disk.Sighting{{Identity: i.Identity}}, false) })
+	if err != nil {
+		return fmt.Errorf("cannot record the intent: %w", err)
+	}
+	if err = makeSynced(s.intentDir()); err == nil {
 		err = writeSynced(filepath.Join(s.intentDir(), i.UUID+".json"), i)
 	}
 	if err != nil {

@@ -275,13 +275,14 @@ func TestSettingsAreHandedOn(t *testing.T) {
 // FuzzLoad: of a store with one file of any content either all is understood or
 // nothing may be formatted.
 func FuzzLoad(f *testing.F) {
-	files := []string{"state/state.json", "state/filesystems.json", "state/history.jsonl", "state/intents/" + uuid + ".json", "run/verdicts/12", "run/unmounted/12"}
+	files := []string{"state/state.json", "state/filesystems.json", "state/history.jsonl", "state/intents/" + uuid + ".json", "run/verdicts/12", "run/unmounted/12", "state/contents.json"}
 	f.Add(byte(0), []byte(`{"version":1,"present":[{"boot":"b","seq":12,"size":1}]}`))
 	f.Add(byte(1), []byte(`{"version":1,"filesystems":[{"identity":{"boot":"b","seq":12,"size":1},"uuid":"`+uuid+`"}]}`))
 	f.Add(byte(2), []byte(`{"version":1,"begin":{"uuid":"`+uuid+`"}}`+"\n"))
 	f.Add(byte(3), []byte(`{"identity":{"boot":"b","seq":12,"size":1},"uuid":"`+uuid+`"}`))
 	f.Add(byte(4), []byte(`{"seq":12,"size":1,"content":{"kind":"blank","proven":true}}`))
 	f.Add(byte(5), []byte("hand"))
+	f.Add(byte(6), []byte(`{"version":1,"filesystems":[{"identity":{"boot":"b","seq":12,"size":1},"type":"swap"}]}`))
 	dir := f.TempDir()
 	s := Store{State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "run")}
 	for _, name := range files {
