@@ -48,6 +48,9 @@ type Host interface {
 	// Note records what was found on disks and is not mounted from them, or that it is
 	// there no more; it fills in the boot.
 	Note(found []disk.Sighting) error
+	// Newest gives the highest disk sequence number of those attached that may have
+	// been attached together with the disk of that kernel name, which is gone.
+	Newest(name string) (uint64, error)
 	// Notices gives, in words, what is amiss beside single disks.
 	Notices(s *disk.Settings) ([]string, error)
 	// Forget drops what was remembered of an attachment that has ended.

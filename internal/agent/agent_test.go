@@ -41,6 +41,8 @@ type machine struct {
 	notes       []disk.Sighting
 	noteErr     error
 	rememberErr error
+	newestErr   error
+	asked       []string // the names for which Newest was asked
 	notices     []string
 	alive       int
 	plugged     map[uint64]time.Time // by disk sequence number
@@ -275,6 +277,18 @@ func (m *machine) Remember(seen []disk.Sighting) error {
 	defer m.mu.Unlock()
 	m.sightings = append(m.sightings, seen...)
 	return m.rememberErr
+}
+
+// Newest is that of any disk: the name of one that is gone is used by none.
+func (m *machine) Newest(name string) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = append(m.asked, name)
+	var newest uint64
+	for _, d := range m.disks {
+		newest = max(newest, d.DiskSeq())
+	}
+	return newest, m.newestErr
 }
 
 func (m *machine) Notices(*disk.Settings) ([]string, error) {
@@ -1450,10 +1464,68 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 		m.expect(t, `problem: full`)
 		want.Identity.Size++
 		check("not recorded", want)
-		m.change(func() { delete(m.disks, "vdb") })
+		m.change(func() { delete(m.disks, "vdb"); m.disks["vdx"] = blankDisk("vdx", disk.PartitionSeq(7, 3)) })
 		a.Look("vdb")
-		want.Left = true
+		want.Left, want.Newest = true, 7
 		check("detached", want)
+		if !slices.Equal(m.asked, []string{"vdb"}) {
+			t.Errorf("what was attached together with %q", m.asked)
+		}
+	})
+}
+
+// TestADiskThatWasUnmountedBeforeItLeft: that it left is remembered, too, also by an
+// agent that never saw it mounted.
+func TestADiskThatWasUnmountedBeforeItLeft(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	vdb.Slot = "pci-5"
+	seen := disk.Sighting{Identity: vdb.Identity("this boot"), UUID: uuidA, Type: "xfs", Class: "default", Directory: "/mnt/disks", Mounted: booted, At: time.Hour}
+	elsewhere := seen
+	elsewhere.Identity.Seq = 1
+	left := seen
+	left.Left = true
+	for name, tt := range map[string]struct {
+		standing disk.Standing
+		want     []disk.Sighting
+	}{
+		"released":                             {disk.Standing{Unmounted: disk.ReasonReleased, WasMounted: booted, Volume: &seen}, []disk.Sighting{left}},
+		"released, mounted in an earlier boot": {disk.Standing{Unmounted: disk.ReasonReleased, Volume: &seen}, nil},
+		"released, mounted from another":       {disk.Standing{Unmounted: disk.ReasonReleased, WasMounted: booted, Volume: &elsewhere}, nil},
+		"released, mounted, nothing known":     {disk.Standing{Unmounted: disk.ReasonReleased, WasMounted: booted}, nil},
+	} {
+		f := *vdb
+		f.Standing = tt.standing
+		m := newMachine(&f)
+		with(t, m, func(t *testing.T, a *Agent) {
+			m.change(func() { delete(m.disks, "vdb") })
+			a.Look("vdb")
+			m.change(func() {
+				if !slices.Equal(m.sightings, tt.want) {
+					t.Errorf("%s: got %+v, want %+v", name, m.sightings, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A partition's disk may have left with it, and what can not be read is no reason to
+// forget that it did.
+func TestAPartitionLeaves(t *testing.T) {
+	part := xfsDisk("vdb1", disk.PartitionSeq(2, 1), uuidA)
+	part.Whole = "vdb"
+	part.Standing = disk.Standing{WasMounted: booted, Volume: &disk.Sighting{Identity: part.Identity("this boot"), UUID: uuidA}}
+	m := newMachine(part)
+	m.newestErr = errors.New("no sysfs")
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { delete(m.disks, "vdb1") })
+		a.Look("vdb1")
+		settle()
+		if len(m.sightings) != 1 || !m.sightings[0].Left || !slices.Equal(m.asked, []string{"vdb"}) {
+			t.Errorf("%+v, asked for %q", m.sightings, m.asked)
+		}
+		if !slices.Contains(m.log, "problem: no sysfs") {
+			t.Errorf("%q", m.log)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -468,11 +469,7 @@ func (a *Agent) gone(name string) {
 	if st.decision.Action != disk.Ignore {
 		a.report.Gone(&st.facts, where)
 	}
-	if s := st.sighting; s != nil {
-		left := *s
-		left.Left = true
-		a.seen = append(a.seen, left)
-	}
+	a.left(st)
 	if st.facts.Standing.Noted != nil || st.noted != nil {
 		a.found = append(a.found, disk.Sighting{Identity: st.facts.Identity(""), Left: true})
 	}
@@ -480,6 +477,26 @@ func (a *Agent) gone(name string) {
 		a.report.Problem(err)
 	}
 	a.wakePeers(&st.facts)
+}
+
+// left has recorded that the disk of a filesystem left, also of one that was not mounted
+// any more when this agent started. What was attached together with it is no other
+// attachment of it.
+func (a *Agent) left(st *state) {
+	s := st.sighting
+	if v := st.facts.Standing.Volume; s == nil && v != nil && !st.facts.Standing.WasMounted.IsZero() && v.Identity.Seq == st.facts.Seq {
+		s = v
+	}
+	if s == nil {
+		return
+	}
+	left := *s
+	left.Left = true
+	var err error
+	if left.Newest, err = a.host.Newest(cmp.Or(st.facts.Whole, st.facts.Name)); err != nil {
+		a.report.Problem(err)
+	}
+	a.seen = append(a.seen, left)
 }
 
 // remember has recorded what has to last of the decision: on which disk a

@@ -206,8 +206,10 @@ type Standing struct {
 	// disk, as far as serial, slot and size tell.
 	OnRecord bool `json:"on_record,omitempty"`
 	// LastOn is the record of the filesystem on the disk where it is of another disk,
-	// as far as the serials tell; nil if it is not.
+	// as far as the serials tell, or Beside; nil if it is not.
 	LastOn *Sighting `json:"last_on,omitempty"`
+	// Beside says that this disk was attached already when that one left, in this boot.
+	Beside bool `json:"beside,omitempty"`
 	// Twin says that the disk was refused since another had its UUID, and that
 	// nobody has accepted it since.
 	Twin bool `json:"twin,omitempty"`

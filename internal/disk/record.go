@@ -57,6 +57,9 @@ type Sighting struct {
 	At time.Duration `json:"at,omitempty"`
 	// Left says that hotmount saw the disk being detached after that.
 	Left bool `json:"left,omitempty"`
+	// Newest is the highest disk sequence number of those that were attached then, so
+	// that one is told from what was attached later; 0 if it is not known.
+	Newest uint64 `json:"newest,omitempty"`
 }
 
 // Place is where a volume was, nowhere by default.

@@ -46,6 +46,10 @@ type Host struct {
 // where these are wanted.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
+// Newest gives the highest disk sequence number of those attached that may have been
+// attached together with the disk of that kernel name, which is gone.
+func (h Host) Newest(name string) (uint64, error) { return h.sysfs().Newest(name) }
+
 // Boot is the kernel's id of this boot.
 func (h Host) Boot() (string, error) { return h.sysfs().BootID() }
 

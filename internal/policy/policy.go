@@ -316,9 +316,11 @@ func twin(f *disk.Facts) bool {
 }
 
 // replaces says whether the filesystem was on another disk when it was seen last,
-// which the operator has not accepted.
+// which the operator has not accepted. One that left before this disk came has made
+// room for it.
 func replaces(f *disk.Facts) bool {
-	return f.Standing.LastOn != nil && !f.Standing.LastOn.Left && !f.Standing.Lifted(disk.ReasonTwin, f.Standing.LastOn.UUID)
+	l := f.Standing.LastOn
+	return l != nil && (!l.Left || f.Standing.Beside) && !f.Standing.Lifted(disk.ReasonTwin, l.UUID)
 }
 
 // missed says whether the filesystem, or what else has no UUID, lay where the disk is, and

@@ -347,6 +347,12 @@ func TestDecide(t *testing.T) {
 			f.Standing.LastOn, f.Standing.Accepted = &lay, but(disk.Word{Reason: disk.ReasonTwin, UUID: otherUUID})
 		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"in the place of another that was seen leaving", func(f *disk.Facts) { f.Standing.LastOn = &disk.Sighting{UUID: uuid, Left: true} }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"in the place of one that left while this one was there", func(f *disk.Facts) {
+			f.Standing.LastOn, f.Standing.Beside = &disk.Sighting{UUID: uuid, Left: true}, true
+		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"in the place of one that left while this one was there, accepted", func(f *disk.Facts) {
+			f.Standing.LastOn, f.Standing.Beside, f.Standing.Accepted = &disk.Sighting{UUID: uuid, Left: true}, true, word(disk.ReasonTwin, uuid)
+		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"mounted, from another disk than the one on record", func(f *disk.Facts) { f.Mounts, f.Standing.LastOn = []disk.MountPoint{ours}, &lay }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"twin, the other gone", func(f *disk.Facts) { f.Standing.Twin = true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"released", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonReleased }, xfs(), nil, disk.Hold, disk.ReasonReleased},
@@ -680,6 +686,21 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 	failed.Failure, f.Size = "x", f.Size+1
 	if got := words(); strings.Contains(got, "x") && strings.Contains(got, "could not") {
 		t.Errorf("another size: %q", got)
+	}
+}
+
+// TestWordsOfAReplacement: what is told of the disk that was mounted last is what was seen.
+func TestWordsOfAReplacement(t *testing.T) {
+	for want, standing := range map[string]disk.Standing{
+		", which nobody saw leaving: a disk of":                      {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
+		", which left when this one was attached already: a disk of": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Beside: true, Twin: true},
+		"it came while another disk had its UUID":                    {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Twin: true},
+	} {
+		f, s := blankDisk(), settings()
+		f.Standing = standing
+		if why, next := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, want) || !strings.Contains(next, "hotmount accept "+f.Name) {
+			t.Errorf("%s; %s", why, next)
+		}
 	}
 }
 

@@ -262,7 +262,11 @@ func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
 		own = fmt.Sprintf("give this one a UUID of its own: e2fsck -fp %s; tune2fs -U random %[1]s", f.Node())
 	}
 	if len(f.SameUUID) == 0 && replaces(f) {
-		return fmt.Sprintf("its UUID %s was last mounted from another disk, which nobody saw leaving: %s; volumes of that UUID would show this disk's data (%s)", d.UUID, sightedOn(f.Standing.LastOn), serial(f.Serial)),
+		left := "nobody saw leaving"
+		if f.Standing.Beside {
+			left = "left when this one was attached already"
+		}
+		return fmt.Sprintf("its UUID %s was last mounted from another disk, which %s: %s; volumes of that UUID would show this disk's data (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), serial(f.Serial)),
 			fmt.Sprintf("if they shall, since it is the same data: hotmount accept %s; else %s", f.Name, own)
 	}
 	if len(f.SameUUID) == 0 {

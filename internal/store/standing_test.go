@@ -284,6 +284,46 @@ func TestLastOn(t *testing.T) {
 	}
 }
 
+// TestBeside: a disk that was attached already when the one on record left is another
+// one, whatever its serial.
+func TestBeside(t *testing.T) {
+	part := func(number uint32) func(*disk.Facts) {
+		return func(f *disk.Facts) { f.Seq, f.Slot = disk.PartitionSeq(14, number), "pci-0000:06:00.0-part1" }
+	}
+	for name, tt := range map[string]struct {
+		boot string
+		was  func(*disk.Sighting)
+		put  func(*disk.Facts)
+		want bool
+	}{
+		"attached together":                   {"boot1", func(*disk.Sighting) {}, func(f *disk.Facts) { f.Seq = 14 }, true},
+		"attached before it":                  {"boot1", func(*disk.Sighting) {}, func(f *disk.Facts) { f.Seq = 3 }, true},
+		"attached together, another serial":   {"boot1", func(*disk.Sighting) {}, func(f *disk.Facts) { f.Seq, f.Serial = 14, "S2" }, true},
+		"attached together, no serial":        {"boot1", func(s *disk.Sighting) { s.Identity.Serial = "" }, func(f *disk.Facts) { f.Seq, f.Serial = 14, "" }, true},
+		"on a disk that was":                  {"boot1", func(*disk.Sighting) {}, part(1), true},
+		"attached later":                      {"boot1", func(*disk.Sighting) {}, func(f *disk.Facts) { f.Seq = 15 }, false},
+		"the same attachment":                 {"boot1", func(*disk.Sighting) {}, func(f *disk.Facts) { f.Seq = 12 }, false},
+		"after a boot":                        {"boot2", func(*disk.Sighting) {}, func(f *disk.Facts) { f.Seq = 14 }, false},
+		"another filesystem":                  {"boot1", func(*disk.Sighting) {}, func(f *disk.Facts) { f.Seq, f.Udev.FSUUID = 14, "bbbbbbbb-0000-4000-8000-000000000002" }, false},
+		"mounted, not seen leaving":           {"boot1", func(s *disk.Sighting) { s.Left = false }, func(f *disk.Facts) { f.Seq = 14 }, false},
+		"in its slot, which has room for one": {"boot1", func(*disk.Sighting) {}, func(f *disk.Facts) { f.Seq, f.Slot = 14, "pci-0000:05:00.0" }, false},
+		"no slot known":                       {"boot1", func(s *disk.Sighting) { s.Identity.Slot = "" }, func(f *disk.Facts) { f.Seq, f.Slot = 14, "" }, true},
+	} {
+		s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
+		left := disk.Sighting{Identity: f.Identity("boot1"), UUID: f.Udev.FSUUID, Type: "xfs", Left: true, Newest: 14}
+		tt.was(&left)
+		if err := s.Remember([]disk.Sighting{left}); err != nil {
+			t.Fatal(err)
+		}
+		f.Slot = "pci-0000:06:00.0"
+		tt.put(f)
+		m := s.Load(tt.boot)
+		if got := m.Standing(f); got.Beside != tt.want || tt.want && (got.LastOn == nil || *got.LastOn != left) {
+			t.Errorf("%s: %v, %+v", name, got.Beside, got.LastOn)
+		}
+	}
+}
+
 // TestIntentOfAnotherDisk: what the intent was for is on its own disk alone. A copy,
 // made on the host, has the half-made filesystem as well, and what was to be
 // overwritten.

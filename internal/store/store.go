@@ -268,8 +268,11 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		if s.UUID == uuid && s.Identity.Like(id) {
 			st.OnRecord = true
 		}
-		if s.UUID == uuid && disk.OtherSerial(s.Identity.Serial, f.Serial) {
-			st.LastOn = s
+		if s.UUID == uuid {
+			st.Beside = beside(s, id)
+			if st.Beside || disk.OtherSerial(s.Identity.Serial, f.Serial) {
+				st.LastOn = s
+			}
 		}
 	}
 	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid, st.OnRecord) })
@@ -294,6 +297,13 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		}
 	}
 	return st
+}
+
+// beside says whether the disk of that identity was attached already when the one of
+// the sighting left: it is another, unless it has its slot, which has room for one.
+func beside(s *disk.Sighting, id disk.Identity) bool {
+	whole := disk.ID{Seq: id.Seq}.DiskSeq()
+	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
 }
 
 // isOf says whether the intent is certainly the disk's. Around an unfinished

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -59,6 +60,38 @@ func (f FS) Names() ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// Newest gives the highest disk sequence number of those attached that may have been
+// attached together with a disk of that kernel name, which is gone. What has its name
+// now came later, and with it all of higher numbers.
+func (f FS) Newest(name string) (uint64, error) {
+	names, err := FS{Root: f.Root}.Names()
+	if err != nil {
+		return 0, err
+	}
+	var all []uint64
+	after := uint64(math.MaxUint64)
+	for _, n := range names {
+		seq, err := number(f.path("sys/block", n), "diskseq")
+		if missing(err) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("cannot read the sequence number of disk %s: %w", n, err)
+		}
+		if n == name {
+			after = seq
+		}
+		all = append(all, seq)
+	}
+	var newest uint64
+	for _, seq := range all {
+		if seq < after {
+			newest = max(newest, seq)
+		}
+	}
+	return newest, nil
 }
 
 // Disk gives the facts of the disk of that kernel name which sysfs and udev's

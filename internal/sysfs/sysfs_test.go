@@ -57,6 +57,29 @@ func as(change func(*disk.Facts)) disk.Facts {
 	return f
 }
 
+// What has the name of a disk that is gone came after it, and what came after that did
+// not meet it either.
+func TestNewest(t *testing.T) {
+	disks := tree{
+		"sys/block/vda/diskseq":    "1\n",
+		"sys/block/vdc/diskseq":    "9\n",
+		"sys/block/vdd/diskseq":    "14\n",
+		"sys/block/gone/dev":       "1:1\n",
+		"sys/block/nvme0c0/hidden": "1\n", "sys/block/nvme0c0/diskseq": "99\n",
+	}
+	for name, want := range map[string]uint64{"vdb": 14, "vdd": 9, "vdc": 1, "vda": 0} {
+		if got, err := disks.make(t).Newest(name); got != want || err != nil {
+			t.Errorf("with %s: %d, %v", name, got, err)
+		}
+	}
+	if got, err := disks.with(tree{"sys/block/vdc/diskseq": "x\n"}).make(t).Newest("vdb"); err == nil {
+		t.Errorf("of what can not be read: %d", got)
+	}
+	if got, err := (FS{Root: t.TempDir()}).Newest("vdb"); err == nil {
+		t.Errorf("without sysfs: %d", got)
+	}
+}
+
 func TestDisk(t *testing.T) {
 	const db = "run/udev/data/b254:16"
 	entry := virtio[db]
