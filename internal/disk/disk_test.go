@@ -145,6 +145,7 @@ func TestFindPeers(t *testing.T) {
 	}
 	all := []Facts{disk("vdb", 1, "S", uuid), disk("vdc", 2, "S", ""), disk("vdd", 3, "", uuid), disk("vde", 4, "", "")}
 	all[0].Mounts = []MountPoint{{Path: "/x"}}
+	all[0].Standing.OnRecord, all[2].Standing.Resized = true, true
 	for i, want := range []struct{ serial, uuid int }{{1, 1}, {1, 0}, {0, 1}, {0, 0}} {
 		f := all[i]
 		f.FindPeers(all)
@@ -169,7 +170,12 @@ func TestFindPeers(t *testing.T) {
 	}
 	f = all[1]
 	f.FindPeers(all)
-	if p := f.SameSerial[0]; p.Name != "vdb" || p.UUID != uuid || p.Mounted != "/x" {
+	if p := f.SameSerial[0]; p.Name != "vdb" || p.UUID != uuid || p.Mounted != "/x" || !p.OnRecord || p.Resized {
+		t.Errorf("peer %+v", p)
+	}
+	f = all[0]
+	f.FindPeers(all)
+	if p := f.SameUUID[0]; p.Name != "vdd" || p.OnRecord || !p.Resized {
 		t.Errorf("peer %+v", p)
 	}
 	// The one that is named stays the same, whoever is asked first.

@@ -205,6 +205,8 @@ type Standing struct {
 	// OnRecord says that the filesystem on the disk was last mounted from this
 	// disk, as far as serial, slot and size tell.
 	OnRecord bool `json:"on_record,omitempty"`
+	// Resized says the same where the size was another then.
+	Resized bool `json:"resized,omitempty"`
 	// LastOn is the record of the filesystem on the disk where it is of another disk,
 	// as far as the serials tell, or Beside; nil if it is not.
 	LastOn *Sighting `json:"last_on,omitempty"`
@@ -295,6 +297,15 @@ func (i Identity) Like(other Identity) bool {
 		return false
 	}
 	return i.Serial != "" || i.Slot == other.Slot
+}
+
+// ResizedTo says whether the other may be the same disk of another size, attached again
+// perhaps: by its serial, and without one by its slot if it has grown.
+func (i Identity) ResizedTo(other Identity) bool {
+	if i.Serial != other.Serial || i.Size == other.Size {
+		return false
+	}
+	return i.Serial != "" || i.Slot != "" && i.Slot == other.Slot && i.Size < other.Size
 }
 
 // MayBe says whether it may be the disk that was there as other in an earlier boot,
@@ -463,9 +474,10 @@ type Peer struct {
 	Mounted string `json:"mounted,omitempty"`
 	// Known says that udev or the kernel knows anything on it.
 	Known bool `json:"known,omitempty"`
-	// Serial and OnRecord as in Facts and Standing.
+	// Serial, OnRecord and Resized as in Facts and Standing.
 	Serial   string `json:"serial,omitempty"`
 	OnRecord bool   `json:"on_record,omitempty"`
+	Resized  bool   `json:"resized,omitempty"`
 }
 
 // Holds says whether udev or the kernel knows anything on the disk.
@@ -505,7 +517,7 @@ func (f *Facts) FindPeers(all []Facts) {
 			continue
 		}
 		c := o.Known()
-		p := Peer{ID: o.ID, Slot: o.Slot, Type: c.Type, UUID: c.UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord, Known: o.Holds()}
+		p := Peer{ID: o.ID, Slot: o.Slot, Type: c.Type, UUID: c.UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord, Resized: o.Standing.Resized, Known: o.Holds()}
 		if len(o.Mounts) > 0 {
 			p.Mounted = o.Mounts[0].Path
 			if v := o.Standing.Volume; v != nil && p.UUID == "" {

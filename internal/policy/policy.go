@@ -300,7 +300,8 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Setting
 // twin says whether another disk has, or had while this one came, the
 // filesystem's UUID. Which of them is mounted does not depend on who comes
 // first: a volume never shows another disk's data because a disk went, or was
-// slower at boot. The one on record is mounted, and one that was refused once
+// slower at boot. The one on record is mounted, and where there is none the one that was
+// resized since, while the machine was off. One that was refused once
 // stays so until the operator says otherwise; as does one that comes in the place of
 // the one on record while nobody saw that leave.
 func twin(f *disk.Facts) bool {
@@ -308,11 +309,11 @@ func twin(f *disk.Facts) bool {
 		return f.Standing.Twin || replaces(f)
 	}
 	for i := range f.SameUUID {
-		if p := &f.SameUUID[i]; p.Mounted != "" || p.OnRecord {
+		if p := &f.SameUUID[i]; p.Mounted != "" || p.OnRecord || p.Resized && !f.Standing.OnRecord {
 			return true
 		}
 	}
-	return f.Standing.Twin || !f.Standing.OnRecord
+	return f.Standing.Twin || !f.Standing.OnRecord && !f.Standing.Resized
 }
 
 // replaces says whether the filesystem was on another disk when it was seen last,

@@ -338,6 +338,22 @@ func TestDecide(t *testing.T) {
 		{"twin, this one on record", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{}}, true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"twin, this one on record, the other mounted", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{}, {Mounted: "/x"}}, true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin, both on record", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{OnRecord: true}}, true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin, this one on record but for its size", func(f *disk.Facts) { f.SameUUID, f.Standing.Resized = []disk.Peer{{}}, true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"twin, this one on record but for its size, the other on record", func(f *disk.Facts) {
+			f.SameUUID, f.Standing.Resized = []disk.Peer{{}, {OnRecord: true}}, true
+		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin, this one on record but for its size, the other mounted", func(f *disk.Facts) {
+			f.SameUUID, f.Standing.Resized = []disk.Peer{{Mounted: "/x"}}, true
+		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin, both on record but for their sizes", func(f *disk.Facts) {
+			f.SameUUID, f.Standing.Resized = []disk.Peer{{Resized: true}}, true
+		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin, this one on record, the other but for its size", func(f *disk.Facts) {
+			f.SameUUID, f.Standing.OnRecord = []disk.Peer{{Resized: true}}, true
+		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"twin, this one on record but for its size, and refused before", func(f *disk.Facts) {
+			f.SameUUID, f.Standing.Resized, f.Standing.Twin = []disk.Peer{{}}, true, true
+		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin, this one on record but refused before", func(f *disk.Facts) {
 			f.SameUUID, f.Standing.OnRecord, f.Standing.Twin = []disk.Peer{{}}, true, true
 		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},

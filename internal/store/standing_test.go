@@ -49,28 +49,41 @@ func TestWasMounted(t *testing.T) {
 }
 
 // TestOnRecord: the filesystem was last mounted from this disk, whenever it was
-// attached.
+// attached; it may have been resized since, without a serial only grown.
 func TestOnRecord(t *testing.T) {
+	type change = func(*disk.Facts)
+	bare := func(f *disk.Facts) { f.Serial = "" }
+	nowhere := func(f *disk.Facts) { f.Serial, f.Slot = "", "" }
+	asIs := func(*disk.Facts) {}
 	tests := []struct {
-		name string
-		put  func(*disk.Facts)
-		want bool
+		name          string
+		was, put      change
+		want, resized bool
 	}{
-		{"the same disk, attached again", func(f *disk.Facts) { f.Seq = 40; f.Slot = "elsewhere" }, true},
-		{"another serial", func(f *disk.Facts) { f.Serial = "S2" }, false},
-		{"another size", func(f *disk.Facts) { f.Size++ }, false},
-		{"another filesystem", func(f *disk.Facts) { f.Udev.FSUUID = "bbbbbbbb-0000-4000-8000-000000000002" }, false},
+		{"the same disk, attached again", asIs, func(f *disk.Facts) { f.Seq = 40; f.Slot = "elsewhere" }, true, false},
+		{"another serial", asIs, func(f *disk.Facts) { f.Serial = "S2" }, false, false},
+		{"another serial, grown", asIs, func(f *disk.Facts) { f.Serial, f.Size = "S2", f.Size+1 }, false, false},
+		{"no serial any more", asIs, func(f *disk.Facts) { f.Serial, f.Size = "", f.Size+1 }, false, false},
+		{"grown", asIs, func(f *disk.Facts) { f.Size++; f.Slot = "elsewhere" }, false, true},
+		{"shrunk", asIs, func(f *disk.Facts) { f.Size-- }, false, true},
+		{"no serial", bare, func(f *disk.Facts) { f.Seq = 40 }, true, false},
+		{"no serial, grown", bare, func(f *disk.Facts) { f.Size++ }, false, true},
+		{"no serial, shrunk", bare, func(f *disk.Facts) { f.Size-- }, false, false},
+		{"no serial, grown elsewhere", bare, func(f *disk.Facts) { f.Size++; f.Slot = "elsewhere" }, false, false},
+		{"no serial and no slot, grown", nowhere, func(f *disk.Facts) { f.Size++ }, false, false},
+		{"another filesystem", asIs, func(f *disk.Facts) { f.Udev.FSUUID = "bbbbbbbb-0000-4000-8000-000000000002" }, false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
+			tt.was(f)
 			if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot0"), UUID: f.Udev.FSUUID, Type: "xfs"}}); err != nil {
 				t.Fatal(err)
 			}
 			tt.put(f)
 			m := s.Load("boot1")
-			if got := m.Standing(f).OnRecord; got != tt.want {
-				t.Errorf("on record: %v", got)
+			if got := m.Standing(f); got.OnRecord != tt.want || got.Resized != tt.resized {
+				t.Errorf("on record: %v, resized: %v", got.OnRecord, got.Resized)
 			}
 		})
 	}

@@ -265,10 +265,8 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		if s.UUID == uuid || here && uuid == "" {
 			st.Volume = s
 		}
-		if s.UUID == uuid && s.Identity.Like(id) {
-			st.OnRecord = true
-		}
 		if s.UUID == uuid {
+			st.OnRecord, st.Resized = s.Identity.Like(id), s.Identity.ResizedTo(id)
 			st.Beside = beside(s, id)
 			if st.Beside || disk.OtherSerial(s.Identity.Serial, f.Serial) {
 				st.LastOn = s

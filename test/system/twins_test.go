@@ -4,6 +4,7 @@ package system
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -55,7 +56,14 @@ func TestTwins(t *testing.T) {
 	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q")
 	_, twinID = m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
 	m.says(refused)
-	if err := w.Reboot(ctx(t)); err != nil {
+	if err := w.Shutdown(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	// The one on record is known also by its serial alone.
+	if err := os.Truncate(image, 384<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.PowerOn(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 	m.wait("the mount", "findmnt /mnt/disks/"+uuid)
@@ -66,10 +74,11 @@ func TestTwins(t *testing.T) {
 	m.wait("the first to go", "! findmnt /mnt/disks/"+uuid)
 	twin = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"SECOND\" {print $1}'")
 	m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
-	m.says("/dev/" + twin + " .*refuse: it came while another disk had its UUID")
+	gone := " .*its UUID .* was last mounted from another disk, which left when this one was attached already"
+	m.says("/dev/" + twin + " .*refuse:" + gone + ": .*serial FIRST, at ")
 	m.resize(w, twinID, 512<<20)
 	m.wait("the kernel to see the size", fmt.Sprintf("[ $(cat /sys/block/%s/size) = %d ]", twin, 512<<20/512))
-	m.run("udevadm settle; systemctl restart hotmount; hotmount plan | grep '^" + twin + " .*refuse .*it came while another'")
+	m.run("udevadm settle; systemctl restart hotmount; hotmount plan | grep '^" + twin + " .*refuse" + gone + "'")
 	if got := m.run("systemctl show -p StatusText --value hotmount; findmnt -n /dev/" + twin + " || true"); got != "0 mounted, 0 held, 1 refused, 0 failing" {
 		t.Errorf("the twin took its place: %s", got)
 	}
@@ -86,7 +95,18 @@ func TestTwins(t *testing.T) {
 	}
 	m.run("hotmount accept " + name)
 	m.mounted(name)
+	// And the other once more, with which udev is not done before the first has gone.
+	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q; udevadm control --stop-exec-queue")
+	twin, twinID = m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
 	m.detach(w, id)
+	m.run("hotmount rescan") // udev's word of that waits in the same queue
+	m.wait("the first to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
+	m.run("udevadm control --start-exec-queue")
+	m.says("/dev/" + twin + " .*refuse: its UUID " + uuid + " was last mounted from another disk, which left when this one was attached already: .*FIRST.*hotmount accept " + twin)
+	if got := m.run("udevadm settle; ls -A /mnt/disks"); got != "" {
+		t.Errorf("the twin took the place of the first: %s", got)
+	}
+	m.detach(w, twinID)
 
 	// Without serials they are told apart by their slots, and by which one is on record.
 	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
@@ -103,7 +123,7 @@ func TestTwins(t *testing.T) {
 	m.detach(w, id)
 	m.wait("the first to go", "! findmnt /mnt/disks/"+uuid)
 	m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
-	m.says("/dev/" + twin + " .*no serial.*refuse: it came while another disk had its UUID")
+	m.says("/dev/" + twin + " .*no serial.*refuse:" + gone + ": .*no serial, at ")
 	name, _ = m.attach(w, worker.Disk{File: bare})
 	if got := m.mounted(name); got != uuid {
 		t.Errorf("the first came back as %s", got)
