@@ -45,8 +45,14 @@ type machine struct {
 	t *testing.T
 }
 
+// ctx ends ten minutes from now, and two minutes before go test would panic, which
+// keeps no logs and ends no worker.
 func ctx(t *testing.T) context.Context {
-	c, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	end := time.Now().Add(10 * time.Minute)
+	if last, ok := t.Deadline(); ok && last.Add(-2*time.Minute).Before(end) {
+		end = last.Add(-2 * time.Minute)
+	}
+	c, cancel := context.WithDeadline(context.Background(), end)
 	t.Cleanup(cancel)
 	return c
 }

@@ -15,7 +15,7 @@ import (
 
 // TestMachine asks one worker for all that the others promise.
 func TestMachine(t *testing.T) {
-	ctx := t.Context()
+	ctx := limited(t)
 	w := startWorker(t, Options{Dir: t.TempDir()})
 
 	disk := filepath.Join(t.TempDir(), "blank.raw")
@@ -81,7 +81,7 @@ func TestMachine(t *testing.T) {
 
 // TestLibvirt does with virsh what people do with it.
 func TestLibvirt(t *testing.T) {
-	ctx := t.Context()
+	ctx := limited(t)
 	var l *Libvirt
 	timed(t, "start", func() (err error) {
 		l, err = StartLibvirt(ctx, Options{Progress: t.Output()})
@@ -169,7 +169,7 @@ func TestInstalled(t *testing.T) {
 	})
 	t.Run("libvirt", func(t *testing.T) {
 		var l *Libvirt
-		timed(t, "start", func() (err error) { l, err = StartLibvirt(t.Context(), o); return err })
+		timed(t, "start", func() (err error) { l, err = StartLibvirt(limited(t), o); return err })
 		stopAtEnd(t, l)
 		check(l)
 	})
@@ -190,7 +190,7 @@ func buildDeb(t *testing.T) string {
 	write(t, filepath.Join(tree, "lib/systemd/system/hello.service"),
 		"[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n")
 	deb := filepath.Join(dir, "hello.deb")
-	if _, err := command(t.Context(), nil, "dpkg-deb", "--root-owner-group", "-Znone", "-b", tree, deb); err != nil {
+	if _, err := command(limited(t), nil, "dpkg-deb", "--root-owner-group", "-Znone", "-b", tree, deb); err != nil {
 		t.Fatal(err)
 	}
 	return deb
@@ -198,7 +198,7 @@ func buildDeb(t *testing.T) string {
 
 // TestDisks attaches disks in all ways there are.
 func TestDisks(t *testing.T) {
-	ctx := t.Context()
+	ctx := limited(t)
 	w := startWorker(t, Options{})
 	dir := t.TempDir()
 	file := func(name string, size int64) string {
@@ -364,11 +364,11 @@ func qemus(t *testing.T, dir string) (n int) {
 // TestScripts shows what becomes of output, failure and input.
 func TestScripts(t *testing.T) {
 	w := startWorker(t, Options{})
-	out, err := w.Run(t.Context(), "echo out; echo err >&2; cat; false; echo not reached")
+	out, err := w.Run(limited(t), "echo out; echo err >&2; cat; false; echo not reached")
 	if out != "out\n" || ExitCode(err) != 1 || !strings.Contains(err.Error(), "err") {
 		t.Errorf("got %q, %v", out, err)
 	}
-	if _, err := w.Run(t.Context(), "exit 255"); ExitCode(err) != 255 {
+	if _, err := w.Run(limited(t), "exit 255"); ExitCode(err) != 255 {
 		t.Errorf("exit 255 gives %v", err)
 	}
 	long := strings.Repeat("# a comment\n", 20000) + "echo end"
@@ -382,10 +382,10 @@ func TestScripts(t *testing.T) {
 	if err := os.WriteFile(local, []byte("it's\x00binary"), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Put(t.Context(), local, "/root/a dir/it's"); err != nil {
+	if err := w.Put(limited(t), local, "/root/a dir/it's"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Get(t.Context(), "/root/a dir/it's", back); err != nil {
+	if err := w.Get(limited(t), "/root/a dir/it's", back); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(back); err != nil || string(b) != "it's\x00binary" {
@@ -396,7 +396,7 @@ func TestScripts(t *testing.T) {
 	}
 	timed(t, "ten scripts", func() error {
 		for range 10 {
-			if _, err := w.Run(t.Context(), "true"); err != nil {
+			if _, err := w.Run(limited(t), "true"); err != nil {
 				return err
 			}
 		}
@@ -413,11 +413,23 @@ func nearNow(t *testing.T, seconds string) bool {
 	return (time.Duration(time.Now().Unix())*time.Second - got).Abs() < 20*time.Second
 }
 
+// limited gives the test's context, which ends two minutes before go test would panic:
+// that keeps no logs and ends no worker.
+func limited(t *testing.T) context.Context {
+	last, ok := t.Deadline()
+	if !ok {
+		return t.Context()
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), last.Add(-2*time.Minute))
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func startWorker(t *testing.T, o Options) *Worker {
 	t.Helper()
 	o.Progress = t.Output()
 	var w *Worker
-	timed(t, "start", func() (err error) { w, err = Start(t.Context(), o); return err })
+	timed(t, "start", func() (err error) { w, err = Start(limited(t), o); return err })
 	stopAtEnd(t, w)
 	return w
 }
@@ -427,7 +439,9 @@ func stopAtEnd(t *testing.T, m Machine) {
 		if t.Failed() {
 			dir, err := LogDir(t.Name())
 			if err == nil {
-				err = m.SaveLogs(context.Background(), dir)
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				err = m.SaveLogs(ctx, dir)
 			}
 			t.Logf("logs: %s (%v)", dir, err)
 		}
@@ -448,7 +462,7 @@ func timed(t *testing.T, what string, do func() error) {
 
 func run(t *testing.T, m Machine, script string) string {
 	t.Helper()
-	out, err := m.Run(t.Context(), script)
+	out, err := m.Run(limited(t), script)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -462,7 +476,7 @@ func waitFor(t *testing.T, m Machine, condition string) {
 
 func bootID(t *testing.T, m Machine) string {
 	t.Helper()
-	id, err := m.BootID(t.Context())
+	id, err := m.BootID(limited(t))
 	if err != nil {
 		t.Fatal(err)
 	}
