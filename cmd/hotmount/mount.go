@@ -25,6 +25,9 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	if err := mounts.Propagates("", class.Directory); err != nil {
 		return err
 	}
+	path := class.MountPoint(uuid)
+	// If it fails the directory is still there, and that tells what is wrong with it.
+	_ = u.manager.Vacate(ctx, path)
 	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
 		return barred(err)
 	}
@@ -32,7 +35,6 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	if f.Serial != "" {
 		serial = "serial " + disk.Visible(f.Serial)
 	}
-	path := class.MountPoint(uuid)
 	arrived, forget := u.mounting.expect(path, f.Dev)
 	defer forget()
 	err := u.manager.StartMount(ctx, unit.MountUnit{

@@ -242,10 +242,10 @@ func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool,
 	if err := checkPath(path); err != nil {
 		return false, err
 	}
-	name := Name(path)
-	if _, err := os.Lstat(filepath.Join(cmp.Or(m.transient, transientUnits), name)); err == nil && !sure {
+	if m.has(path) && !sure {
 		return false, nil
 	}
+	name := Name(path)
 	c, err := m.acquire(ctx)
 	if err != nil {
 		return false, err
@@ -281,6 +281,12 @@ func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool,
 		return true, &JobError{Unit: name, Result: "failed"}
 	}
 	return true, nil
+}
+
+// has says whether PID 1 has the transient mount unit of that mount point.
+func (m *Manager) has(path string) bool {
+	_, err := os.Lstat(filepath.Join(cmp.Or(m.transient, transientUnits), Name(path)))
+	return err == nil
 }
 
 // refusal tells why PID 1 took no job for the unit, nil if it did.
@@ -409,6 +415,20 @@ func (m *Manager) StartCleanup(ctx context.Context, path string) error {
 		return err
 	}
 	return m.startService(ctx, cleanupUnit(path))
+}
+
+// Vacate has a mount point removed that the mount before has left, and returns when
+// nothing removes it any more: PID 1 starts the cleanup when a mount has ended, and it
+// would take the directory away before the next one is there. As long as PID 1 has the
+// mount unit the directory is that one's.
+func (m *Manager) Vacate(ctx context.Context, path string) error {
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) || m.has(path) {
+		return nil
+	}
+	return m.StartCleanup(ctx, path)
 }
 
 // StartUnmountGone runs hotmount-unmount@.service for that mount point and the

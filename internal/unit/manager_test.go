@@ -89,6 +89,7 @@ var everything = append(slices.Clone(jobs), []struct {
 		_, err := m.MountEnded(ctx, mountUnit().Path, false)
 		return err
 	}},
+	{"Vacate", func(ctx context.Context, m *Manager) error { return m.Vacate(ctx, mountUnit().Path) }}, // nothing, where there is no directory
 	{"Plugged", func(ctx context.Context, m *Manager) error { _, err := m.Plugged(ctx, "vdb"); return err }},
 }...)
 
@@ -187,6 +188,54 @@ func TestMountEnded(t *testing.T) {
 	}
 	if _, err := p.manager().MountEnded(background(t), "/etc", true); err == nil {
 		t.Error("a mount that is not ours is asked for")
+	}
+}
+
+// What is left of the mount before is gone before the next one, if PID 1 has done with
+// that; else it is that mount's.
+func TestVacate(t *testing.T) {
+	for name, tt := range map[string]struct{ directory, loaded, asked bool }{
+		"a new mount point":                    {},
+		"one that is to go":                    {directory: true, asked: true},
+		"the unit is there":                    {directory: true, loaded: true},
+		"the unit is there, its directory not": {loaded: true},
+	} {
+		p := startPID1(t)
+		m, path := p.manager(), filepath.Join(t.TempDir(), uuid)
+		m.transient = t.TempDir()
+		if tt.directory {
+			if err := os.Mkdir(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if tt.loaded {
+			if err := os.WriteFile(filepath.Join(m.transient, Name(path)), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.Vacate(background(t), path); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		want := ""
+		if tt.asked {
+			want = "StartUnit " + cleanupUnit(path) + " replace"
+		}
+		if got := p.calls(); got != want {
+			t.Errorf("%s: asked for %q", name, got)
+		}
+	}
+	p := startPID1(t)
+	p.result = "failed"
+	var failed *JobError
+	if err := p.manager().Vacate(background(t), t.TempDir()); err == nil || errors.As(err, &failed) {
+		t.Errorf("a path that is no mount point of ours: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), uuid)
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.manager().Vacate(background(t), path); !errors.As(err, &failed) {
+		t.Errorf("what is there does not go: %v", err)
 	}
 }
 
