@@ -22,6 +22,18 @@ ExecStart=/bin/bash -c 'set -e; cd /mnt/disks/%s; while :; do date +%%%%N >new; 
 X
 systemctl daemon-reload; systemctl start writer`
 
+// kubelet is a service in kubelet's place that leaves what it saw when it was started at
+// the next boot.
+const kubelet = `cat >/etc/systemd/system/kubelet.service <<'X'
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'ls /mnt/disks >/root/kubelet-saw; findmnt -rno TARGET | grep /mnt/disks | sort >>/root/kubelet-saw || true'
+[Install]
+WantedBy=multi-user.target
+X
+systemctl -q enable kubelet; rm -f /root/kubelet-saw`
+
 // TestMountsOutliveTheAgent: killed, hanging, restarted, upgraded and removed, the agent
 // leaves each mount in place, and a writer in it never sees an error (issue 2,
 // shown 5). Afterwards a reboot mounts everything before kubelet starts.
@@ -103,15 +115,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 		all = append(all, m.mounted(name))
 	}
 	slices.Sort(all)
-	m.run(`cat >/etc/systemd/system/kubelet.service <<'X'
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/bin/sh -c 'ls /mnt/disks >/root/kubelet-saw; findmnt -rno TARGET | grep /mnt/disks | sort >>/root/kubelet-saw || true'
-[Install]
-WantedBy=multi-user.target
-X
-systemctl enable kubelet; rm -f /root/kubelet-saw`)
+	m.run(kubelet)
 	// What a crash leaves goes before kubelet starts.
 	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
 	makeLeftover := "mkdir " + leftover + "; touch " + leftover + "/not-mounted; chattr +i " + leftover + "/not-mounted " + leftover
@@ -214,9 +218,9 @@ func TestStorm(t *testing.T) {
 		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: fmt.Sprint("S", i)})
 		m.mounted(name)
 	}
-	before := m.run("findmnt -rno ID,TARGET | grep /mnt/disks/ | sort")
+	before := m.run("findmnt -rno ID,TARGET | grep /mnt/disks | sort")
 	m.run("for i in $(seq 30); do udevadm trigger -s block -c change; done; udevadm settle")
-	if after := m.run("findmnt -rno ID,TARGET | grep /mnt/disks/ | sort"); after != before {
+	if after := m.run("findmnt -rno ID,TARGET | grep /mnt/disks | sort"); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
 	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '3 mounted, 0 held, 0 refused, 0 failing'")
