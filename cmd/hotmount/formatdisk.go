@@ -81,7 +81,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	}
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
 	v.Content, v.Writes, err = proveAndMake(ctx, log, f, s, "", place)
-	if v.Content.Kind == disk.Filesystem && err == nil {
+	if v.Content.Kind == disk.Filesystem && !v.Content.Torn && err == nil {
 		var g disk.Geometry
 		g, err = grow.Measure(f.Node(), v.Content.Type)
 		v.Content.Span = g.Size
@@ -350,6 +350,8 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 func outcome(f *disk.Facts, c *disk.Content, d disk.Decision, uuid string) (made, ends bool, failure error) {
 	ours := f.Standing.Intent != nil && !ofAnother(f)
 	switch {
+	case ours && (c.Torn || d.Reason == disk.ReasonDisturbed):
+		return false, false, nil
 	case ours && c.Kind == disk.Filesystem && c.UUID == uuid:
 		return true, true, nil
 	case ours && d.Action == disk.Mount:

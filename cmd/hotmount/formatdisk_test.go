@@ -25,6 +25,9 @@ func TestIntentOfAnother(t *testing.T) {
 		"finished":                         {&itself, false, disk.Content{Kind: disk.Filesystem, UUID: begun}, disk.Mount, true, true, false, false},
 		"finished, and not to be mounted":  {&itself, false, disk.Content{Kind: disk.Filesystem, UUID: begun}, disk.Ignore, true, true, false, false},
 		"accepted as it is":                {&itself, false, disk.Content{Kind: disk.Filesystem, UUID: found}, disk.Mount, false, true, true, false},
+		"torn":                             {&itself, false, disk.Content{Kind: disk.Filesystem, UUID: begun, Torn: true}, disk.Refuse, false, false, false, false},
+		"torn, and not to be used":         {&itself, false, disk.Content{Kind: disk.Filesystem, UUID: begun, Torn: true}, disk.Ignore, false, false, false, false},
+		"somebody else wrote":              {&itself, false, disk.Content{Kind: disk.Filesystem, UUID: begun}, disk.Hold, false, false, false, false},
 		"refused":                          {&itself, false, disk.Content{Kind: disk.Other}, disk.Refuse, false, false, false, false},
 		"perhaps itself, finished":         {&itself, true, disk.Content{Kind: disk.Filesystem, UUID: begun}, disk.Mount, true, true, false, false},
 		"a copy, finished by somebody":     {&disk.Identity{Serial: "B", Size: 1 << 30}, true, disk.Content{Kind: disk.Filesystem, UUID: begun}, disk.Mount, false, false, false, true},
@@ -37,7 +40,11 @@ func TestIntentOfAnother(t *testing.T) {
 			if tc.of != nil {
 				f.Standing.Intent, f.Standing.IntentDoubt = &disk.Intent{Identity: *tc.of, UUID: begun}, tc.doubt
 			}
-			made, ends, failure := outcome(f, &tc.c, disk.Decision{Action: tc.do}, begun)
+			d := disk.Decision{Action: tc.do}
+			if tc.do == disk.Hold {
+				d.Reason = disk.ReasonDisturbed
+			}
+			made, ends, failure := outcome(f, &tc.c, d, begun)
 			if made != tc.made || ends != tc.ends || (failure != nil) != tc.failed {
 				t.Errorf("made %v, ends %v, failure %v", made, ends, failure)
 			}

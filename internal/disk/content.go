@@ -38,6 +38,9 @@ type Content struct {
 	// Proven says that hotmount has read the disk itself; otherwise it is what
 	// udev vouches for.
 	Proven bool `json:"proven,omitempty"`
+	// Torn says that it is the filesystem of the disk's unfinished format, and that not all
+	// of what mkfs wrote is there, though its superblock is: mkfs flushes at its end alone.
+	Torn bool `json:"torn,omitempty"`
 	// Made says that hotmount has just made it on this machine.
 	Made bool `json:"made,omitempty"`
 	// Evidence tells, one finding a line, what was looked at and what it

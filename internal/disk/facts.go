@@ -416,6 +416,8 @@ type Intent struct {
 	// Over says that the disk was not blank: the operator gave the word to
 	// overwrite what was on it.
 	Over bool `json:"over,omitempty"`
+	// Doubt says who else was at work on the disk after mkfs had ended, empty for nobody.
+	Doubt string `json:"doubt,omitempty"`
 	// Ext4 is what mkfs.ext4 is called with, nil for an XFS.
 	Ext4 *MkfsExt4 `json:"ext4,omitempty"`
 }

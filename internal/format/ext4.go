@@ -180,22 +180,12 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 }
 
 // Finish does the rest of a format of which the recovery has found mkfs's part: Prove
-// has found the filesystem of the disk's intent. What was mounted since is left as it is,
-// and so is what may be another disk's. It fails where not all of the filesystem is there:
-// mkfs flushes what it has written at its end alone, and a power cut before that can
-// leave the superblock without the rest. It fails, too, where a write is left to do and
-// formatting is switched off: what is mounted without it would keep the wrong mode.
+// has found the filesystem of the disk's intent, and all of it. What was mounted since is
+// left as it is, and so is what may be another disk's. It fails where a write is left to do
+// and formatting is switched off: what is mounted without it would keep the wrong mode.
 func (s *Session) Finish(ctx context.Context) error {
 	i := s.disk.Standing.Intent
-	if i == nil || s.disk.Standing.IntentDoubt || s.proven.Kind != disk.Filesystem {
-		return nil
-	}
-	if !s.disk.Standing.OnRecord {
-		if err := s.readBack(i.Type(), i.UUID); err != nil {
-			return fmt.Errorf("cannot use the %s on %s: what mkfs wrote before a crash is not all there: %w; nothing was ever stored on it, and it can be made anew: hotmount format %s", i.Type(), s.disk.ID, err, s.disk.Name)
-		}
-	}
-	if i.Ext4 == nil {
+	if i == nil || i.Ext4 == nil || s.disk.Standing.IntentDoubt || s.proven.Kind != disk.Filesystem || s.proven.Torn {
 		return nil
 	}
 	err := s.lock(ctx, unix.LOCK_EX)

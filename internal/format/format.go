@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"time"
@@ -47,6 +48,8 @@ func Retry(err error) bool { return !errors.Is(err, ErrRefused) && !errors.Is(er
 type Intents interface {
 	// Begin returns once the intent would survive a power cut.
 	Begin(disk.Intent) error
+	// Amend has an intent that has begun say more.
+	Amend(disk.Intent) error
 	// End records what came of it, nil for a filesystem that was made, and
 	// forgets the intent.
 	End(uuid string, failure error) error
@@ -192,12 +195,36 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 	if c, err = s.look(ctx, plan); err != nil {
 		return c, err
 	}
+	if err := s.tear(&c); err != nil {
+		return c, err
+	}
 	if c.Kind == disk.Blank || c.Kind == disk.HalfMade {
 		if err := wait(ctx, s.deps.Settle-time.Since(begun)); err != nil {
 			return c, err
 		}
 	}
 	return c, s.isUntouched()
+}
+
+// tear finds out whether all of the filesystem of the disk's intent is there: a power cut
+// before mkfs's last flush can leave the superblock without the rest. What was mounted
+// since is left as it is, and so is what may be another disk's.
+func (s *Session) tear(c *disk.Content) error {
+	st := &s.disk.Standing
+	if c.Kind != disk.Filesystem || st.Intent == nil || c.UUID != st.Intent.UUID || st.IntentDoubt || st.OnRecord {
+		return nil
+	}
+	kind := st.Intent.Type()
+	err := whole(s.keep, kind, c.UUID)
+	var unread *probe.ReadError
+	switch {
+	case errors.As(err, &unread):
+		return err
+	case err != nil && (kind != disk.Ext4 || !probe.Ext4Used(s.keep, c.UUID)):
+		c.Torn = true
+		c.Evidence = append(c.Evidence, fmt.Sprintf("what mkfs.%s wrote is not all there: %v", kind, err))
+	}
+	return nil
 }
 
 func (s *Session) look(ctx context.Context, plan probe.Plan) (disk.Content, error) {
@@ -340,6 +367,10 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err != nil {
 		return err
 	}
+	// What is in the page cache yet is mkfs's.
+	if err := s.sys.writeOut(s.keep); err != nil {
+		return err
+	}
 	if s.writes, _, err = s.deps.Writes(); err != nil {
 		return err
 	}
@@ -353,8 +384,18 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := wait(ctx, s.deps.SecondLook); err != nil {
 		return err
 	}
-	if err := s.readBack(kind, o.Intent.UUID); err != nil {
-		return s.changed(err)
+	if err = s.readBack(kind, o.Intent.UUID); err != nil {
+		err = s.changed(err)
+	} else {
+		err = s.isUntouched()
+	}
+	if errors.Is(err, ErrShared) || errors.Is(err, ErrWritten) {
+		// The next look may find it whole.
+		o.Intent.Doubt = err.Error()
+		err = errors.Join(err, s.deps.Intents.Amend(o.Intent))
+	}
+	if err != nil {
+		return err
 	}
 	s.deps.Log(fmt.Sprintf("made %s %s on %s and read it back", name, o.Intent.UUID, s.disk.ID), lines...)
 	// The filesystem is whole. An intent that stays costs a look at the disk at
@@ -445,7 +486,7 @@ func (s *Session) isUntouched() error {
 	case err != nil:
 		return err
 	case writes != s.writes:
-		return fmt.Errorf("%w: %d writes and discards since the first read", ErrWritten, writes-s.writes)
+		return fmt.Errorf("%w: %d writes and discards meanwhile", ErrWritten, writes-s.writes)
 	case inFlight > 0:
 		return fmt.Errorf("%w: %d writes that the disk has not answered yet: they may reach it at any time", ErrWritten, inFlight)
 	}
@@ -476,14 +517,17 @@ func (s *Session) isSame(f *os.File) error {
 
 // readBack reads what mkfs has left, past the page cache.
 func (s *Session) readBack(kind, uuid string) error {
-	whole := probe.IsWholeXFS
-	if kind == disk.Ext4 {
-		whole = probe.IsWholeExt4
-	}
-	if err := whole(s.keep, uuid); err != nil {
+	if err := whole(s.keep, kind, uuid); err != nil {
 		return fmt.Errorf("read back after mkfs.%s: %w", kind, err)
 	}
 	return s.isSame(s.keep)
+}
+
+func whole(r io.ReaderAt, kind, uuid string) error {
+	if kind == disk.Ext4 {
+		return probe.IsWholeExt4(r, uuid)
+	}
+	return probe.IsWholeXFS(r, uuid)
 }
 
 func (s *Session) lock(ctx context.Context, how int) error {

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -66,9 +67,9 @@ type world struct {
 
 // intent records what is asked of the store.
 type intent struct {
-	last             disk.Intent
-	beginErr, endErr error
-	onBegin          func()
+	last                       disk.Intent
+	beginErr, endErr, amendErr error
+	onBegin                    func()
 }
 
 func newWorld(t *testing.T) *world {
@@ -139,14 +140,18 @@ func super(t *testing.T, name, uuid string) []byte {
 	if err != nil {
 		t.Error(err)
 	}
-	copy(b[32:48], raw)
+	b = bytes.ReplaceAll(b, bytes.Clone(b[32:48]), raw)
 	binary.BigEndian.PutUint64(b[8:], size/4096)
-	binary.BigEndian.PutUint32(b[84:], size/4096)
-	binary.BigEndian.PutUint32(b[88:], 1)
-	clear(b[512:])
+	inGroups(b, 1)
+	return b
+}
+
+// inGroups has the superblock tell of that many groups.
+func inGroups(b []byte, n uint32) {
+	binary.BigEndian.PutUint32(b[84:], size/4096/n)
+	binary.BigEndian.PutUint32(b[88:], n)
 	clear(b[224:228])
 	binary.LittleEndian.PutUint32(b[224:], crc32.Checksum(b[:512], crc32.MakeTable(crc32.Castagnoli)))
-	return b
 }
 
 func (w *world) Begin(i disk.Intent) error {
@@ -156,6 +161,12 @@ func (w *world) Begin(i disk.Intent) error {
 		w.onBegin()
 	}
 	return w.beginErr
+}
+
+func (w *world) Amend(i disk.Intent) error {
+	w.last = i
+	w.story = append(w.story, "amend "+i.UUID)
+	return w.amendErr
 }
 
 func (w *world) End(uuid string, failure error) error {
@@ -684,7 +695,7 @@ func TestMkfsGoesWrong(t *testing.T) {
 		"headers of another": {func(w *world) runtest.Answer {
 			return func(c run.Command) (run.Result, error) {
 				res, err := w.mkfs(c)
-				w.put(512, []byte("XAGF"))
+				w.put(512, super(t, "xfs.head", other)[512:1024])
 				return res, err
 			}
 		}, "headers of group 0"},
@@ -712,7 +723,9 @@ func TestMkfsGoesWrong(t *testing.T) {
 }
 
 // Another machine that has the disk too made a filesystem of it at the same
-// time, and came last: what is there now is not ours.
+// time, and came last: what is there now is not ours. Nor is it, whole or not, if
+// somebody on this machine has written to it since mkfs ended, or begun to. The next look
+// may find it whole: the intent has it that it is doubtful.
 func TestSecondLook(t *testing.T) {
 	for name, tc := range map[string]struct {
 		later func(*world)
@@ -722,9 +735,13 @@ func TestSecondLook(t *testing.T) {
 		"another UUID":                  {func(w *world) { w.put(0, super(t, "xfs.head", other)) }, ErrShared, "holds the XFS " + other},
 		"at work":                       {func(w *world) { w.put(0, super(t, "xfs-half-made.head", uuid)) }, ErrShared, "still at work"},
 		"zeroed":                        {func(w *world) { w.put(0, make([]byte, 4096)) }, ErrShared, "no XFS superblock"},
-		"headers of another":            {func(w *world) { w.put(512, []byte("XAGF")) }, ErrShared, "headers of group 0"},
+		"headers of another":            {func(w *world) { w.put(512, super(t, "xfs.head", other)[512:1024]) }, ErrShared, "headers of group 0"},
 		"another UUID, by this machine": {func(w *world) { w.put(0, super(t, "xfs.head", other)); w.writes++ }, ErrWritten, "1 writes"},
+		"written, and whole":            {func(w *world) { w.writes++ }, ErrWritten, "1 writes"},
+		"in the page cache, and whole":  {func(w *world) { w.buffered++ }, ErrWritten, "1 writes"},
+		"a write that stalls":           {func(w *world) { w.inFlight++ }, ErrWritten, "1 writes that the disk has not answered yet"},
 		"pulled":                        {func(w *world) { w.now.seq++ }, nil, "another disk"},
+		"not to be counted":             {func(w *world) { w.counters = errors.New("no stat") }, nil, "no stat"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -741,8 +758,92 @@ func TestSecondLook(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), tc.err) || tc.is != nil && !errors.Is(err, tc.is) {
 					t.Errorf("error %v", err)
 				}
-				if w.times("end ") != 0 {
-					t.Errorf("the story is %q", w.story)
+				if w.times("end ") != 0 || w.times("amend ") > 0 != (tc.is != nil) || (w.last.Doubt != "") != (tc.is != nil) || w.last.UUID != uuid {
+					t.Errorf("the story is %q, the intent %+v", w.story, w.last)
+				}
+			})
+		})
+	}
+}
+
+func TestDoubtThatIsNotRecordedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.amendErr = errors.New("no space left")
+		w.On(makeLine, func(c run.Command) (run.Result, error) {
+			time.AfterFunc(2*time.Second, func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.writes++
+			})
+			return w.mkfs(c)
+		})
+		if err := w.work("full", false, nil); !errors.Is(err, ErrWritten) || !errors.Is(err, w.amendErr) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// What mkfs has left in the page cache is mkfs's.
+func TestOwnWritesAreNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.On(makeLine, func(c run.Command) (run.Result, error) {
+			w.buffered += 2
+			return w.mkfs(c)
+		})
+		if err := w.work("full", false, nil); err != nil || w.last.Doubt != "" {
+			t.Errorf("error %v, the intent is %+v", err, w.last)
+		}
+	})
+}
+
+// A power cut can keep the superblock and lose what mkfs wrote before it.
+func TestTorn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		torn   bool
+		err    string
+	}{
+		"whole":                       {func(w *world) {}, false, ""},
+		"a header is another's":       {func(w *world) { w.put(512, super(t, "xfs.head", other)[512:1024]) }, true, ""},
+		"a header is lost":            {func(w *world) { w.put(1024, make([]byte, 512)) }, true, ""},
+		"it was mounted since":        {func(w *world) { w.put(1024, make([]byte, 512)); w.facts.Standing.OnRecord = true }, false, ""},
+		"on what may be another disk": {func(w *world) { w.put(1024, make([]byte, 512)); w.facts.Standing.IntentDoubt = true }, false, ""},
+		"no intent":                   {func(w *world) { w.put(1024, make([]byte, 512)); w.facts.Standing.Intent = nil }, false, ""},
+		"another filesystem's intent": {func(w *world) { w.put(1024, make([]byte, 512)); w.facts.Standing.Intent.UUID = other }, false, ""},
+		"the intent is of an ext4":    {func(w *world) { w.facts.Standing.Intent.Ext4 = &disk.MkfsExt4{} }, true, ""},
+		"a header can not be read": {func(w *world) {
+			b := super(t, "xfs.head", uuid)
+			inGroups(b, 2)
+			w.put(0, b)
+			w.truncate(size / 2)
+		}, false, "cannot read byte"},
+		"a header is lost while it writes": {func(w *world) { w.put(1024, make([]byte, 512)); w.inFlight++ }, false, "not answered yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				if _, err := w.mkfs(run.Command{}); err != nil {
+					t.Fatal(err)
+				}
+				w.facts.Standing.Intent = &disk.Intent{UUID: uuid}
+				tc.change(w)
+				s, err := open(t.Context(), w.facts, w.deps(), w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				c, err := s.Prove(t.Context(), "full")
+				if tc.err != "" {
+					if err == nil || !strings.Contains(err.Error(), tc.err) || c.Kind != disk.Unknown {
+						t.Errorf("%+v, error %v", c, err)
+					}
+					return
+				}
+				said := len(c.Evidence) > 0 && strings.Contains(c.Evidence[len(c.Evidence)-1], "not all there: ")
+				if err != nil || c.Kind != disk.Filesystem || c.UUID != uuid || c.Torn != tc.torn || said != tc.torn {
+					t.Errorf("%+v, error %v", c, err)
 				}
 			})
 		})

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/policy"
 	"hotmount/internal/probe"
 	"hotmount/internal/run"
 )
@@ -101,6 +102,7 @@ func (l *loop) count() (done, inFlight uint64, err error) {
 }
 
 func (l *loop) Begin(i disk.Intent) error { l.begun++; l.facts.Standing.Intent = &i; return nil }
+func (l *loop) Amend(i disk.Intent) error { l.facts.Standing.Intent = &i; return nil }
 func (l *loop) End(string, error) error   { l.ended++; l.facts.Standing.Intent = nil; return nil }
 
 func (l *loop) deps() Deps {
@@ -126,7 +128,7 @@ func (l *loop) work() (disk.Content, error) {
 	}
 	defer s.Close()
 	c, err := s.Prove(l.t.Context(), "auto")
-	if i := l.facts.Standing.Intent; err == nil && c.Kind == disk.Filesystem && i != nil && c.UUID == i.UUID {
+	if i := l.facts.Standing.Intent; err == nil && !c.Torn && c.Kind == disk.Filesystem && i != nil && c.UUID == i.UUID {
 		if err := s.Finish(l.t.Context()); err != nil {
 			return c, err
 		}
@@ -355,8 +357,9 @@ func TestRealClassOptions(t *testing.T) {
 }
 
 // A power cut can keep the superblock, which mkfs writes last, and lose what it wrote
-// before: that is not mounted, and stays as it is. What was mounted since is its own
-// affair.
+// before: that is refused, stays as it is, and is made anew by the operator's word alone.
+// What is known to have been mounted since is its own affair, and so is what may have been
+// where nobody has a record of it, for all that can be proven.
 func TestRealTornFormat(t *testing.T) {
 	for kind, lost := range map[string]string{
 		disk.XFS:  "bs=4k seek=$((2 * 75 * 256)) count=1", // the headers of group 2 of 4
@@ -370,19 +373,60 @@ func TestRealTornFormat(t *testing.T) {
 			if _, err := l.work(); err != nil {
 				t.Fatal(err)
 			}
-			l.facts.Standing.Intent = &disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid, Ext4: l.class.Intent.Ext4}
+			intent := &disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid, Ext4: l.class.Intent.Ext4}
+			l.facts.Standing.Intent = intent
 			ended := l.ended
 			sh(t, "dd if=/dev/zero of="+l.facts.Node()+" "+lost+" conv=notrunc; sync "+l.facts.Node())
 			before := l.digest()
-			if c, err := l.work(); err == nil || !strings.Contains(err.Error(), "not all there") || l.ended != ended {
-				t.Errorf("%+v, error %v, ended %d times", c, err, l.ended-ended)
+			decide := func(c disk.Content) (disk.Decision, bool) {
+				f := l.facts
+				f.Udev = disk.Udev{Initialized: true, FSType: kind, FSUsage: "filesystem", FSUUID: uuid}
+				s := &disk.Settings{Format: true, FormatLimit: 9, Classes: []disk.Class{{Name: "x", Selectors: disk.Selectors{Names: []string{f.Name}}, Directory: "/mnt/x", Create: kind, Accept: []string{kind}}}}
+				d := policy.Decide(&f, &c, s)
+				if why, next := policy.Words(&f, &c, s, d); c.Torn && (!strings.Contains(why, "not all there: ") || !strings.Contains(next, "hotmount format "+f.Name)) {
+					t.Errorf("%s; %s", why, next)
+				}
+				_, ok := policy.Confirmable(&f, &c, s)
+				return d, ok
 			}
+			torn := func() {
+				t.Helper()
+				c, err := l.work()
+				if d, ok := decide(c); err != nil || !c.Torn || l.ended != ended || d.Reason != disk.ReasonTorn || d.Action != disk.Refuse || !ok {
+					t.Errorf("%+v, error %v, ended %d times, %+v, may be confirmed: %v", c, err, l.ended-ended, d, ok)
+				}
+			}
+			torn()
+			torn()
 			if l.digest() != before {
 				t.Error("it was changed")
 			}
 			l.facts.Standing.OnRecord = true
-			if c, err := l.work(); err != nil || c.Kind != disk.Filesystem || l.ended == ended {
-				t.Errorf("mounted since: %+v, error %v, ended %d times", c, err, l.ended-ended)
+			c, err := l.work()
+			if d, ok := decide(c); err != nil || c.Torn || d.Action != disk.Mount || ok || l.ended == ended {
+				t.Errorf("mounted since: %+v, error %v, ended %d times, %+v, may be confirmed: %v", c, err, l.ended-ended, d, ok)
+			}
+			l.facts.Standing.OnRecord, l.facts.Standing.Intent, ended = false, intent, l.ended
+			if err := l.confirm(); err != nil {
+				t.Fatal(err)
+			}
+			if l.ended == ended || l.facts.Standing.Intent != nil {
+				t.Error("the intent stays")
+			}
+			sh(t, map[string]string{disk.XFS: "xfs_repair -n ", disk.Ext4: "e2fsck -fn "}[kind]+l.facts.Node())
+
+			// The intent could not be removed, nor the mount recorded.
+			dir := t.TempDir()
+			sh(t, "mount "+l.facts.Node()+" "+dir+"; echo precious >"+dir+"/f; umount "+dir+"; dd if=/dev/zero of="+l.facts.Node()+" "+lost+" conv=notrunc; sync "+l.facts.Node())
+			l.facts.Standing.Intent, ended = intent, l.ended
+			before = l.digest()
+			if kind == disk.XFS {
+				torn() // its superblock does not tell
+			} else if c, err := l.work(); err != nil || c.Torn {
+				t.Errorf("mounted by whomever: %+v, error %v", c, err)
+			}
+			if l.digest() != before {
+				t.Error("it was changed")
 			}
 		})
 	}

@@ -8,7 +8,12 @@ import "hotmount/internal/disk"
 func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
 	d := Decide(f, c, s)
 	switch d.Reason {
-	case disk.ReasonOther, disk.ReasonUnknown, disk.ReasonHalfMade, disk.ReasonType, disk.ReasonTwin, disk.ReasonPartitions, disk.ReasonOverwrite:
+	case disk.ReasonOther, disk.ReasonUnknown, disk.ReasonHalfMade, disk.ReasonType, disk.ReasonTwin, disk.ReasonPartitions, disk.ReasonOverwrite,
+		disk.ReasonTorn:
+	case disk.ReasonDisturbed:
+		if c.Kind != disk.Filesystem {
+			return d, false // what is lost is not on it
+		}
 	default:
 		return d, false
 	}
@@ -18,7 +23,7 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	g := *f
 	g.Partitions, g.SameUUID = nil, nil
 	g.Udev.FSType, g.Udev.FSUsage, g.Udev.Ambivalent, g.Udev.PartTable = "", "", "", ""
-	g.Standing.Verdict = nil
+	g.Standing.Intent, g.Standing.Verdict = nil, nil
 	// This word is for all that could be accepted beside what is on the disk, but for a
 	// filesystem that has vanished.
 	g.SameSerial = nil

@@ -29,6 +29,14 @@ func TestConfirmable(t *testing.T) {
 		{"an intent that came to nothing", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Unknown), nil, ""},
 
 		{"a filesystem that should have been overwritten", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, ""},
+		{"a format that a power cut has torn", func(f *disk.Facts) {
+			f.Standing.Intent = &disk.Intent{UUID: uuid}
+			f.Udev.FSType, f.Udev.FSUsage = "xfs", "filesystem"
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Torn: true}, nil, ""},
+		{"a format during which somebody else wrote", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, ""},
+		{"a format during which somebody else wrote, and which is gone", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, proven(disk.Blank), nil, disk.ReasonDisturbed},
+		{"a format that is whole", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.ReasonFilesystem},
+		{"a format that a power cut has torn, formatting off", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Torn: true}, func(s *disk.Settings) { s.Format = false }, disk.ReasonFormatOff},
 		{"another machine's filesystem", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.ReasonShared},
 
 		{"blank", nil, proven(disk.Blank), nil, disk.ReasonBlank},

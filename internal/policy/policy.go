@@ -273,6 +273,10 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Setting
 	case i != nil && i.UUID != c.UUID && !i.Over && !lifted(disk.ReasonShared):
 		// The disk was blank when this node began to format it.
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared
+	case c.Torn:
+		d.Action, d.Reason = disk.Refuse, disk.ReasonTorn
+	case i != nil && i.UUID == c.UUID && disturbed(f):
+		d.Action, d.Reason = disk.Hold, disk.ReasonDisturbed
 	case f.Standing.Verdict.Valid(f) && f.Standing.Verdict.Shared && !lifted(disk.ReasonShared):
 		// It appeared while this node proved the disk blank.
 		d.Action, d.Reason = disk.Hold, disk.ReasonShared
@@ -295,6 +299,13 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Setting
 		d.Action, d.Reason = disk.Mount, disk.ReasonFilesystem
 	}
 	return d
+}
+
+// disturbed says that somebody else was at work on the disk after it was formatted,
+// which nobody has accepted. What was mounted since was.
+func disturbed(f *disk.Facts) bool {
+	i := f.Standing.Intent
+	return i != nil && i.Doubt != "" && !f.Standing.OnRecord && !f.Standing.Lifted(disk.ReasonDisturbed, i.UUID)
 }
 
 // twin says whether another disk has, or had while this one came, the
@@ -359,6 +370,9 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 	switch {
 	case !s.Format || f.Standing.Formatting != "":
 		d.Action, d.Reason = disk.Hold, disk.ReasonFormatOff
+		return d
+	case disturbed(f):
+		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonDisturbed, f.Standing.Intent.UUID
 		return d
 	case f.Standing.Present && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
 		d.Action, d.Reason = disk.Hold, disk.ReasonPresent

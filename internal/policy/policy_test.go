@@ -475,6 +475,29 @@ func TestDecide(t *testing.T) {
 		{"half-made, not proven", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid}, nil, disk.Prove, disk.ReasonIntent},
 		{"unfinished, proven blank", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"unfinished, proven whole", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"unfinished, torn", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Torn: true}, nil, disk.Refuse, disk.ReasonTorn},
+		{"unfinished, torn, accepted", func(f *disk.Facts) { f.Standing.Intent, f.Standing.Accepted = &disk.Intent{UUID: uuid}, everyWord }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Torn: true}, nil, disk.Refuse, disk.ReasonTorn},
+		{"unfinished, torn, and somebody else wrote", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Torn: true}, nil, disk.Refuse, disk.ReasonTorn},
+		{"unfinished, torn, and another's", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Torn: true}, nil, disk.Hold, disk.ReasonShared},
+		{"unfinished, whole, and somebody else wrote", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonDisturbed},
+		{"unfinished, whole, somebody else wrote, accepted", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.Accepted = &disk.Intent{UUID: uuid, Doubt: "x"}, word(disk.ReasonDisturbed, uuid)
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"unfinished, whole, somebody else wrote, accepted for something else", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.Accepted = &disk.Intent{UUID: uuid, Doubt: "x"}, but(disk.Word{Reason: disk.ReasonDisturbed, UUID: uuid})
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonDisturbed},
+		{"unfinished, another's that was accepted, and somebody else wrote", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.Accepted = &disk.Intent{UUID: otherUUID, Doubt: "x"}, word(disk.ReasonShared, uuid)
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"unfinished, whole, somebody else wrote, and mounted since", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.OnRecord = &disk.Intent{UUID: uuid, Doubt: "x"}, true
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"unfinished, blank again, and somebody else wrote", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, proven(disk.Blank), nil, disk.Hold, disk.ReasonDisturbed},
+		{"unfinished, blank again, somebody else wrote, accepted", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.Accepted = &disk.Intent{UUID: uuid, Doubt: "x"}, word(disk.ReasonDisturbed, uuid)
+		}, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"unfinished, half-made, and somebody else wrote", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonDisturbed},
+		{"unfinished, whole, somebody else wrote, not proven", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, xfs(), nil, disk.Prove, disk.ReasonIntent},
 		{"unfinished, proven whole, and another's", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonShared},
 		{"a filesystem that another machine made meanwhile", func(f *disk.Facts) {
 			f.Udev.FSType = "xfs"
@@ -859,6 +882,16 @@ var conditions = []condition{
 		c.Proven = true
 		f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true}
 	}},
+	{name: "a format that a power cut has torn", reason: disk.ReasonTorn, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		*c = *xfs()
+		c.Proven, c.Torn = true, true
+		f.Standing.Intent = &disk.Intent{UUID: uuid}
+	}},
+	{name: "a format during which somebody else wrote", reason: disk.ReasonDisturbed, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		*c = *xfs()
+		c.Proven = true
+		f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"}
+	}},
 	{name: "not proven", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Proven = false }},
 	{name: "not read", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unread }},
 	{name: "something else on it", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Other }},
@@ -995,7 +1028,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			cond := &conditions[i]
 			lifted := slices.ContainsFunc(accepted, func(w disk.Word) bool { return slices.Contains(cond.lift, w) }) || s.FormatPresent && cond.reason == disk.ReasonPresent
 			switch cond.reason {
-			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass:
+			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonTorn, disk.ReasonDisturbed, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass:
 				continue // of those that say what is on the disk the last counts
 			case disk.ReasonSameSerial:
 				if slices.ContainsFunc(chosen[n+1:], func(i int) bool { return conditions[i].reason == cond.reason }) {
@@ -1005,7 +1038,8 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			want = want && lifted
 		}
 		halfMade := c.Kind == disk.HalfMade && f.Standing.Intent != nil && c.UUID == f.Standing.Intent.UUID && !f.Standing.IntentDoubt
-		want = want && c.Proven && (c.Kind == disk.Blank || halfMade) && f.Standing.Given == nil
+		disturbed := f.Standing.Intent != nil && f.Standing.Intent.Doubt != "" && !slices.Contains(accepted, disk.Word{Reason: disk.ReasonDisturbed, UUID: uuid})
+		want = want && !disturbed && c.Proven && (c.Kind == disk.Blank || halfMade) && f.Standing.Given == nil
 		d := Decide(f, c, s)
 		if (d.Action == disk.Format) != want {
 			t.Fatalf("%s; accepted %v, intent %v, content %+v: got %s (%s)", strings.Join(names, ", "), accepted, ours, c, d.Action, d.Reason)

@@ -92,6 +92,19 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonOverwrite:
 		return fmt.Sprintf("the operator wanted it formatted, which came to nothing, and what it held, %s %s, is still there and may be damaged", disk.Visible(d.Type), d.UUID),
 			fmt.Sprintf("hotmount format %s; or, to use it as it is: hotmount accept %[1]s", f.Name)
+	case disk.ReasonTorn:
+		// Nobody can tell whether anything was stored on it: it may have been mounted
+		// where this node has no record of it.
+		return fmt.Sprintf("this node's format of it did not finish: the superblock of %s %s is there, and not all of the rest%s", disk.Visible(d.Type), d.UUID, evidence(c)),
+			"to look at it: " + Check(f, d.Type) + "; " + wipe(f)
+	case disk.ReasonDisturbed:
+		i := f.Standing.Intent
+		why = fmt.Sprintf("this node made %s %s on it, and somebody else was at work on it before that was read back: %s", i.Type(), i.UUID, disk.Visible(i.Doubt))
+		if c.Kind != disk.Filesystem {
+			return why + "; it is not there any more", "make sure that nobody else has the disk, then: hotmount accept " + f.Name
+		}
+		return why + "; it may be damaged, and so may be what they wrote",
+			fmt.Sprintf("find out who has the disk; then hotmount format %s; or, to use it as it is: hotmount accept %[1]s", f.Name)
 	case disk.ReasonFormatOff:
 		if f.Standing.Formatting != "" {
 			return "nothing is formatted: " + f.Standing.Formatting, ""

@@ -138,6 +138,13 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	return nil
 }
 
+// Ext4Used says whether the disk has the superblock of the ext4 of that UUID, and that
+// was mounted since mkfs.ext4 made it.
+func Ext4Used(r io.ReaderAt, uuid string) bool {
+	super, err := readExt4(r)
+	return err == nil && super.uuid == uuid && super.used
+}
+
 // descriptorSum is ext4_group_desc_csum (Linux, fs/ext4/super.c).
 func (s *ext4Super) descriptorSum(group uint32, d []byte) uint16 {
 	sum := ext4Sum(s.seed, binary.LittleEndian.AppendUint32(nil, group))

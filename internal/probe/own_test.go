@@ -3,6 +3,7 @@ package probe
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -114,6 +115,30 @@ func TestIsWholeXFS(t *testing.T) {
 		}
 		if err := IsWholeXFS(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the XFS "+ownUUID) {
 			t.Errorf("another UUID: %v", err)
+		}
+		// One of the four headers of a group is lost: each is a write of its own.
+		sector := int64(512)
+		if strings.HasSuffix(options, "4096") {
+			sector = 4096
+		}
+		for n := range int64(4) {
+			is := make([]byte, sector)
+			if _, err := f.ReadAt(is, 160*mib+n*sector); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.WriteAt(make([]byte, sector), 160*mib+n*sector); err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf("byte %d, in the headers of group 2,", 160*mib+n*sector)
+			if err := IsWholeXFS(f, ownUUID); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("header %d is lost: %v", n, err)
+			}
+			if _, err := f.WriteAt(is, 160*mib+n*sector); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := IsWholeXFS(f, ownUUID); err != nil {
+			t.Error(err)
 		}
 		// The headers of one group are another machine's, zero, gone.
 		other := made(t, size, append([]string{"-m", "uuid=" + madeUUID}, strings.Fields(options)...)...)

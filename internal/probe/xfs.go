@@ -64,7 +64,7 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	case super.InProgress:
 		return errors.New("mkfs.xfs is still at work on it, or was ended")
 	}
-	// Superblock, AGF, AGI, AGFL: a sector each.
+	// Superblock, AGF, AGI, AGFL: a sector and a write each, of which one may be lost.
 	buf, err := alignedBuffer(max(4*int(super.Sector), align))
 	if err != nil {
 		return err
@@ -75,9 +75,11 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 		if err := readFull(r, buf, at); err != nil {
 			return err
 		}
-		bad, own := newOwner(uuid).foreign(buf, at)
-		if own == 0 && bad < 0 {
-			bad = 0
+		bad, _ := newOwner(uuid).foreign(buf, at)
+		for n := 0; n < 4 && bad < 0; n++ {
+			if header := n * int(super.Sector); nonZero(buf[header:][:super.Sector]) < 0 {
+				bad = header
+			}
 		}
 		if bad >= 0 {
 			return fmt.Errorf("byte %d, in the headers of group %d, is not of the XFS %s", at+uint64(bad), i, uuid)

@@ -121,6 +121,9 @@ func (f *Format) Begin(i disk.Intent) error {
 	return err
 }
 
+// Amend returns once what the intent says now would survive a power cut.
+func (f *Format) Amend(i disk.Intent) error { return f.Store.Begin(i) }
+
 // End records what came of the format, and then removes the intent: what a crash
 // between the two leaves is looked at once more.
 func (f *Format) End(uuid string, failure error) error {

@@ -69,6 +69,14 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What an intent comes to say later is no other format.
+	doubtful := facts("vdb", 3, "S3")
+	if err := open.Amend(disk.Intent{Identity: doubtful.Identity("boot1"), UUID: numbered(3), Doubt: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, doubtful, "boot1").Intent; got == nil || got.Doubt != "x" {
+		t.Errorf("the intent is %+v", got)
+	}
 	if got := standing(s, facts("vdb", 2, "S2"), "boot1").Intent; got == nil {
 		t.Error("what failed has no intent any more")
 	}

@@ -24,7 +24,7 @@ var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 //	kp7  killed in place of the 7th pwrite64
 //	sf1  stopped after the 1st fallocate
 //
-// "s0" is stopped before the first write, "kx" killed after the last. Each run is
+// "s0" is stopped before the first write, "kx" killed and "sx" stopped after the last. Each run is
 // recorded with its arguments, and whether what it left is a finished XFS.
 const obedient = `#!/bin/bash
 case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
@@ -41,6 +41,7 @@ at=${order:2}
 case $order in
 ?p*) at=pwrite64,$at ;; ?f*) at=fallocate,$at ;; kx) at=exit_group,1 ;;
 s0) echo stopped >"$dir/trace.$n"; kill -STOP $$; exec /usr/local/real/mkfs.xfs "$@" ;;
+sx) /usr/local/real/mkfs.xfs "$@"; echo stopped >"$dir/trace.$n"; kill -STOP $$; exit ;;
 *) exec /usr/local/real/mkfs.xfs "$@" ;;
 esac
 signal=KILL; [ "${order:0:1}" = k ] || signal=STOP

@@ -4,6 +4,7 @@ package system
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"hotmount/test/worker"
@@ -36,5 +37,59 @@ func TestStalledWrite(t *testing.T) {
 	m.run("dd if=/dev/" + name + " bs=4096 skip=51200 count=1 iflag=direct status=none | cmp - /root/theirs")
 	if got := m.run("dd if=/dev/" + name + " bs=1M count=1 iflag=direct status=none | tr -d '\\0' | wc -c; journalctl -b -o cat --no-pager | grep -E ': formatted|making XFS' || true"); got != "0" {
 		t.Errorf("it was written to: %s", got)
+	}
+}
+
+// TestTornFormat: what a power cut during mkfs has left without the header of a group is
+// refused, whatever is said for it but to have it formatted.
+func TestTornFormat(t *testing.T) {
+	m, w := obedientWorker(t)
+	v := m.victims(w, 0, "sx")[0]
+	m.stopped(v)
+	// Group 2 of 4, byte 150 MiB.
+	m.run(fmt.Sprintf("systemctl stop hotmount; dd if=/dev/zero of=/dev/%s bs=4096 count=1 seek=38400 oflag=direct conv=notrunc status=none; systemctl kill -s KILL 'hotmount-format@*'", v.name))
+	m.wait("the unit's end", "! systemctl is-active 'hotmount-format@*' | grep -E '^(de)?activating' && ! pgrep mkfs.xfs")
+	m.run("systemctl start hotmount")
+	refused := "^/dev/" + v.name + " .*refuse: this node's format of it did not finish: the superblock of xfs .* is there, and not all of the rest .*byte 157286400, in the headers of group 2, .*hotmount format " + v.name
+	m.says(refused)
+	if out := m.fails("hotmount accept " + v.name); !strings.Contains(out, "did not finish") {
+		t.Error(out)
+	}
+	m.run("journalctl --rotate; journalctl --vacuum-time=1s; rm -f /run/hotmount/verdicts/*; systemctl restart hotmount")
+	m.says(refused)
+	if got := m.run("findmnt -no SOURCE /dev/" + v.name + " || true; wc -l <" + v.dir() + "/runs"); got != "1" {
+		t.Errorf("mounted, or mkfs.xfs has run again: %s", got)
+	}
+	text, token := m.offer(v.name)
+	if !strings.Contains(text, "what mkfs.xfs wrote is not all there: byte 157286400") {
+		t.Error(text)
+	}
+	m.run("hotmount format " + v.name + " --confirm " + token)
+	m.mounted(v.name)
+	m.run("umount /dev/" + v.name + "; xfs_repair -n /dev/" + v.name)
+}
+
+// TestDisturbedFormat: what somebody has written to after mkfs and before it was read back
+// is held, also when it is read again and found whole.
+func TestDisturbedFormat(t *testing.T) {
+	m, w := obedientWorker(t)
+	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "DISTURBED"})
+	m.run(fmt.Sprintf(`yes theirs | head -c 4096 >/root/theirs
+for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0.05; done
+while pgrep -f '[m]kfs.xfs .*/dev/%[1]s' >/dev/null; do sleep 0.05; done
+dd if=/root/theirs of=/dev/%[1]s bs=4096 count=1 seek=51200 oflag=direct conv=notrunc status=none`, name))
+	m.says("/dev/" + name + ".*somebody writes to it: 1 writes and discards meanwhile")
+	held := "^/dev/" + name + " .*hold: this node made xfs .* on it, and somebody else was at work on it before that was read back: .*hotmount accept " + name
+	m.says(held)
+	m.run("journalctl --rotate; journalctl --vacuum-time=1s; rm -f /run/hotmount/verdicts/*; systemctl restart hotmount")
+	m.says(held)
+	if got := m.run("findmnt -no SOURCE /dev/" + name + " || true; dd if=/dev/" + name + " bs=4096 skip=51200 count=1 iflag=direct status=none | cmp - /root/theirs"); got != "" {
+		t.Error(got)
+	}
+	m.offer(name)
+	m.run("hotmount accept " + name)
+	uuid := m.mounted(name)
+	if out := m.run("hotmount history"); !regexpLine(out, uuid) || m.run("ls /var/lib/hotmount/intents") != "" {
+		t.Errorf("the history:\n%s", out)
 	}
 }
