@@ -43,7 +43,7 @@ BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b0
 # What the build and the tests need of Debian. The virtual machines' own needs are
 # installed by test/worker, when they are needed.
 PACKAGES_deb := debhelper dpkg-dev git
-PACKAGES_test := $(PACKAGES_deb) e2fsprogs fish gcc libc6-dev lintian lvm2 man-db prometheus strace systemd util-linux xfsprogs zsh
+PACKAGES_test := $(PACKAGES_deb) e2fsprogs fdisk fish gcc libc6-dev lintian lvm2 man-db prometheus strace systemd util-linux xfsprogs zsh
 
 say = @echo "==> $$(date +%T) $(1)"
 comma := ,
