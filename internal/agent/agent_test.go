@@ -1630,6 +1630,8 @@ func TestNotesPartitions(t *testing.T) {
 			t.Fatal(err)
 		}
 		settle()
+		a.Look("vdb1") // which finds on record what was noted
+		settle()
 		m.change(func() { m.hangs = ""; m.notes = nil; part.Standing.Noted = nil })
 		close(m.hang)
 		a.LookAtAll()
