@@ -68,6 +68,8 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	known := disagrees(f.Udev, c)
 	add(!known, "udev knows nothing on it", "ID_FS_TYPE=%s ID_FS_USAGE=%s ID_FS_AMBIVALENT=%s ID_PART_TABLE_TYPE=%s", f.Udev.FSType, f.Udev.FSUsage, f.Udev.Ambivalent, f.Udev.PartTable)
 	add(s.Format && st.Formatting == "", "formatting is switched on", "format: %v%s", s.Format, either(st.Formatting == "", "", "; "+st.Formatting))
+	doubt := st.Intent != nil && st.Intent.Doubt != "" && !st.OnRecord
+	all.lifted(doubt && !disturbed(f), "nobody else was at work on it when it was formatted", !doubt, either(doubt, "somebody was", "nobody was"))
 	present := !st.Present || s.FormatPresent
 	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed", present, either(st.Present, "before", "after"))
 	all.former(f, st.Before, disk.ReasonBefore, "no filesystem lay on it since it was attached")
