@@ -267,7 +267,7 @@ func TestStateInit(t *testing.T) {
 		}
 		var names []string
 		for i := range all {
-			if s := &all[i].Standing; s.Present {
+			if s := &all[i].Standing; s.Present != nil {
 				names = append(names, all[i].Name)
 			} else if s.Formatting != "" {
 				names = append(names, "off")

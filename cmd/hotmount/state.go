@@ -43,11 +43,12 @@ func initState(c *cobra.Command) error {
 	settings := config.Default()
 	for i := range disks {
 		f := &disks[i]
-		present = append(present, f.Identity(boot))
+		id := f.Identity(boot)
+		present = append(present, id)
 		if f.Standing.Given != nil {
 			continue // it is given out again, and never formatted
 		}
-		f.Standing = disk.Standing{Present: true}
+		f.Standing = disk.Standing{Present: &id}
 		content := f.Known()
 		if policy.Decide(f, &content, &settings).Action == disk.Hold {
 			held = append(held, f)

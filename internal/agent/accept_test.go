@@ -40,7 +40,7 @@ func TestAnotherTryLiftsNothing(t *testing.T) {
 // is told then, and wants a word of its own.
 func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
-	vdb.Standing.Present, vdb.Standing.FormerSerial = true, &disk.Sighting{UUID: uuidA}
+	vdb.Standing.Present, vdb.Standing.FormerSerial = &disk.Identity{}, &disk.Sighting{UUID: uuidA}
 	m := newMachine(vdb)
 	with(t, m, func(t *testing.T, a *Agent) {
 		m.expect(t, `

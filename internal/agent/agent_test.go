@@ -1566,7 +1566,7 @@ func TestNotesWhatIsNotMounted(t *testing.T) {
 			f.ReadOnly, f.Standing.OnRecord, f.Standing.Volume = true, true, &disk.Sighting{UUID: uuidA}
 		}), "", ""},
 		"mounted": {at(xfsDisk("vdb", 2, uuidA), func(*disk.Facts) {}), "", ""},
-		"blank":   {at(blankDisk("vdb", 2), func(f *disk.Facts) { f.Standing.Present = true }), "", ""},
+		"blank":   {at(blankDisk("vdb", 2), func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }), "", ""},
 		"half-made": {at(blankDisk("vdb", 2), func(f *disk.Facts) {
 			f.Standing.Verdict = &disk.Verdict{Seq: 2, Size: f.Size, Content: disk.Content{Kind: disk.HalfMade, Type: "xfs", UUID: uuidA, Proven: true}}
 		}), "xfs", uuidA},
@@ -1678,7 +1678,7 @@ func TestNotesWhatChanges(t *testing.T) {
 			}
 		}
 		m.change(func() {
-			vdb.Udev.FSType, vdb.Udev.FSUsage, vdb.Udev.FSUUID, vdb.Standing.Present = "", "", "", true
+			vdb.Udev.FSType, vdb.Udev.FSUsage, vdb.Udev.FSUUID, vdb.Standing.Present = "", "", "", &disk.Identity{}
 			vdc.Writes++
 			m.mountErr = map[string]error{}
 		})

@@ -163,9 +163,9 @@ type Standing struct {
 	// Formatting says why formatting is switched off for every disk, empty if
 	// it is not: a lost store, the hold file, the kernel command line.
 	Formatting string `json:"formatting,omitempty"`
-	// Present says that the disk was attached before hotmount was installed
-	// and that nobody has accepted it since.
-	Present bool `json:"present,omitempty"`
+	// Present is the disk that was attached before hotmount was installed, may be
+	// this one, and was not accepted since; nil if there was none.
+	Present *Identity `json:"present,omitempty"`
 	// Accepted are the operator's words for this attachment.
 	Accepted []Word `json:"accepted,omitempty"`
 	// Intent is the record of a format of this disk that began and of which

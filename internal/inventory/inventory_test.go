@@ -438,10 +438,10 @@ func TestStanding(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := scan(t, h)
-	if s := after["vdb"].Standing; !s.Present || s.Accepted != nil || s.Verdict != nil {
+	if s := after["vdb"].Standing; s.Present == nil || s.Accepted != nil || s.Verdict != nil {
 		t.Errorf("vdb: %+v", s)
 	}
-	if s := after["vdc"].Standing; s.Present || s.Accepted == nil || s.Verdict == nil || cmp.Diff(verdict, *s.Verdict) != "" {
+	if s := after["vdc"].Standing; s.Present != nil || s.Accepted == nil || s.Verdict == nil || cmp.Diff(verdict, *s.Verdict) != "" {
 		t.Errorf("vdc: %+v", s)
 	}
 }

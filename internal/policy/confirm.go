@@ -27,7 +27,7 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	// This word is for all that could be accepted beside what is on the disk, but for a
 	// filesystem that has vanished.
 	g.SameSerial = nil
-	g.Standing.Present, g.Standing.FormerSerial, g.Standing.FormerSlot = false, nil, nil
+	g.Standing.Present, g.Standing.FormerSerial, g.Standing.FormerSlot = nil, nil, nil
 	g.Standing.Braked, g.Standing.Formats = false, nil
 	d = Decide(&g, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	return d, d.Action == disk.Format

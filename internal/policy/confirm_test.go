@@ -22,7 +22,7 @@ func TestConfirmable(t *testing.T) {
 		{"a filesystem that is not accepted", func(f *disk.Facts) { f.Udev.FSType = "btrfs" }, &disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuid, Proven: true}, nil, ""},
 		{"a twin", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{}} }, xfs(), nil, ""},
 		{"half made by another", nil, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, ""},
-		{"there before installation", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unknown), nil, ""},
+		{"there before installation", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unknown), nil, ""},
 		{"refused before", func(f *disk.Facts) {
 			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Failure: "x"}
 		}, proven(disk.Unknown), nil, ""},

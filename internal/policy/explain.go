@@ -70,8 +70,8 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	add(s.Format && st.Formatting == "", "formatting is switched on", "format: %v%s", s.Format, either(st.Formatting == "", "", "; "+st.Formatting))
 	doubt := st.Intent != nil && st.Intent.Doubt != "" && !st.OnRecord
 	all.lifted(doubt && !disturbed(f), "nobody else was at work on it when it was formatted", !doubt, either(doubt, "somebody was", "nobody was"))
-	present := !st.Present || s.FormatPresent
-	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed", present, either(st.Present, "before", "after"))
+	present := st.Present != nil
+	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed", !present || s.FormatPresent, either(present, "before", "after"))
 	all.former(f, st.Before, disk.ReasonBefore, "no filesystem lay on it since it was attached")
 	add(sameSerial(f) == nil, "no other disk has its serial, or it was accepted", "%s", either(f.Serial == "", "it has none", "serial "+f.Serial))
 	all.former(f, st.FormerSerial, disk.ReasonFormerSerial, "nothing lay on a disk of its serial")
@@ -130,7 +130,8 @@ func toGive(f *disk.Facts, s *disk.Settings, class *disk.Class) []Condition {
 		former = nil
 	}
 	all.former(f, former, disk.ReasonFormerSerial, "nothing lay on a disk of its serial, or it was given out before")
-	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed, or given out before", !st.Present || s.FormatPresent || st.Given != nil, either(st.Present, "before", "after"))
+	present := st.Present != nil
+	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed, or given out before", !present || s.FormatPresent || st.Given != nil, either(present, "before", "after"))
 	return all
 }
 

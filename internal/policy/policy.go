@@ -231,7 +231,7 @@ func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) d
 		case missed(f, f.Standing.FormerSerial, disk.ReasonFormerSerial):
 			d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonFormerSerial, f.Standing.FormerSerial.UUID
 			return d
-		case f.Standing.Present && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
+		case f.Standing.Present != nil && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
 			d.Action, d.Reason = disk.Hold, disk.ReasonPresent
 			return d
 		}
@@ -374,7 +374,7 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 	case disturbed(f):
 		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonDisturbed, f.Standing.Intent.UUID
 		return d
-	case f.Standing.Present && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
+	case f.Standing.Present != nil && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
 		d.Action, d.Reason = disk.Hold, disk.ReasonPresent
 		return d
 	case missed(f, f.Standing.Before, disk.ReasonBefore):

@@ -390,11 +390,13 @@ func TestDecide(t *testing.T) {
 		{"formatting off, xfs", nil, xfs(), func(s *disk.Settings) { s.Format = false }, disk.Mount, disk.ReasonFilesystem},
 		{"store lost", func(f *disk.Facts) { f.Standing.Formatting = "lost" }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormatOff},
 		{"store lost, accepted", func(f *disk.Facts) { f.Standing.Formatting = "lost"; f.Standing.Accepted = everyWord }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormatOff},
-		{"there before installation", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Blank), nil, disk.Hold, disk.ReasonPresent},
-		{"there before installation, not read yet", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), nil, disk.Hold, disk.ReasonPresent},
-		{"there before installation, accepted", func(f *disk.Facts) { f.Standing.Present, f.Standing.Accepted = true, word(disk.ReasonPresent, "") }, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
-		{"there before installation, preseeded", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), func(s *disk.Settings) { s.FormatPresent = true }, disk.Prove, disk.ReasonUnread},
-		{"there before installation, xfs", func(f *disk.Facts) { f.Standing.Present = true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"there before installation", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Blank), nil, disk.Hold, disk.ReasonPresent},
+		{"there before installation, not read yet", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unread), nil, disk.Hold, disk.ReasonPresent},
+		{"there before installation, accepted", func(f *disk.Facts) {
+			f.Standing.Present, f.Standing.Accepted = &disk.Identity{}, word(disk.ReasonPresent, "")
+		}, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+		{"there before installation, preseeded", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unread), func(s *disk.Settings) { s.FormatPresent = true }, disk.Prove, disk.ReasonUnread},
+		{"there before installation, xfs", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"second of a serial", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 11}}} }, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameSerial},
 		{"second of a serial, accepted", func(f *disk.Facts) {
 			f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 11}}}
@@ -635,9 +637,11 @@ func TestDecide(t *testing.T) {
 		{"block, a volume of a class that is gone", another(disk.Given{Serial: "S1", Link: "/mnt/old/virtio-S1", Class: "raw"}), proven(disk.Unread), func(s *disk.Settings) { block(s); beside(rawClass)(s) }, disk.Link, disk.ReasonBlock},
 		{"block, a filesystem, given out before", func(f *disk.Facts) { f.Udev.FSType, f.Standing.Given = "xfs", &given }, xfs(), block, disk.Link, disk.ReasonBlock},
 		{"block, a former filesystem's serial", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), block, disk.Hold, disk.ReasonFormerSerial},
-		{"block, there before installation", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), block, disk.Hold, disk.ReasonPresent},
-		{"block, there before installation, preseeded", func(f *disk.Facts) { f.Standing.Present = true }, proven(disk.Unread), func(s *disk.Settings) { block(s); s.FormatPresent = true }, disk.Link, disk.ReasonBlock},
-		{"block, there before installation, accepted", func(f *disk.Facts) { f.Standing.Present, f.Standing.Accepted = true, word(disk.ReasonPresent, "") }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, there before installation", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unread), block, disk.Hold, disk.ReasonPresent},
+		{"block, there before installation, preseeded", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unread), func(s *disk.Settings) { block(s); s.FormatPresent = true }, disk.Link, disk.ReasonBlock},
+		{"block, there before installation, accepted", func(f *disk.Facts) {
+			f.Standing.Present, f.Standing.Accepted = &disk.Identity{}, word(disk.ReasonPresent, "")
+		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"unfinished, proven something else", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Other), nil, disk.Refuse, disk.ReasonOther},
 	}
 	for _, tt := range tests {
@@ -661,6 +665,20 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s has no words", d.Reason)
 			}
 		})
+	}
+}
+
+// TestWordsOfPresent: what is told says which disk was there.
+func TestWordsOfPresent(t *testing.T) {
+	f, s := blankDisk(), settings()
+	for want, p := range map[string]disk.Identity{
+		"sequence number 12 then, serial \\x1b[1mS, at pci-1, 3 GiB": {Seq: 12, Serial: "\x1b[1mS", Slot: "pci-1", Size: 3 << 30},
+		"sequence number 1 then, no serial, at an unknown place, 0":  {Seq: 1},
+	} {
+		f.Standing.Present = &p
+		if why, _ := Words(f, proven(disk.Unread), s, Decide(f, proven(disk.Unread), s)); !strings.Contains(why, want) {
+			t.Errorf("%q", why)
+		}
 	}
 }
 
@@ -807,7 +825,7 @@ var conditions = []condition{
 	}},
 	{name: "formatting is off in the configuration", reason: disk.ReasonFormatOff, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Format = false }},
 	{name: "formatting is off on this node", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = "lost" }},
-	{name: "there before installation", reason: disk.ReasonPresent, lift: word(disk.ReasonPresent, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = true }},
+	{name: "there before installation", reason: disk.ReasonPresent, lift: word(disk.ReasonPresent, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = &disk.Identity{} }},
 	{name: "the serial of an earlier disk", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}}
 	}},

@@ -111,7 +111,8 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		}
 		return "nothing is formatted: format: false in the configuration", ""
 	case disk.ReasonPresent:
-		return "nothing is known on it, and it, or a disk with its serial or in its slot, was attached before hotmount was installed", "hotmount accept " + f.Name
+		p := f.Standing.Present
+		return fmt.Sprintf("nothing is known on it, and a disk that may be it (sequence number %d then, %s, at %s, %s) was attached before hotmount was installed", p.Seq, serial(p.Serial), disk.Visible(cmp.Or(p.Slot, "an unknown place")), disk.HumanSize(p.Size)), "hotmount accept " + f.Name
 	case disk.ReasonSameSerial:
 		return sameSerialWords(f), "hotmount accept " + f.Name
 	case disk.ReasonBefore:

@@ -76,7 +76,7 @@ func TestBoard(t *testing.T) {
 func TestSince(t *testing.T) {
 	then := time.Now().UTC().Add(-time.Hour)
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}
-	held := disk.Decision{Action: disk.Hold, Reason: disk.ReasonPresent, Class: "default"}
+	held := disk.Decision{Action: disk.Hold, Reason: disk.ReasonFormatOff, Class: "default"}
 	for _, test := range []struct {
 		name   string
 		former []disk.Line

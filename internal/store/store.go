@@ -250,7 +250,9 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		st.Fit = &fit
 	}
 	id := f.Identity(m.boot)
-	st.Present = slices.ContainsFunc(m.state.Present, id.MayBe)
+	if i := slices.IndexFunc(m.state.Present, id.MayBe); i >= 0 {
+		st.Present = &m.state.Present[i]
+	}
 	st.Braked = contains(m.state.Braked, id)
 	uuid := f.Known().UUID
 	if reason, err := readFile(seqFile(m.store.unmountedDir(), f.Seq)); err == nil {

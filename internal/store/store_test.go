@@ -103,24 +103,24 @@ func TestPresentUntilAccepted(t *testing.T) {
 		{"another slot after a reboot, the same number", other, "boot2", false},
 		{"no slot, no serial", unplaced, "boot2", false},
 	} {
-		if got := standing(s, tt.f, tt.boot).Present; got != tt.want {
+		if got := standing(s, tt.f, tt.boot).Present != nil; got != tt.want {
 			t.Errorf("%s: present %v, want %v", tt.name, got, tt.want)
 		}
 	}
 	if err := s.Accept(resized(facts("vdc", 9, "S3")), "boot2", disk.Word{Reason: disk.ReasonPresent}); err != nil {
 		t.Fatal(err)
 	}
-	if standing(s, facts("vdc", 8, ""), "boot3").Present || !standing(s, moved, "boot3").Present {
+	if standing(s, facts("vdc", 8, ""), "boot3").Present != nil || standing(s, moved, "boot3").Present == nil {
 		t.Error("accept of a disk that has changed did not last, or took another off the list")
 	}
 	s = made(t, serial.Identity("boot1"), slot.Identity("boot1"))
 	if err := s.Accept(serial, "boot1", disk.Word{Reason: disk.ReasonPresent}); err != nil {
 		t.Fatal(err)
 	}
-	if got := standing(s, serial, "boot1"); got.Present || len(got.Accepted) != 1 {
+	if got := standing(s, serial, "boot1"); got.Present != nil || len(got.Accepted) != 1 {
 		t.Errorf("after accept: %+v", got)
 	}
-	if !standing(s, slot, "boot1").Present || standing(s, moved, "boot2").Present {
+	if standing(s, slot, "boot1").Present == nil || standing(s, moved, "boot2").Present != nil {
 		t.Error("accept took the wrong disk off the list, or did not last over a reboot")
 	}
 	if err := s.Forget(serial.Seq); err != nil {
@@ -145,7 +145,7 @@ func TestAWordIsForWhatWasTold(t *testing.T) {
 		}
 	}
 	kept := func() (all []disk.Reason) {
-		for r, is := range map[disk.Reason]bool{disk.ReasonPresent: standing(s, f, "boot1").Present, disk.ReasonBrake: standing(s, f, "boot1").Braked, disk.ReasonTwin: standing(s, f, "boot1").Twin} {
+		for r, is := range map[disk.Reason]bool{disk.ReasonPresent: standing(s, f, "boot1").Present != nil, disk.ReasonBrake: standing(s, f, "boot1").Braked, disk.ReasonTwin: standing(s, f, "boot1").Twin} {
 			if is {
 				all = append(all, r)
 			}
@@ -206,7 +206,7 @@ func TestRemoved(t *testing.T) {
 		f    *disk.Facts
 		want bool
 	}{{first, true}, {accepted, false}, {meanwhile, true}, {facts("vde", 9, "S9"), false}} {
-		if got := standing(s, tt.f, "boot2"); got.Present != tt.want || got.Formatting != "" {
+		if got := standing(s, tt.f, "boot2"); (got.Present != nil) != tt.want || got.Formatting != "" {
 			t.Errorf("%s: %+v", tt.f.Name, got)
 		}
 	}
