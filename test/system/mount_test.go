@@ -65,7 +65,7 @@ func TestExt4(t *testing.T) {
 	image := blank(t, gib)
 	m.run("systemctl stop hotmount")
 	name, _ := m.attach(w, worker.Disk{File: image})
-	m.run("mkfs.ext4 -q /dev/" + name + "; udevadm settle")
+	m.make(name, "mkfs.ext4 -q")
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")
 	m.says("/dev/" + name + " .*refuse: it holds ext4, which class default does not accept")
 	if table := m.run("cat /proc/self/mountinfo"); strings.Contains(table, "/dev/"+name+" ") || strings.Contains(table, " /mnt/disks/") {

@@ -140,7 +140,7 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	full, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "OLD2"})
 	noSerial := blank(t, 320<<20)
 	bare, _ := m.attach(w, worker.Disk{File: noSerial})
-	m.run("mkfs.xfs -q /dev/" + full + "; udevadm settle")
+	m.make(full, "mkfs.xfs -q")
 	if err := w.Install(ctx(t), deb(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -173,6 +173,14 @@ func (m machine) says(pattern string) {
 	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
 }
 
+// make makes a filesystem by hand. While udev works on a disk it does not watch it, and
+// would not hear of the write: it is asked to look once more.
+func (m machine) make(name, mkfs string) {
+	m.t.Helper()
+	m.run("udevadm settle; " + mkfs + " /dev/" + name)
+	m.wait("udev to know what is on "+name, "udevadm trigger -s block -y "+name+"; udevadm settle; udevadm info -q property /dev/"+name+" | grep ^ID_FS_UUID=")
+}
+
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // unitOf is the name of the mount unit of a UUID.
