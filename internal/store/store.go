@@ -238,7 +238,9 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		st.Formatting = m.Lost.Error()
 	}
 	// One of an older hotmount, which did not say for what it was, lifts nothing.
-	_ = readJSON(seqFile(m.store.acceptedDir(), f.Seq), &st.Accepted)
+	var words []disk.Word
+	_ = readJSON(seqFile(m.store.acceptedDir(), f.Seq), &words)
+	st.Accepted = words
 	// An unreadable verdict is none: the proof is run again.
 	var v disk.Verdict
 	if readJSON(seqFile(m.store.verdictDir(), f.Seq), &v) == nil {
