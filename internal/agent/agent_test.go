@@ -1823,8 +1823,8 @@ func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 	})
 }
 
-// While there is work the status is told once a second, and when there is none
-// left at once.
+// While there is work the status is told once a second, not at first, and when there is
+// none left at once.
 func TestStatusWhileThereIsWork(t *testing.T) {
 	m := newMachine()
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -1837,20 +1837,30 @@ func TestStatusWhileThereIsWork(t *testing.T) {
 			defer m.mu.Unlock()
 			return m.status
 		}
-		for i, want := range []string{"working on vdb", "working on vdb", "working on vdb", "working on vdb, vdc, vdd, vde"} {
+		const rest = "0 mounted, 0 held, 0 refused, 0 failing"
+		for i, want := range []string{"", "; working on vdb, vdc", "; working on vdb, vdc", "; working on vdb, vdc, vdd, vde"} {
 			name := "vd" + string(rune('b'+i))
 			m.change(func() { m.disks[name] = xfsDisk(name, uint64(2+i), uuidA[:35]+string(rune('a'+i))) })
 			a.Look(name)
-			if i == 3 {
+			switch i {
+			case 1:
+				time.Sleep(statusAfter)
+			case 3:
 				time.Sleep(statusEvery)
 			}
-			if got := told(); got != "0 mounted, 0 held, 0 refused, 0 failing; "+want {
+			if got := told(); got != rest+want {
 				t.Errorf("%s: %q", name, got)
 			}
 		}
 		close(m.hang)
 		if got := told(); got != "4 mounted, 0 held, 0 refused, 0 failing" {
 			t.Errorf("in the end: %q", got)
+		}
+		// What is done at once costs one line.
+		m.change(func() { m.slow, m.statuses = false, nil; m.disks["vdf"] = xfsDisk("vdf", 9, uuidB) })
+		a.Look("vdf")
+		if got := told(); got != "5 mounted, 0 held, 0 refused, 0 failing" || len(m.statuses) != 1 {
+			t.Errorf("%q, told %q", got, m.statuses)
 		}
 	})
 }

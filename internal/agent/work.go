@@ -24,8 +24,12 @@ const (
 	proofPatience = time.Minute
 )
 
-// statusEvery is the least time between two lines of status while there is work.
-const statusEvery = time.Second
+// The least time between two lines of status while there is work, and how long that takes
+// before it is told.
+const (
+	statusEvery = time.Second
+	statusAfter = 500 * time.Millisecond
+)
 
 // growthsAtOnce is how many filesystems are measured and grown at once.
 const growthsAtOnce = 2
@@ -657,13 +661,19 @@ func (a *Agent) tell() {
 		slices.Sort(proving)
 		text += "; proving blank, and formatting if so: " + strings.Join(proving, ", ")
 	}
-	// Each line is work for PID 1, which has enough to do when many disks come at
-	// once: while there is work it gets one a second, and the last one at once.
-	a.untold = time.Time{}
-	if next := a.told.Add(statusEvery); text != a.lastLine && len(outstanding)+len(proving) > 0 && time.Now().Before(next) {
-		a.untold = next
-	} else if text != a.lastLine {
-		a.lastLine, a.told = text, time.Now()
+	// Each line is work for PID 1, which has enough to do when disks come: while there is
+	// work it gets one a second, none at first, and the last one at once.
+	now, work := time.Now(), len(outstanding)+len(proving) > 0
+	switch {
+	case text == a.lastLine:
+		a.untold = time.Time{}
+	case work && a.untold.IsZero():
+		if a.untold = now.Add(statusAfter); a.untold.Before(a.told.Add(statusEvery)) {
+			a.untold = a.told.Add(statusEvery)
+		}
+	case !work || !now.Before(a.untold):
+		a.untold = time.Time{}
+		a.lastLine, a.told = text, now
 		a.report.Status(text)
 	}
 	if !a.ready && (!open || time.Since(a.started) >= a.settings.ReadyTimeout) {
