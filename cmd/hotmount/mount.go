@@ -22,25 +22,10 @@ import (
 const mountTimeout = 15 * time.Minute
 
 func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
-	if err := mounts.Propagates("", class.Directory); err != nil {
-		return err
-	}
 	path := class.MountPoint(uuid)
-	// If it fails the directory is still there, and that tells what is wrong with it.
-	_ = u.manager.Vacate(ctx, path)
-	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
-		return barred(err)
-	}
-	serial := "no serial"
-	if f.Serial != "" {
-		serial = "serial " + disk.Visible(f.Serial)
-	}
 	arrived, forget := u.mounting.expect(path, f.Dev)
 	defer forget()
-	err := u.manager.StartMount(ctx, unit.MountUnit{
-		ID: f.ID, Path: path, Type: fstype, Options: class.Options, Timeout: mountTimeout,
-		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
-	})
+	err := u.startMount(ctx, f, class, uuid, fstype)
 	// A job that is there already is an earlier daemon's, which ended during the
 	// recovery of a log, say.
 	if err == nil || errors.Is(err, unit.ErrExists) {
@@ -57,6 +42,28 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		err = u.store.ForgetHolders(uuid)
 	}
 	return err
+}
+
+// startMount makes the mount point, and returns when PID 1 has the job.
+func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
+	defer u.manager.Ahead(ctx)()
+	if err := mounts.Propagates("", class.Directory); err != nil {
+		return err
+	}
+	path := class.MountPoint(uuid)
+	// If it fails the directory is still there, and that tells what is wrong with it.
+	_ = u.manager.Vacate(ctx, path)
+	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
+		return barred(err)
+	}
+	serial := "no serial"
+	if f.Serial != "" {
+		serial = "serial " + disk.Visible(f.Serial)
+	}
+	return u.manager.StartMount(ctx, unit.MountUnit{
+		ID: f.ID, Path: path, Type: fstype, Options: class.Options, Timeout: mountTimeout,
+		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
+	})
 }
 
 // failure says what a mount that has failed tells, by what the kernel has just said.

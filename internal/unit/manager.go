@@ -124,6 +124,24 @@ func (m *Manager) acquire(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
+// Ahead connects already for a call that will be made: PID 1 is slow to take a new
+// connection just when it makes the units of a new disk's device. Who calls done lets go of
+// it. If it fails the call tries again, and tells.
+func (m *Manager) Ahead(ctx context.Context) (done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	connected := make(chan *conn, 1)
+	go func() {
+		c, _ := m.acquire(ctx)
+		connected <- c
+	}()
+	return func() {
+		cancel()
+		if c := <-connected; c != nil {
+			m.release(c)
+		}
+	}
+}
+
 func (m *Manager) release(c *conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -90,6 +90,7 @@ var everything = append(slices.Clone(jobs), []struct {
 		return err
 	}},
 	{"Vacate", func(ctx context.Context, m *Manager) error { return m.Vacate(ctx, mountUnit().Path) }}, // nothing, where there is no directory
+	{"Ahead", func(ctx context.Context, m *Manager) error { m.Ahead(ctx)(); return nil }},              // nothing
 	{"Plugged", func(ctx context.Context, m *Manager) error { _, err := m.Plugged(ctx, "vdb"); return err }},
 }...)
 
@@ -303,6 +304,39 @@ func TestManyAtOnce(t *testing.T) {
 			t.Fatalf("%d connections stay open", p.connections())
 		}
 	}
+}
+
+// TestAhead: the call uses the connection that is there already. One that can not be made
+// keeps nobody.
+func TestAhead(t *testing.T) {
+	p := startPID1(t)
+	m := p.manager()
+	done := m.Ahead(background(t))
+	for ctx := background(t); p.connections() == 0; {
+		if ctx.Err() != nil {
+			t.Fatal("it is not connected")
+		}
+	}
+	if err := m.StartMount(background(t), mountUnit()); err != nil {
+		t.Error(err)
+	}
+	done()
+	p.mu.Lock()
+	if p.all != 1 {
+		t.Errorf("%d connections", p.all)
+	}
+	p.mu.Unlock()
+	for ctx := background(t); p.connections() > 0; {
+		if ctx.Err() != nil {
+			t.Fatalf("%d connections stay open", p.connections())
+		}
+	}
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "private"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	(&Manager{socket: l.Addr().String()}).Ahead(t.Context())() // where PID 1 hangs
 }
 
 // TestEnds: a caller that gives up returns at once, in each state.

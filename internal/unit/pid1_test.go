@@ -34,6 +34,7 @@ type pid1 struct {
 	log    []string
 	conns  map[net.Conn]bool
 	most   int // connections at once
+	all    int // connections so far
 	serial uint32
 	jobs   int
 	called chan struct{}
@@ -124,6 +125,7 @@ func (p *pid1) serve(c net.Conn) error {
 	}
 	p.mu.Lock()
 	p.conns[c] = true
+	p.all++
 	p.most = max(p.most, len(p.conns))
 	p.mu.Unlock()
 	defer func() {
