@@ -52,7 +52,7 @@ func Table(root string) ([]disk.MountPoint, error) {
 
 // Tree gives the same table with what makes a tree of it.
 func Tree(root string) ([]Mount, error) {
-	return tree(filepath.Join("/", root, tablePath))
+	return tree(filepath.Join("/", root, tablePath), "")
 }
 
 // At gives the mount of the tree to which a path leads, nil if there is none: who
@@ -111,7 +111,13 @@ type Mount struct {
 // ParseTree reads a mount table (proc_pid_mountinfo(5)), like Table, with what
 // makes a tree of it.
 func ParseTree(r io.Reader) ([]Mount, error) {
-	bounded, err := boundLines(r)
+	return parse(r, "")
+}
+
+// parse gives of the table what lies on the way to a path, all of it with none: a mount
+// there has its parent there.
+func parse(r io.Reader, to string) ([]Mount, error) {
+	bounded, err := boundLines(r, to)
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +154,10 @@ func group(m *mountinfo.Info, name string) int {
 	return n
 }
 
-// boundLines reads a mount table, cuts lines that are too long and checks what
-// the library takes for granted: it reads a number it can not parse as 0.
-func boundLines(r io.Reader) (io.Reader, error) {
+// boundLines reads a mount table, or what of it lies on the way to a path, cuts lines that
+// are too long and checks what the library takes for granted: it reads a number it can not
+// parse as 0.
+func boundLines(r io.Reader, to string) (io.Reader, error) {
 	var out bytes.Buffer
 	// Of its usual size: what is allocated for each table is most of a look's garbage.
 	lines := bufio.NewReader(r)
@@ -162,24 +169,37 @@ func boundLines(r io.Reader) (io.Reader, error) {
 		if err != nil {
 			return nil, err
 		}
-		fields := strings.SplitN(string(line), " ", 4)
+		fields := bytes.SplitN(line, []byte{' '}, 6)
 		if len(fields) < 4 {
 			return nil, fmt.Errorf("cannot parse line %q", disk.Visible(string(line)))
 		}
-		if dev, err := disk.ParseDev(fields[2]); err != nil || max(dev.Major, dev.Minor) > math.MaxInt32 {
-			return nil, fmt.Errorf("cannot parse device number %q", disk.Visible(fields[2]))
+		if dev, err := disk.ParseDev(string(fields[2])); err != nil || max(dev.Major, dev.Minor) > math.MaxInt32 {
+			return nil, fmt.Errorf("cannot parse device number %q", disk.Visible(string(fields[2])))
 		}
-		out.Write(line)
+		wanted := to == "" || len(fields) < 6 || onWay(fields[4], to)
+		if wanted {
+			out.Write(line)
+		}
 		for length := len(line); long; length += len(line) {
 			if line, long, err = lines.ReadLine(); err != nil && !errors.Is(err, io.EOF) {
 				return nil, err
 			}
-			if length+len(line) <= maxLine {
+			if wanted && length+len(line) <= maxLine {
 				out.Write(line)
 			}
 		}
-		out.WriteByte('\n')
+		if wanted {
+			out.WriteByte('\n')
+		}
 	}
+}
+
+// onWay says whether a mount point may lie on the way to a path. What is escaped may.
+func onWay(point []byte, to string) bool {
+	if bytes.IndexByte(point, '\\') >= 0 || len(point) == 1 {
+		return true
+	}
+	return len(point) <= len(to) && string(point) == to[:len(point)] && (len(point) == len(to) || to[len(point)] == '/')
 }
 
 // Swaps gives the paths of all active swap space, as the kernel names it in

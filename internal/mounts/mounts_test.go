@@ -67,6 +67,34 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// The way to a path is the same in what is read of the table for it alone.
+func TestOnWay(t *testing.T) {
+	const table = "1 0 254:1 / / rw - ext4 /dev/vda1 rw\n" +
+		"2 1 0:5 / /m rw - tmpfs tmpfs rw\n" +
+		"3 2 0:6 / /m/d rw - tmpfs tmpfs rw\n" +
+		"4 2 0:7 / /m/d rw - tmpfs tmpfs rw\n" +
+		"5 1 0:8 / /m/do rw - tmpfs tmpfs rw\n" +
+		"6 3 0:9 / /m/d/e rw - tmpfs tmpfs rw\n" +
+		"7 1 0:10 / /m\\040x rw - tmpfs tmpfs rw\n" +
+		"8 7 0:11 / /m\\040x/d rw - tmpfs tmpfs rw\n"
+	all, err := ParseTree(strings.NewReader(table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{"/", "/m", "/m/", "/m/d", "/m/d/e/f", "/m/do", "/m/dot", "/m x", "/m x/d/e", "/x"} {
+		some, err := parse(strings.NewReader(table), to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := At(some, to), At(all, to); got == nil || got.ID != want.ID {
+			t.Errorf("to %s: %+v, not %+v", to, got, want)
+		}
+		if len(some) == len(all) {
+			t.Errorf("to %s: all of the table", to)
+		}
+	}
+}
+
 func TestParseTree(t *testing.T) {
 	got, err := ParseTree(strings.NewReader("22 27 0:20 / /sys rw shared:7 - sysfs sysfs rw\n" +
 		"92 27 254:16 /sub//deleted /srv ro shared:50 master:2 propagate_from:3 - xfs /dev/vdb rw\n93 92 0:45 / /srv/x rw unbindable - tmpfs t rw\n"))

@@ -45,7 +45,7 @@ func Propagates(root, dir string) error {
 
 // carrier gives the mount through which a directory is reached.
 func carrier(table, dir string) (*Mount, error) {
-	all, err := tree(table)
+	all, err := tree(table, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -68,6 +68,7 @@ func TestPropagates(t *testing.T) {
 
 		{"an overlong line of another mount", hostRoot + "95 27 0:50 / /merged rw - overlay overlay rw,lowerdir=" + strings.Repeat("/l:", 1<<16) + "\n",
 			"127 99 254:1 / / ro master:1 - ext4 /dev/vda1 rw\n", ""},
+		{"an escaped name", hostRoot, "127 99 254:1 / / ro master:1 - ext4 /dev/vda1 rw\n140 127 0:50 / /mnt\\057disks rw - tmpfs tmpfs rw\n", another},
 		{"a tag in a path is none", hostRoot, "127 99 254:1 / / rw - ext4 master:1 rw,master:1,shared:1\n", another},
 		{"a tag that is no number is none", hostRoot, "127 99 254:1 / / rw master:x shared: - ext4 /dev/vda1 rw\n", another},
 		{"no root", hostRoot, "140 127 0:50 / /srv rw - tmpfs tmpfs rw\n", "no root"},
