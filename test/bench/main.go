@@ -174,7 +174,7 @@ type way struct{ name, setUp, how string }
 
 var ways = []way{
 	// It hears now what happened while it was frozen.
-	{"hotmount", "systemctl start hotmount; systemctl thaw hotmount; sleep 2", "wait"},
+	{"hotmount", "rm " + masked + "; udevadm control --reload; systemctl start hotmount; systemctl thaw hotmount; sleep 2", "wait"},
 	{"rule", asRule(rule), "wait"},
 	{"rule, tuned", asRule(tuned), "wait"},
 	{"shell loop", "systemd-run -q --collect --unit=bench-loop bash -c " + quote(loop), "wait"},
@@ -188,12 +188,15 @@ func asRule(r string) string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
+// masked switches hotmount's own rules of udev off, which no other way has.
+const masked = "/run/udev/rules.d/90-hotmount.rules"
+
 // clear ends every way, and unmounts what it has mounted. The daemon is frozen, not
 // stopped: on a node it has run for long, and nothing it does is done for the first
 // time.
 const clear = `systemctl stop bench-loop 2>/dev/null || true
 systemctl freeze hotmount
-mkdir -p /run/udev/rules.d; rm -f /run/udev/rules.d/99-bench.rules; udevadm control --reload
+mkdir -p /run/udev/rules.d; rm -f /run/udev/rules.d/99-bench.rules; ln -sf /dev/null ` + masked + `; udevadm control --reload
 for i in $(seq 50); do
 	m=$(findmnt -rno TARGET | grep ^/mnt/disks/ || true)
 	[ -n "$m" ] || break

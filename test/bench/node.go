@@ -275,9 +275,9 @@ systemctl show -P ExecMainStartTimestampMonotonic hotmount`
 	for round := range max(1, b.rounds/4) {
 		for i := range 2 {
 			byRule := (i+round)%2 == 1
-			setUp := "rm -f /etc/udev/rules.d/99-bench.rules; systemctl enable -q hotmount"
+			setUp := "cd /etc/udev/rules.d; rm -f 99-bench.rules 90-hotmount.rules; systemctl enable -q hotmount"
 			if byRule {
-				setUp = "echo " + quote(rule) + " >/etc/udev/rules.d/99-bench.rules; systemctl disable -q hotmount"
+				setUp = "cd /etc/udev/rules.d; echo " + quote(rule) + " >99-bench.rules; ln -s /dev/null 90-hotmount.rules; systemctl disable -q hotmount"
 			}
 			if _, err := b.w.Run(ctx, setUp+"; sync"); err != nil {
 				return err
