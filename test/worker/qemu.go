@@ -93,10 +93,10 @@ func portName(i int) string { return ownPrefix + "port" + strconv.Itoa(i) }
 
 // args is QEMU's command line.
 //
-// QEMU 7.2's TCG restarts a SETcc that faults on its memory operand with wrong flags
-// (gen_setcc1 of target/i386/tcg/translate.c discards those that it was begun with). In Go
-// that is the assignment of a comparison to a bool in a page of the heap that nothing has
-// been written to yet: in a worker, once in some thousand such pages, it is the opposite.
+// A TEST of a negative number and SETGE to memory that nothing has been written to yet, so
+// that the store faults, gives 1 under QEMU 7.2's TCG, each time; natively, in a register
+// and in memory that is there it gives 0. In Go that can be the assignment of a comparison
+// to a bool in a new page of the heap: in a worker it can be the opposite of what it is.
 func (l launch) args() ([]string, error) {
 	kernel, err := kernelLine(l.image, l.kernelArgs)
 	if err != nil {
