@@ -18,6 +18,7 @@ import (
 const (
 	uuidA = "aaaaaaaa-0000-4000-8000-000000000001"
 	uuidB = "bbbbbbbb-0000-4000-8000-000000000002"
+	uuidC = "cccccccc-0000-4000-8000-000000000003"
 )
 
 // machine is a node made of plain values: its disks, its mount table and what
@@ -619,6 +620,37 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 			}
 			m.expect(t, want)
 		}
+	})
+}
+
+// TestRemembersWhatIsFull: an XFS that fills its disk, as soon as it does and as long.
+func TestRemembersWhatIsFull(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
+	m.grow = true
+	m.disks["vdb"].Geometry = &disk.Geometry{Size: m.disks["vdb"].Size, Block: 4096}
+	m.disks["vdc"].Geometry = &disk.Geometry{Size: 1 << 30, Block: 4096}
+	m.disks["vdd"].Geometry, m.disks["vdd"].Udev.FSType = &disk.Geometry{Size: m.disks["vdd"].Size, Block: 4096}, "ext4"
+	for name, uuid := range map[string]string{"vdb": uuidA, "vdc": uuidB, "vdd": uuidC} {
+		m.table = append(m.table, disk.MountPoint{Dev: m.disks[name].Dev, Root: "/", Path: "/mnt/disks/" + uuid, Type: m.disks[name].Udev.FSType})
+	}
+	with(t, m, func(t *testing.T, a *Agent) {
+		check := func(when, want string) {
+			t.Helper()
+			settle()
+			m.change(func() {
+				full := map[string]bool{}
+				for _, s := range m.sightings {
+					full[s.UUID] = s.Full
+				}
+				if got := fmt.Sprint(full[uuidA], full[uuidB], full[uuidC]); got != want {
+					t.Errorf("%s: %s, want %s", when, got, want)
+				}
+			})
+		}
+		check("at start, one had to grow", "true true false")
+		m.change(func() { m.noEffect, m.disks["vdb"].Size = true, 7<<30 })
+		a.Look("vdb")
+		check("one can not grow", "false true false")
 	})
 }
 

@@ -511,7 +511,7 @@ func (a *Agent) remember(st *state, changed bool) {
 	case d.Mounted():
 		id := f.Identity("")
 		if changed || st.sighting == nil || st.sighting.Identity != id {
-			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: a.host.Monotonic()}
+			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: a.host.Monotonic(), Full: d.Type == "xfs" && f.Full()}
 			a.seen = append(a.seen, *st.sighting)
 		}
 	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, d.Reason == disk.ReasonTwin && !f.Standing.Twin,

@@ -59,6 +59,13 @@ func (f *Facts) Spans() *Geometry {
 	return f.Geometry
 }
 
+// Full says that the disk's mounted filesystem was measured, and takes all of the disk
+// that it can.
+func (f *Facts) Full() bool {
+	g := f.Spans()
+	return g != nil && g.Size <= f.Size && g.Usable(f.Size) <= g.Size
+}
+
 // VolumeName gives the name that the local-static-provisioner gives to the
 // PersistentVolume of an entry of a class directory, on the node and in the
 // storage class of those names (generatePVName, pkg/discovery/discovery.go).

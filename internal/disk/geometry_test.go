@@ -26,6 +26,28 @@ func TestUsable(t *testing.T) {
 	}
 }
 
+// TestFull: who was not measured is not full, nor who takes more than there is.
+func TestFull(t *testing.T) {
+	const block, group = 4096, 65536 * 4096
+	xfs := &Geometry{Size: 4 * group, Block: block, Group: group}
+	for _, tt := range []struct {
+		name string
+		f    Facts
+		want bool
+	}{
+		{"not measured", Facts{Size: 4 * group}, false},
+		{"full", Facts{Size: 4 * group, Geometry: xfs}, true},
+		{"a tail too small for a group", Facts{Size: 4*group + 63*block, Geometry: xfs}, true},
+		{"room for a group", Facts{Size: 4*group + 64*block, Geometry: xfs}, false},
+		{"shrunk", Facts{Size: 4*group - block, Geometry: xfs}, false},
+		{"measured when it was grown", Facts{Size: 4 * group, ID: ID{Seq: 2}, Standing: Standing{Fit: &Fit{Seq: 2, Size: 4 * group, Geometry: *xfs}}}, true},
+	} {
+		if got := tt.f.Full(); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}
+
 // TestVolumeName: the names were computed with another FNV-1a (Python, by its
 // definition: offset basis 2166136261, prime 16777619), formatted by Go's %x as
 // the provisioner does, so without leading zeros.

@@ -542,3 +542,55 @@ func FuzzParseHistory(f *testing.F) {
 		}
 	})
 }
+
+// TestFull: of a filesystem that fills its disk there is one file, named for the size that
+// the disk has, for as long as it is remembered, and only if its record was kept.
+func TestFull(t *testing.T) {
+	s := made(t)
+	full := func(n int, size uint64) disk.Sighting {
+		f := facts("vdb", uint64(n), "S")
+		f.Size = size
+		seen := sighting(f, "boot1", numbered(n))
+		seen.Full = true
+		return seen
+	}
+	partly := full(1, 2<<30)
+	partly.Full = false
+	left := full(1, 3<<30)
+	left.Left = true
+	another := full(1, 5<<30)
+	another.Identity.Seq, another.Left = 77, true
+	var many []disk.Sighting
+	for i := range sightingsKept {
+		many = append(many, full(100+i, 0))
+	}
+	for _, step := range []struct {
+		what string
+		seen []disk.Sighting
+		want string // of numbered(1)
+	}{
+		{"mounted", []disk.Sighting{full(1, 1<<30)}, "2097152"},
+		{"resized", []disk.Sighting{partly}, ""},
+		{"grown", []disk.Sighting{full(1, 3<<30)}, "6291456"},
+		{"detached", []disk.Sighting{left}, "6291456"},
+		{"another of its UUID detached", []disk.Sighting{another}, "6291456"},
+		{"again", []disk.Sighting{full(1, 3<<30)}, "6291456"},
+		{"twice at once", []disk.Sighting{full(1, 4<<30), full(1, 5<<30)}, "10485760"},
+		{"forgotten", many, ""},
+	} {
+		if err := s.Remember(step.seen); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		found, err := filepath.Glob(filepath.Join(s.State, "full", numbered(1)+"-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		if step.want != "" {
+			want = []string{filepath.Join(s.State, "full", numbered(1)+"-"+step.want)}
+		}
+		if !slices.Equal(found, want) {
+			t.Errorf("%s: %q, want %q", step.what, found, want)
+		}
+	}
+}

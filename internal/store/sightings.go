@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,26 +31,56 @@ func (s Store) Remember(seen []disk.Sighting) error {
 		if err != nil {
 			return err
 		}
+		var before, now []disk.Sighting
 		for _, n := range seen {
 			i := slices.IndexFunc(all, func(o disk.Sighting) bool { return o.UUID == n.UUID })
 			if i >= 0 {
 				if n.Left && !all[i].Identity.Is(n.Identity) {
 					continue // it came back meanwhile
 				}
+				before = append(before, all[i])
 				all = slices.Delete(all, i, i+1)
 			}
-			all = append(all, n)
+			all, now = append(all, n), append(now, n)
 		}
-		all = all[max(0, len(all)-sightingsKept):]
+		forgotten := max(0, len(all)-sightingsKept)
+		before, all = append(before, all[:forgotten]...), all[forgotten:]
 		if err := s.failed(writeSynced(s.sightingsFile(), sightings{Version: version, Filesystems: all})); err != nil {
 			return err
 		}
-		return s.note(seen, false)
+		return errors.Join(s.markFull(before, now), s.note(seen, false))
 	})
 	if err != nil {
 		return fmt.Errorf("cannot record which filesystem lies on which disk: %w", err)
 	}
 	return nil
+}
+
+// markFull makes for each filesystem that fills its disk the file for which
+// udev/90-hotmount.rules look, and removes those of what was known before. They are not
+// synced: of a lost one udev finds out once more.
+func (s Store) markFull(before, now []disk.Sighting) error {
+	var errs []error
+	want := map[string]string{} // by UUID
+	for i := range now {
+		n := &now[i]
+		if delete(want, n.UUID); n.Full {
+			want[n.UUID] = s.fullFile(n)
+		}
+	}
+	for i := range before {
+		if o := &before[i]; o.Full && want[o.UUID] != s.fullFile(o) {
+			errs = append(errs, removeIfThere(s.fullFile(o)))
+		}
+	}
+	for _, file := range want {
+		err := os.WriteFile(file, nil, 0o600)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errors.Join(makeSynced(filepath.Dir(file)), os.WriteFile(file, nil, 0o600))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // Note records, synced, what was found on disks and is not mounted from them, or that
@@ -220,6 +251,12 @@ func (m *Memory) lastInSlot(all []disk.Sighting, f *disk.Facts) *disk.Sighting {
 		return l
 	}
 	return nil
+}
+
+// fullFile is named for the filesystem and the size of its disk in sectors of 512 bytes,
+// as sysfs gives it.
+func (s Store) fullFile(n *disk.Sighting) string {
+	return filepath.Join(s.State, "full", fmt.Sprintf("%s-%d", n.UUID, n.Identity.Size/512))
 }
 
 func (s Store) sightingsFile() string { return filepath.Join(s.State, "filesystems.json") }

@@ -152,7 +152,10 @@ func TestGrow(t *testing.T) {
 			t.Fatal(err)
 		}
 		since := m.run("date +%s.%N")
-		name, _ := m.attach(w, d)
+		name, id := m.attach(w, d)
+		if uuid == xfs {
+			x, xID = name, id
+		}
 		if got := m.mounted(name); got != uuid {
 			t.Errorf("%s is mounted", got)
 		}
@@ -164,6 +167,17 @@ func TestGrow(t *testing.T) {
 		}
 	}
 	same("growing while detached")
+	// Of what is known to take the whole of a disk of this size our rule asks nothing.
+	m.run(fmt.Sprintf("udevadm info -q property --property=HOTMOUNT_XFS --value -n /dev/%s | grep . && [ -e /var/lib/hotmount/full/%s-%d ]", x, xfs, 4*gib/512))
+	m.detach(w, xID)
+	m.wait("the end of the mount", "[ ! -e /mnt/disks/"+xfs+" ]")
+	x, _ = m.attach(w, worker.Disk{File: xImage, Serial: "GROW-X"})
+	m.mounted(x)
+	if got := m.run("udevadm info -q property --property=HOTMOUNT_XFS --value -n /dev/" + x + "; ls /var/lib/hotmount/full | grep -c " + xfs); got != "1" {
+		t.Errorf("udev was told of the XFS, which has not changed, or not one size is recorded: %q", got)
+	}
+	m.takes(xfs, 4*gib-300*mib)
+	same("a return")
 	if got := m.run("ls -A /run/hotmount-stage 2>/dev/null || true; grep stage /proc/1/mountinfo || true; systemctl --failed --no-legend | cat"); got != "" {
 		t.Errorf("left behind: %s", got)
 	}
