@@ -328,6 +328,7 @@ func (a *Agent) reload(s *disk.Settings) error {
 			st.failures, st.stuck = 0, nil
 		}
 		a.rescan(a.wanted)
+		a.untold = time.Now() // who has asked for it may wait for its end
 	}
 	if a.ready {
 		a.report.Ready()

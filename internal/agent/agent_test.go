@@ -1888,10 +1888,21 @@ func TestStatusWhileThereIsWork(t *testing.T) {
 		if got := told(); got != "4 mounted, 0 held, 0 refused, 0 failing" {
 			t.Errorf("in the end: %q", got)
 		}
+		m.change(func() { m.hang = make(chan struct{}); m.disks["vdg"] = xfsDisk("vdg", 8, uuidC) })
+		if err := a.Reload(t.Context(), testSettings()); err != nil {
+			t.Fatal(err)
+		}
+		if got := told(); got != rest+"; working on vdb, vdc, vdd, vde, vdg" {
+			t.Errorf("right after a reload: %q", got)
+		}
+		close(m.hang)
+		if got := told(); got != "5 mounted, 0 held, 0 refused, 0 failing" {
+			t.Errorf("after the reload: %q", got)
+		}
 		// What is done at once costs one line.
 		m.change(func() { m.slow, m.statuses = false, nil; m.disks["vdf"] = xfsDisk("vdf", 9, uuidB) })
 		a.Look("vdf")
-		if got := told(); got != "5 mounted, 0 held, 0 refused, 0 failing" || len(m.statuses) != 1 {
+		if got := told(); got != "6 mounted, 0 held, 0 refused, 0 failing" || len(m.statuses) != 1 {
 			t.Errorf("%q, told %q", got, m.statuses)
 		}
 	})

@@ -662,7 +662,7 @@ func (a *Agent) tell() {
 		text += "; proving blank, and formatting if so: " + strings.Join(proving, ", ")
 	}
 	// Each line is work for PID 1, which has enough to do when disks come: while there is
-	// work it gets one a second, none at first, and the last one at once.
+	// work it gets one a second, none at first but after a reload, and the last one at once.
 	now, work := time.Now(), len(outstanding)+len(proving) > 0
 	switch {
 	case text == a.lastLine:

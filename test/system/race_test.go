@@ -184,8 +184,7 @@ func TestTwoMachines(t *testing.T) {
 			t.Logf("skew %s, machine %d: %s", skew, i, m.run("journalctl -b -o cat --no-pager -u hotmount | grep -E '^/dev/"+names[i]+" .*SHARED' | tail -n 3 | cut -c1-400"))
 			// What it has heard of udev by now changes nothing.
 			m.run("udevadm settle; systemctl reload hotmount")
-			// Work is told after half a second.
-			m.wait("quiet", "sleep 1; ! systemctl show -p StatusText --value hotmount | grep 'working on'")
+			m.wait("quiet", "! systemctl show -p StatusText --value hotmount | grep 'working on'")
 			where := m.run("findmnt -no TARGET /dev/" + names[i] + " || true")
 			ours := slices.DeleteFunc(m.history(), func(r disk.Record) bool { return r.Identity.Serial != shared.Serial || !r.Made() })
 			made += len(ours)
