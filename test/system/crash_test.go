@@ -250,11 +250,8 @@ func TestAgentKilled(t *testing.T) {
 			turns = append(turns, i)
 		}
 	}
-	begun, together := 0, 1
-	if full {
-		together = 4
-	}
-	for some := range slices.Chunk(turns, together) {
+	begun := 0
+	for some := range slices.Chunk(turns, 4) {
 		var stay, end []string
 		for _, i := range some {
 			stay, end = append(stay, orders[i]), append(end, orders[(i+1)%len(orders)])

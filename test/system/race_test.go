@@ -234,7 +234,7 @@ func withData(t *testing.T, size, at int64) string {
 func TestSwap(t *testing.T) {
 	m, w := obedientWorker(t)
 	c := chance(t)
-	rounds := 5
+	rounds := 3
 	if full {
 		rounds = 200
 	}

@@ -193,7 +193,7 @@ func soakSteps() []aStep {
 // random, and of the others those that nothing else in it, and no other short test,
 // has. The power cut is the harder boot.
 func soakShort(c *rand.Rand) []aStep {
-	longer := []string{"reboot", "udevadm trigger", "pull while it is down"}
+	longer := []string{"reboot", "udevadm trigger", "pull while it is down", "umount", "accept", "detach what is unmounted"}
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool { return slices.Contains(longer, s.name) })
 	for i, u := range c.Perm(len(upsets)) {
 		steps = append(steps, during(acts[i%len(acts)], upsets[u]))
