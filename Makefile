@@ -246,7 +246,11 @@ test-fuzz: check-go deps
 	done
 
 .PHONY: test
-test: lint test-unit test-fuzz test-deb test-vm
+test: lint
+	@# Neither keeps both processors busy.
+	@$(MAKE) --no-print-directory -j2 test-unit test-deb
+	@$(MAKE) --no-print-directory test-fuzz
+	@$(MAKE) --no-print-directory test-vm
 	$(call say,the tests have passed in $$((($$(date +%s) - $(BEGUN)) / 60)) minutes; make test-long and make test-full have more)
 
 # For hours; what a report says has passed for these sources is not run again. The

@@ -171,6 +171,16 @@ func TestPackage(t *testing.T) {
 	if got := m.run("systemctl is-enabled hotmount; hotmount history; blkid -p /dev/" + held + " || true"); got != "enabled" {
 		t.Errorf("after the first installation: %s", got)
 	}
+
+	// Leftovers go with the program, or are named where there is no chattr.
+	leftover = strings.Replace(leftover, "1111", "3333", 1)
+	m.run("systemctl stop hotmount; " + immutable(leftover) + "; dpkg -r hotmount; [ ! -e " + leftover + " ]")
+	if said := m.run(immutable(leftover) + "; mv $(command -v chattr) /root; dpkg -P hotmount 2>&1"); !strings.Contains(said, leftover+" is left; it goes by (chattr is in e2fsprogs): chattr -i "+leftover) {
+		t.Errorf("the purge says: %s", said)
+	}
+	if got := m.run("findmnt -no TARGET " + where + "; ls /var/lib/hotmount /etc/hotmount 2>&1 | grep -v 'No such' || true"); got != where {
+		t.Errorf("after a purge: %s", got)
+	}
 }
 
 func sorted(a, b string) []string {
