@@ -448,3 +448,25 @@ func (a *Agent) wanted(name string) {
 	st.busy, st.again, st.retry = true, false, time.Time{}
 	a.lines[looks].add(name)
 }
+
+// nextDue gives the time of the next retry or of the end of the wait for READY.
+func (a *Agent) nextDue() (time.Time, bool) {
+	var next time.Time
+	earlier := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for _, st := range a.disks {
+		earlier(st.retry)
+		earlier(st.due)
+	}
+	for _, dep := range a.leaving {
+		earlier(dep.retry)
+	}
+	if !a.ready {
+		earlier(a.started.Add(a.settings.ReadyTimeout))
+	}
+	earlier(a.untold)
+	return next, !next.IsZero()
+}

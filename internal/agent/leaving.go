@@ -122,3 +122,28 @@ func (a *Agent) released(dep *departure, err error) {
 	dep.retry = time.Now().Add(wait)
 	a.report.Failed(&dep.facts, disk.Decision{UUID: path.Base(dep.path)}, dep.path, err, wait)
 }
+
+// gone drops a disk that is not attached any more, and has what is left of its
+// mount removed.
+func (a *Agent) gone(name string) {
+	st := a.disks[name]
+	delete(a.disks, name)
+	if !st.seen {
+		return
+	}
+	where := a.path(st)
+	if where != "" {
+		a.leaving[where] = &departure{facts: st.facts, path: where}
+	}
+	if st.decision.Action != disk.Ignore {
+		a.report.Gone(&st.facts, where)
+	}
+	a.left(st)
+	if st.facts.Standing.Noted != nil || st.noted != nil {
+		a.found = append(a.found, disk.Sighting{Identity: st.facts.Identity(""), Left: true})
+	}
+	if err := a.host.Forget(st.facts.Seq); err != nil {
+		a.report.Problem(err)
+	}
+	a.wakePeers(&st.facts)
+}

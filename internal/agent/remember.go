@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"cmp"
+	"path"
+	"time"
+
+	"hotmount/internal/disk"
+)
+
+// left has recorded that the disk of a filesystem left, also of one that was not mounted
+// any more when this agent started. What was attached together with it is no other
+// attachment of it.
+func (a *Agent) left(st *state) {
+	s := st.sighting
+	if v := st.facts.Standing.Volume; s == nil && v != nil && !st.facts.Standing.WasMounted.IsZero() && v.Identity.Seq == st.facts.Seq {
+		s = v
+	}
+	if s == nil {
+		return
+	}
+	left := *s
+	left.Left = true
+	var err error
+	if left.Newest, err = a.host.Newest(cmp.Or(st.facts.Whole, st.facts.Name)); err != nil {
+		a.report.Problem(err)
+	}
+	a.seen = append(a.seen, left)
+}
+
+// remember has recorded what has to last of the decision: on which disk a
+// filesystem lies, and that a disk stays held when another one is gone or time has passed.
+func (a *Agent) remember(st *state, changed bool) {
+	f, d := &st.facts, st.decision
+	switch {
+	case d.Mounted():
+		id := f.Identity("")
+		if changed || st.sighting == nil || st.sighting.Identity != id {
+			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: a.host.Monotonic(), Full: d.Type == "xfs" && f.Full()}
+			a.seen = append(a.seen, *st.sighting)
+		}
+	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, d.Reason == disk.ReasonTwin && !f.Standing.Twin,
+		d.Reason == disk.ReasonSerialTwice && f.Standing.Given != nil && !f.Standing.Given.Twice:
+		if err := a.host.Keep(f, d.Reason); err != nil {
+			a.report.Problem(err)
+		}
+	}
+}
+
+// note has recorded what lies on a disk that is not mounted from it by hotmount: at the
+// next boot it may be missed. What is about to be mounted is not written down before, nor
+// what is being overwritten. The disk of the system is not: without it there is no boot.
+func (a *Agent) note(st *state, c *disk.Content) {
+	f, d := &st.facts, st.decision
+	if !f.Udev.Initialized || f.Standing.Intent != nil || f.System != "" || f.Slot == "" && f.Serial == "" {
+		return
+	}
+	want := disk.Sighting{Identity: f.Identity("")}
+	v := f.Standing.Volume
+	remembered := d.Mounted() || f.Standing.OnRecord && v != nil && !v.Left
+	if !remembered && f.Standing.Given == nil && d.Reason != disk.ReasonPartitioned {
+		want.Type, want.UUID = f.Lies(c)
+	}
+	want.Left = want.Type == ""
+	if !want.Left && active(d.Action) && st.stuck == nil {
+		return
+	}
+	have := disk.Sighting{Identity: want.Identity, Left: true}
+	if n := f.Standing.Noted; n != nil {
+		have.Identity, have.UUID, have.Type, have.Left = n.Identity, n.UUID, n.Type, false
+		have.Identity.Boot = ""
+	}
+	switch {
+	case want == have:
+		st.noted = nil
+	case st.noted == nil || *st.noted != want:
+		st.noted = &want
+		found := want
+		found.Mounted = time.Now().UTC().Round(0)
+		a.found = append(a.found, found)
+	}
+}
