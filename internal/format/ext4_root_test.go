@@ -233,7 +233,7 @@ func TestRealExt4Confirmed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := ext4Loop(t, 300<<20)
-			sh(t, "d="+l.facts.Node()+"; exec 2>/dev/null; "+script+"; sync $d; blockdev --flushbufs $d")
+			sh(t, "d="+l.facts.Node()+"; "+script+"; sync $d; blockdev --flushbufs $d")
 			if err := l.confirm(); err != nil {
 				t.Fatal(err)
 			}

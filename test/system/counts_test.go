@@ -13,7 +13,7 @@ import (
 // What one attach of a disk with a filesystem costs the daemon, in counts that do
 // not depend on the machine (issue 8). Who has to raise one says why in the commit.
 const (
-	mostSystemCalls = 600
+	mostSystemCalls = 450
 	mostDBusCalls   = 1
 	mostConnections = 1
 )
