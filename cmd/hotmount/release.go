@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -105,12 +106,35 @@ func saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 			return err
 		}
 	}
-	if f.Whole != "" {
-		fmt.Fprintf(w, "it is a partition of %s, which is safe to detach once hotmount status shows no other one mounted\n", f.Whole)
-		return nil
-	}
-	fmt.Fprintf(w, "safe to detach: virsh detach-disk NODE %s --persistent\n", f.Name)
+	fmt.Fprintln(w, toDetach(f))
 	return nil
+}
+
+// toDetach says what can be detached of a disk that nobody holds, and how it is found on
+// the host: the target that virsh wants is a name that libvirt has given, the name here
+// goes by the order in which the kernel found the disks.
+func toDetach(f *disk.Facts) string {
+	switch {
+	case f.Whole != "":
+		return fmt.Sprintf("it is a partition of %s, which is safe to detach once hotmount status shows no other one mounted", f.Whole)
+	case f.Transport == "dm":
+		return fmt.Sprintf("it is a volume on other disks (lsblk -s %s), and says nothing of what else is on them: before one of them is detached, lsblk has to show no mount on it", f.Node())
+	}
+	which := "its size is " + disk.HumanSize(f.Size)
+	if f.Slot != "" {
+		which += ", its place here " + disk.Visible(f.Slot)
+	}
+	find := "virsh dumpxml NODE, which has a <target> and an <address> for each disk"
+	if f.Serial != "" && !strings.ContainsFunc(f.Serial, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.:", r)
+	}) {
+		match := fmt.Sprintf("serial='%s'", f.Serial)
+		if f.SerialCut() {
+			match = fmt.Sprintf("starts-with(serial,'%s')", f.Serial)
+		}
+		which, find = "its serial is "+f.Serial+", "+which, fmt.Sprintf(`virsh dumpxml NODE --xpath "//disk[%s]/target/@dev"`, match)
+	}
+	return fmt.Sprintf("safe to detach: %s\non the host it need not be called %s; its name there, the TARGET, tells: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, find)
 }
 
 // deviceUsers gives who has the disk itself open, but for hotmount's own unit.

@@ -55,7 +55,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("forced, and still held: %s", out)
 	}
 	m.run("systemctl stop container")
-	if out := m.run("hotmount release " + name); !strings.Contains(out, "\nsafe to detach: virsh detach-disk NODE "+name) {
+	if out := m.run("hotmount release " + name); !strings.Contains(out, "\nsafe to detach: its serial is REL, ") {
 		t.Errorf("nobody holds it any more, and release said %q", out)
 	}
 	m.run("hotmount accept " + name)
@@ -81,7 +81,7 @@ func TestRelease(t *testing.T) {
 	m.run("umount /run/pin/ns /run/pin")
 
 	m.run("seq 200000 >" + where + "/data")
-	if out := m.run("hotmount release " + uuid); !strings.Contains(out, "safe to detach: virsh detach-disk NODE "+name) {
+	if out := m.run("hotmount release " + uuid); !strings.Contains(out, "safe to detach: its serial is REL, ") {
 		t.Errorf("releasing said %q", out)
 	}
 	m.wait("the directory to go", "[ ! -e "+where+" ]")

@@ -5,6 +5,7 @@ package system
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -48,6 +49,16 @@ func TestVirsh(t *testing.T) {
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
 	virsh("blockresize", l.Domain(), "vdc", "3G")
 	m.says("/dev/vdb .*grown: xfs " + uuid + " from 2 GiB .* to 3 GiB .*online; .*PersistentVolume")
+	// What release says of a disk whose name on the host is another, taken at its word.
+	out := m.run("hotmount release vdb")
+	find := regexp.MustCompile(`(?m)^on the host it need not be called vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
+	if find == nil {
+		t.Fatalf("release says %q", out)
+	}
+	target, err := l.Virsh(ctx(t), "dumpxml", l.Domain(), "--xpath", find[1])
+	if err != nil || strings.TrimSpace(target) != `dev="vdc"` {
+		t.Errorf("%s gives %q, %v", find[1], target, err)
+	}
 	virsh("detach-disk", l.Domain(), "vdc", "--persistent")
 	m.wait("unit and directory to go", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuid, quote(unitOf(uuid))))
 	virsh("attach-disk", l.Domain(), image, "vdd", "--persistent", "--subdriver", "raw")
