@@ -328,7 +328,10 @@ func (a *Agent) reload(s *disk.Settings) error {
 			st.failures, st.stuck = 0, nil
 		}
 		a.rescan(a.wanted)
-		a.untold = time.Now() // who has asked for it may wait for its end
+		// Who has asked for it may wait for its end: READY does not come before the line
+		// that tells that there is work.
+		a.untold = time.Now()
+		a.tell()
 	}
 	if a.ready {
 		a.report.Ready()

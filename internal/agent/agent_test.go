@@ -468,7 +468,7 @@ func (m *machine) Ready() {
 	m.note("ready")
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ready = time.Now()
+	m.ready, m.statusAtReady = time.Now(), m.status
 }
 func (m *machine) Reloading() { m.note("reloading") }
 func (m *machine) Alive() {

@@ -341,6 +341,14 @@ func missed(f *disk.Facts, l *disk.Sighting, r disk.Reason) bool {
 	return l != nil && !f.Standing.GivenUp(l.UUID) && !f.Standing.Lifted(r, l.UUID)
 }
 
+// decided says that what is missing was given up when the format began that has left its
+// filesystem half made here: the word for it does not outlast a reboot, nor the token a
+// crash. It was not if the half-made one itself was mounted since: then the storage shows
+// an old state.
+func decided(c *disk.Content, l *disk.Sighting) bool {
+	return c.Kind == disk.HalfMade && l.UUID != c.UUID
+}
+
 func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) disk.Decision {
 	// What speaks against the disk for good comes before what the operator can
 	// lift: nobody is asked to accept a disk that is refused afterwards. Of what can be
@@ -377,16 +385,16 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 	case f.Standing.Present != nil && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
 		d.Action, d.Reason = disk.Hold, disk.ReasonPresent
 		return d
-	case missed(f, f.Standing.Before, disk.ReasonBefore):
+	case missed(f, f.Standing.Before, disk.ReasonBefore) && !decided(c, f.Standing.Before):
 		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonBefore, f.Standing.Before.UUID
 		return d
 	case sameSerial(f) != nil:
 		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonSameSerial, sameSerial(f).UUID
 		return d
-	case missed(f, f.Standing.FormerSerial, disk.ReasonFormerSerial):
+	case missed(f, f.Standing.FormerSerial, disk.ReasonFormerSerial) && !decided(c, f.Standing.FormerSerial):
 		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonFormerSerial, f.Standing.FormerSerial.UUID
 		return d
-	case missed(f, f.Standing.FormerSlot, disk.ReasonFormerSlot) && f.Moved == nil:
+	case missed(f, f.Standing.FormerSlot, disk.ReasonFormerSlot) && !decided(c, f.Standing.FormerSlot) && f.Moved == nil:
 		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonFormerSlot, f.Standing.FormerSlot.UUID
 		return d
 	case !f.Standing.Lifted(disk.ReasonBrake, "") && (f.Standing.Braked || recent(f, s) >= s.FormatLimit):

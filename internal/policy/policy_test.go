@@ -472,6 +472,14 @@ func TestDecide(t *testing.T) {
 		{"the proof went well", func(f *disk.Facts) { f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"unfinished, udev says xfs", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, xfs(), nil, disk.Prove, disk.ReasonIntent},
 		{"unfinished, proven half-made", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Format, disk.ReasonIntent},
+		{"unfinished, proven half-made, a filesystem vanished", func(f *disk.Facts) { f.Standing.Intent, f.Standing.Before = &disk.Intent{UUID: uuid}, &lay }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Format, disk.ReasonIntent},
+		{"unfinished, proven half-made, a former disk's serial", func(f *disk.Facts) { f.Standing.Intent, f.Standing.FormerSerial = &disk.Intent{UUID: uuid}, &lay }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Format, disk.ReasonIntent},
+		{"unfinished, proven half-made, a former disk's slot", func(f *disk.Facts) { f.Standing.Intent, f.Standing.FormerSlot = &disk.Intent{UUID: uuid}, &lay }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Format, disk.ReasonIntent},
+		{"unfinished, proven half-made, and it was mounted since", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.Before = &disk.Intent{UUID: uuid}, &disk.Sighting{UUID: uuid, Type: "xfs"}
+		}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonBefore},
+		{"unfinished, a former disk's serial, unread", func(f *disk.Facts) { f.Standing.Intent, f.Standing.FormerSerial = &disk.Intent{UUID: uuid}, &lay }, &disk.Content{Kind: disk.Unread}, nil, disk.Prove, disk.ReasonIntent},
+		{"unfinished, a former disk's serial, proven blank", func(f *disk.Facts) { f.Standing.Intent, f.Standing.FormerSerial = &disk.Intent{UUID: uuid}, &lay }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormerSerial},
 		{"unfinished, half-made with another UUID", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonHalfMade},
 		{"half-made, not ours", nil, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonHalfMade},
 		{"half-made, not proven", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid}, nil, disk.Prove, disk.ReasonIntent},
@@ -1042,12 +1050,17 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			f.Standing.Intent = &disk.Intent{UUID: uuid}
 		}
 		want := true
+		halfMade := c.Kind == disk.HalfMade && f.Standing.Intent != nil && c.UUID == f.Standing.Intent.UUID && !f.Standing.IntentDoubt
 		for n, i := range chosen {
 			cond := &conditions[i]
 			lifted := slices.ContainsFunc(accepted, func(w disk.Word) bool { return slices.Contains(cond.lift, w) }) || s.FormatPresent && cond.reason == disk.ReasonPresent
 			switch cond.reason {
 			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonTorn, disk.ReasonDisturbed, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass:
 				continue // of those that say what is on the disk the last counts
+			case disk.ReasonBefore, disk.ReasonFormerSerial, disk.ReasonFormerSlot:
+				if halfMade {
+					continue // it was given up when the format began
+				}
 			case disk.ReasonSameSerial:
 				if slices.ContainsFunc(chosen[n+1:], func(i int) bool { return conditions[i].reason == cond.reason }) {
 					continue // and of the disks with its serial
@@ -1055,7 +1068,6 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			}
 			want = want && lifted
 		}
-		halfMade := c.Kind == disk.HalfMade && f.Standing.Intent != nil && c.UUID == f.Standing.Intent.UUID && !f.Standing.IntentDoubt
 		disturbed := f.Standing.Intent != nil && f.Standing.Intent.Doubt != "" && !slices.Contains(accepted, disk.Word{Reason: disk.ReasonDisturbed, UUID: uuid})
 		want = want && !disturbed && c.Proven && (c.Kind == disk.Blank || halfMade) && f.Standing.Given == nil
 		d := Decide(f, c, s)

@@ -337,6 +337,41 @@ func TestBeside(t *testing.T) {
 	}
 }
 
+// TestElsewhere: where the one on record was not seen leaving, and a serial is missing,
+// what is in another slot in the same boot may be a copy of it.
+func TestElsewhere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		boot string
+		was  func(*disk.Sighting)
+		put  func(*disk.Facts)
+		want bool
+	}{
+		"no serials":             {"boot1", func(s *disk.Sighting) { s.Identity.Serial = "" }, func(f *disk.Facts) { f.Serial = "" }, true},
+		"a serial, then none":    {"boot1", func(*disk.Sighting) {}, func(f *disk.Facts) { f.Serial = "" }, true},
+		"no serial, then one":    {"boot1", func(s *disk.Sighting) { s.Identity.Serial = "" }, func(*disk.Facts) {}, true},
+		"its serial":             {"boot1", func(*disk.Sighting) {}, func(*disk.Facts) {}, false},
+		"the same attachment":    {"boot1", func(s *disk.Sighting) { s.Identity.Serial, s.Identity.Seq = "", 14 }, func(*disk.Facts) {}, false},
+		"seen leaving":           {"boot1", func(s *disk.Sighting) { s.Identity.Serial, s.Left = "", true }, func(*disk.Facts) {}, false},
+		"in its slot":            {"boot1", func(s *disk.Sighting) { s.Identity.Serial = "" }, func(f *disk.Facts) { f.Slot = "pci-0000:05:00.0" }, false},
+		"no slot":                {"boot1", func(s *disk.Sighting) { s.Identity.Serial = "" }, func(f *disk.Facts) { f.Slot = "" }, false},
+		"no slot on record":      {"boot1", func(s *disk.Sighting) { s.Identity.Serial, s.Identity.Slot = "", "" }, func(*disk.Facts) {}, false},
+		"after a boot, anywhere": {"boot2", func(s *disk.Sighting) { s.Identity.Serial = "" }, func(f *disk.Facts) { f.Serial = "" }, false},
+	} {
+		s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
+		was := disk.Sighting{Identity: f.Identity("boot1"), UUID: f.Udev.FSUUID, Type: "xfs"}
+		tt.was(&was)
+		if err := s.Remember([]disk.Sighting{was}); err != nil {
+			t.Fatal(err)
+		}
+		f.Seq, f.Slot = 14, "pci-0000:06:00.0"
+		tt.put(f)
+		m := s.Load(tt.boot)
+		if got := m.Standing(f); (got.LastOn != nil) != tt.want {
+			t.Errorf("%s: %+v", name, got.LastOn)
+		}
+	}
+}
+
 // TestIntentOfAnotherDisk: what the intent was for is on its own disk alone. A copy,
 // made on the host, has the half-made filesystem as well, and what was to be
 // overwritten.

@@ -272,7 +272,7 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		if s.UUID == uuid {
 			st.OnRecord, st.Resized = s.Identity.Like(id), s.Identity.ResizedTo(id)
 			st.Beside = beside(s, id)
-			if st.Beside || disk.OtherSerial(s.Identity.Serial, f.Serial) {
+			if st.Beside || elsewhere(s, id) || disk.OtherSerial(s.Identity.Serial, f.Serial) {
 				st.LastOn = s
 			}
 		}
@@ -306,6 +306,15 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 func beside(s *disk.Sighting, id disk.Identity) bool {
 	whole := disk.ID{Seq: id.Seq}.DiskSeq()
 	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
+}
+
+// elsewhere says whether the disk of that identity is in another slot than the one of the
+// sighting had in this boot, which nobody saw leave, and no serial says that it is the
+// same: a copy that was attached meanwhile looks like that.
+func elsewhere(s *disk.Sighting, id disk.Identity) bool {
+	was := s.Identity
+	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && (was.Serial == "" || id.Serial == "") &&
+		was.Slot != "" && id.Slot != "" && was.Slot != id.Slot
 }
 
 // isOf says whether the intent is certainly the disk's. Around an unfinished

@@ -183,8 +183,8 @@ func TestTwoMachines(t *testing.T) {
 		for i, m := range machines {
 			t.Logf("skew %s, machine %d: %s", skew, i, m.run("journalctl -b -o cat --no-pager -u hotmount | grep -E '^/dev/"+names[i]+" .*SHARED' | tail -n 3 | cut -c1-400"))
 			// What it has heard of udev by now changes nothing.
-			m.run("udevadm settle; systemctl reload hotmount")
-			m.wait("quiet", "! systemctl show -p StatusText --value hotmount | grep 'working on'")
+			m.run("udevadm settle; i=$(stat -c %i /run/hotmount/settings.json); systemctl reload hotmount; for n in $(seq 300); do [ $(stat -c %i /run/hotmount/settings.json) = $i ] || exit 0; sleep 0.1; done; exit 1")
+			m.wait("quiet", "systemctl is-active hotmount && ! systemctl show -p StatusText --value hotmount | grep 'working on'")
 			where := m.run("findmnt -no TARGET /dev/" + names[i] + " || true")
 			ours := slices.DeleteFunc(m.history(), func(r disk.Record) bool { return r.Identity.Serial != shared.Serial || !r.Made() })
 			made += len(ours)

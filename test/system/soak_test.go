@@ -69,15 +69,18 @@ const soakSettled = `#!/bin/bash
 comes() { for i in {1..400}; do "$@" && return; sleep 0.2; done; return 1; }
 right() { [[ $(bash /root/truth) = "$want" ]]; }
 quiet() { local s=$(systemctl show -P ActiveState -P StatusText hotmount); [[ $'\n'$s$'\n' = *$'\nactive\n'* && $s != *'working on'* ]]; }
+idle() { quiet && sleep 0.7 && quiet; } # work is told after half a second, and in a reload at once
+read_settings() { [[ $(stat -c %i /run/hotmount/settings.json) != "$inode" ]]; }
+reload() { local inode=$(stat -c %i /run/hotmount/settings.json); systemctl reload hotmount && comes read_settings; }
 stays() {
-	comes quiet || { echo "the daemon does not come to rest" >&2; exit 1; }
+	comes $2 || { echo "the daemon does not come to rest" >&2; exit 1; }
 	right || { echo "it was what it should be until the daemon $1" >&2; exit 1; }
 }
 want=$1
 comes right || { echo "it does not become what it should be" >&2; exit 1; }
 case $2 in
-rest) stays "came to rest" ;;
-pass) stays "came to rest"; systemctl reload hotmount || exit; stays "looked again" ;;
+rest) stays "came to rest" idle ;;
+pass) stays "came to rest" idle; reload || exit; stays "looked again" quiet ;;
 esac
 `
 

@@ -278,6 +278,10 @@ func chance(t *testing.T) *rand.Rand {
 			t.Fatalf("HOTMOUNT_TEST_SEED: %v", err)
 		}
 	}
-	t.Logf("seed: HOTMOUNT_TEST_SEED=%d", seed)
+	if full {
+		t.Logf("seed: HOTMOUNT_TEST_FULL=1 HOTMOUNT_TEST_SEED=%d", seed)
+	} else {
+		t.Logf("seed: HOTMOUNT_TEST_SEED=%d", seed)
+	}
 	return rand.New(rand.NewPCG(seed, 0))
 }
