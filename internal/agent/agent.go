@@ -352,6 +352,14 @@ func (a *Agent) accept(name string, seq uint64) (string, error) {
 		return "", fmt.Errorf("cannot accept %s: another disk has that name now; see hotmount plan", name)
 	}
 	w := word(st)
+	// What the word was taken for is named: since the operator has read what to accept, another
+	// disk may have come to the name, or another reason.
+	who := st.facts.ID.String()
+	if w.Reason != "" {
+		c := st.facts.Known()
+		why, _ := policy.Words(&st.facts, &c, a.settings, st.decision)
+		who += " (" + why + ")"
+	}
 	if w.Reason == "" && st.stuck == nil && st.decision.Reason != disk.ReasonFormatFailed && st.facts.Standing.Unmounted == "" {
 		// What holds with the settings as they are now, before the disk is looked at again.
 		c := st.facts.Known()
@@ -367,12 +375,12 @@ func (a *Agent) accept(name string, seq uint64) (string, error) {
 	st.remount = true
 	a.wanted(name)
 	if st.decision.Type != "" || st.decision.Reason == disk.ReasonReleased || st.decision.Reason == disk.ReasonUnmounted {
-		return fmt.Sprintf("%s is accepted", st.facts.ID), nil
+		return who + " is accepted", nil
 	}
 	if class := policy.Select(&st.facts, a.settings); class != nil && class.Mode == disk.ModeBlock {
-		return fmt.Sprintf("%s is accepted: it is given out as a block volume, and whoever has that overwrites what is on it, unless it is held for something else as well (hotmount status)", st.facts.ID), nil
+		return who + " is accepted: it is given out as a block volume, and whoever has that overwrites what is on it, unless it is held for something else as well (hotmount status)", nil
 	}
-	return fmt.Sprintf("%s is accepted: it is formatted if it is proven blank, unless it is held for something else as well (hotmount status)", st.facts.ID), nil
+	return who + " is accepted: it is formatted if it is proven blank, unless it is held for something else as well (hotmount status)", nil
 }
 
 // word is the operator's for what was told of the disk: for what it is held, or refused as

@@ -32,6 +32,8 @@ type machine struct {
 	ready    time.Time
 	status   string
 	statuses []string
+	// statusAtReady is the last line before READY was said.
+	statusAtReady string
 
 	hangs       string           // Look of that name hangs until hang is closed
 	hang        chan struct{}    // the channels are made in the bubble
@@ -1892,8 +1894,8 @@ func TestStatusWhileThereIsWork(t *testing.T) {
 		if err := a.Reload(t.Context(), testSettings()); err != nil {
 			t.Fatal(err)
 		}
-		if got := told(); got != rest+"; working on vdb, vdc, vdd, vde, vdg" {
-			t.Errorf("right after a reload: %q", got)
+		if got := told(); got != rest+"; working on vdb, vdc, vdd, vde, vdg" || m.statusAtReady != got {
+			t.Errorf("right after a reload: %q, when it was ready again: %q", got, m.statusAtReady)
 		}
 		close(m.hang)
 		if got := told(); got != "5 mounted, 0 held, 0 refused, 0 failing" {
