@@ -13,6 +13,7 @@ package format
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -106,7 +107,9 @@ type Session struct {
 	// before it was read.
 	proven disk.Content
 	plan   probe.Plan
-	writes uint64
+	// samples is the digest of the samples when the token was found to hold.
+	samples [sha256.Size]byte
+	writes  uint64
 }
 
 // Open opens the disk, claims it and takes the shared lock. It fails with
@@ -323,6 +326,11 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.Token != "" {
+		if err := s.hold(ctx, o.Token, o.Boot); err != nil {
+			return err
+		}
+	}
 	if err := s.lock(ctx, unix.LOCK_EX); err != nil {
 		return err
 	}
@@ -438,15 +446,11 @@ func (s *Session) permit(o MakeOptions) error {
 }
 
 // again is the short look that what was proven still holds, and that nobody has
-// written since before the first read of the proof. Of a token everything is
-// looked at again.
+// written since before the first read of the proof. Of a token it is the
+// samples.
 func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if o.Token != "" {
-		token, err := s.token(ctx, o.Boot)
-		if err == nil && token != o.Token {
-			err = ErrToken
-		}
-		return err
+		return s.holds(ctx)
 	}
 	c, err := s.look(ctx, s.plan.Ends())
 	if err != nil {

@@ -3,6 +3,7 @@ package format
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/probe"
 	"hotmount/internal/run"
 	"hotmount/internal/run/runtest"
 )
@@ -858,7 +860,7 @@ func (w *world) token(boot string) (string, error) {
 		return "", err
 	}
 	defer s.Close()
-	if _, err := s.Prove(w.t.Context(), "full"); err != nil {
+	if _, err := s.Prove(w.t.Context(), "auto"); err != nil {
 		return "", err
 	}
 	return s.Token(w.t.Context(), boot)
@@ -871,7 +873,7 @@ func (w *world) confirm(token string) error {
 		return err
 	}
 	defer s.Close()
-	if _, err := s.Prove(w.t.Context(), "full"); err != nil {
+	if _, err := s.Prove(w.t.Context(), "auto"); err != nil {
 		return err
 	}
 	o := w.makeOptions(false)
@@ -951,6 +953,43 @@ func TestOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A token is for every byte that Prove reads, not for the samples alone: what another
+// machine has written to the disk is in no count of this one's writes.
+func TestTokenIsForAllThatWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		const large, between = 1 << 30, 512<<20 + 200<<10
+		w.truncate(large)
+		w.now.size, w.facts.Size = large, large
+		w.put(size/2, []byte("old data"))
+		w.On(dryOver, runtest.Print("", 0))
+		token, err := w.token("boot")
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples := func() [sha256.Size]byte {
+			f, err := os.Open(w.image)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			sum, err := probe.Digest(t.Context(), probe.Source{Reader: f, Size: large}, probe.Sampled)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return sum
+		}
+		before := samples()
+		w.put(between, []byte{1})
+		if samples() != before {
+			t.Fatal("the samples show it: this is no test")
+		}
+		if err := w.confirm(token); !errors.Is(err, ErrToken) || w.mkfsRan() {
+			t.Errorf("error %v", err)
+		}
+	})
 }
 
 // A token holds for one disk, in one boot, with one content. Whatever else is

@@ -68,6 +68,17 @@ func (p Plan) Ends() Plan {
 	return ends
 }
 
+// of is the plan that Auto is for a disk of that size in bytes.
+func (p Plan) of(size uint64) Plan {
+	switch {
+	case p != Auto:
+		return p
+	case size > FullLimit:
+		return Sampled
+	}
+	return Full
+}
+
 // Finding is what a scan found.
 type Finding struct {
 	// Plan is the one that was followed, not Auto.
@@ -105,13 +116,7 @@ func (e *ReadError) Unwrap() error { return e.Err }
 // page cache is neither trusted nor filled. An error, a *ReadError or ctx's,
 // says that nothing is known.
 func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
-	f := Finding{Plan: plan, Size: s.Size}
-	if plan == Auto {
-		f.Plan = Full
-		if s.Size > FullLimit {
-			f.Plan = Sampled
-		}
-	}
+	f := Finding{Plan: plan.of(s.Size), Size: s.Size}
 	if s.Size == 0 {
 		return Finding{}, errors.New("cannot scan: the size is 0")
 	}
@@ -186,12 +191,11 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	return a, nil
 }
 
-// Digest gives a digest of what the plan Sampled reads: both ends, and samples
-// between them.
-func Digest(ctx context.Context, s Source) ([sha256.Size]byte, error) {
+// Digest gives a digest of what the plan reads.
+func Digest(ctx context.Context, s Source, plan Plan) ([sha256.Size]byte, error) {
 	var sum [sha256.Size]byte
 	h := sha256.New()
-	_, err := s.read(ctx, Sampled, func(b []byte, offset uint64) bool {
+	_, err := s.read(ctx, plan.of(s.Size), func(b []byte, offset uint64) bool {
 		h.Write(binary.LittleEndian.AppendUint64(nil, offset))
 		h.Write(b)
 		return true
