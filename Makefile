@@ -228,7 +228,8 @@ test-vm: deps deb deb-next deb-previous
 	@# One package at a time: only so does go test print while it runs.
 	@go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
 
-# Those that take long and whose class of fault another test of test-vm has, too.
+# Those that take long, of features that unit tests have, too, and of faults whose class
+# another test of test-vm has; but a dpkg that is cut short only TestPackage has.
 .PHONY: test-long
 test-long: deps
 	@long=$$(comm -13 <(go test -tags vm -list ^Test ./test/system | sort) <(go test -tags vm,long -list ^Test ./test/system | sed -n /^Test/p | sort) | paste -sd '|'); [[ -n $$long ]]; \
