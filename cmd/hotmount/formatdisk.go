@@ -132,7 +132,7 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 		return now.Writes, inFlight, err
 	}
 	return format.Open(ctx, *f, format.Deps{
-		Runner: run.Exec{}, Writes: writes, Settle: s.Settle, SecondLook: secondLook,
+		Runner: run.Exec{}, Writes: writes, Written: func() (uint64, error) { return h.WrittenBytes(f.Name) }, Settle: s.Settle, SecondLook: secondLook,
 		Rate: s.ScanRate, Progress: progress, Intents: intents, Allowed: func() error { return allowed(f.Name) }, Log: log,
 	})
 }

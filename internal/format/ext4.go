@@ -69,7 +69,7 @@ func (e ext4) env() []string {
 	return []string{"E2FSPROGS_SKIP_PROGRESS=1", "E2FSPROGS_FAKE_TIME=" + now, "SOURCE_DATE_EPOCH=" + now}
 }
 
-func (e ext4) run(ctx context.Context, r run.Runner) ([]string, error) {
+func (e ext4) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	return runMkfs(ctx, r, run.Command{Path: mkfsExt4, Args: e.args(), Env: e.env(), Timeout: MkfsTime}, e.dry)
 }
 
@@ -86,7 +86,7 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	}
 	if err == nil {
 		e.node = f.Name()
-		_, err = e.run(ctx, r)
+		_, _, err = e.run(ctx, r)
 	}
 	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -116,12 +116,12 @@ type ext4Dry struct {
 	e       ext4
 }
 
-func (d ext4Dry) run(ctx context.Context, r run.Runner) ([]string, error) {
+func (d ext4Dry) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	f, err := d.session.onFile(ctx, r, d.e)
 	if err == nil {
 		err = f.Close()
 	}
-	return nil, err
+	return nil, 0, err
 }
 
 // sameExt4 says whether mkfs.ext4 would write the same.
@@ -162,7 +162,7 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 	if err := allowed(); err != nil {
 		return err
 	}
-	lines, err := runMkfs(ctx, s.deps.Runner, run.Command{
+	lines, _, err := runMkfs(ctx, s.deps.Runner, run.Command{
 		Path: debugfs, Args: []string{"-w", "-R", fmt.Sprintf("set_inode_field <2> mode %#o", 0o40000|mode), s.disk.Node()},
 		Timeout: MkfsTime,
 	}, false)
@@ -214,6 +214,6 @@ func AgreesExt4(ctx context.Context, r run.Runner, class []string, file string) 
 	if err != nil {
 		return err
 	}
-	_, err = ext4{node: file, uuid: "00000000-0000-4000-8000-000000000000", with: disk.MkfsExt4{Options: class, Time: 1}, dry: true}.run(ctx, r)
+	_, _, err = ext4{node: file, uuid: "00000000-0000-4000-8000-000000000000", with: disk.MkfsExt4{Options: class, Time: 1}, dry: true}.run(ctx, r)
 	return err
 }

@@ -62,6 +62,8 @@ type Deps struct {
 	// Writes reads Facts.Writes of the disk afresh, and before it how many writes and
 	// discards are in flight: what is so at the first and done at the second is counted.
 	Writes func() (done, inFlight uint64, err error)
+	// Written reads afresh how many bytes have been written to the disk.
+	Written func() (uint64, error)
 	// Settle is for how long nobody may have written; zero asks only that
 	// nobody does while the disk is read.
 	Settle time.Duration
@@ -110,6 +112,8 @@ type Session struct {
 	// samples is the digest of the samples when the token was found to hold.
 	samples [sha256.Size]byte
 	writes  uint64
+	// written is Deps.Written before the proof.
+	written uint64
 }
 
 // Open opens the disk, claims it and takes the shared lock. It fails with
@@ -193,6 +197,9 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 	begun := time.Now()
 	s.plan = plan
 	if s.writes, _, err = s.deps.Writes(); err != nil {
+		return c, err
+	}
+	if s.written, err = s.deps.Written(); err != nil {
 		return c, err
 	}
 	if c, err = s.look(ctx, plan); err != nil {
@@ -288,7 +295,7 @@ func (o *MakeOptions) making(node, options string) making {
 
 // mkfsRun is one run of a mkfs.
 type mkfsRun interface {
-	run(context.Context, run.Runner) ([]string, error)
+	run(context.Context, run.Runner) (lines []string, wrote uint64, err error)
 }
 
 // runs gives those that write nothing and have to go well first, and the one that
@@ -342,7 +349,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		return err
 	}
 	for _, m := range dry {
-		if _, err := m.run(ctx, s.deps.Runner); err != nil {
+		if _, _, err := m.run(ctx, s.deps.Runner); err != nil {
 			// What it refuses may be there since a moment ago: then that is why.
 			if now := s.again(ctx, o); now != nil {
 				return fmt.Errorf("%w: %v", now, err)
@@ -368,7 +375,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		}
 		return err
 	}
-	lines, err := mkfs.run(ctx, s.deps.Runner)
+	lines, wrote, err := mkfs.run(ctx, s.deps.Runner)
 	if err == nil {
 		err = s.setRootMode(ctx, &o.Intent, func() error { return nil })
 	}
@@ -380,6 +387,10 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		return err
 	}
 	if s.writes, _, err = s.deps.Writes(); err != nil {
+		return err
+	}
+	counted, err := s.deps.Written()
+	if err != nil {
 		return err
 	}
 	if err := s.readBack(kind, o.Intent.UUID); err != nil {
@@ -394,8 +405,8 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	}
 	if err = s.readBack(kind, o.Intent.UUID); err != nil {
 		err = s.changed(err)
-	} else {
-		err = s.isUntouched()
+	} else if err = s.isUntouched(); err == nil {
+		err = s.isOurs(ctx, &o, counted-s.written, wrote)
 	}
 	if errors.Is(err, ErrShared) || errors.Is(err, ErrWritten) {
 		// The next look may find it whole.
@@ -412,6 +423,35 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		s.deps.Log(fmt.Sprintf("the intent for %s %s stays behind", name, o.Intent.UUID), err.Error())
 	}
 	return nil
+}
+
+// isOurs says, by nil, that nobody else has written between the first read of the proof and
+// the end of mkfs: what the kernel has counted for the disk is what it has counted for
+// mkfs.xfs, which goes past the page cache, and the log, which mkfs.xfs has it zero
+// (libxfs_log_clear in xfsprogs): once, or, where the disk is asked to do that and can not,
+// twice. If the counts say something else the disk is read as it was for the proof, and has
+// to be zeros and our filesystem. What lay on a disk that was not all zeros is not told from
+// what came meanwhile, nor is what mkfs.ext4 writes, by the page cache, in counts.
+func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
+	if o.Intent.Over || o.Intent.Ext4 != nil || s.plan == probe.Unsigned {
+		return nil
+	}
+	super, err := probe.ReadXFS(s.keep)
+	if err != nil {
+		return err
+	}
+	for _, log := range []uint64{0, 1, 2} {
+		if counted == wrote+log*super.Log {
+			return nil
+		}
+	}
+	source := s.source()
+	source.Own = probe.Own{Type: disk.XFS, UUID: o.Intent.UUID}
+	found, err := probe.Scan(ctx, source, s.plan)
+	if err == nil && len(found.Bytes) > 0 {
+		err = fmt.Errorf("%w: while mkfs.xfs ran, or right before, byte %d was written: %x", ErrWritten, found.Offset, found.Bytes)
+	}
+	return err
 }
 
 // permit refuses what Prove has not found in this session.

@@ -87,29 +87,29 @@ func (m making) features() []string {
 	return rest
 }
 
-// run gives what mkfs.xfs printed, line by line. Its own refusals suggest -f:
-// they are handed on and never acted on.
-func (m making) run(ctx context.Context, r run.Runner) ([]string, error) {
+// run gives what mkfs.xfs printed, line by line, and how many bytes it has written. Its
+// own refusals suggest -f: they are handed on and never acted on.
+func (m making) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	return runMkfs(ctx, r, run.Command{Path: mkfs, Args: m.args(), Timeout: MkfsTime}, m.dry)
 }
 
-func runMkfs(ctx context.Context, r run.Runner, c run.Command, dry bool) ([]string, error) {
+func runMkfs(ctx context.Context, r run.Runner, c run.Command, dry bool) ([]string, uint64, error) {
 	res, err := r.Run(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if res.ExitCode != 0 {
 		err := fmt.Errorf("cannot run %s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
 		if dry {
 			err = fmt.Errorf("%w: %w", ErrRefused, err)
 		}
-		return nil, err
+		return nil, 0, err
 	}
 	var lines []string
 	for line := range strings.Lines(string(res.Stdout) + string(res.Stderr)) {
 		lines = append(lines, disk.Visible(strings.TrimRight(line, "\n")))
 	}
-	return lines, nil
+	return lines, res.Wrote, nil
 }
 
 // chooseOptions gives lts where it is needed, empty where it is not: from 6.5 on
@@ -165,6 +165,6 @@ func Agrees(ctx context.Context, r run.Runner, class []string, proto, file strin
 	}
 	o := MakeOptions{Mkfs: class, Proto: proto, Intent: disk.Intent{UUID: "00000000-0000-4000-8000-000000000000"}}
 	m := o.making("-dfile,name="+file+",size=1g", options)
-	_, err = m.run(ctx, r)
+	_, _, err = m.run(ctx, r)
 	return err
 }

@@ -40,6 +40,8 @@ type loop struct {
 	runner run.Runner
 	// class has the options of the class.
 	class MakeOptions
+	// progress is told of each read of a scan.
+	progress func(probe.Progress)
 }
 
 func newLoop(t *testing.T, size int64) *loop {
@@ -101,12 +103,17 @@ func (l *loop) count() (done, inFlight uint64, err error) {
 	return done, inFlight, nil
 }
 
+func (l *loop) bytes() (uint64, error) {
+	n, err := strconv.ParseUint(strings.Fields(l.read("stat", l.facts.Name))[6], 10, 64)
+	return 512 * n, err
+}
+
 func (l *loop) Begin(i disk.Intent) error { l.begun++; l.facts.Standing.Intent = &i; return nil }
 func (l *loop) Amend(i disk.Intent) error { l.facts.Standing.Intent = &i; return nil }
 func (l *loop) End(string, error) error   { l.ended++; l.facts.Standing.Intent = nil; return nil }
 
 func (l *loop) deps() Deps {
-	return Deps{Runner: l.runner, Writes: l.count, Settle: time.Millisecond, Intents: l, Allowed: func() error { return l.off }, Log: func(msg string, evidence ...string) {
+	return Deps{Runner: l.runner, Writes: l.count, Written: l.bytes, Progress: l.progress, Settle: time.Millisecond, Intents: l, Allowed: func() error { return l.off }, Log: func(msg string, evidence ...string) {
 		l.t.Logf("%s: %q", msg, evidence)
 	}}
 }
@@ -184,6 +191,49 @@ func TestRealBlankDisk(t *testing.T) {
 				t.Errorf("%+v, error %v", c, err)
 			}
 		})
+	}
+}
+
+// afterMkfs runs what it is to right after mkfs.xfs has written.
+type afterMkfs func()
+
+func (f afterMkfs) Run(ctx context.Context, c run.Command) (run.Result, error) {
+	res, err := run.Exec{}.Run(ctx, c)
+	if c.Path == mkfs && c.Args[0] != "-N" && c.Args[0] != "-V" {
+		f()
+	}
+	return res, err
+}
+
+// What mkfs.xfs writes is what the kernel counts, so that the disk is not read once more;
+// a byte of somebody else's, written meanwhile, is found.
+func TestRealCountsAgree(t *testing.T) {
+	for name, class := range map[string][]string{"as it is": nil, "another log": {"-l size=70m"}} {
+		for what, write := range map[string]bool{"alone": false, "somebody else": true} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				l := newLoop(t, 1<<30)
+				l.class.Mkfs = class
+				after, read := false, 0
+				l.progress = func(probe.Progress) {
+					if after {
+						read++
+					}
+				}
+				l.runner = afterMkfs(func() {
+					after = true
+					if write {
+						sh(t, "printf theirs | dd of="+l.facts.Node()+" bs=1 seek=600000000 conv=notrunc,fsync 2>/dev/null")
+					}
+				})
+				_, err := l.work()
+				switch {
+				case !write && (err != nil || read != 0):
+					t.Errorf("error %v, %d reads after mkfs", err, read)
+				case write && (!errors.Is(err, ErrWritten) || !strings.Contains(err.Error(), "byte 600000000 was written: 746865697273")):
+					t.Errorf("error %v, %d reads after mkfs", err, read)
+				}
+			})
+		}
 	}
 }
 

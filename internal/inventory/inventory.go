@@ -88,6 +88,9 @@ func (h Host) Look(name string) (disk.Facts, error) {
 	return f, nil
 }
 
+// WrittenBytes counts what has been written to the disk.
+func (h Host) WrittenBytes(name string) (uint64, error) { return h.sysfs().WrittenBytes(name) }
+
 // InFlightWrites counts the writes to the disk that it has not answered yet.
 func (h Host) InFlightWrites(name string) (uint64, error) { return h.sysfs().InFlightWrites(name) }
 

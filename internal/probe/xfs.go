@@ -22,6 +22,8 @@ type XFSSuper struct {
 	Group  uint64
 	Groups uint32
 	Sector uint32
+	// Log is the size of the log in bytes.
+	Log uint64
 }
 
 // unfinished is false for a superblock that is not there.
@@ -131,5 +133,6 @@ func parseXFS(b []byte) (XFSSuper, error) {
 		Group:      group,
 		Groups:     groups,
 		Sector:     uint32(sector),
+		Log:        blockSize * uint64(be.Uint32(b[96:])),
 	}, nil
 }

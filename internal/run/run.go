@@ -48,6 +48,9 @@ func (c Command) String() string { return strings.Join(append([]string{c.Path}, 
 type Result struct {
 	Stdout, Stderr []byte
 	ExitCode       int
+	// Wrote is how many bytes it has had written, by the kernel's count (getrusage(2),
+	// ru_oublock, in units of 512): exact for what goes past the page cache.
+	Wrote uint64
 }
 
 // Runner runs a command to its end. A non-zero exit code is no error: the caller
@@ -128,7 +131,11 @@ func start(ctx context.Context, c Command) (Result, error) {
 	case err != nil:
 		return Result{}, err
 	}
-	return Result{Stdout: stdout.buf.Bytes(), Stderr: stderr.buf.Bytes(), ExitCode: cmd.ProcessState.ExitCode()}, nil
+	res := Result{Stdout: stdout.buf.Bytes(), Stderr: stderr.buf.Bytes(), ExitCode: cmd.ProcessState.ExitCode()}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		res.Wrote = 512 * uint64(usage.Oublock)
+	}
+	return res, nil
 }
 
 func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -465,6 +465,7 @@ func (f FS) devices(facts *disk.Facts) (map[disk.Dev]string, error) {
 // Fields of a disk's statistics (Documentation/block/stat.rst), from 0.
 const (
 	statWrites   = 4
+	statSectors  = 6 // written, of 512 bytes
 	statInFlight = 8
 	statDiscards = 11
 	// statFields before Linux 4.18, which counts no discards.
@@ -507,6 +508,27 @@ func (f FS) InFlightWrites(name string) (n uint64, err error) {
 		return 0, fmt.Errorf("cannot read the writes in flight of disk %s: %w", disk.Visible(name), err)
 	}
 	return n, nil
+}
+
+// WrittenBytes counts what has been written to the disk, zeros that the disk makes by itself
+// included.
+func (f FS) WrittenBytes(name string) (n uint64, err error) {
+	dir, err := f.entry(name)
+	if err == nil {
+		var text string
+		if text, err = smallfile.Attribute(filepath.Join(dir, "stat")); err == nil {
+			fields := strings.Fields(text)
+			if len(fields) < statFields {
+				err = fmt.Errorf("%d fields, expected at least %d", len(fields), statFields)
+			} else {
+				n, err = strconv.ParseUint(fields[statSectors], 10, 64)
+			}
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot read how much was written to disk %s: %w", disk.Visible(name), err)
+	}
+	return 512 * n, nil
 }
 
 // number reads an attribute that is a decimal number.
