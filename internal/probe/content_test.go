@@ -26,7 +26,7 @@ func head(t testing.TB, name string) []byte {
 
 func TestReadXFS(t *testing.T) {
 	whole, half := head(t, "xfs.head"), head(t, "xfs-half-made.head")
-	whole300 := XFSSuper{UUID: madeUUID, Size: 300 * mib, Block: 4096, Group: 75 * mib, Groups: 4, Sector: 512}
+	whole300 := XFSSuper{UUID: madeUUID, Size: 300 * mib, Block: 4096, Group: 75 * mib, Groups: 4, Sector: 512, Log: 64 << 20}
 	half300 := whole300
 	half300.InProgress = true
 	change := func(b []byte, at int, c byte) []byte {
