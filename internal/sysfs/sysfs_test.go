@@ -143,6 +143,18 @@ func TestInFlightWrites(t *testing.T) {
 	}
 }
 
+func TestWrittenBytes(t *testing.T) {
+	for text, want := range map[string]int{"1 2 3 4 5 6 7 8 9 10 11\n": 7 * 512, "1 2 3 4 5 6 0 8 9 10 11 12 13 14 15 16 17\n": 0, "1 2 3\n": -1, "1 2 3 4 5 6 x 8 9 10 11\n": -1, "-": -1} {
+		got, err := virtio.with(tree{vdb + "stat": text}).make(t).WrittenBytes("vdb")
+		if (err != nil) != (want < 0) || err == nil && got != uint64(want) {
+			t.Errorf("%q: %d, error %v", text, got, err)
+		}
+	}
+	if _, err := virtio.make(t).WrittenBytes("../vdb"); err == nil {
+		t.Error("a name that leaves the directory")
+	}
+}
+
 // flat is vdb's directory on no bus at all.
 func flat() tree {
 	t := tree{}
