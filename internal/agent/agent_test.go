@@ -625,12 +625,17 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 	})
 }
 
-// TestRemembersWhatIsFull: an XFS that fills its disk, as soon as it does and as long.
+// TestRemembersWhatIsFull: an XFS that fills its disk, by the superblock on it as well,
+// and as long as it does.
 func TestRemembersWhatIsFull(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	m.grow = true
 	m.disks["vdb"].Geometry = &disk.Geometry{Size: m.disks["vdb"].Size, Block: 4096}
 	m.disks["vdc"].Geometry = &disk.Geometry{Size: 1 << 30, Block: 4096}
+	for _, f := range m.disks {
+		f.Udev.FSSpan = f.Size
+	}
+	m.disks["vdc"].Udev.FSSpan = 1 << 30
 	m.disks["vdd"].Geometry, m.disks["vdd"].Udev.FSType = &disk.Geometry{Size: m.disks["vdd"].Size, Block: 4096}, "ext4"
 	for name, uuid := range map[string]string{"vdb": uuidA, "vdc": uuidB, "vdd": uuidC} {
 		m.table = append(m.table, disk.MountPoint{Dev: m.disks[name].Dev, Root: "/", Path: "/mnt/disks/" + uuid, Type: m.disks[name].Udev.FSType})
@@ -649,10 +654,13 @@ func TestRemembersWhatIsFull(t *testing.T) {
 				}
 			})
 		}
-		check("at start, one had to grow", "true true false")
+		check("at start, one had to grow", "true false false")
 		m.change(func() { m.noEffect, m.disks["vdb"].Size = true, 7<<30 })
 		a.Look("vdb")
-		check("one can not grow", "false true false")
+		check("one can not grow", "false false false")
+		m.change(func() { m.disks["vdc"].Udev.FSSpan, m.disks["vdc"].Seq = m.disks["vdc"].Size, 5 })
+		a.Look("vdc")
+		check("what had grown is attached again", "false true false")
 	})
 }
 

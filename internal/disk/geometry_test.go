@@ -26,21 +26,35 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// TestFull: who was not measured is not full, nor who takes more than there is.
+// TestFull: who was not measured is not full, nor who takes more than there is, nor
+// who may take less by the superblock on the disk.
 func TestFull(t *testing.T) {
 	const block, group = 4096, 65536 * 4096
 	xfs := &Geometry{Size: 4 * group, Block: block, Group: group}
+	spans := func(n uint64) Udev {
+		return Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f", FSSpan: n}
+	}
+	before := func(n uint64, full bool) Standing {
+		return Standing{Volume: &Sighting{Identity: Identity{Size: n}, Full: full}}
+	}
 	for _, tt := range []struct {
 		name string
 		f    Facts
 		want bool
 	}{
-		{"not measured", Facts{Size: 4 * group}, false},
-		{"full", Facts{Size: 4 * group, Geometry: xfs}, true},
-		{"a tail too small for a group", Facts{Size: 4*group + 63*block, Geometry: xfs}, true},
-		{"room for a group", Facts{Size: 4*group + 64*block, Geometry: xfs}, false},
-		{"shrunk", Facts{Size: 4*group - block, Geometry: xfs}, false},
-		{"measured when it was grown", Facts{Size: 4 * group, ID: ID{Seq: 2}, Standing: Standing{Fit: &Fit{Seq: 2, Size: 4 * group, Geometry: *xfs}}}, true},
+		{"not measured", Facts{Size: 4 * group, Udev: spans(4 * group)}, false},
+		{"full", Facts{Size: 4 * group, Geometry: xfs, Udev: spans(4 * group)}, true},
+		{"a tail too small for a group", Facts{Size: 4*group + 63*block, Geometry: xfs, Udev: spans(4 * group)}, true},
+		{"room for a group", Facts{Size: 4*group + 64*block, Geometry: xfs, Udev: spans(4 * group)}, false},
+		{"shrunk", Facts{Size: 4*group - block, Geometry: xfs, Udev: spans(4 * group)}, false},
+		{"grown when it was mounted", Facts{Size: 4 * group, ID: ID{Seq: 2}, Udev: spans(3 * group), Standing: Standing{Fit: &Fit{Seq: 2, Size: 4 * group, Geometry: *xfs}}}, false},
+		{"measured when it was to grow", Facts{Size: 4 * group, ID: ID{Seq: 2}, Udev: spans(4 * group), Standing: Standing{Fit: &Fit{Seq: 2, Size: 4 * group, Geometry: *xfs}}}, true},
+		{"nothing known of the superblock", Facts{Size: 4 * group, Geometry: xfs, Udev: spans(0)}, false},
+		{"not measured, but full before", Facts{Size: 4 * group, Udev: spans(0), Standing: before(4*group, true)}, true},
+		{"full before, and shrunk", Facts{Size: 3 * group, Geometry: xfs, Standing: before(3*group, true)}, false},
+		{"it was full at that size", Facts{Size: 4 * group, Geometry: xfs, Udev: spans(0), Standing: before(4*group, true)}, true},
+		{"it was full at another size", Facts{Size: 4 * group, Geometry: xfs, Udev: spans(0), Standing: before(3*group, true)}, false},
+		{"it was seen at that size, not full", Facts{Size: 4 * group, Geometry: xfs, Udev: spans(0), Standing: before(4*group, false)}, false},
 	} {
 		if got := tt.f.Full(); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)

@@ -57,8 +57,8 @@ type Sighting struct {
 	At time.Duration `json:"at,omitempty"`
 	// Left says that hotmount saw the disk being detached after that.
 	Left bool `json:"left,omitempty"`
-	// Full says that the filesystem, an XFS, was measured then, and took all of the disk
-	// that it can.
+	// Full says that the filesystem, an XFS, was measured by then, and took all of the disk
+	// that it can, by the superblock on the disk as well (Facts.Full).
 	Full bool `json:"full,omitempty"`
 	// Newest is the highest disk sequence number of those that were attached then, so
 	// that one is told from what was attached later; 0 if it is not known.
