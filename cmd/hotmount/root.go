@@ -68,6 +68,7 @@ func root() *cobra.Command {
 		trimCommand(),
 		cleanupCommand(),
 		unmountGoneCommand(),
+		goneCommand(),
 	)
 	for _, below := range c.Commands() {
 		if below.Flags().Lookup("config") != nil {

@@ -146,6 +146,16 @@ func peerUID(c *net.UnixConn) (uint32, error) {
 	return cred.Uid, nil
 }
 
+// Listens says whether there is a daemon that listens at the path.
+func Listens(ctx context.Context, path string) bool {
+	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}
+
 // Ask sends the request to the daemon that listens at the path and gives its
 // answer. The error wraps ErrDown if there is none.
 func Ask(ctx context.Context, path string, r Request) (string, error) {

@@ -159,18 +159,49 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 	m.run("systemctl stop pod")
 	m.mounted(again)
-	// While the daemon is down, where something else is mounted over it.
-	m.run("systemctl stop hotmount; systemd-run -q --unit=opener sh -c 'exec 3<" + where + "/f; exec sleep 1002'")
-	m.wait("the file", "[ -e /proc/$(pgrep -f '^sleep 1002')/fd/3 ]")
+	opened := func() {
+		t.Helper()
+		m.run("systemd-run -q --unit=opener sh -c 'exec 3<" + where + "/f; exec sleep 1002'")
+		m.wait("the file", "[ -e /proc/$(pgrep -f '^sleep 1002')/fd/3 ]")
+	}
+	// While there is no daemon, or one that can not start.
+	for _, down := range []string{"systemctl stop hotmount", "echo broken >/etc/hotmount/config.yaml; systemctl restart --no-block hotmount"} {
+		opened()
+		since := m.run("date +%s.%N")
+		m.run(down)
+		m.wait("the end of the daemon", "[ $(systemctl show -p ActiveState --value hotmount) != active ]")
+		if err := w.DetachSurprise(ctx(t), id3); err != nil {
+			t.Fatal(err)
+		}
+		m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
+		if got := m.run("journalctl -b -o cat --no-pager --since @" + since + " -u " + quote(unitOf(uuid))); strings.Count(got, "was taken off the tree") != 1 || !strings.Contains(got[strings.LastIndex(got, "was taken off the tree"):], "(sleep): has a file open") {
+			t.Errorf("%s: the unit's journal does not name the holder:\n%s", down, got)
+		}
+		if got := m.run("systemctl show -p ActiveState --value hotmount"); got == "active" {
+			t.Errorf("%s: it was the daemon", down)
+		}
+		m.run("systemctl stop opener; echo 'settle: 1s' >/etc/hotmount/config.yaml; systemctl restart hotmount")
+		again, id3 = m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
+		m.mounted(again)
+	}
+	// And something else is mounted over it.
+	opened()
+	before := strings.Count(m.run("journalctl -b -o cat --no-pager -u "+quote(unitOf(uuid))), "was taken off the tree")
+	number := m.run("cat /sys/block/" + again + "/dev")
+	m.run("systemctl stop hotmount; ln -s /dev/null '/run/systemd/system/hotmount-gone@.service'; systemctl daemon-reload")
 	if err := w.DetachSurprise(ctx(t), id3); err != nil {
 		t.Fatal(err)
 	}
 	m.wait("systemd to try", "[ ! -e /dev/"+again+" ] && [ \"$(systemctl show -p Result --value "+quote(unitOf(uuid))+")\" != success ]")
-	m.run("findmnt " + where + "; mount -t tmpfs over " + where + "; systemctl start hotmount")
+	m.run("findmnt " + where + "; mount -t tmpfs over " + where + "; rm '/run/systemd/system/hotmount-gone@.service'; systemctl daemon-reload; ! systemctl start hotmount-gone@" + number)
+	if got := m.run("findmnt -S over; journalctl -b -o cat --no-pager -u hotmount-gone@" + number); !strings.Contains(got, "is mounted over it at ") {
+		t.Errorf("without the daemon: %s", got)
+	}
+	m.run("systemctl start hotmount")
 	m.says("cannot unmount " + where + " of " + again + " .*is mounted over it at .*; take that away first: umount " + where)
 	m.run("findmnt -S over; umount " + where)
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
-	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuid))); strings.Count(got, "was taken off the tree") != 2 || !strings.Contains(got[strings.LastIndex(got, "was taken off the tree"):], "(sleep): has a file open") {
+	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuid))); strings.Count(got, "was taken off the tree") != before+1 || !strings.Contains(got[strings.LastIndex(got, "was taken off the tree"):], "(sleep): has a file open") {
 		t.Errorf("the unit's journal does not name the second holder:\n%s", got)
 	}
 	m.run("systemctl stop opener")
