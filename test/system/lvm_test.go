@@ -38,6 +38,11 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("hotmount explain " + other); !strings.Contains(got, "NO   mapper_names: vg0-disk*: found vg0-other") || !strings.Contains(got, "yes  names: dm-*: found "+other) {
 		t.Error(got)
 	}
+	// In the course of lvextend systemd may take a volume for unplugged: nobody's hand, and
+	// mounted at its place when it has grown.
+	first := m.run("findmnt -no TARGET /dev/vg0/disk1")
+	m.run("lvextend -q -y -L +1G vg0/disk1 && udevadm settle")
+	m.waits(3, "the first to be grown", "findmnt "+first+" && [ $(stat -f -c '%b * %S' "+first+" | xargs expr) -ge 6200000000 ] && [ $(cat "+first+"/number) = 1 ]")
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}

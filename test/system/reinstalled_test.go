@@ -38,7 +38,7 @@ func TestReinstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(serial) {
-		if strings.Contains(line, "Failed unmounting /mnt") || strings.Contains(line, "timed out") {
+		if strings.Contains(line, "Failed unmounting") || strings.Contains(line, "timed out") {
 			t.Errorf("the shutdown: %s", line)
 		}
 	}
