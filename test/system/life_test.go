@@ -39,9 +39,9 @@ func immutable(where string) string {
 	return "mkdir " + where + "; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where
 }
 
-// TestMountsOutliveTheAgent: killed, hanging, restarted, upgraded and removed, the agent
-// leaves each mount in place, and a writer in it never sees an error (issue 2,
-// shown 5). Afterwards a reboot mounts everything before kubelet starts.
+// TestMountsOutliveTheAgent: killed, hanging, restarted, upgraded, also cut short in
+// that, and removed, the agent leaves each mount in place, and a writer in it never sees
+// an error (issue 2, shown 5). Afterwards a reboot mounts everything before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "KEEP"})
@@ -95,6 +95,8 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
+	m.run(fmt.Sprintf("DEBIAN_FRONTEND=noninteractive dpkg -i /root/next.deb >/dev/null 2>&1 & sleep 0.%03d; kill -KILL $!; ! wait $!", chance(t).IntN(1000)))
+	alive("an upgrade that was cut short")
 	m.run("pid=$(systemctl show -p MainPID --value hotmount); DEBIAN_FRONTEND=noninteractive dpkg -i /root/next.deb; [ $(systemctl show -p MainPID --value hotmount) != $pid ]")
 	running()
 	alive("an upgrade")
