@@ -1220,15 +1220,6 @@ func TestNothingWithoutProof(t *testing.T) {
 	})
 }
 
-// TestClaimedIsNotRead: for as long as somebody has a disk nobody reads it for nothing.
-func TestClaimedIsNotRead(t *testing.T) {
-	w := newWorld(t)
-	w.openErr[true] = unix.EBUSY
-	if _, err := open(t.Context(), w.facts, w.deps(), w); !errors.Is(err, ErrBusy) {
-		t.Errorf("error %v", err)
-	}
-}
-
 func TestNothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
