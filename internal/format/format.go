@@ -98,12 +98,9 @@ type Session struct {
 	deps Deps
 	sys  system
 
-	// keep is open to the end and carries the lock. excl claims the disk: for a moment
-	// when it is opened, and for the last look before mkfs claims it. Between, while it is
-	// read and has to settle, whoever wants it gets it: theirs wins.
+	// keep is open to the end and carries the lock; excl claims the disk while
+	// it is looked at, and is nil once mkfs.xfs is to claim it.
 	keep, excl *os.File
-	// over says that there was a try to make a filesystem.
-	over bool
 
 	// like is what mkfs.ext4 has begun to write, nil until it is asked for.
 	like *os.File
@@ -119,9 +116,9 @@ type Session struct {
 	written uint64
 }
 
-// Open opens the disk and takes the shared lock. It fails with ErrBusy if anybody
-// else has claimed it, and unless it is the very disk that the facts are about, by
-// device number, disk sequence number and size.
+// Open opens the disk, claims it and takes the shared lock. It fails with
+// ErrBusy if anybody else has claimed it, and unless it is the very disk that
+// the facts are about, by device number, disk sequence number and size.
 func Open(ctx context.Context, f disk.Facts, d Deps) (*Session, error) {
 	return open(ctx, f, d, linux{})
 }
@@ -138,30 +135,24 @@ func (s *Session) open(ctx context.Context) (err error) {
 	if s.keep, err = s.sys.open(s.disk.Node(), false); err != nil {
 		return s.disk.Sandboxed("hotmount-format", err)
 	}
-	if err := errors.Join(s.claim(), s.release()); err != nil {
-		return err
-	}
-	if err := s.isSame(s.keep); err != nil {
-		return err
-	}
-	return s.lock(ctx, unix.LOCK_SH)
-}
-
-// claim has the disk exclusively, as mkfs and LVM, say, want it. It fails with ErrBusy.
-func (s *Session) claim() (err error) {
 	if s.excl, err = s.sys.open(s.disk.Node(), true); err != nil {
 		if errors.Is(err, unix.EBUSY) {
 			err = fmt.Errorf("%w: %w", ErrBusy, err)
 		}
 		return err
 	}
-	return s.isSame(s.excl)
+	// Both were opened by a name: both must be the disk that is meant.
+	for _, f := range []*os.File{s.keep, s.excl} {
+		if err := s.isSame(f); err != nil {
+			return err
+		}
+	}
+	return s.lock(ctx, unix.LOCK_SH)
 }
 
 // Close gives the disk free.
 func (s *Session) Close() error {
 	err := s.release()
-	s.over = true
 	if s.like != nil {
 		err = errors.Join(err, s.like.Close())
 		s.like = nil
@@ -200,7 +191,7 @@ func (s *Session) Prove(ctx context.Context, blank string) (disk.Content, error)
 }
 
 func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, err error) {
-	if s.over {
+	if s.excl == nil {
 		return c, errors.New("the session is over")
 	}
 	begun := time.Now()
@@ -327,7 +318,6 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.permit(o); err != nil {
 		return err
 	}
-	s.over = true
 	// config has refused it already; this is the last place before the disk.
 	class, kind, name := o.Mkfs, o.Intent.Type(), "XFS"
 	if kind == disk.Ext4 {
@@ -349,9 +339,6 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		}
 	}
 	if err := s.lock(ctx, unix.LOCK_EX); err != nil {
-		return err
-	}
-	if err := s.claim(); err != nil {
 		return err
 	}
 	if err := s.again(ctx, o); err != nil {
@@ -474,7 +461,7 @@ func (s *Session) permit(o MakeOptions) error {
 		want = disk.HalfMade
 	}
 	switch id := o.Intent.Identity; {
-	case s.over:
+	case s.excl == nil:
 		return errors.New("the session is over")
 	case !disk.ValidUUID(o.Intent.UUID):
 		return fmt.Errorf("%q is not a UUID", disk.Visible(o.Intent.UUID))

@@ -393,7 +393,6 @@ func TestObstacles(t *testing.T) {
 		{name: "another device number", before: func(w *world) { w.now.dev.Minor = 32 }, err: "another disk"},
 		{name: "another device node", before: func(w *world) { w.nodeDev.Minor = 32 }, err: "/dev/vdb is device number 254:32"},
 		{name: "locked by somebody", before: func(w *world) { w.lockedBy(unix.LOCK_EX) }, err: "locked for 30s"},
-		{name: "claimed by somebody meanwhile", between: func(w *world) { w.openErr[true] = unix.EBUSY }, err: "somebody else uses it"},
 
 		// Reading it.
 		{name: "a byte at the start", before: func(w *world) { w.put(0, []byte{1}) }, err: "not proven"},
