@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,31 +20,47 @@ import (
 
 func goneCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    "gone DEVICE",
-		Short:  "Unmount what is mounted of a device that is gone, if there is no daemon that does",
+		Use:    "gone NAME:SEQ:DEVICE",
+		Short:  "Unmount what is mounted of a disk that is gone, if there is no daemon that does",
 		Hidden: true, // for hotmount-gone@.service
 		Args:   args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
-			dev, err := disk.ParseDev(given[0])
+			id, err := parseID(given[0])
 			if err != nil {
 				return usageError{err}
 			}
 			h := host()
-			return gone(c.Context(), units{manager: new(unit.Manager), store: h.Store}, h, dev)
+			return gone(c.Context(), units{manager: new(unit.Manager), store: h.Store}, h, id)
 		},
 	}
 }
 
-// The daemon that runs when the disk goes may end before it is done. It is looked after
-// that long, and then each time after twice as long.
+// parseID takes apart the kernel name, the disk sequence number and the device number of
+// a disk, such as vdb:7:254:16.
+func parseID(s string) (id disk.ID, err error) {
+	name, rest, _ := strings.Cut(s, ":")
+	seq, number, _ := strings.Cut(rest, ":")
+	if id.Name = name; name == "" || strings.Contains(name, "/") {
+		return id, fmt.Errorf("%q names no disk", disk.Visible(s))
+	}
+	if id.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {
+		return id, fmt.Errorf("cannot take %q for a disk sequence number", disk.Visible(seq))
+	}
+	id.Dev, err = disk.ParseDev(number)
+	return id, err
+}
+
+// PID 1 has that long to unmount a disk that nobody uses; and the daemon that runs when
+// the disk goes may end before it is done. It is looked after each time after twice as
+// long.
 const (
-	goneFirst = time.Second
+	goneFirst = 2 * time.Second
 	goneMost  = 30 * time.Second
 )
 
 // gone does what the daemon does with a disk that is gone (agent.Agent), but once: of
 // what failed the unit makes another try.
-func gone(ctx context.Context, u units, h inventory.Host, dev disk.Dev) error {
+func gone(ctx context.Context, u units, h inventory.Host, id disk.ID) error {
 	// Those of the last daemon: there may be no configuration that can be read.
 	dirs, err := u.store.Directories()
 	if err != nil {
@@ -50,23 +70,13 @@ func gone(ctx context.Context, u units, h inventory.Host, dev disk.Dev) error {
 	for _, dir := range dirs {
 		s.Classes = append(s.Classes, disk.Class{Directory: dir})
 	}
+	daemon := control.Listens(ctx, socket)
 	for wait := goneFirst; ; wait = min(2*wait, goneMost) {
-		all, err := h.Stale(&s)
-		if err != nil {
-			return err
-		}
-		var left []disk.Facts
-		for _, f := range all {
-			if f.Dev == dev {
-				left = append(left, f)
-			}
-		}
-		if len(left) == 0 {
-			return nil
-		}
-		if !control.Listens(ctx, socket) {
-			for i := range left {
-				err = errors.Join(err, leave(ctx, u, &left[i]))
+		stale, err := h.Stale(&s)
+		stale = slices.DeleteFunc(stale, func(f disk.Facts) bool { return f.Dev != id.Dev })
+		if len(stale) == 0 {
+			if !daemon {
+				err = errors.Join(err, nameHolders(ctx, u, h, id))
 			}
 			return err
 		}
@@ -75,23 +85,33 @@ func gone(ctx context.Context, u units, h inventory.Host, dev disk.Dev) error {
 			return context.Cause(ctx)
 		case <-time.After(wait):
 		}
+		if daemon = control.Listens(ctx, socket); daemon {
+			continue
+		}
+		for i := range stale {
+			// That looks whether it is still that mount.
+			where := stale[i].Mounts[0].Path
+			if failed := u.UnmountGone(ctx, where, id.Dev); failed != nil {
+				err = errors.Join(err, fmt.Errorf("cannot unmount %s of %s, which is gone: %w", where, id, failed))
+			}
+		}
+		return err
 	}
 }
 
-// leave unmounts the disk where it is mounted, but not what is mounted over it, which
-// PID 1 would. If nobody uses the disk PID 1 may have been first.
-func leave(ctx context.Context, u units, f *disk.Facts) error {
-	where := f.Mounts[0].Path
-	there, err := isThere(where, f.Dev)
-	switch {
-	case err != nil || !there:
-	case u.Unmount(ctx, where) == nil:
-		err = u.NameHolders(ctx, f, where)
-	default:
-		err = u.UnmountGone(ctx, where, f.Dev)
-	}
+// nameHolders looks after those who have a filesystem of the disk by a mount of their
+// own, as a pod has: that did not keep it from being unmounted where hotmount had
+// mounted it.
+func nameHolders(ctx context.Context, u units, h inventory.Host, id disk.ID) error {
+	boot, err := h.Boot()
 	if err != nil {
-		return fmt.Errorf("cannot unmount %s of %s, which is gone: %w", where, f.ID, err)
+		return err
 	}
-	return u.RemoveMountPoint(ctx, where)
+	seen, err := u.store.Sightings()
+	for _, n := range seen {
+		if n.Identity.Boot == boot && n.Identity.Seq == id.Seq && n.Directory != "" {
+			err = errors.Join(err, u.NameHolders(ctx, &disk.Facts{ID: id}, path.Join(n.Directory, n.UUID)))
+		}
+	}
+	return err
 }

@@ -40,9 +40,9 @@ const (
 	dialEvery = 100 * time.Millisecond
 )
 
-// ErrLost says that the connection to PID 1 broke while a job was under way:
+// errLost says that the connection to PID 1 broke while a job was under way:
 // what became of the job is not known. systemctl daemon-reexec does that.
-var ErrLost = errors.New("the connection to systemd was lost")
+var errLost = errors.New("the connection to systemd was lost")
 
 // ErrExists says that the unit is loaded already
 // (org.freedesktop.systemd1.UnitExists).
@@ -203,8 +203,17 @@ func dialOnce(ctx context.Context, socket string) (*conn, error) {
 }
 
 // job starts a job and waits until it has ended. When ctx ends it returns, and
-// the job goes on: it is PID 1's.
+// the job goes on: it is PID 1's. One whose end was not heard of is started again: none
+// does more than was asked for if it is.
 func (m *Manager) job(ctx context.Context, unit string, start func(*sd.Conn, chan<- string) (int, error)) error {
+	for {
+		if err := m.jobOnce(ctx, unit, start); !errors.Is(err, errLost) {
+			return err
+		}
+	}
+}
+
+func (m *Manager) jobOnce(ctx context.Context, unit string, start func(*sd.Conn, chan<- string) (int, error)) error {
 	c, err := m.acquire(ctx)
 	if err != nil {
 		return err
@@ -226,7 +235,7 @@ func (m *Manager) job(ctx context.Context, unit string, start func(*sd.Conn, cha
 		}
 		return nil
 	case <-c.bus.Context().Done():
-		return fmt.Errorf("cannot wait for %s: %w", unit, ErrLost)
+		return fmt.Errorf("cannot wait for %s: %w", unit, errLost)
 	case <-ctx.Done():
 		return fmt.Errorf("cannot wait for %s: %w", unit, context.Cause(ctx))
 	}

@@ -259,24 +259,24 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestLost: PID 1 executes itself anew while a job is under way. The job's end
-// will never be heard of, and the next call connects again.
+// TestLost: PID 1 executes itself anew while a job is under way. The job's end will never
+// be heard of; it is asked for once more.
 func TestLost(t *testing.T) {
 	p := startPID1(t)
 	p.result = ""
 	m := p.manager()
-	lost := make(chan error)
-	go func() { lost <- m.StartFormat(background(t), 12) }()
+	ended := make(chan error)
+	go func() { ended <- m.StartFormat(background(t), 12) }()
 	<-p.called
-	p.drop()
-	if err := <-lost; !errors.Is(err, ErrLost) {
-		t.Errorf("the lost job: %v", err)
-	}
 	p.mu.Lock()
 	p.result = "done"
 	p.mu.Unlock()
-	if err := m.StartFormat(background(t), 13); err != nil {
-		t.Errorf("the next job: %v", err)
+	p.drop()
+	if err := <-ended; err != nil {
+		t.Errorf("the lost job: %v", err)
+	}
+	if got := p.calls(); got != "StartUnit hotmount-format@12.service replace\nStartUnit hotmount-format@12.service replace" {
+		t.Errorf("PID 1 was asked for\n%s", got)
 	}
 }
 

@@ -165,20 +165,30 @@ func TestSurpriseRemoval(t *testing.T) {
 		m.wait("the file", "[ -e /proc/$(pgrep -f '^sleep 1002')/fd/3 ]")
 	}
 	// While there is no daemon, or one that can not start.
-	for _, down := range []string{"systemctl stop hotmount", "echo broken >/etc/hotmount/config.yaml; systemctl restart --no-block hotmount"} {
-		opened()
+	for _, c := range []struct {
+		down, words, holder string
+		held                func()
+	}{
+		{"systemctl stop hotmount", "was taken off the tree", "(sleep): has a file open", opened},
+		{"echo broken >/etc/hotmount/config.yaml; systemctl restart --no-block hotmount", "was unmounted: its disk", "(sleep): mounted at /srv in its mount namespace", func() {
+			m.run("systemd-run -q --unit=opener unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; umount " + where + "; exec sleep 1003'")
+			m.wait("the pod", "pgrep -f '^sleep 1003'")
+		}},
+	} {
+		c.held()
 		since := m.run("date +%s.%N")
-		m.run(down)
+		m.run(c.down)
 		m.wait("the end of the daemon", "[ $(systemctl show -p ActiveState --value hotmount) != active ]")
 		if err := w.DetachSurprise(ctx(t), id3); err != nil {
 			t.Fatal(err)
 		}
-		m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
-		if got := m.run("journalctl -b -o cat --no-pager --since @" + since + " -u " + quote(unitOf(uuid))); strings.Count(got, "was taken off the tree") != 1 || !strings.Contains(got[strings.LastIndex(got, "was taken off the tree"):], "(sleep): has a file open") {
-			t.Errorf("%s: the unit's journal does not name the holder:\n%s", down, got)
+		story := "journalctl -b -o cat --no-pager --since @" + since + " -u " + quote(unitOf(uuid))
+		m.wait("mount and directory to go, and the holder's name", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ] && %s | grep -F %s", where, story, quote(c.holder)))
+		if got := m.run(story); strings.Count(got, c.words) != 1 {
+			t.Errorf("%s: the unit's journal:\n%s", c.down, got)
 		}
 		if got := m.run("systemctl show -p ActiveState --value hotmount"); got == "active" {
-			t.Errorf("%s: it was the daemon", down)
+			t.Errorf("%s: it was the daemon", c.down)
 		}
 		m.run("systemctl stop opener; echo 'settle: 1s' >/etc/hotmount/config.yaml; systemctl restart hotmount")
 		again, id3 = m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
@@ -187,14 +197,14 @@ func TestSurpriseRemoval(t *testing.T) {
 	// And something else is mounted over it.
 	opened()
 	before := strings.Count(m.run("journalctl -b -o cat --no-pager -u "+quote(unitOf(uuid))), "was taken off the tree")
-	number := m.run("cat /sys/block/" + again + "/dev")
+	gone := m.run("echo hotmount-gone@" + again + ":$(cat /sys/block/" + again + "/diskseq):$(cat /sys/block/" + again + "/dev)")
 	m.run("systemctl stop hotmount; ln -s /dev/null '/run/systemd/system/hotmount-gone@.service'; systemctl daemon-reload")
 	if err := w.DetachSurprise(ctx(t), id3); err != nil {
 		t.Fatal(err)
 	}
 	m.wait("systemd to try", "[ ! -e /dev/"+again+" ] && [ \"$(systemctl show -p Result --value "+quote(unitOf(uuid))+")\" != success ]")
-	m.run("findmnt " + where + "; mount -t tmpfs over " + where + "; rm '/run/systemd/system/hotmount-gone@.service'; systemctl daemon-reload; ! systemctl start hotmount-gone@" + number)
-	if got := m.run("findmnt -S over; journalctl -b -o cat --no-pager -u hotmount-gone@" + number); !strings.Contains(got, "is mounted over it at ") {
+	m.run("findmnt " + where + "; mount -t tmpfs over " + where + "; rm '/run/systemd/system/hotmount-gone@.service'; systemctl daemon-reload; ! systemctl start " + gone)
+	if got := m.run("findmnt -S over; journalctl -b -o cat --no-pager -u hotmount-unmount@*"); !strings.Contains(got, "is mounted over it at ") {
 		t.Errorf("without the daemon: %s", got)
 	}
 	m.run("systemctl start hotmount")

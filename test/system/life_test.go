@@ -95,7 +95,8 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
-	m.run(fmt.Sprintf("DEBIAN_FRONTEND=noninteractive dpkg -i /root/next.deb >/dev/null 2>&1 & sleep 0.%03d; kill -KILL $!; ! wait $!", chance(t).IntN(1000)))
+	m.run(fmt.Sprintf("DEBIAN_FRONTEND=noninteractive dpkg -i /root/next.deb >/dev/null 2>&1 & sleep $((%[1]d / 1000)).$(printf %%03d $((%[1]d %% 1000))); kill -KILL $! || true; wait $! || true", chance(t).IntN(4000)))
+	t.Log(m.run("dpkg-query -W -f '${Status} ${Version}' hotmount"))
 	alive("an upgrade that was cut short")
 	m.run("pid=$(systemctl show -p MainPID --value hotmount); DEBIAN_FRONTEND=noninteractive dpkg -i /root/next.deb; [ $(systemctl show -p MainPID --value hotmount) != $pid ]")
 	running()
