@@ -127,7 +127,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 // and each fuzz test.
 func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	var all []step
-	for _, target := range []string{"lint", "test-deb", "bench-scan", "demo", "test-unit"} {
+	for _, target := range []string{"lint", "test-deb", "test-same", "bench-scan", "demo", "test-unit"} {
 		all = append(all, step{"make " + target, []string{"make", target}})
 	}
 	vm, err := list(ctx, "^Test", "-tags=vm,full", "./test/...")
