@@ -20,7 +20,7 @@ import (
 
 func goneCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    "gone NAME:SEQ:DEVICE",
+		Use:    "gone NAME:SEQ:[PARTITION]:DEVICE",
 		Short:  "Unmount what is mounted of a disk that is gone, if there is no daemon that does",
 		Hidden: true, // for hotmount-gone@.service
 		Args:   args(cobra.ExactArgs(1)),
@@ -35,18 +35,26 @@ func goneCommand() *cobra.Command {
 	}
 }
 
-// parseID takes apart the kernel name, the disk sequence number and the device number of
-// a disk, such as vdb:7:254:16.
+// parseID takes apart what a uevent has of a disk or a partition: the kernel name, the
+// disk sequence number, the number of the partition, empty for a disk, and the device
+// number, such as vdb1:7:1:254:17.
 func parseID(s string) (id disk.ID, err error) {
-	name, rest, _ := strings.Cut(s, ":")
-	seq, number, _ := strings.Cut(rest, ":")
-	if id.Name = name; name == "" || strings.Contains(name, "/") {
+	f := strings.SplitN(s, ":", 4)
+	if len(f) < 4 || f[0] == "" || strings.Contains(f[0], "/") {
 		return id, fmt.Errorf("%q names no disk", disk.Visible(s))
 	}
-	if id.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {
-		return id, fmt.Errorf("cannot take %q for a disk sequence number", disk.Visible(seq))
+	id.Name = f[0]
+	if id.Seq, err = strconv.ParseUint(f[1], 10, 64); err != nil {
+		return id, fmt.Errorf("cannot take %q for a disk sequence number", disk.Visible(f[1]))
 	}
-	id.Dev, err = disk.ParseDev(number)
+	if f[2] != "" {
+		number, err := strconv.ParseUint(f[2], 10, 32)
+		if err != nil {
+			return id, fmt.Errorf("cannot take %q for the number of a partition", disk.Visible(f[2]))
+		}
+		id.Seq = disk.PartitionSeq(id.Seq, uint32(number))
+	}
+	id.Dev, err = disk.ParseDev(f[3])
 	return id, err
 }
 

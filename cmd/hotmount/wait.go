@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,13 +59,9 @@ func wait(ctx context.Context, uuid string, s *disk.Settings) error {
 			found()
 			return
 		}
-		for _, m := range table {
-			for i := range s.Classes {
-				if path.Base(m.Path) == uuid && m.Path == s.Classes[i].MountPoint(uuid) {
-					mounted = true
-					found()
-				}
-			}
+		if isMounted(table, uuid, s, attached) {
+			mounted = true
+			found()
 		}
 	})
 	switch {
@@ -75,4 +73,18 @@ func wait(ctx context.Context, uuid string, s *disk.Settings) error {
 		return fmt.Errorf("cannot wait until %s is mounted: %w", uuid, context.Cause(ctx))
 	}
 	return nil
+}
+
+// isMounted says whether the table has the filesystem in its place, from a disk that is
+// attached and with nothing mounted over it.
+func isMounted(table []disk.MountPoint, uuid string, s *disk.Settings, attached func(disk.Dev) bool) bool {
+	return slices.ContainsFunc(table, func(m disk.MountPoint) bool {
+		here := path.Base(m.Path) == uuid && slices.ContainsFunc(s.Classes, func(c disk.Class) bool { return m.Path == c.MountPoint(uuid) })
+		return here && m.Root == "/" && !m.Covered && attached(m.Dev)
+	})
+}
+
+func attached(dev disk.Dev) bool {
+	_, err := os.Lstat("/sys/dev/block/" + dev.String())
+	return err == nil
 }

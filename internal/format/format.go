@@ -475,6 +475,8 @@ func (s *Session) permit(o MakeOptions) error {
 		return fmt.Errorf("it was not proven %s but %q", want, s.proven.Kind)
 	case o.RecoverHalfMade && s.disk.Standing.IntentDoubt:
 		return fmt.Errorf("the half-made filesystem %s may be another disk's", s.proven.UUID)
+	case o.RecoverHalfMade && s.disk.Standing.IntentEarlier && s.disk.Standing.Intent.Over:
+		return fmt.Errorf("the half-made filesystem %s was begun over old data before the disk was attached anew", s.proven.UUID)
 	case o.RecoverHalfMade && s.proven.UUID != o.Intent.UUID:
 		return fmt.Errorf("the half-made filesystem on it is %s, not %s", s.proven.UUID, o.Intent.UUID)
 	case o.RecoverHalfMade && s.proven.Type != o.Intent.Type():

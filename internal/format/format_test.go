@@ -352,6 +352,7 @@ func TestHalfMadeDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.halfMade(uuid)
+		begun := time.Now()
 		if err := w.work("full", true, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -364,11 +365,14 @@ func TestHalfMadeDisk(t *testing.T) {
 		if diff := cmp.Diff(want, w.story); diff != "" {
 			t.Error(diff)
 		}
+		if took := time.Since(begun); took != 8*time.Second {
+			t.Errorf("it settled and was looked at again for %s", took)
+		}
 	})
 }
 
-// One obstacle a row: whatever it is, mkfs.xfs is not started but with -N. A
-// session itself can not write: its descriptors are open for reading.
+// One obstacle a row: whatever it is, and however much is read, mkfs.xfs is not started
+// but with -N. A session itself can not write: its descriptors are open for reading.
 func TestObstacles(t *testing.T) {
 	dead := errors.New("signal: killed")
 	write := func(w *world) { w.writes++ }
@@ -381,6 +385,8 @@ func TestObstacles(t *testing.T) {
 		blank           string
 		recover         bool
 		err             string
+		// byte says that the obstacle is a byte beyond the first 4 KiB.
+		byte bool
 		// begun says that the intent was recorded, and so has to be taken back.
 		begun bool
 	}{
@@ -396,9 +402,9 @@ func TestObstacles(t *testing.T) {
 
 		// Reading it.
 		{name: "a byte at the start", before: func(w *world) { w.put(0, []byte{1}) }, err: "not proven"},
-		{name: "a byte at the end", before: func(w *world) { w.put(size-1, []byte{1}) }, err: "not proven"},
-		{name: "a byte in the middle", before: func(w *world) { w.put(size/2, []byte{1}) }, err: "not proven"},
-		{name: "shorter than it says", before: func(w *world) { w.truncate(size - 4096) }, err: "cannot read byte"},
+		{name: "a byte at the end", byte: true, before: func(w *world) { w.put(size-1, []byte{1}) }, err: "not proven"},
+		{name: "a byte in the middle", byte: true, before: func(w *world) { w.put(size/2, []byte{1}) }, err: "not proven"},
+		{name: "shorter than it says", byte: true, before: func(w *world) { w.truncate(size - 4096) }, err: "cannot read byte"},
 		{name: "reads nothing", before: func(w *world) { w.truncate(0) }, err: "cannot read byte 0"},
 		{name: "an unknown plan", blank: "quick", err: "unknown plan"},
 		{name: "no plan", blank: "none", err: "unknown plan"},
@@ -435,7 +441,7 @@ func TestObstacles(t *testing.T) {
 		{name: "another node after the proof", between: func(w *world) { w.nodeDev.Minor++ }, err: "device number"},
 		{name: "no counters after the proof", between: func(w *world) { w.counters = errors.New("no stat") }, err: "no stat"},
 		{name: "a byte at the start after the proof", between: func(w *world) { w.put(4095, []byte{1}) }, err: "another machine writes to it"},
-		{name: "a byte at the end after the proof", between: func(w *world) { w.put(size-1, []byte{1}) }, err: "another machine writes to it"},
+		{name: "a byte at the end after the proof", byte: true, between: func(w *world) { w.put(size-1, []byte{1}) }, err: "another machine writes to it"},
 		{name: "a byte and a write after the proof", between: func(w *world) { w.put(4095, []byte{1}); w.writes++ }, err: "somebody writes to it: 1 writes"},
 		{name: "a signature after the proof", between: func(w *world) { w.named(other) }, err: "another machine writes to it"},
 		{name: "unreadable after the proof", between: func(w *world) { w.truncate(0) }, err: "cannot read byte 0"},
@@ -448,7 +454,7 @@ func TestObstacles(t *testing.T) {
 		{name: "mkfs -N refuses", before: func(w *world) {
 			w.On(dryLine, runtest.Complain("mkfs.xfs: /dev/vdb appears to contain something.\nmkfs.xfs: Use the -f option to force overwrite.\n", 1))
 		}, err: "exit code 1: mkfs.xfs: /dev/vdb appears"},
-		{name: "mkfs -N refuses what another machine has just made", before: func(w *world) {
+		{name: "mkfs -N refuses what another machine has just made", byte: true, before: func(w *world) {
 			w.On(dryLine, func(run.Command) (run.Result, error) {
 				w.put(size-1, []byte{1})
 				return run.Result{ExitCode: 1}, nil
@@ -464,7 +470,7 @@ func TestObstacles(t *testing.T) {
 		{name: "written at the last moment", before: func(w *world) { w.onBegin = func() { w.writes++ } }, err: "1 writes", begun: true},
 		{name: "a write that stalls during mkfs -N", before: func(w *world) { w.whenRun(dryLine, stall) }, err: unanswered, begun: true},
 		{name: "a write that stalls at the last moment", before: func(w *world) { w.onBegin = func() { stall(w) } }, err: unanswered, begun: true},
-		{name: "a byte at the last moment", before: func(w *world) { w.onBegin = func() { w.put(size-1, []byte{1}) } }, err: "another machine writes to it", begun: true},
+		{name: "a byte at the last moment", byte: true, before: func(w *world) { w.onBegin = func() { w.put(size-1, []byte{1}) } }, err: "another machine writes to it", begun: true},
 		{name: "a signature at the last moment", before: func(w *world) { w.onBegin = func() { w.named(other) } }, err: "another machine writes to it", begun: true},
 		{name: "unreadable at the last moment", before: func(w *world) { w.onBegin = func() { w.truncate(0) } }, err: "cannot read byte 0", begun: true},
 		{name: "another disk at the last moment", before: func(w *world) { w.onBegin = func() { w.now.seq++ } }, err: "another disk", begun: true},
@@ -484,39 +490,53 @@ func TestObstacles(t *testing.T) {
 			w.halfMade(uuid)
 			w.onBegin = func() { w.put(0, super(w.t, "xfs-half-made.head", other)); w.named(other) }
 		}, recover: true, err: "another machine writes to it"},
+		{name: "half made over old data, and attached anew", before: func(w *world) {
+			w.halfMade(uuid)
+			w.facts.Standing.Intent.Over, w.facts.Standing.IntentEarlier = true, true
+		}, recover: true, err: "before the disk was attached anew"},
+		{name: "half made, written while it settled", before: func(w *world) {
+			w.halfMade(uuid)
+			w.after(4*time.Second, write)
+		}, recover: true, err: "1 writes"},
 		{name: "half made, written", before: func(w *world) { w.halfMade(uuid) }, between: write, recover: true, err: "1 writes"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				if tc.before != nil {
-					tc.before(w)
-				}
-				between := func() {
-					if tc.between != nil {
-						tc.between(w)
+		plans := []string{tc.blank}
+		switch {
+		case tc.blank != "":
+		case tc.byte:
+			plans = []string{"full", "sampled"}
+		default:
+			plans = []string{"full", "sampled", "unsigned"}
+		}
+		for _, blank := range plans {
+			t.Run(tc.name+", "+blank, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					if tc.before != nil {
+						tc.before(w)
 					}
-				}
-				blank := tc.blank
-				if blank == "" {
-					blank = "full"
-				}
-				err := w.work(blank, tc.recover, between)
-				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("error %v, want %q", err, tc.err)
-				}
-				final := tc.name == "mkfs -N refuses" || strings.Contains(tc.err, "another machine writes")
-				if Retry(err) == final {
-					t.Errorf("retry %v: %v", Retry(err), err)
-				}
-				if w.mkfsRan() {
-					t.Errorf("mkfs.xfs was started: %q", w.Calls())
-				}
-				if ended := w.times("end "+uuid+", not made") > 0; ended != tc.begun {
-					t.Errorf("the story is %q", w.story)
-				}
+					between := func() {
+						if tc.between != nil {
+							tc.between(w)
+						}
+					}
+					err := w.work(blank, tc.recover, between)
+					if err == nil || !strings.Contains(err.Error(), tc.err) {
+						t.Errorf("error %v, want %q", err, tc.err)
+					}
+					final := tc.name == "mkfs -N refuses" || strings.Contains(tc.err, "another machine writes")
+					if Retry(err) == final {
+						t.Errorf("retry %v: %v", Retry(err), err)
+					}
+					if w.mkfsRan() {
+						t.Errorf("mkfs.xfs was started: %q", w.Calls())
+					}
+					if ended := w.times("end "+uuid+", not made") > 0; ended != tc.begun {
+						t.Errorf("the story is %q", w.story)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

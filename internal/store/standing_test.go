@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -410,8 +411,12 @@ func TestIntentOfAnotherDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := s.Load(tt.boot)
-			if st := m.Standing(&g); st.Intent == nil || st.IntentDoubt != tt.want {
+			st := m.Standing(&g)
+			if st.Intent == nil || st.IntentDoubt != tt.want {
 				t.Errorf("intent %v, doubt %v", st.Intent, st.IntentDoubt)
+			}
+			if earlier := !strings.Contains(tt.name, "this attachment"); st.IntentEarlier != earlier {
+				t.Errorf("of an earlier attachment: %t", st.IntentEarlier)
 			}
 		})
 	}

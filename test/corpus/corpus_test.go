@@ -23,7 +23,20 @@ func TestManifest(t *testing.T) {
 			t.Errorf("%d kinds of the class %s", classes[c], c)
 		}
 	}
+	for _, want := range []string{
+		"VeraCrypt, plain dm-crypt: random everywhere", "VeraCrypt, formatted quickly: random at both ends", "a raw database of pages", "a database in the middle",
+		"data from 1 MiB on", "data in the middle", "data at the end",
+		"xfs, first MiB zero", "ext4, first MiB zero", "xfs, one bit of the superblock flipped",
+		"xfs, only backups left", "ext4, only backups left", "GPT, only backups left",
+	} {
+		if !names[want] {
+			t.Errorf("there is no %q", want)
+		}
+	}
 	for i := range damages {
+		if len(damages[i].of) < 3 {
+			t.Errorf("%s: of %d formats alone", damages[i].name, len(damages[i].of))
+		}
 		for j, o := range damages[i].of {
 			if slices.ContainsFunc(damages[i].of[:j], func(other outcome) bool { return other.format == o.format }) {
 				t.Errorf("%s, %s: named twice", o.format, damages[i].name)

@@ -11,7 +11,7 @@ import (
 
 // TestCopyOfAHalfMade: the power goes while a disk is overwritten by the operator's
 // word, and a copy of it is attached to get at what it held. The copy is not
-// overwritten as well; the disk itself is.
+// overwritten as well, nor is the disk itself before the operator says so again.
 func TestCopyOfAHalfMade(t *testing.T) {
 	m, w := obedientWorker(t)
 	image := blank(t, crashSize)
@@ -43,5 +43,8 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	}
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: v.serial})
+	m.says("/dev/" + name + " .*refuse: the operator had it formatted, and mkfs.xfs did not finish the filesystem .* before it was attached anew: .*hotmount format " + name)
+	_, token = m.offer(name)
+	m.run("hotmount format " + name + " --confirm " + token)
 	m.mounted(name)
 }

@@ -197,7 +197,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	// And something else is mounted over it.
 	opened()
 	before := strings.Count(m.run("journalctl -b -o cat --no-pager -u "+quote(unitOf(uuid))), "was taken off the tree")
-	gone := m.run("echo hotmount-gone@" + again + ":$(cat /sys/block/" + again + "/diskseq):$(cat /sys/block/" + again + "/dev)")
+	gone := m.run("echo hotmount-gone@" + again + ":$(cat /sys/block/" + again + "/diskseq)::$(cat /sys/block/" + again + "/dev)")
 	m.run("systemctl stop hotmount; ln -s /dev/null '/run/systemd/system/hotmount-gone@.service'; systemctl daemon-reload")
 	if err := w.DetachSurprise(ctx(t), id3); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,9 @@ func TestTrim(t *testing.T) {
 	if got := m.run("systemctl is-active hotmount-trim.timer; systemctl is-enabled hotmount-trim.timer"); got != "active\nenabled" {
 		t.Errorf("the timer is %s", got)
 	}
+	if got := m.run("systemctl show -p Unit --value hotmount-trim.timer; next=$(date -d \"$(systemctl show -p NextElapseUSecRealtime --value hotmount-trim.timer)\" +%s) && [ $((next - $(date +%s))) -le $((9 * 3600 + 600)) ]"); got != "hotmount-trim.service" {
+		t.Errorf("the timer starts %s", got)
+	}
 	own := blank(t, gib)
 	x, xID := m.attach(w, worker.Disk{File: own, Serial: "TRIM-X"})
 	xfs := m.mounted(x)

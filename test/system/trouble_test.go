@@ -150,4 +150,19 @@ func TestWait(t *testing.T) {
 	m.wait("the wait", "systemctl show -p ActiveState --value hotmount-wait@"+uuid+" | grep -q activating")
 	m.attach(w, worker.Disk{File: image})
 	m.wait("the service", "[ -e /mnt/disks/"+uuid+"/started ]")
+	m.run(fmt.Sprintf(`cat >/etc/systemd/system/needs.service <<'X'
+[Unit]
+Requires=hotmount-wait@%[1]s.service
+After=hotmount-wait@%[1]s.service
+[Service]
+Type=oneshot
+ExecStart=/bin/cp /proc/sys/kernel/random/boot_id /mnt/disks/%[1]s/booted
+[Install]
+WantedBy=multi-user.target
+X
+systemctl -q enable needs`, uuid))
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the service after the reboot", "cmp /proc/sys/kernel/random/boot_id /mnt/disks/"+uuid+"/booted")
 }

@@ -65,6 +65,9 @@ func TestVirsh(t *testing.T) {
 	}
 	virsh("detach-disk", l.Domain(), "vdc", "--persistent")
 	m.wait("unit and directory to go", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuid, quote(unitOf(uuid))))
+	if got := m.run(kernelErrors); got != "" {
+		t.Errorf("the kernel says: %s", got)
+	}
 	virsh("attach-disk", l.Domain(), image, "vdd", "--persistent", "--subdriver", "raw")
 	m.wait("the mount", "findmnt /mnt/disks/"+uuid)
 	if got := m.run(fmt.Sprintf("cat /mnt/disks/%s/f", uuid)); got != "kept" {
