@@ -3,6 +3,7 @@
 package system
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -81,5 +82,19 @@ func TestPartitions(t *testing.T) {
 	m.wait("the mounts to go", "! [ -e /mnt/disks/"+one+" ] && ! [ -e /mnt/disks/"+two+" ]")
 	if got := m.run("journalctl -b -o cat -u hotmount -p err -q --no-pager"); got != "" {
 		t.Errorf("the journal has errors: %s", got)
+	}
+
+	// Pulled while somebody has a file of the one open, and the other by a mount of his own.
+	name, id = m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
+	m.mounted(name + "1")
+	m.mounted(name + "2")
+	m.run(fmt.Sprintf("systemd-run -q --unit=one sh -c 'exec 3</mnt/disks/%s/number; exec sleep 1001'; systemd-run -q --unit=two unshare --mount --propagation private sh -c 'mount --bind /mnt/disks/%s /srv; umount /mnt/disks/*; exec sleep 1002'", one, two))
+	m.wait("both", "pgrep -f '^sleep 1001' && pgrep -f '^sleep 1002'")
+	m.run("systemctl stop hotmount")
+	if err := w.DetachSurprise(ctx(t), id); err != nil {
+		t.Fatal(err)
+	}
+	for uuid, holder := range map[string]string{one: "(sleep): has a file open", two: "(sleep): mounted at /srv in its mount namespace"} {
+		m.wait("mount and directory to go, and the holder's name", fmt.Sprintf("! findmnt /mnt/disks/%[1]s && [ ! -e /mnt/disks/%[1]s ] && journalctl -b -o cat --no-pager -u %[2]s | grep -F %[3]s", uuid, quote(unitOf(uuid)), quote(holder)))
 	}
 }
