@@ -183,42 +183,6 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	m.mounted(held)
 }
 
-// TestPlanWritesNothing: the plan says what the daemon then does.
-func TestPlanWritesNothing(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	m.run("systemctl stop hotmount")
-	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "P"})
-	m.run("udevadm settle")
-	full := blank(t, 320<<20)
-	if err := os.WriteFile(full, []byte("hello"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(full, 320<<20); err != nil {
-		t.Fatal(err)
-	}
-	refused, _ := m.attach(w, worker.Disk{File: full, Serial: "Q"})
-	m.run("udevadm settle")
-	plan := m.run("hotmount plan -v")
-	for _, line := range []string{
-		`^` + name + ` +320 MiB +P +format +it is blank$`,
-		`^` + name + `: format: evidence:\n    wipefs: nothing\n    blkid: nothing\n    read 320 MiB of 320 MiB, all zero \(full\)$`,
-		`^` + refused + ` +320 MiB +Q +refuse +what is on it is not known; `,
-		`^` + refused + `: refuse: evidence:\n(    .*\n)*    .*byte 0\b`,
-	} {
-		if !regexpLine(plan, line) {
-			t.Errorf("%s is not in the plan:\n%s", line, plan)
-		}
-	}
-	if got := m.writes(name) + " " + m.writes(refused); got != "0 0" {
-		t.Errorf("%s write requests by a plan", got)
-	}
-	if out := m.run("su nobody -s /bin/sh -c 'hotmount plan'"); !regexpLine(out, `^`+name+` .*(prove|hold).*`) {
-		t.Errorf("nobody's plan:\n%s", out)
-	}
-	m.run("systemctl start hotmount")
-	m.mounted(name)
-}
-
 // TestWhoeverWritesFirstWins: a disk on which somebody starts to write while it
 // is proven blank is theirs.
 func TestWhoeverWritesFirstWins(t *testing.T) {
