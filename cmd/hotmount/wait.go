@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"time"
 
@@ -53,13 +52,13 @@ func wait(ctx context.Context, uuid string, s *disk.Settings) error {
 	var mounted bool
 	var tableErr error
 	err := mounts.Watch(watch, func() {
-		table, err := mounts.Table("")
+		tree, err := mounts.Tree("")
 		if err != nil {
 			tableErr = err
 			found()
 			return
 		}
-		if isMounted(table, uuid, s, attached) {
+		if isMounted(tree, uuid, s, attached) {
 			mounted = true
 			found()
 		}
@@ -75,12 +74,12 @@ func wait(ctx context.Context, uuid string, s *disk.Settings) error {
 	return nil
 }
 
-// isMounted says whether the table has the filesystem in its place, from a disk that is
-// attached and with nothing mounted over it.
-func isMounted(table []disk.MountPoint, uuid string, s *disk.Settings, attached func(disk.Dev) bool) bool {
-	return slices.ContainsFunc(table, func(m disk.MountPoint) bool {
-		here := path.Base(m.Path) == uuid && slices.ContainsFunc(s.Classes, func(c disk.Class) bool { return m.Path == c.MountPoint(uuid) })
-		return here && m.Root == "/" && !m.Covered && attached(m.Dev)
+// isMounted says whether the filesystem is in its place, from a disk that is attached and
+// with nothing mounted over it.
+func isMounted(tree []mounts.Mount, uuid string, s *disk.Settings, attached func(disk.Dev) bool) bool {
+	return slices.ContainsFunc(s.Classes, func(c disk.Class) bool {
+		m := mounts.At(tree, c.MountPoint(uuid))
+		return m != nil && m.Path == c.MountPoint(uuid) && m.Root == "/" && attached(m.Dev)
 	})
 }
 

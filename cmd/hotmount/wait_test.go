@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
 )
 
 func TestIsMounted(t *testing.T) {
@@ -11,21 +12,34 @@ func TestIsMounted(t *testing.T) {
 	s := &disk.Settings{Classes: []disk.Class{{Directory: "/mnt/slow"}, {Directory: "/mnt/disks"}}}
 	dev, gone := disk.Dev{Major: 254, Minor: 16}, disk.Dev{Major: 254, Minor: 32}
 	there := func(d disk.Dev) bool { return d == dev }
-	right := disk.MountPoint{Path: "/mnt/disks/" + uuid, Root: "/", Dev: dev}
-	for name, tt := range map[string]struct {
-		change func(*disk.MountPoint)
-		want   bool
-	}{
-		"right":                  {func(*disk.MountPoint) {}, true},
-		"elsewhere":              {func(m *disk.MountPoint) { m.Path = "/mnt/" + uuid }, false},
-		"another filesystem":     {func(m *disk.MountPoint) { m.Path = "/mnt/disks/x" }, false},
-		"a directory of it":      {func(m *disk.MountPoint) { m.Root = "/d" }, false},
-		"covered":                {func(m *disk.MountPoint) { m.Covered = true }, false},
-		"of a disk that is gone": {func(m *disk.MountPoint) { m.Dev = gone }, false},
-	} {
+	mount := func(id, parent int, path string) mounts.Mount {
+		return mounts.Mount{ID: id, Parent: parent, MountPoint: disk.MountPoint{Path: path, Root: "/", Dev: dev}}
+	}
+	root, right := mount(1, 0, "/"), mount(2, 1, "/mnt/disks/"+uuid)
+	with := func(change func(*mounts.Mount)) []mounts.Mount {
 		m := right
-		tt.change(&m)
-		if got := isMounted([]disk.MountPoint{{Path: "/", Root: "/", Dev: dev}, m}, uuid, s, there); got != tt.want {
+		change(&m)
+		return []mounts.Mount{root, m}
+	}
+	over := func(id, parent int, path string) mounts.Mount {
+		m := mount(id, parent, path)
+		m.Dev = disk.Dev{Minor: 40}
+		return m
+	}
+	for name, tt := range map[string]struct {
+		tree []mounts.Mount
+		want bool
+	}{
+		"right":                  {with(func(*mounts.Mount) {}), true},
+		"nothing":                {[]mounts.Mount{root}, false},
+		"elsewhere":              {with(func(m *mounts.Mount) { m.Path = "/mnt/" + uuid }), false},
+		"another filesystem":     {with(func(m *mounts.Mount) { m.Path = "/mnt/disks/x" }), false},
+		"a directory of it":      {with(func(m *mounts.Mount) { m.Root = "/d" }), false},
+		"of a disk that is gone": {with(func(m *mounts.Mount) { m.Dev = gone }), false},
+		"covered":                {[]mounts.Mount{root, right, over(3, 2, right.Path)}, false},
+		"its class is covered":   {[]mounts.Mount{root, right, over(3, 1, "/mnt/disks")}, false},
+	} {
+		if got := isMounted(tt.tree, uuid, s, there); got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -175,9 +175,6 @@ type Standing struct {
 	// filesystem's UUID alone, as on a copy, or, where the intent is to overwrite
 	// what is there, something that a copy has as well.
 	IntentDoubt bool `json:"intent_doubt,omitempty"`
-	// IntentEarlier says that Intent is of an earlier attachment of the disk: who has
-	// written to it since nobody has counted.
-	IntentEarlier bool `json:"intent_earlier,omitempty"`
 	// Verdict is the last proof's result for this attachment.
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Fit is the result of the last try to have the disk's filesystem fill it.

@@ -244,7 +244,7 @@ func (s *Session) look(ctx context.Context, plan probe.Plan) (disk.Content, erro
 func (s *Session) source() probe.Source {
 	source := probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size, Rate: s.deps.Rate, Progress: s.deps.Progress}
 	if i := s.disk.Standing.Intent; i != nil && !s.disk.Standing.IntentDoubt {
-		source.Own = probe.Own{Type: i.Type(), UUID: i.UUID, Over: i.Over, Like: s.likeness}
+		source.Own = probe.Own{Type: i.Type(), UUID: i.UUID, Like: s.likeness}
 	}
 	return source
 }
@@ -475,8 +475,6 @@ func (s *Session) permit(o MakeOptions) error {
 		return fmt.Errorf("it was not proven %s but %q", want, s.proven.Kind)
 	case o.RecoverHalfMade && s.disk.Standing.IntentDoubt:
 		return fmt.Errorf("the half-made filesystem %s may be another disk's", s.proven.UUID)
-	case o.RecoverHalfMade && s.disk.Standing.IntentEarlier && s.disk.Standing.Intent.Over:
-		return fmt.Errorf("the half-made filesystem %s was begun over old data before the disk was attached anew", s.proven.UUID)
 	case o.RecoverHalfMade && s.proven.UUID != o.Intent.UUID:
 		return fmt.Errorf("the half-made filesystem on it is %s, not %s", s.proven.UUID, o.Intent.UUID)
 	case o.RecoverHalfMade && s.proven.Type != o.Intent.Type():

@@ -72,14 +72,20 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	all.lifted(doubt && !disturbed(f), "nobody else was at work on it when it was formatted", !doubt, either(doubt, "somebody was", "nobody was"))
 	present := st.Present != nil
 	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed", !present || s.FormatPresent, either(present, "before", "after"))
-	all.former(f, st.Before, disk.ReasonBefore, "no filesystem lay on it since it was attached")
+	undecided := func(l *disk.Sighting) *disk.Sighting {
+		if l != nil && decided(c, l) {
+			return nil
+		}
+		return l
+	}
+	all.former(f, undecided(st.Before), disk.ReasonBefore, "no filesystem lay on it since it was attached")
 	add(sameSerial(f) == nil, "no other disk has its serial, or it was accepted", "%s", either(f.Serial == "", "it has none", "serial "+f.Serial))
-	all.former(f, st.FormerSerial, disk.ReasonFormerSerial, "nothing lay on a disk of its serial")
+	all.former(f, undecided(st.FormerSerial), disk.ReasonFormerSerial, "nothing lay on a disk of its serial")
 	slot := st.FormerSlot
 	if f.Moved != nil {
 		slot = nil
 	}
-	all.former(f, slot, disk.ReasonFormerSlot, "nothing is missing that lay in its slot")
+	all.former(f, undecided(slot), disk.ReasonFormerSlot, "nothing is missing that lay in its slot")
 	brake := !st.Braked && recent(f, s) < s.FormatLimit
 	all.lifted(st.Lifted(disk.ReasonBrake, ""), "not too many disks were formatted lately", brake, fmt.Sprintf("%d within %s, format_limit: %d", recent(f, s), s.FormatPeriod, s.FormatLimit))
 	blank := Condition{Wanted: "it is blank, by proof (blank: " + class.Blank + ")"}

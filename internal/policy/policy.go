@@ -89,11 +89,10 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 }
 
 // begun says whether the half-made filesystem on the disk is this node's work, on
-// this disk. Where the operator had something overwritten nobody can tell what lies around
-// the filesystem from what was written to it since; his word was for what he saw.
+// this disk.
 func begun(f *disk.Facts, c *disk.Content) bool {
 	i := f.Standing.Intent
-	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt && !(i.Over && f.Standing.IntentEarlier)
+	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt
 }
 
 // partition answers for a partition: what holds a filesystem is mounted, and nothing

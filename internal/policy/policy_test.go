@@ -928,10 +928,6 @@ var conditions = []condition{
 		c.Kind, c.UUID = disk.HalfMade, uuid
 		f.Standing.Intent, f.Standing.IntentDoubt = &disk.Intent{UUID: uuid, Over: true}, true
 	}},
-	{name: "half-made over old data, before it was attached anew", reason: disk.ReasonHalfMade, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
-		c.Kind, c.UUID = disk.HalfMade, uuid
-		f.Standing.Intent, f.Standing.IntentEarlier = &disk.Intent{UUID: uuid, Over: true}, true
-	}},
 	{name: "a filesystem", reason: disk.ReasonFilesystem, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs() }},
 	{name: "a filesystem not accepted", reason: disk.ReasonType, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); c.Type = "btrfs" }},
 	{name: "a twin", reason: disk.ReasonTwin, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); f.SameUUID = []disk.Peer{{}} }},
@@ -1054,7 +1050,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			f.Standing.Intent = &disk.Intent{UUID: uuid}
 		}
 		want := true
-		halfMade := c.Kind == disk.HalfMade && f.Standing.Intent != nil && c.UUID == f.Standing.Intent.UUID && !f.Standing.IntentDoubt && !(f.Standing.Intent.Over && f.Standing.IntentEarlier)
+		halfMade := c.Kind == disk.HalfMade && f.Standing.Intent != nil && c.UUID == f.Standing.Intent.UUID && !f.Standing.IntentDoubt
 		for n, i := range chosen {
 			cond := &conditions[i]
 			lifted := slices.ContainsFunc(accepted, func(w disk.Word) bool { return slices.Contains(cond.lift, w) }) || s.FormatPresent && cond.reason == disk.ReasonPresent

@@ -57,9 +57,6 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		if f.Standing.IntentDoubt {
 			return fmt.Sprintf("mkfs.xfs did not finish on it, and the unfinished filesystem %s was begun on %s, of which this may be a copy", c.UUID, begunOn(f.Standing.Intent)), wipe(f)
 		}
-		if i := f.Standing.Intent; i != nil && i.UUID == c.UUID {
-			return fmt.Sprintf("the operator had it formatted, and mkfs.xfs did not finish the filesystem %s before it was attached anew: what was written to it since is not known", c.UUID), wipe(f)
-		}
 		return fmt.Sprintf("mkfs.xfs did not finish on it, and the unfinished filesystem %s is not of this node's making", c.UUID), wipe(f)
 	case disk.ReasonTwin:
 		return twinWords(f, d)

@@ -39,9 +39,6 @@ type Own struct {
 	Type string
 	// UUID is the filesystem's, empty for none.
 	UUID string
-	// Over says that the disk had not been proven blank before, but was to be
-	// overwritten by the operator's word: there is old data around it.
-	Over bool
 	// Like gives, for an ext4, what mkfs.ext4 would have written: a file of the
 	// disk's size with the same filesystem.
 	Like func(context.Context) (io.ReaderAt, error)
@@ -68,7 +65,7 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 		super = &xfs
 	}
 	var finding Finding
-	if len(sigs) == 0 || super.unfinished() && s.Own.isXFS(super) && !s.Own.Over && only(sigs, "xfs") {
+	if len(sigs) == 0 || super.unfinished() && s.Own.isXFS(super) && only(sigs, "xfs") {
 		if finding, err = Scan(ctx, s, plan); err != nil {
 			return disk.Content{}, err
 		}
@@ -96,7 +93,7 @@ func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.C
 	switch {
 	case super.unfinished() && disk.ValidUUID(super.UUID) && only(sigs, "xfs"):
 		c.Type = "xfs"
-		if !own.isXFS(super) || own.Over || finding.clean() {
+		if !own.isXFS(super) || finding.clean() {
 			c.Kind, c.UUID = disk.HalfMade, super.UUID
 		}
 	case len(sigs) > 0:

@@ -154,22 +154,19 @@ func TestContentOfOurOwn(t *testing.T) {
 		sigs  []Signature
 		f     Finding
 		super *XFSSuper
-		over  bool
 		want  disk.Content
 	}{
-		{"with its superblock", named, clean, half, false, ours},
-		{"with nothing but its superblock", named, zero, half, false, ours},
-		{"without its superblock", nil, clean, nil, false, ours},
-		{"blank", nil, zero, nil, false, disk.Content{Kind: disk.Blank}},
-		{"something beside it", named, old, half, false, disk.Content{Kind: disk.Unknown, Type: "xfs"}},
-		{"not scanned", named, Finding{}, half, false, disk.Content{Kind: disk.Unknown, Type: "xfs"}},
-		{"something beside what is left of it", nil, old, nil, false, disk.Content{Kind: disk.Unknown}},
-		{"finished, and no tool names it", nil, clean, whole, false, disk.Content{Kind: disk.Unknown}},
-		{"finished", named, Finding{}, whole, false, disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid}},
-		{"made over old data", named, Finding{}, half, true, ours},
-		{"what is left of one made over old data", nil, old, nil, true, disk.Content{Kind: disk.Unknown}},
+		{"with its superblock", named, clean, half, ours},
+		{"with nothing but its superblock", named, zero, half, ours},
+		{"without its superblock", nil, clean, nil, ours},
+		{"blank", nil, zero, nil, disk.Content{Kind: disk.Blank}},
+		{"something beside it", named, old, half, disk.Content{Kind: disk.Unknown, Type: "xfs"}},
+		{"not scanned", named, Finding{}, half, disk.Content{Kind: disk.Unknown, Type: "xfs"}},
+		{"something beside what is left of it", nil, old, nil, disk.Content{Kind: disk.Unknown}},
+		{"finished, and no tool names it", nil, clean, whole, disk.Content{Kind: disk.Unknown}},
+		{"finished", named, Finding{}, whole, disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid}},
 	} {
-		got := Content(tc.sigs, tc.f, tc.super, Own{UUID: uuid, Over: tc.over})
+		got := Content(tc.sigs, tc.f, tc.super, Own{UUID: uuid})
 		got.Evidence, tc.want.Proven = nil, true
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s: %s", tc.name, diff)

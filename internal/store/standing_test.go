@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -414,9 +413,6 @@ func TestIntentOfAnotherDisk(t *testing.T) {
 			st := m.Standing(&g)
 			if st.Intent == nil || st.IntentDoubt != tt.want {
 				t.Errorf("intent %v, doubt %v", st.Intent, st.IntentDoubt)
-			}
-			if earlier := !strings.Contains(tt.name, "this attachment"); st.IntentEarlier != earlier {
-				t.Errorf("of an earlier attachment: %t", st.IntentEarlier)
 			}
 		})
 	}

@@ -296,7 +296,6 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 		n := &m.intents[i]
 		if n.Identity.Is(id) || st.Intent == nil && (n.Identity.Like(id) || n.UUID == uuid) {
 			st.Intent, st.IntentDoubt = n, !isOf(n, id)
-			st.IntentEarlier = n.Identity.Boot != id.Boot || n.Identity.Seq != id.Seq
 		}
 	}
 	return st

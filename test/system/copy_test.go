@@ -43,7 +43,7 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	}
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: v.serial})
-	m.says("/dev/" + name + " .*refuse: the operator had it formatted, and mkfs.xfs did not finish the filesystem .* before it was attached anew: .*hotmount format " + name)
+	m.says("/dev/" + name + " .*refuse: the operator had it formatted, which did not finish, and what is left on it is not known.*hotmount format " + name)
 	_, token = m.offer(name)
 	m.run("hotmount format " + name + " --confirm " + token)
 	m.mounted(name)
