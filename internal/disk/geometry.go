@@ -60,11 +60,11 @@ func (f *Facts) Spans() *Geometry {
 }
 
 // Full says that the disk's mounted filesystem was measured, now or when it was last seen,
-// and takes all of the disk that it can, also by the superblock on the disk. One that has grown while it was
-// mounted has that in its log alone for up to a minute (xfs_log_worker, Linux,
-// fs/xfs/xfs_log.c): if the machine is reset then, it has to be seen to be smaller than
-// its disk, so that its log is recovered before it is mounted in its place. Before Linux
-// 6.12 the kernel that recovers a growth can go on with the old size of the last
+// and takes all of the disk that it can, also by the superblock on the disk. One that has
+// grown while it was mounted has that in its log alone for up to a minute (xfs_log_worker,
+// Linux, fs/xfs/xfs_log.c): if the machine is reset then, it has to be seen to be smaller
+// than its disk, so that its log is recovered before it is mounted in its place. Before
+// Linux 6.12 the kernel that recovers a growth can go on with the old size of the last
 // allocation group, and shut the filesystem down at the first use of what is new ("xfs:
 // update the pag for the last AG at recovery time", 4a201dcfa1ff).
 func (f *Facts) Full() bool {

@@ -39,6 +39,30 @@ func TestConditionsAreTheDecision(t *testing.T) {
 	})
 }
 
+// TestConditionsOfWhatIsMadeAgain: what lay there before does not speak against what this
+// node has half made in its place, neither to the decision nor in its words.
+func TestConditionsOfWhatIsMadeAgain(t *testing.T) {
+	before := &disk.Sighting{UUID: otherUUID, Type: "xfs"}
+	for name, put := range map[string]func(*disk.Standing){
+		"during this attachment": func(st *disk.Standing) { st.Before = before },
+		"with its serial":        func(st *disk.Standing) { st.FormerSerial = before },
+		"in its slot":            func(st *disk.Standing) { st.FormerSlot = before },
+	} {
+		f, c, s := blankDisk(), proven(disk.HalfMade), settings()
+		c.UUID, c.Type = uuid, disk.XFS
+		f.Standing.Intent = &disk.Intent{UUID: uuid}
+		put(&f.Standing)
+		if d := Decide(f, c, s); d.Action != disk.Format {
+			t.Errorf("%s: %s (%s)", name, d.Action, d.Reason)
+		}
+		for _, cond := range Conditions(f, c, s, Select(f, s)) {
+			if !cond.Held {
+				t.Errorf("%s: %s: %s", name, cond.Wanted, cond.Found)
+			}
+		}
+	}
+}
+
 func TestConsider(t *testing.T) {
 	s := settings()
 	s.Classes = append([]disk.Class{{Name: "nvme", Selectors: disk.Selectors{Transport: []string{"nvme"}, Serial: []string{"S*"}}}}, s.Classes...)
