@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -287,64 +286,4 @@ func TestAgentKilled(t *testing.T) {
 		m.forget(w, victims)
 	}
 	t.Logf("%d times", len(turns))
-}
-
-// ownOrders puts what obedient records on a filesystem of its own, and has the
-// system's write by itself nothing for an hour: an ext4 that is told to make one
-// file durable makes all durable that was written before, and with it the intent
-// of a daemon that did not wait for that.
-func (m machine) ownOrders(w *worker.Worker) {
-	m.t.Helper()
-	image := blank(m.t, 64<<20)
-	if out, err := exec.CommandContext(ctx(m.t), "mkfs.ext4", "-q", "-F", "-L", "orders", image).CombinedOutput(); err != nil {
-		m.t.Fatalf("mkfs.ext4: %v: %s", err, out)
-	}
-	m.run("echo 'LABEL=orders /var/lib/orders ext4 defaults 0 0' >>/etc/fstab; sync")
-	name, _ := m.attach(w, worker.Disk{File: image, Serial: "ORDERS"})
-	m.wait("the orders' disk", "udevadm settle; [ -e /dev/disk/by-label/orders ] && mount /var/lib/orders")
-	m.run("findmnt -n /dev/" + name + "; sync; mount -o remount,commit=3600 /; findmnt -no OPTIONS / | grep commit=3600")
-}
-
-// TestPowerCutDuringMkfs: the power goes after each of mkfs.xfs's writes.
-func TestPowerCutDuringMkfs(t *testing.T) {
-	m, w := obedientWorker(t)
-	writes, super := m.mkfsWrites(w)
-	m.ownOrders(w)
-	last := "s" + writes[len(writes)-1]
-	others := []string{"s0", "s" + writes[super]}
-	for _, at := range writes[:len(writes)-1] {
-		others = append(others, "s"+at)
-	}
-	orders := []string{last, others[chance(t).IntN(len(others))]}
-	if full {
-		orders = append(others, last)
-	}
-	begun := 0
-	for some := range slices.Chunk(orders, 8) { // each costs a boot
-		victims := m.victims(w, begun, some...)
-		begun += len(some)
-		for _, v := range victims {
-			m.stopped(v)
-		}
-		if err := w.PowerCut(ctx(t)); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.PowerOn(ctx(t)); err != nil {
-			t.Fatal(err)
-		}
-		m.run("mount -o remount,commit=3600 /")
-		for _, v := range victims {
-			m.byName(&v)
-			runs := 2
-			if v.order == last {
-				runs = 1
-			}
-			t.Log(m.whole(v, runs))
-			// What was written down before the power went is still there.
-			if got := m.run("hotmount history | grep -c " + m.mounted(v.name) + " || true"); got == "0" {
-				t.Errorf("%s: the history does not know it", v.order)
-			}
-		}
-		m.forget(w, victims)
-	}
 }

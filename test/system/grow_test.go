@@ -205,18 +205,3 @@ func used(t *testing.T, image string) int64 {
 	}
 	return st.Blocks * 512
 }
-
-// TestGrowDuringMkfs: a disk that grows while mkfs.xfs runs on it is mounted, made
-// once, and fills its disk.
-func TestGrowDuringMkfs(t *testing.T) {
-	m, w := obedientWorker(t)
-	victims := m.victims(w, 0, "sp20")
-	v := victims[0]
-	m.stopped(v)
-	m.resize(w, v.id, gib)
-	m.wait("the kernel to see the size", fmt.Sprintf("[ $(cat /sys/block/%s/size) = %d ]", v.name, gib/512))
-	m.run("pkill -CONT -f 'mkfs.xfs .*/dev/" + v.name + "$'")
-	t.Log(m.whole(v, 1))
-	m.takes(m.mounted(v.name), gib-130*mib)
-	m.says("/dev/" + v.name + " .*grown: xfs .* from 300 MiB .* to 1 GiB ")
-}

@@ -95,8 +95,14 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
-	m.run(fmt.Sprintf("DEBIAN_FRONTEND=noninteractive dpkg -i /root/next.deb >/dev/null 2>&1 & sleep $((%[1]d / 1000)).$(printf %%03d $((%[1]d %% 1000))); kill -KILL $! || true; wait $! || true", chance(t).IntN(4000)))
-	t.Log(m.run("dpkg-query -W -f '${Status} ${Version}' hotmount"))
+	// dpkg is killed as it says one of the states on the way, the last of which is "installed".
+	m.run("mkfifo /root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>/root/states &" +
+		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' /root/states; kill -KILL $!; ! wait $!", 1+chance(t).IntN(5)))
+	if got := m.run("dpkg-query -W -f '${Status}' hotmount"); got == "install ok installed" {
+		t.Errorf("the upgrade was not cut short")
+	} else {
+		t.Log(got)
+	}
 	alive("an upgrade that was cut short")
 	m.run("pid=$(systemctl show -p MainPID --value hotmount); DEBIAN_FRONTEND=noninteractive dpkg -i /root/next.deb; [ $(systemctl show -p MainPID --value hotmount) != $pid ]")
 	running()

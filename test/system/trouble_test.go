@@ -53,7 +53,9 @@ func TestClassDirectory(t *testing.T) {
 	name = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"STRAY\" {print $1}'")
 	// The daemon tries again by itself, with a growing delay: not while this is done.
 	remedy := m.run("journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^" + where + " holds files .* first), then: ||p' | tail -n 1")
-	m.run("systemctl freeze hotmount; chattr -i " + where + "; rm " + where + "/f; sh -exc '" + remedy + "'; [ ! -e " + where + " ]; systemctl thaw hotmount; systemctl reload hotmount")
+	m.run("systemctl freeze hotmount")
+	m.wait("what it has asked of systemd", "[ -z \"$(systemctl list-jobs --no-legend)\" ]")
+	m.run("chattr -i " + where + "; rm " + where + "/f; sh -exc '" + remedy + "'; [ ! -e " + where + " ]; systemctl thaw hotmount; systemctl reload hotmount")
 	m.mounted(name)
 }
 
