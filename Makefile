@@ -172,7 +172,7 @@ test-unit: check-go deps
 		unshare --mount bash -ec "mount -t tmpfs tmpfs $$memory; TMPDIR=$$memory go test -race -timeout $(UNIT_TIMEOUT) -tags root -$$which '^TestReal(CrashOverOldData|CrashAgain|ClassOptions)$$' ./internal/format" & format+=" $$!"; \
 	done; \
 	go test -race ./test/...; \
-	go test -race -tags root $$(go list ./internal/... ./cmd/... | grep -v /internal/format$$); \
+	go test -race -timeout $(UNIT_TIMEOUT) -tags root $$(go list ./internal/... ./cmd/... | grep -v /internal/format$$); \
 	go test -timeout $(UNIT_TIMEOUT) -tags root ./test/corpus; \
 	for f in $$format; do wait $$f; done; \
 	echo "==> $$(date +%T) the unit tests took $$SECONDS s"

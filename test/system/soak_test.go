@@ -45,7 +45,7 @@ for (;; $n++) {
 	$log->sync or die "sync: $!";
 	open(my $a, ">", $ack) or die "ack: $!";
 	print $a $n + 1, "\n"; close $a;
-	select(undef, undef, undef, 0.1);
+	select(undef, undef, undef, 0.5);
 }
 `
 
