@@ -14,7 +14,6 @@ import (
 
 	"hotmount/internal/control"
 	"hotmount/internal/disk"
-	"hotmount/internal/inventory"
 	"hotmount/internal/unit"
 )
 
@@ -30,7 +29,7 @@ func goneCommand() *cobra.Command {
 				return usageError{err}
 			}
 			h := host()
-			return gone(c.Context(), units{manager: new(unit.Manager), store: h.Store}, h, id)
+			return gone(c.Context(), units{manager: new(unit.Manager), host: h}, id)
 		},
 	}
 }
@@ -68,9 +67,9 @@ const (
 
 // gone does what the daemon does with a disk that is gone (agent.Agent), but once: of
 // what failed the unit makes another try.
-func gone(ctx context.Context, u units, h inventory.Host, id disk.ID) error {
+func gone(ctx context.Context, u units, id disk.ID) error {
 	// Those of the last daemon: there may be no configuration that can be read.
-	dirs, err := u.store.Directories()
+	dirs, err := u.host.Store.Directories()
 	if err != nil {
 		return err
 	}
@@ -80,11 +79,11 @@ func gone(ctx context.Context, u units, h inventory.Host, id disk.ID) error {
 	}
 	daemon := control.Listens(ctx, socket)
 	for wait := goneFirst; ; wait = min(2*wait, goneMost) {
-		stale, err := h.Stale(&s)
+		stale, err := u.host.Stale(&s)
 		stale = slices.DeleteFunc(stale, func(f disk.Facts) bool { return f.Dev != id.Dev })
 		if len(stale) == 0 {
 			if !daemon {
-				err = errors.Join(err, nameHolders(ctx, u, h, id))
+				err = errors.Join(err, nameHolders(ctx, u, id))
 			}
 			return err
 		}
@@ -110,12 +109,12 @@ func gone(ctx context.Context, u units, h inventory.Host, id disk.ID) error {
 // nameHolders looks after those who have a filesystem of the disk by a mount of their
 // own, as a pod has: that did not keep it from being unmounted where hotmount had
 // mounted it.
-func nameHolders(ctx context.Context, u units, h inventory.Host, id disk.ID) error {
-	boot, err := h.Boot()
+func nameHolders(ctx context.Context, u units, id disk.ID) error {
+	boot, err := u.host.Boot()
 	if err != nil {
 		return err
 	}
-	seen, err := u.store.Sightings()
+	seen, err := u.host.Store.Sightings()
 	for _, n := range seen {
 		if n.Identity.Boot == boot && n.Identity.Seq == id.Seq && n.Directory != "" {
 			err = errors.Join(err, u.NameHolders(ctx, &disk.Facts{ID: id}, path.Join(n.Directory, n.UUID)))

@@ -33,13 +33,13 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	}
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
-		err = failure(err, kernelSaid(ctx, f.Name), u.store.Holders(uuid), policy.Check(f, fstype))
+		err = failure(err, kernelSaid(ctx, f.Name), u.host.Store.Holders(uuid), policy.Check(f, fstype))
 		// What PID 1 starts after a failed mount must not meet the next try.
 		err = errors.Join(err, u.manager.StartCleanup(ctx, path))
 	}
 	if err == nil {
 		// Whoever had it before has let go.
-		err = u.store.ForgetHolders(uuid)
+		err = u.host.Store.ForgetHolders(uuid)
 	}
 	return err
 }
@@ -47,7 +47,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 // startMount makes the mount point, and returns when PID 1 has the job.
 func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
 	defer u.manager.Ahead(ctx)()
-	if err := mounts.Propagates("", class.Directory); err != nil {
+	if err := u.host.Propagates(class.Directory); err != nil {
 		return err
 	}
 	path := class.MountPoint(uuid)
@@ -147,7 +147,7 @@ func (a *arrivals) expect(path string, dev disk.Dev) (arrived <-chan struct{}, f
 }
 
 // shown takes the mount table as it is now.
-func (a *arrivals) shown(table []disk.MountPoint) {
+func (a *arrivals) shown(table []mounts.Mount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, m := range table {

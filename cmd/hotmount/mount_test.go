@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
 )
 
 // Who waits for a mount hears of it once the table has that device there, and of
@@ -32,11 +33,14 @@ func TestArrivals(t *testing.T) {
 			return false
 		}
 	}
-	a.shown([]disk.MountPoint{{Path: "/mnt/disks/a", Dev: vdc}, {Path: "/mnt/disks/b", Dev: vdb}})
+	at := func(path string, dev disk.Dev) mounts.Mount {
+		return mounts.Mount{MountPoint: disk.MountPoint{Path: path, Dev: dev}}
+	}
+	a.shown([]mounts.Mount{at("/mnt/disks/a", vdc), at("/mnt/disks/b", vdb)})
 	if heard(here) {
 		t.Error("another device is there")
 	}
-	table := []disk.MountPoint{{Path: "/mnt/disks/a", Dev: vdb}, {Path: "/mnt/disks/b", Dev: vdc}}
+	table := []mounts.Mount{at("/mnt/disks/a", vdb), at("/mnt/disks/b", vdc)}
 	a.shown(table)
 	a.shown(table)
 	if !heard(here) || heard(given) {

@@ -29,7 +29,7 @@ func (n node) Names() ([]string, error) {
 }
 
 func (n node) MountedAt(path string, dev disk.Dev) (bool, error) {
-	tree, err := mounts.Tree(n.Root)
+	tree, err := n.Mounts()
 	if err != nil {
 		return false, err
 	}

@@ -81,7 +81,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	h.Shared, h.Measure = new(inventory.Shared), mounts.XFSGeometry
 	partitions := new(atomic.Bool)
 	h.Partitions = partitions.Load
-	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting, h.Store}, seen, s, watchdog/2)
+	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting, h}, seen, s, watchdog/2)
 
 	var parts sync.WaitGroup
 	part := func(run func(context.Context) error) {
@@ -100,7 +100,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 			look(a, h)
 		})
 	})
-	part(func(ctx context.Context) error { return watchMounts(ctx, a, mounting, reporter) })
+	part(func(ctx context.Context) error { return watchMounts(ctx, a, h, mounting, reporter) })
 	part(func(ctx context.Context) error {
 		return control.Serve(ctx, socket, func(ctx context.Context, r control.Request) (string, error) {
 			switch r.Do {
@@ -168,10 +168,10 @@ func reloads(ctx context.Context, c *cobra.Command, a *agent.Agent, r report.Age
 // watchMounts has the agent look at the disks whose mounts have changed. A node
 // that starts pods changes its mount table all the time; other mounts than those
 // of disks wake nobody.
-func watchMounts(ctx context.Context, a *agent.Agent, mounting *arrivals, r report.Agent) error {
-	var before []disk.MountPoint
+func watchMounts(ctx context.Context, a *agent.Agent, h inventory.Host, mounting *arrivals, r report.Agent) error {
+	var before []mounts.Mount
 	return mounts.Watch(ctx, func() {
-		now, err := mounts.Table("")
+		now, err := h.Mounts()
 		if err != nil {
 			r.Problem(err)
 			a.LookAtAll()

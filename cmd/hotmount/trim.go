@@ -52,7 +52,7 @@ func trim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	memory := h.Store.Load(boot)
+	memory := h.Store.Load(boot, nil)
 	if memory.Lost != nil {
 		// For how long each has been in use is not known for certain.
 		return fmt.Errorf("cannot trim: %w", memory.Lost)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/store"
+	"hotmount/internal/inventory"
 	"hotmount/internal/unit"
 )
 
@@ -16,7 +16,7 @@ import (
 type units struct {
 	manager  *unit.Manager
 	mounting *arrivals
-	store    store.Store
+	host     inventory.Host
 }
 
 func (u units) Format(ctx context.Context, seq uint64) error { return u.manager.StartFormat(ctx, seq) }

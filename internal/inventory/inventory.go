@@ -50,6 +50,15 @@ func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 // attached together with the disk of that kernel name, which is gone.
 func (h Host) Newest(name string) (uint64, error) { return h.sysfs().Newest(name) }
 
+// Mounts gives PID 1's mount table (mounts.Reader.Tree).
+func (h Host) Mounts() ([]mounts.Mount, error) { return h.Shared.reader().Tree(h.Root) }
+
+// Propagates says, by nil, that what PID 1 mounts below the directory shows in this
+// process's mount namespace (mounts.Reader.Propagates).
+func (h Host) Propagates(directory string) error {
+	return h.Shared.reader().Propagates(h.Root, directory)
+}
+
 // Boot is the kernel's id of this boot.
 func (h Host) Boot() (string, error) { return h.sysfs().BootID() }
 
@@ -141,8 +150,8 @@ func (h Host) gather() (common, error) {
 	if err != nil {
 		return c, err
 	}
-	c.memory = h.Store.Load(kernel.boot)
-	if c.tree, err = mounts.Tree(h.Root); err != nil {
+	c.memory = h.Store.Load(kernel.boot, h.Shared.known())
+	if c.tree, err = h.Mounts(); err != nil {
 		return c, err
 	}
 	if c.swaps, err = mounts.Swaps(h.Root); err != nil {

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/mounts"
 )
 
 // Notices gives, in words, what is amiss beside single disks: filesystems that
@@ -94,7 +93,7 @@ func (h Host) strays(dir string) ([]string, error) {
 		return nil, err
 	}
 	// A mount is not opened: it may be one of a dead disk or server, which never answers.
-	before, err := mounts.Table(h.Root)
+	before, err := h.Mounts()
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +112,7 @@ func (h Host) strays(dir string) ([]string, error) {
 		}
 	}
 	// After the directories were read: what was mounted meanwhile is no stray.
-	table, err := mounts.Table(h.Root)
+	table, err := h.Mounts()
 	if err != nil {
 		return nil, err
 	}

@@ -7,12 +7,15 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
+	"hotmount/internal/store"
 )
 
 // Shared is what looks have in common, which they need not each gather for
 // themselves. The zero value is ready. It is for one Host.
 type Shared struct {
 	claims mounts.ClaimCache
+	tables mounts.Reader
+	stored store.Known
 
 	measuring sync.Mutex
 	measured  map[uint64]measured // by disk sequence number
@@ -79,6 +82,20 @@ func (s *Shared) sinceBoot(h Host) (k sinceBoot, err error) {
 		s.kernel = k
 	}
 	return k, nil
+}
+
+func (s *Shared) reader() *mounts.Reader {
+	if s == nil {
+		return new(mounts.Reader)
+	}
+	return &s.tables
+}
+
+func (s *Shared) known() *store.Known {
+	if s == nil {
+		return nil
+	}
+	return &s.stored
 }
 
 func (s *Shared) claimed(root string) ([]mounts.Claim, error) {

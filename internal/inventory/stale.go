@@ -11,14 +11,13 @@ import (
 	"strings"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/mounts"
 )
 
 // Stale gives what is still mounted in a place that a class gives out although its
 // disk is gone: of each what is remembered of the disk, and that mount alone. With an
 // error there may be more.
 func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
-	table, err := mounts.Table(h.Root)
+	table, err := h.Mounts()
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +36,7 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 			errs = errors.Join(errs, fmt.Errorf("cannot tell whether the disk of %s is there: %w", m.Path, err))
 			continue
 		}
-		f := disk.Facts{ID: disk.ID{Name: disk.Visible(strings.TrimPrefix(m.Source, "/dev/")), Dev: m.Dev}, Mounts: []disk.MountPoint{m}}
+		f := disk.Facts{ID: disk.ID{Name: disk.Visible(strings.TrimPrefix(m.Source, "/dev/")), Dev: m.Dev}, Mounts: []disk.MountPoint{m.MountPoint}}
 		errs = errors.Join(errs, h.recall(&f, path.Base(m.Path)))
 		all = append(all, f)
 	}

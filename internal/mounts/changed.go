@@ -9,19 +9,22 @@ import (
 
 // Changed gives the devices whose mounts differ between two tables, each once,
 // by device number. The order of the mounts in a table is no difference.
-func Changed(before, now []disk.MountPoint) []disk.Dev {
-	count := map[disk.MountPoint]int{}
-	for _, m := range before {
-		count[m]--
-	}
-	for _, m := range now {
-		count[m]++
+func Changed(before, now []Mount) []disk.Dev {
+	was := make(map[int]*Mount, len(before))
+	for i := range before {
+		was[before[i].ID] = &before[i]
 	}
 	var devices []disk.Dev
-	for m, n := range count {
-		if n != 0 {
+	for i := range now {
+		m := &now[i]
+		if o := was[m.ID]; o == nil || *o != *m {
 			devices = append(devices, m.Dev)
+			continue
 		}
+		delete(was, m.ID)
+	}
+	for _, m := range was {
+		devices = append(devices, m.Dev)
 	}
 	// The order of a map is another one each time.
 	slices.SortFunc(devices, func(a, b disk.Dev) int {

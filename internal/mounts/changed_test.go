@@ -1,6 +1,7 @@
 package mounts
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,13 +13,16 @@ import (
 )
 
 func TestChanged(t *testing.T) {
-	mount := func(major, minor uint32, path string) disk.MountPoint {
-		return disk.MountPoint{Dev: disk.Dev{Major: major, Minor: minor}, Root: "/", Path: path, Type: "xfs", Options: "rw"}
+	ids := 0
+	mount := func(major, minor uint32, path string) Mount {
+		ids++
+		return Mount{MountPoint: disk.MountPoint{Dev: disk.Dev{Major: major, Minor: minor}, Root: "/", Path: path, Type: "xfs", Options: "rw"}, ID: ids}
 	}
 	vdb, vdc, sda := mount(254, 16, "/b"), mount(254, 32, "/c"), mount(8, 0, "/a")
-	readOnly := vdb
-	readOnly.Options = "ro"
-	type table = []disk.MountPoint
+	again := mount(254, 16, "/b")
+	readOnly, private, other := vdb, vdb, vdc
+	readOnly.Options, private.Shared, other.ID = "ro", 1, vdb.ID
+	type table = []Mount
 	for _, test := range []struct {
 		name        string
 		before, now table
@@ -30,9 +34,12 @@ func TestChanged(t *testing.T) {
 		{"the first look", nil, table{vdb}, []disk.Dev{vdb.Dev}},
 		{"mounted", table{vdc}, table{vdc, vdb}, []disk.Dev{vdb.Dev}},
 		{"unmounted", table{vdc, vdb}, table{vdc}, []disk.Dev{vdb.Dev}},
-		{"mounted a second time on the same path", table{vdb}, table{vdb, vdb}, []disk.Dev{vdb.Dev}},
-		{"one of two on the same path unmounted", table{vdb, vdb}, table{vdb}, []disk.Dev{vdb.Dev}},
+		{"mounted a second time on the same path", table{vdb}, table{vdb, again}, []disk.Dev{vdb.Dev}},
+		{"one of two on the same path unmounted", table{vdb, again}, table{vdb}, []disk.Dev{vdb.Dev}},
 		{"mounted read-only", table{vdb}, table{readOnly}, []disk.Dev{vdb.Dev}},
+		{"mounted once more", table{vdb, vdc}, table{vdc, again}, []disk.Dev{vdb.Dev}},
+		{"shared", table{vdb}, table{private}, []disk.Dev{vdb.Dev}},
+		{"another mount with its number", table{vdb}, table{other}, []disk.Dev{vdb.Dev, vdc.Dev}},
 		{"another device on the path", table{vdb}, table{mount(254, 32, "/b")}, []disk.Dev{vdb.Dev, vdc.Dev}},
 		{"in the order of the numbers", table{vdc}, table{sda, vdb}, []disk.Dev{sda.Dev, vdb.Dev, vdc.Dev}},
 	} {
@@ -49,23 +56,32 @@ func TestChanged(t *testing.T) {
 // A device is named if and only if its own lines, whatever their order, are not
 // the same in both tables.
 func TestChangedIsWhatDiffers(t *testing.T) {
-	mount := rapid.Custom(func(t *rapid.T) disk.MountPoint {
-		return disk.MountPoint{
-			Dev:  disk.Dev{Major: rapid.Uint32Range(0, 2).Draw(t, "major"), Minor: rapid.Uint32Range(0, 2).Draw(t, "minor")},
-			Path: rapid.SampledFrom([]string{"/", "/a", "/b"}).Draw(t, "path"),
+	mount := rapid.Custom(func(t *rapid.T) Mount {
+		return Mount{
+			MountPoint: disk.MountPoint{
+				Dev:  disk.Dev{Major: rapid.Uint32Range(0, 2).Draw(t, "major"), Minor: rapid.Uint32Range(0, 2).Draw(t, "minor")},
+				Path: rapid.SampledFrom([]string{"/", "/a", "/b"}).Draw(t, "path"),
+			},
+			ID: rapid.IntRange(1, 12).Draw(t, "id"),
 		}
 	})
-	table := rapid.SliceOfN(mount, 0, 8)
+	table := rapid.SliceOfNDistinct(mount, 0, 8, func(m Mount) int { return m.ID })
 	rapid.Check(t, func(t *rapid.T) {
 		before, now := table.Draw(t, "before"), table.Draw(t, "now")
 		if rapid.Bool().Draw(t, "alike") {
-			now = append(slices.Clone(before), now[:min(len(now), 2)]...)
+			more := now[:min(len(now), 2)]
+			now = slices.Clone(before)
+			slices.Reverse(now)
+			for _, m := range more {
+				m.ID += 12
+				now = append(now, m)
+			}
 		}
-		paths := func(all []disk.MountPoint, dev disk.Dev) string {
+		paths := func(all []Mount, dev disk.Dev) string {
 			var of []string
 			for _, m := range all {
 				if m.Dev == dev {
-					of = append(of, m.Path)
+					of = append(of, fmt.Sprint(m.ID, m.Path))
 				}
 			}
 			slices.Sort(of)

@@ -35,42 +35,26 @@ const (
 // all its layers there), and the reader of the library fails on lines from 64 KiB.
 const maxLine = 32 << 10
 
-// Table gives PID 1's mount table (proc_pid_mountinfo(5)) below a root path, ""
-// or "/" for the live system, in the kernel's order: of two mounts at one path
-// the later one is on top. SuperOptions of absurd length are cut.
-func Table(root string) ([]disk.MountPoint, error) {
-	tree, err := Tree(root)
-	if err != nil {
-		return nil, err
-	}
-	var table []disk.MountPoint
-	for i := range tree {
-		table = append(table, tree[i].MountPoint)
-	}
-	return table, nil
-}
-
-// Tree gives the same table with what makes a tree of it.
-func Tree(root string) ([]Mount, error) {
-	return tree(filepath.Join("/", root, tablePath), "")
-}
+// Tree is that of a Reader, for who reads the table once.
+func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
 
 // At gives the mount of the tree to which a path leads, nil if there is none: who
 // opens the path asks that filesystem, whatever is mounted below it.
 func At(tree []Mount, path string) *Mount {
-	ids := map[int]bool{}
-	for i := range tree {
-		ids[tree[i].ID] = true
+	// What it is mounted on is in no table that a process sees the root of.
+	first := func(m *Mount) bool {
+		return m.Parent == m.ID || !slices.ContainsFunc(tree, func(o Mount) bool { return o.ID == m.Parent })
 	}
 	var at *Mount
 	for range tree {
 		var next *Mount
 		for i := range tree {
 			m := &tree[i]
-			child := at != nil && m.Parent == at.ID && m != at || at == nil && (!ids[m.Parent] || m.Parent == m.ID)
-			on := m.Path == path || strings.HasPrefix(path, strings.TrimSuffix(m.Path, "/")+"/")
+			if !onWay(m.Path, path) || at != nil && (m.Parent != at.ID || m == at) || at == nil && !first(m) {
+				continue
+			}
 			// The way there comes to the shortest path first.
-			if child && on && (next == nil || len(m.Path) <= len(next.Path)) {
+			if next == nil || len(m.Path) <= len(next.Path) {
 				next = m
 			}
 		}
@@ -108,16 +92,10 @@ type Mount struct {
 	From   int `json:"from,omitempty"`
 }
 
-// ParseTree reads a mount table (proc_pid_mountinfo(5)), like Table, with what
-// makes a tree of it.
+// ParseTree reads a mount table (proc_pid_mountinfo(5)): of each line a mount, in their
+// order.
 func ParseTree(r io.Reader) ([]Mount, error) {
-	return parse(r, "")
-}
-
-// parse gives of the table what lies on the way to a path, all of it with none: a mount
-// there has its parent there.
-func parse(r io.Reader, to string) ([]Mount, error) {
-	bounded, err := boundLines(r, to)
+	bounded, err := boundLines(r)
 	if err != nil {
 		return nil, err
 	}
@@ -154,10 +132,9 @@ func group(m *mountinfo.Info, name string) int {
 	return n
 }
 
-// boundLines reads a mount table, or what of it lies on the way to a path, cuts lines that
-// are too long and checks what the library takes for granted: it reads a number it can not
-// parse as 0.
-func boundLines(r io.Reader, to string) (io.Reader, error) {
+// boundLines reads a mount table, cuts lines that are too long and checks what the library
+// takes for granted: it reads a number it can not parse as 0.
+func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
 	// Of its usual size: what is allocated for each table is most of a look's garbage.
 	lines := bufio.NewReader(r)
@@ -176,30 +153,23 @@ func boundLines(r io.Reader, to string) (io.Reader, error) {
 		if dev, err := disk.ParseDev(string(fields[2])); err != nil || max(dev.Major, dev.Minor) > math.MaxInt32 {
 			return nil, fmt.Errorf("cannot parse device number %q", disk.Visible(string(fields[2])))
 		}
-		wanted := to == "" || len(fields) < 6 || onWay(fields[4], to)
-		if wanted {
-			out.Write(line)
-		}
+		out.Write(line)
 		for length := len(line); long; length += len(line) {
 			if line, long, err = lines.ReadLine(); err != nil && !errors.Is(err, io.EOF) {
 				return nil, err
 			}
-			if wanted && length+len(line) <= maxLine {
+			if length+len(line) <= maxLine {
 				out.Write(line)
 			}
 		}
-		if wanted {
-			out.WriteByte('\n')
-		}
+		out.WriteByte('\n')
 	}
 }
 
-// onWay says whether a mount point may lie on the way to a path. What is escaped may.
-func onWay(point []byte, to string) bool {
-	if bytes.IndexByte(point, '\\') >= 0 || len(point) == 1 {
-		return true
-	}
-	return len(point) <= len(to) && string(point) == to[:len(point)] && (len(point) == len(to) || to[len(point)] == '/')
+// onWay says whether a mount point lies on the way to a path.
+func onWay(point, path string) bool {
+	rest, below := strings.CutPrefix(path, strings.TrimSuffix(point, "/"))
+	return point == path || below && strings.HasPrefix(rest, "/")
 }
 
 // Swaps gives the paths of all active swap space, as the kernel names it in

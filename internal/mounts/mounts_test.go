@@ -54,44 +54,20 @@ var table = []disk.MountPoint{
 	{Dev: disk.Dev{Minor: 46}, Root: "/", Path: "/mnt/y", Type: "tmpfs", Source: "", Options: "rw", SuperOptions: "rw"},
 }
 
-func TestTable(t *testing.T) {
-	got, err := Table(files(t, map[string]string{"proc/1/mountinfo": debian}))
+func TestTree(t *testing.T) {
+	tree, err := Tree(files(t, map[string]string{"proc/1/mountinfo": debian}))
 	if err != nil {
 		t.Fatal(err)
+	}
+	var got []disk.MountPoint
+	for _, m := range tree {
+		got = append(got, m.MountPoint)
 	}
 	if diff := cmp.Diff(table, got); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
-	if _, err := Table(t.TempDir()); err == nil {
+	if _, err := Tree(t.TempDir()); err == nil {
 		t.Error("no table is no error")
-	}
-}
-
-// The way to a path is the same in what is read of the table for it alone.
-func TestOnWay(t *testing.T) {
-	const table = "1 0 254:1 / / rw - ext4 /dev/vda1 rw\n" +
-		"2 1 0:5 / /m rw - tmpfs tmpfs rw\n" +
-		"3 2 0:6 / /m/d rw - tmpfs tmpfs rw\n" +
-		"4 2 0:7 / /m/d rw - tmpfs tmpfs rw\n" +
-		"5 1 0:8 / /m/do rw - tmpfs tmpfs rw\n" +
-		"6 3 0:9 / /m/d/e rw - tmpfs tmpfs rw\n" +
-		"7 1 0:10 / /m\\040x rw - tmpfs tmpfs rw\n" +
-		"8 7 0:11 / /m\\040x/d rw - tmpfs tmpfs rw\n"
-	all, err := ParseTree(strings.NewReader(table))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, to := range []string{"/", "/m", "/m/", "/m/d", "/m/d/e/f", "/m/do", "/m/dot", "/m x", "/m x/d/e", "/x"} {
-		some, err := parse(strings.NewReader(table), to)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, want := At(some, to), At(all, to); got == nil || got.ID != want.ID {
-			t.Errorf("to %s: %+v, not %+v", to, got, want)
-		}
-		if len(some) == len(all) {
-			t.Errorf("to %s: all of the table", to)
-		}
 	}
 }
 
@@ -167,6 +143,16 @@ func FuzzTable(f *testing.F) {
 		}
 		if want := strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1; text != "" && len(got) != want {
 			t.Errorf("%d mounts of %d lines", len(got), want)
+		}
+		// The same comes of it where other lines are known, or the same.
+		var known oneTable
+		for range 2 {
+			if _, err := known.parse(strings.NewReader(debian)); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := known.parse(strings.NewReader(text)); err != nil || !slices.Equal(got, again) {
+				t.Errorf("read by who knows other lines: %v, error %v", again, err)
+			}
 		}
 	})
 }

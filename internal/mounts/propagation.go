@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,16 +12,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Propagates says, by nil, that what PID 1 mounts below the directory shows in
-// this process's mount namespace. Where it does not, a directory there can be a
-// live mount point on the host without looking like one, and removing it would
-// take the mount away.
-func Propagates(root, dir string) error {
-	host, err := carrier(filepath.Join("/", root, tablePath), dir)
+// Propagates is that of a Reader, for who asks once.
+func Propagates(root, dir string) error { return new(Reader).Propagates(root, dir) }
+
+func propagates(hosts, owns []Mount, dir string) error {
+	host, err := carrier(hosts, dir)
 	if err != nil {
 		return err
 	}
-	own, err := carrier(filepath.Join("/", root, ownTablePath), dir)
+	own, err := carrier(owns, dir)
 	if err != nil {
 		return err
 	}
@@ -44,12 +42,8 @@ func Propagates(root, dir string) error {
 }
 
 // carrier gives the mount through which a directory is reached.
-func carrier(table, dir string) (*Mount, error) {
-	all, err := tree(table, dir)
-	if err != nil {
-		return nil, err
-	}
-	at := At(all, dir)
+func carrier(tree []Mount, dir string) (*Mount, error) {
+	at := At(tree, dir)
 	if at == nil {
 		return nil, errors.New("cannot read mount table: it has no root")
 	}

@@ -27,7 +27,7 @@ func TestWatchMounts(t *testing.T) {
 		})
 	}()
 	mounted := func() bool {
-		table, err := Table("")
+		table, err := Tree("")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func aged(t *testing.T, root string) *ClaimCache {
 		t.Fatal(err)
 	}
 	for i := range c.stamps {
-		c.stamps[i].young = false
+		c.stamps[i].Young = false
 	}
 	return c
 }

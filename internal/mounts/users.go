@@ -127,7 +127,7 @@ func namespaces(root string, host []Mount) (trees map[string][]Mount, tasks []ta
 			return fail(fmt.Errorf("cannot see what process %d uses: %w", pid, err))
 		}
 		if _, known := trees[p.namespace]; !known {
-			all, err := tree(filepath.Join(p.dir, "mountinfo"), "")
+			all, err := tree(filepath.Join(p.dir, "mountinfo"))
 			if gone(err) {
 				continue
 			}
@@ -197,14 +197,14 @@ func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
-// tree reads a mount table, or what of it lies on the way to a path.
-func tree(table, to string) ([]Mount, error) {
+// tree reads a mount table.
+func tree(table string) ([]Mount, error) {
 	file, err := smallfile.Open(table)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read mount table: %w", err)
 	}
 	defer file.Close()
-	all, err := parse(file, to)
+	all, err := ParseTree(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read mount table: %w", err)
 	}

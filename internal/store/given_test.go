@@ -38,7 +38,7 @@ func TestGiven(t *testing.T) {
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	standing := func(f disk.Facts) disk.Standing { m := s.Load("boot"); return m.Standing(&f) }
+	standing := func(f disk.Facts) disk.Standing { m := s.Load("boot", nil); return m.Standing(&f) }
 	if st := standing(*f); st.Link != "/mnt/raw/scsi-S1" || st.Given == nil {
 		t.Errorf("just given out: %+v", st)
 	}
@@ -65,7 +65,7 @@ func TestGiven(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.State, "given-out.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if m := s.Load("boot"); m.Lost == nil {
+	if m := s.Load("boot", nil); m.Lost == nil {
 		t.Error("a record that can not be read is taken for none")
 	}
 	if err := s.GiveOut(f, "boot", "raw", "/mnt/raw/scsi-S1"); err == nil {
@@ -82,7 +82,7 @@ func TestGivenTwice(t *testing.T) {
 	}
 	first := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Serial: "S1", Slot: "a", Transport: "virtio"}
 	second := &disk.Facts{ID: disk.ID{Name: "vdc", Seq: 8}, Size: 1 << 30, Serial: "S1", Slot: "b", Transport: "virtio"}
-	sameIn := func(boot string, f *disk.Facts) bool { m := s.Load(boot); return m.Standing(f).Given.Same(f) }
+	sameIn := func(boot string, f *disk.Facts) bool { m := s.Load(boot, nil); return m.Standing(f).Given.Same(f) }
 	same := func(f *disk.Facts) bool { return sameIn("later", f) }
 	if err := s.GiveOut(first, "boot", "raw", "/mnt/raw/virtio-S1"); err != nil {
 		t.Fatal(err)

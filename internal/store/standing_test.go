@@ -39,7 +39,7 @@ func TestWasMounted(t *testing.T) {
 			if err := s.Remember([]disk.Sighting{seen}); err != nil {
 				t.Fatal(err)
 			}
-			m := s.Load("boot1")
+			m := s.Load("boot1", nil)
 			st := m.Standing(f)
 			if got := st.WasMounted; got.Equal(mounted) != tt.want || got.IsZero() == tt.want || (st.MountedAt == time.Hour) != tt.want {
 				t.Errorf("was mounted: %s, %s", got, st.MountedAt)
@@ -81,7 +81,7 @@ func TestOnRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 			tt.put(f)
-			m := s.Load("boot1")
+			m := s.Load("boot1", nil)
 			if got := m.Standing(f); got.OnRecord != tt.want || got.Resized != tt.resized {
 				t.Errorf("on record: %v, resized: %v", got.OnRecord, got.Resized)
 			}
@@ -103,7 +103,7 @@ func TestVolume(t *testing.T) {
 	place := func(change func(*disk.Facts)) disk.Place {
 		other := *f
 		change(&other)
-		m := s.Load("boot1")
+		m := s.Load("boot1", nil)
 		return m.Standing(&other).Volume.Place()
 	}
 	want := disk.Place{Directory: "/mnt/fast", Class: "fast"}
@@ -145,7 +145,7 @@ func TestVolume(t *testing.T) {
 	if err := s.Accept(&g, "boot1", disk.Word{Reason: disk.ReasonOtherClass}); err != nil {
 		t.Fatal(err)
 	}
-	if m := s.Load("boot1"); m.Standing(&g).Given == nil || m.Standing(&g).Given.Place() != (disk.Place{}) {
+	if m := s.Load("boot1", nil); m.Standing(&g).Given == nil || m.Standing(&g).Given.Place() != (disk.Place{}) {
 		t.Errorf("a block volume that was accepted: %+v", m.Standing(&g).Given)
 	}
 }
@@ -158,7 +158,7 @@ func TestKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	standing := func() disk.Standing {
-		m := s.Load("boot1")
+		m := s.Load("boot1", nil)
 		return m.Standing(f)
 	}
 	for _, err := range []error{
@@ -175,7 +175,7 @@ func TestKept(t *testing.T) {
 	}
 	again := *f
 	again.Seq = 40
-	m := s.Load("boot1")
+	m := s.Load("boot1", nil)
 	if st := m.Standing(&again); !st.Twin || st.Unmounted != "" {
 		t.Errorf("attached again: %+v", st)
 	}
@@ -249,7 +249,7 @@ func TestTwinWithoutSerial(t *testing.T) {
 	} {
 		g := tt.disk
 		tt.put(&g)
-		m := s.Load(tt.boot)
+		m := s.Load(tt.boot, nil)
 		if got := m.Standing(&g).Twin; got != tt.want {
 			t.Errorf("%s: twin %v", name, got)
 		}
@@ -258,7 +258,7 @@ func TestTwinWithoutSerial(t *testing.T) {
 	if err := s.Accept(&twin, "boot1", disk.Word{Reason: disk.ReasonTwin}); err != nil {
 		t.Fatal(err)
 	}
-	if m := s.Load("boot1"); m.Standing(&twin).Twin {
+	if m := s.Load("boot1", nil); m.Standing(&twin).Twin {
 		t.Error("accepted, and still a twin")
 	}
 }
@@ -286,7 +286,7 @@ func TestLastOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Seq, f.Serial = 40, tt.is
-		m := s.Load("boot1")
+		m := s.Load("boot1", nil)
 		if got := m.Standing(f).LastOn; (got != nil) != tt.want {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -330,7 +330,7 @@ func TestBeside(t *testing.T) {
 		}
 		f.Slot = "pci-0000:06:00.0"
 		tt.put(f)
-		m := s.Load(tt.boot)
+		m := s.Load(tt.boot, nil)
 		if got := m.Standing(f); got.Beside != tt.want || tt.want && (got.LastOn == nil || *got.LastOn != left) {
 			t.Errorf("%s: %v, %+v", name, got.Beside, got.LastOn)
 		}
@@ -365,7 +365,7 @@ func TestElsewhere(t *testing.T) {
 		}
 		f.Seq, f.Slot = 14, "pci-0000:06:00.0"
 		tt.put(f)
-		m := s.Load(tt.boot)
+		m := s.Load(tt.boot, nil)
 		if got := m.Standing(f); (got.LastOn != nil) != tt.want {
 			t.Errorf("%s: %+v", name, got.LastOn)
 		}
@@ -409,7 +409,7 @@ func TestIntentOfAnotherDisk(t *testing.T) {
 			if err := s.Begin(disk.Intent{Identity: f.Identity("boot1"), UUID: f.Udev.FSUUID, Over: tt.over}); err != nil {
 				t.Fatal(err)
 			}
-			m := s.Load(tt.boot)
+			m := s.Load(tt.boot, nil)
 			st := m.Standing(&g)
 			if st.Intent == nil || st.IntentDoubt != tt.want {
 				t.Errorf("intent %v, doubt %v", st.Intent, st.IntentDoubt)
@@ -430,7 +430,7 @@ func TestBefore(t *testing.T) {
 		t.Helper()
 		g := *f
 		g.Seq, g.Udev, g.Serial = seq, disk.Udev{Initialized: true}, ""
-		m := s.Load(boot)
+		m := s.Load(boot, nil)
 		g.Standing = m.Standing(&g)
 		*f = g
 		if b := g.Standing.Before; b != nil && !g.Standing.GivenUp(b.UUID) {
@@ -500,7 +500,7 @@ func TestIntentIsFoundAgain(t *testing.T) {
 			}
 			g := *f
 			tt.put(&g)
-			m := s.Load("boot1")
+			m := s.Load("boot1", nil)
 			if got := m.Standing(&g).Intent != nil; got != tt.want {
 				t.Errorf("found: %v", got)
 			}
@@ -517,7 +517,7 @@ func TestAGapLasts(t *testing.T) {
 		if _, err := s.Init(nil); err != nil {
 			t.Fatal(err)
 		}
-		if m := s.Load("boot1"); m.Lost != nil {
+		if m := s.Load("boot1", nil); m.Lost != nil {
 			t.Errorf("initialised, and yet: %v", m.Lost)
 		}
 	}
@@ -525,11 +525,11 @@ func TestAGapLasts(t *testing.T) {
 	if err := s.failed(errors.New("no space left on device")); err == nil {
 		t.Fatal("the failure is gone")
 	}
-	if m := s.Load("boot1"); m.Lost == nil {
+	if m := s.Load("boot1", nil); m.Lost == nil {
 		t.Error("in the same boot it is not known")
 	}
 	s.Runtime = t.TempDir()
-	if m := s.Load("boot2"); m.Lost == nil {
+	if m := s.Load("boot2", nil); m.Lost == nil {
 		t.Error("after a boot it is not known")
 	}
 	initialise()

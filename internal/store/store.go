@@ -209,16 +209,16 @@ type Memory struct {
 
 // Load reads the state directory, for the boot of that id. What can not be read
 // of it is in Lost; it does not keep filesystems from being mounted.
-func (s Store) Load(boot string) Memory {
+func (s Store) Load(boot string, known *Known) Memory {
 	m := Memory{store: s, boot: boot}
 	var errs [7]error
-	m.state, errs[0] = s.load()
+	m.state, errs[0] = once(known, s.stateFile(), s.load)
 	m.intents, errs[1] = s.intents()
-	m.history, errs[2] = s.History()
-	m.sightings, errs[3] = s.Sightings()
+	m.history, errs[2] = once(known, s.historyFile(), s.History)
+	m.sightings, errs[3] = once(known, s.sightingsFile(), s.Sightings)
 	errs[4] = s.failure()
-	m.given, errs[5] = s.Given()
-	m.contents, errs[6] = s.Noted()
+	m.given, errs[5] = once(known, s.givenFile(), s.Given)
+	m.contents, errs[6] = once(known, s.notedFile(), s.Noted)
 	for _, err := range errs {
 		if m.Lost == nil {
 			m.Lost = err

@@ -38,7 +38,7 @@ func facts(name string, seq uint64, serial string) *disk.Facts {
 }
 
 func standing(s Store, f *disk.Facts, boot string) disk.Standing {
-	m := s.Load(boot)
+	m := s.Load(boot, nil)
 	return m.Standing(f)
 }
 
@@ -308,7 +308,7 @@ func FuzzLoad(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer os.Remove(path)
-		m := s.Load("b")
+		m := s.Load("b", nil)
 		st := m.Standing(&disk12)
 		if (m.Lost != nil) != (st.Formatting != "") {
 			t.Errorf("lost %v, formatting %q", m.Lost, st.Formatting)

@@ -1,0 +1,45 @@
+package smallfile
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stamp is what stat(2) said of a file or directory, for who keeps what was read of it.
+type Stamp struct {
+	path string
+	// there is what says that it is the same file with the same content; zero for
+	// one that is not there.
+	there identity
+	// Young says that it was changed just before: a further change may leave the
+	// same time, which advances by ticks of the kernel (4 to 10 ms, in
+	// Documentation/filesystems/multigrain-ts.rst of kernels that do better).
+	Young bool
+}
+
+type identity struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+// old is the age from which a file can not change without a change of its times.
+const old = 2 * time.Second
+
+// StampOf is to be taken before the file is read. What can not be looked at is taken not to
+// be there.
+func StampOf(path string) Stamp {
+	s := Stamp{path: path}
+	var i unix.Stat_t
+	if _, err := retry(func() (int, error) { return 0, unix.Stat(path, &i) }); err != nil {
+		return s
+	}
+	s.there = identity{uint64(i.Dev), i.Ino, i.Size, i.Mtim, i.Ctim}
+	age := time.Since(time.Unix(i.Ctim.Unix()))
+	s.Young = age < old
+	return s
+}
+
+// Holds says whether the file has not changed since the stamp was taken.
+func (s Stamp) Holds() bool { return !s.Young && StampOf(s.path).there == s.there }
