@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -100,6 +101,17 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 			look(a, h)
 		})
 	})
+	part(func(ctx context.Context) error {
+		// There may be no room for a watch (fs.inotify.max_user_instances).
+		if err := uevent.Nodes(ctx, "/dev", func(name string) {
+			if mayBeDisk(name) {
+				manager.Expect(ctx)
+			}
+		}); err != nil {
+			reporter.Problem(fmt.Errorf("%w; a mount takes a little longer", err))
+		}
+		return nil
+	})
 	part(func(ctx context.Context) error { return watchMounts(ctx, a, h, mounting, reporter) })
 	part(func(ctx context.Context) error {
 		return control.Serve(ctx, socket, func(ctx context.Context, r control.Request) (string, error) {
@@ -127,6 +139,16 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 		return err
 	}
 	return nil
+}
+
+// mayBeDisk says whether the kernel gives that name to disks that a class can have.
+func mayBeDisk(name string) bool {
+	for _, prefix := range []string{"vd", "sd", "xvd", "nvme", "dm-"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // looker is the agent as who hears of events needs it.

@@ -26,8 +26,9 @@ import (
 type eager struct {
 	net.Conn
 	in *bufio.Reader
-	// begun says that the handshake is over.
-	begun bool
+	// greeted says that PID 1 has authenticated us already, begun that the handshake is over
+	// for godbus, and held that its last line waits for the first message.
+	greeted, begun, held bool
 	// left is how much of a message is still to be read.
 	left int
 	// hears says that signals are wanted.
@@ -40,24 +41,52 @@ func newEager(c net.Conn) *eager { return &eager{Conn: c, in: bufio.NewReader(c)
 // specification).
 const begin = "BEGIN\r\n"
 
-// Write holds the handshake back until it is complete, sends it and waits for the
-// answer.
-func (e *eager) Write(b []byte) (int, error) {
-	if e.begun {
-		return e.Conn.Write(b)
-	}
-	if !bytes.HasSuffix(b, []byte(begin)) {
-		return len(b), nil
-	}
-	if _, err := fmt.Fprintf(e.Conn, "\x00AUTH EXTERNAL %s\r\n"+begin, hex.EncodeToString([]byte(strconv.Itoa(os.Getuid())))); err != nil {
-		return 0, err
+// leastFirst is how long in bytes the first message has to be at least where it goes with the
+// last line of the handshake: so much PID 1 reads at once of a handshake
+// (bus_socket_read_auth in bus-socket.c). A message that it has read whole with it, it
+// does not look at before something else comes; of a longer one it reads on.
+const leastFirst = 256
+
+// greet authenticates and holds back that it begins to speak: for who has not begun PID 1
+// makes no signals (bus_foreach_bus in systemd's src/core/dbus.c).
+func (e *eager) greet() error { return e.authenticate("") }
+
+func (e *eager) authenticate(more string) error {
+	if _, err := fmt.Fprintf(e.Conn, "\x00AUTH EXTERNAL %s\r\n%s", hex.EncodeToString([]byte(strconv.Itoa(os.Getuid()))), more); err != nil {
+		return err
 	}
 	answer, err := e.in.ReadString('\n')
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if !strings.HasPrefix(answer, "OK ") {
-		return 0, fmt.Errorf("systemd answers %q", strings.TrimSpace(answer))
+		return fmt.Errorf("systemd answers %q", strings.TrimSpace(answer))
+	}
+	e.greeted = true
+	return nil
+}
+
+// Write holds the handshake back until it is complete, sends it and waits for the
+// answer. After greet it sends what is left of it with the first message.
+func (e *eager) Write(b []byte) (int, error) {
+	switch {
+	case e.held:
+		if len(b) < leastFirst {
+			return 0, fmt.Errorf("a message of %d bytes may not be the first", len(b))
+		}
+		e.held = false
+		n, err := e.Conn.Write(append([]byte(begin), b...))
+		return max(0, n-len(begin)), err
+	case e.begun:
+		return e.Conn.Write(b)
+	case !bytes.HasSuffix(b, []byte(begin)):
+		return len(b), nil
+	case e.greeted:
+		e.held = true
+	default:
+		if err := e.authenticate(begin); err != nil {
+			return 0, err
+		}
 	}
 	e.begun = true
 	return len(b), nil

@@ -42,6 +42,14 @@ type said struct {
 
 func (s said) Read(b []byte) (int, error) { return s.Reader.Read(b) }
 
+// kept is a connection of which what is written is kept.
+type kept struct {
+	net.Conn
+	out *bytes.Buffer
+}
+
+func (k kept) Write(b []byte) (int, error) { return k.out.Write(b) }
+
 func hearing(hears bool, in io.Reader) *eager {
 	e := newEager(said{Reader: in})
 	e.begun = true
@@ -81,6 +89,23 @@ func TestSignalsAreSkipped(t *testing.T) {
 	} {
 		if _, err := io.ReadAll(hearing(false, bytes.NewReader(b))); err == nil || !strings.Contains(err.Error(), "no message of D-Bus") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestFirstMessage: one that PID 1 would read whole with the handshake is not sent with it.
+func TestFirstMessage(t *testing.T) {
+	var out bytes.Buffer
+	e := newEager(kept{out: &out})
+	e.begun, e.held = true, true
+	if _, err := e.Write(make([]byte, leastFirst-1)); err == nil || out.Len() > 0 {
+		t.Errorf("%d bytes were sent, error %v", out.Len(), err)
+	}
+	for _, want := range []int{len(begin) + leastFirst, leastFirst, 1} {
+		out.Reset()
+		n := min(want, leastFirst)
+		if got, err := e.Write(make([]byte, n)); got != n || err != nil || out.Len() != want {
+			t.Errorf("%d of %d bytes, %d sent, error %v", got, n, out.Len(), err)
 		}
 	}
 }

@@ -71,6 +71,15 @@ type Manager struct {
 	mu    sync.Mutex
 	conn  *conn
 	users int
+	// greeted is what Expect has made, nil while there is none.
+	greeted *greeting
+}
+
+// greeting is a connection on which PID 1 knows us and nothing was said yet.
+type greeting struct {
+	wire *eager
+	// end gives it up.
+	end context.CancelFunc
 }
 
 type conn struct {
@@ -124,10 +133,67 @@ func (m *Manager) acquire(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// Ahead connects already for a call that will be made: PID 1 is slow to take a new
-// connection just when it makes the units of a new disk's device. Who calls done lets go of
-// it. If it fails the call tries again, and tells.
+// expected is how long Expect keeps a connection: udev is done with a new disk long before,
+// and PID 1 closes one that does not begin to speak after 90 seconds (BUS_AUTH_TIMEOUT in
+// systemd's src/libsystemd/sd-bus/bus-socket.c).
+const expected = 15 * time.Second
+
+// Expect has a connection ready for the StartMount that may come: PID 1 is slow to take a
+// new one just when it makes the units of a new disk's device. One is enough, and one that
+// can not be made keeps nobody. It is for one caller at a time.
+func (m *Manager) Expect(ctx context.Context) {
+	m.mu.Lock()
+	there := m.greeted != nil
+	m.mu.Unlock()
+	if there {
+		return
+	}
+	wire, err := connect(ctx, cmp.Or(m.socket, privateSocket))
+	if err != nil {
+		return
+	}
+	life, end := context.WithTimeout(ctx, expected)
+	g := &greeting{wire, end}
+	m.mu.Lock()
+	m.greeted = g
+	m.mu.Unlock()
+	context.AfterFunc(life, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.greeted == g {
+			m.greeted = nil
+			g.wire.Close()
+		}
+	})
+}
+
+// known gives the connection that Expect has made, nil if there is none. It is the caller's.
+func (m *Manager) known(ctx context.Context) *conn {
+	m.mu.Lock()
+	g := m.greeted
+	m.greeted = nil
+	m.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	g.end()
+	c, err := speak(ctx, g.wire)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// Ahead connects already for a call that will be made, for the same reason as Expect, unless
+// that has done it. Who calls done lets go of it. If it fails the call tries again, and
+// tells.
 func (m *Manager) Ahead(ctx context.Context) (done func()) {
+	m.mu.Lock()
+	there := m.greeted != nil
+	m.mu.Unlock()
+	if there {
+		return func() {}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	connected := make(chan *conn, 1)
 	go func() {
@@ -188,12 +254,32 @@ func dialOnce(ctx context.Context, socket string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return speak(ctx, newEager(s))
+}
+
+// connect connects and has PID 1 know us.
+func connect(ctx context.Context, socket string) (*eager, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
 	wire := newEager(s)
+	if err := wire.greet(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return wire, nil
+}
+
+func speak(ctx context.Context, wire *eager) (*conn, error) {
+	stop := context.AfterFunc(ctx, func() { wire.Close() })
+	defer stop()
 	bus, err := dbus.NewConn(wire)
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(err, wire.Close())
 	}
 	// Without Hello: there is no bus on this socket, PID 1 is at its other end.
 	if err := bus.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
@@ -250,15 +336,30 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) error {
 		return err
 	}
 	name := Name(u.Path)
+	if c := m.known(ctx); c != nil {
+		soon, cancel := context.WithTimeout(ctx, patience)
+		err := c.startTransient(soon, name, properties)
+		cancel()
+		c.bus.Close()
+		var said dbus.Error
+		if err == nil || errors.As(err, &said) {
+			return refusal(name, err)
+		}
+		// It was lost meanwhile. If PID 1 has the job all the same, it says so.
+	}
 	c, err := m.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer m.release(c)
-	// Not by go-systemd, which makes a call of its own first.
+	return refusal(name, c.startTransient(ctx, name, properties))
+}
+
+// startTransient is not by go-systemd, which makes a call of its own first.
+func (c *conn) startTransient(ctx context.Context, name string, properties []sd.Property) error {
 	var job dbus.ObjectPath
-	return refusal(name, c.bus.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager.StartTransientUnit", 0,
-		name, "fail", properties, []sd.PropertyCollection{}).Store(&job))
+	return c.bus.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager.StartTransientUnit", 0,
+		name, "fail", properties, []sd.PropertyCollection{}).Store(&job)
 }
 
 // MountEnded says whether the job of StartMount has ended. Where it has ended and

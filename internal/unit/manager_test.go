@@ -91,6 +91,7 @@ var everything = append(slices.Clone(jobs), []struct {
 	}},
 	{"Vacate", func(ctx context.Context, m *Manager) error { return m.Vacate(ctx, mountUnit().Path) }}, // nothing, where there is no directory
 	{"Ahead", func(ctx context.Context, m *Manager) error { m.Ahead(ctx)(); return nil }},              // nothing
+	{"Expect", func(ctx context.Context, m *Manager) error { m.Expect(ctx); return nil }},              // nothing
 	{"Plugged", func(ctx context.Context, m *Manager) error { _, err := m.Plugged(ctx, "vdb"); return err }},
 }...)
 
@@ -337,6 +338,123 @@ func TestAhead(t *testing.T) {
 	}
 	defer l.Close()
 	(&Manager{socket: l.Addr().String()}).Ahead(t.Context())() // where PID 1 hangs
+}
+
+// TestExpect: the mount is asked for on the connection that is there, by one write that is
+// longer than what PID 1 reads at once of a handshake, and nothing was begun on it before. It
+// is used once, and nobody connects ahead beside it.
+func TestExpect(t *testing.T) {
+	p := startPID1(t)
+	m := p.manager()
+	m.Expect(background(t))
+	m.Expect(background(t))
+	if p.connections() != 0 {
+		t.Error("it has begun")
+	}
+	m.Ahead(background(t))()
+	for range 2 {
+		if err := m.StartMount(background(t), mountUnit()); err != nil {
+			t.Error(err)
+		}
+	}
+	first, _, _ := strings.Cut(p.calls(), "\nStartTransientUnit")
+	if want := wanted[:strings.Index(wanted, "\nStopUnit")]; first != want {
+		t.Errorf("PID 1 was asked for %s", first)
+	}
+	p.mu.Lock()
+	if p.all != 2 || p.accepted != 2 {
+		t.Errorf("%d connections of %d", p.all, p.accepted)
+	}
+	p.mu.Unlock()
+	for ctx := background(t); p.connections() > 0; {
+		if ctx.Err() != nil {
+			t.Fatalf("%d connections stay open", p.connections())
+		}
+	}
+	m.Expect(background(t))
+	p.mu.Lock()
+	p.refuse = "org.freedesktop.systemd1.UnitExists"
+	p.mu.Unlock()
+	if err := m.StartMount(background(t), mountUnit()); !errors.Is(err, ErrExists) {
+		t.Errorf("refused: %v", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.accepted != 3 {
+		t.Errorf("%d connections: one that was refused asks again", p.accepted)
+	}
+}
+
+// TestExpected: what goes over the socket, and when.
+func TestExpected(t *testing.T) {
+	p := startPID1(t)
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "private"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	m := &Manager{socket: l.Addr().String()}
+	accept := func() (net.Conn, string) {
+		t.Helper()
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 1024)
+		n, _ := c.Read(b)
+		return c, string(b[:n])
+	}
+	greet := func(ctx context.Context) net.Conn {
+		t.Helper()
+		done := make(chan struct{})
+		go func() { m.Expect(ctx); close(done) }()
+		c, said := accept()
+		if want := fmt.Sprintf("\x00AUTH EXTERNAL %x\r\n", strconv.Itoa(os.Getuid())); said != want {
+			t.Errorf("the client says %q, want %q", said, want)
+		}
+		io.WriteString(c, "OK 0123456789abcdef0123456789abcdef\r\n")
+		<-done
+		return c
+	}
+	c := greet(t.Context())
+	failed := make(chan error, 1)
+	go func() { failed <- m.StartMount(background(t), mountUnit()) }()
+	b := make([]byte, 4096)
+	n, err := c.Read(b)
+	if got := string(b[:n]); err != nil || !strings.HasPrefix(got, "BEGIN\r\nl") || len(got) <= len(begin)+leastFirst || !strings.Contains(got, "StartTransientUnit") {
+		t.Errorf("at first it says %q, error %v", got, err)
+	}
+	// PID 1 executes itself anew: the mount is asked for once more.
+	c.Close()
+	again, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.done.Go(func() { _ = p.serve(again) })
+	if err := <-failed; err != nil || !strings.HasPrefix(p.calls(), "StartTransientUnit ") {
+		t.Errorf("asked again: %v, %q", err, p.calls())
+	}
+	// The daemon ends, or no disk comes.
+	ctx, cancel := context.WithCancel(t.Context())
+	c = greet(ctx)
+	cancel()
+	if n, err := c.Read(b); err != io.EOF {
+		t.Errorf("it stays: %q, %v", b[:n], err)
+	}
+	c.Close()
+	if m.known(t.Context()) != nil {
+		t.Error("there still is one")
+	}
+	// Who is refused, or not answered, goes without.
+	done := make(chan struct{})
+	go func() { m.Expect(t.Context()); close(done) }()
+	c, _ = accept()
+	io.WriteString(c, "REJECTED EXTERNAL\r\n")
+	<-done
+	c.Close()
+	if m.known(t.Context()) != nil {
+		t.Error("it was refused")
+	}
 }
 
 // TestEnds: a caller that gives up returns at once, in each state.

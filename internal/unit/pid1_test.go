@@ -30,15 +30,17 @@ type pid1 struct {
 	// unit are the properties of every unit.
 	unit map[string]any
 
-	mu     sync.Mutex
-	log    []string
-	conns  map[net.Conn]bool
-	most   int // connections at once
-	all    int // connections so far
-	serial uint32
-	jobs   int
-	called chan struct{}
-	done   sync.WaitGroup
+	mu    sync.Mutex
+	log   []string
+	conns map[net.Conn]bool
+	most  int // connections at once
+	all   int // connections so far on which something was said
+	// accepted are all connections so far.
+	accepted int
+	serial   uint32
+	jobs     int
+	called   chan struct{}
+	done     sync.WaitGroup
 }
 
 func startPID1(t *testing.T) *pid1 {
@@ -54,6 +56,9 @@ func startPID1(t *testing.T) *pid1 {
 			if err != nil {
 				return
 			}
+			p.mu.Lock()
+			p.accepted++
+			p.mu.Unlock()
 			p.done.Go(func() {
 				if err := p.serve(c); err != nil && !closed(err) {
 					t.Errorf("the fake of PID 1: %v", err)
