@@ -178,7 +178,7 @@ test-unit: check-go deps
 	echo "==> $$(date +%T) the unit tests took $$SECONDS s"
 
 # What a unit may be exposed to (systemd-analyze(1), security), times ten.
-EXPOSURE := hotmount.service=16 hotmount-format@.service=13 hotmount-cleanup@.service=30 hotmount-tidy.service=30 hotmount-unmount@.service=38 hotmount-wait@.service=11 hotmount-gone@.service=11 hotmount-stage@.service=17 hotmount-grow@.service=35 hotmount-block@.service=29 hotmount-trim.service=34 hotmount-udev.service=12
+EXPOSURE := hotmount.service=16 hotmount-format@.service=13 hotmount-cleanup@.service=25 hotmount-tidy.service=30 hotmount-unmount@.service=38 hotmount-wait@.service=11 hotmount-gone@.service=11 hotmount-stage@.service=17 hotmount-grow@.service=35 hotmount-block@.service=29 hotmount-trim.service=34 hotmount-udev.service=12
 
 .PHONY: check-deb
 check-deb: deps deb
