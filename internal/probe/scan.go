@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -55,8 +56,10 @@ const (
 
 	// chunk is one read. It and every offset are multiples of align, for
 	// O_DIRECT on disks with sectors of up to that size.
-	chunk = 1 << 20
+	chunk = 512 << 10
 	align = 4096
+	// buffers are the chunks in memory: one is looked at while the next is read.
+	buffers = 2
 )
 
 // Ends is the plan for the short look right before the format of a disk that was
@@ -159,36 +162,79 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	if err != nil {
 		return a, err
 	}
-	buf, err := alignedBuffer(chunk)
+	memory, err := alignedBuffer(buffers * chunk)
 	if err != nil {
 		return a, err
 	}
-	defer buf.free()
+	defer memory.free()
+	unused, pieces := make(chan []byte, buffers), make(chan piece)
+	for i := range buffers {
+		unused <- memory[i*chunk:][:chunk:chunk]
+	}
+	reading, stop := context.WithCancel(ctx)
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	defer stop()
+	reader.Go(func() {
+		defer close(pieces)
+		s.readAhead(reading, extents, unused, pieces)
+	})
 	begun := time.Now()
+	for p := range pieces {
+		if ctx.Err() != nil {
+			break
+		}
+		if p.first {
+			a.places++
+		}
+		if p.err != nil {
+			return a, p.err
+		}
+		if !take(p.b, p.start) {
+			return a, nil
+		}
+		a.bytes += uint64(len(p.b))
+		if s.Progress != nil {
+			s.Progress(Progress{At: p.start + uint64(len(p.b)), Size: s.Size, Read: a.bytes})
+		}
+		if err := s.slow(ctx, begun, a.bytes); err != nil {
+			return a, err
+		}
+		unused <- p.b[:chunk]
+	}
+	return a, context.Cause(ctx)
+}
+
+// piece is what was read from start on, or why it could not be.
+type piece struct {
+	b     []byte
+	start uint64
+	// first says that a place begins with it.
+	first bool
+	err   error
+}
+
+// readAhead reads into what memory is unused, until all is read, a read fails or ctx ends.
+func (s *Source) readAhead(ctx context.Context, extents iter.Seq[extent], unused <-chan []byte, pieces chan<- piece) {
 	for e := range extents {
-		a.places++
-		for e.start < e.end {
-			if ctx.Err() != nil {
-				return a, context.Cause(ctx)
+		for p := (piece{start: e.start, first: true}); p.start < e.end; p.start, p.first = p.start+uint64(len(p.b)), false {
+			select {
+			case p.b = <-unused:
+			case <-ctx.Done():
+				return
 			}
-			b := buf[:min(chunk, e.end-e.start)]
-			if err := readFull(s.Reader, b, e.start); err != nil {
-				return a, err
+			p.b = p.b[:min(chunk, e.end-p.start)]
+			p.err = readFull(s.Reader, p.b, p.start)
+			select {
+			case pieces <- p:
+			case <-ctx.Done():
+				return
 			}
-			if !take(b, e.start) {
-				return a, nil
-			}
-			a.bytes += uint64(len(b))
-			e.start += uint64(len(b))
-			if s.Progress != nil {
-				s.Progress(Progress{At: e.start, Size: s.Size, Read: a.bytes})
-			}
-			if err := s.slow(ctx, begun, a.bytes); err != nil {
-				return a, err
+			if p.err != nil {
+				return
 			}
 		}
 	}
-	return a, nil
 }
 
 // Digest gives a digest of what the plan reads.

@@ -68,7 +68,12 @@ func TestEveryReadCounts(t *testing.T) {
 					continue // the first read looks for an XFS alone, and is made again
 				}
 				d := &faulty{bad: bad, how: how}
-				if kind, err := look(d); kind == "blank" || d.reads != bad+1 {
+				// While a chunk is looked at the next is read.
+				ahead := 0
+				if strings.HasPrefix(way, "a bit") {
+					ahead = 1
+				}
+				if kind, err := look(d); kind == "blank" || d.reads <= bad || d.reads > bad+1+ahead {
 					t.Errorf("%d bytes, read %d of %d, %s: %q, %v, after %d reads", size, bad, sound.reads, way, kind, err, d.reads)
 				}
 			}
