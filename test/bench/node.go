@@ -277,7 +277,7 @@ systemctl show -P ExecMainStartTimestampMonotonic hotmount`
 			byRule := (i+round)%2 == 1
 			setUp := "cd /etc/udev/rules.d; rm -f 99-bench.rules 90-hotmount.rules; systemctl enable -q hotmount"
 			if byRule {
-				setUp = "cd /etc/udev/rules.d; echo " + quote(rule) + " >99-bench.rules; ln -s /dev/null 90-hotmount.rules; systemctl disable -q hotmount"
+				setUp = "cd /etc/udev/rules.d; echo " + quote(rule) + " >99-bench.rules; ln -sf /dev/null 90-hotmount.rules; systemctl disable -q hotmount"
 			}
 			if _, err := b.w.Run(ctx, setUp+"; sync"); err != nil {
 				return err
