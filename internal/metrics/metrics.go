@@ -3,11 +3,15 @@
 package metrics
 
 import (
+	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"hotmount/internal/disk"
 )
@@ -25,17 +29,17 @@ type Filesystem struct {
 // Metrics counts from the start of the process. Make it with New. Methods may be
 // called by several goroutines.
 type Metrics struct {
-	registry *prometheus.Registry
-
-	refusals, formats, mounts, failures *prometheus.CounterVec
-	overruns                            prometheus.Counter
-	arrival                             *prometheus.HistogramVec
-	rescan, watchdog                    prometheus.Gauge
-	disks                               *prometheus.GaugeVec
-	size, free, available               *prometheus.GaugeVec
-	inodes, freeInodes                  *prometheus.GaugeVec
-
 	mu sync.Mutex
+	// all are in the order in which they are written.
+	all []*family
+
+	refusals, formats, mounts, failures *family
+	overruns, rescan, watchdog          *family
+	disks                               *family
+	size, free, available               *family
+	inodes, freeInodes                  *family
+	arrival                             *family
+
 	// added are the disks whose event has come and that are not mounted yet, by disk
 	// sequence number.
 	added map[uint64]added
@@ -53,48 +57,34 @@ const arrivalsKept = 1024
 
 // New makes the metrics of a daemon of that version.
 func New(version string) *Metrics {
-	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "hotmount", Name: name, Help: help}, labels)
+	m := &Metrics{added: map[uint64]added{}}
+	add := func(kind, name, help string, labels ...string) *family {
+		f := &family{name: "hotmount_" + name, kind: kind, help: help, labels: labels, series: map[string]*series{}}
+		m.all = append(m.all, f)
+		return f
 	}
-	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "hotmount", Name: name, Help: help}, labels)
+	add(gauge, "build_info", "Always 1; the version is the label.", "version").of(version).sum = 1
+	m.refusals = add(counter, "refusals_total", "Decisions to refuse a disk or to hold it for the operator's word.", "class", "reason")
+	m.formats = add(counter, "formats_total", "Filesystems made.", "class")
+	m.mounts = add(counter, "mounts_total", "Filesystems mounted.", "class")
+	m.failures = add(counter, "failures_total", "Actions on disks that failed, each try.", "action")
+	m.overruns = add(counter, "lost_events_total", "Times that events were lost or unreadable (overruns), and every disk was looked at for it.")
+	m.rescan = add(gauge, "last_rescan_timestamp_seconds", "When every disk was last looked at.")
+	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "When the daemon's loop last fed the service manager's watchdog.")
+	for _, f := range []*family{m.overruns, m.rescan, m.watchdog} {
+		f.of() // it is written before it has happened
 	}
-	m := &Metrics{
-		registry:   prometheus.NewPedanticRegistry(),
-		refusals:   counters("refusals_total", "Decisions to refuse a disk or to hold it for the operator's word.", "class", "reason"),
-		formats:    counters("formats_total", "Filesystems made.", "class"),
-		mounts:     counters("mounts_total", "Filesystems mounted.", "class"),
-		failures:   counters("failures_total", "Actions on disks that failed, each try.", "action"),
-		overruns:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "hotmount", Name: "lost_events_total", Help: "Times that events were lost or unreadable (overruns), and every disk was looked at for it."}),
-		rescan:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "hotmount", Name: "last_rescan_timestamp_seconds", Help: "When every disk was last looked at."}),
-		watchdog:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "hotmount", Name: "watchdog_timestamp_seconds", Help: "When the daemon's loop last fed the service manager's watchdog."}),
-		disks:      gauges("disks", "Attached disks that are hotmount's business.", "class", "state", "reason"),
-		size:       gauges("filesystem_size_bytes", "Size of a mounted filesystem.", "device", "uuid", "class"),
-		free:       gauges("filesystem_free_bytes", "Free space of a mounted filesystem.", "device", "uuid", "class"),
-		available:  gauges("filesystem_available_bytes", "Free space of a mounted filesystem for others than root.", "device", "uuid", "class"),
-		inodes:     gauges("filesystem_inodes", "Inodes of a mounted filesystem.", "device", "uuid", "class"),
-		freeInodes: gauges("filesystem_free_inodes", "Free inodes of a mounted filesystem.", "device", "uuid", "class"),
-		arrival: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "hotmount", Name: "attach_to_mounted_seconds", Help: "Time from the event of a new disk until it was mounted.",
-			// From the bare mount of a disk with a filesystem to the proof of one
-			// of 64 GiB on slow storage.
-			Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200},
-		}, []string{"formatted"}),
-		added: map[uint64]added{},
-	}
-	build := gauges("build_info", "Always 1; the version is the label.", "version")
-	build.WithLabelValues(version).Set(1)
-	m.registry.MustRegister(build, m.refusals, m.formats, m.mounts, m.failures, m.overruns, m.rescan, m.watchdog, m.disks,
-		m.size, m.free, m.available, m.inodes, m.freeInodes, m.arrival)
+	m.disks = add(gauge, "disks", "Attached disks that are hotmount's business.", "class", "reason", "state")
+	m.size = add(gauge, "filesystem_size_bytes", "Size of a mounted filesystem.", "class", "device", "uuid")
+	m.free = add(gauge, "filesystem_free_bytes", "Free space of a mounted filesystem.", "class", "device", "uuid")
+	m.available = add(gauge, "filesystem_available_bytes", "Free space of a mounted filesystem for others than root.", "class", "device", "uuid")
+	m.inodes = add(gauge, "filesystem_inodes", "Inodes of a mounted filesystem.", "class", "device", "uuid")
+	m.freeInodes = add(gauge, "filesystem_free_inodes", "Free inodes of a mounted filesystem.", "class", "device", "uuid")
+	m.arrival = add(histogram, "attach_to_mounted_seconds", "Time from the event of a new disk until it was mounted.", "formatted")
+	// From the bare mount of a disk with a filesystem to the proof of one of 64 GiB on
+	// slow storage.
+	m.arrival.bounds = []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
 	return m
-}
-
-// labels makes the values fit for labels: the library panics at what is no UTF-8.
-func labels(values ...string) []string {
-	for i, v := range values {
-		values[i] = disk.Visible(v)
-	}
-	return values
 }
 
 // Added takes the event of a new disk.
@@ -109,27 +99,19 @@ func (m *Metrics) Added(seq uint64, at time.Time) {
 	}
 }
 
-func (m *Metrics) taken(seq uint64) (added, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	a, ok := m.added[seq]
-	delete(m.added, seq)
-	return a, ok
-}
-
 // Decided takes a decision that differs from the disk's last one.
 func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	switch d.Action {
 	case disk.Refuse, disk.Hold:
-		m.refusals.WithLabelValues(labels(d.Class, string(d.Reason))...).Inc()
-		m.taken(f.Seq) // what comes of it is not hotmount's time
+		m.refusals.of(d.Class, string(d.Reason)).sum++
+		delete(m.added, f.Seq) // what comes of it is not hotmount's time
 	case disk.Ignore, disk.Keep:
-		m.taken(f.Seq)
+		delete(m.added, f.Seq)
 	case disk.Mount:
 		if c.Made {
-			m.formats.WithLabelValues(labels(d.Class)...).Inc()
-			m.mu.Lock()
-			defer m.mu.Unlock()
+			m.formats.of(d.Class).sum++
 			if a, ok := m.added[f.Seq]; ok {
 				m.added[f.Seq] = added{a.at, true}
 			}
@@ -139,56 +121,96 @@ func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 
 // Mounted takes a mount that the mount table shows.
 func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
-	m.mounts.WithLabelValues(labels(d.Class)...).Inc()
-	if a, ok := m.taken(f.Seq); ok {
-		m.arrival.WithLabelValues(fmt.Sprint(a.made)).Observe(at.Sub(a.at).Seconds())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mounts.of(d.Class).sum++
+	if a, ok := m.added[f.Seq]; ok {
+		m.arrival.observe(at.Sub(a.at).Seconds(), strconv.FormatBool(a.made))
+		delete(m.added, f.Seq)
 	}
 }
 
 // Failed takes an action that failed.
 func (m *Metrics) Failed(d disk.Decision) {
-	action := string(d.Action)
-	if action == "" {
-		action = "look"
-	}
-	m.failures.WithLabelValues(labels(action)...).Inc()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failures.of(cmp.Or(string(d.Action), "look")).sum++
 }
 
 // Gone takes a disk that was detached.
-func (m *Metrics) Gone(f *disk.Facts) { m.taken(f.Seq) }
+func (m *Metrics) Gone(f *disk.Facts) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.added, f.Seq)
+}
 
 // Lost takes events that were lost.
-func (m *Metrics) Lost() { m.overruns.Inc() }
+func (m *Metrics) Lost() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.overruns.of().sum++
+}
 
 // Rescanned takes a look at every disk.
-func (m *Metrics) Rescanned(at time.Time) { m.rescan.Set(seconds(at)) }
+func (m *Metrics) Rescanned(at time.Time) { m.set(m.rescan, at) }
 
 // Alive takes a turn of the loop that feeds the watchdog.
-func (m *Metrics) Alive(at time.Time) { m.watchdog.Set(seconds(at)) }
+func (m *Metrics) Alive(at time.Time) { m.set(m.watchdog, at) }
+
+func (m *Metrics) set(f *family, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f.of().sum = seconds(at)
+}
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // Write replaces the file at the path as a whole. Those who have the old one open
 // keep it, and nobody sees half of one.
 func (m *Metrics) Write(path string, lines []disk.Line, filesystems []Filesystem) error {
-	m.disks.Reset()
+	if err := replace(path, m.text(lines, filesystems)); err != nil {
+		return fmt.Errorf("cannot write the metrics: %w", err)
+	}
+	return nil
+}
+
+func (m *Metrics) text(lines []disk.Line, filesystems []Filesystem) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range []*family{m.disks, m.size, m.free, m.available, m.inodes, m.freeInodes} {
+		clear(f.series)
+	}
 	for _, l := range lines {
-		state, reason := l.Decision.State(), string(l.Decision.Reason)
+		state := l.Decision.State()
 		if l.Failure != "" {
 			state = "failed"
 		}
-		m.disks.WithLabelValues(labels(l.Decision.Class, state, reason)...).Inc()
+		m.disks.of(l.Decision.Class, string(l.Decision.Reason), state).sum++
 	}
-	for _, v := range []*prometheus.GaugeVec{m.size, m.free, m.available, m.inodes, m.freeInodes} {
-		v.Reset()
-	}
-	for _, f := range filesystems {
-		for v, n := range map[*prometheus.GaugeVec]uint64{m.size: f.Size, m.free: f.Free, m.available: f.Available, m.inodes: f.Inodes, m.freeInodes: f.FreeInodes} {
-			v.WithLabelValues(labels(f.Device, f.UUID, f.Class)...).Set(float64(n))
+	for _, fs := range filesystems {
+		for f, n := range map[*family]uint64{m.size: fs.Size, m.free: fs.Free, m.available: fs.Available, m.inodes: fs.Inodes, m.freeInodes: fs.FreeInodes} {
+			f.of(fs.Class, fs.Device, fs.UUID).sum = float64(n)
 		}
 	}
-	if err := prometheus.WriteToTextfile(path, m.registry); err != nil {
-		return fmt.Errorf("cannot write the metrics: %w", err)
+	var b bytes.Buffer
+	for _, f := range m.all {
+		f.write(&b)
+	}
+	return b.Bytes()
+}
+
+func replace(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".hotmount-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	// node_exporter is not root.
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

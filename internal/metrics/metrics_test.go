@@ -31,7 +31,7 @@ func used(t *testing.T) string {
 	m.Failed(disk.Decision{})
 	// Of what is mounted udev's word is known, not that of the proof.
 	blank.Standing.Verdict = nil
-	m.Mounted(blank, ours, at.Add(7*time.Second))
+	m.Mounted(blank, ours, at.Add(10*time.Second))
 	// Mounted again without an event: no time is known.
 	m.Mounted(blank, ours, at.Add(time.Hour))
 	// Held, and accepted a day later: that was not hotmount's time.
@@ -83,6 +83,7 @@ func TestMetrics(t *testing.T) {
 		`hotmount_disks{class="default",reason="filesystem",state="failed"} 1`,
 		`hotmount_disks{class="default",reason="partitions",state="refused"} 2`,
 		`hotmount_refusals_total{class="default",reason="attached-before-installation"} 1`,
+		`hotmount_refusals_total{class="\\xff\\n\"odd",reason="partitions"} 1`,
 		`hotmount_formats_total{class="default"} 1`,
 		`hotmount_mounts_total{class="default"} 3`,
 		`hotmount_failures_total{action="mount"} 1`,
@@ -92,7 +93,8 @@ func TestMetrics(t *testing.T) {
 		`hotmount_watchdog_timestamp_seconds 1.7000000005e+09`,
 		`hotmount_attach_to_mounted_seconds_bucket{formatted="true",le="5"} 0`,
 		`hotmount_attach_to_mounted_seconds_bucket{formatted="true",le="10"} 1`,
-		`hotmount_attach_to_mounted_seconds_sum{formatted="true"} 7`,
+		`hotmount_attach_to_mounted_seconds_bucket{formatted="true",le="+Inf"} 1`,
+		`hotmount_attach_to_mounted_seconds_sum{formatted="true"} 10`,
 		`hotmount_attach_to_mounted_seconds_count{formatted="true"} 1`,
 		`hotmount_filesystem_size_bytes` + fs + `1000`,
 		`hotmount_filesystem_free_bytes` + fs + `600`,
@@ -149,5 +151,15 @@ func TestArrivalsAreBounded(t *testing.T) {
 func TestWriteFails(t *testing.T) {
 	if err := New("x").Write(filepath.Join(t.TempDir(), "no", "x.prom"), nil, nil); err == nil || !strings.Contains(err.Error(), "cannot write the metrics") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// An alert on what has not happened yet needs its 0.
+func TestBeforeAnything(t *testing.T) {
+	text := string(New("x").text(nil, nil))
+	for _, want := range []string{"lost_events_total 0", "last_rescan_timestamp_seconds 0", "watchdog_timestamp_seconds 0"} {
+		if !strings.Contains(text, "\nhotmount_"+want+"\n") {
+			t.Errorf("no line %s in:\n%s", want, text)
+		}
 	}
 }
