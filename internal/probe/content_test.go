@@ -208,7 +208,7 @@ func TestLook(t *testing.T) {
 		{"unreadable", blank, 4 * mib, runtest.Print(wipefsNothing, 0), runtest.Print("", 2), disk.Content{}, "cannot read byte 3145728"},
 		{"named, and yet unreadable", nil, 3 * mib, runtest.Print(wipefsSwap, 0), runtest.Print(blkidSwap, 0), disk.Content{}, "cannot read byte 0"},
 		{"no bytes", nil, 4 * mib, runtest.Print(wipefsNothing, 0), runtest.Print("", 2), disk.Content{}, "cannot read byte 0"},
-		{"wipefs fails", blank, 3 * mib, runtest.Complain("no", 1), nil, disk.Content{}, "cannot understand"},
+		{"wipefs fails", blank, 3 * mib, runtest.Complain("no", 1), runtest.Print("", 2), disk.Content{}, "cannot understand"},
 		{"blkid killed", blank, 3 * mib, runtest.Print(wipefsNothing, 0), runtest.Fail(errors.New("killed")), disk.Content{}, "killed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -223,6 +223,26 @@ func TestLook(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// mkfs.xfs writes no damaged superblock: with one, a disk whose every sector has the
+// intent's UUID is not what it has left behind.
+func TestLookAtADamagedSuperblock(t *testing.T) {
+	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
+	for want, damage := range map[disk.Kind]func([]byte){
+		disk.Unknown:  func(b []byte) { b[511] = 1 },
+		disk.HalfMade: func(b []byte) { clear(b[:512]) },
+	} {
+		data := bytes.Clone(whole)
+		damage(data)
+		r := runtest.New(t)
+		r.On(wipefsLine, runtest.Print(wipefsNothing, 0))
+		r.On(blkidLine, runtest.Print("", 2))
+		source := Source{Reader: bytes.NewReader(data), Node: "/dev/vdb", Size: 3 * mib, Own: Own{Type: disk.XFS, UUID: madeUUID}}
+		if got, err := Look(t.Context(), r, source, Full); err != nil || got.Kind != want {
+			t.Errorf("%s: %+v, %v", want, got, err)
+		}
 	}
 }
 

@@ -213,12 +213,12 @@ func TestScanEndsWithItsContext(t *testing.T) {
 	why := errors.New("the disk is gone")
 	d := &sparse{size: 5 * gib}
 	d.after = func() {
-		if d.read == 3*mib {
+		if d.read == 4*chunk {
 			cancel(why)
 		}
 	}
 	f, err := Scan(ctx, Source{Reader: d, Size: d.size}, Full)
-	if !errors.Is(err, why) || f.Zero() || d.read != 3*mib {
+	if !errors.Is(err, why) || f.Zero() || d.read != 4*chunk {
 		t.Errorf("%+v after %d bytes, error %v", f, d.read, err)
 	}
 }

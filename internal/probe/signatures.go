@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"hotmount/internal/disk"
@@ -44,12 +45,14 @@ type Signature struct {
 // on where blkid stops at two names, blkid names what has no magic number. An
 // error says that nothing is known.
 func Signatures(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
-	w, err := askWipefs(ctx, r, node)
-	if err != nil {
-		return nil, err
-	}
-	b, err := askBlkid(ctx, r, node)
-	if err != nil {
+	var w, b []Signature
+	var errW, errB error
+	// Neither waits for the other to start, which for both takes longer than to look.
+	var both sync.WaitGroup
+	both.Go(func() { w, errW = askWipefs(ctx, r, node) })
+	both.Go(func() { b, errB = askBlkid(ctx, r, node) })
+	both.Wait()
+	if err := errors.Join(errW, errB); err != nil {
 		return nil, err
 	}
 	return append(w, b...), nil

@@ -141,12 +141,12 @@ func TestSignatures(t *testing.T) {
 		{"words count, the exit code does not", nothing, both(blkidAmbivalent, "ambivalent result", 8), ambivalent, ""},
 		{"words count with any exit code", nothing, runtest.Print(blkidAmbivalent, 2), ambivalent, ""},
 
-		{"wipefs: missing disk", runtest.Complain("wipefs: error: /dev/vdb: probing initialization failed", 1), nil, nil, "exit code 1"},
-		{"wipefs: nothing and exit code 1", runtest.Print(wipefsNothing, 1), nil, nil, "exit code 1"},
-		{"wipefs: a signature and exit code 1", runtest.Print(wipefsXFS, 1), nil, nil, "exit code 1"},
-		{"wipefs: nothing and a complaint", both(wipefsNothing, "read error", 0), nil, nil, "read error"},
-		{"wipefs: no output", runtest.Print("", 0), nil, nil, "cannot understand /usr/sbin/wipefs"},
-		{"wipefs: killed", runtest.Fail(errors.New("signal: killed")), nil, nil, "signal: killed"},
+		{"wipefs: missing disk", runtest.Complain("wipefs: error: /dev/vdb: probing initialization failed", 1), silent, nil, "exit code 1"},
+		{"wipefs: nothing and exit code 1", runtest.Print(wipefsNothing, 1), silent, nil, "exit code 1"},
+		{"wipefs: a signature and exit code 1", runtest.Print(wipefsXFS, 1), silent, nil, "exit code 1"},
+		{"wipefs: nothing and a complaint", both(wipefsNothing, "read error", 0), silent, nil, "read error"},
+		{"wipefs: no output", runtest.Print("", 0), silent, nil, "cannot understand /usr/sbin/wipefs"},
+		{"wipefs: killed", runtest.Fail(errors.New("signal: killed")), silent, nil, "signal: killed"},
 
 		{"blkid: exit code 0 and nothing", nothing, runtest.Print("", 0), nil, "exit code 0"},
 		{"blkid: exit code 4", nothing, runtest.Print("", 4), nil, "exit code 4"},

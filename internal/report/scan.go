@@ -21,6 +21,9 @@ const (
 // Scan reports how far the proof of one disk has come, for the process that
 // makes it. Make it with NewScan.
 type Scan struct {
+	// Doing says what the disk is read for.
+	Doing string
+
 	log    *Log
 	facts  *disk.Facts
 	notify func(state string)
@@ -31,7 +34,7 @@ type Scan struct {
 
 // NewScan makes the report of a proof that begins now.
 func NewScan(log *Log, f *disk.Facts) *Scan {
-	return &Scan{log: log, facts: f, notify: func(state string) {
+	return &Scan{Doing: "proving that it is blank", log: log, facts: f, notify: func(state string) {
 		// Who has no service manager misses nothing: the journal has it too.
 		_, _ = daemon.SdNotify(false, state)
 	}}
@@ -51,7 +54,7 @@ func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 	}
 	s.status = now.Add(everyStatus)
 	took := now.Sub(s.begun)
-	message := fmt.Sprintf("proving that it is blank: %d %% of %s", at*100/max(size, 1), disk.HumanSize(size))
+	message := fmt.Sprintf("%s: %d %% of %s", s.Doing, at*100/max(size, 1), disk.HumanSize(size))
 	if took >= everyStatus {
 		rate := float64(read) / took.Seconds()
 		left := time.Duration(float64(took) * float64(size-at) / float64(max(at, 1)))
