@@ -212,16 +212,13 @@ func parse(texts []document) (layer, origins, error) {
 	return l, p.origins, p.err()
 }
 
-var (
-	yamlError = regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
+func (p *parser) syntax(err error) {
+	yamlError := regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
 	// fromZero are the errors whose lines yaml counts from 0: those of its
 	// parser, while those of its scanner are counted from 1 (go.yaml.in/yaml/v3,
 	// decode.go, parser.fail; parserc.go). The line is where the list or mapping
 	// begins that is at fault.
-	fromZero = regexp.MustCompile(`^(did not find expected (<document start>|node content|'-' indicator|key|',' or '[\]}]')|found (undefined tag handle|duplicate %|incompatible YAML document))`)
-)
-
-func (p *parser) syntax(err error) {
+	fromZero := regexp.MustCompile(`^(did not find expected (<document start>|node content|'-' indicator|key|',' or '[\]}]')|found (undefined tag handle|duplicate %|incompatible YAML document))`)
 	at, what := place{name: p.name}, err.Error()
 	if m := yamlError.FindStringSubmatch(what); m != nil {
 		at.line, _ = strconv.Atoi(m[1])

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,8 +226,8 @@ func (src Source) plausible(p *Process) bool {
 }
 
 var (
-	podInCgroup       = regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
-	containerInCgroup = regexp.MustCompile(`([0-9a-f]{64})(?:\.scope)?$`)
+	podInCgroup       = pattern(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
+	containerInCgroup = pattern(`([0-9a-f]{64})(?:\.scope)?$`)
 )
 
 // cgroup reads which pod and container the process is in (cgroups(7)); kubelet
@@ -240,10 +239,10 @@ func (src Source) cgroup(p *Process) {
 	}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		if m := podInCgroup.FindStringSubmatch(line); m != nil {
+		if m := podInCgroup().FindStringSubmatch(line); m != nil {
 			p.Pod = strings.ReplaceAll(m[1], "_", "-")
 		}
-		if m := containerInCgroup.FindStringSubmatch(line); m != nil {
+		if m := containerInCgroup().FindStringSubmatch(line); m != nil {
 			p.Container = m[1]
 		}
 	}

@@ -8,10 +8,17 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
 )
+
+// pattern is a regular expression that is compiled when it is first used: the daemon and
+// whoever it starts never do.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // volume is a volume of a pod as the path of a mount names it.
 type volume struct {
@@ -20,9 +27,9 @@ type volume struct {
 }
 
 var (
-	volumePath  = regexp.MustCompile(`^(.*)/pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)$`)
-	subPath     = regexp.MustCompile(`^(.*)/pods/([^/]+)/volume-subpaths/([^/]+)/([^/]+)/[0-9]+$`)
-	barePodPath = regexp.MustCompile(`^(?:.*/|/)pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)(?:/.*)?$`)
+	volumePath  = pattern(`^(.*)/pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)$`)
+	subPath     = pattern(`^(.*)/pods/([^/]+)/volume-subpaths/([^/]+)/([^/]+)/[0-9]+$`)
+	barePodPath = pattern(`^(?:.*/|/)pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)(?:/.*)?$`)
 )
 
 // podVolume reads a path that kubelet has mounted a local volume at, or a part of
@@ -32,10 +39,10 @@ func podVolume(p string) (volume, bool) {
 	if !strings.Contains(p, "/pods/") {
 		return volume{}, false
 	}
-	if m := volumePath.FindStringSubmatch(p); m != nil {
+	if m := volumePath().FindStringSubmatch(p); m != nil {
 		return volume{root: m[1], pod: m[2], name: m[3]}, true
 	}
-	if m := subPath.FindStringSubmatch(p); m != nil {
+	if m := subPath().FindStringSubmatch(p); m != nil {
 		return volume{root: m[1], pod: m[2], name: m[3], container: m[4]}, true
 	}
 	return volume{}, false
@@ -232,7 +239,7 @@ func (e *examiner) onSystemDisk() {
 
 // provisioned is the name of a volume that the local-static-provisioner has made
 // (disk.VolumeName).
-var provisioned = regexp.MustCompile(`^local-pv-[0-9a-f]{1,8}$`)
+var provisioned = pattern(`^local-pv-[0-9a-f]{1,8}$`)
 
 // wrongDisks finds pods' volumes that are not on the disk they are made of. Which
 // that is follows from the volume's name where the name of the StorageClass is
@@ -279,7 +286,7 @@ func (e *examiner) wrongDisks() {
 				continue // a part of any kind of volume
 			case m.Type == "overlay":
 				h.level, h.why = Problem, "which goes with its container"
-			case provisioned.MatchString(of.name) && !own[directory{m.Dev, root}]:
+			case provisioned().MatchString(of.name) && !own[directory{m.Dev, root}]:
 				h.level, h.why = Warning, "which is no mount point of the host: the provisioner makes volumes of those alone"
 			default:
 				continue
@@ -310,7 +317,7 @@ func (e *examiner) bareDirectories() {
 			if !strings.Contains(m.Root, "kubernetes.io~local-volume") {
 				continue
 			}
-			if found := barePodPath.FindStringSubmatch(strings.TrimSuffix(m.Root, deletedSuffix)); found != nil {
+			if found := barePodPath().FindStringSubmatch(strings.TrimSuffix(m.Root, deletedSuffix)); found != nil {
 				h := newHit(v, m)
 				h.volume.pod, h.volume.name = found[1], found[2]
 				hits[found[1]+"/"+found[2]] = append(hits[found[1]+"/"+found[2]], h)

@@ -8,13 +8,20 @@ import (
 )
 
 // Changed gives the devices whose mounts differ between two tables, each once,
-// by device number. The order of the mounts in a table is no difference.
+// by device number. The order of the mounts in a table is no difference. Of a table that
+// has an ID twice a device may be named that has not changed.
 func Changed(before, now []Mount) []disk.Dev {
+	var devices []disk.Dev
 	was := make(map[int]*Mount, len(before))
 	for i := range before {
-		was[before[i].ID] = &before[i]
+		m := &before[i]
+		// While the kernel hands out a table a mount that is in it already can end, and
+		// its ID be that of a new one, further on.
+		if o := was[m.ID]; o != nil {
+			devices = append(devices, o.Dev)
+		}
+		was[m.ID] = m
 	}
-	var devices []disk.Dev
 	for i := range now {
 		m := &now[i]
 		if o := was[m.ID]; o == nil || *o != *m {

@@ -40,6 +40,8 @@ func TestChanged(t *testing.T) {
 		{"mounted once more", table{vdb, vdc}, table{vdc, again}, []disk.Dev{vdb.Dev}},
 		{"shared", table{vdb}, table{private}, []disk.Dev{vdb.Dev}},
 		{"another mount with its number", table{vdb}, table{other}, []disk.Dev{vdb.Dev, vdc.Dev}},
+		{"ended while the table was read, and its number another's", table{vdb, vdc}, table{vdb, other}, []disk.Dev{vdc.Dev}},
+		{"and then it is gone", table{vdb, other}, table{other}, []disk.Dev{vdb.Dev}},
 		{"another device on the path", table{vdb}, table{mount(254, 32, "/b")}, []disk.Dev{vdb.Dev, vdc.Dev}},
 		{"in the order of the numbers", table{vdc}, table{sda, vdb}, []disk.Dev{sda.Dev, vdb.Dev, vdc.Dev}},
 	} {

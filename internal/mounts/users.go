@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -300,12 +301,16 @@ func command(dir string) string {
 var (
 	// The kubelet's own directories (/var/lib/kubelet/pods/UID), and its control
 	// groups by both drivers (pod<UID>, with _ for - in systemd's).
-	podPath   = regexp.MustCompile(`/pods/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/`)
-	podCgroup = regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})`)
+	podPath = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`/pods/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/`)
+	})
+	podCgroup = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})`)
+	})
 )
 
 func podOfPath(path string) string {
-	if m := podPath.FindStringSubmatch(path); m != nil {
+	if m := podPath().FindStringSubmatch(path); m != nil {
 		return m[1]
 	}
 	return ""
@@ -313,7 +318,7 @@ func podOfPath(path string) string {
 
 func podOf(dir string) string {
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
-	if m := podCgroup.FindSubmatch(groups); m != nil {
+	if m := podCgroup().FindSubmatch(groups); m != nil {
 		return strings.ReplaceAll(string(m[1]), "_", "-")
 	}
 	return ""

@@ -1,6 +1,7 @@
 package smallfile
 
 import (
+	"errors"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +15,8 @@ type Stamp struct {
 	there identity
 	// Young says that it was changed just before: a further change may leave the
 	// same time, which advances by ticks of the kernel (4 to 10 ms, in
-	// Documentation/filesystems/multigrain-ts.rst of kernels that do better).
+	// Documentation/filesystems/multigrain-ts.rst of kernels that do better). It is so of
+	// what can not be looked at, too.
 	Young bool
 }
 
@@ -27,12 +29,12 @@ type identity struct {
 // old is the age from which a file can not change without a change of its times.
 const old = 2 * time.Second
 
-// StampOf is to be taken before the file is read. What can not be looked at is taken not to
-// be there.
+// StampOf is to be taken before the file is read.
 func StampOf(path string) Stamp {
 	s := Stamp{path: path}
 	var i unix.Stat_t
 	if _, err := retry(func() (int, error) { return 0, unix.Stat(path, &i) }); err != nil {
+		s.Young = !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR)
 		return s
 	}
 	s.there = identity{uint64(i.Dev), i.Ino, i.Size, i.Mtim, i.Ctim}
@@ -42,4 +44,8 @@ func StampOf(path string) Stamp {
 }
 
 // Holds says whether the file has not changed since the stamp was taken.
-func (s Stamp) Holds() bool { return !s.Young && StampOf(s.path).there == s.there }
+func (s Stamp) Holds() bool {
+	now := StampOf(s.path)
+	unknown := now.Young && now.there == identity{}
+	return !s.Young && !unknown && now.there == s.there
+}
