@@ -1,6 +1,12 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +17,7 @@ import (
 	"hotmount/internal/metrics"
 	"hotmount/internal/mounts"
 	"hotmount/internal/report"
+	"hotmount/internal/unit"
 )
 
 // node is the host as the agent needs it.
@@ -36,7 +43,9 @@ func (n node) MountedAt(path string, dev disk.Dev) (bool, error) {
 	return mounts.OnTop(tree, path, dev)
 }
 
-func (n node) Monotonic() time.Duration {
+func (n node) Monotonic() time.Duration { return monotonic() }
+
+func monotonic() time.Duration {
 	var now unix.Timespec
 	// It fails for no clock that there is (clock_gettime(2)).
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
@@ -63,11 +72,36 @@ func (n node) SaveSettings(s *disk.Settings) error {
 	if err := n.Store.SaveSettings(s); err != nil {
 		return err
 	}
-	if err := n.Store.SaveDirectories(s); err != nil {
+	if err := n.saveDirectories(s); err != nil {
 		n.report.Problem(err)
 	}
 	n.partitions.Store(s.Partitions())
 	return nil
+}
+
+// saveDirectories keeps a directory that no class has any more as long as something of
+// ours is in it: when that disk goes somebody has to look there, and after a power cut.
+func (n node) saveDirectories(s *disk.Settings) error {
+	former, err := n.Store.Directories()
+	table, tableErr := n.Mounts()
+	former = slices.DeleteFunc(former, func(dir string) bool {
+		mounted := tableErr != nil || slices.ContainsFunc(table, func(m mounts.Mount) bool { return inventory.IsPlace(&m) && path.Dir(m.Path) == dir })
+		return !mounted && !hasLeftovers(dir)
+	})
+	return errors.Join(err, tableErr, n.Store.SaveDirectories(s, former...))
+}
+
+// hasLeftovers says whether cleanupAll may find something in the directory. What can not
+// be looked at may have some; what is no directory any more is not cleaned up.
+func hasLeftovers(dir string) bool {
+	names, err := unit.Leftovers(dir)
+	if err != nil {
+		return !errors.Is(err, unix.ENOTDIR)
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		to, _ := os.Readlink(filepath.Join(dir, name))
+		return disk.ValidUUID(strings.TrimPrefix(name, ".")) || to == disk.LinkDirectory+"/"+name
+	})
 }
 
 func (n node) Keep(f *disk.Facts, reason disk.Reason) error {

@@ -53,6 +53,7 @@ type machine struct {
 	holders     map[string]string // who still has the filesystem, by kernel name
 	covered     map[string]bool   // mount points over which another is mounted
 	noEffect    bool              // mount jobs are done, but mount nothing
+	onFill      func()            // what happens while a filesystem is made to fill its disk
 	halfMade    bool              // what Format finds
 	slow        bool              // Mount and Format wait until hang is closed
 	grow        bool              // what the class says
@@ -381,6 +382,11 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 
 // Fill has the filesystem fill the disk.
 func (m *machine) Fill(_ context.Context, seq uint64) error {
+	if m.onFill != nil {
+		m.mu.Lock()
+		m.onFill()
+		m.mu.Unlock()
+	}
 	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -426,7 +432,9 @@ func (m *machine) Unmount(_ context.Context, p string) error {
 	if err := m.mountErr[p]; err != nil {
 		return err
 	}
-	m.table = slices.DeleteFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p })
+	if !m.noEffect {
+		m.table = slices.DeleteFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p })
+	}
 	return nil
 }
 
@@ -741,6 +749,31 @@ func TestFillsBeforeMounting(t *testing.T) {
 			vdd: mount (filesystem)
 			mount vdd seq 4: xfs at /mnt/disks/`+uuidVdd+`
 			vdd: mounted at `+uuidVdd)
+	})
+}
+
+// TestATwinWhileFilling: what has come to have the UUID while a copy was made to fill its
+// disk is heard of before that is mounted.
+func TestATwinWhileFilling(t *testing.T) {
+	copied, first := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
+	copied.Udev.FSSpan = copied.Size - 256<<10
+	first.Standing.OnRecord = true
+	m := newMachine()
+	m.grow = true
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() {
+			m.log = nil
+			m.disks["vdb"] = copied
+			m.onFill = func() { m.disks["vdc"] = first; go a.Look("vdc") }
+		})
+		a.Look("vdb")
+		settle()
+		m.change(func() {
+			if len(m.table) != 1 || m.table[0].Dev != first.Dev {
+				t.Errorf("mounted is %v\n%s", m.table, strings.Join(m.log, "\n"))
+			}
+		})
 	})
 }
 

@@ -111,6 +111,8 @@ func (a *Agent) released(dep *departure, err error) {
 		// The same filesystem may have come back under another name meanwhile.
 		for name, st := range a.disks {
 			if st.seen && a.path(st) == dep.path {
+				// What it has failed at was that something was mounted there.
+				st.succeed()
 				a.wanted(name)
 			}
 		}
@@ -132,8 +134,13 @@ func (a *Agent) gone(name string) {
 		return
 	}
 	where := a.path(st)
-	if where != "" {
+	// What is there is another's as long as that has not left.
+	if was := a.leaving[where]; where != "" && (was == nil || was.facts.Seq == st.facts.Seq) {
 		a.leaving[where] = &departure{facts: st.facts, path: where}
+	}
+	if where == "" {
+		// It may be mounted in a directory that no class has any more.
+		a.missed()
 	}
 	if st.decision.Action != disk.Ignore {
 		a.report.Gone(&st.facts, where)

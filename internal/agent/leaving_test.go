@@ -223,6 +223,197 @@ func TestALookDuringARelease(t *testing.T) {
 	})
 }
 
+// TestAnOldLookAfterARelease: one that began while the disk was mounted, and ends when it
+// was released, does not mount it again: it may be detached any moment.
+func TestAnOldLookAfterARelease(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		looking, late := false, make(chan struct{})
+		m.change(func() {
+			m.log = nil
+			m.gate = func(work, _ string) {
+				switch work {
+				case "unmount":
+					<-m.hang
+				case "look":
+					m.mu.Lock()
+					first := !looking
+					looking = true
+					m.mu.Unlock()
+					if first {
+						<-late
+					}
+				}
+			}
+		})
+		released := make(chan error)
+		go func() { released <- a.Release(t.Context(), "vdb", 0) }()
+		settle()
+		a.Look("vdb")
+		settle()
+		close(m.hang)
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		settle()
+		close(late)
+		m.expect(t, `
+			vdb stays unmounted: released
+			unmount /mnt/disks/`+uuidA+`
+			rmdir /mnt/disks/`+uuidA+`
+			vdb: hold (released)`)
+	})
+}
+
+// TestPulledTwice: a disk returns while its dead mount can not be taken off yet, and is
+// pulled again. The dead mount is not forgotten for that, and when it is off at last
+// the disk, back once more, is mounted without being asked.
+func TestPulledTwice(t *testing.T) {
+	where := "/mnt/disks/" + uuidA
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		covered := errors.New("something is mounted over it")
+		m.change(func() {
+			delete(m.disks, "vdb")
+			m.disks["vdc"] = xfsDisk("vdc", 3, uuidA)
+			m.mountErr[where], m.mountErr["lazily "+where] = covered, covered
+		})
+		a.Look("vdb")
+		settle()
+		a.Look("vdc")
+		settle()
+		m.change(func() { delete(m.disks, "vdc") })
+		a.Look("vdc")
+		settle()
+		m.change(func() {
+			if len(m.table) != 1 || !strings.Contains(m.status, "1 gone but still mounted") {
+				t.Errorf("pulled again: %v, %s", m.table, m.status)
+			}
+			m.disks["vdd"] = xfsDisk("vdd", 4, uuidA)
+		})
+		a.Look("vdd")
+		settle()
+		m.change(func() {
+			m.log = nil
+			delete(m.mountErr, where)
+		})
+		time.Sleep(time.Hour)
+		m.expect(t, `
+			unmount `+where+`
+			rmdir `+where+`
+			mount vdd seq 4: xfs at `+where+`
+			vdd: mounted at `+uuidA)
+	})
+}
+
+// TestUnmountedInWordsAlone: what PID 1 says of the job is not all, the mount table is.
+func TestUnmountedInWordsAlone(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			delete(m.disks, "vdb")
+			m.noEffect = true
+		})
+		a.Look("vdb")
+		settle()
+		m.change(func() {
+			if !strings.Contains(m.status, "1 gone but still mounted") {
+				t.Errorf("the status is %q", m.status)
+			}
+			m.noEffect = false
+		})
+		time.Sleep(time.Hour)
+		m.change(func() {
+			if len(m.table) != 0 || strings.Contains(m.status, "gone") {
+				t.Errorf("at last: %v, %q", m.table, m.status)
+			}
+		})
+	})
+}
+
+// TestPulledWithoutItsClass: a disk that is mounted in a directory that the configuration
+// has no more is unmounted at once when it is pulled.
+func TestPulledWithoutItsClass(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		s := testSettings()
+		s.Classes[0].Directory = "/mnt/other"
+		if err := a.Reload(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		m.change(func() { delete(m.disks, "vdb") })
+		a.Look("vdb")
+		settle()
+		time.Sleep(time.Second)
+		m.change(func() {
+			if len(m.table) != 0 {
+				t.Errorf("still mounted: %v", m.table)
+			}
+		})
+	})
+}
+
+// TestStaleAndGivenUp: what was given up because a dead mount lay in its place is tried again when
+// that is found and gone.
+func TestStaleAndGivenUp(t *testing.T) {
+	where := "/mnt/disks/" + uuidA
+	dead := disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 900}, Root: "/", Path: where, Type: "xfs"}
+	m := newMachine()
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			m.mountErr = map[string]error{"vdd": errors.New("something is mounted there")}
+			m.disks["vdd"] = xfsDisk("vdd", 4, uuidA)
+		})
+		a.Look("vdd")
+		time.Sleep(time.Hour)
+		m.change(func() {
+			m.log = nil
+			delete(m.mountErr, "vdd")
+			m.table = append(m.table, dead)
+		})
+		time.Sleep(time.Hour)
+		m.change(func() {
+			if log := strings.Join(m.log, "\n"); !strings.Contains(log, "unmount "+where) || !strings.Contains(log, "vdd: mounted at "+uuidA) {
+				t.Errorf("the log is\n%s", log)
+			}
+		})
+	})
+}
+
+// TestAHandAfterABounce: PID 1 has once taken the disk for unplugged, while it was in use,
+// and the mount outlived that. Who unmounts it later is a hand.
+func TestAHandAfterABounce(t *testing.T) {
+	for after, want := range map[time.Duration]string{
+		24 * time.Hour: `
+			vdb stays unmounted: unmounted-by-hand
+			vdb: hold (unmounted-by-hand)`,
+		// It may have been stopping still.
+		time.Second: `
+			vdb: bounced
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
+			vdb: mounted at ` + uuidA,
+	} {
+		m := newMachine(xfsDisk("vdb", 2, uuidA))
+		with(t, m, func(t *testing.T, a *Agent) {
+			time.Sleep(time.Hour)
+			m.change(func() {
+				m.log = nil
+				m.plugged = map[uint64]time.Time{2: time.Now()}
+			})
+			time.Sleep(time.Second)
+			a.Look("vdb")
+			settle()
+			time.Sleep(after)
+			m.change(func() { m.table = nil })
+			a.Look("vdb")
+			m.expect(t, want)
+		})
+	}
+}
+
 // A clock that was set tells nothing of whether a mount ended by a hand.
 func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 	for _, step := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {

@@ -170,7 +170,8 @@ func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 
 // unmounted takes the answer whether a mount that is not there any more ended
 // since PID 1 took the disk for unplugged, which happens when systemd is upgraded
-// or a rule of udev changes its mind. Else it was somebody's hand.
+// or a rule of udev changes its mind. Else it was somebody's hand; also if it was there
+// long after: it was in use then, and PID 1 tries but once.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	st.busy = false
@@ -187,7 +188,7 @@ func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err er
 	if st.sighting != nil {
 		mounted = st.sighting.At
 	}
-	if plugged == 0 || plugged > mounted {
+	if plugged == 0 || plugged > mounted && st.alive <= plugged+stopPatience {
 		st.remount = true
 		a.report.Bounced(&st.facts, a.path(st))
 		return

@@ -34,9 +34,10 @@ func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
 	switch {
 	case d.Mounted():
+		st.alive = a.host.Monotonic()
 		id := f.Identity("")
 		if changed || st.sighting == nil || st.sighting.Identity != id {
-			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: a.host.Monotonic(), Full: d.Type == "xfs" && f.Full()}
+			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.alive, Full: d.Type == "xfs" && f.Full()}
 			a.seen = append(a.seen, *st.sighting)
 		}
 	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, d.Reason == disk.ReasonTwin && !f.Standing.Twin,
@@ -52,7 +53,7 @@ func (a *Agent) remember(st *state, changed bool) {
 // what is being overwritten. The disk of the system is not: without it there is no boot.
 func (a *Agent) note(st *state, c *disk.Content) {
 	f, d := &st.facts, st.decision
-	if !f.Udev.Initialized || f.Standing.Intent != nil || f.System != "" || f.Slot == "" && f.Serial == "" {
+	if !f.Udev.Initialized || f.Standing.Intent != nil && !f.Standing.IntentBySlot || f.System != "" || f.Slot == "" && f.Serial == "" {
 		return
 	}
 	want := disk.Sighting{Identity: f.Identity("")}

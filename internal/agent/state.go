@@ -28,11 +28,17 @@ type state struct {
 	remount bool
 	// sighting is what was last handed to Host.Remember, nil for nothing.
 	sighting *disk.Sighting
+	// alive is when a look last found the disk mounted in its place (Host.Monotonic).
+	alive time.Duration
 	// noted is what was last handed to Host.Note and is not on record yet, nil for nothing.
 	noted *disk.Sighting
 	// acted is the action that was carried out since the last look, which the
 	// next one has to confirm.
 	acted disk.Action
+	// filled is the sequence number of the disk whose filesystem was to fill it before the
+	// mount that comes next, 0 for none, and filling why that failed.
+	filled  uint64
+	filling error
 	// initial says that the disk was there at start and holds READY back.
 	initial bool
 
@@ -127,6 +133,10 @@ type departure struct {
 	// tried again; nil if the disk is gone.
 	answer chan error
 }
+
+// stopPatience is how long PID 1 may take to stop a mount unit that it has begun to stop:
+// the longest that one is given (mountTimeout in cmd/hotmount).
+const stopPatience = 15 * time.Minute
 
 // Limits of the retries. What failed is tried again after retryFirst, then after
 // twice as long and so on, each time shortened by up to a

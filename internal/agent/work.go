@@ -68,13 +68,26 @@ func (a *Agent) start(ctx context.Context) {
 			})
 			continue
 		}
-		class := policy.Select(&f, a.settings)
+		class, st := policy.Select(&f, a.settings), a.disks[name]
+		// The provisioner reads the size of a volume once, when it sees it first. The
+		// recovery of a log may take long: what is mounted then is decided then, for
+		// a twin may have come meanwhile.
+		if policy.Fills(&f, class) && st.filled != f.Seq {
+			a.begin(ctx, mountings, func() func() {
+				err := a.units.Fill(ctx, f.Seq)
+				return func() {
+					st.busy, st.filled, st.filling = false, f.Seq, err
+					a.wanted(name)
+				}
+			})
+			continue
+		}
+		var filling error
+		if st.filled == f.Seq {
+			filling = st.filling
+		}
+		st.filled, st.filling = 0, nil
 		a.begin(ctx, mountings, func() func() {
-			// The provisioner reads the size of a volume once, when it sees it first.
-			var filling error
-			if policy.Fills(&f, class) {
-				filling = a.units.Fill(ctx, f.Seq)
-			}
 			err := a.units.Mount(ctx, &f, class, d.UUID, d.Type)
 			return func() {
 				// One that is held is tried again and again, and said to be once.

@@ -175,6 +175,10 @@ type Standing struct {
 	// filesystem's UUID alone, as on a copy, or, where the intent is to overwrite
 	// what is there, something that a copy has as well.
 	IntentDoubt bool `json:"intent_doubt,omitempty"`
+	// IntentBySlot says that Intent is this disk's by nothing but slot and size: it has no
+	// serial, is another attachment, and udev does not know the intent's UUID on it. The
+	// next disk in the slot looks the same.
+	IntentBySlot bool `json:"intent_by_slot,omitempty"`
 	// Verdict is the last proof's result for this attachment.
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Fit is the result of the last try to have the disk's filesystem fill it.
@@ -416,6 +420,11 @@ type Intent struct {
 	// Over says that the disk was not blank: the operator gave the word to
 	// overwrite what was on it.
 	Over bool `json:"over,omitempty"`
+	// Was is the UUID of the filesystem that is overwritten, empty if none was known.
+	Was string `json:"was,omitempty"`
+	// Left says that another disk was formatted in the slot since: this one, which has no
+	// serial, is known by the UUID alone.
+	Left bool `json:"left,omitempty"`
 	// Doubt says who else was at work on the disk after mkfs had ended, empty for nobody.
 	Doubt string `json:"doubt,omitempty"`
 	// Ext4 is what mkfs.ext4 is called with, nil for an XFS.

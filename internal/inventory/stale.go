@@ -11,21 +11,25 @@ import (
 	"strings"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
 )
 
-// Stale gives what is still mounted in a place that a class gives out although its
-// disk is gone: of each what is remembered of the disk, and that mount alone. With an
-// error there may be more.
+// Stale gives what is still mounted in a place that a class gives out, or has given out
+// (store.Store.Directories), although its disk is gone: of each what is remembered of the
+// disk, and that mount alone. With an error there may be more.
 func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 	table, err := h.Mounts()
 	if err != nil {
 		return nil, err
 	}
+	dirs, errs := h.Store.Directories()
+	for i := range s.Classes {
+		dirs = append(dirs, s.Classes[i].Directory)
+	}
 	var all []disk.Facts
-	var errs error
-	for _, m := range table {
-		given := slices.ContainsFunc(s.Classes, func(c disk.Class) bool { return c.Directory == path.Dir(m.Path) })
-		if !given || m.Root != "/" || m.Dev.Major == 0 || !disk.ValidUUID(path.Base(m.Path)) {
+	for i := range table {
+		m := &table[i]
+		if !IsPlace(m) || !slices.Contains(dirs, path.Dir(m.Path)) {
 			continue
 		}
 		_, err := os.Lstat(filepath.Join("/", h.Root, "sys/dev/block", m.Dev.String()))
@@ -41,6 +45,11 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 		all = append(all, f)
 	}
 	return all, errs
+}
+
+// IsPlace says whether the mount is what hotmount mounts in a class directory.
+func IsPlace(m *mounts.Mount) bool {
+	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(path.Base(m.Path))
 }
 
 // recall fills in what is remembered of the disk with that filesystem.

@@ -59,3 +59,29 @@ func TestStale(t *testing.T) {
 		t.Errorf("without a memory: %+v, %v", got, err)
 	}
 }
+
+// What was mounted when its class was in the configuration is found after it, or without
+// any configuration.
+func TestStaleInAFormerDirectory(t *testing.T) {
+	const where = "/mnt/former/" + uuidA
+	h := node.with(tree{table: "40 27 254:64 / " + where + " rw,noatime - xfs /dev/vde rw\n"}).make(t)
+	now := &disk.Settings{Classes: []disk.Class{{Directory: "/mnt/disks"}}}
+	if got, err := h.Stale(now); err != nil || len(got) != 0 {
+		t.Errorf("where no class ever was: %+v, %v", got, err)
+	}
+	if err := h.Store.SaveDirectories(now, "/mnt/former"); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*disk.Settings{"with other classes": now, "without": {}} {
+		if got, err := h.Stale(s); err != nil || len(got) != 1 || got[0].Mounts[0].Path != where {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	// A list that can not be read hides nothing of the classes.
+	if err := os.WriteFile(h.Store.State+"/directories.json", []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.Stale(&disk.Settings{Classes: []disk.Class{{Directory: "/mnt/former"}}}); err == nil || len(got) != 1 {
+		t.Errorf("without the list: %+v, %v", got, err)
+	}
+}

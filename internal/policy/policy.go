@@ -64,7 +64,7 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	}
 	// While an intent is open udev's word is not enough: a half-made XFS looks
 	// like a whole one to libblkid.
-	if f.Standing.Intent != nil && !c.Proven {
+	if Intent(f, c) != nil && !c.Proven {
 		d.Action, d.Reason = disk.Prove, disk.ReasonIntent
 		return d
 	}
@@ -88,11 +88,29 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	return d
 }
 
+// Intent gives the format of which the end is not recorded that concerns the disk with
+// that content, nil if there is none.
+func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
+	if nextInSlot(f, c) {
+		return nil
+	}
+	return f.Standing.Intent
+}
+
+// nextInSlot says that the intent is by its slot alone, and another disk's: this one holds
+// a filesystem that this node has made, or has mounted before, and that is not what
+// was to be overwritten.
+func nextInSlot(f *disk.Facts, c *disk.Content) bool {
+	i, v := f.Standing.Intent, f.Standing.Volume
+	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
+}
+
 // begun says whether the half-made filesystem on the disk is this node's work, on
-// this disk.
+// this disk. Where another has the same one it has to be in its slot, or both
+// would be made.
 func begun(f *disk.Facts, c *disk.Content) bool {
 	i := f.Standing.Intent
-	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt
+	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt && (len(f.SameUUID) == 0 || i.Identity.Like(f.Identity("")))
 }
 
 // partition answers for a partition: what holds a filesystem is mounted, and nothing
@@ -264,7 +282,7 @@ func formerly(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
 func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) disk.Decision {
 	d.UUID, d.Type = c.UUID, c.Type
 	lifted := func(r disk.Reason) bool { return f.Standing.Lifted(r, c.UUID) }
-	switch i := f.Standing.Intent; {
+	switch i := Intent(f, c); {
 	case !disk.ValidUUID(c.UUID):
 		d.Action, d.Reason, d.UUID = disk.Refuse, disk.ReasonOther, ""
 	case i != nil && i.UUID != c.UUID && i.Over && !lifted(disk.ReasonOverwrite):

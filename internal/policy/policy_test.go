@@ -481,6 +481,42 @@ func TestDecide(t *testing.T) {
 		{"unfinished, a former disk's serial, unread", func(f *disk.Facts) { f.Standing.Intent, f.Standing.FormerSerial = &disk.Intent{UUID: uuid}, &lay }, &disk.Content{Kind: disk.Unread}, nil, disk.Prove, disk.ReasonIntent},
 		{"unfinished, a former disk's serial, proven blank", func(f *disk.Facts) { f.Standing.Intent, f.Standing.FormerSerial = &disk.Intent{UUID: uuid}, &lay }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormerSerial},
 		{"unfinished, half-made with another UUID", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonHalfMade},
+		{"half-made, ours, and there is a copy of it", func(f *disk.Facts) {
+			f.SameUUID = []disk.Peer{{ID: disk.ID{Seq: 13}}}
+			f.Standing.Intent = &disk.Intent{Identity: f.Identity("before"), UUID: uuid}
+		}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Format, disk.ReasonIntent},
+		{"half-made, ours, in another slot than before", func(f *disk.Facts) {
+			f.Standing.Intent = &disk.Intent{Identity: disk.Identity{Boot: "before", Slot: "pci-0000:99:00.0", Size: f.Size}, UUID: uuid}
+		}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Format, disk.ReasonIntent},
+		{"half-made, ours, in another slot than before, and there is a copy of it", func(f *disk.Facts) {
+			f.SameUUID = []disk.Peer{{ID: disk.ID{Seq: 13}}}
+			f.Standing.Intent = &disk.Intent{Identity: disk.Identity{Boot: "before", Slot: "pci-0000:99:00.0", Size: f.Size}, UUID: uuid}
+		}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonHalfMade},
+		{"the slot of an unfinished format, on record", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: uuid}
+		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"the slot of an unfinished format, not on record", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.IntentBySlot = &disk.Intent{UUID: otherUUID}, true
+		}, xfs(), nil, disk.Prove, disk.ReasonIntent},
+		{"the slot of an unfinished format, another on record", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: otherUUID}
+			f.Udev.FSType = "xfs"
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonShared},
+		{"the slot of an unfinished format, made here", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.IntentBySlot = &disk.Intent{UUID: otherUUID}, true
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"the attachment of an unfinished format, on record", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.Volume = &disk.Intent{UUID: otherUUID}, &disk.Sighting{UUID: uuid}
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonShared},
+		{"the slot of an unfinished format, its own filesystem, somebody else wrote", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = &disk.Intent{UUID: uuid, Doubt: "x"}, true, &disk.Sighting{UUID: uuid}
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonDisturbed},
+		{"the slot of a broken-off overwrite, what it was of", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = &disk.Intent{UUID: otherUUID, Over: true, Was: uuid}, true, &disk.Sighting{UUID: uuid}
+		}, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonOverwrite},
+		{"the slot of a broken-off overwrite, on record", func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = &disk.Intent{UUID: otherUUID, Over: true, Was: "x"}, true, &disk.Sighting{UUID: uuid}
+		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"half-made, not ours", nil, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonHalfMade},
 		{"half-made, not proven", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid}, nil, disk.Prove, disk.ReasonIntent},
 		{"unfinished, proven blank", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
@@ -699,14 +735,20 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 		c      *disk.Content
 		want   string
 	}{
-		"unknown":                      {"S1", nil, proven(disk.Unknown), "what is on it is not known"},
-		"unknown, blank before":        {"S1", &disk.Intent{UUID: otherUUID}, proven(disk.Unknown), "what is on it is not known"},
-		"unknown, overwritten":         {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "the operator had it formatted, which did not finish, and what is left on it is not known"},
-		"another's":                    {"S1", &disk.Intent{UUID: otherUUID}, foreign, "it was blank to this node, and now"},
-		"another's, known by its slot": {"", &disk.Intent{UUID: otherUUID}, foreign, "it, or a disk that was in its slot, was blank to this node, and now"},
+		"unknown":                                  {"S1", nil, proven(disk.Unknown), "what is on it is not known"},
+		"unknown, blank before":                    {"S1", &disk.Intent{UUID: otherUUID}, proven(disk.Unknown), "what is on it is not known"},
+		"unknown, overwritten":                     {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "the operator had it formatted, which did not finish, and what is left on it is not known"},
+		"another's":                                {"S1", &disk.Intent{UUID: otherUUID}, foreign, "it was blank to this node, and now"},
+		"another's, known by its slot":             {"", &disk.Intent{UUID: otherUUID}, foreign, "it, or a disk that was in its slot, was blank to this node, which has no record of the xfs"},
+		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "the operator had it, or a disk of 0 B (no serial, at an unknown place), formatted, which did not finish"},
+		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "the operator wanted it, or a disk of 0 B (no serial, at an unknown place), formatted, which came to nothing; if it was this one, the xfs"},
+		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "the operator wanted it formatted, which came to nothing, and what it held, xfs"},
+		"half-made, the slot's":                    {"", &disk.Intent{UUID: otherUUID}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, "mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem"},
+		"disturbed, the slot's":                    {"", &disk.Intent{UUID: otherUUID, Doubt: "x"}, proven(disk.Blank), "this node made xfs " + otherUUID + " on it, or on a disk that was in its slot, and somebody else"},
 	} {
 		f, s := blankDisk(), settings()
-		f.Serial, f.Standing.Intent = tt.serial, tt.intent
+		f.Serial, f.Standing.Intent, f.Standing.IntentBySlot = tt.serial, tt.intent, tt.serial == ""
+		f.Standing.IntentDoubt = tt.serial == "" && tt.intent.Over
 		if why, _ := Words(f, tt.c, s, Decide(f, tt.c, s)); !strings.HasPrefix(why, tt.want) {
 			t.Errorf("%s: %q", name, why)
 		}

@@ -17,7 +17,7 @@ const (
 // to the storage, and if not, why. Since is the time since the last trim in
 // nanoseconds, negative for none.
 func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, since int64) (bool, string) {
-	class := Select(f, s)
+	class, known := Select(f, s), f.Known()
 	switch {
 	case class == nil || !d.Mounted():
 		return false, "it is not mounted by hotmount"
@@ -29,7 +29,7 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 		return false, "the disk takes no space back (attach it with discard='unmap')"
 	case d.Reason == disk.ReasonShrunk:
 		return false, "the disk has shrunk"
-	case f.Standing.Intent != nil:
+	case Intent(f, &known) != nil:
 		return false, "an earlier format of it did not finish"
 	case r.Ran < trimAge:
 		return false, "for its first 24 hours in use here nothing is given back, so that a wrong format can be undone"

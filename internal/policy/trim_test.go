@@ -30,6 +30,10 @@ func TestTrim(t *testing.T) {
 		{"mounted elsewhere", func(f *disk.Facts, _ *disk.Settings) { f.Mounts[0].Path = "/srv" }, day, -1, false},
 		{"no class", func(f *disk.Facts, _ *disk.Settings) { f.Name = "sda" }, day, -1, false},
 		{"shrunk", func(f *disk.Facts, _ *disk.Settings) { f.Geometry = grown(6 << 30) }, day, -1, false},
+		{"the slot of an unfinished format", func(f *disk.Facts, _ *disk.Settings) {
+			f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: uuid}
+			f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "xfs", "filesystem", uuid
+		}, day, -1, true},
 		{"an unfinished format", func(f *disk.Facts, _ *disk.Settings) { f.Standing.Intent = &disk.Intent{} }, day, -1, false},
 	} {
 		f, s := blankDisk(), settings()

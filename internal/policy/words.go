@@ -54,10 +54,10 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonPartitions:
 		return "it has partitions: " + disk.Visible(strings.Join(f.Partitions, ", ")), wipe(f)
 	case disk.ReasonHalfMade:
-		if f.Standing.IntentDoubt {
+		if i := f.Standing.Intent; i != nil && c.UUID == i.UUID {
 			return fmt.Sprintf("mkfs.xfs did not finish on it, and the unfinished filesystem %s was begun on %s, of which this may be a copy", c.UUID, begunOn(f.Standing.Intent)), wipe(f)
 		}
-		return fmt.Sprintf("mkfs.xfs did not finish on it, and the unfinished filesystem %s is not of this node's making", c.UUID), wipe(f)
+		return fmt.Sprintf("mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem %s", c.UUID), wipe(f)
 	case disk.ReasonTwin:
 		return twinWords(f, d)
 	case disk.ReasonType:
@@ -66,7 +66,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return fmt.Sprintf("it holds %s%s", describe(c), evidence(c)), wipe(f)
 	case disk.ReasonUnknown:
 		if i := f.Standing.Intent; i != nil && i.Over {
-			return "the operator had it formatted, which did not finish, and what is left on it is not known" + evidence(c), wipe(f)
+			return fmt.Sprintf("the operator had %s formatted, which did not finish, and what is left on it is not known%s", intended(f), evidence(c)), wipe(f)
 		}
 		return "what is on it is not known" + evidence(c), wipe(f)
 	case disk.ReasonTooSmall:
@@ -83,13 +83,17 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonDisagree:
 		return "it was read as blank, and udev knows something on it", "udevadm trigger -s block -y " + f.Name
 	case disk.ReasonShared:
-		who := "it"
-		if f.Serial == "" && f.Standing.Intent != nil {
-			who = "it, or a disk that was in its slot,"
+		if f.Standing.IntentBySlot {
+			return fmt.Sprintf("it, or a disk that was in its slot, was blank to this node, which has no record of the %s %s that it holds now: another disk came, or another machine has the disk, too, or had it", disk.Visible(d.Type), d.UUID),
+				"make sure that no other machine has it, then: hotmount accept " + f.Name
 		}
-		return fmt.Sprintf("%s was blank to this node, and now it holds %s %s, which was not made here: another machine has the disk, too, or had it", who, disk.Visible(d.Type), d.UUID),
+		return fmt.Sprintf("it was blank to this node, and now it holds %s %s, which was not made here: another machine has the disk, too, or had it", disk.Visible(d.Type), d.UUID),
 			"make sure that no other machine has it, then: hotmount accept " + f.Name
 	case disk.ReasonOverwrite:
+		if f.Standing.IntentDoubt {
+			return fmt.Sprintf("the operator wanted %s formatted, which came to nothing; if it was this one, the %s %s that it holds may be damaged", intended(f), disk.Visible(d.Type), d.UUID),
+				fmt.Sprintf("if it is another, or to use it as it is: hotmount accept %s; if nothing on it is wanted: hotmount format %[1]s", f.Name)
+		}
 		return fmt.Sprintf("the operator wanted it formatted, which came to nothing, and what it held, %s %s, is still there and may be damaged", disk.Visible(d.Type), d.UUID),
 			fmt.Sprintf("hotmount format %s; or, to use it as it is: hotmount accept %[1]s", f.Name)
 	case disk.ReasonTorn:
@@ -99,7 +103,11 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 			"to look at it: " + Check(f, d.Type) + "; " + wipe(f)
 	case disk.ReasonDisturbed:
 		i := f.Standing.Intent
-		why = fmt.Sprintf("this node made %s %s on it, and somebody else was at work on it before that was read back: %s", i.Type(), i.UUID, disk.Visible(i.Doubt))
+		on := "it"
+		if f.Standing.IntentBySlot {
+			on = "it, or on a disk that was in its slot"
+		}
+		why = fmt.Sprintf("this node made %s %s on %s, and somebody else was at work on it before that was read back: %s", i.Type(), i.UUID, on, disk.Visible(i.Doubt))
 		if c.Kind != disk.Filesystem {
 			return why + "; it is not there any more", "make sure that nobody else has the disk, then: hotmount accept " + f.Name
 		}
@@ -205,6 +213,14 @@ func held(f *disk.Facts) string {
 // former names what lay on a disk once.
 func former(l *disk.Sighting) string {
 	return fmt.Sprintf("%s (last seen %s)", disk.Visible(strings.TrimSpace(l.Type+" "+l.UUID)), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
+}
+
+// intended names the disk that the operator's word was for.
+func intended(f *disk.Facts) string {
+	if f.Standing.IntentDoubt {
+		return "it, or " + begunOn(f.Standing.Intent) + ","
+	}
+	return "it"
 }
 
 // begunOn names the disk of an intent.

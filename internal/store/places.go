@@ -77,6 +77,14 @@ func (p *Place) Progress(ctx context.Context) error {
 	return nil
 }
 
+// Again waits for a place after Free.
+func (p *Place) Again(ctx context.Context) error {
+	p.mu.Lock()
+	p.done = false
+	p.mu.Unlock()
+	return p.Progress(ctx)
+}
+
 // Free gives the place back; it may be called more than once.
 func (p *Place) Free() {
 	p.mu.Lock()

@@ -37,6 +37,21 @@ func TestScanPlace(t *testing.T) {
 	if err := <-done; err != nil || !waited.Load() {
 		t.Errorf("error %v, waited %v", err, waited.Load())
 	}
+	// Who reads once more waits like all others.
+	fourth, err := s.ScanPlace(t.Context(), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithCancelCause(t.Context())
+	places[1].waiting = func() { cancel(gone) }
+	if err := places[1].Again(ctx); !errors.Is(err, gone) {
+		t.Errorf("got %v, want the end of the context", err)
+	}
+	fourth.Free()
+	if err := places[1].Again(t.Context()); err != nil {
+		t.Error(err)
+	}
+	places[1].Free()
 	places[0].Free()
 	if _, err := (Store{Runtime: "/nonexistent"}).ScanPlace(t.Context(), func() {}); err == nil {
 		t.Error("a place in no directory")

@@ -572,3 +572,96 @@ func TestKeptByManyAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestNextInASlot: without a serial a slot is all that an intent is known by, and the
+// slot has room for others.
+func TestNextInASlot(t *testing.T) {
+	const first, second = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
+	here, there := "pci-0000:04:00.0", "pci-0000:05:00.0"
+	at := func(seq uint64, slot, uuid string) *disk.Facts {
+		f := standingDisk()
+		f.Serial, f.Seq, f.Slot, f.Udev.FSUUID = "", seq, slot, uuid
+		if uuid == "" {
+			f.Udev = disk.Udev{Initialized: true}
+		}
+		return f
+	}
+	type want struct {
+		intent        string
+		doubt, bySlot bool
+	}
+	intent := func(uuid string, of *disk.Facts, put func(*disk.Intent)) disk.Intent {
+		i := disk.Intent{UUID: uuid, Identity: of.Identity("boot1")}
+		if put != nil {
+			put(&i)
+		}
+		return i
+	}
+	over := func(i *disk.Intent) { i.Over = true }
+	doubted := func(i *disk.Intent) { i.Doubt = "x" }
+	withSerial := func(i *disk.Intent) { i.Identity.Serial = "S1" }
+	larger := func(i *disk.Intent) { i.Identity.Size++ }
+	for name, tt := range map[string]struct {
+		begun []disk.Intent
+		boot  string
+		f     *disk.Facts
+		want  want
+	}{
+		"attached still":                   {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot1", at(12, here, ""), want{first, false, false}},
+		"the next":                         {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot1", at(13, here, ""), want{first, false, true}},
+		"the next, after a boot":           {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot2", at(12, here, ""), want{first, false, true}},
+		"its UUID":                         {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot1", at(13, here, first), want{first, false, false}},
+		"its UUID in another slot":         {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot1", at(13, there, first), want{first, true, false}},
+		"its UUID elsewhere after a boot":  {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot2", at(13, there, first), want{first, false, false}},
+		"its UUID, overwriting, elsewhere": {[]disk.Intent{intent(first, at(12, here, ""), over)}, "boot2", at(13, there, first), want{first, true, false}},
+		"its UUID on a larger one":         {[]disk.Intent{intent(first, at(12, here, ""), larger)}, "boot2", at(13, there, first), want{first, true, false}},
+		"its UUID, where it had a serial":  {[]disk.Intent{intent(first, at(12, here, ""), withSerial)}, "boot2", at(13, there, first), want{first, true, false}},
+		"two, dealt anew":                  {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, there, ""), nil)}, "boot2", at(2, there, first), want{first, false, false}},
+		"another has been formatted":       {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, here, ""), nil)}, "boot1", at(14, here, first), want{first, false, false}},
+		"another, and it is in a new slot": {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, here, ""), nil)}, "boot1", at(14, there, first), want{first, false, false}},
+		"another, attached still":          {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, here, ""), nil)}, "boot1", at(13, here, ""), want{second, false, false}},
+		"another, and the next":            {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, here, ""), nil)}, "boot1", at(14, here, ""), want{second, false, true}},
+		"another in another slot":          {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, there, ""), nil)}, "boot1", at(14, here, ""), want{first, false, true}},
+		"overwriting, another formatted":   {[]disk.Intent{intent(first, at(12, here, ""), over), intent(second, at(13, there, ""), nil)}, "boot1", at(14, here, ""), want{first, true, true}},
+		"with a serial, the next":          {[]disk.Intent{intent(first, at(12, here, ""), withSerial)}, "boot1", at(13, here, ""), want{}},
+		"another size, the next":           {[]disk.Intent{intent(first, at(12, here, ""), larger)}, "boot1", at(13, here, ""), want{}},
+	} {
+		s := Store{State: t.TempDir(), Runtime: t.TempDir()}
+		for _, i := range tt.begun {
+			if err := s.Begin(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := s.Load(tt.boot, nil)
+		var got want
+		if st := m.Standing(tt.f); st.Intent != nil {
+			got = want{st.Intent.UUID, st.IntentDoubt, st.IntentBySlot}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+	// What another's format takes the slot from, and what not.
+	for name, tt := range map[string]struct {
+		former disk.Intent
+		left   bool
+	}{
+		"another attachment":  {intent(first, at(12, here, ""), nil), true},
+		"the same":            {intent(first, at(13, here, ""), nil), false},
+		"overwriting":         {intent(first, at(12, here, ""), over), false},
+		"somebody else wrote": {intent(first, at(12, here, ""), doubted), false},
+		"a serial":            {intent(first, at(12, here, ""), withSerial), false},
+		"another slot":        {intent(first, at(12, there, ""), nil), false},
+	} {
+		s := Store{State: t.TempDir(), Runtime: t.TempDir()}
+		for _, i := range []disk.Intent{tt.former, intent(second, at(13, here, ""), nil)} {
+			if err := s.Begin(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := s.intents()
+		if err != nil || len(all) != 2 || all[0].Left != tt.left || all[1].Left {
+			t.Errorf("%s: %+v, %v", name, all, err)
+		}
+	}
+}

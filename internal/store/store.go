@@ -120,8 +120,8 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 }
 
 // Removed says whether the package was removed since Init: what was attached then
-// nobody has written down, and nothing may be formatted until Init does. Its postrm
-// makes the file.
+// nobody has written down, and nothing may be formatted until Init does. Its prerm
+// makes the file, or its postrm, where dpkg calls no prerm.
 func (s Store) Removed() bool {
 	_, err := os.Lstat(s.removedFile())
 	return !errors.Is(err, fs.ErrNotExist)
@@ -290,14 +290,7 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	}
 	// Whether it is still there the links themselves tell.
 	st.Link, _ = m.store.Link(f.Seq)
-	for i := range m.intents {
-		// Also one of an earlier attachment in this boot, or of a disk whose
-		// filesystem has its UUID: the proof tells what to make of it.
-		n := &m.intents[i]
-		if n.Identity.Is(id) || st.Intent == nil && (n.Identity.Like(id) || n.UUID == uuid) {
-			st.Intent, st.IntentDoubt = n, !isOf(n, id)
-		}
-	}
+	st.Intent, st.IntentDoubt, st.IntentBySlot = m.intent(id, uuid)
 	return st
 }
 
@@ -317,15 +310,51 @@ func elsewhere(s *disk.Sighting, id disk.Identity) bool {
 		was.Slot != "" && id.Slot != "" && was.Slot != id.Slot
 }
 
-// isOf says whether the intent is certainly the disk's. Around an unfinished
-// filesystem on a disk that was blank there is nothing to lose, and the likeness of
-// an earlier attachment will do. What was to be overwritten a copy has as well,
-// perhaps the only one: it is the disk itself that is wanted.
+// intent gives the format of which the end is not recorded that is the disk's, or may be,
+// nil if none is: also one of an earlier attachment, or of a disk whose filesystem has the
+// UUID that udev knows on this one. Of several it is the one that is surest. doubt and
+// bySlot are Standing's.
+func (m *Memory) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
+	sure := func(n *disk.Intent) int {
+		was := n.Identity
+		switch {
+		case was.Boot == id.Boot && was.Seq == id.Seq:
+			return 4
+		case was.Serial != "" && was.Like(id):
+			return 3
+		case n.UUID == uuid:
+			return 2
+		case was.Like(id) && !n.Left:
+			return 1
+		}
+		return 0
+	}
+	most := 0
+	for i := range m.intents {
+		if s := sure(&m.intents[i]); s > most {
+			of, most = &m.intents[i], s
+		}
+	}
+	if of == nil {
+		return nil, false, false
+	}
+	return of, !isOf(of, id), most == 1
+}
+
+// isOf says whether the intent is the disk's as far as its slot and size, or the UUID on
+// it, can tell. Around an unfinished filesystem on a disk that was blank there is nothing
+// to lose, and the likeness of an earlier attachment will do; without a serial also that of
+// one in another slot, once the slots were dealt anew. What was to be overwritten a
+// copy has as well, perhaps the only one: it is the disk itself that is wanted.
 func isOf(n *disk.Intent, id disk.Identity) bool {
 	if n.Over {
 		return n.Identity.Is(id) && (n.Identity.Boot == id.Boot || id.Serial != "")
 	}
-	return n.Identity.Is(id) || n.Identity.Like(id)
+	was := n.Identity
+	if was.Serial == "" && id.Serial == "" && was.Size == id.Size && (n.Left || was.Boot != id.Boot) {
+		return true
+	}
+	return was.Is(id) || was.Like(id)
 }
 
 // Accept records the operator's word for this attachment of the disk. What is kept over
@@ -445,11 +474,35 @@ func (s Store) Begin(i disk.Intent) error {
 	if err != nil {
 		return fmt.Errorf("cannot record the intent: %w", err)
 	}
+	if err := s.displace(i); err != nil {
+		return err
+	}
 	if err = makeSynced(s.intentDir()); err == nil {
 		err = writeSynced(filepath.Join(s.intentDir(), i.UUID+".json"), i)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot record the intent: %w", s.failed(err))
+	}
+	return nil
+}
+
+// displace records of the intents that are the disk's by nothing but slot and size that
+// they are another's: it has been found to be blank. What the operator wanted gone may
+// lie on that other one, and is held by its slot all the same.
+func (s Store) displace(by disk.Intent) error {
+	all, err := s.intents()
+	if err != nil {
+		return s.failed(err)
+	}
+	for _, n := range all {
+		was := n.Identity
+		if n.UUID == by.UUID || n.Left || n.Over || n.Doubt != "" || was.Serial != "" || !was.Like(by.Identity) || was.Boot == by.Identity.Boot && was.Seq == by.Identity.Seq {
+			continue
+		}
+		n.Left = true
+		if err := writeSynced(filepath.Join(s.intentDir(), n.UUID+".json"), n); err != nil {
+			return fmt.Errorf("cannot record that the disk of the intent %s has left its slot: %w", n.UUID, s.failed(err))
+		}
 	}
 	return nil
 }
@@ -555,11 +608,17 @@ func (s Store) SaveSettings(st *disk.Settings) error {
 }
 
 // SaveDirectories keeps the class directories in the state directory, for the
-// cleanup at a boot with a broken configuration.
-func (s Store) SaveDirectories(st *disk.Settings) error {
+// cleanup at a boot with a broken configuration, and the former ones that are still to be
+// looked after.
+func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	var dirs []string
 	for i := range st.Classes {
 		dirs = append(dirs, st.Classes[i].Directory)
+	}
+	for _, dir := range former {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
 	}
 	if err := writeSynced(filepath.Join(s.State, "directories.json"), dirs); err != nil {
 		return fmt.Errorf("cannot record the class directories: %w", s.failed(err))
@@ -576,7 +635,7 @@ func (s Store) Settings() (*disk.Settings, error) {
 	return &st, nil
 }
 
-// Directories gives the class directories of the last daemon that started.
+// Directories gives what SaveDirectories has kept for the last daemon that started.
 func (s Store) Directories() ([]string, error) {
 	var dirs []string
 	err := readJSON(filepath.Join(s.State, "directories.json"), &dirs)
