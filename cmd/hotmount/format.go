@@ -81,7 +81,7 @@ func offer(ctx context.Context, w io.Writer, name string) (err error) {
 		return err
 	}
 	defer free()
-	session, err := open(ctx, f, s, nil, progress, func(string, ...string) {})
+	session, err := open(ctx, f, s, nil, progress, nil, func(string, ...string) {})
 	if err != nil {
 		return err
 	}

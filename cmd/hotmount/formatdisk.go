@@ -116,7 +116,7 @@ func findDisk(seq uint64) (*disk.Facts, error) {
 }
 
 // open opens the disk for a proof.
-func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.Intents, progress func(probe.Progress), log func(string, ...string)) (*format.Session, error) {
+func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.Intents, progress func(probe.Progress), readAgain func(context.Context) (func(probe.Progress), error), log func(string, ...string)) (*format.Session, error) {
 	h := host()
 	writes := func() (done, inFlight uint64, err error) {
 		if inFlight, err = h.InFlightWrites(f.Name); err != nil {
@@ -133,7 +133,7 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 	}
 	return format.Open(ctx, *f, format.Deps{
 		Runner: run.Exec{}, Writes: writes, Written: func() (uint64, error) { return h.WrittenBytes(f.Name) }, Settle: s.Settle, SecondLook: secondLook,
-		Rate: s.ScanRate, Progress: progress, Intents: intents, Allowed: func() error { return allowed(f.Name) }, Log: log,
+		Rate: s.ScanRate, Progress: progress, ReadAgain: readAgain, Intents: intents, Allowed: func() error { return allowed(f.Name) }, Log: log,
 	})
 }
 
@@ -177,7 +177,7 @@ func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content
 		return c, err
 	}
 	defer free()
-	session, err := open(ctx, f, s, nil, progress, func(string, ...string) {})
+	session, err := open(ctx, f, s, nil, progress, nil, func(string, ...string) {})
 	if err != nil {
 		return c, err
 	}
@@ -222,7 +222,11 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		}
 		scan.Progress(p.At, p.Size, p.Read, s.Settle+readPatience)
 	}
-	session, err := open(ctx, f, s, record, progress, func(message string, evidence ...string) {
+	readAgain := func(ctx context.Context) (func(probe.Progress), error) {
+		scan.Doing = "reading what was made, for somebody else may have written"
+		return progress, place.Again(ctx)
+	}
+	session, err := open(ctx, f, s, record, progress, readAgain, func(message string, evidence ...string) {
 		scan.Status(message, mkfsPatience)
 		log.Event(report.KindProven, journal.PriInfo, f, d, path, strings.Join(append([]string{message}, evidence...), "\n  "))
 	})
@@ -251,6 +255,10 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, err
 	}
 	d = policy.Decide(f, &c, s)
+	if i := policy.Intent(f, &c); i != nil && i.UUID == c.UUID && token == "" {
+		uuid = c.UUID
+		path = class.MountPoint(uuid)
+	}
 	if token != "" {
 		var ok bool
 		if d, ok = policy.Confirmable(f, &c, s); !ok {
@@ -260,10 +268,10 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if d.Action != disk.Format {
 		why, _ := policy.Words(f, &c, s, d)
 		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
-		err := conclude(ctx, log, session, f, &c, d, uuid, path)
+		err := conclude(ctx, log, session, f, &c, d, path)
 		return c, 0, err
 	}
-	if now := policy.Select(f, s); now.Name != class.Name || now.Blank != class.Blank || now.Directory != class.Directory || now.Create != class.Create {
+	if !asProven(class, policy.Select(f, s)) {
 		return c, 0, errors.New("the configuration of its class has changed while it was proven blank; it is proven again")
 	}
 	d.UUID = uuid
@@ -295,19 +303,25 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 
 // conclude ends the format that began on a disk that is not to be formatted, if what is
 // on it is what came of that.
-func conclude(ctx context.Context, log *report.Log, session *format.Session, f *disk.Facts, c *disk.Content, d disk.Decision, uuid, path string) error {
-	made, ends, failure := outcome(f, c, d, uuid)
+func conclude(ctx context.Context, log *report.Log, session *format.Session, f *disk.Facts, c *disk.Content, d disk.Decision, path string) error {
+	made, ends, failure := outcome(f, c, d)
 	if c.Made = made; made && d.Action != disk.Ignore {
 		if err := session.Finish(ctx); err != nil {
 			return err
 		}
 	}
 	if ends {
-		if err := host().Store.EndFormat(uuid, failure); err != nil {
+		if err := host().Store.EndFormat(policy.Intent(f, c).UUID, failure); err != nil {
 			log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))
 		}
 	}
 	return nil
+}
+
+// asProven says whether the disk's class is as it was when the disk was proven blank for it, in
+// what that and the format go by.
+func asProven(then, now *disk.Class) bool {
+	return now != nil && now.Name == then.Name && now.Blank == then.Blank && now.Directory == then.Directory && now.Create == then.Create
 }
 
 // intentFor is what is recorded before the first write. A half-made ext4 is made again in
@@ -326,9 +340,10 @@ func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) 
 
 // intendedUUID is that of the disk's unfinished format, or a new one. The same
 // one is used until the format has ended, so that a disk has one intent at most. Over
-// a copy of another disk the operator wants a filesystem of its own.
+// a copy of another disk the operator wants a filesystem of its own, and what may be
+// but the next disk in the slot must not become the other's twin.
 func intendedUUID(f *disk.Facts, over bool) (string, error) {
-	if i := f.Standing.Intent; i != nil && !(over && ofAnother(f)) {
+	if i := f.Standing.Intent; i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
 		return i.UUID, nil
 	}
 	// The kernel's generator of random UUIDs (random(4)).
@@ -347,12 +362,13 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 // that began on it: whether mkfs had made the filesystem after all, and whether the
 // intent ends, which it also does with failure: when the operator has accepted what is
 // there instead.
-func outcome(f *disk.Facts, c *disk.Content, d disk.Decision, uuid string) (made, ends bool, failure error) {
-	ours := f.Standing.Intent != nil && !ofAnother(f)
+func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) (made, ends bool, failure error) {
+	i := policy.Intent(f, c)
+	ours := i != nil && !ofAnother(f)
 	switch {
 	case ours && (c.Torn || d.Reason == disk.ReasonDisturbed):
 		return false, false, nil
-	case ours && c.Kind == disk.Filesystem && c.UUID == uuid:
+	case ours && c.Kind == disk.Filesystem && c.UUID == i.UUID:
 		return true, true, nil
 	case ours && d.Action == disk.Mount:
 		return false, true, fmt.Errorf("the disk holds %s %s, and that was accepted", disk.Visible(c.Type), c.UUID)

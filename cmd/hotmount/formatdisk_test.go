@@ -44,7 +44,7 @@ func TestIntentOfAnother(t *testing.T) {
 			if tc.do == disk.Hold {
 				d.Reason = disk.ReasonDisturbed
 			}
-			made, ends, failure := outcome(f, &tc.c, d, begun)
+			made, ends, failure := outcome(f, &tc.c, d)
 			if made != tc.made || ends != tc.ends || (failure != nil) != tc.failed {
 				t.Errorf("made %v, ends %v, failure %v", made, ends, failure)
 			}
@@ -55,5 +55,52 @@ func TestIntentOfAnother(t *testing.T) {
 				t.Errorf("without it: %s, %v", uuid, err)
 			}
 		})
+	}
+}
+
+// A disk that was proven for one class is not formatted for another, nor for what has become of it.
+func TestAsProven(t *testing.T) {
+	then := disk.Class{Name: "a", Blank: "full", Directory: "/mnt/a", Create: disk.XFS}
+	if now := then; !asProven(&then, &now) {
+		t.Error("the same")
+	}
+	for what, change := range map[string]func(*disk.Class){
+		"name":      func(c *disk.Class) { c.Name = "b" },
+		"blank":     func(c *disk.Class) { c.Blank = "unsigned" },
+		"directory": func(c *disk.Class) { c.Directory = "/mnt/b" },
+		"create":    func(c *disk.Class) { c.Create = disk.Ext4 },
+	} {
+		now := then
+		if change(&now); asProven(&then, &now) {
+			t.Error(what)
+		}
+	}
+	if asProven(&then, nil) {
+		t.Error("no class")
+	}
+}
+
+// What may be the next disk in the slot does not become the twin of the one whose format
+// has not ended, nor does the end of its story end that.
+func TestIntentBySlot(t *testing.T) {
+	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
+	f := &disk.Facts{Slot: "pci-0000:04:00.0", Size: 1 << 30}
+	f.Standing.Intent, f.Standing.IntentBySlot = &disk.Intent{Identity: f.Identity("before"), UUID: begun}, true
+	for _, over := range []bool{false, true} {
+		if uuid, err := intendedUUID(f, over); err != nil || uuid == begun || !disk.ValidUUID(uuid) {
+			t.Errorf("by the operator's word %v: %s, %v", over, uuid, err)
+		}
+	}
+	f.Standing.Volume = &disk.Sighting{UUID: found}
+	mount := disk.Decision{Action: disk.Mount}
+	if made, ends, _ := outcome(f, &disk.Content{Kind: disk.Filesystem, UUID: found}, mount); made || ends {
+		t.Errorf("on record: made %v, ends %v", made, ends)
+	}
+	if made, ends, _ := outcome(f, &disk.Content{Kind: disk.Filesystem, UUID: begun}, mount); !made || !ends {
+		t.Errorf("its own: made %v, ends %v", made, ends)
+	}
+	f.Standing.Volume = nil
+	if _, ends, failure := outcome(f, &disk.Content{Kind: disk.Filesystem, UUID: found}, mount); !ends || failure == nil {
+		t.Errorf("accepted: ends %v, %v", ends, failure)
 	}
 }

@@ -74,7 +74,10 @@ type Deps struct {
 	// Rate and Progress are probe.Source's.
 	Rate     uint64
 	Progress func(probe.Progress)
-	Intents  Intents
+	// ReadAgain waits until the disk may be read in full once more, after mkfs, and gives
+	// the Progress of that; nil for whoever does not wait.
+	ReadAgain func(ctx context.Context) (func(probe.Progress), error)
+	Intents   Intents
 	// Allowed gives an error if formatting is switched off. It is called right before
 	// the intent is recorded, and before a format is finished by another write (Finish).
 	Allowed func() error
@@ -358,10 +361,8 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		}
 	}
 	s.deps.Log(fmt.Sprintf("making %s %s on %s", name, o.Intent.UUID, s.disk.ID))
-	// What the operator had overwritten stays that, however often it is begun again:
-	// the proofs between may not have read all of the old data.
 	former := s.disk.Standing.Intent
-	o.Intent.Over = o.Token != "" || former != nil && former.UUID == o.Intent.UUID && former.Over
+	o.Intent.Over, o.Intent.Was = s.overwritten(o)
 	if err := s.deps.Allowed(); err != nil {
 		return err
 	}
@@ -447,6 +448,11 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	}
 	source := s.source()
 	source.Own = probe.Own{Type: disk.XFS, UUID: o.Intent.UUID}
+	if s.deps.ReadAgain != nil {
+		if source.Progress, err = s.deps.ReadAgain(ctx); err != nil {
+			return err
+		}
+	}
 	found, err := probe.Scan(ctx, source, s.plan)
 	if err == nil && len(found.Bytes) > 0 {
 		err = fmt.Errorf("%w: while mkfs.xfs ran, or right before, byte %d was written: %x", ErrWritten, found.Offset, found.Bytes)
@@ -483,6 +489,19 @@ func (s *Session) permit(o MakeOptions) error {
 		return errors.New("the half-made ext4 on it was begun in another way")
 	}
 	return nil
+}
+
+// overwritten says whether what is made is made over something, by the operator's word,
+// and over which filesystem, if that is known. What was overwritten stays that, however
+// often it is begun again: the proofs between may not have read all of the old data.
+func (s *Session) overwritten(o MakeOptions) (over bool, was string) {
+	if former := s.disk.Standing.Intent; former != nil && former.UUID == o.Intent.UUID {
+		return o.Token != "" || former.Over, former.Was
+	}
+	if o.Token != "" && s.proven.Kind == disk.Filesystem {
+		was = s.proven.UUID
+	}
+	return o.Token != "", was
 }
 
 // again is the short look that what was proven still holds, and that nobody has

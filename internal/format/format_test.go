@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,7 @@ type world struct {
 	intent
 	// mu guards what changes while a session settles.
 	mu       sync.Mutex
+	running  sync.Mutex // guards the story while tools are started
 	now      identity
 	nodeDev  disk.Dev
 	writes   uint64
@@ -66,7 +68,9 @@ type world struct {
 	openErr  map[bool]error
 	off      error // formatting is switched off
 	story    []string
-	log      []string
+
+	readAgain func(context.Context) (func(probe.Progress), error)
+	log       []string
 }
 
 // intent records what is asked of the store.
@@ -183,9 +187,16 @@ func (w *world) End(uuid string, failure error) error {
 	return w.endErr
 }
 
-// Run adds what is run to the story.
+// Run adds what is run to the story. Of wipefs and blkid, which are started together,
+// wipefs comes first there.
 func (w *world) Run(ctx context.Context, c run.Command) (run.Result, error) {
-	w.story = append(w.story, c.String())
+	w.running.Lock()
+	at := len(w.story)
+	if at > 0 && c.String() == wipefsLine && w.story[at-1] == blkidLine {
+		at--
+	}
+	w.story = slices.Insert(w.story, at, c.String())
+	w.running.Unlock()
 	return w.Runner.Run(ctx, c)
 }
 
@@ -223,10 +234,11 @@ func (w *world) temp() (*os.File, error)       { return os.Create(w.image + ".li
 
 func (w *world) deps() Deps {
 	return Deps{
-		Runner:  w,
-		Writes:  w.count,
-		Written: func() (uint64, error) { return w.bytes, nil },
-		Settle:  5 * time.Second, SecondLook: 3 * time.Second,
+		ReadAgain: w.readAgain,
+		Runner:    w,
+		Writes:    w.count,
+		Written:   func() (uint64, error) { return w.bytes, nil },
+		Settle:    5 * time.Second, SecondLook: 3 * time.Second,
 		Intents: w,
 		Allowed: func() error { return w.off },
 		Log: func(msg string, evidence ...string) {
@@ -979,6 +991,30 @@ func TestOver(t *testing.T) {
 	}
 }
 
+func TestOverwritten(t *testing.T) {
+	xfs := disk.Content{Kind: disk.Filesystem, UUID: other}
+	for name, tc := range map[string]struct {
+		former *disk.Intent
+		proven disk.Content
+		token  string
+		over   bool
+		was    string
+	}{
+		"a filesystem":                    {nil, xfs, "token", true, other},
+		"an unfinished one":               {nil, disk.Content{Kind: disk.HalfMade, UUID: other}, "token", true, ""},
+		"a filesystem that is left alone": {nil, xfs, "", false, ""},
+		"again":                           {&disk.Intent{UUID: uuid, Over: true, Was: "before"}, disk.Content{Kind: disk.HalfMade, UUID: uuid}, "", true, "before"},
+		"again, by the word":              {&disk.Intent{UUID: uuid, Over: true, Was: "before"}, xfs, "token", true, "before"},
+		"another's":                       {&disk.Intent{UUID: "x", Over: true, Was: "before"}, disk.Content{Kind: disk.Blank}, "", false, ""},
+	} {
+		s := &Session{proven: tc.proven}
+		s.disk.Standing.Intent = tc.former
+		if over, was := s.overwritten(MakeOptions{Intent: disk.Intent{UUID: uuid}, Token: tc.token}); over != tc.over || was != tc.was {
+			t.Errorf("%s: %v, %q", name, over, was)
+		}
+	}
+}
+
 // TestWrittenDuringMkfs: what somebody else writes between the last look and the end of mkfs
 // is in no difference of write requests that is known, but in that of bytes, and is found
 // then wherever it lies. What the counts can not say alone is no reason to hold the disk.
@@ -1002,7 +1038,15 @@ func TestWrittenDuringMkfs(t *testing.T) {
 					tc.during(w)
 					return r, err
 				})
+				asked := 0
+				w.readAgain = func(context.Context) (func(probe.Progress), error) {
+					asked++
+					return nil, nil
+				}
 				err := w.work("full", false, nil)
+				if (asked == 1) != (strings.HasPrefix(name, "somebody") || strings.Contains(name, "more counted")) {
+					t.Errorf("asked %d times to read it once more", asked)
+				}
 				if tc.err == "" && (err != nil || w.last.Doubt != "") || tc.err != "" && (!errors.Is(err, ErrWritten) || !strings.Contains(err.Error(), tc.err) || !strings.Contains(w.last.Doubt, tc.err)) {
 					t.Errorf("error %v, doubt %q", err, w.last.Doubt)
 				}
