@@ -10,8 +10,6 @@ import (
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
-	"hotmount/internal/mounts"
-	"hotmount/internal/store"
 	"hotmount/internal/unit"
 )
 
@@ -40,7 +38,7 @@ func cleanupCommand() *cobra.Command {
 // removeMountPoint removes nothing in a mount namespace that does not see the
 // host's mounts.
 func removeMountPoint(dir, name string) error {
-	if err := mounts.Propagates("", dir); err != nil {
+	if err := host().Propagates(dir); err != nil {
 		return err
 	}
 	return unit.RemoveMountPoint(dir, name)
@@ -49,7 +47,7 @@ func removeMountPoint(dir, name string) error {
 // cleanupAll takes the class directories of the configuration, and also those
 // that the last daemon had: leftovers must go with a broken configuration, too.
 func cleanupAll(c *cobra.Command) error {
-	dirs, err := store.Default().Directories()
+	dirs, err := host().Store.Directories()
 	s, configErr := load(c)
 	if configErr == nil {
 		for i := range s.Classes {

@@ -118,7 +118,7 @@ func followEvents(ctx context.Context, matches []string, lines int, follow bool,
 	}
 	var showErr error
 	for in := json.NewDecoder(out); ; {
-		var fields map[string]any
+		var fields entry
 		if err = in.Decode(&fields); err != nil {
 			break
 		}
@@ -142,25 +142,28 @@ func followEvents(ctx context.Context, matches []string, lines int, follow bool,
 	return nil
 }
 
-// eventOf takes the fields of an entry as `journalctl -o json` gives them: a
-// string, or an array of bytes for what is not printable
-// (systemd.io/JOURNAL_EXPORT_FORMATS).
-func eventOf(fields map[string]any) event {
-	text := func(name string) string {
-		switch v := fields[name].(type) {
-		case string:
-			return v
-		case []any:
-			var b []byte
-			for _, n := range v {
-				if n, ok := n.(float64); ok {
-					b = append(b, byte(n))
-				}
+// entry has the fields of an entry as `journalctl -o json` gives them: a string, or an
+// array of bytes for what is not printable (systemd.io/JOURNAL_EXPORT_FORMATS).
+type entry map[string]any
+
+func (e entry) text(name string) string {
+	switch v := e[name].(type) {
+	case string:
+		return v
+	case []any:
+		var b []byte
+		for _, n := range v {
+			if n, ok := n.(float64); ok {
+				b = append(b, byte(n))
 			}
-			return string(b)
 		}
-		return ""
+		return string(b)
 	}
+	return ""
+}
+
+func eventOf(e entry) event {
+	text := e.text
 	micros, _ := strconv.ParseInt(text("__REALTIME_TIMESTAMP"), 10, 64)
 	priority, _ := strconv.Atoi(text("PRIORITY"))
 	seq, _ := strconv.ParseUint(text("HOTMOUNT_DISKSEQ"), 10, 64)

@@ -14,6 +14,7 @@ import (
 
 	"hotmount/internal/control"
 	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
 	"hotmount/internal/unit"
 )
 
@@ -29,7 +30,8 @@ func goneCommand() *cobra.Command {
 				return usageError{err}
 			}
 			h := host()
-			return gone(c.Context(), units{manager: new(unit.Manager), host: h}, id)
+			ctx := c.Context()
+			return gone(ctx, h, units{manager: new(unit.Manager), host: h}, id, func() bool { return control.Listens(ctx, socket) })
 		},
 	}
 }
@@ -65,25 +67,25 @@ const (
 	goneMost  = 30 * time.Second
 )
 
+// goneUnits are units as gone needs them.
+type goneUnits interface {
+	UnmountGone(ctx context.Context, path string, dev disk.Dev) error
+	NameHolders(ctx context.Context, f *disk.Facts, path string) error
+}
+
 // gone does what the daemon does with a disk that is gone (agent.Agent), but once: of
-// what failed the unit makes another try.
-func gone(ctx context.Context, u units, id disk.ID) error {
-	// Those of the last daemon: there may be no configuration that can be read.
-	dirs, err := u.host.Store.Directories()
-	if err != nil {
-		return err
-	}
+// what failed the unit makes another try. While there is a daemon it is left to that.
+func gone(ctx context.Context, h inventory.Host, u goneUnits, id disk.ID, isDaemon func() bool) error {
+	// The directories of the last daemon will do: there may be no configuration that can
+	// be read.
 	var s disk.Settings
-	for _, dir := range dirs {
-		s.Classes = append(s.Classes, disk.Class{Directory: dir})
-	}
-	daemon := control.Listens(ctx, socket)
+	daemon := isDaemon()
 	for wait := goneFirst; ; wait = min(2*wait, goneMost) {
-		stale, err := u.host.Stale(&s)
+		stale, err := h.Stale(&s)
 		stale = slices.DeleteFunc(stale, func(f disk.Facts) bool { return f.Dev != id.Dev })
 		if len(stale) == 0 {
 			if !daemon {
-				err = errors.Join(err, nameHolders(ctx, u, id))
+				err = errors.Join(err, nameHolders(ctx, h, u, id))
 			}
 			return err
 		}
@@ -92,7 +94,7 @@ func gone(ctx context.Context, u units, id disk.ID) error {
 			return context.Cause(ctx)
 		case <-time.After(wait):
 		}
-		if daemon = control.Listens(ctx, socket); daemon {
+		if daemon = isDaemon(); daemon {
 			continue
 		}
 		for i := range stale {
@@ -109,12 +111,12 @@ func gone(ctx context.Context, u units, id disk.ID) error {
 // nameHolders looks after those who have a filesystem of the disk by a mount of their
 // own, as a pod has: that did not keep it from being unmounted where hotmount had
 // mounted it.
-func nameHolders(ctx context.Context, u units, id disk.ID) error {
-	boot, err := u.host.Boot()
+func nameHolders(ctx context.Context, h inventory.Host, u goneUnits, id disk.ID) error {
+	boot, err := h.Boot()
 	if err != nil {
 		return err
 	}
-	seen, err := u.host.Store.Sightings()
+	seen, err := h.Store.Sightings()
 	for _, n := range seen {
 		if n.Identity.Boot == boot && n.Identity.Seq == id.Seq && n.Directory != "" {
 			err = errors.Join(err, u.NameHolders(ctx, &disk.Facts{ID: id}, path.Join(n.Directory, n.UUID)))

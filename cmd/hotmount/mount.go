@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
 	"hotmount/internal/mounts"
 	"hotmount/internal/policy"
 	"hotmount/internal/run"
@@ -25,6 +29,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	path := class.MountPoint(uuid)
 	arrived, forget := u.mounting.expect(path, f.Dev)
 	defer forget()
+	asked := monotonic()
 	err := u.startMount(ctx, f, class, uuid, fstype)
 	// A job that is there already is an earlier daemon's, which ended during the
 	// recovery of a log, say.
@@ -33,7 +38,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	}
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
-		err = failure(err, kernelSaid(ctx, f.Name), u.host.Store.Holders(uuid), policy.Check(f, fstype))
+		err = failure(err, kernelSaid(ctx, run.Exec{}, u.host, f.ID, asked), u.host.Store.Holders(uuid), policy.Check(f, fstype))
 		// What PID 1 starts after a failed mount must not meet the next try.
 		err = errors.Join(err, u.manager.StartCleanup(ctx, path))
 	}
@@ -159,15 +164,32 @@ func (a *arrivals) shown(table []mounts.Mount) {
 	}
 }
 
-// kernelSaid gives what the kernel has just said of the disk, for mount(8) has
-// only an error number for a damaged filesystem.
-func kernelSaid(ctx context.Context, name string) string {
+// kernelSaid gives what the kernel has said of the disk since that time of CLOCK_MONOTONIC,
+// for mount(8) has only an error number for a damaged filesystem.
+func kernelSaid(ctx context.Context, r run.Runner, h inventory.Host, id disk.ID, since time.Duration) string {
 	// The filesystems begin their messages with "XFS (vdb): " or "EXT4-fs (vdb): ".
-	r, err := run.Exec{}.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second,
-		Args: []string{"-k", "-b", "-q", "-o", "cat", "--no-pager", "-n", "3", "--since", "-1min", "-g", `\(` + name + `\):`}})
-	said := strings.TrimSpace(string(r.Stdout))
+	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second,
+		Args: []string{"-k", "-b", "-q", "-o", "json", "--no-pager", "-n", "3", "--since", "-1min", "-g", `\(` + id.Name + `\):`}})
 	if err != nil {
 		return ""
 	}
-	return disk.Visible(strings.ReplaceAll(said, "\n", " / "))
+	// While the disk is attached no other gets its name: after it has gone, whose lines
+	// they are nobody knows.
+	if now, err := h.Look(id.Name); err != nil || now.Seq != id.Seq {
+		return ""
+	}
+	var said []string
+	for in := json.NewDecoder(bytes.NewReader(res.Stdout)); ; {
+		var e entry
+		if in.Decode(&e) != nil {
+			break
+		}
+		// The journal's time, not the kernel's own (_SOURCE_MONOTONIC_TIMESTAMP), which goes by
+		// another clock: printk(9) takes local_clock().
+		micros, err := strconv.ParseInt(e.text("__MONOTONIC_TIMESTAMP"), 10, 64)
+		if err == nil && time.Duration(micros)*time.Microsecond >= since {
+			said = append(said, strings.TrimSpace(e.text("MESSAGE")))
+		}
+	}
+	return disk.Visible(strings.Join(said, " / "))
 }

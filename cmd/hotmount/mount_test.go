@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,8 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
+	"hotmount/internal/run/runtest"
+	"hotmount/internal/unit"
 )
 
 // Who waits for a mount hears of it once the table has that device there, and of
@@ -132,6 +136,55 @@ func TestFailure(t *testing.T) {
 		if err.Error() != test.want || errors.Is(err, disk.ErrHeld) != test.held || !errors.Is(err, job) {
 			t.Errorf("%q: %v", test.said, err)
 		}
+	}
+}
+
+// Only what was said since the mount was asked for, and of this attachment, tells why it
+// has failed.
+func TestKernelSaid(t *testing.T) {
+	const held = "XFS (vdb): Filesystem has duplicate UUID aaaaaaaa-0000-4000-8000-000000000001 - can't mount"
+	const asked = 100 * time.Second
+	line := func(at time.Duration, message string) string {
+		return fmt.Sprintf(`{"__MONOTONIC_TIMESTAMP":"%d","_SOURCE_MONOTONIC_TIMESTAMP":"1","MESSAGE":%s}`+"\n", at.Microseconds(), message)
+	}
+	words := func(s string) string { return strconv.Quote(s) }
+	before, after := asked-time.Microsecond, asked+time.Second
+	vdb := disk.ID{Name: "vdb", Seq: 1016}
+	for name, tt := range map[string]struct {
+		id            disk.ID
+		journal, want string
+	}{
+		"of this attempt":     {vdb, line(asked, words(held)) + line(after, words("XFS (vdb): b")), held + " / XFS (vdb): b"},
+		"of an earlier one":   {vdb, line(before, words(held)) + line(after, words("XFS (vdb): metadata I/O error")), "XFS (vdb): metadata I/O error"},
+		"of an earlier alone": {vdb, line(before, words(held)), ""},
+		"of another disk":     {disk.ID{Name: "vdb", Seq: 1015}, line(after, words(held)), ""},
+		"of one that is gone": {disk.ID{Name: "vdz", Seq: 1099}, line(after, words(held)), ""},
+		"of no known time":    {vdb, `{"MESSAGE":"` + held + `"}`, ""},
+		"hostile bytes":       {vdb, line(after, "[88,27]"), `X\x1b`},
+		"nothing":             {vdb, "", ""},
+	} {
+		h := machine(t)
+		r := runtest.New(t)
+		r.On(`/usr/bin/journalctl -k -b -q -o json --no-pager -n 3 --since -1min -g \(`+tt.id.Name+`\):`, runtest.Print(tt.journal, 0))
+		if got := kernelSaid(t.Context(), r, h, tt.id, asked); got != tt.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// No mount point is made where it may be one on the host already without looking like one.
+func TestMountOutOfSight(t *testing.T) {
+	h, dir := machine(t), t.TempDir()
+	write(t, h.Root, map[string]string{"proc/self/mountinfo": "127 99 254:0 / / rw - ext4 /dev/vda rw\n"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nothing gets as far as PID 1
+	u := units{manager: new(unit.Manager), host: h}
+	err := u.startMount(ctx, &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 1016}}, &disk.Class{Directory: dir}, "aaaaaaaa-0000-4000-8000-000000000001", disk.XFS)
+	if err == nil || !strings.Contains(err.Error(), "cannot see what is mounted below "+dir) {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("made %v, %v", left, err)
 	}
 }
 

@@ -32,14 +32,15 @@ func releaseCommand() *cobra.Command {
 			return slices.Concat(disksWith(releasable)(), uuidsWith(mountedOnly)())
 		}),
 		RunE: func(c *cobra.Command, given []string) error {
-			return release(c.Context(), c.OutOrStdout(), given[0], force)
+			return release(c.Context(), c.OutOrStdout(), given[0], force, syncFilesystem)
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "unmount it although pods still have it; their data is written first, and they are named to be deleted")
 	return c
 }
 
-func release(ctx context.Context, w io.Writer, which string, force bool) error {
+// release has the data of the filesystem written by sync, which is given its mount point.
+func release(ctx context.Context, w io.Writer, which string, force bool, sync func(path string) error) error {
 	f, path, err := findReleasable(which)
 	if err != nil {
 		return fmt.Errorf("cannot release %s: %w", which, err)
@@ -51,7 +52,7 @@ func release(ctx context.Context, w io.Writer, which string, force bool) error {
 	case f.Standing.Link:
 		return releaseBlock(ctx, w, f)
 	}
-	users, err := mounts.Users("", f.Dev, path)
+	users, err := mounts.Users(host().Root, f.Dev, path)
 	if err != nil {
 		return fmt.Errorf("cannot release %s: %w", f.ID, err)
 	}
@@ -63,7 +64,7 @@ func release(ctx context.Context, w io.Writer, which string, force bool) error {
 		fmt.Fprintf(w, "%s is in use, and these pods have to be deleted before it can be detached (kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), list(users))
 	}
 	// Before the daemon unmounts it, so that this command waits, not the daemon.
-	if err := syncFilesystem(path); err != nil {
+	if err := sync(path); err != nil {
 		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
 	}
 	if _, err := control.Ask(ctx, socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {

@@ -1,11 +1,60 @@
 package main
 
 import (
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
+	"hotmount/internal/config"
+	"hotmount/internal/control"
 	"hotmount/internal/disk"
 )
+
+// What pods have written is on the disk before it is taken from them: the daemon is asked
+// once that is done, and not if it fails.
+func TestReleaseWritesFirst(t *testing.T) {
+	const where = "/mnt/disks/0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	const pod = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	h := machine(t)
+	write(t, h.Root, map[string]string{
+		"proc/1/mountinfo":  "27 1 254:0 / / rw - ext4 /dev/vda rw\n40 27 254:16 / " + where + " rw - xfs /dev/vdb rw\n",
+		"proc/1/ns/mnt":     "-> mnt:[1]",
+		"proc/77/mountinfo": "90 1 254:16 / /data rw - xfs /dev/vdb rw\n",
+		"proc/77/ns/mnt":    "-> mnt:[2]",
+		"proc/77/cgroup":    "0::/kubepods/pod" + pod + "/x\n",
+	})
+	settings := config.Default()
+	if err := h.Store.SaveSettings(&settings); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("input/output error")
+	for name, tt := range map[string]struct {
+		force     bool
+		fails     error
+		synced    []string
+		want, not error
+	}{
+		"in use":      {not: control.ErrDown},
+		"forced":      {force: true, synced: []string{where}, want: control.ErrDown},
+		"not written": {force: true, fails: broken, synced: []string{where}, want: broken, not: control.ErrDown},
+	} {
+		var synced []string
+		err := release(t.Context(), io.Discard, "vdb", tt.force, func(path string) error {
+			synced = append(synced, path)
+			return tt.fails
+		})
+		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || tt.not != nil && errors.Is(err, tt.not) || !slices.Equal(synced, tt.synced) {
+			t.Errorf("%s: written %q, %v", name, synced, err)
+		}
+	}
+	// The command line has that written which is mounted there: here nothing is.
+	if _, _, err := call(t, "release", "--force", "vdb"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, control.ErrDown) {
+		t.Errorf("by the command line: %v", err)
+	}
+}
 
 // TestToDetach: virsh is never given the name that the disk has on the worker, and no
 // foreign bytes; of what is no disk of the host nothing is called safe.

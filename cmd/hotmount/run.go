@@ -141,7 +141,8 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	return nil
 }
 
-// mayBeDisk says whether the kernel gives that name to disks that a class can have.
+// mayBeDisk says whether the kernel gives names that begin so to disks that a class can
+// have, and to their partitions.
 func mayBeDisk(name string) bool {
 	for _, prefix := range []string{"vd", "sd", "xvd", "nvme", "dm-"} {
 		if strings.HasPrefix(name, prefix) {

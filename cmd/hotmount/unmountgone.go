@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/journal"
@@ -13,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
 	"hotmount/internal/mounts"
 	"hotmount/internal/report"
-	"hotmount/internal/store"
 )
 
 func unmountGoneCommand() *cobra.Command {
@@ -29,7 +30,7 @@ func unmountGoneCommand() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			return unmountGone(report.New(), store.Default(), where, dev)
+			return unmountGone(report.New(), host(), where, dev)
 		},
 	}
 }
@@ -54,29 +55,27 @@ const holdersTold = 8
 // down before, and not only taken away: who empties it, as the provisioner does, would take
 // what is not found any more for deleted. They are named before it is unmounted:
 // afterwards nobody can find the mount that they hold.
-func unmountGone(log *report.Log, s store.Store, where string, dev disk.Dev) error {
+func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev) error {
 	fail := func(err error) error { return fmt.Errorf("cannot unmount %s lazily: %w", where, err) }
-	there, err := isThere(where, dev)
+	there, err := isOnTop(h, where, dev)
 	if err != nil {
 		return fail(err)
 	}
-	// While a filesystem is mounted the kernel gives its device number to no
-	// other disk.
-	_, err = os.Lstat("/sys/dev/block/" + dev.String())
+	attached, err := isAttached(h, dev)
 	switch {
-	case err == nil && there:
-		return fail(fmt.Errorf("its disk %s is there", dev))
-	case err == nil:
-		return nil // another disk's: nobody has this one's filesystem any more
-	case !errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return fail(err)
+	case attached && there:
+		return fail(fmt.Errorf("its disk %s is there", dev))
+	case attached:
+		return nil // another disk's: nobody has this one's filesystem any more
 	}
 	at := ""
 	if there {
 		at = where
-		shutDown(log, where, dev)
+		shutDown(log, h.Root, where, dev)
 	}
-	users, err := mounts.Users("", dev, at)
+	users, err := mounts.Users(h.Root, dev, at)
 	words := list(users)
 	switch {
 	case err != nil:
@@ -86,54 +85,87 @@ func unmountGone(log *report.Log, s store.Store, where string, dev disk.Dev) err
 	case len(users) == 0:
 		return nil // they have just let go
 	}
-	what := "was unmounted"
+	what := unmounted
 	if there {
-		lazily, err := unmount(where, dev)
-		if err != nil {
+		if what, err = unmount(h, where, dev, unix.Unmount); err != nil {
 			return fail(err)
-		}
-		if lazily {
-			what = "was taken off the tree"
 		}
 	}
 	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThey get errors, and an XFS can be mounted again only when they have ended", where, what, dev, words))
 	if !there {
 		// Last: a way into a container can be one on which nobody answers.
-		shutDown(log, where, dev)
+		shutDown(log, h.Root, where, dev)
 	}
 	if more := len(users) - holdersTold; more > 0 {
 		words = fmt.Sprintf("%s\n  and %d more", list(users[:holdersTold]), more)
 	}
-	return s.SaveHolders(path.Base(where), words)
+	return h.Store.SaveHolders(path.Base(where), words)
 }
 
-func isThere(where string, dev disk.Dev) (bool, error) {
-	tree, err := mounts.Tree("")
+func isOnTop(h inventory.Host, where string, dev disk.Dev) (bool, error) {
+	tree, err := h.Mounts()
 	if err != nil {
 		return false, err
 	}
 	return mounts.OnTop(tree, where, dev)
 }
 
+// isAttached says whether a disk has that number. While a filesystem is mounted the kernel
+// gives its number to no other disk.
+func isAttached(h inventory.Host, dev disk.Dev) (bool, error) {
+	_, err := os.Lstat(filepath.Join("/", h.Root, "sys/dev/block", dev.String()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // shutDown tells what could not be done: the kernel does it, later.
-func shutDown(log *report.Log, where string, dev disk.Dev) {
-	if err := mounts.ShutDown("", dev); err != nil {
+func shutDown(log *report.Log, root, where string, dev disk.Dev) {
+	if err := mounts.ShutDown(root, dev); err != nil {
 		log.Event(report.KindProblem, journal.PriWarning, nil, disk.Decision{}, where, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 
-// unmount says whether it could not be done but lazily. PID 1, which tries it too, may
-// be first.
-func unmount(where string, dev disk.Dev) (lazily bool, err error) {
-	// The errors may have made them let go.
-	err = unix.Unmount(where, unix.UMOUNT_NOFOLLOW)
-	if errors.Is(err, unix.EBUSY) {
-		lazily, err = true, unix.Unmount(where, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+// What has become of the mount, in words.
+const (
+	unmounted   = "was unmounted"
+	takenOff    = "was taken off the tree"
+	nothingLeft = "was unmounted already, so that nothing was left to do there"
+)
+
+// unmount says what has become of the mount. PID 1, which tries it too, may be first, and
+// the daemon have mounted there the disk that has returned, also under the same number: so
+// it is looked again before each try, for umount2(2) takes whatever is mounted at the path.
+func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where string, flags int) error) (what string, err error) {
+	isLeft := func() (bool, error) {
+		there, err := isOnTop(h, where, dev)
+		if err != nil || !there {
+			return false, err
+		}
+		returned, err := isAttached(h, dev)
+		return !returned, err
 	}
-	if err != nil {
-		if there, again := isThere(where, dev); again == nil && !there {
-			return false, nil
+	for _, try := range []struct {
+		flags int
+		what  string
+	}{
+		// The errors may have made them let go.
+		{unix.UMOUNT_NOFOLLOW, unmounted},
+		{unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH, takenOff},
+	} {
+		if left, err := isLeft(); err != nil || !left {
+			return nothingLeft, err
+		}
+		if err = umount(where, try.flags); !errors.Is(err, unix.EBUSY) {
+			what = try.what
+			break
 		}
 	}
-	return lazily, err
+	if err != nil {
+		if left, again := isLeft(); again == nil && !left {
+			return nothingLeft, nil
+		}
+	}
+	return what, err
 }

@@ -65,8 +65,10 @@ func (e *JobError) Error() string {
 // change of every unit, which on a busy node would wake the daemon all the time,
 // and costs PID 1 more than the mounts themselves where many disks come at once.
 type Manager struct {
-	// socket and transient are others than privateSocket and transientUnits in tests.
+	// socket, transient and soon are others than privateSocket, transientUnits and patience
+	// in tests.
 	socket, transient string
+	soon              time.Duration
 
 	mu    sync.Mutex
 	conn  *conn
@@ -336,18 +338,22 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) error {
 		return err
 	}
 	name := Name(u.Path)
+	var unanswered error
 	if c := m.known(ctx); c != nil {
-		soon, cancel := context.WithTimeout(ctx, patience)
-		err := c.startTransient(soon, name, properties)
+		soon, cancel := context.WithTimeout(ctx, cmp.Or(m.soon, patience))
+		unanswered = c.startTransient(soon, name, properties)
 		cancel()
 		c.bus.Close()
 		var said dbus.Error
-		if err == nil || errors.As(err, &said) {
-			return refusal(name, err)
+		if unanswered == nil || errors.As(unanswered, &said) {
+			return refusal(name, unanswered)
 		}
-		// It was lost meanwhile. If PID 1 has the job all the same, it says so.
 	}
 	c, err := m.acquire(ctx)
+	if err != nil && unanswered != nil {
+		// PID 1 may have read what nobody waits for any more.
+		return fmt.Errorf("cannot tell whether systemd starts %s: perhaps %w: %w", name, ErrExists, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -445,7 +445,21 @@ func TestExpected(t *testing.T) {
 	if m.known(t.Context()) != nil {
 		t.Error("there still is one")
 	}
-	// Who is refused, or not answered, goes without.
+	// PID 1 answers neither the one that it knows nor a new one: it may have the job.
+	c = greet(t.Context())
+	m.soon = time.Millisecond
+	go func() { failed <- m.StartMount(background(t), mountUnit()) }()
+	next, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(next, "REJECTED EXTERNAL\r\n")
+	if err := <-failed; !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "cannot tell whether") {
+		t.Errorf("nobody answers: %v", err)
+	}
+	next.Close()
+	c.Close()
+	// Who is refused goes without.
 	done := make(chan struct{})
 	go func() { m.Expect(t.Context()); close(done) }()
 	c, _ = accept()

@@ -195,6 +195,31 @@ func TestLiveMount(t *testing.T) {
 	}
 }
 
+// TestMountedInBetween: a mount point on which something comes to be mounted while it is
+// removed stays as it was. Here that is mounted on it by another way there, which this one
+// does not show.
+func TestMountedInBetween(t *testing.T) {
+	ownNamespace(t)
+	dir, other := classDir(t), t.TempDir()
+	point := filepath.Join(dir, uuid)
+	if err := MakeMountPoint(dir, uuid); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(dir, other, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(other, unix.MNT_DETACH)
+	if err := unix.Mount("tmpfs", filepath.Join(other, uuid), "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveMountPoint(dir, uuid); err != nil {
+		t.Error(err)
+	}
+	if set, known := flagOf(t, point); set != known || !exists(t, filepath.Join(point, marker)) {
+		t.Errorf("immutable: %v, the filesystem can: %v", set, known)
+	}
+}
+
 // TestBindMount: also one of the same filesystem.
 func TestBindMount(t *testing.T) {
 	ownNamespace(t)
