@@ -20,7 +20,7 @@ func TestForeignHalfMade(t *testing.T) {
 	before := digest(t, image)
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
-	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it, and the unfinished filesystem .* is not of this node's making; .*hotmount format " + name)
+	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem .*; .*hotmount format " + name)
 	// udev calls it XFS, so that a mount was tried: the kernel flushes the disk
 	// then, a write request without a sector.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" {

@@ -1,33 +1,13 @@
-//go:build vm
+//go:build vm && (long || full)
 
 package system
 
 import (
-	"encoding/json"
 	"os"
 	"testing"
 
-	"hotmount/internal/disk"
 	"hotmount/test/worker"
 )
-
-// untouched fails if a write or discard has reached the disk.
-func (m machine) untouched(name string) {
-	m.t.Helper()
-	if got := m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat"); got != "0" {
-		m.t.Errorf("%s write requests reached %s", got, name)
-	}
-}
-
-// history is what `hotmount history -o json` prints.
-func (m machine) history() []disk.Record {
-	m.t.Helper()
-	var all []disk.Record
-	if err := json.Unmarshal([]byte(m.run("hotmount history -o json")), &all); err != nil {
-		m.t.Fatal(err)
-	}
-	return all
-}
 
 // TestAFilesystemVanishes: a disk without a serial that turns to zeros while it is
 // attached is held, naming what lay on it, and freed by no word for something else.

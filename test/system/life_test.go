@@ -70,6 +70,8 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	// One that hangs is ended by the watchdog, which the shipped unit has at a minute.
 	m.run("mkdir -p /run/systemd/system/hotmount.service.d; printf '[Service]\\nWatchdogSec=6\\n' >/run/systemd/system/hotmount.service.d/w.conf; systemctl daemon-reload; systemctl restart hotmount")
 	running()
+	// What is not fed is ended in that time, too.
+	m.run("id=$(systemctl show -P InvocationID hotmount); sleep 13; [ $(systemctl show -P InvocationID hotmount) = $id ]")
 	m.run("systemctl kill -s STOP hotmount")
 	m.wait("the watchdog", "journalctl -b --no-pager -o cat -u hotmount | grep -q 'Watchdog timeout' && [ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
 	running()
@@ -96,8 +98,9 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	// dpkg is killed as it says one of the states on the way, the last of which is "installed".
+	// Not the first: it says a state before it has written it down.
 	m.run("mkfifo /root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>/root/states &" +
-		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' /root/states; kill -KILL $!; ! wait $!", 1+chance(t).IntN(5)))
+		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' /root/states; kill -KILL $!; ! wait $!", 2+chance(t).IntN(4)))
 	if got := m.run("dpkg-query -W -f '${Status}' hotmount"); got == "install ok installed" {
 		t.Errorf("the upgrade was not cut short")
 	} else {

@@ -172,6 +172,15 @@ func TestPackage(t *testing.T) {
 		t.Errorf("after the first installation: %s", got)
 	}
 
+	// For what is unpacked and not configured dpkg calls no prerm.
+	m.run("dpkg --force-confdef --force-confold --unpack /root/next.deb; systemctl start hotmount; systemctl is-active hotmount; dpkg -r hotmount")
+	if got := m.run("systemctl is-active hotmount || true; pgrep -x hotmount || true"); got != "inactive" {
+		t.Errorf("after the removal of what was unpacked: %s", got)
+	}
+	between, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BETWEEN"})
+	m.run(install + "/root/this.deb; systemctl start hotmount")
+	m.says("/dev/" + between + " .*hold")
+
 	// Leftovers go with the program, or are named where there is no chattr.
 	leftover = strings.Replace(leftover, "1111", "3333", 1)
 	m.run("systemctl stop hotmount; " + immutable(leftover) + "; dpkg -r hotmount; [ ! -e " + leftover + " ]")

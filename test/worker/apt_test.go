@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -142,5 +143,32 @@ func TestNeed(t *testing.T) {
 	}
 	if err := need(t.Context(), io.Discard, []string{"bash"}, 1000); err != nil {
 		t.Errorf("with all there: %v", err)
+	}
+}
+
+// TestNeedInstalls: for root what is missing is installed, once more with new lists if that fails.
+func TestNeedInstalls(t *testing.T) {
+	for name, fails := range map[string]int{"at once": 0, "with new lists": 1, "not at all": 2} {
+		dir := t.TempDir()
+		calls := filepath.Join(dir, "calls")
+		write(t, filepath.Join(dir, "apt-get"), fmt.Sprintf("#!/bin/sh\necho $* >>%[1]s\ncase $* in *update*) exit 0 ;; esac\n[ $(grep -c install %[1]s) -gt %[2]d ]\n", calls, fails))
+		if err := os.Chmod(filepath.Join(dir, "apt-get"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+		t.Setenv("HOTMOUNT_TEST_CACHE", dir)
+		err := need(t.Context(), io.Discard, []string{"bash", "hotmount-no-such"}, 0)
+		if (err != nil) != (fails > 1) {
+			t.Errorf("%s: %v", name, err)
+		}
+		b, _ := os.ReadFile(calls)
+		const install = "-y -q -o DPkg::Lock::Timeout=600 --no-install-recommends install hotmount-no-such\n"
+		want := install
+		if fails > 0 {
+			want += "-q -o DPkg::Lock::Timeout=600 update\n" + install
+		}
+		if string(b) != want {
+			t.Errorf("%s: called was apt-get\n%s", name, b)
+		}
 	}
 }

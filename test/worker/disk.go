@@ -43,6 +43,8 @@ type Disk struct {
 	LogicalBlockSize int // 512 by default
 	// Shared lets other workers have the same file at the same time.
 	Shared bool
+	// Direct goes past the host's page cache.
+	Direct bool
 	// Blkdebug are options of QEMU's blkdebug driver, such as "inject-error",
 	// to put it between the disk and its file.
 	Blkdebug map[string]any
@@ -58,10 +60,10 @@ type Attached struct {
 
 // fileNode describes a file to QEMU. Who shares it can not lock it. Nothing is flushed to the host's own disk:
 // what is in the host's page cache outlives any QEMU.
-func fileNode(path, name string, readOnly, shared bool) map[string]any {
+func fileNode(path, name string, readOnly, shared, direct bool) map[string]any {
 	return map[string]any{
 		"driver": "file", "node-name": name, "filename": path, "read-only": readOnly, "locking": onOff(!shared),
-		"discard": "unmap", "cache": map[string]any{"direct": false, "no-flush": true},
+		"discard": "unmap", "cache": map[string]any{"direct": direct, "no-flush": true},
 	}
 }
 
@@ -71,7 +73,7 @@ func (a *Attached) node() string { return a.ID + "-disk" }
 // nodes describes the block nodes, the lowest first.
 func (a *Attached) nodes() []map[string]any {
 	below := a.ID + "-file"
-	all := []map[string]any{fileNode(a.File, below, a.ReadOnly, a.Shared)}
+	all := []map[string]any{fileNode(a.File, below, a.ReadOnly, a.Shared, a.Direct)}
 	if a.Blkdebug != nil {
 		debug := maps.Clone(a.Blkdebug)
 		debug["driver"], debug["node-name"], debug["image"] = "blkdebug", a.ID+"-debug", below
@@ -81,7 +83,7 @@ func (a *Attached) nodes() []map[string]any {
 	}
 	return append(all, map[string]any{
 		"driver": a.Format, "node-name": a.node(), "file": below, "discard": "unmap", "read-only": a.ReadOnly,
-		"cache": map[string]any{"direct": false, "no-flush": true},
+		"cache": map[string]any{"direct": a.Direct, "no-flush": true},
 	})
 }
 

@@ -125,7 +125,7 @@ func (l launch) args() ([]string, error) {
 	}
 	system, err := json.Marshal(map[string]any{
 		"driver": "qcow2", "node-name": "worker-system", "discard": "unmap",
-		"file": fileNode(l.overlay, "worker-file", false, false),
+		"file": fileNode(l.overlay, "worker-file", false, false, false),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot describe the system disk: %w", err)
