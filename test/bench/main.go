@@ -69,6 +69,11 @@ type bench struct {
 	w     *worker.Worker
 	dir   string
 	table Table
+
+	// direct has disks read past the host's page cache, which is slow to fill, limit with
+	// so many bytes a second at most, 0 for as many as they can.
+	direct bool
+	limit  int
 }
 
 // figure is one part of the run.
@@ -227,11 +232,17 @@ func (b *bench) images(ctx context.Context, name string, n int, size int64, xfs 
 func (b *bench) plug(ctx context.Context, how string, images []string) (seen Seen, ids []string, err error) {
 	seen, err = b.observe(ctx, how, len(images), func() error {
 		for _, image := range images {
-			a, err := b.w.Attach(ctx, worker.Disk{File: image})
+			a, err := b.w.Attach(ctx, worker.Disk{File: image, Direct: b.direct})
 			if err != nil {
 				return err
 			}
 			ids = append(ids, a.ID)
+			if b.limit == 0 {
+				continue
+			}
+			if _, err := b.w.QMP(ctx, "block_set_io_throttle", map[string]any{"id": a.ID + "/virtio-backend", "bps": 0, "bps_rd": b.limit, "bps_wr": 0, "iops": 0, "iops_rd": 0, "iops_wr": 0}); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
