@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -577,6 +578,7 @@ func TestKeptByManyAtOnce(t *testing.T) {
 // slot has room for others.
 func TestNextInASlot(t *testing.T) {
 	const first, second = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
+	const old = "cccccccc-0000-4000-8000-000000000003"
 	here, there := "pci-0000:04:00.0", "pci-0000:05:00.0"
 	at := func(seq uint64, slot, uuid string) *disk.Facts {
 		f := standingDisk()
@@ -590,14 +592,15 @@ func TestNextInASlot(t *testing.T) {
 		intent        string
 		doubt, bySlot bool
 	}
-	intent := func(uuid string, of *disk.Facts, put func(*disk.Intent)) disk.Intent {
+	intent := func(uuid string, of *disk.Facts, puts ...func(*disk.Intent)) disk.Intent {
 		i := disk.Intent{UUID: uuid, Identity: of.Identity("boot1")}
-		if put != nil {
+		for _, put := range puts {
 			put(&i)
 		}
 		return i
 	}
 	over := func(i *disk.Intent) { i.Over = true }
+	overOld := func(i *disk.Intent) { i.Over, i.Was = true, old }
 	doubted := func(i *disk.Intent) { i.Doubt = "x" }
 	withSerial := func(i *disk.Intent) { i.Identity.Serial = "S1" }
 	larger := func(i *disk.Intent) { i.Identity.Size++ }
@@ -607,22 +610,28 @@ func TestNextInASlot(t *testing.T) {
 		f     *disk.Facts
 		want  want
 	}{
-		"attached still":                   {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot1", at(12, here, ""), want{first, false, false}},
-		"the next":                         {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot1", at(13, here, ""), want{first, false, true}},
-		"the next, after a boot":           {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot2", at(12, here, ""), want{first, false, true}},
-		"its UUID":                         {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot1", at(13, here, first), want{first, false, false}},
-		"its UUID in another slot":         {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot1", at(13, there, first), want{first, true, false}},
-		"its UUID elsewhere after a boot":  {[]disk.Intent{intent(first, at(12, here, ""), nil)}, "boot2", at(13, there, first), want{first, false, false}},
+		"attached still":                   {[]disk.Intent{intent(first, at(12, here, ""))}, "boot1", at(12, here, ""), want{first, false, false}},
+		"the next":                         {[]disk.Intent{intent(first, at(12, here, ""))}, "boot1", at(13, here, ""), want{first, false, true}},
+		"the next, after a boot":           {[]disk.Intent{intent(first, at(12, here, ""))}, "boot2", at(12, here, ""), want{first, false, true}},
+		"its UUID":                         {[]disk.Intent{intent(first, at(12, here, ""))}, "boot1", at(13, here, first), want{first, false, false}},
+		"its UUID in another slot":         {[]disk.Intent{intent(first, at(12, here, ""))}, "boot1", at(13, there, first), want{first, true, false}},
+		"its UUID elsewhere after a boot":  {[]disk.Intent{intent(first, at(12, here, ""))}, "boot2", at(13, there, first), want{first, false, false}},
 		"its UUID, overwriting, elsewhere": {[]disk.Intent{intent(first, at(12, here, ""), over)}, "boot2", at(13, there, first), want{first, true, false}},
 		"its UUID on a larger one":         {[]disk.Intent{intent(first, at(12, here, ""), larger)}, "boot2", at(13, there, first), want{first, true, false}},
 		"its UUID, where it had a serial":  {[]disk.Intent{intent(first, at(12, here, ""), withSerial)}, "boot2", at(13, there, first), want{first, true, false}},
-		"two, dealt anew":                  {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, there, ""), nil)}, "boot2", at(2, there, first), want{first, false, false}},
-		"another has been formatted":       {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, here, ""), nil)}, "boot1", at(14, here, first), want{first, false, false}},
-		"another, and it is in a new slot": {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, here, ""), nil)}, "boot1", at(14, there, first), want{first, false, false}},
-		"another, attached still":          {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, here, ""), nil)}, "boot1", at(13, here, ""), want{second, false, false}},
-		"another, and the next":            {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, here, ""), nil)}, "boot1", at(14, here, ""), want{second, false, true}},
-		"another in another slot":          {[]disk.Intent{intent(first, at(12, here, ""), nil), intent(second, at(13, there, ""), nil)}, "boot1", at(14, here, ""), want{first, false, true}},
-		"overwriting, another formatted":   {[]disk.Intent{intent(first, at(12, here, ""), over), intent(second, at(13, there, ""), nil)}, "boot1", at(14, here, ""), want{first, true, true}},
+		"two, dealt anew":                  {[]disk.Intent{intent(first, at(12, here, "")), intent(second, at(13, there, ""))}, "boot2", at(2, there, first), want{first, false, false}},
+		"another has been formatted":       {[]disk.Intent{intent(first, at(12, here, "")), intent(second, at(13, here, ""))}, "boot1", at(14, here, first), want{first, false, false}},
+		"another, and it is in a new slot": {[]disk.Intent{intent(first, at(12, here, "")), intent(second, at(13, here, ""))}, "boot1", at(14, there, first), want{first, false, false}},
+		"another, attached still":          {[]disk.Intent{intent(first, at(12, here, "")), intent(second, at(13, here, ""))}, "boot1", at(13, here, ""), want{second, false, false}},
+		"another, and the next":            {[]disk.Intent{intent(first, at(12, here, "")), intent(second, at(13, here, ""))}, "boot1", at(14, here, ""), want{second, false, true}},
+		"another in another slot":          {[]disk.Intent{intent(first, at(12, here, "")), intent(second, at(13, there, ""))}, "boot1", at(14, here, ""), want{first, false, true}},
+		"overwriting, another formatted":   {[]disk.Intent{intent(first, at(12, here, ""), over), intent(second, at(13, there, ""))}, "boot1", at(14, here, ""), want{first, true, true}},
+		"overwriting, then blank":          {[]disk.Intent{intent(first, at(12, here, ""), over), intent(second, at(13, here, ""))}, "boot2", at(2, here, ""), want{second, false, true}},
+		"overwriting, the order of names":  {[]disk.Intent{intent(second, at(12, here, ""), over), intent(first, at(13, here, ""))}, "boot2", at(2, here, ""), want{first, false, true}},
+		"blank, then overwriting":          {[]disk.Intent{intent(first, at(12, here, "")), intent(second, at(13, here, ""), over)}, "boot2", at(2, here, ""), want{second, true, true}},
+		"overwriting twice":                {[]disk.Intent{intent(first, at(12, here, ""), over), intent(second, at(13, here, ""), over)}, "boot2", at(2, here, ""), want{second, true, true}},
+		"disturbed, then blank":            {[]disk.Intent{intent(first, at(12, here, ""), doubted), intent(second, at(13, here, ""))}, "boot2", at(2, here, ""), want{second, false, true}},
+		"what was overwritten, elsewhere":  {[]disk.Intent{intent(first, at(12, here, ""), overOld)}, "boot2", at(2, there, old), want{}},
 		"with a serial, the next":          {[]disk.Intent{intent(first, at(12, here, ""), withSerial)}, "boot1", at(13, here, ""), want{}},
 		"another size, the next":           {[]disk.Intent{intent(first, at(12, here, ""), larger)}, "boot1", at(13, here, ""), want{}},
 	} {
@@ -642,19 +651,23 @@ func TestNextInASlot(t *testing.T) {
 		}
 	}
 	// What another's format takes the slot from, and what not.
+	blank, overwrites := intent(second, at(13, here, "")), intent(second, at(13, here, ""), over)
 	for name, tt := range map[string]struct {
-		former disk.Intent
-		left   bool
+		former, by disk.Intent
+		left       bool
 	}{
-		"another attachment":  {intent(first, at(12, here, ""), nil), true},
-		"the same":            {intent(first, at(13, here, ""), nil), false},
-		"overwriting":         {intent(first, at(12, here, ""), over), false},
-		"somebody else wrote": {intent(first, at(12, here, ""), doubted), false},
-		"a serial":            {intent(first, at(12, here, ""), withSerial), false},
-		"another slot":        {intent(first, at(12, there, ""), nil), false},
+		"another attachment":          {intent(first, at(12, here, "")), blank, true},
+		"the same":                    {intent(first, at(13, here, "")), blank, false},
+		"overwriting":                 {intent(first, at(12, here, ""), over), blank, false},
+		"overwriting twice":           {intent(first, at(12, here, ""), over), overwrites, true},
+		"overwriting something else":  {intent(first, at(12, here, ""), overOld), overwrites, false},
+		"overwriting twice, the same": {intent(first, at(13, here, ""), over), overwrites, false},
+		"somebody else wrote":         {intent(first, at(12, here, ""), doubted), blank, false},
+		"a serial":                    {intent(first, at(12, here, ""), withSerial), blank, false},
+		"another slot":                {intent(first, at(12, there, "")), blank, false},
 	} {
 		s := Store{State: t.TempDir(), Runtime: t.TempDir()}
-		for _, i := range []disk.Intent{tt.former, intent(second, at(13, here, ""), nil)} {
+		for _, i := range []disk.Intent{tt.former, tt.by} {
 			if err := s.Begin(i); err != nil {
 				t.Fatal(err)
 			}
@@ -663,5 +676,58 @@ func TestNextInASlot(t *testing.T) {
 		if err != nil || len(all) != 2 || all[0].Left != tt.left || all[1].Left {
 			t.Errorf("%s: %+v, %v", name, all, err)
 		}
+	}
+}
+
+// What is on the disk in the slot was accepted: the intent waits for the one that carries
+// its UUID, and says all that it has said.
+func TestLeave(t *testing.T) {
+	const uuidA, uuidB = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
+	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
+	mine, other := disk.Intent{UUID: uuidA, Over: true, Was: uuidB, Doubt: "x"}, disk.Intent{UUID: uuidB}
+	for _, i := range []disk.Intent{mine, other} {
+		if err := s.Begin(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Leave(uuidA); err != nil {
+		t.Fatal(err)
+	}
+	mine.Left = true
+	if all, err := s.intents(); err != nil || !reflect.DeepEqual(all, []disk.Intent{mine, other}) {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// Many disks are formatted at once, each by a process of its own: that one format ends
+// while another begins is no fault of the state directory.
+func TestIntentsAtOnce(t *testing.T) {
+	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
+	if _, err := s.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			for round := range 40 {
+				i := disk.Intent{UUID: fmt.Sprintf("%08x-0000-4000-8000-%012x", n, round), Identity: disk.Identity{Slot: "pci-0000:04:00.0", Size: 1 << 30, Seq: uint64(n)}}
+				if err := s.Begin(i); err != nil {
+					t.Error(err)
+				}
+				if _, err := s.intents(); err != nil {
+					t.Error(err)
+				}
+				if err := s.End(i.UUID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if left, err := s.intents(); err != nil || len(left) > 0 {
+		t.Errorf("%+v, %v", left, err)
+	}
+	if m := s.Load("boot1", nil); m.Lost != nil {
+		t.Errorf("it is taken for a fault of the state directory: %v", m.Lost)
 	}
 }

@@ -319,10 +319,14 @@ func (m *Memory) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, 
 		was := n.Identity
 		switch {
 		case was.Boot == id.Boot && was.Seq == id.Seq:
-			return 4
+			return 5
 		case was.Serial != "" && was.Like(id):
-			return 3
+			return 4
 		case n.UUID == uuid:
+			return 3
+		// Of several in one slot it is the last: there is one at most that no later one
+		// has taken the slot from (Store.displace).
+		case was.Like(id) && !n.Left && !n.Over && n.Doubt == "":
 			return 2
 		case was.Like(id) && !n.Left:
 			return 1
@@ -338,7 +342,7 @@ func (m *Memory) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, 
 	if of == nil {
 		return nil, false, false
 	}
-	return of, !isOf(of, id), most == 1
+	return of, !isOf(of, id), most <= 2
 }
 
 // isOf says whether the intent is the disk's as far as its slot and size, or the UUID on
@@ -470,25 +474,36 @@ func (s Store) Begin(i disk.Intent) error {
 	if !disk.ValidUUID(i.UUID) {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
 	}
-	err := s.locked(func() error { return s.note([]disk.Sighting{{Identity: i.Identity}}, false) })
+	err := s.locked(func() error {
+		if err := s.note([]disk.Sighting{{Identity: i.Identity}}, false); err != nil {
+			return err
+		}
+		if err := s.displace(i); err != nil {
+			return err
+		}
+		return s.saveIntent(i)
+	})
 	if err != nil {
 		return fmt.Errorf("cannot record the intent: %w", err)
 	}
-	if err := s.displace(i); err != nil {
-		return err
-	}
-	if err = makeSynced(s.intentDir()); err == nil {
+	return nil
+}
+
+func (s Store) saveIntent(i disk.Intent) error {
+	err := makeSynced(s.intentDir())
+	if err == nil {
 		err = writeSynced(filepath.Join(s.intentDir(), i.UUID+".json"), i)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot record the intent: %w", s.failed(err))
+		return s.failed(err)
 	}
 	return nil
 }
 
 // displace records of the intents that are the disk's by nothing but slot and size that
 // they are another's: it has been found to be blank. What the operator wanted gone may
-// lie on that other one, and is held by its slot all the same.
+// lie on that other one, and is held by its slot all the same, until the operator wants
+// the same gone once more. So is what somebody else was at work on.
 func (s Store) displace(by disk.Intent) error {
 	all, err := s.intents()
 	if err != nil {
@@ -496,13 +511,32 @@ func (s Store) displace(by disk.Intent) error {
 	}
 	for _, n := range all {
 		was := n.Identity
-		if n.UUID == by.UUID || n.Left || n.Over || n.Doubt != "" || was.Serial != "" || !was.Like(by.Identity) || was.Boot == by.Identity.Boot && was.Seq == by.Identity.Seq {
+		if n.UUID == by.UUID || n.Left || n.Over && !(by.Over && by.Was == n.Was) || n.Doubt != "" || was.Serial != "" || !was.Like(by.Identity) || was.Boot == by.Identity.Boot && was.Seq == by.Identity.Seq {
 			continue
 		}
 		n.Left = true
-		if err := writeSynced(filepath.Join(s.intentDir(), n.UUID+".json"), n); err != nil {
-			return fmt.Errorf("cannot record that the disk of the intent %s has left its slot: %w", n.UUID, s.failed(err))
+		if err := s.saveIntent(n); err != nil {
+			return fmt.Errorf("cannot record that the disk of the intent %s has left its slot: %w", n.UUID, err)
 		}
+	}
+	return nil
+}
+
+// Leave records that the disk of the intent of that UUID is not the one in its slot: the
+// operator has accepted what is on that.
+func (s Store) Leave(uuid string) error {
+	err := s.locked(func() error {
+		all, err := s.intents()
+		for _, n := range all {
+			if n.UUID == uuid {
+				n.Left = true
+				err = s.saveIntent(n)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot record that the disk of the intent %s has left its slot: %w", uuid, err)
 	}
 	return nil
 }
@@ -512,10 +546,16 @@ func (s Store) End(uuid string) error {
 	if !disk.ValidUUID(uuid) {
 		return fmt.Errorf("cannot remove the intent: %q is not a UUID", uuid)
 	}
-	if err := removeIfThere(filepath.Join(s.intentDir(), uuid+".json")); err != nil {
+	err := s.locked(func() error {
+		if err := removeIfThere(filepath.Join(s.intentDir(), uuid+".json")); err != nil {
+			return err
+		}
+		return syncDir(s.intentDir())
+	})
+	if err != nil {
 		return fmt.Errorf("cannot remove the intent: %w", err)
 	}
-	return syncDir(s.intentDir())
+	return nil
 }
 
 func (s Store) intents() ([]disk.Intent, error) {
@@ -532,7 +572,11 @@ func (s Store) intents() ([]disk.Intent, error) {
 			continue // the temporary file of a write that a crash ended
 		}
 		var i disk.Intent
-		if err := readJSON(filepath.Join(s.intentDir(), e.Name()), &i); err != nil {
+		err := readJSON(filepath.Join(s.intentDir(), e.Name()), &i)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has just ended
+		}
+		if err != nil {
 			return nil, fmt.Errorf("cannot read the intent %s: %w", e.Name(), err)
 		}
 		if e.Name() != i.UUID+".json" || !disk.ValidUUID(i.UUID) {
