@@ -448,6 +448,11 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	}
 	source := s.source()
 	source.Own = probe.Own{Type: disk.XFS, UUID: o.Intent.UUID}
+	// To read it may take long, or be broken off, and then nobody knows.
+	o.Intent.Doubt = "more was written to it than mkfs.xfs has written, and it was not read again to the end"
+	if err := s.deps.Intents.Amend(o.Intent); err != nil {
+		return err
+	}
 	if s.deps.ReadAgain != nil {
 		if source.Progress, err = s.deps.ReadAgain(ctx); err != nil {
 			return err
@@ -457,7 +462,11 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	if err == nil && len(found.Bytes) > 0 {
 		err = fmt.Errorf("%w: while mkfs.xfs ran, or right before, byte %d was written: %x", ErrWritten, found.Offset, found.Bytes)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	o.Intent.Doubt = ""
+	return s.deps.Intents.Amend(o.Intent)
 }
 
 // permit refuses what Prove has not found in this session.
@@ -495,13 +504,14 @@ func (s *Session) permit(o MakeOptions) error {
 // and over which filesystem, if that is known. What was overwritten stays that, however
 // often it is begun again: the proofs between may not have read all of the old data.
 func (s *Session) overwritten(o MakeOptions) (over bool, was string) {
+	over = o.Token != ""
 	if former := s.disk.Standing.Intent; former != nil && former.UUID == o.Intent.UUID {
-		return o.Token != "" || former.Over, former.Was
+		over, was = over || former.Over, former.Was
 	}
-	if o.Token != "" && s.proven.Kind == disk.Filesystem {
+	if o.Token != "" && s.proven.Kind == disk.Filesystem && s.proven.UUID != o.Intent.UUID {
 		was = s.proven.UUID
 	}
-	return o.Token != "", was
+	return over, was
 }
 
 // again is the short look that what was proven still holds, and that nobody has

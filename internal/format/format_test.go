@@ -1004,7 +1004,11 @@ func TestOverwritten(t *testing.T) {
 		"an unfinished one":               {nil, disk.Content{Kind: disk.HalfMade, UUID: other}, "token", true, ""},
 		"a filesystem that is left alone": {nil, xfs, "", false, ""},
 		"again":                           {&disk.Intent{UUID: uuid, Over: true, Was: "before"}, disk.Content{Kind: disk.HalfMade, UUID: uuid}, "", true, "before"},
-		"again, by the word":              {&disk.Intent{UUID: uuid, Over: true, Was: "before"}, xfs, "token", true, "before"},
+		"again, by the word":              {&disk.Intent{UUID: uuid, Over: true, Was: "before"}, disk.Content{Kind: disk.HalfMade, UUID: uuid}, "token", true, "before"},
+		"another one, by the word":        {&disk.Intent{UUID: uuid, Over: true, Was: "before"}, xfs, "token", true, other},
+		"its own, by the word":            {&disk.Intent{UUID: uuid, Over: true, Was: "before"}, disk.Content{Kind: disk.Filesystem, UUID: uuid}, "token", true, "before"},
+		"one, and before was none":        {&disk.Intent{UUID: uuid, Over: true}, xfs, "token", true, other},
+		"one, where it was blank":         {&disk.Intent{UUID: uuid}, xfs, "token", true, other},
 		"another's":                       {&disk.Intent{UUID: "x", Over: true, Was: "before"}, disk.Content{Kind: disk.Blank}, "", false, ""},
 	} {
 		s := &Session{proven: tc.proven}
@@ -1041,6 +1045,10 @@ func TestWrittenDuringMkfs(t *testing.T) {
 				asked := 0
 				w.readAgain = func(context.Context) (func(probe.Progress), error) {
 					asked++
+					// A crash now must not have it mounted as if nothing were.
+					if w.last.Doubt == "" {
+						t.Error("it is read once more, and there is no doubt on record")
+					}
 					return nil, nil
 				}
 				err := w.work("full", false, nil)
@@ -1053,6 +1061,23 @@ func TestWrittenDuringMkfs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// That the disk could not be read once more is not taken for its being as it should.
+func TestNotReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.On(makeLine, func(c run.Command) (run.Result, error) {
+			r, err := w.mkfs(c)
+			w.bytes += 4096
+			return r, err
+		})
+		stopped := errors.New("stopped")
+		w.readAgain = func(context.Context) (func(probe.Progress), error) { return nil, stopped }
+		if err := w.work("full", false, nil); !errors.Is(err, stopped) || w.last.Doubt == "" {
+			t.Errorf("error %v, doubt %q", err, w.last.Doubt)
+		}
+	})
 }
 
 // A token is for every byte that Prove reads, not for the samples alone: what another
