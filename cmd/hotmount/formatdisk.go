@@ -251,6 +251,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if s, err = host().Store.Settings(); err != nil {
 		return c, 0, err
 	}
+	proven := f.Standing
 	if f, err = findDisk(f.Seq); err != nil {
 		return c, 0, err
 	}
@@ -272,14 +273,17 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, err
 	}
 	if !asProven(class, policy.Select(f, s)) {
-		return c, 0, errors.New("the configuration of its class has changed while it was proven blank; it is proven again")
+		return c, 0, errors.New("the configuration of its class has changed while it was proven blank: it has to be proven again")
+	}
+	again := c.Kind == disk.HalfMade && token == ""
+	if again && !sameIntent(&proven, &f.Standing) {
+		return c, 0, errors.New("which unfinished format is this disk's has changed while it was read: it has to be read again")
 	}
 	d.UUID = uuid
 	boot, err := host().Boot()
 	if err != nil {
 		return c, 0, err
 	}
-	again := c.Kind == disk.HalfMade && token == ""
 	intent := intentFor(f, class, uuid, boot, again)
 	record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: uuid, Type: class.Create, By: disk.ByDaemon, Evidence: c.Evidence}
 	switch {
@@ -304,16 +308,21 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 // conclude ends the format that began on a disk that is not to be formatted, if what is
 // on it is what came of that.
 func conclude(ctx context.Context, log *report.Log, session *format.Session, f *disk.Facts, c *disk.Content, d disk.Decision, path string) error {
-	made, ends, failure := outcome(f, c, d)
-	if c.Made = made; made && d.Action != disk.Ignore {
+	o := outcome(f, c, d)
+	if c.Made = o.made; o.made && d.Action != disk.Ignore {
 		if err := session.Finish(ctx); err != nil {
 			return err
 		}
 	}
-	if ends {
-		if err := host().Store.EndFormat(policy.Intent(f, c).UUID, failure); err != nil {
-			log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))
-		}
+	var err error
+	switch {
+	case o.ends:
+		err = host().Store.EndFormat(policy.Intent(f, c).UUID, o.failure)
+	case o.leaves:
+		err = host().Store.Leave(policy.Intent(f, c).UUID)
+	}
+	if err != nil {
+		log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))
 	}
 	return nil
 }
@@ -322,6 +331,15 @@ func conclude(ctx context.Context, log *report.Log, session *format.Session, f *
 // what that and the format go by.
 func asProven(then, now *disk.Class) bool {
 	return now != nil && now.Name == then.Name && now.Blank == then.Blank && now.Directory == then.Directory && now.Create == then.Create
+}
+
+// sameIntent says whether what the disk was proven for is on record of it still: a half-made
+// filesystem is known, and its rest is read, by the intent.
+func sameIntent(then, now *disk.Standing) bool {
+	if then.Intent == nil || now.Intent == nil {
+		return then.Intent == now.Intent
+	}
+	return then.Intent.UUID == now.Intent.UUID && then.IntentDoubt == now.IntentDoubt && then.IntentBySlot == now.IntentBySlot
 }
 
 // intentFor is what is recorded before the first write. A half-made ext4 is made again in
@@ -358,22 +376,33 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	return uuid, nil
 }
 
-// outcome tells of a disk that is not to be formatted what has become of the format
-// that began on it: whether mkfs had made the filesystem after all, and whether the
-// intent ends, which it also does with failure: when the operator has accepted what is
-// there instead.
-func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) (made, ends bool, failure error) {
+// ending is what has become of a format that began on a disk that is not to be formatted.
+type ending struct {
+	// made says that mkfs had made the filesystem after all.
+	made bool
+	// ends says that the intent ends, which it also does with failure: when the operator
+	// has accepted what is there instead.
+	ends    bool
+	failure error
+	// leaves says that what the operator has accepted may be but the next disk in the
+	// slot: the intent stays, for the one that carries its UUID.
+	leaves bool
+}
+
+func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	i := policy.Intent(f, c)
 	ours := i != nil && !ofAnother(f)
 	switch {
 	case ours && (c.Torn || d.Reason == disk.ReasonDisturbed):
-		return false, false, nil
+		return ending{}
 	case ours && c.Kind == disk.Filesystem && c.UUID == i.UUID:
-		return true, true, nil
+		return ending{made: true, ends: true}
+	case ours && d.Action == disk.Mount && f.Standing.IntentBySlot:
+		return ending{leaves: true}
 	case ours && d.Action == disk.Mount:
-		return false, true, fmt.Errorf("the disk holds %s %s, and that was accepted", disk.Visible(c.Type), c.UUID)
+		return ending{ends: true, failure: fmt.Errorf("the disk holds %s %s, and that was accepted", disk.Visible(c.Type), c.UUID)}
 	}
-	return false, false, nil
+	return ending{}
 }
 
 // ofAnother says that the intent is another disk's, of which this one is a copy: it is not

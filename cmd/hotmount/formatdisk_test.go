@@ -44,9 +44,8 @@ func TestIntentOfAnother(t *testing.T) {
 			if tc.do == disk.Hold {
 				d.Reason = disk.ReasonDisturbed
 			}
-			made, ends, failure := outcome(f, &tc.c, d)
-			if made != tc.made || ends != tc.ends || (failure != nil) != tc.failed {
-				t.Errorf("made %v, ends %v, failure %v", made, ends, failure)
+			if o := outcome(f, &tc.c, d); o.made != tc.made || o.ends != tc.ends || (o.failure != nil) != tc.failed || o.leaves {
+				t.Errorf("%+v", o)
 			}
 			if uuid, err := intendedUUID(f, true); err != nil || (uuid != begun) != tc.own {
 				t.Errorf("by the operator's word: %s, %v", uuid, err)
@@ -93,14 +92,33 @@ func TestIntentBySlot(t *testing.T) {
 	}
 	f.Standing.Volume = &disk.Sighting{UUID: found}
 	mount := disk.Decision{Action: disk.Mount}
-	if made, ends, _ := outcome(f, &disk.Content{Kind: disk.Filesystem, UUID: found}, mount); made || ends {
-		t.Errorf("on record: made %v, ends %v", made, ends)
+	if o := outcome(f, &disk.Content{Kind: disk.Filesystem, UUID: found}, mount); o != (ending{}) {
+		t.Errorf("on record: %+v", o)
 	}
-	if made, ends, _ := outcome(f, &disk.Content{Kind: disk.Filesystem, UUID: begun}, mount); !made || !ends {
-		t.Errorf("its own: made %v, ends %v", made, ends)
+	if o := outcome(f, &disk.Content{Kind: disk.Filesystem, UUID: begun}, mount); o != (ending{made: true, ends: true}) {
+		t.Errorf("its own: %+v", o)
 	}
 	f.Standing.Volume = nil
-	if _, ends, failure := outcome(f, &disk.Content{Kind: disk.Filesystem, UUID: found}, mount); !ends || failure == nil {
-		t.Errorf("accepted: ends %v, %v", ends, failure)
+	if o := outcome(f, &disk.Content{Kind: disk.Filesystem, UUID: found}, mount); o != (ending{leaves: true}) {
+		t.Errorf("accepted: %+v", o)
+	}
+}
+
+// What was proven with one intent in mind, or with none, is not written to with another.
+func TestSameIntent(t *testing.T) {
+	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
+	then := disk.Standing{Intent: &disk.Intent{UUID: begun}}
+	if now := (disk.Standing{Intent: &disk.Intent{UUID: begun, Left: true}}); !sameIntent(&then, &now) || !sameIntent(&disk.Standing{}, &disk.Standing{}) {
+		t.Error("the same")
+	}
+	for what, now := range map[string]disk.Standing{
+		"none":    {},
+		"another": {Intent: &disk.Intent{UUID: found}},
+		"doubt":   {Intent: &disk.Intent{UUID: begun}, IntentDoubt: true},
+		"by slot": {Intent: &disk.Intent{UUID: begun}, IntentBySlot: true},
+	} {
+		if sameIntent(&then, &now) || sameIntent(&now, &then) {
+			t.Error(what)
+		}
 	}
 }

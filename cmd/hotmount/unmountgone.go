@@ -30,7 +30,7 @@ func unmountGoneCommand() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			return unmountGone(report.New(), host(), where, dev)
+			return unmountGone(report.New(), host(), where, dev, unix.Unmount)
 		},
 	}
 }
@@ -55,7 +55,7 @@ const holdersTold = 8
 // down before, and not only taken away: who empties it, as the provisioner does, would take
 // what is not found any more for deleted. They are named before it is unmounted:
 // afterwards nobody can find the mount that they hold.
-func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev) error {
+func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, umount func(where string, flags int) error) error {
 	fail := func(err error) error { return fmt.Errorf("cannot unmount %s lazily: %w", where, err) }
 	there, err := isOnTop(h, where, dev)
 	if err != nil {
@@ -87,8 +87,14 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev) 
 	}
 	what := unmounted
 	if there {
-		if what, err = unmount(h, where, dev, unix.Unmount); err != nil {
+		if what, err = unmount(h, where, dev, umount); err != nil {
 			return fail(err)
+		}
+		// As above: it has returned, or the number is another's.
+		if attached, err = isAttached(h, dev); err != nil {
+			return fail(err)
+		} else if attached {
+			return nil
 		}
 	}
 	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThey get errors, and an XFS can be mounted again only when they have ended", where, what, dev, words))

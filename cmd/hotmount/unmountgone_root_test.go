@@ -91,7 +91,7 @@ func TestUnmountGone(t *testing.T) {
 				}
 				defer f.Close()
 			}
-			err := unmountGone(report.New(), h, where, dev)
+			err := unmountGone(report.New(), h, where, dev, unix.Unmount)
 			if (err != nil) != tt.living || tt.living && !strings.Contains(err.Error(), "its disk "+dev.String()+" is there") {
 				t.Error(err)
 			}
@@ -150,6 +150,27 @@ func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 			}
 			if there, err := isOnTop(h, where, living); err != nil || !there {
 				t.Errorf("the living disk is mounted: %v, %v", there, err)
+			}
+		})
+	}
+}
+
+// What has been let go of by everybody, so that its number was given again, or its disk
+// has returned, is no trouble for anybody: it is not said that somebody holds it.
+func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
+	for name, returns := range map[string]bool{"gone": false, "returned": true} {
+		t.Run(name, func(t *testing.T) {
+			ownNamespace(t)
+			h, where := ownMachine(t), mountPoint(t)
+			dev := mountDisk(t, where)
+			err := unmountGone(report.New(), h, where, dev, func(where string, flags int) error {
+				if returns {
+					write(t, h.Root, map[string]string{"sys/dev/block/" + dev.String(): "-> ../../block/vdb"})
+				}
+				return unix.Unmount(where, flags)
+			})
+			if words := h.Store.Holders(goneUUID); err != nil || (words == "") != returns {
+				t.Errorf("holders %q, %v", words, err)
 			}
 		})
 	}

@@ -773,6 +773,22 @@ func TestATwinWhileFilling(t *testing.T) {
 			if len(m.table) != 1 || m.table[0].Dev != first.Dev {
 				t.Errorf("mounted is %v\n%s", m.table, strings.Join(m.log, "\n"))
 			}
+			// The operator says which it is to be, and that has a new size: what was filled was the old one.
+			m.onFill, m.log, m.table = nil, nil, nil
+			delete(m.disks, "vdc")
+			copied.Size += 1 << 30
+		})
+		a.Look("vdc")
+		settle()
+		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+			t.Error(err)
+		}
+		settle()
+		m.change(func() {
+			log := strings.Join(m.log, "\n")
+			if fill, mount := strings.Index(log, "fill seq 2"), strings.Index(log, "mount vdb seq 2"); fill < 0 || mount < fill {
+				t.Errorf("it is not filled before it is mounted:\n%s", log)
+			}
 		})
 	})
 }
@@ -1633,6 +1649,14 @@ func TestNotesWhatIsNotMounted(t *testing.T) {
 			f.Standing.Intent = &disk.Intent{UUID: uuidB, Over: true}
 			f.Standing.Verdict = &disk.Verdict{Seq: 2, Size: f.Size, Content: disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuidA, Proven: true}}
 		}), "", ""},
+		"half-made here, known by its slot": {at(blankDisk("vdb", 2), func(f *disk.Facts) {
+			f.Standing.Formatting, f.Standing.Intent, f.Standing.IntentBySlot = "off", &disk.Intent{UUID: uuidA}, true
+			f.Standing.Verdict = &disk.Verdict{Seq: 2, Size: f.Size, Content: disk.Content{Kind: disk.HalfMade, Type: "xfs", UUID: uuidA, Proven: true}}
+		}), "", ""},
+		"half-made, in the slot of another": {at(blankDisk("vdb", 2), func(f *disk.Facts) {
+			f.Standing.Intent, f.Standing.IntentBySlot = &disk.Intent{UUID: uuidB}, true
+			f.Standing.Verdict = &disk.Verdict{Seq: 2, Size: f.Size, Content: disk.Content{Kind: disk.HalfMade, Type: "xfs", UUID: uuidA, Proven: true}}
+		}), "xfs", uuidA},
 		"no serial and no slot": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Slot, f.ReadOnly = "", true }), "", ""},
 		"the system's":          {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.System = "/" }), "", ""},
 		"udev has not seen it":  {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Udev.Initialized = false }), "", ""},

@@ -82,6 +82,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	}
 	if !active(d.Action) {
 		st.succeed()
+		st.filled, st.filling = 0, nil
 		if st.failing {
 			st.failing = false
 			a.report.Recovered(&f)

@@ -53,7 +53,8 @@ func (a *Agent) remember(st *state, changed bool) {
 // what is being overwritten. The disk of the system is not: without it there is no boot.
 func (a *Agent) note(st *state, c *disk.Content) {
 	f, d := &st.facts, st.decision
-	if !f.Udev.Initialized || f.Standing.Intent != nil && !f.Standing.IntentBySlot || f.System != "" || f.Slot == "" && f.Serial == "" {
+	i := f.Standing.Intent
+	if !f.Udev.Initialized || i != nil && (!f.Standing.IntentBySlot || i.UUID == c.UUID) || f.System != "" || f.Slot == "" && f.Serial == "" {
 		return
 	}
 	want := disk.Sighting{Identity: f.Identity("")}

@@ -422,8 +422,8 @@ type Intent struct {
 	Over bool `json:"over,omitempty"`
 	// Was is the UUID of the filesystem that is overwritten, empty if none was known.
 	Was string `json:"was,omitempty"`
-	// Left says that another disk was formatted in the slot since: this one, which has no
-	// serial, is known by the UUID alone.
+	// Left says that another disk was formatted in the slot since, or accepted as it is:
+	// this one, which has no serial, is known by the UUID alone.
 	Left bool `json:"left,omitempty"`
 	// Doubt says who else was at work on the disk after mkfs had ended, empty for nobody.
 	Doubt string `json:"doubt,omitempty"`

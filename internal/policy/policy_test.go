@@ -753,6 +753,18 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
+	// The intent in its slot is another's: nothing is said of that.
+	f, s := blankDisk(), settings()
+	f.Serial, f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = "", &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: uuid}
+	f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Shared: true}
+	if why, _ := Words(f, foreign, s, Decide(f, foreign, s)); !strings.HasPrefix(why, "it was blank to this node, and now") {
+		t.Errorf("shared, with another's intent: %q", why)
+	}
+	f.Standing.Verdict = nil
+	unread := &disk.Content{Kind: disk.Unread}
+	if why, _ := Words(f, unread, s, Decide(f, unread, s)); why != "an earlier format of it, or of a disk that was in its slot, did not finish" {
+		t.Errorf("to be proven: %q", why)
+	}
 }
 
 // TestWordsOfASerialTwice: what is known on the other disk is named.

@@ -83,7 +83,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonDisagree:
 		return "it was read as blank, and udev knows something on it", "udevadm trigger -s block -y " + f.Name
 	case disk.ReasonShared:
-		if f.Standing.IntentBySlot {
+		if Intent(f, c) != nil && f.Standing.IntentBySlot {
 			return fmt.Sprintf("it, or a disk that was in its slot, was blank to this node, which has no record of the %s %s that it holds now: another disk came, or another machine has the disk, too, or had it", disk.Visible(d.Type), d.UUID),
 				"make sure that no other machine has it, then: hotmount accept " + f.Name
 		}
@@ -107,7 +107,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		if f.Standing.IntentBySlot {
 			on = "it, or on a disk that was in its slot"
 		}
-		why = fmt.Sprintf("this node made %s %s on %s, and somebody else was at work on it before that was read back: %s", i.Type(), i.UUID, on, disk.Visible(i.Doubt))
+		why = fmt.Sprintf("this node made %s %s on %s, and somebody else was, or may have been, at work on it before that was read back: %s", i.Type(), i.UUID, on, disk.Visible(i.Doubt))
 		if c.Kind != disk.Filesystem {
 			return why + "; it is not there any more", "make sure that nobody else has the disk, then: hotmount accept " + f.Name
 		}
@@ -164,6 +164,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonUnmounted:
 		return "somebody unmounted it", "to have it mounted again: hotmount accept " + f.Name
 	case disk.ReasonIntent:
+		if f.Standing.IntentBySlot {
+			return "an earlier format of it, or of a disk that was in its slot, did not finish", ""
+		}
 		return "an earlier format of it did not finish", ""
 	case disk.ReasonUnread:
 		return "nothing is known on it; whether it is blank has to be proven", ""

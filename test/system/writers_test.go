@@ -79,7 +79,7 @@ for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0
 while pgrep -f '[m]kfs.xfs .*/dev/%[1]s' >/dev/null; do sleep 0.05; done
 dd if=/root/theirs of=/dev/%[1]s bs=4096 count=1 seek=51200 oflag=direct conv=notrunc status=none`, name))
 	m.says("/dev/" + name + ".*somebody writes to it: 1 writes and discards meanwhile")
-	held := "^/dev/" + name + " .*hold: this node made xfs .* on it, and somebody else was at work on it before that was read back: .*hotmount accept " + name
+	held := "^/dev/" + name + " .*hold: this node made xfs .* on it, and somebody else was, or may have been, at work on it before that was read back: .*hotmount accept " + name
 	m.says(held)
 	m.run("journalctl --rotate; journalctl --vacuum-time=1s; rm -f /run/hotmount/verdicts/*; systemctl restart hotmount")
 	m.says(held)
