@@ -184,6 +184,15 @@ func TestFindPeers(t *testing.T) {
 	if f.FindPeers(all); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
 		t.Errorf("peers %+v", f.SameSerial)
 	}
+	// On virtio a serial is cut. A partition has its disk's, and is none.
+	long := disk("sda", 5, "ABCDEFGHIJKLMNOPQRST-and-more", uuid)
+	cut, part := disk("vdf", 6, "ABCDEFGHIJKLMNOPQRST", ""), disk("vdf1", 6, "ABCDEFGHIJKLMNOPQRST-part1", "")
+	part.Whole = "vdf"
+	for _, f := range []*Facts{&long, &cut} {
+		if f.FindPeers([]Facts{long, cut, part, disk("vdg", 7, "ABCDEFGHIJKLMNOPQRS", "")}); len(f.SameSerial) != 1 || f.SameSerial[0].Seq != 11-f.Seq {
+			t.Errorf("%s: peers %+v", f.Name, f.SameSerial)
+		}
+	}
 	// What is mounted in a place of ours is known although udev does not know it.
 	mounted := Facts{ID: ID{Name: "vdb", Seq: 1}, Serial: "S", Standing: Standing{Volume: &Sighting{UUID: uuid, Type: "ext4"}}}
 	for _, at := range [][]MountPoint{nil, {{Path: "/mnt/disks/" + uuid}}} {

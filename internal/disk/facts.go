@@ -294,6 +294,9 @@ func OtherSerial(a, b string) bool {
 	return a != "" && a != b && (len(a) != serialLength || !strings.HasPrefix(b, a))
 }
 
+// SameSerial says whether the serials may be those of one disk, on whatever bus.
+func SameSerial(a, b string) bool { return a != "" && b != "" && !OtherSerial(a, b) }
+
 // Like says whether both may be the same disk, attached again perhaps, also
 // within one boot.
 func (i Identity) Like(other Identity) bool {
@@ -353,7 +356,7 @@ type Given struct {
 // Is says whether the record may be of the disk, also on another bus, where virtio does
 // not cut its serial. Its size does not count: it may have grown since.
 func (g *Given) Is(f *Facts) bool {
-	return f.Serial != "" && g.Serial != "" && !OtherSerial(f.Serial, g.Serial) || f.WWN != "" && f.WWN == g.WWN
+	return SameSerial(f.Serial, g.Serial) || f.WWN != "" && f.WWN == g.WWN
 }
 
 // serialLength is the most that virtio-blk hands on of a serial (VIRTIO_BLK_ID_BYTES
@@ -535,7 +538,7 @@ func (f *Facts) FindPeers(all []Facts) {
 				p.Type, p.UUID = v.Type, v.UUID // which udev does not know, or not yet
 			}
 		}
-		if f.Serial != "" && o.Serial == f.Serial {
+		if (f.Whole == "") == (o.Whole == "") && SameSerial(f.Serial, o.Serial) {
 			f.SameSerial = append(f.SameSerial, p)
 		}
 		if uuid := f.Known().UUID; uuid != "" && p.UUID == uuid {

@@ -278,6 +278,7 @@ func TestFormerDisks(t *testing.T) {
 	nowhere := facts("vdb", 9, "")
 	nowhere.Slot = ""
 	one, two := numbered(1), numbered(2)
+	const long = "ABCDEFGHIJKLMNOPQRST-and-more"
 	left := sighting(slot, "boot1", one)
 	left.Left = true
 	leftBefore := sighting(facts("vdb", 1, ""), "boot1", one)
@@ -293,6 +294,10 @@ func TestFormerDisks(t *testing.T) {
 		{name: "the serial", seen: []disk.Sighting{sighting(facts("vdx", 1, "S"), "boot1", one)}, f: facts("vdb", 9, "S"), boot: "boot1", serial: one},
 		{name: "the serial after a reboot, elsewhere", seen: []disk.Sighting{sighting(facts("vdx", 1, "S"), "boot1", one)}, f: facts("vdb", 9, "S"), boot: "boot2", serial: one},
 		{name: "another serial", seen: []disk.Sighting{sighting(facts("vdx", 1, "S"), "boot1", one)}, f: facts("vdb", 9, "T"), boot: "boot2"},
+		{name: "the serial, cut by virtio now", seen: []disk.Sighting{sighting(facts("sda", 1, long), "boot1", one)}, f: facts("vdb", 9, long[:20]), boot: "boot2", serial: one},
+		{name: "the serial, cut by virtio then", seen: []disk.Sighting{sighting(facts("vdb", 1, long[:20]), "boot1", one)}, f: facts("sda", 9, long), boot: "boot2", serial: one},
+		{name: "a partition had the serial, cut by virtio now", seen: []disk.Sighting{sighting(partOf(facts("sda", 1, long)), "boot1", one)}, f: facts("vdb", 9, long[:20]), boot: "boot2", serial: one},
+		{name: "the beginning of a serial that virtio does not cut", seen: []disk.Sighting{sighting(facts("sda", 1, long), "boot1", one)}, f: facts("vdb", 9, long[:19]), boot: "boot2"},
 		{name: "the last of a serial", seen: []disk.Sighting{sighting(facts("vdx", 1, "S"), "boot1", one), sighting(facts("vdx", 2, "S"), "boot1", two)}, f: facts("vdb", 9, "S"), boot: "boot2", serial: two},
 		{name: "the slot after a reboot", seen: []disk.Sighting{sighting(slot, "boot1", one)}, f: facts("vdb", 9, ""), boot: "boot2", slot: one},
 		{name: "the slot after two reboots", seen: []disk.Sighting{sighting(slot, "boot1", one)}, f: facts("vdb", 9, ""), boot: "boot3", slot: one},

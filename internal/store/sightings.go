@@ -197,9 +197,6 @@ func (m *Memory) noted(id disk.Identity) *disk.Sighting {
 // one that was mounted, else one that was made. What was never mounted counts if it was
 // there when an earlier boot ended; it is newer, since Remember drops what it replaces.
 func (m *Memory) formerSerial(f *disk.Facts) *disk.Sighting {
-	if f.Serial == "" {
-		return nil
-	}
 	for i := range slices.Backward(m.contents) {
 		if l := &m.contents[i]; l.Identity.Boot != m.boot && serialOf(l, f) {
 			return l
@@ -211,7 +208,7 @@ func (m *Memory) formerSerial(f *disk.Facts) *disk.Sighting {
 		}
 	}
 	for i := range slices.Backward(m.history) {
-		if r := &m.history[i]; r.Identity.Serial == f.Serial && r.Made() {
+		if r := &m.history[i]; disk.SameSerial(r.Identity.Serial, f.Serial) && r.Made() {
 			return madeBy(r)
 		}
 	}
@@ -221,7 +218,9 @@ func (m *Memory) formerSerial(f *disk.Facts) *disk.Sighting {
 // serialOf says whether the filesystem lay on a disk with f's serial, or on a
 // partition of one.
 func serialOf(l *disk.Sighting, f *disk.Facts) bool {
-	return l.Identity.Serial == f.Serial || strings.HasPrefix(l.Identity.Serial, f.Serial+disk.PartitionSuffix)
+	serial := l.Identity.Serial
+	i := strings.LastIndex(serial, disk.PartitionSuffix)
+	return disk.SameSerial(serial, f.Serial) || i > 0 && disk.SameSerial(serial[:i], f.Serial)
 }
 
 // formerSlot gives what lay in f's slot, on a disk that may have been f, when an
