@@ -249,7 +249,8 @@ func TestFaultsOfFile(t *testing.T) {
 		{"settle: !mine 5s", `FILE:1: settle: found the tag !mine, expected the value alone`},
 		{"!!binary Zm9ybWF0: true", `FILE:1: Zm9ybWF0: found the tag !!binary, expected the value alone`},
 		{"!!null", `FILE:1: found the tag !!null, expected the value alone`},
-		{"rescan: *a", `FILE: expected YAML: unknown anchor 'a' referenced`},
+		{"rescan: 5s\nsettle: *a", `FILE:2: expected YAML: unknown anchor 'a' referenced`},
+		{"# *a\nnode: \"*a\"\nsettle: '*a'\nexclude: [*a]", `FILE:4: expected YAML: unknown anchor 'a' referenced`},
 		{"format: true\nsettle: [5s\nworkers: 4\n", `FILE:2: expected YAML: did not find expected ',' or ']', in this line or below`},
 		{"\nsettle: 5s\n  workers: 4\n", `FILE:3: expected YAML: mapping values are not allowed in this context`},
 		{"\nsettle: 5s\n- workers\n", `FILE:2: expected YAML: did not find expected key, in this line or below`},
@@ -260,8 +261,9 @@ func TestFaultsOfFile(t *testing.T) {
 		{"settle: 5s\n%\nworkers", `FILE:2: expected YAML: could not find expected directive name`},
 		{"\nsettle: '5s\n", `FILE:2: expected YAML: found unexpected end of stream`},
 		{"settle:\t5s\n\tworkers: 4", `FILE:2: expected YAML: found a tab character that violates indentation`},
-		{"\x00", `FILE: expected YAML: control characters are not allowed`},
-		{"a: \xff", `FILE: expected YAML: invalid leading UTF-8 octet`},
+		{"\x00", `FILE:1: expected YAML: control characters are not allowed`},
+		{"settle: 5s\n# \ufffd\u0085\nnode: \x1b[1mx\n", `FILE:3: expected YAML: control characters are not allowed`},
+		{"settle: 5s\n\nnode: \xff", `FILE:3: expected YAML: invalid leading UTF-8 octet`},
 
 		{"]", `FILE:1: expected YAML: did not find expected node content, in this line or below`},
 		{strings.Repeat("x: 1\n", 150), func() string {
@@ -297,6 +299,8 @@ func TestFaultsOfFile(t *testing.T) {
 		{"workers: 65", `FILE:1: workers: found the number 65, expected a whole number from 1 to 64`},
 		{"workers: 4.0", `FILE:1: workers: found the number 4.0, expected a whole number from 1 to 64`},
 		{"workers: 0x4", `FILE:1: workers: found the number 0x4, expected a whole number from 1 to 64`},
+		{`workers: +010`, `FILE:1: workers: found the number +010, expected a whole number from 1 to 64`},
+		{`workers: 017`, `FILE:1: workers: found the number 017, expected a whole number from 1 to 64`},
 		{`workers: "4"`, `FILE:1: workers: found "4", expected a whole number from 1 to 64`},
 		{"workers: {a: 1}", `FILE:1: workers: found keys with values, expected a whole number from 1 to 64`},
 

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -203,7 +205,7 @@ func parse(texts []document) (layer, origins, error) {
 			}
 		}
 		if err != nil && err != io.EOF {
-			p.syntax(err)
+			p.syntax(err, t.data)
 		}
 	}
 	if len(p.merged) > 0 {
@@ -212,7 +214,7 @@ func parse(texts []document) (layer, origins, error) {
 	return l, p.origins, p.err()
 }
 
-func (p *parser) syntax(err error) {
+func (p *parser) syntax(err error, text []byte) {
 	yamlError := regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
 	// fromZero are the errors whose lines yaml counts from 0: those of its
 	// parser, while those of its scanner are counted from 1 (go.yaml.in/yaml/v3,
@@ -228,7 +230,36 @@ func (p *parser) syntax(err error) {
 			what += ", in this line or below"
 		}
 	}
+	if at.line == 0 {
+		at.line = faultyLine(what, text)
+	}
 	p.add(at, "expected YAML: %s", disk.Visible(what))
+}
+
+// faultyLine looks for the line of a fault of which yaml does not say it: what is no
+// character of YAML, or an alias that means nothing; 0 where it is not found.
+func faultyLine(what string, text []byte) int {
+	at := -1
+	if m := regexp.MustCompile(`^unknown anchor '(.+)' referenced$`).FindStringSubmatch(what); m != nil {
+		// What is quoted or a comment is none; it keeps its length.
+		blind := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'[^']*'|(?m:(?:^|[ \t])#.*$)`).ReplaceAllFunc(text, func(b []byte) []byte {
+			return regexp.MustCompile(`[^\n]`).ReplaceAll(b, []byte(" "))
+		})
+		if found := regexp.MustCompile(`\*` + regexp.QuoteMeta(m[1]) + `(?:[^0-9A-Za-z_-]|$)`).FindIndex(blind); found != nil {
+			at = found[0]
+		}
+	} else if strings.Contains(what, "control characters") || strings.Contains(what, "UTF-8") {
+		for i, r := range string(text) {
+			if _, n := utf8.DecodeRune(text[i:]); r == utf8.RuneError && n == 1 || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {
+				at = i
+				break
+			}
+		}
+	}
+	if at < 0 {
+		return 0
+	}
+	return 1 + bytes.Count(text[:at], []byte("\n"))
 }
 
 func (p *parser) at(n *yaml.Node, key, format string, args ...any) {

@@ -81,7 +81,8 @@ func whole(least, most int) kind {
 		name: "int", tag: "!!int", expected: fmt.Sprintf("a whole number from %d to %d", least, most),
 		parse: func(s string) (any, bool) {
 			n, err := strconv.Atoi(s)
-			return n, err == nil && n >= least && n <= most
+			// What begins with 0 is octal to some readers of YAML.
+			return n, err == nil && n >= least && n <= most && s == strconv.Itoa(n)
 		},
 	}
 }
