@@ -70,6 +70,10 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	if d := policy.Decide(f, &c, s); d.Action != disk.Prove && d.Action != disk.Format && (d.Action != disk.Mount || c.Proven) {
 		why, _ := policy.Words(f, &c, s, d)
 		log.Event(report.KindProven, journal.PriNotice, f, d, "", fmt.Sprintf("%s: nothing to prove: %s: %s", f.Node(), d.Action, why))
+		if len(f.Loops) > 0 {
+			// Which the daemon, that may open no loop device, need not see.
+			return h.Store.SaveVerdict(disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: why, Retry: true})
+		}
 		return nil
 	}
 	// Before the disk is read for nothing. One with an intent may carry a whole
@@ -138,7 +142,8 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 }
 
 // allowed looks at the switches that stop all formatting once more right before the disk
-// is written to: up to half a minute may have passed with waiting for udev's lock.
+// is written to: up to half a minute may have passed with waiting for udev's lock. Whoever
+// else takes the disk meets the claim on it, but for a loop device.
 func allowed(name string) error {
 	h := host()
 	now, err := h.Look(name)
@@ -146,9 +151,17 @@ func allowed(name string) error {
 		return err
 	}
 	s, err := h.Store.Settings()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	return forbidden(&now, s)
+}
+
+// forbidden says what forbids to write to the disk that was decided to be formatted.
+func forbidden(now *disk.Facts, s *disk.Settings) error {
+	switch {
+	case len(now.Loops) > 0:
+		return fmt.Errorf("it is in use through /dev/%s", now.Loops[0])
 	case now.Standing.Formatting != "":
 		return fmt.Errorf("nothing is formatted: %s", now.Standing.Formatting)
 	case !s.Format:
@@ -255,16 +268,12 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	if f, err = findDisk(f.Seq); err != nil {
 		return c, 0, err
 	}
-	d = policy.Decide(f, &c, s)
+	if d, err = lastWord(f, &c, s, class, &proven, token != ""); err != nil {
+		return c, 0, err
+	}
 	if i := policy.Intent(f, &c); i != nil && i.UUID == c.UUID && token == "" {
 		uuid = c.UUID
 		path = class.MountPoint(uuid)
-	}
-	if token != "" {
-		var ok bool
-		if d, ok = policy.Confirmable(f, &c, s); !ok {
-			return c, 0, notConfirmable(f, &c, s, d)
-		}
 	}
 	if d.Action != disk.Format {
 		why, _ := policy.Words(f, &c, s, d)
@@ -272,13 +281,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		err := conclude(ctx, log, session, f, &c, d, path)
 		return c, 0, err
 	}
-	if !asProven(class, policy.Select(f, s)) {
-		return c, 0, errors.New("the configuration of its class has changed while it was proven blank: it has to be proven again")
-	}
 	again := c.Kind == disk.HalfMade && token == ""
-	if again && !sameIntent(&proven, &f.Standing) {
-		return c, 0, errors.New("which unfinished format is this disk's has changed while it was read: it has to be read again")
-	}
 	d.UUID = uuid
 	boot, err := host().Boot()
 	if err != nil {
@@ -325,6 +328,28 @@ func conclude(ctx context.Context, log *report.Log, session *format.Session, f *
 		log.Event(report.KindProblem, journal.PriErr, f, d, path, fmt.Sprintf("%s: %v", f.Node(), err))
 	}
 	return nil
+}
+
+// lastWord decides once more when the disk is read. What it was read for, a class and an
+// unfinished format or none, has to be as it was before it is written to; over is the operator's
+// word.
+func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class, proven *disk.Standing, over bool) (disk.Decision, error) {
+	d := policy.Decide(f, c, s)
+	if over {
+		var ok bool
+		if d, ok = policy.Confirmable(f, c, s); !ok {
+			return d, notConfirmable(f, c, s, d)
+		}
+	}
+	switch {
+	case d.Action != disk.Format:
+		return d, nil
+	case !asProven(class, policy.Select(f, s)):
+		return d, errors.New("the configuration of its class has changed while it was proven blank: it has to be proven again")
+	case c.Kind == disk.HalfMade && !over && !sameIntent(proven, &f.Standing):
+		return d, errors.New("which unfinished format is this disk's has changed while it was read: it has to be read again")
+	}
+	return d, nil
 }
 
 // asProven says whether the disk's class is as it was when the disk was proven blank for it, in

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"hotmount/internal/disk"
@@ -101,6 +102,70 @@ func TestIntentBySlot(t *testing.T) {
 	f.Standing.Volume = nil
 	if o := outcome(f, &disk.Content{Kind: disk.Filesystem, UUID: found}, mount); o != (ending{leaves: true}) {
 		t.Errorf("accepted: %+v", o)
+	}
+}
+
+// What is as it was when the disk was read is formatted; each change alone forbids it.
+func TestLastWord(t *testing.T) {
+	const begun = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
+	type given struct {
+		f       disk.Facts
+		c       disk.Content
+		s       disk.Settings
+		proven  disk.Standing
+		confirm bool
+	}
+	class := disk.Class{Name: "default", Directory: "/mnt/disks", Selectors: disk.Selectors{Names: []string{"vd[a-z]"}}, Create: disk.XFS, Blank: "full", Accept: []string{disk.XFS}}
+	base := func() given {
+		return given{
+			f: disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Udev: disk.Udev{Initialized: true}},
+			c: disk.Content{Kind: disk.Blank, Proven: true},
+			s: disk.Settings{Classes: []disk.Class{class}, Format: true, FormatLimit: 8},
+		}
+	}
+	intent := func(g *given) {
+		g.f.Standing.Intent = &disk.Intent{UUID: begun}
+		g.proven = g.f.Standing
+		g.c = disk.Content{Kind: disk.HalfMade, Type: disk.XFS, UUID: begun, Proven: true}
+	}
+	other := func(g *given) { g.c = disk.Content{Kind: disk.Other, Proven: true}; g.confirm = true }
+	for name, tc := range map[string]struct {
+		set    func(*given)
+		action disk.Action
+		err    string
+	}{
+		"blank":                         {func(*given) {}, disk.Format, ""},
+		"switched off":                  {func(g *given) { g.s.Format = false }, disk.Hold, ""},
+		"its class is proven otherwise": {func(g *given) { g.s.Classes[0].Blank = "sampled" }, disk.Format, "has to be proven again"},
+		"half-made":                     {intent, disk.Format, ""},
+		"half-made, in doubt now":       {func(g *given) { intent(g); g.proven.IntentBySlot = true }, disk.Format, "has to be read again"},
+		"over something":                {other, disk.Format, ""},
+		"over something, mounted now":   {func(g *given) { other(g); g.f.Mounts = []disk.MountPoint{{Path: "/srv"}} }, disk.Ignore, "/srv"},
+		"over something, looped now":    {func(g *given) { other(g); g.f.Loops = []string{"loop0"} }, disk.Ignore, "/dev/loop0"},
+		"over something, class changed": {func(g *given) { other(g); g.s.Classes[0].Blank = "sampled" }, disk.Format, "has to be proven again"},
+	} {
+		g := base()
+		tc.set(&g)
+		d, err := lastWord(&g.f, &g.c, &g.s, &class, &g.proven, g.confirm)
+		if d.Action != tc.action || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: %s, %v", name, d.Action, err)
+		}
+	}
+}
+
+func TestForbidden(t *testing.T) {
+	on := disk.Settings{Format: true}
+	if err := forbidden(&disk.Facts{}, &on); err != nil {
+		t.Error(err)
+	}
+	off := disk.Facts{}
+	off.Standing.Formatting = "lost"
+	for what, err := range map[string]error{
+		"/dev/loop0": forbidden(&disk.Facts{Loops: []string{"loop0"}}, &on), "lost": forbidden(&off, &on), "format: false": forbidden(&disk.Facts{}, &disk.Settings{}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func release(ctx context.Context, w io.Writer, which string, force bool, sync fu
 	if err != nil {
 		return fmt.Errorf("cannot release %s: %w", f.ID, err)
 	}
-	if len(users) > 0 {
+	if users = append(users, loopUsers(f)...); len(users) > 0 {
 		pods := podsOf(users)
 		if !force || len(pods) == 0 {
 			return fmt.Errorf("cannot release %s: it is in use:\n  %s\nstop them first (pods: kubectl delete pod), then: hotmount release %s", f.ID, list(users), f.Name)
@@ -88,9 +88,16 @@ func release(ctx context.Context, w io.Writer, which string, force bool, sync fu
 // detached, if nobody holds it.
 func saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	err := isFree(ctx, f)
-	// Who has a block volume open need not have claimed it.
-	if err != nil || f.Standing.Given != nil {
-		opened, openErr := deviceUsers(f)
+	now, lookErr := host().Look(f.Name)
+	if lookErr == nil && now.Seq != f.Seq {
+		lookErr = disk.ErrGone
+	}
+	if lookErr != nil {
+		return errors.Join(err, fmt.Errorf("cannot say whether %s is safe to detach: %w", f.ID, lookErr))
+	}
+	// Who has a block volume open need not have claimed it, and a loop device never has.
+	if err != nil || f.Standing.Given != nil || len(now.Loops) > 0 {
+		opened, openErr := deviceUsers(&now)
 		mounted, mountErr := mounts.Users("", f.Dev, "")
 		users := slices.Concat(opened, mounted)
 		if err == nil && len(users) > 0 {
@@ -138,10 +145,20 @@ func toDetach(f *disk.Facts) string {
 	return fmt.Sprintf("safe to detach: %s\non the host it need not be called %s; its name there, the TARGET, tells: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, find)
 }
 
-// deviceUsers gives who has the disk itself open, but for hotmount's own unit.
+// deviceUsers gives who has the disk itself open, but for hotmount's own unit, and what loop
+// devices, by which kubelet keeps a block volume, lie on it.
 func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
 	users, err := mounts.DeviceUsers("", f.ID)
-	return slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) }), err
+	users = slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) })
+	return append(loopUsers(f), users...), err
+}
+
+func loopUsers(f *disk.Facts) []mounts.User {
+	var users []mounts.User
+	for _, l := range f.Loops {
+		users = append(users, mounts.User{How: "behind /dev/" + l})
+	}
+	return users
 }
 
 // releaseBlock takes back a disk that is given out as a block volume and that nobody

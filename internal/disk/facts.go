@@ -65,6 +65,10 @@ type Facts struct {
 	// Holders are the kernel names of what is built on the disk or on its
 	// partitions (device mapper, md, bcache), at any depth.
 	Holders []string `json:"holders,omitempty"`
+	// Loops are the kernel names of the loop devices that lie on the disk, on its
+	// partitions or on what is built on them; of a partition those on it or on its whole
+	// disk. They claim nothing.
+	Loops []string `json:"loops,omitempty"`
 	// System is the mount point that makes this a disk of the running system
 	// ("/", "/boot", "/boot/efi", "/usr" or "/var"), also through partitions
 	// and holders; empty otherwise.

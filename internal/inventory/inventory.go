@@ -139,6 +139,7 @@ type common struct {
 	tree   []mounts.Mount
 	swaps  []string
 	claims []mounts.Claim
+	loops  []mounts.Loop
 	memory store.Memory
 	// off is why all formatting is off, empty if it is not.
 	off string
@@ -158,6 +159,9 @@ func (h Host) gather() (common, error) {
 		return c, err
 	}
 	if c.claims, err = h.Shared.claimed(h.Root); err != nil {
+		return c, err
+	}
+	if c.loops, err = mounts.Loops(h.Root, c.tree); err != nil {
 		return c, err
 	}
 	c.off = h.formattingOff(kernel)
@@ -221,6 +225,11 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 	for _, s := range c.swaps {
 		f.Swap = f.Swap || names[h.deviceName(s)]
 	}
+	for i := range c.loops {
+		if h.isBelow(&c.loops[i], &f, devices) {
+			f.Loops = append(f.Loops, c.loops[i].Name)
+		}
+	}
 	for _, claim := range c.claims {
 		if claim.Matches(&f) {
 			f.Claim = claim.Where
@@ -264,6 +273,11 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	f.Standing.Given, f.Standing.Link = whole.Standing.Given, whole.Standing.Link
 	if len(whole.Mounts) > 0 {
 		f.Holders = append(f.Holders, whole.Name)
+	}
+	for i := range c.loops {
+		if h.isBelow(&c.loops[i], &whole, map[disk.Dev]string{whole.Dev: whole.Name}) {
+			f.Loops = append(f.Loops, c.loops[i].Name)
+		}
 	}
 	return nil
 }
@@ -357,4 +371,23 @@ func (h Host) deviceName(path string) string {
 		path = real
 	}
 	return filepath.Base(path)
+}
+
+// isBelow says whether the loop device lies on the disk, which devices are those of: itself,
+// its partitions and what is built on them. Where that is not known, what is called like one
+// counts, and what udev knows to hold the same filesystem.
+func (h Host) isBelow(l *mounts.Loop, f *disk.Facts, devices map[disk.Dev]string) bool {
+	if l.Known {
+		return devices[l.Below] != ""
+	}
+	for _, name := range devices {
+		if l.Called(name) {
+			return true
+		}
+	}
+	if f.Udev.FSUUID == "" {
+		return false
+	}
+	loop, err := h.sysfs().Disk(l.Name)
+	return err == nil && loop.Udev.FSUUID == f.Udev.FSUUID
 }

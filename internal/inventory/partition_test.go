@@ -54,9 +54,9 @@ func mapped(number int, slave, below string) tree {
 // A partition has facts of its own, and shares what is its whole disk's business.
 func TestPartitions(t *testing.T) {
 	for name, tc := range map[string]struct {
-		changes                tree
-		system, claim, holders string
-		mounts                 int
+		changes                       tree
+		system, claim, holders, loops string
+		mounts                        int
 	}{
 		"free":                      {},
 		"mounted":                   {changes: tree{table: "27 1 254:33 / /srv rw - xfs /dev/vdc1 rw\n"}, mounts: 1},
@@ -66,13 +66,16 @@ func TestPartitions(t *testing.T) {
 		"claimed":                   {changes: tree{fstab: "/dev/vdc1 /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
 		"the other is claimed":      {changes: tree{fstab: "/dev/vdc2 /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
 		"the whole disk is claimed": {changes: tree{fstab: "/dev/vdc /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
+		"below a loop device":       {changes: loop("loop0", "/x/dev/vdc1"), loops: "loop0"},
+		"the other is, too":         {changes: loop("loop0", "/x/dev/vdc2")},
+		"the whole disk is, too":    {changes: loop("loop1", "/x/dev/vdc"), loops: "loop1"},
 		"another disk is claimed":   {changes: tree{fstab: "/dev/vdb1 /srv xfs defaults 0 0\n"}},
 	} {
 		h := parted().with(tc.changes).make(t)
 		h.Partitions = func() bool { return true }
 		by := scan(t, h)
 		f := by["vdc1"]
-		if f.Whole != "vdc" || f.System != tc.system || f.Claim != tc.claim || strings.Join(f.Holders, " ") != tc.holders || len(f.Mounts) != tc.mounts || f.Udev.FSUUID != uuid[:35]+"1" {
+		if f.Whole != "vdc" || f.System != tc.system || f.Claim != tc.claim || strings.Join(f.Holders, " ") != tc.holders || strings.Join(f.Loops, " ") != tc.loops || len(f.Mounts) != tc.mounts || f.Udev.FSUUID != uuid[:35]+"1" {
 			t.Errorf("%s: %+v", name, f)
 		}
 		if len(f.SameSerial) != 0 || len(by["vdc"].SameSerial) != 0 {
@@ -105,5 +108,34 @@ func TestPartitions(t *testing.T) {
 	h = parted().make(t)
 	if by := scan(t, h); by["vdc1"].Whole != "" || len(by) != 3 {
 		t.Errorf("nobody wants partitions: %v", by)
+	}
+}
+
+// loop is a loop device of that kernel name over what had that path where it was set up.
+func loop(name, path string) tree {
+	dir := "sys/devices/virtual/block/" + name + "/"
+	return tree{"sys/block/" + name: "-> ../devices/virtual/block/" + name, dir + "hidden": "1\n", dir + "loop/backing_file": path + "\n", "proc/partitions": "   7        7    5242880 " + name + "\n"}
+}
+
+// Where the kernel does not tell what lies below a loop device, what is called like the disk, its
+// partition or what is built on it counts; and so does what holds the
+// disk's filesystem.
+func TestLoops(t *testing.T) {
+	for path, want := range map[string]string{
+		"/host/dev/vdb": "vdb", "/vda15": "vda", "/x/dev/dm-1p1": "vda", "/dev/vdb (deleted)": "vdb", "/images/vdb": "", "/dev/vdx": "", "/": "",
+	} {
+		for name, f := range scan(t, node.with(loop("loop7", path)).make(t)) {
+			if got := strings.Join(f.Loops, " "); got != map[bool]string{true: "loop7"}[name == want] {
+				t.Errorf("on %s: %s is below %q", path, name, got)
+			}
+		}
+	}
+	for id, want := range map[string]string{uuid: "loop7", strings.Repeat("0", 36): ""} {
+		device := block("loop7", 7, 99, "", "ID_FS_USAGE=filesystem", "ID_FS_TYPE=xfs", "ID_FS_UUID="+id, "ID_FS_UUID_ENC="+id)
+		device["sys/devices/pci0000:00/0000:07:00.0/virtio/block/loop7/loop/backing_file"] = "/\n"
+		device["proc/partitions"] = "   7        7    5242880 loop7\n"
+		if got := strings.Join(scan(t, node.with(device).make(t))["vdb"].Loops, " "); got != want {
+			t.Errorf("with the filesystem %s on a loop device: below %q", id, got)
+		}
 	}
 }

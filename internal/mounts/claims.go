@@ -26,12 +26,18 @@ type Claim struct {
 	Spec string
 }
 
-// unitDirectories are where administrators and packages put unit files
-// (systemd.unit(5)). Those in /run/systemd/transient are hotmount's own, and
-// generators make theirs of fstab, which is read itself.
+// unitDirectories are where administrators, packages and generators put unit files
+// (systemd.unit(5)). Those in /run/systemd/transient are hotmount's own. What generators
+// make of fstab is read twice; of the kernel command line (systemd.mount-extra=) it
+// is nowhere else.
 var unitDirectories = []string{
+	"/etc/systemd/system.control",
+	"/run/systemd/system.control",
 	"/etc/systemd/system",
 	"/run/systemd/system",
+	"/run/systemd/generator.early",
+	"/run/systemd/generator",
+	"/run/systemd/generator.late",
 	"/usr/local/lib/systemd/system",
 	"/usr/lib/systemd/system",
 }

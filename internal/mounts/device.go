@@ -12,20 +12,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// DeviceUsers gives who has the disk itself open: processes, by whatever node, and
-// loop devices, by which kubelet keeps a block volume. It sees all only as root with
-// all capabilities. A process that ends meanwhile is left out.
+// DeviceUsers gives the processes that have the disk itself open, by whatever node. It
+// sees all only as root with all capabilities. A process that ends meanwhile is left out.
 func DeviceUsers(root string, id disk.ID) ([]User, error) {
 	var users []User
-	loops, err := filepath.Glob(filepath.Join("/", root, "sys/block/loop*/loop/backing_file"))
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range loops {
-		if file, err := os.ReadFile(l); err == nil && strings.TrimSpace(string(file)) == id.Node() {
-			users = append(users, User{How: "behind /dev/" + filepath.Base(filepath.Dir(filepath.Dir(l)))})
-		}
-	}
 	proc := filepath.Join("/", root, "proc")
 	entries, err := os.ReadDir(proc)
 	if err != nil {

@@ -17,9 +17,6 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	default:
 		return d, false
 	}
-	if f.Whole != "" {
-		return d, false // partitions are not formatted
-	}
 	g := *f
 	g.Partitions, g.SameUUID = nil, nil
 	g.Udev.FSType, g.Udev.FSUsage, g.Udev.Ambivalent, g.Udev.PartTable = "", "", "", ""

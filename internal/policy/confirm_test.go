@@ -52,6 +52,8 @@ func TestConfirmable(t *testing.T) {
 		{"swap", func(f *disk.Facts) { f.Swap = true }, proven(disk.Other), nil, disk.ReasonSwap},
 		{"held", func(f *disk.Facts) { f.Holders = []string{"dm-0"} }, proven(disk.Other), nil, disk.ReasonHeld},
 		{"held through a partition", func(f *disk.Facts) { f.Holders = []string{"dm-0"}; f.Partitions = []string{"vdb1"} }, proven(disk.Other), nil, disk.ReasonHeld},
+		{"below a loop device", looped, proven(disk.Other), nil, disk.ReasonHeld},
+		{"a partition", part, proven(disk.Other), parts, disk.ReasonPartition},
 		{"claimed", func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }, proven(disk.Unknown), nil, disk.ReasonClaimed},
 		{"no class", func(f *disk.Facts) { f.Name = "sda" }, proven(disk.Unknown), nil, disk.ReasonNoClass},
 		{"read-only", func(f *disk.Facts) { f.ReadOnly = true }, proven(disk.Unknown), nil, disk.ReasonReadOnly},

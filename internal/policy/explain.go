@@ -52,10 +52,10 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	var all list
 	add := all.add
 	st := &f.Standing
-	free := notOurs(f) == "" && ours(f, class) == nil
+	free := notOurs(f, class) == "" && ours(f, class) == nil
 	add(f.System == "", "it carries nothing of the running system", "%s", either(f.System == "", "", f.System+" is on it"))
 	add(f.Whole == "", "it is a whole disk", "%s", either(f.Whole == "", "", "a partition of "+f.Whole+"; partitions are never formatted"))
-	add(free, "nobody else has it", "%s", either(free, "not mounted, no swap, not held, not claimed, no path of a multipath device, no seed of cloud-init", string(either(notOurs(f) != "", string(notOurs(f)), "it is mounted in its place"))))
+	add(free, "nobody else has it", "%s", either(free, "not mounted, no swap, not held, not claimed, no path of a multipath device, no seed of cloud-init", string(either(notOurs(f, class) != "", string(notOurs(f, class)), "it is mounted in its place"))))
 	add(f.Udev.Initialized, "udev has finished with it", "%s", either(f.Udev.Initialized, "yes", "no"))
 	add(unusable(f) == "", "it has a size, no partitions, and takes writes", "%s, partitions: %s, read-only: %v", disk.HumanSize(f.Size), either(len(f.Partitions) > 0, strings.Join(f.Partitions, " "), "none"), f.ReadOnly)
 	add(st.Unmounted == "", "nobody has released or unmounted it", "%s", st.Unmounted)
@@ -110,7 +110,7 @@ func toGive(f *disk.Facts, s *disk.Settings, class *disk.Class) []Condition {
 	var all list
 	st := &f.Standing
 	link := class.LinkTo(f)
-	free := notOurs(f)
+	free := notOurs(f, class)
 	if st.Link != "" && st.Link == link {
 		free = ""
 	}

@@ -43,7 +43,7 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 		}
 		return mounted(d, f, class)
 	}
-	if d.Reason = notOurs(f); d.Reason != "" {
+	if d.Reason = notOurs(f, class); d.Reason != "" {
 		d.Action = disk.Ignore
 		return d
 	}
@@ -160,8 +160,9 @@ func Grows(f *disk.Facts, class *disk.Class) bool {
 	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
 
-// notOurs gives the reason why somebody else has the disk, empty if nobody has.
-func notOurs(f *disk.Facts) disk.Reason {
+// notOurs gives the reason why somebody else has the disk, empty if nobody has. The loop
+// device on a block volume that was given out is kubelet's.
+func notOurs(f *disk.Facts, class *disk.Class) disk.Reason {
 	switch {
 	case len(f.Mounts) > 0:
 		return disk.ReasonElsewhere
@@ -174,6 +175,8 @@ func notOurs(f *disk.Facts) disk.Reason {
 	case f.Udev.NotReady:
 		return disk.ReasonNotReady
 	case len(f.Holders) > 0:
+		return disk.ReasonHeld
+	case len(f.Loops) > 0 && (class.Mode != disk.ModeBlock || f.Standing.Given == nil):
 		return disk.ReasonHeld
 	case f.Claim != "":
 		return disk.ReasonClaimed
@@ -207,7 +210,7 @@ func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) d
 		d.Action, d.Reason = disk.Keep, disk.ReasonGivenOut
 		return d
 	}
-	if d.Reason = notOurs(f); d.Reason != "" {
+	if d.Reason = notOurs(f, class); d.Reason != "" {
 		d.Action = disk.Ignore
 		return d
 	}

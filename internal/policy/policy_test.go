@@ -109,6 +109,9 @@ func another(g disk.Given) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Standing.Given = &g }
 }
 
+// looped has a loop device on the disk.
+func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
+
 func block(s *disk.Settings) { s.Classes[0].Mode = disk.ModeBlock }
 
 // part makes the disk its first partition, and parts has the class select such.
@@ -264,6 +267,15 @@ func TestDecide(t *testing.T) {
 		}, proven(disk.Other), parts, disk.Ignore, disk.ReasonNoClass},
 		{"a disk that was given out, and has partitions", func(f *disk.Facts) { f.Partitions, f.Standing.Given = []string{"vdb1"}, &given }, proven(disk.Other), after(rawClass), disk.Link, disk.ReasonBlock},
 		{"a disk that was given out, and has partitions, no class for raw", func(f *disk.Facts) { f.Partitions, f.Standing.Given = []string{"vdb1"}, &given }, proven(disk.Other), parts, disk.Ignore, disk.ReasonPartitioned},
+
+		{"xfs below a loop device", looped, xfs(), nil, disk.Ignore, disk.ReasonHeld},
+		{"for raw, below a loop device", looped, proven(disk.Unread), block, disk.Ignore, disk.ReasonHeld},
+		{"given out, its link gone, below kubelet's loop device", func(f *disk.Facts) { looped(f); f.Standing.Given = &given }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"given out once, below a loop device", func(f *disk.Facts) { looped(f); f.Standing.Given = &given }, xfs(), nil, disk.Ignore, disk.ReasonHeld},
+		{"mounted in its place, below a loop device", func(f *disk.Facts) {
+			looped(f)
+			f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}
+		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
 
 		{"a volume of another class", was("/mnt/whole", "whole"), xfs(), beside(wholeClass), disk.Hold, disk.ReasonOtherClass},
 		{"a volume of another class, accepted for something else", func(f *disk.Facts) { was("/mnt/whole", "whole")(f); f.Standing.Accepted = everyWord }, xfs(), beside(wholeClass), disk.Hold, disk.ReasonOtherClass},
@@ -871,6 +883,7 @@ var conditions = []condition{
 	{name: "it is a multipath leg", reason: disk.ReasonMultipath, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Multipath = true }},
 	{name: "udev says not ready", reason: disk.ReasonNotReady, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.NotReady = true }},
 	{name: "something is built on it", reason: disk.ReasonHeld, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Holders = []string{"md0"} }},
+	{name: "a loop device lies on it", reason: disk.ReasonHeld, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { looped(f) }},
 	{name: "it is claimed", reason: disk.ReasonClaimed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Claim = "/etc/crypttab:1" }},
 	{name: "seed, NoCloud", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "cidata" }},
 	{name: "seed, NoCloud in capitals", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "CIDATA" }},

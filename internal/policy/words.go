@@ -23,9 +23,16 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonNotReady:
 		return "a udev rule says that it is not ready for use (SYSTEMD_READY=0)", ""
 	case disk.ReasonHeld:
+		if len(f.Holders) == 0 && len(f.Loops) > 0 {
+			loop := "/dev/" + f.Loops[0]
+			return "it is in use through " + loop, fmt.Sprintf("what it is for: lsblk %[1]s; once nothing needs it: losetup -d %[1]s; hotmount rescan", loop)
+		}
 		return "it is held by " + disk.Visible(strings.Join(f.Holders, ", ")), ""
 	case disk.ReasonClaimed:
-		return "it is claimed in " + disk.Visible(f.Claim), ""
+		if strings.HasPrefix(f.Claim, "/run/systemd/generator") {
+			next = "if that is no longer wanted (in fstab, or on the kernel command line): systemctl daemon-reload; hotmount rescan"
+		}
+		return "it is claimed in " + disk.Visible(f.Claim), next
 	case disk.ReasonSeed:
 		return fmt.Sprintf("its label %s says that it is a cloud-init seed", disk.Visible(f.Udev.FSLabel)), ""
 	case disk.ReasonPartitioned:

@@ -1,0 +1,109 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/smallfile"
+)
+
+// Loop is a loop device (loop(4)) that has a file.
+type Loop struct {
+	// Name is its kernel name.
+	Name string
+	// File is the path of what lies below it, as whoever set it up called it, who may have been
+	// in another mount namespace. Foreign bytes.
+	File string
+	// Known says that what lies below it is known: the block device Below, or, if that is
+	// zero, something else.
+	Known bool
+	Below disk.Dev
+}
+
+// Called says whether its path ends as that of a disk's node does, below whatever directory
+// that is dev to somebody, or in a mount of its own.
+func (l *Loop) Called(name string) bool {
+	dir, base := path.Split(strings.TrimSuffix(l.File, " (deleted)"))
+	return base == name && (dir == "/" || path.Base(dir) == "dev")
+}
+
+// Loops gives the loop devices that have a file. What is below one can be a disk, and
+// nothing else tells of it: the kernel neither lists it among the disk's holders nor has
+// it claim the disk. Who may open loop devices, which the daemon may not, is told by the
+// kernel what lies below; others go by the path, in PID 1's mount table.
+func Loops(root string, tree []Mount) ([]Loop, error) {
+	// It has no line for a device without a size, and so none for the loop devices that
+	// only wait to be used (show_partition in the kernel's block/genhd.c).
+	table, err := smallfile.Read(filepath.Join("/", root, "proc/partitions"), maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the loop devices: %w", err)
+	}
+	var all []Loop
+	for line := range strings.Lines(string(table)) {
+		// major minor #blocks name
+		fields := strings.Fields(line)
+		if len(fields) != 4 || !strings.HasPrefix(fields[3], "loop") {
+			continue
+		}
+		l := Loop{Name: fields[3]}
+		// Documentation/ABI/testing/sysfs-block-loop. A partition has none, nor has a device
+		// whose file was taken away meanwhile. A path can be too long to be told.
+		file, err := smallfile.Attribute(filepath.Join("/", root, "sys/block", l.Name, "loop/backing_file"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
+			continue
+		}
+		if err == nil {
+			l.File = strings.TrimSuffix(file, "\n")
+		}
+		l.ask(root)
+		if !l.Known {
+			l.follow(root, tree)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// ask has the kernel tell what lies below (LOOP_GET_STATUS64, loop(4)). A file has the device number
+// zero there, or that of no block device (loop_get_status in the kernel's drivers/block/loop.c).
+func (l *Loop) ask(root string) {
+	fd, err := unix.Open(filepath.Join("/", root, "dev", l.Name), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	info, err := unix.IoctlLoopGetStatus64(fd)
+	if err != nil {
+		return
+	}
+	l.Known, l.Below = true, disk.Dev{Major: unix.Major(info.Rdevice), Minor: unix.Minor(info.Rdevice)}
+}
+
+// follow goes by the path if that leads to where device nodes are, or are bound to: on other
+// filesystems the way may lead to a server that never answers, or through a directory
+// of a dead disk.
+func (l *Loop) follow(root string, tree []Mount) {
+	if m := At(tree, l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
+		return
+	}
+	var st unix.Statx_t
+	if unix.Statx(unix.AT_FDCWD, filepath.Join("/", root, l.File), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st) != nil {
+		return
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFBLK:
+		l.Known, l.Below = true, disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
+	case unix.S_IFREG:
+		l.Known = true
+	}
+}

@@ -1,0 +1,124 @@
+//go:build root
+
+package mounts
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+)
+
+// What lies below a loop device is known by its device number, whatever it was called: a
+// bind mount of its node, as kubelet makes one, or a node of another name.
+func TestRealLoops(t *testing.T) {
+	dir := t.TempDir()
+	image := filepath.Join(dir, "image")
+	if err := os.WriteFile(image, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	over := func(file string) string {
+		t.Helper()
+		out, err := exec.Command("losetup", "--find", "--show", file).Output()
+		if err != nil {
+			t.Fatalf("losetup %s (this needs root): %v", file, err)
+		}
+		loop := strings.TrimSpace(string(out))
+		t.Cleanup(func() {
+			if err := exec.Command("losetup", "-d", loop).Run(); err != nil {
+				t.Error(err)
+			}
+		})
+		return loop
+	}
+	lower := over(image)
+	var st unix.Stat_t
+	if err := unix.Stat(lower, &st); err != nil {
+		t.Fatal(err)
+	}
+	id := disk.ID{Name: filepath.Base(lower), Dev: disk.Dev{Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)}}
+	node, bound := filepath.Join(dir, "node"), filepath.Join(dir, "bound")
+	if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(st.Rdev)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bound, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(lower, bound, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(bound, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	want := map[string]string{}
+	for _, path := range []string{lower, node, bound} {
+		want[filepath.Base(over(path))] = path
+	}
+	// Another mount namespace, and a path that means nothing here.
+	foreign := filepath.Join(dir, "foreign")
+	if err := os.Mkdir(foreign, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", "mount -t devtmpfs none "+foreign+"; losetup --find --show "+foreign+"/"+id.Name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	loop := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if err := exec.Command("losetup", "-d", loop).Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	want[filepath.Base(loop)] = "from elsewhere"
+	tree, err := Tree("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loops, err := Loops("", tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range loops {
+		path, ours := want[l.Name]
+		if l.Known && ours != (l.Below == id.Dev) {
+			t.Errorf("%+v, set up over %q", l, path)
+		}
+		if ours && l.Known {
+			delete(want, l.Name)
+		}
+		// By the path alone, as the daemon does it.
+		byPath := Loop{File: l.File}
+		byPath.follow("", tree)
+		switch seen := byPath.Known && byPath.Below == id.Dev; {
+		case path == lower || path == bound:
+			ours = seen
+		case path == "from elsewhere":
+			ours = !byPath.Known && byPath.Called(id.Name)
+		default:
+			ours = !seen // a node where none is looked for
+		}
+		if !ours {
+			t.Errorf("by its path: %+v, set up over %q", byPath, path)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not found: %v", want)
+	}
+	opened, err := os.Open(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	users, err := DeviceUsers("", id)
+	if err != nil || !slices.ContainsFunc(users, func(u User) bool { return u.PID == os.Getpid() && u.How == "has it open" }) {
+		t.Errorf("this process has it open, and who has is %v, %v", users, err)
+	}
+}
