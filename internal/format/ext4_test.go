@@ -124,5 +124,26 @@ func TestExt4RecoveryOfTheSameOnly(t *testing.T) {
 		if err := s.permit(o); err == nil {
 			t.Errorf("%s is permitted", name)
 		}
+		s.disk.Standing.IntentDoubt, o.Intent.Ext4 = true, begun
+		if err := s.permit(o); err == nil {
+			t.Error("what may be another's is permitted")
+		}
+	}
+}
+
+// What is left to do on a recovered ext4 is written only while nobody else has written.
+func TestFinishOfWhatWasWrittenTo(t *testing.T) {
+	w := newWorld(t)
+	w.facts.Standing.Intent = &disk.Intent{UUID: uuid, Ext4: &disk.MkfsExt4{Mode: "0750"}}
+	s, err := open(t.Context(), w.facts, w.deps(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.proven = disk.Content{Kind: disk.Filesystem, Type: disk.Ext4, UUID: uuid, Proven: true}
+	s.writes = w.writes
+	w.writes++
+	if err := s.Finish(t.Context()); !errors.Is(err, ErrWritten) || len(w.story) > 0 {
+		t.Errorf("%v; the story is %q", err, w.story)
 	}
 }

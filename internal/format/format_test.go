@@ -49,6 +49,9 @@ const (
 
 // world is a disk, in a file, and all that a session meets around it.
 type world struct {
+	// claimed is what was opened exclusively, and other what that is then, if not the disk.
+	claimed *os.File
+	other   *identity
 	*runtest.Runner
 	t     *testing.T
 	image string
@@ -207,12 +210,19 @@ func (w *world) open(node string, exclusive bool) (*os.File, error) {
 	if err := w.openErr[exclusive]; err != nil {
 		return nil, &os.PathError{Op: "open", Path: node, Err: err}
 	}
-	return os.Open(w.image)
+	f, err := os.Open(w.image)
+	if exclusive {
+		w.claimed = f
+	}
+	return f, err
 }
 
-func (w *world) identify(*os.File) (identity, error) {
+func (w *world) identify(f *os.File) (identity, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.other != nil && f == w.claimed {
+		return *w.other, nil
+	}
 	return w.now, nil
 }
 
@@ -835,6 +845,35 @@ func TestOwnWritesAreNoOthers(t *testing.T) {
 			t.Errorf("error %v, the intent is %+v", err, w.last)
 		}
 	})
+}
+
+// The name may pass to another disk between the two times it is opened.
+func TestClaimOfAnotherDisk(t *testing.T) {
+	w := newWorld(t)
+	other := w.now
+	other.seq++
+	w.other = &other
+	if _, err := open(t.Context(), w.facts, w.deps(), w); err == nil || !strings.Contains(err.Error(), "another disk") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What an intent tells of what is its own holds for its own disk alone.
+func TestOwnIsOfOneDisk(t *testing.T) {
+	w := newWorld(t)
+	w.facts.Standing.Intent = &disk.Intent{UUID: ourUUID}
+	s, err := open(t.Context(), w.facts, w.deps(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if own := s.source().Own; own.UUID != ourUUID {
+		t.Errorf("its own: %+v", own)
+	}
+	s.disk.Standing.IntentDoubt = true
+	if own := s.source().Own; own.UUID != "" {
+		t.Errorf("perhaps another's: %+v", own)
+	}
 }
 
 // A power cut can keep the superblock and lose what mkfs wrote before it.

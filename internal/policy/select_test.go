@@ -81,6 +81,27 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
+// What is no disk of the kinds that are meant has to be named by its first two letters, and by
+// a pattern that is its own.
+func TestNamed(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		patterns []string
+		want     bool
+	}{
+		{"vdb", nil, true},
+		{"dm-0", []string{"*"}, false},
+		{"dm-0", []string{"dm-*"}, true},
+		{"dm-0", []string{"re:dm-[0-9]"}, true},
+		{"dm-0", []string{"dm-1", "*"}, false},
+		{"x", []string{"x*"}, false},
+	} {
+		if got := Named(&disk.Facts{ID: disk.ID{Name: tc.name}}, &disk.Selectors{Names: tc.patterns}); got != tc.want {
+			t.Errorf("%s by %q: %v", tc.name, tc.patterns, got)
+		}
+	}
+}
+
 func TestFirstClassHasIt(t *testing.T) {
 	s := &disk.Settings{Classes: []disk.Class{
 		{Name: "nvme", Selectors: disk.Selectors{Transport: []string{"nvme"}}},
