@@ -51,3 +51,17 @@ func TestReport(t *testing.T) {
 		t.Errorf("other sources: %q in %s", other.rows, other.path)
 	}
 }
+
+// A result says how it ended and with which seed.
+func TestRun(t *testing.T) {
+	for script, want := range map[string]string{
+		"echo all well":                             "passed | ",
+		"echo '  seed: HOTMOUNT_TEST_SEED=42'":      "passed, HOTMOUNT_TEST_SEED=42 | ",
+		"echo 'seed: HOTMOUNT_TEST_SEED=7'; exit 3": "FAILED (exit status 3), HOTMOUNT_TEST_SEED=7 | ",
+	} {
+		s := step{name: "TestA", command: []string{"bash", "-c", script}}
+		if got, err := s.run(t.Context(), t.TempDir()); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, %v, want %q", script, got, err, want)
+		}
+	}
+}

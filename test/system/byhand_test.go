@@ -3,6 +3,7 @@
 package system
 
 import (
+	"fmt"
 	"testing"
 
 	"hotmount/test/worker"
@@ -37,14 +38,23 @@ func TestUnmountedByHand(t *testing.T) {
 	m.run("printf released >" + left + "; systemctl restart hotmount")
 	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
 	rule := "/run/udev/rules.d/99-away.rules"
-	m.run(`mkdir -p /run/udev/rules.d; echo 'KERNEL=="` + name + `", ENV{SYSTEMD_READY}="0"' >` + rule + `; udevadm control --reload; udevadm trigger --settle /dev/` + name)
-	m.wait("systemd to unmount it", "! findmnt "+where)
-	m.run("rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name)
-	m.mounted(name)
-	m.says("/dev/" + name + " .*systemd took it for unplugged")
+	for i, down := range []bool{false, true} {
+		if down {
+			m.run("systemctl stop hotmount")
+		}
+		m.run(`mkdir -p /run/udev/rules.d; echo 'KERNEL=="` + name + `", ENV{SYSTEMD_READY}="0"' >` + rule + `; udevadm control --reload; udevadm trigger --settle /dev/` + name)
+		m.wait("systemd to unmount it", "! findmnt "+where)
+		m.run("rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name + "; systemctl start hotmount")
+		m.mounted(name)
+		m.wait("it to be said", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd took it for unplugged') = %d ]", name, i+1))
+	}
 
 	m.run("umount " + where)
 	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	stopped, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "STOPPED"})
+	third := m.mounted(stopped)
+	m.run("systemctl stop " + quote(unitOf(third)))
+	m.wait("that hand to be seen", "hotmount plan | grep -q '^"+stopped+" .*hold .*somebody unmounted it'")
 	// So is a release, until the same moment.
 	released, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "RELEASED"})
 	second := "/mnt/disks/" + m.mounted(released)
@@ -52,5 +62,5 @@ func TestUnmountedByHand(t *testing.T) {
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.wait("the mounts after a reboot", "findmnt "+where+" && findmnt "+second)
+	m.wait("the mounts after a reboot", "findmnt "+where+" && findmnt "+second+" && findmnt /mnt/disks/"+third)
 }

@@ -218,11 +218,16 @@ func TestSurpriseRemoval(t *testing.T) {
 	// Idle.
 	again, id4 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	m.mounted(again)
+	tries := "journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid)) + " | grep -c '^Unmounting '"
+	tried := m.run(tries)
 	m.wait("those who had it to be forgotten", "[ -z \"$(ls /run/hotmount/holders)\" ]")
 	if err := w.DetachSurprise(ctx(t), id4); err != nil {
 		t.Fatal(err)
 	}
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
+	if got := m.run("expr $(" + tries + ") - " + tried); got != "1" {
+		t.Errorf("%s tries to unmount an idle one", got)
+	}
 	if got := m.run("ls /mnt/disks; findmnt -no SOURCE /mnt/disks/" + stays + "; systemctl list-units --failed --no-legend 'mnt-*'"); got != stays+"\n/dev/"+other {
 		t.Errorf("the rest of the node: %s", got)
 	}

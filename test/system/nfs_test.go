@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -80,18 +79,8 @@ systemctl daemon-reload; systemctl -q enable --now lan`)
 // time goes on.
 func TestNFSServer(t *testing.T) {
 	parallel(t)
-	dir := t.TempDir()
-	download := exec.CommandContext(ctx(t), "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, nfsPackages...)...)
-	download.Dir = dir
-	if out, err := download.CombinedOutput(); err != nil {
-		t.Fatalf("cannot download the NFS server: %v: %s", err, out)
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-	if err != nil || len(files) != len(nfsPackages) {
-		t.Fatalf("%q, %v", files, err)
-	}
 	var packages []worker.File
-	for _, f := range files {
+	for _, f := range download(t, nfsPackages...) {
 		data, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)

@@ -108,7 +108,35 @@ func TestSlowRecovery(t *testing.T) {
 	if got := m.run("ls " + where + "/d | wc -l"); got != "20000" {
 		t.Errorf("%s files of 20000", got)
 	}
-	if got := m.run("journalctl -b -o cat --no-pager | grep -iE 'timed out|tried again' || true; journalctl -b -o cat --no-pager _PID=1 | grep -c '^Mounting .*" + uuid + "'"); got != "1" {
-		t.Errorf("the mount: %s", got)
+	once := func() {
+		t.Helper()
+		if got := m.run("journalctl -b -o cat --no-pager | grep -iE 'timed out|tried again' || true; journalctl -b -o cat --no-pager _PID=1 | grep -c '^Mounting .*" + uuid + "'"); got != "1" {
+			t.Errorf("the mount: %s", got)
+		}
 	}
+	once()
+
+	// So at a boot, where kubelet waits for it if READY is told to.
+	m.run(kubelet + "; mkdir -p /etc/systemd/system/hotmount.service.d; printf '[Service]\\nExecStartPre=/bin/sh -c \"until [ -e /run/throttled ]; do sleep 0.1; done\"\\n' >/etc/systemd/system/hotmount.service.d/throttled.conf; echo 'ready_timeout: 10m' >/etc/hotmount/config.yaml; sync")
+	m.run("cd " + where + "/d; for i in $(seq 21 40); do seq -f \"$i-%g\" 1000 | xargs touch; sync -f .; done")
+	if err := w.PowerCut(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	throttle(t, w, id+"/virtio-backend", 64<<10, 64<<10)
+	name = m.run("udevadm settle; touch /run/throttled; basename $(readlink -f /dev/disk/by-uuid/" + uuid + ")")
+	m.waits(5, "the recovery at boot", kernel("Starting recovery"))
+	throttle(t, w, id+"/virtio-backend", 8<<10, 8<<10)
+	m.waits(5, "longer than READY and systemd wait by themselves", fmt.Sprintf("[ $(cut -d. -f1 /proc/uptime) -gt $((%s + %d)) ]", m.run(kernel("Starting recovery")), usual+10))
+	if got := m.run("systemctl show -P ActiveState " + quote(unitOf(uuid)) + " hotmount kubelet; [ ! -e /root/kubelet-saw ]"); strings.Join(strings.Fields(got), " ") != "activating activating inactive" {
+		t.Errorf("while the log is replayed at boot: %s", got)
+	}
+	throttle(t, w, id+"/virtio-backend", 0, 0)
+	m.waits(3, "kubelet", "systemctl is-active kubelet")
+	if got := m.run("grep -x " + where + " /root/kubelet-saw; ls " + where + "/d | wc -l"); got != where+"\n40000" {
+		t.Errorf("kubelet saw %s", got)
+	}
+	once()
 }

@@ -80,6 +80,13 @@ func TestSlowProof(t *testing.T) {
 		t.Errorf("the unit went on for %s after its disk was gone", took)
 	}
 	t.Log(m.run("journalctl -b --no-pager -o cat -u " + unit + " | tail -n 4"))
+
+	// What a disk is proven for holds until it is written to, or it is proven again.
+	changed, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "CHANGED"})
+	m.says("/dev/" + changed + " .*proving that it is blank")
+	m.run("printf 'scan_rate: 10MiB\nclasses:\n  - name: default\n    directory: /mnt/disks\n    names: [\"vd[a-z]\"]\n    blank: sampled\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
+	m.says("/dev/" + changed + " .*has to be proven again")
+	m.mounted(changed)
 }
 
 // TestHangingReads: disks on storage that answers no read any more, as many as
