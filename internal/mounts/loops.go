@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -65,7 +66,7 @@ func Loops(root string, tree []Mount) ([]Loop, error) {
 		if err == nil {
 			l.File = strings.TrimSuffix(file, "\n")
 		}
-		l.ask(root)
+		l.ask(root, tree)
 		if !l.Known {
 			l.follow(root, tree)
 		}
@@ -75,8 +76,13 @@ func Loops(root string, tree []Mount) ([]Loop, error) {
 }
 
 // ask has the kernel tell what lies below (LOOP_GET_STATUS64, loop(4)). A file has the device number
-// zero there, or that of no block device (loop_get_status in the kernel's drivers/block/loop.c).
-func (l *Loop) ask(root string) {
+// zero there, or that of no block device (loop_get_status in the kernel's drivers/block/loop.c,
+// which asks for the file's attributes: not where a server may never answer).
+func (l *Loop) ask(root string, tree []Mount) {
+	served := []string{"fuse", "nfs", "cifs", "smb", "ceph", "9p", "afs"}
+	if m := At(tree, l.File); m != nil && slices.ContainsFunc(served, func(s string) bool { return strings.HasPrefix(m.Type, s) }) {
+		return
+	}
 	fd, err := unix.Open(filepath.Join("/", root, "dev", l.Name), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return

@@ -112,6 +112,13 @@ func TestRealLoops(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("not found: %v", want)
 	}
+	served := Loop{Name: filepath.Base(loop), File: "/image"}
+	if served.ask("", []Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "fuse.sshfs"}}}); served.Known {
+		t.Error("a server is waited for")
+	}
+	if served.ask("", []Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "ext4"}}}); !served.Known {
+		t.Error("nobody is asked")
+	}
 	opened, err := os.Open(node)
 	if err != nil {
 		t.Fatal(err)
