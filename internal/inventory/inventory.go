@@ -377,7 +377,7 @@ func (h Host) deviceName(path string) string {
 // its partitions and what is built on them. Where that is not known, what is called like one
 // counts, and what udev knows to hold the same filesystem.
 func (h Host) isBelow(l *mounts.Loop, f *disk.Facts, devices map[disk.Dev]string) bool {
-	if l.Known {
+	if l.Known || devices[l.Below] != "" {
 		return devices[l.Below] != ""
 	}
 	for _, name := range devices {

@@ -22,10 +22,10 @@ type Loop struct {
 	// File is the path of what lies below it, as whoever set it up called it, who may have been
 	// in another mount namespace. Foreign bytes.
 	File string
-	// Known says that what lies below it is known: the block device Below, or, if that is
-	// zero, something else.
-	Known bool
+	// Below is the block device that lies below it, zero for none that is found. Known says that
+	// the kernel has told it, and not the path, which may mean another here.
 	Below disk.Dev
+	Known bool
 }
 
 // Called says whether its path ends as that of a disk's node does, below whatever directory
@@ -106,10 +106,7 @@ func (l *Loop) follow(root string, tree []Mount) {
 	if unix.Statx(unix.AT_FDCWD, filepath.Join("/", root, l.File), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st) != nil {
 		return
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFBLK:
-		l.Known, l.Below = true, disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
-	case unix.S_IFREG:
-		l.Known = true
+	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
+		l.Below = disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
 	}
 }

@@ -37,7 +37,7 @@ func TestLoops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Loop{{Name: "loop0", File: "/host/dev/vdb"}, {Name: "loop10", File: "/mnt/x/hangs"}, {Name: "loop2", File: "/mnt/y/an image ", Known: true}, {Name: "loop5", File: "/vdc (deleted)"}}
+	want := []Loop{{Name: "loop0", File: "/host/dev/vdb"}, {Name: "loop10", File: "/mnt/x/hangs"}, {Name: "loop2", File: "/mnt/y/an image "}, {Name: "loop5", File: "/vdc (deleted)"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
