@@ -146,7 +146,7 @@ func toDetach(f *disk.Facts) string {
 }
 
 // deviceUsers gives who has the disk itself open, but for hotmount's own unit, and what loop
-// devices, by which kubelet keeps a block volume, lie on it.
+// devices, by which kubelet keeps a block volume, lie on it or on what is part of it.
 func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
 	users, err := mounts.DeviceUsers("", f.ID)
 	users = slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) })
