@@ -166,14 +166,14 @@ test-unit: check-go deps
 	@[[ $$EUID = 0 ]] || { go test -race ./...; echo "==> NOT RUN: tests that need root" >&2; exit 1; }
 	@# Those of internal/format wait for the disk below their loop devices, if there is one.
 	@# They are two processes: a child that has not called execve(2) yet still has the disk of
-	@# another test open.
+	@# another test open. In internal/policy, which only computes, nothing runs beside another.
 	@memory=$$(mktemp -d); trap 'wait; rmdir $$memory' EXIT; format=; \
 	for which in run skip; do \
 		unshare --mount bash -ec "mount -t tmpfs tmpfs $$memory; TMPDIR=$$memory go test -race -timeout $(UNIT_TIMEOUT) -tags root -$$which '^TestReal(CrashOverOldData|CrashAgain|ClassOptions)$$' ./internal/format" & format+=" $$!"; \
 	done; \
 	go test -race ./test/...; \
-	go test -race -timeout $(UNIT_TIMEOUT) -tags root $$(go list ./internal/... ./cmd/... | grep -v /internal/format$$); \
-	go test -timeout $(UNIT_TIMEOUT) -tags root ./test/corpus; \
+	go test -race -timeout $(UNIT_TIMEOUT) -tags root $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(format|policy)$$'); \
+	go test -timeout $(UNIT_TIMEOUT) -tags root ./test/corpus ./internal/policy; \
 	for f in $$format; do wait $$f; done; \
 	echo "==> $$(date +%T) the unit tests took $$SECONDS s"
 

@@ -178,7 +178,8 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	passes := func(mutant int, tests string) bool {
-		cmd := exec.Command(binary, "-test.run", tests, "-rapid.nofailfile")
+		// Whether it fails is asked, not by how little.
+		cmd := exec.Command(binary, "-test.run", tests, "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime", "1ms")
 		cmd.Env = append(os.Environ(), fmt.Sprint("HOTMOUNT_TEST_MUTANT=", mutant))
 		return cmd.Run() == nil
 	}
