@@ -61,7 +61,7 @@ help:
 	@echo "make test-deb    lintian, the units' exposure"
 	@echo "make test-same   whether two builds are the same"
 	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
-	@echo "make test-long   more tests in virtual machines, whose class of fault make test has once already (25 minutes)"
+	@echo "make test-long   more tests in virtual machines, whose class of fault make test has once already (45 minutes)"
 	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report (ONLY=regexp for a part)"
 	@echo "make bench       measure, against the udev rule, in a worker: build/bench.txt, build/bench.json (an hour; ONLY=one,twenty for a part)"
 	@echo "make bench-inner measure the inner parts and compare them with those of BASE, the commit before"

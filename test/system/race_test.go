@@ -5,13 +5,9 @@ package system
 import (
 	"fmt"
 	"os"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"hotmount/internal/disk"
 	"hotmount/test/worker"
 )
 
@@ -31,79 +27,6 @@ var rivals = []rival{
 	{"pvcreate", "pvcreate -u $u --norestorefile $d", "pvs --noheadings -o pv_uuid $d | grep -i $u", true},
 	{"mkfs.ext4", "mkfs.ext4 -q -U $u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && { findmnt $d || e2fsck -n $d; }", true},
 	{"mkfs.xfs", "mkfs.xfs -q -m uuid=$u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && { findmnt $d || xfs_repair -n $d; }", true},
-}
-
-// TestTwoMachines: two machines, both with hotmount, share a disk: there is one
-// filesystem at most, and the machine that did not make it does not mount it.
-func TestTwoMachines(t *testing.T) {
-	one, w1 := start(t, worker.Options{})
-	two, w2 := start(t, worker.Options{})
-	machines, workers := []machine{one, two}, []*worker.Worker{w1, w2}
-	c := chance(t)
-	rounds := 2
-	if full {
-		rounds = 20
-	}
-	mounted := 0
-	// Both may give up in each round; at least once one of them must not.
-	for round := 0; round < rounds || mounted == 0 && round < 20; round++ {
-		shared := worker.Disk{File: blank(t, crashSize+int64(round)<<12), Serial: fmt.Sprint("SHARED", round), Shared: true}
-		var ids, names [2]string
-		skew := time.Duration(c.Int64N(int64(1500 * time.Millisecond)))
-		var both sync.WaitGroup
-		for i, w := range workers {
-			a, err := w.Attach(ctx(t), shared)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ids[i] = a.ID
-			if i == 0 {
-				time.Sleep(skew) // the random moment
-			}
-		}
-		for i, m := range machines {
-			both.Go(func() {
-				var err error
-				if names[i], err = workers[i].BlockDevice(ctx(t), ids[i]); err == nil {
-					_, err = m.Run(ctx(t), fmt.Sprintf("for i in $(seq 600); do ! journalctl -b -o cat --no-pager -u hotmount | grep -qE '^/dev/%s .*SHARED%d.*(mounted xfs|hold: |refuse: |ended .failed.)' || exit 0; sleep 0.2; done; exit 1", names[i], round))
-				}
-				if err != nil {
-					t.Errorf("machine %d, %s: %v", i, names[i], err)
-				}
-			})
-		}
-		both.Wait()
-		made := 0
-		var by []int
-		for i, m := range machines {
-			t.Logf("skew %s, machine %d: %s", skew, i, m.run("journalctl -b -o cat --no-pager -u hotmount | grep -E '^/dev/"+names[i]+" .*SHARED' | tail -n 3 | cut -c1-400"))
-			// What it has heard of udev by now changes nothing.
-			m.run("udevadm settle; i=$(stat -c %i /run/hotmount/settings.json); systemctl reload hotmount; for n in $(seq 300); do [ $(stat -c %i /run/hotmount/settings.json) = $i ] || exit 0; sleep 0.1; done; exit 1")
-			m.wait("quiet", "systemctl is-active hotmount && ! systemctl show -p StatusText --value hotmount | grep 'working on'")
-			where := m.run("findmnt -no TARGET /dev/" + names[i] + " || true")
-			ours := slices.DeleteFunc(m.history(), func(r disk.Record) bool { return r.Identity.Serial != shared.Serial || !r.Made() })
-			made += len(ours)
-			if where != "" {
-				by = append(by, i)
-				if len(ours) != 1 || where != "/mnt/disks/"+ours[0].UUID {
-					t.Errorf("machine %d has mounted %s, and has made %+v", i, where, ours)
-				}
-			}
-		}
-		if made > 1 || len(by) > 1 {
-			t.Errorf("%d filesystems were made of it, and %d machines have mounted it", made, len(by))
-		}
-		for _, i := range by {
-			mounted++
-			// The filesystem is one machine's from its first byte to its last.
-			machines[i].run(fmt.Sprintf("echo x >$(findmnt -no TARGET /dev/%s)/f; umount /dev/%[1]s; xfs_repair -n /dev/%[1]s 2>&1 || { echo 'the filesystem is damaged' >&2; exit 1; }", names[i]))
-		}
-		one.detach(w1, ids[0])
-		two.detach(w2, ids[1])
-	}
-	if mounted == 0 {
-		t.Error("no machine has mounted it in any round")
-	}
 }
 
 // withData makes the image of a disk that looks blank to everybody but who reads
@@ -224,80 +147,6 @@ while (my $line = <STDIN>) {
 	elsif ($how eq "noise") { my $f = udev($p); substr($f, 40 + rand(length($f) - 40), 1) = chr(rand(256)) for 1 .. 20; out($f, 2) }
 }
 `
-
-// TestForgedEvents: whatever events say, only the disks themselves count: nothing
-// is formatted, mounted or unmounted, and the daemon stays up.
-func TestForgedEvents(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	c := chance(t)
-	ours, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
-	uuid := m.mounted(ours)
-	data := withData(t, crashSize, 200<<20)
-	foreign, _ := m.attach(w, worker.Disk{File: data, Serial: "FOREIGN"})
-	m.says("^/dev/" + foreign + " .*refuse: ")
-	// By its serial: nothing but the decision about this disk keeps it from being formatted.
-	held, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
-	m.says("^/dev/" + held + " .*hold: ")
-	before := digest(t, data)
-	state := func() string {
-		return m.run("systemctl show -p NRestarts -p MainPID hotmount; findmnt -rno ID,SOURCE,TARGET | grep -E ' /dev/vd' | sort; ls -A /mnt/disks; journalctl -b -o cat --no-pager | grep -c ': formatted'; hotmount history | grep -c made")
-	}
-	was := state()
-
-	path := func(name string) string {
-		p := m.run("readlink -f /sys/block/" + name)
-		return strings.TrimPrefix(p, "/sys")
-	}
-	paths := map[string]string{"vda": path("vda"), ours: path(ours), foreign: path(foreign), held: path(held)}
-	var frames []string
-	for about, p := range paths {
-		for says := range paths {
-			seq := m.run("cat /sys/block/" + says + "/diskseq")
-			for _, action := range []string{"add", "change", "remove", "move"} {
-				for _, content := range []string{"", "|ID_FS_TYPE=xfs|ID_FS_USAGE=filesystem|ID_FS_UUID=" + uuid, "|ID_FS_TYPE=xfs|ID_FS_USAGE=filesystem|ID_FS_UUID=11111111-2222-4333-8444-555555555555"} {
-					frames = append(frames, fmt.Sprintf("ACTION=%s|DEVPATH=%s|SUBSYSTEM=block|DEVTYPE=disk|SEQNUM=99999|DEVNAME=/dev/%s|DISKSEQ=%s|MAJOR=254|MINOR=0|USEC_INITIALIZED=1%s", action, p, says, seq, content))
-				}
-			}
-		}
-		frames = append(frames, "ACTION=add|DEVPATH=/devices/virtual/block/../../../../etc/passwd|SUBSYSTEM=block|DEVTYPE=disk|SEQNUM=1|DEVNAME=/dev/../etc/"+about,
-			"ACTION=add|DEVPATH=/devices/virtual/block/vdzz|SUBSYSTEM=block|DEVTYPE=disk|SEQNUM=1|DEVNAME=/dev/vdzz|DISKSEQ=18446744073709551615",
-			"ACTION=add|DEVPATH="+p+"|SUBSYSTEM=block|DEVTYPE=disk|DISKSEQ=-1|SEQNUM=1", "ACTION=|DEVPATH=|SUBSYSTEM=block|DEVTYPE=disk", "|=|==|SUBSYSTEM=block", "ACTION=add=|DEVPATH=a=b=c|ID_SERIAL==x")
-	}
-	var lines []string
-	for _, how := range []string{"whole", "kernel", "cut", "lies", "huge", "noise"} {
-		for _, frame := range frames {
-			if full || c.IntN(4) == 0 {
-				lines = append(lines, how+"|"+frame)
-			}
-		}
-	}
-	c.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
-	if err := m.Write(ctx(t), "/root/forge.pl", []byte(forge), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Write(ctx(t), "/root/frames", []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if got := m.run("perl /root/forge.pl </root/frames 2>&1 | sort | uniq -c | head"); got != "" {
-		t.Errorf("not all of %d frames were sent: %s", len(lines), got)
-	}
-	// They have been heard, and what they asked for would have been done by now.
-	m.says("an event (could not be read|was too long)")
-	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '1 mounted, 1 held, 1 refused, 0 failing'")
-	m.run("systemctl reload hotmount")
-	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '1 mounted, 1 held, 1 refused, 0 failing'")
-	if now := state(); now != was {
-		t.Errorf("after %d forged events:\n%s\nbefore:\n%s", len(lines), now, was)
-	}
-	m.untouched(foreign)
-	m.untouched(held)
-	if digest(t, data) != before {
-		t.Error("the disk with data was written to")
-	}
-	// And a true event is still heard.
-	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "NEW"})
-	m.mounted(name)
-}
 
 // TestHangingMkfs: however many runs of mkfs.xfs hang on storage that answers
 // no write any more, other disks are formatted, and each ends with its disk.
