@@ -17,6 +17,7 @@ import (
 	"hotmount/internal/disk"
 	"hotmount/internal/format"
 	"hotmount/internal/grow"
+	"hotmount/internal/inventory"
 	"hotmount/internal/policy"
 	"hotmount/internal/probe"
 	"hotmount/internal/report"
@@ -107,7 +108,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 
 // findDisk gives the facts of the disk of that sequence number, as they are now.
 func findDisk(seq uint64) (*disk.Facts, error) {
-	disks, err := host().Scan()
+	disks, err := asking().Scan()
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 // is written to: up to half a minute may have passed with waiting for udev's lock. Whoever
 // else takes the disk meets the claim on it, but for a loop device.
 func allowed(name string) error {
-	h := host()
+	h := asking()
 	now, err := h.Look(name)
 	if err != nil {
 		return err
@@ -157,11 +158,19 @@ func allowed(name string) error {
 	return forbidden(&now, s)
 }
 
+// asking is the host to who writes to a disk. The unit may read the loop devices only if their
+// driver was there when it began.
+func asking() inventory.Host {
+	h := host()
+	h.Asks = true
+	return h
+}
+
 // forbidden says what forbids to write to the disk that was decided to be formatted.
 func forbidden(now *disk.Facts, s *disk.Settings) error {
 	switch {
 	case len(now.Loops) > 0:
-		return fmt.Errorf("it is in use through /dev/%s", now.Loops[0])
+		return errors.New(now.Through())
 	case now.Standing.Formatting != "":
 		return fmt.Errorf("nothing is formatted: %s", now.Standing.Formatting)
 	case !s.Format:

@@ -69,6 +69,8 @@ type Facts struct {
 	// partitions or on what is built on them; of a partition those on it or on its whole
 	// disk. They claim nothing.
 	Loops []string `json:"loops,omitempty"`
+	// LoopsUnsure says that this is known of none of them.
+	LoopsUnsure bool `json:"loops_unsure,omitempty"`
 	// System is the mount point that makes this a disk of the running system
 	// ("/", "/boot", "/boot/efi", "/usr" or "/var"), also through partitions
 	// and holders; empty otherwise.
@@ -502,6 +504,17 @@ type Peer struct {
 func (f *Facts) Holds() bool {
 	u := &f.Udev
 	return len(f.Partitions) > 0 || u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
+}
+
+// Through says in words that the disk is in use through a loop device, empty if it is not.
+func (f *Facts) Through() string {
+	switch {
+	case len(f.Loops) == 0:
+		return ""
+	case f.LoopsUnsure:
+		return "it seems to be in use through /dev/" + f.Loops[0]
+	}
+	return "it is in use through /dev/" + f.Loops[0]
 }
 
 // Lies names what is known to lie on the disk, c by its content: the type, and an

@@ -40,6 +40,9 @@ type Host struct {
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
 	// Partitions says whether partitions are wanted as well; nil for never.
 	Partitions func() bool
+	// Asks says that what a loop device lies on is asked for, and not guessed: one that this
+	// process may not open seems to lie on each disk.
+	Asks bool
 }
 
 // Names are the kernel names of all disks that are attached, and of their partitions
@@ -225,11 +228,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 	for _, s := range c.swaps {
 		f.Swap = f.Swap || names[h.deviceName(s)]
 	}
-	for i := range c.loops {
-		if h.isBelow(&c.loops[i], &f, devices) {
-			f.Loops = append(f.Loops, c.loops[i].Name)
-		}
-	}
+	h.addLoops(&f, &f, c, devices)
 	for _, claim := range c.claims {
 		if claim.Matches(&f) {
 			f.Claim = claim.Where
@@ -274,11 +273,7 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	if len(whole.Mounts) > 0 {
 		f.Holders = append(f.Holders, whole.Name)
 	}
-	for i := range c.loops {
-		if h.isBelow(&c.loops[i], &whole, map[disk.Dev]string{whole.Dev: whole.Name}) {
-			f.Loops = append(f.Loops, c.loops[i].Name)
-		}
-	}
+	h.addLoops(f, &whole, c, map[disk.Dev]string{whole.Dev: whole.Name})
 	return nil
 }
 
@@ -373,12 +368,28 @@ func (h Host) deviceName(path string) string {
 	return filepath.Base(path)
 }
 
-// isBelow says whether the loop device lies on the disk, which devices are those of: itself,
-// its partitions and what is built on them. Where that is not known, what is called like one
-// counts, and what udev knows to hold the same filesystem.
-func (h Host) isBelow(l *mounts.Loop, f *disk.Facts, devices map[disk.Dev]string) bool {
-	if l.Known || devices[l.Below] != "" {
-		return devices[l.Below] != ""
+// addLoops adds to f the loop devices that lie on the disk, which devices are those of: itself,
+// its partitions and what is built on them.
+func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string) {
+	for i := range c.loops {
+		l := &c.loops[i]
+		switch below := devices[l.Below] != ""; {
+		case l.Name == on.Name:
+			// A class may have loop devices.
+		case below:
+			f.Loops, f.LoopsUnsure = slices.Insert(f.Loops, 0, l.Name), false
+		case !l.Known && h.seemsBelow(l, on, devices):
+			f.LoopsUnsure = f.LoopsUnsure || len(f.Loops) == 0
+			f.Loops = append(f.Loops, l.Name)
+		}
+	}
+}
+
+// seemsBelow says whether the loop device may lie on the disk where that is not known: what is
+// called like one of the devices counts, and what udev knows to hold the same filesystem.
+func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, devices map[disk.Dev]string) bool {
+	if l.Denied && h.Asks {
+		return true
 	}
 	for _, name := range devices {
 		if l.Called(name) {

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
 )
 
 // parted is the node with two partitions on a data disk of its own, the second with a
@@ -121,6 +124,36 @@ func loop(name, path string) tree {
 // partition or what is built on it counts; and so does what holds the
 // disk's filesystem.
 func TestLoops(t *testing.T) {
+	one := func(f disk.Facts, on *disk.Facts, h Host, l mounts.Loop) string {
+		h.addLoops(&f, on, &common{loops: []mounts.Loop{l}}, map[disk.Dev]string{on.Dev: on.Name})
+		return fmt.Sprint(f.Loops, f.LoopsUnsure)
+	}
+	vdb := disk.Facts{ID: disk.ID{Name: "vdb", Dev: disk.Dev{Major: 254, Minor: 16}}}
+	h := node.make(t)
+	asks := h
+	asks.Asks = true
+	for name, tc := range map[string]struct {
+		f    disk.Facts
+		h    Host
+		loop mounts.Loop
+		want string
+	}{
+		"by its number":               {vdb, h, mounts.Loop{Name: "loop1", Below: vdb.Dev, Known: true}, "[loop1] false"},
+		"by its path":                 {vdb, h, mounts.Loop{Name: "loop1", Below: vdb.Dev}, "[loop1] false"},
+		"by its name":                 {vdb, h, mounts.Loop{Name: "loop1", File: "/vdb"}, "[loop1] true"},
+		"elsewhere, of that name":     {vdb, h, mounts.Loop{Name: "loop1", File: "/vdb", Known: true}, "[] false"},
+		"may not be asked":            {vdb, asks, mounts.Loop{Name: "loop1", File: "/x", Denied: true}, "[loop1] true"},
+		"may not be asked, and known": {vdb, asks, mounts.Loop{Name: "loop1", Denied: true, Below: vdb.Dev}, "[loop1] false"},
+		"asked":                       {vdb, asks, mounts.Loop{Name: "loop1", File: "/x"}, "[] false"},
+		"may not be asked, to others": {vdb, h, mounts.Loop{Name: "loop1", File: "/x", Denied: true}, "[] false"},
+		"itself":                      {vdb, h, mounts.Loop{Name: "vdb", File: "/vdb"}, "[] false"},
+		"one is known":                {disk.Facts{Loops: []string{"loop2"}, LoopsUnsure: true}, h, mounts.Loop{Name: "loop1", Below: vdb.Dev}, "[loop1 loop2] false"},
+		"the other is known":          {disk.Facts{Loops: []string{"loop2"}}, h, mounts.Loop{Name: "loop1", File: "/vdb"}, "[loop2 loop1] false"},
+	} {
+		if got := one(tc.f, &vdb, tc.h, tc.loop); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
 	for path, want := range map[string]string{
 		"/host/dev/vdb": "vdb", "/vda15": "vda", "/x/dev/dm-1p1": "vda", "/dev/vdb (deleted)": "vdb", "/images/vdb": "", "/dev/vdx": "", "/": "",
 	} {

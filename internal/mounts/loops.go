@@ -26,6 +26,8 @@ type Loop struct {
 	// the kernel has told it, and not the path, which may mean another here.
 	Below disk.Dev
 	Known bool
+	// Denied says that this process may not open it, and so can not ask.
+	Denied bool
 }
 
 // Called says whether its path ends as that of a disk's node does, below whatever directory
@@ -79,12 +81,12 @@ func Loops(root string, tree []Mount) ([]Loop, error) {
 // zero there, or that of no block device (loop_get_status in the kernel's drivers/block/loop.c,
 // which asks for the file's attributes: not where a server may never answer).
 func (l *Loop) ask(root string, tree []Mount) {
-	served := []string{"fuse", "nfs", "cifs", "smb", "ceph", "9p", "afs"}
-	if m := At(tree, l.File); m != nil && slices.ContainsFunc(served, func(s string) bool { return strings.HasPrefix(m.Type, s) }) {
+	if m := At(tree, l.File); m != nil && !slices.Contains(local, m.Type) {
 		return
 	}
 	fd, err := unix.Open(filepath.Join("/", root, "dev", l.Name), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
+		l.Denied = errors.Is(err, fs.ErrPermission)
 		return
 	}
 	defer unix.Close(fd)
@@ -95,11 +97,19 @@ func (l *Loop) ask(root string, tree []Mount) {
 	l.Known, l.Below = true, disk.Dev{Major: unix.Major(info.Rdevice), Minor: unix.Minor(info.Rdevice)}
 }
 
-// follow goes by the path if that leads to where device nodes are, or are bound to: on other
-// filesystems the way may lead to a server that never answers, or through a directory
-// of a dead disk.
+// local are the filesystems of which this kernel alone tells a file's attributes.
+var local = []string{
+	"bcachefs", "btrfs", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "ntfs3", "overlay", "ramfs", "rootfs",
+	"squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
+}
+
+// follow goes by the path if that leads to where device nodes are, or are bound to, and past no
+// server: other ways may lead through a directory of a dead disk.
 func (l *Loop) follow(root string, tree []Mount) {
 	if m := At(tree, l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
+		return
+	}
+	if slices.ContainsFunc(tree, func(m Mount) bool { return onWay(m.Path, l.File) && !slices.Contains(local, m.Type) }) {
 		return
 	}
 	var st unix.Statx_t

@@ -119,6 +119,30 @@ func TestRealLoops(t *testing.T) {
 	if served.ask("", []Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "ext4"}}}); !served.Known {
 		t.Error("nobody is asked")
 	}
+	past := Loop{File: bound}
+	if past.follow("", append(slices.Clone(tree), Mount{MountPoint: disk.MountPoint{Path: dir, Type: "nfs4"}})); past.Below != (disk.Dev{}) {
+		t.Error("the path is followed past a server")
+	}
+	// What may not be opened, as the daemon may no loop device.
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("none", filepath.Join(root, "dev"), "tmpfs", unix.MS_NODEV, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(filepath.Join(root, "dev"), unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := unix.Mknod(filepath.Join(root, "dev", "loop0"), unix.S_IFBLK|0o600, int(st.Rdev)); err != nil {
+		t.Fatal(err)
+	}
+	denied := Loop{Name: "loop0", File: "/image"}
+	if denied.ask(root, nil); !denied.Denied || denied.Known {
+		t.Errorf("%+v may not be opened", denied)
+	}
 	opened, err := os.Open(node)
 	if err != nil {
 		t.Fatal(err)

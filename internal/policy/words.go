@@ -24,8 +24,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return "a udev rule says that it is not ready for use (SYSTEMD_READY=0)", ""
 	case disk.ReasonHeld:
 		if len(f.Holders) == 0 && len(f.Loops) > 0 {
-			loop := "/dev/" + f.Loops[0]
-			return "it is in use through " + loop, fmt.Sprintf("what it is for: lsblk %[1]s; once nothing needs it: losetup -d %[1]s; hotmount rescan", loop)
+			return f.Through(), fmt.Sprintf("what it is for: losetup -l /dev/%[1]s, lsblk /dev/%[1]s; once nothing needs it: losetup -d /dev/%[1]s; hotmount rescan", f.Loops[0])
 		}
 		return "it is held by " + disk.Visible(strings.Join(f.Holders, ", ")), ""
 	case disk.ReasonClaimed:
