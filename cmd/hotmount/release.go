@@ -88,10 +88,7 @@ func release(ctx context.Context, w io.Writer, which string, force bool, sync fu
 // detached, if nobody holds it.
 func saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	err := isFree(ctx, f)
-	now, lookErr := host().Look(f.Name)
-	if lookErr == nil && now.Seq != f.Seq {
-		lookErr = disk.ErrGone
-	}
+	now, lookErr := lookAgain(f)
 	if lookErr != nil {
 		return errors.Join(err, fmt.Errorf("cannot say whether %s is safe to detach: %w", f.ID, lookErr))
 	}
@@ -116,6 +113,19 @@ func saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	}
 	fmt.Fprintln(w, toDetach(f))
 	return nil
+}
+
+// lookAgain gives the facts of the disk, or of the partition, as they are now.
+func lookAgain(f *disk.Facts) (disk.Facts, error) {
+	s, err := host().Store.Settings()
+	if err != nil {
+		return disk.Facts{}, err
+	}
+	now, err := hostFor(s).Look(f.Name)
+	if err == nil && now.Seq != f.Seq {
+		err = disk.ErrGone
+	}
+	return now, err
 }
 
 // toDetach says what can be detached of a disk that nobody holds, and how it is found on
