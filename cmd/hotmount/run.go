@@ -114,18 +114,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	})
 	part(func(ctx context.Context) error { return watchMounts(ctx, a, h, mounting, reporter) })
 	part(func(ctx context.Context) error {
-		return control.Serve(ctx, socket, func(ctx context.Context, r control.Request) (string, error) {
-			switch r.Do {
-			case "accept":
-				return a.Accept(ctx, r.Disk, r.Seq)
-			case "release":
-				return "", a.Release(ctx, r.Disk, r.Seq)
-			case "look":
-				a.LookAtAll()
-				return "", nil
-			}
-			return "", fmt.Errorf("cannot do %q: this daemon does not know it", r.Do)
-		})
+		return control.Serve(ctx, socket, func(ctx context.Context, r control.Request) (string, error) { return answer(ctx, a, r) })
 	})
 	part(func(ctx context.Context) error { return seen.publish(ctx, metricsTo) })
 	part(func(ctx context.Context) error { return reloads(ctx, c, a, reporter) })
@@ -139,6 +128,26 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 		return err
 	}
 	return nil
+}
+
+// commanded is the agent as the command line needs it.
+type commanded interface {
+	Accept(ctx context.Context, name string, seq uint64) (string, error)
+	Release(ctx context.Context, name string, seq uint64) error
+	Retry(ctx context.Context) error
+}
+
+// answer has the agent do what the command line asks for.
+func answer(ctx context.Context, a commanded, r control.Request) (string, error) {
+	switch r.Do {
+	case "accept":
+		return a.Accept(ctx, r.Disk, r.Seq)
+	case "release":
+		return "", a.Release(ctx, r.Disk, r.Seq)
+	case "look":
+		return "", a.Retry(ctx)
+	}
+	return "", fmt.Errorf("cannot do %q: this daemon does not know it", r.Do)
 }
 
 // mayBeDisk says whether the kernel gives names that begin so to disks that a class can

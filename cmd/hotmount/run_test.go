@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"hotmount/internal/control"
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/uevent"
@@ -24,6 +27,38 @@ func TestLook(t *testing.T) {
 	look(&got, uevent.Hint{Rescan: true})
 	if want := (looked{"vdb", "all"}); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+type told []string
+
+func (a *told) Accept(_ context.Context, name string, seq uint64) (string, error) {
+	*a = append(*a, fmt.Sprint("accept ", name, " ", seq))
+	return "accepted", nil
+}
+
+func (a *told) Release(_ context.Context, name string, seq uint64) error {
+	*a = append(*a, fmt.Sprint("release ", name, " ", seq))
+	return nil
+}
+
+func (a *told) Retry(context.Context) error {
+	*a = append(*a, "retry")
+	return nil
+}
+
+func TestAnswer(t *testing.T) {
+	var a told
+	var answers []string
+	for _, do := range []string{"accept", "release", "look", "format"} {
+		text, err := answer(t.Context(), &a, control.Request{Do: do, Disk: "vdb", Seq: 7})
+		answers = append(answers, fmt.Sprint(text, err))
+	}
+	if want := (told{"accept vdb 7", "release vdb 7", "retry"}); !slices.Equal(a, want) {
+		t.Errorf("asked %q", a)
+	}
+	if want := []string{"accepted<nil>", "<nil>", "<nil>", `cannot do "format": this daemon does not know it`}; !slices.Equal(answers, want) {
+		t.Errorf("answered %q", answers)
 	}
 }
 

@@ -180,6 +180,16 @@ func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) 
 // Look asks for a look at the disk of that kernel name. It never blocks.
 func (a *Agent) Look(name string) { a.queue.add(name) }
 
+// Retry forgets earlier failures and looks at every disk.
+func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
+
+func (a *Agent) retry() {
+	for _, st := range a.disks {
+		st.failures, st.stuck = 0, nil
+	}
+	a.rescan(a.wanted)
+}
+
 // LookAtAll asks for a look at every disk. It never blocks.
 func (a *Agent) LookAtAll() { a.queue.addAll() }
 
@@ -324,10 +334,7 @@ func (a *Agent) reload(s *disk.Settings) error {
 		a.settings = s
 		a.rescans.Reset(s.Rescan)
 		a.bound()
-		for _, st := range a.disks {
-			st.failures, st.stuck = 0, nil
-		}
-		a.rescan(a.wanted)
+		a.retry()
 		// Who has asked for it may wait for its end: READY does not come before the line
 		// that tells that there is work.
 		a.untold = time.Now()

@@ -55,6 +55,29 @@ func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	})
 }
 
+// What was given up is tried again by the operator's rescan, and by no other look.
+func TestRescanTriesAgain(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.mountErr["vdb"] = errors.New("no")
+	with(t, m, func(t *testing.T, a *Agent) {
+		time.Sleep(time.Hour)
+		settle()
+		m.change(func() { m.mountErr, m.log = map[string]error{}, nil })
+		a.LookAtAll()
+		settle()
+		if len(m.table) > 0 || m.status != "0 mounted, 0 held, 0 refused, 1 failing" {
+			t.Errorf("without the operator: %s, %+v", m.status, m.table)
+		}
+		if err := a.Retry(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if m.status != "1 mounted, 0 held, 0 refused, 0 failing" {
+			t.Errorf("after a rescan: %s", m.status)
+		}
+	})
+}
+
 // While a look is under way any number of events leads to one more, which sees what
 // the first did not.
 func TestEventsDuringALook(t *testing.T) {
