@@ -250,6 +250,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"!!binary Zm9ybWF0: true", `FILE:1: Zm9ybWF0: found the tag !!binary, expected the value alone`},
 		{"!!null", `FILE:1: found the tag !!null, expected the value alone`},
 		{"rescan: 5s\nsettle: *a", `FILE:2: expected YAML: unknown anchor 'a' referenced`},
+		{"# " + strings.Repeat("ö", 40) + "\nsettle: 5s\nrescan: *a", `FILE:3: expected YAML: unknown anchor 'a' referenced`},
 		{"# *a\nnode: \"*a\"\nsettle: '*a'\nexclude: [*a]", `FILE:4: expected YAML: unknown anchor 'a' referenced`},
 		{"format: true\nsettle: [5s\nworkers: 4\n", `FILE:2: expected YAML: did not find expected ',' or ']', in this line or below`},
 		{"\nsettle: 5s\n  workers: 4\n", `FILE:3: expected YAML: mapping values are not allowed in this context`},

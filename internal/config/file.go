@@ -241,12 +241,12 @@ func (p *parser) syntax(err error, text []byte) {
 func faultyLine(what string, text []byte) int {
 	at := -1
 	if m := regexp.MustCompile(`^unknown anchor '(.+)' referenced$`).FindStringSubmatch(what); m != nil {
-		// What is quoted or a comment is none; it keeps its length.
+		// What is quoted or a comment is none; its lines stay.
 		blind := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'[^']*'|(?m:(?:^|[ \t])#.*$)`).ReplaceAllFunc(text, func(b []byte) []byte {
 			return regexp.MustCompile(`[^\n]`).ReplaceAll(b, []byte(" "))
 		})
 		if found := regexp.MustCompile(`\*` + regexp.QuoteMeta(m[1]) + `(?:[^0-9A-Za-z_-]|$)`).FindIndex(blind); found != nil {
-			at = found[0]
+			text, at = blind, found[0]
 		}
 	} else if strings.Contains(what, "control characters") || strings.Contains(what, "UTF-8") {
 		for i, r := range string(text) {
