@@ -59,7 +59,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 		return err
 	}
 	defer place.Free()
-	f, err := findDisk(seq)
+	f, err := findDisk(seq, asking(s))
 	if err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func formatDisk(ctx context.Context, seq uint64) error {
 }
 
 // findDisk gives the facts of the disk of that sequence number, as they are now.
-func findDisk(seq uint64) (*disk.Facts, error) {
-	disks, err := asking().Scan()
+func findDisk(seq uint64, h inventory.Host) (*disk.Facts, error) {
+	disks, err := h.Scan()
 	if err != nil {
 		return nil, err
 	}
@@ -146,12 +146,11 @@ func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.I
 // is written to: up to half a minute may have passed with waiting for udev's lock. Whoever
 // else takes the disk meets the claim on it, but for a loop device.
 func allowed(name string) error {
-	h := asking()
-	now, err := h.Look(name)
+	s, err := host().Store.Settings()
 	if err != nil {
 		return err
 	}
-	s, err := h.Store.Settings()
+	now, err := asking(s).Look(name)
 	if err != nil {
 		return err
 	}
@@ -160,8 +159,8 @@ func allowed(name string) error {
 
 // asking is the host to who writes to a disk. The unit may read the loop devices only if their
 // driver was there when it began.
-func asking() inventory.Host {
-	h := host()
+func asking(s *disk.Settings) inventory.Host {
+	h := hostFor(s)
 	h.Asks = true
 	return h
 }
@@ -274,7 +273,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, err
 	}
 	proven := f.Standing
-	if f, err = findDisk(f.Seq); err != nil {
+	if f, err = findDisk(f.Seq, asking(s)); err != nil {
 		return c, 0, err
 	}
 	if d, err = lastWord(f, &c, s, class, &proven, token != ""); err != nil {

@@ -49,7 +49,7 @@ func growDisk(ctx context.Context, seq uint64, stage string) error {
 	if err != nil {
 		return err
 	}
-	f, err := findDisk(seq)
+	f, err := findDisk(seq, hostFor(s))
 	if err != nil {
 		return err
 	}

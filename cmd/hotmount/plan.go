@@ -96,7 +96,7 @@ func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) erro
 	if os.Geteuid() != 0 {
 		return nil // what is remembered is root's to read
 	}
-	notices, err := host().Notices(s)
+	notices, err := hostFor(s).Notices(s)
 	for _, n := range notices {
 		fmt.Fprintln(w, n)
 	}

@@ -29,7 +29,11 @@ func rescanCommand() *cobra.Command {
 // attachment. What udevadm calls initialized is not enough: where the end of a disk was
 // forgotten, too, its entry is that of the one that had the number before.
 func announce(ctx context.Context, r run.Runner) error {
-	names, err := host().Unknown()
+	h := host()
+	if s, err := h.Store.Settings(); err == nil { // else there was no daemon in this boot
+		h = hostFor(s)
+	}
+	names, err := h.Unknown()
 	if err != nil || len(names) == 0 {
 		return err
 	}
