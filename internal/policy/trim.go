@@ -29,6 +29,9 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 		return false, "the disk takes no space back (attach it with discard='unmap')"
 	case d.Reason == disk.ReasonShrunk:
 		return false, "the disk has shrunk"
+	case f.Fault != "":
+		// What a damaged filesystem calls free may be what a repair would find.
+		return false, f.Fault
 	case Intent(f, &known) != nil:
 		return false, "an earlier format of it did not finish"
 	case r.Ran < trimAge:
