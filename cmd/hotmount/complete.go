@@ -92,7 +92,7 @@ func anyDecision(disk.Decision) bool { return true }
 func mountedOnly(d disk.Decision) bool { return d.Mounted() }
 
 func releasable(d disk.Decision) bool {
-	return d.Mounted() || d.GivenOut() || d.Reason == disk.ReasonReleased || d.Reason == disk.ReasonUnmounted
+	return d.Mounted() || d.GivenOut() || d.Reason == disk.ReasonGivenElse || d.Reason == disk.ReasonReleased || d.Reason == disk.ReasonUnmounted
 }
 
 func disksUUIDsAndClasses() []cobra.Completion {

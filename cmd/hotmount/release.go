@@ -205,8 +205,8 @@ func findReleasable(which string) (*disk.Facts, string, error) {
 		c := f.Known()
 		d := policy.Decide(f, &c, s)
 		switch named := f.Name == diskName(which); {
-		case d.GivenOut() && named:
-			return f, f.Standing.Link, nil
+		case (d.GivenOut() || d.Reason == disk.ReasonGivenElse) && named && f.OwnLink() != "":
+			return f, f.OwnLink(), nil
 		case d.Mounted() && (named || d.UUID == which):
 			return f, policy.Select(f, s).MountPoint(d.UUID), nil
 		case f.Standing.Unmounted != "" && (named || c.UUID == which):

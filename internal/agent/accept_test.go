@@ -177,3 +177,15 @@ func TestGoneDuringARelease(t *testing.T) {
 			rmdir `+at)
 	})
 }
+
+// What somebody else has taken meanwhile is not promised to be formatted.
+func TestAcceptedWhileInUse(t *testing.T) {
+	f := xfsDisk("vdb", 2, uuidA)
+	f.Standing.Unmounted, f.Holders = disk.ReasonReleased, []string{"dm-0"}
+	with(t, newMachine(f), func(t *testing.T, a *Agent) {
+		settle()
+		if got, err := a.Accept(t.Context(), "vdb", 0); err != nil || !strings.HasSuffix(got, " is accepted, and left alone all the same: it is held by dm-0") {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}

@@ -381,6 +381,15 @@ func (a *Agent) accept(name string, seq uint64) (string, error) {
 	// Nobody unmounts it by hand before it is mounted again.
 	st.remount = true
 	a.wanted(name)
+	if w.Reason == "" {
+		f := st.facts
+		f.Standing.Unmounted, f.Standing.Verdict = "", nil
+		c := f.Known()
+		if d := policy.Decide(&f, &c, a.settings); d.Action == disk.Ignore || d.Action == disk.Refuse {
+			why, _ := policy.Words(&f, &c, a.settings, d)
+			return who + " is accepted, and left alone all the same: " + why, nil
+		}
+	}
 	if st.decision.Type != "" || st.decision.Reason == disk.ReasonReleased || st.decision.Reason == disk.ReasonUnmounted {
 		return who + " is accepted", nil
 	}
@@ -410,7 +419,7 @@ func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 		return nil, errors.New("no disk of that name is known; see hotmount plan")
 	case seq != 0 && st.facts.Seq != seq:
 		return nil, errors.New("another disk has that name now; see hotmount plan")
-	case !st.decision.Mounted() && !st.decision.GivenOut():
+	case !st.decision.Mounted() && a.path(st) == "":
 		return nil, fmt.Errorf("it is not mounted or given out by hotmount (%s)", st.decision.Reason)
 	case a.leaving[a.path(st)] != nil:
 		return nil, errors.New("it is being unmounted")

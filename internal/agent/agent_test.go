@@ -63,6 +63,7 @@ type machine struct {
 	running     int
 	most        int
 	looks       int
+	rmdirErr    error
 	gate        func(work, name string) // each look, mount and growth goes through it
 }
 
@@ -443,7 +444,7 @@ func (m *machine) RemoveMountPoint(_ context.Context, p string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("rmdir %s", p)
-	return nil
+	return m.rmdirErr
 }
 
 func (m *machine) note(format string, args ...any) {
@@ -1114,8 +1115,8 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 		m.change(func() { m.log = nil; m.disks["vdc"] = xfsDisk("vdc", 3, uuidA) })
 		a.Look("vdc")
 		m.expect(t, `
-			vdc stays held: twin
-			vdc: refuse (twin)`)
+			vdc: refuse (twin)
+			vdc stays held: twin`)
 		m.change(func() { delete(m.disks, "vdb"); m.table = nil })
 		a.Look("vdb")
 		m.expect(t, `
@@ -1133,6 +1134,27 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 	})
 }
 
+// One that is pulled and comes back under another name may be looked at there first.
+func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			m.log, m.table = nil, nil
+			delete(m.disks, "vdb")
+			m.disks["vdc"] = xfsDisk("vdc", 3, uuidA)
+		})
+		a.Look("vdc")
+		m.expect(t, `
+			vdc: refuse (twin)
+			vdb: gone
+			forgot 2
+			vdc: mount (filesystem)
+			rmdir /mnt/disks/`+uuidA+`
+			mount vdc seq 3: xfs at /mnt/disks/`+uuidA+`
+			vdc: mounted at `+uuidA)
+	})
+}
+
 // At boot a copy may be looked at before the disk that the volumes are on.
 func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
@@ -1144,11 +1166,11 @@ func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 		m.unhang()
 		m.expect(t, `
 			vdc: mount (filesystem)
-			vdb stays held: twin
 			vdb: refuse (twin)
 			mount vdc seq 3: xfs at /mnt/disks/`+uuidA+`
 			vdc: mounted at `+uuidA+`
-			ready`)
+			ready
+			vdb stays held: twin`)
 	})
 }
 
@@ -1172,20 +1194,20 @@ func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
 			a.Look("vdc")
 			if !onRecord {
 				m.expect(t, `
-					vdc stays held: twin
 					vdc: refuse (twin)
-					vdb stays held: twin
 					vdb: refuse (twin)
-					ready`)
+					ready
+					vdc stays held: twin
+					vdb stays held: twin`)
 				return
 			}
 			m.expect(t, `
 				vdc: mount (filesystem)
-				vdb stays held: twin
 				vdb: refuse (twin)
 				mount vdc seq 3: xfs at /mnt/disks/`+uuidA+`
 				vdc: mounted at `+uuidA+`
-				ready`)
+				ready
+				vdb stays held: twin`)
 		})
 	}
 }
@@ -1276,6 +1298,62 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
+	})
+}
+
+// What kubelet has bound for a pod stays when the mount that it was made of ends, by whomever.
+func TestUnmountedBeneathAPod(t *testing.T) {
+	f := xfsDisk("vdb", 2, uuidA)
+	m := newMachine(f)
+	pod := []disk.MountPoint{{Dev: f.Dev, Root: "/", Path: "/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1", Type: "xfs"}}
+	with(t, m, func(t *testing.T, a *Agent) {
+		mounted := time.Now()
+		ends := func(plugged time.Time, want string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			m.change(func() {
+				m.log, m.table, m.plugged = nil, slices.Clone(pod), map[uint64]time.Time{2: plugged}
+				f.Standing.WasMounted, f.Standing.Volume = mounted, &disk.Sighting{UUID: uuidA, Directory: "/mnt/disks"}
+			})
+			a.Look("vdb")
+			m.expect(t, want)
+		}
+		const again = `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
+			vdb: mounted at ` + uuidA
+		ends(mounted.Add(-time.Hour), `
+			vdb stays unmounted: unmounted-by-hand
+			vdb: hold (unmounted-by-hand)`)
+		m.change(func() { m.table = nil })
+		a.Look("vdb")
+		m.expect(t, "")
+		m.change(func() { m.table = slices.Clone(pod) })
+		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+			t.Error(err)
+		}
+		m.expect(t, `
+			another try of vdb`+again)
+		ends(time.Now().Add(time.Hour), `
+			vdb: bounced`+again)
+	})
+}
+
+// What was taken back and is not mounted yet was unmounted by nobody since, also to the
+// next agent.
+func TestTakenBackBeforeTheAgentEnded(t *testing.T) {
+	f := xfsDisk("vdb", 2, uuidA)
+	m := newMachine(f)
+	m.plugged = map[uint64]time.Time{2: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}
+	f.Standing.WasMounted = time.Date(1999, 1, 2, 0, 0, 0, 0, time.UTC)
+	f.Standing.MountedAt, f.Standing.Remount = f.Standing.WasMounted.Sub(booted), true
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb may be mounted
+			vdb: mounted at `+uuidA+`
+			ready`)
 	})
 }
 

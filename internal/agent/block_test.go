@@ -86,6 +86,51 @@ func TestBlock(t *testing.T) {
 	})
 }
 
+// TestAPulledBlockVolumeIsNotTwice: it comes back under another name, and is looked at there
+// first.
+func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
+	vdb := rawDisk("vdb", 2, "A")
+	m := newMachine(vdb)
+	m.mode = disk.ModeBlock
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() {
+			vdc := rawDisk("vdc", 3, "A")
+			vdc.Standing.Given = vdb.Standing.Given
+			m.log, m.disks = nil, map[string]*disk.Facts{"vdc": vdc}
+		})
+		a.Look("vdc")
+		settle()
+		// What is taken back and what is given out are two links of one name, in any order.
+		if log := strings.Join(m.log, "\n"); strings.Contains(log, "stays held") || !strings.Contains(log, "give out seq 3\nvdc: keep (given-out)") {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+}
+
+// TestGivenOutByAFormerClass: what was given out, and is to be mounted now, is taken back by the
+// operator's word; what lies on such a disk is not released instead.
+func TestGivenOutByAFormerClass(t *testing.T) {
+	vdb, on := rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "B")
+	link := "/mnt/raw/" + vdb.LinkName()
+	vdb.Standing.Link, on.Standing.Link = link, link
+	m := newMachine(vdb, on)
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() { m.log = nil })
+		if err := a.Release(t.Context(), "vdc", 0); err == nil {
+			t.Error("what lies on it was released")
+		}
+		if err := a.Release(t.Context(), "vdb", 0); err != nil {
+			t.Error(err)
+		}
+		m.expect(t, `
+			vdb stays unmounted: released
+			take back seq 2
+			vdb: hold (released)`)
+	})
+}
+
 // TestBlockOfAnother: a disk with the serial of one that is given out does not get
 // its name when that goes, also not after a reboot, but by the operator's word; the
 // first one gets it again.
@@ -109,8 +154,8 @@ func TestBlockOfAnother(t *testing.T) {
 		m.change(func() { given = m.disks["vdb"].Standing.Given; m.disks["vdc"] = second(3) })
 		a.Look("vdc")
 		m.expect(t, `
-			vdc stays held: serial-twice
-			vdc: refuse (serial-twice)`)
+			vdc: refuse (serial-twice)
+			vdc stays held: serial-twice`)
 		if _, err := a.Accept(t.Context(), "vdc", 0); err == nil {
 			t.Error("accepted while the first is there")
 		}

@@ -48,6 +48,7 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 		}
 		return fmt.Errorf("cannot unmount %s of %s, which is gone: %w", dep.path, dep.facts.ID, err)
 	}
+	dep.unmounted = true
 	if err := a.units.RemoveMountPoint(ctx, dep.path); err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (a *Agent) knows(dev disk.Dev, where string) bool {
 func (a *Agent) released(dep *departure, err error) {
 	dep.busy = false
 	if dep.answer != nil {
-		if err != nil {
+		if err != nil && !dep.unmounted {
 			err = errors.Join(err, a.host.KeepUnmounted(&dep.facts, ""))
 		}
 		dep.answer <- err

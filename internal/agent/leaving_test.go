@@ -265,6 +265,24 @@ func TestAnOldLookAfterARelease(t *testing.T) {
 	})
 }
 
+// TestReleasedAndItsDirectoryStays: the disk is unmounted all the same, by the operator's word
+// and by nobody's hand.
+func TestReleasedAndItsDirectoryStays(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.rmdirErr = errors.New("directory not empty")
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { m.log, m.plugged = nil, map[uint64]time.Time{2: booted} })
+		if err := a.Release(t.Context(), "vdb", 0); !errors.Is(err, m.rmdirErr) {
+			t.Errorf("error %v", err)
+		}
+		m.expect(t, `
+			vdb stays unmounted: released
+			unmount /mnt/disks/`+uuidA+`
+			rmdir /mnt/disks/`+uuidA+`
+			vdb: hold (released)`)
+	})
+}
+
 // TestPulledTwice: a disk returns while its dead mount can not be taken off yet, and is
 // pulled again. The dead mount is not forgotten for that, and when it is off at last
 // the disk, back once more, is mounted without being asked.

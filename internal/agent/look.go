@@ -59,11 +59,12 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	}
 	// What was to be unmounted and is there: the agent ended in the midst of a release,
 	// or somebody has mounted it again. With another look wanted this one may be too old.
-	if f.Standing.Unmounted != "" && (d.Mounted() || d.GivenOut()) && a.leaving[a.path(st)] == nil && !st.again {
+	if (f.Standing.Unmounted != "" || f.Standing.Remount) && (d.Mounted() || d.GivenOut()) && a.leaving[a.path(st)] == nil && !st.again {
 		if err := a.host.KeepUnmounted(&f, ""); err != nil {
 			a.report.Problem(err)
 		}
 	}
+	a.meet(st)
 	a.remember(st, changed)
 	a.note(st, &c)
 	switch {
@@ -218,8 +219,11 @@ func (a *Agent) failed(name string, err error) {
 
 // path is where the disk is or is to be mounted, or is given out; empty for nowhere.
 func (a *Agent) path(st *state) string {
-	if st.decision.GivenOut() {
+	switch {
+	case st.decision.GivenOut():
 		return st.facts.Standing.Link
+	case st.decision.Reason == disk.ReasonGivenElse:
+		return st.facts.OwnLink()
 	}
 	class := policy.Select(&st.facts, a.settings)
 	if class == nil || st.decision.UUID == "" || (st.decision.Action != disk.Mount && !st.decision.Mounted()) {

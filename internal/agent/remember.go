@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"path"
+	"slices"
 	"time"
 
 	"hotmount/internal/disk"
@@ -40,12 +41,46 @@ func (a *Agent) remember(st *state, changed bool) {
 			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.alive, Full: d.Type == "xfs" && f.Full()}
 			a.seen = append(a.seen, *st.sighting)
 		}
-	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, d.Reason == disk.ReasonTwin && !f.Standing.Twin,
-		d.Reason == disk.ReasonSerialTwice && f.Standing.Given != nil && !f.Standing.Given.Twice:
+	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, attached(st.double(), st.met):
 		if err := a.host.Keep(f, d.Reason); err != nil {
 			a.report.Problem(err)
 		}
 	}
+}
+
+// meet has a disk that is refused for another, with its UUID or serial, wait for a look at
+// that one before it stays refused for good: of the same disk, pulled and back under
+// another name, the look that tells that it has left may still be to come.
+func (a *Agent) meet(st *state) {
+	for name, o := range a.disks {
+		if o.met != st.facts.Seq && attached(o.double(), st.facts.Seq) {
+			o.met = st.facts.Seq
+			a.wanted(name)
+		}
+	}
+	others := st.double()
+	if attached(others, st.met) {
+		return
+	}
+	for i := range others {
+		a.wanted(others[i].Name)
+	}
+}
+
+// double gives the disks for which the disk is refused, as long as that is not on record.
+func (st *state) double() []disk.Peer {
+	f := &st.facts
+	switch {
+	case st.decision.Reason == disk.ReasonTwin && !f.Standing.Twin:
+		return f.SameUUID
+	case st.decision.Reason == disk.ReasonSerialTwice && f.Standing.Given != nil && !f.Standing.Given.Twice:
+		return f.SameSerial
+	}
+	return nil
+}
+
+func attached(peers []disk.Peer, seq uint64) bool {
+	return slices.ContainsFunc(peers, func(p disk.Peer) bool { return p.Seq == seq })
 }
 
 // note has recorded what lies on a disk that is not mounted from it by hotmount: at the

@@ -26,6 +26,8 @@ type state struct {
 	// remount says that the disk's mount ended without anybody's hand, and is
 	// to be made again.
 	remount bool
+	// met is the sequence number of a disk that was looked at since this one was refused for it.
+	met uint64
 	// sighting is what was last handed to Host.Remember, nil for nothing.
 	sighting *disk.Sighting
 	// alive is when a look last found the disk mounted in its place (Host.Monotonic).
@@ -104,16 +106,20 @@ func (st *state) fail(now time.Time, held bool) time.Duration {
 	return wait
 }
 
-// lost says whether the disk's filesystem was mounted during this attachment and
-// is not now, as f has it, and nobody knows why.
+// lost says whether the disk's filesystem was mounted in its place during this attachment
+// and is not now, as f has it, and nobody knows why. It may still be mounted for pods.
 func (st *state) lost(f *disk.Facts) bool {
-	if len(f.Mounts) > 0 || f.Standing.Unmounted != "" || st.remount {
+	if f.Standing.Unmounted != "" || f.Standing.Remount || st.remount {
 		return false
 	}
-	if st.seen {
-		return st.decision.Mounted()
+	was, uuid := st.decision.Mounted(), st.decision.UUID
+	if !st.seen {
+		was = !f.Standing.WasMounted.IsZero()
+		if f.Standing.Volume != nil {
+			uuid = f.Standing.Volume.UUID
+		}
 	}
-	return !f.Standing.WasMounted.IsZero()
+	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
 func (st *state) succeed() { st.failures, st.stuck = 0, nil }
@@ -129,6 +135,8 @@ type departure struct {
 	// tree, unnamed why those could not be who have it elsewhere.
 	named   bool
 	unnamed error
+	// unmounted says that what is left to do is to remove the directory.
+	unmounted bool
 	// answer waits for the end of what an operator has asked for, which is not
 	// tried again; nil if the disk is gone.
 	answer chan error

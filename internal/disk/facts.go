@@ -3,6 +3,7 @@ package disk
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -207,6 +208,9 @@ type Standing struct {
 	// accepted or the machine booted: ReasonReleased or ReasonUnmounted; empty
 	// if it is not.
 	Unmounted Reason `json:"unmounted,omitempty"`
+	// Remount says that the operator has taken back that it is kept unmounted, and that it was
+	// not found mounted since.
+	Remount bool `json:"remount,omitempty"`
 	// WasMounted is the time at which hotmount last found the disk's filesystem
 	// newly mounted during this attachment, zero for never.
 	WasMounted time.Time `json:"was_mounted,omitzero"`
@@ -504,6 +508,20 @@ type Peer struct {
 func (f *Facts) Holds() bool {
 	u := &f.Udev
 	return len(f.Partitions) > 0 || u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
+}
+
+// MountedBy says whether the filesystem is mounted as a whole at a path that ends with that
+// UUID, as in the directory of a class, also of a former one.
+func (f *Facts) MountedBy(uuid string) bool {
+	return slices.ContainsFunc(f.Mounts, func(m MountPoint) bool { return m.Root == "/" && path.Base(m.Path) == uuid })
+}
+
+// OwnLink is Standing.Link if it is of the disk itself, and not of one that it is part of.
+func (f *Facts) OwnLink() string {
+	if name := f.LinkName(); f.Whole == "" && name != "" && path.Base(f.Standing.Link) == name {
+		return f.Standing.Link
+	}
+	return ""
 }
 
 // Through says in words that the disk is in use through a loop device, empty if it is not.

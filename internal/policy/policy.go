@@ -37,13 +37,13 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 			return d
 		}
 		d.UUID, d.Type = path.Base(m.Path), m.Type
-		if f.Fault != "" {
-			d.Reason = disk.ReasonFault
-			return d
-		}
 		return mounted(d, f, class)
 	}
-	if d.Reason = notOurs(f, class); d.Reason != "" {
+	d.Reason = notOurs(f, class)
+	if lost(f, c) {
+		d.Reason = taken(f, class)
+	}
+	if d.Reason != "" {
 		d.Action = disk.Ignore
 		return d
 	}
@@ -143,8 +143,10 @@ func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 // mounted says what is to be done with a disk that is mounted in its place.
 func mounted(d disk.Decision, f *disk.Facts, class *disk.Class) disk.Decision {
 	switch g := f.Spans(); {
-	case g != nil && g.Size > f.Size:
+	case g != nil && g.Size > f.Size: // which is where a fault may come from
 		d.Reason = disk.ReasonShrunk
+	case f.Fault != "":
+		d.Reason = disk.ReasonFault
 	case !Grows(f, class), ours(f, class).Covered: // what grows it would ask what lies over it
 	case g == nil:
 		d.Action, d.Reason = disk.Grow, disk.ReasonUnmeasured
@@ -160,12 +162,26 @@ func Grows(f *disk.Facts, class *disk.Class) bool {
 	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
 
-// notOurs gives the reason why somebody else has the disk, empty if nobody has. The loop
-// device on a block volume that was given out is kubelet's.
+// notOurs gives the reason why somebody else has the disk, empty if nobody has.
 func notOurs(f *disk.Facts, class *disk.Class) disk.Reason {
-	switch {
-	case len(f.Mounts) > 0:
+	if len(f.Mounts) > 0 {
 		return disk.ReasonElsewhere
+	}
+	return taken(f, class)
+}
+
+// lost says whether the filesystem was mounted in its place during this attachment, and is
+// not there now: what is left are mounts that were made of that one, as kubelet makes
+// them for pods.
+func lost(f *disk.Facts, c *disk.Content) bool {
+	v := f.Standing.Volume
+	return c.Kind == disk.Filesystem && !f.Standing.WasMounted.IsZero() && v != nil && v.UUID == c.UUID && !f.MountedBy(c.UUID)
+}
+
+// taken gives the reason why somebody else has a disk that is mounted nowhere else. The loop
+// device on a block volume that was given out is kubelet's.
+func taken(f *disk.Facts, class *disk.Class) disk.Reason {
+	switch {
 	case f.Standing.Link != "":
 		return disk.ReasonGivenElse
 	case f.Swap:

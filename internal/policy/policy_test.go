@@ -110,6 +110,17 @@ func another(g disk.Given) func(*disk.Facts) {
 }
 
 // looped has a loop device on the disk.
+// bound was mounted in its place, and what is left is a bind of that for a pod.
+func bound(put func(*disk.Facts)) func(*disk.Facts) {
+	return func(f *disk.Facts) {
+		f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1")}
+		f.Standing.WasMounted, f.Standing.Volume = time.Unix(1700000000, 0), &disk.Sighting{UUID: uuid}
+		if put != nil {
+			put(f)
+		}
+	}
+}
+
 func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
 
 func block(s *disk.Settings) { s.Classes[0].Mode = disk.ModeBlock }
@@ -334,6 +345,16 @@ func TestDecide(t *testing.T) {
 		{"a part of it bound in its place", func(f *disk.Facts) { m := ours; m.Root = "/sub"; f.Mounts = []disk.MountPoint{m} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"mounted in the class directory, not by UUID", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/data")} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"mounted by UUID, not in the class directory", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv/" + uuid)} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"lost its mount, bound for a pod", bound(nil), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"unmounted by hand, bound for a pod", bound(func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonUnmounted }), xfs(), nil, disk.Hold, disk.ReasonUnmounted},
+		{"lost its mount, held", bound(func(f *disk.Facts) { f.Holders = []string{"dm-0"} }), xfs(), nil, disk.Ignore, disk.ReasonHeld},
+		{"never mounted here, bound", bound(func(f *disk.Facts) { f.Standing.WasMounted = time.Time{} }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"mounted as something else", bound(func(f *disk.Facts) { f.Standing.Volume.UUID = otherUUID }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"nobody knows as what", bound(func(f *disk.Facts) { f.Standing.Volume = nil }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"mounted in a former directory", bound(func(f *disk.Facts) { f.Mounts = append(f.Mounts, mountedAt("/mnt/former/"+uuid)) }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"bound, and no filesystem any more", bound(nil), &disk.Content{Kind: disk.Blank, Proven: true, UUID: uuid}, nil, disk.Ignore, disk.ReasonElsewhere},
+		{"for raw, lost its mount, bound", bound(nil), xfs(), block, disk.Ignore, disk.ReasonElsewhere},
+		{"mounted, shrunk, and with a fault", func(f *disk.Facts) { with(ours, grown(6<<30), nil)(f); f.Fault = "shut down" }, xfs(), nil, disk.Keep, disk.ReasonShrunk},
 		{"swap", func(f *disk.Facts) { f.Swap = true }, proven(disk.Other), nil, disk.Ignore, disk.ReasonSwap},
 		{"multipath leg", func(f *disk.Facts) { f.Udev.Multipath = true }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonMultipath},
 		{"not ready", func(f *disk.Facts) { f.Udev.NotReady = true }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNotReady},
@@ -734,6 +755,23 @@ func TestWordsOfPresent(t *testing.T) {
 		f.Standing.Present = &p
 		if why, _ := Words(f, proven(disk.Unread), s, Decide(f, proven(disk.Unread), s)); !strings.Contains(why, want) {
 			t.Errorf("%q", why)
+		}
+	}
+}
+
+// TestWordsOfGivenElse: what is to be released is the disk that is given out.
+func TestWordsOfGivenElse(t *testing.T) {
+	for want, put := range map[string]func(*disk.Facts){
+		"to use it otherwise: hotmount release vdb": func(f *disk.Facts) { f.Standing.Link = "/mnt/block/" + f.LinkName() },
+		"to use it otherwise: hotmount release vdx": func(f *disk.Facts) { f.Whole, f.Standing.Link = "vdx", "/mnt/block/virtio-X" },
+		"to use it otherwise: hotmount release the disk that readlink -f /mnt/block/virtio-X names": func(f *disk.Facts) {
+			f.Transport, f.Standing.Link = "dm", "/mnt/block/virtio-X"
+		},
+	} {
+		f := blankDisk()
+		put(f)
+		if _, next := Words(f, xfs(), settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonGivenElse}); next != want {
+			t.Errorf("%q, want %q", next, want)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonBrake:
 		return fmt.Sprintf("it came when as many disks had been formatted as format_limit allows (%d within %s)", s.FormatLimit, s.FormatPeriod), "hotmount accept " + f.Name + ", or see hotmount history"
 	case disk.ReasonGivenElse:
-		return wasGiven(f) + " is given out as a block volume at " + disk.Visible(f.Standing.Link), "to use it otherwise: hotmount release " + cmp.Or(f.Whole, f.Name)
+		return wasGiven(f) + " is given out as a block volume at " + disk.Visible(f.Standing.Link), givenElseNext(f)
 	case disk.ReasonNoSerial:
 		return "it has no serial, or one that is too long, and a block volume is known by its serial: without one it can not be told from another disk", "attach it with a serial (virsh attach-disk --serial)"
 	case disk.ReasonSerialTwice:
@@ -330,6 +330,13 @@ func shrunkWords(f *disk.Facts, c *disk.Content, d disk.Decision) (why, next str
 }
 
 // wasGiven names the disk of Standing.Given.
+func givenElseNext(f *disk.Facts) string {
+	if f.Whole == "" && f.OwnLink() == "" {
+		return fmt.Sprintf("to use it otherwise: hotmount release the disk that readlink -f %s names", disk.Visible(f.Standing.Link))
+	}
+	return "to use it otherwise: hotmount release " + cmp.Or(f.Whole, f.Name)
+}
+
 func wasGiven(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":

@@ -213,8 +213,22 @@ func TestKept(t *testing.T) {
 	if err := s.KeepUnmounted(f, ""); err != nil {
 		t.Fatal(err)
 	}
-	if st := standing(); st.Unmounted != "" {
+	if st := standing(); st.Unmounted != "" || st.Remount {
 		t.Errorf("taken back: %q", st.Unmounted)
+	}
+	// Of one that was mounted it is known that it is to be mounted again, until it is.
+	f.Standing.WasMounted = time.Unix(1700000000, 0)
+	if err := errors.Join(s.KeepUnmounted(f, disk.ReasonReleased), s.Accept(f, "boot1", disk.Word{})); err != nil {
+		t.Fatal(err)
+	}
+	if st := standing(); st.Unmounted != "" || !st.Remount {
+		t.Errorf("to be mounted again: %q, %v", st.Unmounted, st.Remount)
+	}
+	if err := s.KeepUnmounted(f, ""); err != nil {
+		t.Fatal(err)
+	}
+	if standing().Remount {
+		t.Error("mounted, and still to be")
 	}
 }
 

@@ -260,6 +260,9 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	if reason, err := readFile(seqFile(m.store.unmountedDir(), f.Seq)); err == nil {
 		st.Unmounted = disk.Reason(reason)
 	}
+	if st.Unmounted == remount {
+		st.Unmounted, st.Remount = "", true
+	}
 	for i := range m.sightings {
 		s := &m.sightings[i]
 		here := s.Identity.Boot == m.boot && s.Identity.Seq == f.Seq && !s.Left
@@ -372,8 +375,16 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 		}
 	}
-	return errors.Join(removeIfThere(seqFile(s.verdictDir(), f.Seq)), removeIfThere(seqFile(s.unmountedDir(), f.Seq)))
+	err := removeIfThere(seqFile(s.verdictDir(), f.Seq))
+	if f.Standing.WasMounted.IsZero() {
+		return errors.Join(err, s.KeepUnmounted(f, ""))
+	}
+	// A daemon that starts before it is mounted again would take it for unmounted by hand.
+	return errors.Join(err, s.KeepUnmounted(f, remount))
 }
+
+// remount stands in the place of a reason to keep a disk unmounted for the opposite.
+const remount = disk.Reason("remount")
 
 func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)

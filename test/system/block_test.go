@@ -217,12 +217,15 @@ func TestBlockVolumes(t *testing.T) {
 	}
 	t.Log(log)
 
-	// The removal of the package leaves the link, and says so; purging it takes what
-	// leads nowhere.
-	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
+	// What another class gave out is taken back by the operator's word.
 	if name, err = w.BlockDevice(ctx(t), otherID); err != nil {
 		t.Fatal(err)
 	}
+	m.run("hotmount plan | tr -s '\n ' ' ' | grep 'hotmount release " + name + "'; hotmount release " + name + " | grep 'safe to detach'; ! [ -L " + raw + "RAW-2 ]")
+
+	// The removal of the package leaves the link, and says so; purging it takes what
+	// leads nowhere.
+	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount; hotmount accept " + name)
 	given("RAW-2", name)
 	if out := m.run("dpkg --remove hotmount 2>&1"); !strings.Contains(out, "lead nowhere once their disk is gone, and after the next reboot:\n  "+raw+"RAW-2\n") {
 		t.Errorf("the removal says:\n%s", out)

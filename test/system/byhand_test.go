@@ -37,6 +37,15 @@ func TestUnmountedByHand(t *testing.T) {
 	left := "/run/hotmount/unmounted/" + m.run("cat /sys/block/"+name+"/diskseq")
 	m.run("printf released >" + left + "; systemctl restart hotmount")
 	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
+	// What a pod has stays.
+	m.run("mkdir /root/pod; mount --bind " + where + " /root/pod; umount " + where)
+	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	m.run("systemctl restart hotmount; udevadm trigger -s block; udevadm settle")
+	if got := m.run("findmnt -rno TARGET /dev/" + name); got != "/root/pod" {
+		t.Errorf("beneath a pod it is mounted at %s", got)
+	}
+	m.run("hotmount accept " + name)
+	m.wait("the mount", "findmnt "+where)
 	rule := "/run/udev/rules.d/99-away.rules"
 	for i, down := range []bool{false, true} {
 		if down {
@@ -45,11 +54,11 @@ func TestUnmountedByHand(t *testing.T) {
 		m.run(`mkdir -p /run/udev/rules.d; echo 'KERNEL=="` + name + `", ENV{SYSTEMD_READY}="0"' >` + rule + `; udevadm control --reload; udevadm trigger --settle /dev/` + name)
 		m.wait("systemd to unmount it", "! findmnt "+where)
 		m.run("rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name + "; systemctl start hotmount")
-		m.mounted(name)
+		m.wait("the mount", "findmnt "+where)
 		m.wait("it to be said", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd took it for unplugged') = %d ]", name, i+1))
 	}
 
-	m.run("umount " + where)
+	m.run("umount " + where + " /root/pod")
 	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
 	stopped, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "STOPPED"})
 	third := m.mounted(stopped)
