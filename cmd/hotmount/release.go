@@ -165,8 +165,12 @@ func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
 
 func loopUsers(f *disk.Facts) []mounts.User {
 	var users []mounts.User
+	how := "behind /dev/"
+	if f.LoopsUnsure {
+		how = "perhaps behind /dev/"
+	}
 	for _, l := range f.Loops {
-		users = append(users, mounts.User{How: "behind /dev/" + l})
+		users = append(users, mounts.User{How: how + l})
 	}
 	return users
 }

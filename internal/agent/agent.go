@@ -419,7 +419,7 @@ func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 		return nil, errors.New("no disk of that name is known; see hotmount plan")
 	case seq != 0 && st.facts.Seq != seq:
 		return nil, errors.New("another disk has that name now; see hotmount plan")
-	case !st.decision.Mounted() && a.path(st) == "":
+	case !st.decision.Mounted() && !st.decision.GivenOut() && (st.decision.Reason != disk.ReasonGivenElse || a.path(st) == ""):
 		return nil, fmt.Errorf("it is not mounted or given out by hotmount (%s)", st.decision.Reason)
 	case a.leaving[a.path(st)] != nil:
 		return nil, errors.New("it is being unmounted")

@@ -55,6 +55,7 @@ type machine struct {
 	noEffect    bool              // mount jobs are done, but mount nothing
 	onFill      func()            // what happens while a filesystem is made to fill its disk
 	halfMade    bool              // what Format finds
+	noVerdict   bool              // it ends without a word
 	slow        bool              // Mount and Format wait until hang is closed
 	grow        bool              // what the class says
 	fillErr     error
@@ -64,6 +65,7 @@ type machine struct {
 	most        int
 	looks       int
 	rmdirErr    error
+	keepErr     error
 	gate        func(work, name string) // each look, mount and growth goes through it
 }
 
@@ -201,6 +203,9 @@ func (m *machine) Keep(f *disk.Facts, reason disk.Reason) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("%s stays held: %s", f.Name, reason)
+	if m.keepErr != nil {
+		return m.keepErr
+	}
 	switch st := &m.disks[f.Name].Standing; reason {
 	case disk.ReasonTwin:
 		st.Twin = true
@@ -367,7 +372,7 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 		return err
 	}
 	for _, f := range m.disks {
-		if f.Seq == seq {
+		if f.Seq == seq && !m.noVerdict {
 			c := disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: fmt.Sprintf("%s%02x", uuidB[:34], f.Name[2]), Proven: true, Made: true}
 			if f.Udev.FSUUID != "" {
 				c.UUID = f.Udev.FSUUID
@@ -1134,6 +1139,42 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 	})
 }
 
+// Of another serial it can not be the one that is there; nor is there one to look at where
+// the record alone speaks against it.
+func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.disks["vdb"].Serial = "A"
+	with(t, m, func(t *testing.T, a *Agent) {
+		other, beside := xfsDisk("vdc", 3, uuidA), xfsDisk("vdd", 4, uuidB)
+		other.Serial = "B"
+		beside.Standing.LastOn, beside.Standing.Beside = &disk.Sighting{UUID: uuidB, Left: true}, true
+		m.change(func() { m.log = nil; m.disks["vdc"], m.disks["vdd"] = other, beside })
+		a.Look("vdc")
+		m.expect(t, `
+			vdc stays held: twin
+			vdc: refuse (twin)`)
+		a.Look("vdd")
+		m.expect(t, `
+			vdd stays held: twin
+			vdd: refuse (twin)`)
+	})
+}
+
+// Where that can not be recorded it is tried at each look, and no look leads to another.
+func TestThreeOfOneUUIDAndNoRecord(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA), xfsDisk("vdd", 4, uuidA))
+	m.keepErr = errors.New("read-only")
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() { m.looks = 0 })
+		a.LookAtAll()
+		settle()
+		if m.looks > 6 {
+			t.Errorf("%d looks", m.looks)
+		}
+	})
+}
+
 // One that is pulled and comes back under another name may be looked at there first.
 func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -1313,7 +1354,7 @@ func TestUnmountedBeneathAPod(t *testing.T) {
 			time.Sleep(time.Second)
 			m.change(func() {
 				m.log, m.table, m.plugged = nil, slices.Clone(pod), map[uint64]time.Time{2: plugged}
-				f.Standing.WasMounted, f.Standing.Volume = mounted, &disk.Sighting{UUID: uuidA, Directory: "/mnt/disks"}
+				f.Standing.WasMounted, f.Standing.Volume = mounted, &disk.Sighting{UUID: uuidA, Identity: disk.Identity{Seq: 2}}
 			})
 			a.Look("vdb")
 			m.expect(t, want)
@@ -1334,8 +1375,34 @@ func TestUnmountedBeneathAPod(t *testing.T) {
 		}
 		m.expect(t, `
 			another try of vdb`+again)
+		// What a pod has can not be read alone: it is tried again without.
+		m.change(func() { m.mountErr["vdb"] = errors.New("no") })
 		ends(time.Now().Add(time.Hour), `
-			vdb: bounced`+again)
+			vdb: bounced
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: failed: no`)
+		m.change(func() { m.mountErr = map[string]error{} })
+		time.Sleep(retryFirst)
+		m.expect(t, `
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA+`
+			vdb: recovered`)
+	})
+}
+
+// A proof that leaves nothing is a failure, also of a disk that is to be mounted.
+func TestProofsBeforeAMountKeepADistance(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.mountErr["vdb"], m.formatErr = errors.New("no"), map[uint64]error{}
+	m.noVerdict = true
+	with(t, m, func(t *testing.T, _ *Agent) {
+		time.Sleep(time.Hour)
+		settle()
+		log := strings.Join(m.log, "\n")
+		if n := strings.Count(log, "format seq 2"); n < 2 || n > retries || !strings.Contains(log, "vdb: failed: its proof left no result") {
+			t.Errorf("%d proofs:\n%s", n, log)
+		}
 	})
 }
 

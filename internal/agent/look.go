@@ -108,8 +108,8 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 		a.report.Decided(&st.facts, c, a.settings, st.decision)
 	}
 	// A disk that was proven blank, and held meanwhile, is proven again.
-	if acted == st.decision.Action || acted == disk.Prove && st.decision.Action == disk.Format {
-		a.failed(name, unconfirmed(st))
+	if acted == st.decision.Action || acted == disk.Prove && (st.decision.Action == disk.Format || st.decision.Action == disk.Mount && !c.Proven) {
+		a.failed(name, unconfirmed(st, acted))
 		return
 	}
 	if st.blocked(time.Now()) {
@@ -128,8 +128,9 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 	}
 	st.busy = true
 	// What can not be mounted, other than a partition, is read before it is tried again: to udev a
-	// filesystem whose mkfs did not finish is one like any other.
-	if st.decision.Action == disk.Link || st.decision.Action == disk.Mount && (c.Proven || st.failures == 0 || st.facts.Whole != "") {
+	// filesystem whose mkfs did not finish is one like any other. What a pod still has was mounted,
+	// and can not be read alone.
+	if st.decision.Action == disk.Link || st.decision.Action == disk.Mount && (c.Proven || st.failures == 0 || st.facts.Whole != "" || len(st.facts.Mounts) > 0) {
 		a.lines[mountings].add(name)
 	} else {
 		a.lines[proofs].add(name)
@@ -138,8 +139,8 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 
 // unconfirmed says why an action whose job was done has to be done again. A
 // job's result can be wrong; the mount table and the disk count.
-func unconfirmed(st *state) error {
-	if st.decision.Action == disk.Mount {
+func unconfirmed(st *state, acted disk.Action) error {
+	if acted == disk.Mount {
 		return fmt.Errorf("the mount unit's job is done, but the mount table does not show %s", st.facts.Dev)
 	}
 	if st.decision.Action == disk.Link {

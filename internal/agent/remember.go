@@ -41,42 +41,58 @@ func (a *Agent) remember(st *state, changed bool) {
 			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.alive, Full: d.Type == "xfs" && f.Full()}
 			a.seen = append(a.seen, *st.sighting)
 		}
-	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, attached(st.double(), st.met):
+	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, st.double() && !st.waits():
 		if err := a.host.Keep(f, d.Reason); err != nil {
 			a.report.Problem(err)
 		}
 	}
 }
 
-// meet has a disk that is refused for another, with its UUID or serial, wait for a look at
-// that one before it stays refused for good: of the same disk, pulled and back under
-// another name, the look that tells that it has left may still be to come.
+// meet has a disk that is refused for another that may be itself wait for a look at that one
+// before it stays refused for good: when it is pulled and comes back under another name,
+// the look that tells that it has left may still be to come.
 func (a *Agent) meet(st *state) {
 	for name, o := range a.disks {
-		if o.met != st.facts.Seq && attached(o.double(), st.facts.Seq) {
+		if o.waits() && attached(o.selves(), st.facts.Seq) {
 			o.met = st.facts.Seq
 			a.wanted(name)
 		}
 	}
-	others := st.double()
-	if attached(others, st.met) {
+	if !st.waits() {
 		return
 	}
-	for i := range others {
-		a.wanted(others[i].Name)
+	for _, p := range st.selves() {
+		a.wanted(p.Name)
 	}
 }
 
-// double gives the disks for which the disk is refused, as long as that is not on record.
-func (st *state) double() []disk.Peer {
+// double says whether the disk is refused for another with its UUID or serial, or for what is on
+// record of such a one, and that is not on record of this one.
+func (st *state) double() bool {
+	f := &st.facts
+	return st.decision.Reason == disk.ReasonTwin && !f.Standing.Twin ||
+		st.decision.Reason == disk.ReasonSerialTwice && f.Standing.Given != nil && !f.Standing.Given.Twice
+}
+
+// waits says whether all for which the disk is refused may be itself, as far as serials
+// tell, and none of them was looked at since.
+func (st *state) waits() bool {
+	selves := st.selves()
+	return len(selves) > 0 && !attached(selves, st.met)
+}
+
+// selves are the disks for which the disk is refused if each of them may be itself.
+func (st *state) selves() []disk.Peer {
 	f := &st.facts
 	switch {
-	case st.decision.Reason == disk.ReasonTwin && !f.Standing.Twin:
-		return f.SameUUID
-	case st.decision.Reason == disk.ReasonSerialTwice && f.Standing.Given != nil && !f.Standing.Given.Twice:
+	case !st.double():
+		return nil
+	case st.decision.Reason == disk.ReasonSerialTwice:
 		return f.SameSerial
+	case slices.ContainsFunc(f.SameUUID, func(p disk.Peer) bool { return disk.OtherSerial(p.Serial, f.Serial) }):
+		return nil
 	}
-	return nil
+	return f.SameUUID
 }
 
 func attached(peers []disk.Peer, seq uint64) bool {

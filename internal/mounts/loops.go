@@ -99,8 +99,8 @@ func (l *Loop) ask(root string, tree []Mount) {
 
 // local are the filesystems of which this kernel alone tells a file's attributes.
 var local = []string{
-	"bcachefs", "btrfs", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "ntfs3", "overlay", "ramfs", "rootfs",
-	"squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
+	"bcachefs", "btrfs", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "iso9660", "jfs", "nilfs2",
+	"ntfs3", "overlay", "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
 }
 
 // follow goes by the path if that leads to where device nodes are, or are bound to, and past no

@@ -171,11 +171,18 @@ func notOurs(f *disk.Facts, class *disk.Class) disk.Reason {
 }
 
 // lost says whether the filesystem was mounted in its place during this attachment, and is
-// not there now: what is left are mounts that were made of that one, as kubelet makes
-// them for pods.
+// not there now: all that is left are the mounts that kubelet made of that one for pods.
 func lost(f *disk.Facts, c *disk.Content) bool {
 	v := f.Standing.Volume
-	return c.Kind == disk.Filesystem && !f.Standing.WasMounted.IsZero() && v != nil && v.UUID == c.UUID && !f.MountedBy(c.UUID)
+	return c.Kind == disk.Filesystem && !f.Standing.WasMounted.IsZero() && v != nil && v.Identity.Seq == f.Seq && v.UUID == c.UUID &&
+		!slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return !ofPod(m.Path) })
+}
+
+// ofPod says whether that is where kubelet mounts a volume for a pod: GetPodVolumeDir in
+// pkg/kubelet/kubelet_getters.go, and doBindSubPath in pkg/volume/util/subpath.
+func ofPod(path string) bool {
+	_, pod, _ := strings.Cut(path, "/pods/")
+	return strings.Contains(pod, "/volumes/kubernetes.io~") || strings.Contains(pod, "/volume-subpaths/")
 }
 
 // taken gives the reason why somebody else has a disk that is mounted nowhere else. The loop

@@ -114,7 +114,7 @@ func another(g disk.Given) func(*disk.Facts) {
 func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1")}
-		f.Standing.WasMounted, f.Standing.Volume = time.Unix(1700000000, 0), &disk.Sighting{UUID: uuid}
+		f.Standing.WasMounted, f.Standing.Volume = time.Unix(1700000000, 0), &disk.Sighting{UUID: uuid, Identity: disk.Identity{Seq: f.Seq}}
 		if put != nil {
 			put(f)
 		}
@@ -351,6 +351,13 @@ func TestDecide(t *testing.T) {
 		{"never mounted here, bound", bound(func(f *disk.Facts) { f.Standing.WasMounted = time.Time{} }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"mounted as something else", bound(func(f *disk.Facts) { f.Standing.Volume.UUID = otherUUID }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"nobody knows as what", bound(func(f *disk.Facts) { f.Standing.Volume = nil }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"as was in an earlier attachment", bound(func(f *disk.Facts) { f.Standing.Volume.Identity.Seq-- }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"lost its mount, a part of it bound", bound(func(f *disk.Facts) {
+			f.Mounts[0].Root, f.Mounts[0].Path = "/part", "/srv/kubelet/pods/p/volume-subpaths/local-pv-1/c/0"
+		}), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"lost its mount, and mounted by somebody", bound(func(f *disk.Facts) { f.Mounts = append(f.Mounts, mountedAt("/srv")) }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"lost its mount, bound beside a pod's volumes", bound(func(f *disk.Facts) { f.Mounts[0].Path = "/var/lib/kubelet/pods/p/etc-hosts" }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"lost its mount, bound where no pod is", bound(func(f *disk.Facts) { f.Mounts[0].Path = "/srv/volumes/kubernetes.io~local-volume/x" }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"mounted in a former directory", bound(func(f *disk.Facts) { f.Mounts = append(f.Mounts, mountedAt("/mnt/former/"+uuid)) }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"bound, and no filesystem any more", bound(nil), &disk.Content{Kind: disk.Blank, Proven: true, UUID: uuid}, nil, disk.Ignore, disk.ReasonElsewhere},
 		{"for raw, lost its mount, bound", bound(nil), xfs(), block, disk.Ignore, disk.ReasonElsewhere},

@@ -329,7 +329,6 @@ func shrunkWords(f *disk.Facts, c *disk.Content, d disk.Decision) (why, next str
 		fmt.Sprintf("make it at least %d bytes again, at once (on the host: virsh blockresize), and check the filesystem before it is used", span)
 }
 
-// wasGiven names the disk of Standing.Given.
 func givenElseNext(f *disk.Facts) string {
 	if f.Whole == "" && f.OwnLink() == "" {
 		return fmt.Sprintf("to use it otherwise: hotmount release the disk that readlink -f %s names", disk.Visible(f.Standing.Link))
@@ -337,6 +336,7 @@ func givenElseNext(f *disk.Facts) string {
 	return "to use it otherwise: hotmount release " + cmp.Or(f.Whole, f.Name)
 }
 
+// wasGiven names the disk of Standing.Given.
 func wasGiven(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":

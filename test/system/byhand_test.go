@@ -38,10 +38,11 @@ func TestUnmountedByHand(t *testing.T) {
 	m.run("printf released >" + left + "; systemctl restart hotmount")
 	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
 	// What a pod has stays.
-	m.run("mkdir /root/pod; mount --bind " + where + " /root/pod; umount " + where)
+	const pod = "/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1"
+	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod + "; umount " + where)
 	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
 	m.run("systemctl restart hotmount; udevadm trigger -s block; udevadm settle")
-	if got := m.run("findmnt -rno TARGET /dev/" + name); got != "/root/pod" {
+	if got := m.run("findmnt -rno TARGET /dev/" + name); got != pod {
 		t.Errorf("beneath a pod it is mounted at %s", got)
 	}
 	m.run("hotmount accept " + name)
@@ -58,7 +59,7 @@ func TestUnmountedByHand(t *testing.T) {
 		m.wait("it to be said", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd took it for unplugged') = %d ]", name, i+1))
 	}
 
-	m.run("umount " + where + " /root/pod")
+	m.run("umount " + where + " " + pod)
 	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
 	stopped, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "STOPPED"})
 	third := m.mounted(stopped)
