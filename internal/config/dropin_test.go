@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -137,6 +138,24 @@ func TestFaultsOfDropIns(t *testing.T) {
 	}
 	if _, err := Load(src); err == nil {
 		t.Error("a drop-in that is not there was left out")
+	}
+	// Nor are they all, whichever directory of theirs is a link that leads nowhere.
+	for _, link := range []string{"hotmount/config.d", "hotmount"} {
+		dir := t.TempDir()
+		link = filepath.Join(dir, link)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("nowhere", link)); err != nil {
+			t.Fatal(err)
+		}
+		src := Source{Path: filepath.Join(dir, "hotmount/config.yaml"), Trust: anyone}
+		if _, err := Load(src); err == nil {
+			t.Errorf("%s leads nowhere, and the defaults are taken", link)
+		}
+		if err := os.Remove(link); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(src); err != nil {
+			t.Errorf("without %s: %v", link, err)
+		}
 	}
 	src = files(t, nil)
 	src.Trust = nil

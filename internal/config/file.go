@@ -54,15 +54,8 @@ func (src *Source) file() (layer, origins, error) {
 	}
 	var texts []document
 	data, err := read(file, trust)
-	missing := false
-	if !explicit && errors.Is(err, fs.ErrNotExist) {
-		// A symlink to nowhere is not a missing file: its target was to say
-		// something.
-		_, err := os.Lstat(file)
-		missing = errors.Is(err, fs.ErrNotExist)
-	}
 	switch {
-	case missing:
+	case !explicit && errors.Is(err, fs.ErrNotExist) && missing(file):
 	case err != nil:
 		return nil, nil, fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(file), err)
 	default:
@@ -83,7 +76,7 @@ func readAll(dir string, trust func(fs.FileInfo) error) ([]document, error) {
 		return fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(name), bare(err))
 	}
 	info, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+	if errors.Is(err, fs.ErrNotExist) && missing(dir) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
 	if err == nil {
@@ -112,6 +105,18 @@ func readAll(dir string, trust func(fs.FileInfo) error) ([]document, error) {
 		texts = append(texts, document{name, data})
 	}
 	return texts, nil
+}
+
+// missing says whether nothing has that name. Where it, or a directory on the way, is a symlink to
+// nowhere, what is there was to say something.
+func missing(name string) bool {
+	for path := filepath.Clean(name); ; path = filepath.Dir(path) {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
+			continue
+		}
+		_, err := os.Stat(path)
+		return err == nil && path != name
+	}
 }
 
 func read(path string, trust func(fs.FileInfo) error) ([]byte, error) {
