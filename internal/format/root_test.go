@@ -538,7 +538,7 @@ func TestRealCrashOverOldData(t *testing.T) {
 	}
 	for _, n := range writes {
 		l := newLoop(t, 300<<20)
-		sh(t, "dd if=/dev/urandom of="+l.facts.Node()+" bs=1M seek=10 count=280 oflag=direct; mkfs.ext4 -q -F "+l.facts.Node())
+		sh(t, "dd if=/dev/urandom of="+l.facts.Node()+" bs=1M seek=10 count=280 oflag=direct; mkfs.ext4 -q -F -E nodiscard "+l.facts.Node())
 		l.runner = crash{n: n}
 		if err := l.confirm(); err == nil || !strings.Contains(err.Error(), "signal: killed") {
 			t.Fatalf("error %v", err)

@@ -140,6 +140,15 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, ownUUID); err != nil {
 			t.Error(err)
 		}
+		// Behind the headers mkfs.xfs writes nothing: what was there before is no fault.
+		for at := range int64(4) {
+			if _, err := f.WriteAt([]byte("old"), at*80*mib+4*sector); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := IsWholeXFS(f, ownUUID); err != nil {
+			t.Errorf("old data behind the headers: %v", err)
+		}
 		// The headers of one group are another machine's, zero, gone.
 		other := made(t, size, append([]string{"-m", "uuid=" + madeUUID}, strings.Fields(options)...)...)
 		group := make([]byte, 64*kib)

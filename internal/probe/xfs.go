@@ -77,7 +77,9 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 		if err := readFull(r, buf, at); err != nil {
 			return err
 		}
-		bad, _ := newOwner(uuid).foreign(buf, at)
+		// What lies behind them in their block mkfs.xfs never writes: on a disk that was not
+		// blank it is old.
+		bad, _ := newOwner(uuid).foreign(buf[:4*super.Sector], at)
 		for n := 0; n < 4 && bad < 0; n++ {
 			if header := n * int(super.Sector); nonZero(buf[header:][:super.Sector]) < 0 {
 				bad = header
