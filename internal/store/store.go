@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"hotmount/internal/disk"
@@ -538,6 +539,9 @@ func (s Store) displace(by disk.Intent) error {
 func (s Store) Leave(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.intents()
+		if err != nil {
+			return err
+		}
 		for _, n := range all {
 			if n.UUID == uuid {
 				n.Left = true
@@ -569,8 +573,12 @@ func (s Store) End(uuid string) error {
 	return nil
 }
 
+// intents gives the formats of which the end is not recorded. One whose record can not be read is
+// an error, and among them with the UUID that its name says, and in doubt: no other is
+// forgotten for it, and what carries that UUID is not taken for whole.
 func (s Store) intents() ([]disk.Intent, error) {
 	var all []disk.Intent
+	var errs []error
 	list, err := os.ReadDir(s.intentDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -587,15 +595,20 @@ func (s Store) intents() ([]disk.Intent, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it has just ended
 		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the intent %s: %w", e.Name(), err)
+		uuid := strings.TrimSuffix(e.Name(), ".json")
+		switch {
+		case err != nil:
+			err = fmt.Errorf("cannot read the intent %s: %w", e.Name(), err)
+		case uuid != i.UUID || !disk.ValidUUID(uuid):
+			err = fmt.Errorf("cannot use the intent %s: it names the UUID %q", e.Name(), i.UUID)
 		}
-		if e.Name() != i.UUID+".json" || !disk.ValidUUID(i.UUID) {
-			return nil, fmt.Errorf("cannot use the intent %s: it names the UUID %q", e.Name(), i.UUID)
+		if err != nil {
+			errs = append(errs, err)
+			i = disk.Intent{UUID: uuid, Doubt: "its record can not be read"}
 		}
 		all = append(all, i)
 	}
-	return all, nil
+	return all, errors.Join(errs...)
 }
 
 // SaveVerdict records the result of a proof.

@@ -69,6 +69,25 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 	if got := standing(s, facts("vdb", 1, ""), "b"); got.Formatting == "" {
 		t.Error("with an unreadable intent: may be formatted")
 	}
+	// It is forgotten neither itself nor with the others.
+	broken, other := facts("vdb", 1, ""), facts("vdc", 2, "S")
+	broken.Udev = disk.Udev{Initialized: true, FSUUID: uuid, FSType: "xfs", FSUsage: "filesystem"}
+	intent := disk.Intent{UUID: "11111111-2222-4333-8444-555555555555", Identity: other.Identity("b"), Doubt: "somebody was at work"}
+	if err := s.saveIntent(intent); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, broken, "b"); got.Intent == nil || got.Intent.Doubt == "" || got.Formatting == "" {
+		t.Errorf("what the unreadable one made: %+v", got)
+	}
+	if got := standing(s, other, "b"); got.Intent == nil || got.Intent.UUID != intent.UUID {
+		t.Errorf("beside an unreadable one: %+v", got)
+	}
+	if got := standing(s, facts("vdd", 3, "T"), "b"); got.Intent != nil {
+		t.Errorf("a third disk has %+v", got.Intent)
+	}
+	if err := s.Leave(uuid); err == nil {
+		t.Error("an unreadable intent was written anew")
+	}
 }
 
 func TestPresentUntilAccepted(t *testing.T) {
