@@ -36,6 +36,9 @@ var (
 	// ErrRefused says that mkfs does not want the disk, or an option of the class, when
 	// it is asked first: it will not the next time either.
 	ErrRefused = errors.New("mkfs refuses it")
+	// ErrBeside says that a filesystem was made by the operator's word, and that what was there
+	// before can still be found beside it.
+	ErrBeside = errors.New("the filesystem is made, and the disk is refused until nothing else is found on it")
 	// ErrShared says that the disk has changed and this machine has not written
 	// to it.
 	ErrShared = errors.New("another machine writes to it: a disk must be attached to one machine only")
@@ -422,6 +425,27 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	// every start, and must not keep the disk from being used.
 	if err := s.deps.Intents.End(o.Intent.UUID, nil); err != nil {
 		s.deps.Log(fmt.Sprintf("the intent for %s %s stays behind", name, o.Intent.UUID), err.Error())
+	}
+	if o.Token != "" {
+		return s.alone(ctx, kind)
+	}
+	return nil
+}
+
+// alone says, by nil, that the tools find nothing beside the filesystem that was made by the
+// operator's word. No mkfs overwrites all places where something else can be known by: the labels
+// of ZFS (vdev_impl.h of OpenZFS), the second header of LUKS2 (lib/luks2/luks2.h of cryptsetup).
+// To udev such a disk is ambivalent, and it would be refused at the next boot.
+func (s *Session) alone(ctx context.Context, kind string) error {
+	sigs, err := probe.Signatures(ctx, s.deps.Runner, s.disk.Node())
+	if err != nil {
+		return err
+	}
+	for _, sig := range sigs {
+		if sig.Tool == "wipefs" && sig.Type != kind {
+			return fmt.Errorf("%w: %s at byte %d, which mkfs.%s does not overwrite; to keep the new filesystem: wipefs --all --types no%s %s",
+				ErrBeside, disk.Visible(sig.Type), sig.Offset, kind, kind, s.disk.Node())
+		}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -527,6 +528,41 @@ func (l *loop) confirm() error {
 	}
 	intent := disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid, Ext4: l.class.Intent.Ext4}
 	return s.Make(l.t.Context(), MakeOptions{Intent: intent, Token: token, Boot: "boot"})
+}
+
+// What no mkfs overwrites, here the last of the places of a second header of LUKS2, makes the disk
+// one that udev calls ambivalent: that is said at once, and with the tool that mends it.
+func TestRealTokenOverASecondHeader(t *testing.T) {
+	l := newLoop(t, 300<<20)
+	header := make([]byte, 4096)
+	copy(header, "SKUL\xba\xbe\x00\x02")
+	binary.BigEndian.PutUint64(header[256:], 4<<20)
+	f, err := os.OpenFile(l.facts.Node(), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(header, 4<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	err = l.confirm()
+	mend := "wipefs --all --types noxfs " + l.facts.Node()
+	if !errors.Is(err, ErrBeside) || !strings.Contains(err.Error(), "crypto_LUKS at byte 4194304") || !strings.HasSuffix(err.Error(), mend) {
+		t.Fatalf("error %v", err)
+	}
+	if l.facts.Standing.Intent != nil {
+		t.Error("the intent stays")
+	}
+	if c, err := l.work(); err != nil || c.Kind != disk.Other {
+		t.Errorf("it is %+v, error %v", c, err)
+	}
+	sh(t, mend)
+	if c, err := l.work(); err != nil || c.Kind != disk.Filesystem || c.UUID != uuid {
+		t.Errorf("after that it is %+v, error %v", c, err)
+	}
+	sh(t, "xfs_repair -n "+l.facts.Node())
 }
 
 // A format over old data that was killed is not made again without the operator's word:
