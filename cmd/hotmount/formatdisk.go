@@ -52,16 +52,28 @@ func formatDisk(ctx context.Context, seq uint64) error {
 	if err != nil {
 		return err
 	}
-	// Before anything is looked at, so that what is known is fresh.
 	scan := report.NewScan(log, nil)
-	place, err := h.Store.ScanPlace(ctx, func() { scan.Status("waiting until other disks have been read", readPatience) })
-	if err != nil {
-		return err
-	}
+	place := h.Store.LaterPlace(func() { scan.Status("waiting until other disks have been read", readPatience) })
 	defer place.Free()
 	f, err := findDisk(seq, asking(s))
 	if err != nil {
 		return err
+	}
+	// What could not be mounted need not wait for those that are read in full: it is only if
+	// nothing is named on it after all.
+	untold, err := h.Store.Taken(seq)
+	if err != nil {
+		return err
+	}
+	known := f.Known()
+	if action := policy.Decide(f, &known, s).Action; !untold || action == disk.Prove || action == disk.Format {
+		if err := place.Progress(ctx); err != nil {
+			return err
+		}
+		// That may have taken long.
+		if f, err = findDisk(seq, asking(s)); err != nil {
+			return err
+		}
 	}
 	if token, err := h.Store.TakeToken(seq); err != nil || token != "" {
 		return errors.Join(err, formatConfirmed(ctx, log, f, s, token, place))

@@ -185,7 +185,7 @@ func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
 func (a *Agent) retry() {
 	for _, st := range a.disks {
-		st.failures, st.stuck = 0, nil
+		st.succeed()
 	}
 	a.rescan(a.wanted)
 }
@@ -377,7 +377,7 @@ func (a *Agent) accept(name string, seq uint64) (string, error) {
 	if err := a.host.Accept(&st.facts, w); err != nil {
 		return "", err
 	}
-	st.failures, st.stuck = 0, nil
+	st.succeed()
 	// Nobody unmounts it by hand before it is mounted again.
 	st.remount = true
 	a.wanted(name)

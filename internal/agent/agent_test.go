@@ -988,6 +988,13 @@ func TestAJobThatIsDoneIsNotBelieved(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: failed: the mount unit's job is done, but the mount table does not show 254:16`)
+		time.Sleep(retryFirst)
+		settle()
+		m.change(func() {
+			if len(m.log) == 0 || m.log[0] != "format seq 2" {
+				t.Errorf("it is not read before it is tried again: %q", m.log)
+			}
+		})
 	})
 }
 

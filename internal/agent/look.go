@@ -109,6 +109,7 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 	}
 	// A disk that was proven blank, and held meanwhile, is proven again.
 	if acted == st.decision.Action || acted == disk.Prove && (st.decision.Action == disk.Format || st.decision.Action == disk.Mount && !c.Proven) {
+		st.unmountable = st.unmountable || acted == disk.Mount
 		a.failed(name, unconfirmed(st, acted))
 		return
 	}
@@ -130,7 +131,7 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 	// What can not be mounted, other than a partition, is read before it is tried again: to udev a
 	// filesystem whose mkfs did not finish is one like any other. What a pod still has was mounted,
 	// and can not be read alone.
-	if st.decision.Action == disk.Link || st.decision.Action == disk.Mount && (c.Proven || st.failures == 0 || st.facts.Whole != "" || len(st.facts.Mounts) > 0) {
+	if st.decision.Action == disk.Link || st.decision.Action == disk.Mount && (c.Proven || !st.unmountable || st.facts.Whole != "" || len(st.facts.Mounts) > 0) {
 		a.lines[mountings].add(name)
 	} else {
 		a.lines[proofs].add(name)
@@ -161,6 +162,7 @@ func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 	st.busy = false
 	st.tried = st.tried || action == disk.Mount && st.facts.Seq == seq
 	if err != nil && st.facts.Seq == seq {
+		st.unmountable = st.unmountable || action == disk.Mount
 		a.failed(name, err)
 		st.own = true
 		// The action may have failed because the disk is gone.

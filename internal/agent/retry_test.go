@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -196,9 +197,9 @@ func TestReloadEndsWithReady(t *testing.T) {
 	})
 }
 
-// A disk that fails holds READY back until its second failure, and only then is
-// there talk of what is missing.
-func TestADiskThatFailsTwiceHoldsBackNobody(t *testing.T) {
+// A disk that fails holds READY back until it is mounted or has had its time (DESIGN.md,
+// "Ready, and boot"), and only then is there talk of what is missing.
+func TestADiskThatFailsHasItsTime(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
 	m.notices = []string{"a filesystem is missing"}
@@ -211,8 +212,36 @@ func TestADiskThatFailsTwiceHoldsBackNobody(t *testing.T) {
 		m.expect(t, `
 			format seq 2
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
-			vdb: failed: no
-			ready
-			notice: a filesystem is missing`)
+			vdb: failed: no`)
+		told := func() (told bool) {
+			settle()
+			m.change(func() { told = strings.Contains(strings.Join(m.log, "\n"), "ready\nnotice: a filesystem is missing") })
+			return told
+		}
+		time.Sleep(testSettings().ReadyTimeout - 2*time.Second)
+		if told() {
+			t.Error("ready before its time")
+		}
+		time.Sleep(time.Second)
+		if !told() {
+			t.Error("not ready")
+		}
+	})
+}
+
+// A look that failed says nothing of the filesystem: it is mounted without being read before.
+func TestAFailedLookIsNoFailedMount(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.lookErr = errors.New("no")
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, "vdb: failed: no")
+		m.change(func() { m.lookErr = nil })
+		time.Sleep(retryFirst)
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA+`
+			vdb: recovered
+			ready`)
 	})
 }

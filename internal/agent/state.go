@@ -47,9 +47,11 @@ type state struct {
 	// failures counts those in a row; stuck are the facts at the last one, and
 	// until then nothing is tried again unless the facts have changed. A zero
 	// until with stuck set is for ever.
-	failures int
-	stuck    *disk.Facts
-	until    time.Time
+	// unmountable says that one of them was a mount's.
+	failures    int
+	unmountable bool
+	stuck       *disk.Facts
+	until       time.Time
 	// own says that what failed may have written to the disk since the last look: the
 	// next one tells how much, which is no change.
 	own bool
@@ -101,8 +103,6 @@ func (st *state) fail(now time.Time, held bool) time.Duration {
 		st.until = now.Add(wait)
 		st.retry = st.until
 	}
-	// A disk that fails twice holds READY back no longer.
-	st.initial = st.initial && st.failures < 2
 	return wait
 }
 
@@ -122,7 +122,7 @@ func (st *state) lost(f *disk.Facts) bool {
 	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
-func (st *state) succeed() { st.failures, st.stuck = 0, nil }
+func (st *state) succeed() { st.failures, st.stuck, st.unmountable = 0, nil, false }
 
 // departure is a mount whose disk is gone.
 type departure struct {

@@ -27,7 +27,7 @@ const (
 // disks on dead storage would keep all others from being read.
 const stalled = 30 * time.Second
 
-// Place is the right to read a disk in full. Make it with ScanPlace.
+// Place is the right to read a disk in full. Make it with ScanPlace or LaterPlace.
 type Place struct {
 	store   Store
 	waiting func()
@@ -43,11 +43,17 @@ type Place struct {
 // not called for half a minute. While it waits, waiting is called at once and then
 // every ten seconds.
 func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
-	file, err := s.takePlace(ctx, waiting)
-	if err != nil {
+	p := s.LaterPlace(waiting)
+	if err := p.Progress(ctx); err != nil {
 		return nil, err
 	}
-	p := &Place{store: s, waiting: waiting, file: file}
+	return p, nil
+}
+
+// LaterPlace is a place that the first call of Progress waits for: for whoever may not have
+// to read the disk in full.
+func (s Store) LaterPlace(waiting func()) *Place {
+	p := &Place{store: s, waiting: waiting}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = time.AfterFunc(stalled, func() {
@@ -55,7 +61,7 @@ func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 		defer p.mu.Unlock()
 		p.release()
 	})
-	return p, nil
+	return p
 }
 
 // Progress says that a read has ended. Where the place was given away meanwhile it

@@ -22,6 +22,15 @@ func TestScanPlace(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
+	later := s.LaterPlace(func() { cancel(gone) })
+	if ctx.Err() != nil {
+		t.Error("it waits before it reads")
+	}
+	if err := later.Progress(ctx); !errors.Is(err, gone) {
+		t.Errorf("got %v, want the end of the context", err)
+	}
+	later.Free()
+	ctx, cancel = context.WithCancelCause(t.Context())
 	if _, err := s.ScanPlace(ctx, func() { cancel(gone) }); !errors.Is(err, gone) {
 		t.Errorf("got %v, want the end of the context", err)
 	}
