@@ -90,6 +90,9 @@ type Facts struct {
 	// Claim is the place in the system's configuration that names the disk,
 	// such as "/etc/fstab:4", empty if none does.
 	Claim string `json:"claim,omitempty"`
+	// Unseen is a unit file that may name the disk, since it can not be read, empty if
+	// there is none.
+	Unseen string `json:"unseen,omitempty"`
 
 	// Udev is what the udev database says.
 	Udev Udev `json:"udev"`

@@ -52,6 +52,7 @@ const (
 	// The operator's word is wanted.
 	ReasonFormatOff    Reason = "formatting-off"
 	ReasonPresent      Reason = "attached-before-installation"
+	ReasonUnseen       Reason = "claims-unseen"
 	ReasonSameSerial   Reason = "same-serial"
 	ReasonBefore       Reason = "filesystem-vanished"
 	ReasonFormerSerial Reason = "former-serial"

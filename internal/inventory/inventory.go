@@ -234,6 +234,9 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 			f.Claim = claim.Where
 			break
 		}
+		if claim.Spec == "" {
+			f.Unseen = cmp.Or(f.Unseen, claim.Where)
+		}
 	}
 	f.Standing = c.memory.Standing(&f)
 	if !h.leads(f.Standing.Link, f.Seq) {

@@ -361,6 +361,18 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+func TestUnseenClaim(t *testing.T) {
+	odd := "etc/systemd/system/odd.mount"
+	h := node.with(tree{fstab: "/dev/vda1 / ext4\n"}).make(t)
+	if err := errors.Join(os.MkdirAll(filepath.Join(h.Root, filepath.Dir(odd)), 0o755), os.Symlink("/root/odd.mount", filepath.Join(h.Root, odd))); err != nil {
+		t.Fatal(err)
+	}
+	by := scan(t, h)
+	if vda, vdb := by["vda"], by["vdb"]; vda.Claim != "/etc/fstab:1" || vdb.Claim != "" || vdb.Unseen != "/"+odd {
+		t.Errorf("vda %q, vdb %q, unseen %q", vda.Claim, vdb.Claim, vdb.Unseen)
+	}
+}
+
 func TestFormattingOff(t *testing.T) {
 	const hold = "etc/hotmount/hold"
 	for _, test := range []struct {

@@ -22,7 +22,8 @@ type Claim struct {
 	// Where is the file and line, such as "/etc/fstab:4".
 	Where string
 	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag
-	// such as UUID=… (fstab(5)). Quotes and octal escapes are undone.
+	// such as UUID=… (fstab(5)). Quotes and octal escapes are undone. Empty where
+	// nobody knows what is named: that may be any disk.
 	Spec string
 }
 
@@ -45,7 +46,8 @@ var unitDirectories = []string{
 // Claims gives all claims of fstab(5), crypttab(5), mdadm.conf(5) and the What=
 // of mount and swap units, below a root path, "" or "/" for the live system. A
 // unit file that another one overrides counts as well. What is not there claims
-// nothing; what can not be read is an error, since nobody knows what it claims.
+// nothing. A unit file that can not be read is a claim without a Spec: it may be a link
+// to somewhere in a home directory. Anything else that can not be read is an error.
 func Claims(root string) ([]Claim, error) {
 	claims, err := new(stamps).claimsBelow(rooted(root))
 	if err != nil {
@@ -64,19 +66,21 @@ func (st *stamps) claimsBelow(root string) ([]Claim, error) {
 	type source struct {
 		path  string
 		parse func(text, where string) []Claim
+		unit  bool
 	}
-	sources := []source{{"/etc/fstab", parseFstab}, {"/etc/crypttab", parseCrypttab}}
+	sources := []source{{"/etc/fstab", parseFstab, false}, {"/etc/crypttab", parseCrypttab, false}}
 	// mdadm.conf(5): Debian's place, the usual one, and directories beside both.
 	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
-		sources = append(sources, source{name, parseMdadm})
+		sources = append(sources, source{name, parseMdadm, false})
 		names, err := st.list(root, name+".d", ".conf")
 		if err != nil {
 			return nil, err
 		}
 		for _, n := range names {
-			sources = append(sources, source{n, parseMdadm})
+			sources = append(sources, source{n, parseMdadm, false})
 		}
 	}
+	var unseen []Claim
 	for _, dir := range unitDirectories {
 		// The directories of drop-ins end in .d: of one unit, of all whose names
 		// begin alike, of all of one type.
@@ -86,27 +90,56 @@ func (st *stamps) claimsBelow(root string) ([]Claim, error) {
 		}
 		for _, name := range names {
 			if !strings.HasSuffix(name, ".d") {
-				sources = append(sources, source{name, parseUnit})
+				sources = append(sources, source{name, parseUnit, true})
 				continue
 			}
 			dropIns, err := st.list(root, name, ".conf")
-			if err != nil {
-				return nil, err
+			if err != nil || st.hidden(root, name) {
+				unseen = append(unseen, Claim{Where: name})
+				continue
 			}
 			for _, n := range dropIns {
-				sources = append(sources, source{n, parseUnit})
+				sources = append(sources, source{n, parseUnit, true})
 			}
 		}
 	}
 	var claims []Claim
 	for _, s := range sources {
 		text, err := st.readFile(filepath.Join(root, s.path))
+		if s.unit && (err != nil || st.hidden(root, s.path)) {
+			unseen = append(unseen, Claim{Where: s.path})
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		claims = append(claims, s.parse(text, s.path)...)
 	}
-	return claims, nil
+	// What has no name claims nothing, unless nobody can read it.
+	claims = slices.DeleteFunc(claims, func(c Claim) bool { return c.Spec == "" })
+	return append(claims, unseen...), nil
+}
+
+// hidden says whether a unit file or a directory of drop-ins is a link to where the daemon
+// sees nothing (disk.Hidden): below /home it may not look, and what is below /tmp seems not
+// to be there. Who sees it does not read it either, so that hotmount plan says what the
+// daemon does.
+func (st *stamps) hidden(root, name string) bool {
+	// As many as the kernel follows (MAXSYMLINKS, include/linux/namei.h).
+	for range 40 {
+		target, err := os.Readlink(filepath.Join(root, name))
+		if err != nil {
+			return false
+		}
+		if !path.IsAbs(target) {
+			target = path.Join(path.Dir(name), target)
+		}
+		if name = path.Clean(target); disk.Hidden(name) {
+			return true
+		}
+		st.take(filepath.Join(root, name))
+	}
+	return false
 }
 
 // list gives the paths of the entries of a directory whose names have one of the

@@ -3,6 +3,7 @@ package mounts
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -115,13 +116,45 @@ func TestNoClaims(t *testing.T) {
 // What can not be read may claim any disk. A link that leads to itself fails for
 // root as well.
 func TestUnreadableClaims(t *testing.T) {
-	for _, name := range []string{"etc/fstab", "etc/crypttab", "etc/mdadm/mdadm.conf", "etc/mdadm.conf", "etc/mdadm.conf.d", "etc/systemd/system", "usr/lib/systemd/system/x.mount", "run/systemd/system/x.swap.d", "usr/lib/systemd/system/mount.d/x.conf"} {
+	for _, name := range []string{"etc/fstab", "etc/crypttab", "etc/mdadm/mdadm.conf", "etc/mdadm.conf", "etc/mdadm.conf.d", "etc/systemd/system", "etc/mdadm/mdadm.conf.d/x.conf"} {
 		if got, err := Claims(files(t, map[string]string{name: "-> " + filepath.Base(name)})); err == nil {
 			t.Errorf("%s: no error but %v", name, got)
 		}
 	}
 	if got, err := Claims(files(t, map[string]string{"etc/fstab": strings.Repeat("# x\n", maxFile/4+1)})); err == nil {
 		t.Errorf("a huge file: no error but %v", got)
+	}
+}
+
+// One unit that can not be read does not keep the rest from being known. What is a link to
+// where the daemon sees nothing is not read, whether or not it is there.
+func TestUnseenClaims(t *testing.T) {
+	hidden := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(hidden, []byte("[Mount]\nWhat=/dev/vdx\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if !disk.Hidden(hidden) {
+		t.Fatalf("%s is not hidden from the daemon", hidden)
+	}
+	for name, to := range map[string]string{
+		"usr/lib/systemd/system/x.mount":        "x.mount",
+		"run/systemd/system/x.swap.d":           "x.swap.d",
+		"usr/lib/systemd/system/mount.d/x.conf": "x.conf",
+		"etc/systemd/system/x.mount":            hidden,
+		"etc/systemd/system/y.mount":            "../../../root/y.mount",
+		"etc/systemd/system/z.swap":             "/tmp/nowhere",
+		"etc/systemd/system/x.mount.d":          "/home/nobody",
+		"etc/systemd/system/x.swap.d/x.conf":    "/var/tmp/nowhere",
+	} {
+		c := new(ClaimCache)
+		got, err := c.Claims(files(t, map[string]string{name: "-> " + to, "etc/fstab": "/dev/vda1 / ext4\n"}))
+		if want := []Claim{{"/etc/fstab:1", "/dev/vda1"}, {Where: "/" + name}}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	root := files(t, map[string]string{"etc/systemd/system/x.mount": "-> /opt/x.mount", "opt/x.mount": "-> /run/user/0/x.mount", "etc/fstab": "\"\" /x xfs\n"})
+	if got, err := Claims(root); err != nil || !slices.Equal(got, []Claim{{Where: "/etc/systemd/system/x.mount"}}) {
+		t.Errorf("a link to a link: %v, %v", got, err)
 	}
 }
 

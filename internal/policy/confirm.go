@@ -23,7 +23,7 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	g.Standing.Intent, g.Standing.Verdict = nil, nil
 	// This word is for all that could be accepted beside what is on the disk, but for a
 	// filesystem that has vanished.
-	g.SameSerial = nil
+	g.SameSerial, g.Unseen = nil, ""
 	g.Standing.Present, g.Standing.FormerSerial, g.Standing.FormerSlot = nil, nil, nil
 	g.Standing.Braked, g.Standing.Formats = false, nil
 	d = Decide(&g, &disk.Content{Kind: disk.Blank, Proven: true}, s)

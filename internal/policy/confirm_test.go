@@ -23,6 +23,8 @@ func TestConfirmable(t *testing.T) {
 		{"a twin", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{}} }, xfs(), nil, ""},
 		{"half made by another", nil, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, ""},
 		{"there before installation", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unknown), nil, ""},
+		{"a claim unseen", hidden, proven(disk.Unknown), nil, ""},
+		{"a claim unseen, blank", hidden, proven(disk.Blank), nil, disk.ReasonUnseen},
 		{"refused before", func(f *disk.Facts) {
 			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Failure: "x"}
 		}, proven(disk.Unknown), nil, ""},

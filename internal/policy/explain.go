@@ -72,6 +72,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	all.lifted(doubt && !disturbed(f), "nobody else was at work on it when it was formatted", !doubt, either(doubt, "somebody was", "nobody was"))
 	present := st.Present != nil
 	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed", !present || s.FormatPresent, either(present, "before", "after"))
+	all.lifted(st.Lifted(disk.ReasonUnseen, ""), "every unit file that may claim it can be read", f.Unseen == "", f.Unseen)
 	undecided := func(l *disk.Sighting) *disk.Sighting {
 		if l != nil && decided(c, l) {
 			return nil
@@ -138,6 +139,7 @@ func toGive(f *disk.Facts, s *disk.Settings, class *disk.Class) []Condition {
 	all.former(f, former, disk.ReasonFormerSerial, "nothing lay on a disk of its serial, or it was given out before")
 	present := st.Present != nil
 	all.lifted(st.Lifted(disk.ReasonPresent, ""), "it was attached after hotmount was installed, or given out before", !present || s.FormatPresent || st.Given != nil, either(present, "before", "after"))
+	all.lifted(st.Lifted(disk.ReasonUnseen, ""), "every unit file that may claim it can be read, or it was given out before", f.Unseen == "" || st.Given != nil, f.Unseen)
 	return all
 }
 

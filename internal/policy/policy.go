@@ -278,6 +278,9 @@ func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) d
 		case f.Standing.Present != nil && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
 			d.Action, d.Reason = disk.Hold, disk.ReasonPresent
 			return d
+		case unseen(f, ""):
+			d.Action, d.Reason = disk.Hold, disk.ReasonUnseen
+			return d
 		}
 	}
 	d.Action, d.Reason = disk.Link, disk.ReasonBlock
@@ -339,10 +342,24 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Setting
 	case formerly(f.Standing.Volume.Place(), s, class) != nil:
 		// Who has the volume would not find it, and another would find its data.
 		d.Action, d.Reason = disk.Hold, disk.ReasonOtherClass
+	case unseen(f, c.UUID) && !known(f, c):
+		// Whoever wants it mounted elsewhere does not want it as a volume.
+		d.Action, d.Reason = disk.Hold, disk.ReasonUnseen
 	default:
 		d.Action, d.Reason = disk.Mount, disk.ReasonFilesystem
 	}
 	return d
+}
+
+// unseen says whether somebody may have claimed the disk with that filesystem, or with none,
+// where nobody can read it, and the operator has not accepted it all the same.
+func unseen(f *disk.Facts, uuid string) bool {
+	return f.Unseen != "" && !f.Standing.Lifted(disk.ReasonUnseen, uuid)
+}
+
+// known says whether the filesystem was a volume of this node before.
+func known(f *disk.Facts, c *disk.Content) bool {
+	return f.Standing.Volume != nil && f.Standing.Volume.UUID == c.UUID
 }
 
 // disturbed says that somebody else was at work on the disk after it was formatted,
@@ -428,6 +445,9 @@ func blank(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Settings, cl
 		return d
 	case f.Standing.Present != nil && !s.FormatPresent && !f.Standing.Lifted(disk.ReasonPresent, ""):
 		d.Action, d.Reason = disk.Hold, disk.ReasonPresent
+		return d
+	case unseen(f, ""):
+		d.Action, d.Reason = disk.Hold, disk.ReasonUnseen
 		return d
 	case missed(f, f.Standing.Before, disk.ReasonBefore) && !decided(c, f.Standing.Before):
 		d.Action, d.Reason, d.UUID = disk.Hold, disk.ReasonBefore, f.Standing.Before.UUID

@@ -102,6 +102,9 @@ var gone = []disk.Word{
 	{Reason: disk.ReasonSameSerial, UUID: otherUUID}, {Reason: disk.ReasonContent, UUID: otherUUID},
 }
 
+// hidden lets a unit that can not be read claim the disk, perhaps.
+func hidden(f *disk.Facts) { f.Unseen = "/etc/systemd/system/srv.mount" }
+
 // given is the record of a block volume.
 var given = disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1"}
 
@@ -427,6 +430,20 @@ func TestDecide(t *testing.T) {
 		{"class creates nothing", nil, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, disk.Refuse, disk.ReasonNoCreate},
 
 		{"formatting off", nil, proven(disk.Blank), func(s *disk.Settings) { s.Format = false }, disk.Hold, disk.ReasonFormatOff},
+		{"a claim unseen", hidden, proven(disk.Blank), nil, disk.Hold, disk.ReasonUnseen},
+		{"a claim unseen, accepted", func(f *disk.Facts) { hidden(f); f.Standing.Accepted = word(disk.ReasonUnseen, "") }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"a claim unseen, accepted for all else", func(f *disk.Facts) { hidden(f); f.Standing.Accepted = but(disk.Word{Reason: disk.ReasonUnseen}) }, proven(disk.Blank), nil, disk.Hold, disk.ReasonUnseen},
+		{"a claim unseen, half-made by this node", func(f *disk.Facts) { hidden(f); f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonUnseen},
+		{"a claim unseen, xfs", hidden, xfs(), nil, disk.Hold, disk.ReasonUnseen},
+		{"a claim unseen, xfs, accepted", func(f *disk.Facts) { hidden(f); f.Standing.Accepted = word(disk.ReasonUnseen, uuid) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"a claim unseen, xfs, accepted for another", func(f *disk.Facts) {
+			hidden(f)
+			f.Standing.Accepted = but(disk.Word{Reason: disk.ReasonUnseen, UUID: uuid})
+		}, xfs(), nil, disk.Hold, disk.ReasonUnseen},
+		{"a claim unseen, a volume of this node", func(f *disk.Facts) { hidden(f); was("/mnt/disks", "default")(f) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"a claim unseen, where a volume of this node was", func(f *disk.Facts) { hidden(f); f.Standing.Volume = &disk.Sighting{UUID: otherUUID} }, xfs(), nil, disk.Hold, disk.ReasonUnseen},
+		{"a claim unseen, mounted", func(f *disk.Facts) { hidden(f); f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
+		{"a claim unseen, and one that is seen", func(f *disk.Facts) { hidden(f); f.Claim = "/etc/fstab:4" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonClaimed},
 		{"formatting off, xfs", nil, xfs(), func(s *disk.Settings) { s.Format = false }, disk.Mount, disk.ReasonFilesystem},
 		{"store lost", func(f *disk.Facts) { f.Standing.Formatting = "lost" }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormatOff},
 		{"store lost, accepted", func(f *disk.Facts) { f.Standing.Formatting = "lost"; f.Standing.Accepted = everyWord }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormatOff},
@@ -722,6 +739,9 @@ func TestDecide(t *testing.T) {
 		{"block, a filesystem, given out before", func(f *disk.Facts) { f.Udev.FSType, f.Standing.Given = "xfs", &given }, xfs(), block, disk.Link, disk.ReasonBlock},
 		{"block, a former filesystem's serial", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), block, disk.Hold, disk.ReasonFormerSerial},
 		{"block, there before installation", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unread), block, disk.Hold, disk.ReasonPresent},
+		{"block, a claim unseen", hidden, proven(disk.Unread), block, disk.Hold, disk.ReasonUnseen},
+		{"block, a claim unseen, accepted", func(f *disk.Facts) { hidden(f); f.Standing.Accepted = word(disk.ReasonUnseen, "") }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, a claim unseen, given out before", func(f *disk.Facts) { hidden(f); f.Standing.Given = &disk.Given{Serial: f.Serial, Size: f.Size} }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"block, there before installation, preseeded", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unread), func(s *disk.Settings) { block(s); s.FormatPresent = true }, disk.Link, disk.ReasonBlock},
 		{"block, there before installation, accepted", func(f *disk.Facts) {
 			f.Standing.Present, f.Standing.Accepted = &disk.Identity{}, word(disk.ReasonPresent, "")
@@ -946,6 +966,7 @@ var conditions = []condition{
 	{name: "formatting is off in the configuration", reason: disk.ReasonFormatOff, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Format = false }},
 	{name: "formatting is off on this node", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = "lost" }},
 	{name: "there before installation", reason: disk.ReasonPresent, lift: word(disk.ReasonPresent, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = &disk.Identity{} }},
+	{name: "a claim that can not be read", reason: disk.ReasonUnseen, lift: word(disk.ReasonUnseen, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { hidden(f) }},
 	{name: "the serial of an earlier disk", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}}
 	}},

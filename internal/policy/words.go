@@ -127,6 +127,10 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonPresent:
 		p := f.Standing.Present
 		return fmt.Sprintf("nothing is known on it, and a disk that may be it (sequence number %d then, %s, at %s, %s) was attached before hotmount was installed", p.Seq, serial(p.Serial), disk.Visible(cmp.Or(p.Slot, "an unknown place")), disk.HumanSize(p.Size)), "hotmount accept " + f.Name
+	case disk.ReasonUnseen:
+		file := disk.Visible(f.Unseen)
+		return fmt.Sprintf("%s may claim it, and hotmount can not read that: it does not look into home directories, /tmp and /var/tmp", file),
+			fmt.Sprintf("cat %s; if that is for another disk: hotmount accept %s; for all disks: put there the file itself, not a link to it, then: hotmount rescan", file, f.Name)
 	case disk.ReasonSameSerial:
 		return sameSerialWords(f), "hotmount accept " + f.Name
 	case disk.ReasonBefore:

@@ -331,7 +331,7 @@ func TestHostile(t *testing.T) {
 	for _, h := range hostile {
 		f := facts(h)
 		f.Model, f.Vendor, f.WWN, f.Slot = h, h, h, h
-		f.Holders, f.Partitions, f.Claim = []string{h}, []string{h}, h
+		f.Holders, f.Partitions, f.Claim, f.Unseen = []string{h}, []string{h}, h, h
 		f.Udev.FSLabel, f.Udev.FSType, f.Udev.Ambivalent = h, h, h
 		f.Mounts = []disk.MountPoint{{Path: h, Source: h}}
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 1}, Slot: h, UUID: h, Mounted: h, Serial: h}}
@@ -342,7 +342,7 @@ func TestHostile(t *testing.T) {
 			events := 0
 			for _, reason := range []disk.Reason{
 				disk.ReasonSystem, disk.ReasonElsewhere, disk.ReasonHeld, disk.ReasonClaimed, disk.ReasonSeed, disk.ReasonPartitions, disk.ReasonTwin,
-				disk.ReasonType, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonSameSerial, disk.ReasonFormatFailed, disk.ReasonFilesystem,
+				disk.ReasonType, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonSameSerial, disk.ReasonUnseen, disk.ReasonFormatFailed, disk.ReasonFilesystem,
 			} {
 				d := disk.Decision{Action: disk.Mount, Reason: reason, Class: "default", UUID: uuid, Type: h}
 				a.Decided(f, c, settings(), d)
