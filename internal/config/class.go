@@ -132,6 +132,9 @@ func wrongDirectory(s string) string {
 			return "a directory outside of " + strings.Join(reserved, ", ")
 		}
 	}
+	if disk.Hidden(s) {
+		return "a directory that the daemon sees: its unit hides /home, /root, /tmp and /var/tmp from it (ProtectHome=, PrivateTmp=)"
+	}
 	return ""
 }
 

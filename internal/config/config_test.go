@@ -206,6 +206,7 @@ const (
 	rootKeys      = `classes, exclude, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers, node, trim`
 	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
 	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, of at least 4MiB (a second)`
+	hidden        = `expected a directory that the daemon sees: its unit hides /home, /root, /tmp and /var/tmp from it (ProtectHome=, PrivateTmp=)`
 	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot`
 	pathWords     = `expected an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or a slash too many`
 	nameWords     = `expected a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen`
@@ -344,6 +345,11 @@ func TestFaultsOfFile(t *testing.T) {
 		{"classes: [{name: a, directory: /etc/a}]", `FILE:1: classes[0].directory: found "/etc/a", ` + outside},
 		{"classes: [{name: a, directory: /usr/a}]", `FILE:1: classes[0].directory: found "/usr/a", ` + outside},
 		{"classes: [{name: a, directory: /boot/a}]", `FILE:1: classes[0].directory: found "/boot/a", ` + outside},
+		{"classes: [{name: a, directory: /home}]", `FILE:1: classes[0].directory: found "/home", ` + hidden},
+		{"classes: [{name: a, directory: /root/a}]", `FILE:1: classes[0].directory: found "/root/a", ` + hidden},
+		{"classes: [{name: a, directory: /tmp/a}]", `FILE:1: classes[0].directory: found "/tmp/a", ` + hidden},
+		{"classes: [{name: a, directory: /var/tmp}]", `FILE:1: classes[0].directory: found "/var/tmp", ` + hidden},
+		{"classes: [{name: a, directory: /run/user/0}]", `FILE:1: classes[0].directory: found "/run/user/0", ` + outside},
 		{"classes: [{name: a, directory: /" + strings.Repeat("a", 190) + "}]", `FILE:1: classes[0].directory: found "/` + strings.Repeat("a", 190) + `", expected a path that is short enough for the name of a mount unit: at most 190 characters, a '-' counted as 4`},
 		{"classes: [{name: a, directory: /" + strings.Repeat("-", 48) + "}]", `FILE:1: classes[0].directory: found "/` + strings.Repeat("-", 48) + `", expected a path that is short enough for the name of a mount unit: at most 190 characters, a '-' counted as 4`},
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
 )
 
 // files is a directory with config.yaml and drop-ins.
@@ -180,11 +183,17 @@ func TestDirectoriesBelowSymlinks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	src := source(t, "classes:\n- {name: a, directory: "+dir+"/link/b}\n- {name: b, directory: "+dir+"/real}\n- {name: c, directory: "+dir+"/file/x}\n- {name: d, directory: "+dir+"/new}", nil)
-	err := Directories(src)
+	// A file can not name them: they are below /tmp.
+	var s disk.Settings
+	from := origins{}
+	for i, name := range []string{"/link/b", "/real", "/file/x", "/new"} {
+		s.Classes = append(s.Classes, disk.Class{Directory: dir + name})
+		from[fmt.Sprintf("classes[%d].directory", i)] = place{name: "FILE", line: i + 2}
+	}
+	err := directories(s, from)
 	want := `FILE:2: classes[0].directory: found "DIR/link/b", of which DIR/link is a symbolic link, expected DIR/real/b
 FILE:4: classes[2].directory: found "DIR/file/x", of which DIR/file is no directory, expected one`
-	if got := strings.ReplaceAll(message(src, err), dir, "DIR"); got != want {
+	if got := strings.ReplaceAll(fmt.Sprint(err), dir, "DIR"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -165,6 +165,10 @@ func Directories(src Source) error {
 	if err != nil {
 		return err
 	}
+	return directories(s, from)
+}
+
+func directories(s disk.Settings, from origins) error {
 	var faults faults
 	for i, c := range s.Classes {
 		key := fmt.Sprintf("classes[%d].directory", i)
