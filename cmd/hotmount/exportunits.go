@@ -26,7 +26,7 @@ func exportUnitsCommand() *cobra.Command {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 		RunE: func(c *cobra.Command, given []string) error {
-			s, err := load(c)
+			s, err := running(c)
 			if err != nil {
 				return err
 			}

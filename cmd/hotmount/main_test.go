@@ -325,6 +325,74 @@ func TestStateInit(t *testing.T) {
 	}
 }
 
+// A disk is named as held by the settings that the daemon runs with. All are held whatever the
+// configuration says, and with a fault in it.
+func TestStateInitSettings(t *testing.T) {
+	for name, put := range map[string]func(inventory.Host) error{
+		"the daemon's": func(h inventory.Host) error {
+			theirs := config.Default()
+			theirs.Classes[0].Names = []string{"vde"}
+			return h.Store.SaveSettings(&theirs)
+		},
+		"a fault": func(inventory.Host) error {
+			t.Setenv("HOTMOUNT_SETTLE", "no time")
+			return nil
+		},
+	} {
+		h := machine(t)
+		attach(t, h.Root, "vdd", 48, "OLD")
+		attach(t, h.Root, "vde", 64, "OTHER")
+		if err := put(h); err != nil {
+			t.Fatal(err)
+		}
+		out, code, err := call(t, "state", "init")
+		if code != 0 || err != nil || strings.Contains(out, "/dev/vdd ") == (name == "the daemon's") || !strings.Contains(out, "/dev/vde ") {
+			t.Errorf("%s: code %d, %v, %q", name, code, err, out)
+		}
+		all, err := h.Scan()
+		for i := range all {
+			if all[i].Standing.Present == nil {
+				t.Errorf("%s: %s is not on record", name, all[i].Name)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRunning: what waits for the daemon's mounts, or writes them down, takes the daemon's
+// settings, also while the configuration has a fault; but for flags that were given.
+func TestRunning(t *testing.T) {
+	h := machine(t)
+	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	write(t, h.Root, map[string]string{"proc/1/mountinfo": "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n28 27 254:16 / /mnt/far/" + uuid + " rw shared:2 - xfs /dev/vdb rw\n"})
+	t.Setenv("HOTMOUNT_SETTLE", "no time")
+	dir := t.TempDir()
+	wait, export := []string{"wait", uuid, "--timeout=1ms"}, []string{"export-units", dir}
+	for _, args := range [][]string{wait, export} {
+		if out, code, err := call(t, args...); code != 1 || !strings.Contains(fmt.Sprint(err), "no time") {
+			t.Errorf("%v without a daemon: %q, %d, %v", args, out, code, err)
+		}
+	}
+	theirs := config.Default()
+	theirs.Classes[0].Directory = "/mnt/far"
+	if err := h.Store.SaveSettings(&theirs); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{wait, export} {
+		if out, code, err := call(t, append(args, "--workers=3")...); code != 1 || !strings.Contains(fmt.Sprint(err), "no time") {
+			t.Errorf("%v with a flag: %q, %d, %v", args, out, code, err)
+		}
+	}
+	if out, _, err := call(t, wait...); !strings.Contains(fmt.Sprint(err), "cannot wait until") {
+		t.Errorf("%q, %v", out, err)
+	}
+	if out, code, err := call(t, export...); code != 0 || err != nil || !strings.Contains(out, "1 unit written") {
+		t.Errorf("%q, %d, %v", out, code, err)
+	}
+}
+
 // Where the disks can not be seen, nobody can tell later which were there.
 func TestStateInitUnseen(t *testing.T) {
 	for _, missing := range []string{"sys", "proc"} {

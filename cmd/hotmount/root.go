@@ -142,6 +142,16 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 	return &s, nil
 }
 
+// running gives the settings that the daemon runs with, and load's where none has run since
+// the boot, or where there are flags: the daemon's unit can name it another configuration,
+// and what is being edited is not yet what mounts.
+func running(c *cobra.Command) (*disk.Settings, error) {
+	if s, err := host().Store.Settings(); err == nil && !config.Given(c.Flags()) {
+		return s, nil
+	}
+	return load(c)
+}
+
 // usable is load for what only looks, also at a node whose configuration has a fault:
 // then with the settings that the daemon runs with, or where these are not to be read
 // with the defaults, and says so. Not for flags that were given.

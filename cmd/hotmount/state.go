@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hotmount/internal/config"
 	"hotmount/internal/control"
 	"hotmount/internal/disk"
 	"hotmount/internal/policy"
@@ -38,9 +37,15 @@ func initState(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	// They tell only which disks are named: no fault of theirs keeps one from being held.
+	settings, err := h.Store.Settings()
+	if err != nil {
+		if settings, err = usable(c); err != nil {
+			return err
+		}
+	}
 	var present []disk.Identity
 	var held []*disk.Facts
-	settings := config.Default()
 	for i := range disks {
 		f := &disks[i]
 		id := f.Identity(boot)
@@ -50,7 +55,7 @@ func initState(c *cobra.Command) error {
 		}
 		f.Standing = disk.Standing{Present: &id}
 		content := f.Known()
-		if policy.Decide(f, &content, &settings).Action == disk.Hold {
+		if policy.Decide(f, &content, settings).Action == disk.Hold {
 			held = append(held, f)
 		}
 	}

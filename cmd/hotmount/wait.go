@@ -27,17 +27,13 @@ func waitCommand() *cobra.Command {
 			if !disk.ValidUUID(given[0]) {
 				return usageError{fmt.Errorf("%q is not a UUID in small letters", disk.Visible(given[0]))}
 			}
-			s, err := load(c)
-			if err != nil {
-				return err
-			}
 			ctx := c.Context()
 			if timeout > 0 {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it was not within %s; see hotmount plan", timeout))
 				defer cancel()
 			}
-			return wait(ctx, given[0], s)
+			return wait(ctx, given[0], func() (*disk.Settings, error) { return running(c) })
 		},
 	}
 	c.Flags().DurationVar(&timeout, "timeout", 0, "for how long at most, such as 90s; 0 is for ever")
@@ -45,16 +41,21 @@ func waitCommand() *cobra.Command {
 	return c
 }
 
-// wait looks at the mount table each time it changes.
-func wait(ctx context.Context, uuid string, s *disk.Settings) error {
+// wait looks at the mount table each time it changes, and at the settings: the daemon may
+// come after the one who waits.
+func wait(ctx context.Context, uuid string, settings func() (*disk.Settings, error)) error {
 	watch, found := context.WithCancel(ctx)
 	defer found()
 	var mounted bool
-	var tableErr error
+	var lookErr error
 	err := mounts.Watch(watch, func() {
-		tree, err := mounts.Tree("")
+		s, err := settings()
+		var tree []mounts.Mount
+		if err == nil {
+			tree, err = mounts.Tree("")
+		}
 		if err != nil {
-			tableErr = err
+			lookErr = err
 			found()
 			return
 		}
@@ -66,8 +67,8 @@ func wait(ctx context.Context, uuid string, s *disk.Settings) error {
 	switch {
 	case err != nil:
 		return err
-	case tableErr != nil:
-		return tableErr
+	case lookErr != nil:
+		return lookErr
 	case !mounted:
 		return fmt.Errorf("cannot wait until %s is mounted: %w", uuid, context.Cause(ctx))
 	}
