@@ -64,8 +64,11 @@ func release(ctx context.Context, w io.Writer, which string, force bool, sync fu
 		fmt.Fprintf(w, "%s is in use, and these pods have to be deleted before it can be detached (kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), list(users))
 	}
 	// Before the daemon unmounts it, so that this command waits, not the daemon.
-	if err := sync(path); err != nil {
+	switch err := sync(path); {
+	case err != nil && f.Fault == "":
 		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
+	case err != nil: // the kernel writes no more, and it has to be unmounted to be mended
+		fmt.Fprintf(w, "%s: %s: what was not written yet is lost: %v\n", f.ID, f.Fault, err)
 	}
 	if _, err := control.Ask(ctx, socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
 		return err

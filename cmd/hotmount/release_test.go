@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +51,18 @@ func TestReleaseWritesFirst(t *testing.T) {
 			t.Errorf("%s: written %q, %v", name, synced, err)
 		}
 	}
+	// What the kernel has given up can not be written, and has to be unmounted to be mended.
+	table, err := os.ReadFile(h.Root + "/proc/1/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, h.Root, map[string]string{"proc/1/mountinfo": strings.ReplaceAll(string(table), where+" rw - xfs /dev/vdb rw", where+" rw - xfs /dev/vdb ro")})
+	var said strings.Builder
+	err = release(t.Context(), &said, "vdb", true, func(string) error { return broken })
+	if !errors.Is(err, control.ErrDown) || !strings.Contains(said.String(), "what was not written yet is lost: input/output error") {
+		t.Errorf("given up by the kernel: %q, %v", said.String(), err)
+	}
+	write(t, h.Root, map[string]string{"proc/1/mountinfo": string(table)})
 	// The command line has that written which is mounted there: here nothing is.
 	if _, _, err := call(t, "release", "--force", "vdb"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, control.ErrDown) {
 		t.Errorf("by the command line: %v", err)

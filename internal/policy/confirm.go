@@ -9,7 +9,7 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	d := Decide(f, c, s)
 	switch d.Reason {
 	case disk.ReasonOther, disk.ReasonUnknown, disk.ReasonHalfMade, disk.ReasonType, disk.ReasonTwin, disk.ReasonPartitions, disk.ReasonOverwrite,
-		disk.ReasonTorn:
+		disk.ReasonTorn, disk.ReasonNoCreate: // half made, of a type that the class has given up
 	case disk.ReasonDisturbed:
 		if c.Kind != disk.Filesystem {
 			return d, false // what is lost is not on it
@@ -20,7 +20,7 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	g := *f
 	g.Partitions, g.SameUUID = nil, nil
 	g.Udev.FSType, g.Udev.FSUsage, g.Udev.Ambivalent, g.Udev.PartTable = "", "", "", ""
-	g.Standing.Intent, g.Standing.Verdict = nil, nil
+	g.Standing.Intent, g.Standing.IntentBySlot, g.Standing.Verdict = nil, false, nil
 	// This word is for all that could be accepted beside what is on the disk, but for a
 	// filesystem that has vanished.
 	g.SameSerial, g.Unseen = nil, ""

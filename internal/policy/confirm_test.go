@@ -41,6 +41,10 @@ func TestConfirmable(t *testing.T) {
 		{"a format that a power cut has torn, formatting off", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Torn: true}, func(s *disk.Settings) { s.Format = false }, disk.ReasonFormatOff},
 		{"another machine's filesystem", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.ReasonShared},
 
+		{"an intent of its slot", func(f *disk.Facts) { f.Standing.Intent, f.Standing.IntentBySlot = &disk.Intent{UUID: uuid}, true }, proven(disk.Unknown), nil, ""},
+		{"this node's, half made, of another type", halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, nil, ""},
+		{"this node's, half made, class creates nothing", halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, disk.ReasonNoCreate},
+
 		{"blank", nil, proven(disk.Blank), nil, disk.ReasonBlank},
 		{"given out once, unknown bytes", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Unknown), nil, disk.ReasonNeverFormat},
 		{"given out once, partitions", func(f *disk.Facts) { f.Standing.Given, f.Partitions = &given, []string{"vdb1"} }, proven(disk.Other), nil, disk.ReasonNeverFormat},
@@ -78,4 +82,9 @@ func TestConfirmable(t *testing.T) {
 			t.Errorf("%s: %v, %s (%s)", tt.name, ok, d.Action, d.Reason)
 		}
 	}
+}
+
+// halfExt4 is the record of a format with ext4 that did not finish.
+func halfExt4(f *disk.Facts) {
+	f.Standing.Intent = &disk.Intent{UUID: uuid, Ext4: &disk.MkfsExt4{}}
 }

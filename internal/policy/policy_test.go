@@ -845,6 +845,43 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 }
 
 // TestWordsOfASerialTwice: what is known on the other disk is named.
+// TestWordsOfARemedy: what is offered does what is said where it is offered.
+func TestWordsOfARemedy(t *testing.T) {
+	fs := &disk.Content{Kind: disk.Filesystem, Type: disk.XFS, UUID: uuid, Proven: true}
+	onHost := "detach it, virsh vol-wipe or a new volume on the host, attach it again; or blkdiscard -z /dev/vdb </dev/null here"
+	for name, tt := range map[string]struct {
+		facts  func(*disk.Facts)
+		c      *disk.Content
+		config func(*disk.Settings)
+		want   string
+	}{
+		"something else":                      {nil, proven(disk.Other), nil, onHost + "; or hotmount format vdb"},
+		"formatting off":                      {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, onHost},
+		"class creates nothing":               {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "wipefs -a /dev/vdb, then mkfs.xfs /dev/vdb, by hand"},
+		"class creates nothing, takes ext4":   {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "wipefs -a /dev/vdb, then mkfs.ext4 /dev/vdb, by hand"},
+		"given out once":                      {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Other), nil, "wipefs -a /dev/vdb, then mkfs.xfs /dev/vdb, by hand, then hotmount accept vdb"},
+		"given out once, blank":               {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Accept = []string{disk.Ext4} }, "mkfs.ext4 /dev/vdb by hand, then hotmount accept vdb"},
+		"too small":                           {func(f *disk.Facts) { f.Size = 1 << 20 }, proven(disk.Other), nil, "attach a larger disk"},
+		"half made, of another type":          {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, nil, "; or hotmount format vdb"},
+		"half made, class creates nothing":    {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand"},
+		"not overwritten":                     {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, nil, "; or hotmount format vdb"},
+		"not overwritten, creates nothing":    {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand"},
+		"somebody wrote":                      {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, nil, "; or hotmount format vdb"},
+		"somebody wrote, and creates nothing": {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand"},
+	} {
+		f, s := blankDisk(), settings()
+		if tt.facts != nil {
+			tt.facts(f)
+		}
+		if tt.config != nil {
+			tt.config(s)
+		}
+		if _, next := Words(f, tt.c, s, Decide(f, tt.c, s)); !strings.HasSuffix(next, tt.want) {
+			t.Errorf("%s: %q", name, next)
+		}
+	}
+}
+
 func TestWordsOfASerialTwice(t *testing.T) {
 	for want, p := range map[string]disk.Peer{
 		"; the other holds xfs " + otherUUID: {Type: "xfs", UUID: otherUUID},

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"hotmount/internal/disk"
@@ -40,7 +41,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		class, _ := first(f, s)
 		return fmt.Sprintf("class %s comes first and has its disk %s with all that is on it", disk.Visible(class.Name), disk.Visible(f.Whole)), ""
 	case disk.ReasonPartition:
-		return "it is a partition on which no finished filesystem is known, and partitions are never formatted" + evidence(c), fmt.Sprintf("if nothing on it is wanted: mkfs.xfs %s by hand", f.Node())
+		return "it is a partition on which no finished filesystem is known, and partitions are never formatted" + evidence(c), fmt.Sprintf("if nothing on it is wanted: mkfs.%s %s by hand", byHand(f, s), f.Node())
 	case disk.ReasonNoClass:
 		return "no class selects it", ""
 	case disk.ReasonExcluded:
@@ -58,28 +59,28 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonReadOnly:
 		return "the kernel refuses writes to it", "attach it writable"
 	case disk.ReasonPartitions:
-		return "it has partitions: " + disk.Visible(strings.Join(f.Partitions, ", ")), wipe(f)
+		return "it has partitions: " + disk.Visible(strings.Join(f.Partitions, ", ")), wipe(f, c, s)
 	case disk.ReasonHalfMade:
 		if i := f.Standing.Intent; i != nil && c.UUID == i.UUID {
-			return fmt.Sprintf("mkfs.xfs did not finish on it, and the unfinished filesystem %s was begun on %s, of which this may be a copy", c.UUID, begunOn(f.Standing.Intent)), wipe(f)
+			return fmt.Sprintf("mkfs.xfs did not finish on it, and the unfinished filesystem %s was begun on %s, of which this may be a copy", c.UUID, begunOn(f.Standing.Intent)), wipe(f, c, s)
 		}
-		return fmt.Sprintf("mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem %s", c.UUID), wipe(f)
+		return fmt.Sprintf("mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem %s", c.UUID), wipe(f, c, s)
 	case disk.ReasonTwin:
 		return twinWords(f, d)
 	case disk.ReasonType:
 		return fmt.Sprintf("it holds %s, which class %s does not accept", disk.Visible(c.Type), d.Class), "add " + disk.Visible(c.Type) + " to the class's accept, or detach the disk"
 	case disk.ReasonOther:
-		return fmt.Sprintf("it holds %s%s", describe(c), evidence(c)), wipe(f)
+		return fmt.Sprintf("it holds %s%s", describe(c), evidence(c)), wipe(f, c, s)
 	case disk.ReasonUnknown:
 		if i := f.Standing.Intent; i != nil && i.Over {
-			return fmt.Sprintf("the operator had %s formatted, which did not finish, and what is left on it is not known%s", intended(f), evidence(c)), wipe(f)
+			return fmt.Sprintf("the operator had %s formatted, which did not finish, and what is left on it is not known%s", intended(f), evidence(c)), wipe(f, c, s)
 		}
-		return "what is on it is not known" + evidence(c), wipe(f)
+		return "what is on it is not known" + evidence(c), wipe(f, c, s)
 	case disk.ReasonTooSmall:
 		return fmt.Sprintf("its %s are less than the %s that class %s asks for", disk.HumanSize(f.Size), disk.HumanSize(minimum(s, d.Class)), d.Class), "attach a larger disk"
 	case disk.ReasonNoCreate:
 		if c.Kind == disk.HalfMade {
-			return fmt.Sprintf("this node's format of it with %s did not finish, and class %s does not make that any more", disk.Visible(c.Type), d.Class), "create: " + disk.Visible(c.Type) + " in the class, until it is made; or " + wipe(f)
+			return fmt.Sprintf("this node's format of it with %s did not finish, and class %s does not make that any more", disk.Visible(c.Type), d.Class), "create: " + disk.Visible(c.Type) + " in the class, until it is made; or " + wipe(f, c, s)
 		}
 		return fmt.Sprintf("no filesystem is known on it, and class %s creates none", d.Class), ""
 	case disk.ReasonFormatFailed:
@@ -98,15 +99,15 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonOverwrite:
 		if f.Standing.IntentDoubt {
 			return fmt.Sprintf("the operator wanted %s formatted, which came to nothing; if it was this one, the %s %s that it holds may be damaged", intended(f), disk.Visible(d.Type), d.UUID),
-				fmt.Sprintf("if it is another, or to use it as it is: hotmount accept %s; if nothing on it is wanted: hotmount format %[1]s", f.Name)
+				fmt.Sprintf("if it is another, or to use it as it is: hotmount accept %s; %s", f.Name, wipe(f, c, s))
 		}
 		return fmt.Sprintf("the operator wanted it formatted, which came to nothing, and what it held, %s %s, is still there and may be damaged", disk.Visible(d.Type), d.UUID),
-			fmt.Sprintf("hotmount format %s; or, to use it as it is: hotmount accept %[1]s", f.Name)
+			fmt.Sprintf("to use it as it is: hotmount accept %s; %s", f.Name, wipe(f, c, s))
 	case disk.ReasonTorn:
 		// Nobody can tell whether anything was stored on it: it may have been mounted
 		// where this node has no record of it.
 		return fmt.Sprintf("this node's format of it did not finish: the superblock of %s %s is there, and not all of the rest%s", disk.Visible(d.Type), d.UUID, evidence(c)),
-			"to look at it: " + Check(f, d.Type) + "; " + wipe(f)
+			"to look at it: " + Check(f, d.Type) + "; " + wipe(f, c, s)
 	case disk.ReasonDisturbed:
 		i := f.Standing.Intent
 		on := "it"
@@ -118,7 +119,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 			return why + "; it is not there any more", "make sure that nobody else has the disk, then: hotmount accept " + f.Name
 		}
 		return why + "; it may be damaged, and so may be what they wrote",
-			fmt.Sprintf("find out who has the disk; then hotmount format %s; or, to use it as it is: hotmount accept %[1]s", f.Name)
+			fmt.Sprintf("find out who has the disk; then, to use it as it is: hotmount accept %s; %s", f.Name, wipe(f, c, s))
 	case disk.ReasonFormatOff:
 		if f.Standing.Formatting != "" {
 			return "nothing is formatted: " + f.Standing.Formatting, ""
@@ -149,7 +150,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return fmt.Sprintf("another disk has its serial %s: %s (virtio cuts serials at 20 characters); as block volumes they could not be told apart", disk.Visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot)), "attach each with a serial of its own"
 	case disk.ReasonNeverFormat:
 		return fmt.Sprintf("%s was given out as a block volume (%s, first on %s), and is never formatted by hotmount, whatever it looks like", wasGiven(f), disk.Visible(f.Standing.Given.Link), f.Standing.Given.First.UTC().Format("2006-01-02")),
-			fmt.Sprintf("if nobody needs what is on it: mkfs.xfs %s by hand, then hotmount accept %s", f.Node(), f.Name)
+			fmt.Sprintf("if nobody needs what is on it: mkfs.%s %s by hand, then hotmount accept %s", byHand(f, s), f.Node(), f.Name)
 	case disk.ReasonFormerBlock:
 		return fmt.Sprintf("%s was given out as a block volume (%s), and it holds %s %s", wasGiven(f), disk.Visible(f.Standing.Given.Link), disk.Visible(d.Type), d.UUID), "if nobody has that volume any more: hotmount accept " + f.Name
 	case disk.ReasonOtherBlock:
@@ -248,13 +249,35 @@ func identified(id disk.Identity) string {
 	return fmt.Sprintf("a disk of %s (%s, at %s)", disk.HumanSize(id.Size), serial(id.Serial), disk.Visible(cmp.Or(id.Slot, "an unknown place")))
 }
 
-// wipe is the remedy for a disk whose content is not wanted any more. It is the
-// operator's own act, on the host or here, or needs the operator's word.
-func wipe(f *disk.Facts) string {
-	if f.Whole != "" {
-		return fmt.Sprintf("if nothing on it is wanted: wipefs -a %s, then mkfs.xfs %[1]s, by hand", f.Node())
+// wipe is the remedy for a disk whose content is not wanted any more, where it would help:
+// it is the operator's own act, on the host or here, or needs the operator's word. What is
+// changed on the host beneath an attached disk nobody here sees, and it may be in use.
+func wipe(f *disk.Facts, c *disk.Content, s *disk.Settings) string {
+	d, ok := Confirmable(f, c, s)
+	hand := fmt.Sprintf("if nothing on it is wanted: wipefs -a %s, then mkfs.%s %[1]s, by hand", f.Node(), byHand(f, s))
+	switch {
+	case f.Whole != "", d.Reason == disk.ReasonNoCreate:
+		return hand
+	case d.Reason == disk.ReasonNeverFormat:
+		return hand + ", then hotmount accept " + f.Name
+	case d.Reason == disk.ReasonTooSmall:
+		return "attach a larger disk"
 	}
-	return fmt.Sprintf("if nothing on it is wanted: virsh vol-wipe or a new volume on the host, blkdiscard -z %s here, or hotmount format %s", f.Node(), f.Name)
+	// From a terminal blkdiscard refuses what libblkid knows, unless it is told to do without
+	// the exclusive open.
+	next := fmt.Sprintf("if nothing on it is wanted: detach it, virsh vol-wipe or a new volume on the host, attach it again; or blkdiscard -z %s </dev/null here", f.Node())
+	if ok {
+		next += "; or hotmount format " + f.Name
+	}
+	return next
+}
+
+// byHand is the type of a filesystem that the disk's class mounts.
+func byHand(f *disk.Facts, s *disk.Settings) string {
+	if class := Select(f, s); class != nil && len(class.Accept) > 0 && !slices.Contains(class.Accept, disk.XFS) {
+		return class.Accept[0]
+	}
+	return disk.XFS
 }
 
 // Check is the command with which a person looks what is wrong with a filesystem

@@ -186,9 +186,9 @@ func (s Store) load() (state, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return st, ErrLost
 	case err != nil:
-		return st, fmt.Errorf("cannot read %s: %w", s.stateFile(), err)
+		return st, fmt.Errorf("cannot read %s (move it away, then: hotmount state init; the blank disks that are attached are held): %w", s.stateFile(), err)
 	case st.Version != version:
-		return st, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d", s.stateFile(), st.Version, version)
+		return st, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d: install the one that wrote it", s.stateFile(), st.Version, version)
 	}
 	return st, nil
 }
@@ -591,19 +591,20 @@ func (s Store) intents() ([]disk.Intent, error) {
 			continue // the temporary file of a write that a crash ended
 		}
 		var i disk.Intent
-		err := readJSON(filepath.Join(s.intentDir(), e.Name()), &i)
+		path := filepath.Join(s.intentDir(), e.Name())
+		err := readJSON(path, &i)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it has just ended
 		}
 		uuid := strings.TrimSuffix(e.Name(), ".json")
 		switch {
 		case err != nil:
-			err = fmt.Errorf("cannot read the intent %s: %w", e.Name(), err)
+			err = fmt.Errorf("cannot read the intent %s: %w", path, err)
 		case uuid != i.UUID || !disk.ValidUUID(uuid):
-			err = fmt.Errorf("cannot use the intent %s: it names the UUID %q", e.Name(), i.UUID)
+			err = fmt.Errorf("cannot use the intent %s: it names the UUID %q", path, i.UUID)
 		}
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("%w (the filesystem of that UUID may be unfinished: detach its disk, or be sure of it, and move the file away; then: hotmount state init)", err))
 			i = disk.Intent{UUID: uuid, Doubt: "its record can not be read"}
 		}
 		all = append(all, i)

@@ -90,6 +90,32 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 	}
 }
 
+// What is said of a file that can not be read mends it.
+func TestRemedyOfADamagedFile(t *testing.T) {
+	s := made(t)
+	if err := os.MkdirAll(s.intentDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{s.stateFile(), filepath.Join(s.intentDir(), uuid+".json"), s.givenFile()} {
+		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		said := standing(s, facts("vdb", 1, ""), "b").Formatting
+		if !strings.Contains(said, path) || !strings.Contains(said, "move") || strings.Contains(said, "hotmount state init") == (path == s.givenFile()) {
+			t.Errorf("%s: %q", path, said)
+		}
+		if err := os.Rename(path, path+".bad"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Init(nil); err != nil {
+			t.Error(err)
+		}
+		if said := standing(s, facts("vdb", 1, ""), "b").Formatting; said != "" {
+			t.Errorf("%s: moved away: %q", path, said)
+		}
+	}
+}
+
 func TestPresentUntilAccepted(t *testing.T) {
 	serial, slot := facts("vdb", 2, "S1"), facts("vdc", 3, "")
 	s := made(t, serial.Identity("boot1"), slot.Identity("boot1"))
