@@ -241,8 +241,8 @@ type Standing struct {
 	// Link is where it is given out now: a link in a class directory that leads to
 	// this attachment of the disk and can lead to no other. Empty for nowhere.
 	Link string `json:"link,omitempty"`
-	// Formats are the times since the last formats on this node began, the
-	// newest last; a negative one is a clock that was set back.
+	// Formats are the times since the last format of each other disk on this node
+	// began, the newest last; a negative one is a clock that was set back.
 	Formats []time.Duration `json:"-"`
 }
 

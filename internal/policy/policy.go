@@ -507,7 +507,7 @@ func sameSerial(f *disk.Facts) *disk.Peer {
 	return nil
 }
 
-// recent counts the formats that began within the period of the brake. One in
+// recent counts the other disks that were formatted within the period of the brake. One in
 // the future counts: a clock was set back.
 func recent(f *disk.Facts, s *disk.Settings) int {
 	n := 0

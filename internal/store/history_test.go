@@ -239,6 +239,43 @@ func TestParallelFormatsDoNotSlipThroughTheBrake(t *testing.T) {
 	}
 }
 
+// TestTheBrakeCountsDisks: a format that is begun again, by its UUID or by the disk, is
+// one, and the disk's own tries do not hold it.
+func TestTheBrakeCountsDisks(t *testing.T) {
+	s := made(t)
+	try := func(f *disk.Facts, boot, uuid string, limit int) error {
+		id := f.Identity(boot)
+		r := &Format{Store: s, Limit: limit, Period: time.Hour, Record: disk.Record{Name: f.Name, Identity: id, UUID: uuid, By: disk.ByDaemon}}
+		return r.Begin(disk.Intent{Identity: id, UUID: uuid})
+	}
+	vdb, again, vdc := facts("vdb", 1, "B"), facts("vdb", 7, "B"), facts("vdc", 2, "C")
+	for i, err := range []error{try(vdb, "boot1", numbered(1), 1), s.EndFormat(numbered(1), errors.New("x")), try(vdb, "boot1", numbered(2), 1), try(again, "boot2", numbered(2), 1)} {
+		if err != nil {
+			t.Errorf("try %d of one disk: %v", i, err)
+		}
+	}
+	if own, other := standing(s, again, "boot2"), standing(s, vdc, "boot2"); len(own.Formats) != 0 || len(other.Formats) != 1 {
+		t.Errorf("for itself %v, for another %v", own.Formats, other.Formats)
+	}
+	// By the UUID of its unfinished format, once it has come back.
+	if own := standing(s, facts("vdd", 9, "B"), "boot3"); len(own.Formats) != 0 {
+		t.Errorf("for itself, attached again: %v", own.Formats)
+	}
+	if err := try(vdc, "boot2", numbered(3), 1); !errors.Is(err, ErrBrake) {
+		t.Errorf("another disk: %v", err)
+	}
+	if err := try(vdc, "boot2", numbered(3), 2); err != nil {
+		t.Errorf("another disk, with room: %v", err)
+	}
+	// Of the same attachment, whose format has ended.
+	if err := s.EndFormat(numbered(3), errors.New("x")); err != nil {
+		t.Fatal(err)
+	}
+	if own := standing(s, vdc, "boot2"); len(own.Formats) != 1 {
+		t.Errorf("for itself, with its format ended: %v", own.Formats)
+	}
+}
+
 func TestTheBrakeHoldsUntilAccepted(t *testing.T) {
 	s, f := made(t), facts("vdb", 4, "S")
 	for range 2 {

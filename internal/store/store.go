@@ -203,6 +203,8 @@ type Memory struct {
 	sightings []disk.Sighting
 	contents  []disk.Sighting
 	given     []disk.Given
+	// formatted is the last record of each disk, formats how long ago that began.
+	formatted []disk.Record
 	formats   []time.Duration
 	// Lost is why nothing may be formatted, nil if the state was readable.
 	Lost error
@@ -226,8 +228,9 @@ func (s Store) Load(boot string, known *Known) Memory {
 		}
 	}
 	now := time.Now()
-	for i := range m.history {
-		m.formats = append(m.formats, now.Sub(m.history[i].Begun))
+	m.formatted = formatted(m.history)
+	for i := range m.formatted {
+		m.formats = append(m.formats, now.Sub(m.formatted[i].Begun))
 	}
 	return m
 }
@@ -286,7 +289,6 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
 		st.FormerSlot = nil // or the word that gives it up would have to be given twice
 	}
-	st.Formats = m.formats
 	if i := slices.IndexFunc(m.given, func(g disk.Given) bool { return g.Is(f) }); i >= 0 {
 		g := m.given[i]
 		g.ThisBoot = g.Boot != "" && g.Boot == m.boot
@@ -295,6 +297,12 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	// Whether it is still there the links themselves tell.
 	st.Link, _ = m.store.Link(f.Seq)
 	st.Intent, st.IntentDoubt, st.IntentBySlot = m.intent(id, uuid)
+	st.Formats = m.formats
+	if i := slices.IndexFunc(m.formatted, func(r disk.Record) bool {
+		return r.Identity.Boot == id.Boot && r.Identity.Seq == id.Seq || st.Intent != nil && !st.IntentBySlot && r.UUID == st.Intent.UUID
+	}); i >= 0 {
+		st.Formats = slices.Delete(slices.Clone(m.formats), i, i+1)
+	}
 	return st
 }
 
