@@ -134,7 +134,7 @@ var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // confirm has PID 1 run the unit that formats, and gives its answer. The unit
 // finds out for itself whether the token holds.
-func confirm(ctx context.Context, w io.Writer, name, token string) error {
+func confirm(ctx context.Context, w io.Writer, name, token string) (err error) {
 	if !tokenPattern.MatchString(token) {
 		return usageError{fmt.Errorf("cannot take %q for a token; hotmount format %s prints it", disk.Visible(token), disk.Visible(name))}
 	}
@@ -147,6 +147,11 @@ func confirm(ctx context.Context, w io.Writer, name, token string) error {
 	if err != nil {
 		return err
 	}
+	end, err := h.Store.Confirming(f.Seq)
+	if err != nil {
+		return fmt.Errorf("cannot format %s: %w", name, err)
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	withdraw, err := h.Store.Confirm(f.Seq, token)
 	if err != nil {
 		return err

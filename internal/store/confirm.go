@@ -21,6 +21,28 @@ type Answer struct {
 	Failure string `json:"failure,omitempty"`
 }
 
+// ErrConfirming says that another process waits for what comes of an operator's word for
+// the same disk.
+var ErrConfirming = errors.New("it is being formatted at the operator's word already (another hotmount format --confirm; see hotmount history)")
+
+// Confirming has this process alone give the operator's word for the disk of that sequence
+// number, or is ErrConfirming: one would be told what came of the other's. It holds until end is
+// called or the process ends.
+func (s Store) Confirming(seq uint64) (end func() error, err error) {
+	fail := func(err error) (func() error, error) { return nil, fmt.Errorf("cannot hand on the token: %w", err) }
+	if err := os.MkdirAll(s.confirmedDir(), 0o700); err != nil {
+		return fail(err)
+	}
+	f, err := lockPlace(seqFile(s.confirmedDir(), seq) + ".lock")
+	if err == nil && f == nil {
+		err = ErrConfirming
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return f.Close, nil
+}
+
 // Confirm leaves the operator's word, a token, for the process that formats the
 // disk of that sequence number. It holds until withdraw is called or the process ends,
 // however that comes: nothing is formatted long after the operator was told that it
@@ -51,7 +73,8 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 }
 
 // TakeToken gives the operator's word for the disk of that sequence number, empty
-// if there is none that still holds. It is given once.
+// if there is none that still holds. It is given once. An answer that is there is another's:
+// who gave that word has not waited for it.
 func (s Store) TakeToken(seq uint64) (token string, err error) {
 	fail := func(err error) (string, error) { return "", fmt.Errorf("cannot take the token: %w", err) }
 	f, err := os.Open(seqFile(s.confirmedDir(), seq))
@@ -67,7 +90,7 @@ func (s Store) TakeToken(seq uint64) (token string, err error) {
 	if err == nil {
 		err = json.Unmarshal(data, &token)
 	}
-	if err = errors.Join(err, removeIfThere(f.Name())); err != nil {
+	if err = errors.Join(err, removeIfThere(s.answerFile(seq)), removeIfThere(f.Name())); err != nil {
 		return fail(err)
 	}
 	switch {
@@ -98,12 +121,15 @@ func (s Store) SaveAnswer(seq uint64, a Answer) error {
 }
 
 // TakeAnswer gives what came of the operator's word, ErrNoAnswer if nobody has said
-// it yet. A word that nobody has taken is taken back.
+// it yet. A word that nobody has taken is taken back, and what is answered then is another.
 func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer
-	err := readJSON(s.answerFile(seq), &a)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = ErrNoAnswer
+	taken, err := s.Taken(seq)
+	if err == nil {
+		err = readJSON(s.answerFile(seq), &a)
+	}
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !taken {
+		a, err = Answer{}, ErrNoAnswer
 	}
 	return a, errors.Join(err, removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.confirmedDir(), seq)))
 }

@@ -80,3 +80,51 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("the word for a disk that is gone is %q", token)
 	}
 }
+
+// Nobody is told what came of another's word.
+func TestConfirmByTwo(t *testing.T) {
+	s := made(t)
+	end, err := s.Confirming(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Confirming(7); !errors.Is(err, ErrConfirming) {
+		t.Errorf("a second at once: %v", err)
+	}
+	if other, err := s.Confirming(8); err != nil || other() != nil {
+		t.Errorf("of another disk: %v", err)
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	if end, err = s.Confirming(7); err != nil {
+		t.Fatalf("when the first has ended: %v", err)
+	}
+	defer end()
+	// The first did not wait for its answer, which comes now.
+	withdraw, err := s.Confirm(7, "def")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer withdraw()
+	late := func() {
+		if err := s.SaveAnswer(7, Answer{UUID: uuid}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late()
+	if token, err := s.TakeToken(7); token != "def" || err != nil {
+		t.Fatalf("%q, %v", token, err)
+	}
+	if a, err := s.TakeAnswer(7); a != (Answer{}) || !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("it was taken, and broken off: %+v, %v", a, err)
+	}
+	if withdraw, err = s.Confirm(7, "ghi"); err != nil {
+		t.Fatal(err)
+	}
+	defer withdraw()
+	late()
+	if a, err := s.TakeAnswer(7); a != (Answer{}) || !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("it was not taken: %+v, %v", a, err)
+	}
+}

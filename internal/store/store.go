@@ -672,7 +672,7 @@ func (s Store) Holders(uuid string) string {
 // Forget removes what the runtime store holds of an attachment that has ended.
 func (s Store) Forget(seq uint64) error {
 	return errors.Join(removeIfThere(seqFile(s.acceptedDir(), seq)), removeIfThere(seqFile(s.verdictDir(), seq)), removeIfThere(seqFile(s.unmountedDir(), seq)),
-		removeIfThere(seqFile(s.confirmedDir(), seq)), removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.fitDir(), seq)))
+		removeIfThere(seqFile(s.confirmedDir(), seq)), removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.confirmedDir(), seq)+".lock"), removeIfThere(seqFile(s.fitDir(), seq)))
 }
 
 // SaveSettings hands the daemon's effective settings to the processes that

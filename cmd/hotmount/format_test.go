@@ -1,0 +1,42 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"hotmount/internal/config"
+	"hotmount/internal/store"
+)
+
+// TestConfirmTwice: while somebody waits for what comes of the word for a disk, nobody
+// else's takes its place.
+func TestConfirmTwice(t *testing.T) {
+	h := machine(t)
+	settings := config.Default()
+	if err := h.Store.SaveSettings(&settings); err != nil {
+		t.Fatal(err)
+	}
+	f, err := findByName("vdc", &settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := h.Store.Confirming(f.Seq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	first := strings.Repeat("0a", 16)
+	withdraw, err := h.Store.Confirm(f.Seq, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer withdraw()
+	if err := confirm(t.Context(), io.Discard, "vdc", strings.Repeat("0b", 16)); !errors.Is(err, store.ErrConfirming) {
+		t.Errorf("error %v", err)
+	}
+	if token, err := h.Store.TakeToken(f.Seq); token != first || err != nil {
+		t.Errorf("the first's is %q, %v", token, err)
+	}
+}
