@@ -245,9 +245,10 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	path := class.MountPoint(uuid)
 	d := disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
 	// The story of the filesystem that may come of it begins here.
-	log.Event(report.KindSeen, journal.PriInfo, f, d, path, report.Name(f)+": seen: it is read; if it is proven blank it becomes "+class.Create+" "+uuid)
-	record := &store.Format{Store: host().Store}
 	scan := report.NewScan(log, f)
+	condition, comparing := readFor(scan, token != "")
+	log.Event(report.KindSeen, journal.PriInfo, f, d, path, report.Name(f)+": seen: it is read; if "+condition+" it becomes "+class.Create+" "+uuid)
+	record := &store.Format{Store: host().Store}
 	progress := func(p probe.Progress) {
 		// Without a place it is the context that has ended, and the scan with it.
 		if err := place.Progress(ctx); err != nil {
@@ -320,12 +321,23 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, errors.Join(err, record.Close(err))
 	}
 	defer remove()
+	comparing()
 	err = session.Make(ctx, format.MakeOptions{Mkfs: class.MkfsOptions, Proto: proto, Intent: intent, RecoverHalfMade: again, Token: token, Boot: boot})
 	if err != nil {
 		return c, 0, errors.Join(err, record.Close(err))
 	}
 	log.Event(report.KindFormatted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: formatted: %s %s", report.Name(f), class.Create, uuid))
 	return disk.Content{Kind: disk.Filesystem, Type: class.Create, UUID: uuid, Proven: true, Made: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
+}
+
+// readFor has the scan say what the disk is read for, and once comparing was called, that the
+// token is looked at; over is the operator's word. It gives on what condition the disk is formatted.
+func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
+	if !over {
+		return "it is proven blank", func() {}
+	}
+	scan.Doing = "reading what is on it, for the token"
+	return "the token holds", func() { scan.Doing = "comparing what is on it with the token" }
 }
 
 // conclude ends the format that began on a disk that is not to be formatted, if what is

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/report"
 )
 
 // The intent of a disk outlives whatever becomes of a copy of it.
@@ -185,5 +186,19 @@ func TestSameIntent(t *testing.T) {
 		if sameIntent(&then, &now) || sameIntent(&now, &then) {
 			t.Error(what)
 		}
+	}
+}
+
+// A disk that the operator wants overwritten is not said to be proven blank.
+func TestReadFor(t *testing.T) {
+	scan := report.NewScan(nil, &disk.Facts{})
+	blank, comparing := readFor(scan, false)
+	if comparing(); blank != "it is proven blank" || scan.Doing != "proving that it is blank" {
+		t.Errorf("%q, %q", blank, scan.Doing)
+	}
+	holds, comparing := readFor(scan, true)
+	first := scan.Doing
+	if comparing(); holds != "the token holds" || first != "reading what is on it, for the token" || scan.Doing != "comparing what is on it with the token" {
+		t.Errorf("%q, %q, %q", holds, first, scan.Doing)
 	}
 }
