@@ -389,7 +389,11 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 		return errors.Join(err, s.KeepUnmounted(f, ""))
 	}
 	// A daemon that starts before it is mounted again would take it for unmounted by hand.
-	return errors.Join(err, s.KeepUnmounted(f, remount))
+	// The one that runs knows, also where there is no room to write it down.
+	if s.KeepUnmounted(f, remount) != nil {
+		err = errors.Join(err, s.KeepUnmounted(f, ""))
+	}
+	return err
 }
 
 // remount stands in the place of a reason to keep a disk unmounted for the opposite.

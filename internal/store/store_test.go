@@ -3,11 +3,13 @@ package store
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -226,6 +228,29 @@ func TestAWordIsForWhatWasTold(t *testing.T) {
 		if got := standing(s, f, "boot1").Accepted; !slices.Equal(got, words[:1]) {
 			t.Errorf("after %q: %v", old, got)
 		}
+	}
+}
+
+// An acceptance after an unmounting that can not be written down takes the record away.
+func TestAcceptWithoutRoom(t *testing.T) {
+	s, f := made(t), facts("vdb", 2, "S")
+	f.Standing.WasMounted = time.Now()
+	if err := s.KeepUnmounted(f, disk.ReasonUnmounted); err != nil {
+		t.Fatal(err)
+	}
+	path := seqFile(s.unmountedDir(), f.Seq)
+	if err := s.Accept(f, "boot1", disk.Word{}); err != nil || !standing(s, f, "boot1").Remount {
+		t.Errorf("with room: %v", err)
+	}
+	// Nothing can be written over a directory, and an empty one can be removed.
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Accept(f, "boot1", disk.Word{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the record: %v", err)
 	}
 }
 
