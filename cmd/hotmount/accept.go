@@ -17,7 +17,7 @@ func acceptCommand() *cobra.Command {
 		Long: "Give the operator's word that a held disk may be used, or that a disk that failed is worth another try.\n" +
 			"It is still formatted only if it is proven blank.",
 		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFirst(disksWith(func(d disk.Decision) bool { return !d.Mounted() })),
+		ValidArgsFunction: completeFirst(disksWith(func(f *disk.Facts, d disk.Decision) bool { return notIgnored(f, d) && !d.Mounted() })),
 		RunE: func(c *cobra.Command, given []string) error {
 			text, err := control.Ask(c.Context(), socket, control.Request{Do: "accept", Disk: diskName(given[0])})
 			if err != nil {

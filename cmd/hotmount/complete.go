@@ -50,19 +50,17 @@ func seenDisks() []seenDisk {
 	var seen []seenDisk
 	for i := range disks {
 		c := disks[i].Known()
-		if d := policy.Decide(&disks[i], &c, &s); d.Action != disk.Ignore {
-			seen = append(seen, seenDisk{&disks[i], d})
-		}
+		seen = append(seen, seenDisk{&disks[i], policy.Decide(&disks[i], &c, &s)})
 	}
 	return seen
 }
 
 // disksWith offers the names of the disks that are fit for a command.
-func disksWith(fit func(disk.Decision) bool) func() []cobra.Completion {
+func disksWith(fit func(*disk.Facts, disk.Decision) bool) func() []cobra.Completion {
 	return func() []cobra.Completion {
 		var words []cobra.Completion
 		for _, d := range seenDisks() {
-			if fit(d.decision) {
+			if fit(d.facts, d.decision) {
 				text := disk.HumanSize(d.facts.Size) + ", " + string(d.decision.Action)
 				if d.facts.Serial != "" {
 					text += ", serial " + disk.Visible(d.facts.Serial)
@@ -75,11 +73,11 @@ func disksWith(fit func(disk.Decision) bool) func() []cobra.Completion {
 }
 
 // uuidsWith offers the UUIDs of the filesystems on such disks.
-func uuidsWith(fit func(disk.Decision) bool) func() []cobra.Completion {
+func uuidsWith(fit func(*disk.Facts, disk.Decision) bool) func() []cobra.Completion {
 	return func() []cobra.Completion {
 		var words []cobra.Completion
 		for _, d := range seenDisks() {
-			if fit(d.decision) && disk.ValidUUID(d.decision.UUID) {
+			if fit(d.facts, d.decision) && disk.ValidUUID(d.decision.UUID) {
 				words = append(words, cobra.CompletionWithDesc(d.decision.UUID, d.facts.Name+", "+disk.HumanSize(d.facts.Size)))
 			}
 		}
@@ -87,16 +85,12 @@ func uuidsWith(fit func(disk.Decision) bool) func() []cobra.Completion {
 	}
 }
 
-func anyDecision(disk.Decision) bool { return true }
+func notIgnored(_ *disk.Facts, d disk.Decision) bool { return d.Action != disk.Ignore }
 
-func mountedOnly(d disk.Decision) bool { return d.Mounted() }
-
-func releasable(d disk.Decision) bool {
-	return d.Mounted() || d.GivenOut() || d.Reason == disk.ReasonGivenElse || d.Reason == disk.ReasonReleased || d.Reason == disk.ReasonUnmounted
-}
+func mountedOnly(_ *disk.Facts, d disk.Decision) bool { return d.Mounted() }
 
 func disksUUIDsAndClasses() []cobra.Completion {
-	words := slices.Concat(disksWith(anyDecision)(), uuidsWith(anyDecision)())
+	words := slices.Concat(disksWith(notIgnored)(), uuidsWith(notIgnored)())
 	for _, name := range classNames() {
 		words = append(words, cobra.CompletionWithDesc(name, "class"))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"hotmount/internal/config"
+	"hotmount/internal/disk"
 )
 
 // TestComplete: the shells are offered what fits the command.
@@ -56,6 +60,47 @@ func TestComplete(t *testing.T) {
 		}
 		if got := strings.Join(words, " "); got != want {
 			t.Errorf("%q: %q, want %q", call, got, want)
+		}
+	}
+}
+
+// TestCompleteRelease: offered is what release takes, and no disk or volume that is part of
+// one that is given out.
+func TestCompleteRelease(t *testing.T) {
+	h := machine(t)
+	settings := config.Default()
+	attach(t, h.Root, "vdd", 48, "LEFT-1", "E:ID_FS_USAGE=filesystem", "E:ID_FS_TYPE=xfs", "E:ID_FS_UUID_ENC=0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e60")
+	for name, link := range map[string]string{"vdb": "", "vdc": "virtio-ANOTHER"} {
+		f, err := findByName(name, &settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if link == "" {
+			link = f.LinkName()
+		}
+		write(t, h.Store.Runtime, map[string]string{fmt.Sprintf("links/%d", f.Seq): "/mnt/raw/" + link})
+		write(t, h.Root, map[string]string{"mnt/raw/" + link: "-> " + disk.LinkDirectory + "/" + link, disk.LinkDirectory + "/" + link: "-> " + f.BySeq()})
+	}
+	left, err := findByName("vdd", &settings)
+	if err == nil {
+		err = h.Store.KeepUnmounted(left, disk.ReasonReleased)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{"release": "vdb vdd", "accept": "vdd", "explain": "vdd"} {
+		out, _, err := call(t, "__complete", line, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var words []string
+		for l := range strings.Lines(out) {
+			if word, _, ok := strings.Cut(l, "\t"); ok {
+				words = append(words, word)
+			}
+		}
+		if got := strings.Join(words, " "); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func explainCommand() *cobra.Command {
 			"With --facts it prints instead all that this rests on, to be sent in: hotmount explain --from FILE explains that\n" +
 			"anywhere, with the configuration of the node where it was made, or with the one that the other flags give.",
 		Args:              args(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: completeFirst(disksWith(anyDecision)),
+		ValidArgsFunction: completeFirst(disksWith(notIgnored)),
 		RunE: func(c *cobra.Command, given []string) error {
 			if (from == "") == (len(given) == 0) {
 				return usageError{fmt.Errorf("expected a disk, or --from FILE; see %s --help", c.CommandPath())}

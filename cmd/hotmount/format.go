@@ -28,7 +28,7 @@ func formatCommand() *cobra.Command {
 			"it is lost. The token is for this disk as it is now. It does not hold any more once the disk was written to,\n" +
 			"resized or detached, or the machine has restarted. What is mounted, held, swap or the system's is never formatted.",
 		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFirst(disksWith(func(d disk.Decision) bool { return d.Action == disk.Refuse || d.Action == disk.Hold })),
+		ValidArgsFunction: completeFirst(disksWith(func(_ *disk.Facts, d disk.Decision) bool { return d.Action == disk.Refuse || d.Action == disk.Hold })),
 		RunE: func(c *cobra.Command, given []string) error {
 			if os.Geteuid() != 0 {
 				return errors.New("cannot format: only root may")

@@ -212,7 +212,7 @@ func findReleasable(which string) (*disk.Facts, string, error) {
 		c := f.Known()
 		d := policy.Decide(f, &c, s)
 		switch named := f.Name == diskName(which); {
-		case (d.GivenOut() || d.Reason == disk.ReasonGivenElse) && named && f.OwnLink() != "":
+		case givenOut(f, d) && named:
 			return f, f.OwnLink(), nil
 		case d.Mounted() && (named || d.UUID == which):
 			return f, policy.Select(f, s).MountPoint(d.UUID), nil
@@ -224,6 +224,16 @@ func findReleasable(which string) (*disk.Facts, string, error) {
 		return nil, "", errors.New("hotmount has no such disk mounted or given out; see hotmount plan")
 	}
 	return unmounted, "", nil
+}
+
+// givenOut says that the disk itself is given out as a block volume, not one that it is part of.
+func givenOut(f *disk.Facts, d disk.Decision) bool {
+	return (d.GivenOut() || d.Reason == disk.ReasonGivenElse) && f.OwnLink() != ""
+}
+
+// releasable says whether findReleasable finds the disk by its name.
+func releasable(f *disk.Facts, d disk.Decision) bool {
+	return d.Mounted() || givenOut(f, d) || f.Standing.Unmounted != ""
 }
 
 func list(users []mounts.User) string {

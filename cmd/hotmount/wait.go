@@ -22,7 +22,7 @@ func waitCommand() *cobra.Command {
 		Long: "Wait until the filesystem of that UUID is mounted in its class directory. A service that needs it can have\n" +
 			"Requires= and After=hotmount-wait@UUID.service.",
 		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFirst(uuidsWith(anyDecision)),
+		ValidArgsFunction: completeFirst(uuidsWith(notIgnored)),
 		RunE: func(c *cobra.Command, given []string) error {
 			if !disk.ValidUUID(given[0]) {
 				return usageError{fmt.Errorf("%q is not a UUID in small letters", disk.Visible(given[0]))}
