@@ -57,7 +57,7 @@ func TestCatalog(t *testing.T) {
 
 func TestKindOfDecision(t *testing.T) {
 	in := newInbox(t)
-	a := Agent{new(Log)}
+	a := Agent{in.log()}
 	for action, want := range map[disk.Action]Kind{disk.Refuse: KindRefused, disk.Hold: KindHeld, disk.Mount: KindDecided, disk.Ignore: KindDecided} {
 		a.Decided(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: action, Reason: disk.ReasonOther, Class: "default"})
 		if got := in.next(t).one(t)["MESSAGE_ID"]; got != string(want) {

@@ -61,7 +61,14 @@ func Kinds() map[Kind]string {
 type Log struct {
 	text io.Writer // nil for the journal
 	json bool      // one object a line instead of text
-	mu   sync.Mutex
+	// socket is another than journalSocket in tests.
+	socket string
+
+	mu sync.Mutex
+	// stuck says that journald did not read the last entry in time, lost is how many
+	// were written nowhere since the last that was.
+	stuck bool
+	lost  int
 }
 
 // Formats are the words that NewAs takes.
@@ -113,19 +120,32 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 			delete(fields, k)
 		}
 	}
-	if l.text == nil {
-		if err := journal.Send(message, p, fields); err == nil {
-			return
-		}
-	}
+	fields["MESSAGE"], fields["PRIORITY"] = message, strconv.Itoa(int(p))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := l.text
-	if w == nil {
-		w = os.Stderr
+	if l.lost > 0 {
+		if l.write(map[string]string{
+			"MESSAGE_ID": string(KindProblem), "PRIORITY": strconv.Itoa(int(journal.PriErr)),
+			"MESSAGE": fmt.Sprintf("%d entries of hotmount's are not in the journal: journald did not read them; what became of the disks: hotmount status", l.lost),
+		}) == nil {
+			l.lost = 0
+		}
 	}
+	if l.write(fields) != nil {
+		l.lost++
+	}
+}
+
+// write writes one entry to the journal, or as a line.
+func (l *Log) write(fields map[string]string) error {
+	if l.text == nil {
+		if err := l.send(fields); err == nil {
+			return nil
+		}
+	}
+	line := fields["MESSAGE"]
 	if l.json {
-		fields["MESSAGE"], fields["PRIORITY"], fields["KIND"] = message, strconv.Itoa(int(p)), Kinds()[kind]
+		fields["KIND"] = Kinds()[Kind(fields["MESSAGE_ID"])]
 		fields["TIME"] = time.Now().UTC().Format(time.RFC3339Nano)
 		object := map[string]string{}
 		for k, v := range fields {
@@ -134,10 +154,13 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 		// Strings alone can always be encoded; whom to tell that they can not be
 		// written?
 		text, _ := json.Marshal(object)
-		fmt.Fprintf(w, "%s\n", disk.VisibleJSON(text))
-		return
+		line = string(disk.VisibleJSON(text))
 	}
-	fmt.Fprintln(w, message)
+	if l.text == nil || l.text == io.Writer(os.Stderr) {
+		return toStderr(line + "\n")
+	}
+	_, err := io.WriteString(l.text, line+"\n")
+	return err
 }
 
 // Name is how a disk is called in a message.

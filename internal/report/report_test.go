@@ -26,12 +26,11 @@ import (
 
 const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 
-// journalSocket is where go-systemd finds journald. It is made to be set by the
-// linker (journal/journal_unix.go); so what is sent can be read without a seam in
-// the code.
+// librarySocket is where go-systemd looks whether there is a journald. It is made to be
+// set by the linker (journal/journal_unix.go).
 //
-//go:linkname journalSocket github.com/coreos/go-systemd/v22/journal.journalSocket
-var journalSocket string
+//go:linkname librarySocket github.com/coreos/go-systemd/v22/journal.journalSocket
+var librarySocket string
 
 // entry is what journald takes of one datagram: fields may come several times.
 type entry map[string][]string
@@ -40,6 +39,7 @@ type entry map[string][]string
 // (net.unix.max_dgram_qlen), and who sends into a full one waits.
 type inbox struct {
 	socket    *net.UnixConn
+	path      string
 	datagrams chan []byte
 }
 
@@ -49,7 +49,7 @@ func listen(t *testing.T, path string) inbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := inbox{c, make(chan []byte, 1000)}
+	in := inbox{c, path, make(chan []byte, 1000)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -69,11 +69,14 @@ func listen(t *testing.T, path string) inbox {
 // newInbox takes the place of journald's socket.
 func newInbox(t *testing.T) inbox {
 	t.Helper()
-	before := journalSocket
-	journalSocket = filepath.Join(t.TempDir(), "socket")
-	t.Cleanup(func() { journalSocket = before })
-	return listen(t, journalSocket)
+	before := librarySocket
+	librarySocket = filepath.Join(t.TempDir(), "socket")
+	t.Cleanup(func() { librarySocket = before })
+	return listen(t, librarySocket)
 }
+
+// log writes to this inbox.
+func (i inbox) log() *Log { return &Log{socket: i.path} }
 
 func (i inbox) datagram(t *testing.T) []byte {
 	t.Helper()
@@ -187,7 +190,7 @@ func TestKinds(t *testing.T) {
 
 func TestJournalFields(t *testing.T) {
 	in := newInbox(t)
-	a := Agent{new(Log)}
+	a := Agent{in.log()}
 	d := disk.Decision{Action: disk.Mount, Reason: disk.ReasonFilesystem, Class: "default", UUID: uuid, Type: "xfs"}
 	of := map[string]string{
 		"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_SERIAL": "DATA-1", "HOTMOUNT_DECISION": "mount",
@@ -243,7 +246,7 @@ func TestJournalFields(t *testing.T) {
 // is none of hotmount's business.
 func TestPriorities(t *testing.T) {
 	in := newInbox(t)
-	a := Agent{new(Log)}
+	a := Agent{in.log()}
 	c := &disk.Content{Kind: disk.Other, Type: "LVM2_member"}
 	for action, want := range map[disk.Action]string{
 		disk.Refuse: "4", disk.Hold: "4", disk.Ignore: "7", disk.Wait: "7", disk.Mount: "6", disk.Format: "6", disk.Prove: "6", disk.Keep: "6",
@@ -265,7 +268,7 @@ func TestPriorities(t *testing.T) {
 // directory of its class; of one that is not there is no unit.
 func TestUnitOfDecision(t *testing.T) {
 	in := newInbox(t)
-	a := Agent{new(Log)}
+	a := Agent{in.log()}
 	for _, test := range []struct {
 		action      disk.Action
 		class, uuid string
@@ -288,7 +291,7 @@ func TestUnitOfDecision(t *testing.T) {
 // The unit's name is that of `systemd-escape --path --suffix=mount`.
 func TestUnitNames(t *testing.T) {
 	in := newInbox(t)
-	log := new(Log)
+	log := in.log()
 	for path, want := range map[string]string{
 		"/mnt/disks/" + uuid:   `mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount`,
 		"/mnt/my-disks_1.x/u":  `mnt-my\x2ddisks_1.x-u.mount`,
@@ -338,7 +341,7 @@ func TestHostile(t *testing.T) {
 		f.SameUUID = f.SameSerial
 		f.Standing.Verdict = &disk.Verdict{Failure: h}
 		c := &disk.Content{Kind: disk.Other, Type: h, Label: h}
-		for _, a := range []Agent{{new(Log)}, {&Log{text: &text}}} {
+		for _, a := range []Agent{{in.log()}, {&Log{text: &text}}} {
 			events := 0
 			for _, reason := range []disk.Reason{
 				disk.ReasonSystem, disk.ReasonElsewhere, disk.ReasonHeld, disk.ReasonClaimed, disk.ReasonSeed, disk.ReasonPartitions, disk.ReasonTwin,
@@ -409,7 +412,7 @@ func TestText(t *testing.T) {
 func TestEvidenceIsOneEntry(t *testing.T) {
 	in := newInbox(t)
 	const message = "it is blank\n  wipefs: nothing\n  PRIORITY=0"
-	new(Log).Event(KindProven, journal.PriInfo, nil, disk.Decision{}, "", message)
+	in.log().Event(KindProven, journal.PriInfo, nil, disk.Decision{}, "", message)
 	want := map[string]string{"PRIORITY": "6", "MESSAGE_ID": string(KindProven), "MESSAGE": message}
 	if diff := cmp.Diff(want, in.next(t).one(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -439,7 +442,7 @@ func stderr(t *testing.T, f func()) string {
 func TestJournalIsDown(t *testing.T) {
 	in := newInbox(t)
 	in.socket.Close()
-	if got := stderr(t, func() { Agent{new(Log)}.Problem(errors.New("no way")) }); got != "no way\n" {
+	if got := stderr(t, func() { Agent{in.log()}.Problem(errors.New("no way")) }); got != "no way\n" {
 		t.Errorf("standard error got %q", got)
 	}
 }

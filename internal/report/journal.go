@@ -1,0 +1,92 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// journalSocket is where journald takes entries.
+const journalSocket = "/run/systemd/journal/socket"
+
+// journalPatience is how long journald may take to read what it was sent before. One that is
+// stopped or hangs keeps nobody longer, and once only until it reads again.
+const journalPatience = 2 * time.Second
+
+// send has journald take an entry (systemd.io/JOURNAL_NATIVE_PROTOCOL). It is not by
+// go-systemd, whose journal.Send waits for journald without end. The connection is made for
+// each: on one that is not connected nobody is told that there is room again.
+func (l *Log) send(fields map[string]string) error {
+	var data bytes.Buffer
+	for name, value := range fields {
+		fmt.Fprintf(&data, "%s\n%s%s\n", name, binary.LittleEndian.AppendUint64(nil, uint64(len(value))), value)
+	}
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: cmp.Or(l.socket, journalSocket), Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	err = l.give(c, data.Bytes(), nil)
+	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) {
+		// What is too long for a message goes as a file.
+		file, e := sealed(data.Bytes())
+		if e != nil {
+			return e
+		}
+		defer file.Close()
+		err = l.give(c, nil, unix.UnixRights(int(file.Fd())))
+	}
+	l.stuck = errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.EAGAIN)
+	return err
+}
+
+// give sends one message, and waits for room if journald has not failed to make some.
+func (l *Log) give(c *net.UnixConn, data, rights []byte) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(journalPatience)); err != nil {
+		return err
+	}
+	var sent error
+	err = raw.Write(func(fd uintptr) bool {
+		sent = unix.Sendmsg(int(fd), data, rights, nil, unix.MSG_NOSIGNAL)
+		return l.stuck || !errors.Is(sent, unix.EAGAIN)
+	})
+	return cmp.Or(err, sent)
+}
+
+// sealed gives a file with that in it which nobody can change: journald takes no other.
+func sealed(data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("journal", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "journal")
+	_, err = file.Write(data)
+	if err == nil {
+		_, err = unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// toStderr writes a line to standard error. Under the journal that is a stream to journald
+// as well, which holds some hundred KiB for it; for room there nobody waits.
+func toStderr(line string) error {
+	err := unix.Send(int(os.Stderr.Fd()), []byte(line), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	if errors.Is(err, unix.ENOTSOCK) {
+		_, err = os.Stderr.WriteString(line)
+	}
+	return err
+}

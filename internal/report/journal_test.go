@@ -1,0 +1,178 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// deaf is a socket in journald's place whose queue is full.
+func deaf(t *testing.T) (c *net.UnixConn, full int) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "socket")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	l := &Log{socket: path, stuck: true} // which does not wait
+	for ; l.send(map[string]string{"MESSAGE": "earlier"}) == nil; full++ {
+	}
+	return c, full
+}
+
+// read takes what lies in the socket, each as one string.
+func read(t *testing.T, c *net.UnixConn, n int) (all []string) {
+	t.Helper()
+	for range n {
+		b := make([]byte, 64<<10)
+		if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(b[:n]))
+	}
+	return all
+}
+
+// journalStderr makes standard error a stream to journald while f runs, and gives its
+// other end, which nobody reads.
+func journalStderr(t *testing.T, f func()) *os.File {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "stderr"), os.NewFile(uintptr(fds[1]), "journald")
+	t.Cleanup(func() { theirs.Close() })
+	before := os.Stderr
+	os.Stderr = ours
+	defer func() { os.Stderr = before; ours.Close() }()
+	f()
+	return theirs
+}
+
+// within fails the test unless f returns in that time.
+func within(t *testing.T, most time.Duration, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(most):
+		t.Fatalf("it takes more than %v", most)
+	}
+}
+
+// TestJournaldHangs: it is waited for once, what it does not read goes to standard error as
+// long as that takes it, and what is lost is counted and said.
+func TestJournaldHangs(t *testing.T) {
+	c, full := deaf(t)
+	a := Agent{&Log{socket: c.LocalAddr().String()}}
+	stderr := journalStderr(t, func() {
+		within(t, journalPatience+5*time.Second, func() { a.Problem(errors.New("the first")) })
+		long := strings.Repeat("x", 4<<10)
+		said := 0
+		within(t, journalPatience, func() {
+			for ; a.Log.lost < 3 && said < 1000; said++ {
+				a.Problem(errors.New(long))
+			}
+		})
+		if a.Log.lost != 3 || said < 4 {
+			t.Errorf("%d of %d entries are lost", a.Log.lost, said)
+		}
+		read(t, c, full)
+		a.Problem(errors.New("the next"))
+		a.Problem(errors.New("the last"))
+	})
+	got := read(t, c, 3)
+	if !strings.Contains(got[0], "3 entries of hotmount's are not in the journal") || !strings.Contains(got[1], "the next") || !strings.Contains(got[2], "the last") {
+		t.Errorf("journald got %q", got)
+	}
+	if text, err := io.ReadAll(stderr); err != nil || !strings.HasPrefix(string(text), "the first\nx") || strings.Contains(string(text), "the next") {
+		t.Errorf("standard error got %.100q, error %v", text, err)
+	}
+}
+
+// TestStderrHangs: lines of text are not waited for either.
+func TestStderrHangs(t *testing.T) {
+	journalStderr(t, func() {
+		l, err := NewAs("json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		within(t, 10*time.Second, func() {
+			for said := 0; l.lost == 0 && said < 1000; said++ {
+				Agent{l}.Problem(errors.New(strings.Repeat("x", 4<<10)))
+			}
+		})
+		if l.lost == 0 {
+			t.Error("nothing is lost")
+		}
+	})
+}
+
+// TestJournaldIsSlow: who waits sends as soon as there is room.
+func TestJournaldIsSlow(t *testing.T) {
+	c, full := deaf(t)
+	a := Agent{&Log{socket: c.LocalAddr().String()}}
+	said := make(chan struct{})
+	text := stderr(t, func() {
+		go func() { defer close(said); a.Problem(errors.New("no way")) }()
+		time.Sleep(50 * time.Millisecond) // what is sent later yet is only the easier
+		read(t, c, full)
+		<-said
+	})
+	if got := read(t, c, 1)[0]; !strings.Contains(got, "no way") || text != "" || a.Log.stuck {
+		t.Errorf("journald got %q, standard error %q", got, text)
+	}
+}
+
+// TestLongEntry goes as a file that nobody can change (systemd.io/JOURNAL_NATIVE_PROTOCOL).
+func TestLongEntry(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	long := strings.Repeat("x", 1<<20)
+	Agent{&Log{socket: path}}.Problem(errors.New(long))
+	oob := make([]byte, 1<<10)
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	n, oobn, _, _, err := c.ReadMsgUnix(make([]byte, 1), oob)
+	if err != nil || n != 0 {
+		t.Fatalf("%d bytes, error %v", n, err)
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil || len(messages) != 1 {
+		t.Fatalf("%d messages, error %v", len(messages), err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		t.Fatalf("descriptors %v, error %v", fds, err)
+	}
+	file := os.NewFile(uintptr(fds[0]), "entry")
+	defer file.Close()
+	const all = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if seals, err := unix.FcntlInt(file.Fd(), unix.F_GET_SEALS, 0); err != nil || seals&all != all {
+		t.Errorf("seals %x, error %v", seals, err)
+	}
+	text, err := io.ReadAll(io.NewSectionReader(file, 0, 2<<20))
+	if err != nil || !strings.Contains(string(text), fmt.Sprintf("MESSAGE\n\x00\x00\x10\x00\x00\x00\x00\x00%s\n", long)) {
+		t.Errorf("%d bytes, error %v", len(text), err)
+	}
+}
