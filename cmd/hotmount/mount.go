@@ -44,7 +44,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	}
 	if err == nil {
 		// Whoever had it before has let go.
-		err = u.host.Store.ForgetHolders(uuid)
+		err = disk.OfNode(u.host.Store.ForgetHolders(uuid))
 	}
 	return err
 }
@@ -53,13 +53,13 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
 	defer u.manager.Ahead(ctx)()
 	if err := u.host.Propagates(class.Directory); err != nil {
-		return err
+		return disk.OfNode(err)
 	}
 	path := class.MountPoint(uuid)
 	// If it fails the directory is still there, and that tells what is wrong with it.
 	_ = u.manager.Vacate(ctx, path)
 	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
-		return barred(err)
+		return disk.OfNode(barred(err))
 	}
 	serial := "no serial"
 	if f.Serial != "" {

@@ -183,6 +183,9 @@ func TestMountOutOfSight(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "cannot see what is mounted below "+dir) {
 		t.Error(err)
 	}
+	if of := (*disk.NodeError)(nil); !errors.As(err, &of) {
+		t.Error("it is not the disk's fault")
+	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("made %v, %v", left, err)
 	}

@@ -64,7 +64,8 @@ type Units interface {
 	// Mount mounts the disk's filesystem of that type and UUID for the class,
 	// and returns when the mount unit's job has ended. What PID 1 has begun goes
 	// on when ctx ends. The error wraps disk.ErrHeld if the filesystem is in use
-	// as another mount of it that is nowhere to be seen.
+	// as another mount of it that is nowhere to be seen, a *disk.NodeError if it failed for a
+	// fault of the node's.
 	Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error
 	// Fill runs the unit that has the disk's filesystem, which is not mounted yet,
 	// fill the disk. It goes on when ctx ends.

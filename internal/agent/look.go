@@ -25,7 +25,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 		return
 	}
 	if err != nil {
-		a.failed(name, err)
+		a.failed(name, disk.OfNode(err))
 		return
 	}
 	if another {
@@ -210,10 +210,17 @@ func (a *Agent) failed(name string, err error) {
 	if !st.seen {
 		st.facts.Name = name
 	}
-	held := errors.Is(err, disk.ErrHeld)
-	wait := st.fail(time.Now(), held)
+	// A filesystem that is held can not be mounted until they have let go who have it, and
+	// nothing tells when; nor when a fault of the node is mended.
+	most := 0
+	if of := (*disk.NodeError)(nil); errors.As(err, &of) {
+		most = retries
+	} else if errors.Is(err, disk.ErrHeld) {
+		most = heldMost
+	}
+	wait := st.fail(time.Now(), most)
 	// What is tried for ever is not told for ever.
-	if held && st.failing && st.told == err.Error() && st.failures >= heldMost {
+	if most > 0 && st.failing && st.told == err.Error() && st.failures >= most {
 		return
 	}
 	st.failing, st.told = true, err.Error()

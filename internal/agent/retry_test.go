@@ -56,6 +56,47 @@ func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	})
 }
 
+// A fault of the node's is tried for ever, two minutes apart, and not told for ever; what
+// is found of the disk then has all of its retries.
+func TestANodesFaultIsTriedForEver(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	broken := fmt.Errorf("cannot: %w", disk.OfNode(errors.New("systemd is silent")))
+	m.mountErr["vdb"] = broken
+	with(t, m, func(t *testing.T, _ *Agent) {
+		time.Sleep(5 * time.Hour)
+		settle()
+		log := strings.Join(m.log, "\n")
+		if n := strings.Count(log, "mount vdb"); n < 5*60/3 || n > 5*60 {
+			t.Errorf("%d tries in 5 hours", n)
+		}
+		if n := strings.Count(log, "vdb: failed"); n == 0 || n > retries {
+			t.Errorf("it is told %d times", n)
+		}
+		m.change(func() { m.log, m.mountErr["vdb"] = nil, errors.New("it is damaged") })
+		time.Sleep(5 * time.Hour)
+		settle()
+		if n := strings.Count(strings.Join(m.log, "\n"), "mount vdb"); n != retries+1 {
+			t.Errorf("%d tries of a damaged disk, want %d", n, retries+1)
+		}
+	})
+	for _, fault := range []func(m *machine, err error){
+		func(m *machine, err error) { m.mountErr["vdb"] = err },
+		func(m *machine, _ error) { m.lookErr = errors.New("no") },
+	} {
+		m := newMachine(xfsDisk("vdb", 2, uuidA))
+		fault(m, broken)
+		with(t, m, func(t *testing.T, _ *Agent) {
+			time.Sleep(61 * time.Minute)
+			m.change(func() { m.mountErr, m.lookErr = map[string]error{}, nil })
+			time.Sleep(130 * time.Second)
+			settle()
+			if m.status != "1 mounted, 0 held, 0 refused, 0 failing" {
+				t.Errorf("once it answers: %s", m.status)
+			}
+		})
+	}
+}
+
 // What was given up is tried again by the operator's rescan, and by no other look.
 func TestRescanTriesAgain(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))

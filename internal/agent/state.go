@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -47,11 +48,12 @@ type state struct {
 	// failures counts those in a row; stuck are the facts at the last one, and
 	// until then nothing is tried again unless the facts have changed. A zero
 	// until with stuck set is for ever.
-	// unmountable says that one of them was a mount's.
-	failures    int
-	unmountable bool
-	stuck       *disk.Facts
-	until       time.Time
+	// verdicts are the failures that time alone does not mend, unmountable says that one of them
+	// was a mount's.
+	failures, verdicts int
+	unmountable        bool
+	stuck              *disk.Facts
+	until              time.Time
 	// own says that what failed may have written to the disk since the last look: the
 	// next one tells how much, which is no change.
 	own bool
@@ -89,17 +91,18 @@ func (st *state) blocked(now time.Time) bool {
 }
 
 // fail notes a failure and gives the wait until the next try, negative for none.
-// A filesystem that is held (disk.ErrHeld) can not be mounted until they have let go
-// who have it, and nothing tells when: that is tried for ever.
-func (st *state) fail(now time.Time, held bool) time.Duration {
-	st.failures++
-	if held {
-		st.failures = min(st.failures, heldMost)
+// With most, which is not 0 for what only time mends, it is tried for ever.
+func (st *state) fail(now time.Time, most int) time.Duration {
+	if most == 0 {
+		st.verdicts++
 	}
+	st.failures = min(st.failures+1, cmp.Or(most, retries))
 	facts := st.facts
 	st.stuck, st.until, st.retry = &facts, time.Time{}, time.Time{}
 	wait := backoff(st.failures)
-	if wait >= 0 {
+	if st.verdicts > retries && most == 0 {
+		wait = -1
+	} else {
 		st.until = now.Add(wait)
 		st.retry = st.until
 	}
@@ -122,7 +125,9 @@ func (st *state) lost(f *disk.Facts) bool {
 	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
-func (st *state) succeed() { st.failures, st.stuck, st.unmountable = 0, nil, false }
+func (st *state) succeed() {
+	st.failures, st.verdicts, st.stuck, st.unmountable = 0, 0, nil, false
+}
 
 // departure is a mount whose disk is gone.
 type departure struct {
@@ -149,7 +154,9 @@ const stopPatience = 15 * time.Minute
 // Limits of the retries. What failed is tried again after retryFirst, then after
 // twice as long and so on, each time shortened by up to a
 // quarter at random so that many disks do not come back at once. After that
-// many retries in a row it takes a change of the disk, or the operator's word.
+// many retries in a row it takes a change of the disk, or the operator's word, unless
+// the fault is the node's (disk.NodeError): that is tried for ever, as far apart as the last
+// retries.
 const (
 	retryFirst = time.Second
 	retries    = 8
@@ -176,12 +183,8 @@ func distance(hints int) time.Duration {
 	return min(hintFirst<<min(hints-hintsAtOnce, 10), hintMost)
 }
 
-// backoff gives the wait after that many failures in a row, negative for never
-// again.
+// backoff gives the wait after that many failures in a row, at most retries.
 func backoff(failures int) time.Duration {
-	if failures > retries {
-		return -1
-	}
 	wait := retryFirst << (failures - 1)
 	return wait - rand.N(wait/4)
 }

@@ -19,6 +19,23 @@ var ErrGone = errors.New("the disk is gone")
 // disk that was detached stays until the last who uses it has let go.
 var ErrHeld = errors.New("the kernel still has this filesystem mounted, where the host does not show it")
 
+// NodeError says that something failed for a fault of the node, of PID 1 or of a full
+// filesystem, say, and not of the disk: it may pass by itself.
+type NodeError struct{ Err error }
+
+func (e *NodeError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the fault.
+func (e *NodeError) Unwrap() error { return e.Err }
+
+// OfNode marks the error as a NodeError, nil as nil.
+func OfNode(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &NodeError{err}
+}
+
 // Dev is a device number as the kernel prints it in /sys/block/*/dev and in
 // the third field of /proc/*/mountinfo (proc_pid_mountinfo(5)).
 type Dev struct {

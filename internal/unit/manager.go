@@ -129,7 +129,7 @@ func (m *Manager) acquire(ctx context.Context) (*conn, error) {
 	}
 	c, err := dial(ctx, cmp.Or(m.socket, privateSocket))
 	if err != nil {
-		return nil, fmt.Errorf("cannot connect to systemd: %w", err)
+		return nil, disk.OfNode(fmt.Errorf("cannot connect to systemd: %w", err))
 	}
 	m.conn, m.users = c, 1
 	return c, nil
@@ -309,7 +309,7 @@ func (m *Manager) jobOnce(ctx context.Context, unit string, start func(*sd.Conn,
 	defer m.release(c)
 	jobs, err := c.listening()
 	if err != nil {
-		return err
+		return disk.OfNode(err)
 	}
 	// With room for the result: go-systemd hands it out under a lock.
 	result := make(chan string, 1)
@@ -387,12 +387,12 @@ func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool,
 	defer m.release(c)
 	units, err := c.listening()
 	if err != nil {
-		return false, err
+		return false, disk.OfNode(err)
 	}
 	get := func(property string) (any, error) {
 		p, err := units.GetUnitPropertyContext(ctx, name, property)
 		if err != nil {
-			return nil, fmt.Errorf("cannot ask systemd for %s: %w", name, err)
+			return nil, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", name, err))
 		}
 		return p.Value.Value(), nil
 	}
@@ -423,7 +423,8 @@ func (m *Manager) has(path string) bool {
 	return err == nil
 }
 
-// refusal tells why PID 1 took no job for the unit, nil if it did.
+// refusal tells why PID 1 took no job for the unit, nil if it did. That the disk is at fault
+// the end of a job says.
 func refusal(unit string, err error) error {
 	var e dbus.Error
 	switch {
@@ -432,7 +433,7 @@ func refusal(unit string, err error) error {
 	case errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.UnitExists":
 		return fmt.Errorf("cannot start %s: %w", unit, ErrExists)
 	}
-	return fmt.Errorf("cannot ask systemd for %s: %w", unit, err)
+	return disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", unit, err))
 }
 
 // StopMount stops the mount unit of that mount point. That there is no such unit
@@ -461,7 +462,7 @@ func (m *Manager) stop(ctx context.Context, name string) error {
 func (m *Manager) Plugged(ctx context.Context, name string) (time.Duration, error) {
 	device := unit.UnitNamePathEscape("/dev/"+name) + ".device"
 	fail := func(err error) (time.Duration, error) {
-		return 0, fmt.Errorf("cannot ask systemd for %s: %w", device, err)
+		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", device, err))
 	}
 	c, err := m.acquire(ctx)
 	if err != nil {

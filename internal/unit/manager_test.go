@@ -129,7 +129,7 @@ func TestResults(t *testing.T) {
 			}
 			err := e.call(background(t), p.manager())
 			var job *JobError
-			if !errors.As(err, &job) || job.Result != result || job.Unit == "" {
+			if !errors.As(err, &job) || job.Result != result || job.Unit == "" || ofNode(err) {
 				t.Errorf("%s, %s: %v", e.name, result, err)
 			}
 		}
@@ -238,6 +238,31 @@ func TestVacate(t *testing.T) {
 	}
 	if err := p.manager().Vacate(background(t), path); !errors.As(err, &failed) {
 		t.Errorf("what is there does not go: %v", err)
+	}
+}
+
+func ofNode(err error) bool {
+	var of *disk.NodeError
+	return errors.As(err, &of)
+}
+
+// TestFaultsOfTheNode: whatever is asked, of a PID 1 that refuses or is not there it is not the
+// disk's fault.
+func TestFaultsOfTheNode(t *testing.T) {
+	p := startPID1(t)
+	p.refuse = "org.freedesktop.DBus.Error.LimitsExceeded"
+	for _, m := range []*Manager{p.manager(), {socket: filepath.Join(t.TempDir(), "none")}} {
+		for _, e := range jobs {
+			if err := e.call(background(t), m); !ofNode(err) {
+				t.Errorf("%s: %v", e.name, err)
+			}
+		}
+		if _, err := m.MountEnded(background(t), mountUnit().Path, true); !ofNode(err) {
+			t.Errorf("MountEnded: %v", err)
+		}
+		if _, err := m.Plugged(background(t), "vdb"); !ofNode(err) {
+			t.Errorf("Plugged: %v", err)
+		}
 	}
 }
 
