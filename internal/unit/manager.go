@@ -346,7 +346,7 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) error {
 		c.bus.Close()
 		var said dbus.Error
 		if unanswered == nil || errors.As(unanswered, &said) {
-			return refusal(name, unanswered)
+			return m.vacated(ctx, u.Path, unanswered)
 		}
 	}
 	c, err := m.acquire(ctx)
@@ -358,7 +358,18 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) error {
 		return err
 	}
 	defer m.release(c)
-	return refusal(name, c.startTransient(ctx, name, properties))
+	return m.vacated(ctx, u.Path, c.startTransient(ctx, name, properties))
+}
+
+// vacated gives the refusal of a mount, and has the mount point removed if PID 1 has said that it
+// does not mount there. Without its answer it may do so yet.
+func (m *Manager) vacated(ctx context.Context, path string, err error) error {
+	refused := refusal(Name(path), err)
+	var said dbus.Error
+	if !errors.As(err, &said) || errors.Is(refused, ErrExists) {
+		return refused
+	}
+	return errors.Join(refused, m.Vacate(ctx, path))
 }
 
 // startTransient is not by go-systemd, which makes a call of its own first.

@@ -266,6 +266,45 @@ func TestFaultsOfTheNode(t *testing.T) {
 	}
 }
 
+// TestRefusedMount leaves no mount point behind, and takes none away on which a mount may come.
+func TestRefusedMount(t *testing.T) {
+	for name, test := range map[string]struct {
+		refuse string
+		has    bool
+		want   bool
+	}{
+		"refused":          {"org.freedesktop.DBus.Error.LimitsExceeded", false, true},
+		"it has the unit":  {"org.freedesktop.DBus.Error.LimitsExceeded", true, false},
+		"another's unit":   {"org.freedesktop.systemd1.UnitExists", false, false},
+		"it takes the job": {"", false, false},
+	} {
+		p, m, u := startPID1(t), (*Manager)(nil), mountUnit()
+		p.refuse = test.refuse
+		m = p.manager()
+		m.transient = t.TempDir()
+		u.Path = filepath.Join(t.TempDir(), filepath.Base(u.Path))
+		if err := os.Mkdir(u.Path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if test.has {
+			if err := os.WriteFile(filepath.Join(m.transient, Name(u.Path)), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.StartMount(background(t), u); (err != nil) != (test.refuse != "") {
+			t.Errorf("%s: %v", name, err)
+		}
+		p.mu.Lock()
+		got := slices.ContainsFunc(p.log, func(call string) bool {
+			return strings.Contains(call, cleanupUnit(u.Path)) && !strings.Contains(call, "StartTransientUnit")
+		})
+		if got != test.want {
+			t.Errorf("%s: cleaned up %v, want %v: %q", name, got, test.want, p.log)
+		}
+		p.mu.Unlock()
+	}
+}
+
 func TestErrors(t *testing.T) {
 	p := startPID1(t)
 	p.refuse = "org.freedesktop.systemd1.UnitExists"
