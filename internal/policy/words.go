@@ -53,7 +53,8 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 			// after it has told LVM to go on.
 			return "udev has not finished with it, or LVM has hidden it", "if it stays so: udevadm trigger -c change " + f.Node()
 		}
-		return "udev has not finished with it", ""
+		// Or it had before hotmount's rules were there.
+		return "udev has not finished with it", "if it stays so: udevadm trigger -c change " + f.Node()
 	case disk.ReasonSize:
 		return "it has no size", ""
 	case disk.ReasonReadOnly:

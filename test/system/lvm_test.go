@@ -50,4 +50,13 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("for i in 1 2 3 4 5 6 7 8 9 10; do cat $(findmnt -no TARGET /dev/vg0/disk$i)/number; done | tr '\\n' ' '"); got != "1 2 3 4 5 6 7 8 9 10" {
 		t.Errorf("after the reboot: %s", got)
 	}
+	// The mounts stay when the package goes, also when udev looks at the volumes anew without
+	// its rule. Volumes that were there before the package are mounted when it comes.
+	m.run("dpkg -r hotmount && udevadm control --reload && udevadm trigger --action=change --subsystem-match=block && udevadm settle")
+	m.run(ten + " && ! ls /dev/disk/by-diskseq/$(cat /sys/class/block/$(basename $(readlink -f /dev/vg0/disk1))/diskseq) && umount /mnt/disks/*-*")
+	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
+		t.Fatal(err)
+	}
+	m.run("dpkg -i /root/next.deb >/dev/null 2>&1")
+	m.waits(3, "ten filesystems after the installation", ten)
 }
