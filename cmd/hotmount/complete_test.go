@@ -70,7 +70,8 @@ func TestCompleteRelease(t *testing.T) {
 	h := machine(t)
 	settings := config.Default()
 	attach(t, h.Root, "vdd", 48, "LEFT-1", "E:ID_FS_USAGE=filesystem", "E:ID_FS_TYPE=xfs", "E:ID_FS_UUID_ENC=0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e60")
-	for name, link := range map[string]string{"vdb": "", "vdc": "virtio-ANOTHER"} {
+	attach(t, h.Root, "sdx", 64, "NO-CLASS-1")
+	for name, link := range map[string]string{"vdb": "", "vdc": "virtio-ANOTHER", "sdx": ""} {
 		f, err := findByName(name, &settings)
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +89,7 @@ func TestCompleteRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line, want := range map[string]string{"release": "vdb vdd", "accept": "vdd", "explain": "vdd"} {
+	for line, want := range map[string]string{"release": "sdx vdb vdd", "accept": "vdd", "explain": "vdd"} {
 		out, _, err := call(t, "__complete", line, "")
 		if err != nil {
 			t.Fatal(err)

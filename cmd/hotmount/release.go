@@ -226,9 +226,10 @@ func findReleasable(which string) (*disk.Facts, string, error) {
 	return unmounted, "", nil
 }
 
-// givenOut says that the disk itself is given out as a block volume, not one that it is part of.
+// givenOut says that the disk itself is given out as a block volume, not one that it is part of,
+// also by a class that is not configured any more.
 func givenOut(f *disk.Facts, d disk.Decision) bool {
-	return (d.GivenOut() || d.Reason == disk.ReasonGivenElse) && f.OwnLink() != ""
+	return f.OwnLink() != "" && (d.GivenOut() || d.Action == disk.Ignore)
 }
 
 // releasable says whether findReleasable finds the disk by its name.

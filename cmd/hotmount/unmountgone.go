@@ -3,10 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/journal"
@@ -61,7 +58,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	if err != nil {
 		return fail(err)
 	}
-	attached, err := isAttached(h, dev)
+	attached, err := h.Attached(dev)
 	switch {
 	case err != nil:
 		return fail(err)
@@ -91,7 +88,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 			return fail(err)
 		}
 		// As above: it has returned, or the number is another's.
-		if attached, err = isAttached(h, dev); err != nil {
+		if attached, err = h.Attached(dev); err != nil {
 			return fail(err)
 		} else if attached {
 			return nil
@@ -114,16 +111,6 @@ func isOnTop(h inventory.Host, where string, dev disk.Dev) (bool, error) {
 		return false, err
 	}
 	return mounts.OnTop(tree, where, dev)
-}
-
-// isAttached says whether a disk has that number. While a filesystem is mounted the kernel
-// gives its number to no other disk.
-func isAttached(h inventory.Host, dev disk.Dev) (bool, error) {
-	_, err := os.Lstat(filepath.Join("/", h.Root, "sys/dev/block", dev.String()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // shutDown tells what could not be done: the kernel does it, later.
@@ -149,7 +136,7 @@ func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where str
 		if err != nil || !there {
 			return false, err
 		}
-		returned, err := isAttached(h, dev)
+		returned, err := h.Attached(dev)
 		return !returned, err
 	}
 	for _, try := range []struct {

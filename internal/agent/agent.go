@@ -26,6 +26,8 @@ type Host interface {
 	// MountedAt says whether the device is mounted at the path, in PID 1's
 	// mount table. The error may say that another one is mounted over it.
 	MountedAt(path string, dev disk.Dev) (bool, error)
+	// Attached says whether a disk or partition has that device number.
+	Attached(dev disk.Dev) (bool, error)
 	// Stale gives what is still mounted in a place that a class gives out although
 	// its disk is gone: of each what is known of the disk, and that mount. With an
 	// error there may be more.
@@ -420,7 +422,7 @@ func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 		return nil, errors.New("no disk of that name is known; see hotmount plan")
 	case seq != 0 && st.facts.Seq != seq:
 		return nil, errors.New("another disk has that name now; see hotmount plan")
-	case !st.decision.Mounted() && !st.decision.GivenOut() && (st.decision.Reason != disk.ReasonGivenElse || a.path(st) == ""):
+	case !st.decision.Mounted() && !st.decision.GivenOut() && (st.decision.Action != disk.Ignore || a.path(st) == ""):
 		return nil, fmt.Errorf("it is not mounted or given out by hotmount (%s)", st.decision.Reason)
 	case a.leaving[a.path(st)] != nil:
 		return nil, errors.New("it is being unmounted")
@@ -473,7 +475,7 @@ func (a *Agent) wanted(name string) {
 		st.again = true
 		return
 	}
-	st.busy, st.again, st.retry = true, false, time.Time{}
+	st.busy, st.kind, st.again, st.retry = true, looks, false, time.Time{}
 	a.lines[looks].add(name)
 }
 

@@ -66,6 +66,8 @@ type machine struct {
 	looks       int
 	rmdirErr    error
 	keepErr     error
+	lastGone    string                  // where the disk that left last was mounted
+	blind       bool                    // no partition is found
 	gate        func(work, name string) // each look, mount and growth goes through it
 }
 
@@ -141,7 +143,7 @@ func (m *machine) look(name string) (disk.Facts, error) {
 		return disk.Facts{}, m.lookErr
 	}
 	d := m.disks[name]
-	if d == nil {
+	if d == nil || m.blind && d.Whole != "" {
 		return disk.Facts{}, fmt.Errorf("cannot look at %s: %w", name, disk.ErrGone)
 	}
 	f := *d
@@ -160,6 +162,17 @@ func (m *machine) MountedAt(p string, dev disk.Dev) (bool, error) {
 		return true, errors.New("another is mounted over it")
 	}
 	return slices.ContainsFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p && e.Dev == dev }), nil
+}
+
+func (m *machine) Attached(dev disk.Dev) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.disks {
+		if d.Dev == dev {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func (m *machine) Stale(*disk.Settings) ([]disk.Facts, error) {
@@ -471,7 +484,12 @@ func (m *machine) Failed(f *disk.Facts, _ disk.Decision, _ string, err error, wa
 	}
 	m.note("%s: failed: %v", f.Name, err)
 }
-func (m *machine) Gone(f *disk.Facts, _ string)    { m.note("%s: gone", f.Name) }
+func (m *machine) Gone(f *disk.Facts, where string) {
+	m.note("%s: gone", f.Name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lastGone = where
+}
 func (m *machine) Bounced(f *disk.Facts, p string) { m.note("%s: bounced", f.Name) }
 func (m *machine) Recovered(f *disk.Facts)         { m.note("%s: recovered", f.Name) }
 func (m *machine) Problem(err error)               { m.note("problem: %v", err) }
@@ -1214,11 +1232,11 @@ func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 		m.unhang()
 		m.expect(t, `
 			vdc: mount (filesystem)
+			vdb stays held: twin
 			vdb: refuse (twin)
 			mount vdc seq 3: xfs at /mnt/disks/`+uuidA+`
 			vdc: mounted at `+uuidA+`
-			ready
-			vdb stays held: twin`)
+			ready`)
 	})
 }
 
@@ -1242,20 +1260,20 @@ func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
 			a.Look("vdc")
 			if !onRecord {
 				m.expect(t, `
+					vdc stays held: twin
 					vdc: refuse (twin)
 					vdb: refuse (twin)
 					ready
-					vdc stays held: twin
 					vdb stays held: twin`)
 				return
 			}
 			m.expect(t, `
 				vdc: mount (filesystem)
+				vdb stays held: twin
 				vdb: refuse (twin)
 				mount vdc seq 3: xfs at /mnt/disks/`+uuidA+`
 				vdc: mounted at `+uuidA+`
-				ready
-				vdb stays held: twin`)
+				ready`)
 		})
 	}
 }
@@ -1770,6 +1788,113 @@ func TestAPartitionLeaves(t *testing.T) {
 			t.Errorf("%q", m.log)
 		}
 	})
+}
+
+// A partition that no class asks for any more has not left, and stays mounted.
+func TestPartitionsAreDisregarded(t *testing.T) {
+	part := xfsDisk("vdb", 2, uuidA)
+	part.ID.Name, part.ID.Seq, part.Whole = "vdb1", disk.PartitionSeq(2, 1), "vdb"
+	part.Standing.Volume = &disk.Sighting{Identity: part.Identity(""), UUID: uuidA, Directory: "/mnt/disks"}
+	m := newMachine(part)
+	wanted := testSettings()
+	wanted.Classes[0].Selectors = disk.Selectors{Names: []string{"vd[a-z]1"}, Partitions: true}
+	with(t, m, func(t *testing.T, a *Agent) {
+		if err := a.Reload(t.Context(), wanted); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		m.change(func() { m.log, m.sightings, m.blind = nil, nil, true })
+		if err := a.Reload(t.Context(), testSettings()); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if len(m.table) != 1 || len(m.sightings) > 0 || strings.Contains(strings.Join(m.log, "\n"), "gone") {
+			t.Errorf("table %v, sightings %v, log %q", m.table, m.sightings, m.log)
+		}
+		// Who asks for them again has it as it was.
+		m.change(func() { m.blind = false })
+		if err := a.Reload(t.Context(), wanted); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if len(m.table) != 1 || m.status != "1 mounted, 0 held, 0 refused, 0 failing" {
+			t.Errorf("table %v, status %q", m.table, m.status)
+		}
+		// What is not found though it is asked for has left.
+		m.change(func() { m.log, m.blind = nil, true })
+		a.Look("vdb1")
+		settle()
+		if !slices.Contains(m.log, "vdb1: gone") {
+			t.Errorf("log %q", m.log)
+		}
+	})
+}
+
+// What is mounted from a number that is attached is on a living disk: somebody has mounted
+// there what came under the name and number of the one that left, before it was looked at.
+func TestTheNextDisksMountStays(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() {
+			m.log = nil
+			m.disks["vdb"] = xfsDisk("vdb", 3, uuidA)
+		})
+		a.Look("vdb")
+		settle()
+		if log := strings.Join(m.log, "\n"); len(m.table) != 1 || strings.Contains(log, "unmount") || m.status != "1 mounted, 0 held, 0 refused, 0 failing" {
+			t.Errorf("table %v, status %q, log:\n%s", m.table, m.status, log)
+		}
+	})
+}
+
+// While the mount of a disk is under way its copy is on record at once: if the disk goes
+// before that ends nobody would know that the copy is one.
+func TestACloneDuringTheFirstMount(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.disks["vdb"].Standing.OnRecord = true
+	m.gate = func(work, name string) {
+		if work == "mount" && name == "vdb" {
+			<-m.hang
+		}
+	}
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() { m.log, m.disks["vdc"] = nil, xfsDisk("vdc", 3, uuidA) })
+		a.Look("vdc")
+		m.expect(t, `
+			vdc stays held: twin
+			vdc: refuse (twin)`)
+		m.change(func() { delete(m.disks, "vdb"); m.mountErr["vdb"] = errors.New("gone") })
+		close(m.hang)
+		settle()
+		if len(m.table) > 0 {
+			t.Errorf("mounted: %v", m.table)
+		}
+	})
+}
+
+// A disk that is back under another name before it was seen to leave was not attached
+// together with itself.
+func TestAPulledDiskInAnotherSlot(t *testing.T) {
+	for serial, newest := range map[string]uint64{"A": 2, "": 3} {
+		disks := []*disk.Facts{xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)}
+		disks[0].Serial, disks[1].Serial = serial, serial
+		m := newMachine(disks[0])
+		with(t, m, func(t *testing.T, a *Agent) {
+			settle()
+			m.change(func() {
+				m.table, m.sightings = nil, nil
+				delete(m.disks, "vdb")
+				m.disks["vdc"] = disks[1]
+			})
+			a.Look("vdc")
+			settle()
+			if len(m.sightings) == 0 || !m.sightings[0].Left || m.sightings[0].Newest != newest {
+				t.Errorf("serial %q: %+v, want newest %d", serial, m.sightings, newest)
+			}
+		})
+	}
 }
 
 // TestNotesWhatIsNotMounted: what lies on a disk and is not mounted from it is recorded,

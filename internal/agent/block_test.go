@@ -113,11 +113,28 @@ func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 // TestGivenOutByAFormerClass: what was given out, and is to be mounted now, is taken back by the
 // operator's word; what lies on such a disk is not released instead.
 func TestGivenOutByAFormerClass(t *testing.T) {
+	givenOutByAFormerClass(t, "vd[a-z]", `
+			vdb stays unmounted: released
+			take back seq 2
+			vdb: hold (released)`)
+	// No class's.
+	givenOutByAFormerClass(t, "vdz", `
+			vdb stays unmounted: released
+			take back seq 2`)
+}
+
+func givenOutByAFormerClass(t *testing.T, names, want string) {
+	t.Helper()
 	vdb, on := rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "B")
 	link := "/mnt/raw/" + vdb.LinkName()
 	vdb.Standing.Link, on.Standing.Link = link, link
 	m := newMachine(vdb, on)
 	with(t, m, func(t *testing.T, a *Agent) {
+		s := testSettings()
+		s.Classes[0].Selectors = disk.Selectors{Names: []string{names}}
+		if err := a.Reload(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
 		settle()
 		m.change(func() { m.log = nil })
 		if err := a.Release(t.Context(), "vdc", 0); err == nil {
@@ -126,10 +143,7 @@ func TestGivenOutByAFormerClass(t *testing.T) {
 		if err := a.Release(t.Context(), "vdb", 0); err != nil {
 			t.Error(err)
 		}
-		m.expect(t, `
-			vdb stays unmounted: released
-			take back seq 2
-			vdb: hold (released)`)
+		m.expect(t, want)
 	})
 }
 

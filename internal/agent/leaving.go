@@ -29,6 +29,16 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 		return nil
 	}
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
+	if err == nil && there && dep.answer == nil {
+		// What is mounted on a living disk is another attachment's, or was looked for in vain.
+		attached, err := a.host.Attached(dep.facts.Dev)
+		if err != nil {
+			return fmt.Errorf("cannot tell whether the disk of %s is there: %w", dep.path, err)
+		}
+		if attached {
+			return nil
+		}
+	}
 	if err == nil && there {
 		err = a.units.Unmount(ctx, dep.path)
 		if err != nil && dep.answer == nil {
@@ -143,8 +153,12 @@ func (a *Agent) gone(name string) {
 		// It may be mounted in a directory that no class has any more.
 		a.missed()
 	}
-	if st.decision.Action != disk.Ignore {
-		a.report.Gone(&st.facts, where)
+	if d := st.decision; d.Action != disk.Ignore {
+		was := where
+		if !d.Mounted() && !d.GivenOut() {
+			was = "" // it was to be mounted there
+		}
+		a.report.Gone(&st.facts, was)
 	}
 	a.left(st)
 	if st.facts.Standing.Noted != nil || st.noted != nil {

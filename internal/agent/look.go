@@ -20,6 +20,10 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	if (another || errors.Is(err, disk.ErrGone)) && !st.due.IsZero() {
 		defer a.wanted(name) // what was put off may be of the next disk
 	}
+	if errors.Is(err, disk.ErrGone) && a.disregarded(&st.facts) {
+		delete(a.disks, name)
+		return
+	}
 	if errors.Is(err, disk.ErrGone) {
 		a.gone(name)
 		return
@@ -39,8 +43,8 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	}
 	st.own = false
 	if st.lost(&f) {
-		st.facts, st.busy = f, true
-		a.lines[questions].add(name)
+		st.facts = f
+		a.line(name, questions)
 		return
 	}
 	f.FindPeers(a.facts())
@@ -96,6 +100,16 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	}
 }
 
+// disregarded says whether what is not found is a partition that is there, since no class asks
+// for partitions any more. It is left as it is, as it would be by a daemon that starts now.
+func (a *Agent) disregarded(f *disk.Facts) bool {
+	if f.Partition() == 0 || a.settings.Partitions() {
+		return false
+	}
+	attached, err := a.host.Attached(f.Dev)
+	return err == nil && attached
+}
+
 // active says whether the action is the agent's to carry out.
 func active(a disk.Action) bool {
 	return a == disk.Mount || a == disk.Link || a == disk.Prove || a == disk.Format || a == disk.Grow
@@ -118,8 +132,7 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 		return
 	}
 	if d := st.decision; d.Action == disk.Grow && a.leaving[a.path(st)] == nil {
-		st.busy = true
-		a.lines[growths].add(name)
+		a.line(name, growths)
 		return
 	}
 	if a.leaving[a.path(st)] != nil {
@@ -127,15 +140,21 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 		// looked at again.
 		return
 	}
-	st.busy = true
 	// What can not be mounted, other than a partition, is read before it is tried again: to udev a
 	// filesystem whose mkfs did not finish is one like any other. What a pod still has was mounted,
 	// and can not be read alone.
 	if st.decision.Action == disk.Link || st.decision.Action == disk.Mount && (c.Proven || !st.unmountable || st.facts.Whole != "" || len(st.facts.Mounts) > 0) {
-		a.lines[mountings].add(name)
+		a.line(name, mountings)
 	} else {
-		a.lines[proofs].add(name)
+		a.line(name, proofs)
 	}
+}
+
+// line puts the disk into a line.
+func (a *Agent) line(name string, kind int) {
+	st := a.disks[name]
+	st.busy, st.kind = true, kind
+	a.lines[kind].add(name)
 }
 
 // unconfirmed says why an action whose job was done has to be done again. A
@@ -232,7 +251,7 @@ func (a *Agent) path(st *state) string {
 	switch {
 	case st.decision.GivenOut():
 		return st.facts.Standing.Link
-	case st.decision.Reason == disk.ReasonGivenElse:
+	case st.decision.Action == disk.Ignore: // also given out by a class that is not configured any more
 		return st.facts.OwnLink()
 	}
 	class := policy.Select(&st.facts, a.settings)

@@ -26,6 +26,12 @@ func (a *Agent) left(st *state) {
 	if left.Newest, err = a.host.Newest(cmp.Or(st.facts.Whole, st.facts.Name)); err != nil {
 		a.report.Problem(err)
 	}
+	// It may have come back already, under another name and in another slot.
+	for _, o := range a.disks {
+		if o.waits() && o.facts.Serial != "" && o.facts.Serial == st.facts.Serial && attached(o.selves(), st.facts.Seq) {
+			left.Newest = min(left.Newest, o.facts.Seq-1)
+		}
+	}
 	a.seen = append(a.seen, left)
 }
 
@@ -62,6 +68,12 @@ func (a *Agent) meet(st *state) {
 		return
 	}
 	for _, p := range st.selves() {
+		// A mount may take long, and its disk go before it ends: until then nothing would be
+		// on record of this one.
+		if o := a.disks[p.Name]; o != nil && o.busy && o.kind != looks {
+			st.met = p.Seq
+			return
+		}
 		a.wanted(p.Name)
 	}
 }

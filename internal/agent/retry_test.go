@@ -270,6 +270,25 @@ func TestADiskThatFailsHasItsTime(t *testing.T) {
 	})
 }
 
+// What was never mounted was not mounted there.
+func TestGoneBeforeItIsMounted(t *testing.T) {
+	for _, fails := range []bool{true, false} {
+		m := newMachine(xfsDisk("vdb", 2, uuidA))
+		if fails {
+			m.mountErr["vdb"] = errors.New("no")
+		}
+		with(t, m, func(t *testing.T, a *Agent) {
+			settle()
+			m.change(func() { delete(m.disks, "vdb") })
+			a.Look("vdb")
+			settle()
+			if (m.lastGone == "") != fails {
+				t.Errorf("fails %v: %q", fails, m.lastGone)
+			}
+		})
+	}
+}
+
 // A look that failed says nothing of the filesystem: it is mounted without being read before.
 func TestAFailedLookIsNoFailedMount(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))

@@ -32,12 +32,11 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 		if !IsPlace(m) || !slices.Contains(dirs, path.Dir(m.Path)) {
 			continue
 		}
-		_, err := os.Lstat(filepath.Join("/", h.Root, "sys/dev/block", m.Dev.String()))
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		attached, err := h.Attached(m.Dev)
+		if err != nil {
 			errs = errors.Join(errs, fmt.Errorf("cannot tell whether the disk of %s is there: %w", m.Path, err))
+		}
+		if err != nil || attached {
 			continue
 		}
 		f := disk.Facts{ID: disk.ID{Name: disk.Visible(strings.TrimPrefix(m.Source, "/dev/")), Dev: m.Dev}, Mounts: []disk.MountPoint{m.MountPoint}}
@@ -45,6 +44,17 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 		all = append(all, f)
 	}
 	return all, errs
+}
+
+// Attached says whether a disk or partition has that number. While a filesystem is mounted the
+// kernel gives its number to no other: what is mounted from a number that is attached is on a
+// living disk.
+func (h Host) Attached(dev disk.Dev) (bool, error) {
+	_, err := os.Lstat(filepath.Join("/", h.Root, "sys/dev/block", dev.String()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // IsPlace says whether the mount is what hotmount mounts in a class directory.

@@ -42,6 +42,12 @@ func TestPartitions(t *testing.T) {
 	one, two := m.mounted(name+"1"), m.mounted(name+"2")
 	m.run("echo 1 >/mnt/disks/" + one + "/number; echo 2 >/mnt/disks/" + two + "/number")
 	m.run("grep -x What=/dev/disk/by-diskseq/$(cat /sys/block/" + name + "/diskseq)-part1 '/run/systemd/transient/" + unitOf(one) + "'")
+	// Without a class for them they stay mounted, as they would by a daemon that starts then.
+	m.run("cp /etc/hotmount/config.yaml /root/config.yaml; : >/etc/hotmount/config.yaml; systemctl reload hotmount; hotmount rescan")
+	m.run("cp /root/config.yaml /etc/hotmount/config.yaml; systemctl reload hotmount; hotmount rescan")
+	if got := m.run("cat /mnt/disks/" + one + "/number /mnt/disks/" + two + "/number; ! journalctl -b -o cat -u hotmount | grep '" + name + "[12].* gone'"); got != "1\n2" {
+		t.Errorf("after a configuration without partitions: %s", got)
+	}
 	plan := m.run("hotmount plan")
 	for _, want := range []string{
 		"^" + name + " .*ignore +it has partitions, and a class asks for them: " + name + "1, " + name + "2, " + name + "3",
