@@ -101,6 +101,9 @@ func offer(ctx context.Context, w io.Writer, name string) (err error) {
 	for _, line := range content.Evidence {
 		fmt.Fprintf(w, "  %s\n", line)
 	}
+	if b := f.Standing.Before; b != nil {
+		fmt.Fprintf(w, "  since it was attached %s %s lay on it\n", cmp.Or(b.Type, disk.XFS), b.UUID)
+	}
 	_, err = fmt.Fprintf(w, "To lose everything that is on it, and have it formatted with %s:\n  hotmount format %s --confirm %s\n", policy.Select(f, s).Create, f.Name, token)
 	return err
 }

@@ -323,10 +323,13 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	defer remove()
 	comparing()
 	err = session.Make(ctx, format.MakeOptions{Mkfs: class.MkfsOptions, Proto: proto, Intent: intent, RecoverHalfMade: again, Token: token, Boot: boot})
-	if err != nil {
+	if err != nil && !errors.Is(err, format.ErrMade) {
 		return c, 0, errors.Join(err, record.Close(err))
 	}
 	log.Event(report.KindFormatted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: formatted: %s %s", report.Name(f), class.Create, uuid))
+	if err != nil {
+		return c, 0, err
+	}
 	return disk.Content{Kind: disk.Filesystem, Type: class.Create, UUID: uuid, Proven: true, Made: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
 }
 

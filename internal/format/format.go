@@ -36,9 +36,9 @@ var (
 	// ErrRefused says that mkfs does not want the disk, or an option of the class, when
 	// it is asked first: it will not the next time either.
 	ErrRefused = errors.New("mkfs refuses it")
-	// ErrBeside says that a filesystem was made by the operator's word, and that what was there
-	// before can still be found beside it.
-	ErrBeside = errors.New("the filesystem is made, and the disk is refused until nothing else is found on it")
+	// ErrMade says that a filesystem was made by the operator's word, and what keeps it from
+	// being used: what was there before can still be found beside it, or that is not known.
+	ErrMade = errors.New("the filesystem is made")
 	// ErrShared says that the disk has changed and this machine has not written
 	// to it.
 	ErrShared = errors.New("another machine writes to it: a disk must be attached to one machine only")
@@ -286,9 +286,13 @@ func (s *Session) Writes() uint64 { return s.writes }
 // one again, or has the operator's word for it. When it returns nil the finished filesystem has been
 // read back from the disk. The session ends with it either way. After an error
 // before mkfs was started nothing has been written and a new intent is
-// taken back; after a later one the intent stays.
+// taken back; after a later one the intent stays, but for ErrMade.
 func (s *Session) Make(ctx context.Context, o MakeOptions) error {
-	if err := s.make(ctx, o); err != nil {
+	err := s.make(ctx, o)
+	if errors.Is(err, ErrMade) {
+		return fmt.Errorf("%s: %w", s.disk.ID, err)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot make a filesystem on %s: %w", s.disk.ID, err)
 	}
 	return nil
@@ -436,15 +440,23 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 // operator's word. No mkfs overwrites all places where something else can be known by: the labels
 // of ZFS (vdev_impl.h of OpenZFS), the second header of LUKS2 (lib/luks2/luks2.h of cryptsetup).
 // To udev such a disk is ambivalent, and it would be refused at the next boot.
+//
+// The partitions of before the kernel forgets when it is told to: udevd, which does it for others,
+// does not where the disk is locked (systemd.io/BLOCK_DEVICE_LOCKING).
 func (s *Session) alone(ctx context.Context, kind string) error {
+	if len(s.disk.Partitions) > 0 {
+		if err := s.sys.rereadPartitions(s.keep); err != nil {
+			return fmt.Errorf("%w, and the kernel still knows the partitions of before: %w; to have it forget them: blockdev --rereadpt %s", ErrMade, err, s.disk.Node())
+		}
+	}
 	sigs, err := probe.Signatures(ctx, s.deps.Runner, s.disk.Node())
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; whether anything else is found on the disk is not known: %w", ErrMade, err)
 	}
 	for _, sig := range sigs {
 		if sig.Tool == "wipefs" && sig.Type != kind {
-			return fmt.Errorf("%w: %s at byte %d, which mkfs.%s does not overwrite; to keep the new filesystem: wipefs --all --types no%s %s",
-				ErrBeside, disk.Visible(sig.Type), sig.Offset, kind, kind, s.disk.Node())
+			return fmt.Errorf("%w, and the disk is refused until nothing else is found on it: %s at byte %d, which mkfs.%s does not overwrite; to keep the new filesystem: wipefs --all --types no%s %s",
+				ErrMade, disk.Visible(sig.Type), sig.Offset, kind, kind, s.disk.Node())
 		}
 	}
 	return nil

@@ -58,19 +58,21 @@ type world struct {
 	facts disk.Facts
 	intent
 	// mu guards what changes while a session settles.
-	mu       sync.Mutex
-	running  sync.Mutex // guards the story while tools are started
-	now      identity
-	nodeDev  disk.Dev
-	writes   uint64
-	bytes    uint64 // that were written
-	buffered uint64 // writes that the kernel has not passed on
-	inFlight uint64 // writes that the disk has not answered
-	counters error
-	lts      bool
-	openErr  map[bool]error
-	off      error // formatting is switched off
-	story    []string
+	mu        sync.Mutex
+	running   sync.Mutex // guards the story while tools are started
+	now       identity
+	nodeDev   disk.Dev
+	writes    uint64
+	bytes     uint64 // that were written
+	buffered  uint64 // writes that the kernel has not passed on
+	reread    int
+	rereadErr error
+	inFlight  uint64 // writes that the disk has not answered
+	counters  error
+	lts       bool
+	openErr   map[bool]error
+	off       error // formatting is switched off
+	story     []string
 
 	readAgain func(context.Context) (func(probe.Progress), error)
 	log       []string
@@ -236,6 +238,11 @@ func (w *world) writeOut(*os.File) error {
 	w.writes += w.buffered
 	w.buffered = 0
 	return nil
+}
+
+func (w *world) rereadPartitions(*os.File) error {
+	w.reread++
+	return w.rereadErr
 }
 
 func (w *world) node(string) (disk.Dev, error) { return w.nodeDev, nil }
@@ -975,6 +982,7 @@ func TestToken(t *testing.T) {
 		}
 		want := []string{
 			wipefsLine, blkidLine, "log", versionLine, dryOver, "log", "begin " + uuid, makeOver, "log", "end " + uuid,
+			wipefsLine, blkidLine,
 		}
 		if diff := cmp.Diff(want, w.story); diff != "" {
 			t.Error(diff)
@@ -983,6 +991,53 @@ func TestToken(t *testing.T) {
 			t.Error("it holds for what was made with it")
 		}
 	})
+}
+
+// What a token's filesystem is made over the kernel forgets, and what keeps the filesystem from
+// being used is said, but not that it was not made.
+func TestMadeByToken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		partitions []string
+		rereadErr  error
+		after      func(*world)
+		want       string
+		reread     int
+	}{
+		"no partitions":     {nil, errors.New("no"), nil, "", 0},
+		"partitions":        {[]string{"vdb1"}, nil, nil, "", 1},
+		"partitions in use": {[]string{"vdb1"}, unix.EBUSY, nil, "the filesystem is made, and the kernel still knows the partitions of before: device or resource busy; to have it forget them: blockdev --rereadpt /dev/vdb", 1},
+		"the tools fail":    {nil, nil, func(w *world) { w.On(wipefsLine, runtest.Print("", 1)) }, "the filesystem is made; whether anything else is found on the disk is not known", 0},
+		"something else is left": {nil, nil, func(w *world) {
+			w.On(wipefsLine, runtest.Print(`{"signatures": [{"device": "vdb", "offset": "0x40000", "type": "zfs_member", "uuid": null, "label": null}]}`, 0))
+		}, "zfs_member at byte 262144, which mkfs.xfs does not overwrite; to keep the new filesystem: wipefs --all --types noxfs /dev/vdb", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.put(size/2, []byte("old data"))
+				w.facts.Partitions, w.rereadErr = tc.partitions, tc.rereadErr
+				w.On(dryOver, runtest.Print("", 0))
+				w.On(makeOver, func(c run.Command) (run.Result, error) {
+					r, err := w.mkfs(c)
+					if tc.after != nil {
+						tc.after(w)
+					}
+					return r, err
+				})
+				token, err := w.token("boot")
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = w.confirm(token)
+				if (err != nil) != (tc.want != "") || err != nil && (!errors.Is(err, ErrMade) || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "cannot make")) {
+					t.Errorf("error %v", err)
+				}
+				if w.reread != tc.reread || !slices.Contains(w.story, "end "+uuid) {
+					t.Errorf("read %d times, story %q", w.reread, w.story)
+				}
+			})
+		})
+	}
 }
 
 // What was overwritten by a token stays what it was while it is made again: else a

@@ -549,7 +549,7 @@ func TestRealTokenOverASecondHeader(t *testing.T) {
 	}
 	err = l.confirm()
 	mend := "wipefs --all --types noxfs " + l.facts.Node()
-	if !errors.Is(err, ErrBeside) || !strings.Contains(err.Error(), "crypto_LUKS at byte 4194304") || !strings.HasSuffix(err.Error(), mend) {
+	if !errors.Is(err, ErrMade) || !strings.Contains(err.Error(), "crypto_LUKS at byte 4194304") || !strings.HasSuffix(err.Error(), mend) {
 		t.Fatalf("error %v", err)
 	}
 	if l.facts.Standing.Intent != nil {

@@ -22,6 +22,8 @@ type system interface {
 	// writeOut has written to the disk what others wrote and the kernel still
 	// holds in memory: only then is it counted.
 	writeOut(f *os.File) error
+	// rereadPartitions has the kernel read the partition table anew.
+	rereadPartitions(f *os.File) error
 	// node tells which device number the device node has now.
 	node(path string) (disk.Dev, error)
 	// temp makes an empty file.
@@ -45,6 +47,10 @@ func (linux) writeOut(f *os.File) error {
 		return os.NewSyscallError("sync_file_range", err)
 	}
 	return nil
+}
+
+func (linux) rereadPartitions(f *os.File) error {
+	return os.NewSyscallError("BLKRRPART", unix.IoctlSetInt(int(f.Fd()), unix.BLKRRPART, 0))
 }
 
 func (linux) open(node string, exclusive bool) (*os.File, error) {

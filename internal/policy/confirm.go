@@ -21,10 +21,10 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	g.Partitions, g.SameUUID = nil, nil
 	g.Udev.FSType, g.Udev.FSUsage, g.Udev.Ambivalent, g.Udev.PartTable = "", "", "", ""
 	g.Standing.Intent, g.Standing.IntentBySlot, g.Standing.Verdict = nil, false, nil
-	// This word is for all that could be accepted beside what is on the disk, but for a
-	// filesystem that has vanished.
+	// This word is for all that could be accepted beside what is on the disk. What lay on it
+	// before has vanished only if it looks blank, and that is not for this word.
 	g.SameSerial, g.Unseen = nil, ""
-	g.Standing.Present, g.Standing.FormerSerial, g.Standing.FormerSlot = nil, nil, nil
+	g.Standing.Present, g.Standing.Before, g.Standing.FormerSerial, g.Standing.FormerSlot = nil, nil, nil, nil
 	g.Standing.Braked, g.Standing.Formats = false, nil
 	d = Decide(&g, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	return d, d.Action == disk.Format

@@ -23,6 +23,8 @@ func TestConfirmable(t *testing.T) {
 		{"a twin", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{}} }, xfs(), nil, ""},
 		{"half made by another", nil, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, ""},
 		{"there before installation", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unknown), nil, ""},
+		{"a filesystem lay on it", vanished, proven(disk.Unknown), nil, ""},
+		{"a filesystem lay on it, blank", vanished, proven(disk.Blank), nil, disk.ReasonBefore},
 		{"a claim unseen", hidden, proven(disk.Unknown), nil, ""},
 		{"a claim unseen, blank", hidden, proven(disk.Blank), nil, disk.ReasonUnseen},
 		{"refused before", func(f *disk.Facts) {
@@ -83,6 +85,8 @@ func TestConfirmable(t *testing.T) {
 		}
 	}
 }
+
+func vanished(f *disk.Facts) { f.Standing.Before = &disk.Sighting{UUID: uuid} }
 
 // halfExt4 is the record of a format with ext4 that did not finish.
 func halfExt4(f *disk.Facts) {

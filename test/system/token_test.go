@@ -81,6 +81,19 @@ func TestFormatByToken(t *testing.T) {
 	if out := m.fails("hotmount format vda"); !strings.Contains(out, "carries the system") {
 		t.Error(out)
 	}
+	// The kernel forgets the partitions of a disk that is formatted, or it would stay refused.
+	parted := blank(t, 640<<20)
+	table, _ := m.attach(w, worker.Disk{File: parted, Serial: "TABLE"})
+	m.mounted(table)
+	m.run("u=$(findmnt -no TARGET /dev/" + table + "); umount $u; wipefs -qa /dev/" + table + "; printf 'label: gpt\n,200M\n' | sfdisk -q -w always /dev/" + table + "; udevadm settle; hotmount accept " + table)
+	m.says("/dev/" + table + " .*refuse: it has partitions: " + table + "1")
+	text, token = m.offer(table)
+	if !strings.Contains(text, "since it was attached xfs ") {
+		t.Errorf("the offer:\n%s", text)
+	}
+	t.Log(m.run("hotmount format " + table + " --confirm " + token))
+	m.mounted(table)
+
 	swap, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "SWAP"})
 	m.mounted(swap)
 	m.run("findmnt -no TARGET /dev/" + swap + " | xargs umount; mkswap -f /dev/" + swap + " >/dev/null; swapon /dev/" + swap)
