@@ -94,11 +94,11 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	}
 	part(func(ctx context.Context) error {
 		return listener.Run(ctx, func(h uevent.Hint) {
-			if h.Partition && !partitions.Load() {
-				return
+			wanted := !h.Partition || partitions.Load()
+			if wanted {
+				seen.heard(h)
 			}
-			seen.heard(h)
-			look(a, h)
+			look(a, h, wanted)
 		})
 	})
 	part(func(ctx context.Context) error {
@@ -167,13 +167,20 @@ type looker interface {
 	LookAtAll()
 }
 
-// look has the agent look at what the hint is about.
-func look(a looker, h uevent.Hint) {
+// look has the agent look at what the hint is about, if that is wanted, and at the disk whose
+// partitions come or go: of a table that is read anew the kernel tells by them alone
+// (bdev_disk_changed in block/partitions/core.c).
+func look(a looker, h uevent.Hint, wanted bool) {
 	if h.Rescan {
 		a.LookAtAll()
 		return
 	}
-	a.Look(h.Name)
+	if wanted {
+		a.Look(h.Name)
+	}
+	if h.Partition && (h.Action == "add" || h.Action == "remove") {
+		a.Look(h.Whole)
+	}
 }
 
 // reloads replaces the settings on SIGHUP, all or nothing.

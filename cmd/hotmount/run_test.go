@@ -20,12 +20,18 @@ type looked []string
 func (l *looked) Look(name string) { *l = append(*l, name) }
 func (l *looked) LookAtAll()       { *l = append(*l, "all") }
 
-// A hint about one disk costs one look, and one that says so a look at all.
+// A hint about one disk costs one look, and one that says so a look at all. A disk is looked at
+// when its partitions come or go, whether or not anybody wants these.
 func TestLook(t *testing.T) {
 	var got looked
-	look(&got, uevent.Hint{Name: "vdb"})
-	look(&got, uevent.Hint{Rescan: true})
-	if want := (looked{"vdb", "all"}); !slices.Equal(got, want) {
+	look(&got, uevent.Hint{Name: "vdb"}, true)
+	look(&got, uevent.Hint{Rescan: true}, true)
+	for _, action := range []string{"add", "change", "remove"} {
+		part := uevent.Hint{Name: "vdc1", Action: action, Partition: true, Whole: "vdc"}
+		look(&got, part, true)
+		look(&got, part, false)
+	}
+	if want := (looked{"vdb", "all", "vdc1", "vdc", "vdc", "vdc1", "vdc1", "vdc", "vdc"}); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }

@@ -475,7 +475,7 @@ func (a *Agent) wanted(name string) {
 		st.again = true
 		return
 	}
-	st.busy, st.kind, st.again, st.retry = true, looks, false, time.Time{}
+	st.busy, st.again, st.retry = true, false, time.Time{}
 	a.lines[looks].add(name)
 }
 

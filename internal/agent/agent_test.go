@@ -1145,8 +1145,8 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 		m.change(func() { m.log = nil; m.disks["vdc"] = xfsDisk("vdc", 3, uuidA) })
 		a.Look("vdc")
 		m.expect(t, `
-			vdc: refuse (twin)
-			vdc stays held: twin`)
+			vdc stays held: twin
+			vdc: refuse (twin)`)
 		m.change(func() { delete(m.disks, "vdb"); m.table = nil })
 		a.Look("vdb")
 		m.expect(t, `
@@ -1240,6 +1240,25 @@ func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 	})
 }
 
+// A copy with the serial of the original is as much on record as that, but not in its slot.
+func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
+	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
+	for _, f := range []*disk.Facts{clone, original} {
+		f.Serial, f.Standing.OnRecord = "A", true
+	}
+	original.Standing.InPlace = true
+	m := newMachine(clone, original)
+	m.hangs = "vdc"
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, `vdb: mount (filesystem)`)
+		m.unhang()
+		settle()
+		if len(m.table) > 0 {
+			t.Errorf("mounted: %v", m.table)
+		}
+	})
+}
+
 // At boot udev may have finished with a copy before the disk that the volumes are on, or
 // with one of two of which none is on record.
 func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
@@ -1262,9 +1281,9 @@ func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
 				m.expect(t, `
 					vdc stays held: twin
 					vdc: refuse (twin)
+					vdb stays held: twin
 					vdb: refuse (twin)
-					ready
-					vdb stays held: twin`)
+					ready`)
 				return
 			}
 			m.expect(t, `
@@ -1624,7 +1643,7 @@ func TestRelease(t *testing.T) {
 
 func TestAHangingDiskHoldsBackReadyOnlySoLong(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB))
-	m.disks["vdc"].Standing.OnRecord = true
+	m.disks["vdc"].Standing.OnRecord, m.disks["vdc"].Standing.InPlace = true, true
 	m.hangs = "vdb"
 	with(t, m, func(t *testing.T, _ *Agent) {
 		start := time.Now()

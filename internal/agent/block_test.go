@@ -170,8 +170,8 @@ func TestBlockOfAnother(t *testing.T) {
 		m.change(func() { given = m.disks["vdb"].Standing.Given; m.disks["vdc"] = second(3) })
 		a.Look("vdc")
 		m.expect(t, `
-			vdc: refuse (serial-twice)
-			vdc stays held: serial-twice`)
+			vdc stays held: serial-twice
+			vdc: refuse (serial-twice)`)
 		if _, err := a.Accept(t.Context(), "vdc", 0); err == nil {
 			t.Error("accepted while the first is there")
 		}

@@ -43,8 +43,8 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	}
 	st.own = false
 	if st.lost(&f) {
-		st.facts = f
-		a.line(name, questions)
+		st.facts, st.busy = f, true
+		a.lines[questions].add(name)
 		return
 	}
 	f.FindPeers(a.facts())
@@ -132,7 +132,8 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 		return
 	}
 	if d := st.decision; d.Action == disk.Grow && a.leaving[a.path(st)] == nil {
-		a.line(name, growths)
+		st.busy = true
+		a.lines[growths].add(name)
 		return
 	}
 	if a.leaving[a.path(st)] != nil {
@@ -140,21 +141,15 @@ func (a *Agent) act(name string, acted disk.Action, changed bool, c *disk.Conten
 		// looked at again.
 		return
 	}
+	st.busy = true
 	// What can not be mounted, other than a partition, is read before it is tried again: to udev a
 	// filesystem whose mkfs did not finish is one like any other. What a pod still has was mounted,
 	// and can not be read alone.
 	if st.decision.Action == disk.Link || st.decision.Action == disk.Mount && (c.Proven || !st.unmountable || st.facts.Whole != "" || len(st.facts.Mounts) > 0) {
-		a.line(name, mountings)
+		a.lines[mountings].add(name)
 	} else {
-		a.line(name, proofs)
+		a.lines[proofs].add(name)
 	}
-}
-
-// line puts the disk into a line.
-func (a *Agent) line(name string, kind int) {
-	st := a.disks[name]
-	st.busy, st.kind = true, kind
-	a.lines[kind].add(name)
 }
 
 // unconfirmed says why an action whose job was done has to be done again. A

@@ -68,9 +68,9 @@ func (a *Agent) meet(st *state) {
 		return
 	}
 	for _, p := range st.selves() {
-		// A mount may take long, and its disk go before it ends: until then nothing would be
-		// on record of this one.
-		if o := a.disks[p.Name]; o != nil && o.busy && o.kind != looks {
+		// One that is attached is another, and may go before it can be looked at: a mount may
+		// take long. One that can not be looked at now is told by its look.
+		if attached, err := a.host.Attached(p.Dev); err == nil && attached {
 			st.met = p.Seq
 			return
 		}

@@ -17,8 +17,6 @@ type state struct {
 	// busy says that the disk is in a line or that work on it is under way,
 	// again that it is to be looked at once more when that has ended.
 	busy, again bool
-	// kind is the line of what it is busy with.
-	kind int
 	// tried says that a mount was, and that nobody was told yet what came of it:
 	// one whose job's end was not heard may be there all the same.
 	tried bool

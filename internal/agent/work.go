@@ -55,8 +55,8 @@ func (a *Agent) start(ctx context.Context) {
 			continue
 		}
 		f, d := a.disks[name].facts, a.disks[name].decision
-		if !f.Standing.OnRecord && !a.allSeen(now) {
-			// One of which not all is known yet may be its twin.
+		if !f.Standing.InPlace && !a.allSeen(now) {
+			// One of which not all is known yet may be its twin, also with the same serial.
 			a.lines[mountings].running--
 			waiting = append(waiting, name)
 			continue

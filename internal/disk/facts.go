@@ -222,6 +222,8 @@ type Standing struct {
 	// OnRecord says that the filesystem on the disk was last mounted from this
 	// disk, as far as serial, slot and size tell.
 	OnRecord bool `json:"on_record,omitempty"`
+	// InPlace says beside that that it is in the slot in which it was then.
+	InPlace bool `json:"in_place,omitempty"`
 	// Resized says the same where the size was another then.
 	Resized bool `json:"resized,omitempty"`
 	// LastOn is the record of the filesystem on the disk where it is of another disk,

@@ -342,8 +342,9 @@ func filesystem(d disk.Decision, f *disk.Facts, c *disk.Content, s *disk.Setting
 	case formerly(f.Standing.Volume.Place(), s, class) != nil:
 		// Who has the volume would not find it, and another would find its data.
 		d.Action, d.Reason = disk.Hold, disk.ReasonOtherClass
-	case unseen(f, c.UUID) && !known(f, c):
-		// Whoever wants it mounted elsewhere does not want it as a volume.
+	case unseen(f, c.UUID) && !known(f, c) && !c.Made:
+		// Whoever wants it mounted elsewhere does not want it as a volume. What this node
+		// made it made by the operator's word.
 		d.Action, d.Reason = disk.Hold, disk.ReasonUnseen
 	default:
 		d.Action, d.Reason = disk.Mount, disk.ReasonFilesystem

@@ -441,6 +441,7 @@ func TestDecide(t *testing.T) {
 			f.Standing.Accepted = but(disk.Word{Reason: disk.ReasonUnseen, UUID: uuid})
 		}, xfs(), nil, disk.Hold, disk.ReasonUnseen},
 		{"a claim unseen, a volume of this node", func(f *disk.Facts) { hidden(f); was("/mnt/disks", "default")(f) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"a claim unseen, made by this node", hidden, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, disk.Mount, disk.ReasonFilesystem},
 		{"a claim unseen, where a volume of this node was", func(f *disk.Facts) { hidden(f); f.Standing.Volume = &disk.Sighting{UUID: otherUUID} }, xfs(), nil, disk.Hold, disk.ReasonUnseen},
 		{"a claim unseen, mounted", func(f *disk.Facts) { hidden(f); f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"a claim unseen, and one that is seen", func(f *disk.Facts) { hidden(f); f.Claim = "/etc/fstab:4" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonClaimed},

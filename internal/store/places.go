@@ -33,8 +33,8 @@ type Place struct {
 	waiting func()
 
 	mu   sync.Mutex
-	file *os.File // nil while it is somebody else's to take
-	idle *time.Timer
+	file *os.File    // nil while it is somebody else's to take
+	idle *time.Timer // nil before there was a place
 	done bool
 }
 
@@ -53,15 +53,7 @@ func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 // LaterPlace is a place that the first call of Progress waits for: for whoever may not have
 // to read the disk in full.
 func (s Store) LaterPlace(waiting func()) *Place {
-	p := &Place{store: s, waiting: waiting}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = time.AfterFunc(stalled, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.release()
-	})
-	return p
+	return &Place{store: s, waiting: waiting}
 }
 
 // Progress says that a read has ended. Where the place was given away meanwhile it
@@ -78,6 +70,9 @@ func (p *Place) Progress(ctx context.Context) error {
 			return err
 		}
 		p.file = file
+	}
+	if p.idle == nil {
+		p.idle = time.AfterFunc(stalled, p.stall)
 	}
 	p.idle.Reset(stalled)
 	return nil
@@ -96,7 +91,16 @@ func (p *Place) Free() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done = true
-	p.idle.Stop()
+	if p.idle != nil {
+		p.idle.Stop()
+	}
+	p.release()
+}
+
+// stall gives the place away: no read has ended for that long.
+func (p *Place) stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.release()
 }
 

@@ -112,3 +112,40 @@ func TestScanPlaceOfAStalledDisk(t *testing.T) {
 		}
 	})
 }
+
+// Who has waited for longer than a stalled disk may keeps what he gets.
+func TestALongWaitForAPlace(t *testing.T) {
+	s := Store{Runtime: t.TempDir()}
+	synctest.Test(t, func(t *testing.T) {
+		var places []*Place
+		for range scansAtOnce {
+			p, err := s.ScanPlace(t.Context(), func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			places = append(places, p)
+		}
+		later, done := s.LaterPlace(func() {}), make(chan error)
+		go func() { done <- later.Progress(t.Context()) }()
+		for range 3 {
+			time.Sleep(stalled * 2 / 3)
+			for _, p := range places {
+				if err := p.Progress(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		places[0].Free()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		later.mu.Lock()
+		if later.file == nil {
+			t.Error("it is lost")
+		}
+		later.mu.Unlock()
+		later.Free()
+		places[1].Free()
+	})
+}

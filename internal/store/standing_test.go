@@ -745,3 +745,31 @@ func TestIntentsAtOnce(t *testing.T) {
 		t.Errorf("it is taken for a fault of the state directory: %v", m.Lost)
 	}
 }
+
+// TestTwinOfOneSerial: what was refused in another slot says nothing of the disk on record in
+// its slot, if both have one serial.
+func TestTwinOfOneSerial(t *testing.T) {
+	s := made(t)
+	f, copied := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")
+	copied.Slot = "pci-2"
+	for _, f := range []*disk.Facts{f, copied} {
+		f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid}
+	}
+	if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: uuid, Type: "xfs", Directory: "/mnt/disks"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Keep(copied, "boot1", disk.ReasonTwin); err != nil {
+		t.Fatal(err)
+	}
+	if st := standing(s, f, "boot2"); st.Twin || !st.OnRecord || !st.InPlace {
+		t.Errorf("the one on record: %+v", st)
+	}
+	if st := standing(s, copied, "boot2"); !st.Twin || st.InPlace {
+		t.Errorf("the copy: %+v", st)
+	}
+	moved := *f
+	moved.Slot = "pci-3"
+	if st := standing(s, &moved, "boot2"); !st.Twin || st.InPlace {
+		t.Errorf("in a third slot: %+v", st)
+	}
+}

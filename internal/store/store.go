@@ -65,12 +65,17 @@ type twin struct {
 
 // is says whether it may be the disk of that identity with that filesystem, whenever
 // and wherever it was attached, and whatever size it has now. Of disks without a
-// serial it can be any but the one on record.
-func (t twin) is(id disk.Identity, uuid string, onRecord bool) bool {
+// serial it can be any but the one on record, and of those with the same one it is not the
+// one on record in its slot (place) if it was refused in another.
+func (t twin) is(id disk.Identity, uuid string, onRecord bool, place string) bool {
 	switch {
 	case t.UUID != uuid:
 		return false
-	case t.Identity.Like(id), t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq:
+	case t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq:
+		return true
+	case onRecord && place != "" && place == id.Slot && t.Identity.Slot != place:
+		return false
+	case t.Identity.Like(id):
 		return true
 	}
 	return t.Identity.Serial == id.Serial && (id.Serial != "" || !onRecord)
@@ -267,6 +272,7 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	if st.Unmounted == remount {
 		st.Unmounted, st.Remount = "", true
 	}
+	place := ""
 	for i := range m.sightings {
 		s := &m.sightings[i]
 		here := s.Identity.Boot == m.boot && s.Identity.Seq == f.Seq && !s.Left
@@ -284,7 +290,11 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 			}
 		}
 	}
-	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid, st.OnRecord) })
+	if st.OnRecord && st.Volume != nil {
+		place = st.Volume.Identity.Slot
+		st.InPlace = place != "" && place == id.Slot
+	}
+	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid, st.OnRecord, place) })
 	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = m.before(id), m.formerSerial(f), m.formerSlot(f), m.noted(id)
 	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
 		st.FormerSlot = nil // or the word that gives it up would have to be given twice
@@ -401,15 +411,17 @@ const remount = disk.Reason("remount")
 
 func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)
+	// The word is for one disk: what is on record of another with its serial stays.
+	alone := func(p disk.Identity) bool { return len(f.SameSerial) == 0 || p.Slot == id.Slot }
 	err := s.change(func(st *state) bool {
 		before := len(st.Present) + len(st.Braked) + len(st.Twins)
 		switch w.Reason {
 		case disk.ReasonPresent:
-			st.Present = slices.DeleteFunc(st.Present, id.MayBe)
+			st.Present = slices.DeleteFunc(st.Present, func(p disk.Identity) bool { return id.MayBe(p) && alone(p) })
 		case disk.ReasonBrake:
-			st.Braked = slices.DeleteFunc(st.Braked, id.Is)
+			st.Braked = slices.DeleteFunc(st.Braked, func(p disk.Identity) bool { return id.Is(p) && alone(p) })
 		case disk.ReasonTwin:
-			st.Twins = slices.DeleteFunc(st.Twins, func(t twin) bool { return t.is(id, f.Known().UUID, false) })
+			st.Twins = slices.DeleteFunc(st.Twins, func(t twin) bool { return t.is(id, f.Known().UUID, false, "") })
 		}
 		return len(st.Present)+len(st.Braked)+len(st.Twins) != before
 	})

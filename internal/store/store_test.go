@@ -178,6 +178,24 @@ func TestPresentUntilAccepted(t *testing.T) {
 	}
 }
 
+// TestAWordIsForOneDisk: of several with one serial (virtio cuts it at 20 characters) only the
+// accepted one is taken off the list.
+func TestAWordIsForOneDisk(t *testing.T) {
+	one, two := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")
+	two.Slot = "pci-2"
+	s := made(t, one.Identity("boot1"), two.Identity("boot1"))
+	two.SameSerial = []disk.Peer{{ID: one.ID, Serial: "S1"}}
+	if err := s.Accept(two, "boot2", disk.Word{Reason: disk.ReasonPresent}); err != nil {
+		t.Fatal(err)
+	}
+	if p := standing(s, one, "boot2").Present; p == nil || p.Slot != one.Slot {
+		t.Errorf("the other is not held any more: %+v", p)
+	}
+	if st, err := s.load(); err != nil || len(st.Present) != 1 {
+		t.Errorf("%+v, error %v", st.Present, err)
+	}
+}
+
 // TestAWordIsForWhatWasTold: of all that is kept of a disk the operator's word ends what it
 // was given for, several words hold side by side, and what an older hotmount has left
 // lifts nothing.

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/smallfile"
@@ -300,9 +301,39 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		}
 		facts.Serial = unitSerial(page)
 	}
+	if facts.Serial != "" && strings.HasPrefix(facts.Name, "nvme") {
+		// The namespaces of an NVMe controller have its serial in common (nsid, drivers/nvme/host/sysfs.c).
+		id, err := smallfile.Attribute(filepath.Join(dir, "nsid"))
+		if err != nil && !without(err) {
+			return err
+		}
+		if id = strings.TrimSuffix(id, "\n"); id != "" && id != "1" {
+			facts.Serial += "-n" + id
+		}
+	}
+	facts.Serial = recordable(facts.Serial)
 	var err error
 	facts.Transport, err = transport(facts.Name, dir)
 	return err
+}
+
+// recordable gives a serial as JSON keeps it, in which it is remembered: each byte that is of no
+// character of UTF-8 (virtio cuts at 20 bytes) becomes %xx.
+func recordable(serial string) string {
+	if utf8.ValidString(serial) {
+		return serial
+	}
+	var b strings.Builder
+	for len(serial) > 0 {
+		r, n := utf8.DecodeRuneInString(serial)
+		if r == utf8.RuneError && n == 1 {
+			fmt.Fprintf(&b, "%%%02x", serial[0])
+		} else {
+			b.WriteString(serial[:n])
+		}
+		serial = serial[n:]
+	}
+	return b.String()
 }
 
 // unitSerial gives the serial number of a SCSI disk from its page 80h of vital

@@ -108,6 +108,7 @@ func TestDisk(t *testing.T) {
 		{"another virtio driver", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/driver": "-> ../x/virtio_pmem"}), "vdb", as(func(f *disk.Facts) { f.Transport = "" })},
 		{"nvme", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme", vdb + "serial": "-", "sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/serial": "S1  \n"}), "vdb",
 			as(func(f *disk.Facts) { f.Transport, f.Serial = "nvme", "S1" })},
+		{"a serial that is cut within a character", virtio.with(tree{vdb + "serial": "disk\xc3"}), "vdb", as(func(f *disk.Facts) { f.Serial = "disk%c3" })},
 		{"nvme with several paths", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme-subsystem"}), "vdb", as(func(f *disk.Facts) { f.Transport = "nvme" })},
 		{"logical volume", virtio.with(tree{vdb + "device": "-", vdb + "serial": "-", vdb + "dm/name": "vg-a\n", vdb + "dm/uuid": "LVM-x\n"}), "vdb",
 			as(func(f *disk.Facts) {
@@ -374,5 +375,24 @@ func TestKernelFormatOff(t *testing.T) {
 	}
 	if _, err := (FS{Root: t.TempDir()}).KernelFormatOff(); err == nil {
 		t.Error("no command line is no error")
+	}
+}
+
+// The namespaces of an NVMe controller are disks with serials of their own.
+func TestNamespaces(t *testing.T) {
+	for id, want := range map[string]string{"": "SER=1", "1\n": "SER=1", "2\n": "SER=1-n2"} {
+		named := tree{}
+		for path, text := range virtio {
+			named[strings.ReplaceAll(path, "vdb", "nvme0n2")] = strings.ReplaceAll(text, "vdb", "nvme0n2")
+		}
+		dir := strings.ReplaceAll(vdb, "vdb", "nvme0n2")
+		named[dir+"serial"] = "SER=1"
+		if id != "" {
+			named[dir+"nsid"] = id
+		}
+		got, err := named.make(t).Disk("nvme0n2")
+		if err != nil || got.Serial != want {
+			t.Errorf("namespace %q: serial %q, want %q, error %v", id, got.Serial, want, err)
+		}
 	}
 }

@@ -108,7 +108,10 @@ func hint(event *netlink.UEvent) (Hint, error) {
 		return Hint{}, errForeign
 	}
 	h := Hint{Action: event.Action.String(), Name: path.Base(event.KObj), Partition: partition}
-	if !plausibleName(h.Name) {
+	if partition {
+		h.Whole = path.Base(path.Dir(event.KObj))
+	}
+	if !plausibleName(h.Name) || partition && !plausibleName(h.Whole) {
 		return Hint{}, errors.New("no plausible device name")
 	}
 	// That of a partition's event is its disk's.

@@ -113,7 +113,7 @@ func TestParse(t *testing.T) {
 		fail  string
 	}{
 		{name: "add", frame: disk(added...), want: Hint{Name: "vdb", Seq: 12, Action: "add"}},
-		{name: "partition", frame: disk("ACTION=add", "DEVPATH=/devices/x/block/vdb/vdb1", "SUBSYSTEM=block", "DEVTYPE=partition", "DISKSEQ=12"), want: Hint{Name: "vdb1", Action: "add", Partition: true}},
+		{name: "partition", frame: disk("ACTION=add", "DEVPATH=/devices/x/block/vdb/vdb1", "SUBSYSTEM=block", "DEVTYPE=partition", "DISKSEQ=12"), want: Hint{Name: "vdb1", Action: "add", Partition: true, Whole: "vdb"}},
 		{name: "remove", frame: change("ACTION", "remove"), want: Hint{Name: "vdb", Seq: 12, Action: "remove"}},
 		{name: "an old kernel", frame: change("DISKSEQ", ""), want: Hint{Name: "vdb", Action: "add"}},
 		{name: "a slash in the name", frame: change("DEVPATH", "/devices/x/block/cciss!c0d0"), want: Hint{Name: "cciss!c0d0", Seq: 12, Action: "add"}},

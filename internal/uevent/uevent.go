@@ -27,8 +27,10 @@ type Hint struct {
 	// Action is the kernel's word for what happened: "add", "change", "remove"
 	// and so on (enum kobject_action in include/linux/kobject.h).
 	Action string
-	// Partition says that it is about a partition, which Name names; Seq is 0 then.
+	// Partition says that it is about a partition, which Name names; Seq is 0 then, and Whole
+	// the name of its disk.
 	Partition bool
+	Whole     string
 	// Rescan asks to look at every disk, Cause says why.
 	Rescan bool
 	Cause  string
