@@ -71,7 +71,7 @@ func TestReceive(t *testing.T) {
 	send(end(), 0)
 	want := []Hint{
 		{Name: "vdb", Seq: 12, Action: "add"},
-		{Name: "vdb1", Action: "add", Partition: true},
+		{Name: "vdb1", Action: "add", Partition: true, Whole: "vdb"},
 		{Rescan: true, Cause: "an event could not be read: no property of a device in it"},
 		{Rescan: true, Cause: "an event was too long to be read"},
 	}
