@@ -60,6 +60,11 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	m.run("systemctl start hotmount")
 	m.mounted(one)
 	m.says("/dev/" + two + " .*hold: it looks blank and has the serial TWICE of another disk: .*" + one + " .* and .*" + two + " ")
+	// Not only until the other one is mounted.
+	m.run("hotmount rescan")
+	if got := m.run("hotmount plan | grep '^" + two + " '"); !strings.Contains(got, " hold ") || m.writes(two) != "0" {
+		t.Errorf("%s: %s, %s write requests", two, got, m.writes(two))
+	}
 }
 
 // untouchable are the ways to fill a disk that hotmount must not touch: shell
