@@ -50,6 +50,11 @@ func (o observer) Gone(f *disk.Facts, path string) {
 	o.board.Gone(f)
 }
 
+func (o observer) Disregarded(f *disk.Facts) {
+	o.metrics.Gone(f)
+	o.board.Gone(f)
+}
+
 func (o observer) Alive() {
 	o.Agent.Alive()
 	o.metrics.Alive(time.Now())

@@ -62,9 +62,9 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	switch {
 	case err != nil:
 		return fail(err)
-	case attached && there:
+	case attached != 0 && there:
 		return fail(fmt.Errorf("its disk %s is there", dev))
-	case attached:
+	case attached != 0:
 		return nil // another disk's: nobody has this one's filesystem any more
 	}
 	at := ""
@@ -90,7 +90,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 		// As above: it has returned, or the number is another's.
 		if attached, err = h.Attached(dev); err != nil {
 			return fail(err)
-		} else if attached {
+		} else if attached != 0 {
 			return nil
 		}
 	}
@@ -137,7 +137,7 @@ func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where str
 			return false, err
 		}
 		returned, err := h.Attached(dev)
-		return !returned, err
+		return returned == 0, err
 	}
 	for _, try := range []struct {
 		flags int

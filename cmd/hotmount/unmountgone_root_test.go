@@ -40,7 +40,7 @@ func ownMachine(t *testing.T) inventory.Host {
 	if err := os.Remove(filepath.Join(h.Root, "proc/1/mountinfo")); err != nil {
 		t.Fatal(err)
 	}
-	write(t, h.Root, map[string]string{"proc/1/mountinfo": "-> /proc/thread-self/mountinfo", "proc/1/ns/mnt": "-> mnt:[1]", "sys/dev/block/": ""})
+	write(t, h.Root, map[string]string{"proc/1/mountinfo": "-> /proc/thread-self/mountinfo", "proc/1/ns/mnt": "-> mnt:[1]", "sys/dev/block/": "", "sys/block/vdb/diskseq": "12\n"})
 	return h
 }
 

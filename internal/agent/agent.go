@@ -26,8 +26,9 @@ type Host interface {
 	// MountedAt says whether the device is mounted at the path, in PID 1's
 	// mount table. The error may say that another one is mounted over it.
 	MountedAt(path string, dev disk.Dev) (bool, error)
-	// Attached says whether a disk or partition has that device number.
-	Attached(dev disk.Dev) (bool, error)
+	// Attached gives the sequence number of the disk or partition that has that device
+	// number, 0 if none has.
+	Attached(dev disk.Dev) (seq uint64, err error)
 	// Stale gives what is still mounted in a place that a class gives out although
 	// its disk is gone: of each what is known of the disk, and that mount. With an
 	// error there may be more.
@@ -113,6 +114,9 @@ type Reporter interface {
 	Recovered(f *disk.Facts)
 	// Gone is told of a disk that was detached; path is where it was mounted.
 	Gone(f *disk.Facts, path string)
+	// Disregarded is told of a partition that no class asks for any more, and that stays as
+	// it is.
+	Disregarded(f *disk.Facts)
 	// Bounced is told of a mount that ended with a disk that PID 1 took for
 	// unplugged, and that is made again.
 	Bounced(f *disk.Facts, path string)

@@ -164,15 +164,15 @@ func (m *machine) MountedAt(p string, dev disk.Dev) (bool, error) {
 	return slices.ContainsFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p && e.Dev == dev }), nil
 }
 
-func (m *machine) Attached(dev disk.Dev) (bool, error) {
+func (m *machine) Attached(dev disk.Dev) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range m.disks {
 		if d.Dev == dev {
-			return true, nil
+			return d.Seq, nil
 		}
 	}
-	return false, nil
+	return 0, nil
 }
 
 func (m *machine) Stale(*disk.Settings) ([]disk.Facts, error) {
@@ -490,6 +490,7 @@ func (m *machine) Gone(f *disk.Facts, where string) {
 	defer m.mu.Unlock()
 	m.lastGone = where
 }
+func (m *machine) Disregarded(*disk.Facts)         {}
 func (m *machine) Bounced(f *disk.Facts, p string) { m.note("%s: bounced", f.Name) }
 func (m *machine) Recovered(f *disk.Facts)         { m.note("%s: recovered", f.Name) }
 func (m *machine) Problem(err error)               { m.note("problem: %v", err) }
@@ -1253,8 +1254,8 @@ func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 		m.expect(t, `vdb: mount (filesystem)`)
 		m.unhang()
 		settle()
-		if len(m.table) > 0 {
-			t.Errorf("mounted: %v", m.table)
+		if len(m.table) != 1 || m.table[0].Dev != original.Dev || m.status != "1 mounted, 0 held, 1 refused, 0 failing" {
+			t.Errorf("mounted: %v, status %q", m.table, m.status)
 		}
 	})
 }
@@ -1896,21 +1897,35 @@ func TestACloneDuringTheFirstMount(t *testing.T) {
 // A disk that is back under another name before it was seen to leave was not attached
 // together with itself.
 func TestAPulledDiskInAnotherSlot(t *testing.T) {
-	for serial, newest := range map[string]uint64{"A": 2, "": 3} {
-		disks := []*disk.Facts{xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)}
-		disks[0].Serial, disks[1].Serial = serial, serial
-		m := newMachine(disks[0])
+	for _, tt := range []struct {
+		serial    string
+		partition bool
+		newest    uint64
+	}{{"A", false, 2}, {"", false, 3}, {"A", true, 2}} {
+		was, is := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
+		s := testSettings()
+		for _, f := range []*disk.Facts{was, is} {
+			f.Serial = tt.serial
+			if tt.partition {
+				f.Whole, f.ID.Name, f.ID.Seq = f.Name, f.Name+"1", disk.PartitionSeq(f.Seq, 1)
+				s.Classes[0].Selectors = disk.Selectors{Names: []string{"vd[a-z]1"}, Partitions: true}
+			}
+		}
+		m := newMachine(was)
 		with(t, m, func(t *testing.T, a *Agent) {
+			if err := a.Reload(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
 			settle()
 			m.change(func() {
 				m.table, m.sightings = nil, nil
-				delete(m.disks, "vdb")
-				m.disks["vdc"] = disks[1]
+				delete(m.disks, was.Name)
+				m.disks[is.Name] = is
 			})
-			a.Look("vdc")
+			a.Look(is.Name)
 			settle()
-			if len(m.sightings) == 0 || !m.sightings[0].Left || m.sightings[0].Newest != newest {
-				t.Errorf("serial %q: %+v, want newest %d", serial, m.sightings, newest)
+			if len(m.sightings) == 0 || !m.sightings[0].Left || m.sightings[0].Newest != tt.newest {
+				t.Errorf("%+v: %+v", tt, m.sightings)
 			}
 		})
 	}
@@ -2284,6 +2299,24 @@ func TestGoneCostsTheOthersNothing(t *testing.T) {
 			rmdir /mnt/disks/`+uuidA)
 		if m.looks != 1 {
 			t.Errorf("%d looks", m.looks)
+		}
+	})
+}
+
+// The number of a disk that was pulled may be another's by now: that says nothing of the one that
+// was refused for it.
+func TestAPulledDiskWhoseNumberIsAnothers(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() {
+			m.log, m.table = nil, nil
+			m.disks["vdb"], m.disks["vdc"] = blankDisk("vdb", 3), xfsDisk("vdc", 4, uuidA)
+		})
+		a.Look("vdc")
+		settle()
+		if log := strings.Join(m.log, "\n"); strings.Contains(log, "stays held") {
+			t.Error(log)
 		}
 	})
 }

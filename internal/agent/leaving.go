@@ -35,7 +35,7 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 		if err != nil {
 			return fmt.Errorf("cannot tell whether the disk of %s is there: %w", dep.path, err)
 		}
-		if attached {
+		if attached != 0 {
 			return nil
 		}
 	}

@@ -22,6 +22,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	}
 	if errors.Is(err, disk.ErrGone) && a.disregarded(&st.facts) {
 		delete(a.disks, name)
+		a.report.Disregarded(&st.facts)
 		return
 	}
 	if errors.Is(err, disk.ErrGone) {
@@ -106,8 +107,8 @@ func (a *Agent) disregarded(f *disk.Facts) bool {
 	if f.Partition() == 0 || a.settings.Partitions() {
 		return false
 	}
-	attached, err := a.host.Attached(f.Dev)
-	return err == nil && attached
+	seq, err := a.host.Attached(f.Dev)
+	return err == nil && seq == f.Seq
 }
 
 // active says whether the action is the agent's to carry out.

@@ -29,7 +29,7 @@ func (a *Agent) left(st *state) {
 	// It may have come back already, under another name and in another slot.
 	for _, o := range a.disks {
 		if o.waits() && o.facts.Serial != "" && o.facts.Serial == st.facts.Serial && attached(o.selves(), st.facts.Seq) {
-			left.Newest = min(left.Newest, o.facts.Seq-1)
+			left.Newest = min(left.Newest, o.facts.DiskSeq()-1)
 		}
 	}
 	a.seen = append(a.seen, left)
@@ -70,7 +70,7 @@ func (a *Agent) meet(st *state) {
 	for _, p := range st.selves() {
 		// One that is attached is another, and may go before it can be looked at: a mount may
 		// take long. One that can not be looked at now is told by its look.
-		if attached, err := a.host.Attached(p.Dev); err == nil && attached {
+		if seq, err := a.host.Attached(p.Dev); err == nil && seq == p.Seq {
 			st.met = p.Seq
 			return
 		}

@@ -503,9 +503,10 @@ type Peer struct {
 	Mounted string `json:"mounted,omitempty"`
 	// Known says that udev or the kernel knows anything on it.
 	Known bool `json:"known,omitempty"`
-	// Serial, OnRecord and Resized as in Facts and Standing.
+	// Serial, OnRecord, InPlace and Resized as in Facts and Standing.
 	Serial   string `json:"serial,omitempty"`
 	OnRecord bool   `json:"on_record,omitempty"`
+	InPlace  bool   `json:"in_place,omitempty"`
 	Resized  bool   `json:"resized,omitempty"`
 }
 
@@ -571,7 +572,7 @@ func (f *Facts) FindPeers(all []Facts) {
 			continue
 		}
 		c := o.Known()
-		p := Peer{ID: o.ID, Slot: o.Slot, Type: c.Type, UUID: c.UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord, Resized: o.Standing.Resized, Known: o.Holds()}
+		p := Peer{ID: o.ID, Slot: o.Slot, Type: c.Type, UUID: c.UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord, InPlace: o.Standing.InPlace, Resized: o.Standing.Resized, Known: o.Holds()}
 		if len(o.Mounts) > 0 {
 			p.Mounted = o.Mounts[0].Path
 			if v := o.Standing.Volume; v != nil && p.UUID == "" {

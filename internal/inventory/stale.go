@@ -3,10 +3,7 @@ package inventory
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,11 +29,11 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 		if !IsPlace(m) || !slices.Contains(dirs, path.Dir(m.Path)) {
 			continue
 		}
-		attached, err := h.Attached(m.Dev)
+		seq, err := h.Attached(m.Dev)
 		if err != nil {
 			errs = errors.Join(errs, fmt.Errorf("cannot tell whether the disk of %s is there: %w", m.Path, err))
 		}
-		if err != nil || attached {
+		if err != nil || seq != 0 {
 			continue
 		}
 		f := disk.Facts{ID: disk.ID{Name: disk.Visible(strings.TrimPrefix(m.Source, "/dev/")), Dev: m.Dev}, Mounts: []disk.MountPoint{m.MountPoint}}
@@ -46,16 +43,10 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 	return all, errs
 }
 
-// Attached says whether a disk or partition has that number. While a filesystem is mounted the
-// kernel gives its number to no other: what is mounted from a number that is attached is on a
-// living disk.
-func (h Host) Attached(dev disk.Dev) (bool, error) {
-	_, err := os.Lstat(filepath.Join("/", h.Root, "sys/dev/block", dev.String()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
+// Attached gives the sequence number of the disk or partition that has that device number, 0 if
+// none has. While a filesystem is mounted the kernel gives its number to no other: what is
+// mounted from a number that is attached is on a living disk.
+func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
 // IsPlace says whether the mount is what hotmount mounts in a class directory.
 func IsPlace(m *mounts.Mount) bool {

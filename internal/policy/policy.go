@@ -382,7 +382,8 @@ func twin(f *disk.Facts) bool {
 		return f.Standing.Twin || replaces(f)
 	}
 	for i := range f.SameUUID {
-		if p := &f.SameUUID[i]; p.Mounted != "" || p.OnRecord || p.Resized && !f.Standing.OnRecord {
+		// Of two with one serial the slot tells which is on record.
+		if p := &f.SameUUID[i]; p.Mounted != "" || p.OnRecord && (p.InPlace || !f.Standing.InPlace) || p.Resized && !f.Standing.OnRecord {
 			return true
 		}
 	}

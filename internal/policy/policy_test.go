@@ -380,6 +380,15 @@ func TestDecide(t *testing.T) {
 		{"twin", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}}} }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin, this one on record", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{}}, true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"twin, this one on record, the other mounted", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{}, {Mounted: "/x"}}, true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin, both on record, this one in its slot", func(f *disk.Facts) {
+			f.SameUUID, f.Standing.OnRecord, f.Standing.InPlace = []disk.Peer{{OnRecord: true}}, true, true
+		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"twin, both on record in that slot", func(f *disk.Facts) {
+			f.SameUUID, f.Standing.OnRecord, f.Standing.InPlace = []disk.Peer{{OnRecord: true, InPlace: true}}, true, true
+		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin, mounted, this one in its slot", func(f *disk.Facts) {
+			f.SameUUID, f.Standing.OnRecord, f.Standing.InPlace = []disk.Peer{{Mounted: "/srv"}}, true, true
+		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin, both on record", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{OnRecord: true}}, true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin, this one on record but for its size", func(f *disk.Facts) { f.SameUUID, f.Standing.Resized = []disk.Peer{{}}, true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"twin, this one on record but for its size, the other on record", func(f *disk.Facts) {

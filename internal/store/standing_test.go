@@ -767,6 +767,14 @@ func TestTwinOfOneSerial(t *testing.T) {
 	if st := standing(s, copied, "boot2"); !st.Twin || st.InPlace {
 		t.Errorf("the copy: %+v", st)
 	}
+	inTurn := *copied
+	inTurn.Seq, inTurn.Slot = 4, f.Slot
+	if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: uuid, Type: "xfs", Directory: "/mnt/disks", Left: true, Newest: 3}}); err != nil {
+		t.Fatal(err)
+	}
+	if st := standing(s, &inTurn, "boot1"); !st.Twin {
+		t.Errorf("the copy where the first was: %+v", st)
+	}
 	moved := *f
 	moved.Slot = "pci-3"
 	if st := standing(s, &moved, "boot2"); !st.Twin || st.InPlace {

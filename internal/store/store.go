@@ -290,9 +290,13 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 			}
 		}
 	}
-	if st.OnRecord && st.Volume != nil {
-		place = st.Volume.Identity.Slot
-		st.InPlace = place != "" && place == id.Slot
+	if v := st.Volume; st.OnRecord && v != nil {
+		// No volume of LVM is there twice, and none has a slot.
+		st.InPlace = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm")
+		// Of one that was seen to leave its slot may be another's now.
+		if !v.Left {
+			place = v.Identity.Slot
+		}
 	}
 	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid, st.OnRecord, place) })
 	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = m.before(id), m.formerSerial(f), m.formerSlot(f), m.noted(id)

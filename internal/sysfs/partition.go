@@ -2,6 +2,7 @@ package sysfs
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -29,6 +30,23 @@ func sequence(dir string) (uint64, error) {
 	}
 	seq, err = number(filepath.Dir(real), "diskseq")
 	return disk.PartitionSeq(seq, uint32(part)), err
+}
+
+// Attached gives the sequence number of the disk or partition that has that device number, 0 if
+// none has.
+func (f FS) Attached(dev disk.Dev) (uint64, error) {
+	link := f.path("sys/dev/block", dev.String())
+	if _, err := os.Lstat(link); missing(err) {
+		return 0, nil
+	}
+	seq, err := sequence(link)
+	if err != nil {
+		if _, now := os.Lstat(link); missing(now) {
+			return 0, nil
+		}
+		return 0, fmt.Errorf("cannot tell which disk is %s: %w", dev, err)
+	}
+	return seq, nil
 }
 
 // fillPartition reads the facts of a partition: those of its disk, and its own.

@@ -302,13 +302,14 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		facts.Serial = unitSerial(page)
 	}
 	if facts.Serial != "" && strings.HasPrefix(facts.Name, "nvme") {
-		// The namespaces of an NVMe controller have its serial in common (nsid, drivers/nvme/host/sysfs.c).
+		// The namespaces of an NVMe controller have its serial in common (nsid,
+		// drivers/nvme/host/sysfs.c). In front: what begins alike may be one that virtio cut.
 		id, err := smallfile.Attribute(filepath.Join(dir, "nsid"))
 		if err != nil && !without(err) {
 			return err
 		}
 		if id = strings.TrimSuffix(id, "\n"); id != "" && id != "1" {
-			facts.Serial += "-n" + id
+			facts.Serial = "n" + id + "-" + facts.Serial
 		}
 	}
 	facts.Serial = recordable(facts.Serial)

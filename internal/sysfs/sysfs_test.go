@@ -380,7 +380,7 @@ func TestKernelFormatOff(t *testing.T) {
 
 // The namespaces of an NVMe controller are disks with serials of their own.
 func TestNamespaces(t *testing.T) {
-	for id, want := range map[string]string{"": "SER=1", "1\n": "SER=1", "2\n": "SER=1-n2"} {
+	for id, want := range map[string]string{"": "SER=1", "1\n": "SER=1", "2\n": "n2-SER=1"} {
 		named := tree{}
 		for path, text := range virtio {
 			named[strings.ReplaceAll(path, "vdb", "nvme0n2")] = strings.ReplaceAll(text, "vdb", "nvme0n2")

@@ -43,7 +43,8 @@ func TestPartitions(t *testing.T) {
 	m.run("echo 1 >/mnt/disks/" + one + "/number; echo 2 >/mnt/disks/" + two + "/number")
 	m.run("grep -x What=/dev/disk/by-diskseq/$(cat /sys/block/" + name + "/diskseq)-part1 '/run/systemd/transient/" + unitOf(one) + "'")
 	// Without a class for them they stay mounted, as they would by a daemon that starts then.
-	m.run("cp /etc/hotmount/config.yaml /root/config.yaml; : >/etc/hotmount/config.yaml; systemctl reload hotmount; hotmount rescan")
+	m.run("cp /etc/hotmount/config.yaml /root/config.yaml; : >/etc/hotmount/config.yaml; systemctl reload hotmount")
+	m.wait("the partitions to be left alone", "! hotmount status | grep '^"+name+"[12] '")
 	m.run("cp /root/config.yaml /etc/hotmount/config.yaml; systemctl reload hotmount; hotmount rescan")
 	if got := m.run("cat /mnt/disks/" + one + "/number /mnt/disks/" + two + "/number; ! journalctl -b -o cat -u hotmount | grep '" + name + "[12].* gone'"); got != "1\n2" {
 		t.Errorf("after a configuration without partitions: %s", got)
