@@ -375,7 +375,8 @@ func disturbed(f *disk.Facts) bool {
 // first: a volume never shows another disk's data because a disk went, or was
 // slower at boot. The one on record is mounted, and where there is none the one that was
 // resized since, while the machine was off. One that was refused once
-// stays so until the operator says otherwise; as does one that comes in the place of
+// stays so until the operator says otherwise; as does one with its serial that comes alone, which
+// may be it whatever its slot, and one that comes in the place of
 // the one on record while nobody saw that leave.
 func twin(f *disk.Facts) bool {
 	if len(f.SameUUID) == 0 {
@@ -387,7 +388,7 @@ func twin(f *disk.Facts) bool {
 			return true
 		}
 	}
-	return f.Standing.Twin || !f.Standing.OnRecord && !f.Standing.Resized
+	return f.Standing.Twin && !f.Standing.InPlace || !f.Standing.OnRecord && !f.Standing.Resized
 }
 
 // replaces says whether the filesystem was on another disk when it was seen last,

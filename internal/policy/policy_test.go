@@ -383,6 +383,12 @@ func TestDecide(t *testing.T) {
 		{"twin, both on record, this one in its slot", func(f *disk.Facts) {
 			f.SameUUID, f.Standing.OnRecord, f.Standing.InPlace = []disk.Peer{{OnRecord: true}}, true, true
 		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"twin, both on record, this one in its slot, and the serial was refused once", func(f *disk.Facts) {
+			f.SameUUID, f.Standing.OnRecord, f.Standing.InPlace, f.Standing.Twin = []disk.Peer{{OnRecord: true}}, true, true, true
+		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"alone in its slot, and the serial was refused once", func(f *disk.Facts) {
+			f.Standing.OnRecord, f.Standing.InPlace, f.Standing.Twin = true, true, true
+		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin, both on record in that slot", func(f *disk.Facts) {
 			f.SameUUID, f.Standing.OnRecord, f.Standing.InPlace = []disk.Peer{{OnRecord: true, InPlace: true}}, true, true
 		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
@@ -938,9 +944,10 @@ func TestWordsOfAReplacement(t *testing.T) {
 		", which nobody saw leaving: a disk of":                      {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
 		", which left when this one was attached already: a disk of": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Beside: true, Twin: true},
 		"it came while another disk had its UUID":                    {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Twin: true},
+		"one was refused, and it may be either":                      {OnRecord: true, Twin: true},
 	} {
 		f, s := blankDisk(), settings()
-		f.Standing = standing
+		f.Standing, f.Serial = standing, "S1"
 		if why, next := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, want) || !strings.Contains(next, "hotmount accept "+f.Name) {
 			t.Errorf("%s; %s", why, next)
 		}

@@ -336,6 +336,10 @@ func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
 		return fmt.Sprintf("its UUID %s was last mounted from another disk, which %s: %s; volumes of that UUID would show this disk's data (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), serial(f.Serial)),
 			fmt.Sprintf("if they shall, since it is the same data: hotmount accept %s; else %s", f.Name, own)
 	}
+	if len(f.SameUUID) == 0 && f.Serial != "" && f.Standing.OnRecord {
+		return fmt.Sprintf("of two disks with its serial %s and the UUID %s one was refused, and it may be either: volumes of that UUID would show this disk's data", disk.Visible(f.Serial), d.UUID),
+			fmt.Sprintf("if they shall: hotmount accept %s; else %s", f.Name, own)
+	}
 	if len(f.SameUUID) == 0 {
 		return fmt.Sprintf("it came while another disk had its UUID %s, and that one is gone: volumes of that UUID would show this disk's data", d.UUID),
 			fmt.Sprintf("if they shall: hotmount accept %s; else %s", f.Name, own)

@@ -746,8 +746,9 @@ func TestIntentsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTwinOfOneSerial: what was refused in another slot says nothing of the disk on record in
-// its slot, if both have one serial.
+// TestTwinOfOneSerial: of two disks with one serial and one filesystem the slot tells which is on
+// record, until that is seen to leave, or another attachment is in its slot. Which of them comes
+// alone it does not tell.
 func TestTwinOfOneSerial(t *testing.T) {
 	s := made(t)
 	f, copied := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")
@@ -755,29 +756,31 @@ func TestTwinOfOneSerial(t *testing.T) {
 	for _, f := range []*disk.Facts{f, copied} {
 		f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid}
 	}
-	if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: uuid, Type: "xfs", Directory: "/mnt/disks"}}); err != nil {
+	mounted := disk.Sighting{Identity: f.Identity("boot1"), UUID: uuid, Type: "xfs", Directory: "/mnt/disks"}
+	if err := s.Remember([]disk.Sighting{mounted}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Keep(copied, "boot1", disk.ReasonTwin); err != nil {
 		t.Fatal(err)
 	}
-	if st := standing(s, f, "boot2"); st.Twin || !st.OnRecord || !st.InPlace {
-		t.Errorf("the one on record: %+v", st)
+	inTurn, moved := *copied, *f
+	inTurn.Seq, inTurn.Slot, moved.Slot = 4, f.Slot, "pci-3"
+	check := func(when string, f *disk.Facts, boot string, twin, inPlace bool) {
+		t.Helper()
+		if st := standing(s, f, boot); st.Twin != twin || st.InPlace != inPlace || !st.OnRecord {
+			t.Errorf("%s: twin %v, in its place %v, on record %v", when, st.Twin, st.InPlace, st.OnRecord)
+		}
 	}
-	if st := standing(s, copied, "boot2"); !st.Twin || st.InPlace {
-		t.Errorf("the copy: %+v", st)
-	}
-	inTurn := *copied
-	inTurn.Seq, inTurn.Slot = 4, f.Slot
-	if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: uuid, Type: "xfs", Directory: "/mnt/disks", Left: true, Newest: 3}}); err != nil {
+	check("the one that is mounted", f, "boot1", false, true)
+	check("the copy", copied, "boot1", true, false)
+	check("the copy where the first was, which nobody saw leave", &inTurn, "boot1", true, false)
+	check("the first after a boot", f, "boot2", true, true)
+	check("the copy after a boot", copied, "boot2", true, false)
+	check("the first elsewhere", &moved, "boot2", true, false)
+	mounted.Left, mounted.Newest = true, 3
+	if err := s.Remember([]disk.Sighting{mounted}); err != nil {
 		t.Fatal(err)
 	}
-	if st := standing(s, &inTurn, "boot1"); !st.Twin {
-		t.Errorf("the copy where the first was: %+v", st)
-	}
-	moved := *f
-	moved.Slot = "pci-3"
-	if st := standing(s, &moved, "boot2"); !st.Twin || st.InPlace {
-		t.Errorf("in a third slot: %+v", st)
-	}
+	check("the copy where the first was, which has left", &inTurn, "boot1", true, false)
+	check("the same after a boot", &inTurn, "boot2", true, false)
 }

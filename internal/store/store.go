@@ -65,15 +65,15 @@ type twin struct {
 
 // is says whether it may be the disk of that identity with that filesystem, whenever
 // and wherever it was attached, and whatever size it has now. Of disks without a
-// serial it can be any but the one on record, and of those with the same one it is not the
-// one on record in its slot (place) if it was refused in another.
-func (t twin) is(id disk.Identity, uuid string, onRecord bool, place string) bool {
+// serial it can be any but the one on record; with or without one it is not the attachment from
+// which the filesystem was mounted, if it was another that was refused.
+func (t twin) is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:
 		return false
 	case t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq:
 		return true
-	case onRecord && place != "" && place == id.Slot && t.Identity.Slot != place:
+	case mounted:
 		return false
 	case t.Identity.Like(id):
 		return true
@@ -272,7 +272,7 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	if st.Unmounted == remount {
 		st.Unmounted, st.Remount = "", true
 	}
-	place := ""
+	mounted := false
 	for i := range m.sightings {
 		s := &m.sightings[i]
 		here := s.Identity.Boot == m.boot && s.Identity.Seq == f.Seq && !s.Left
@@ -290,15 +290,14 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 			}
 		}
 	}
-	if v := st.Volume; st.OnRecord && v != nil {
+	// The slot of one that left may be another's now, which within a boot the sequence number
+	// tells, also where nobody saw it leave.
+	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != m.boot || v.Identity.Seq == f.Seq) {
+		mounted = v.Identity.Boot == m.boot
 		// No volume of LVM is there twice, and none has a slot.
 		st.InPlace = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm")
-		// Of one that was seen to leave its slot may be another's now.
-		if !v.Left {
-			place = v.Identity.Slot
-		}
 	}
-	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid, st.OnRecord, place) })
+	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid, st.OnRecord, mounted) })
 	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = m.before(id), m.formerSerial(f), m.formerSlot(f), m.noted(id)
 	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
 		st.FormerSlot = nil // or the word that gives it up would have to be given twice
@@ -425,7 +424,7 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 		case disk.ReasonBrake:
 			st.Braked = slices.DeleteFunc(st.Braked, func(p disk.Identity) bool { return id.Is(p) && alone(p) })
 		case disk.ReasonTwin:
-			st.Twins = slices.DeleteFunc(st.Twins, func(t twin) bool { return t.is(id, f.Known().UUID, false, "") })
+			st.Twins = slices.DeleteFunc(st.Twins, func(t twin) bool { return t.is(id, f.Known().UUID, false, false) })
 		}
 		return len(st.Present)+len(st.Braked)+len(st.Twins) != before
 	})
