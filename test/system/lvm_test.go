@@ -57,6 +57,9 @@ func TestLogicalVolumes(t *testing.T) {
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
+	// Somebody's hand has unmounted them, which is respected; accepted, they would still wait for udev.
 	m.run("dpkg -i /root/next.deb >/dev/null 2>&1")
+	m.waits(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted it') = 10 ]")
+	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do hotmount accept $(basename $(readlink -f /dev/vg0/disk$i)); done")
 	m.waits(3, "ten filesystems after the installation", ten)
 }
