@@ -101,7 +101,8 @@ var hardware = map[string]map[string]says{
 	"scsi": {"serial": {}, "model": {most: 16}, "vendor": {most: 8}, "wwn": {}},
 	// The fields SN and MN of Identify Controller (NVMe base specification); wwid_show
 	// (drivers/nvme/host).
-	"nvme": {"serial": {most: 20}, "model": {most: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
+	// Before the serial of another namespace than the first stands n2-, up to n4294967295-.
+	"nvme": {"serial": {most: 32}, "model": {most: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
 	"dm":   {"serial": {}, "mapper_names": {}},
 }
 
