@@ -221,7 +221,7 @@ func (m *machine) Keep(f *disk.Facts, reason disk.Reason) error {
 	}
 	switch st := &m.disks[f.Name].Standing; reason {
 	case disk.ReasonTwin:
-		st.Twin = true
+		st.Twin, st.InPlace = true, false
 	case disk.ReasonSerialTwice:
 		st.Given.Twice = true
 	default:
@@ -1257,6 +1257,73 @@ func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 		if len(m.table) != 1 || m.table[0].Dev != original.Dev || m.status != "1 mounted, 0 held, 1 refused, 0 failing" {
 			t.Errorf("mounted: %v, status %q", m.table, m.status)
 		}
+	})
+}
+
+// A copy with the serial that was refused in the last boot is there again, and slower: READY waits,
+// and nothing is said of the one that is mounted.
+func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
+	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
+	for _, f := range []*disk.Facts{clone, original} {
+		f.Serial, f.Standing.OnRecord, f.Standing.Twin = "A", true, true
+	}
+	original.Standing.InPlace = true
+	m := newMachine(clone, original)
+	m.hangs = "vdb"
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, ``)
+		m.unhang()
+		m.expect(t, `
+			vdb: refuse (twin)
+			vdc: mount (filesystem)
+			mount vdc seq 3: xfs at /mnt/disks/`+uuidA+`
+			vdc: mounted at `+uuidA+`
+			ready`)
+	})
+}
+
+// One that is never seen does not keep such a disk undecided for ever.
+func TestACloneBesideADiskThatHangs(t *testing.T) {
+	original := xfsDisk("vdb", 2, uuidA)
+	original.Serial, original.Standing.OnRecord, original.Standing.Twin, original.Standing.InPlace = "A", true, true, true
+	m := newMachine(original, blankDisk("vdc", 3))
+	m.hangs = "vdc"
+	with(t, m, func(t *testing.T, _ *Agent) {
+		time.Sleep(testSettings().ReadyTimeout - time.Second)
+		m.expect(t, ``)
+		time.Sleep(2 * time.Second)
+		m.expect(t, `
+			ready
+			vdb stays held: twin
+			vdb: refuse (twin)`)
+		m.unhang()
+	})
+}
+
+// One that was refused and comes alone, in the slot of the one on record, is on record as such: when
+// the other comes, it is not what tells which of them is meant.
+func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {
+	clone, late := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB)
+	clone.Serial, clone.Standing.OnRecord, clone.Standing.Twin, clone.Standing.InPlace = "A", true, true, true
+	m := newMachine(clone, late)
+	m.hangs = "vdc"
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, ``)
+		m.unhang()
+		m.expect(t, `
+			vdc: mount (filesystem)
+			vdb stays held: twin
+			vdb: refuse (twin)
+			mount vdc seq 3: xfs at /mnt/disks/`+uuidB+`
+			vdc: mounted at `+uuidB+`
+			ready`)
+		m.change(func() {
+			original := xfsDisk("vdd", 4, uuidA)
+			original.Serial, original.Standing.OnRecord, original.Standing.Twin = "A", true, true
+			m.disks["vdd"] = original
+		})
+		a.Look("vdd")
+		m.expect(t, `vdd: refuse (twin)`)
 	})
 }
 

@@ -51,13 +51,16 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	f.FindPeers(a.facts())
 	c := f.Known()
 	d := policy.Decide(&f, &c, a.settings)
-	changed := !st.seen || st.decision != d
+	changed := !st.seen || st.early || st.decision != d
 	acted := st.acted
 	tried := st.tried && d.Mounted()
 	st.tried = st.tried && d.Action == disk.Mount
 	st.facts, st.decision, st.seen, st.acted = f, d, true, ""
 	if changed {
 		a.wakePeers(&f)
+	}
+	if st.early = a.early(&f, d); st.early {
+		return
 	}
 	if d.Mounted() {
 		st.remount = false
@@ -99,6 +102,19 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	if d.Action != disk.Mount && d.Action != disk.Link && d.Action != disk.Wait && d.Action != disk.Grow {
 		st.initial = false
 	}
+}
+
+// early says whether the disk, which is where its filesystem was, is refused for another that was
+// refused once and may be there: not all disks have been looked at, and of two of one serial
+// the slot tells. When they have, start wants another look.
+func (a *Agent) early(f *disk.Facts, d disk.Decision) bool {
+	return doubted(f, d) && !a.allSeen(time.Now())
+}
+
+// doubted says whether the disk is refused since it came alone and another that was refused
+// may have taken its slot.
+func doubted(f *disk.Facts, d disk.Decision) bool {
+	return d.Reason == disk.ReasonTwin && f.Standing.Twin && f.Standing.InPlace && len(f.SameUUID) == 0
 }
 
 // disregarded says whether what is not found is a partition that is there, since no class asks

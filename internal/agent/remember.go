@@ -47,7 +47,7 @@ func (a *Agent) remember(st *state, changed bool) {
 			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.alive, Full: d.Type == "xfs" && f.Full()}
 			a.seen = append(a.seen, *st.sighting)
 		}
-	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, st.double() && !st.waits():
+	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, st.double() && !st.waits(), doubted(f, d):
 		if err := a.host.Keep(f, d.Reason); err != nil {
 			a.report.Problem(err)
 		}

@@ -44,6 +44,8 @@ type state struct {
 	filling error
 	// initial says that the disk was there at start and holds READY back.
 	initial bool
+	// early says that the disk is refused for one that may be seen yet (Agent.early).
+	early bool
 
 	// failures counts those in a row; stuck are the facts at the last one, and
 	// until then nothing is tried again unless the facts have changed. A zero

@@ -47,6 +47,9 @@ func (a *Agent) start(ctx context.Context) {
 		if !st.due.IsZero() && !st.due.After(now) {
 			a.hinted(name)
 		}
+		if st.early && !st.busy && a.allSeen(now) {
+			a.wanted(name)
+		}
 	}
 	var waiting []string
 	for name, ok := a.lines[mountings].next(); ok; name, ok = a.lines[mountings].next() {

@@ -164,6 +164,24 @@ func (f *Facts) OfDisk(s string) string {
 	return s[:max(i, 0)]
 }
 
+// NamespacePrefix is put before the serial that an NVMe disk has in common with the other
+// namespaces of its controller; the first has none.
+func NamespacePrefix(namespace string) string {
+	if namespace == "" || namespace == "1" {
+		return ""
+	}
+	return "n" + namespace + "-"
+}
+
+// ControllerSerial takes NamespacePrefix from a serial of the disk, if it is of NVMe.
+func (f *Facts) ControllerSerial(serial string) string {
+	digits, rest, found := strings.Cut(strings.TrimPrefix(serial, "n"), "-")
+	if f.Transport != "nvme" || !found || serial != NamespacePrefix(digits)+rest || strings.Trim(digits, "0123456789") != "" {
+		return serial
+	}
+	return rest
+}
+
 // PartitionSuffix is before the number of a partition in what is derived from a name
 // of its disk, as in udev's links.
 const PartitionSuffix = "-part"

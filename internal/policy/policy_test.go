@@ -944,7 +944,7 @@ func TestWordsOfAReplacement(t *testing.T) {
 		", which nobody saw leaving: a disk of":                      {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
 		", which left when this one was attached already: a disk of": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Beside: true, Twin: true},
 		"it came while another disk had its UUID":                    {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Twin: true},
-		"one was refused, and it may be either":                      {OnRecord: true, Twin: true},
+		"was refused while another had its UUID":                     {OnRecord: true, Twin: true},
 	} {
 		f, s := blankDisk(), settings()
 		f.Standing, f.Serial = standing, "S1"

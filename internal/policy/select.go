@@ -313,12 +313,23 @@ func matches(s *disk.Selectors, patterns []string, value string) (given, held bo
 	return len(patterns) > 0, held
 }
 
-// Nobody is to count the spaces at the end of a serial.
+// ownSerial is the disk's without the spaces at its end, which nobody is to count.
+func ownSerial(f *disk.Facts) string { return strings.TrimRight(f.OfDisk(f.Serial), " ") }
+
 var selectors = [...]selector{
 	textual("names", func(s *disk.Selectors) []string { return s.Names }, func(f *disk.Facts) string { return f.Name }),
 	textual("mapper_names", func(s *disk.Selectors) []string { return s.MapperNames }, func(f *disk.Facts) string { return f.MapperName }),
 	textual("transport", func(s *disk.Selectors) []string { return s.Transport }, func(f *disk.Facts) string { return f.Transport }),
-	textual("serial", func(s *disk.Selectors) []string { return s.Serial }, func(f *disk.Facts) string { return strings.TrimRight(f.OfDisk(f.Serial), " ") }),
+	{"serial",
+		func(f *disk.Facts, s *disk.Selectors) (bool, bool) {
+			given, held := matches(s, s.Serial, ownSerial(f))
+			// What names an NVMe disk by the serial in /sys/block means all its namespaces.
+			_, controller := matches(s, s.Serial, f.ControllerSerial(ownSerial(f)))
+			return given, held || controller
+		},
+		func(f *disk.Facts, s *disk.Selectors) (string, string) {
+			return strings.Join(s.Serial, ", "), ownSerial(f)
+		}},
 	textual("wwn", func(s *disk.Selectors) []string { return s.WWN }, func(f *disk.Facts) string { return f.WWN }),
 	textual("model", func(s *disk.Selectors) []string { return s.Model }, func(f *disk.Facts) string { return f.Model }),
 	textual("vendor", func(s *disk.Selectors) []string { return s.Vendor }, func(f *disk.Facts) string { return f.Vendor }),

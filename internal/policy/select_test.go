@@ -34,6 +34,22 @@ func TestPattern(t *testing.T) {
 	}
 }
 
+// TestNamespaces: the serial in /sys/block is that of all namespaces of an NVMe controller, also
+// where it is one to leave alone.
+func TestNamespaces(t *testing.T) {
+	f := &disk.Facts{ID: disk.ID{Name: "nvme0n2"}, Transport: "nvme", Serial: "n2-S5G "}
+	for pattern, want := range map[string]bool{"S5G": true, "S5*": true, "n2-S5G": true, "n*-S5G": true, "n3-S5G": false, "5G": false} {
+		s := &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Serial: []string{pattern}}}}}
+		if got := Select(f, s) != nil; got != want {
+			t.Errorf("%s: selected %v", pattern, got)
+		}
+		s = &disk.Settings{Exclude: []disk.Selectors{s.Classes[0].Selectors}, Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Names: []string{"nvme*"}}}}}
+		if got := Select(f, s) == nil; got != want {
+			t.Errorf("%s: excluded %v", pattern, got)
+		}
+	}
+}
+
 func TestSelectors(t *testing.T) {
 	yes, no := true, false
 	f := &disk.Facts{

@@ -337,7 +337,7 @@ func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
 			fmt.Sprintf("if they shall, since it is the same data: hotmount accept %s; else %s", f.Name, own)
 	}
 	if len(f.SameUUID) == 0 && f.Serial != "" && f.Standing.OnRecord {
-		return fmt.Sprintf("of two disks with its serial %s and the UUID %s one was refused, and it may be either: volumes of that UUID would show this disk's data", disk.Visible(f.Serial), d.UUID),
+		return fmt.Sprintf("a disk with its serial %s was refused while another had its UUID %s, and this may be it: volumes of that UUID would show this disk's data", disk.Visible(f.Serial), d.UUID),
 			fmt.Sprintf("if they shall: hotmount accept %s; else %s", f.Name, own)
 	}
 	if len(f.SameUUID) == 0 {

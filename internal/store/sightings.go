@@ -50,10 +50,32 @@ func (s Store) Remember(seen []disk.Sighting) error {
 		}
 		return errors.Join(s.markFull(before, now), s.note(seen, false))
 	})
+	if err == nil {
+		err = s.dropRenamed(seen)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot record which filesystem lies on which disk: %w", err)
 	}
 	return nil
+}
+
+// dropRenamed takes from the refused disks those that have got a UUID of their own.
+func (s Store) dropRenamed(seen []disk.Sighting) error {
+	if _, err := s.load(); err != nil {
+		return nil // what is not on record need not be dropped, and Memory.Lost tells
+	}
+	return s.change(func(st *state) bool {
+		before := len(st.Twins)
+		st.Twins = slices.DeleteFunc(st.Twins, func(t twin) bool { return slices.ContainsFunc(seen, t.renamed) })
+		return len(st.Twins) != before
+	})
+}
+
+// renamed says whether the refused disk has got a UUID of its own, by which it was mounted:
+// what has the other one now is not it.
+func (t twin) renamed(n disk.Sighting) bool {
+	same := t.attached(n.Identity) || n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
+	return !n.Left && t.UUID != n.UUID && same
 }
 
 // markFull makes for each filesystem that fills its disk the file for which

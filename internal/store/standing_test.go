@@ -746,6 +746,66 @@ func TestIntentsAtOnce(t *testing.T) {
 	}
 }
 
+// TestTwinRenamed: a disk that was refused, and was given a UUID of its own, is nobody's twin any
+// more, nor is the one whose UUID it had.
+func TestTwinRenamed(t *testing.T) {
+	s := made(t)
+	const other = "0b7bf53a-6f0c-4a4c-a2c0-6c1f1d2c8c11"
+	f, copied, third := facts("vdb", 2, "S1"), facts("vdc", 3, "S1"), facts("vdd", 4, "S1")
+	copied.Slot, third.Slot = "pci-2", "pci-3"
+	for _, f := range []*disk.Facts{f, copied, third} {
+		f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid}
+	}
+	remember := func(id disk.Identity, uuid string, left bool) {
+		t.Helper()
+		if err := s.Remember([]disk.Sighting{{Identity: id, UUID: uuid, Type: "xfs", Directory: "/mnt/disks", Left: left}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep := func(f *disk.Facts, boot string) {
+		t.Helper()
+		if err := s.Keep(f, boot, disk.ReasonTwin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(when, boot string, twin bool) {
+		t.Helper()
+		if st := standing(s, f, boot); st.Twin != twin {
+			t.Errorf("%s: twin %v", when, st.Twin)
+		}
+	}
+	remember(f.Identity("boot1"), uuid, false)
+	keep(copied, "boot1")
+	check("after a boot", "boot2", true)
+	remember(copied.Identity("boot1"), uuid, true)
+	check("when it has left", "boot2", true)
+	remember(copied.Identity("boot1"), other, true)
+	check("when a disk in its slot has left that had another", "boot2", true)
+	remember(third.Identity("boot1"), other, false)
+	check("when a third disk has another", "boot2", true)
+	remember(copied.Identity("boot1"), other, false)
+	check("when it has another", "boot2", false)
+	keep(copied, "boot1")
+	remember(copied.Identity("boot2"), other, false)
+	check("when it has another after a boot", "boot3", false)
+	keep(copied, "boot1")
+	keep(third, "boot1")
+	remember(copied.Identity("boot1"), other, false)
+	check("while a third is refused", "boot3", true)
+	remember(third.Identity("boot1"), other, false)
+	check("when that has another, too", "boot3", false)
+	keep(f, "boot2")
+	remember(f.Identity("boot3"), uuid, false)
+	check("when one in its place is mounted by the same UUID", "boot4", true)
+	remember(f.Identity("boot2"), other, false)
+	copied.Slot, f.Slot = "", ""
+	remember(f.Identity("boot3"), uuid, false)
+	keep(copied, "boot4")
+	check("without slots", "boot5", true)
+	remember(copied.Identity("boot4"), other, false)
+	check("when the other without a slot has another", "boot5", false)
+}
+
 // TestTwinOfOneSerial: of two disks with one serial and one filesystem the slot tells which is on
 // record, until that is seen to leave, or another attachment is in its slot. Which of them comes
 // alone it does not tell.
@@ -775,6 +835,12 @@ func TestTwinOfOneSerial(t *testing.T) {
 	check("the copy", copied, "boot1", true, false)
 	check("the copy where the first was, which nobody saw leave", &inTurn, "boot1", true, false)
 	check("the first after a boot", f, "boot2", true, true)
+	check("the copy after a boot where the first was", &inTurn, "boot2", true, true)
+	if err := s.Keep(&inTurn, "boot2", disk.ReasonTwin); err != nil {
+		t.Fatal(err)
+	}
+	check("the copy that was refused there", &inTurn, "boot2", true, false)
+	check("the first in its slot after one more boot", f, "boot3", true, true)
 	check("the copy after a boot", copied, "boot2", true, false)
 	check("the first elsewhere", &moved, "boot2", true, false)
 	mounted.Left, mounted.Newest = true, 3

@@ -71,7 +71,7 @@ func (t twin) is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:
 		return false
-	case t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq:
+	case t.attached(id):
 		return true
 	case mounted:
 		return false
@@ -79,6 +79,11 @@ func (t twin) is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 		return true
 	}
 	return t.Identity.Serial == id.Serial && (id.Serial != "" || !onRecord)
+}
+
+// attached says whether it is that attachment of the disk.
+func (t twin) attached(id disk.Identity) bool {
+	return t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq
 }
 
 // identitiesKept bounds the lists of disks that grow by themselves.
@@ -295,7 +300,10 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != m.boot || v.Identity.Seq == f.Seq) {
 		mounted = v.Identity.Boot == m.boot
 		// No volume of LVM is there twice, and none has a slot.
-		st.InPlace = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm")
+		// Where it was refused while it came alone, the slot has not told which it is, and will not
+		// when the other comes.
+		alone := slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.UUID == uuid && t.attached(id) })
+		st.InPlace = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !alone
 	}
 	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid, st.OnRecord, mounted) })
 	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = m.before(id), m.formerSerial(f), m.formerSlot(f), m.noted(id)

@@ -308,9 +308,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		if err != nil && !without(err) {
 			return err
 		}
-		if id = strings.TrimSuffix(id, "\n"); id != "" && id != "1" {
-			facts.Serial = "n" + id + "-" + facts.Serial
-		}
+		facts.Serial = disk.NamespacePrefix(strings.TrimSuffix(id, "\n")) + facts.Serial
 	}
 	facts.Serial = recordable(facts.Serial)
 	var err error
