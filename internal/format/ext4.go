@@ -94,19 +94,23 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	return f, nil
 }
 
-// likeness gives a file on which mkfs.ext4 has made what it has begun to make on the
-// disk.
-func (s *Session) likeness(ctx context.Context) (io.ReaderAt, error) {
-	if s.like != nil {
-		return s.like, nil
-	}
-	i := s.disk.Standing.Intent
-	f, err := s.onFile(ctx, s.deps.Runner, ext4{uuid: i.UUID, with: *i.Ext4, like: true})
-	if err != nil {
-		return nil, fmt.Errorf("cannot tell what mkfs.ext4 has written: %w", err)
-	}
-	s.like = f
-	return f, nil
+// own is what of the intent's filesystem may be on the disk. For an ext4 it has a file on which
+// mkfs.ext4 has made what the intent has it make on the disk.
+func (s *Session) own(i *disk.Intent) probe.Own {
+	return probe.Own{Type: i.Type(), UUID: i.UUID, Like: func(ctx context.Context) (io.ReaderAt, error) {
+		if s.like != nil && s.likeOf == i {
+			return s.like, nil
+		}
+		f, err := s.onFile(ctx, s.deps.Runner, ext4{uuid: i.UUID, with: *i.Ext4, like: true})
+		if err != nil {
+			return nil, fmt.Errorf("cannot tell what mkfs.ext4 has written: %w", err)
+		}
+		if s.like != nil {
+			err = s.like.Close()
+		}
+		s.like, s.likeOf = f, i
+		return f, err
+	}}
 }
 
 // ext4Dry asks mkfs.ext4 whether it would make what is wanted of it, on a file: on

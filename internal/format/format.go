@@ -108,8 +108,9 @@ type Session struct {
 	// it is looked at, and is nil once mkfs.xfs is to claim it.
 	keep, excl *os.File
 
-	// like is what mkfs.ext4 has begun to write, nil until it is asked for.
-	like *os.File
+	// like is what mkfs.ext4 writes for the intent likeOf, nil until it is asked for.
+	like   *os.File
+	likeOf *disk.Intent
 
 	// What Prove has found or Make has made, and how many writes there had been
 	// before it was read.
@@ -250,7 +251,7 @@ func (s *Session) look(ctx context.Context, plan probe.Plan) (disk.Content, erro
 func (s *Session) source() probe.Source {
 	source := probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size, Rate: s.deps.Rate, Progress: s.deps.Progress}
 	if i := s.disk.Standing.Intent; i != nil && !s.disk.Standing.IntentDoubt {
-		source.Own = probe.Own{Type: i.Type(), UUID: i.UUID, Like: s.likeness}
+		source.Own = s.own(i)
 	}
 	return source
 }
@@ -467,28 +468,32 @@ func (s *Session) alone(ctx context.Context, kind string) error {
 // mkfs.xfs, which goes past the page cache, and the log, which mkfs.xfs has it zero
 // (libxfs_log_clear in xfsprogs): once, or, where the disk is asked to do that and can not,
 // twice. If the counts say something else the disk is read as it was for the proof, and has
-// to be zeros and our filesystem. What lay on a disk that was not all zeros is not told from
-// what came meanwhile, nor is what mkfs.ext4 writes, by the page cache, in counts.
+// to be zeros and our filesystem; and always after mkfs.ext4, which writes by the page cache, so
+// that no counts tell. What lay on a disk that was not all zeros is not told from what came
+// meanwhile.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
-	if o.Intent.Over || o.Intent.Ext4 != nil || s.plan == probe.Unsigned {
+	if o.Intent.Over || s.plan == probe.Unsigned {
 		return nil
 	}
-	super, err := probe.ReadXFS(s.keep)
-	if err != nil {
-		return err
-	}
-	for _, log := range []uint64{0, 1, 2} {
-		if counted == wrote+log*super.Log {
-			return nil
+	if o.Intent.Ext4 == nil {
+		super, err := probe.ReadXFS(s.keep)
+		if err != nil {
+			return err
+		}
+		for _, log := range []uint64{0, 1, 2} {
+			if counted == wrote+log*super.Log {
+				return nil
+			}
+		}
+		// To read it may take long, or be broken off, and then nobody knows.
+		o.Intent.Doubt = "more was written to it than mkfs.xfs has written, and it was not read again to the end"
+		if err := s.deps.Intents.Amend(o.Intent); err != nil {
+			return err
 		}
 	}
 	source := s.source()
-	source.Own = probe.Own{Type: disk.XFS, UUID: o.Intent.UUID}
-	// To read it may take long, or be broken off, and then nobody knows.
-	o.Intent.Doubt = "more was written to it than mkfs.xfs has written, and it was not read again to the end"
-	if err := s.deps.Intents.Amend(o.Intent); err != nil {
-		return err
-	}
+	source.Own = s.own(&o.Intent)
+	var err error
 	if s.deps.ReadAgain != nil {
 		if source.Progress, err = s.deps.ReadAgain(ctx); err != nil {
 			return err
@@ -496,9 +501,9 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	}
 	found, err := probe.Scan(ctx, source, s.plan)
 	if err == nil && len(found.Bytes) > 0 {
-		err = fmt.Errorf("%w: while mkfs.xfs ran, or right before, byte %d was written: %x", ErrWritten, found.Offset, found.Bytes)
+		err = fmt.Errorf("%w: while mkfs.%s ran, or right before, byte %d was written: %x", ErrWritten, o.Intent.Type(), found.Offset, found.Bytes)
 	}
-	if err != nil {
+	if err != nil || o.Intent.Doubt == "" {
 		return err
 	}
 	o.Intent.Doubt = ""

@@ -1450,24 +1450,25 @@ func TestEndOfContext(t *testing.T) {
 func TestArguments(t *testing.T) {
 	var got []string
 	for _, options := range []string{"", lts} {
-		for _, over := range []bool{false, true} {
-			for _, dry := range []bool{true, false} {
-				m := making{node: "/dev/vdb", uuid: uuid, options: options, dry: dry, over: over}
-				got = append(got, strings.Join(m.args(), " "))
+		for _, class := range [][]string{nil, {"-i size=1024"}} {
+			for _, proto := range []string{"", "/tmp/x"} {
+				for _, over := range []bool{false, true} {
+					for _, dry := range []bool{true, false} {
+						m := making{node: "/dev/vdb", uuid: uuid, options: options, class: class, proto: proto, dry: dry, over: over}
+						got = append(got, strings.Join(m.args(), " "))
+					}
+				}
 			}
 		}
 	}
-	rest := "-K -m uuid=" + uuid + " /dev/vdb"
-	conf := "-c options=/usr/share/xfsprogs/mkfs/lts_6.1.conf "
-	want := []string{
-		"-N " + rest,
-		rest,
-		"-N -f " + rest,
-		"-f " + rest,
-		"-N " + conf + rest,
-		conf + rest,
-		"-N -f " + conf + rest,
-		"-f " + conf + rest,
+	var want []string
+	for _, conf := range []string{"", "-c options=/usr/share/xfsprogs/mkfs/lts_6.1.conf "} {
+		for _, class := range []string{"", "-i size=1024 "} {
+			for _, proto := range []string{"", "-p /tmp/x "} {
+				rest := conf + class + proto + "-K -m uuid=" + uuid + " /dev/vdb"
+				want = append(want, "-N "+rest, rest, "-N -f "+rest, "-f "+rest)
+			}
+		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

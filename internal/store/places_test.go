@@ -13,7 +13,7 @@ import (
 func TestScanPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	var places []*Place
-	for range scansAtOnce {
+	for range 2 {
 		f, err := s.ScanPlace(t.Context(), func() { t.Error("there is a place, and yet it waits") })
 		if err != nil {
 			t.Fatal(err)
