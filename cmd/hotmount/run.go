@@ -82,6 +82,12 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	h.Shared, h.Measure = new(inventory.Shared), mounts.XFSGeometry
 	partitions := new(atomic.Bool)
 	h.Partitions = partitions.Load
+	// There may be no room for a watch (fs.inotify.max_user_instances).
+	nodes, err := uevent.WatchNodes("/dev", mayBeDisk)
+	if err != nil {
+		reporter.Problem(fmt.Errorf("%w; a mount takes a little longer, and a disk that is pulled and comes back in another slot at once may have to be accepted", err))
+	}
+	h.CameAfter = nodes.CameAfter
 	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting, h}, seen, s, watchdog/2)
 
 	var parts sync.WaitGroup
@@ -102,12 +108,10 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 		})
 	})
 	part(func(ctx context.Context) error {
-		// There may be no room for a watch (fs.inotify.max_user_instances).
-		if err := uevent.Nodes(ctx, "/dev", func(name string) {
-			if mayBeDisk(name) {
-				manager.Expect(ctx)
-			}
-		}); err != nil {
+		if nodes == nil {
+			return nil
+		}
+		if err := nodes.Run(ctx, func(string) { manager.Expect(ctx) }); err != nil {
 			reporter.Problem(fmt.Errorf("%w; a mount takes a little longer", err))
 		}
 		return nil

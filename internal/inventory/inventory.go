@@ -40,6 +40,9 @@ type Host struct {
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
 	// Partitions says whether partitions are wanted as well; nil for never.
 	Partitions func() bool
+	// CameAfter says whether the disk with the one kernel name, which is attached, is known to
+	// have come after one with the other name had gone; nil for nothing known.
+	CameAfter func(name, gone string) bool
 	// Asks says that what a loop device lies on is asked for, and not guessed: one that this
 	// process may not open seems to lie on each disk.
 	Asks bool
@@ -51,7 +54,9 @@ func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
 // Newest gives the highest disk sequence number of those attached that may have been
 // attached together with the disk of that kernel name, which is gone.
-func (h Host) Newest(name string) (uint64, error) { return h.sysfs().Newest(name) }
+func (h Host) Newest(name string) (uint64, error) {
+	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
+}
 
 // Mounts gives PID 1's mount table (mounts.Reader.Tree).
 func (h Host) Mounts() ([]mounts.Mount, error) { return h.Shared.reader().Tree(h.Root) }

@@ -65,8 +65,9 @@ func (f FS) Names() ([]string, error) {
 
 // Newest gives the highest disk sequence number of those attached that may have been
 // attached together with a disk of that kernel name, which is gone. What has its name
-// now came later, and with it all of higher numbers.
-func (f FS) Newest(name string) (uint64, error) {
+// now came later, and with it all of higher numbers; so did those of which later, unless nil,
+// says so.
+func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	names, err := FS{Root: f.Root}.Names()
 	if err != nil {
 		return 0, err
@@ -81,8 +82,11 @@ func (f FS) Newest(name string) (uint64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("cannot read the sequence number of disk %s: %w", n, err)
 		}
-		if n == name {
+		switch {
+		case n == name:
 			after = seq
+		case later != nil && later(n):
+			continue
 		}
 		all = append(all, seq)
 	}

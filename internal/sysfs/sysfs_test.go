@@ -68,14 +68,19 @@ func TestNewest(t *testing.T) {
 		"sys/block/nvme0c0/hidden": "1\n", "sys/block/nvme0c0/diskseq": "99\n",
 	}
 	for name, want := range map[string]uint64{"vdb": 14, "vdd": 9, "vdc": 1, "vda": 0} {
-		if got, err := disks.make(t).Newest(name); got != want || err != nil {
+		if got, err := disks.make(t).Newest(name, nil); got != want || err != nil {
 			t.Errorf("with %s: %d, %v", name, got, err)
 		}
 	}
-	if got, err := disks.with(tree{"sys/block/vdc/diskseq": "x\n"}).make(t).Newest("vdb"); err == nil {
+	for later, want := range map[string]uint64{"vdd": 9, "vdc": 14, "vda": 14, "vdc vdd": 1, "vda vdc vdd": 0} {
+		if got, err := disks.make(t).Newest("vdb", func(o string) bool { return strings.Contains(later, o) }); got != want || err != nil {
+			t.Errorf("with %s later: %d, %v", later, got, err)
+		}
+	}
+	if got, err := disks.with(tree{"sys/block/vdc/diskseq": "x\n"}).make(t).Newest("vdb", nil); err == nil {
 		t.Errorf("of what can not be read: %d", got)
 	}
-	if got, err := (FS{Root: t.TempDir()}).Newest("vdb"); err == nil {
+	if got, err := (FS{Root: t.TempDir()}).Newest("vdb", nil); err == nil {
 		t.Errorf("without sysfs: %d", got)
 	}
 }

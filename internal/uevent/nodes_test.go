@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,18 +33,20 @@ func TestNodes(t *testing.T) {
 	names := make(chan string, 1000)
 	var gate sync.Mutex
 	done := make(chan error)
+	nodes, err := WatchNodes(dir, func(name string) bool { return name != "loop0" })
+	if err != nil {
+		t.Fatal(err)
+	}
 	go func() {
-		done <- Nodes(ctx, dir, func(name string) {
+		done <- nodes.Run(ctx, func(name string) {
 			gate.Lock()
 			defer gate.Unlock()
 			names <- name
 		})
 	}()
-	for len(names) == 0 { // nobody tells when the watch has begun
-		create("begun")
-	}
 	gate.Lock()
 	want := []string{"vdb", strings.Repeat("x", 250), "vdb1", "vdb", "end"}
+	create("loop0")
 	create(want...)
 	gate.Unlock()
 	var got []string
@@ -53,9 +56,7 @@ func TestNodes(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("named so far: %q", got)
 		}
-		if name != "begun" {
-			got = append(got, name)
-		}
+		got = append(got, name)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("named: %q", got)
@@ -64,7 +65,91 @@ func TestNodes(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if err := Nodes(t.Context(), null, nil); err == nil {
+	if _, err := WatchNodes(null, nil); err == nil {
 		t.Error("a file can be watched")
+	}
+}
+
+// TestCameAfter: in which order the kernel has made and removed nodes is known without Run,
+// which may lag behind; what is not known is not said.
+func TestCameAfter(t *testing.T) {
+	dir := t.TempDir()
+	do := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			path, gone := strings.CutPrefix(name, "-")
+			var err error
+			if path = filepath.Join(dir, path); gone {
+				err = os.Remove(path)
+			} else {
+				err = os.Mkdir(path, 0o700)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	do("vda", "vdb")
+	nodes, err := WatchNodes(dir, func(name string) bool { return strings.HasPrefix(name, "vd") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		do    []string
+		after string // those that have come after vdb had gone
+	}{
+		{nil, ""},
+		{[]string{"vdc"}, ""},
+		{[]string{"-vdb"}, ""},
+		{[]string{"vdd", "loop1", "-loop1"}, "vdd"},
+		{[]string{"-vdd"}, ""},
+		{[]string{"vdd", "vde"}, "vdd vde"},
+		{[]string{"vdb"}, ""},
+		{[]string{"-vdb", "vdf"}, "vdf"},
+	} {
+		do(step.do...)
+		var after []string
+		for _, name := range []string{"vda", "vdb", "vdc", "vdd", "vde", "vdf", "loop1"} {
+			if nodes.CameAfter(name, "vdb") {
+				after = append(after, name)
+			}
+		}
+		if got := strings.Join(after, " "); got != step.after {
+			t.Errorf("after %q: %q, not %q", step.do, got, step.after)
+		}
+	}
+	if nodes.CameAfter("vdf", "vdx") {
+		t.Error("it came after one of which nothing is known")
+	}
+	if (*Nodes)(nil).CameAfter("vdf", "vdb") {
+		t.Error("nobody watches, and something is known")
+	}
+	// More than the kernel queues for one watch is lost, and with it the order.
+	most, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued, err := strconv.Atoi(strings.TrimSpace(string(most)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range queued/2 + 1 {
+		do("loop1", "-loop1")
+	}
+	do("vdb") // nobody is told
+	if nodes.CameAfter("vdf", "vdb") {
+		t.Error("events were lost, and the order is known")
+	}
+	if do("vdg"); nodes.CameAfter("vdg", "vdb") {
+		t.Error("it came after one that is there")
+	}
+	// Once it has ended, nothing newer is known.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := nodes.Run(ctx, func(string) {}); err != nil {
+		t.Error(err)
+	}
+	if do("-vdb", "vdh"); nodes.CameAfter("vdh", "vdb") {
+		t.Error("the watch is over, and something is known")
 	}
 }

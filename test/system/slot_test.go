@@ -3,6 +3,8 @@
 package system
 
 import (
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -62,4 +64,64 @@ func TestNextInASlot(t *testing.T) {
 	if got := m.run("ls /var/lib/hotmount/intents; journalctl -b --no-pager -o cat >/run/said; grep -E '(refuse|hold): ' /run/said || true"); got != "" {
 		t.Errorf("at last: %s", got)
 	}
+}
+
+// TestBackAtOnceInAnotherSlot: a disk is pulled, and is back in another slot before the daemon
+// has heard of either. That it had left when it came the kernel's own order tells; it is mounted
+// again by itself. What came before it left is another disk, whatever its serial.
+func TestBackAtOnceInAnotherSlot(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := blank(t, 320<<20)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.xfs: %v: %s", err, out)
+	}
+	slot := func(name string) string { return m.run("readlink -f /sys/block/" + name + " | cut -d/ -f5") }
+	attach := func(file string) (name, id string) {
+		t.Helper()
+		before := m.run("ls /sys/block")
+		d, err := w.Attach(ctx(t), worker.Disk{File: file, Serial: "MOVED"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.run("for i in $(seq 300); do for n in $(ls /sys/block); do case '" + strings.ReplaceAll(before, "\n", " ") + " ' in *$n' '*) ;; *) echo $n; exit;; esac; done; sleep 0.1; done; exit 1"), d.ID
+	}
+	_, first := m.attach(w, worker.Disk{File: blank(t, 300<<20), Serial: "FIRST"})
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "MOVED"})
+	uuid, was := m.mounted(name), slot(name)
+	where := "/mnt/disks/" + uuid
+	m.run("echo kept >" + where + "/f; sync " + where + "/f")
+	if err := w.Detach(ctx(t), first); err != nil {
+		t.Fatal(err)
+	}
+
+	m.run("udevadm settle; systemctl kill -s STOP hotmount")
+	if err := w.Detach(ctx(t), id); err != nil {
+		t.Fatal(err)
+	}
+	back, id := attach(image)
+	if at := slot(back); at == was {
+		t.Fatalf("it is in slot %s again", at)
+	}
+	m.run("udevadm settle; systemctl kill -s CONT hotmount")
+	if got := m.mounted(back); got != uuid {
+		t.Errorf("it came back as %s, it was %s", got, uuid)
+	}
+	if got := m.run("cat " + where + "/f"); got != "kept" {
+		t.Errorf("it holds %q", got)
+	}
+
+	// A copy with its serial comes while it is there, and nobody sees them side by side.
+	snapshot := filepath.Join(t.TempDir(), "copy.raw")
+	m.run("sync")
+	if out, err := exec.CommandContext(ctx(t), "cp", "--sparse=always", image, snapshot).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v: %s", err, out)
+	}
+	m.run("systemctl kill -s STOP hotmount")
+	twin, _ := attach(snapshot)
+	if err := w.Detach(ctx(t), id); err != nil {
+		t.Fatal(err)
+	}
+	m.run("udevadm settle; systemctl kill -s CONT hotmount")
+	m.says("/dev/" + twin + " .*refuse: its UUID " + uuid + " was last mounted from another disk, which left when this one was attached already")
+	m.wait("mount and directory to go", "[ ! -e "+where+" ]")
 }
