@@ -72,9 +72,9 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 }
 
 // renamed says whether the refused disk has got a UUID of its own, by which it was mounted:
-// what has the other one now is not it.
+// what has the other one now is not it. Without a serial another in its slot looks like it.
 func (t twin) renamed(n disk.Sighting) bool {
-	same := t.attached(n.Identity) || n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
+	same := t.attached(n.Identity) || n.Identity.Serial != "" && n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
 	return !n.Left && t.UUID != n.UUID && same
 }
 

@@ -804,6 +804,16 @@ func TestTwinRenamed(t *testing.T) {
 	check("without slots", "boot5", true)
 	remember(copied.Identity("boot4"), other, false)
 	check("when the other without a slot has another", "boot5", false)
+	for _, o := range []*disk.Facts{f, copied} {
+		o.Serial, o.Slot = "", "pci-2"
+	}
+	keep(copied, "boot5")
+	next := copied.Identity("boot5")
+	next.Seq++
+	remember(next, other, false)
+	check("when the next in its slot has another, and no serial", "boot5", true)
+	remember(copied.Identity("boot5"), other, false)
+	check("when it has another itself, and no serial", "boot5", false)
 }
 
 // TestTwinOfOneSerial: of two disks with one serial and one filesystem the slot tells which is on
