@@ -1300,6 +1300,49 @@ func TestACloneBesideADiskThatHangs(t *testing.T) {
 	})
 }
 
+// Disks that wait for the last one of the start cause no looks, at one another or again at one
+// that can not be looked at.
+func TestFewLooksWhileADiskHangs(t *testing.T) {
+	waiting := func(name string, seq uint64, uuid, serial string) *disk.Facts {
+		f := xfsDisk(name, seq, uuid)
+		f.Serial, f.Standing.OnRecord, f.Standing.Twin, f.Standing.InPlace = serial, true, true, true
+		return f
+	}
+	m := newMachine(waiting("vdb", 2, uuidA, "A"), waiting("vdc", 3, uuidB, "B"), blankDisk("vdd", 4))
+	m.hangs = "vdd"
+	m.gate = func(string, string) { time.Sleep(time.Millisecond) }
+	with(t, m, func(t *testing.T, a *Agent) {
+		looks := func() (n int) {
+			m.change(func() { n, m.looks = m.looks, 0 })
+			return n
+		}
+		time.Sleep(testSettings().ReadyTimeout - time.Second)
+		if n := looks(); n > 5 {
+			t.Errorf("%d looks before the end of the wait", n)
+		}
+		m.change(func() { m.lookErr = errors.New("input/output error") })
+		a.Look("vdb")
+		time.Sleep(11 * time.Second)
+		// One disk is tried after 1, 2 and 4 seconds, the other from the end of the wait on.
+		if n := looks(); n > 10 {
+			t.Errorf("%d looks that fail", n)
+		}
+		m.change(func() { m.lookErr, m.log = nil, nil })
+		time.Sleep(time.Minute)
+		m.change(func() {
+			slices.Sort(m.log) // which is looked at first is by chance
+		})
+		m.expect(t, `
+			vdb stays held: twin
+			vdb: recovered
+			vdb: refuse (twin)
+			vdc stays held: twin
+			vdc: recovered
+			vdc: refuse (twin)`)
+		m.unhang()
+	})
+}
+
 // One that was refused and comes alone, in the slot of the one on record, is on record as such: when
 // the other comes, it is not what tells which of them is meant.
 func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {

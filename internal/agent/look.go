@@ -51,7 +51,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	f.FindPeers(a.facts())
 	c := f.Known()
 	d := policy.Decide(&f, &c, a.settings)
-	changed := !st.seen || st.early || st.decision != d
+	changed := !st.seen || st.decision != d
 	acted := st.acted
 	tried := st.tried && d.Mounted()
 	st.tried = st.tried && d.Action == disk.Mount
@@ -59,9 +59,11 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	if changed {
 		a.wakePeers(&f)
 	}
+	early := st.early
 	if st.early = a.early(&f, d); st.early {
 		return
 	}
+	changed = changed || early
 	if d.Mounted() {
 		st.remount = false
 	}

@@ -47,7 +47,7 @@ func (a *Agent) start(ctx context.Context) {
 		if !st.due.IsZero() && !st.due.After(now) {
 			a.hinted(name)
 		}
-		if st.early && !st.busy && a.allSeen(now) {
+		if st.early && !st.busy && st.retry.IsZero() && a.allSeen(now) {
 			a.wanted(name)
 		}
 	}

@@ -469,8 +469,9 @@ func (s *Session) alone(ctx context.Context, kind string) error {
 // (libxfs_log_clear in xfsprogs): once, or, where the disk is asked to do that and can not,
 // twice. If the counts say something else the disk is read as it was for the proof, and has
 // to be zeros and our filesystem; and always after mkfs.ext4, which writes by the page cache, so
-// that no counts tell. What lay on a disk that was not all zeros is not told from what came
-// meanwhile.
+// that no counts tell: nothing says then that somebody has written, and a reading that is
+// broken off leaves no doubt. What lay on a disk that was not all zeros is not told from what
+// came meanwhile.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
 	if o.Intent.Over || s.plan == probe.Unsigned {
 		return nil

@@ -938,6 +938,18 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 	}
 }
 
+// TestWordsOfTwins: of two of which none is mounted, the one that stays may have to be accepted.
+func TestWordsOfTwins(t *testing.T) {
+	for mounted, accept := range map[string]bool{"": true, "/mnt/disks/" + uuid: false} {
+		f, s := blankDisk(), settings()
+		f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, Mounted: mounted}}
+		_, next := Words(f, xfs(), s, Decide(f, xfs(), s))
+		if !strings.Contains(next, "detach one") || !strings.Contains(next, "xfs_admin -U generate /dev/"+f.Name) || strings.Contains(next, "hotmount accept DISK") != accept {
+			t.Errorf("mounted %q: %s", mounted, next)
+		}
+	}
+}
+
 // TestWordsOfAReplacement: what is told of the disk that was mounted last is what was seen.
 func TestWordsOfAReplacement(t *testing.T) {
 	for want, standing := range map[string]disk.Standing{

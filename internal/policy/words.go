@@ -347,9 +347,9 @@ func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
 	p := f.SameUUID[0]
 	why = fmt.Sprintf("it has the UUID %s of another disk: %s (%s) and %s (%s)", d.UUID, place(p.ID, p.Slot), serial(p.Serial), place(f.ID, f.Slot), serial(f.Serial))
 	if p.Mounted != "" {
-		why += "; the other is mounted at " + disk.Visible(p.Mounted)
+		return why + "; the other is mounted at " + disk.Visible(p.Mounted), "detach one, or " + own
 	}
-	return why, "detach one, or " + own
+	return why, "detach one, and if the other stays refused, accept it (hotmount accept DISK), or " + own
 }
 
 func shrunkWords(f *disk.Facts, c *disk.Content, d disk.Decision) (why, next string) {
