@@ -76,29 +76,16 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 		t.Fatalf("mkfs.xfs: %v: %s", err, out)
 	}
 	slot := func(name string) string { return m.run("readlink -f /sys/block/" + name + " | cut -d/ -f5") }
-	attach := func(file string) (name, id string) {
-		t.Helper()
-		before := m.run("ls /sys/block")
-		d, err := w.Attach(ctx(t), worker.Disk{File: file, Serial: "MOVED"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m.run("for i in $(seq 300); do for n in $(ls /sys/block); do case '" + strings.ReplaceAll(before, "\n", " ") + " ' in *$n' '*) ;; *) echo $n; exit;; esac; done; sleep 0.1; done; exit 1"), d.ID
-	}
 	_, first := m.attach(w, worker.Disk{File: blank(t, 300<<20), Serial: "FIRST"})
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "MOVED"})
 	uuid, was := m.mounted(name), slot(name)
 	where := "/mnt/disks/" + uuid
 	m.run("echo kept >" + where + "/f; sync " + where + "/f")
-	if err := w.Detach(ctx(t), first); err != nil {
-		t.Fatal(err)
-	}
+	m.detach(w, first)
 
 	m.run("udevadm settle; systemctl kill -s STOP hotmount")
-	if err := w.Detach(ctx(t), id); err != nil {
-		t.Fatal(err)
-	}
-	back, id := attach(image)
+	m.detach(w, id)
+	back, id := m.attach(w, worker.Disk{File: image, Serial: "MOVED"})
 	if at := slot(back); at == was {
 		t.Fatalf("it is in slot %s again", at)
 	}
@@ -117,10 +104,8 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 		t.Fatalf("cp: %v: %s", err, out)
 	}
 	m.run("systemctl kill -s STOP hotmount")
-	twin, _ := attach(snapshot)
-	if err := w.Detach(ctx(t), id); err != nil {
-		t.Fatal(err)
-	}
+	twin, _ := m.attach(w, worker.Disk{File: snapshot, Serial: "MOVED"})
+	m.detach(w, id)
 	m.run("udevadm settle; systemctl kill -s CONT hotmount")
 	m.says("/dev/" + twin + " .*refuse: its UUID " + uuid + " was last mounted from another disk, which left when this one was attached already")
 	m.wait("mount and directory to go", "[ ! -e "+where+" ]")
