@@ -1978,6 +1978,53 @@ func TestTheNextDisksMountStays(t *testing.T) {
 	})
 }
 
+// Another disk that has the name when PID 1 comes to mount it, while udev knows of neither's
+// coming nor going, is unmounted before anything is said or recorded of it.
+func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
+	for name, tt := range map[string]struct {
+		busy bool
+		want string
+	}{
+		"idle": {false, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
+			unmount /mnt/disks/` + uuidA + `
+			vdb: failed: the disk is gone: disk sequence number 3, which has its name now, was mounted in its place, and is unmounted again
+			vdb: gone
+			forgot 2
+			vdb: wait (udev-pending)
+			rmdir /mnt/disks/` + uuidA},
+		"in use": {true, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
+			unmount /mnt/disks/` + uuidA + `
+			vdb: failed: the disk is gone: disk sequence number 3, which has its name now, was mounted in its place, and is still there; stop who uses it, then umount /mnt/disks/` + uuidA + `
+			busy
+			vdb: gone
+			forgot 2
+			vdb: wait (udev-pending)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(xfsDisk("vdb", 2, uuidA))
+			next := xfsDisk("vdb", 3, uuidB)
+			next.Udev.Initialized = false
+			m.gate = func(work, name string) {
+				if work == "mount" {
+					m.mu.Lock()
+					defer m.mu.Unlock()
+					m.disks["vdb"] = next
+				}
+			}
+			if tt.busy {
+				m.mountErr["/mnt/disks/"+uuidA] = errors.New("busy")
+			}
+			with(t, m, func(t *testing.T, a *Agent) {
+				m.expect(t, tt.want)
+			})
+		})
+	}
+}
+
 // While the mount of a disk is under way its copy is on record at once: if the disk goes
 // before that ends nobody would know that the copy is one.
 func TestACloneDuringTheFirstMount(t *testing.T) {

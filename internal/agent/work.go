@@ -91,7 +91,7 @@ func (a *Agent) start(ctx context.Context) {
 		}
 		st.filled, st.filling = 0, nil
 		a.begin(ctx, mountings, func() func() {
-			err := a.units.Mount(ctx, &f, class, d.UUID, d.Type)
+			err := a.mount(ctx, &f, class, d)
 			return func() {
 				// One that is held is tried again and again, and said to be once.
 				if filling != nil && err == nil {
@@ -171,6 +171,28 @@ func (a *Agent) start(ctx context.Context) {
 			a.give(ctx, func() { a.released(dep, err) })
 		})
 	}
+}
+
+// mount has the disk mounted, and sees that it was this one. Until udev has heard that a disk
+// is gone, its link by sequence number is there and leads to the next disk of that kernel
+// name, and PID 1 mounts that. What is mounted keeps its sequence number.
+func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d disk.Decision) error {
+	err := a.units.Mount(ctx, f, class, d.UUID, d.Type)
+	seq, attachedErr := a.host.Attached(f.Dev)
+	if attachedErr != nil || seq == f.Seq || seq == 0 {
+		return errors.Join(err, attachedErr)
+	}
+	path := class.MountPoint(d.UUID)
+	there, thereErr := a.host.MountedAt(path, f.Dev)
+	if !there {
+		return errors.Join(err, thereErr)
+	}
+	outcome := "unmounted again"
+	unmountErr := a.units.Unmount(ctx, path)
+	if unmountErr != nil {
+		outcome = "still there; stop who uses it, then umount " + path
+	}
+	return errors.Join(err, fmt.Errorf("%w: disk sequence number %d, which has its name now, was mounted in its place, and is %s", disk.ErrGone, seq, outcome), unmountErr)
 }
 
 // prove has the disk proven blank, and formatted.

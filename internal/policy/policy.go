@@ -32,7 +32,12 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 		d.Action, d.Reason = disk.Keep, disk.ReasonMounted
 		// A device number is used again, and a mount that began for the disk before
 		// may have come to be this one's.
-		if uuid := strings.ToLower(f.Udev.FSUUID); f.Udev.Initialized && disk.ValidUUID(uuid) && uuid != path.Base(m.Path) {
+		uuid := strings.ToLower(f.Udev.FSUUID)
+		switch {
+		case !f.Udev.Initialized && !wasMounted(f, path.Base(m.Path)):
+			d.Action, d.Reason = disk.Wait, disk.ReasonUdev
+			return d
+		case disk.ValidUUID(uuid) && uuid != path.Base(m.Path):
 			d.Action, d.Reason = disk.Refuse, disk.ReasonMisplaced
 			return d
 		}
@@ -140,6 +145,13 @@ func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	return nil
 }
 
+// wasMounted says whether it is on record that this attachment of the disk had the filesystem of
+// that UUID mounted in its place.
+func wasMounted(f *disk.Facts, uuid string) bool {
+	v := f.Standing.Volume
+	return !f.Standing.WasMounted.IsZero() && v != nil && v.Identity.Seq == f.Seq && v.UUID == uuid
+}
+
 // mounted says what is to be done with a disk that is mounted in its place.
 func mounted(d disk.Decision, f *disk.Facts, class *disk.Class) disk.Decision {
 	switch g := f.Spans(); {
@@ -173,8 +185,7 @@ func notOurs(f *disk.Facts, class *disk.Class) disk.Reason {
 // lost says whether the filesystem was mounted in its place during this attachment, and is
 // not there now: all that is left are the mounts that kubelet made of that one for pods.
 func lost(f *disk.Facts, c *disk.Content) bool {
-	v := f.Standing.Volume
-	return c.Kind == disk.Filesystem && !f.Standing.WasMounted.IsZero() && v != nil && v.Identity.Seq == f.Seq && v.UUID == c.UUID &&
+	return c.Kind == disk.Filesystem && wasMounted(f, c.UUID) &&
 		!slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return !ofPod(m.Path) })
 }
 

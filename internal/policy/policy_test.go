@@ -124,6 +124,16 @@ func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
+// inPlace is mounted in its place and on record so, and unknown to udev.
+func inPlace(put func(*disk.Facts)) func(*disk.Facts) {
+	return bound(func(f *disk.Facts) {
+		f.Mounts, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, false
+		if put != nil {
+			put(f)
+		}
+	})
+}
+
 func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
 
 func block(s *disk.Settings) { s.Classes[0].Mode = disk.ModeBlock }
@@ -328,7 +338,7 @@ func TestDecide(t *testing.T) {
 		{"mounted in its place and in a pod", func(f *disk.Facts) {
 			f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/x"), ours}
 		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
-		{"mounted in its place, udev restarted", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours}; f.Udev = disk.Udev{} }, proven(disk.Unread), nil, disk.Keep, disk.ReasonMounted},
+		{"mounted in its place, udev restarted", inPlace(func(f *disk.Facts) { f.Udev = disk.Udev{} }), proven(disk.Unread), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted, room to grow", with(ours, grown(1<<30), nil), xfs(), growing, disk.Grow, disk.ReasonSmaller},
 		{"mounted, room to grow, tried at this size", with(ours, grown(1<<30), fit(5<<30, 1<<30)), xfs(), growing, disk.Keep, disk.ReasonMounted},
 		{"mounted, room to grow, tried at another size", with(ours, grown(1<<30), fit(1<<30, 1<<30)), xfs(), growing, disk.Grow, disk.ReasonSmaller},
@@ -519,7 +529,10 @@ func TestDecide(t *testing.T) {
 		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted, and what udev knows is of the disk before", func(f *disk.Facts) {
 			f.Mounts, f.Udev.FSUUID, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, otherUUID, false
-		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
+		}, xfs(), nil, disk.Wait, disk.ReasonUdev},
+		{"mounted, on record as what it once was", inPlace(func(f *disk.Facts) { f.Standing.WasMounted = time.Time{} }), xfs(), nil, disk.Wait, disk.ReasonUdev},
+		{"mounted as something else, and udev has not seen it", inPlace(func(f *disk.Facts) { f.Standing.Volume.UUID = otherUUID }), xfs(), nil, disk.Wait, disk.ReasonUdev},
+		{"mounted as in an earlier attachment, and udev has not seen it", inPlace(func(f *disk.Facts) { f.Standing.Volume.Identity.Seq-- }), xfs(), nil, disk.Wait, disk.ReasonUdev},
 		{"mounted in another's place", func(f *disk.Facts) {
 			f.Mounts, f.Udev.FSUUID = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, otherUUID
 		}, xfs(), nil, disk.Refuse, disk.ReasonMisplaced},

@@ -4,6 +4,7 @@ package system
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"hotmount/test/worker"
@@ -35,5 +36,40 @@ systemctl reload hotmount`)
 		second, _ := m.exchanged(w, name, id, link(1), worker.Disk{Bus: bus, File: blank(t, 320<<20), Serial: serial(2)})
 		t.Logf("%s was %s, %s is %s", serial(1), name, serial(2), second)
 		leads(2, second)
+	}
+}
+
+// TestExchangedBeforeItsMount: a disk whose mount has waited at start is pulled, and another
+// one has its kernel name, while udev hears of neither. PID 1 finds that one by the link of
+// the first: it does not stay in the other's place, nor on record there.
+func TestExchangedBeforeItsMount(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount; echo 'ready_timeout: 30s' >/etc/hotmount/config.yaml")
+	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
+	seq := m.run("cat /sys/block/" + name + "/diskseq")
+	// For one that udev does not know the mount of another that is new here waits.
+	m.run("udevadm control --stop-exec-queue")
+	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	m.run("systemctl start --no-block hotmount")
+	m.says(name + ".*it holds xfs " + uuid)
+	m.detach(w, id)
+	m.wait("the kernel to let it go", "! [ -e /sys/block/"+name+"/diskseq ] || [ $(cat /sys/block/"+name+"/diskseq) != "+seq+" ]")
+	next, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	if got := m.run("readlink /dev/disk/by-diskseq/" + seq); next != name || got != "../../"+name {
+		t.Fatalf("%s is %s now, the first disk's link leads to %s", name, next, got)
+	}
+	m.says("which has its name now, was mounted in its place, and is unmounted again")
+	if got := m.run("findmnt -rno TARGET /dev/" + name + " || true; ls -A /mnt/disks; cat /var/lib/hotmount/filesystems.json || true"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
+		t.Errorf("left of it: %s", got)
+	}
+	m.run("udevadm control --start-exec-queue")
+	for _, name := range []string{next, late} {
+		if got := m.mounted(name); got == uuid {
+			t.Errorf("%s is mounted as %s", name, got)
+		}
+	}
+	if got := m.run("ls -A /mnt/disks | wc -l; hotmount status"); !strings.HasPrefix(got, "2\n") || strings.Contains(got, uuid) {
+		t.Errorf("%s", got)
 	}
 }
