@@ -45,6 +45,8 @@ type Host interface {
 	// KeepUnmounted records that the disk is not to be mounted during this
 	// attachment: ReasonReleased or ReasonUnmounted; empty takes that back.
 	KeepUnmounted(f *disk.Facts, reason disk.Reason) error
+	// Expect has looks go by what Remember is to record, from now on, also if that fails.
+	Expect(seen disk.Sighting)
 	// Remember records the filesystems that were found mounted, or whose disks
 	// have left; it fills in the boot.
 	Remember(seen []disk.Sighting) error
@@ -154,6 +156,7 @@ type Agent struct {
 	// What follows belongs to the loop's goroutine alone.
 	disks    map[string]*state
 	leaving  map[string]*departure
+	left     uint64          // counts the filesystems whose disks have left
 	seen     []disk.Sighting // not handed to Host.Remember yet
 	found    []disk.Sighting // not handed to Host.Note yet
 	saving   bool

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,8 @@ type machine struct {
 	notes       []disk.Sighting
 	noteErr     error
 	rememberErr error
+	// later are the names of disks that are known to have come after another had gone.
+	later       []string
 	newestErr   error
 	asked       []string // the names for which Newest was asked
 	notices     []string
@@ -302,14 +305,19 @@ func (m *machine) Remember(seen []disk.Sighting) error {
 	return m.rememberErr
 }
 
-// Newest is that of any disk: the name of one that is gone is used by none.
+func (m *machine) Expect(disk.Sighting) {}
+
+// Newest is that of any disk that is not known to have come later: the name of one that is
+// gone is used by none.
 func (m *machine) Newest(name string) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked = append(m.asked, name)
 	var newest uint64
 	for _, d := range m.disks {
-		newest = max(newest, d.DiskSeq())
+		if !slices.Contains(m.later, cmp.Or(d.Whole, d.Name)) {
+			newest = max(newest, d.DiskSeq())
+		}
 	}
 	return newest, m.newestErr
 }
@@ -554,12 +562,17 @@ func testSettings() *disk.Settings {
 // and requires that it ends within a second of its context.
 func with(t *testing.T, m *machine, test func(t *testing.T, a *Agent)) {
 	t.Helper()
+	withHost(t, m, m, test)
+}
+
+func withHost(t *testing.T, m *machine, h Host, test func(t *testing.T, a *Agent)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m.hang = make(chan struct{})
 		s := testSettings()
 		s.Classes[0].Grow = m.grow
 		s.Classes[0].Mode = m.mode
-		a := New(m, m, m, s, 0)
+		a := New(h, m, m, s, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()
@@ -2051,14 +2064,18 @@ func TestACloneDuringTheFirstMount(t *testing.T) {
 	})
 }
 
-// A disk that is back under another name before it was seen to leave was not attached
-// together with itself.
+// Whether what has another name when a disk is seen to leave was attached together with it, the
+// order of their coming and going tells, and no serial: a copy has that, too.
 func TestAPulledDiskInAnotherSlot(t *testing.T) {
 	for _, tt := range []struct {
 		serial    string
 		partition bool
+		later     []string
 		newest    uint64
-	}{{"A", false, 2}, {"", false, 3}, {"A", true, 2}} {
+	}{
+		{"A", false, nil, 3}, {"", false, nil, 3}, {"A", true, nil, 3},
+		{"A", false, []string{"vdc"}, 0}, {"", false, []string{"vdc"}, 0}, {"A", true, []string{"vdc"}, 0},
+	} {
 		was, is := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 		s := testSettings()
 		for _, f := range []*disk.Facts{was, is} {
@@ -2075,7 +2092,7 @@ func TestAPulledDiskInAnotherSlot(t *testing.T) {
 			}
 			settle()
 			m.change(func() {
-				m.table, m.sightings = nil, nil
+				m.table, m.sightings, m.later = nil, nil, tt.later
 				delete(m.disks, was.Name)
 				m.disks[is.Name] = is
 			})

@@ -160,7 +160,7 @@ func (a *Agent) gone(name string) {
 		}
 		a.report.Gone(&st.facts, was)
 	}
-	a.left(st)
+	a.leave(st)
 	if st.facts.Standing.Noted != nil || st.noted != nil {
 		a.found = append(a.found, disk.Sighting{Identity: st.facts.Identity(""), Left: true})
 	}

@@ -51,6 +51,11 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	f.FindPeers(a.facts())
 	c := f.Known()
 	d := policy.Decide(&f, &c, a.settings)
+	if d.Action == disk.Mount && st.since != a.left {
+		// It may be a copy of what has left since the look began, and not know it.
+		a.wanted(name)
+		return
+	}
 	changed := !st.seen || st.decision != d
 	acted := st.acted
 	tried := st.tried && d.Mounted()

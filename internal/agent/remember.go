@@ -9,10 +9,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// left has recorded that the disk of a filesystem left, also of one that was not mounted
+// leave has recorded that the disk of a filesystem left, also of one that was not mounted
 // any more when this agent started. What was attached together with it is no other
 // attachment of it.
-func (a *Agent) left(st *state) {
+func (a *Agent) leave(st *state) {
 	s := st.sighting
 	if v := st.facts.Standing.Volume; s == nil && v != nil && !st.facts.Standing.WasMounted.IsZero() && v.Identity.Seq == st.facts.Seq {
 		s = v
@@ -26,13 +26,15 @@ func (a *Agent) left(st *state) {
 	if left.Newest, err = a.host.Newest(cmp.Or(st.facts.Whole, st.facts.Name)); err != nil {
 		a.report.Problem(err)
 	}
-	// It may have come back already, under another name and in another slot.
-	for _, o := range a.disks {
-		if o.waits() && o.facts.Serial != "" && o.facts.Serial == st.facts.Serial && attached(o.selves(), st.facts.Seq) {
-			left.Newest = min(left.Newest, o.facts.DiskSeq()-1)
-		}
-	}
-	a.seen = append(a.seen, left)
+	a.left++
+	a.expect(left)
+}
+
+// expect has the sighting recorded. A look that begins before that is done goes by it, too: else a
+// copy could be mounted in the place of a disk that has just left.
+func (a *Agent) expect(s disk.Sighting) {
+	a.host.Expect(s)
+	a.seen = append(a.seen, s)
 }
 
 // remember has recorded what has to last of the decision: on which disk a
@@ -45,7 +47,7 @@ func (a *Agent) remember(st *state, changed bool) {
 		id := f.Identity("")
 		if changed || st.sighting == nil || st.sighting.Identity != id {
 			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.alive, Full: d.Type == "xfs" && f.Full()}
-			a.seen = append(a.seen, *st.sighting)
+			a.expect(*st.sighting)
 		}
 	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, st.double() && !st.waits(), doubted(f, d):
 		if err := a.host.Keep(f, d.Reason); err != nil {

@@ -27,6 +27,8 @@ type state struct {
 	// remount says that the disk's mount ended without anybody's hand, and is
 	// to be made again.
 	remount bool
+	// since is what Agent.left was when the last look began.
+	since uint64
 	// met is the sequence number of a disk that was looked at since this one was refused for it.
 	met uint64
 	// sighting is what was last handed to Host.Remember, nil for nothing.

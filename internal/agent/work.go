@@ -120,6 +120,9 @@ func (a *Agent) start(ctx context.Context) {
 	}
 	// Last: the others may want a look.
 	for name, ok := a.lines[looks].next(); ok; name, ok = a.lines[looks].next() {
+		if st := a.disks[name]; st != nil {
+			st.since = a.left
+		}
 		a.begin(ctx, looks, func() func() {
 			f, err := a.host.Look(name)
 			return func() { a.looked(name, f, err) }

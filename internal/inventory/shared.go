@@ -98,6 +98,12 @@ func (s *Shared) known() *store.Known {
 	return &s.stored
 }
 
+// Expect has looks go by the sighting from now on, whether or not it can be recorded.
+func (s *Shared) Expect(seen disk.Sighting) { s.stored.Expect(seen) }
+
+// Recorded says that these are in the store.
+func (s *Shared) Recorded(seen []disk.Sighting) { s.stored.Recorded(seen) }
+
 func (s *Shared) claimed(root string) ([]mounts.Claim, error) {
 	if s == nil {
 		return mounts.Claims(root)

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"slices"
 	"sync"
 
+	"hotmount/internal/disk"
 	"hotmount/internal/smallfile"
 )
 
@@ -12,6 +14,8 @@ import (
 type Known struct {
 	mu    sync.Mutex
 	files map[string]knownFile
+	// expected is what Remember is still to record, or could not.
+	expected []disk.Sighting
 }
 
 type knownFile struct {
@@ -40,4 +44,42 @@ func once[T any](k *Known, path string, read func() (T, error)) (T, error) {
 	}
 	k.files[path] = knownFile{stamp, v}
 	return v, nil
+}
+
+// Expect has Load go by the sighting from now on, before Remember has recorded it and also if
+// that fails.
+func (k *Known) Expect(s disk.Sighting) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.expected = append(k.expected, s)
+	k.expected = k.expected[max(0, len(k.expected)-sightingsKept):]
+}
+
+// Recorded says that Remember has recorded them. What was expected of the same filesystems before
+// is over with that, also where it could not be recorded.
+func (k *Known) Recorded(seen []disk.Sighting) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range seen {
+		i := slices.Index(k.expected, s)
+		if i < 0 {
+			continue
+		}
+		later := slices.Clone(k.expected[i+1:])
+		k.expected = append(slices.DeleteFunc(k.expected[:i], func(o disk.Sighting) bool { return o.UUID == s.UUID }), later...)
+	}
+}
+
+// with gives what is remembered with what is expected; all stays as it is.
+func (k *Known) with(all []disk.Sighting) []disk.Sighting {
+	if k == nil {
+		return all
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.expected) == 0 {
+		return all
+	}
+	all, _, _ = merge(slices.Clone(all), k.expected)
+	return all
 }

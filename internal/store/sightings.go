@@ -31,20 +31,7 @@ func (s Store) Remember(seen []disk.Sighting) error {
 		if err != nil {
 			return err
 		}
-		var before, now []disk.Sighting
-		for _, n := range seen {
-			i := slices.IndexFunc(all, func(o disk.Sighting) bool { return o.UUID == n.UUID })
-			if i >= 0 {
-				if n.Left && !all[i].Identity.Is(n.Identity) {
-					continue // it came back meanwhile
-				}
-				before = append(before, all[i])
-				all = slices.Delete(all, i, i+1)
-			}
-			all, now = append(all, n), append(now, n)
-		}
-		forgotten := max(0, len(all)-sightingsKept)
-		before, all = append(before, all[:forgotten]...), all[forgotten:]
+		all, before, now := merge(all, seen)
 		if err := s.failed(writeSynced(s.sightingsFile(), sightings{Version: version, Filesystems: all})); err != nil {
 			return err
 		}
@@ -57,6 +44,24 @@ func (s Store) Remember(seen []disk.Sighting) error {
 		return fmt.Errorf("cannot record which filesystem lies on which disk: %w", err)
 	}
 	return nil
+}
+
+// merge adds what was seen to what is remembered, one of each filesystem, and gives what that
+// replaces, and what it adds. It may change all.
+func merge(all, seen []disk.Sighting) (merged, before, now []disk.Sighting) {
+	for _, n := range seen {
+		i := slices.IndexFunc(all, func(o disk.Sighting) bool { return o.UUID == n.UUID })
+		if i >= 0 {
+			if n.Left && !all[i].Identity.Is(n.Identity) {
+				continue // it came back meanwhile
+			}
+			before = append(before, all[i])
+			all = slices.Delete(all, i, i+1)
+		}
+		all, now = append(all, n), append(now, n)
+	}
+	forgotten := max(0, len(all)-sightingsKept)
+	return all[forgotten:], append(before, all[:forgotten]...), now
 }
 
 // dropRenamed takes from the refused disks those that have got a UUID of their own.

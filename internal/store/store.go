@@ -229,6 +229,7 @@ func (s Store) Load(boot string, known *Known) Memory {
 	m.intents, errs[1] = s.intents()
 	m.history, errs[2] = once(known, s.historyFile(), s.History)
 	m.sightings, errs[3] = once(known, s.sightingsFile(), s.Sightings)
+	m.sightings = known.with(m.sightings)
 	errs[4] = s.failure()
 	m.given, errs[5] = once(known, s.givenFile(), s.Given)
 	m.contents, errs[6] = once(known, s.notedFile(), s.Noted)

@@ -1,0 +1,163 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/store"
+)
+
+// recorded is the machine with the real store.
+type recorded struct {
+	*machine
+	store store.Store
+	known *store.Known
+	// takes is how long it takes to record, full says that nothing can be.
+	takes time.Duration
+	full  bool
+}
+
+const thisBoot = "11111111-0000-4000-8000-000000000001"
+
+func record(t *testing.T, m *machine) *recorded {
+	t.Helper()
+	s := store.Store{State: t.TempDir(), Runtime: t.TempDir()}
+	if _, err := s.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	return &recorded{machine: m, store: s, known: new(store.Known)}
+}
+
+func (r *recorded) Look(name string) (disk.Facts, error) {
+	memory := r.store.Load(thisBoot, r.known)
+	f, err := r.look(name)
+	if err == nil {
+		f.Standing = memory.Standing(&f)
+	}
+	r.pass("look", name)
+	return f, err
+}
+
+func (r *recorded) Expect(s disk.Sighting) {
+	s.Identity.Boot = thisBoot
+	r.known.Expect(s)
+}
+
+func (r *recorded) Remember(seen []disk.Sighting) error {
+	if time.Sleep(r.takes); r.full {
+		return errors.New("no space left on device")
+	}
+	for i := range seen {
+		seen[i].Identity.Boot = thisBoot
+	}
+	err := r.store.Remember(seen)
+	if err == nil {
+		r.known.Recorded(seen)
+	}
+	return err
+}
+
+func (r *recorded) Keep(f *disk.Facts, reason disk.Reason) error {
+	if r.full {
+		return errors.New("no space left on device")
+	}
+	return r.store.Keep(f, thisBoot, reason)
+}
+
+// A copy that was attached together with the original is not mounted in its place when that is
+// pulled: whatever its serial, in whatever order they are looked at, however long it takes to
+// record, and also where nothing can be recorded.
+func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
+	for _, serial := range []string{"S", "OTHER", ""} {
+		for name, tt := range map[string]struct {
+			looks []string
+			// before says that the copy is looked at while the original is there.
+			before, full bool
+			takes        time.Duration
+			// during has the copy's look begin before the original's ends.
+			during bool
+		}{
+			"the copy first":                      {looks: []string{"vdc", "vdb"}},
+			"the original first":                  {looks: []string{"vdb", "vdc"}},
+			"the original first, slowly recorded": {looks: []string{"vdb", "vdc"}, takes: time.Minute},
+			"at once":                             {looks: []string{"vdb", "vdc"}, during: true},
+			"no room":                             {looks: []string{"vdb", "vdc"}, before: true, full: true},
+			"no room, the copy first":             {looks: []string{"vdc", "vdb"}, full: true},
+			"no room, the original first":         {looks: []string{"vdb", "vdc"}, full: true},
+			"no room, at once":                    {looks: []string{"vdb", "vdc"}, during: true, full: true},
+		} {
+			t.Run(strings.Join([]string{name, "serial", serial}, " "), func(t *testing.T) {
+				original, same := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
+				original.Serial, original.Slot, same.Serial, same.Slot = "S", "pci-5", serial, "pci-6"
+				if serial == "" {
+					original.Serial = ""
+				}
+				m := newMachine(original)
+				r := record(t, m)
+				r.full = tt.full
+				withHost(t, m, r, func(t *testing.T, a *Agent) {
+					settle()
+					if len(m.table) != 1 {
+						t.Fatalf("the original is not mounted: %v", m.table)
+					}
+					m.change(func() { m.disks["vdc"], r.takes = same, tt.takes })
+					if tt.before {
+						a.Look("vdc")
+						settle()
+					}
+					// PID 1 unmounts what is idle.
+					m.change(func() { delete(m.disks, "vdb"); m.table = nil })
+					if tt.during {
+						// What the copy's look goes by is read before the original's has ended.
+						m.gate = func(work, name string) {
+							if work == "look" && name == "vdc" {
+								time.Sleep(time.Second)
+							}
+						}
+						a.Look("vdc")
+						time.Sleep(time.Millisecond)
+						a.Look("vdb")
+						time.Sleep(time.Minute)
+					} else {
+						for _, name := range tt.looks {
+							a.Look(name)
+							time.Sleep(50 * time.Millisecond)
+						}
+					}
+					settle()
+					time.Sleep(tt.takes)
+					if len(m.table) != 0 || m.status != "0 mounted, 0 held, 1 refused, 0 failing" {
+						t.Errorf("the copy is mounted in the place of the original: %v, %s", m.table, m.status)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What was pulled and is back under another name is no copy, where the order of coming and going
+// tells.
+func TestBackUnderAnotherName(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		was, is := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
+		was.Serial, was.Slot, is.Serial, is.Slot = "S", "pci-5", "S", "pci-6"
+		m := newMachine(was)
+		r := record(t, m)
+		r.full = full
+		withHost(t, m, r, func(t *testing.T, a *Agent) {
+			m.change(func() {
+				delete(m.disks, "vdb")
+				m.table, m.disks["vdc"], m.later = nil, is, []string{"vdc"}
+			})
+			a.Look("vdc")
+			a.Look("vdb")
+			settle()
+			if len(m.table) != 1 || m.table[0].Dev != is.Dev {
+				t.Errorf("nothing can be recorded %v: it is not mounted again: %v, %s", full, m.table, m.status)
+			}
+		})
+	}
+}
