@@ -44,6 +44,9 @@ func TestOwnEntries(t *testing.T) {
 	write(t, root, "mnt/disks/"+uuidA+"/"+disk.Marker, "")
 	write(t, root, "mnt/disks/."+uuidB+"/"+disk.Marker, "")
 	write(t, root, "proc/1/mountinfo", "24 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw\n")
+	if err := os.Mkdir(filepath.Join(class, "."+uuidC), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for name, target := range map[string]string{"virtio-S1": "/dev/hotmount/virtio-S1", "virtio-S2": "/dev/hotmount/virtio-S1", "virtio-S3": "/dev/vdb"} {
 		if err := os.Symlink(target, filepath.Join(class, name)); err != nil {
 			t.Fatal(err)

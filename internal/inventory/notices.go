@@ -101,9 +101,11 @@ func (h Host) strays(dir string) ([]string, error) {
 	for _, m := range before {
 		mounted[m.Path] = true
 	}
+	// With a dot before its name one is being made or removed: empty but for the marker, too.
+	point := func(name string) bool { return disk.ValidUUID(strings.TrimPrefix(name, ".")) }
 	full := map[string]string{}
 	for _, e := range entries {
-		if e.IsDir() && disk.ValidUUID(e.Name()) && !mounted[dir+"/"+e.Name()] {
+		if e.IsDir() && point(e.Name()) && !mounted[dir+"/"+e.Name()] {
 			first, err := firstEntry(filepath.Join(real, e.Name()))
 			if err != nil {
 				continue // it is gone
@@ -137,7 +139,7 @@ func (h Host) strays(dir string) ([]string, error) {
 		case e.Type()&fs.ModeSymlink != 0 && h.given(dir, name):
 		case !e.IsDir():
 			all = append(all, fmt.Sprintf("%s is %s, which hotmount did not put into its class directory: the provisioner stumbles over it", path, kind(e.Type())))
-		case !disk.ValidUUID(strings.TrimPrefix(name, ".")): // with a dot it is in the making
+		case !point(name):
 			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, on which nothing is mounted: the provisioner stumbles over it", path))
 		case full[name] != "":
 			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they lie on the system's disk, and nothing is mounted over them; move them away (chattr -i %[1]s first), then: %[3]s", path, disk.Visible(full[name]), disk.Unmake(path)))
@@ -154,7 +156,7 @@ func (h Host) given(dir, name string) bool {
 }
 
 // firstEntry gives the name of an entry of a directory, empty if it has none but
-// the marker.
+// the marker, which is an empty file.
 // It is not followed if it is a symlink.
 func firstEntry(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -167,7 +169,15 @@ func firstEntry(path string) (string, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
-	return disk.Unmarked(names), nil
+	if first := disk.Unmarked(names); first != "" || len(names) == 0 {
+		return first, nil
+	}
+	var st unix.Stat_t
+	err = unix.Fstatat(fd, disk.Marker, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != 0) {
+		return disk.Marker, nil
+	}
+	return "", nil // or it is gone by now
 }
 
 func kind(m fs.FileMode) string {

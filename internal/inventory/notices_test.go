@@ -36,6 +36,8 @@ func TestStrays(t *testing.T) {
 	class := filepath.Join(root, "mnt/disks")
 	write(t, root, "mnt/disks/"+uuidA+"/volume-file", "on the disk")
 	write(t, root, "mnt/disks/"+uuidB+"/lost", "written while nothing was mounted")
+	write(t, root, "mnt/disks/."+uuidA+"/"+disk.Marker, "not ours")
+	write(t, root, "mnt/disks/."+uuidB+"/kept", "written while it was removed")
 	write(t, root, "mnt/disks/file\x1b[2J", "")
 	for _, d := range []string{uuidC, "data", "bound", uuidA + "/inner"} {
 		if err := os.MkdirAll(filepath.Join(class, d), 0o755); err != nil {
@@ -73,6 +75,8 @@ func TestStrays(t *testing.T) {
 	want := []string{
 		"/mnt/disks/bound is mounted in the class directory",
 		"/mnt/disks/data/deep is mounted in the class directory",
+		"/mnt/disks/." + uuidA + " holds files although nothing is mounted there (the first: not-mounted)",
+		"/mnt/disks/." + uuidB + " holds files although nothing is mounted there (the first: kept)",
 		"/mnt/disks/" + uuidB + " holds files although nothing is mounted there (the first: lost)",
 		"/mnt/disks/cccccccc-0000-4000-8000-000000000009 is a symlink",
 		"/mnt/disks/data is a directory that hotmount did not make",
@@ -87,8 +91,10 @@ func TestStrays(t *testing.T) {
 			t.Errorf("got %q, want %q", got[i], want[i])
 		}
 	}
-	if why, dir := got[2], "/mnt/disks/"+uuidB; !strings.HasSuffix(why, "then: chattr -i "+dir+" "+dir+"/not-mounted; rm -f "+dir+"/not-mounted; rmdir "+dir) {
-		t.Errorf("what helps: %q", why)
+	for i, dir := range map[int]string{3: "/mnt/disks/." + uuidB, 4: "/mnt/disks/" + uuidB} {
+		if why := got[i]; !strings.HasSuffix(why, "move them away (chattr -i "+dir+" first), then: chattr -i "+dir+" "+dir+"/not-mounted; rm -f "+dir+"/not-mounted; rmdir "+dir) {
+			t.Errorf("what helps: %q", why)
+		}
 	}
 	if got, err := (Host{Root: root}).strays("/srv/disks"); got != nil || err != nil {
 		t.Errorf("of a directory that is not there: %q, %v", got, err)

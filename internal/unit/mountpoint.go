@@ -16,7 +16,7 @@ import (
 
 // ErrNotEmpty says that a mount point on which nothing is mounted has something
 // in it. It is never removed, and nothing is mounted over it.
-var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there; look at what it holds, move it away (chattr -i DIR first), then remove the directory: " + disk.Unmake("DIR"))
+var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there")
 
 const marker = disk.Marker
 
@@ -82,7 +82,14 @@ func newMountPoint(class *os.File, uuid string) error {
 
 // removeDraft removes what was left of making or removing the mount point.
 func removeDraft(class *os.File, uuid string) error {
-	point, err := openPoint(class, draft(uuid))
+	if err := removeBare(class, draft(uuid)); err != nil {
+		return fmt.Errorf("cannot remove %s/%s: %w", class.Name(), draft(uuid), err)
+	}
+	return nil
+}
+
+func removeBare(class *os.File, name string) error {
+	point, err := openPoint(class, name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -96,7 +103,7 @@ func removeDraft(class *os.File, uuid string) error {
 	if err := errors.Join(setImmutable(point, false), unmark(point)); err != nil {
 		return err
 	}
-	return unix.Unlinkat(int(class.Fd()), draft(uuid), unix.AT_REMOVEDIR)
+	return unix.Unlinkat(int(class.Fd()), name, unix.AT_REMOVEDIR)
 }
 
 func openMarker(d *os.File, flags int) (*os.File, error) {
@@ -169,7 +176,10 @@ func removeMountPoint(dir, uuid string) error {
 	if err := isBare(point); err != nil {
 		return err
 	}
-	if err := errors.Join(removeDraft(class, uuid), setImmutable(point, false)); err != nil {
+	if err := removeDraft(class, uuid); err != nil {
+		return err
+	}
+	if err := setImmutable(point, false); err != nil {
 		return err
 	}
 	// Without the marker it must not be seen by its name.
@@ -246,12 +256,13 @@ func openPoint(class *os.File, uuid string) (*os.File, error) {
 	return openBelow(place, ".", 0)
 }
 
+// openBelow opens a directory in another, by whose name its own is the whole path.
 func openBelow(d *os.File, name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(int(d.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(fd), name), nil
+	return os.NewFile(uintptr(fd), path.Join(d.Name(), name)), nil
 }
 
 // maxInfo bounds the size in bytes of what the kernel says of a descriptor.
@@ -280,16 +291,18 @@ func isBare(d *os.File) error {
 		return err
 	}
 	for _, name := range names {
-		var st unix.Stat_t
-		if name != marker {
-			return fmt.Errorf("%w (first entry: %s)", ErrNotEmpty, disk.Visible(name))
+		what := "first entry: " + disk.Visible(name)
+		if name == marker {
+			var st unix.Stat_t
+			if err := unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				return err
+			}
+			if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == 0 {
+				continue
+			}
+			what = marker + " is no empty file"
 		}
-		if err := unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return err
-		}
-		if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != 0 {
-			return fmt.Errorf("%w (%s is no empty file)", ErrNotEmpty, marker)
-		}
+		return fmt.Errorf("%w (%s); look at what it holds, move it away (chattr -i %s first), then: %s", ErrNotEmpty, what, d.Name(), disk.Unmake(d.Name()))
 	}
 	return nil
 }

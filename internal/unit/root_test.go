@@ -5,6 +5,7 @@ package unit
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -243,26 +244,65 @@ func TestBindMount(t *testing.T) {
 	}
 }
 
+// TestNotEmpty: what somebody has written stays, also in what was being made or removed,
+// and who follows the error gets out.
 func TestNotEmpty(t *testing.T) {
+	for _, name := range []string{uuid, draft(uuid)} {
+		dir := classDir(t)
+		point := filepath.Join(dir, name)
+		file := filepath.Join(point, "f")
+		if err := os.Mkdir(point, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		d, err := openDirectory(point)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.WriteFile(file, []byte("data"), 0o600), mark(d), d.Close()); err != nil {
+			t.Fatal(err)
+		}
+		setFlag(t, point, true)
+		err = MakeMountPoint(dir, uuid)
+		if !errors.Is(err, ErrNotEmpty) {
+			t.Fatalf("%s: made: %v", name, err)
+		}
+		if err := RemoveMountPoint(dir, uuid); !errors.Is(err, ErrNotEmpty) {
+			t.Errorf("%s: removed: %v", name, err)
+		}
+		if data, err := os.ReadFile(file); err != nil || string(data) != "data" {
+			t.Errorf("%s: the file holds %q, %v", name, data, err)
+		}
+		if set, known := flagOf(t, point); set != known {
+			t.Errorf("%s: immutable: %v, the filesystem can: %v", name, set, known)
+		}
+		_, what, _ := strings.Cut(err.Error(), "move it away (")
+		first, then, told := strings.Cut(what, " first), then: ")
+		if !told {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if out, err := exec.Command("sh", "-exc", first+"; mv "+file+" "+t.TempDir()+"; "+then).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+		if err := MakeMountPoint(dir, uuid); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDraftInTheWay: a mount point that can not be removed stays as it was.
+func TestDraftInTheWay(t *testing.T) {
 	dir := classDir(t)
-	file := filepath.Join(dir, uuid, "f")
-	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+	if err := MakeMountPoint(dir, uuid); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, draft(uuid), "d"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	setFlag(t, filepath.Dir(file), true)
-	if err := MakeMountPoint(dir, uuid); !errors.Is(err, ErrNotEmpty) {
-		t.Errorf("made: %v", err)
-	}
-	if err := RemoveMountPoint(dir, uuid); !errors.Is(err, ErrNotEmpty) {
+	if err := RemoveMountPoint(dir, uuid); !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), filepath.Join(dir, draft(uuid))+":") {
 		t.Errorf("removed: %v", err)
 	}
-	if data, err := os.ReadFile(file); err != nil || string(data) != "data" {
-		t.Errorf("the file holds %q, %v", data, err)
-	}
-	if set, known := flagOf(t, filepath.Dir(file)); set != known {
+	point := filepath.Join(dir, uuid)
+	if set, known := flagOf(t, point); set != known || !exists(t, filepath.Join(point, marker)) {
 		t.Errorf("immutable: %v, the filesystem can: %v", set, known)
 	}
 }
