@@ -9,7 +9,8 @@ import (
 
 // TestPostrmIsLedNowhere: who can write to a class directory puts a symlink in the
 // place of a leftover after postrm has looked at it, here when it calls ls. What the
-// symlink leads to is not touched; a leftover that stays one goes.
+// symlink leads to is not touched; a leftover that stays one goes, unless what has the
+// marker's name holds something.
 func TestPostrmIsLedNowhere(t *testing.T) {
 	script, err := os.Open("../packaging/debian/postrm")
 	if err != nil {
@@ -20,6 +21,7 @@ func TestPostrmIsLedNowhere(t *testing.T) {
 	for name, ls := range map[string]string{
 		"swapped": `mv "$2" "$2.away" && ln -s "$VICTIM" "$2"`,
 		"left":    `true`,
+		"written": `echo data >"$2/not-mounted"`,
 	} {
 		dir := t.TempDir()
 		point, victim, bin := filepath.Join(dir, "class", uuid), filepath.Join(dir, "victim"), filepath.Join(dir, "bin")
