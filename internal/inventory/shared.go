@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -47,6 +48,8 @@ func (s *Shared) gather(h Host) (*common, error) {
 	}
 	b := s.next
 	s.mu.Unlock()
+	// Looks that begin together, as those at start do, come together to one.
+	runtime.Gosched()
 	s.gathering.Lock()
 	defer s.gathering.Unlock()
 	b.once.Do(func() {
