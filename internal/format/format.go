@@ -468,29 +468,39 @@ func (s *Session) alone(ctx context.Context, kind string) error {
 // mkfs.xfs, which goes past the page cache, and the log, which mkfs.xfs has it zero
 // (libxfs_log_clear in xfsprogs): once, or, where the disk is asked to do that and can not,
 // twice. If the counts say something else the disk is read as it was for the proof, and has
-// to be zeros and our filesystem; and always after mkfs.ext4, which writes by the page cache, so
-// that no counts tell: nothing says then that somebody has written, and a reading that is
-// broken off leaves no doubt. What lay on a disk that was not all zeros is not told from what
-// came meanwhile.
+// to be zeros and our filesystem, which says enough only if every byte is read; and always
+// after mkfs.ext4, which writes by the page cache, so that no counts tell: nothing says then
+// that somebody has written, and a reading that is broken off leaves no doubt. What lay on a
+// disk that was not all zeros is not told from what came meanwhile: there the counts alone tell.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
-	if o.Intent.Over || s.plan == probe.Unsigned {
-		return nil
-	}
+	zeros := !o.Intent.Over && s.plan != probe.Unsigned
+	var more string
 	if o.Intent.Ext4 == nil {
 		super, err := probe.ReadXFS(s.keep)
 		if err != nil {
 			return err
 		}
-		for _, log := range []uint64{0, 1, 2} {
-			if counted == wrote+log*super.Log {
-				return nil
+		n, log := int64(counted-wrote), int64(super.Log)
+		for range 2 {
+			if n >= log {
+				n -= log
 			}
 		}
+		if n == 0 {
+			return nil
+		}
+		more = fmt.Sprintf("%d bytes more were written to it than mkfs.xfs has written", n)
+		if !zeros {
+			return fmt.Errorf("%w: %s, while that ran, or right before; where, nobody can tell, for the disk was not all zeros before", ErrWritten, more)
+		}
 		// To read it may take long, or be broken off, and then nobody knows.
-		o.Intent.Doubt = "more was written to it than mkfs.xfs has written, and it was not read again to the end"
+		o.Intent.Doubt = more + ", and it was not read again to the end"
 		if err := s.deps.Intents.Amend(o.Intent); err != nil {
 			return err
 		}
+	}
+	if !zeros {
+		return nil
 	}
 	source := s.source()
 	source.Own = s.own(&o.Intent)
@@ -501,11 +511,15 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		}
 	}
 	found, err := probe.Scan(ctx, source, s.plan)
-	if err == nil && len(found.Bytes) > 0 {
-		err = fmt.Errorf("%w: while mkfs.%s ran, or right before, byte %d was written: %x", ErrWritten, o.Intent.Type(), found.Offset, found.Bytes)
-	}
-	if err != nil || o.Intent.Doubt == "" {
+	switch {
+	case err != nil:
 		return err
+	case len(found.Bytes) > 0:
+		return fmt.Errorf("%w: while mkfs.%s ran, or right before, byte %d was written: %x", ErrWritten, o.Intent.Type(), found.Offset, found.Bytes)
+	case more == "":
+		return nil
+	case found.Plan != probe.Full:
+		return fmt.Errorf("%w: %s, while that ran, or right before; they are not in the samples that were read again, and the disk was not read whole", ErrWritten, more)
 	}
 	o.Intent.Doubt = ""
 	return s.deps.Intents.Amend(o.Intent)

@@ -1114,46 +1114,91 @@ func TestOverwritten(t *testing.T) {
 }
 
 // TestWrittenDuringMkfs: what somebody else writes between the last look and the end of mkfs
-// is in no difference of write requests that is known, but in that of bytes, and is found
-// then wherever it lies. What the counts can not say alone is no reason to hold the disk.
+// is in no difference of write requests that is known, but in that of bytes. Where every byte
+// is read again it is found wherever it lies, and what the counts can not say alone is no
+// reason to hold the disk; where less is read, or the disk was not all zeros, it is.
 func TestWrittenDuringMkfs(t *testing.T) {
-	for name, tc := range map[string]struct {
-		during func(*world)
-		err    string
+	const gib = 1 << 30
+	const unread = gib/2 + 200<<10 // where no sample is taken
+	plans := map[string]struct {
+		blank string
+		size  int64
+		over  bool
+		asks  bool
+		// nowhere is what is said of bytes that no reading finds, empty where the disk is ours then.
+		nowhere string
 	}{
-		"nobody":                            {func(*world) {}, ""},
-		"nobody, zeros counted twice":       {func(w *world) { w.bytes += 64 << 20 }, ""},
-		"nobody, zeros not counted":         {func(w *world) { w.bytes -= 64 << 20 }, ""},
-		"nobody, more counted than written": {func(w *world) { w.bytes += 4096 }, ""},
-		"somebody, in the middle":           {func(w *world) { w.put(size/2, []byte("theirs")); w.bytes += 512 }, fmt.Sprintf("byte %d was written: 7468656972730000", size/2)},
-		"somebody, of whom nothing is left": {func(w *world) { w.bytes += 512 }, ""},
+		"full, 1 GiB":     {"full", gib, false, true, ""},
+		"sampled, 1 GiB":  {"sampled", gib, false, true, "512 bytes more were written to it than mkfs.xfs has written, while that ran, or right before; they are not in the samples that were read again, and the disk was not read whole"},
+		"auto, 1 GiB":     {"auto", gib, false, true, ""},
+		"auto, 100 GiB":   {"auto", 100 * gib, false, true, "512 bytes more were written to it than mkfs.xfs has written, while that ran, or right before; they are not in the samples"},
+		"unsigned, 1 GiB": {"unsigned", gib, false, false, "512 bytes more were written to it than mkfs.xfs has written, while that ran, or right before; where, nobody can tell"},
+		"a token":         {"full", size, true, false, "512 bytes more were written to it than mkfs.xfs has written, while that ran, or right before; where, nobody can tell"},
+	}
+	for name, tc := range map[string]struct {
+		counted int64 // beside what mkfs.xfs wrote, and its zeros once
+		at      int64 // where somebody else's bytes are, 0 for nowhere
+	}{
+		"nobody":                            {0, 0},
+		"nobody, zeros counted twice":       {64 << 20, 0},
+		"nobody, zeros not counted":         {-64 << 20, 0},
+		"somebody, in a sample":             {512, 8 << 20},
+		"somebody, in no sample":            {512, unread},
+		"somebody, of whom nothing is left": {512, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.On(makeLine, func(c run.Command) (run.Result, error) {
-					r, err := w.mkfs(c)
-					tc.during(w)
-					return r, err
-				})
-				asked := 0
-				w.readAgain = func(context.Context) (func(probe.Progress), error) {
-					asked++
-					// A crash now must not have it mounted as if nothing were.
-					if w.last.Doubt == "" {
-						t.Error("it is read once more, and there is no doubt on record")
+		differ := tc.counted == 512
+		for plan, p := range plans {
+			t.Run(plan+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					w.truncate(p.size)
+					w.now.size, w.facts.Size = uint64(p.size), uint64(p.size)
+					make := func(c run.Command) (run.Result, error) {
+						r, err := w.mkfs(c)
+						w.bytes += uint64(tc.counted)
+						if tc.at != 0 {
+							w.put(tc.at, []byte("theirs"))
+						}
+						return r, err
 					}
-					return nil, nil
-				}
-				err := w.work("full", false, nil)
-				if (asked == 1) != (strings.HasPrefix(name, "somebody") || strings.Contains(name, "more counted")) {
-					t.Errorf("asked %d times to read it once more", asked)
-				}
-				if tc.err == "" && (err != nil || w.last.Doubt != "") || tc.err != "" && (!errors.Is(err, ErrWritten) || !strings.Contains(err.Error(), tc.err) || !strings.Contains(w.last.Doubt, tc.err)) {
-					t.Errorf("error %v, doubt %q", err, w.last.Doubt)
-				}
+					w.On(makeLine, make)
+					asked := 0
+					w.readAgain = func(context.Context) (func(probe.Progress), error) {
+						asked++
+						// A crash now must not have it mounted as if nothing were.
+						if w.last.Doubt == "" {
+							t.Error("it is read once more, and there is no doubt on record")
+						}
+						return nil, nil
+					}
+					var err error
+					if p.over {
+						w.put(size/2, []byte("old data"))
+						w.On(dryOver, runtest.Print("", 0))
+						w.On(makeOver, make)
+						var token string
+						if token, err = w.token("boot"); err == nil {
+							err = w.confirm(token)
+						}
+					} else {
+						err = w.work(p.blank, false, nil)
+					}
+					if (asked == 1) != (differ && p.asks) {
+						t.Errorf("asked %d times to read it once more", asked)
+					}
+					want := ""
+					if differ {
+						want = p.nowhere
+					}
+					if tc.at != 0 && p.asks && (p.nowhere == "" || tc.at != unread) {
+						want = fmt.Sprintf("byte %d was written: 7468656972730000", tc.at)
+					}
+					if want == "" && (err != nil || w.last.Doubt != "") || want != "" && (!errors.Is(err, ErrWritten) || !strings.Contains(err.Error(), want) || !strings.Contains(w.last.Doubt, want)) {
+						t.Errorf("error %v, doubt %q", err, w.last.Doubt)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

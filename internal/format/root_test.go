@@ -240,6 +240,25 @@ func TestRealCountsAgree(t *testing.T) {
 	}
 }
 
+// They agree as well where the disk was not blank, and somebody else's byte is no secret.
+func TestRealCountsAgreeOverOldData(t *testing.T) {
+	for what, write := range map[string]bool{"alone": false, "somebody else": true} {
+		t.Run(what, func(t *testing.T) {
+			l := newLoop(t, 300<<20)
+			sh(t, "mkfs.ext4 -q "+l.facts.Node())
+			l.runner = afterMkfs(func() {
+				if write {
+					sh(t, "printf theirs | dd of="+l.facts.Node()+" bs=1 seek=200000000 conv=notrunc,fsync 2>/dev/null")
+				}
+			})
+			err := l.confirm()
+			if !write && err != nil || write && (!errors.Is(err, ErrWritten) || l.facts.Standing.Intent == nil || l.facts.Standing.Intent.Doubt == "") {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
 // Debian's own tools and damages of what they make. Nothing of it is blank, and
 // not a byte of it is changed.
 func TestRealContent(t *testing.T) {
