@@ -228,7 +228,7 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 // since is left as it is, and so is what may be another disk's.
 func (s *Session) tear(c *disk.Content) error {
 	st := &s.disk.Standing
-	if c.Kind != disk.Filesystem || st.Intent == nil || c.UUID != st.Intent.UUID || st.IntentDoubt || st.OnRecord {
+	if c.Kind != disk.Filesystem || st.Intent == nil || c.UUID != st.Intent.UUID || st.IntentDoubt || st.Volume != nil && st.Volume.UUID == c.UUID {
 		return nil
 	}
 	kind := st.Intent.Type()

@@ -473,12 +473,12 @@ func TestRealTornFormat(t *testing.T) {
 			if l.digest() != before {
 				t.Error("it was changed")
 			}
-			l.facts.Standing.OnRecord = true
+			l.facts.Standing.Volume = &disk.Sighting{UUID: uuid}
 			c, err := l.work()
 			if d, ok := decide(c); err != nil || c.Torn || d.Action != disk.Mount || ok || l.ended == ended {
 				t.Errorf("mounted since: %+v, error %v, ended %d times, %+v, may be confirmed: %v", c, err, l.ended-ended, d, ok)
 			}
-			l.facts.Standing.OnRecord, l.facts.Standing.Intent, ended = false, intent, l.ended
+			l.facts.Standing.Volume, l.facts.Standing.Intent, ended = nil, intent, l.ended
 			if err := l.confirm(); err != nil {
 				t.Fatal(err)
 			}

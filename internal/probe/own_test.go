@@ -140,6 +140,16 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, ownUUID); err != nil {
 			t.Error(err)
 		}
+		// A free list in use has a block number in its last entry.
+		last := 160*mib + 4*sector - 4
+		put(t, f, last+3, 7)
+		if err := IsWholeXFS(f, ownUUID); err != nil {
+			t.Errorf("a free list in use: %v", err)
+		}
+		if got, err := Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: ownUUID}}, Full); err != nil || got.clean() != (sector == 512) {
+			t.Errorf("a free list in use is half made: %+v, error %v", got, err)
+		}
+		put(t, f, last+3, 0xff)
 		// Behind the headers mkfs.xfs writes nothing: what was there before is no fault.
 		for at := range int64(4) {
 			if _, err := f.WriteAt([]byte("old"), at*80*mib+4*sector); err != nil {

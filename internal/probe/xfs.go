@@ -52,8 +52,8 @@ func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err
 	return parse(buf)
 }
 
-// IsWholeXFS is nil if the disk holds the finished XFS of that UUID, in the state
-// in which mkfs.xfs leaves it: the superblock and the headers of all groups are
+// IsWholeXFS is nil if the disk holds the finished XFS of that UUID, as mkfs.xfs
+// leaves it or used since: the superblock and the headers of all groups are
 // its. Where two machines have made a filesystem on one disk at the same time,
 // the headers are not all of one.
 func IsWholeXFS(r io.ReaderAt, uuid string) error {
@@ -78,8 +78,8 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 			return err
 		}
 		// What lies behind them in their block mkfs.xfs never writes: on a disk that was not
-		// blank it is old.
-		bad, _ := newOwner(uuid).foreign(buf[:4*super.Sector], at)
+		// blank it is old. A free list that is in use has block numbers in all of its sector.
+		bad, _ := newOwner(uuid).foreign(buf[:3*super.Sector+sector], at)
 		for n := 0; n < 4 && bad < 0; n++ {
 			if header := n * int(super.Sector); nonZero(buf[header:][:super.Sector]) < 0 {
 				bad = header
