@@ -135,23 +135,25 @@ func findDisk(seq uint64, h inventory.Host) (*disk.Facts, error) {
 // open opens the disk for a proof.
 func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.Intents, progress func(probe.Progress), readAgain func(context.Context) (func(probe.Progress), error), log func(string, ...string)) (*format.Session, error) {
 	h := host()
-	writes := func() (done, inFlight uint64, err error) {
-		if inFlight, err = h.InFlightWrites(f.Name); err != nil {
-			return 0, 0, err
-		}
-		now, err := h.Look(f.Name)
-		switch {
-		case err == nil && now.Seq != f.Seq:
-			err = disk.ErrGone
-		case err == nil && now.Uncounted:
-			err = fmt.Errorf("the kernel does not count the writes to it: echo 1 >/sys/block/%s/queue/iostats", f.Name)
-		}
-		return now.Writes, inFlight, err
-	}
 	return format.Open(ctx, *f, format.Deps{
-		Runner: run.Exec{}, Writes: writes, Written: func() (uint64, error) { return h.WrittenBytes(f.Name) }, Settle: s.Settle, SecondLook: secondLook,
+		Runner: run.Exec{}, Writes: func() (done, inFlight uint64, err error) { return writes(h, f) }, Written: func() (uint64, error) { return h.WrittenBytes(f.Name) }, Settle: s.Settle, SecondLook: secondLook,
 		Rate: s.ScanRate, Progress: progress, ReadAgain: readAgain, Intents: intents, Allowed: func() error { return allowed(f.Name) }, Log: log,
 	})
+}
+
+// writes is format.Deps.Writes: of another disk, or if the kernel has ceased to count, it says nothing.
+func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
+	if inFlight, err = h.InFlightWrites(f.Name); err != nil {
+		return 0, 0, err
+	}
+	now, err := h.Look(f.Name)
+	switch {
+	case err == nil && now.Seq != f.Seq:
+		err = disk.ErrGone
+	case err == nil && now.Uncounted:
+		err = fmt.Errorf("the kernel does not count the writes to it: echo 1 >/sys/block/%s/queue/iostats", f.Name)
+	}
+	return now.Writes, inFlight, err
 }
 
 // allowed looks at the switches that stop all formatting once more right before the disk

@@ -170,6 +170,31 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
+// What the kernel has ceased to count, or counts of another disk, is no proof that nobody writes.
+func TestWrites(t *testing.T) {
+	const dir = "sys/block/vdb/"
+	for name, tc := range map[string]struct {
+		now map[string]string
+		err string
+	}{
+		"as it was":       {nil, ""},
+		"not counted now": {map[string]string{dir + "queue/iostats": "0\n"}, "does not count the writes to it: echo 1 >/sys/block/vdb/queue/iostats"},
+		"another disk":    {map[string]string{dir + "diskseq": "2000\n"}, disk.ErrGone.Error()},
+	} {
+		h := machine(t)
+		write(t, h.Root, map[string]string{dir + "inflight": "0 3\n"})
+		f, err := h.Look("vdb")
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, h.Root, tc.now)
+		done, inFlight, err := writes(h, &f)
+		if tc.err == "" && (err != nil || done != f.Writes || inFlight != 3) || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+			t.Errorf("%s: %d, %d, %v", name, done, inFlight, err)
+		}
+	}
+}
+
 // What was proven with one intent in mind, or with none, is not written to with another.
 func TestSameIntent(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
