@@ -204,6 +204,24 @@ func TestFindPeers(t *testing.T) {
 	}
 }
 
+// TestPeersInUse: what is told of a peer is all that may have it in use, also through what is on it.
+func TestPeersInUse(t *testing.T) {
+	for want, o := range map[string]Facts{
+		"":      {},
+		"/":     {System: "/", Holders: []string{"vdb1"}},
+		"/x":    {Mounts: []MountPoint{{Path: "/x"}}},
+		"vdb1":  {Holders: []string{"vdb1", "dm-0"}},
+		"loop0": {Loops: []string{"loop0"}},
+		"swap":  {Swap: true},
+	} {
+		f := Facts{ID: ID{Name: "vdc", Seq: 2}, Serial: "S"}
+		o.ID, o.Serial = ID{Name: "vdb", Seq: 1}, "S"
+		if f.FindPeers([]Facts{o}); f.SameSerial[0].InUse != want {
+			t.Errorf("%q, want %q", f.SameSerial[0].InUse, want)
+		}
+	}
+}
+
 // TestVisibleJSON: nothing that is not printable is left, and what is said is the same.
 func TestUnescape(t *testing.T) {
 	for in, want := range map[string]string{

@@ -519,6 +519,9 @@ type Peer struct {
 	UUID string `json:"uuid,omitempty"`
 	// Mounted is the first place where it is mounted.
 	Mounted string `json:"mounted,omitempty"`
+	// InUse is what is known to use it or anything on it, empty for nothing: a mount point,
+	// what is built on it, or "swap".
+	InUse string `json:"in_use,omitempty"`
 	// Known says that udev or the kernel knows anything on it.
 	Known bool `json:"known,omitempty"`
 	// Serial, OnRecord, InPlace and Resized as in Facts and Standing.
@@ -538,6 +541,23 @@ func (f *Facts) Holds() bool {
 // UUID, as in the directory of a class, also of a former one.
 func (f *Facts) MountedBy(uuid string) bool {
 	return slices.ContainsFunc(f.Mounts, func(m MountPoint) bool { return m.Root == "/" && path.Base(m.Path) == uuid })
+}
+
+// inUse is Peer.InUse.
+func (f *Facts) inUse() string {
+	switch {
+	case f.System != "":
+		return f.System
+	case len(f.Mounts) > 0:
+		return f.Mounts[0].Path
+	case len(f.Holders) > 0:
+		return f.Holders[0]
+	case len(f.Loops) > 0:
+		return f.Loops[0]
+	case f.Swap:
+		return "swap"
+	}
+	return ""
 }
 
 // OwnLink is Standing.Link if it is of the disk itself, and not of one that it is part of.
@@ -590,7 +610,7 @@ func (f *Facts) FindPeers(all []Facts) {
 			continue
 		}
 		c := o.Known()
-		p := Peer{ID: o.ID, Slot: o.Slot, Type: c.Type, UUID: c.UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord, InPlace: o.Standing.InPlace, Resized: o.Standing.Resized, Known: o.Holds()}
+		p := Peer{ID: o.ID, Slot: o.Slot, Type: c.Type, UUID: c.UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord, InPlace: o.Standing.InPlace, Resized: o.Standing.Resized, Known: o.Holds(), InUse: o.inUse()}
 		if len(o.Mounts) > 0 {
 			p.Mounted = o.Mounts[0].Path
 			if v := o.Standing.Volume; v != nil && p.UUID == "" {

@@ -3,8 +3,9 @@ package policy
 import "hotmount/internal/disk"
 
 // Confirmable says whether the operator's word may have the disk overwritten: it
-// is refused for what is on it, c by proof, and would be formatted if it were
-// blank. If not, the decision that is given is why.
+// is refused for what is on it, c by proof, would be formatted if it were
+// blank, and can not be a second path to a disk in use, where multipathd does not run: the
+// kernel keeps nobody from writing there. If not, the decision that is given is why.
 func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
 	d := Decide(f, c, s)
 	switch d.Reason {
@@ -15,6 +16,10 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 			return d, false // what is lost is not on it
 		}
 	default:
+		return d, false
+	}
+	if secondPath(f) != nil {
+		d.Action, d.Reason = disk.Refuse, disk.ReasonSerialTwice
 		return d, false
 	}
 	g := *f
@@ -28,4 +33,14 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	g.Standing.Braked, g.Standing.Formats = false, nil
 	d = Decide(&g, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	return d, d.Action == disk.Format
+}
+
+// secondPath gives the disk in use to which this one may be another path, by its serial.
+func secondPath(f *disk.Facts) *disk.Peer {
+	for i := range f.SameSerial {
+		if p := &f.SameSerial[i]; p.InUse != "" {
+			return p
+		}
+	}
+	return nil
 }

@@ -21,6 +21,13 @@ func TestConfirmable(t *testing.T) {
 		{"two filesystems, and udev says so", func(f *disk.Facts) { f.Udev.Ambivalent = "x" }, proven(disk.Other), nil, ""},
 		{"a filesystem that is not accepted", func(f *disk.Facts) { f.Udev.FSType = "btrfs" }, &disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuid, Proven: true}, nil, ""},
 		{"a twin", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{}} }, xfs(), nil, ""},
+		{"a twin of the serial of one that nobody uses", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{Serial: f.Serial}}; f.SameSerial = f.SameUUID }, xfs(), nil, ""},
+		{"a twin of another serial, which is mounted", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{Serial: "other", Mounted: "/srv", InUse: "/srv"}} }, xfs(), nil, ""},
+		{"a second path to what is mounted", func(f *disk.Facts) {
+			f.SameSerial = []disk.Peer{{}, {Serial: f.Serial, InUse: "/srv"}}
+			f.SameUUID = f.SameSerial[1:]
+		}, xfs(), nil, disk.ReasonSerialTwice},
+		{"a second path to the system, and its partitions", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{InUse: "/"}}; f.Partitions = []string{"vdb1"} }, proven(disk.Other), nil, disk.ReasonSerialTwice},
 		{"half made by another", nil, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, ""},
 		{"there before installation", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unknown), nil, ""},
 		{"a filesystem lay on it", vanished, proven(disk.Unknown), nil, ""},

@@ -963,6 +963,28 @@ func TestWordsOfTwins(t *testing.T) {
 	}
 }
 
+// TestWordsOfASecondPath: nothing is advised that writes to the disk in use, or mounts it again.
+func TestWordsOfASecondPath(t *testing.T) {
+	for name, c := range map[string]*disk.Content{"a twin": xfs(), "unknown": proven(disk.Unknown), "LVM": {Kind: disk.Other, Type: "LVM2_member", Proven: true}} {
+		for _, inUse := range []string{"", "/srv"} {
+			f, s := blankDisk(), settings()
+			f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdd", Seq: 14}, Serial: "S1", Mounted: inUse, InUse: inUse}}
+			if c.Kind == disk.Filesystem {
+				f.SameUUID = append([]disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, Serial: "S2", Mounted: "/x", InUse: "/x"}}, f.SameSerial...)
+			}
+			_, next := Words(f, c, s, Decide(f, c, s))
+			writes := strings.Contains(next, "nouuid") || strings.Contains(next, "blkdiscard") || strings.Contains(next, "hotmount format")
+			if writes != (inUse == "") || strings.Contains(next, "a second path to vdd: ") != (inUse != "") {
+				t.Errorf("%s, in use %q: %s", name, inUse, next)
+			}
+			d, ok := Confirmable(f, c, s)
+			if why, next := Words(f, c, s, d); ok == (inUse != "") || !ok && (!strings.Contains(why, "its serial S1 and is in use (/srv): vdd") || !strings.Contains(next, "exclude it")) {
+				t.Errorf("%s, in use %q: %v, %s; %s", name, inUse, ok, why, next)
+			}
+		}
+	}
+}
+
 // TestWordsOfAReplacement: what is told of the disk that was mounted last is what was seen.
 func TestWordsOfAReplacement(t *testing.T) {
 	for want, standing := range map[string]disk.Standing{

@@ -148,6 +148,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonNoSerial:
 		return "it has no serial, or one that is too long, and a block volume is known by its serial: without one it can not be told from another disk", "attach it with a serial (virsh attach-disk --serial)"
 	case disk.ReasonSerialTwice:
+		if p := secondPath(f); p != nil {
+			return fmt.Sprintf("another disk has its serial %s and is in use (%s): %s; this may be a second path to it", disk.Visible(f.Serial), disk.Visible(p.InUse), place(p.ID, p.Slot)), twoPaths(p)
+		}
 		return fmt.Sprintf("another disk has its serial %s: %s (virtio cuts serials at 20 characters); as block volumes they could not be told apart", disk.Visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot)), "attach each with a serial of its own"
 	case disk.ReasonNeverFormat:
 		return fmt.Sprintf("%s was given out as a block volume (%s, first on %s), and is never formatted by hotmount, whatever it looks like", wasGiven(f), disk.Visible(f.Standing.Given.Link), f.Standing.Given.First.UTC().Format("2006-01-02")),
@@ -254,6 +257,9 @@ func identified(id disk.Identity) string {
 // it is the operator's own act, on the host or here, or needs the operator's word. What is
 // changed on the host beneath an attached disk nobody here sees, and it may be in use.
 func wipe(f *disk.Facts, c *disk.Content, s *disk.Settings) string {
+	if p := secondPath(f); p != nil {
+		return twoPaths(p)
+	}
 	d, ok := Confirmable(f, c, s)
 	hand := fmt.Sprintf("if nothing on it is wanted: wipefs -a %s, then mkfs.%s %[1]s, by hand", f.Node(), byHand(f, s))
 	switch {
@@ -271,6 +277,12 @@ func wipe(f *disk.Facts, c *disk.Content, s *disk.Settings) string {
 		next += "; or hotmount format " + f.Name
 	}
 	return next
+}
+
+// twoPaths is what helps where a disk may be a second path to one in use: what is written to
+// it is written to that.
+func twoPaths(p *disk.Peer) string {
+	return fmt.Sprintf("if it is a second path to %s: leave it to multipathd, or exclude it in the configuration; if it is not: attach it with a serial of its own", p.Name)
 }
 
 // byHand is the type of a filesystem that the disk's class mounts.
@@ -344,8 +356,15 @@ func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
 		return fmt.Sprintf("it came while another disk had its UUID %s, and that one is gone: volumes of that UUID would show this disk's data", d.UUID),
 			fmt.Sprintf("if they shall: hotmount accept %s; else %s", f.Name, own)
 	}
-	p := f.SameUUID[0]
+	p := &f.SameUUID[0]
+	i := slices.IndexFunc(f.SameUUID, func(p disk.Peer) bool { return p.InUse != "" && disk.SameSerial(p.Serial, f.Serial) })
+	if i >= 0 {
+		p = &f.SameUUID[i]
+	}
 	why = fmt.Sprintf("it has the UUID %s of another disk: %s (%s) and %s (%s)", d.UUID, place(p.ID, p.Slot), serial(p.Serial), place(f.ID, f.Slot), serial(f.Serial))
+	if i >= 0 { // the kernel refuses the twin of what is mounted, and must not be told otherwise
+		return why + "; the other is in use (" + disk.Visible(p.InUse) + "), and this may be a second path to it", twoPaths(p)
+	}
 	if p.Mounted != "" {
 		return why + "; the other is mounted at " + disk.Visible(p.Mounted), "detach one, or " + own
 	}

@@ -337,7 +337,7 @@ func TestHostile(t *testing.T) {
 		f.Holders, f.Partitions, f.Claim, f.Unseen = []string{h}, []string{h}, h, h
 		f.Udev.FSLabel, f.Udev.FSType, f.Udev.Ambivalent = h, h, h
 		f.Mounts = []disk.MountPoint{{Path: h, Source: h}}
-		f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 1}, Slot: h, UUID: h, Mounted: h, Serial: h}}
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 1}, Slot: h, UUID: h, Mounted: h, InUse: h, Serial: h}}
 		f.SameUUID = f.SameSerial
 		f.Standing.Verdict = &disk.Verdict{Failure: h}
 		c := &disk.Content{Kind: disk.Other, Type: h, Label: h}
