@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,13 +19,16 @@ import (
 // were there at an earlier boot and whose disks are missing, and what lies in a
 // class directory and is no mount of ours.
 func (h Host) Notices(s *disk.Settings) ([]string, error) {
-	disks, err := h.Scan()
+	missing, err := h.earlier()
 	if err != nil {
 		return nil, err
 	}
-	missing, err := h.Missing(disks)
-	if err != nil {
-		return nil, err
+	if len(missing) > 0 { // mostly there is none, and no need to look at each disk
+		disks, err := h.Scan()
+		if err != nil {
+			return nil, err
+		}
+		missing = without(missing, disks)
 	}
 	var all []string
 	for _, m := range missing {
@@ -57,14 +61,23 @@ func Absence(m *disk.Sighting) (what, next string) {
 // Missing gives the filesystems that were mounted at an earlier boot, whose
 // disks were not seen leaving, and that are on none of the disks.
 func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
+	earlier, err := h.earlier()
+	return without(earlier, disks), err
+}
+
+// earlier gives the filesystems that were mounted at an earlier boot and not in this one, and
+// whose disks were not seen leaving.
+func (h Host) earlier() ([]disk.Sighting, error) {
 	boot, err := h.Boot()
 	if err != nil {
 		return nil, err
 	}
 	seen, err := h.Store.Sightings()
-	if err != nil {
-		return nil, err
-	}
+	return slices.DeleteFunc(seen, func(m disk.Sighting) bool { return m.Identity.Boot == boot || m.Left }), err
+}
+
+// without gives those of the filesystems that are on none of the disks.
+func without(all []disk.Sighting, disks []disk.Facts) []disk.Sighting {
 	here := map[string]bool{}
 	for i := range disks {
 		here[disks[i].Known().UUID] = true
@@ -72,13 +85,7 @@ func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
 			here[filepath.Base(m.Path)] = true
 		}
 	}
-	var missing []disk.Sighting
-	for _, m := range seen {
-		if m.Identity.Boot != boot && !m.Left && !here[m.UUID] {
-			missing = append(missing, m)
-		}
-	}
-	return missing, nil
+	return slices.DeleteFunc(all, func(m disk.Sighting) bool { return here[m.UUID] })
 }
 
 // strays gives what is in a class directory and is neither a mount point in use
