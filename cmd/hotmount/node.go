@@ -112,29 +112,13 @@ func (n node) Keep(f *disk.Facts, reason disk.Reason) error {
 	return n.Store.Keep(f, boot, reason)
 }
 
-func (n node) Expect(seen disk.Sighting) {
-	// Without the boot it is of another one. Then Remember fails as well, and tells.
-	seen.Identity.Boot, _ = n.Boot()
-	n.Shared.Expect(seen)
-}
-
-func (n node) Remember(seen []disk.Sighting) error {
-	err := n.inThisBoot(seen, n.Store.Remember)
-	if err == nil {
-		n.Shared.Recorded(seen)
-	}
-	return err
-}
-
-func (n node) Note(found []disk.Sighting) error { return n.inThisBoot(found, n.Store.Note) }
-
-func (n node) inThisBoot(all []disk.Sighting, record func([]disk.Sighting) error) error {
+func (n node) Note(found []disk.Sighting) error {
 	boot, err := n.Boot()
 	if err != nil {
 		return err
 	}
-	for i := range all {
-		all[i].Identity.Boot = boot
+	for i := range found {
+		found[i].Identity.Boot = boot
 	}
-	return record(all)
+	return n.Store.Note(found)
 }

@@ -45,11 +45,11 @@ type Host interface {
 	// KeepUnmounted records that the disk is not to be mounted during this
 	// attachment: ReasonReleased or ReasonUnmounted; empty takes that back.
 	KeepUnmounted(f *disk.Facts, reason disk.Reason) error
-	// Expect has looks go by what Remember is to record, from now on, also if that fails.
+	// Expect has looks go by it from now on that a filesystem was found mounted, or that its
+	// disk has left; it fills in the boot.
 	Expect(seen disk.Sighting)
-	// Remember records the filesystems that were found mounted, or whose disks
-	// have left; it fills in the boot.
-	Remember(seen []disk.Sighting) error
+	// Remember records what is expected, also what could not be recorded before.
+	Remember() error
 	// Note records what was found on disks and is not mounted from them, or that it is
 	// there no more; it fills in the boot.
 	Note(found []disk.Sighting) error
@@ -157,7 +157,7 @@ type Agent struct {
 	disks    map[string]*state
 	leaving  map[string]*departure
 	left     uint64          // counts the filesystems whose disks have left
-	seen     []disk.Sighting // not handed to Host.Remember yet
+	unsaved  bool            // something is expected that Host.Remember was not called for
 	found    []disk.Sighting // not handed to Host.Note yet
 	saving   bool
 	notices  []string // told already

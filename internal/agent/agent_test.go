@@ -298,14 +298,17 @@ func (m *machine) Note(found []disk.Sighting) error {
 	return m.noteErr
 }
 
-func (m *machine) Remember(seen []disk.Sighting) error {
+func (m *machine) Remember() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sightings = append(m.sightings, seen...)
 	return m.rememberErr
 }
 
-func (m *machine) Expect(disk.Sighting) {}
+func (m *machine) Expect(s disk.Sighting) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sightings = append(m.sightings, s)
+}
 
 // Newest is that of any disk that is not known to have come later: the name of one that is
 // gone is used by none.

@@ -46,16 +46,14 @@ func (r *recorded) Expect(s disk.Sighting) {
 	r.known.Expect(s)
 }
 
-func (r *recorded) Remember(seen []disk.Sighting) error {
+func (r *recorded) Remember() error {
 	if time.Sleep(r.takes); r.full {
 		return errors.New("no space left on device")
 	}
-	for i := range seen {
-		seen[i].Identity.Boot = thisBoot
-	}
-	err := r.store.Remember(seen)
+	all := r.known.Expected()
+	err := r.store.Remember(all)
 	if err == nil {
-		r.known.Recorded(seen)
+		r.known.Recorded(all)
 	}
 	return err
 }

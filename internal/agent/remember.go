@@ -34,7 +34,7 @@ func (a *Agent) leave(st *state) {
 // copy could be mounted in the place of a disk that has just left.
 func (a *Agent) expect(s disk.Sighting) {
 	a.host.Expect(s)
-	a.seen = append(a.seen, s)
+	a.unsaved = true
 }
 
 // remember has recorded what has to last of the decision: on which disk a

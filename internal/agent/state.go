@@ -31,7 +31,7 @@ type state struct {
 	since uint64
 	// met is the sequence number of a disk that was looked at since this one was refused for it.
 	met uint64
-	// sighting is what was last handed to Host.Remember, nil for nothing.
+	// sighting is what was last handed to Host.Expect, nil for nothing.
 	sighting *disk.Sighting
 	// alive is when a look last found the disk mounted in its place (Host.Monotonic).
 	alive time.Duration

@@ -120,9 +120,7 @@ func (a *Agent) start(ctx context.Context) {
 	}
 	// Last: the others may want a look.
 	for name, ok := a.lines[looks].next(); ok; name, ok = a.lines[looks].next() {
-		if st := a.disks[name]; st != nil {
-			st.since = a.left
-		}
+		a.disks[name].since = a.left
 		a.begin(ctx, looks, func() func() {
 			f, err := a.host.Look(name)
 			return func() { a.looked(name, f, err) }
@@ -135,16 +133,16 @@ func (a *Agent) start(ctx context.Context) {
 			return func() { a.unmounted(name, f.Seq, plugged, err) }
 		})
 	}
-	if len(a.seen)+len(a.found) > 0 && !a.saving {
-		seen, found := a.seen, a.found
-		a.seen, a.found, a.saving = nil, nil, true
+	if (a.unsaved || len(a.found) > 0) && !a.saving {
+		unsaved, found := a.unsaved, a.found
+		a.unsaved, a.found, a.saving = false, nil, true
 		a.work.Go(func() {
 			var err error
 			if len(found) > 0 {
 				err = a.host.Note(found)
 			}
-			if len(seen) > 0 {
-				err = errors.Join(err, a.host.Remember(seen))
+			if unsaved {
+				err = errors.Join(err, a.host.Remember())
 			}
 			a.give(ctx, func() {
 				a.saving = false
@@ -190,12 +188,13 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	if !there {
 		return errors.Join(err, thereErr)
 	}
-	outcome := "unmounted again"
 	unmountErr := a.units.Unmount(ctx, path)
-	if unmountErr != nil {
+	there, thereErr = a.host.MountedAt(path, f.Dev)
+	outcome := "unmounted again"
+	if there || unmountErr != nil || thereErr != nil {
 		outcome = "still there; stop who uses it, then umount " + path
 	}
-	return errors.Join(err, fmt.Errorf("%w: disk sequence number %d, which has its name now, was mounted in its place, and is %s", disk.ErrGone, seq, outcome), unmountErr)
+	return errors.Join(err, fmt.Errorf("%w: disk sequence number %d, which has its name now, was mounted in its place, and is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
 }
 
 // prove has the disk proven blank, and formatted.

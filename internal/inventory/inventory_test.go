@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -588,6 +589,42 @@ func BenchmarkLook(b *testing.B) {
 	for b.Loop() {
 		if _, err := h.Look("vdb"); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// What was seen counts for the next look, whether or not it can be recorded, and is recorded once
+// that is possible.
+func TestExpect(t *testing.T) {
+	h := node.make(t)
+	h.Shared = new(Shared)
+	if _, err := h.Store.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	before, err := h.Look("vdb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := disk.Sighting{Identity: before.Identity(""), UUID: "aaaaaaaa-0000-4000-8000-00000000000a", Mounted: time.Unix(1700000000, 0)}
+	h.Expect(seen)
+	state := h.Store.State
+	h.Store.State = filepath.Join(state, "gone")
+	if err := h.Remember(); err == nil {
+		t.Error("it is recorded where nothing can be")
+	}
+	h.Store.State = state
+	for _, recorded := range []bool{false, true} {
+		if recorded {
+			if err := h.Remember(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f, err := h.Look("vdb"); err != nil || !f.Standing.WasMounted.Equal(seen.Mounted) {
+			t.Errorf("recorded %v: was mounted at %s, error %v", recorded, f.Standing.WasMounted, err)
+		}
+		all, err := h.Store.Sightings()
+		if err != nil || (len(all) == 1) != recorded || (len(h.Shared.stored.Expected()) == 0) != recorded {
+			t.Errorf("recorded %v: on record %+v, error %v; expected %+v", recorded, all, err, h.Shared.stored.Expected())
 		}
 	}
 }

@@ -101,11 +101,23 @@ func (s *Shared) known() *store.Known {
 	return &s.stored
 }
 
-// Expect has looks go by the sighting from now on, whether or not it can be recorded.
-func (s *Shared) Expect(seen disk.Sighting) { s.stored.Expect(seen) }
+// Expect has looks go by the sighting, which is of this boot, from now on, whether or not Remember
+// can record it. It is for who has Shared.
+func (h Host) Expect(seen disk.Sighting) {
+	// Without the boot it is of another one; then no look is possible either.
+	seen.Identity.Boot, _ = h.Boot()
+	h.Shared.stored.Expect(seen)
+}
 
-// Recorded says that these are in the store.
-func (s *Shared) Recorded(seen []disk.Sighting) { s.stored.Recorded(seen) }
+// Remember records what is expected, also what could not be recorded before.
+func (h Host) Remember() error {
+	all := h.Shared.stored.Expected()
+	err := h.Store.Remember(all)
+	if err == nil {
+		h.Shared.stored.Recorded(all)
+	}
+	return err
+}
 
 func (s *Shared) claimed(root string) ([]mounts.Claim, error) {
 	if s == nil {

@@ -14,6 +14,9 @@ import (
 type Known struct {
 	mu    sync.Mutex
 	files map[string]knownFile
+
+	// expecting is held by nobody who reads a file.
+	expecting sync.Mutex
 	// expected is what Remember is still to record, or could not.
 	expected []disk.Sighting
 }
@@ -49,17 +52,24 @@ func once[T any](k *Known, path string, read func() (T, error)) (T, error) {
 // Expect has Load go by the sighting from now on, before Remember has recorded it and also if
 // that fails.
 func (k *Known) Expect(s disk.Sighting) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.expecting.Lock()
+	defer k.expecting.Unlock()
 	k.expected = append(k.expected, s)
 	k.expected = k.expected[max(0, len(k.expected)-sightingsKept):]
+}
+
+// Expected gives what is still to be recorded, in the order in which it was seen.
+func (k *Known) Expected() []disk.Sighting {
+	k.expecting.Lock()
+	defer k.expecting.Unlock()
+	return slices.Clone(k.expected)
 }
 
 // Recorded says that Remember has recorded them. What was expected of the same filesystems before
 // is over with that, also where it could not be recorded.
 func (k *Known) Recorded(seen []disk.Sighting) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.expecting.Lock()
+	defer k.expecting.Unlock()
 	for _, s := range seen {
 		i := slices.Index(k.expected, s)
 		if i < 0 {
@@ -70,16 +80,16 @@ func (k *Known) Recorded(seen []disk.Sighting) {
 	}
 }
 
-// with gives what is remembered with what is expected; all stays as it is.
-func (k *Known) with(all []disk.Sighting) []disk.Sighting {
+// sightings gives what is remembered of filesystems and what is expected to be: that first, for
+// what Recorded ends meanwhile is in the file.
+func (k *Known) sightings(s Store) ([]disk.Sighting, error) {
 	if k == nil {
-		return all
+		return s.Sightings()
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.expected) == 0 {
-		return all
+	expected := k.Expected()
+	all, err := once(k, s.sightingsFile(), s.Sightings)
+	if len(expected) > 0 {
+		all, _, _ = merge(slices.Clone(all), expected)
 	}
-	all, _, _ = merge(slices.Clone(all), k.expected)
-	return all
+	return all, err
 }

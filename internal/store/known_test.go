@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -144,5 +145,43 @@ func TestExpected(t *testing.T) {
 	}
 	if got := len(known.expected); got != sightingsKept {
 		t.Errorf("%d are kept", got)
+	}
+}
+
+// What is seen is never unknown: not while it is recorded, either.
+func TestExpectedWhileItIsRecorded(t *testing.T) {
+	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
+	if _, err := s.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	known := new(Known)
+	for round := range uint64(200) {
+		seen := disk.Sighting{UUID: "a", Identity: disk.Identity{Boot: "b", Seq: round}}
+		known.Expect(seen)
+		var loads sync.WaitGroup
+		recorded := make(chan struct{})
+		for range 8 {
+			loads.Go(func() {
+				for done := false; !done; {
+					select {
+					case <-recorded:
+						done = true
+					default:
+					}
+					if got := s.Load("b", known).sightings; !slices.Equal(got, []disk.Sighting{seen}) {
+						t.Errorf("round %d: %+v", round, got)
+						return
+					}
+				}
+			})
+		}
+		if err := s.Remember(known.Expected()); err != nil {
+			t.Error(err)
+		}
+		known.Recorded([]disk.Sighting{seen})
+		close(recorded)
+		if loads.Wait(); t.Failed() {
+			return
+		}
 	}
 }

@@ -60,7 +60,8 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 		t.Fatalf("%s is %s now, the first disk's link leads to %s", name, next, got)
 	}
 	m.says("which has its name now, was mounted in its place, and is unmounted again")
-	if got := m.run("findmnt -rno TARGET /dev/" + name + " || true; ls -A /mnt/disks; cat /var/lib/hotmount/filesystems.json || true"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
+	m.wait("the mount point to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
+	if got := m.run("findmnt -rno TARGET /dev/" + name + " || true; cat /var/lib/hotmount/filesystems.json || true"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
 		t.Errorf("left of it: %s", got)
 	}
 	m.run("udevadm control --start-exec-queue")
