@@ -474,7 +474,7 @@ func (s *Session) alone(ctx context.Context, kind string) error {
 // disk that was not all zeros is not told from what came meanwhile: there the counts alone tell.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
 	zeros := !o.Intent.Over && s.plan != probe.Unsigned
-	var more string
+	var counts string
 	if o.Intent.Ext4 == nil {
 		super, err := probe.ReadXFS(s.keep)
 		if err != nil {
@@ -489,12 +489,12 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if n == 0 {
 			return nil
 		}
-		more = fmt.Sprintf("%d bytes more were written to it than mkfs.xfs has written", n)
+		counts = fmt.Sprintf("since it was first read the kernel has counted %d bytes written to it and %d for mkfs.xfs, whose log, zeroed beside that, has %d", counted, wrote, log)
 		if !zeros {
-			return fmt.Errorf("%w: %s, while that ran, or right before; where, nobody can tell, for the disk was not all zeros before", ErrWritten, more)
+			return fmt.Errorf("%w: %s; whether any of them are somebody else's nobody can tell, for the disk was not all zeros before", ErrWritten, counts)
 		}
 		// To read it may take long, or be broken off, and then nobody knows.
-		o.Intent.Doubt = more + ", and it was not read again to the end"
+		o.Intent.Doubt = counts + ", and it was not read again to the end"
 		if err := s.deps.Intents.Amend(o.Intent); err != nil {
 			return err
 		}
@@ -516,10 +516,10 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		return err
 	case len(found.Bytes) > 0:
 		return fmt.Errorf("%w: while mkfs.%s ran, or right before, byte %d was written: %x", ErrWritten, o.Intent.Type(), found.Offset, found.Bytes)
-	case more == "":
+	case counts == "":
 		return nil
 	case found.Plan != probe.Full:
-		return fmt.Errorf("%w: %s, while that ran, or right before; they are not in the samples that were read again, and the disk was not read whole", ErrWritten, more)
+		return fmt.Errorf("%w: %s; nothing else is in the samples that were read again, and the disk was not read whole", ErrWritten, counts)
 	}
 	o.Intent.Doubt = ""
 	return s.deps.Intents.Amend(o.Intent)
