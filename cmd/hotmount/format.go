@@ -130,7 +130,11 @@ func notConfirmable(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Dec
 	if next != "" {
 		why += "; " + next
 	}
-	return fmt.Errorf("cannot format %s: it is not refused for what is on it, but %s: %s", f.Name, d.Action, why)
+	but := "it is not refused for what is on it, but "
+	if d.Reason == disk.ReasonSerialTwice { // beside that
+		but = ""
+	}
+	return fmt.Errorf("cannot format %s: %s%s: %s", f.Name, but, d.Action, why)
 }
 
 var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)

@@ -4,7 +4,7 @@ import "hotmount/internal/disk"
 
 // Confirmable says whether the operator's word may have the disk overwritten: it
 // is refused for what is on it, c by proof, would be formatted if it were
-// blank, and can not be a second path to a disk in use, where multipathd does not run: the
+// blank, and is not known as a second path to a disk in use, where multipathd does not run: the
 // kernel keeps nobody from writing there. If not, the decision that is given is why.
 func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
 	d := Decide(f, c, s)
@@ -35,7 +35,8 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	return d, d.Action == disk.Format
 }
 
-// secondPath gives the disk in use to which this one may be another path, by its serial.
+// secondPath gives the disk in use to which this one may be another path, by its serial. Use is
+// Peer.InUse: who has merely opened the disk is not known, nor a path without a serial.
 func secondPath(f *disk.Facts) *disk.Peer {
 	for i := range f.SameSerial {
 		if p := &f.SameSerial[i]; p.InUse != "" {

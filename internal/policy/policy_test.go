@@ -965,17 +965,42 @@ func TestWordsOfTwins(t *testing.T) {
 
 // TestWordsOfASecondPath: nothing is advised that writes to the disk in use, or mounts it again.
 func TestWordsOfASecondPath(t *testing.T) {
-	for name, c := range map[string]*disk.Content{"a twin": xfs(), "unknown": proven(disk.Unknown), "LVM": {Kind: disk.Other, Type: "LVM2_member", Proven: true}} {
+	for name, tt := range map[string]struct {
+		c      *disk.Content
+		facts  func(*disk.Facts)
+		config func(*disk.Settings)
+		// never is why no word has it formatted, also where it is no second path.
+		never disk.Reason
+	}{
+		"a twin":                {xfs(), nil, nil, ""},
+		"unknown":               {proven(disk.Unknown), nil, nil, ""},
+		"LVM":                   {&disk.Content{Kind: disk.Other, Type: "LVM2_member", Proven: true}, nil, nil, ""},
+		"a partition":           {proven(disk.Unknown), part, parts, disk.ReasonPartition},
+		"given out once, blank": {proven(disk.Blank), func(f *disk.Facts) { f.Standing.Given = &given }, nil, disk.ReasonNeverFormat},
+	} {
 		for _, inUse := range []string{"", "/srv"} {
-			f, s := blankDisk(), settings()
-			f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdd", Seq: 14}, Serial: "S1", Mounted: inUse, InUse: inUse}}
+			f, s, c := blankDisk(), settings(), tt.c
+			if tt.facts != nil {
+				tt.facts(f)
+			}
+			if tt.config != nil {
+				tt.config(s)
+			}
+			f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdd", Seq: 14}, Serial: f.Serial, Mounted: inUse, InUse: inUse}}
 			if c.Kind == disk.Filesystem {
 				f.SameUUID = append([]disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, Serial: "S2", Mounted: "/x", InUse: "/x"}}, f.SameSerial...)
 			}
-			_, next := Words(f, c, s, Decide(f, c, s))
-			writes := strings.Contains(next, "nouuid") || strings.Contains(next, "blkdiscard") || strings.Contains(next, "hotmount format")
+			d := Decide(f, c, s)
+			_, next := Words(f, c, s, d)
+			writes := strings.Contains(next, "nouuid") || strings.Contains(next, "blkdiscard") || strings.Contains(next, "hotmount format") || strings.Contains(next, "mkfs.")
 			if writes != (inUse == "") || strings.Contains(next, "a second path to vdd: ") != (inUse != "") {
 				t.Errorf("%s, in use %q: %s", name, inUse, next)
+			}
+			if tt.never != "" {
+				if d.Reason != tt.never {
+					t.Errorf("%s, in use %q: %+v", name, inUse, d)
+				}
+				continue
 			}
 			d, ok := Confirmable(f, c, s)
 			if why, next := Words(f, c, s, d); ok == (inUse != "") || !ok && (!strings.Contains(why, "its serial S1 and is in use (/srv): vdd") || !strings.Contains(next, "exclude it")) {

@@ -41,7 +41,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		class, _ := first(f, s)
 		return fmt.Sprintf("class %s comes first and has its disk %s with all that is on it", disk.Visible(class.Name), disk.Visible(f.Whole)), ""
 	case disk.ReasonPartition:
-		return "it is a partition on which no finished filesystem is known, and partitions are never formatted" + evidence(c), fmt.Sprintf("if nothing on it is wanted: mkfs.%s %s by hand", byHand(f, s), f.Node())
+		return "it is a partition on which no finished filesystem is known, and partitions are never formatted" + evidence(c), onlyPath(f, fmt.Sprintf("if nothing on it is wanted: mkfs.%s %s by hand", byHand(f, s), f.Node()))
 	case disk.ReasonNoClass:
 		return "no class selects it", ""
 	case disk.ReasonExcluded:
@@ -154,7 +154,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return fmt.Sprintf("another disk has its serial %s: %s (virtio cuts serials at 20 characters); as block volumes they could not be told apart", disk.Visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot)), "attach each with a serial of its own"
 	case disk.ReasonNeverFormat:
 		return fmt.Sprintf("%s was given out as a block volume (%s, first on %s), and is never formatted by hotmount, whatever it looks like", wasGiven(f), disk.Visible(f.Standing.Given.Link), f.Standing.Given.First.UTC().Format("2006-01-02")),
-			fmt.Sprintf("if nobody needs what is on it: mkfs.%s %s by hand, then hotmount accept %s", byHand(f, s), f.Node(), f.Name)
+			onlyPath(f, fmt.Sprintf("if nobody needs what is on it: mkfs.%s %s by hand, then hotmount accept %s", byHand(f, s), f.Node(), f.Name))
 	case disk.ReasonFormerBlock:
 		return fmt.Sprintf("%s was given out as a block volume (%s), and it holds %s %s", wasGiven(f), disk.Visible(f.Standing.Given.Link), disk.Visible(d.Type), d.UUID), "if nobody has that volume any more: hotmount accept " + f.Name
 	case disk.ReasonOtherBlock:
@@ -275,6 +275,14 @@ func wipe(f *disk.Facts, c *disk.Content, s *disk.Settings) string {
 	next := fmt.Sprintf("if nothing on it is wanted: detach it, virsh vol-wipe or a new volume on the host, attach it again; or blkdiscard -z %s </dev/null here", f.Node())
 	if ok {
 		next += "; or hotmount format " + f.Name
+	}
+	return next
+}
+
+// onlyPath gives next, which writes to the disk, unless that may be a second path to one in use.
+func onlyPath(f *disk.Facts, next string) string {
+	if p := secondPath(f); p != nil {
+		return twoPaths(p)
 	}
 	return next
 }
