@@ -149,7 +149,7 @@ func (h Host) strays(dir string) ([]string, error) {
 		case !point(name):
 			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, on which nothing is mounted: the provisioner stumbles over it", path))
 		case full[name] != "":
-			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they lie on the system's disk, and nothing is mounted over them; move them away (chattr -i %[1]s first), then: %[3]s", path, disk.Visible(full[name]), disk.Unmake(path)))
+			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they lie on the system's disk, and nothing is mounted over them; move them away (chattr -i %[1]s %[1]s/%[3]s first), then: %[4]s", path, disk.Visible(full[name]), disk.Marker, disk.Unmake(path)))
 		}
 	}
 	return all, nil

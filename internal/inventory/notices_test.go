@@ -92,7 +92,7 @@ func TestStrays(t *testing.T) {
 		}
 	}
 	for i, dir := range map[int]string{3: "/mnt/disks/." + uuidB, 4: "/mnt/disks/" + uuidB} {
-		if why := got[i]; !strings.HasSuffix(why, "move them away (chattr -i "+dir+" first), then: chattr -i "+dir+" "+dir+"/not-mounted; rm -f "+dir+"/not-mounted; rmdir "+dir) {
+		if why := got[i]; !strings.HasSuffix(why, "move them away (chattr -i "+dir+" "+dir+"/not-mounted first), then: chattr -i "+dir+" "+dir+"/not-mounted; rm -f "+dir+"/not-mounted; rmdir "+dir) {
 			t.Errorf("what helps: %q", why)
 		}
 	}

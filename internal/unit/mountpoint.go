@@ -302,7 +302,7 @@ func isBare(d *os.File) error {
 			}
 			what = marker + " is no empty file"
 		}
-		return fmt.Errorf("%w (%s); look at what it holds, move it away (chattr -i %s first), then: %s", ErrNotEmpty, what, d.Name(), disk.Unmake(d.Name()))
+		return fmt.Errorf("%w (%s); look at what it holds, move it away (chattr -i %[3]s %[3]s/%[4]s first), then: %[5]s", ErrNotEmpty, what, d.Name(), marker, disk.Unmake(d.Name()))
 	}
 	return nil
 }
