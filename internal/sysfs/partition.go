@@ -36,9 +36,6 @@ func sequence(dir string) (uint64, error) {
 // none has.
 func (f FS) Attached(dev disk.Dev) (uint64, error) {
 	link := f.path("sys/dev/block", dev.String())
-	if _, err := os.Lstat(link); missing(err) {
-		return 0, nil
-	}
 	seq, err := sequence(link)
 	if err != nil {
 		if _, now := os.Lstat(link); missing(now) {
