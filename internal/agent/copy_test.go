@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -158,4 +159,59 @@ func TestBackUnderAnotherName(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A copy with the serial of the original, whose mount was decided before the original was looked
+// at and waits for its place in line, is not mounted when that leaves meanwhile.
+func TestACopyThatWaitsInLine(t *testing.T) {
+	original, same := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
+	original.Serial, original.Slot, same.Serial, same.Slot = "S", "pci-5", "S", "pci-6"
+	m := newMachine(original, same)
+	for i := range mountsPerWorker * testSettings().Workers {
+		name := fmt.Sprintf("vd%c", 'd'+i)
+		m.disks[name] = xfsDisk(name, uint64(10+i), fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
+	}
+	m.table = []disk.MountPoint{{Path: "/mnt/disks/" + uuidA, Root: "/", Type: "xfs", Dev: original.Dev}}
+	r := record(t, m)
+	if err := r.store.Remember([]disk.Sighting{{Identity: original.Identity(thisBoot), UUID: uuidA, Type: "xfs", Class: "default", Directory: "/mnt/disks", Mounted: time.Now()}}); err != nil {
+		t.Fatal(err)
+	}
+	waits, mounts := time.Minute, 0
+	m.gate = func(work, name string) {
+		m.mu.Lock()
+		d := time.Duration(0)
+		switch {
+		case work == "mount":
+			mounts, d = mounts+1, 5*time.Minute
+		case work == "look" && name == "vdb":
+			d, waits = waits, 0
+		case work == "look" && name == "vdc":
+			d = time.Second
+		}
+		m.mu.Unlock()
+		time.Sleep(d)
+	}
+	withHost(t, m, r, func(t *testing.T, a *Agent) {
+		time.Sleep(45 * time.Second) // ready_timeout is over, and the original is not seen
+		m.change(func() {
+			if got := strings.Join(m.log, "\n"); !strings.Contains(got, "vdc: mount (filesystem)") || mounts != mountsPerWorker*testSettings().Workers {
+				t.Errorf("the copy does not wait behind the others (%d): %s", mounts, got)
+			}
+		})
+		time.Sleep(time.Minute)
+		m.change(func() {
+			if got := strings.Join(m.log, "\n"); !strings.Contains(got, "vdb: keep (mounted)") {
+				t.Errorf("the original is not kept: %s", got)
+			}
+			delete(m.disks, "vdb")
+			m.table = nil
+		})
+		a.Look("vdb")
+		time.Sleep(10 * time.Minute)
+		m.change(func() {
+			if got := strings.Join(m.log, "\n"); strings.Contains(got, "mount vdc ") || !strings.Contains(got, "vdc: refuse (twin)") {
+				t.Errorf("the copy is mounted in the place of the original: %s", got)
+			}
+		})
+	})
 }

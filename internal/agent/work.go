@@ -181,7 +181,7 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	err := a.units.Mount(ctx, f, class, d.UUID, d.Type)
 	seq, attachedErr := a.host.Attached(f.Dev)
 	if attachedErr != nil || seq == f.Seq || seq == 0 {
-		return errors.Join(err, attachedErr)
+		return errors.Join(err, disk.OfNode(attachedErr))
 	}
 	path := class.MountPoint(d.UUID)
 	there, thereErr := a.host.MountedAt(path, f.Dev)
@@ -222,14 +222,15 @@ func (a *Agent) prove(ctx context.Context, name string, seq uint64) {
 }
 
 // holds says whether the decision for a disk whose turn has come is still the
-// same: since it was taken another disk may have come, or other settings. If not,
+// same: since it was taken another disk may have come or gone, or other settings. If not,
 // the disk is looked at again.
 func (a *Agent) holds(name string) bool {
 	st := a.disks[name]
 	f := st.facts
 	f.FindPeers(a.facts())
 	c := f.Known()
-	if policy.Decide(&f, &c, a.settings) == st.decision {
+	stale := st.decision.Action == disk.Mount && st.since != a.left // as in looked
+	if policy.Decide(&f, &c, a.settings) == st.decision && !stale {
 		return true
 	}
 	st.busy = false

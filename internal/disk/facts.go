@@ -524,11 +524,17 @@ type Peer struct {
 	InUse string `json:"in_use,omitempty"`
 	// Known says that udev or the kernel knows anything on it.
 	Known bool `json:"known,omitempty"`
-	// Serial, OnRecord, InPlace and Resized as in Facts and Standing.
+	// Serial, WWN, OnRecord, InPlace and Resized as in Facts and Standing.
 	Serial   string `json:"serial,omitempty"`
+	WWN      string `json:"wwn,omitempty"`
 	OnRecord bool   `json:"on_record,omitempty"`
 	InPlace  bool   `json:"in_place,omitempty"`
 	Resized  bool   `json:"resized,omitempty"`
+}
+
+// MayBe says that neither serial nor WWN tells the two to be different disks.
+func (p *Peer) MayBe(f *Facts) bool {
+	return !OtherSerial(p.Serial, f.Serial) && (p.WWN == "" || f.WWN == "" || p.WWN == f.WWN)
 }
 
 // Holds says whether udev or the kernel knows anything on the disk.
@@ -610,7 +616,7 @@ func (f *Facts) FindPeers(all []Facts) {
 			continue
 		}
 		c := o.Known()
-		p := Peer{ID: o.ID, Slot: o.Slot, Type: c.Type, UUID: c.UUID, Serial: o.Serial, OnRecord: o.Standing.OnRecord, InPlace: o.Standing.InPlace, Resized: o.Standing.Resized, Known: o.Holds(), InUse: o.inUse()}
+		p := Peer{ID: o.ID, Slot: o.Slot, Type: c.Type, UUID: c.UUID, Serial: o.Serial, WWN: o.WWN, OnRecord: o.Standing.OnRecord, InPlace: o.Standing.InPlace, Resized: o.Standing.Resized, Known: o.Holds(), InUse: o.inUse()}
 		if len(o.Mounts) > 0 {
 			p.Mounted = o.Mounts[0].Path
 			if v := o.Standing.Volume; v != nil && p.UUID == "" {

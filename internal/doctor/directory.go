@@ -140,7 +140,7 @@ func (e *examiner) entries(c *Class, disks map[string]place) {
 			f.Level = Problem
 			f.Data, f.Reach = p, p
 			f.What = fmt.Sprintf("%s is no mount but has files in it (%s): they are on the system disk", shown, disk.Visible(entry.First))
-			f.Do = []string{"ls -lA " + shell(p), fmt.Sprintf("move them away, then: chattr -i %[1]s %[1]s/"+disk.Marker+"; rm -f %[1]s/"+disk.Marker+"; rmdir %[1]s", shell(p))}
+			f.Do = []string{"ls -lA " + shell(p), fmt.Sprintf("chattr -i %[1]s, move them away, then: chattr -i %[1]s/"+disk.Marker+"; rm -f %[1]s/"+disk.Marker+"; rmdir %[1]s", shell(p))}
 		case entry.Kind == "directory":
 			f.What = fmt.Sprintf("%s is an empty directory on which nothing is mounted: the provisioner reports it as an error", shown)
 			f.Do = []string{fmt.Sprintf("chattr -i %[1]s %[1]s/"+disk.Marker+"; rm -f %[1]s/"+disk.Marker+"; rmdir %[1]s", shell(p))}

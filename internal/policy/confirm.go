@@ -35,11 +35,17 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	return d, d.Action == disk.Format
 }
 
-// secondPath gives the disk in use to which this one may be another path, by its serial. Use is
-// Peer.InUse: who has merely opened the disk is not known, nor a path without a serial.
+// secondPath gives the disk in use to which this one may be another path: it has its serial, or
+// the same filesystem while neither serial nor WWN tells them to be two. Use is Peer.InUse: who
+// has merely opened the disk is not known.
 func secondPath(f *disk.Facts) *disk.Peer {
 	for i := range f.SameSerial {
 		if p := &f.SameSerial[i]; p.InUse != "" {
+			return p
+		}
+	}
+	for i := range f.SameUUID {
+		if p := &f.SameUUID[i]; p.InUse != "" && p.MayBe(f) {
 			return p
 		}
 	}

@@ -22,6 +22,15 @@ func TestConfirmable(t *testing.T) {
 		{"a filesystem that is not accepted", func(f *disk.Facts) { f.Udev.FSType = "btrfs" }, &disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuid, Proven: true}, nil, ""},
 		{"a twin", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{}} }, xfs(), nil, ""},
 		{"a twin of the serial of one that nobody uses", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{Serial: f.Serial}}; f.SameSerial = f.SameUUID }, xfs(), nil, ""},
+		{"a twin without a serial of one that is mounted", func(f *disk.Facts) { f.Serial, f.SameUUID = "", []disk.Peer{{UUID: uuid, InUse: "/srv"}} }, xfs(), nil, disk.ReasonSerialTwice},
+		{"a twin without a serial of one that nobody uses", func(f *disk.Facts) { f.Serial, f.SameUUID = "", []disk.Peer{{UUID: uuid}} }, xfs(), nil, ""},
+		{"a twin of a serial of one without that is mounted", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{UUID: uuid, InUse: "/srv"}} }, xfs(), nil, disk.ReasonSerialTwice},
+		{"a twin without a serial of another WWN", func(f *disk.Facts) {
+			f.Serial, f.WWN, f.SameUUID = "", "naa.1", []disk.Peer{{UUID: uuid, WWN: "naa.2", InUse: "/srv"}}
+		}, xfs(), nil, ""},
+		{"a twin without a serial of the same WWN", func(f *disk.Facts) {
+			f.Serial, f.WWN, f.SameUUID = "", "naa.1", []disk.Peer{{UUID: uuid, WWN: "naa.1", InUse: "/srv"}}
+		}, xfs(), nil, disk.ReasonSerialTwice},
 		{"a twin of another serial, which is mounted", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{Serial: "other", Mounted: "/srv", InUse: "/srv"}} }, xfs(), nil, ""},
 		{"a second path to what is mounted", func(f *disk.Facts) {
 			f.SameSerial = []disk.Peer{{}, {Serial: f.Serial, InUse: "/srv"}}

@@ -1010,6 +1010,23 @@ func TestWordsOfASecondPath(t *testing.T) {
 	}
 }
 
+// TestWordsOfATwinWithoutASerial: what nothing tells from a second path to a disk in use is said to be
+// perhaps one before the command that writes to it, and no word has it overwritten.
+func TestWordsOfATwinWithoutASerial(t *testing.T) {
+	for _, wwn := range []string{"", "naa.1", "naa.2"} {
+		f, s := blankDisk(), settings()
+		f.Serial, f.WWN = "", wwn
+		f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdd", Seq: 14}, UUID: uuid, WWN: "naa.1", Mounted: "/srv", InUse: "/srv"}}
+		if _, next := Words(f, xfs(), s, Decide(f, xfs(), s)); strings.Contains(next, "detach one, or if it is no second path to vdd: give this one a UUID") != (wwn != "naa.2") {
+			t.Errorf("WWN %q: %s", wwn, next)
+		}
+		d, ok := Confirmable(f, xfs(), s)
+		if why, next := Words(f, xfs(), s, d); ok != (wwn == "naa.2") || !ok && (!strings.Contains(why, "has its filesystem "+uuid+" and is in use (/srv): vdd") || !strings.Contains(why, "no serial tells them to be two") || !strings.Contains(next, "exclude it")) {
+			t.Errorf("WWN %q: %v, %s; %s", wwn, ok, why, next)
+		}
+	}
+}
+
 // TestWordsOfAReplacement: what is told of the disk that was mounted last is what was seen.
 func TestWordsOfAReplacement(t *testing.T) {
 	for want, standing := range map[string]disk.Standing{

@@ -149,7 +149,11 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		return "it has no serial, or one that is too long, and a block volume is known by its serial: without one it can not be told from another disk", "attach it with a serial (virsh attach-disk --serial)"
 	case disk.ReasonSerialTwice:
 		if p := secondPath(f); p != nil {
-			return fmt.Sprintf("another disk has its serial %s and is in use (%s): %s; this may be a second path to it", disk.Visible(f.Serial), disk.Visible(p.InUse), place(p.ID, p.Slot)), twoPaths(p)
+			same, told := "serial "+disk.Visible(f.Serial), ""
+			if !disk.SameSerial(f.Serial, p.Serial) {
+				same, told = "filesystem "+p.UUID, "no serial tells them to be two, and "
+			}
+			return fmt.Sprintf("another disk has its %s and is in use (%s): %s; %sthis may be a second path to it", same, disk.Visible(p.InUse), place(p.ID, p.Slot), told), twoPaths(p)
 		}
 		return fmt.Sprintf("another disk has its serial %s: %s (virtio cuts serials at 20 characters); as block volumes they could not be told apart", disk.Visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot)), "attach each with a serial of its own"
 	case disk.ReasonNeverFormat:
@@ -374,6 +378,9 @@ func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
 		return why + "; the other is in use (" + disk.Visible(p.InUse) + "), and this may be a second path to it", twoPaths(p)
 	}
 	if p.Mounted != "" {
+		if p.MayBe(f) {
+			own = "if it is no second path to " + p.Name + ": " + own
+		}
 		return why + "; the other is mounted at " + disk.Visible(p.Mounted), "detach one, or " + own
 	}
 	return why, "detach one, and if the other stays refused, accept it (hotmount accept DISK), or " + own

@@ -70,6 +70,9 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 			t.Errorf("%s is mounted as %s", name, got)
 		}
 	}
+	for _, name := range []string{next, late} { // the record is where the first one's was looked for
+		m.wait("the record of "+name, "grep -q $(blkid -o value -s UUID /dev/"+name+") /var/lib/hotmount/filesystems.json")
+	}
 	if got := m.run("ls -A /mnt/disks | wc -l; hotmount status"); !strings.HasPrefix(got, "2\n") || strings.Contains(got, uuid) {
 		t.Errorf("%s", got)
 	}
