@@ -2,14 +2,17 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"hotmount/internal/disk"
 )
 
 func (m *machine) GiveOut(_ context.Context, seq uint64) error {
+	m.pass("give", fmt.Sprint(seq))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("give out seq %d", seq)
@@ -259,5 +262,53 @@ func TestTakenBackWithoutEffect(t *testing.T) {
 		if err := a.Release(t.Context(), "vdb", 0); err == nil || !strings.Contains(err.Error(), "it is still there") {
 			t.Errorf("got %v", err)
 		}
+	})
+}
+
+// One with the serial of a volume that waits in line since before that was looked at is not given
+// out in its place when that leaves meanwhile.
+func TestOfOneSerialInLine(t *testing.T) {
+	vdb, vdc := rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A")
+	vdb.Slot, vdc.Slot = "pci-5", "pci-6"
+	vdb.Standing.Link = "/mnt/disks/" + vdb.LinkName()
+	for _, f := range []*disk.Facts{vdb, vdc} {
+		f.Standing.Given = &disk.Given{Serial: "A", Size: f.Size, Slot: "pci-5", Seq: 2, ThisBoot: true, Link: vdb.Standing.Link, Class: "default"}
+	}
+	m := newMachine(vdb, vdc)
+	m.mode = disk.ModeBlock
+	for i := range mountsPerWorker * testSettings().Workers {
+		name := fmt.Sprintf("vd%c", 'd'+i)
+		m.disks[name] = rawDisk(name, uint64(10+i), fmt.Sprint("Z", i))
+	}
+	slow := time.Minute
+	m.gate = func(work, name string) {
+		m.mu.Lock()
+		d := time.Duration(0)
+		switch {
+		case work == "give":
+			d = 5 * time.Minute
+		case work == "look" && name == "vdb":
+			d, slow = slow, 0
+		case work == "look" && name == "vdc":
+			d = time.Second
+		}
+		m.mu.Unlock()
+		time.Sleep(d)
+	}
+	with(t, m, func(t *testing.T, a *Agent) {
+		time.Sleep(105 * time.Second)
+		m.change(func() {
+			if got := strings.Join(m.log, "\n"); !strings.Contains(got, "vdc: link (block-mode)") || !strings.Contains(got, "vdb: keep (given-out)") {
+				t.Errorf("it did not wait in line: %s", got)
+			}
+			delete(m.disks, "vdb")
+		})
+		a.Look("vdb")
+		time.Sleep(20 * time.Minute)
+		m.change(func() {
+			if got := strings.Join(m.log, "\n"); strings.Contains(got, "give out seq 3") {
+				t.Errorf("given out: %s", got)
+			}
+		})
 	})
 }

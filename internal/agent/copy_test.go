@@ -162,46 +162,101 @@ func TestBackUnderAnotherName(t *testing.T) {
 }
 
 // A copy with the serial of the original, whose mount was decided before the original was looked
-// at and waits for its place in line, is not mounted when that leaves meanwhile.
+// at and waits for its place in line, is not mounted when that leaves meanwhile: also one that can not
+// be mounted itself, and was on record before a boot alone; also one of another serial without a record.
 func TestACopyThatWaitsInLine(t *testing.T) {
-	original, same := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
-	original.Serial, original.Slot, same.Serial, same.Slot = "S", "pci-5", "S", "pci-6"
-	m := newMachine(original, same)
+	for boot, mounted := range map[string]bool{thisBoot: true, "22222222-0000-4000-8000-000000000001": false, "": false} {
+		original, same := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
+		original.Serial, original.Slot, same.Serial, same.Slot = "S", "pci-5", "S", "pci-6"
+		if boot == "" {
+			same.Serial = "T"
+		}
+		original.ReadOnly = !mounted
+		m := newMachine(original, same)
+		for i := range mountsPerWorker * testSettings().Workers {
+			name := fmt.Sprintf("vd%c", 'd'+i)
+			m.disks[name] = xfsDisk(name, uint64(10+i), fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
+		}
+		if mounted {
+			m.table = []disk.MountPoint{{Path: "/mnt/disks/" + uuidA, Root: "/", Type: "xfs", Dev: original.Dev}}
+		}
+		r := record(t, m)
+		if boot != "" {
+			if err := r.store.Remember([]disk.Sighting{{Identity: original.Identity(boot), UUID: uuidA, Type: "xfs", Class: "default", Directory: "/mnt/disks", Mounted: time.Now()}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		slow, mounts := time.Minute, 0
+		m.gate = func(work, name string) {
+			m.mu.Lock()
+			d := time.Duration(0)
+			switch {
+			case work == "mount":
+				mounts, d = mounts+1, 5*time.Minute
+			case work == "look" && name == "vdb":
+				d, slow = slow, 0
+			case work == "look" && name == "vdc":
+				d = time.Second
+			}
+			m.mu.Unlock()
+			time.Sleep(d)
+		}
+		withHost(t, m, r, func(t *testing.T, a *Agent) {
+			time.Sleep(45 * time.Second) // ready_timeout is over, and the original is not seen
+			m.change(func() {
+				if got := strings.Join(m.log, "\n"); !strings.Contains(got, "vdc: mount (filesystem)") || mounts != mountsPerWorker*testSettings().Workers {
+					t.Errorf("the copy does not wait behind the others (%d): %s", mounts, got)
+				}
+			})
+			time.Sleep(time.Minute)
+			m.change(func() {
+				if got := strings.Join(m.log, "\n"); !strings.Contains(got, "vdb: keep (mounted)") && !strings.Contains(got, "vdb: refuse (read-only)") {
+					t.Errorf("the original is not seen: %s", got)
+				}
+				delete(m.disks, "vdb")
+				m.table = nil
+			})
+			a.Look("vdb")
+			time.Sleep(10 * time.Minute)
+			m.change(func() {
+				if got := strings.Join(m.log, "\n"); strings.Contains(got, "mount vdc ") || !strings.Contains(got, "vdc: refuse (twin)") {
+					t.Errorf("mounted %v: the copy is mounted in the place of the original: %s", mounted, got)
+				}
+			})
+		})
+	}
+}
+
+// One whose original leaves while it waits in line is looked at once more, whatever was known of that.
+func TestInLineWhenOneLeaves(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB))
+	m.table = []disk.MountPoint{{Path: "/mnt/disks/" + uuidA, Root: "/", Type: "xfs", Dev: m.disks["vdb"].Dev}}
 	for i := range mountsPerWorker * testSettings().Workers {
 		name := fmt.Sprintf("vd%c", 'd'+i)
 		m.disks[name] = xfsDisk(name, uint64(10+i), fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
 	}
-	m.table = []disk.MountPoint{{Path: "/mnt/disks/" + uuidA, Root: "/", Type: "xfs", Dev: original.Dev}}
-	r := record(t, m)
-	if err := r.store.Remember([]disk.Sighting{{Identity: original.Identity(thisBoot), UUID: uuidA, Type: "xfs", Class: "default", Directory: "/mnt/disks", Mounted: time.Now()}}); err != nil {
-		t.Fatal(err)
-	}
-	waits, mounts := time.Minute, 0
+	looks, before := 0, 0
 	m.gate = func(work, name string) {
-		m.mu.Lock()
-		d := time.Duration(0)
-		switch {
-		case work == "mount":
-			mounts, d = mounts+1, 5*time.Minute
-		case work == "look" && name == "vdb":
-			d, waits = waits, 0
-		case work == "look" && name == "vdc":
-			d = time.Second
+		if work == "mount" && name > "vdc" {
+			time.Sleep(5 * time.Minute)
 		}
-		m.mu.Unlock()
-		time.Sleep(d)
+		if work == "mount" && name == "vdc" {
+			m.mu.Lock()
+			before = looks
+			m.mu.Unlock()
+		}
+		if work == "look" && name == "vdc" {
+			m.mu.Lock()
+			looks++
+			m.mu.Unlock()
+			time.Sleep(time.Second)
+		}
 	}
-	withHost(t, m, r, func(t *testing.T, a *Agent) {
-		time.Sleep(45 * time.Second) // ready_timeout is over, and the original is not seen
-		m.change(func() {
-			if got := strings.Join(m.log, "\n"); !strings.Contains(got, "vdc: mount (filesystem)") || mounts != mountsPerWorker*testSettings().Workers {
-				t.Errorf("the copy does not wait behind the others (%d): %s", mounts, got)
-			}
-		})
+	with(t, m, func(t *testing.T, a *Agent) {
 		time.Sleep(time.Minute)
 		m.change(func() {
-			if got := strings.Join(m.log, "\n"); !strings.Contains(got, "vdb: keep (mounted)") {
-				t.Errorf("the original is not kept: %s", got)
+			if looks != 1 {
+				t.Errorf("%d looks at one in line", looks)
 			}
 			delete(m.disks, "vdb")
 			m.table = nil
@@ -209,8 +264,8 @@ func TestACopyThatWaitsInLine(t *testing.T) {
 		a.Look("vdb")
 		time.Sleep(10 * time.Minute)
 		m.change(func() {
-			if got := strings.Join(m.log, "\n"); strings.Contains(got, "mount vdc ") || !strings.Contains(got, "vdc: refuse (twin)") {
-				t.Errorf("the copy is mounted in the place of the original: %s", got)
+			if before != 2 || len(m.table) != 1+mountsPerWorker*testSettings().Workers {
+				t.Errorf("%d looks before it was mounted, %d mounted", before, len(m.table))
 			}
 		})
 	})

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"hotmount/internal/disk"
@@ -280,8 +281,14 @@ func (a *Agent) path(st *state) string {
 	return class.MountPoint(st.decision.UUID)
 }
 
-// wakePeers wants a look at the disks whose decision may have rested on f.
+// wakePeers wants a look at the disks whose decision may have rested on f, or has to rest on it
+// where it waits to be carried out: when its turn comes f may have gone.
 func (a *Agent) wakePeers(f *disk.Facts) {
+	uuid := f.Known().UUID
+	a.lines[mountings].names = slices.DeleteFunc(a.lines[mountings].names, func(name string) bool {
+		o := &a.disks[name].facts
+		return o.Seq != f.Seq && (disk.SameSerial(o.Serial, f.Serial) || uuid != "" && o.Known().UUID == uuid) && !a.holds(name)
+	})
 	for name, st := range a.disks {
 		if !st.seen || st.facts.Seq == f.Seq {
 			continue

@@ -98,9 +98,10 @@ type Facts struct {
 	Udev Udev `json:"udev"`
 	// Standing is what hotmount's own stores say.
 	Standing Standing `json:"standing"`
-	// SameSerial are the other attached disks with this disk's serial,
-	// SameUUID those with a filesystem of this disk's UUID.
+	// SameSerial are the other attached disks with this disk's serial, SameWWN others with its
+	// WWN, SameUUID those with a filesystem of this disk's UUID.
 	SameSerial []Peer `json:"same_serial,omitempty"`
+	SameWWN    []Peer `json:"same_wwn,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`
 	// Moved is the attached disk on which what Standing.FormerSlot names is now.
 	Moved *Peer `json:"moved,omitempty"`
@@ -607,9 +608,9 @@ func (f *Facts) Lies(c *Content) (what, id string) {
 	return cmp.Or(what, "something unknown"), id
 }
 
-// FindPeers fills in the disks of all that share f's serial or UUID.
+// FindPeers fills in the disks of all that share f's serial, WWN or UUID.
 func (f *Facts) FindPeers(all []Facts) {
-	f.SameSerial, f.SameUUID, f.Moved = nil, nil, nil
+	f.SameSerial, f.SameWWN, f.SameUUID, f.Moved = nil, nil, nil, nil
 	for i := range all {
 		o := &all[i]
 		if o.Seq == f.Seq && o.Name == f.Name {
@@ -625,6 +626,8 @@ func (f *Facts) FindPeers(all []Facts) {
 		}
 		if (f.Whole == "") == (o.Whole == "") && SameSerial(f.Serial, o.Serial) {
 			f.SameSerial = append(f.SameSerial, p)
+		} else if (f.Whole == "") == (o.Whole == "") && f.WWN != "" && f.WWN == o.WWN {
+			f.SameWWN = append(f.SameWWN, p)
 		}
 		if uuid := f.Known().UUID; uuid != "" && p.UUID == uuid {
 			f.SameUUID = append(f.SameUUID, p)

@@ -36,17 +36,14 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 }
 
 // secondPath gives the disk in use to which this one may be another path: it has its serial, or
-// the same filesystem while neither serial nor WWN tells them to be two. Use is Peer.InUse: who
-// has merely opened the disk is not known.
+// where no serial tells them to be two its WWN, or the same filesystem if no WWN tells it either.
+// Use is Peer.InUse: who has merely opened the disk is not known.
 func secondPath(f *disk.Facts) *disk.Peer {
-	for i := range f.SameSerial {
-		if p := &f.SameSerial[i]; p.InUse != "" {
-			return p
-		}
-	}
-	for i := range f.SameUUID {
-		if p := &f.SameUUID[i]; p.InUse != "" && p.MayBe(f) {
-			return p
+	for _, same := range [][]disk.Peer{f.SameSerial, f.SameWWN, f.SameUUID} {
+		for i := range same {
+			if p := &same[i]; p.InUse != "" && (disk.SameSerial(p.Serial, f.Serial) || p.MayBe(f)) {
+				return p
+			}
 		}
 	}
 	return nil

@@ -36,6 +36,9 @@ func TestConfirmable(t *testing.T) {
 			f.SameSerial = []disk.Peer{{}, {Serial: f.Serial, InUse: "/srv"}}
 			f.SameUUID = f.SameSerial[1:]
 		}, xfs(), nil, disk.ReasonSerialTwice},
+		{"of the serial of a disk in use, of another WWN", func(f *disk.Facts) {
+			f.WWN, f.SameSerial = "naa.1", []disk.Peer{{Serial: f.Serial, WWN: "naa.2", InUse: "/srv"}}
+		}, proven(disk.Other), nil, disk.ReasonSerialTwice},
 		{"a second path to the system, and its partitions", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{InUse: "/"}}; f.Partitions = []string{"vdb1"} }, proven(disk.Other), nil, disk.ReasonSerialTwice},
 		{"half made by another", nil, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, ""},
 		{"there before installation", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unknown), nil, ""},

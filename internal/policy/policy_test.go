@@ -1013,17 +1013,62 @@ func TestWordsOfASecondPath(t *testing.T) {
 // TestWordsOfATwinWithoutASerial: what nothing tells from a second path to a disk in use is said to be
 // perhaps one before the command that writes to it, and no word has it overwritten.
 func TestWordsOfATwinWithoutASerial(t *testing.T) {
-	for _, wwn := range []string{"", "naa.1", "naa.2"} {
+	const warned = "if it is no second path to vdd: give this one a UUID"
+	const filesystem = "has its filesystem " + uuid + ", no serial that tells them to be two,"
+	vdd := disk.Peer{ID: disk.ID{Name: "vdd", Seq: 14}, UUID: uuid, WWN: "naa.1", Mounted: "/srv", InUse: "/srv"}
+	looped := vdd
+	looped.Mounted, looped.InUse = "", "loop0"
+	for name, tt := range map[string]struct {
+		wwn   string
+		peers []disk.Peer
+		path  bool
+		same  string
+	}{
+		"no WWN":              {"", []disk.Peer{vdd}, true, filesystem},
+		"its WWN":             {"naa.1", []disk.Peer{vdd}, true, "has its WWN naa.1"},
+		"another WWN":         {"naa.2", []disk.Peer{vdd}, false, ""},
+		"below a loop device": {"", []disk.Peer{looped}, true, filesystem},
+		"beside one not used": {"", []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, UUID: uuid, Serial: "S9"}, vdd}, true, filesystem},
+	} {
 		f, s := blankDisk(), settings()
-		f.Serial, f.WWN = "", wwn
-		f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdd", Seq: 14}, UUID: uuid, WWN: "naa.1", Mounted: "/srv", InUse: "/srv"}}
-		if _, next := Words(f, xfs(), s, Decide(f, xfs(), s)); strings.Contains(next, "detach one, or if it is no second path to vdd: give this one a UUID") != (wwn != "naa.2") {
-			t.Errorf("WWN %q: %s", wwn, next)
+		f.Serial, f.WWN, f.SameUUID = "", tt.wwn, tt.peers
+		if _, next := Words(f, xfs(), s, Decide(f, xfs(), s)); strings.Contains(next, warned) != tt.path {
+			t.Errorf("%s: %s", name, next)
 		}
 		d, ok := Confirmable(f, xfs(), s)
-		if why, next := Words(f, xfs(), s, d); ok != (wwn == "naa.2") || !ok && (!strings.Contains(why, "has its filesystem "+uuid+" and is in use (/srv): vdd") || !strings.Contains(why, "no serial tells them to be two") || !strings.Contains(next, "exclude it")) {
-			t.Errorf("WWN %q: %v, %s; %s", wwn, ok, why, next)
+		if why, next := Words(f, xfs(), s, d); ok == tt.path || !ok && (!strings.Contains(why, tt.same+" and is in use (") || !strings.Contains(why, "): vdd") || !strings.Contains(next, "exclude it")) {
+			t.Errorf("%s: %v, %s; %s", name, ok, why, next)
 		}
+	}
+}
+
+// TestSameWWN: without a serial the WWN tells a second path, whatever is on the disk; and what has a
+// serial of its own is none.
+func TestSameWWN(t *testing.T) {
+	for serial, path := range map[string]bool{"": true, "S2": false} {
+		f, s := blankDisk(), settings()
+		f.Serial, f.WWN = serial, "naa.1"
+		o := *f
+		o.ID, o.Holders = disk.ID{Name: "vdd", Seq: 14}, []string{"dm-0"}
+		if serial != "" {
+			o.Serial = "S3"
+		}
+		f.FindPeers([]disk.Facts{*f, o})
+		d, ok := Confirmable(f, proven(disk.Other), s)
+		if why, next := Words(f, proven(disk.Other), s, d); ok == path || !ok && (!strings.Contains(why, "another disk has its WWN naa.1 and is in use (dm-0): vdd") || !strings.Contains(next, "exclude it")) {
+			t.Errorf("serial %q: %v, %s; %s", serial, ok, why, next)
+		}
+	}
+}
+
+// TestWordsOfABlockVolumesSerial: the disk that is named is the one with that serial.
+func TestWordsOfABlockVolumesSerial(t *testing.T) {
+	f, s := blankDisk(), settings()
+	s.Classes = []disk.Class{rawClass}
+	f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, Serial: f.Serial}}
+	f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdd", Seq: 14}, UUID: uuid, Mounted: "/srv", InUse: "/srv"}}
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, "its serial S1: vdc") {
+		t.Error(why)
 	}
 }
 

@@ -148,12 +148,10 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonNoSerial:
 		return "it has no serial, or one that is too long, and a block volume is known by its serial: without one it can not be told from another disk", "attach it with a serial (virsh attach-disk --serial)"
 	case disk.ReasonSerialTwice:
-		if p := secondPath(f); p != nil {
-			same, told := "serial "+disk.Visible(f.Serial), ""
-			if !disk.SameSerial(f.Serial, p.Serial) {
-				same, told = "filesystem "+p.UUID, "no serial tells them to be two, and "
-			}
-			return fmt.Sprintf("another disk has its %s and is in use (%s): %s; %sthis may be a second path to it", same, disk.Visible(p.InUse), place(p.ID, p.Slot), told), twoPaths(p)
+		// A block volume is told from others by its serial alone.
+		class := Select(f, s)
+		if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || class == nil || class.Mode != disk.ModeBlock) {
+			return fmt.Sprintf("another disk has its %s and is in use (%s): %s; this may be a second path to it", sharedWith(f, p), disk.Visible(p.InUse), place(p.ID, p.Slot)), twoPaths(p)
 		}
 		return fmt.Sprintf("another disk has its serial %s: %s (virtio cuts serials at 20 characters); as block volumes they could not be told apart", disk.Visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot)), "attach each with a serial of its own"
 	case disk.ReasonNeverFormat:
@@ -291,6 +289,17 @@ func onlyPath(f *disk.Facts, next string) string {
 	return next
 }
 
+// sharedWith says what the disk has in common with the one to which it may be another path.
+func sharedWith(f *disk.Facts, p *disk.Peer) string {
+	switch {
+	case disk.SameSerial(f.Serial, p.Serial):
+		return "serial " + disk.Visible(f.Serial)
+	case f.WWN != "" && f.WWN == p.WWN:
+		return "WWN " + disk.Visible(f.WWN)
+	}
+	return "filesystem " + p.UUID + ", no serial that tells them to be two,"
+}
+
 // twoPaths is what helps where a disk may be a second path to one in use: what is written to
 // it is written to that.
 func twoPaths(p *disk.Peer) string {
@@ -377,10 +386,10 @@ func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
 	if i >= 0 { // the kernel refuses the twin of what is mounted, and must not be told otherwise
 		return why + "; the other is in use (" + disk.Visible(p.InUse) + "), and this may be a second path to it", twoPaths(p)
 	}
+	if p := secondPath(f); p != nil {
+		own = "if it is no second path to " + p.Name + ": " + own
+	}
 	if p.Mounted != "" {
-		if p.MayBe(f) {
-			own = "if it is no second path to " + p.Name + ": " + own
-		}
 		return why + "; the other is mounted at " + disk.Visible(p.Mounted), "detach one, or " + own
 	}
 	return why, "detach one, and if the other stays refused, accept it (hotmount accept DISK), or " + own

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"runtime/debug"
+	"runtime/metrics"
+)
+
+// garbage says when Go collects it. As long as GOGC is set it does each two minutes, also where
+// there is next to none (forcegcperiod in Go's runtime/proc.go), and a daemon that rests is to
+// use no processor time. It is for one goroutine.
+type garbage struct {
+	left    bool
+	percent int
+	limit   int64
+}
+
+// leftMost in bytes is how much may come together until it is collected all the same.
+const leftMost = 2 << 20
+
+// leave has it collected only when there is more of it than leftMost.
+func (g *garbage) leave() {
+	if g.left {
+		return
+	}
+	// What GOMEMLIMIT counts (SetMemoryLimit in runtime/debug).
+	taken := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(taken)
+	g.left = true
+	g.limit = debug.SetMemoryLimit(int64(taken[0].Value.Uint64()-taken[1].Value.Uint64()) + leftMost)
+	g.percent = debug.SetGCPercent(-1)
+}
+
+// collect has it collected as before.
+func (g *garbage) collect() {
+	if !g.left {
+		return
+	}
+	g.left = false
+	debug.SetGCPercent(g.percent)
+	debug.SetMemoryLimit(g.limit)
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+	"testing"
+)
+
+var sink []byte
+
+// What is left is bounded, and what was set before is set again.
+func TestGarbage(t *testing.T) {
+	before := debug.SetGCPercent(50)
+	defer debug.SetGCPercent(before)
+	limit := debug.SetMemoryLimit(-1)
+	var g garbage
+	runtime.GC()
+	collected := func() uint32 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.NumGC
+	}
+	g.leave()
+	g.leave()
+	start := collected()
+	for range 16 {
+		sink = make([]byte, 32<<10)
+	}
+	if n := collected() - start; n != 0 {
+		t.Errorf("half a MiB was collected %d times", n)
+	}
+	for range 1024 {
+		sink = make([]byte, 32<<10)
+	}
+	if collected() == start {
+		t.Error("32 MiB were not collected")
+	}
+	g.collect()
+	g.collect()
+	if got := debug.SetGCPercent(50); got != 50 {
+		t.Errorf("GOGC is %d", got)
+	}
+	if got := debug.SetMemoryLimit(-1); got != limit {
+		t.Errorf("GOMEMLIMIT is %d, was %d", got, limit)
+	}
+}
