@@ -136,7 +136,7 @@ func findDisk(seq uint64, h inventory.Host) (*disk.Facts, error) {
 func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.Intents, progress func(probe.Progress), readAgain func(context.Context) (func(probe.Progress), error), log func(string, ...string)) (*format.Session, error) {
 	h := host()
 	return format.Open(ctx, *f, format.Deps{
-		Runner: run.Exec{}, Writes: func() (done, inFlight uint64, err error) { return writes(h, f) }, Written: func() (uint64, error) { return h.WrittenBytes(f.Name) }, Settle: s.Settle, SecondLook: secondLook,
+		Runner: run.Exec{}, Writes: func() (done, inFlight uint64, err error) { return writes(h, f) }, Bytes: func() (read, written uint64, err error) { return h.Bytes(f.Name) }, Settle: s.Settle, SecondLook: secondLook,
 		Rate: s.ScanRate, Progress: progress, ReadAgain: readAgain, Intents: intents, Allowed: func() error { return allowed(f.Name) }, Log: log,
 	})
 }

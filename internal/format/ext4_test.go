@@ -114,7 +114,7 @@ func TestExt4RecoveryOfTheSameOnly(t *testing.T) {
 	for name, with := range map[string]*disk.MkfsExt4{
 		"an XFS": nil, "another time": {Time: 2, Options: begun.Options}, "other options": {Time: 1}, "another owner": {Time: 1, Options: begun.Options, Owner: "1:1"},
 	} {
-		s := &Session{disk: disk.Facts{Standing: disk.Standing{Intent: &disk.Intent{UUID: uuid, Ext4: begun}}}, excl: os.Stdin}
+		s := &Session{disk: disk.Facts{Standing: disk.Standing{Intent: &disk.Intent{UUID: uuid, Ext4: begun}}}, excl: os.Stdin, counted: true}
 		s.proven = disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}
 		o := MakeOptions{RecoverHalfMade: true, Intent: disk.Intent{UUID: uuid, Ext4: begun}}
 		if err := s.permit(o); err != nil {

@@ -65,8 +65,8 @@ type Deps struct {
 	// Writes reads Facts.Writes of the disk afresh, and before it how many writes and
 	// discards are in flight: what is so at the first and done at the second is counted.
 	Writes func() (done, inFlight uint64, err error)
-	// Written reads afresh how many bytes have been written to the disk.
-	Written func() (uint64, error)
+	// Bytes reads afresh how many bytes have been read from the disk and written to it.
+	Bytes func() (read, written uint64, err error)
 	// Settle is for how long nobody may have written; zero asks only that
 	// nobody does while the disk is read.
 	Settle time.Duration
@@ -119,8 +119,9 @@ type Session struct {
 	// samples is the digest of the samples when the token was found to hold.
 	samples [sha256.Size]byte
 	writes  uint64
-	// written is Deps.Written before the proof.
+	// written is what Deps.Bytes gave before the proof, counted says that it was less read then than after.
 	written uint64
+	counted bool
 }
 
 // Open opens the disk, claims it and takes the shared lock. It fails with
@@ -206,21 +207,41 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 	if s.writes, _, err = s.deps.Writes(); err != nil {
 		return c, err
 	}
-	if s.written, err = s.deps.Written(); err != nil {
+	before, written, err := s.deps.Bytes()
+	if err != nil {
 		return c, err
 	}
+	s.written = written
 	if c, err = s.look(ctx, plan); err != nil {
 		return c, err
 	}
+	after, _, err := s.deps.Bytes()
+	if err != nil {
+		return c, err
+	}
+	s.counted = after > before
 	if err := s.tear(&c); err != nil {
 		return c, err
 	}
 	if c.Kind == disk.Blank || c.Kind == disk.HalfMade {
+		if err := s.counts(); err != nil {
+			return c, err
+		}
 		if err := wait(ctx, s.deps.Settle-time.Since(begun)); err != nil {
 			return c, err
 		}
 	}
 	return c, s.isUntouched()
+}
+
+// counts says, by nil, that the kernel counts what is read from the disk, as the proof was, and so what
+// is written to it: queue/iostats can be switched on where the driver never counts (the heads
+// of NVMe multipath before Linux 6.3, drivers/nvme/host/multipath.c).
+func (s *Session) counts() error {
+	if s.counted {
+		return nil
+	}
+	return errors.New("the kernel has not counted what was read from it, so that nobody can tell whether somebody writes to it; its driver does not count")
 }
 
 // tear finds out whether all of the filesystem of the disk's intent is there: a power cut
@@ -398,7 +419,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if s.writes, _, err = s.deps.Writes(); err != nil {
 		return err
 	}
-	counted, err := s.deps.Written()
+	_, counted, err := s.deps.Bytes()
 	if err != nil {
 		return err
 	}
@@ -536,6 +557,8 @@ func (s *Session) permit(o MakeOptions) error {
 		return errors.New("the session is over")
 	case !disk.ValidUUID(o.Intent.UUID):
 		return fmt.Errorf("%q is not a UUID", disk.Visible(o.Intent.UUID))
+	case s.counts() != nil:
+		return s.counts()
 	case id.Seq != s.disk.Seq || id.Size != s.disk.Size:
 		return errors.New("the intent is for another disk")
 	case o.Token != "":

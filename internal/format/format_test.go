@@ -64,6 +64,8 @@ type world struct {
 	nodeDev   disk.Dev
 	writes    uint64
 	bytes     uint64 // that were written
+	read      uint64 // bytes that were counted as read, unless uncounted
+	uncounted bool
 	buffered  uint64 // writes that the kernel has not passed on
 	reread    int
 	rereadErr error
@@ -234,6 +236,14 @@ func (w *world) count() (done, inFlight uint64, err error) {
 	return w.writes, w.inFlight, w.counters
 }
 
+// moved is Deps.Bytes, as if something were read before each question.
+func (w *world) moved() (read, written uint64, err error) {
+	if !w.uncounted {
+		w.read += 4096
+	}
+	return w.read, w.bytes, nil
+}
+
 func (w *world) writeOut(*os.File) error {
 	w.writes += w.buffered
 	w.buffered = 0
@@ -254,7 +264,7 @@ func (w *world) deps() Deps {
 		ReadAgain: w.readAgain,
 		Runner:    w,
 		Writes:    w.count,
-		Written:   func() (uint64, error) { return w.bytes, nil },
+		Bytes:     w.moved,
 		Settle:    5 * time.Second, SecondLook: 3 * time.Second,
 		Intents: w,
 		Allowed: func() error { return w.off },
@@ -297,6 +307,35 @@ func (w *world) mkfsRan() bool {
 		}
 	}
 	return false
+}
+
+// TestDriverThatDoesNotCount: where the kernel has not even counted what the proof has read nobody
+// would hear of a write: nothing is written, with a token either.
+func TestDriverThatDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.uncounted = true
+		if err := w.work("full", false, nil); err == nil || !strings.Contains(err.Error(), "its driver does not count") || w.mkfsRan() {
+			t.Errorf("blank: %v, %q", err, w.story)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.uncounted = true
+		w.put(1<<20, []byte("data"))
+		s, err := open(t.Context(), w.facts, w.deps(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if c, err := s.Prove(t.Context(), "full"); err != nil || c.Kind != disk.Unknown {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		intent := disk.Intent{UUID: uuid, Identity: w.facts.Identity("boot")}
+		if err := s.Make(t.Context(), MakeOptions{Intent: intent, Token: "x", Boot: "boot"}); err == nil || !strings.Contains(err.Error(), "its driver does not count") || w.mkfsRan() {
+			t.Errorf("by token: %v, %q", err, w.story)
+		}
+	})
 }
 
 func TestBlankDisk(t *testing.T) {

@@ -104,9 +104,12 @@ func (l *loop) count() (done, inFlight uint64, err error) {
 	return done, inFlight, nil
 }
 
-func (l *loop) bytes() (uint64, error) {
-	n, err := strconv.ParseUint(strings.Fields(l.read("stat", l.facts.Name))[6], 10, 64)
-	return 512 * n, err
+func (l *loop) bytes() (read, written uint64, err error) {
+	stat := strings.Fields(l.read("stat", l.facts.Name))
+	if read, err = strconv.ParseUint(stat[2], 10, 64); err == nil {
+		written, err = strconv.ParseUint(stat[6], 10, 64)
+	}
+	return 512 * read, 512 * written, err
 }
 
 func (l *loop) Begin(i disk.Intent) error { l.begun++; l.facts.Standing.Intent = &i; return nil }
@@ -114,7 +117,7 @@ func (l *loop) Amend(i disk.Intent) error { l.facts.Standing.Intent = &i; return
 func (l *loop) End(string, error) error   { l.ended++; l.facts.Standing.Intent = nil; return nil }
 
 func (l *loop) deps() Deps {
-	return Deps{Runner: l.runner, Writes: l.count, Written: l.bytes, Progress: l.progress, Settle: time.Millisecond, Intents: l, Allowed: func() error { return l.off }, Log: func(msg string, evidence ...string) {
+	return Deps{Runner: l.runner, Writes: l.count, Bytes: l.bytes, Progress: l.progress, Settle: time.Millisecond, Intents: l, Allowed: func() error { return l.off }, Log: func(msg string, evidence ...string) {
 		l.t.Logf("%s: %q", msg, evidence)
 	}}
 }

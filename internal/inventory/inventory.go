@@ -105,8 +105,8 @@ func (h Host) Look(name string) (disk.Facts, error) {
 	return f, nil
 }
 
-// WrittenBytes counts what has been written to the disk.
-func (h Host) WrittenBytes(name string) (uint64, error) { return h.sysfs().WrittenBytes(name) }
+// Bytes counts what has been read from the disk and written to it.
+func (h Host) Bytes(name string) (read, written uint64, err error) { return h.sysfs().Bytes(name) }
 
 // InFlightWrites counts the writes to the disk that it has not answered yet.
 func (h Host) InFlightWrites(name string) (uint64, error) { return h.sysfs().InFlightWrites(name) }

@@ -498,10 +498,11 @@ func (f FS) devices(facts *disk.Facts) (map[disk.Dev]string, error) {
 
 // Fields of a disk's statistics (Documentation/block/stat.rst), from 0.
 const (
-	statWrites   = 4
-	statSectors  = 6 // written, of 512 bytes
-	statInFlight = 8
-	statDiscards = 11
+	statSectorsRead = 2 // of 512 bytes
+	statWrites      = 4
+	statSectors     = 6 // written, of 512 bytes
+	statInFlight    = 8
+	statDiscards    = 11
 	// statFields before Linux 4.18, which counts no discards.
 	statFields = 11
 )
@@ -544,9 +545,9 @@ func (f FS) InFlightWrites(name string) (n uint64, err error) {
 	return n, nil
 }
 
-// WrittenBytes counts what has been written to the disk, zeros that the disk makes by itself
-// included.
-func (f FS) WrittenBytes(name string) (n uint64, err error) {
+// Bytes counts what has been read from the disk and written to it, zeros that the disk makes by
+// itself included.
+func (f FS) Bytes(name string) (read, written uint64, err error) {
 	dir, err := f.entry(name)
 	if err == nil {
 		var text string
@@ -554,15 +555,15 @@ func (f FS) WrittenBytes(name string) (n uint64, err error) {
 			fields := strings.Fields(text)
 			if len(fields) < statFields {
 				err = fmt.Errorf("%d fields, expected at least %d", len(fields), statFields)
-			} else {
-				n, err = strconv.ParseUint(fields[statSectors], 10, 64)
+			} else if read, err = strconv.ParseUint(fields[statSectorsRead], 10, 64); err == nil {
+				written, err = strconv.ParseUint(fields[statSectors], 10, 64)
 			}
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("cannot read how much was written to disk %s: %w", disk.Visible(name), err)
+		return 0, 0, fmt.Errorf("cannot read how much was read from disk %s and written to it: %w", disk.Visible(name), err)
 	}
-	return 512 * n, nil
+	return 512 * read, 512 * written, nil
 }
 
 // number reads an attribute that is a decimal number.

@@ -149,14 +149,14 @@ func TestInFlightWrites(t *testing.T) {
 	}
 }
 
-func TestWrittenBytes(t *testing.T) {
-	for text, want := range map[string]int{"1 2 3 4 5 6 7 8 9 10 11\n": 7 * 512, "1 2 3 4 5 6 0 8 9 10 11 12 13 14 15 16 17\n": 0, "1 2 3\n": -1, "1 2 3 4 5 6 x 8 9 10 11\n": -1, "-": -1} {
-		got, err := virtio.with(tree{vdb + "stat": text}).make(t).WrittenBytes("vdb")
-		if (err != nil) != (want < 0) || err == nil && got != uint64(want) {
-			t.Errorf("%q: %d, error %v", text, got, err)
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]int{"1 2 3 4 5 6 7 8 9 10 11\n": 7 * 512, "1 2 3 4 5 6 0 8 9 10 11 12 13 14 15 16 17\n": 0, "1 2 3\n": -1, "1 2 x 4 5 6 7 8 9 10 11\n": -1, "1 2 3 4 5 6 x 8 9 10 11\n": -1, "-": -1} {
+		read, got, err := virtio.with(tree{vdb + "stat": text}).make(t).Bytes("vdb")
+		if (err != nil) != (want < 0) || err == nil && (got != uint64(want) || read != 3*512) {
+			t.Errorf("%q: %d, %d, error %v", text, read, got, err)
 		}
 	}
-	if _, err := virtio.make(t).WrittenBytes("../vdb"); err == nil {
+	if _, _, err := virtio.make(t).Bytes("../vdb"); err == nil {
 		t.Error("a name that leaves the directory")
 	}
 }

@@ -45,3 +45,21 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 	m.run("echo 1 >/sys/block/" + name + "/queue/iostats; systemctl reload hotmount")
 	m.mounted(name)
 }
+
+// TestDriverThatDoesNotCount: a driver can be told to count, and never do it (the heads of NVMe
+// multipath on this kernel; null_blk, where it does not queue): what nobody would see written to is
+// not formatted.
+func TestDriverThatDoesNotCount(t *testing.T) {
+	m, _ := start(t, worker.Options{})
+	m.run("printf 'classes:\\n  - name: nulls\\n    names: [nullb0]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
+	// The link by sequence number is made for no such disk.
+	m.run(`echo 'KERNEL=="nullb0", SYMLINK+="disk/by-diskseq/$env{DISKSEQ}"' >/etc/udev/rules.d/99-null.rules; udevadm control --reload`)
+	m.run("modprobe null_blk queue_mode=0 memory_backed=1 gb=1 nr_devices=1; udevadm settle")
+	m.says("/dev/nullb0 .*refuse: the kernel does not count the writes to it .*echo 1 >/sys/block/nullb0/queue/iostats")
+	m.run("echo 1 >/sys/block/nullb0/queue/iostats; systemctl reload hotmount")
+	m.says("/dev/nullb0 .*its driver does not count")
+	// The disk reads as zeros, and reading it shows nowhere.
+	if got := m.run("cmp -n 1073741824 /dev/nullb0 /dev/zero; awk '{print $3, $7}' /sys/block/nullb0/stat; ls -A /mnt/disks"); got != "0 0" {
+		t.Errorf("counted, written to, or mounted: %q", got)
+	}
+}
