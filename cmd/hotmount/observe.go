@@ -20,6 +20,7 @@ type observer struct {
 	report.Agent
 	board   *report.Board
 	metrics *metrics.Metrics // written only if there is a directory for it
+	garbage *garbage
 }
 
 func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
@@ -61,10 +62,13 @@ func (o observer) Alive() {
 }
 
 func (o observer) Resting() {
+	o.garbage.leave()
 	if err := dropText(); err != nil {
 		o.Problem(err)
 	}
 }
+
+func (o observer) Working() { o.garbage.collect() }
 
 // heard takes an event before the agent does.
 func (o observer) heard(h uevent.Hint) {

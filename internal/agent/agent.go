@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hotmount/internal/disk"
@@ -33,6 +34,10 @@ type Host interface {
 	// its disk is gone: of each what is known of the disk, and that mount. With an
 	// error there may be more.
 	Stale(s *disk.Settings) ([]disk.Facts, error)
+	// Changed gives the names of those disks, mounted when they were looked at last, of which the
+	// mounts, or what the kernel has done to the filesystem (Facts.Fault), are others now. It asks
+	// much less than a look does, and may hang as that may.
+	Changed(mounted []disk.Facts) ([]string, error)
 	// Monotonic is the time of CLOCK_MONOTONIC (clock_gettime(2)).
 	Monotonic() time.Duration
 	// Accept records the operator's word for this attachment of the disk; without a
@@ -128,13 +133,18 @@ type Reporter interface {
 	Problem(err error)
 	// Status is told the state of the whole in one line, Ready that the disks
 	// of the start are dealt with, Alive that the loop turns, Resting that it has
-	// done nothing since it was last alive, after it had.
+	// done nothing since it was last alive, after it had, Working that it rests no more.
 	Status(line string)
 	Ready()
 	Reloading()
 	Alive()
 	Resting()
+	Working()
 }
+
+// checkPeriod is how often those disks that are mounted are asked for faults: of them no event
+// tells. Events tell the rest, and what they might not a look at all (Settings.Rescan).
+const checkPeriod = 10 * time.Minute
 
 // patience is how long Run waits for work to end: SIGTERM stops the daemon within
 // a second.
@@ -165,6 +175,7 @@ type Agent struct {
 	glance   bool // Host.Notices is wanted
 	lines    [5]line
 	rescans  *time.Ticker
+	checking atomic.Bool // Host.Changed is under way; not the loop's alone
 	started  time.Time
 	ready    bool
 	// Whether it has done anything since it was last alive, and has said that it has not.
@@ -272,6 +283,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer timer.Stop()
 	a.rescans = time.NewTicker(a.settings.Rescan)
 	defer a.rescans.Stop()
+	checks := time.NewTicker(checkPeriod)
+	defer checks.Stop()
 	var alive <-chan time.Time
 	if a.watchdog > 0 {
 		t := time.NewTicker(a.watchdog)
@@ -303,13 +316,48 @@ func (a *Agent) Run(ctx context.Context) error {
 			request()
 		case <-a.rescans.C:
 			a.rescan(a.wanted)
+		case <-checks.C:
+			a.check(ctx)
+			continue
 		case <-alive:
 			a.alive()
 			continue
 		case <-timer.C:
 		}
+		if a.rested {
+			a.report.Working()
+		}
 		a.stirred, a.rested = true, false
 	}
+}
+
+// check has those disks looked at that are mounted and on which something shows. Where nothing
+// does the loop rests on.
+func (a *Agent) check(ctx context.Context) {
+	var mounted []disk.Facts
+	for _, st := range a.disks {
+		if st.seen && !st.busy && st.decision.Mounted() {
+			mounted = append(mounted, st.facts)
+		}
+	}
+	if len(mounted) == 0 || a.checking.Swap(true) {
+		return
+	}
+	a.work.Go(func() {
+		names, err := a.host.Changed(mounted)
+		a.checking.Store(false)
+		if len(names) == 0 && err == nil {
+			return
+		}
+		a.give(ctx, func() {
+			if err != nil {
+				a.report.Problem(err)
+			}
+			for _, name := range names {
+				a.wanted(name)
+			}
+		})
+	})
 }
 
 // alive feeds the watchdog. No timer of its own wakes the loop to say that it rests.

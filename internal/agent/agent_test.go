@@ -71,6 +71,10 @@ type machine struct {
 	keepErr     error
 	lastGone    string                  // where the disk that left last was mounted
 	blind       bool                    // no partition is found
+	working     int      // how often it began to work again
+	checked     []string // what was asked for changes
+	changed     []string // the answer
+	changedErr  error
 	gate        func(work, name string) // each look, mount and growth goes through it
 }
 
@@ -524,6 +528,16 @@ func (m *machine) Alive() {
 }
 
 func (m *machine) Resting() { m.note("resting") }
+func (m *machine) Working() { m.working++ }
+
+func (m *machine) Changed(mounted []disk.Facts) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range mounted {
+		m.checked = append(m.checked, f.Name)
+	}
+	return m.changed, m.changedErr
+}
 
 // change does something to the machine between two moments of the agent.
 func (m *machine) change(f func()) {
@@ -1708,6 +1722,51 @@ func TestResting(t *testing.T) {
 		m.expect(t, ``)
 		time.Sleep(10 * time.Second)
 		m.expect(t, `resting`)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What is mounted is asked for faults, of which no event tells; where there is none the loop rests.
+func TestChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdd", 4, uuidB), blankDisk("vdc", 3))
+		m.disks["vdc"].ReadOnly = true
+		s := testSettings()
+		s.Rescan = 24 * time.Hour
+		a := New(m, m, m, s, 10*time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		time.Sleep(9 * time.Minute)
+		m.change(func() { m.log, m.looks, m.working = nil, 0, 0 })
+		time.Sleep(10 * time.Minute)
+		m.change(func() {
+			slices.Sort(m.checked)
+			if !slices.Equal(m.checked, []string{"vdb", "vdd"}) || m.looks != 0 || m.working != 0 || len(m.log) != 0 {
+				t.Errorf("%v is asked, %d looks, it began to work %d times: %v", m.checked, m.looks, m.working, m.log)
+			}
+			m.changed, m.disks["vdd"].Fault = []string{"vdd"}, "it was shut down"
+		})
+		time.Sleep(30 * time.Second)
+		m.change(func() {
+			if m.looks != 0 {
+				t.Errorf("%d looks before the time", m.looks)
+			}
+		})
+		time.Sleep(2 * time.Minute)
+		m.change(func() {
+			if m.looks != 1 || m.working != 1 || !slices.Contains(m.log, "vdd: keep (mounted-with-a-fault)") {
+				t.Errorf("%d looks, it began to work %d times: %v", m.looks, m.working, m.log)
+			}
+			m.log, m.changed, m.changedErr = nil, nil, errors.New("no table")
+		})
+		time.Sleep(10 * time.Minute)
+		m.expect(t, `
+			problem: no table
+			resting`)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -44,7 +44,7 @@ func Default() disk.Settings {
 		FormatPeriod:  10 * time.Minute,
 		Settle:        5 * time.Second,
 		ReadyTimeout:  30 * time.Second,
-		Rescan:        10 * time.Minute,
+		Rescan:        time.Hour,
 		Workers:       16,
 		Trim:          true,
 		Classes:       []disk.Class{class},

@@ -635,7 +635,7 @@ func TestAddFlags(t *testing.T) {
       --format-present           format blank disks that were there before hotmount was installed
       --node name                the node's name in the cluster (default the host's name)
       --ready-timeout duration   how long a disk that is there at start may hold back readiness (default 30s)
-      --rescan duration          how often every disk is looked at without an event (default 10m)
+      --rescan duration          how often every disk is looked at without an event (default 1h)
       --scan-rate size           how much a second may be read of a disk to prove it blank (default none)
       --settle duration          how long nobody may have written to a disk before it is formatted (default 5s)
       --trim                     give the free space of filesystems back to the storage (default true)

@@ -119,11 +119,14 @@ var units = map[string]uint64{
 	"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
 }
 
-// short is time.Duration's String without seconds that are zero: "10m".
+// short is time.Duration's String without seconds and minutes that are zero: "10m", "1h".
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
 }

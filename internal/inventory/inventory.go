@@ -219,8 +219,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 			f.System = m.Path
 		}
 		if on == f.Name {
-			// In a place of ours; what lies elsewhere is asked nothing.
-			place := m.Root == "/" && disk.ValidUUID(filepath.Base(m.Path))
+			place := inPlace(&m)
 			m.Covered = place && mounts.At(c.tree, m.Path) != &c.tree[i]
 			f.Mounts = append(f.Mounts, m)
 			if f.Fault == "" {
@@ -351,6 +350,42 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 		return "the kernel has shut it down"
 	}
 	return ""
+}
+
+// Changed gives the names of those disks of which the mounts, or the fault of the filesystem, are
+// not as in their facts. What is mounted over what hears the daemon by the mount table's changes.
+func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
+	tree, err := h.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range mounted {
+		f := &mounted[i]
+		fault := ""
+		for j := range f.Mounts {
+			m := f.Mounts[j]
+			at := slices.IndexFunc(tree, func(t mounts.Mount) bool { return t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root })
+			if at < 0 {
+				fault = "it is not mounted at " + m.Path + " any more"
+				break
+			}
+			place := inPlace(&m)
+			m.Options, m.SuperOptions = tree[at].Options, tree[at].SuperOptions
+			if fault = h.fault(f.Name, &m, place && !m.Covered); fault != "" {
+				break
+			}
+		}
+		if fault != f.Fault {
+			names = append(names, f.Name)
+		}
+	}
+	return names, nil
+}
+
+// inPlace says whether it is a place of ours; what lies elsewhere is asked nothing.
+func inPlace(m *disk.MountPoint) bool {
+	return m.Root == "/" && disk.ValidUUID(filepath.Base(m.Path))
 }
 
 // measure fills in how much the filesystem takes that is mounted in a place of ours:

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -249,6 +250,41 @@ func TestFault(t *testing.T) {
 		f := scan(t, node.with(tree{table: "40 27 254:16 / /mnt/disks/" + uuid + " " + test.line + "\n", "sys/fs/ext4/vdb/errors_count": test.count}).make(t))["vdb"]
 		if f.Fault != test.want {
 			t.Errorf("%s: %q, want %q", test.name, f.Fault, test.want)
+		}
+	}
+}
+
+// TestChanged: what has become of a filesystem since it was looked at is seen without a look.
+func TestChanged(t *testing.T) {
+	at := "40 27 254:16 / /mnt/disks/" + uuid
+	const count = "sys/fs/ext4/vdb/errors_count"
+	whole := tree{table: at + " rw - ext4 /dev/vdb rw\n41 27 254:16 /sub /srv rw - ext4 /dev/vdb rw\n", count: "0\n"}
+	for _, test := range []struct {
+		name         string
+		before, then tree
+		changed      bool
+	}{
+		{"nothing", whole, tree{}, false},
+		{"another disk's", whole, tree{table: whole[table] + "42 27 254:32 / /x rw - ext4 /dev/vdc ro\n"}, false},
+		{"read-only", whole, tree{table: at + " rw - ext4 /dev/vdb ro\n41 27 254:16 /sub /srv rw - ext4 /dev/vdb ro\n"}, true},
+		{"read-only, still", whole.with(tree{table: at + " rw - ext4 /dev/vdb ro\n"}), tree{}, false},
+		{"read-only no more", whole.with(tree{table: at + " rw - ext4 /dev/vdb ro\n"}), whole, true},
+		{"errors", whole, tree{count: "3\n"}, true},
+		{"more errors", whole.with(tree{count: "3\n"}), tree{count: "4\n"}, true},
+		{"unmounted", whole, tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n"}, true},
+		{"unmounted in one place", whole, tree{table: at + " rw - ext4 /dev/vdb rw\n"}, true},
+		{"another in its place", whole, tree{table: strings.ReplaceAll(whole[table], "254:16", "254:32")}, true},
+	} {
+		h := node.with(test.before).make(t)
+		f := scan(t, h)["vdb"]
+		for path, content := range test.then {
+			if err := os.WriteFile(filepath.Join(h.Root, path), []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		names, err := h.Changed([]disk.Facts{f})
+		if err != nil || slices.Contains(names, "vdb") != test.changed {
+			t.Errorf("%s: %v, %v", test.name, names, err)
 		}
 	}
 }
