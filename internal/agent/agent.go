@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"hotmount/internal/disk"
@@ -161,6 +160,7 @@ type Agent struct {
 	queue    *queue
 	requests chan func()
 	results  chan func()
+	checked  chan func() // results that no rest is over for
 	work     sync.WaitGroup
 
 	// What follows belongs to the loop's goroutine alone.
@@ -175,7 +175,7 @@ type Agent struct {
 	glance   bool // Host.Notices is wanted
 	lines    [5]line
 	rescans  *time.Ticker
-	checking atomic.Bool // Host.Changed is under way; not the loop's alone
+	checking bool // Host.Changed is under way
 	started  time.Time
 	ready    bool
 	// Whether it has done anything since it was last alive, and has said that it has not.
@@ -191,7 +191,7 @@ func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) 
 	policy.Compile(s)
 	a := &Agent{
 		host: h, units: u, report: r, settings: s, watchdog: watchdog,
-		queue: newQueue(), requests: make(chan func()), results: make(chan func()),
+		queue: newQueue(), requests: make(chan func()), results: make(chan func()), checked: make(chan func()),
 		disks: map[string]*state{}, leaving: map[string]*departure{},
 	}
 	a.bound()
@@ -319,6 +319,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-checks.C:
 			a.check(ctx)
 			continue
+		case result := <-a.checked:
+			result()
+			continue
 		case <-alive:
 			a.alive()
 			continue
@@ -340,23 +343,33 @@ func (a *Agent) check(ctx context.Context) {
 			mounted = append(mounted, st.facts)
 		}
 	}
-	if len(mounted) == 0 || a.checking.Swap(true) {
+	if len(mounted) == 0 || a.checking {
 		return
 	}
+	a.checking = true
+	at := a.host.Monotonic()
 	a.work.Go(func() {
 		names, err := a.host.Changed(mounted)
-		a.checking.Store(false)
-		if len(names) == 0 && err == nil {
-			return
-		}
-		a.give(ctx, func() {
+		result := func() {
+			a.checking = false
 			if err != nil {
 				a.report.Problem(err)
+				return
 			}
-			for _, name := range names {
-				a.wanted(name)
+			for i := range mounted {
+				f := &mounted[i]
+				switch st := a.disks[f.Name]; {
+				case slices.Contains(names, f.Name):
+					a.wanted(f.Name)
+				case st != nil && st.facts.Seq == f.Seq && st.decision.Mounted():
+					st.alive = max(st.alive, at)
+				}
 			}
-		})
+		}
+		select {
+		case a.checked <- result:
+		case <-ctx.Done():
+		}
 	})
 }
 

@@ -69,8 +69,8 @@ type machine struct {
 	looks       int
 	rmdirErr    error
 	keepErr     error
-	lastGone    string                  // where the disk that left last was mounted
-	blind       bool                    // no partition is found
+	lastGone    string   // where the disk that left last was mounted
+	blind       bool     // no partition is found
 	working     int      // how often it began to work again
 	checked     []string // what was asked for changes
 	changed     []string // the answer
@@ -1764,9 +1764,7 @@ func TestChecked(t *testing.T) {
 			m.log, m.changed, m.changedErr = nil, nil, errors.New("no table")
 		})
 		time.Sleep(10 * time.Minute)
-		m.expect(t, `
-			problem: no table
-			resting`)
+		m.expect(t, `problem: no table`)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

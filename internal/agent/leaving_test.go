@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"hotmount/internal/disk"
@@ -430,6 +432,35 @@ func TestAHandAfterABounce(t *testing.T) {
 			m.expect(t, want)
 		})
 	}
+}
+
+// What a check finds mounted is, where no look comes for a day.
+func TestAHandAfterABounceWithoutALook(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	synctest.Test(t, func(t *testing.T) {
+		s := testSettings()
+		s.Rescan = 24 * time.Hour
+		a := New(m, m, m, s, 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		time.Sleep(time.Hour)
+		m.change(func() {
+			m.log = nil
+			m.plugged = map[uint64]time.Time{2: time.Now()}
+		})
+		a.Look("vdb")
+		time.Sleep(45 * time.Minute)
+		m.change(func() { m.table = nil })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb stays unmounted: unmounted-by-hand
+			vdb: hold (unmounted-by-hand)`)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A clock that was set tells nothing of whether a mount ended by a hand.

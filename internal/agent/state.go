@@ -33,7 +33,7 @@ type state struct {
 	met uint64
 	// sighting is what was last handed to Host.Expect, nil for nothing.
 	sighting *disk.Sighting
-	// alive is when a look last found the disk mounted in its place (Host.Monotonic).
+	// alive is when a look, or a check, last found the disk mounted in its place (Host.Monotonic).
 	alive time.Duration
 	// noted is what was last handed to Host.Note and is not on record yet, nil for nothing.
 	noted *disk.Sighting

@@ -220,7 +220,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		}
 		if on == f.Name {
 			place := inPlace(&m)
-			m.Covered = place && mounts.At(c.tree, m.Path) != &c.tree[i]
+			m.Covered = place && covered(c.tree, i)
 			f.Mounts = append(f.Mounts, m)
 			if f.Fault == "" {
 				f.Fault = h.fault(on, &m, place && !m.Covered)
@@ -352,8 +352,8 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	return ""
 }
 
-// Changed gives the names of those disks of which the mounts, or the fault of the filesystem, are
-// not as in their facts. What is mounted over what hears the daemon by the mount table's changes.
+// Changed gives the names of those disks of which the mounts, what lies over them, or the fault of the
+// filesystem are not as in their facts.
 func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 	tree, err := h.Mounts()
 	if err != nil {
@@ -371,6 +371,10 @@ func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 				break
 			}
 			place := inPlace(&m)
+			if place && covered(tree, at) != m.Covered {
+				fault = "what lies over " + m.Path + " has changed"
+				break
+			}
 			m.Options, m.SuperOptions = tree[at].Options, tree[at].SuperOptions
 			if fault = h.fault(f.Name, &m, place && !m.Covered); fault != "" {
 				break
@@ -381,6 +385,15 @@ func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// covered says whether the path of that mount of the tree leads to another. Most often all that
+// is mounted on the way is what it is mounted on, and the tree need not be walked.
+func covered(tree []mounts.Mount, at int) bool {
+	m := &tree[at]
+	return slices.ContainsFunc(tree, func(t mounts.Mount) bool {
+		return t.ID != m.ID && t.ID != m.Parent && (t.Path == m.Path || t.Path == "/" || strings.HasPrefix(m.Path, t.Path+"/"))
+	}) && mounts.At(tree, m.Path) != m
 }
 
 // inPlace says whether it is a place of ours; what lies elsewhere is asked nothing.

@@ -140,3 +140,13 @@ func TestSlowRecovery(t *testing.T) {
 	}
 	once()
 }
+
+// TestShutDownWhileItRests: no event tells of it, and it is found within ten minutes by the daemon as it is
+// installed, which looks at no disk for an hour.
+func TestShutDownWhileItRests(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	uuid := m.mounted(name)
+	m.run("sleep 5; xfs_io -x -c shutdown /mnt/disks/" + uuid)
+	m.run("for i in $(seq 130); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut it down' && exit 0; sleep 5; done; exit 1")
+}
