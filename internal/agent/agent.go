@@ -132,7 +132,7 @@ type Reporter interface {
 	Problem(err error)
 	// Status is told the state of the whole in one line, Ready that the disks
 	// of the start are dealt with, Alive that the loop turns, Resting that it has
-	// done nothing since it was last alive, after it had, Working that it rests no more.
+	// done nothing for a while, after it had, Working that it rests no more.
 	Status(line string)
 	Ready()
 	Reloading()
@@ -144,6 +144,9 @@ type Reporter interface {
 // checkPeriod is how often those disks that are mounted are asked for faults: of them no event
 // tells. Events tell the rest, and what they might not a look at all (Settings.Rescan).
 const checkPeriod = 10 * time.Minute
+
+// restAfter is how long nothing is done until the loop rests.
+const restAfter = time.Minute
 
 // patience is how long Run waits for work to end: SIGTERM stops the daemon within
 // a second.
@@ -178,11 +181,9 @@ type Agent struct {
 	checking bool // Host.Changed is under way
 	started  time.Time
 	ready    bool
-	// Whether it has done anything since it was last alive, and has said that it has not.
-	stirred, rested bool
-	lastLine        string
-	told            time.Time // when it was told
-	untold          time.Time // when the next one is due, zero if there is none
+	lastLine string
+	told     time.Time // when it was told
+	untold   time.Time // when the next one is due, zero if there is none
 }
 
 // New makes an agent. Watchdog is the period in which Reporter.Alive is called,
@@ -285,11 +286,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.rescans.Stop()
 	checks := time.NewTicker(checkPeriod)
 	defer checks.Stop()
+	rest, rests := time.NewTimer(restAfter), false
+	defer rest.Stop()
 	var alive <-chan time.Time
 	if a.watchdog > 0 {
 		t := time.NewTicker(a.watchdog)
 		defer t.Stop()
 		alive = t.C
+		a.report.Alive()
 	}
 	for {
 		a.tell()
@@ -323,14 +327,19 @@ func (a *Agent) Run(ctx context.Context) error {
 			result()
 			continue
 		case <-alive:
-			a.alive()
+			a.report.Alive()
+			continue
+		case <-rest.C:
+			a.report.Resting()
+			rests = true
 			continue
 		case <-timer.C:
 		}
-		if a.rested {
+		if rests {
 			a.report.Working()
+			rests = false
 		}
-		a.stirred, a.rested = true, false
+		rest.Reset(restAfter)
 	}
 }
 
@@ -371,16 +380,6 @@ func (a *Agent) check(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	})
-}
-
-// alive feeds the watchdog. No timer of its own wakes the loop to say that it rests.
-func (a *Agent) alive() {
-	a.report.Alive()
-	if !a.stirred && !a.rested {
-		a.report.Resting()
-		a.rested = true
-	}
-	a.stirred = false
 }
 
 // wait waits for the work that is under way, which ends with the context of Run.

@@ -71,6 +71,7 @@ type machine struct {
 	keepErr     error
 	lastGone    string   // where the disk that left last was mounted
 	blind       bool     // no partition is found
+	resting     int      // how often it said that it rests
 	working     int      // how often it began to work again
 	checked     []string // what was asked for changes
 	changed     []string // the answer
@@ -527,7 +528,7 @@ func (m *machine) Alive() {
 	m.alive++
 }
 
-func (m *machine) Resting() { m.note("resting") }
+func (m *machine) Resting() { m.resting++ }
 func (m *machine) Working() { m.working++ }
 
 func (m *machine) Changed(mounted []disk.Facts) ([]string, error) {
@@ -1683,16 +1684,19 @@ func TestWatchdog(t *testing.T) {
 			defer m.mu.Unlock()
 			return m.alive
 		}
+		if n := fed(); n != 1 {
+			t.Errorf("fed %d times at start", n)
+		}
 		time.Sleep(time.Minute + time.Second)
-		if n := fed(); n != 6 {
-			t.Errorf("fed %d times in a minute", n)
+		if n := fed(); n != 7 {
+			t.Errorf("fed %d times in a minute", n-1)
 		}
 		// A request that does not end: the loop stands.
 		stand := make(chan struct{})
 		a.requests <- func() { <-stand }
 		time.Sleep(time.Minute)
-		if n := fed(); n != 6 {
-			t.Errorf("fed %d times while the loop stood", n-6)
+		if n := fed(); n != 7 {
+			t.Errorf("fed %d times while the loop stood", n-7)
 		}
 		close(stand)
 		cancel()
@@ -1702,8 +1706,8 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// That the loop rests is said once, when it has done nothing for a whole period of the
-// watchdog, and again after it has done something.
+// That the loop rests is said once, when it has done nothing for a minute, and again after it
+// has done something. To feed the watchdog is nothing.
 func TestResting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
@@ -1711,17 +1715,28 @@ func TestResting(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()
-		time.Sleep(11 * time.Second)
-		m.expect(t, `ready`)
-		time.Sleep(10 * time.Second)
-		m.expect(t, `resting`)
-		time.Sleep(time.Minute)
-		m.expect(t, ``)
+		told := func(resting, working int) {
+			t.Helper()
+			m.change(func() {
+				if m.resting != resting || m.working != working {
+					t.Errorf("it said %d times that it rests, want %d, and %d times that it works, want %d", m.resting, resting, m.working, working)
+				}
+			})
+		}
+		time.Sleep(restAfter - time.Second)
+		told(0, 0)
+		time.Sleep(2 * time.Second)
+		told(1, 0)
+		time.Sleep(8 * time.Minute)
+		told(1, 0)
 		a.LookAtAll()
-		time.Sleep(10 * time.Second)
-		m.expect(t, ``)
-		time.Sleep(10 * time.Second)
-		m.expect(t, `resting`)
+		time.Sleep(restAfter - time.Second)
+		told(1, 1)
+		a.LookAtAll()
+		time.Sleep(restAfter - time.Second)
+		told(1, 1)
+		time.Sleep(2 * time.Second)
+		told(2, 1)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -353,38 +353,43 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 }
 
 // Changed gives the names of those disks of which the mounts, what lies over them, or the fault of the
-// filesystem are not as in their facts.
+// filesystem are not as in their facts. With Shared it goes by the mount table as it was read last:
+// the kernel tells of each change of it (mounts.Watch) but one, that it has made an ext4 read-only, and
+// of those it counts the errors as well.
 func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
-	tree, err := h.Mounts()
-	if err != nil {
-		return nil, err
+	tree := h.Shared.reader().Last()
+	if tree == nil {
+		var err error
+		if tree, err = h.Mounts(); err != nil {
+			return nil, err
+		}
 	}
 	var names []string
 	for i := range mounted {
-		f := &mounted[i]
-		fault := ""
-		for j := range f.Mounts {
-			m := f.Mounts[j]
-			at := slices.IndexFunc(tree, func(t mounts.Mount) bool { return t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root })
-			if at < 0 {
-				fault = "it is not mounted at " + m.Path + " any more"
-				break
-			}
-			place := inPlace(&m)
-			if place && covered(tree, at) != m.Covered {
-				fault = "what lies over " + m.Path + " has changed"
-				break
-			}
-			m.Options, m.SuperOptions = tree[at].Options, tree[at].SuperOptions
-			if fault = h.fault(f.Name, &m, place && !m.Covered); fault != "" {
-				break
-			}
-		}
-		if fault != f.Fault {
+		if f := &mounted[i]; h.changed(f, tree) {
 			names = append(names, f.Name)
 		}
 	}
 	return names, nil
+}
+
+func (h Host) changed(f *disk.Facts, tree []mounts.Mount) bool {
+	fault := ""
+	for _, m := range f.Mounts {
+		at := slices.IndexFunc(tree, func(t mounts.Mount) bool { return t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root })
+		if at < 0 {
+			return true
+		}
+		place := inPlace(&m)
+		if place && covered(tree, at) != m.Covered {
+			return true
+		}
+		m.Options, m.SuperOptions = tree[at].Options, tree[at].SuperOptions
+		if fault == "" {
+			fault = h.fault(f.Name, &m, place && !m.Covered)
+		}
+	}
+	return fault != f.Fault
 }
 
 // covered says whether the path of that mount of the tree leads to another. Most often all that

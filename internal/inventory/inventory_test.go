@@ -292,6 +292,34 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+// TestChangedOfATableThatWasRead: who reads the mount table at each change of it need not read it once more.
+func TestChangedOfATableThatWasRead(t *testing.T) {
+	const count = "sys/fs/ext4/vdb/errors_count"
+	h := node.with(tree{table: "40 27 254:16 / /mnt/disks/" + uuid + " rw - ext4 /dev/vdb rw\n", count: "0\n"}).make(t)
+	h.Shared = new(Shared)
+	f := scan(t, h)["vdb"]
+	changed := func(want bool) {
+		t.Helper()
+		if names, err := h.Changed([]disk.Facts{f}); err != nil || slices.Contains(names, "vdb") != want {
+			t.Errorf("%v, %v", names, err)
+		}
+	}
+	write := func(path, content string) {
+		if err := os.WriteFile(filepath.Join(h.Root, path), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(table, "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n")
+	changed(false)
+	write(count, "1\n")
+	changed(true)
+	write(count, "0\n")
+	if _, err := h.Mounts(); err != nil {
+		t.Fatal(err)
+	}
+	changed(true)
+}
+
 // TestCovered: what lies over a mount is not the disk's, and a FUSE is no disk's
 // whatever its user calls it.
 func TestCovered(t *testing.T) {

@@ -22,6 +22,13 @@ func (r *Reader) Tree(root string) ([]Mount, error) {
 	return r.host.read(filepath.Join("/", root, tablePath))
 }
 
+// Last gives the table that Tree has read last, not to be changed; nil if it has read none.
+func (r *Reader) Last() []Mount {
+	r.host.mu.Lock()
+	defer r.host.mu.Unlock()
+	return r.host.last
+}
+
 // Propagates says, by nil, that what PID 1 mounts below the directory shows in this
 // process's mount namespace. Where it does not, a directory there can be a live mount point
 // on the host without looking like one, and removing it would take the mount away.
@@ -44,6 +51,7 @@ type oneTable struct {
 	// known are the mounts by their lines, those of the last table and at most as many
 	// that have gone.
 	known map[string]Mount
+	last  []Mount
 }
 
 func (t *oneTable) read(path string) ([]Mount, error) {
@@ -58,6 +66,7 @@ func (t *oneTable) read(path string) ([]Mount, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read mount table: %w", err)
 	}
+	t.last = all
 	return all, nil
 }
 
