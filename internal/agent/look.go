@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"hotmount/internal/disk"
@@ -285,10 +284,15 @@ func (a *Agent) path(st *state) string {
 // where it waits to be carried out: when its turn comes f may have gone.
 func (a *Agent) wakePeers(f *disk.Facts) {
 	uuid := f.Known().UUID
-	a.lines[mountings].names = slices.DeleteFunc(a.lines[mountings].names, func(name string) bool {
+	var waiting []string
+	for _, name := range a.lines[mountings].names {
 		o := &a.disks[name].facts
-		return o.Seq != f.Seq && (disk.SameSerial(o.Serial, f.Serial) || uuid != "" && o.Known().UUID == uuid) && !a.holds(name)
-	})
+		peer := o.Seq != f.Seq && (disk.SameSerial(o.Serial, f.Serial) || uuid != "" && o.Known().UUID == uuid)
+		if !peer || a.holds(name) {
+			waiting = append(waiting, name)
+		}
+	}
+	a.lines[mountings].names = waiting
 	for name, st := range a.disks {
 		if !st.seen || st.facts.Seq == f.Seq {
 			continue
