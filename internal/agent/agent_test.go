@@ -522,14 +522,15 @@ func (m *machine) Ready() {
 	m.ready, m.statusAtReady = time.Now(), m.status
 }
 func (m *machine) Reloading() { m.note("reloading") }
-func (m *machine) Alive() {
+func (m *machine) Alive()     { m.count(&m.alive) }
+func (m *machine) Resting()   { m.count(&m.resting) }
+func (m *machine) Working()   { m.count(&m.working) }
+
+func (m *machine) count(n *int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.alive++
+	*n++
 }
-
-func (m *machine) Resting() { m.resting++ }
-func (m *machine) Working() { m.working++ }
 
 func (m *machine) Changed(mounted []disk.Facts) ([]string, error) {
 	m.mu.Lock()
