@@ -148,8 +148,7 @@ func (b *bench) restart(ctx context.Context) error {
 	return nil
 }
 
-// watched has the daemon feed the watchdog, as it is installed, where that counts: it
-// rests only then.
+// watched has the daemon feed the watchdog, as it is installed, where that counts.
 func (b *bench) watched(ctx context.Context) error {
 	_, err := b.w.Run(ctx, "sed -i /WatchdogSec/d "+dropIn+"; systemctl daemon-reload; systemctl restart hotmount")
 	return err
@@ -259,8 +258,8 @@ awk '/^usage_usec/ {print $2}' /sys/fs/cgroup/system.slice/hotmount.service/cpu.
 		return n[2] - n[0], (n[3] - n[1]) / 1000, nil
 	}
 	seconds := int(b.idle.Seconds())
-	// It falls due within one of the two spans, a quarter of an hour after the boot, and mounts what
-	// wakes whoever watches the mount table.
+	// It is due a quarter of an hour after the boot, in one of the two spans, and wakes the daemon,
+	// presumably by the mounts that systemd makes for it.
 	if _, err := b.w.Run(ctx, "systemctl stop systemd-tmpfiles-clean.timer; sleep 90"); err != nil {
 		return err
 	}
