@@ -45,6 +45,8 @@ BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b0
 # installed by test/worker, when they are needed.
 PACKAGES_deb := debhelper dpkg-dev git
 PACKAGES_test := $(PACKAGES_deb) e2fsprogs fdisk fish gcc libc6-dev lintian lvm2 man-db prometheus strace systemd util-linux xfsprogs zsh
+# What the benchmark makes its disks with.
+PACKAGES_bench := xfsprogs
 
 say = @echo "==> $$(date +%T) $(1)"
 comma := ,
@@ -276,7 +278,8 @@ demo: deb
 ROUNDS := 9
 IDLE := 10
 .PHONY: bench
-bench: deb
+bench: deb | build/.made
+	$(call need,$(PACKAGES_bench))
 	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench
 	@build/bench -deb $(DEB) -commit $(COMMIT) -rounds $(ROUNDS) -idle $(IDLE) $(if $(ONLY),-only '$(ONLY)')
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/procfs"
@@ -9,22 +11,46 @@ import (
 // What a start has touched of the program's file is not resident afterwards, and the
 // program goes on.
 func TestDropText(t *testing.T) {
-	resident := func() uint64 {
-		self, err := procfs.Self()
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := self.NewStatus()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s.RssFile
-	}
-	before := resident()
+	before := residentFile(t)
 	if err := dropText(); err != nil {
 		t.Fatal(err)
 	}
-	if after := resident(); after > before/2 {
+	if after := residentFile(t); after > before/2 {
 		t.Errorf("%d bytes of %d are still resident", after, before)
 	}
+}
+
+// What is used once the daemon has rested stays when it rests again.
+func TestTextIsDroppedOnce(t *testing.T) {
+	o := observer{garbage: new(garbage), text: new(sync.Once)}
+	defer o.Working()
+	o.Resting()
+	use := func() {
+		c := root()
+		c.SetArgs([]string{"help", "run"})
+		c.SetOut(io.Discard)
+		if err := c.Execute(); err != nil {
+			t.Error(err)
+		}
+	}
+	use()
+	used := residentFile(t)
+	o.Resting()
+	if after := residentFile(t); after < used {
+		t.Errorf("of %d bytes that were used %d are resident", used, after)
+	}
+}
+
+// residentFile is how much of this process's memory is of files, in bytes.
+func residentFile(t *testing.T) uint64 {
+	t.Helper()
+	self, err := procfs.Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := self.NewStatus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.RssFile
 }

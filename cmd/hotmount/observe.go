@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"hotmount/internal/disk"
@@ -21,6 +22,7 @@ type observer struct {
 	board   *report.Board
 	metrics *metrics.Metrics // written only if there is a directory for it
 	garbage *garbage
+	text    *sync.Once // for dropText
 }
 
 func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
@@ -63,9 +65,12 @@ func (o observer) Alive() {
 
 func (o observer) Resting() {
 	o.garbage.leave()
-	if err := dropText(); err != nil {
-		o.Problem(err)
-	}
+	// Once: what is used from then on is what the next disk needs, too.
+	o.text.Do(func() {
+		if err := dropText(); err != nil {
+			o.Problem(err)
+		}
+	})
 }
 
 func (o observer) Working() { o.garbage.collect() }
