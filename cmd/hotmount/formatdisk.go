@@ -53,7 +53,11 @@ func formatDisk(ctx context.Context, seq uint64) error {
 		return err
 	}
 	scan := report.NewScan(log, nil)
-	place := h.Store.LaterPlace(func() { scan.Status("waiting until other disks have been read", readPatience) })
+	place := h.Store.LaterPlace(func() {
+		scan.Status("waiting until other disks have been read", readPatience)
+		// Of those that wait there may be many.
+		debug.FreeOSMemory()
+	})
 	defer place.Free()
 	f, err := findDisk(seq, asking(s))
 	if err != nil {
@@ -274,9 +278,9 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	scan.Status("reading "+f.Node(), s.Settle+readPatience)
 	c, err = session.Prove(ctx, class.Blank)
 	if token == "" { // else its samples are read again
-		place.Free()
 		// Whose turn it is now needs as much: what this one was read with goes back.
 		debug.FreeOSMemory()
+		place.Free()
 	}
 	if err != nil {
 		return c, 0, err

@@ -20,9 +20,13 @@ func TestGarbage(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.NumGC
 	}
-	g.leave()
-	g.leave()
 	start := collected()
+	g.leave()
+	g.leave()
+	if n := collected() - start; n != 1 {
+		t.Errorf("it was collected %d times when it was left", n)
+	}
+	start = collected()
 	for range 16 {
 		sink = make([]byte, 32<<10)
 	}

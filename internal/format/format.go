@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -430,6 +431,8 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.lock(ctx, unix.LOCK_SH); err != nil {
 		return err
 	}
+	// While it waits others need the memory.
+	debug.FreeOSMemory()
 	if err := wait(ctx, s.deps.SecondLook); err != nil {
 		return err
 	}

@@ -57,8 +57,11 @@ const (
 	// chunk is one read: a smaller one costs more calls and more changes of threads, a
 	// larger one more memory while eight disks are formatted (test/bench). It and every
 	// offset are multiples of align, for O_DIRECT on disks with sectors of up to that size.
-	chunk = 1 << 20
-	align = 4096
+	// Where a disk is not read in full it is little, and read without a place (package store)
+	// by as many processes as there are.
+	chunk      = 1 << 20
+	shortChunk = 256 << 10
+	align      = 4096
 	// buffers are the chunks in memory: one is looked at while the next is read.
 	buffers = 2
 )
@@ -70,6 +73,14 @@ func (p Plan) Ends() Plan {
 		return Unsigned
 	}
 	return ends
+}
+
+// chunk is one read of the plan, in bytes.
+func (p Plan) chunk() int {
+	if p == Full {
+		return chunk
+	}
+	return shortChunk
 }
 
 // of is the plan that Auto is for a disk of that size in bytes.
@@ -164,14 +175,15 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	if err != nil {
 		return a, err
 	}
-	memory, err := alignedBuffer(buffers * chunk)
+	size := plan.chunk()
+	memory, err := alignedBuffer(buffers * size)
 	if err != nil {
 		return a, err
 	}
 	defer memory.free()
 	unused, pieces := make(chan []byte, buffers), make(chan piece)
 	for i := range buffers {
-		unused <- memory[i*chunk:][:chunk:chunk]
+		unused <- memory[i*size:][:size:size]
 	}
 	reading, stop := context.WithCancel(ctx)
 	var reader sync.WaitGroup
@@ -202,7 +214,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		if err := s.slow(ctx, begun, a.bytes); err != nil {
 			return a, err
 		}
-		unused <- p.b[:chunk]
+		unused <- p.b[:size]
 	}
 	return a, context.Cause(ctx)
 }
@@ -227,7 +239,7 @@ func (s *Source) readAhead(ctx context.Context, extents iter.Seq[extent], unused
 			if ctx.Err() != nil {
 				return
 			}
-			p.b = p.b[:min(chunk, e.end-p.start)]
+			p.b = p.b[:min(uint64(len(p.b)), e.end-p.start)]
 			p.err = readFull(s.Reader, p.b, p.start)
 			select {
 			case pieces <- p:

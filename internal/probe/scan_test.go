@@ -33,7 +33,9 @@ type sparse struct {
 	// after is called after each read.
 	after func()
 	read  uint64
-	bad   []string
+	// most is the longest read.
+	most int
+	bad  []string
 }
 
 func (s *sparse) ReadAt(b []byte, offset int64) (int, error) {
@@ -52,11 +54,24 @@ func (s *sparse) ReadAt(b []byte, offset int64) (int, error) {
 			b[o-at] = c
 		}
 	}
-	s.read += uint64(len(b))
+	s.read, s.most = s.read+uint64(len(b)), max(s.most, len(b))
 	if s.after != nil {
 		s.after()
 	}
 	return len(b), nil
+}
+
+// Only what may read a disk in full, which two do at once, takes as much memory as that wants.
+func TestReadsAreShort(t *testing.T) {
+	for plan, want := range map[Plan]int{Full: chunk, Sampled: shortChunk, Unsigned: shortChunk, Full.Ends(): shortChunk} {
+		d := &sparse{size: 300*mib + 12*kib}
+		if f, err := Scan(t.Context(), Source{Reader: d, Size: d.size}, plan); err != nil || !f.Zero() {
+			t.Errorf("%s: %+v, %v", plan, f, err)
+		}
+		if d.most != want {
+			t.Errorf("%s: the longest read is of %d bytes, want %d", plan, d.most, want)
+		}
+	}
 }
 
 func TestScanFinds(t *testing.T) {
