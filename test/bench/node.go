@@ -360,7 +360,7 @@ func (b *bench) hundreds(ctx context.Context) error {
 		ours, pid1 = append(ours, seen.CPU["hotmount"]/n), append(pid1, seen.CPU["PID 1"]/n)
 		fmt.Fprintf(b.out, "hundreds of disks: %d\n", slot*functions+len(some))
 	}
-	figure := fmt.Sprintf("%d disks, eight at a time", disks)
+	figure := fmt.Sprintf("%d disks, eight at a time, 4 processors", disks)
 	for name, all := range map[string][]float64{"first add to last mount": latency, "CPU of hotmount per disk": ours, "CPU of PID 1 per disk": pid1} {
 		b.table.add(figure+": "+name, "the first 40", "ms", all[:compared])
 		b.table.add(figure+": "+name, "the last 42", "ms", all[len(all)-compared-1:])
