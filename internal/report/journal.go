@@ -21,47 +21,73 @@ const journalSocket = "/run/systemd/journal/socket"
 const journalPatience = 2 * time.Second
 
 // send has journald take an entry (systemd.io/JOURNAL_NATIVE_PROTOCOL). It is not by
-// go-systemd, whose journal.Send waits for journald without end. The connection is made for
-// each: on one that is not connected nobody is told that there is room again.
+// go-systemd, whose journal.Send waits for journald without end, and which is not connected:
+// who is not is not told that there is room again.
 func (l *Log) send(fields map[string]string) error {
 	var data bytes.Buffer
 	for name, value := range fields {
 		fmt.Fprintf(&data, "%s\n%s%s\n", name, binary.LittleEndian.AppendUint64(nil, uint64(len(value))), value)
 	}
-	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: cmp.Or(l.socket, journalSocket), Net: "unixgram"})
-	if err != nil {
-		return err
+	var err error
+	if l.journald != nil {
+		err = l.sendData(data.Bytes())
 	}
-	defer c.Close()
-	err = l.give(c, data.Bytes(), nil)
-	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) {
-		// What is too long for a message goes as a file.
-		file, e := sealed(data.Bytes())
-		if e != nil {
-			return e
+	if l.journald == nil || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNRESET) {
+		// Its socket outlives journald, but not systemd-journald.socket.
+		if err = l.connect(); err == nil {
+			err = l.sendData(data.Bytes())
 		}
-		defer file.Close()
-		err = l.give(c, nil, unix.UnixRights(int(file.Fd())))
 	}
 	l.stuck = errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.EAGAIN)
 	return err
 }
 
+// connect connects to journald, anew if it is.
+func (l *Log) connect() error {
+	if l.journald != nil {
+		_ = l.journald.Close() // nothing is left in it
+		l.journald = nil
+	}
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: cmp.Or(l.socket, journalSocket), Net: "unixgram"})
+	if err == nil {
+		l.journald = c
+	}
+	return err
+}
+
+func (l *Log) sendData(data []byte) error {
+	err := l.give(data, nil)
+	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) {
+		// What is too long for a message goes as a file.
+		file, e := sealed(data)
+		if e != nil {
+			return e
+		}
+		defer file.Close()
+		err = l.give(nil, unix.UnixRights(int(file.Fd())))
+	}
+	return err
+}
+
 // give sends one message, and waits for room if journald has not failed to make some.
-func (l *Log) give(c *net.UnixConn, data, rights []byte) error {
-	raw, err := c.SyscallConn()
+func (l *Log) give(data, rights []byte) error {
+	raw, err := l.journald.SyscallConn()
 	if err != nil {
 		return err
 	}
-	if err := c.SetWriteDeadline(time.Now().Add(journalPatience)); err != nil {
+	var sent error
+	send := func(fd uintptr) { sent = unix.Sendmsg(int(fd), data, rights, nil, unix.MSG_NOSIGNAL) }
+	if err := raw.Control(send); err != nil || l.stuck || !errors.Is(sent, unix.EAGAIN) {
+		return cmp.Or(err, sent)
+	}
+	if err := l.journald.SetWriteDeadline(time.Now().Add(journalPatience)); err != nil {
 		return err
 	}
-	var sent error
 	err = raw.Write(func(fd uintptr) bool {
-		sent = unix.Sendmsg(int(fd), data, rights, nil, unix.MSG_NOSIGNAL)
-		return l.stuck || !errors.Is(sent, unix.EAGAIN)
+		send(fd)
+		return !errors.Is(sent, unix.EAGAIN)
 	})
-	return cmp.Or(err, sent)
+	return cmp.Or(err, sent, l.journald.SetWriteDeadline(time.Time{}))
 }
 
 // sealed gives a file with that in it which nobody can change: journald takes no other.

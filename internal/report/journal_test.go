@@ -139,6 +139,34 @@ func TestJournaldIsSlow(t *testing.T) {
 	}
 }
 
+// TestJournaldComesAgain: the connection lasts, and is made anew when its other end is another.
+func TestJournaldComesAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	a := Agent{&Log{socket: path}}
+	for round := range 2 {
+		c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := a.Log.journald
+		for _, said := range []string{"one", "two"} {
+			if text := stderr(t, func() { a.Problem(errors.New(said)) }); text != "" {
+				t.Errorf("round %d: standard error got %q", round, text)
+			}
+			if got := read(t, c, 1)[0]; !strings.Contains(got, said) {
+				t.Errorf("round %d: journald got %q", round, got)
+			}
+			if said == "two" && a.Log.journald != before {
+				t.Errorf("round %d: it is connected for each entry", round)
+			}
+			before = a.Log.journald
+		}
+		if err := errors.Join(c.Close(), os.Remove(path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestLongEntry goes as a file that nobody can change (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 func TestLongEntry(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")

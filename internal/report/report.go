@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path"
 	"strconv"
@@ -65,6 +66,8 @@ type Log struct {
 	socket string
 
 	mu sync.Mutex
+	// journald is the connection to it, nil if there is none yet.
+	journald *net.UnixConn
 	// stuck says that journald did not read the last entry in time, lost is how many
 	// were written nowhere since the last that was.
 	stuck bool
