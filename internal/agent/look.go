@@ -305,11 +305,11 @@ func (a *Agent) wakePeers(f *disk.Facts) {
 }
 
 // facts are those of all disks as they were last seen, for FindPeers.
-func (a *Agent) facts() []disk.Facts {
-	var all []disk.Facts
+func (a *Agent) facts() []*disk.Facts {
+	all := make([]*disk.Facts, 0, len(a.disks))
 	for _, st := range a.disks {
 		if st.seen {
-			all = append(all, st.facts)
+			all = append(all, &st.facts)
 		}
 	}
 	return all

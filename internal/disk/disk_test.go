@@ -138,6 +138,13 @@ func TestKnown(t *testing.T) {
 	}
 }
 
+func pointers(all []Facts) (p []*Facts) {
+	for i := range all {
+		p = append(p, &all[i])
+	}
+	return p
+}
+
 func TestFindPeers(t *testing.T) {
 	const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	disk := func(name string, seq uint64, serial, uuid string) Facts {
@@ -148,40 +155,40 @@ func TestFindPeers(t *testing.T) {
 	all[0].Standing.OnRecord, all[2].Standing.Resized = true, true
 	for i, want := range []struct{ serial, uuid int }{{1, 1}, {1, 0}, {0, 1}, {0, 0}} {
 		f := all[i]
-		f.FindPeers(all)
+		f.FindPeers(pointers(all))
 		if len(f.SameSerial) != want.serial || len(f.SameUUID) != want.uuid {
 			t.Errorf("%s: %d with its serial, %d with its UUID; want %d and %d", f.Name, len(f.SameSerial), len(f.SameUUID), want.serial, want.uuid)
 		}
 	}
 	f := all[3]
 	f.Standing.FormerSlot = &Sighting{UUID: uuid}
-	if f.FindPeers(all); f.Moved == nil || f.Moved.Name != "vdd" {
+	if f.FindPeers(pointers(all)); f.Moved == nil || f.Moved.Name != "vdd" {
 		t.Errorf("the filesystem that was in its slot is on %+v", f.Moved)
 	}
-	if f.FindPeers(all[1:2]); f.Moved != nil {
+	if f.FindPeers(pointers(all[1:2])); f.Moved != nil {
 		t.Errorf("a missing filesystem is on %+v", f.Moved)
 	}
 	lvm := Facts{ID: ID{Name: "vdq", Seq: 9}, Udev: Udev{Initialized: true, FSType: "LVM2_member", FSUsage: "raid", FSUUID: "a-B"}}
 	for id, want := range map[string]bool{"a-B": true, "a-C": false, "": false} {
 		f.Standing.FormerSlot = &Sighting{Type: "LVM2_member", UUID: id}
-		if f.FindPeers([]Facts{disk("vdc", 2, "S", ""), lvm}); (f.Moved != nil) != want {
+		if f.FindPeers(pointers([]Facts{disk("vdc", 2, "S", ""), lvm})); (f.Moved != nil) != want {
 			t.Errorf("what is missing, %q, is on %+v", id, f.Moved)
 		}
 	}
 	f = all[1]
-	f.FindPeers(all)
+	f.FindPeers(pointers(all))
 	if p := f.SameSerial[0]; p.Name != "vdb" || p.UUID != uuid || p.Mounted != "/x" || !p.OnRecord || p.Resized {
 		t.Errorf("peer %+v", p)
 	}
 	f = all[0]
-	f.FindPeers(all)
+	f.FindPeers(pointers(all))
 	if p := f.SameUUID[0]; p.Name != "vdd" || p.OnRecord || !p.Resized {
 		t.Errorf("peer %+v", p)
 	}
 	// The one that is named stays the same, whoever is asked first.
 	all = []Facts{disk("vdd", 3, "S", ""), disk("vdb", 1, "S", uuid), disk("vdc", 2, "S", "")}
 	f = disk("vde", 4, "S", "")
-	if f.FindPeers(all); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
+	if f.FindPeers(pointers(all)); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
 		t.Errorf("peers %+v", f.SameSerial)
 	}
 	// On virtio a serial is cut. A partition has its disk's, and is none.
@@ -189,7 +196,7 @@ func TestFindPeers(t *testing.T) {
 	cut, part := disk("vdf", 6, "ABCDEFGHIJKLMNOPQRST", ""), disk("vdf1", 6, "ABCDEFGHIJKLMNOPQRST-part1", "")
 	part.Whole = "vdf"
 	for _, f := range []*Facts{&long, &cut} {
-		if f.FindPeers([]Facts{long, cut, part, disk("vdg", 7, "ABCDEFGHIJKLMNOPQRS", "")}); len(f.SameSerial) != 1 || f.SameSerial[0].Seq != 11-f.Seq {
+		if f.FindPeers(pointers([]Facts{long, cut, part, disk("vdg", 7, "ABCDEFGHIJKLMNOPQRS", "")})); len(f.SameSerial) != 1 || f.SameSerial[0].Seq != 11-f.Seq {
 			t.Errorf("%s: peers %+v", f.Name, f.SameSerial)
 		}
 	}
@@ -197,7 +204,7 @@ func TestFindPeers(t *testing.T) {
 	mounted := Facts{ID: ID{Name: "vdb", Seq: 1}, Serial: "S", Standing: Standing{Volume: &Sighting{UUID: uuid, Type: "ext4"}}}
 	for _, at := range [][]MountPoint{nil, {{Path: "/mnt/disks/" + uuid}}} {
 		mounted.Mounts = at
-		f.FindPeers([]Facts{mounted})
+		f.FindPeers(pointers([]Facts{mounted}))
 		if p := f.SameSerial[0]; (p.UUID == uuid && p.Type == "ext4") != (at != nil) {
 			t.Errorf("mounted %v: peer %+v", at, p)
 		}
@@ -216,7 +223,7 @@ func TestPeersInUse(t *testing.T) {
 	} {
 		f := Facts{ID: ID{Name: "vdc", Seq: 2}, Serial: "S"}
 		o.ID, o.Serial = ID{Name: "vdb", Seq: 1}, "S"
-		if f.FindPeers([]Facts{o}); f.SameSerial[0].InUse != want {
+		if f.FindPeers(pointers([]Facts{o})); f.SameSerial[0].InUse != want {
 			t.Errorf("%q, want %q", f.SameSerial[0].InUse, want)
 		}
 	}

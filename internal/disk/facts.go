@@ -609,33 +609,48 @@ func (f *Facts) Lies(c *Content) (what, id string) {
 }
 
 // FindPeers fills in the disks of all that share f's serial, WWN or UUID.
-func (f *Facts) FindPeers(all []Facts) {
+func (f *Facts) FindPeers(all []*Facts) {
 	f.SameSerial, f.SameWWN, f.SameUUID, f.Moved = nil, nil, nil, nil
-	for i := range all {
-		o := &all[i]
+	own, former := f.Known().UUID, ""
+	if f.Standing.FormerSlot != nil {
+		former = f.Standing.FormerSlot.UUID
+	}
+	for _, o := range all {
 		if o.Seq == f.Seq && o.Name == f.Name {
 			continue
 		}
 		c := o.Known()
-		p := Peer{ID: o.ID, Slot: o.Slot, Type: c.Type, UUID: c.UUID, Serial: o.Serial, WWN: o.WWN, OnRecord: o.Standing.OnRecord, InPlace: o.Standing.InPlace, Resized: o.Standing.Resized, Known: o.Holds(), InUse: o.inUse()}
+		fstype, uuid := c.Type, c.UUID
+		if v := o.Standing.Volume; v != nil && uuid == "" && len(o.Mounts) > 0 {
+			fstype, uuid = v.Type, v.UUID // which udev does not know, or not yet
+		}
+		alike := (f.Whole == "") == (o.Whole == "")
+		serial := alike && SameSerial(f.Serial, o.Serial)
+		world := alike && !serial && f.WWN != "" && f.WWN == o.WWN
+		same := own != "" && uuid == own
+		moved := former != "" && uuid == former
+		if former != "" && !moved {
+			_, lies := o.Lies(&c)
+			moved = lies == former
+		}
+		if !serial && !world && !same && !moved {
+			continue
+		}
+		p := Peer{ID: o.ID, Slot: o.Slot, Type: fstype, UUID: uuid, Serial: o.Serial, WWN: o.WWN, OnRecord: o.Standing.OnRecord, InPlace: o.Standing.InPlace, Resized: o.Standing.Resized, Known: o.Holds(), InUse: o.inUse()}
 		if len(o.Mounts) > 0 {
 			p.Mounted = o.Mounts[0].Path
-			if v := o.Standing.Volume; v != nil && p.UUID == "" {
-				p.Type, p.UUID = v.Type, v.UUID // which udev does not know, or not yet
-			}
 		}
-		if (f.Whole == "") == (o.Whole == "") && SameSerial(f.Serial, o.Serial) {
+		if serial {
 			f.SameSerial = append(f.SameSerial, p)
-		} else if (f.Whole == "") == (o.Whole == "") && f.WWN != "" && f.WWN == o.WWN {
+		}
+		if world {
 			f.SameWWN = append(f.SameWWN, p)
 		}
-		if uuid := f.Known().UUID; uuid != "" && p.UUID == uuid {
+		if same {
 			f.SameUUID = append(f.SameUUID, p)
 		}
-		if l := f.Standing.FormerSlot; l != nil && l.UUID != "" {
-			if _, id := o.Lies(&c); id == l.UUID || p.UUID == l.UUID {
-				f.Moved = &p
-			}
+		if moved {
+			f.Moved = &p
 		}
 	}
 	// The first is named to the operator, and stays the same.

@@ -67,9 +67,6 @@ func (h Host) Propagates(directory string) error {
 	return h.Shared.reader().Propagates(h.Root, directory)
 }
 
-// Boot is the kernel's id of this boot.
-func (h Host) Boot() (string, error) { return h.sysfs().BootID() }
-
 // Unknown are the names of the disks that udev has not finished with in this
 // attachment, as disk.Udev.Initialized has it.
 func (h Host) Unknown() ([]string, error) {
@@ -132,8 +129,12 @@ func (h Host) Scan() ([]disk.Facts, error) {
 		}
 		all = append(all, f)
 	}
+	peers := make([]*disk.Facts, len(all))
 	for i := range all {
-		all[i].FindPeers(all)
+		peers[i] = &all[i]
+	}
+	for _, f := range peers {
+		f.FindPeers(peers)
 	}
 	return all, nil
 }
@@ -155,11 +156,15 @@ type common struct {
 
 func (h Host) gather() (common, error) {
 	var c common
-	kernel, err := h.Shared.sinceBoot(h)
+	boot, err := h.Boot()
 	if err != nil {
 		return c, err
 	}
-	c.memory = h.Store.Load(kernel.boot, h.Shared.known())
+	forbidden, err := h.kernelFormatOff()
+	if err != nil {
+		return c, err
+	}
+	c.memory = h.Store.Load(boot, h.Shared.known())
 	if c.tree, err = h.Mounts(); err != nil {
 		return c, err
 	}
@@ -172,20 +177,20 @@ func (h Host) gather() (common, error) {
 	if c.loops, err = mounts.Loops(h.Root, c.tree); err != nil {
 		return c, err
 	}
-	c.off = h.formattingOff(kernel)
+	c.off = h.formattingOff(forbidden)
 	return c, nil
 }
 
 // formattingOff gives the switch of this node that stops all formatting, in
 // words. What can not be read stops it as well.
-func (h Host) formattingOff(kernel sinceBoot) string {
+func (h Host) formattingOff(forbidden bool) string {
 	_, err := os.Lstat(filepath.Join("/", h.Root, HoldFile))
 	switch {
 	case err == nil:
 		return HoldFile + " exists"
 	case !errors.Is(err, fs.ErrNotExist):
 		return err.Error()
-	case kernel.off:
+	case forbidden:
 		return "hotmount.format=no is on the kernel command line"
 	}
 	return ""

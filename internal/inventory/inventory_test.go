@@ -583,10 +583,10 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-func mapValues(by map[string]disk.Facts) []disk.Facts {
-	var all []disk.Facts
+func mapValues(by map[string]disk.Facts) []*disk.Facts {
+	var all []*disk.Facts
 	for _, f := range by {
-		all = append(all, f)
+		all = append(all, &f)
 	}
 	return all
 }

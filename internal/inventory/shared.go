@@ -21,7 +21,7 @@ type Shared struct {
 	measuring sync.Mutex
 	measured  map[uint64]measured // by disk sequence number
 
-	kernel sinceBoot // while gathering is held
+	kernel sinceBoot
 
 	gathering sync.Mutex // held by the one that gathers
 	mu        sync.Mutex
@@ -62,29 +62,44 @@ func (s *Shared) gather(h Host) (*common, error) {
 	return &b.common, b.err
 }
 
-// sinceBoot is what does not change as long as the kernel runs.
+// sinceBoot is what does not change as long as the kernel runs, as far as it was read.
 type sinceBoot struct {
-	known bool
-	boot  string
-	// off says that the kernel command line forbids to format.
-	off bool
+	mu   sync.Mutex
+	boot string
+	// known says that off is: that the kernel command line forbids to format.
+	known, off bool
 }
 
-// sinceBoot is for gather alone.
-func (s *Shared) sinceBoot(h Host) (k sinceBoot, err error) {
-	if s != nil && s.kernel.known {
-		return s.kernel, nil
+// Boot is the kernel's id of this boot.
+func (h Host) Boot() (string, error) {
+	if h.Shared == nil {
+		return h.sysfs().BootID()
 	}
-	if k.boot, err = h.Boot(); err != nil {
-		return k, err
+	k := &h.Shared.kernel
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var err error
+	if k.boot == "" {
+		k.boot, err = h.sysfs().BootID()
 	}
-	if k.off, err = h.sysfs().KernelFormatOff(); err != nil {
-		return k, err
+	return k.boot, err
+}
+
+// kernelFormatOff says whether the kernel command line forbids to format.
+func (h Host) kernelFormatOff() (bool, error) {
+	if h.Shared == nil {
+		return h.sysfs().KernelFormatOff()
 	}
-	if k.known = true; s != nil {
-		s.kernel = k
+	k := &h.Shared.kernel
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.known {
+		return k.off, nil
 	}
-	return k, nil
+	var err error
+	k.off, err = h.sysfs().KernelFormatOff()
+	k.known = err == nil
+	return k.off, err
 }
 
 func (s *Shared) reader() *mounts.Reader {

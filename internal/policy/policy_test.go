@@ -1053,7 +1053,8 @@ func TestSameWWN(t *testing.T) {
 		if serial != "" {
 			o.Serial = "S3"
 		}
-		f.FindPeers([]disk.Facts{*f, o})
+		self := *f
+		f.FindPeers([]*disk.Facts{&self, &o})
 		d, ok := Confirmable(f, proven(disk.Other), s)
 		if why, next := Words(f, proven(disk.Other), s, d); ok == path || !ok && (!strings.Contains(why, "another disk has its WWN naa.1 and is in use (dm-0): vdd") || !strings.Contains(next, "exclude it")) {
 			t.Errorf("serial %q: %v, %s; %s", serial, ok, why, next)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,17 @@ func TestOpen(t *testing.T) {
 	}
 	if _, err := Open("/nowhere"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestReadDir(t *testing.T) {
+	for _, dir := range []string{"/proc/self", "/etc", "/nowhere", "/proc/self/status"} {
+		want, wantErr := os.ReadDir(dir)
+		got, err := ReadDir(dir)
+		same := slices.EqualFunc(got, want, func(a, b fs.DirEntry) bool { return a.Name() == b.Name() && a.IsDir() == b.IsDir() })
+		if !same || (err == nil) != (wantErr == nil) || errors.Is(err, fs.ErrNotExist) != errors.Is(wantErr, fs.ErrNotExist) {
+			t.Errorf("%s: %v, error %v, want %v, error %v", dir, got, err, want, wantErr)
+		}
 	}
 }
 

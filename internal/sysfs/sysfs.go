@@ -42,7 +42,7 @@ func (f FS) path(elements ...string) string {
 // /sys/block, be they virtual, empty or removable, but for hidden ones, which
 // have no device node (the single paths of NVMe multipath, GENHD_FL_HIDDEN).
 func (f FS) Names() ([]string, error) {
-	entries, err := os.ReadDir(f.path("sys/block"))
+	entries, err := smallfile.ReadDir(f.path("sys/block"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list disks: %w", err)
 	}
@@ -271,6 +271,10 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 // fillHardware reads what the hardware says of itself. Which attributes there
 // are depends on the driver.
 func fillHardware(facts *disk.Facts, dir string) error {
+	var err error
+	if facts.Transport, err = transport(facts.Name, dir); err != nil {
+		return err
+	}
 	for _, from := range []struct {
 		to *string
 		// The first attribute that is there and not empty is taken.
@@ -278,15 +282,22 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		// SCSI and NVMe fill what they say up with spaces (SPC, INQUIRY; NVMe, Identify
 		// Controller), virtio-blk does not.
 		trim string
+		// virtio says that a virtio-blk disk may have it (drivers/block/virtio_blk.c and
+		// drivers/virtio/virtio.c). To open what is not there is a good part of a look.
+		virtio bool
 	}{
+		{&facts.Serial, []string{"serial"}, "", true},
 		// LVM gives each logical volume a dm/uuid of its own for ever.
-		{&facts.Serial, []string{"serial", "dm/uuid"}, ""},
-		{&facts.Serial, []string{"device/serial"}, " "},
-		{&facts.Model, []string{"device/model"}, " "},
-		{&facts.Vendor, []string{"device/vendor"}, " "},
-		{&facts.WWN, []string{"wwid", "device/wwid"}, ""},
-		{&facts.MapperName, []string{"dm/name"}, ""},
+		{&facts.Serial, []string{"dm/uuid"}, "", false},
+		{&facts.Serial, []string{"device/serial"}, " ", false},
+		{&facts.Model, []string{"device/model"}, " ", false},
+		{&facts.Vendor, []string{"device/vendor"}, " ", true},
+		{&facts.WWN, []string{"wwid", "device/wwid"}, "", false},
+		{&facts.MapperName, []string{"dm/name"}, "", false},
 	} {
+		if facts.Transport == "loop" || facts.Transport == "virtio" && !from.virtio {
+			continue // a loop device has none
+		}
 		for _, attribute := range from.attributes {
 			if *from.to != "" {
 				break
@@ -298,7 +309,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 			*from.to = strings.TrimRight(strings.TrimSuffix(text, "\n"), from.trim)
 		}
 	}
-	if facts.Serial == "" {
+	if facts.Serial == "" && facts.Transport != "loop" && facts.Transport != "virtio" {
 		page, err := smallfile.Attribute(filepath.Join(dir, "device/vpd_pg80"))
 		if err != nil && !without(err) {
 			return err
@@ -315,9 +326,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		facts.Serial = disk.NamespacePrefix(strings.TrimSuffix(id, "\n")) + facts.Serial
 	}
 	facts.Serial = recordable(facts.Serial)
-	var err error
-	facts.Transport, err = transport(facts.Name, dir)
-	return err
+	return nil
 }
 
 // recordable gives a serial as JSON keeps it, in which it is remembered: each byte that is of no
@@ -414,7 +423,7 @@ func busAddress(dir string) string {
 // directory, sorted. They begin with the name of the disk (add_partition in
 // block/partitions/core.c).
 func partitions(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
+	entries, err := smallfile.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
