@@ -116,7 +116,13 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 		}
 		return nil
 	})
-	part(func(ctx context.Context) error { return watchMounts(ctx, a, h, mounting, reporter) })
+	// What is mounted before the agent looks for the first time is no change. Without it each disk that
+	// is mounted is looked at twice.
+	before, err := h.Mounts()
+	if err != nil {
+		reporter.Problem(err)
+	}
+	part(func(ctx context.Context) error { return watchMounts(ctx, a, h, before, mounting, reporter) })
 	part(func(ctx context.Context) error {
 		return control.Serve(ctx, socket, func(ctx context.Context, r control.Request) (string, error) { return answer(ctx, a, r) })
 	})
@@ -210,9 +216,8 @@ func reloads(ctx context.Context, c *cobra.Command, a *agent.Agent, r report.Age
 
 // watchMounts has the agent look at the disks whose mounts have changed. A node
 // that starts pods changes its mount table all the time; other mounts than those
-// of disks wake nobody.
-func watchMounts(ctx context.Context, a *agent.Agent, h inventory.Host, mounting *arrivals, r report.Agent) error {
-	var before []mounts.Mount
+// of disks wake nobody. Before is the table as it was before the agent's first look.
+func watchMounts(ctx context.Context, a *agent.Agent, h inventory.Host, before []mounts.Mount, mounting *arrivals, r report.Agent) error {
 	return mounts.Watch(ctx, func() {
 		now, err := h.Mounts()
 		if err != nil {
