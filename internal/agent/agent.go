@@ -305,6 +305,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			a.save(ctx)
 			return nil
 		case <-a.queue.poke:
 			names, all := a.queue.take()
@@ -563,6 +564,9 @@ func (a *Agent) nextDue() (time.Time, bool) {
 	}
 	if !a.ready {
 		earlier(a.started.Add(a.settings.ReadyTimeout))
+		if (a.unsaved || len(a.found) > 0) && !a.saving {
+			earlier(a.started.Add(saveAfter))
+		}
 	}
 	earlier(a.untold)
 	return next, !next.IsZero()

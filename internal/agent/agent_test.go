@@ -45,6 +45,7 @@ type machine struct {
 	notes       []disk.Sighting
 	noteErr     error
 	rememberErr error
+	remembered  int // how often Remember was called
 	// later are the names of disks that are known to have come after another had gone.
 	later       []string
 	newestErr   error
@@ -306,6 +307,7 @@ func (m *machine) Note(found []disk.Sighting) error {
 func (m *machine) Remember() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.remembered++
 	return m.rememberErr
 }
 
@@ -1952,6 +1954,48 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 			t.Errorf("what was attached together with %q", m.asked)
 		}
 	})
+}
+
+// TestRemembersOnceAtStart: what was seen of all disks, when they have been looked at, but
+// after a second at the latest, and when the agent ends.
+func TestRemembersOnceAtStart(t *testing.T) {
+	mounted := func(hangs string) *machine {
+		m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC), blankDisk("vde", 5))
+		m.hangs = hangs
+		for name, uuid := range map[string]string{"vdb": uuidA, "vdc": uuidB, "vdd": uuidC} {
+			m.table = append(m.table, disk.MountPoint{Dev: m.disks[name].Dev, Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs"})
+		}
+		return m
+	}
+	check := func(m *machine, when string, want int) {
+		t.Helper()
+		m.change(func() {
+			if m.remembered != want {
+				t.Errorf("%s: recorded %d times, want %d", when, m.remembered, want)
+			}
+		})
+	}
+	m := mounted("")
+	delete(m.disks, "vde")
+	with(t, m, func(t *testing.T, a *Agent) {
+		check(m, "ready", 1)
+	})
+	m = mounted("vde")
+	with(t, m, func(t *testing.T, a *Agent) {
+		started := time.Now()
+		check(m, "one hangs", 0)
+		time.Sleep(saveAfter - time.Since(started) - time.Millisecond)
+		check(m, "one hangs for a second", 0)
+		time.Sleep(2 * time.Millisecond)
+		check(m, "one hangs longer", 1)
+		time.Sleep(time.Minute)
+		check(m, "one hangs", 1)
+	})
+	m = mounted("vde")
+	with(t, m, func(t *testing.T, a *Agent) { check(m, "one hangs", 0) })
+	if m.remembered != 1 {
+		t.Errorf("at the end: recorded %d times", m.remembered)
+	}
 }
 
 // TestADiskThatWasUnmountedBeforeItLeft: that it left is remembered, too, also by an

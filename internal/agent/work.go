@@ -27,6 +27,10 @@ const growthsAtOnce = 2
 // PID 1, which has those of fstab begin all at once.
 const mountsPerWorker = 4
 
+// saveAfter is how long what is seen at start waits to be recorded with that of the other disks: each
+// record is a file that is written anew and synced, on the disk of which the node boots.
+const saveAfter = time.Second
+
 // bound sets the bounds of the lines.
 func (a *Agent) bound() {
 	a.lines[looks].bound = a.settings.Workers
@@ -133,24 +137,8 @@ func (a *Agent) start(ctx context.Context) {
 			return func() { a.unmounted(name, f.Seq, plugged, err) }
 		})
 	}
-	if (a.unsaved || len(a.found) > 0) && !a.saving {
-		unsaved, found := a.unsaved, a.found
-		a.unsaved, a.found, a.saving = false, nil, true
-		a.work.Go(func() {
-			var err error
-			if len(found) > 0 {
-				err = a.host.Note(found)
-			}
-			if unsaved {
-				err = errors.Join(err, a.host.Remember())
-			}
-			a.give(ctx, func() {
-				a.saving = false
-				if err != nil {
-					a.report.Problem(err)
-				}
-			})
-		})
+	if a.ready || !now.Before(a.started.Add(saveAfter)) {
+		a.save(ctx)
 	}
 	// Once the disks of the start are dealt with, none is missing that is only
 	// late.
@@ -172,6 +160,30 @@ func (a *Agent) start(ctx context.Context) {
 			a.give(ctx, func() { a.released(dep, err) })
 		})
 	}
+}
+
+// save has recorded what was seen of filesystems, once what was before is.
+func (a *Agent) save(ctx context.Context) {
+	if !a.unsaved && len(a.found) == 0 || a.saving {
+		return
+	}
+	unsaved, found := a.unsaved, a.found
+	a.unsaved, a.found, a.saving = false, nil, true
+	a.work.Go(func() {
+		var err error
+		if len(found) > 0 {
+			err = a.host.Note(found)
+		}
+		if unsaved {
+			err = errors.Join(err, a.host.Remember())
+		}
+		a.give(ctx, func() {
+			a.saving = false
+			if err != nil {
+				a.report.Problem(err)
+			}
+		})
+	})
 }
 
 // mount has the disk mounted, and sees that it was this one. Until udev has heard that a disk
