@@ -13,6 +13,24 @@ type garbage struct {
 	left    bool
 	percent int
 	limit   int64
+	// starting says that GOGC is startPercent, usual what it is once the daemon is ready.
+	starting bool
+	usual    int
+}
+
+// startPercent is GOGC until the daemon is ready, for which somebody waits: with 24 disks nothing is
+// collected then.
+const startPercent = 400
+
+// putOff has less collected until the daemon is ready.
+func (g *garbage) putOff() { g.starting, g.usual = true, debug.SetGCPercent(startPercent) }
+
+// ready has it collected as usual. It is not for when it is left.
+func (g *garbage) ready() {
+	if g.starting {
+		g.starting = false
+		debug.SetGCPercent(g.usual)
+	}
 }
 
 // leftMost in bytes is how much may come together until it is collected all the same.

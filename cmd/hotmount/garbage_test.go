@@ -48,3 +48,23 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("GOMEMLIMIT is %d, was %d", got, limit)
 	}
 }
+
+// Until the daemon is ready less is collected, also if it has rested before.
+func TestGarbageOfTheStart(t *testing.T) {
+	before := debug.SetGCPercent(50)
+	defer debug.SetGCPercent(before)
+	var g garbage
+	g.ready()
+	g.putOff()
+	g.leave()
+	g.collect()
+	if got := debug.SetGCPercent(startPercent); got != startPercent {
+		t.Errorf("GOGC is %d at start", got)
+	}
+	for range 2 { // also after a reload
+		g.ready()
+		if got := debug.SetGCPercent(50); got != 50 {
+			t.Errorf("GOGC is %d", got)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -22,7 +23,8 @@ type observer struct {
 	board   *report.Board
 	metrics *metrics.Metrics // written only if there is a directory for it
 	garbage *garbage
-	text    *sync.Once // for dropText
+	text    *sync.Once  // for dropText
+	status  *sync.Mutex // held by who publishes the status
 }
 
 func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
@@ -58,6 +60,15 @@ func (o observer) Disregarded(f *disk.Facts) {
 	o.board.Gone(f)
 }
 
+// Ready is told when the status for other users can be read.
+func (o observer) Ready() {
+	if err := o.publishStatus(); err != nil {
+		o.Problem(err)
+	}
+	o.Agent.Ready()
+	o.garbage.ready()
+}
+
 func (o observer) Alive() {
 	o.Agent.Alive()
 	o.metrics.Alive(time.Now())
@@ -67,6 +78,7 @@ func (o observer) Resting() {
 	o.garbage.leave()
 	// Once: what is used from then on is what the next disk needs, too.
 	o.text.Do(func() {
+		debug.FreeOSMemory()
 		if err := dropText(); err != nil {
 			o.Problem(err)
 		}
@@ -93,6 +105,10 @@ const (
 	metricsPeriod = time.Minute
 )
 
+// publishAfter is how long a change of the status waits for more of them: when the daemon starts each
+// disk makes one, and each is written out with all others.
+const publishAfter = 100 * time.Millisecond
+
 // publish writes the status for other users when it changes, and the metrics. The
 // metrics are off where their directory is not there when the daemon starts: in
 // its sandbox it would never be.
@@ -113,7 +129,11 @@ func (o observer) publish(ctx context.Context, directory string) error {
 		case <-ctx.Done():
 			return nil
 		case <-o.board.Changed():
-			errs = append(errs, host().Store.Publish(o.board.Lines()))
+			select {
+			case <-ctx.Done():
+			case <-time.After(publishAfter):
+			}
+			errs = append(errs, o.publishStatus())
 		case <-tick:
 		}
 		if tick != nil {
@@ -129,6 +149,13 @@ func (o observer) publish(ctx context.Context, directory string) error {
 		}
 		said = text
 	}
+}
+
+// publishStatus writes what is to be said of each disk now.
+func (o observer) publishStatus() error {
+	o.status.Lock()
+	defer o.status.Unlock()
+	return host().Store.Publish(o.board.Lines())
 }
 
 // filesystems measures those that are mounted; hung is as for usage.
