@@ -93,7 +93,7 @@ var figures = []figure{
 	{name: "storm", measure: (*bench).storm},
 	{name: "idle", measure: (*bench).idling},
 	{name: "boot", measure: (*bench).boot},
-	// Each disk takes two interrupt vectors, of which a processor has some 200.
+	// For its disks' interrupt vectors (function).
 	{name: "hundreds", measure: (*bench).hundreds, cpus: 4, memory: 2048},
 }
 
