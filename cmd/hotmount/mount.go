@@ -38,7 +38,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	}
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
-		err = failure(err, kernelSaid(ctx, run.Exec{}, u.host, f.ID, asked), u.host.Store.Holders(uuid), policy.Check(f, fstype))
+		err = failure(err, f.Node(), kernelSaid(ctx, run.Exec{}, u.host, f.ID, asked), u.host.Store.Holders(uuid), policy.Check(f, fstype))
 		// What PID 1 starts after a failed mount must not meet the next try.
 		err = errors.Join(err, u.manager.StartCleanup(ctx, path))
 	}
@@ -74,7 +74,7 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 // failure says what a mount that has failed tells, by what the kernel has just said.
 // Holders are those who used the filesystem when its disk was last detached, check is
 // the command that looks for damage.
-func failure(err error, said, holders, check string) error {
+func failure(err error, node, said, holders, check string) error {
 	// "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in
 	// fs/xfs/xfs_mount.c). Nothing is wrong with the disk.
 	if strings.Contains(said, "duplicate UUID") {
@@ -82,6 +82,11 @@ func failure(err error, said, holders, check string) error {
 			holders = "; when its disk went it was used by: " + holders
 		}
 		return fmt.Errorf("%w: %w%s; it is mounted by itself when all have let go; who has it now: hotmount doctor", err, disk.ErrHeld, holders)
+	}
+	// "%s: Can't open blockdev" (setup_bdev_super, before get_tree_bdev, in fs/super.c): it was not read.
+	// Most often a unit of an earlier daemon, hotmount-format@, still reads it.
+	if strings.Contains(said, "Can't open blockdev") {
+		return fmt.Errorf("%w; the kernel says: %s; as long as another has the disk open for itself alone it can not be mounted: fuser -v %s", err, said, node)
 	}
 	if said != "" {
 		said = "; the kernel says: " + said
@@ -167,9 +172,10 @@ func (a *arrivals) shown(table []mounts.Mount) {
 // kernelSaid gives what the kernel has said of the disk since that time of CLOCK_MONOTONIC,
 // for mount(8) has only an error number for a damaged filesystem.
 func kernelSaid(ctx context.Context, r run.Runner, h inventory.Host, id disk.ID, since time.Duration) string {
-	// The filesystems begin their messages with "XFS (vdb): " or "EXT4-fs (vdb): ".
+	// The filesystems begin their messages with "XFS (vdb): " or "EXT4-fs (vdb): ", what is before
+	// them with "/dev/vdb: ".
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second,
-		Args: []string{"-k", "-b", "-q", "-o", "json", "--no-pager", "-n", "3", "--since", "-1min", "-g", `\(` + id.Name + `\):`}})
+		Args: []string{"-k", "-b", "-q", "-o", "json", "--no-pager", "-n", "3", "--since", "-1min", "-g", `\(` + id.Name + `\):|/dev/` + id.Name + `: Can't open blockdev`}})
 	if err != nil {
 		return ""
 	}

@@ -130,9 +130,10 @@ func TestFailure(t *testing.T) {
 		{duplicate, "process 7 (db): has a file open", "systemd's job ended: " + disk.ErrHeld.Error() + "; when its disk went it was used by: process 7 (db): has a file open; it is mounted by itself when all have let go; who has it now: hotmount doctor", true},
 		{duplicate, "", "systemd's job ended: " + disk.ErrHeld.Error() + "; it is mounted by itself when all have let go; who has it now: hotmount doctor", true},
 		{"XFS (vdc): Corruption", "process 7", "systemd's job ended; the kernel says: XFS (vdc): Corruption; look at it with: xfs_repair -n /dev/vdc", false},
+		{"/dev/vdc: Can't open blockdev", "process 7", "systemd's job ended; the kernel says: /dev/vdc: Can't open blockdev; as long as another has the disk open for itself alone it can not be mounted: fuser -v /dev/vdc", false},
 		{"", "", "systemd's job ended; look at it with: xfs_repair -n /dev/vdc", false},
 	} {
-		err := failure(job, test.said, test.holders, "xfs_repair -n /dev/vdc")
+		err := failure(job, "/dev/vdc", test.said, test.holders, "xfs_repair -n /dev/vdc")
 		if err.Error() != test.want || errors.Is(err, disk.ErrHeld) != test.held || !errors.Is(err, job) {
 			t.Errorf("%q: %v", test.said, err)
 		}
@@ -165,7 +166,7 @@ func TestKernelSaid(t *testing.T) {
 	} {
 		h := machine(t)
 		r := runtest.New(t)
-		r.On(`/usr/bin/journalctl -k -b -q -o json --no-pager -n 3 --since -1min -g \(`+tt.id.Name+`\):`, runtest.Print(tt.journal, 0))
+		r.On(`/usr/bin/journalctl -k -b -q -o json --no-pager -n 3 --since -1min -g \(`+tt.id.Name+`\):|/dev/`+tt.id.Name+`: Can't open blockdev`, runtest.Print(tt.journal, 0))
 		if got := kernelSaid(t.Context(), r, h, tt.id, asked); got != tt.want {
 			t.Errorf("%s: %q", name, got)
 		}
