@@ -28,14 +28,16 @@ func (l *Log) send(fields map[string]string) error {
 	for name, value := range fields {
 		fmt.Fprintf(&data, "%s\n%s%s\n", name, binary.LittleEndian.AppendUint64(nil, uint64(len(value))), value)
 	}
-	var err error
+	var err error = unix.ENOTCONN
 	if l.journald != nil {
-		err = l.sendData(data.Bytes())
+		err = l.sendData(data.Bytes(), false)
 	}
-	if l.journald == nil || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNRESET) {
-		// Its socket outlives journald, but not systemd-journald.socket.
+	if err != nil {
+		// All that journald has not read yet counts against the connection by which it came
+		// (SO_SNDBUF), long before journald's queue is full. And the socket, which outlives
+		// journald, may be another one since.
 		if err = l.connect(); err == nil {
-			err = l.sendData(data.Bytes())
+			err = l.sendData(data.Bytes(), !l.stuck)
 		}
 	}
 	l.stuck = errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.EAGAIN)
@@ -55,8 +57,9 @@ func (l *Log) connect() error {
 	return err
 }
 
-func (l *Log) sendData(data []byte) error {
-	err := l.give(data, nil)
+// sendData sends an entry; wait is as for give.
+func (l *Log) sendData(data []byte, wait bool) error {
+	err := l.give(data, nil, wait)
 	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) {
 		// What is too long for a message goes as a file.
 		file, e := sealed(data)
@@ -64,20 +67,20 @@ func (l *Log) sendData(data []byte) error {
 			return e
 		}
 		defer file.Close()
-		err = l.give(nil, unix.UnixRights(int(file.Fd())))
+		err = l.give(nil, unix.UnixRights(int(file.Fd())), wait)
 	}
 	return err
 }
 
-// give sends one message, and waits for room if journald has not failed to make some.
-func (l *Log) give(data, rights []byte) error {
+// give sends one message. With wait it waits for room where there is none.
+func (l *Log) give(data, rights []byte, wait bool) error {
 	raw, err := l.journald.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var sent error
 	send := func(fd uintptr) { sent = unix.Sendmsg(int(fd), data, rights, nil, unix.MSG_NOSIGNAL) }
-	if err := raw.Control(send); err != nil || l.stuck || !errors.Is(sent, unix.EAGAIN) {
+	if err := raw.Control(send); err != nil || !wait || !errors.Is(sent, unix.EAGAIN) {
 		return cmp.Or(err, sent)
 	}
 	if err := l.journald.SetWriteDeadline(time.Now().Add(journalPatience)); err != nil {

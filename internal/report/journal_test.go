@@ -167,6 +167,34 @@ func TestJournaldComesAgain(t *testing.T) {
 	}
 }
 
+// TestJournaldHasRoom: as many entries as it has room for are not waited for, however much
+// one connection takes.
+func TestJournaldHasRoom(t *testing.T) {
+	c, full := deaf(t)
+	read(t, c, full)
+	a := Agent{&Log{socket: c.LocalAddr().String()}}
+	// One message less fills the connection, not journald's queue.
+	var err error
+	if err = a.Log.connect(); err == nil {
+		err = a.Log.journald.SetWriteBuffer(1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 1500)
+	text := stderr(t, func() {
+		within(t, journalPatience, func() {
+			for range full {
+				a.Problem(errors.New(long))
+			}
+		})
+	})
+	if text != "" || a.Log.stuck {
+		t.Errorf("standard error got %d bytes", len(text))
+	}
+	read(t, c, full)
+}
+
 // TestLongEntry goes as a file that nobody can change (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 func TestLongEntry(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
