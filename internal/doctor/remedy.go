@@ -31,6 +31,7 @@ func remedyReadOnly(dir string) []string {
 	return lines(`hotmount config apply-sandbox   # or a drop-in of systemctl edit hotmount:
   [Service]
   ReadOnlyPaths=
+  ReadOnlyPaths=/proc /sys
   ReadWritePaths=%[1]s
 systemctl daemon-reload && systemctl restart hotmount`, dir)
 }
