@@ -39,6 +39,7 @@ func TestPackage(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "KEEP"})
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
+	m.kernelReadOnly()
 	m.run(fmt.Sprintf(writer, uuid))
 	mountID := m.run("findmnt -no ID " + where)
 	for local, remote := range map[string]string{deb(t): "/root/this.deb", later: "/root/next.deb"} {

@@ -285,3 +285,14 @@ func chance(t *testing.T) *rand.Rand {
 	}
 	return rand.New(rand.NewPCG(seed, 0))
 }
+
+// kernelReadOnly requires that the daemon can write to nothing below /proc and /sys: of its unit's
+// exposure that is not a part (systemd/hotmount.service).
+func (m machine) kernelReadOnly() {
+	m.t.Helper()
+	const modes = `awk '$5 ~ "^/(proc|sys)(/|$)" {sub(/,.*/, "", $6); print $5, $6}' /proc/$(systemctl show -P MainPID hotmount)/mountinfo`
+	got := m.run(modes)
+	if writable := m.run(modes + " | grep -v ' ro$' || true"); writable != "" || !strings.Contains("\n"+got, "\n/proc ro") || !strings.Contains(got, "/sys ro") {
+		m.t.Errorf("the daemon's view of the kernel's files:\n%s", got)
+	}
+}

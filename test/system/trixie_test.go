@@ -17,6 +17,7 @@ func TestDebian13(t *testing.T) {
 	if got := m.run(". /etc/os-release; echo $VERSION_ID; uname -r; systemctl --version | head -n 1"); !strings.HasPrefix(got, "13\n6.12.") || !strings.Contains(got, "systemd 257") {
 		t.Fatalf("this is %s", got)
 	}
+	m.kernelReadOnly()
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "THIRTEEN"})
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
