@@ -16,6 +16,8 @@ type garbage struct {
 	// starting says that GOGC is startPercent, usual what it is once the daemon is ready.
 	starting bool
 	usual    int
+	// freed says that what the start took more than is needed again was given back.
+	freed bool
 }
 
 // startPercent is GOGC until the daemon is ready, for which somebody waits: with 24 disks nothing is
@@ -25,12 +27,16 @@ const startPercent = 400
 // putOff has less collected until the daemon is ready.
 func (g *garbage) putOff() { g.starting, g.usual = true, debug.SetGCPercent(startPercent) }
 
-// ready has it collected as usual. It is not for when it is left.
+// ready has it collected as usual, or when it is left no more.
 func (g *garbage) ready() {
-	if g.starting {
-		g.starting = false
+	switch {
+	case !g.starting:
+	case g.left:
+		g.percent = g.usual
+	default:
 		debug.SetGCPercent(g.usual)
 	}
+	g.starting = false
 }
 
 // leftMost in bytes is how much may come together until it is collected all the same.
@@ -43,7 +49,12 @@ func (g *garbage) leave() {
 	}
 	// Now nobody waits. Else it is in the midst of the next disk, on the processor that udev and
 	// PID 1 want.
-	runtime.GC()
+	if g.freed {
+		runtime.GC()
+	} else {
+		debug.FreeOSMemory() // which collects as well
+	}
+	g.freed = true
 	// What GOMEMLIMIT counts (SetMemoryLimit in runtime/debug).
 	taken := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(taken)

@@ -67,4 +67,11 @@ func TestGarbageOfTheStart(t *testing.T) {
 			t.Errorf("GOGC is %d", got)
 		}
 	}
+	g.putOff()
+	g.leave()
+	g.ready() // as one that waits for a disk that hangs
+	g.collect()
+	if got := debug.SetGCPercent(50); got != 50 {
+		t.Errorf("GOGC is %d when it was ready while it rested", got)
+	}
 }

@@ -6,13 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/metrics"
 	"hotmount/internal/report"
+	"hotmount/internal/store"
 	"hotmount/internal/uevent"
 )
 
@@ -25,6 +25,7 @@ type observer struct {
 	garbage *garbage
 	text    *sync.Once  // for dropText
 	status  *sync.Mutex // held by who publishes the status
+	store   store.Store
 }
 
 func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
@@ -78,7 +79,6 @@ func (o observer) Resting() {
 	o.garbage.leave()
 	// Once: what is used from then on is what the next disk needs, too.
 	o.text.Do(func() {
-		debug.FreeOSMemory()
 		if err := dropText(); err != nil {
 			o.Problem(err)
 		}
@@ -134,6 +134,9 @@ func (o observer) publish(ctx context.Context, directory string) error {
 			case <-time.After(publishAfter):
 			}
 			errs = append(errs, o.publishStatus())
+			if ctx.Err() != nil {
+				return nil // what filesystems hold can not be asked any more
+			}
 		case <-tick:
 		}
 		if tick != nil {
@@ -155,7 +158,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 func (o observer) publishStatus() error {
 	o.status.Lock()
 	defer o.status.Unlock()
-	return host().Store.Publish(o.board.Lines())
+	return o.store.Publish(o.board.Lines())
 }
 
 // filesystems measures those that are mounted; hung is as for usage.

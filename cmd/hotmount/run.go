@@ -69,7 +69,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	if err != nil {
 		reporter.Problem(err) // since when is not known, that is all
 	}
-	seen := observer{reporter, report.NewBoard(said), metrics.New(version), new(garbage), new(sync.Once), new(sync.Mutex)}
+	seen := observer{reporter, report.NewBoard(said), metrics.New(version), new(garbage), new(sync.Once), new(sync.Mutex), host().Store}
 	seen.garbage.putOff()
 	// The socket hears from here on, so that nothing is lost between the first
 	// look at all disks and the first event.

@@ -45,7 +45,8 @@ type machine struct {
 	notes       []disk.Sighting
 	noteErr     error
 	rememberErr error
-	remembered  int // how often Remember was called
+	remembered  int  // how often Remember was called
+	remembers   bool // it hangs until hang is closed
 	// later are the names of disks that are known to have come after another had gone.
 	later       []string
 	newestErr   error
@@ -307,6 +308,11 @@ func (m *machine) Note(found []disk.Sighting) error {
 func (m *machine) Remember() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.remembers {
+		m.mu.Unlock()
+		<-m.hang
+		m.mu.Lock()
+	}
 	m.remembered++
 	return m.rememberErr
 }
@@ -1990,6 +1996,18 @@ func TestRemembersOnceAtStart(t *testing.T) {
 		check(m, "one hangs longer", 1)
 		time.Sleep(time.Minute)
 		check(m, "one hangs", 1)
+	})
+	m = mounted("vde")
+	m.remembers = true
+	with(t, m, func(t *testing.T, a *Agent) {
+		time.Sleep(2 * saveAfter)
+		m.change(func() { m.disks["vdb"].Size++ })
+		a.Look("vdb")
+		time.Sleep(saveAfter) // not in a loop that turns and turns
+		check(m, "recording hangs", 0)
+		m.change(func() { m.remembers = false })
+		m.unhang()
+		check(m, "recording hangs no more, and the fourth is mounted", 3)
 	})
 	m = mounted("vde")
 	with(t, m, func(t *testing.T, a *Agent) { check(m, "one hangs", 0) })

@@ -28,7 +28,8 @@ const growthsAtOnce = 2
 const mountsPerWorker = 4
 
 // saveAfter is how long what is seen at start waits to be recorded with that of the other disks: each
-// record is a file that is written anew and synced, on the disk of which the node boots.
+// record is a file that is written anew and synced, on the disk of which the node boots. What a daemon
+// that is killed before that has seen, the next one sees again, unless it has left by then.
 const saveAfter = time.Second
 
 // bound sets the bounds of the lines.

@@ -295,8 +295,9 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		{&facts.WWN, []string{"wwid", "device/wwid"}, "", false},
 		{&facts.MapperName, []string{"dm/name"}, "", false},
 	} {
+		// A loop device has none.
 		if facts.Transport == "loop" || facts.Transport == "virtio" && !from.virtio {
-			continue // a loop device has none
+			continue
 		}
 		for _, attribute := range from.attributes {
 			if *from.to != "" {

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/metrics"
+	"hotmount/internal/report"
+	"hotmount/internal/store"
+)
+
+func observing(t *testing.T) observer {
+	log, err := report.NewAs("text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return observer{report.Agent{Log: log}, report.NewBoard(nil), metrics.New("test"), new(garbage), new(sync.Once), new(sync.Mutex), store.Store{Runtime: t.TempDir()}}
+}
+
+// decide has the observer hear of a disk, without the journal.
+func decide(o observer, name string) {
+	f := &disk.Facts{ID: disk.ID{Name: name, Seq: 7}}
+	o.board.Decided(f, &disk.Content{Kind: disk.Unknown}, &disk.Settings{}, disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown})
+}
+
+// Who is told READY reads the status of all disks.
+func TestReadyComesAfterTheStatus(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	o := observing(t)
+	decide(o, "vdb")
+	seen := make(chan int, 1)
+	go func() {
+		b := make([]byte, 100)
+		if n, err := c.Read(b); err != nil || string(b[:n]) != "READY=1" {
+			t.Errorf("notified of %q, error %v", b[:n], err)
+		}
+		lines, err := o.store.Published()
+		if err != nil {
+			t.Error(err)
+		}
+		seen <- len(lines)
+	}()
+	o.Ready()
+	if n := <-seen; n != 1 {
+		t.Errorf("the status has %d disks", n)
+	}
+}
+
+// What comes within publishAfter is written at once, and by who ends as well.
+func TestStatusIsPublishedTogether(t *testing.T) {
+	o := observing(t)
+	synctest.Test(t, func(t *testing.T) {
+		o.board = report.NewBoard(nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- o.publish(ctx, "") }()
+		check := func(when string, want int) {
+			t.Helper()
+			synctest.Wait()
+			lines, err := o.store.Published()
+			if err != nil || len(lines) != want {
+				t.Errorf("%s: %d disks, error %v, want %d", when, len(lines), err, want)
+			}
+		}
+		decide(o, "vdb")
+		check("at once", 0)
+		time.Sleep(publishAfter / 2)
+		decide(o, "vdc")
+		check("soon", 0)
+		time.Sleep(publishAfter/2 + time.Millisecond)
+		check("then", 2)
+		time.Sleep(2 * publishAfter)
+		decide(o, "vdd")
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		check("at the end", 3)
+	})
+}
