@@ -20,7 +20,7 @@ func remedy(r Role, p *Process, dir string) []string {
     - name: disks
       hostPath: {path: %[1]s}`, dir)
 	case Agent:
-		return lines(`systemctl cat hotmount   # MountFlags=, BindPaths=, BindReadOnlyPaths=, TemporaryFileSystem=, InaccessiblePaths=, RootDirectory= and RootImage= are not hotmount's: take them out of the drop-ins
+		return lines(`systemctl cat hotmount   # MountFlags=, BindPaths=, BindReadOnlyPaths=, TemporaryFileSystem=, InaccessiblePaths=, RootDirectory= and RootImage= are not hotmount's, but for BindReadOnlyPaths=/sys: take them out of the drop-ins
 systemctl daemon-reload && systemctl restart hotmount`)
 	}
 	return kubeletLines(p, dir, "rslave")
@@ -31,7 +31,7 @@ func remedyReadOnly(dir string) []string {
 	return lines(`hotmount config apply-sandbox   # or a drop-in of systemctl edit hotmount:
   [Service]
   ReadOnlyPaths=
-  ReadOnlyPaths=/proc /sys
+  ReadOnlyPaths=/proc
   ReadWritePaths=%[1]s
 systemctl daemon-reload && systemctl restart hotmount`, dir)
 }
