@@ -55,11 +55,12 @@ const (
 	unsigned = 4 << 10
 
 	// chunk is one read: a smaller one costs more calls and more changes of threads, a
-	// larger one more memory while eight disks are formatted (test/bench). It and every
+	// larger one more memory while eight disks are formatted, for which there are 32 MiB in all
+	// (test/bench). It and every
 	// offset are multiples of align, for O_DIRECT on disks with sectors of up to that size.
 	// Where a disk is not read in full it is little, and read without a place (package store)
 	// by as many processes as there are.
-	chunk      = 1 << 20
+	chunk      = 512 << 10
 	shortChunk = 256 << 10
 	align      = 4096
 	// buffers are the chunks in memory: one is looked at while the next is read.
