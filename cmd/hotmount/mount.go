@@ -84,9 +84,9 @@ func failure(err error, node, said, holders, check string) error {
 		return fmt.Errorf("%w: %w%s; it is mounted by itself when all have let go; who has it now: hotmount doctor", err, disk.ErrHeld, holders)
 	}
 	// "%s: Can't open blockdev" (setup_bdev_super, before get_tree_bdev, in fs/super.c): it was not read.
-	// Most often a unit of an earlier daemon, hotmount-format@, still reads it.
+	// A unit of an earlier daemon, hotmount-format@, may still read it.
 	if strings.Contains(said, "Can't open blockdev") {
-		return fmt.Errorf("%w; the kernel says: %s; as long as another has the disk open for itself alone it can not be mounted: fuser -v %s", err, said, node)
+		return fmt.Errorf("%w; the kernel says: %s; it was not read, nor is it said to be damaged; whoever has it open for himself alone: fuser -v %s", err, said, node)
 	}
 	if said != "" {
 		said = "; the kernel says: " + said
