@@ -369,7 +369,7 @@ func TestRunning(t *testing.T) {
 	write(t, h.Root, map[string]string{"proc/1/mountinfo": "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n28 27 254:16 / /mnt/far/" + uuid + " rw shared:2 - xfs /dev/vdb rw\n"})
 	t.Setenv("HOTMOUNT_SETTLE", "no time")
 	dir := t.TempDir()
-	wait, export := []string{"wait", uuid, "--timeout=1ms"}, []string{"export-units", dir}
+	wait, export := []string{"wait", uuid, "--timeout=1m"}, []string{"export-units", dir}
 	for _, args := range [][]string{wait, export} {
 		if out, code, err := call(t, args...); code != 1 || !strings.Contains(fmt.Sprint(err), "no time") {
 			t.Errorf("%v without a daemon: %q, %d, %v", args, out, code, err)
@@ -385,7 +385,7 @@ func TestRunning(t *testing.T) {
 			t.Errorf("%v with a flag: %q, %d, %v", args, out, code, err)
 		}
 	}
-	if out, _, err := call(t, wait...); !strings.Contains(fmt.Sprint(err), "cannot wait until") {
+	if out, _, err := call(t, "wait", uuid, "--timeout=1ms"); !strings.Contains(fmt.Sprint(err), "cannot wait until") {
 		t.Errorf("%q, %v", out, err)
 	}
 	if out, code, err := call(t, export...); code != 0 || err != nil || !strings.Contains(out, "1 unit written") {

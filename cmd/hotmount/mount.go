@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -160,9 +161,8 @@ func (a *arrivals) expect(path string, dev disk.Dev) (arrived <-chan struct{}, f
 func (a *arrivals) shown(table []mounts.Mount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, m := range table {
-		key := arrival{m.Path, m.Dev}
-		if c, ok := a.waiting[key]; ok {
+	for key, c := range a.waiting {
+		if slices.ContainsFunc(table, func(m mounts.Mount) bool { return m.Dev == key.dev && m.Path == key.path }) {
 			close(c)
 			delete(a.waiting, key)
 		}

@@ -20,12 +20,12 @@ import (
 // agent reports.
 type observer struct {
 	report.Agent
-	board   *report.Board
-	metrics *metrics.Metrics // written only if there is a directory for it
-	garbage *garbage
-	text    *sync.Once  // for dropText
-	status  *sync.Mutex // held by who publishes the status
-	store   store.Store
+	board     *report.Board
+	metrics   *metrics.Metrics // written only if there is a directory for it
+	garbage   *garbage
+	text      *sync.Once  // for dropText
+	status    *sync.Mutex // held by who publishes the status
+	publisher *store.Publisher
 }
 
 func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
@@ -158,7 +158,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 func (o observer) publishStatus() error {
 	o.status.Lock()
 	defer o.status.Unlock()
-	return o.store.Publish(o.board.Lines())
+	return o.publisher.Publish(o.board.Lines())
 }
 
 // filesystems measures those that are mounted; hung is as for usage.

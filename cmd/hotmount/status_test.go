@@ -16,6 +16,7 @@ import (
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
+	"hotmount/internal/store"
 )
 
 func testStatus(at time.Time) *status {
@@ -161,7 +162,7 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 	} {
 		l := line
 		test.change(&l)
-		if err := h.Store.Publish([]disk.Line{l}); err != nil {
+		if err := (&store.Publisher{Store: h.Store}).Publish([]disk.Line{l}); err != nil {
 			t.Fatal(err)
 		}
 		got := status()["vdb"]

@@ -3,6 +3,7 @@ package disk
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"syscall"
@@ -19,6 +20,10 @@ func TestVisible(t *testing.T) {
 		`back\slash`:       `back\\slash`,
 		"\u202egnp.exe":    `\u202egnp.exe`,
 		"größe":            "größe",
+		"DEL\x7f":          `DEL\x7f`,
+
+		strings.Repeat("a", 256): strings.Repeat("a", 256),
+		strings.Repeat("a", 257): strings.Repeat("a", 256) + "…",
 	} {
 		if got := Visible(in); got != want {
 			t.Errorf("Visible(%q) = %q, want %q", in, got, want)
@@ -290,5 +295,20 @@ func TestState(t *testing.T) {
 		if got := (Decision{Action: test.action, Reason: test.reason}).State(); got != test.want {
 			t.Errorf("%s, %s: %s, want %s", test.action, test.reason, got, test.want)
 		}
+	}
+}
+
+// BenchmarkFindPeers is one disk of 250.
+func BenchmarkFindPeers(b *testing.B) {
+	var all []*Facts
+	for i := range 250 {
+		all = append(all, &Facts{
+			ID: ID{Name: fmt.Sprintf("vd%d", i), Seq: uint64(i + 1)}, Slot: fmt.Sprintf("pci-0000:%02x", i),
+			Udev: Udev{Initialized: true, FSType: XFS, FSUsage: "filesystem", FSUUID: fmt.Sprintf("0b6f4f0a-1111-4222-8333-%012d", i)},
+		})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		all[7].FindPeers(all)
 	}
 }

@@ -36,6 +36,10 @@ func ValidUUID(s string) bool {
 // the whole is cut at 256 bytes.
 func Visible(s string) string {
 	const limit = 256
+	plain := func(r rune) bool { return ' ' <= r && r < 0x7f && r != '\\' }
+	if len(s) <= limit && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s // as nearly all is
+	}
 	var b strings.Builder
 	for i := 0; i < len(s); {
 		if b.Len() >= limit {

@@ -401,9 +401,12 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount) bool {
 // is mounted on the way is what it is mounted on, and the tree need not be walked.
 func covered(tree []mounts.Mount, at int) bool {
 	m := &tree[at]
-	return slices.ContainsFunc(tree, func(t mounts.Mount) bool {
-		return t.ID != m.ID && t.ID != m.Parent && (t.Path == m.Path || t.Path == "/" || strings.HasPrefix(m.Path, t.Path+"/"))
-	}) && mounts.At(tree, m.Path) != m
+	for i := range tree {
+		if t := &tree[i]; t.ID != m.ID && t.ID != m.Parent && mounts.OnWay(t.Path, m.Path) {
+			return mounts.At(tree, m.Path) != m
+		}
+	}
+	return false
 }
 
 // inPlace says whether it is a place of ours; what lies elsewhere is asked nothing.

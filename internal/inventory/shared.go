@@ -127,7 +127,7 @@ func (h Host) Expect(seen disk.Sighting) {
 // Remember records what is expected, also what could not be recorded before.
 func (h Host) Remember() error {
 	all := h.Shared.stored.Expected()
-	err := h.Store.Remember(all)
+	err := h.Shared.stored.Remember(h.Store, all)
 	if err == nil {
 		h.Shared.stored.Recorded(all)
 	}

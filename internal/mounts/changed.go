@@ -11,6 +11,13 @@ import (
 // by device number. The order of the mounts in a table is no difference. Of a table that
 // has an ID twice a device may be named that has not changed.
 func Changed(before, now []Mount) []disk.Dev {
+	// Mostly one line has changed.
+	for len(before) > 0 && len(now) > 0 && before[0] == now[0] {
+		before, now = before[1:], now[1:]
+	}
+	for len(before) > 0 && len(now) > 0 && before[len(before)-1] == now[len(now)-1] {
+		before, now = before[:len(before)-1], now[:len(now)-1]
+	}
 	var devices []disk.Dev
 	was := make(map[int]*Mount, len(before))
 	for i := range before {

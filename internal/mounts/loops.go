@@ -109,7 +109,7 @@ func (l *Loop) follow(root string, tree []Mount) {
 	if m := At(tree, l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 		return
 	}
-	if slices.ContainsFunc(tree, func(m Mount) bool { return onWay(m.Path, l.File) && !slices.Contains(local, m.Type) }) {
+	if slices.ContainsFunc(tree, func(m Mount) bool { return OnWay(m.Path, l.File) && !slices.Contains(local, m.Type) }) {
 		return
 	}
 	var st unix.Statx_t

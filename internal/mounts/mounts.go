@@ -50,7 +50,7 @@ func At(tree []Mount, path string) *Mount {
 		var next *Mount
 		for i := range tree {
 			m := &tree[i]
-			if !onWay(m.Path, path) || at != nil && (m.Parent != at.ID || m == at) || at == nil && !first(m) {
+			if !OnWay(m.Path, path) || at != nil && (m.Parent != at.ID || m == at) || at == nil && !first(m) {
 				continue
 			}
 			// The way there comes to the shortest path first.
@@ -166,8 +166,8 @@ func boundLines(r io.Reader) (io.Reader, error) {
 	}
 }
 
-// onWay says whether a mount point lies on the way to a path.
-func onWay(point, path string) bool {
+// OnWay says whether a mount point is the path, or lies on the way there.
+func OnWay(point, path string) bool {
 	rest, below := strings.CutPrefix(path, strings.TrimSuffix(point, "/"))
 	return point == path || below && strings.HasPrefix(rest, "/")
 }

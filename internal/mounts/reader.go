@@ -4,22 +4,33 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/smallfile"
 )
 
-// Reader reads the mount tables of PID 1 and of this process again and again. It parses
-// only lines that it has not seen: on a node that starts pods the tables are long and
-// change all the time, by a line or two. The zero value is ready, also for several at once.
-type Reader struct{ host, own oneTable }
+// Reader reads the mount tables of PID 1 and of this process again and again. PID 1's is read only
+// when it has changed, and of what is read only lines are parsed that were not in it before: the more is
+// mounted, and on a node with pods that is much, the longer the kernel takes to write it out. The zero
+// value is ready, also for several at once, and is for one root.
+type Reader struct {
+	host, own oneTable
+
+	mu        sync.Mutex
+	propagate map[string]way // by directory
+}
 
 // Tree gives PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the
 // live system, in the kernel's order: of two mounts at one path the later one is on top.
-// SuperOptions of absurd length are cut.
+// SuperOptions of absurd length are cut. It is not to be changed. What the kernel does not tell of
+// (tells) may be as it was.
 func (r *Reader) Tree(root string) ([]Mount, error) {
-	return r.host.read(filepath.Join("/", root, tablePath))
+	return r.host.read(filepath.Join("/", root, tablePath), true)
 }
 
 // Last gives the table that Tree has read last, not to be changed; nil if it has read none.
@@ -32,85 +43,147 @@ func (r *Reader) Last() []Mount {
 // Propagates says, by nil, that what PID 1 mounts below the directory shows in this
 // process's mount namespace. Where it does not, a directory there can be a live mount point
 // on the host without looking like one, and removing it would take the mount away.
+//
+// It is found out once, and again when either of the two mounts by which the directory is reached is
+// another one, or the host's is shared in another way.
 func (r *Reader) Propagates(root, dir string) error {
+	now := way{own: mountID(filepath.Join("/", root, dir))}
 	host, err := r.Tree(root)
 	if err != nil {
 		return err
 	}
-	own, err := r.own.read(filepath.Join("/", root, ownTablePath))
+	at, err := carrier(host, dir)
 	if err != nil {
 		return err
 	}
-	return propagates(host, own, dir)
+	now.host = *at
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.own != 0 && r.propagate[dir] == now {
+		return nil
+	}
+	delete(r.propagate, dir)
+	own, err := r.own.read(filepath.Join("/", root, ownTablePath), false)
+	if err != nil {
+		return err
+	}
+	if err := propagates(host, own, dir); err != nil {
+		return err
+	}
+	if r.propagate == nil {
+		r.propagate = map[string]way{}
+	}
+	r.propagate[dir] = now
+	return nil
 }
 
-// oneTable is what is known of the lines of a mount table.
+// way is by which mounts a directory is reached: in PID 1's mount namespace, and the ID of that in ours.
+type way struct {
+	host Mount
+	own  uint64
+}
+
+// mountID gives the ID of the mount to which the path leads in this process's namespace, 0 if
+// it can not be told.
+func mountID(path string) uint64 {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st); err != nil || st.Mask&unix.STATX_MNT_ID == 0 {
+		return 0
+	}
+	return st.Mnt_id
+}
+
+// oneTable is what was read last of a mount table.
 type oneTable struct {
 	mu   sync.Mutex
-	text bytes.Buffer
-	// known are the mounts by their lines, those of the last table and at most as many
-	// that have gone.
-	known map[string]Mount
-	last  []Mount
+	file *os.File // where it is kept open
+	// last are the mounts of the lines, which are of text; next is for the next text.
+	last       []Mount
+	lines      [][]byte
+	text, next bytes.Buffer
 }
 
-func (t *oneTable) read(path string) ([]Mount, error) {
-	file, err := smallfile.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read mount table: %w", err)
-	}
-	defer file.Close()
+// read reads the table, if keep is given only where it was not read or has changed since.
+func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all, err := t.parse(file)
+	all, err := t.reread(path, keep)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read mount table: %w", err)
 	}
-	t.last = all
 	return all, nil
 }
 
+func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
+	file := t.file
+	if file == nil {
+		var err error
+		if file, err = smallfile.Open(path); err != nil {
+			return nil, err
+		}
+		if keep && tells(file) {
+			t.file = file
+		} else {
+			defer file.Close()
+		}
+	} else if t.last != nil && !changed(file) {
+		return t.last, nil
+	}
+	// What changes from here on is told by the next call of changed.
+	return t.parse(io.NewSectionReader(file, 0, maxTable))
+}
+
+// maxTable bounds the size of a mount table in bytes: that of the kernel's limit (fs.mount-max,
+// 100000), with lines as they are usual.
+const maxTable = 64 << 20
+
+// tells says whether changed can go by the file: a mount table of procfs, and no copy of one.
+func tells(file *os.File) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(int(file.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
+}
+
+// changed says whether the kernel may have changed the mount table since it was opened or this was last
+// asked (mounts_poll in the kernel's fs/proc_namespace.c). It is not told of a filesystem that the kernel
+// itself makes read-only, nor of what mount(2) does to the propagation alone (do_change_type in
+// fs/namespace.c).
+func changed(file *os.File) bool {
+	fds := []unix.PollFd{{Fd: int32(file.Fd()), Events: unix.POLLPRI}}
+	n, err := unix.Poll(fds, 0)
+	return n != 0 || err != nil
+}
+
+// parse gives the mounts of the table: of a line that was in the one before what it was then. The order
+// of what stays is the same, as the kernel has it; else a line is parsed once more.
 func (t *oneTable) parse(r io.Reader) ([]Mount, error) {
-	t.text.Reset()
-	if _, err := t.text.ReadFrom(r); err != nil {
+	last, lines := t.last, t.lines
+	t.last, t.lines = nil, nil // until all is well
+	t.next.Reset()
+	if _, err := t.next.ReadFrom(r); err != nil {
 		return nil, err
 	}
-	text := t.text.Bytes()
+	t.text, t.next = t.next, t.text
+	now := slices.AppendSeq(make([][]byte, 0, len(lines)+1), bytes.Lines(t.text.Bytes()))
+	all := make([]Mount, len(now))
 	var fresh bytes.Buffer
-	isFresh := map[string]bool{}
-	for line := range bytes.Lines(text) {
-		if _, ok := t.known[string(line)]; !ok && !isFresh[string(line)] {
+	var missing []int
+	for i, line := range now {
+		at := slices.IndexFunc(lines, func(l []byte) bool { return bytes.Equal(l, line) })
+		if at < 0 {
 			fresh.Write(line)
-			isFresh[string(line)] = true
+			missing = append(missing, i)
+			continue
 		}
+		all[i] = last[at]
+		last, lines = last[at+1:], lines[at+1:]
 	}
 	parsed, err := ParseTree(&fresh)
 	if err != nil {
 		return nil, err
 	}
-	n := bytes.Count(text, []byte{'\n'}) + 1
-	if t.known == nil || len(t.known)+len(parsed) > 2*n {
-		t.forget(text, n)
+	for i, at := range missing {
+		all[at] = parsed[i]
 	}
-	all := make([]Mount, 0, n)
-	for line := range bytes.Lines(text) {
-		m, ok := t.known[string(line)]
-		if !ok {
-			m, parsed = parsed[0], parsed[1:]
-			t.known[string(line)] = m
-		}
-		all = append(all, m)
-	}
+	t.last, t.lines = all, now
 	return all, nil
-}
-
-// forget keeps of what is known that of the text alone.
-func (t *oneTable) forget(text []byte, n int) {
-	kept := make(map[string]Mount, n)
-	for line := range bytes.Lines(text) {
-		if m, ok := t.known[string(line)]; ok {
-			kept[string(line)] = m
-		}
-	}
-	t.known = kept
 }

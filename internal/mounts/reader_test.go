@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -35,16 +37,110 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderForgets: what is known is no more than twice the table.
-func TestReaderForgets(t *testing.T) {
+// TestReaderKeepsLines: of a line that was there before, what was made of it is given once more, and
+// not made anew; what has gone is not kept.
+func TestReaderKeepsLines(t *testing.T) {
 	var known oneTable
-	for i := range 100 {
-		text := strings.ReplaceAll(debian, "/mnt", "/"+strings.Repeat("m", i+1))
-		if got, err := known.parse(strings.NewReader(text)); err != nil || len(got) != len(table) {
-			t.Fatal(got, err)
+	lines := slices.Collect(strings.Lines(debian))
+	if _, err := known.parse(strings.NewReader(debian)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range known.last {
+		known.last[i].Type = "kept"
+	}
+	other := strings.ReplaceAll(lines[0], "shared:", "shared:1")
+	got, err := known.parse(strings.NewReader(other + lines[1] + other + lines[3]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, kept := range []bool{false, true, false, true} {
+		if (got[i].Type == "kept") != kept {
+			t.Errorf("line %d: kept is %v, should be %v", i, got[i].Type == "kept", kept)
 		}
-		if len(known.known) > 2*len(table)+2 {
-			t.Fatalf("%d lines are known of a table of %d", len(known.known), len(table))
+	}
+	if got, err = known.parse(strings.NewReader(debian)); err != nil || got[0].Type == "kept" || got[1].Type != "kept" || got[2].Type == "kept" {
+		t.Errorf("then: %v, error %v", got, err)
+	}
+}
+
+// TestTreeIsReadOnce: the kernel says whether its table has changed, a file in the place of one does not.
+func TestTreeIsReadOnce(t *testing.T) {
+	same := func(r *Reader, root string) bool {
+		first, err := r.Tree(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := r.Tree(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &first[0] == &again[0]
+	}
+	// Others may mount something meanwhile.
+	once := false
+	for range 100 {
+		once = once || same(new(Reader), "")
+	}
+	if !once {
+		t.Error("the kernel's table was always read twice")
+	}
+	root := files(t, map[string]string{"proc/1/mountinfo": debian})
+	if same(new(Reader), root) {
+		t.Error("a file was not read again")
+	}
+}
+
+// TestPropagatesOnce: what was found out holds as long as the directory is reached by the same mounts.
+func TestPropagatesOnce(t *testing.T) {
+	const (
+		shared  = "22 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw\n"
+		slave   = "90 80 254:1 / / rw master:1 - ext4 /dev/vda1 rw\n"
+		private = "22 1 254:1 / / rw - ext4 /dev/vda1 rw\n"
+		alone   = "90 80 254:1 / / rw - ext4 /dev/vda1 rw\n"
+		over    = "23 22 0:9 / /mnt rw - tmpfs none rw\n"
+		aside   = "24 22 0:9 / /srv rw - tmpfs none rw\n"
+	)
+	root := files(t, map[string]string{"proc/1/mountinfo": shared, "proc/self/mountinfo": slave, "mnt/disks/x": ""})
+	var r Reader
+	for _, step := range []struct {
+		name, host, own string
+		well            bool
+	}{
+		{"found out", shared, slave, true},
+		{"not asked again", shared, alone, true},
+		{"nor for what is mounted elsewhere", shared + aside, alone, true},
+		{"mounted over", shared + over, slave, false},
+		{"asked again after that", shared, alone, false},
+		{"found out again", shared, slave, true},
+		{"not shared any more", private, slave, false},
+	} {
+		for name, text := range map[string]string{"1": step.host, "self": step.own} {
+			if err := os.WriteFile(filepath.Join(root, "proc", name, "mountinfo"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Propagates(root, "/mnt/disks"); (err == nil) != step.well {
+			t.Errorf("%s: error %v", step.name, err)
+		}
+	}
+	// The other side's: what was found out was of another mount of ours.
+	r.propagate["/mnt/disks"] = way{host: r.host.last[0], own: mountID("/proc")}
+	if err := r.Propagates(root, "/mnt/disks"); err == nil {
+		t.Error("ours is another mount, and that was not seen")
+	}
+	// Nor is one that is not there found out once.
+	r = Reader{}
+	if err := os.RemoveAll(filepath.Join(root, "mnt")); err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range []string{slave, alone} {
+		for name, text := range map[string]string{"1": shared, "self": own} {
+			if err := os.WriteFile(filepath.Join(root, "proc", name, "mountinfo"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Propagates(root, "/mnt/disks"); (err == nil) != (own == slave) {
+			t.Errorf("%q: error %v", own, err)
 		}
 	}
 }

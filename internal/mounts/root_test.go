@@ -4,6 +4,8 @@ package mounts
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,5 +71,42 @@ func TestWatchMounts(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTreeIsAsItIs: what is mounted, mounted once more in another way and unmounted shows at once,
+// though the table is read only when it has changed.
+func TestTreeIsAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	var r Reader
+	options := func() string {
+		tree, err := r.Tree("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range slices.Backward(tree) {
+			if m.Path == dir {
+				return strings.Split(m.Options, ",")[0]
+			}
+		}
+		return ""
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	for i, step := range []struct {
+		do   func() error
+		want string
+	}{
+		{func() error { return nil }, ""},
+		{func() error { return unix.Mount("hotmount-test", dir, "tmpfs", 0, "size=64k") }, "rw"},
+		{func() error { return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") }, "ro"},
+		{func() error { return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND, "") }, "rw"},
+		{func() error { return unix.Unmount(dir, 0) }, ""},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(i, err)
+		}
+		if got := options(); got != step.want {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
 	}
 }

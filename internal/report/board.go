@@ -3,7 +3,6 @@ package report
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +38,11 @@ func (b *Board) Changed() <-chan struct{} { return b.changed }
 func (b *Board) Lines() []disk.Line {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.SortedFunc(maps.Values(b.lines), func(x, y disk.Line) int { return strings.Compare(x.Disk, y.Disk) })
+	all := make([]disk.Line, 0, len(b.lines))
+	for _, name := range slices.Sorted(maps.Keys(b.lines)) {
+		all = append(all, b.lines[name])
+	}
+	return all
 }
 
 // Knows says whether there is a line for this disk.

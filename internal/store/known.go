@@ -1,6 +1,7 @@
 package store
 
 import (
+	"os"
 	"slices"
 	"sync"
 
@@ -15,6 +16,8 @@ type Known struct {
 	mu    sync.Mutex
 	files map[string]knownFile
 
+	encoded encoder[disk.Sighting]
+
 	// expecting is held by nobody who reads a file.
 	expecting sync.Mutex
 	// expected is what Remember is still to record, or could not.
@@ -24,6 +27,8 @@ type Known struct {
 type knownFile struct {
 	stamp smallfile.Stamp
 	value any
+	// held is the file, open, where it is known by who wrote it.
+	held *os.File
 }
 
 // once gives what read makes of the file, as it did before if the file has not changed
@@ -42,12 +47,42 @@ func once[T any](k *Known, path string, read func() (T, error)) (T, error) {
 	if err != nil {
 		return v, err
 	}
+	k.set(path, knownFile{stamp: stamp, value: v})
+	return v, nil
+}
+
+// wrote says what is in a file that the caller has just replaced, and that nobody else replaces
+// meanwhile (locked). As long as it is held open no other file gets its inode number: that it is this
+// one need not be doubted because it is young, and it is not read again by each look of the next seconds.
+func wrote[T any](k *Known, path string, value T) {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f := knownFile{value: value}
+	var err error
+	if f.held, err = smallfile.Open(path); err != nil {
+		return // what was known of the one before is of another file
+	}
+	f.stamp = smallfile.StampOf(path)
+	f.stamp.Young = false
+	k.set(path, f)
+}
+
+// set is called with mu held.
+func (k *Known) set(path string, f knownFile) {
 	if k.files == nil {
 		k.files = map[string]knownFile{}
 	}
-	k.files[path] = knownFile{stamp, v}
-	return v, nil
+	if held := k.files[path].held; held != nil {
+		_ = held.Close() // nothing was written by it
+	}
+	k.files[path] = f
 }
+
+// Remember is Store.Remember, for who has Load go by what it records.
+func (k *Known) Remember(s Store, seen []disk.Sighting) error { return s.remember(k, seen) }
 
 // Expect has Load go by the sighting from now on, before Remember has recorded it and also if
 // that fails.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -88,6 +89,72 @@ func TestKnownWhileWritten(t *testing.T) {
 			t.Errorf("%d, error %v, want %d", got, err, i)
 		}
 		settled(k)
+	}
+}
+
+// TestKnownOfOwn: what was just recorded is known without that it is read, and what another has made
+// of it since is read at once.
+func TestKnownOfOwn(t *testing.T) {
+	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
+	if _, err := s.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	k := new(Known)
+	seen := func(seq uint64) []disk.Sighting {
+		return []disk.Sighting{{UUID: uuid, Identity: disk.Identity{Boot: "b", Seq: seq}, Mounted: time.Now()}}
+	}
+	for seq := range uint64(3) {
+		if err := k.Remember(s, seen(seq)); err != nil {
+			t.Fatal(err)
+		}
+		if f := k.files[s.sightingsFile()]; f.held == nil || !f.stamp.Holds() {
+			t.Fatal("it is read again")
+		}
+		if got := s.Load("b", k).sightings; len(got) != 1 || got[0].Identity.Seq != seq {
+			t.Errorf("known is %v, not %d", got, seq)
+		}
+		// Of the same size, and at once: what tells is that it is another file.
+		if err := s.Remember(seen(seq + 5)); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Load("b", k).sightings; len(got) != 1 || got[0].Identity.Seq != seq+5 {
+			t.Errorf("known is %v, not what another has recorded", got)
+		}
+	}
+	// What another has recorded is not lost, either.
+	if err := s.Remember([]disk.Sighting{{UUID: "other"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Remember(s, seen(9)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Sightings(); err != nil || len(got) != 2 || got[0].UUID != "other" {
+		t.Errorf("on record: %v, error %v", got, err)
+	}
+	// Who has been given what was known keeps it.
+	given := s.Load("b", k).sightings
+	before := slices.Clone(given)
+	if err := k.Remember(s, []disk.Sighting{{UUID: "other", Left: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(given, before) {
+		t.Errorf("what was given becomes %v", given)
+	}
+	if err := k.Remember(Store{State: s.State + "/none", Runtime: s.Runtime}, seen(10)); err == nil {
+		t.Error("recorded nowhere")
+	}
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := 0
+	for _, fd := range fds {
+		if to, _ := os.Readlink("/proc/self/fd/" + fd.Name()); strings.HasPrefix(to, s.State) {
+			held++
+		}
+	}
+	if held != 1 {
+		t.Errorf("%d files are open", held)
 	}
 }
 

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,10 +12,18 @@ import (
 
 func (s Store) publishedFile() string { return filepath.Join(s.Runtime, "status.json") }
 
-// Publish replaces what the daemon has to say of each disk, for anybody to read.
-func (s Store) Publish(lines []disk.Line) error {
+// Publisher is for who publishes again and again.
+type Publisher struct {
+	Store   Store
+	encoded encoder[disk.Line]
+}
+
+// Publish replaces what the daemon has to say of each disk, for anybody to read. It is called by one
+// at a time.
+func (p *Publisher) Publish(lines []disk.Line) error {
+	s := p.Store
 	err := func() error {
-		data, err := json.MarshalIndent(append([]disk.Line{}, lines...), "", "  ")
+		data, err := p.encoded.list(lines, "")
 		if err != nil {
 			return err
 		}

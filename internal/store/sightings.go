@@ -25,17 +25,19 @@ type sightings struct {
 
 // Remember records, synced, on which disks filesystems were found mounted, or
 // that their disks have left.
-func (s Store) Remember(seen []disk.Sighting) error {
+func (s Store) Remember(seen []disk.Sighting) error { return s.remember(nil, seen) }
+
+func (s Store) remember(k *Known, seen []disk.Sighting) error {
 	err := s.locked(func() error {
-		all, err := s.Sightings()
+		all, err := once(k, s.sightingsFile(), s.Sightings)
 		if err != nil {
 			return err
 		}
-		all, before, now := merge(all, seen)
-		if err := s.failed(writeSynced(s.sightingsFile(), sightings{Version: version, Filesystems: all})); err != nil {
+		all, before, now := merge(slices.Clone(all), seen)
+		if err := s.failed(s.writeSightings(k, s.sightingsFile(), all)); err != nil {
 			return err
 		}
-		return errors.Join(s.markFull(before, now), s.note(seen, false))
+		return errors.Join(s.markFull(before, now), s.note(k, seen, false))
 	})
 	if err == nil {
 		err = s.dropRenamed(seen)
@@ -43,6 +45,24 @@ func (s Store) Remember(seen []disk.Sighting) error {
 	if err != nil {
 		return fmt.Errorf("cannot record which filesystem lies on which disk: %w", err)
 	}
+	return nil
+}
+
+// writeSightings replaces the file, synced.
+func (s Store) writeSightings(k *Known, path string, all []disk.Sighting) error {
+	entries := new(encoder[disk.Sighting])
+	if k != nil {
+		entries = &k.encoded
+	}
+	list, err := entries.list(all, "  ")
+	if err != nil {
+		return err
+	}
+	data := fmt.Appendf(nil, "{\n  \"version\": %d,\n  \"filesystems\": %s\n}\n", version, list)
+	if err := replace(path, data, true); err != nil {
+		return err
+	}
+	wrote(k, path, all)
 	return nil
 }
 
@@ -114,7 +134,7 @@ func (s Store) markFull(before, now []disk.Sighting) error {
 // it is there no more (Left). Where a filesystem is mounted since, that is remembered
 // instead (Remember).
 func (s Store) Note(found []disk.Sighting) error {
-	if err := s.locked(func() error { return s.note(found, true) }); err != nil {
+	if err := s.locked(func() error { return s.note(nil, found, true) }); err != nil {
 		return fmt.Errorf("cannot record what lies on which disk: %w", err)
 	}
 	return nil
@@ -122,12 +142,12 @@ func (s Store) Note(found []disk.Sighting) error {
 
 // note drops the records that what was found replaces, and adds those of it: each place
 // has one at most.
-func (s Store) note(found []disk.Sighting, add bool) error {
-	all, err := s.Noted()
+func (s Store) note(k *Known, found []disk.Sighting, add bool) error {
+	before, err := once(k, s.notedFile(), s.Noted)
 	if err != nil {
 		return err
 	}
-	before := slices.Clone(all)
+	all := slices.Clone(before)
 	for _, n := range found {
 		id := n.Identity
 		all = slices.DeleteFunc(all, func(o disk.Sighting) bool {
@@ -145,7 +165,7 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 		return nil
 	}
 	all = all[max(0, len(all)-sightingsKept):]
-	return s.failed(writeSynced(s.notedFile(), sightings{Version: version, Filesystems: all}))
+	return s.failed(s.writeSightings(nil, s.notedFile(), all))
 }
 
 // GiveUp records, synced, that the disk of that filesystem has left for good, though
@@ -160,7 +180,7 @@ func (s Store) GiveUp(uuid string) error {
 		for i := range all {
 			all[i].Left = all[i].Left || all[i].UUID == uuid
 		}
-		return s.failed(writeSynced(s.sightingsFile(), sightings{Version: version, Filesystems: all}))
+		return s.failed(s.writeSightings(nil, s.sightingsFile(), all))
 	})
 	if err != nil {
 		return fmt.Errorf("cannot record that %s will not come back: %w", disk.Visible(uuid), err)

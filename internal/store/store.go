@@ -522,7 +522,7 @@ func (s Store) Begin(i disk.Intent) error {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
 	}
 	err := s.locked(func() error {
-		if err := s.note([]disk.Sighting{{Identity: i.Identity}}, false); err != nil {
+		if err := s.note(nil, []disk.Sighting{{Identity: i.Identity}}, false); err != nil {
 			return err
 		}
 		if err := s.displace(i); err != nil {
