@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,7 @@ type Reader struct {
 // Tree gives PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the
 // live system, in the kernel's order: of two mounts at one path the later one is on top.
 // SuperOptions of absurd length are cut. It is not to be changed. What the kernel does not tell of
-// (tells) may be as it was.
+// (changed) may be as it was.
 func (r *Reader) Tree(root string) ([]Mount, error) {
 	return r.host.read(filepath.Join("/", root, tablePath), true)
 }
@@ -103,7 +104,8 @@ type oneTable struct {
 	text, next bytes.Buffer
 }
 
-// read reads the table, if keep is given only where it was not read or has changed since.
+// read reads the table, from the third time on only where it has changed if keep is given: who reads
+// it once leaves nothing open.
 func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,27 +117,23 @@ func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 }
 
 func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
-	file := t.file
+	file, again := t.file, t.last != nil
 	if file == nil {
 		var err error
 		if file, err = smallfile.Open(path); err != nil {
 			return nil, err
 		}
-		if keep && tells(file) {
+		if keep && again && tells(file) {
 			t.file = file
 		} else {
 			defer file.Close()
 		}
-	} else if t.last != nil && !changed(file) {
+	} else if again && !changed(file) {
 		return t.last, nil
 	}
 	// What changes from here on is told by the next call of changed.
-	return t.parse(io.NewSectionReader(file, 0, maxTable))
+	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
-
-// maxTable bounds the size of a mount table in bytes: that of the kernel's limit (fs.mount-max,
-// 100000), with lines as they are usual.
-const maxTable = 64 << 20
 
 // tells says whether changed can go by the file: a mount table of procfs, and no copy of one.
 func tells(file *os.File) bool {

@@ -64,8 +64,12 @@ func TestReaderKeepsLines(t *testing.T) {
 }
 
 // TestTreeIsReadOnce: the kernel says whether its table has changed, a file in the place of one does not.
+// Who reads it once, as Tree and Propagates do, leaves nothing open.
 func TestTreeIsReadOnce(t *testing.T) {
 	same := func(r *Reader, root string) bool {
+		if _, err := r.Tree(root); err != nil {
+			t.Fatal(err)
+		}
 		first, err := r.Tree(root)
 		if err != nil {
 			t.Fatal(err)
@@ -88,6 +92,13 @@ func TestTreeIsReadOnce(t *testing.T) {
 	if same(new(Reader), root) {
 		t.Error("a file was not read again")
 	}
+	var r Reader
+	if _, err := r.Tree(""); err != nil || r.host.file != nil {
+		t.Errorf("after it was read once: open is %v, error %v", r.host.file != nil, err)
+	}
+	if _, err := r.Tree(""); err != nil || r.host.file == nil {
+		t.Errorf("after it was read twice: open is %v, error %v", r.host.file != nil, err)
+	}
 }
 
 // TestPropagatesOnce: what was found out holds as long as the directory is reached by the same mounts.
@@ -101,6 +112,13 @@ func TestPropagatesOnce(t *testing.T) {
 		aside   = "24 22 0:9 / /srv rw - tmpfs none rw\n"
 	)
 	root := files(t, map[string]string{"proc/1/mountinfo": shared, "proc/self/mountinfo": slave, "mnt/disks/x": ""})
+	write := func(host, own string) {
+		t.Helper()
+		err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(host), 0o600)
+		if err = errors.Join(err, os.WriteFile(filepath.Join(root, "proc/self/mountinfo"), []byte(own), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var r Reader
 	for _, step := range []struct {
 		name, host, own string
@@ -114,11 +132,7 @@ func TestPropagatesOnce(t *testing.T) {
 		{"found out again", shared, slave, true},
 		{"not shared any more", private, slave, false},
 	} {
-		for name, text := range map[string]string{"1": step.host, "self": step.own} {
-			if err := os.WriteFile(filepath.Join(root, "proc", name, "mountinfo"), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
+		write(step.host, step.own)
 		if err := r.Propagates(root, "/mnt/disks"); (err == nil) != step.well {
 			t.Errorf("%s: error %v", step.name, err)
 		}
@@ -134,11 +148,7 @@ func TestPropagatesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, own := range []string{slave, alone} {
-		for name, text := range map[string]string{"1": shared, "self": own} {
-			if err := os.WriteFile(filepath.Join(root, "proc", name, "mountinfo"), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
+		write(shared, own)
 		if err := r.Propagates(root, "/mnt/disks"); (err == nil) != (own == slave) {
 			t.Errorf("%q: error %v", own, err)
 		}

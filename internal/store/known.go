@@ -54,6 +54,7 @@ func once[T any](k *Known, path string, read func() (T, error)) (T, error) {
 // wrote says what is in a file that the caller has just replaced, and that nobody else replaces
 // meanwhile (locked). As long as it is held open no other file gets its inode number: that it is this
 // one need not be doubted because it is young, and it is not read again by each look of the next seconds.
+// hotmount never writes into such a file, it replaces it.
 func wrote[T any](k *Known, path string, value T) {
 	if k == nil {
 		return
