@@ -51,10 +51,20 @@ type Content struct {
 // Known gives what is known of the disk's content without reading it: the last
 // proof as long as it is valid, else what udev has probed and vouches for.
 func (f *Facts) Known() Content {
-	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {
-		return v.Content
+	c, proof := f.known()
+	if !proof {
+		c.Evidence = f.Udev.evidence(&c)
 	}
-	return f.Udev.content()
+	return c
+}
+
+// known is Known, but that udev's has no evidence: to make text of it takes longer than all else, and
+// who compares many disks wants none. Proof says that it is that of the last one.
+func (f *Facts) known() (c Content, proof bool) {
+	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {
+		return v.Content, true
+	}
+	return f.Udev.content(), false
 }
 
 func (u *Udev) content() Content {
@@ -62,17 +72,32 @@ func (u *Udev) content() Content {
 	case !u.Initialized:
 		return Content{Kind: Unread}
 	case u.Ambivalent != "":
-		return Content{Kind: Other, Type: "ambivalent", Evidence: []string{"udev: ID_FS_AMBIVALENT=" + Visible(u.Ambivalent)}}
+		return Content{Kind: Other, Type: "ambivalent"}
 	case u.PartTable != "":
-		return Content{Kind: Other, Type: u.PartTable, Evidence: []string{"udev: ID_PART_TABLE_TYPE=" + Visible(u.PartTable)}}
+		return Content{Kind: Other, Type: u.PartTable}
 	case u.FSType == "" && u.FSUsage == "":
 		return Content{Kind: Unread}
 	case u.FSUsage != "filesystem":
-		return Content{Kind: Other, Type: u.FSType, Label: u.FSLabel, Evidence: []string{"udev: ID_FS_TYPE=" + Visible(u.FSType) + " ID_FS_USAGE=" + Visible(u.FSUsage)}}
+		return Content{Kind: Other, Type: u.FSType, Label: u.FSLabel}
 	}
-	c := Content{Kind: Filesystem, Type: u.FSType, UUID: strings.ToLower(u.FSUUID), Label: u.FSLabel, Span: u.FSSpan, Evidence: []string{"udev: ID_FS_TYPE=" + Visible(u.FSType) + " ID_FS_UUID=" + Visible(u.FSUUID)}}
+	c := Content{Kind: Filesystem, Type: u.FSType, UUID: strings.ToLower(u.FSUUID), Label: u.FSLabel, Span: u.FSSpan}
 	if !ValidUUID(c.UUID) {
 		c.Kind, c.UUID = Other, ""
 	}
 	return c
+}
+
+// evidence gives by which of udev's properties the content is what it is.
+func (u *Udev) evidence(c *Content) []string {
+	switch {
+	case c.Kind == Unread:
+		return nil
+	case u.Ambivalent != "":
+		return []string{"udev: ID_FS_AMBIVALENT=" + Visible(u.Ambivalent)}
+	case u.PartTable != "":
+		return []string{"udev: ID_PART_TABLE_TYPE=" + Visible(u.PartTable)}
+	case u.FSUsage != "filesystem":
+		return []string{"udev: ID_FS_TYPE=" + Visible(u.FSType) + " ID_FS_USAGE=" + Visible(u.FSUsage)}
+	}
+	return []string{"udev: ID_FS_TYPE=" + Visible(u.FSType) + " ID_FS_UUID=" + Visible(u.FSUUID)}
 }

@@ -114,31 +114,33 @@ func TestKnown(t *testing.T) {
 		put  func(*Facts)
 		kind Kind
 		uuid string
+		// says is the evidence.
+		says string
 	}{
-		{"nothing", func(*Facts) {}, Unread, ""},
-		{"udev has not seen it", func(f *Facts) { f.Udev = Udev{FSType: "xfs", FSUsage: "filesystem", FSUUID: uuid} }, Unread, ""},
+		{"nothing", func(*Facts) {}, Unread, "", ""},
+		{"udev has not seen it", func(f *Facts) { f.Udev = Udev{FSType: "xfs", FSUsage: "filesystem", FSUUID: uuid} }, Unread, "", ""},
 		{"xfs", func(f *Facts) {
 			f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "xfs", "filesystem", strings.ToUpper(uuid)
-		}, Filesystem, uuid},
-		{"xfs with a UUID that is none of an xfs", func(f *Facts) { f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "xfs", "filesystem", "ABCD-1234" }, Other, ""},
+		}, Filesystem, uuid, "udev: ID_FS_TYPE=xfs ID_FS_UUID=" + strings.ToUpper(uuid)},
+		{"xfs with a UUID that is none of an xfs", func(f *Facts) { f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "xfs", "filesystem", "ABCD-1234" }, Other, "", "udev: ID_FS_TYPE=xfs ID_FS_UUID=ABCD-1234"},
 		{"ext4 with a path for a UUID", func(f *Facts) {
 			f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "ext4", "filesystem", "../../../../../../../../../etc/passwd"
-		}, Other, ""},
-		{"vfat", func(f *Facts) { f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "vfat", "filesystem", "ABCD-1234" }, Other, ""},
-		{"LVM", func(f *Facts) { f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "LVM2_member", "raid", "x" }, Other, ""},
-		{"no type, a usage", func(f *Facts) { f.Udev.FSUsage = "crypto" }, Other, ""},
-		{"partition table", func(f *Facts) { f.Udev.PartTable = "gpt" }, Other, ""},
-		{"ambivalent", func(f *Facts) { f.Udev.Ambivalent = "filesystem:xfs:" }, Other, ""},
-		{"verdict", verdict(func(*Verdict) {}), Blank, ""},
-		{"verdict, then written to", verdict(func(v *Verdict) { v.Writes = 6 }), Unread, ""},
-		{"verdict, then resized", verdict(func(v *Verdict) { v.Size = 1 }), Unread, ""},
-		{"verdict of another disk", verdict(func(v *Verdict) { v.Seq = 2 }), Unread, ""},
-		{"verdict without content", verdict(func(v *Verdict) { v.Content = Content{} }), Unread, ""},
+		}, Other, "", "udev: ID_FS_TYPE=ext4 ID_FS_UUID=../../../../../../../../../etc/passwd"},
+		{"vfat", func(f *Facts) { f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "vfat", "filesystem", "ABCD-1234" }, Other, "", "udev: ID_FS_TYPE=vfat ID_FS_UUID=ABCD-1234"},
+		{"LVM", func(f *Facts) { f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "LVM2_member", "raid", "x" }, Other, "", "udev: ID_FS_TYPE=LVM2_member ID_FS_USAGE=raid"},
+		{"no type, a usage", func(f *Facts) { f.Udev.FSUsage = "crypto" }, Other, "", "udev: ID_FS_TYPE= ID_FS_USAGE=crypto"},
+		{"partition table", func(f *Facts) { f.Udev.PartTable = "gpt" }, Other, "", "udev: ID_PART_TABLE_TYPE=gpt"},
+		{"ambivalent", func(f *Facts) { f.Udev.Ambivalent = "filesystem:xfs:" }, Other, "", "udev: ID_FS_AMBIVALENT=filesystem:xfs:"},
+		{"verdict", verdict(func(*Verdict) {}), Blank, "", ""},
+		{"verdict, then written to", verdict(func(v *Verdict) { v.Writes = 6 }), Unread, "", ""},
+		{"verdict, then resized", verdict(func(v *Verdict) { v.Size = 1 }), Unread, "", ""},
+		{"verdict of another disk", verdict(func(v *Verdict) { v.Seq = 2 }), Unread, "", ""},
+		{"verdict without content", verdict(func(v *Verdict) { v.Content = Content{} }), Unread, "", ""},
 	} {
 		f := base
 		tt.put(&f)
-		if c := f.Known(); c.Kind != tt.kind || c.UUID != tt.uuid {
-			t.Errorf("%s: got %s %q, want %s %q", tt.name, c.Kind, c.UUID, tt.kind, tt.uuid)
+		if c := f.Known(); c.Kind != tt.kind || c.UUID != tt.uuid || strings.Join(c.Evidence, "\n") != tt.says {
+			t.Errorf("%s: got %s %q by %q, want %s %q by %q", tt.name, c.Kind, c.UUID, c.Evidence, tt.kind, tt.uuid, tt.says)
 		}
 	}
 }

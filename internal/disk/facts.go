@@ -611,7 +611,8 @@ func (f *Facts) Lies(c *Content) (what, id string) {
 // FindPeers fills in the disks of all that share f's serial, WWN or UUID.
 func (f *Facts) FindPeers(all []*Facts) {
 	f.SameSerial, f.SameWWN, f.SameUUID, f.Moved = nil, nil, nil, nil
-	own, former := f.Known().UUID, ""
+	mine, _ := f.known()
+	own, former := mine.UUID, ""
 	if f.Standing.FormerSlot != nil {
 		former = f.Standing.FormerSlot.UUID
 	}
@@ -619,7 +620,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 		if o.Seq == f.Seq && o.Name == f.Name {
 			continue
 		}
-		c := o.Known()
+		c, _ := o.known()
 		fstype, uuid := c.Type, c.UUID
 		if v := o.Standing.Volume; v != nil && uuid == "" && len(o.Mounts) > 0 {
 			fstype, uuid = v.Type, v.UUID // which udev does not know, or not yet
