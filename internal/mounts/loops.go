@@ -42,9 +42,9 @@ func (l *Loop) Called(name string) bool {
 // it claim the disk. Who may open loop devices, which the daemon may not, is told by the
 // kernel what lies below; others go by the path, in PID 1's mount table.
 func Loops(root string, tree []Mount) ([]Loop, error) {
-	// It has no line for a device without a size, and so none for the loop devices that
-	// only wait to be used (show_partition in the kernel's block/genhd.c).
-	table, err := smallfile.Read(filepath.Join("/", root, "proc/partitions"), maxFile)
+	// /proc/partitions, which has none of those that wait to be used, has all disks.
+	const where = "sys/devices/virtual/block"
+	entries, err := smallfile.ReadDir(filepath.Join("/", root, where))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -52,16 +52,14 @@ func Loops(root string, tree []Mount) ([]Loop, error) {
 		return nil, fmt.Errorf("cannot list the loop devices: %w", err)
 	}
 	var all []Loop
-	for line := range strings.Lines(string(table)) {
-		// major minor #blocks name
-		fields := strings.Fields(line)
-		if len(fields) != 4 || !strings.HasPrefix(fields[3], "loop") {
+	for _, e := range entries {
+		l := Loop{Name: e.Name()}
+		if !strings.HasPrefix(l.Name, "loop") {
 			continue
 		}
-		l := Loop{Name: fields[3]}
-		// Documentation/ABI/testing/sysfs-block-loop. A partition has none, nor has a device
-		// whose file was taken away meanwhile. A path can be too long to be told.
-		file, err := smallfile.Attribute(filepath.Join("/", root, "sys/block", l.Name, "loop/backing_file"))
+		// Documentation/ABI/testing/sysfs-block-loop. One that waits to be used has none, nor has a
+		// device whose file was taken away meanwhile. A path can be too long to be told.
+		file, err := smallfile.Attribute(filepath.Join("/", root, where, l.Name, "loop/backing_file"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			continue
 		}

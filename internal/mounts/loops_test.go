@@ -6,28 +6,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const partitions = `major minor  #blocks  name
-
- 254        0    3145728 vda
- 254       16    5242880 vdb
-   7        0    5242880 loop0
- 259        0    1048576 loop0p1
-   7       10        100 loop10
-   7        2        100 loop2
-   7        5          1 loop5
-`
-
 func TestLoops(t *testing.T) {
 	root := files(t, map[string]string{
-		"proc/1/mountinfo":                   debian,
-		"proc/partitions":                    partitions,
-		"sys/block/loop0/loop/backing_file":  "/host/dev/vdb\n",
-		"sys/block/loop2/loop/backing_file":  "/mnt/y/an image \n",
-		"sys/block/loop5/loop/backing_file":  "/vdc (deleted)\n",
-		"sys/block/loop10/loop/backing_file": "/mnt/x/hangs\n",
-		"sys/block/vdb/loop/backing_file":    "/no/loop/device\n",
-		"mnt/y/an image ":                    "no device",
-		"mnt/x/hangs":                        "is not asked",
+		"proc/1/mountinfo": debian,
+		"sys/devices/virtual/block/loop0/loop/backing_file":  "/host/dev/vdb\n",
+		"sys/devices/virtual/block/loop2/loop/backing_file":  "/mnt/y/an image \n",
+		"sys/devices/virtual/block/loop5/loop/backing_file":  "/vdc (deleted)\n",
+		"sys/devices/virtual/block/loop10/loop/backing_file": "/mnt/x/hangs\n",
+		"sys/devices/virtual/block/loop1/size":               "0\n",
+		"sys/devices/virtual/block/vdb/loop/backing_file":    "/no/loop/device\n",
+		"mnt/y/an image ": "no device",
+		"mnt/x/hangs":     "is not asked",
 	})
 	tree, err := Tree(root)
 	if err != nil {
@@ -52,7 +41,7 @@ func TestLoops(t *testing.T) {
 		t.Errorf("without a block device: %v, %v", none, err)
 	}
 	// A path that can not be told.
-	if got, err = Loops(files(t, map[string]string{"proc/partitions": partitions, "sys/block/loop0/loop/backing_file/x": ""}), tree); err != nil || len(got) != 1 || got[0].Known {
+	if got, err = Loops(files(t, map[string]string{"sys/devices/virtual/block/loop0/loop/backing_file/x": ""}), tree); err != nil || len(got) != 1 || got[0].Known {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
