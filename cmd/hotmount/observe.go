@@ -109,6 +109,10 @@ const (
 // disk makes one, and each is written out with all others.
 const publishAfter = 100 * time.Millisecond
 
+// publishEvery is the least time between two that are written: the more disks the node has, the more
+// they are, and the longer each is.
+const publishEvery = 500 * time.Millisecond
+
 // publish writes the status for other users when it changes, and the metrics. The
 // metrics are off where their directory is not there when the daemon starts: in
 // its sandbox it would never be.
@@ -123,6 +127,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 	}
 	hung := map[string]int{}
 	said := ""
+	var published time.Time
 	for {
 		var errs []error
 		select {
@@ -131,8 +136,14 @@ func (o observer) publish(ctx context.Context, directory string) error {
 		case <-o.board.Changed():
 			select {
 			case <-ctx.Done():
-			case <-time.After(publishAfter):
+			case <-time.After(max(publishAfter, time.Until(published.Add(publishEvery)))):
 			}
+			// What has come meanwhile is in it.
+			select {
+			case <-o.board.Changed():
+			default:
+			}
+			published = time.Now()
 			errs = append(errs, o.publishStatus())
 			if ctx.Err() != nil {
 				return nil // what filesystems hold can not be asked any more

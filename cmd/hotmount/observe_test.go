@@ -58,7 +58,8 @@ func TestReadyComesAfterTheStatus(t *testing.T) {
 	}
 }
 
-// What comes within publishAfter is written at once, and by who ends as well.
+// What comes within publishAfter, or publishEvery of the last time, is written at once, and by who ends
+// as well.
 func TestStatusIsPublishedTogether(t *testing.T) {
 	o := observing(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -81,13 +82,21 @@ func TestStatusIsPublishedTogether(t *testing.T) {
 		check("soon", 0)
 		time.Sleep(publishAfter/2 + time.Millisecond)
 		check("then", 2)
-		time.Sleep(2 * publishAfter)
 		decide(o, "vdd")
+		time.Sleep(publishEvery - 2*time.Millisecond)
+		check("soon after that", 2)
+		time.Sleep(2 * time.Millisecond)
+		check("then", 3)
+		time.Sleep(publishEvery)
+		decide(o, "vde")
+		time.Sleep(publishAfter + time.Millisecond)
+		check("much later", 4)
+		decide(o, "vdf")
 		synctest.Wait()
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		check("at the end", 3)
+		check("at the end", 5)
 	})
 }
