@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/run"
@@ -50,13 +51,16 @@ func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.
 // Look tells what is on the disk. The scan, which is the long part, is only made
 // where nothing is named, or nothing but an XFS of s.Own's, unfinished. An error
 // says that nothing is known.
+//
+// On a disk that begins with zeros it begins while the tools do, which takes them longer than to read. Nearly
+// all that they name does not begin so: then nothing is read in vain of what may be a dying disk.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
-	sigs, err := Signatures(ctx, r, s.Node)
-	if err != nil {
-		return disk.Content{}, err
-	}
 	var super *XFSSuper
-	xfs, damage := ReadXFS(s.Reader)
+	zeros := false
+	xfs, damage := readHead(s.Reader, func(b []byte) (XFSSuper, error) {
+		zeros = nonZero(b) < 0
+		return parseXFS(b)
+	})
 	var unread *ReadError
 	switch {
 	case errors.As(damage, &unread):
@@ -64,9 +68,21 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 	case damage == nil:
 		super = &xfs
 	}
+	var early sync.WaitGroup
+	defer early.Wait()
+	scanning, stop := context.WithCancel(ctx)
+	defer stop()
+	scan := sync.OnceValues(func() (Finding, error) { return Scan(scanning, s, plan) })
+	if zeros {
+		early.Go(func() { _, _ = scan() }) // who wants to know asks as well
+	}
+	sigs, err := Signatures(ctx, r, s.Node)
+	if err != nil {
+		return disk.Content{}, err
+	}
 	var finding Finding
 	if len(sigs) == 0 || super.unfinished() && s.Own.isXFS(super) && only(sigs, "xfs") {
-		if finding, err = Scan(ctx, s, plan); err != nil {
+		if finding, err = scan(); err != nil {
 			return disk.Content{}, err
 		}
 	}

@@ -3,13 +3,17 @@ package probe
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/run"
 	"hotmount/internal/run/runtest"
 )
 
@@ -224,6 +228,95 @@ func TestLook(t *testing.T) {
 			}
 		})
 	}
+}
+
+// watched says where it was read beyond the head.
+type watched struct {
+	io.ReaderAt
+	read chan int64
+}
+
+func (w watched) ReadAt(b []byte, at int64) (int, error) {
+	if len(b) > align {
+		w.read <- at
+	}
+	return w.ReaderAt.ReadAt(b, at)
+}
+
+// A disk that begins with zeros is read while the tools are asked, another one not; and what they
+// name is named, whatever was read.
+func TestLookReadsWhileTheToolsStart(t *testing.T) {
+	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
+	half := append(head(t, "xfs-half-made.head"), make([]byte, 3*mib-4096)...)
+	blank := make([]byte, 3*mib)
+	late := bytes.Clone(blank)
+	late[2*mib] = 1
+	nothing, swap := runtest.Print(wipefsNothing, 0), runtest.Print(wipefsSwap, 0)
+	for _, tc := range []struct {
+		name          string
+		data          []byte
+		wipefs, blkid runtest.Answer
+		early         bool
+		want          disk.Kind
+	}{
+		{"blank", blank, nothing, runtest.Print("", 2), true, disk.Blank},
+		{"old data", late, nothing, runtest.Print("", 2), true, disk.Unknown},
+		{"zeros first, and named", late, swap, runtest.Print(blkidSwap, 0), true, disk.Other},
+		{"xfs that is not named", whole, nothing, runtest.Print("", 2), false, disk.Unknown},
+		{"half made", half, nothing, runtest.Print("", 2), false, disk.HalfMade},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // which sees that nobody waits for ever
+				w := watched{bytes.NewReader(tc.data), make(chan int64, 2*len(tc.data)/chunk)}
+				r := runtest.New(t)
+				r.On(wipefsLine, tc.wipefs)
+				r.On(blkidLine, func(c run.Command) (run.Result, error) {
+					if tc.early {
+						w.read <- <-w.read // it has begun
+					} else if len(w.read) > 0 {
+						t.Error("read before it is known what is named")
+					}
+					return tc.blkid(c)
+				})
+				source := Source{Reader: w, Node: "/dev/vdb", Size: 3 * mib, Own: Own{Type: disk.XFS, UUID: madeUUID}}
+				got, err := Look(t.Context(), r, source, Full)
+				if err != nil || got.Kind != tc.want {
+					t.Errorf("%+v, %v", got, err)
+				}
+				if scanned := strings.Contains(strings.Join(got.Evidence, " "), "blank"); scanned && tc.want == disk.Other {
+					t.Errorf("of a disk on which something is named: %q", got.Evidence)
+				}
+				close(w.read) // nobody reads any more
+			})
+		})
+	}
+}
+
+// slow takes a second for each read beyond the head.
+type slow struct{ io.ReaderAt }
+
+func (s slow) ReadAt(b []byte, at int64) (int, error) {
+	if len(b) > align {
+		time.Sleep(time.Second)
+	}
+	return s.ReaderAt.ReadAt(b, at)
+}
+
+// A scan that is not wanted does not have to come to its end, but the read that is under way does.
+func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runtest.New(t)
+		r.On(wipefsLine, runtest.Print(wipefsSwap, 0))
+		r.On(blkidLine, func(c run.Command) (run.Result, error) {
+			synctest.Wait() // it is under way
+			return runtest.Print(blkidSwap, 0)(c)
+		})
+		source := Source{Reader: slow{bytes.NewReader(make([]byte, 3*mib))}, Node: "/dev/vdb", Size: 3 * mib}
+		begun := time.Now()
+		if got, err := Look(t.Context(), r, source, Full); err != nil || got.Kind != disk.Other || time.Since(begun) != time.Second {
+			t.Errorf("%+v, %v, after %s", got, err, time.Since(begun))
+		}
+	})
 }
 
 // mkfs.xfs writes no damaged superblock: with one, a disk whose every sector has the
