@@ -29,9 +29,10 @@ type node struct {
 	partitions *atomic.Bool
 }
 
-// Names are listed for a look at every disk.
+// Names are listed for a look at every disk, which sees also what the kernel does not tell of.
 func (n node) Names() ([]string, error) {
 	n.metrics.Rescanned(time.Now())
+	n.DoubtMounts()
 	return n.Host.Names()
 }
 

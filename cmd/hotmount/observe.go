@@ -11,6 +11,7 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/metrics"
+	"hotmount/internal/mounts"
 	"hotmount/internal/report"
 	"hotmount/internal/store"
 	"hotmount/internal/uevent"
@@ -189,11 +190,19 @@ func filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) []
 			}
 		}
 	}
+	tree, err := host().Mounts()
+	if err != nil {
+		return nil
+	}
 	sizes := usage(ctx, paths, hung)
 	var all []metrics.Filesystem
 	for _, path := range paths {
 		u, ok := sizes[path]
 		if !ok || u.Size == 0 {
+			continue
+		}
+		// What does not propagate into this process's mount namespace is not what was asked.
+		if there, err := mounts.OnTop(tree, path, u.Dev); err != nil || !there {
 			continue
 		}
 		f := at[path]

@@ -61,6 +61,9 @@ func (h Host) Newest(name string) (uint64, error) {
 // Mounts gives PID 1's mount table (mounts.Reader.Tree).
 func (h Host) Mounts() ([]mounts.Mount, error) { return h.Shared.reader().Tree(h.Root) }
 
+// DoubtMounts has the mount table read anew by the next who wants it (mounts.Reader.Doubt).
+func (h Host) DoubtMounts() { h.Shared.reader().Doubt() }
+
 // Propagates says, by nil, that what PID 1 mounts below the directory shows in this
 // process's mount namespace (mounts.Reader.Propagates).
 func (h Host) Propagates(directory string) error {
@@ -358,9 +361,9 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 }
 
 // Changed gives the names of those disks of which the mounts, what lies over them, or the fault of the
-// filesystem are not as in their facts. With Shared it goes by the mount table as it was read last:
-// the kernel tells of each change of it (mounts.Watch) but one, that it has made an ext4 read-only, and
-// of those it counts the errors as well.
+// filesystem are not as in their facts. With Shared it goes by the mount table as it was read last: what
+// the kernel does not tell of (mounts.Reader.Tree) the next look at every disk finds, but for a damaged
+// filesystem, of which there is more to see.
 func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 	tree := h.Shared.reader().Last()
 	if tree == nil {

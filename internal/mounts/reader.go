@@ -19,17 +19,12 @@ import (
 // when it has changed, and of what is read only lines are parsed that were not in it before: the more is
 // mounted, and on a node with pods that is much, the longer the kernel takes to write it out. The zero
 // value is ready, also for several at once, and is for one root.
-type Reader struct {
-	host, own oneTable
-
-	mu        sync.Mutex
-	propagate map[string]way // by directory
-}
+type Reader struct{ host, own oneTable }
 
 // Tree gives PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the
 // live system, in the kernel's order: of two mounts at one path the later one is on top.
 // SuperOptions of absurd length are cut. It is not to be changed. What the kernel does not tell of
-// (changed) may be as it was.
+// (changed) may be as it was until the table changes, or Doubt is called.
 func (r *Reader) Tree(root string) ([]Mount, error) {
 	return r.host.read(filepath.Join("/", root, tablePath), true)
 }
@@ -41,63 +36,36 @@ func (r *Reader) Last() []Mount {
 	return r.host.last
 }
 
+// Doubt has Tree read the table anew, whatever the kernel tells of it.
+func (r *Reader) Doubt() {
+	r.host.mu.Lock()
+	defer r.host.mu.Unlock()
+	r.host.doubted = true
+}
+
 // Propagates says, by nil, that what PID 1 mounts below the directory shows in this
 // process's mount namespace. Where it does not, a directory there can be a live mount point
-// on the host without looking like one, and removing it would take the mount away.
-//
-// It is found out once, and again when either of the two mounts by which the directory is reached is
-// another one, or the host's is shared in another way.
+// on the host without looking like one, and removing it would take the mount away. Both tables are
+// read for it: of a change of the propagation alone the kernel does not tell.
 func (r *Reader) Propagates(root, dir string) error {
-	now := way{own: mountID(filepath.Join("/", root, dir))}
+	r.Doubt()
 	host, err := r.Tree(root)
 	if err != nil {
 		return err
 	}
-	at, err := carrier(host, dir)
-	if err != nil {
-		return err
-	}
-	now.host = *at
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now.own != 0 && r.propagate[dir] == now {
-		return nil
-	}
-	delete(r.propagate, dir)
 	own, err := r.own.read(filepath.Join("/", root, ownTablePath), false)
 	if err != nil {
 		return err
 	}
-	if err := propagates(host, own, dir); err != nil {
-		return err
-	}
-	if r.propagate == nil {
-		r.propagate = map[string]way{}
-	}
-	r.propagate[dir] = now
-	return nil
-}
-
-// way is by which mounts a directory is reached: in PID 1's mount namespace, and the ID of that in ours.
-type way struct {
-	host Mount
-	own  uint64
-}
-
-// mountID gives the ID of the mount to which the path leads in this process's namespace, 0 if
-// it can not be told.
-func mountID(path string) uint64 {
-	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st); err != nil || st.Mask&unix.STATX_MNT_ID == 0 {
-		return 0
-	}
-	return st.Mnt_id
+	return propagates(host, own, dir)
 }
 
 // oneTable is what was read last of a mount table.
 type oneTable struct {
 	mu   sync.Mutex
 	file *os.File // where it is kept open
+	// doubted has it read although nothing is told of it.
+	doubted bool
 	// last are the mounts of the lines, which are of text; next is for the next text.
 	last       []Mount
 	lines      [][]byte
@@ -128,9 +96,10 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 		} else {
 			defer file.Close()
 		}
-	} else if again && !changed(file) {
+	} else if again && !t.doubted && !changed(file) {
 		return t.last, nil
 	}
+	t.doubted = false
 	// What changes from here on is told by the next call of changed.
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
@@ -143,8 +112,9 @@ func tells(file *os.File) bool {
 
 // changed says whether the kernel may have changed the mount table since it was opened or this was last
 // asked (mounts_poll in the kernel's fs/proc_namespace.c). It is not told of a filesystem that the kernel
-// itself makes read-only, nor of what mount(2) does to the propagation alone (do_change_type in
-// fs/namespace.c).
+// itself makes read-only, or somebody in another mount namespace or by fsconfig(2); of what mount(2) does to
+// the propagation alone (do_change_type in fs/namespace.c); nor of a mount point whose path is another since a
+// directory above it was renamed.
 func changed(file *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(file.Fd()), Events: unix.POLLPRI}}
 	n, err := unix.Poll(fds, 0)

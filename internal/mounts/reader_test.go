@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,8 +30,21 @@ func TestReader(t *testing.T) {
 	if _, err := known.parse(io.MultiReader(strings.NewReader(lines[0]), iotest.ErrReader(failed))); !errors.Is(err, failed) {
 		t.Errorf("error %v", err)
 	}
+	if known.last != nil {
+		t.Errorf("after that it has %v", known.last)
+	}
 	if got, err := known.parse(strings.NewReader(debian)); err != nil || len(got) != len(lines) {
 		t.Errorf("after that: %v, error %v", got, err)
+	}
+}
+
+// TestLongTable: a table is read to its end however long it is.
+func TestLongTable(t *testing.T) {
+	const last = "99 1 0:9 / /srv/last rw - tmpfs none rw\n"
+	root := files(t, map[string]string{"proc/1/mountinfo": strings.Repeat(debian, 1<<20/len(debian)) + last})
+	tree, err := new(Reader).Tree(root)
+	if err != nil || tree[len(tree)-1].Path != "/srv/last" {
+		t.Errorf("%d mounts, error %v", len(tree), err)
 	}
 }
 
@@ -92,66 +103,33 @@ func TestTreeIsReadOnce(t *testing.T) {
 	if same(new(Reader), root) {
 		t.Error("a file was not read again")
 	}
+	// In doubt the kernel is not asked, once.
+	for name, read := range map[string]func(r *Reader) error{
+		"doubted":    func(r *Reader) error { r.Doubt(); _, err := r.Tree(""); return err },
+		"Propagates": func(r *Reader) error { return r.Propagates("", "/") },
+	} {
+		anew := false
+		for range 100 {
+			var r Reader
+			if !same(&r, "") {
+				continue
+			}
+			before := r.Last()
+			if err := read(&r); err != nil {
+				t.Fatal(name, err)
+			}
+			anew = anew || &r.Last()[0] != &before[0] && same(&r, "")
+		}
+		if !anew {
+			t.Errorf("%s: it was not read anew, or ever after", name)
+		}
+	}
 	var r Reader
 	if _, err := r.Tree(""); err != nil || r.host.file != nil {
 		t.Errorf("after it was read once: open is %v, error %v", r.host.file != nil, err)
 	}
 	if _, err := r.Tree(""); err != nil || r.host.file == nil {
 		t.Errorf("after it was read twice: open is %v, error %v", r.host.file != nil, err)
-	}
-}
-
-// TestPropagatesOnce: what was found out holds as long as the directory is reached by the same mounts.
-func TestPropagatesOnce(t *testing.T) {
-	const (
-		shared  = "22 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw\n"
-		slave   = "90 80 254:1 / / rw master:1 - ext4 /dev/vda1 rw\n"
-		private = "22 1 254:1 / / rw - ext4 /dev/vda1 rw\n"
-		alone   = "90 80 254:1 / / rw - ext4 /dev/vda1 rw\n"
-		over    = "23 22 0:9 / /mnt rw - tmpfs none rw\n"
-		aside   = "24 22 0:9 / /srv rw - tmpfs none rw\n"
-	)
-	root := files(t, map[string]string{"proc/1/mountinfo": shared, "proc/self/mountinfo": slave, "mnt/disks/x": ""})
-	write := func(host, own string) {
-		t.Helper()
-		err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(host), 0o600)
-		if err = errors.Join(err, os.WriteFile(filepath.Join(root, "proc/self/mountinfo"), []byte(own), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var r Reader
-	for _, step := range []struct {
-		name, host, own string
-		well            bool
-	}{
-		{"found out", shared, slave, true},
-		{"not asked again", shared, alone, true},
-		{"nor for what is mounted elsewhere", shared + aside, alone, true},
-		{"mounted over", shared + over, slave, false},
-		{"asked again after that", shared, alone, false},
-		{"found out again", shared, slave, true},
-		{"not shared any more", private, slave, false},
-	} {
-		write(step.host, step.own)
-		if err := r.Propagates(root, "/mnt/disks"); (err == nil) != step.well {
-			t.Errorf("%s: error %v", step.name, err)
-		}
-	}
-	// The other side's: what was found out was of another mount of ours.
-	r.propagate["/mnt/disks"] = way{host: r.host.last[0], own: mountID("/proc")}
-	if err := r.Propagates(root, "/mnt/disks"); err == nil {
-		t.Error("ours is another mount, and that was not seen")
-	}
-	// Nor is one that is not there found out once.
-	r = Reader{}
-	if err := os.RemoveAll(filepath.Join(root, "mnt")); err != nil {
-		t.Fatal(err)
-	}
-	for _, own := range []string{slave, alone} {
-		write(shared, own)
-		if err := r.Propagates(root, "/mnt/disks"); (err == nil) != (own == slave) {
-			t.Errorf("%q: error %v", own, err)
-		}
 	}
 }
 

@@ -2,6 +2,8 @@ package smallfile
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,10 +39,25 @@ func StampOf(path string) Stamp {
 		s.Young = !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR)
 		return s
 	}
-	s.there = identity{uint64(i.Dev), i.Ino, i.Size, i.Mtim, i.Ctim}
+	s.there = identityOf(&i)
 	age := time.Since(time.Unix(i.Ctim.Unix()))
 	s.Young = age < old
 	return s
+}
+
+// StampOfOpen is the stamp of a file that the caller has written and has open, and that is at the path unless
+// somebody has replaced or removed it. As long as it is open no other file gets its inode number, so that it
+// need not be doubted because it is young, unless others write into it.
+func StampOfOpen(path string, file *os.File) (Stamp, error) {
+	var i unix.Stat_t
+	if _, err := retry(func() (int, error) { return 0, unix.Fstat(int(file.Fd()), &i) }); err != nil {
+		return Stamp{}, &fs.PathError{Op: "fstat", Path: path, Err: err}
+	}
+	return Stamp{path: path, there: identityOf(&i)}, nil
+}
+
+func identityOf(i *unix.Stat_t) identity {
+	return identity{uint64(i.Dev), i.Ino, i.Size, i.Mtim, i.Ctim}
 }
 
 // Holds says whether the file has not changed since the stamp was taken.

@@ -51,6 +51,43 @@ func TestStampOfAFileMadeToLookOld(t *testing.T) {
 	}
 }
 
+// TestStampOfOpen: the file that is open is known though it is young, and no other that is at its path.
+func TestStampOfOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write := func(path string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte("a"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		change func() error
+		holds  bool
+	}{
+		"it":       {func() error { return nil }, true},
+		"replaced": {func() error { write(path + "2"); return os.Rename(path+"2", path) }, false},
+		"removed":  {func() error { return os.Remove(path) }, false},
+	} {
+		write(path)
+		f, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tt.change(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := StampOfOpen(path, f); err != nil || s.Holds() != tt.holds {
+			t.Errorf("%s: %+v, error %v", name, s, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := StampOfOpen(path, f); err == nil {
+			t.Errorf("%s: a file that is closed has a stamp", name)
+		}
+	}
+}
+
 // A file is young for two seconds after its last change, and while the clock is before
 // that.
 func TestYoung(t *testing.T) {

@@ -48,24 +48,41 @@ func writeFile(path string, v any, synced bool) error {
 // replace replaces the file as a whole. Synced, the new content and its name
 // are on the disk when it returns.
 func replace(path string, data []byte, synced bool) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	now, err := replaceAndOpen(path, data, synced)
 	if err != nil {
 		return err
 	}
+	return now.Close()
+}
+
+// replaceAndOpen is replace, and gives the new file, open for reading.
+func replaceAndOpen(path string, data []byte, synced bool) (now *os.File, err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil && now != nil {
+			now, err = nil, errors.Join(err, now.Close())
+		}
+	}()
 	_, err = tmp.Write(data)
 	if err == nil && synced {
 		err = tmp.Sync()
+	}
+	if err == nil {
+		now, err = smallfile.Open(tmp.Name())
 	}
 	if err = errors.Join(err, tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(err, removeIfThere(tmp.Name()))
+		return now, errors.Join(err, removeIfThere(tmp.Name()))
 	}
 	if !synced {
-		return nil
+		return now, nil
 	}
-	return syncDir(filepath.Dir(path))
+	return now, syncDir(filepath.Dir(path))
 }
 
 // makeSynced makes a directory below one that exists, so that it is still there

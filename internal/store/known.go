@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"sync"
@@ -51,24 +52,18 @@ func once[T any](k *Known, path string, read func() (T, error)) (T, error) {
 	return v, nil
 }
 
-// wrote says what is in a file that the caller has just replaced, and that nobody else replaces
-// meanwhile (locked). As long as it is held open no other file gets its inode number: that it is this
-// one need not be doubted because it is young, and it is not read again by each look of the next seconds.
-// hotmount never writes into such a file, it replaces it.
-func wrote[T any](k *Known, path string, value T) {
-	if k == nil {
-		return
+// wrote says what is in a file by which the caller has just replaced the one at the path, and takes it
+// over: as long as it is open it need not be doubted because it is young, and is not read again by each look
+// of the next seconds. hotmount never writes into such a file, it replaces it.
+func wrote[T any](k *Known, path string, now *os.File, value T) error {
+	stamp, err := smallfile.StampOfOpen(path, now)
+	if err != nil {
+		return errors.Join(err, now.Close())
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	f := knownFile{value: value}
-	var err error
-	if f.held, err = smallfile.Open(path); err != nil {
-		return // what was known of the one before is of another file
-	}
-	f.stamp = smallfile.StampOf(path)
-	f.stamp.Young = false
-	k.set(path, f)
+	k.set(path, knownFile{stamp: stamp, value: value, held: now})
+	return nil
 }
 
 // set is called with mu held.

@@ -58,7 +58,7 @@ func TestEncoder(t *testing.T) {
 	one, two, three := sighting(1), sighting(2), sighting(3)
 	var known Known
 	e := &known.encoded
-	for _, all := range [][]disk.Sighting{{}, {one}, {one, two}, {two, one, three}, {three}, {one, three, one}, nil} {
+	for _, all := range [][]disk.Sighting{{}, {one}, {one, two}, {two, one, three}, {three}, {one, three, one}, {one, two, three}, {one, two, three}, {one, sighting(4), three}, {three, two}, nil} {
 		want, err := json.MarshalIndent(sightings{Version: version, Filesystems: append([]disk.Sighting{}, all...)}, "", "  ")
 		if err != nil {
 			t.Fatal(err)
@@ -81,6 +81,14 @@ func TestEncoder(t *testing.T) {
 	e.last, e.encoded = []disk.Sighting{one, two}, [][]byte{nil, []byte("kept")}
 	if got, err := e.list([]disk.Sighting{two}, ""); err != nil || string(got) != "[\n  kept\n]" {
 		t.Errorf("encoded again: %s, error %v", got, err)
+	}
+	// What can not be encoded can not the next time, either.
+	never := three
+	never.Mounted = time.Unix(1<<40, 0)
+	for range 2 {
+		if got, err := e.list([]disk.Sighting{one, never}, ""); err == nil {
+			t.Errorf("encoded: %s", got)
+		}
 	}
 	all := []disk.Sighting{one}
 	before, err := e.list(all, "")

@@ -59,11 +59,14 @@ func (s Store) writeSightings(k *Known, path string, all []disk.Sighting) error 
 		return err
 	}
 	data := fmt.Appendf(nil, "{\n  \"version\": %d,\n  \"filesystems\": %s\n}\n", version, list)
-	if err := replace(path, data, true); err != nil {
+	if k == nil {
+		return replace(path, data, true)
+	}
+	now, err := replaceAndOpen(path, data, true)
+	if err != nil {
 		return err
 	}
-	wrote(k, path, all)
-	return nil
+	return wrote(k, path, now, all)
 }
 
 // merge adds what was seen to what is remembered, one of each filesystem, and gives what that
