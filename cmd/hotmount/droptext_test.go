@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/procfs"
+
+	"hotmount/internal/metrics"
 )
 
 // What a start has touched of the program's file is not resident afterwards, and the
@@ -22,7 +24,7 @@ func TestDropText(t *testing.T) {
 
 // What is used once the daemon has rested stays when it rests again.
 func TestTextIsDroppedOnce(t *testing.T) {
-	o := observer{garbage: new(garbage), text: new(sync.Once)}
+	o := observer{garbage: new(garbage), text: new(sync.Once), metrics: metrics.New("test")}
 	defer o.Working()
 	o.Resting()
 	use := func() {

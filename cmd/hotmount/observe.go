@@ -84,6 +84,8 @@ func (o observer) Resting() {
 			o.Problem(err)
 		}
 	})
+	// By this, and the check that the agent makes now, what it takes to rest is in memory once more.
+	o.Alive()
 }
 
 func (o observer) Working() { o.garbage.collect() }

@@ -141,8 +141,9 @@ type Reporter interface {
 	Working()
 }
 
-// checkPeriod is how often those disks that are mounted are asked for faults: of them no event
-// tells. Events tell the rest, and what they might not a look at all (Settings.Rescan).
+// checkPeriod is how often those disks that are mounted are asked for faults, beside once when the loop begins
+// to rest: of them no event tells. Events tell the rest, and what they might not a look at all
+// (Settings.Rescan).
 const checkPeriod = 10 * time.Minute
 
 // restAfter is how long nothing is done until the loop rests.
@@ -178,7 +179,8 @@ type Agent struct {
 	glance   bool // Host.Notices is wanted
 	lines    [5]line
 	rescans  *time.Ticker
-	checking bool // Host.Changed is under way
+	checking bool // Host.Changed is under way, with what is in mounted
+	mounted  []disk.Facts
 	started  time.Time
 	ready    bool
 	lastLine string
@@ -333,6 +335,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-rest.C:
 			a.report.Resting()
 			rests = true
+			a.check(ctx)
 			continue
 		case <-timer.C:
 		}
@@ -347,15 +350,19 @@ func (a *Agent) Run(ctx context.Context) error {
 // check has those disks looked at that are mounted and on which something shows. Where nothing
 // does the loop rests on.
 func (a *Agent) check(ctx context.Context) {
-	var mounted []disk.Facts
-	for _, st := range a.disks {
-		if st.seen && !st.busy && st.decision.Mounted() {
-			mounted = append(mounted, st.facts)
-		}
-	}
-	if len(mounted) == 0 || a.checking {
+	if a.checking {
 		return
 	}
+	a.mounted = a.mounted[:0]
+	for _, st := range a.disks {
+		if st.seen && !st.busy && st.decision.Mounted() {
+			a.mounted = append(a.mounted, st.facts)
+		}
+	}
+	if len(a.mounted) == 0 {
+		return
+	}
+	mounted := a.mounted
 	a.checking = true
 	at := a.host.Monotonic()
 	a.work.Go(func() {

@@ -546,7 +546,9 @@ func (m *machine) Changed(mounted []disk.Facts) ([]string, error) {
 	for _, f := range mounted {
 		m.checked = append(m.checked, f.Name)
 	}
-	return m.changed, m.changedErr
+	changed := m.changed
+	m.changed = nil // a look is made of it
+	return changed, m.changedErr
 }
 
 // change does something to the machine between two moments of the agent.
@@ -1764,12 +1766,24 @@ func TestChecked(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()
-		time.Sleep(9 * time.Minute)
-		m.change(func() { m.log, m.looks, m.working = nil, 0, 0 })
-		time.Sleep(10 * time.Minute)
+		both := []string{"vdb", "vdd"}
+		time.Sleep(restAfter - time.Second)
+		m.change(func() {
+			if len(m.checked) != 0 {
+				t.Errorf("%v is asked before it rests", m.checked)
+			}
+		})
+		time.Sleep(8 * time.Minute)
+		m.change(func() {
+			if slices.Sort(m.checked); !slices.Equal(m.checked, both) {
+				t.Errorf("%v is asked when it rests", m.checked)
+			}
+			m.checked, m.log, m.looks, m.working = nil, nil, 0, 0
+		})
+		time.Sleep(10*time.Minute + time.Second)
 		m.change(func() {
 			slices.Sort(m.checked)
-			if !slices.Equal(m.checked, []string{"vdb", "vdd"}) || m.looks != 0 || m.working != 0 || len(m.log) != 0 {
+			if !slices.Equal(m.checked, both) || m.looks != 0 || m.working != 0 || len(m.log) != 0 {
 				t.Errorf("%v is asked, %d looks, it began to work %d times: %v", m.checked, m.looks, m.working, m.log)
 			}
 			m.changed, m.disks["vdd"].Fault = []string{"vdd"}, "it was shut down"
