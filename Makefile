@@ -181,6 +181,7 @@ test-unit: check-go deps
 	go test -race ./test/...; \
 	go test -race -timeout $(UNIT_TIMEOUT) -tags root $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(format|policy)$$'); \
 	go test -timeout $(UNIT_TIMEOUT) -tags root ./test/corpus ./internal/policy; \
+	go test $(REST) -ldflags -checklinkname=0 -run '^TestForcegcperiod$$' ./cmd/hotmount; \
 	for f in $$format; do wait $$f; done; \
 	echo "==> $$(date +%T) the unit tests took $$SECONDS s"
 

@@ -137,7 +137,7 @@ func findDisk(seq uint64, h inventory.Host) (*disk.Facts, error) {
 }
 
 // open opens the disk for a proof.
-func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.Intents, progress func(probe.Progress), readAgain func(context.Context) (func(probe.Progress), error), log func(string, ...string)) (*format.Session, error) {
+func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.Intents, progress func(context.Context, probe.Progress), readAgain func(context.Context) (func(context.Context, probe.Progress), error), log func(string, ...string)) (*format.Session, error) {
 	h := host()
 	return format.Open(ctx, *f, format.Deps{
 		Runner: run.Exec{}, Writes: func() (done, inFlight uint64, err error) { return writes(h, f) }, Bytes: func() (read, written uint64, err error) { return h.Bytes(f.Name) }, Settle: s.Settle, SecondLook: secondLook,
@@ -226,7 +226,7 @@ func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (c disk.Content
 
 // scanPlace waits until somebody at a terminal may read a disk in full. Where no
 // daemon has run since the boot there are no places, and nobody else reads.
-func scanPlace(ctx context.Context) (progress func(probe.Progress), free func(), err error) {
+func scanPlace(ctx context.Context) (progress func(context.Context, probe.Progress), free func(), err error) {
 	place, err := host().Store.ScanPlace(ctx, func() { fmt.Fprintln(os.Stderr, "waiting until other disks have been read") })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, func() {}, nil
@@ -235,7 +235,7 @@ func scanPlace(ctx context.Context) (progress func(probe.Progress), free func(),
 		return nil, nil, err
 	}
 	// Without a place it is the context that has ended, and the scan with it.
-	return func(probe.Progress) { _ = place.Progress(ctx) }, place.Free, nil
+	return func(ctx context.Context, _ probe.Progress) { _ = place.Progress(ctx) }, place.Free, nil
 }
 
 // proveAndMake gives what is on the disk in the end, and the count of writes to
@@ -255,14 +255,14 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 	condition, comparing := readFor(scan, token != "")
 	log.Event(report.KindSeen, journal.PriInfo, f, d, path, report.Name(f)+": seen: it is read; if "+condition+" it becomes "+class.Create+" "+uuid)
 	record := &store.Format{Store: host().Store}
-	progress := func(p probe.Progress) {
+	progress := func(ctx context.Context, p probe.Progress) {
 		// Without a place it is the context that has ended, and the scan with it.
 		if err := place.Progress(ctx); err != nil {
 			scan.Status(err.Error(), readPatience)
 		}
 		scan.Progress(p.At, p.Size, p.Read, s.Settle+readPatience)
 	}
-	readAgain := func(ctx context.Context) (func(probe.Progress), error) {
+	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
 		scan.Doing = "reading what was made, for somebody else may have written"
 		return progress, place.Again(ctx)
 	}

@@ -6,9 +6,8 @@ import (
 	"runtime/metrics"
 )
 
-// garbage says when Go collects it. As long as GOGC is set it does each two minutes, also where
-// there is next to none (forcegcperiod in Go's runtime/proc.go), and a daemon that rests is to
-// use no processor time. It is for one goroutine.
+// garbage says when Go collects it: a daemon that rests is to use no processor time. It is for one
+// goroutine.
 type garbage struct {
 	left    bool
 	percent int

@@ -155,7 +155,8 @@ func (o observer) publish(ctx context.Context, directory string) error {
 		}
 		if tick != nil {
 			lines := o.board.Lines()
-			errs = append(errs, o.metrics.Write(filepath.Join(directory, metricsFile), lines, filesystems(ctx, lines, hung)))
+			mounted, err := filesystems(ctx, lines, hung)
+			errs = append(errs, err, o.metrics.Write(filepath.Join(directory, metricsFile), lines, mounted))
 		}
 		// Once is enough.
 		text := ""
@@ -176,10 +177,10 @@ func (o observer) publishStatus() error {
 }
 
 // filesystems measures those that are mounted; hung is as for usage.
-func filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) []metrics.Filesystem {
+func filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([]metrics.Filesystem, error) {
 	s, err := host().Store.Settings()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	at := map[string]metrics.Filesystem{}
 	var paths []string
@@ -194,16 +195,20 @@ func filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) []
 	}
 	tree, err := host().Mounts()
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	sizes := usage(ctx, paths, hung)
+	return measured(tree, paths, at, usage(ctx, paths, hung)), nil
+}
+
+// measured fills in what is known of the filesystems at the paths. What does not propagate into this
+// process's mount namespace is not what was asked there.
+func measured(tree []mounts.Mount, paths []string, at map[string]metrics.Filesystem, sizes map[string]space) []metrics.Filesystem {
 	var all []metrics.Filesystem
 	for _, path := range paths {
 		u, ok := sizes[path]
 		if !ok || u.Size == 0 {
 			continue
 		}
-		// What does not propagate into this process's mount namespace is not what was asked.
 		if there, err := mounts.OnTop(tree, path, u.Dev); err != nil || !there {
 			continue
 		}

@@ -9,8 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
 	"hotmount/internal/metrics"
+	"hotmount/internal/mounts"
 	"hotmount/internal/report"
 	"hotmount/internal/store"
 )
@@ -55,6 +59,53 @@ func TestReadyComesAfterTheStatus(t *testing.T) {
 	o.Ready()
 	if n := <-seen; n != 1 {
 		t.Errorf("the status has %d disks", n)
+	}
+}
+
+// What a path leads to in this process's mount namespace alone is not the filesystem's.
+func TestMeasured(t *testing.T) {
+	at := map[string]metrics.Filesystem{"/a": {UUID: "a"}, "/b": {UUID: "b"}, "/c": {UUID: "c"}, "/d": {UUID: "d"}}
+	dev := func(minor uint32) disk.Dev { return disk.Dev{Major: 254, Minor: minor} }
+	tree := []mounts.Mount{
+		{ID: 1, MountPoint: disk.MountPoint{Path: "/", Dev: dev(1)}},
+		{ID: 2, Parent: 1, MountPoint: disk.MountPoint{Path: "/a", Dev: dev(16)}},
+		{ID: 3, Parent: 1, MountPoint: disk.MountPoint{Path: "/b", Dev: dev(32)}},
+		{ID: 4, Parent: 1, MountPoint: disk.MountPoint{Path: "/c", Dev: dev(48)}},
+	}
+	sizes := map[string]space{"/a": {Size: 7, Free: 6, Available: 5, Inodes: 4, FreeInodes: 3, Dev: dev(16)}, "/b": {Size: 9, Dev: dev(1)}, "/c": {Dev: dev(48)}}
+	want := []metrics.Filesystem{{UUID: "a", Size: 7, Free: 6, Available: 5, Inodes: 4, FreeInodes: 3}}
+	if diff := cmp.Diff(want, measured(tree, []string{"/a", "/b", "/c", "/d"}, at, sizes)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A look at every disk goes by the mount table as it is then, whatever the kernel tells.
+func TestNamesDoubtTheMountTable(t *testing.T) {
+	last := func(n node) *mounts.Mount {
+		table, err := n.Mounts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &table[0]
+	}
+	// Others may mount something meanwhile.
+	kept, anew := false, false
+	for range 100 {
+		n := node{Host: inventory.Host{Shared: new(inventory.Shared)}, metrics: metrics.New("test")}
+		last(n)
+		before := last(n)
+		if last(n) != before {
+			continue
+		}
+		kept = true
+		if _, err := n.Names(); err != nil {
+			t.Fatal(err)
+		}
+		now := last(n)
+		anew = anew || now != before && last(n) == now
+	}
+	if !kept || !anew {
+		t.Errorf("it is kept: %v, and read anew: %v", kept, anew)
 	}
 }
 

@@ -141,8 +141,8 @@ type Reporter interface {
 	Working()
 }
 
-// checkPeriod is how often those disks that are mounted are asked for faults, beside once when the loop begins
-// to rest: of them no event tells. Events tell the rest, and what they might not a look at all
+// checkPeriod is how often those disks that are mounted are asked for faults, beside once when the loop first
+// begins to rest: of them no event tells. Events tell the rest, and what they might not a look at all
 // (Settings.Rescan).
 const checkPeriod = 10 * time.Minute
 
@@ -179,7 +179,8 @@ type Agent struct {
 	glance   bool // Host.Notices is wanted
 	lines    [5]line
 	rescans  *time.Ticker
-	checking bool // Host.Changed is under way, with what is in mounted
+	asked    bool // Host.Changed was called
+	checking bool // and is under way, with what is in mounted
 	mounted  []disk.Facts
 	started  time.Time
 	ready    bool
@@ -335,7 +336,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-rest.C:
 			a.report.Resting()
 			rests = true
-			a.check(ctx)
+			if !a.asked {
+				a.check(ctx)
+			}
 			continue
 		case <-timer.C:
 		}
@@ -363,7 +366,7 @@ func (a *Agent) check(ctx context.Context) {
 		return
 	}
 	mounted := a.mounted
-	a.checking = true
+	a.asked, a.checking = true, true
 	at := a.host.Monotonic()
 	a.work.Go(func() {
 		names, err := a.host.Changed(mounted)

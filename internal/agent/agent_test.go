@@ -546,9 +546,7 @@ func (m *machine) Changed(mounted []disk.Facts) ([]string, error) {
 	for _, f := range mounted {
 		m.checked = append(m.checked, f.Name)
 	}
-	changed := m.changed
-	m.changed = nil // a look is made of it
-	return changed, m.changedErr
+	return m.changed, m.changedErr
 }
 
 // change does something to the machine between two moments of the agent.

@@ -77,10 +77,10 @@ type Deps struct {
 	SecondLook time.Duration
 	// Rate and Progress are probe.Source's.
 	Rate     uint64
-	Progress func(probe.Progress)
+	Progress func(context.Context, probe.Progress)
 	// ReadAgain waits until the disk may be read in full once more, after mkfs, and gives
 	// the Progress of that; nil for whoever does not wait.
-	ReadAgain func(ctx context.Context) (func(probe.Progress), error)
+	ReadAgain func(ctx context.Context) (func(context.Context, probe.Progress), error)
 	Intents   Intents
 	// Allowed gives an error if formatting is switched off. It is called right before
 	// the intent is recorded, and before a format is finished by another write (Finish).

@@ -76,7 +76,7 @@ type world struct {
 	off       error // formatting is switched off
 	story     []string
 
-	readAgain func(context.Context) (func(probe.Progress), error)
+	readAgain func(context.Context) (func(context.Context, probe.Progress), error)
 	log       []string
 }
 
@@ -1212,7 +1212,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 					}
 					w.On(makeLine, make)
 					asked := 0
-					w.readAgain = func(context.Context) (func(probe.Progress), error) {
+					w.readAgain = func(context.Context) (func(context.Context, probe.Progress), error) {
 						asked++
 						// A crash now must not have it mounted as if nothing were.
 						if w.last.Doubt == "" {
@@ -1261,7 +1261,7 @@ func TestNotReadAgain(t *testing.T) {
 			return r, err
 		})
 		stopped := errors.New("stopped")
-		w.readAgain = func(context.Context) (func(probe.Progress), error) { return nil, stopped }
+		w.readAgain = func(context.Context) (func(context.Context, probe.Progress), error) { return nil, stopped }
 		if err := w.work("full", false, nil); !errors.Is(err, stopped) || w.last.Doubt == "" {
 			t.Errorf("error %v, doubt %q", err, w.last.Doubt)
 		}

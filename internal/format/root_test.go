@@ -42,7 +42,7 @@ type loop struct {
 	// class has the options of the class.
 	class MakeOptions
 	// progress is told of each read of a scan.
-	progress func(probe.Progress)
+	progress func(context.Context, probe.Progress)
 }
 
 func newLoop(t *testing.T, size int64) *loop {
@@ -220,7 +220,7 @@ func TestRealCountsAgree(t *testing.T) {
 				l := disk()
 				again := l.class.Intent.Ext4 != nil
 				after, read := false, 0
-				l.progress = func(probe.Progress) {
+				l.progress = func(context.Context, probe.Progress) {
 					if after {
 						read++
 					}

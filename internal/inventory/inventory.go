@@ -384,12 +384,16 @@ func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 func (h Host) changed(f *disk.Facts, tree []mounts.Mount) bool {
 	fault := ""
 	for _, m := range f.Mounts {
-		at := slices.IndexFunc(tree, func(t mounts.Mount) bool { return t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root })
-		if at < 0 {
-			return true
+		place, at := inPlace(&m), -1
+		for i := range tree {
+			t := &tree[i]
+			// It can be mounted twice at one path, of which the first is covered.
+			if t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root && (!place || covered(tree, i) == m.Covered) {
+				at = i
+				break
+			}
 		}
-		place := inPlace(&m)
-		if place && covered(tree, at) != m.Covered {
+		if at < 0 {
 			return true
 		}
 		m.Options, m.SuperOptions = tree[at].Options, tree[at].SuperOptions

@@ -276,6 +276,7 @@ func TestChanged(t *testing.T) {
 		{"covered", whole, tree{table: "40 27 254:16 / /mnt/disks/" + uuid + " rw - ext4 /dev/vdb rw\n50 40 0:44 / /mnt/disks/" + uuid + " rw - fuse.x x rw\n41 27 254:16 /sub /srv rw - ext4 /dev/vdb rw\n"}, true},
 		{"its directory covered", whole, tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n" + whole[table] + "50 27 0:44 / /mnt/disks rw - nfs4 x:/ rw\n"}, true},
 		{"in a directory that is a mount", whole.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n39 27 254:2 / /mnt rw - ext4 /dev/vda2 rw\n40 39 254:16 / /mnt/disks/" + uuid + " rw - ext4 /dev/vdb rw\n"}), tree{count: "0\n"}, false},
+		{"mounted twice in its place", whole.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n" + at + " rw - ext4 /dev/vdb rw\n60 40 254:16 / /mnt/disks/" + uuid + " rw - ext4 /dev/vdb rw\n"}), tree{count: "0\n"}, false},
 		{"another in its place", whole, tree{table: strings.ReplaceAll(whole[table], "254:16", "254:32")}, true},
 	} {
 		h := node.with(test.before).make(t)

@@ -25,8 +25,8 @@ type Source struct {
 	Own Own
 	// Rate is how many bytes a second a scan may read, 0 for as many as it can.
 	Rate uint64
-	// Progress, if it is not nil, is called after each read of a scan.
-	Progress func(Progress)
+	// Progress, if it is not nil, is called after each read of a scan, with the scan's context.
+	Progress func(context.Context, Progress)
 }
 
 // Progress is how far a scan has come, in bytes: Read were read on the way to At,
@@ -52,8 +52,8 @@ func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.
 // where nothing is named, or nothing but an XFS of s.Own's, unfinished. An error
 // says that nothing is known.
 //
-// On a disk that begins with zeros it begins while the tools do, which takes them longer than to read. Nearly
-// all that they name does not begin so: then nothing is read in vain of what may be a dying disk.
+// On a disk that begins with zeros it begins while the tools do, which takes them longer than to read. Most of
+// what they name does not begin so: then nothing is read in vain of what may be a dying disk.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
 	var super *XFSSuper
 	zeros := false

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -273,7 +274,7 @@ func TestLookReadsWhileTheToolsStart(t *testing.T) {
 				r.On(blkidLine, func(c run.Command) (run.Result, error) {
 					if tc.early {
 						w.read <- <-w.read // it has begun
-					} else if len(w.read) > 0 {
+					} else if synctest.Wait(); len(w.read) > 0 {
 						t.Error("read before it is known what is named")
 					}
 					return tc.blkid(c)
@@ -302,18 +303,22 @@ func (s slow) ReadAt(b []byte, at int64) (int, error) {
 	return s.ReaderAt.ReadAt(b, at)
 }
 
-// A scan that is not wanted does not have to come to its end, but the read that is under way does.
+// A scan that is not wanted does not have to come to its end, nor what waits for a place to go on with
+// it, but the read that is under way does.
 func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runtest.New(t)
 		r.On(wipefsLine, runtest.Print(wipefsSwap, 0))
 		r.On(blkidLine, func(c run.Command) (run.Result, error) {
-			synctest.Wait() // it is under way
+			time.Sleep(1500 * time.Millisecond)
 			return runtest.Print(blkidSwap, 0)(c)
 		})
-		source := Source{Reader: slow{bytes.NewReader(make([]byte, 3*mib))}, Node: "/dev/vdb", Size: 3 * mib}
+		source := Source{
+			Reader: slow{bytes.NewReader(make([]byte, 3*mib))}, Node: "/dev/vdb", Size: 3 * mib,
+			Progress: func(ctx context.Context, _ Progress) { <-ctx.Done() },
+		}
 		begun := time.Now()
-		if got, err := Look(t.Context(), r, source, Full); err != nil || got.Kind != disk.Other || time.Since(begun) != time.Second {
+		if got, err := Look(t.Context(), r, source, Full); err != nil || got.Kind != disk.Other || time.Since(begun) != 2*time.Second {
 			t.Errorf("%+v, %v, after %s", got, err, time.Since(begun))
 		}
 	})

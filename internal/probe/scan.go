@@ -210,7 +210,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		}
 		a.bytes += uint64(len(p.b))
 		if s.Progress != nil {
-			s.Progress(Progress{At: p.start + uint64(len(p.b)), Size: s.Size, Read: a.bytes})
+			s.Progress(ctx, Progress{At: p.start + uint64(len(p.b)), Size: s.Size, Read: a.bytes})
 		}
 		if err := s.slow(ctx, begun, a.bytes); err != nil {
 			return a, err

@@ -244,7 +244,7 @@ func TestScanProgress(t *testing.T) {
 	for _, size := range []uint64{300*mib + 512, 100 * gib} {
 		var last Progress
 		d := &sparse{size: size}
-		f, err := Scan(t.Context(), Source{Reader: d, Size: size, Progress: func(p Progress) {
+		f, err := Scan(t.Context(), Source{Reader: d, Size: size, Progress: func(_ context.Context, p Progress) {
 			if p.At <= last.At || p.Read <= last.Read || p.Read != p.At || p.Size != size {
 				t.Fatalf("%+v after %+v", p, last)
 			}

@@ -48,15 +48,12 @@ func writeFile(path string, v any, synced bool) error {
 // replace replaces the file as a whole. Synced, the new content and its name
 // are on the disk when it returns.
 func replace(path string, data []byte, synced bool) error {
-	now, err := replaceAndOpen(path, data, synced)
-	if err != nil {
-		return err
-	}
-	return now.Close()
+	_, err := replaceAndOpen(path, data, synced, false)
+	return err
 }
 
-// replaceAndOpen is replace, and gives the new file, open for reading.
-func replaceAndOpen(path string, data []byte, synced bool) (now *os.File, err error) {
+// replaceAndOpen is replace, and gives the new file, open for reading, if that is wanted.
+func replaceAndOpen(path string, data []byte, synced, wanted bool) (now *os.File, err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return nil, err
@@ -70,7 +67,7 @@ func replaceAndOpen(path string, data []byte, synced bool) (now *os.File, err er
 	if err == nil && synced {
 		err = tmp.Sync()
 	}
-	if err == nil {
+	if err == nil && wanted {
 		now, err = smallfile.Open(tmp.Name())
 	}
 	if err = errors.Join(err, tmp.Close()); err == nil {

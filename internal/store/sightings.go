@@ -62,7 +62,7 @@ func (s Store) writeSightings(k *Known, path string, all []disk.Sighting) error 
 	if k == nil {
 		return replace(path, data, true)
 	}
-	now, err := replaceAndOpen(path, data, true)
+	now, err := replaceAndOpen(path, data, true, true)
 	if err != nil {
 		return err
 	}
