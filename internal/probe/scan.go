@@ -394,19 +394,25 @@ func samples(size uint64) iter.Seq[extent] {
 	}
 }
 
-// clip takes away what lies beyond the end and what was given before.
+// clip takes away what lies beyond the end and what was given before, and makes one of those between which
+// nothing lies: the samples of a small disk are all of it, and a read for each takes several times as long.
 func clip(size uint64, list iter.Seq[extent]) iter.Seq[extent] {
 	return func(yield func(extent) bool) {
-		var read uint64
+		var next extent
 		for e := range list {
-			e.start, e.end = max(e.start, read), min(e.end, size)
-			if e.start >= e.end {
-				continue
-			}
-			read = e.end
-			if !yield(e) {
+			e.start, e.end = max(e.start, next.end), min(e.end, size)
+			switch {
+			case e.start >= e.end:
+			case e.start == next.end:
+				next.end = e.end
+			case next.end > 0 && !yield(next):
 				return
+			default:
+				next = e
 			}
+		}
+		if next.end > 0 {
+			yield(next)
 		}
 	}
 }
