@@ -241,11 +241,18 @@ test-vm: deps deb deb-next deb-previous
 	@go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
 
 # Those that take long, of features that unit tests have, too, and of faults whose class
-# another test of test-vm has.
+# another test of test-vm has. After UNTIL, in seconds since 1970, no more of them begin: then they
+# come in an order that each commit has another of, and those are named that were not run.
+BATCH := 8
 .PHONY: test-long
 test-long: deps test-same
-	@long=$$(comm -13 <(go test -tags vm -list ^Test ./test/system | sort) <(go test -tags vm,long -list ^Test ./test/system | sed -n /^Test/p | sort) | paste -sd '|'); [[ -n $$long ]]; \
-	$(MAKE) --no-print-directory test-vm TAGS=vm,long RUN="^($$long)\$$"
+	@mapfile -t long < <(comm -13 <(go test -tags vm -list ^Test ./test/system | sort) <(go test -tags vm,long -list ^Test ./test/system | sed -n /^Test/p | sort) | \
+		sort -R --random-source=<(yes '$(COMMIT)')); (( $${#long[@]} )); n=$(if $(UNTIL),$(BATCH),$${#long[@]}); \
+	while (( $${#long[@]} )); do \
+		if [[ -n '$(UNTIL)' ]] && (( $$(date +%s) > $(or $(UNTIL),0) )); then echo "==> NOT RUN, for the time is over: $${long[*]}" >&2; break; fi; \
+		$(MAKE) --no-print-directory test-vm TAGS=vm,long RUN="^($$(IFS='|'; echo "$${long[*]:0:n}"))\$$"; \
+		long=("$${long[@]:n}"); \
+	done
 
 # Each parser that eats foreign bytes, with that many inputs; test-full takes a minute.
 # Not a time: go test calls it a failure, now and then, when the time ends within an input.
