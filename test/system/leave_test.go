@@ -11,7 +11,7 @@ import (
 )
 
 // kernelErrors are the kernel's complaints about disks and filesystems.
-const kernelErrors = `journalctl -b -k -o cat --no-pager | grep -iE 'xfs.*(error|shutdown|corrupt)|i/o error|buffer_io' || true`
+const kernelErrors = `journalctl -b -k -o cat --no-pager >/run/kernel; grep -iE 'xfs.*(error|shutdown|corrupt)|i/o error|buffer_io' /run/kernel || true`
 
 // TestRelease: a disk in use is not released, and who uses it is named; an idle
 // one is unmounted, stays so, and loses nothing when it is detached.
