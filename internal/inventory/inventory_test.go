@@ -697,14 +697,20 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// Looks that wait share what is gathered, and none is given what is older than
-// itself.
+// None of several looks is given what is older than itself.
 func TestSharedLooks(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)
 	table := filepath.Join(h.Root, table)
-	h.Shared.gathering.Lock()
+	working, over := make(chan struct{}), make(chan struct{})
 	var looks sync.WaitGroup
+	looks.Go(func() {
+		_, _ = h.Shared.looks.Do(func() (*common, error) { close(working); <-over; return nil, nil })
+	})
+	<-working
+	if err := os.WriteFile(table, []byte("27 1 0:2 / / rw - rootfs rootfs rw\n28 27 254:16 / /mnt/disks/x rw - xfs /dev/vdb rw\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for range 8 {
 		looks.Go(func() {
 			if f, err := h.Look("vdb"); err != nil || len(f.Mounts) != 1 {
@@ -712,16 +718,7 @@ func TestSharedLooks(t *testing.T) {
 			}
 		})
 	}
-	// They have begun once there is a batch; what they wait for begins after this.
-	for begun := false; !begun; {
-		h.Shared.mu.Lock()
-		begun = h.Shared.next != nil
-		h.Shared.mu.Unlock()
-	}
-	if err := os.WriteFile(table, []byte("27 1 0:2 / / rw - rootfs rootfs rw\n28 27 254:16 / /mnt/disks/x rw - xfs /dev/vdb rw\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	h.Shared.gathering.Unlock()
+	close(over)
 	looks.Wait()
 	if err := os.WriteFile(table, []byte("27 1 0:2 / / rw - rootfs rootfs rw\n"), 0o644); err != nil {
 		t.Fatal(err)

@@ -2,10 +2,10 @@ package inventory
 
 import (
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 
+	"hotmount/internal/batch"
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
 	"hotmount/internal/store"
@@ -23,43 +23,20 @@ type Shared struct {
 
 	kernel sinceBoot
 
-	gathering sync.Mutex // held by the one that gathers
-	mu        sync.Mutex
-	next      *batch // has not begun
+	looks batch.Batch[*common]
 }
 
-// batch is one gathering for all looks that began before it did: what a look is
-// given is never older than the look.
-type batch struct {
-	once   sync.Once
-	common common
-	err    error
-}
-
-// gather gives what is to be gathered once for all disks, not to be changed.
+// gather gives what is to be gathered once for all disks, not to be changed and
+// never older than the look that it is for.
 func (s *Shared) gather(h Host) (*common, error) {
-	if s == nil {
+	work := func() (*common, error) {
 		c, err := h.gather()
 		return &c, err
 	}
-	s.mu.Lock()
-	if s.next == nil {
-		s.next = new(batch)
+	if s == nil {
+		return work()
 	}
-	b := s.next
-	s.mu.Unlock()
-	// Looks that begin together, as those at start do, come together to one.
-	runtime.Gosched()
-	s.gathering.Lock()
-	defer s.gathering.Unlock()
-	b.once.Do(func() {
-		// Who comes from here on is given the next one.
-		s.mu.Lock()
-		s.next = nil
-		s.mu.Unlock()
-		b.common, b.err = h.gather()
-	})
-	return &b.common, b.err
+	return s.looks.Do(work)
 }
 
 // sinceBoot is what does not change as long as the kernel runs, as far as it was read.

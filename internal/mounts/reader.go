@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hotmount/internal/batch"
 	"hotmount/internal/smallfile"
 )
 
@@ -19,7 +20,13 @@ import (
 // when it has changed, and of what is read only lines are parsed that were not in it before: the more is
 // mounted, and on a node with pods that is much, the longer the kernel takes to write it out. The zero
 // value is ready, also for several at once, and is for one root.
-type Reader struct{ host, own oneTable }
+type Reader struct {
+	host, own oneTable
+	anew      batch.Batch[tables]
+}
+
+// tables are both, as they are read for Propagates.
+type tables struct{ host, own []Mount }
 
 // Tree gives PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the
 // live system, in the kernel's order: of two mounts at one path the later one is on top.
@@ -46,18 +53,21 @@ func (r *Reader) Doubt() {
 // Propagates says, by nil, that what PID 1 mounts below the directory shows in this
 // process's mount namespace. Where it does not, a directory there can be a live mount point
 // on the host without looking like one, and removing it would take the mount away. Both tables are
-// read for it: of a change of the propagation alone the kernel does not tell.
+// read for it, once for all that ask at the same time: of a change of the propagation alone the kernel
+// does not tell.
 func (r *Reader) Propagates(root, dir string) error {
-	r.Doubt()
-	host, err := r.Tree(root)
+	both, err := r.anew.Do(func() (t tables, err error) {
+		r.Doubt()
+		if t.host, err = r.Tree(root); err != nil {
+			return t, err
+		}
+		t.own, err = r.own.read(filepath.Join("/", root, ownTablePath), false)
+		return t, err
+	})
 	if err != nil {
 		return err
 	}
-	own, err := r.own.read(filepath.Join("/", root, ownTablePath), false)
-	if err != nil {
-		return err
-	}
-	return propagates(host, own, dir)
+	return propagates(both.host, both.own, dir)
 }
 
 // oneTable is what was read last of a mount table.

@@ -48,38 +48,40 @@ func writeFile(path string, v any, synced bool) error {
 // replace replaces the file as a whole. Synced, the new content and its name
 // are on the disk when it returns.
 func replace(path string, data []byte, synced bool) error {
-	_, err := replaceAndOpen(path, data, synced, false)
-	return err
+	return replaceAndTell(path, data, synced, nil)
 }
 
-// replaceAndOpen is replace, and gives the new file, open for reading, if that is wanted.
-func replaceAndOpen(path string, data []byte, synced, wanted bool) (now *os.File, err error) {
+// replaceAndTell is replace, and calls renamed, if that is given, as soon as the file has its name,
+// with the file, open for reading and the callee's from then on.
+func replaceAndTell(path string, data []byte, synced bool, renamed func(now *os.File) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() {
-		if err != nil && now != nil {
-			now, err = nil, errors.Join(err, now.Close())
-		}
-	}()
 	_, err = tmp.Write(data)
 	if err == nil && synced {
 		err = tmp.Sync()
 	}
-	if err == nil && wanted {
+	var now *os.File
+	if err == nil && renamed != nil {
 		now, err = smallfile.Open(tmp.Name())
 	}
 	if err = errors.Join(err, tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		return now, errors.Join(err, removeIfThere(tmp.Name()))
+		if now != nil {
+			err = errors.Join(err, now.Close())
+		}
+		return errors.Join(err, removeIfThere(tmp.Name()))
 	}
-	if !synced {
-		return now, nil
+	if renamed != nil {
+		err = renamed(now)
 	}
-	return now, syncDir(filepath.Dir(path))
+	if synced {
+		err = errors.Join(err, syncDir(filepath.Dir(path)))
+	}
+	return err
 }
 
 // makeSynced makes a directory below one that exists, so that it is still there

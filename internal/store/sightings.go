@@ -40,7 +40,7 @@ func (s Store) remember(k *Known, seen []disk.Sighting) error {
 		return errors.Join(s.markFull(before, now), s.note(k, seen, false))
 	})
 	if err == nil {
-		err = s.dropRenamed(seen)
+		err = s.dropRenamed(k, seen)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot record which filesystem lies on which disk: %w", err)
@@ -62,11 +62,7 @@ func (s Store) writeSightings(k *Known, path string, all []disk.Sighting) error 
 	if k == nil {
 		return replace(path, data, true)
 	}
-	now, err := replaceAndOpen(path, data, true, true)
-	if err != nil {
-		return err
-	}
-	return wrote(k, path, now, all)
+	return replaceAndTell(path, data, true, func(now *os.File) error { return wrote(k, path, now, all) })
 }
 
 // merge adds what was seen to what is remembered, one of each filesystem, and gives what that
@@ -88,13 +84,15 @@ func merge(all, seen []disk.Sighting) (merged, before, now []disk.Sighting) {
 }
 
 // dropRenamed takes from the refused disks those that have got a UUID of their own.
-func (s Store) dropRenamed(seen []disk.Sighting) error {
-	if _, err := s.load(); err != nil {
-		return nil // what is not on record need not be dropped, and Memory.Lost tells
+func (s Store) dropRenamed(k *Known, seen []disk.Sighting) error {
+	isRenamed := func(t twin) bool { return slices.ContainsFunc(seen, t.renamed) }
+	// What is not on record need not be dropped, and Memory.Lost tells.
+	if st, err := once(k, s.stateFile(), s.load); err != nil || !slices.ContainsFunc(st.Twins, isRenamed) {
+		return nil
 	}
 	return s.change(func(st *state) bool {
 		before := len(st.Twins)
-		st.Twins = slices.DeleteFunc(st.Twins, func(t twin) bool { return slices.ContainsFunc(seen, t.renamed) })
+		st.Twins = slices.DeleteFunc(st.Twins, isRenamed)
 		return len(st.Twins) != before
 	})
 }
