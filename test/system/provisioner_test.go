@@ -269,7 +269,8 @@ func TestProvisioner(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), smallID); err != nil {
 			t.Fatal(err)
 		}
-		m.wait("the end of all units for it", "! [ -e /mnt/disks/"+small+" ] && ! systemctl list-units --plain --no-legend 'hotmount-*@mnt*' | grep .")
+		// While it is mounted no stat(2) finds it, either.
+		m.wait("the end of all units for it", "! grep -qF ' /mnt/disks/"+small+" ' /proc/self/mountinfo && ! [ -e /mnt/disks/"+small+" ] && ! systemctl list-units --plain --no-legend 'hotmount-*@mnt*' | grep .")
 		pulls = append(pulls, [2]time.Time{pulled, clock()})
 		if got := m.run(fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep ' cleaned ' || true", since+1)); got != "" {
 			t.Errorf("the volume was empty before its disk was pulled: %s", got)
