@@ -8,9 +8,11 @@ import (
 
 // Batch is one kind of work that several ask for. The zero value is ready.
 type Batch[T any] struct {
-	working sync.Mutex // held by the one that works
-	mu      sync.Mutex
-	next    *answer[T] // whose work has not begun
+	mu   sync.Mutex
+	next *answer[T] // whose work has not begun
+	// working has room for the one that works. It is no mutex, so that a test can wait until all
+	// wait (testing/synctest).
+	working chan struct{}
 }
 
 type answer[T any] struct {
@@ -32,6 +34,9 @@ func (b *Batch[T]) Do(work func() (T, error)) (T, error) {
 func (b *Batch[T]) ask() *answer[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.working == nil {
+		b.working = make(chan struct{}, 1)
+	}
 	if b.next == nil {
 		b.next = new(answer[T])
 	}
@@ -39,8 +44,8 @@ func (b *Batch[T]) ask() *answer[T] {
 }
 
 func (b *Batch[T]) do(a *answer[T], work func() (T, error)) (T, error) {
-	b.working.Lock()
-	defer b.working.Unlock()
+	b.working <- struct{}{}
+	defer func() { <-b.working }()
 	a.once.Do(func() {
 		// Who asks from here on is given the next one.
 		b.mu.Lock()
