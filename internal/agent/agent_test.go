@@ -31,6 +31,7 @@ type machine struct {
 	table    []disk.MountPoint
 	log      []string
 	ready    time.Time
+	told     map[string]disk.Facts // the facts with which a disk's decision was told last
 	status   string
 	statuses []string
 	// statusAtReady is the last line before READY was said.
@@ -91,7 +92,7 @@ func settle() {
 }
 
 func newMachine(disks ...*disk.Facts) *machine {
-	m := &machine{disks: map[string]*disk.Facts{}, mountErr: map[string]error{}, formatErr: map[uint64]error{}}
+	m := &machine{disks: map[string]*disk.Facts{}, told: map[string]disk.Facts{}, mountErr: map[string]error{}, formatErr: map[uint64]error{}}
 	for _, d := range disks {
 		m.disks[d.Name] = d
 	}
@@ -497,6 +498,9 @@ func (m *machine) note(format string, args ...any) {
 
 func (m *machine) Decided(f *disk.Facts, _ *disk.Content, _ *disk.Settings, d disk.Decision) {
 	m.note("%s: %s (%s)", f.Name, d.Action, d.Reason)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told[f.Name] = *f
 }
 func (m *machine) Mounted(f *disk.Facts, _ disk.Decision, p string) {
 	m.note("%s: mounted at %s", f.Name, path.Base(p))
@@ -1252,7 +1256,6 @@ func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 		})
 		a.Look("vdc")
 		m.expect(t, `
-			vdc: refuse (twin)
 			vdb: gone
 			forgot 2
 			vdc: mount (filesystem)

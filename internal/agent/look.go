@@ -64,7 +64,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	if changed {
 		a.wakePeers(&f)
 	}
-	early := st.early
+	early := st.early || st.outdated
 	if st.early = a.early(&f, d); st.early {
 		return
 	}
@@ -79,8 +79,11 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 			a.report.Problem(err)
 		}
 	}
-	a.meet(st)
+	st.outdated = a.meet(st)
 	a.remember(st, changed)
+	if st.outdated {
+		return
+	}
 	a.note(st, &c)
 	switch {
 	case active(d.Action):

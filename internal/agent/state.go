@@ -48,6 +48,9 @@ type state struct {
 	initial bool
 	// early says that the disk is refused for one that may be seen yet (Agent.early).
 	early bool
+	// outdated says that the decision speaks of a disk that has gone, and is not told before the
+	// look that tells that.
+	outdated bool
 
 	// failures counts those in a row; stuck are the facts at the last one, and
 	// until then nothing is tried again unless the facts have changed. A zero
