@@ -356,10 +356,11 @@ func place(id disk.ID, slot string) string {
 func twinWords(f *disk.Facts, d disk.Decision) (why, next string) {
 	// What was copied while it was mounted has a log that xfs_admin wants replayed, and
 	// the kernel refuses the twin of what is mounted. Mounted below /run, not in the way
-	// of a class directory.
-	own := fmt.Sprintf("give this one a UUID of its own: mkdir -p /run/twin && mount -o nouuid %s /run/twin && umount /run/twin && xfs_admin -U generate %[1]s", f.Node())
+	// of a class directory. udev hears of no write to a disk on which it works just then, as on
+	// the write before: it is asked to look once more.
+	own := fmt.Sprintf("give this one a UUID of its own: mkdir -p /run/twin && mount -o nouuid %s /run/twin && umount /run/twin && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node())
 	if d.Type != "xfs" {
-		own = fmt.Sprintf("give this one a UUID of its own: e2fsck -fp %s; tune2fs -U random %[1]s", f.Node())
+		own = fmt.Sprintf("give this one a UUID of its own: e2fsck -fp %s; tune2fs -U random %[1]s && udevadm trigger %[1]s", f.Node())
 	}
 	if len(f.SameUUID) == 0 && replaces(f) {
 		left := "nobody saw leaving"

@@ -24,7 +24,7 @@ func TestTwins(t *testing.T) {
 	m.run("fsfreeze -u /mnt/disks/" + uuid)
 	before := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid)
 	twin, twinID := m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
-	refused := "/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin
+	refused := "/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin + " && udevadm trigger /dev/" + twin
 	m.says(refused)
 	m.wait("the link by UUID to move", "[ $(readlink -f /dev/disk/by-uuid/"+uuid+") = /dev/"+twin+" ]")
 	// What helps helps, with a copy that needs its log replayed.
