@@ -19,12 +19,12 @@ func (b *bench) one(ctx context.Context) error {
 	whole, probed, after := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
 	spent := map[string]map[string][]float64{}
 	var decided, added, job []float64
-	for round := range b.rounds + 1 {
+	for round := range b.rounds {
 		for i := range ways {
 			// Each round begins with another.
 			w := ways[(i+round)%len(ways)]
 			seen, err := b.turn(ctx, w, images, func(seen Seen) error {
-				if w.name != "hotmount" || round == 0 {
+				if w.name != "hotmount" {
 					return nil
 				}
 				d, a, j, err := b.unitTimes(ctx, seen)
@@ -33,9 +33,6 @@ func (b *bench) one(ctx context.Context) error {
 			})
 			if err != nil {
 				return err
-			}
-			if round == 0 {
-				continue // warms up
 			}
 			for seq, at := range seen.Added {
 				probed[w.name] = append(probed[w.name], seen.Probed[seq]-at)
@@ -51,7 +48,7 @@ func (b *bench) one(ctx context.Context) error {
 				spent[w.name][name] = append(spent[w.name][name], ms)
 			}
 		}
-		fmt.Fprintf(b.out, "one disk: round %d of %d\n", round, b.rounds)
+		fmt.Fprintf(b.out, "one disk: round %d of %d\n", round+1, b.rounds)
 	}
 	mounted, took := map[string]float64{}, map[string]float64{}
 	for _, w := range ways {

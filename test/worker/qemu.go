@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,16 +35,17 @@ type hardware struct {
 // launch is one start of a QEMU.
 type launch struct {
 	hardware
-	image      image
-	overlay    string
-	kernelArgs []string
-	ram        string // a file to be the memory, or empty
-	ramShared  bool   // what the guest writes goes to the file
-	incoming   bool   // waits for a saved state
-	disks      []*Attached
-	serial     string
-	qmpLog     *os.File
-	stderr     *os.File
+	image        image
+	overlay      string
+	kernelArgs   []string
+	translations int    // as in Options
+	ram          string // a file to be the memory, or empty
+	ramShared    bool   // what the guest writes goes to the file
+	incoming     bool   // waits for a saved state
+	disks        []*Attached
+	serial       string
+	qmpLog       *os.File
+	stderr       *os.File
 }
 
 // machine is a running QEMU.
@@ -114,7 +116,7 @@ func (l launch) args() ([]string, error) {
 		"-name", "worker", "-nodefaults", "-no-user-config", "-display", "none",
 		"-machine", "q35,vmport=off,smbus=off,sata=off,usb=off,i8042=off,memory-backend=ram",
 		"-object", memory, "-m", fmt.Sprintf("%dM", l.Memory),
-		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", model, "-smp", strconv.Itoa(l.CPUs),
+		"-accel", "tcg,thread=multi,tb-size=" + strconv.Itoa(cmp.Or(l.translations, 512)), "-cpu", model, "-smp", strconv.Itoa(l.CPUs),
 		"-kernel", l.image.kernel(), "-initrd", l.image.initrd(), "-append", kernel,
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control",
 		"-chardev", "file,id=serial,append=on,path=" + qemuQuote(l.serial), "-serial", "chardev:serial",

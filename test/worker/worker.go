@@ -46,6 +46,9 @@ type Options struct {
 	Setup string
 	// Memory in MiB, 1024 by default, and CPUs, 2 by default.
 	Memory, CPUs int
+	// Translations in MiB is for how much of the guest's code QEMU keeps what it has translated, 512
+	// by default. When that is full all of it is dropped.
+	Translations int
 	// SystemBus is BusVirtio (the system disk is vda) or BusSCSI (sda).
 	SystemBus Bus
 	// KernelArgs are added to the kernel's command line, for which the worker
@@ -100,6 +103,8 @@ type Worker struct {
 	logs  *logs
 	work  *workDir
 	hw    hardware
+	// translations is as in Options.
+	translations int
 
 	mu         sync.Mutex
 	state      *entry // what the overlay is based on
@@ -170,7 +175,7 @@ func start(ctx context.Context, o Options) (_ *Worker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{image: img, state: state, hw: hw, kernelArgs: o.KernelArgs, gone: map[string]*eventWaiter{}}
+	w := &Worker{image: img, state: state, hw: hw, kernelArgs: o.KernelArgs, translations: o.Translations, gone: map[string]*eventWaiter{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Stop())
@@ -215,7 +220,7 @@ func (w *Worker) overlay() string { return filepath.Join(w.work.path, "disk.qcow
 // launch describes a cold start with the disks of now.
 func (w *Worker) launch() launch {
 	return launch{
-		hardware: w.hw, image: w.image, overlay: w.overlay(), kernelArgs: w.kernelArgs, disks: w.disks,
+		hardware: w.hw, image: w.image, overlay: w.overlay(), kernelArgs: w.kernelArgs, translations: w.translations, disks: w.disks,
 		serial: w.logs.serial, qmpLog: w.logs.qmp, stderr: w.logs.stderr,
 	}
 }
