@@ -1197,6 +1197,7 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 		m.expect(t, `
 			vdb: gone
 			forgot 2
+			vdc: refuse (twin)
 			rmdir /mnt/disks/`+uuidA)
 		if _, err := a.Accept(t.Context(), "vdc", 0); err != nil {
 			t.Error(err)
@@ -1256,6 +1257,7 @@ func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 		})
 		a.Look("vdc")
 		m.expect(t, `
+			vdc: refuse (twin)
 			vdb: gone
 			forgot 2
 			vdc: mount (filesystem)

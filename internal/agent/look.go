@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"hotmount/internal/disk"
@@ -64,7 +65,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	if changed {
 		a.wakePeers(&f)
 	}
-	early := st.early || st.outdated
+	early := st.early
 	if st.early = a.early(&f, d); st.early {
 		return
 	}
@@ -79,10 +80,10 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 			a.report.Problem(err)
 		}
 	}
-	st.outdated = a.meet(st)
+	a.meet(st)
 	a.remember(st, changed)
-	if st.outdated {
-		return
+	if rivals := st.rivals(); changed || slices.ContainsFunc(st.spoken, func(seq uint64) bool { return !slices.Contains(rivals, seq) }) {
+		changed, st.spoken = true, rivals
 	}
 	a.note(st, &c)
 	switch {

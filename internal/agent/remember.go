@@ -58,41 +58,26 @@ func (a *Agent) remember(st *state, changed bool) {
 
 // meet has a disk that is refused for another that may be itself wait for a look at that one
 // before it stays refused for good: when it is pulled and comes back under another name,
-// the look that tells that it has left may still be to come. It says whether that is so of one of
-// which the decision speaks.
-func (a *Agent) meet(st *state) (outdated bool) {
+// the look that tells that it has left may still be to come.
+func (a *Agent) meet(st *state) {
 	for name, o := range a.disks {
 		if o.waits() && attached(o.selves(), st.facts.Seq) {
 			o.met = st.facts.Seq
 			a.wanted(name)
 		}
 	}
-	waits := st.waits()
-	for _, p := range st.rivals() {
+	if !st.waits() {
+		return
+	}
+	for _, p := range st.selves() {
 		// One that is attached is another, and may go before it can be looked at: a mount may
 		// take long. One that can not be looked at now is told by its look.
-		seq, err := a.host.Attached(p.Dev)
-		if err == nil && seq == p.Seq {
-			if waits {
-				st.met = p.Seq
-			}
-			continue
+		if seq, err := a.host.Attached(p.Dev); err == nil && seq == p.Seq {
+			st.met = p.Seq
+			return
 		}
-		outdated = outdated || err == nil
 		a.wanted(p.Name)
 	}
-	return outdated
-}
-
-// rivals are the disks of which the decision speaks.
-func (st *state) rivals() []disk.Peer {
-	switch st.decision.Reason {
-	case disk.ReasonTwin:
-		return st.facts.SameUUID
-	case disk.ReasonSameSerial, disk.ReasonSerialTwice:
-		return st.facts.SameSerial
-	}
-	return nil
 }
 
 // double says whether the disk is refused for another with its UUID or serial, or for what is on
@@ -122,6 +107,23 @@ func (st *state) selves() []disk.Peer {
 		return nil
 	}
 	return f.SameUUID
+}
+
+// rivals gives the sequence numbers of the disks of which the decision may speak.
+func (st *state) rivals() []uint64 {
+	peers := st.facts.SameUUID
+	switch st.decision.Reason {
+	case disk.ReasonSameSerial, disk.ReasonSerialTwice:
+		peers = st.facts.SameSerial
+	case disk.ReasonTwin:
+	default:
+		return nil
+	}
+	var all []uint64
+	for i := range peers {
+		all = append(all, peers[i].Seq)
+	}
+	return all
 }
 
 func attached(peers []disk.Peer, seq uint64) bool {

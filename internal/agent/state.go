@@ -48,9 +48,8 @@ type state struct {
 	initial bool
 	// early says that the disk is refused for one that may be seen yet (Agent.early).
 	early bool
-	// outdated says that the decision speaks of a disk that has gone, and is not told before the
-	// look that tells that.
-	outdated bool
+	// spoken are the rivals when the decision was last told: it may have named one that has gone.
+	spoken []uint64
 
 	// failures counts those in a row; stuck are the facts at the last one, and
 	// until then nothing is tried again unless the facts have changed. A zero
