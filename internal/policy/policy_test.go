@@ -954,11 +954,14 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 // TestWordsOfTwins: of two of which none is mounted, the one that stays may have to be accepted.
 func TestWordsOfTwins(t *testing.T) {
 	for mounted, accept := range map[string]bool{"": true, "/mnt/disks/" + uuid: false} {
-		f, s := blankDisk(), settings()
-		f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, Mounted: mounted}}
-		_, next := Words(f, xfs(), s, Decide(f, xfs(), s))
-		if !strings.Contains(next, "detach one") || !strings.HasSuffix(next, "xfs_admin -U generate /dev/"+f.Name+" && udevadm trigger /dev/"+f.Name) || strings.Contains(next, "hotmount accept DISK") != accept {
-			t.Errorf("mounted %q: %s", mounted, next)
+		for kind, own := range map[string]string{"xfs": "xfs_admin -U generate", "ext4": "tune2fs -U random"} {
+			f, s, c := blankDisk(), settings(), xfs()
+			c.Type = kind
+			f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, Mounted: mounted}}
+			_, next := Words(f, c, s, Decide(f, c, s))
+			if !strings.Contains(next, "detach one") || !strings.HasSuffix(next, own+" /dev/"+f.Name+" && udevadm trigger /dev/"+f.Name) || strings.Contains(next, "hotmount accept DISK") != accept {
+				t.Errorf("%s, mounted %q: %s", kind, mounted, next)
+			}
 		}
 	}
 }

@@ -23,6 +23,9 @@ func (b *bench) one(ctx context.Context) error {
 		for i := range ways {
 			// Each round begins with another.
 			w := ways[(i+round)%len(ways)]
+			if _, err := b.turn(ctx, w, images, nil); err != nil {
+				return err
+			}
 			seen, err := b.turn(ctx, w, images, func(seen Seen) error {
 				if w.name != "hotmount" {
 					return nil
@@ -116,6 +119,9 @@ func (b *bench) twenty(ctx context.Context) error {
 			w := ways[(i+round)%5]
 			if w.name == "shell loop" {
 				continue
+			}
+			if _, err := b.turn(ctx, w, images[:1], nil); err != nil {
+				return err
 			}
 			seen, err := b.turn(ctx, w, images, nil)
 			if err != nil {

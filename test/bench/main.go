@@ -32,6 +32,7 @@ func main() {
 	only := flag.String("only", "", "figures to measure, with commas; all by default")
 	rounds := flag.Int("rounds", 9, "turns of each way, for one disk")
 	minutes := flag.Int("idle", 10, "minutes to idle")
+	fixed := flag.Bool("fixed", false, "without address space randomization in the worker")
 	events := flag.Int("events", 10_000, "events of the storm")
 	flag.Parse()
 	if flag.Arg(0) == "probe" {
@@ -43,7 +44,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	b := bench{rounds: *rounds, events: *events, idle: time.Duration(*minutes) * time.Minute, out: os.Stderr}
+	b := bench{rounds: *rounds, events: *events, idle: time.Duration(*minutes) * time.Minute, fixed: *fixed, out: os.Stderr}
 	if err := b.run(ctx, *deb, *commit, *dir, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -64,6 +65,7 @@ func inWorker(args []string) error {
 type bench struct {
 	rounds, events int
 	idle           time.Duration
+	fixed          bool
 	out            io.Writer
 
 	w     *worker.Worker
@@ -106,6 +108,9 @@ func (b *bench) run(ctx context.Context, deb, commit, dir, only string) (err err
 		return err
 	}
 	b.table.Made = fmt.Sprintf("hotmount %s, %s, Debian 12 under QEMU's emulation (2 processors, 1 GiB)", commit, time.Now().UTC().Format("2006-01-02 15:04 MST"))
+	if b.fixed {
+		b.table.Made += ", without address space randomization"
+	}
 	for _, f := range figures {
 		if only != "" && !slices.Contains(strings.Split(only, ","), f.name) {
 			continue
@@ -126,6 +131,10 @@ func (b *bench) run(ctx context.Context, deb, commit, dir, only string) (err err
 // dropIn is what the daemon is measured with.
 const dropIn = "/etc/systemd/system/hotmount.service.d/bench.conf"
 
+// sysctls has each process have its code where the last one had it. QEMU translates what is elsewhere
+// anew, which no processor does, so that starting processes is slower than on one.
+const sysctls = "/etc/sysctl.d/bench.conf"
+
 // translations is the most that QEMU takes (MAX_CODE_GEN_BUFFER_SIZE in its tcg/region.c).
 const translations = 2048
 
@@ -135,15 +144,23 @@ func (b *bench) figure(ctx context.Context, f figure, deb, self string) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	// A frozen daemon can not feed the watchdog.
+	files := []worker.File{{Path: dropIn, Data: []byte("[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n")}}
+	setUp := "true"
+	if b.fixed {
+		files = append(files, worker.File{Path: sysctls, Data: []byte("kernel.randomize_va_space = 0\n")})
+		setUp = "sysctl -q -p " + sysctls
+	}
 	if b.w, err = worker.Start(ctx, worker.Options{
-		Deb: deb, Progress: b.out, CPUs: f.cpus, Memory: f.memory, Translations: translations,
-		// A frozen daemon can not feed the watchdog.
-		Files: []worker.File{{Path: dropIn, Data: []byte("[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n")}},
+		Deb: deb, Progress: b.out, CPUs: f.cpus, Memory: f.memory, Translations: translations, Files: files,
 	}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.w.Stop()) }()
 	if err := b.w.Put(ctx, self, "/root/bench"); err != nil {
+		return err
+	}
+	if _, err := b.w.Run(ctx, setUp); err != nil {
 		return err
 	}
 	return f.measure(b, ctx)
@@ -311,17 +328,9 @@ func (b *bench) unplug(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// turn has one way mount the images, and clears up, after it has done so with the first of them,
-// which does not count: what QEMU has not translated since it dropped all that it had is slow the next
-// time, which is so of no processor.
+// turn has one way mount the images, and clears up. The one that counts comes after one that does
+// not: code that QEMU has to translate again is slow once.
 func (b *bench) turn(ctx context.Context, w way, images []string, during func(Seen) error) (Seen, error) {
-	if _, err := b.turnOnce(ctx, w, images[:1], nil); err != nil {
-		return Seen{}, err
-	}
-	return b.turnOnce(ctx, w, images, during)
-}
-
-func (b *bench) turnOnce(ctx context.Context, w way, images []string, during func(Seen) error) (Seen, error) {
 	if _, err := b.w.Run(ctx, clear+"\n"+w.setUp+waited); err != nil {
 		return Seen{}, err
 	}
