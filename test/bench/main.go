@@ -135,7 +135,7 @@ const dropIn = "/etc/systemd/system/hotmount.service.d/bench.conf"
 // anew, which no processor does, so that starting processes is slower than on one.
 const sysctls = "/etc/sysctl.d/bench.conf"
 
-// translations is the most that QEMU takes (MAX_CODE_GEN_BUFFER_SIZE in its tcg/region.c).
+// translations is the most that QEMU takes on x86-64 (MAX_CODE_GEN_BUFFER_SIZE in its tcg/i386/tcg-target.h).
 const translations = 2048
 
 // figure measures one figure in a worker of its own.
