@@ -275,7 +275,8 @@ awk '/^usage_usec/ {print $2}' /sys/fs/cgroup/system.slice/hotmount.service/cpu.
 	// translated code.
 	busy, busyCPU, err := idle(fmt.Sprintf(`sleep %d &
 exec 8<> <(:)
-for i in $(seq 1000); do echo "link add bench$i type dummy"; echo "link del bench$i"; read -rt %.3f -u 8 || true; done | ip -batch -`, seconds, 0.8*b.idle.Seconds()/1000))
+set -o pipefail
+for i in $(seq 1000); do echo "link add bench$i type dummy"; echo "link del bench$i"; read -rt %.3f -u 8 || [ $? -gt 128 ]; done | ip -batch -`, seconds, 0.8*b.idle.Seconds()/1000))
 	if err != nil {
 		return err
 	}
