@@ -120,7 +120,7 @@ func (b *bench) twenty(ctx context.Context) error {
 			if w.name == "shell loop" {
 				continue
 			}
-			if _, err := b.turn(ctx, w, images[:1], nil); err != nil {
+			if _, err := b.turn(ctx, w, images, nil); err != nil {
 				return err
 			}
 			seen, err := b.turn(ctx, w, images, nil)
