@@ -174,7 +174,8 @@ type Agent struct {
 	unsaved  bool            // something is expected that Host.Remember was not called for
 	found    []disk.Sighting // not handed to Host.Note yet
 	saving   bool
-	notices  []string // told already
+	saved    time.Time // when the last record of what is mounted was begun
+	notices  []string  // told already
 	noticing bool
 	glance   bool // Host.Notices is wanted
 	lines    [5]line
@@ -308,7 +309,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			a.save(ctx)
+			a.save(ctx, true)
 			return nil
 		case <-a.queue.poke:
 			names, all := a.queue.take()
@@ -574,10 +575,20 @@ func (a *Agent) nextDue() (time.Time, bool) {
 	}
 	if !a.ready {
 		earlier(a.started.Add(a.settings.ReadyTimeout))
-		if (a.unsaved || len(a.found) > 0) && !a.saving {
-			earlier(a.started.Add(saveAfter))
-		}
+	}
+	if len(a.found) > 0 && !a.saving {
+		earlier(a.firstSave())
+	}
+	if a.unsaved && !a.saving {
+		earlier(later(a.firstSave(), a.saved.Add(saveEvery)))
 	}
 	earlier(a.untold)
 	return next, !next.IsZero()
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

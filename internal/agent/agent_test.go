@@ -1966,6 +1966,7 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 		m.change(func() { m.log = nil; m.rememberErr = errors.New("full") })
 		m.change(func() { vdb.Size++ })
 		a.Look("vdb")
+		time.Sleep(saveEvery)
 		m.expect(t, `problem: full`)
 		want.Identity.Size++
 		check("not recorded", want)
@@ -1977,6 +1978,57 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 			t.Errorf("what was attached together with %q", m.asked)
 		}
 	})
+}
+
+// TestRecordsKeepTheirDistance: what is seen of disks that come one after the other is recorded together,
+// of the first at once, and of the last when the agent ends.
+func TestRecordsKeepTheirDistance(t *testing.T) {
+	m := newMachine()
+	check := func(when string, want int) {
+		t.Helper()
+		m.change(func() {
+			if m.remembered != want {
+				t.Errorf("%s: recorded %d times, want %d", when, m.remembered, want)
+			}
+		})
+	}
+	with(t, m, func(t *testing.T, a *Agent) {
+		come := func(name string, seq uint64, uuid string) {
+			m.change(func() {
+				m.disks[name] = xfsDisk(name, seq, uuid)
+				m.table = append(m.table, disk.MountPoint{Dev: m.disks[name].Dev, Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs"})
+			})
+			a.Look(name)
+		}
+		time.Sleep(time.Minute)
+		first := time.Now()
+		come("vdb", 2, uuidA)
+		check("one has come", 1)
+		come("vdc", 3, uuidB)
+		come("vdd", 4, uuidC)
+		time.Sleep(saveEvery - time.Since(first) - time.Millisecond)
+		check("two more, soon after it", 1)
+		time.Sleep(2 * time.Millisecond)
+		check("two more", 2)
+		time.Sleep(time.Minute)
+		check("nothing more", 2)
+		m.change(func() { m.disks["vdb"].Size++; m.disks["vdc"].Size++ })
+		a.Look("vdb")
+		check("later", 3)
+		a.Look("vdc")
+		check("soon after that", 3)
+		vde := blankDisk("vde", 5)
+		vde.Slot, vde.Udev.FSType, vde.Udev.FSUsage = "pci-5", "btrfs", "filesystem"
+		m.change(func() { m.disks["vde"] = vde })
+		a.Look("vde")
+		check("with what is not mounted", 4)
+		m.change(func() { m.disks["vdd"].Size++ })
+		a.Look("vdd")
+		check("soon after that", 4)
+	})
+	if m.remembered != 5 {
+		t.Errorf("at its end: recorded %d times, want 5", m.remembered)
+	}
 }
 
 // TestRemembersOnceAtStart: what was seen of all disks, when they have been looked at, but
@@ -2024,6 +2076,7 @@ func TestRemembersOnceAtStart(t *testing.T) {
 		check(m, "recording hangs", 0)
 		m.change(func() { m.remembers = false })
 		m.unhang()
+		time.Sleep(saveEvery)
 		check(m, "recording hangs no more, and the fourth is mounted", 3)
 	})
 	m = mounted("vde")

@@ -32,6 +32,10 @@ const mountsPerWorker = 4
 // that is killed before that has seen, the next one sees again, unless it has left by then.
 const saveAfter = time.Second
 
+// saveEvery is the least time between two records of what is mounted, for the same reason: where disks come
+// one after the other the last ones wait so long. The daemon itself goes by what it has seen (Host.Expect).
+const saveEvery = 250 * time.Millisecond
+
 // bound sets the bounds of the lines.
 func (a *Agent) bound() {
 	a.lines[looks].bound = a.settings.Workers
@@ -138,8 +142,8 @@ func (a *Agent) start(ctx context.Context) {
 			return func() { a.unmounted(name, f.Seq, plugged, err) }
 		})
 	}
-	if a.ready || !now.Before(a.started.Add(saveAfter)) {
-		a.save(ctx)
+	if !now.Before(a.firstSave()) {
+		a.save(ctx, !now.Before(a.saved.Add(saveEvery)))
 	}
 	// Once the disks of the start are dealt with, none is missing that is only
 	// late.
@@ -163,19 +167,32 @@ func (a *Agent) start(ctx context.Context) {
 	}
 }
 
-// save has recorded what was seen of filesystems, once what was before is.
-func (a *Agent) save(ctx context.Context) {
-	if !a.unsaved && len(a.found) == 0 || a.saving {
+// firstSave is before when nothing is recorded.
+func (a *Agent) firstSave() time.Time {
+	if a.ready {
+		return time.Time{}
+	}
+	return a.started.Add(saveAfter)
+}
+
+// save has recorded what was seen of filesystems, once what was before is. What is mounted goes with what
+// is not: of what is seen in one place after the other the later record counts.
+func (a *Agent) save(ctx context.Context, mountedToo bool) {
+	mounted := a.unsaved && (mountedToo || len(a.found) > 0)
+	if !mounted && len(a.found) == 0 || a.saving {
 		return
 	}
-	unsaved, found := a.unsaved, a.found
-	a.unsaved, a.found, a.saving = false, nil, true
+	found := a.found
+	a.found, a.saving = nil, true
+	if mounted {
+		a.unsaved, a.saved = false, time.Now()
+	}
 	a.work.Go(func() {
 		var err error
 		if len(found) > 0 {
 			err = a.host.Note(found)
 		}
-		if unsaved {
+		if mounted {
 			err = errors.Join(err, a.host.Remember())
 		}
 		a.give(ctx, func() {

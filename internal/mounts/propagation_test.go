@@ -1,8 +1,12 @@
 package mounts
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // Lines of PID 1's table: its root, shared or not, and a disk of its own at
@@ -80,6 +84,35 @@ func TestPropagates(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", test.name, err, test.want)
 		}
 	}
+}
+
+// TestPropagatesHolds: what propagates does for a second, what does not is asked anew.
+func TestPropagatesHolds(t *testing.T) {
+	root := files(t, map[string]string{"proc/1/mountinfo": hostRoot, "proc/self/mountinfo": hostRoot})
+	host := func(table string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(table), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var r Reader
+		check := func(when, dir string, want bool) {
+			t.Helper()
+			if err := r.Propagates(root, dir); (err == nil) != want {
+				t.Errorf("%s: error %v", when, err)
+			}
+		}
+		check("at first", "/mnt/disks", true)
+		host(hostRoot + hostDisks)
+		time.Sleep(propagationHolds - time.Nanosecond)
+		check("for a second", "/mnt/disks", true)
+		check("another directory", "/mnt/disks/fast", false)
+		time.Sleep(time.Nanosecond)
+		check("after a second", "/mnt/disks", false)
+		host(hostRoot)
+		check("mended", "/mnt/disks", true)
+	})
 }
 
 // What can not be read is not taken for granted, whichever of the tables it is.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,10 +24,17 @@ import (
 type Reader struct {
 	host, own oneTable
 	anew      batch.Batch[tables]
+
+	mu sync.Mutex
+	// propagates is of which directories Propagates has said so, and since when.
+	propagates map[string]time.Time
 }
 
 // tables are both, as they are read for Propagates.
 type tables struct{ host, own []Mount }
+
+// propagationHolds is how long it holds that a directory propagates.
+const propagationHolds = time.Second
 
 // Tree gives PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the
 // live system, in the kernel's order: of two mounts at one path the later one is on top.
@@ -54,8 +62,16 @@ func (r *Reader) Doubt() {
 // process's mount namespace. Where it does not, a directory there can be a live mount point
 // on the host without looking like one, and removing it would take the mount away. Both tables are
 // read for it, once for all that ask at the same time: of a change of the propagation alone the kernel
-// does not tell.
+// does not tell. What it says holds for a second: where disks come one after the other each mount changes
+// both tables, and the more is mounted the longer it takes to read them. What it refuses does not.
 func (r *Reader) Propagates(root, dir string) error {
+	begun := time.Now()
+	r.mu.Lock()
+	since, known := r.propagates[dir]
+	r.mu.Unlock()
+	if known && begun.Sub(since) < propagationHolds {
+		return nil
+	}
 	both, err := r.anew.Do(func() (t tables, err error) {
 		r.Doubt()
 		if t.host, err = r.Tree(root); err != nil {
@@ -67,7 +83,16 @@ func (r *Reader) Propagates(root, dir string) error {
 	if err != nil {
 		return err
 	}
-	return propagates(both.host, both.own, dir)
+	if err := propagates(both.host, both.own, dir); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.propagates == nil {
+		r.propagates = map[string]time.Time{}
+	}
+	r.propagates[dir] = begun
+	return nil
 }
 
 // oneTable is what was read last of a mount table.
