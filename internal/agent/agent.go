@@ -174,7 +174,7 @@ type Agent struct {
 	unsaved  bool            // something is expected that Host.Remember was not called for
 	found    []disk.Sighting // not handed to Host.Note yet
 	saving   bool
-	saved    time.Time // when the last record of what is mounted was begun
+	saved    time.Time // when the last record of what is mounted was begun, zero if the next one may not wait
 	notices  []string  // told already
 	noticing bool
 	glance   bool // Host.Notices is wanted
@@ -558,7 +558,7 @@ func (a *Agent) wanted(name string) {
 	a.lines[looks].add(name)
 }
 
-// nextDue gives the time of the next retry or of the end of the wait for READY.
+// nextDue gives the time of the next retry or record, or of the end of the wait for READY.
 func (a *Agent) nextDue() (time.Time, bool) {
 	var next time.Time
 	earlier := func(t time.Time) {

@@ -47,6 +47,7 @@ type machine struct {
 	noteErr     error
 	rememberErr error
 	remembered  int  // how often Remember was called
+	noted       int  // how many there were in notes when it was called last
 	remembers   bool // it hangs until hang is closed
 	// later are the names of disks that are known to have come after another had gone.
 	later       []string
@@ -315,6 +316,7 @@ func (m *machine) Remember() error {
 		m.mu.Lock()
 	}
 	m.remembered++
+	m.noted = len(m.notes)
 	return m.rememberErr
 }
 
@@ -1981,7 +1983,7 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 }
 
 // TestRecordsKeepTheirDistance: what is seen of disks that come one after the other is recorded together,
-// of the first at once, and of the last when the agent ends.
+// of the first at once, and of the last when the agent ends. What is not mounted and what has left do not wait.
 func TestRecordsKeepTheirDistance(t *testing.T) {
 	m := newMachine()
 	check := func(when string, want int) {
@@ -2022,12 +2024,19 @@ func TestRecordsKeepTheirDistance(t *testing.T) {
 		m.change(func() { m.disks["vde"] = vde })
 		a.Look("vde")
 		check("with what is not mounted", 4)
+		// In the place of one that was mounted, it is the later one.
+		if len(m.notes) != 1 || m.noted != 0 {
+			t.Errorf("of %d that are not mounted %d were recorded before what is", len(m.notes), m.noted)
+		}
+		m.change(func() { delete(m.disks, "vdb") })
+		a.Look("vdb")
+		check("one has left, soon after that", 5)
 		m.change(func() { m.disks["vdd"].Size++ })
 		a.Look("vdd")
-		check("soon after that", 4)
+		check("soon after that", 5)
 	})
-	if m.remembered != 5 {
-		t.Errorf("at its end: recorded %d times, want 5", m.remembered)
+	if m.remembered != 6 {
+		t.Errorf("at its end: recorded %d times, want 6", m.remembered)
 	}
 }
 

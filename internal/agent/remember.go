@@ -28,6 +28,7 @@ func (a *Agent) leave(st *state) {
 	}
 	a.left++
 	a.expect(left)
+	a.saved = time.Time{}
 }
 
 // expect has the sighting recorded. A look that begins before that is done goes by it, too: else a

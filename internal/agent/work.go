@@ -34,6 +34,7 @@ const saveAfter = time.Second
 
 // saveEvery is the least time between two records of what is mounted, for the same reason: where disks come
 // one after the other the last ones wait so long. The daemon itself goes by what it has seen (Host.Expect).
+// That a disk has left does not wait: nobody can see it again.
 const saveEvery = 250 * time.Millisecond
 
 // bound sets the bounds of the lines.
@@ -176,7 +177,7 @@ func (a *Agent) firstSave() time.Time {
 }
 
 // save has recorded what was seen of filesystems, once what was before is. What is mounted goes with what
-// is not: of what is seen in one place after the other the later record counts.
+// is not, and first: the record of it drops that of what was in its place before.
 func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	mounted := a.unsaved && (mountedToo || len(a.found) > 0)
 	if !mounted && len(a.found) == 0 || a.saving {
@@ -189,11 +190,11 @@ func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	}
 	a.work.Go(func() {
 		var err error
-		if len(found) > 0 {
-			err = a.host.Note(found)
-		}
 		if mounted {
-			err = errors.Join(err, a.host.Remember())
+			err = a.host.Remember()
+		}
+		if len(found) > 0 {
+			err = errors.Join(err, a.host.Note(found))
 		}
 		a.give(ctx, func() {
 			a.saving = false
