@@ -230,7 +230,7 @@ for i in $(seq 50); do
 	[ -n "$m" ] || break
 	umount $m || sleep 0.2
 done
-! findmnt -rno TARGET | grep ^/mnt/disks/
+[ -z "$(findmnt -rno TARGET | grep ^/mnt/disks/)" ]
 udevadm settle; systemctl reset-failed`
 
 // waited has udevd as it is on a node on which nothing has happened for a while: it reads its
