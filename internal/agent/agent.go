@@ -190,8 +190,8 @@ type Agent struct {
 	untold   time.Time // when the next one is due, zero if there is none
 }
 
-// New makes an agent. Watchdog is the period in which Reporter.Alive is called,
-// 0 for never.
+// New makes an agent. Watchdog is the longest time between two calls of Reporter.Alive,
+// 0 for never to call it.
 func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) *Agent {
 	policy.Compile(s)
 	a := &Agent{
@@ -288,17 +288,18 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer timer.Stop()
 	a.rescans = time.NewTicker(a.settings.Rescan)
 	defer a.rescans.Stop()
-	checks := time.NewTicker(checkPeriod)
-	defer checks.Stop()
-	rest, rests := time.NewTimer(restAfter), false
-	defer rest.Stop()
-	var alive <-chan time.Time
+	// The watchdog is fed and what is mounted is asked for faults in one turn: most of what either
+	// costs is to wake.
+	period := checkPeriod
 	if a.watchdog > 0 {
-		t := time.NewTicker(a.watchdog)
-		defer t.Stop()
-		alive = t.C
+		period = min(period, a.watchdog)
 		a.report.Alive()
 	}
+	beats := time.NewTicker(period)
+	defer beats.Stop()
+	untilCheck := checkPeriod / period
+	rest, rests := time.NewTimer(restAfter), false
+	defer rest.Stop()
 	for {
 		a.tell()
 		a.start(ctx)
@@ -325,14 +326,17 @@ func (a *Agent) Run(ctx context.Context) error {
 			request()
 		case <-a.rescans.C:
 			a.rescan(a.wanted)
-		case <-checks.C:
-			a.check(ctx)
+		case <-beats.C:
+			if a.watchdog > 0 {
+				a.report.Alive()
+			}
+			if untilCheck--; untilCheck == 0 {
+				untilCheck = checkPeriod / period
+				a.check(ctx)
+			}
 			continue
 		case result := <-a.checked:
 			result()
-			continue
-		case <-alive:
-			a.report.Alive()
 			continue
 		case <-rest.C:
 			a.report.Resting()

@@ -1722,6 +1722,47 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
+// What is mounted is asked for faults each ten minutes, and the watchdog is fed in time, whatever its period.
+func TestBeats(t *testing.T) {
+	for _, c := range []struct {
+		watchdog      time.Duration
+		checks, feeds int // of an hour
+	}{
+		{0, 6, 0},
+		{10 * time.Second, 6, 360},
+		{checkPeriod, 6, 6},
+		// A check that is due between two beats comes with the one before.
+		{4 * time.Minute, 7, 15},
+		{time.Hour, 6, 6},
+	} {
+		t.Run(c.watchdog.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(xfsDisk("vdb", 2, uuidA))
+				s := testSettings()
+				s.Rescan = 24 * time.Hour
+				a := New(m, m, m, s, c.watchdog)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- a.Run(ctx) }()
+				// The check of the first rest, and the feed of the start.
+				time.Sleep(restAfter + 10*time.Second + time.Millisecond)
+				var checks, feeds int
+				m.change(func() { checks, feeds = len(m.checked), m.alive })
+				time.Sleep(time.Hour)
+				m.change(func() {
+					if got, fed := len(m.checked)-checks, m.alive-feeds; got != c.checks || fed != c.feeds {
+						t.Errorf("in an hour %d checks and %d feeds, want %d and %d", got, fed, c.checks, c.feeds)
+					}
+				})
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // That the loop rests is said once, when it has done nothing for a minute, and again after it
 // has done something. To feed the watchdog is nothing.
 func TestResting(t *testing.T) {

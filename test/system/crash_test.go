@@ -173,7 +173,7 @@ func (m machine) whole(v victim, runs int) string {
 		m.t.Errorf("%s: %d runs of mkfs.xfs, not %d:\n%s", v.order, len(lines), runs, strings.Join(lines, "\n"))
 	}
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%[1]s/f; sync -f /mnt/disks/%[1]s", uuid))
-	if got := m.run("journalctl --no-pager -o cat >/run/said; grep -E '/dev/" + v.name + " .*(refuse|hold): ' /run/said || true"); got != "" {
+	if got := m.run("journalctl --no-pager -o cat >/run/said; grep -E '/dev/" + v.name + " .*(refuse|hold): ' /run/said || [ $? = 1 ]"); got != "" {
 		m.t.Errorf("%s: %s", v.order, got)
 	}
 	return fmt.Sprintf("%-12s %d runs, %s", v.order, len(lines), uuid)
