@@ -173,9 +173,9 @@ type Agent struct {
 	left     uint64          // counts the filesystems whose disks have left
 	unsaved  bool            // something is expected that Host.Remember was not called for
 	found    []disk.Sighting // not handed to Host.Note yet
-	saving   bool
-	saved    time.Time // when the last record of what is mounted was begun, zero if the next one may not wait
-	notices  []string  // told already
+	saving   chan struct{}   // closed when the record that is under way is made, nil if there is none
+	saved    time.Time       // when the last record of what is mounted was begun, zero if the next one may not wait
+	notices  []string        // told already
 	noticing bool
 	glance   bool // Host.Notices is wanted
 	lines    [5]line
@@ -310,7 +310,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			a.save(ctx, true)
+			a.saveRest(ctx)
 			return nil
 		case <-a.queue.poke:
 			names, all := a.queue.take()
@@ -580,10 +580,10 @@ func (a *Agent) nextDue() (time.Time, bool) {
 	if !a.ready {
 		earlier(a.started.Add(a.settings.ReadyTimeout))
 	}
-	if len(a.found) > 0 && !a.saving {
+	if len(a.found) > 0 && a.saving == nil {
 		earlier(a.firstSave())
 	}
-	if a.unsaved && !a.saving {
+	if a.unsaved && a.saving == nil {
 		earlier(later(a.firstSave(), a.saved.Add(saveEvery)))
 	}
 	earlier(a.untold)

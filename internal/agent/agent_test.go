@@ -2129,6 +2129,21 @@ func TestRemembersOnceAtStart(t *testing.T) {
 		time.Sleep(saveEvery)
 		check(m, "recording hangs no more, and the fourth is mounted", 3)
 	})
+	m = mounted("")
+	delete(m.disks, "vde")
+	m.remembers = true
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { delete(m.disks, "vdb") })
+		a.Look("vdb")
+		check(m, "one leaves while recording takes long", 0)
+		time.AfterFunc(patience/2, func() {
+			m.change(func() { m.remembers = false })
+			m.unhang()
+		})
+	})
+	if m.remembered != 2 {
+		t.Errorf("at the end, of what one leaves while recording takes long: recorded %d times", m.remembered)
+	}
 	m = mounted("vde")
 	with(t, m, func(t *testing.T, a *Agent) { check(m, "one hangs", 0) })
 	if m.remembered != 1 {

@@ -180,11 +180,11 @@ func (a *Agent) firstSave() time.Time {
 // is not, and first: the record of it drops that of what was in its place before.
 func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	mounted := a.unsaved && (mountedToo || len(a.found) > 0)
-	if !mounted && len(a.found) == 0 || a.saving {
+	if !mounted && len(a.found) == 0 || a.saving != nil {
 		return
 	}
-	found := a.found
-	a.found, a.saving = nil, true
+	found, made := a.found, make(chan struct{})
+	a.found, a.saving = nil, made
 	if mounted {
 		a.unsaved, a.saved = false, time.Now()
 	}
@@ -196,13 +196,26 @@ func (a *Agent) save(ctx context.Context, mountedToo bool) {
 		if len(found) > 0 {
 			err = errors.Join(err, a.host.Note(found))
 		}
+		close(made)
 		a.give(ctx, func() {
-			a.saving = false
+			a.saving = nil
 			if err != nil {
 				a.report.Problem(err)
 			}
 		})
 	})
+}
+
+// saveRest has recorded at the end what was not, unless the record that is under way hangs.
+func (a *Agent) saveRest(ctx context.Context) {
+	if a.saving != nil && (a.unsaved || len(a.found) > 0) {
+		select {
+		case <-a.saving:
+			a.saving = nil
+		case <-time.After(patience):
+		}
+	}
+	a.save(ctx, true)
 }
 
 // mount has the disk mounted, and sees that it was this one. Until udev has heard that a disk
