@@ -298,7 +298,7 @@ bench: deb | build/.made
 # The inner parts: decision, parser, scan; those of BASE and of what is here in
 # turns.
 BASE := HEAD~1
-INNER := go test -run '^$$' -bench . -benchtime 0.3s -benchmem ./internal/policy ./internal/uevent ./internal/probe ./internal/inventory
+INNER := go test -run '^$$' -bench . -benchtime 0.3s -benchmem ./internal/policy ./internal/uevent ./internal/probe ./internal/inventory ./internal/mounts ./internal/store ./internal/disk ./internal/unit
 .PHONY: bench-inner
 bench-inner: check-go deps
 	$(call say,the inner parts against those of $(BASE))

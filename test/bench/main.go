@@ -35,9 +35,9 @@ func main() {
 	fixed := flag.Bool("fixed", false, "without address space randomization in the worker")
 	events := flag.Int("events", 10_000, "events of the storm")
 	flag.Parse()
-	if flag.Arg(0) == "probe" {
-		if err := inWorker(flag.Args()[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, "bench probe:", err)
+	if flag.NArg() > 0 {
+		if err := inWorker(flag.Args()); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}
 		return
@@ -52,14 +52,17 @@ func main() {
 }
 
 func inWorker(args []string) error {
-	if len(args) != 3 {
-		return errors.New("usage: bench probe READY DISKS HOW")
+	switch {
+	case args[0] == "peak" && len(args) == 2:
+		return peak(args[1], os.Stdout)
+	case args[0] == "probe" && len(args) == 4:
+		disks, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		return probe(args[1], disks, args[3], os.Stdout)
 	}
-	disks, err := strconv.Atoi(args[1])
-	if err != nil {
-		return err
-	}
-	return probe(args[0], disks, args[2], os.Stdout)
+	return errors.New("usage: bench probe READY DISKS HOW, or bench peak ENOUGH")
 }
 
 type bench struct {
@@ -202,13 +205,21 @@ type way struct{ name, setUp, how string }
 
 var ways = []way{
 	// It hears now what happened while it was frozen.
-	{"hotmount", "rm " + masked + "; udevadm control --reload; systemctl start hotmount; systemctl thaw hotmount", "wait"},
+	{"hotmount", thaw, "wait"},
 	{"rule", asRule(rule), "wait"},
 	{"rule, tuned", asRule(tuned), "wait"},
 	{"shell loop", "systemd-run -q --collect --unit=bench-loop bash -c " + quote(loop), "wait"},
 	{"mount(2)", "", "mount"},
 	{"hot-plug alone", "", "hear"},
+	{newDisk, "rm -f /var/lib/hotmount/full/*; " + thaw, "wait"},
 }
+
+// newDisk is hotmount with a disk that it has not mounted before: that udev's event then comes
+// later, after a process that reads how much of it its XFS takes (90-hotmount.rules), is so for the first
+// time only.
+const newDisk = "hotmount, new disk"
+
+const thaw = "rm " + masked + "; udevadm control --reload; systemctl start hotmount; systemctl thaw hotmount"
 
 func asRule(r string) string {
 	return "echo " + quote(r) + " >/run/udev/rules.d/99-bench.rules; udevadm control --reload"

@@ -183,15 +183,7 @@ func (b *bench) memory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.w.Run(ctx, `cat >/root/peak <<'X'
-most=0; file=0
-while [ ! -e /root/enough ]; do
-	set -- $(cat $(for p in $(pgrep -x hotmount); do echo /proc/$p/status; done) 2>/dev/null | awk '/^RssAnon:/ {a += $2; n++} END {print a + 0, n + 0}')
-	[ "$1" -le $most ] || { most=$1; echo $most $2 >/root/most; }
-	sleep 0.1
-done
-X
-setsid bash /root/peak </dev/null >/dev/null 2>&1 &`); err != nil {
+	if _, err := b.w.Run(ctx, "cd /root; setsid ./bench peak enough >most </dev/null 2>&1 &"); err != nil {
 		return err
 	}
 	for _, image := range images {
@@ -201,13 +193,17 @@ setsid bash /root/peak </dev/null >/dev/null 2>&1 &`); err != nil {
 	}
 	n, err = b.numbers(ctx, fmt.Sprintf(`for i in $(seq 1200); do
 	[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) -lt %d ] || break; sleep 0.2; done
-touch /root/enough; cat /root/most; `, mostDisks+8)+status("VmHWM"))
+touch /root/enough; while pgrep -xf './bench peak enough' >/dev/null; do sleep 0.1; done; cat /root/most; `, mostDisks+8)+status("VmHWM")+`
+findmnt -rno TARGET | grep -c ^/mnt/disks/`)
 	if err != nil {
 		return err
 	}
+	if n[3] != mostDisks+8 {
+		return fmt.Errorf("%v of %d disks are mounted", n[3], mostDisks+8)
+	}
 	figure = "memory, peak while 8 disks are formatted at once"
-	peak := b.table.add(figure, fmt.Sprintf("of its own, all processes (%v)", n[1]), "MiB", []float64{n[0] / 1024})
-	b.table.add(figure, "daemon, resident", "MiB", n[2:])
+	peak := b.table.add(figure, fmt.Sprintf("of its own, all processes (%v)", n[1]), "MiB", n[:1])
+	b.table.add(figure, "daemon, resident", "MiB", n[2:3])
 	b.table.claim("memory of its own, peak while 8 disks are formatted", peak, 32, "MiB")
 	return nil
 }
@@ -320,7 +316,8 @@ for i in $(seq 600); do [ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) -lt %d ]
 systemctl show -P InactiveExitTimestampMonotonic systemd-udev-trigger
 systemctl show -P ActiveEnterTimestampMonotonic 'mnt-disks-*.mount' | sort -n | tail -n 1
 systemctl show -P ActiveEnterTimestampMonotonic hotmount
-systemctl show -P ExecMainStartTimestampMonotonic hotmount`
+systemctl show -P ExecMainStartTimestampMonotonic hotmount
+findmnt -rno TARGET | grep -c ^/mnt/disks/`
 	ready, ours, theirs := []float64{}, []float64{}, []float64{}
 	for round := range max(2, b.rounds/3) {
 		for i := range 2 {
@@ -346,6 +343,9 @@ systemctl show -P ExecMainStartTimestampMonotonic hotmount`
 			n, err := b.numbers(ctx, fmt.Sprintf(times, mostDisks))
 			if err != nil {
 				return err
+			}
+			if n[4] != mostDisks {
+				return fmt.Errorf("%v of %d disks are mounted after a boot", n[4], mostDisks)
 			}
 			fmt.Fprintf(b.out, "boot: round %d, by the rule %v: %.0f\n", round, byRule, n)
 			if byRule {
