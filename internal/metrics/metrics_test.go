@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +154,31 @@ func TestWriteFails(t *testing.T) {
 	if err := New("x").Write(filepath.Join(t.TempDir(), "no", "x.prom"), nil, nil); err == nil || !strings.Contains(err.Error(), "cannot write the metrics") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// What was allocated between two texts is counted to the object, so that a test can bound it.
+func TestAllocationsAreCounted(t *testing.T) {
+	m := New("x")
+	counted := func() float64 {
+		t.Helper()
+		_, after, _ := strings.Cut(string(m.text(nil, nil)), "\nhotmount_heap_allocations_total ")
+		n, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	counted()
+	a, b := counted(), counted()
+	kept := make([]*int64, 1000)
+	for i := range kept {
+		kept[i] = new(int64)
+	}
+	c := counted()
+	if more := (c - b) - (b - a); more < 1000 || more > 1100 {
+		t.Errorf("a thousand objects are counted as %v", more)
+	}
+	runtime.KeepAlive(kept)
 }
 
 // An alert on what has not happened yet needs its 0.
