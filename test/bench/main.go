@@ -199,19 +199,19 @@ const (
 done`
 )
 
-// way is one of those that are compared: how the worker is made to work so, and
-// what the probe has to do.
-type way struct{ name, setUp, how string }
+// way is one of those that are compared: how the worker is made to work so, what the
+// probe has to do, and what is done at last, when the daemon has nothing more to do.
+type way struct{ name, setUp, how, last string }
 
 var ways = []way{
 	// It hears now what happened while it was frozen.
-	{"hotmount", thaw, "wait"},
-	{"rule", asRule(rule), "wait"},
-	{"rule, tuned", asRule(tuned), "wait"},
-	{"shell loop", "systemd-run -q --collect --unit=bench-loop bash -c " + quote(loop), "wait"},
-	{"mount(2)", "", "mount"},
-	{"hot-plug alone", "", "hear"},
-	{newDisk, "rm -f /var/lib/hotmount/full/*; " + thaw, "wait"},
+	{"hotmount", thaw, "wait", ""},
+	{"rule", asRule(rule), "wait", ""},
+	{"rule, tuned", asRule(tuned), "wait", ""},
+	{"shell loop", "systemd-run -q --collect --unit=bench-loop bash -c " + quote(loop), "wait", ""},
+	{"mount(2)", "", "mount", ""},
+	{"hot-plug alone", "", "hear", ""},
+	{newDisk, thaw, "wait", "\nrm -f /var/lib/hotmount/full/*"},
 }
 
 // newDisk is hotmount with a disk that it has not mounted before: that udev's event then comes
@@ -342,7 +342,7 @@ func (b *bench) unplug(ctx context.Context, ids []string) error {
 // turn has one way mount the images, and clears up. The one that counts comes after one that does
 // not: code that QEMU has to translate again is slow once.
 func (b *bench) turn(ctx context.Context, w way, images []string, during func(Seen) error) (Seen, error) {
-	if _, err := b.w.Run(ctx, clear+"\n"+w.setUp+waited); err != nil {
+	if _, err := b.w.Run(ctx, clear+"\n"+w.setUp+waited+w.last); err != nil {
 		return Seen{}, err
 	}
 	seen, ids, err := b.plug(ctx, w.how, images)
