@@ -295,7 +295,7 @@ bench: deb | build/.made
 	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench
 	@build/bench -deb $(DEB) -commit $(COMMIT) -rounds $(ROUNDS) -idle $(IDLE) $(if $(ONLY),-only '$(ONLY)') $(if $(FIXED),-fixed)
 
-# The inner parts: decision, parser, scan; those of BASE and of what is here in
+# The inner parts that have benchmarks; those of BASE and of what is here in
 # turns.
 BASE := HEAD~1
 INNER := go test -run '^$$' -bench . -benchtime 0.3s -benchmem ./internal/policy ./internal/uevent ./internal/probe ./internal/inventory ./internal/mounts ./internal/store ./internal/disk ./internal/unit
