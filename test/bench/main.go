@@ -233,7 +233,7 @@ const masked = "/run/udev/rules.d/90-hotmount.rules"
 // clear ends every way, and unmounts what it has mounted. The daemon is frozen, not
 // stopped: on a node it has run for long, and nothing it does is done for the first
 // time.
-const clear = `systemctl stop bench-loop 2>/dev/null || true
+const clear = `! systemctl -q is-active bench-loop || systemctl stop bench-loop
 systemctl freeze hotmount
 mkdir -p /run/udev/rules.d; rm -f /run/udev/rules.d/99-bench.rules; ln -sf /dev/null ` + masked + `; udevadm control --reload
 for i in $(seq 50); do
