@@ -44,6 +44,7 @@ const wanted = `StartTransientUnit mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2
   Type "xfs"
   Options "noatime,nodev,nosuid,nofail"
   TimeoutUSec @t 900000000
+  Environment ["LC_ALL=C"]
   CollectMode "inactive-or-failed"
   Before ["local-fs.target"]
   OnSuccess ["hotmount-cleanup@mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e5f.service"]

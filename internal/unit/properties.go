@@ -67,6 +67,8 @@ func (u *MountUnit) properties() ([]sd.Property, error) {
 		// nofail: nothing at boot waits for the mount (systemd.mount(5)).
 		p("Options", strings.Join(append(slices.Clone(u.Options), "nofail"), ",")),
 		p("TimeoutUSec", uint64(u.Timeout/time.Microsecond)),
+		// mount(8) says what it says in English, and reads none of the dozen files of a locale.
+		p("Environment", []string{"LC_ALL=C"}),
 		// So that the name is free again when the mount has failed.
 		p("CollectMode", "inactive-or-failed"),
 		// Because of nofail systemd does not order the mount against
