@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -236,22 +237,20 @@ func peak(enough string, out io.Writer) error {
 			_, err := fmt.Fprintln(out, most, processes)
 			return err
 		}
-		all, err := filepath.Glob("/proc/[0-9]*/status")
+		all, err := procfs.AllProcs()
 		if err != nil {
 			return err
 		}
 		sum, n := 0.0, 0
-		for _, path := range all {
-			text, err := os.ReadFile(path)
-			if err != nil || !bytes.HasPrefix(text, []byte("Name:\thotmount\n")) {
+		for _, p := range all {
+			if name, err := p.Comm(); err != nil || name != "hotmount" {
 				continue // it has ended, or is another
 			}
-			_, anon, _ := strings.Cut(string(text), "\nRssAnon:")
-			var kib float64
-			if _, err := fmt.Sscan(anon, &kib); err != nil {
-				continue // of one that has just ended
+			status, err := p.NewStatus()
+			if err != nil {
+				continue // it has just ended
 			}
-			sum, n = sum+kib/1024, n+1
+			sum, n = sum+float64(status.RssAnon)/(1<<20), n+1
 		}
 		if sum > most {
 			most, processes = sum, n
