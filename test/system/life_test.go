@@ -220,20 +220,69 @@ func TestConfiguration(t *testing.T) {
 	m.mounted(held)
 }
 
-// TestStorm: a storm of events costs no disk and ends in quiet, and so does udevd, which
-// forgets some of them.
+// numbers are the words of a text.
+func numbers(t *testing.T, text string) (all []float64) {
+	t.Helper()
+	for _, word := range strings.Fields(text) {
+		n, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// TestStorm: a storm of ten thousand events costs no disk, and ends with one look at each; and udevd, which
+// forgets some events, costs none either.
 func TestStorm(t *testing.T) {
 	m, w := start(t, worker.Options{})
+	var names []string
 	for i := range 3 {
 		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: fmt.Sprint("S", i)})
 		m.mounted(name)
+		names = append(names, name)
 	}
 	before := m.run("findmnt -rno ID,TARGET | grep /mnt/disks | sort")
-	m.run("for i in $(seq 30); do udevadm trigger -s block -c change; done; udevadm settle")
-	if after := m.run("findmnt -rno ID,TARGET | grep /mnt/disks | sort"); after != before {
+	goes, goesID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "GOES"})
+	gone := m.mounted(goes)
+	const events = 2500 // of each disk
+	m.run(`pid=$(systemctl show -P MainPID hotmount)
+		strace -f -qq -ttt -s 100 -e trace=openat -e signal=none -o /root/trace -p $pid </dev/null >/dev/null 2>/root/said &
+		for i in $(seq 100); do grep -q '^TracerPid:.*[1-9]' /proc/$pid/status && break; sleep 0.1; done
+		setsid bash -c 'date +%s.%N; for i in $(seq ` + fmt.Sprint(events) + `); do for d in ` + strings.Join(names, " ") + ` vda; do echo change >/sys/block/$d/uevent; done; done
+			date +%s.%N; udevadm settle --timeout=600; date +%s.%N; touch /root/over' </dev/null >/root/times 2>&1 &`)
+	// In the midst of it a disk comes, and one goes, which udevd tells when it has told the rest.
+	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "COMES"})
+	m.detach(w, goesID)
+	m.run("[ ! -e /root/over ]")
+	m.waits(10, "the end of the storm", "[ -e /root/over ]")
+	came := m.mounted(name)
+	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+gone+" && [ ! -e /mnt/disks/"+gone+" ]")
+	times := numbers(t, m.run("cat /root/times"))
+	for _, name := range names {
+		// A look at a disk reads what udev knows of it.
+		looks := "grep -F '\"/run/udev/data/b'$(cat /sys/block/" + name + "/dev)'\"' /root/trace | awk '{print $2}'"
+		m.wait("the look that the last event is for", fmt.Sprintf("%s | awk '{last = $1} END {exit !(last > %f)}'", looks, times[1]))
+		all := numbers(t, m.run(looks))
+		// After the first ones each five seconds.
+		if most := 15 + (times[2]-times[0])/5 + 2; float64(len(all)) > most {
+			t.Errorf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
+		} else {
+			t.Logf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
+		}
+		if end := slices.IndexFunc(all, func(at float64) bool { return at > times[2] }); end >= 0 && len(all)-end > 1 {
+			t.Errorf("%d looks at %s after the storm", len(all)-end, name)
+		}
+	}
+	m.run("pkill -INT -x strace; while pgrep -x strace >/dev/null; do sleep 0.1; done")
+	if most := numbers(t, m.run("awk '/^VmHWM:/ {print $2 / 1024}' /proc/$(systemctl show -P MainPID hotmount)/status"))[0]; most > 14 {
+		t.Errorf("the daemon had up to %v MiB resident", most)
+	}
+	if after := m.run("findmnt -rno ID,TARGET | grep /mnt/disks | grep -v "+came+" | sort"); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
-	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '3 mounted, 0 held, 0 refused, 0 failing'")
+	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '4 mounted, 0 held, 0 refused, 0 failing'")
 	if got := m.run("journalctl -b -u hotmount -p warning -q --no-pager; systemctl show -p NRestarts --value hotmount"); got != "0" {
 		t.Errorf("got %s", got)
 	}
@@ -246,7 +295,6 @@ func TestStorm(t *testing.T) {
 		m.wait("the queue", "[ -e /run/udev/queue ]")
 		m.run("systemctl restart systemd-udevd")
 	}
-	var name, id string
 	image := made(t, 320<<20)
 	forgets(func() { name, id = m.attach(w, worker.Disk{File: image, Serial: "CAME"}) })
 	uuid := m.mounted(name)
