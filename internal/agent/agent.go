@@ -164,7 +164,7 @@ type Agent struct {
 	queue    *queue
 	requests chan func()
 	results  chan func()
-	checked  chan func() // results that no rest is over for
+	checked  chan func() bool // results that no rest is over for; it says whether there is something to do
 	work     sync.WaitGroup
 
 	// What follows belongs to the loop's goroutine alone.
@@ -196,7 +196,7 @@ func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) 
 	policy.Compile(s)
 	a := &Agent{
 		host: h, units: u, report: r, settings: s, watchdog: watchdog,
-		queue: newQueue(), requests: make(chan func()), results: make(chan func()), checked: make(chan func()),
+		queue: newQueue(), requests: make(chan func()), results: make(chan func()), checked: make(chan func() bool),
 		disks: map[string]*state{}, leaving: map[string]*departure{},
 	}
 	a.bound()
@@ -300,14 +300,18 @@ func (a *Agent) Run(ctx context.Context) error {
 	untilCheck := checkPeriod / period
 	rest, rests := time.NewTimer(restAfter), false
 	defer rest.Stop()
-	for {
-		a.tell()
-		a.start(ctx)
-		if next, ok := a.nextDue(); ok {
-			timer.Reset(time.Until(next))
-		} else {
-			timer.Stop()
+	for changed := true; ; {
+		// What the loop wakes for when it rests changes nothing of this, as a rule.
+		if changed {
+			a.tell()
+			a.start(ctx)
+			if next, ok := a.nextDue(); ok {
+				timer.Reset(time.Until(next))
+			} else {
+				timer.Stop()
+			}
 		}
+		changed = true
 		select {
 		case <-ctx.Done():
 			a.saveRest(ctx)
@@ -334,9 +338,10 @@ func (a *Agent) Run(ctx context.Context) error {
 				untilCheck = checkPeriod / period
 				a.check(ctx)
 			}
+			changed = false
 			continue
 		case result := <-a.checked:
-			result()
+			changed = result()
 			continue
 		case <-rest.C:
 			a.report.Resting()
@@ -375,11 +380,11 @@ func (a *Agent) check(ctx context.Context) {
 	at := a.host.Monotonic()
 	a.work.Go(func() {
 		names, err := a.host.Changed(mounted)
-		result := func() {
+		result := func() bool {
 			a.checking = false
 			if err != nil {
 				a.report.Problem(err)
-				return
+				return false
 			}
 			for i := range mounted {
 				f := &mounted[i]
@@ -390,6 +395,7 @@ func (a *Agent) check(ctx context.Context) {
 					st.alive = max(st.alive, at)
 				}
 			}
+			return len(names) > 0
 		}
 		select {
 		case a.checked <- result:

@@ -279,7 +279,7 @@ func TestStorm(t *testing.T) {
 	if most := numbers(t, m.run("awk '/^VmHWM:/ {print $2 / 1024}' /proc/$(systemctl show -P MainPID hotmount)/status"))[0]; most > 14 {
 		t.Errorf("the daemon had up to %v MiB resident", most)
 	}
-	if after := m.run("findmnt -rno ID,TARGET | grep /mnt/disks | grep -v "+came+" | sort"); after != before {
+	if after := m.run("findmnt -rno ID,TARGET | grep /mnt/disks | grep -v " + came + " | sort"); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
 	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '4 mounted, 0 held, 0 refused, 0 failing'")
