@@ -233,7 +233,7 @@ func numbers(t *testing.T, text string) (all []float64) {
 	return all
 }
 
-// TestStorm: a storm of ten thousand events costs no disk, and ends with one look at each; and udevd, which
+// TestStorm: a storm of two thousand events costs no disk, and ends with one look at each; and udevd, which
 // forgets some events, costs none either.
 func TestStorm(t *testing.T) {
 	m, w := start(t, worker.Options{})
@@ -246,17 +246,17 @@ func TestStorm(t *testing.T) {
 	before := m.run("findmnt -rno ID,TARGET | grep /mnt/disks | sort")
 	goes, goesID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "GOES"})
 	gone := m.mounted(goes)
-	const events = 2500 // of each disk
+	const events = 500 // of each disk; make bench has five times as many
 	m.run(`pid=$(systemctl show -P MainPID hotmount)
 		strace -f -qq -ttt -s 100 -e trace=openat -e signal=none -o /root/trace -p $pid </dev/null >/dev/null 2>/root/said &
 		for i in $(seq 100); do grep -q '^TracerPid:.*[1-9]' /proc/$pid/status && break; sleep 0.1; done
 		setsid bash -c 'date +%s.%N; for i in $(seq ` + fmt.Sprint(events) + `); do for d in ` + strings.Join(names, " ") + ` vda; do echo change >/sys/block/$d/uevent; done; done
-			date +%s.%N; udevadm settle --timeout=600; date +%s.%N; touch /root/over' </dev/null >/root/times 2>&1 &`)
+			date +%s.%N; udevadm settle --timeout=500; date +%s.%N; touch /root/over' </dev/null >/root/times 2>&1 &`)
 	// In the midst of it a disk comes, and one goes, which udevd tells when it has told the rest.
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "COMES"})
 	m.detach(w, goesID)
 	m.run("[ ! -e /root/over ]")
-	m.waits(10, "the end of the storm", "[ -e /root/over ]")
+	m.waits(9, "the end of the storm", "[ -e /root/over ]")
 	came := m.mounted(name)
 	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+gone+" && [ ! -e /mnt/disks/"+gone+" ]")
 	times := numbers(t, m.run("cat /root/times"))
@@ -265,8 +265,8 @@ func TestStorm(t *testing.T) {
 		looks := "grep -F '\"/run/udev/data/b'$(cat /sys/block/" + name + "/dev)'\"' /root/trace | awk '{print $2}'"
 		m.wait("the look that the last event is for", fmt.Sprintf("%s | awk '{last = $1} END {exit !(last > %f)}'", looks, times[1]))
 		all := numbers(t, m.run(looks))
-		// After the first ones each five seconds.
-		if most := 15 + (times[2]-times[0])/5 + 2; float64(len(all)) > most {
+		// Eight at once, six of growing distance, then one each five seconds.
+		if most := 14 + (times[2]-times[0])/5; float64(len(all)) > most {
 			t.Errorf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		} else {
 			t.Logf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
@@ -276,9 +276,6 @@ func TestStorm(t *testing.T) {
 		}
 	}
 	m.run("pkill -INT -x strace; while pgrep -x strace >/dev/null; do sleep 0.1; done")
-	if most := numbers(t, m.run("awk '/^VmHWM:/ {print $2 / 1024}' /proc/$(systemctl show -P MainPID hotmount)/status"))[0]; most > 14 {
-		t.Errorf("the daemon had up to %v MiB resident", most)
-	}
 	if after := m.run("findmnt -rno ID,TARGET | grep /mnt/disks | grep -v " + came + " | sort"); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
