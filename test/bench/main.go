@@ -236,12 +236,13 @@ const masked = "/run/udev/rules.d/90-hotmount.rules"
 const clear = `! systemctl -q is-active bench-loop || systemctl stop bench-loop
 systemctl freeze hotmount
 mkdir -p /run/udev/rules.d; rm -f /run/udev/rules.d/99-bench.rules; ln -sf /dev/null ` + masked + `; udevadm control --reload
+left() { awk '$2 ~ "^/mnt/disks/" {print $2}' /proc/self/mounts; }
 for i in $(seq 50); do
-	m=$(findmnt -rno TARGET | grep ^/mnt/disks/ || true)
+	m=$(left)
 	[ -n "$m" ] || break
 	umount $m || sleep 0.2
 done
-[ -z "$(findmnt -rno TARGET | grep ^/mnt/disks/)" ]
+m=$(left); [ -z "$m" ]
 udevadm settle; systemctl reset-failed`
 
 // waited has udevd as it is on a node on which nothing has happened for a while: it reads its
