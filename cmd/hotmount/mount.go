@@ -31,12 +31,13 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	arrived, forget := u.mounting.expect(path, f.Dev)
 	defer forget()
 	asked := monotonic()
-	err := u.startMount(ctx, f, class, uuid, fstype)
+	over, err := u.startMount(ctx, f, class, uuid, fstype)
 	// A job that is there already is an earlier daemon's, which ended during the
 	// recovery of a log, say.
 	if err == nil || errors.Is(err, unit.ErrExists) {
 		err = await(ctx, path, arrived, u.manager.MountEnded)
 	}
+	over()
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
 		err = failure(err, f.Node(), kernelSaid(ctx, run.Exec{}, u.host, f.ID, asked), u.host.Store.Holders(uuid), policy.Check(f, fstype))
@@ -50,17 +51,19 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	return err
 }
 
-// startMount makes the mount point, and returns when PID 1 has the job.
-func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
+// startMount makes the mount point, and returns when PID 1 was asked. Who does not wait for the mount any more calls
+// over.
+func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
 	defer u.manager.Ahead(ctx)()
+	over = func() {}
 	if err := u.host.Propagates(class.Directory); err != nil {
-		return disk.OfNode(err)
+		return over, disk.OfNode(err)
 	}
 	path := class.MountPoint(uuid)
 	// If it fails the directory is still there, and that tells what is wrong with it.
 	_ = u.manager.Vacate(ctx, path)
 	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
-		return disk.OfNode(barred(err))
+		return over, disk.OfNode(barred(err))
 	}
 	serial := "no serial"
 	if f.Serial != "" {

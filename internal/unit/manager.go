@@ -75,6 +75,8 @@ type Manager struct {
 	users int
 	// greeted is what Expect has made, nil while there is none.
 	greeted *greeting
+
+	starts starts
 }
 
 // greeting is a connection on which PID 1 knows us and nothing was said yet.
@@ -186,14 +188,14 @@ func (m *Manager) known(ctx context.Context) *conn {
 	return c
 }
 
-// Ahead connects already for a call that will be made, for the same reason as Expect, unless
-// that has done it. Who calls done lets go of it. If it fails the call tries again, and
+// Ahead connects already for a StartMount that will come, for the same reason as Expect, unless
+// that has done it, or the mount has to wait for others. Who calls done lets go of it. If it fails the call tries again, and
 // tells.
 func (m *Manager) Ahead(ctx context.Context) (done func()) {
 	m.mu.Lock()
 	there := m.greeted != nil
 	m.mu.Unlock()
-	if there {
+	if there || m.starts.underWay() {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -329,24 +331,33 @@ func (m *Manager) jobOnce(ctx context.Context, unit string, start func(*sd.Conn,
 	}
 }
 
-// StartMount has a filesystem mounted by a transient mount unit. It returns when
-// PID 1 has the job; that it is mounted the mount table tells, that it can not be
-// MountEnded.
-func (m *Manager) StartMount(ctx context.Context, u MountUnit) error {
+// startAlone has PID 1 start one mount unit, and the mount point removed if it has said that it does
+// not mount there. Without its answer it may do so yet.
+func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	properties, err := u.properties()
 	if err != nil {
 		return err
 	}
-	name := Name(u.Path)
+	err = m.startTransient(ctx, Name(u.Path), properties, nil)
+	var said dbus.Error
+	if !errors.As(err, &said) {
+		return err
+	}
+	return errors.Join(err, m.Vacate(ctx, u.Path))
+}
+
+// startTransient has PID 1 make a transient unit and start it, and make others beside it. That it is
+// there already is ErrExists.
+func (m *Manager) startTransient(ctx context.Context, name string, properties []sd.Property, others []sd.PropertyCollection) error {
 	var unanswered error
 	if c := m.known(ctx); c != nil {
 		soon, cancel := context.WithTimeout(ctx, cmp.Or(m.soon, patience))
-		unanswered = c.startTransient(soon, name, properties)
+		unanswered = c.startTransient(soon, name, properties, others)
 		cancel()
 		c.bus.Close()
 		var said dbus.Error
 		if unanswered == nil || errors.As(unanswered, &said) {
-			return m.vacated(ctx, u.Path, unanswered)
+			return refusal(name, unanswered)
 		}
 	}
 	c, err := m.acquire(ctx)
@@ -358,25 +369,14 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) error {
 		return err
 	}
 	defer m.release(c)
-	return m.vacated(ctx, u.Path, c.startTransient(ctx, name, properties))
-}
-
-// vacated gives the refusal of a mount, and has the mount point removed if PID 1 has said that it
-// does not mount there. Without its answer it may do so yet.
-func (m *Manager) vacated(ctx context.Context, path string, err error) error {
-	refused := refusal(Name(path), err)
-	var said dbus.Error
-	if !errors.As(err, &said) || errors.Is(refused, ErrExists) {
-		return refused
-	}
-	return errors.Join(refused, m.Vacate(ctx, path))
+	return refusal(name, c.startTransient(ctx, name, properties, others))
 }
 
 // startTransient is not by go-systemd, which makes a call of its own first.
-func (c *conn) startTransient(ctx context.Context, name string, properties []sd.Property) error {
+func (c *conn) startTransient(ctx context.Context, name string, properties []sd.Property, others []sd.PropertyCollection) error {
 	var job dbus.ObjectPath
 	return c.bus.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager.StartTransientUnit", 0,
-		name, "fail", properties, []sd.PropertyCollection{}).Store(&job)
+		name, "fail", properties, others).Store(&job)
 }
 
 // MountEnded says whether the job of StartMount has ended. Where it has ended and
@@ -387,7 +387,7 @@ func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool,
 	if err := checkPath(path); err != nil {
 		return false, err
 	}
-	if m.has(path) && !sure {
+	if m.has(path) && (!sure || m.together()) {
 		return false, nil
 	}
 	name := Name(path)

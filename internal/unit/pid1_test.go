@@ -11,6 +11,7 @@ import (
 	"net"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,8 +24,9 @@ import (
 // does on its private socket.
 type pid1 struct {
 	socket string
-	// refuse is the D-Bus error that each call gets, empty for none.
-	refuse string
+	// refuse is the D-Bus error that each call gets, empty for none; with refuseOnly only one with that in
+	// its first argument.
+	refuse, refuseOnly string
 	// result is that of each job; with none its end is never told.
 	result string
 	// unit are the properties of every unit.
@@ -175,7 +177,7 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 	}
 	p.log = append(p.log, text)
 	defer func() { p.called <- struct{}{} }()
-	if refuse != "" {
+	if refuse != "" && strings.Contains(fmt.Sprint(m.Body[0]), p.refuseOnly) {
 		return p.send(c, m, dbus.TypeError, refuse, "said no")
 	}
 	p.jobs++
@@ -194,18 +196,27 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 	return nil
 }
 
-// show prints an argument as busctl(1) would in spirit: structures one a line.
+// show prints an argument as busctl(1) would in spirit: structures one a line, bytes as text.
 func show(v any) string {
 	switch v := v.(type) {
 	case [][]any:
 		s := "["
 		for _, e := range v {
-			s += "\n  " + strings.TrimSpace(fmt.Sprintln(e...))
+			var words []string
+			for _, part := range e {
+				words = append(words, show(part))
+			}
+			s += "\n  " + strings.ReplaceAll(strings.Join(words, " "), "\n", "\n  ")
 		}
 		if len(v) > 0 {
 			s += "\n"
 		}
 		return s + "]"
+	case dbus.Variant:
+		if b, ok := v.Value().([]byte); ok {
+			return strconv.Quote(string(b))
+		}
+		return v.String()
 	default:
 		return fmt.Sprint(v)
 	}

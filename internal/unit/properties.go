@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -67,8 +68,7 @@ func (u *MountUnit) properties() ([]sd.Property, error) {
 		// nofail: nothing at boot waits for the mount (systemd.mount(5)).
 		p("Options", strings.Join(append(slices.Clone(u.Options), "nofail"), ",")),
 		p("TimeoutUSec", uint64(u.Timeout/time.Microsecond)),
-		// mount(8) says what it says in English, and reads none of the dozen files of a locale.
-		p("Environment", []string{"LC_ALL=C"}),
+		p("Environment", environment),
 		// So that the name is free again when the mount has failed.
 		p("CollectMode", "inactive-or-failed"),
 		// Because of nofail systemd does not order the mount against
@@ -81,6 +81,16 @@ func (u *MountUnit) properties() ([]sd.Property, error) {
 		p("OnFailure", cleanup),
 		p("OnFailureJobMode", "fail"),
 	}, nil
+}
+
+// environment is that of mount(8): it says what it says in English, and reads none of the dozen files of a locale.
+var environment = []string{"LC_ALL=C"}
+
+// line is the mount as a line of fstab(5). There is no nofail: with it mount(8) takes a disk that is not
+// there for mounted.
+func (u *MountUnit) line() string {
+	path := strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(u.Path)
+	return fmt.Sprintf("%s %s %s %s 0 0\n", u.ID.BySeq(), path, u.Type, cmp.Or(strings.Join(u.Options, ","), "defaults"))
 }
 
 func (u *MountUnit) check() error {

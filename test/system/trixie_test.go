@@ -39,3 +39,7 @@ func TestDebian13(t *testing.T) {
 	m.detach(w, id)
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 }
+
+// TestTogetherOnDebian13: what one process mounts is its units' with systemd 257 and a mount(8) that uses the
+// kernel's newer calls, too.
+func TestTogetherOnDebian13(t *testing.T) { together(t, worker.Options{Suite: "trixie"}) }

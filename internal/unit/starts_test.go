@@ -1,0 +1,274 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+)
+
+// nth gives one of many mount units.
+func nth(i int) MountUnit {
+	u := mountUnit()
+	u.ID = disk.ID{Name: fmt.Sprintf("vd%c", 'b'+i), Seq: uint64(12 + i)}
+	u.Path = fmt.Sprintf("/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e%02d", i)
+	return u
+}
+
+// asked is what comes of a StartMount.
+type asked struct {
+	over func()
+	err  error
+}
+
+// waits has a mount asked for, and returns when it waits for its turn.
+func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan asked {
+	t.Helper()
+	waiting := func() int {
+		m.starts.mu.Lock()
+		defer m.starts.mu.Unlock()
+		return len(m.starts.waiting)
+	}
+	before, answer := waiting(), make(chan asked, 1)
+	go func() {
+		over, err := m.StartMount(ctx, u)
+		answer <- asked{over, err}
+	}()
+	for limit := background(t); waiting() == before; {
+		if limit.Err() != nil {
+			t.Fatal("it does not wait")
+		}
+	}
+	return answer
+}
+
+// busy gives a Manager that has asked for one mount and waits for it, not bounded by time.
+func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
+	t.Helper()
+	m = p.manager()
+	m.transient, m.starts.most = t.TempDir(), time.Hour
+	over, err := m.StartMount(background(t), nth(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, over
+}
+
+// wantedTogether is all that PID 1 is asked for where two mounts have waited for another.
+const wantedTogether = `StartTransientUnit hotmount-mounts-13.service fail [
+  Description "Mount 2 disks that came together"
+  Type "oneshot"
+  ExecStart [["/usr/bin/mount", ["/usr/bin/mount", "--all", "--fork", "--fstab", "/proc/self/fd/0"], false]]
+  Conditions [["ConditionPathIsSymbolicLink", false, true, "/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e01"], ["ConditionPathIsSymbolicLink", false, true, "/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e02"]]
+  StandardInput "data"
+  StandardInputData "/dev/disk/by-diskseq/13 /mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e01 xfs noatime,nodev,nosuid 0 0\n/dev/disk/by-diskseq/14 /mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e02 ext4 defaults 0 0\n"
+  Environment ["LC_ALL=C"]
+  TimeoutStartUSec @t 1800000000
+  CollectMode "inactive-or-failed"
+  DefaultDependencies false
+  Conflicts ["shutdown.target"]
+  Before ["shutdown.target"]
+  OnFailure ["mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e01.mount", "mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e02.mount"]
+  OnFailureJobMode "fail"
+] [
+  UNIT 1
+  UNIT 2
+]`
+
+// TestTogether: what is asked for while a mount is under way waits for it, and goes together; each
+// mount unit has all that it has alone.
+func TestTogether(t *testing.T) {
+	p := startPID1(t)
+	m, over := busy(t, p)
+	first := nth(1)
+	second := nth(2)
+	first.Timeout, second.Type, second.Options = 30*time.Minute, "ext4", nil
+	one := waits(t, background(t), m, first)
+	two := waits(t, background(t), m, second)
+	before := p.calls()
+	over()
+	for _, answer := range []<-chan asked{one, two} {
+		if a := <-answer; a.err != nil {
+			t.Error(a.err)
+		} else {
+			defer a.over()
+		}
+	}
+	want := wantedTogether
+	for i, u := range []MountUnit{first, second} {
+		alone := startPID1(t)
+		if over, err := alone.manager().StartMount(background(t), u); err != nil {
+			t.Fatal(err)
+		} else {
+			over()
+		}
+		_, properties, _ := strings.Cut(alone.calls(), " fail [\n")
+		properties = strings.TrimSuffix(properties, "\n] []")
+		want = strings.Replace(want, fmt.Sprintf("UNIT %d", i+1), Name(u.Path)+" ["+strings.ReplaceAll("\n"+properties, "\n", "\n  ")+"\n  ]", 1)
+	}
+	if diff := cmp.Diff(want, strings.TrimPrefix(p.calls(), before+"\n")); diff != "" {
+		t.Errorf("asked of PID 1 (-want +got):\n%s", diff)
+	}
+}
+
+// TestTurn: who comes waits for all mounts that are under way, and for none that is over.
+func TestTurn(t *testing.T) {
+	p := startPID1(t)
+	m, over := busy(t, p)
+	one, two := waits(t, background(t), m, nth(1)), waits(t, background(t), m, nth(2))
+	over()
+	over()
+	a, b := <-one, <-two
+	three := waits(t, background(t), m, nth(3))
+	a.over()
+	a.over() // says no more than the first time
+	if got := p.calls(); strings.Contains(got, Name(nth(3).Path)) {
+		t.Errorf("one is not over, and PID 1 is asked for %s", got)
+	}
+	b.over()
+	if c := <-three; c.err != nil {
+		t.Error(c.err)
+	} else {
+		c.over()
+	}
+	if m.starts.underWay() {
+		t.Error("all are over, and the turn has not ended")
+	}
+	if _, last, _ := strings.Cut(p.calls(), wantedTogether[:50]); !strings.Contains(last, "\nStartTransientUnit "+Name(nth(3).Path)+" fail [") {
+		t.Errorf("the last one alone is asked for with %s", last)
+	}
+}
+
+// TestWaitMost: a mount that takes long does not keep the others.
+func TestWaitMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var ends, last atomic.Int64
+		turn := func() {
+			ends.Add(1)
+			last.Store(int64(time.Since(began)))
+		}
+		ended := func(want int64) {
+			t.Helper()
+			if synctest.Wait(); ends.Load() != want {
+				t.Errorf("after %s it has ended %d times, want %d", time.Since(began), ends.Load(), want)
+			}
+		}
+		all := []*start{{}, {}}
+		end(all, waitMost, turn)
+		all[0].over()
+		all[0].over()
+		ended(0)
+		time.Sleep(time.Minute)
+		if ended(1); last.Load() != int64(waitMost) {
+			t.Errorf("it ends after %s", time.Duration(last.Load()))
+		}
+		all[1].over()
+		ended(1)
+		end(nil, waitMost, turn)
+		ended(2)
+		one := []*start{{}}
+		end(one, waitMost, turn)
+		ended(2)
+		one[0].over()
+		ended(3)
+		time.Sleep(time.Minute)
+		ended(3)
+	})
+}
+
+// TestGivenUp: who gives up while he waits is not asked for.
+func TestGivenUp(t *testing.T) {
+	p := startPID1(t)
+	m, over := busy(t, p)
+	ctx, cancel := context.WithCancel(background(t))
+	one := waits(t, ctx, m, nth(1))
+	two := waits(t, background(t), m, nth(2))
+	cancel()
+	if a := <-one; !errors.Is(a.err, context.Canceled) {
+		t.Errorf("given up: %v", a.err)
+	} else {
+		a.over()
+	}
+	over()
+	if a := <-two; a.err != nil {
+		t.Error(a.err)
+	} else {
+		a.over()
+	}
+	if got := p.calls(); strings.Contains(got, Name(nth(1).Path)) || strings.Contains(got, togetherUnit) {
+		t.Errorf("PID 1 was asked for %s", got)
+	}
+}
+
+// TestNotTogether: a mount of which there is a unit file is asked for alone, since PID 1 refuses only then what it has
+// already; and where the request for several fails, or may have failed, each is asked for.
+func TestNotTogether(t *testing.T) {
+	for name, tt := range map[string]struct {
+		refuse string
+		file   bool
+		want   map[int]string // by mount, what is said of it
+	}{
+		"refused together": {refuse: togetherUnit, want: map[int]string{1: "", 2: "", 3: ""}},
+		"one has a file":   {refuse: Name(nth(2).Path), file: true, want: map[int]string{1: "", 2: "said no", 3: ""}},
+		"all are refused":  {refuse: ".", want: map[int]string{1: "said no", 2: "said no", 3: "said no"}},
+	} {
+		p := startPID1(t)
+		m, over := busy(t, p)
+		p.mu.Lock()
+		p.refuseOnly, p.refuse = tt.refuse, "org.freedesktop.DBus.Error.LimitsExceeded"
+		p.mu.Unlock()
+		if tt.file {
+			if err := os.WriteFile(filepath.Join(m.transient, Name(nth(2).Path)), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waiting := map[int]<-chan asked{}
+		for i := range tt.want {
+			waiting[i] = waits(t, background(t), m, nth(i))
+		}
+		over()
+		for i, want := range tt.want {
+			a := <-waiting[i]
+			a.over()
+			if (a.err == nil) != (want == "") || a.err != nil && !strings.Contains(a.err.Error(), want) {
+				t.Errorf("%s: %d: %v", name, i, a.err)
+			}
+			alone := strings.Contains(p.calls(), "StartTransientUnit "+Name(nth(i).Path)+" ")
+			if together := tt.file && i != 2; alone == together {
+				t.Errorf("%s: %d is asked for alone: %v", name, i, alone)
+			}
+		}
+	}
+}
+
+// TestLine: mount(8)'s library reads in the table what the mount unit says.
+func TestLine(t *testing.T) {
+	u := mountUnit()
+	u.Path = "/srv/a b\\040\t#\n\"c/" + uuid
+	table := filepath.Join(t.TempDir(), "fstab")
+	plain := mountUnit()
+	plain.Options = nil
+	if err := os.WriteFile(table, []byte(u.line()+plain.line()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "findmnt", "--tab-file", table, "--fstab", "--raw", "--noheadings", "--output", "SOURCE,TARGET,FSTYPE,OPTIONS").CombinedOutput()
+	// findmnt(8) itself writes what is no plain character as \xHH.
+	want := `/dev/disk/by-diskseq/12 /srv/a\x20b\x5c040\x09#\x0a"c/` + uuid + ` xfs noatime,nodev,nosuid
+/dev/disk/by-diskseq/12 /mnt/disks/` + uuid + ` xfs defaults
+`
+	if diff := cmp.Diff(want, string(out)); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
