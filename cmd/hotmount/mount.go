@@ -32,14 +32,19 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	defer forget()
 	asked := monotonic()
 	over, err := u.startMount(ctx, f, class, uuid, fstype)
+	exists := errors.Is(err, unit.ErrExists)
 	// A job that is there already is an earlier daemon's, which ended during the
 	// recovery of a log, say.
-	if err == nil || errors.Is(err, unit.ErrExists) {
+	if err == nil || exists {
 		err = await(ctx, path, arrived, u.manager.MountEnded)
 	}
 	over()
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
+		if held := u.manager.Held(path); exists && held != nil {
+			// Nothing is said of the disk, and the mount point may be needed yet.
+			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
+		}
 		err = failure(err, f.Node(), kernelSaid(ctx, run.Exec{}, u.host, f.ID, asked), u.host.Store.Holders(uuid), policy.Check(f, fstype))
 		// What PID 1 starts after a failed mount must not meet the next try.
 		err = errors.Join(err, u.manager.StartCleanup(ctx, path))

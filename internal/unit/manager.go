@@ -387,7 +387,7 @@ func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool,
 	if err := checkPath(path); err != nil {
 		return false, err
 	}
-	if m.has(path) && (!sure || m.together()) {
+	if m.has(path) && !sure {
 		return false, nil
 	}
 	name := Name(path)

@@ -97,6 +97,7 @@ var everything = append(slices.Clone(jobs), []struct {
 		_, err := m.MountEnded(ctx, mountUnit().Path, false)
 		return err
 	}},
+	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},            // nothing
 	{"Vacate", func(ctx context.Context, m *Manager) error { return m.Vacate(ctx, mountUnit().Path) }}, // nothing, where there is no directory
 	{"Ahead", func(ctx context.Context, m *Manager) error { m.Ahead(ctx)(); return nil }},              // nothing
 	{"Expect", func(ctx context.Context, m *Manager) error { m.Expect(ctx); return nil }},              // nothing
@@ -189,13 +190,6 @@ func TestMountEnded(t *testing.T) {
 		}
 		if ended, _ := m.MountEnded(background(t), mountUnit().Path, true); ended != test.ended {
 			t.Errorf("%+v: for sure: ended %v", test, ended)
-		}
-		// Nor is it over, though it has no job, while it may be among those that one process mounts.
-		if err := os.WriteFile(filepath.Join(m.transient, togetherUnit+"12.service"), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if ended, err := m.MountEnded(background(t), mountUnit().Path, true); ended || err != nil {
-			t.Errorf("%+v: while many are mounted: ended %v, error %v", test, ended, err)
 		}
 	}
 	p := startPID1(t)

@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
+	"log/syslog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,9 +32,9 @@ type starts struct {
 type start struct {
 	unit MountUnit
 	over func()
-	// answered is closed when PID 1 has answered, by err.
+	// answered is closed when it was asked for with others, or is to be asked for alone.
 	answered chan struct{}
-	err      error
+	alone    bool
 }
 
 // waitMost is how long those that come wait for the mounts that are under way: one may take its time, to
@@ -103,8 +102,10 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err
 			return s.over, fmt.Errorf("cannot wait for %s: %w", Name(u.Path), context.Cause(ctx))
 		}
 	}
-	<-s.answered
-	return s.over, s.err
+	if <-s.answered; s.alone {
+		return s.over, m.startAlone(ctx, u)
+	}
+	return s.over, nil
 }
 
 // end has the turn end when all of these mounts are over, or have taken too long.
@@ -127,25 +128,12 @@ func end(all []*start, most time.Duration, turn func()) {
 	}
 }
 
-// ask asks PID 1 for these mounts: for several together, unless that fails. One of which there is a unit
-// already is asked for alone, for only then PID 1 says so.
+// ask asks PID 1 for these mounts, if they are several, and has each asked for alone where that fails: PID 1 refuses
+// all if it has one of the units already, or that is masked.
 func (m *Manager) ask(ctx context.Context, all []*start) {
-	var alone, together []*start
+	alone := len(all) == 1 || len(all) > 1 && m.startTogether(ctx, all) != nil
 	for _, s := range all {
-		if len(all) == 1 || m.hasAny(s.unit.Path) {
-			alone = append(alone, s)
-		} else {
-			together = append(together, s)
-		}
-	}
-	if len(together) == 1 || len(together) > 1 && m.startTogether(ctx, together) != nil {
-		alone, together = append(alone, together...), nil
-	}
-	for _, s := range together {
-		close(s.answered)
-	}
-	for _, s := range alone {
-		s.err = m.startAlone(ctx, s.unit)
+		s.alone = alone
 		close(s.answered)
 	}
 }
@@ -160,28 +148,31 @@ type condition struct {
 	Parameter       string
 }
 
-// startTogether has PID 1 make the mount units, and start one mount(8) for all of them. As soon as PID 1 sees
-// a mount its unit is active. If one fails PID 1 is to start the units: of those that are active nothing
-// comes of that, and the others have their failure, by a mount(8) of their own, in their own journal.
+// startTogether has PID 1 start the mount units after a service that runs one mount(8) for all of them. As soon as
+// PID 1 sees a mount, the job of its unit is done; one that is not there when the service has ended PID 1
+// mounts by its unit.
 func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	var table strings.Builder
 	var names []string
 	var mounts []sd.PropertyCollection
 	var conditions []condition
 	var timeout time.Duration
+	p := func(name string, value any) sd.Property {
+		return sd.Property{Name: name, Value: dbus.MakeVariant(value)}
+	}
 	for _, s := range all {
 		properties, err := s.unit.properties()
 		if err != nil {
 			return err
 		}
+		// Of a job that is done by this PID 1 would say "Condition check resulted in … being skipped", which is not
+		// what happened (job_emit_done_message in systemd's src/core/job.c; LOG_INFO). What mount(8) says is a notice.
+		properties = append(properties, p("LogLevelMax", int32(syslog.LOG_NOTICE)), p("SyslogLevel", int32(syslog.LOG_NOTICE)))
 		names = append(names, Name(s.unit.Path))
 		mounts = append(mounts, sd.PropertyCollection{Name: Name(s.unit.Path), Properties: properties})
 		table.WriteString(s.unit.line())
 		conditions = append(conditions, condition{Type: "ConditionPathIsSymbolicLink", Negate: true, Parameter: s.unit.Path})
 		timeout = max(timeout, s.unit.Timeout)
-	}
-	p := func(name string, value any) sd.Property {
-		return sd.Property{Name: name, Value: dbus.MakeVariant(value)}
 	}
 	return m.startTransient(ctx, fmt.Sprintf("%s%d.service", togetherUnit, all[0].unit.ID.Seq), []sd.Property{
 		p("Description", fmt.Sprintf("Mount %d disks that came together", len(all))),
@@ -189,7 +180,7 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 		// A process for each, so that none waits for another's log or disk. It has PID 1's mount
 		// namespace, capabilities and user, as the mount(8) of a mount unit has.
 		sd.PropExecStart([]string{"/usr/bin/mount", "--all", "--fork", "--fstab", "/proc/self/fd/0"}, false),
-		// As PID 1 looks itself before a mount unit's mount(8), which follows a link.
+		// PID 1 looks before a mount unit's mount(8), which follows a link.
 		p("Conditions", conditions),
 		p("StandardInput", "data"),
 		p("StandardInputData", []byte(table.String())),
@@ -198,32 +189,17 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 		p("CollectMode", "inactive-or-failed"),
 		p("DefaultDependencies", false),
 		p("Conflicts", []string{"shutdown.target"}),
-		p("Before", []string{"shutdown.target"}),
-		// By this PID 1 has the mount units, which nobody else names yet, as long as it has the service. The
-		// jobs replace no others: not those of a shutdown.
-		p("OnFailure", names),
-		p("OnFailureJobMode", "fail"),
+		p("Before", append([]string{"shutdown.target"}, names...)),
+		p("Wants", names),
 	}, mounts)
 }
 
-// together says whether a service that mounts several disks is under way, or PID 1 has not looked after
-// it yet.
-func (m *Manager) together() bool {
-	found, err := filepath.Glob(filepath.Join(cmp.Or(m.transient, transientUnits), togetherUnit+"*.service"))
-	return err == nil && len(found) > 0
-}
-
-// unitDirectories are those in which PID 1 looks for unit files but that of transient units ("System Unit
-// Search Path" in systemd.unit(5)).
-var unitDirectories = []string{
-	"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/generator.early", "/etc/systemd/system", "/etc/systemd/system.attached",
-	"/run/systemd/system", "/run/systemd/system.attached", "/run/systemd/generator", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/run/systemd/generator.late",
-}
-
-// hasAny says whether there is a unit file, or a mask, for the mount point.
-func (m *Manager) hasAny(path string) bool {
-	return m.has(path) || slices.ContainsFunc(unitDirectories, func(d string) bool {
-		_, err := os.Lstat(filepath.Join(d, Name(path)))
-		return err == nil
-	})
+// Held gives an error if PID 1 may keep the unit of a mount point for those that it was asked for with: as long
+// as a disk does not answer, on which one of them is to be mounted.
+func (m *Manager) Held(path string) error {
+	at := filepath.Join(cmp.Or(m.transient, transientUnits), togetherUnit)
+	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.has(path) {
+		return nil
+	}
+	return fmt.Errorf("systemd has %s from another start, as long as a disk that came with it is not mounted; see systemctl status '%s*'", Name(path), togetherUnit)
 }

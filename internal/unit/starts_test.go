@@ -78,16 +78,15 @@ const wantedTogether = `StartTransientUnit hotmount-mounts-13.service fail [
   CollectMode "inactive-or-failed"
   DefaultDependencies false
   Conflicts ["shutdown.target"]
-  Before ["shutdown.target"]
-  OnFailure ["mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e01.mount", "mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e02.mount"]
-  OnFailureJobMode "fail"
+  Before ["shutdown.target", "mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e01.mount", "mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e02.mount"]
+  Wants ["mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e01.mount", "mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e02.mount"]
 ] [
   UNIT 1
   UNIT 2
 ]`
 
 // TestTogether: what is asked for while a mount is under way waits for it, and goes together; each
-// mount unit has all that it has alone.
+// mount unit has all that it has alone, and only says less.
 func TestTogether(t *testing.T) {
 	p := startPID1(t)
 	m, over := busy(t, p)
@@ -114,7 +113,7 @@ func TestTogether(t *testing.T) {
 			over()
 		}
 		_, properties, _ := strings.Cut(alone.calls(), " fail [\n")
-		properties = strings.TrimSuffix(properties, "\n] []")
+		properties = strings.TrimSuffix(properties, "\n] []") + "\n  LogLevelMax 5\n  SyslogLevel 5"
 		want = strings.Replace(want, fmt.Sprintf("UNIT %d", i+1), Name(u.Path)+" ["+strings.ReplaceAll("\n"+properties, "\n", "\n  ")+"\n  ]", 1)
 	}
 	if diff := cmp.Diff(want, strings.TrimPrefix(p.calls(), before+"\n")); diff != "" {
@@ -212,43 +211,58 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestNotTogether: a mount of which there is a unit file is asked for alone, since PID 1 refuses only then what it has
-// already; and where the request for several fails, or may have failed, each is asked for.
+// TestNotTogether: where the request for several fails each is asked for alone, and has its own answer.
 func TestNotTogether(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuse string
-		file   bool
-		want   map[int]string // by mount, what is said of it
+		want   string // what is said of each
 	}{
-		"refused together": {refuse: togetherUnit, want: map[int]string{1: "", 2: "", 3: ""}},
-		"one has a file":   {refuse: Name(nth(2).Path), file: true, want: map[int]string{1: "", 2: "said no", 3: ""}},
-		"all are refused":  {refuse: ".", want: map[int]string{1: "said no", 2: "said no", 3: "said no"}},
+		"refused together": {togetherUnit, ""},
+		"all are refused":  {".", "said no"},
 	} {
 		p := startPID1(t)
 		m, over := busy(t, p)
 		p.mu.Lock()
 		p.refuseOnly, p.refuse = tt.refuse, "org.freedesktop.DBus.Error.LimitsExceeded"
 		p.mu.Unlock()
-		if tt.file {
-			if err := os.WriteFile(filepath.Join(m.transient, Name(nth(2).Path)), nil, 0o644); err != nil {
+		var waiting []<-chan asked
+		for i := range 3 {
+			waiting = append(waiting, waits(t, background(t), m, nth(i+1)))
+		}
+		over()
+		for i := range waiting {
+			a := <-waiting[i]
+			a.over()
+			if (a.err == nil) != (tt.want == "") || a.err != nil && !strings.Contains(a.err.Error(), tt.want) {
+				t.Errorf("%s: %d: %v", name, i, a.err)
+			}
+			if !strings.Contains(p.calls(), "StartTransientUnit "+Name(nth(i+1).Path)+" ") {
+				t.Errorf("%s: %d is not asked for alone", name, i)
+			}
+		}
+	}
+}
+
+// TestHeld: PID 1 may keep a mount unit for those that it was asked for with.
+func TestHeld(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files []string
+		want  bool
+	}{
+		"nothing":              {nil, false},
+		"the unit":             {[]string{Name(mountUnit().Path)}, false},
+		"a service":            {[]string{togetherUnit + "12.service"}, false},
+		"the unit and service": {[]string{Name(mountUnit().Path), togetherUnit + "12.service"}, true},
+		"no such service":      {[]string{Name(mountUnit().Path), "a" + togetherUnit + "12.service", togetherUnit + "12.mount"}, false},
+	} {
+		m := &Manager{transient: t.TempDir()}
+		for _, f := range tt.files {
+			if err := os.WriteFile(filepath.Join(m.transient, f), nil, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		waiting := map[int]<-chan asked{}
-		for i := range tt.want {
-			waiting[i] = waits(t, background(t), m, nth(i))
-		}
-		over()
-		for i, want := range tt.want {
-			a := <-waiting[i]
-			a.over()
-			if (a.err == nil) != (want == "") || a.err != nil && !strings.Contains(a.err.Error(), want) {
-				t.Errorf("%s: %d: %v", name, i, a.err)
-			}
-			alone := strings.Contains(p.calls(), "StartTransientUnit "+Name(nth(i).Path)+" ")
-			if together := tt.file && i != 2; alone == together {
-				t.Errorf("%s: %d is asked for alone: %v", name, i, alone)
-			}
+		if err := m.Held(mountUnit().Path); (err != nil) != tt.want {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -12,16 +12,16 @@ import (
 )
 
 // TestTogether: disks that come at once are mounted by one process, each by a transient mount unit of
-// its own like any other (issue 8); one that does not answer, one that is damaged and one whose unit is masked
-// keep none of the others.
+// its own like any other (issue 8). One that is damaged and those that do not answer keep none of the others from being
+// mounted or released, nor does one whose unit is masked.
 func TestTogether(t *testing.T) { together(t, worker.Options{}) }
 
 func together(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
 	// The daemon hears of all at once. Of three that do not answer one may come first, and alone.
 	m.run("systemctl kill -s STOP hotmount")
-	const good, sick, masked, slow, all = 4, 4, 5, 6, 9 // the first four are good, from slow on none answers
-	var names, ids, uuids []string
+	const good, sick, slow, all = 4, 4, 5, 8 // the first four are good, from slow on none answers
+	var names, ids, uuids, images []string
 	for i := range all {
 		image := made(t, 320<<20)
 		if i == 1 {
@@ -31,12 +31,11 @@ func together(t *testing.T, o worker.Options) {
 			}
 		}
 		name, id := m.attach(w, worker.Disk{File: image, Serial: fmt.Sprint("TOGETHER-", i)})
-		names, ids = append(names, name), append(ids, id)
+		names, ids, images = append(names, name), append(ids, id), append(images, image)
 		uuids = append(uuids, m.run("udevadm settle; blkid -o value -s UUID /dev/"+name))
 	}
 	// The header of the first inodes, which a mount reads.
 	m.run("head -c 512 /dev/urandom | dd of=/dev/" + names[sick] + " bs=512 seek=2 conv=notrunc,fsync status=none; udevadm settle")
-	m.run("systemctl mask --quiet " + quote(unitOf(uuids[masked])))
 	for _, id := range ids[slow:] {
 		throttle(t, w, id+"/virtio-backend", 1, 0)
 	}
@@ -45,8 +44,26 @@ func together(t *testing.T, o worker.Options) {
 		if uuid := m.mounted(name); uuid != uuids[i] {
 			t.Errorf("%s is mounted as %s", name, uuid)
 		}
+		m.says("/dev/" + name + " .*: mounted ")
 	}
-	m.says("/dev/" + names[masked] + " .*job for mnt-disks-.* ended")
+	for i := range good {
+		show := m.run(fmt.Sprintf("systemctl cat %[1]s; systemctl show -p ActiveState -p Result -p Transient -p CollectMode -p OnSuccess -p Before -p StopPropagatedFrom %[1]s", quote(unitOf(uuids[i]))))
+		for _, want := range []string{"What=/dev/disk/by-diskseq/", "ActiveState=active", "Result=success", "Transient=yes", "CollectMode=inactive-or-failed", `OnSuccess="?hotmount-cleanup@`, "Before=.*local-fs.target", "Before=.*umount.target", "StopPropagatedFrom=dev-vd"} {
+			if !regexpLine(show, want) {
+				t.Errorf("the unit of %s lacks %s:\n%s", names[i], want, show)
+			}
+		}
+		if says := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuids[i]))); regexpLine(says, "skipped") || !regexpLine(says, ": mounted (xfs|ext4) "+uuids[i]) {
+			t.Errorf("the journal of %s: %s", names[i], says)
+		}
+		if table := m.run("findmnt -rno FSTYPE,OPTIONS /mnt/disks/" + uuids[i]); !regexpLine(table, "^"+map[bool]string{true: "ext4", false: "xfs"}[i == 1]+" rw,nosuid,nodev,noatime") {
+			t.Errorf("%s is mounted %s", names[i], table)
+		}
+	}
+
+	if twice := m.run("findmnt -rno TARGET | sort | uniq -d"); twice != "" {
+		t.Errorf("mounted twice: %s", twice)
+	}
 	// What goes together has not failed while it may come: PID 1 is asked for sure after 15 seconds.
 	const service = "hotmount-mounts-*.service"
 	m.wait("the slow ones to be awaited for long", `for unit in $(systemctl list-units --state activating --plain --no-legend '`+service+`' | cut -d ' ' -f 1); do
@@ -54,6 +71,15 @@ func together(t *testing.T, o worker.Options) {
 	awaited := strings.Join(names[slow:], "|")
 	if got := m.run("findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/'; journalctl -b -u hotmount -o cat --no-pager"); !strings.HasPrefix(got, "4\n") || regexpLine(got, "^/dev/("+awaited+") .*(cannot|ended)") {
 		t.Errorf("while some do not answer: %s", got)
+	}
+	// What is released meanwhile stays so, and what comes back is told why it waits.
+	m.run("hotmount release " + uuids[2] + "; hotmount release " + uuids[3])
+	m.detach(w, ids[2])
+	kept := m.run("systemctl show -P Wants '" + service + "'")
+	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
+	// But not the one that came first.
+	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
+		m.says("/dev/" + back + " .*cannot mount .*systemd has mnt-disks-.* from another start")
 	}
 	// Another daemon finds them under way, and waits as well.
 	m.run("systemctl kill -s KILL hotmount")
@@ -67,39 +93,45 @@ func together(t *testing.T, o worker.Options) {
 		}
 		m.says("/dev/" + name + " .*: mounted xfs " + uuids[slow+i])
 	}
-	m.says("/dev/" + names[sick] + " .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/" + names[sick])
-	m.wait("PID 1 to let the service go", "[ -z \"$(ls /run/systemd/transient | grep '^hotmount-mounts-')\" ]")
+	// The damaged one is told of, and has its own journal.
+	m.waits(3, "the damaged one to be told of", "journalctl -b --no-pager -o cat | grep -E '^/dev/"+names[sick]+" .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/"+names[sick]+"'")
 	if own := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuids[sick]))); !regexpLine(own, "^mount: /mnt/disks/"+uuids[sick]+": ") {
 		t.Errorf("the damaged one's own journal: %s", own)
 	}
-	m.detach(w, ids[sick])
-	m.detach(w, ids[masked])
-	m.wait("what is not mounted to leave nothing behind", "[ $(ls /mnt/disks | wc -l) = 7 ]")
-
-	processes := m.run("journalctl -b -o cat --no-pager -u '" + service + "' | grep '^Starting '")
-	if !regexpLine(processes, "Mount [2-9] disks that came together") {
-		t.Errorf("mounted together: %s", processes)
+	m.wait("PID 1 to let the service go", "[ -z \"$(ls /run/systemd/transient | grep '^hotmount-mounts-')\" ]")
+	m.waits(3, "what came back to be mounted", "findmnt /dev/"+back)
+	if twice := m.run("findmnt -rno TARGET | sort | uniq -d"); twice != "" {
+		t.Errorf("mounted twice: %s", twice)
 	}
-	for i := range good {
-		show := m.run(fmt.Sprintf("systemctl cat %[1]s; systemctl show -p ActiveState -p Result -p Transient -p CollectMode -p OnSuccess -p Before -p StopPropagatedFrom %[1]s", quote(unitOf(uuids[i]))))
-		for _, want := range []string{"What=/dev/disk/by-diskseq/", "ActiveState=active", "Result=success", "Transient=yes", "CollectMode=inactive-or-failed", `OnSuccess="?hotmount-cleanup@`, "Before=.*local-fs.target", "Before=.*umount.target", "StopPropagatedFrom=dev-vd"} {
-			if !regexpLine(show, want) {
-				t.Errorf("the unit of %s lacks %s:\n%s", names[i], want, show)
-			}
-		}
-		if table := m.run("findmnt -rno FSTYPE,OPTIONS /mnt/disks/" + uuids[i]); !regexpLine(table, "^"+map[bool]string{true: "ext4", false: "xfs"}[i == 1]+" rw,nosuid,nodev,noatime") {
-			t.Errorf("%s is mounted %s", names[i], table)
-		}
+	m.detach(w, ids[sick])
+	m.wait("what is not mounted to leave nothing behind", "[ $(ls /mnt/disks | wc -l) = 6 ]")
+	if got := m.run("findmnt -rno TARGET | grep -c " + uuids[3] + " || [ $? = 1 ]; journalctl -b -o cat --no-pager -u '" + service + "' | grep '^Starting '"); !regexpLine(got, "^0\nStarting .*Mount [2-9] disks that came together") {
+		t.Errorf("the released one's mounts, and how they came: %s", got)
+	}
+
+	// PID 1 refuses all of which one is masked.
+	m.run("systemctl kill -s STOP hotmount")
+	var more []string
+	for i := range 3 {
+		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: fmt.Sprint("MORE-", i)})
+		more = append(more, name)
+	}
+	m.run("udevadm settle; systemctl mask --quiet mnt-disks-$(blkid -o value -s UUID /dev/" + more[1] + " | sed 's/-/\\\\x2d/g').mount; systemctl kill -s CONT hotmount")
+	m.mounted(more[0])
+	m.mounted(more[2])
+	m.says("/dev/" + more[1] + " .*job for mnt-disks-.* ended")
+	if got := m.run("findmnt /dev/" + more[1] + " || [ $? = 1 ]"); got != "" {
+		t.Errorf("mounted although its unit is masked: %s", got)
 	}
 
 	// Each goes like any other, while no daemon runs, too.
 	m.run("systemctl stop hotmount; umount /mnt/disks/" + uuids[0])
 	m.wait("what is unmounted by hand to be cleared up", "[ ! -e /mnt/disks/"+uuids[0]+" ]")
-	for _, i := range []int{1, 2} {
-		m.detach(w, ids[i])
+	for i, id := range map[int]string{1: ids[1], 2: backID} {
+		m.detach(w, id)
 		m.wait("what is pulled to be unmounted", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuids[i], quote(unitOf(uuids[i]))))
 	}
-	if got := m.run("systemctl list-units --all --no-legend '" + service + "'; ls /mnt/disks | wc -l"); got != "4" {
+	if got := m.run("systemctl list-units --all --no-legend '" + service + "'; findmnt -rno TARGET | grep -c ^/mnt/disks/"); got != "5" {
 		t.Errorf("left: %s", got)
 	}
 }
