@@ -32,16 +32,20 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	defer forget()
 	asked := monotonic()
 	over, err := u.startMount(ctx, f, class, uuid, fstype)
+	// A unit that is there already is that of an earlier daemon, which ended during the
+	// recovery of a log, say, or of the mount before.
 	exists := errors.Is(err, unit.ErrExists)
-	// A job that is there already is an earlier daemon's, which ended during the
-	// recovery of a log, say.
+	var held error
+	if exists {
+		held = u.manager.Held(path)
+	}
 	if err == nil || exists {
 		err = await(ctx, path, arrived, u.manager.MountEnded)
 	}
 	over()
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
-		if held := u.manager.Held(path); exists && held != nil {
+		if held != nil {
 			// Nothing is said of the disk, and the mount point may be needed yet.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
@@ -134,6 +138,30 @@ func await(ctx context.Context, path string, arrived <-chan struct{}, ended func
 		}
 		if over, err := ended(ctx, path, wait >= askSure); over || err != nil {
 			return err
+		}
+	}
+}
+
+// PID 1 reads the mount table once a second where much is mounted and unmounted (mount_enumerate in systemd's
+// src/core/mount.c). Of a mount that it has not seen it says that it is stopped.
+const (
+	seenAfter = time.Second
+	seenTries = 4
+)
+
+// untilUnmounted stops a mount unit until its mount is gone, or PID 1 must have seen it.
+func untilUnmounted(ctx context.Context, stop func() error, there func() (bool, error)) error {
+	for try := 1; ; try++ {
+		if err := stop(); err != nil {
+			return err
+		}
+		if still, err := there(); !still || err != nil || try == seenTries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(seenAfter):
 		}
 	}
 }

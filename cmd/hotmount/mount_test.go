@@ -108,6 +108,43 @@ func TestAwait(t *testing.T) {
 	}
 }
 
+// What PID 1 has not seen it is asked to unmount once more, but not for ever.
+func TestUntilUnmounted(t *testing.T) {
+	broken := errors.New("broken")
+	for name, tt := range map[string]struct {
+		seen, stops time.Duration
+		stop, table error
+		tries       int
+		err         error
+	}{
+		"seen":          {tries: 1},
+		"seen later":    {seen: 1500 * time.Millisecond, tries: 3},
+		"stays":         {seen: time.Hour, tries: seenTries},
+		"is busy":       {stop: broken, tries: 1, err: broken},
+		"no table":      {table: broken, tries: 1, err: broken},
+		"the end comes": {seen: time.Hour, stops: 1500 * time.Millisecond, tries: 2, err: context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.stops > 0 {
+					time.AfterFunc(tt.stops, cancel)
+				}
+				start, tries, there := time.Now(), 0, true
+				err := untilUnmounted(ctx, func() error {
+					tries++
+					there = time.Since(start) < tt.seen
+					return tt.stop
+				}, func() (bool, error) { return there, tt.table })
+				if tries != tt.tries || !errors.Is(err, tt.err) {
+					t.Errorf("asked %d times, error %v", tries, err)
+				}
+			})
+		})
+	}
+}
+
 // A directory that the daemon's sandbox has read-only is told from other trouble.
 func TestBarred(t *testing.T) {
 	for errno, want := range map[error]bool{unix.EROFS: true, unix.EACCES: false, unix.ENOENT: false} {

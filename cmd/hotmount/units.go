@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
+	"hotmount/internal/mounts"
 	"hotmount/internal/unit"
 )
 
@@ -30,7 +32,10 @@ func (u units) GiveOut(ctx context.Context, seq uint64) error { return u.manager
 func (u units) TakeBack(ctx context.Context, seq uint64) error { return u.manager.StopBlock(ctx, seq) }
 
 func (u units) Unmount(ctx context.Context, path string) error {
-	return u.manager.StopMount(ctx, path)
+	return untilUnmounted(ctx, func() error { return u.manager.StopMount(ctx, path) }, func() (bool, error) {
+		table, err := u.host.Mounts()
+		return slices.ContainsFunc(table, func(m mounts.Mount) bool { return m.Path == path }), err
+	})
 }
 
 func (u units) UnmountGone(ctx context.Context, path string, dev disk.Dev) error {

@@ -100,6 +100,9 @@ func together(t *testing.T, o worker.Options) {
 	}
 	m.wait("PID 1 to let the service go", "[ -z \"$(ls /run/systemd/transient | grep '^hotmount-mounts-')\" ]")
 	m.waits(3, "what came back to be mounted", "findmnt /dev/"+back)
+	if got := m.run("journalctl -b -u hotmount -o cat --no-pager"); regexpLine(got, "^/dev/"+back+" .*TOGETHER-2.*look at it with") {
+		t.Errorf("what came back is said to be damaged: %s", got)
+	}
 	if twice := m.run("findmnt -rno TARGET | sort | uniq -d"); twice != "" {
 		t.Errorf("mounted twice: %s", twice)
 	}
@@ -110,6 +113,8 @@ func together(t *testing.T, o worker.Options) {
 	}
 
 	// PID 1 refuses all of which one is masked.
+	services := "journalctl -b -o cat --no-pager -u '" + service + "' | grep -c '^Starting '"
+	before := m.run(services)
 	m.run("systemctl kill -s STOP hotmount")
 	var more []string
 	for i := range 3 {
@@ -122,6 +127,9 @@ func together(t *testing.T, o worker.Options) {
 	m.says("/dev/" + more[1] + " .*job for mnt-disks-.* ended")
 	if got := m.run("findmnt /dev/" + more[1] + " || [ $? = 1 ]"); got != "" {
 		t.Errorf("mounted although its unit is masked: %s", got)
+	}
+	if got := m.run(services); got != before {
+		t.Errorf("%s services mount together, %s before one was masked", got, before)
 	}
 
 	// Each goes like any other, while no daemon runs, too.
