@@ -98,7 +98,7 @@ func TestTwentyDisks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m.wait("26 mounts, one of vdaa", "[ $(findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/') = 26 ] && findmnt -n /dev/vdaa")
+	m.waits(3, "26 mounts, one of vdaa", "[ $(findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/') = 26 ] && findmnt -n /dev/vdaa")
 	table := m.run("findmnt -rno MAJ:MIN,TARGET | grep ' /mnt/disks/' | sort")
 	devices, paths := map[string]bool{}, map[string]bool{}
 	for _, line := range strings.Split(table, "\n") {
