@@ -260,7 +260,14 @@ func TestStorm(t *testing.T) {
 	m.waits(9, "the end of the storm", "[ -e /root/over ]")
 	came := m.mounted(name)
 	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+gone+" && [ ! -e /mnt/disks/"+gone+" ]")
-	times := numbers(t, m.run("cat /root/times"))
+	times := numbers(t, m.run("cat /root/times; stat -c %.9Y /mnt/disks"))
+	// When the disk that goes has left its mount point, which may be as late, all are looked at once more: one may have
+	// waited for it.
+	mostAfter := 1
+	if times[3] > times[2]-5 {
+		mostAfter = 2
+	}
+	t.Logf("the last mount point came or went %.1f seconds after the storm", times[3]-times[2])
 	for _, name := range names {
 		// A look at a disk reads what udev knows of it.
 		looks := "grep -F '\"/run/udev/data/b'$(cat /sys/block/" + name + "/dev)'\"' /root/trace | awk '{print $2}'"
@@ -272,8 +279,8 @@ func TestStorm(t *testing.T) {
 		} else {
 			t.Logf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		}
-		if end := slices.IndexFunc(all, func(at float64) bool { return at > times[2] }); end >= 0 && len(all)-end > 1 {
-			t.Errorf("%d looks at %s after the storm", len(all)-end, name)
+		if end := slices.IndexFunc(all, func(at float64) bool { return at > times[2] }); end >= 0 && len(all)-end > mostAfter {
+			t.Errorf("%d looks at %s after the storm, %d are expected", len(all)-end, name, mostAfter)
 		}
 	}
 	m.run("pkill -INT -x strace; while pgrep -x strace >/dev/null; do sleep 0.1; done")
