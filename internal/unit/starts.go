@@ -21,8 +21,8 @@ import (
 type starts struct {
 	mu      sync.Mutex
 	waiting []*start
-	// turn has room for the one request whose mounts are under way. It is no mutex, so that one can wait
-	// for it and for others, and a test until all wait (testing/synctest).
+	// turn has room for the one request whose mounts are under way. It is no mutex, so that one can wait for
+	// it and for the answer to another's request at once.
 	turn chan struct{}
 	// most is another than waitMost in tests.
 	most time.Duration
