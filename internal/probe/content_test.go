@@ -293,12 +293,12 @@ func TestLookReadsWhileTheToolsStart(t *testing.T) {
 	}
 }
 
-// slow takes a second for each read beyond the head.
+// slow takes a second for the first read beyond the head, two for the second, and so on.
 type slow struct{ io.ReaderAt }
 
 func (s slow) ReadAt(b []byte, at int64) (int, error) {
 	if len(b) > align {
-		time.Sleep(time.Second)
+		time.Sleep(time.Duration(1+at/chunk) * time.Second)
 	}
 	return s.ReaderAt.ReadAt(b, at)
 }

@@ -14,6 +14,7 @@ import (
 	"iter"
 	"sync"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -54,17 +55,20 @@ const (
 	// unsigned is what has to be zero for the plan of that name.
 	unsigned = 4 << 10
 
-	// chunk is one read: a smaller one costs more calls and more changes of threads, a
+	// chunk is one read: a smaller one costs more calls, a
 	// larger one more memory while eight disks are formatted, for which there are 32 MiB in all
 	// (test/bench). It and every
 	// offset are multiples of align, for O_DIRECT on disks with sectors of up to that size.
 	// Where a disk is not read in full it is little, and read without a place (package store)
 	// by as many processes as there are.
-	chunk      = 512 << 10
+	chunk      = 1 << 20
 	shortChunk = 256 << 10
 	align      = 4096
 	// buffers are the chunks in memory: one is looked at while the next is read.
 	buffers = 2
+	// hugePage in bytes is what the chunks of a disk that is read in full take, on x86-64: the kernel, which
+	// has to find each page of them for each read, finds one.
+	hugePage = 2 << 20
 )
 
 // Ends is the plan for the short look right before the format of a disk that was
@@ -168,8 +172,8 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 // amount is how much was read and handed on.
 type amount struct{ bytes, places uint64 }
 
-// read reads the disk as the plan says and hands it on, until take says no. It ends when the
-// read ahead that is under way does: into memory that is in use nobody may read.
+// read reads the disk as the plan says and hands it on in order, until take says no. It ends when the reads
+// that are under way do: into memory that is in use nobody may read.
 func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
 	var a amount
 	extents, err := plan.extents(s.Size)
@@ -177,81 +181,107 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		return a, err
 	}
 	size := plan.chunk()
-	memory, err := alignedBuffer(buffers * size)
+	memory, into, err := hugeBuffer(buffers * size)
 	if err != nil {
 		return a, err
 	}
 	defer memory.free()
-	unused, pieces := make(chan []byte, buffers), make(chan piece)
-	for i := range buffers {
-		unused <- memory[i*size:][:size:size]
-	}
-	reading, stop := context.WithCancel(ctx)
-	var reader sync.WaitGroup
-	defer reader.Wait()
+	next, stop := iter.Pull(pieces(extents, uint64(size)))
 	defer stop()
-	reader.Go(func() {
-		defer close(pieces)
-		s.readAhead(reading, extents, unused, pieces)
-	})
 	begun := time.Now()
-	for p := range pieces {
-		if ctx.Err() != nil {
-			break
+	hand := func(p piece, b []byte, failed error) (more bool) {
+		if err = failed; err != nil {
+			return false
 		}
 		if p.first {
 			a.places++
 		}
-		if p.err != nil {
-			return a, p.err
+		if !take(b, p.start) {
+			return false
 		}
-		if !take(p.b, p.start) {
-			return a, nil
-		}
-		a.bytes += uint64(len(p.b))
+		a.bytes += p.end - p.start
 		if s.Progress != nil {
-			s.Progress(ctx, Progress{At: p.start + uint64(len(p.b)), Size: s.Size, Read: a.bytes})
+			s.Progress(ctx, Progress{At: p.end, Size: s.Size, Read: a.bytes})
 		}
-		if err := s.slow(ctx, begun, a.bytes); err != nil {
-			return a, err
-		}
-		unused <- p.b[:size]
+		err = s.slow(ctx, begun, a.bytes)
+		return err == nil
 	}
-	return a, context.Cause(ctx)
+	inOrder := turns{next: next}
+	inOrder.taken.L = &inOrder.mu
+	var readers sync.WaitGroup
+	for i := range buffers {
+		readers.Go(func() {
+			inOrder.read(ctx, s.Reader, into[i*size:][:size:size], hand)
+		})
+	}
+	readers.Wait()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return a, err
 }
 
-// piece is what was read from start on, or why it could not be.
+// piece is what one read takes; first says that a place begins with it.
 type piece struct {
-	b     []byte
-	start uint64
-	// first says that a place begins with it.
+	extent
 	first bool
-	err   error
 }
 
-// readAhead reads into what memory is unused, until all is read, a read fails or ctx ends.
-func (s *Source) readAhead(ctx context.Context, extents iter.Seq[extent], unused <-chan []byte, pieces chan<- piece) {
-	for e := range extents {
-		for p := (piece{start: e.start, first: true}); p.start < e.end; p.start, p.first = p.start+uint64(len(p.b)), false {
-			select {
-			case p.b = <-unused:
-			case <-ctx.Done():
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			p.b = p.b[:min(uint64(len(p.b)), e.end-p.start)]
-			p.err = readFull(s.Reader, p.b, p.start)
-			select {
-			case pieces <- p:
-			case <-ctx.Done():
-				return
-			}
-			if p.err != nil {
-				return
+// pieces cuts extents into what one read takes of them, size bytes at most.
+func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
+	return func(yield func(piece) bool) {
+		for e := range extents {
+			for at := e.start; at < e.end; at += size {
+				if !yield(piece{extent{at, min(at+size, e.end)}, at == e.start}) {
+					return
+				}
 			}
 		}
 	}
+}
+
+// turns has several read at once, and what they have read handed on one after the other and in order. Each hands
+// on itself what it has read: to wake another for each read would take longer than to look at what was read.
+type turns struct {
+	mu   sync.Mutex
+	next func() (piece, bool)
+	// given counts the pieces that are given to be read, handed those that were handed on.
+	given, handed int
+	// over says that nothing more is to be read; taken tells of that and of handed.
+	over  bool
+	taken sync.Cond
+}
+
+// read reads pieces into b until there are no more, hand says no or ctx ends. It is for one goroutine for each b.
+func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p piece, b []byte, failed error) (more bool)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for !t.over && ctx.Err() == nil {
+		p, more := t.next()
+		if !more {
+			return
+		}
+		mine := t.given
+		t.given++
+		t.mu.Unlock()
+		got := b[:p.end-p.start]
+		err := readFull(r, got, p.start)
+		t.mu.Lock()
+		for t.handed != mine && !t.over {
+			t.taken.Wait()
+		}
+		if t.over {
+			return
+		}
+		// Nobody else's turn is now, so that this is outside of the lock.
+		t.mu.Unlock()
+		more = hand(p, got, err)
+		t.mu.Lock()
+		t.handed, t.over = t.handed+1, t.over || !more
+		t.taken.Broadcast()
+	}
+	t.over = true
+	t.taken.Broadcast()
 }
 
 // Digest gives a digest of what the plan reads.
@@ -428,6 +458,24 @@ func alignedBuffer(size int) (buffer, error) {
 	}
 	return b, nil
 }
+
+// hugeBuffer gives size bytes of all, which is to be freed, and if they fill a huge page asks the kernel for one. It
+// may have none left, or none at all. What does not fill one must not lie in one either.
+func hugeBuffer(size int) (all buffer, b []byte, err error) {
+	if size%hugePage != 0 {
+		all, err = alignedBuffer(size)
+		return all, all, err
+	}
+	if all, err = alignedBuffer(size + hugePage); err != nil {
+		return nil, nil, err
+	}
+	b = all[toHugePage(uintptr(unsafe.Pointer(unsafe.SliceData(all)))):][:size]
+	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+	return all, b, nil
+}
+
+// toHugePage gives how many bytes lie between the address and the next one at which a huge page begins.
+func toHugePage(address uintptr) int { return -int(address) & (hugePage - 1) }
 
 // free can only fail for memory that Mmap did not give.
 func (b buffer) free() { _ = unix.Munmap(b) }

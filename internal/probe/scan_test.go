@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,9 +37,13 @@ type sparse struct {
 	// most is the longest read.
 	most int
 	bad  []string
+	// A scan has two reads at once.
+	mu sync.Mutex
 }
 
 func (s *sparse) ReadAt(b []byte, offset int64) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	at := uint64(offset)
 	if at%align != 0 || at+uint64(len(b)) > s.size || len(b) > chunk || (len(b)%align != 0 && at+uint64(len(b)) != s.size) {
 		s.bad = append(s.bad, fmt.Sprintf("read of %d at %d", len(b), at))
@@ -238,6 +243,44 @@ func TestScanEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// Of two reads at once the one that ends first may be the later one: what they have read is handed on in order.
+func TestScanIsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		data := make([]byte, 4*chunk)
+		data[chunk-1], data[chunk] = 0x45, 0x46
+		two := func() Source {
+			return Source{Reader: overtaken{bytes.NewReader(data), make(chan struct{})}, Size: uint64(len(data))}
+		}
+		f, err := Scan(t.Context(), two(), Full)
+		if err != nil || f.Offset != chunk-1 || f.Read != 0 {
+			t.Errorf("%+v, %v", f, err)
+		}
+		got, err := Digest(t.Context(), two(), Full)
+		want, wantErr := Digest(t.Context(), Source{Reader: bytes.NewReader(data), Size: uint64(len(data))}, Full)
+		if err != nil || wantErr != nil || got != want {
+			t.Errorf("%x, %v; want %x, %v", got, err, want, wantErr)
+		}
+	})
+}
+
+// overtaken has the first chunk read after the second.
+type overtaken struct {
+	io.ReaderAt
+	second chan struct{}
+}
+
+func (o overtaken) ReadAt(b []byte, at int64) (int, error) {
+	if at == 0 {
+		<-o.second
+		time.Sleep(time.Second)
+	}
+	n, err := o.ReaderAt.ReadAt(b, at)
+	if at == chunk {
+		close(o.second)
+	}
+	return n, err
+}
+
 // Progress comes to the end of the disk, counts what was read, and never goes
 // back.
 func TestScanProgress(t *testing.T) {
@@ -278,15 +321,29 @@ func TestScanRate(t *testing.T) {
 func TestScanMemory(t *testing.T) {
 	into := map[*byte]int{}
 	d := &sparse{size: 100 * gib}
-	if _, err := Scan(t.Context(), Source{Reader: buffered{d, into}, Size: d.size}, Full); err != nil {
+	if _, err := Scan(t.Context(), Source{Reader: buffered{d, into, new(sync.Mutex)}, Size: d.size}, Full); err != nil {
 		t.Fatal(err)
 	}
 	var total int
-	for _, n := range into {
+	first := ^uintptr(0)
+	for b, n := range into {
 		total += n
+		first = min(first, uintptr(unsafe.Pointer(b)))
+	}
+	if first%hugePage != 0 || total != hugePage {
+		t.Errorf("%d bytes from %x on fill no huge page", total, first)
 	}
 	if len(into) != buffers || 2*total > 16*mib {
 		t.Errorf("%d buffers of %d bytes together", len(into), total)
+	}
+}
+
+// Linux from 6.7 on maps so much at a huge page of its own accord, Debian 12's does not.
+func TestToHugePage(t *testing.T) {
+	for address, want := range map[uintptr]int{0: 0, 4096: hugePage - 4096, 3 * hugePage: 0, 5*hugePage - 4096: 4096} {
+		if got := toHugePage(address); got != want {
+			t.Errorf("%x: %d, want %d", address, got, want)
+		}
 	}
 }
 
@@ -294,11 +351,14 @@ func TestScanMemory(t *testing.T) {
 type buffered struct {
 	io.ReaderAt
 	buffers map[*byte]int
+	mu      *sync.Mutex
 }
 
 func (r buffered) ReadAt(b []byte, at int64) (int, error) {
 	first := unsafe.SliceData(b)
+	r.mu.Lock()
 	r.buffers[first] = max(r.buffers[first], len(b))
+	r.mu.Unlock()
 	return r.ReaderAt.ReadAt(b, at)
 }
 
