@@ -931,7 +931,7 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 		running("within a minute", proofsAtOnce)
 		time.Sleep(time.Second)
 		running("after a minute", 2*proofsAtOnce)
-		time.Sleep(5 * proofPatience)
+		time.Sleep(proofsInAll / proofsAtOnce * proofPatience)
 		running("later", proofsInAll)
 		m.change(func() { m.slow, m.most = false, 0 })
 		close(m.hang)

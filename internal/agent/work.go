@@ -10,12 +10,12 @@ import (
 	"hotmount/internal/policy"
 )
 
-// proofsAtOnce is how many units prove and format at once. How many disks are
-// read at once they see to themselves (package store, ScanPlace): a mkfs that
-// hangs on dead storage has no part in that. One that takes longer than proofPatience may
-// hang and does not count any more, up to proofsInAll: each takes some 4 MiB of memory.
+// proofsAtOnce is how many units prove and format at once: while two are reading (how many do they see to
+// themselves, package store, ScanPlace: a mkfs that hangs on dead storage has no part in that) two can
+// begin or end. More of them would only wait, with 3 MiB of memory each. One that takes longer than proofPatience may
+// hang and does not count any more, up to proofsInAll.
 const (
-	proofsAtOnce  = 16
+	proofsAtOnce  = 4
 	proofsInAll   = 64
 	proofPatience = time.Minute
 )
