@@ -229,7 +229,8 @@ func groupCPU(group string) (float64, error) {
 
 // peak runs in the worker: until there is a file enough it adds up what the processes named hotmount
 // have of memory of their own (RssAnon, proc_pid_status(5)), fifty times a second, and prints the most in MiB
-// and how many of them there were then.
+// and how many of them there were then. A child that has not become a tool yet has its parent's memory (vfork(2)), which
+// is not counted twice.
 func peak(enough string, out io.Writer) error {
 	most, processes := 0.0, 0
 	for {
@@ -241,10 +242,17 @@ func peak(enough string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		parents := map[int]int{}
+		for _, p := range all {
+			if stat, err := p.Stat(); err == nil && stat.Comm == "hotmount" { // else it has ended, or is another
+				parents[p.PID] = stat.PPID
+			}
+		}
 		sum, n := 0.0, 0
 		for _, p := range all {
-			if name, err := p.Comm(); err != nil || name != "hotmount" {
-				continue // it has ended, or is another
+			parent, ours := parents[p.PID]
+			if _, child := parents[parent]; !ours || child {
+				continue
 			}
 			status, err := p.NewStatus()
 			if err != nil {
