@@ -12,8 +12,8 @@ import (
 
 // proofsAtOnce is how many units prove and format at once: while two are reading (how many do they see to
 // themselves, package store, ScanPlace: a mkfs that hangs on dead storage has no part in that) two can
-// begin or end. More of them would only wait, with 3 MiB of memory each. One that takes longer than proofPatience may
-// hang and does not count any more, up to proofsInAll.
+// begin or end. Where mkfs takes longer than the proof more would be faster, but each takes 3 MiB of memory and more.
+// One that takes longer than proofPatience may hang, or wait to read, and does not count any more, up to proofsInAll.
 const (
 	proofsAtOnce  = 4
 	proofsInAll   = 64

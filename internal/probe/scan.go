@@ -64,7 +64,7 @@ const (
 	chunk      = 1 << 20
 	shortChunk = 256 << 10
 	align      = 4096
-	// buffers are the chunks in memory: one is looked at while the next is read.
+	// buffers are the chunks in memory: one is looked at while the next is read, or both are read.
 	buffers = 2
 	// hugePage in bytes is what the chunks of a disk that is read in full take, on x86-64: the kernel, which
 	// has to find each page of them for each read, finds one.
@@ -189,6 +189,8 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	next, stop := iter.Pull(pieces(extents, uint64(size)))
 	defer stop()
 	begun := time.Now()
+	enough := false
+	// By one goroutine at a time, each after the one before.
 	hand := func(p piece, b []byte, failed error) (more bool) {
 		if err = failed; err != nil {
 			return false
@@ -196,7 +198,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		if p.first {
 			a.places++
 		}
-		if !take(b, p.start) {
+		if enough = !take(b, p.start); enough {
 			return false
 		}
 		a.bytes += p.end - p.start
@@ -215,8 +217,13 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		})
 	}
 	readers.Wait()
-	if err == nil {
+	// What was found stays found, also if ctx has ended since, while the other read was waited for.
+	switch {
+	case err != nil || enough:
+	case ctx.Err() != nil:
 		err = context.Cause(ctx)
+	case inOrder.handed != inOrder.given:
+		err = fmt.Errorf("%d of %d reads were looked at", inOrder.handed, inOrder.given)
 	}
 	return a, err
 }
@@ -270,8 +277,8 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 		for t.handed != mine && !t.over {
 			t.taken.Wait()
 		}
-		if t.over {
-			return
+		if t.over || ctx.Err() != nil {
+			break
 		}
 		// Nobody else's turn is now, so that this is outside of the lock.
 		t.mu.Unlock()
@@ -460,7 +467,7 @@ func alignedBuffer(size int) (buffer, error) {
 }
 
 // hugeBuffer gives size bytes of all, which is to be freed, and if they fill a huge page asks the kernel for one. It
-// may have none left, or none at all. What does not fill one must not lie in one either.
+// may have none left, or none at all. What does not fill one is not given one, which would only take memory.
 func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	if size%hugePage != 0 {
 		all, err = alignedBuffer(size)

@@ -238,7 +238,8 @@ func TestScanEndsWithItsContext(t *testing.T) {
 		}
 	}
 	f, err := Scan(ctx, Source{Reader: d, Size: d.size}, Full)
-	if !errors.Is(err, why) || f.Zero() || d.read != 4*chunk {
+	// The other read may have begun.
+	if !errors.Is(err, why) || f.Zero() || d.read < 4*chunk || d.read > 5*chunk {
 		t.Errorf("%+v after %d bytes, error %v", f, d.read, err)
 	}
 }
@@ -281,6 +282,27 @@ func (o overtaken) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
+// What is found stays found when ctx ends while the read after it is waited for, and what is read when it has
+// ended is not looked at.
+func TestScanWhoseContextEndsDuringARead(t *testing.T) {
+	why := errors.New("stopped")
+	for _, found := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			data := make([]byte, 2*chunk)
+			data[chunk] = 0x46
+			if found {
+				data[0] = 0x45
+			}
+			time.AfterFunc(1500*time.Millisecond, func() { cancel(why) })
+			f, err := Scan(ctx, Source{Reader: slow{bytes.NewReader(data)}, Size: 2 * chunk}, Full)
+			if found && (err != nil || len(f.Bytes) == 0 || f.Offset != 0) || !found && (!errors.Is(err, why) || len(f.Bytes) > 0) {
+				t.Errorf("found %v: %+v, %v", found, f, err)
+			}
+		})
+	}
+}
+
 // Progress comes to the end of the disk, counts what was read, and never goes
 // back.
 func TestScanProgress(t *testing.T) {
@@ -289,7 +311,7 @@ func TestScanProgress(t *testing.T) {
 		d := &sparse{size: size}
 		f, err := Scan(t.Context(), Source{Reader: d, Size: size, Progress: func(_ context.Context, p Progress) {
 			if p.At <= last.At || p.Read <= last.Read || p.Read != p.At || p.Size != size {
-				t.Fatalf("%+v after %+v", p, last)
+				t.Errorf("%+v after %+v", p, last)
 			}
 			last = p
 		}}, Full)

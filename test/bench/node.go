@@ -215,7 +215,7 @@ findmnt -rno TARGET | grep -c ^/mnt/disks/`)
 	if n[3] != mostDisks+8 {
 		return fmt.Errorf("%v of %d disks are mounted", n[3], mostDisks+8)
 	}
-	figure = "memory, peak while 8 disks are formatted at once"
+	figure = "memory, peak while 8 disks that come at once are formatted"
 	peak := b.table.add(figure, fmt.Sprintf("of its own, all processes (%v)", n[1]), "MiB", n[:1])
 	b.table.add(figure, "daemon, resident", "MiB", n[2:3])
 	b.table.claim("memory of its own, peak while 8 disks are formatted", peak, 32, "MiB")

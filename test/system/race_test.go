@@ -171,6 +171,8 @@ func TestHangingMkfs(t *testing.T) {
 	count := "[ $(pgrep -a mkfs.xfs | grep -vc -- -N) = " + fmt.Sprint(hanging) + " ]"
 	m.wait("mkfs.xfs on all of them", count)
 	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "ALIVE"})
+	// They are as many as are worked on at once, until they are a minute old.
+	m.waits(3, "the disk that answers", "findmnt -n /dev/"+name)
 	m.mounted(name)
 	m.run(count)
 	m.run(fmt.Sprintf("[ $(systemctl list-units --no-legend 'hotmount-format@*' | grep -c activating) = %d ]", len(ids)))
