@@ -645,7 +645,7 @@ func TestRealForeignBytesInTheHalfMade(t *testing.T) {
 		"a byte behind a header":                  {30, 0, "printf x | dd of=$d bs=1 seek=2050 conv=notrunc", disk.Unknown},
 		"finished by somebody":                    {30, 0, "mkfs.xfs -q -f -K -m uuid=" + other + " $d", disk.Filesystem},
 		"half made by somebody":                   {30, 0, "LIBXFS_DEBUG_WRITE_CRASH=ddev=10 mkfs.xfs -q -f -K -m uuid=" + other + " $d || true", disk.HalfMade},
-		"half made by somebody, no superblock":    {30, 0, "LIBXFS_DEBUG_WRITE_CRASH=ddev=30 mkfs.xfs -q -f -K -m uuid=" + other + " $d || true; dd if=/dev/zero of=$d bs=4k count=32 conv=notrunc", disk.Unknown},
+		"half made by somebody, no superblock":    {30, 0, "if LIBXFS_DEBUG_WRITE_CRASH=ddev=30 mkfs.xfs -q -f -K -m uuid=" + other + " $d; then exit 1; fi; dd if=/dev/zero of=$d bs=4k count=32 conv=notrunc", disk.Unknown},
 		"another filesystem without a superblock": {30, 0, "mkfs.ext4 -q -F $d; dd if=/dev/zero of=$d bs=4k count=1 conv=notrunc", disk.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {

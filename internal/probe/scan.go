@@ -55,10 +55,8 @@ const (
 	// unsigned is what has to be zero for the plan of that name.
 	unsigned = 4 << 10
 
-	// chunk is one read: a smaller one costs more calls, a
-	// larger one more memory while eight disks are formatted, for which there are 32 MiB in all
-	// (test/bench). It and every
-	// offset are multiples of align, for O_DIRECT on disks with sectors of up to that size.
+	// chunk is one read: a smaller one costs more calls, a larger one more memory while eight disks
+	// are formatted, four at once, for which there are 32 MiB in all (test/bench). It and every offset are multiples of align, for O_DIRECT on disks with sectors of up to that size.
 	// Where a disk is not read in full it is little, and read without a place (package store)
 	// by as many processes as there are.
 	chunk      = 1 << 20
@@ -209,7 +207,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		return err == nil
 	}
 	inOrder := turns{next: next}
-	inOrder.taken.L = &inOrder.mu
+	inOrder.changed.L = &inOrder.mu
 	var readers sync.WaitGroup
 	for i := range buffers {
 		readers.Go(func() {
@@ -254,9 +252,9 @@ type turns struct {
 	next func() (piece, bool)
 	// given counts the pieces that are given to be read, handed those that were handed on.
 	given, handed int
-	// over says that nothing more is to be read; taken tells of that and of handed.
-	over  bool
-	taken sync.Cond
+	// over says that nothing more is to be read; changed tells of that and of handed.
+	over    bool
+	changed sync.Cond
 }
 
 // read reads pieces into b until there are no more, hand says no or ctx ends. It is for one goroutine for each b.
@@ -275,7 +273,7 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 		err := readFull(r, got, p.start)
 		t.mu.Lock()
 		for t.handed != mine && !t.over {
-			t.taken.Wait()
+			t.changed.Wait()
 		}
 		if t.over || ctx.Err() != nil {
 			break
@@ -285,10 +283,10 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 		more = hand(p, got, err)
 		t.mu.Lock()
 		t.handed, t.over = t.handed+1, t.over || !more
-		t.taken.Broadcast()
+		t.changed.Broadcast()
 	}
 	t.over = true
-	t.taken.Broadcast()
+	t.changed.Broadcast()
 }
 
 // Digest gives a digest of what the plan reads.
