@@ -268,25 +268,29 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 		}
 		mine := t.given
 		t.given++
-		t.mu.Unlock()
 		got := b[:p.end-p.start]
-		err := readFull(r, got, p.start)
-		t.mu.Lock()
+		var err error
+		t.outside(func() { err = readFull(r, got, p.start) })
 		for t.handed != mine && !t.over {
 			t.changed.Wait()
 		}
 		if t.over || ctx.Err() != nil {
 			break
 		}
-		// Nobody else's turn is now, so that this is outside of the lock.
-		t.mu.Unlock()
-		more = hand(p, got, err)
-		t.mu.Lock()
+		// Nobody else's turn is now.
+		t.outside(func() { more = hand(p, got, err) })
 		t.handed, t.over = t.handed+1, t.over || !more
 		t.changed.Broadcast()
 	}
 	t.over = true
 	t.changed.Broadcast()
+}
+
+// outside runs f without the lock, and has it again also where f panics: unlocking it twice would hide that.
+func (t *turns) outside(f func()) {
+	t.mu.Unlock()
+	defer t.mu.Lock()
+	f()
 }
 
 // Digest gives a digest of what the plan reads.
