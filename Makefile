@@ -66,7 +66,7 @@ help:
 	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
 	@echo "make test-long   more tests in virtual machines, whose class of fault make test has once already (45 minutes)"
 	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report (ONLY=regexp for a part)"
-	@echo "make bench       measure, against the udev rule, in a worker: build/bench.txt, build/bench.json (an hour and a half; ONLY=one,twenty for a part, FIXED=yes without address space randomization)"
+	@echo "make bench       measure, against the udev rule, in a worker: build/bench.txt, build/bench.json (two hours at most; ONLY=one,twenty for a part, FIXED=yes without address space randomization)"
 	@echo "make bench-inner measure the inner parts and compare them with those of BASE, the commit before"
 	@echo "make bench-scan  measure the proof of blankness against dd; fails if it is too slow"
 	@echo "make deps        install the Debian packages that these need"

@@ -125,7 +125,7 @@ func (b *bench) twenty(ctx context.Context) error {
 		for i := range ways {
 			w := ways[(i+round)%len(ways)]
 			// The loop takes half a minute for each turn.
-			if w.how == "hear" || w.name == "shell loop" && round > 0 {
+			if w.how == "hear" || w.name == byLoop.name && round > 0 {
 				continue
 			}
 			if _, err := b.turn(ctx, w, images, nil); err != nil {

@@ -203,16 +203,20 @@ done`
 // probe has to do, and what is done at last, when the daemon has nothing more to do.
 type way struct{ name, setUp, how, last string }
 
-var ways = []way{
+var (
 	// It hears now what happened while it was frozen.
-	{"hotmount", thaw, "wait", ""},
-	{"rule", asRule(rule), "wait", ""},
-	{"rule, tuned", asRule(tuned), "wait", ""},
-	{"shell loop", "systemd-run -q --collect --unit=bench-loop bash -c " + quote(loop), "wait", ""},
-	{"mount(2)", "", "mount", ""},
-	{"hot-plug alone", "", "hear", ""},
-	{newDisk, thaw, "wait", "\nrm -f /var/lib/hotmount/full/*"},
-}
+	byHotmount = way{"hotmount", thaw, "wait", ""}
+	byRule     = way{"rule", asRule(rule), "wait", ""}
+	byTuned    = way{"rule, tuned", asRule(tuned), "wait", ""}
+	byLoop     = way{"shell loop", "systemd-run -q --collect --unit=bench-loop bash -c " + quote(loop), "wait", ""}
+	byMount    = way{"mount(2)", "", "mount", ""}
+	byHotPlug  = way{"hot-plug alone", "", "hear", ""}
+	// byFormat is the floor of a blank disk.
+	byFormat = way{"mkfs.xfs -K, mount(2)", "", "format", ""}
+)
+
+// ways are those for a disk that has a filesystem.
+var ways = []way{byHotmount, byRule, byTuned, byLoop, byMount, byHotPlug, {newDisk, thaw, "wait", "\nrm -f /var/lib/hotmount/full/*"}}
 
 // newDisk is hotmount with a disk that it has not mounted before: that udev's event then comes
 // later, after a process that reads how much of it its XFS takes (90-hotmount.rules), is so for the first

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -56,8 +57,8 @@ func now() float64 {
 
 // probe runs in the worker: it waits until so many disks were added and, unless
 // how is "hear", mounted, and prints what it saw. With "mount" it mounts them
-// itself, as soon as the kernel has them. It makes the file ready once it
-// listens.
+// itself, as soon as the kernel has them, with "format" it makes an XFS on them before. It makes
+// the file ready once it listens.
 func probe(ready string, disks int, how string, out io.Writer) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
@@ -142,8 +143,12 @@ func (p *prober) hear(fd int) error {
 			key, value, _ := strings.Cut(property, "=")
 			e[key] = value
 		}
-		seq := e["DISKSEQ"]
+		seq, name := e["DISKSEQ"], filepath.Base(e["DEVPATH"])
 		if e["SUBSYSTEM"] != "block" || e["DEVTYPE"] != "disk" || e["ACTION"] != "add" || seq == "" || times[seq] != 0 {
+			continue
+		}
+		// At boot there are others, and the one that it boots from.
+		if !strings.HasPrefix(name, "vd") || name == "vda" {
 			continue
 		}
 		times[seq] = at
@@ -152,16 +157,27 @@ func (p *prober) hear(fd int) error {
 				return err
 			}
 		}
-		if p.how == "mount" && times[seq] == p.seen.Added[seq] {
-			where := mountedBelow + "floor-" + seq
-			if err := os.MkdirAll(where, 0o755); err != nil {
+		if (p.how == "mount" || p.how == "format") && times[seq] == p.seen.Added[seq] {
+			if err := p.mount("/dev/"+name, mountedBelow+"floor-"+seq); err != nil {
 				return err
-			}
-			if err := unix.Mount("/dev/"+filepath.Base(e["DEVPATH"]), where, "xfs", unix.MS_NOATIME, ""); err != nil {
-				return fmt.Errorf("cannot mount %s: %w", e["DEVPATH"], err)
 			}
 		}
 	}
+}
+
+func (p *prober) mount(node, where string) error {
+	if p.how == "format" {
+		if said, err := exec.Command("mkfs.xfs", "-q", "-K", node).CombinedOutput(); err != nil {
+			return fmt.Errorf("cannot make an XFS on %s: %w: %s", node, err, said)
+		}
+	}
+	if err := os.MkdirAll(where, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(node, where, "xfs", unix.MS_NOATIME, ""); err != nil {
+		return fmt.Errorf("cannot mount %s: %w", node, err)
+	}
+	return nil
 }
 
 // look reads the mount table.
