@@ -228,7 +228,7 @@ type kernelName struct{ transport, prefix string }
 var diskNames = []kernelName{{"virtio", "vd"}, {"scsi", "sd"}, {"nvme", "nvme"}, {"dm", "dm-"}}
 
 // kernelPrefixes begin the kernel names of disks that every pattern may select;
-// others have to be named by their first two letters (policy.Named).
+// others have to be named by their first two letters (policy.Select).
 var kernelPrefixes = []string{"vd", "sd", "nvme"}
 
 // reachesNothing says whether a pattern of kernel names can select no device: no

@@ -179,3 +179,8 @@ func (c *Class) LinkTo(f *Facts) string {
 	}
 	return path.Join(c.Directory, name)
 }
+
+// Links says whether the path is LinkTo's.
+func (c *Class) Links(f *Facts, to string) bool {
+	return path.Dir(to) == c.Directory && f.named(to)
+}

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"cmp"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -425,26 +424,46 @@ const LinkDirectory = "/dev/hotmount"
 // for a disk without a serial, and one of which the name would be too long
 // (NAME_MAX, limits.h; udev's links and lock files add to it).
 func (f *Facts) LinkName() string {
+	var b [longestLink]byte
+	return string(f.linkName(b[:0]))
+}
+
+// longestLink is how many bytes the name of a link has at most.
+const longestLink = 200
+
+// linkName is LinkName in the memory of b, which may be too small for what is too long. So it allocates nothing
+// for whoever asks for a disk's name each time that it is looked at.
+func (f *Facts) linkName(b []byte) []byte {
 	if f.Serial == "" {
-		return ""
+		return nil
 	}
-	name := f.Transport
-	if name == "" {
-		name = "disk"
-	}
-	name += "-"
-	for _, b := range []byte(f.Serial) {
-		switch {
-		case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9', strings.IndexByte("-._:=+@,", b) >= 0:
-			name += string(rune(b))
+	b = append(append(b, cmp.Or(f.Transport, "disk")...), '-')
+	for i := 0; i < len(f.Serial) && len(b) <= longestLink; i++ {
+		const digits = "0123456789abcdef"
+		switch c := f.Serial[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("-._:=+@,", c) >= 0:
+			b = append(b, c)
 		default:
-			name += fmt.Sprintf("%%%02x", b)
+			b = append(b, '%', digits[c>>4], digits[c&0xf])
 		}
 	}
-	if len(name) > 200 {
-		return ""
+	if len(b) > longestLink {
+		return nil
 	}
-	return name
+	return b
+}
+
+// Nameless says that the disk has no LinkName.
+func (f *Facts) Nameless() bool {
+	var b [longestLink]byte
+	return len(f.linkName(b[:0])) == 0
+}
+
+// named says whether the path ends in the disk's LinkName.
+func (f *Facts) named(link string) bool {
+	var b [longestLink]byte
+	name := f.linkName(b[:0])
+	return len(name) > 0 && string(name) == path.Base(link)
 }
 
 // Intent is written, synced, before the first write to a disk and removed after
@@ -569,7 +588,7 @@ func (f *Facts) inUse() string {
 
 // OwnLink is Standing.Link if it is of the disk itself, and not of one that it is part of.
 func (f *Facts) OwnLink() string {
-	if name := f.LinkName(); f.Whole == "" && name != "" && path.Base(f.Standing.Link) == name {
+	if f.Whole == "" && f.named(f.Standing.Link) {
 		return f.Standing.Link
 	}
 	return ""

@@ -182,23 +182,23 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 		if !excludes(f, e) {
 			continue
 		}
-		of := f
-		if !holds(f, e) {
+		of := itself(f)
+		if !holds(of, e) {
 			of = whole(f)
 		}
-		exclusions = append(exclusions, Excluded{i, Matches(of, e)})
+		exclusions = append(exclusions, Excluded{i, matchesOf(of, e)})
 	}
 	has, raw := Select(f, s), volume(f, s)
 	none := f.System != "" || len(exclusions) > 0
 	var before *Considered // decides
 	for i := range s.Classes {
-		c, asked := &s.Classes[i], f
+		c, of := &s.Classes[i], itself(f)
 		if !c.Partitions {
-			asked = whole(f)
+			of = whole(f)
 		}
-		one := Considered{Class: c, Matches: Matches(asked, &c.Selectors), Has: has == c, Verdict: "does not select it"}
+		one := Considered{Class: c, Matches: matchesOf(of, &c.Selectors), Has: has == c, Verdict: "does not select it"}
 		barred := c.Partitions && raw
-		one.Selected, one.Other = !barred && selects(f, c), !barred && takes(f, c)
+		one.Selected, one.Other = !barred && selects(itself(f), c), !barred && takes(f, c)
 		what := "it"
 		switch {
 		case one.Other && f.Whole != "":
@@ -222,7 +222,7 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 			one.Verdict = "would select " + what
 		case barred:
 			one.Verdict = "is not asked: it was given out as a block volume, and a class has it for that"
-		case !Named(asked, &c.Selectors):
+		case !named(of.name, &c.Selectors):
 			one.Verdict = "may not select this kind of device: no pattern in names has its letters as they are"
 		}
 		classes = append(classes, one)

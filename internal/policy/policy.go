@@ -239,8 +239,7 @@ func unusable(f *disk.Facts) disk.Reason {
 // give answers for a disk of a class in block mode. What is on it is of no account
 // once it was given out; before, what is known on it is nobody's to overwrite.
 func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) disk.Decision {
-	link := class.LinkTo(f)
-	if f.Standing.Link != "" && f.Standing.Link == link {
+	if class.Links(f, f.Standing.Link) {
 		d.Action, d.Reason = disk.Keep, disk.ReasonGivenOut
 		return d
 	}
@@ -259,7 +258,7 @@ func give(d disk.Decision, f *disk.Facts, s *disk.Settings, class *disk.Class) d
 	case f.ReadOnly:
 		d.Action, d.Reason = disk.Refuse, disk.ReasonReadOnly
 		return d
-	case link == "":
+	case f.Nameless():
 		d.Action, d.Reason = disk.Refuse, disk.ReasonNoSerial
 		return d
 	case len(f.SameSerial) > 0:

@@ -37,7 +37,7 @@ func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 		c := &s.Classes[i]
 		switch {
 		case c.Partitions && raw:
-		case selects(f, c):
+		case selects(itself(f), c):
 			return c, false
 		case takes(f, c):
 			return c, true
@@ -46,10 +46,38 @@ func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	return nil, false
 }
 
-// selects says whether the class asks for the disk itself.
-func selects(f *disk.Facts, c *disk.Class) bool {
-	return c.Partitions == (f.Whole != "") && !(c.Partitions && c.Mode == disk.ModeBlock) &&
-		!c.Selectors.IsZero() && Named(f, &c.Selectors) && holds(f, &c.Selectors)
+// asked is what selectors are asked about: a disk, or a partition. It is passed as a value, so that of a disk's
+// partition, and of a partition's disk, nothing is allocated (TestDecide).
+type asked struct {
+	// The facts of the one or of the other.
+	*disk.Facts
+	name      string
+	size      uint64
+	partition bool
+	// anySize and anyKind have the selectors size and partitions not asked.
+	anySize, anyKind bool
+}
+
+// itself is the disk, or the partition, of the facts.
+func itself(f *disk.Facts) asked {
+	return asked{Facts: f, name: f.Name, size: f.Size, partition: f.Whole != ""}
+}
+
+// whole is the partition's disk, or the disk itself.
+func whole(f *disk.Facts) asked {
+	if f.Whole == "" {
+		return itself(f)
+	}
+	return asked{Facts: f, name: f.Whole, size: f.WholeSize}
+}
+
+// serial is the disk's without the spaces at its end, which nobody is to count.
+func (a asked) serial() string { return strings.TrimRight(a.OfDisk(a.Serial), " ") }
+
+// selects says whether the class asks for it.
+func selects(a asked, c *disk.Class) bool {
+	return c.Partitions == a.partition && !(c.Partitions && c.Mode == disk.ModeBlock) &&
+		!c.Selectors.IsZero() && named(a.name, &c.Selectors) && holds(a, &c.Selectors)
 }
 
 // takes says whether the class asks for a partition of the disk, by all that is known
@@ -61,17 +89,9 @@ func takes(f *disk.Facts, c *disk.Class) bool {
 	if !c.Partitions || len(f.Partitions) == 0 || f.Standing.Link != "" {
 		return false
 	}
-	wide := *c
-	wide.Size = disk.SizeRange{}
-	part := *f
-	part.Whole = f.Name
-	for _, part.Name = range f.Partitions {
-		part.Serial, part.Slot = f.Serial+disk.PartitionSuffix, f.Slot+disk.PartitionSuffix
-		if selects(&part, &wide) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Partitions, func(name string) bool {
+		return selects(asked{Facts: f, name: name, partition: true, anySize: true}, c)
+	})
 }
 
 // volume says whether the disk, or the partition's, is a block volume to some class
@@ -86,17 +106,6 @@ func volume(f *disk.Facts, s *disk.Settings) bool {
 		}
 	}
 	return false
-}
-
-// whole gives what selectors may ask of the partition's disk; a whole disk's facts
-// are its own.
-func whole(f *disk.Facts) *disk.Facts {
-	if f.Whole == "" {
-		return f
-	}
-	w := *f
-	w.Name, w.Whole, w.Size, w.Serial, w.Slot = f.Whole, "", f.WholeSize, f.OfDisk(f.Serial), f.OfDisk(f.Slot)
-	return &w
 }
 
 // placed gives the class in whose directory the disk is mounted or given out, or
@@ -138,14 +147,14 @@ func excludes(f *disk.Facts, e *disk.Selectors) bool {
 	switch {
 	case e.IsZero():
 		return false
-	case holds(f, e):
+	case holds(itself(f), e):
 		return true
 	case f.Whole == "":
 		return false
 	}
-	disks := *e
-	disks.Partitions = false
-	return holds(whole(f), &disks)
+	disks := whole(f)
+	disks.anyKind = true
+	return holds(disks, e)
 }
 
 // unselected says why no class has the disk.
@@ -162,31 +171,31 @@ func unselected(f *disk.Facts, s *disk.Settings) disk.Reason {
 	return disk.ReasonNoClass
 }
 
-func holds(f *disk.Facts, s *disk.Selectors) bool {
+func holds(a asked, s *disk.Selectors) bool {
 	for i := range selectors {
-		if given, held := selectors[i].match(f, s); given && !held {
+		if given, held := selectors[i].match(a, s); given && !held {
 			return false
 		}
 	}
 	return true
 }
 
-// Named says whether the disk is of a kind that the selectors may select at all:
+// named says whether a disk of that kernel name is of a kind that the selectors may select at all:
 // virtio-blk, SCSI and NVMe disks, and what a pattern names literally. A pattern
 // such as "*" is never to reach a device-mapper, loop or RAM device that somebody
 // else has made.
-func Named(f *disk.Facts, s *disk.Selectors) bool {
+func named(name string, s *disk.Selectors) bool {
 	for _, prefix := range []string{"vd", "sd", "nvme"} {
-		if strings.HasPrefix(f.Name, prefix) {
+		if strings.HasPrefix(name, prefix) {
 			return true
 		}
 	}
-	kind := f.Name[:min(2, len(f.Name))]
-	if strings.HasPrefix(f.Name, "dm-") {
+	kind := name[:min(2, len(name))]
+	if strings.HasPrefix(name, "dm-") {
 		kind = "dm-"
 	}
 	return len(kind) > 1 && slices.ContainsFunc(s.Names, func(p string) bool {
-		return strings.HasPrefix(strings.TrimPrefix(p, Regexp), kind) && pattern(s, p, f.Name)
+		return strings.HasPrefix(strings.TrimPrefix(p, Regexp), kind) && pattern(s, p, name)
 	})
 }
 
@@ -266,43 +275,43 @@ type Match struct {
 	Held  bool
 }
 
-// Matches gives what becomes of each selector that is given.
-func Matches(f *disk.Facts, s *disk.Selectors) []Match {
+// matchesOf gives what becomes of each selector that is given.
+func matchesOf(a asked, s *disk.Selectors) []Match {
 	var all []Match
 	for i := range selectors {
-		if given, held := selectors[i].match(f, s); given {
-			wants, found := selectors[i].show(f, s)
+		if given, held := selectors[i].match(a, s); given {
+			wants, found := selectors[i].show(a, s)
 			all = append(all, Match{selectors[i].key, wants, disk.Visible(found), held})
 		}
 	}
 	return all
 }
 
-// selector is one key. Match allocates nothing (TestDecideAllocatesNothing).
+// selector is one key. Match allocates nothing (TestDecide).
 type selector struct {
 	key   string
-	match func(*disk.Facts, *disk.Selectors) (given, held bool)
-	show  func(*disk.Facts, *disk.Selectors) (wants, found string)
+	match func(asked, *disk.Selectors) (given, held bool)
+	show  func(asked, *disk.Selectors) (wants, found string)
 }
 
 // textual makes a selector of patterns.
-func textual(key string, wants func(*disk.Selectors) []string, found func(*disk.Facts) string) selector {
+func textual(key string, wants func(*disk.Selectors) []string, found func(asked) string) selector {
 	return selector{key,
-		func(f *disk.Facts, s *disk.Selectors) (bool, bool) { return matches(s, wants(s), found(f)) },
-		func(f *disk.Facts, s *disk.Selectors) (string, string) {
-			return strings.Join(wants(s), ", "), found(f)
+		func(a asked, s *disk.Selectors) (bool, bool) { return matches(s, wants(s), found(a)) },
+		func(a asked, s *disk.Selectors) (string, string) {
+			return strings.Join(wants(s), ", "), found(a)
 		}}
 }
 
 // boolean makes a selector of true or false.
-func boolean(key string, wants func(*disk.Selectors) *bool, found func(*disk.Facts) bool) selector {
+func boolean(key string, wants func(*disk.Selectors) *bool, found func(asked) bool) selector {
 	return selector{key,
-		func(f *disk.Facts, s *disk.Selectors) (bool, bool) {
+		func(a asked, s *disk.Selectors) (bool, bool) {
 			w := wants(s)
-			return w != nil, w != nil && *w == found(f)
+			return w != nil, w != nil && *w == found(a)
 		},
-		func(f *disk.Facts, s *disk.Selectors) (string, string) {
-			return strconv.FormatBool(*wants(s)), strconv.FormatBool(found(f))
+		func(a asked, s *disk.Selectors) (string, string) {
+			return strconv.FormatBool(*wants(s)), strconv.FormatBool(found(a))
 		}}
 }
 
@@ -313,46 +322,43 @@ func matches(s *disk.Selectors, patterns []string, value string) (given, held bo
 	return len(patterns) > 0, held
 }
 
-// ownSerial is the disk's without the spaces at its end, which nobody is to count.
-func ownSerial(f *disk.Facts) string { return strings.TrimRight(f.OfDisk(f.Serial), " ") }
-
 var selectors = [...]selector{
-	textual("names", func(s *disk.Selectors) []string { return s.Names }, func(f *disk.Facts) string { return f.Name }),
-	textual("mapper_names", func(s *disk.Selectors) []string { return s.MapperNames }, func(f *disk.Facts) string { return f.MapperName }),
-	textual("transport", func(s *disk.Selectors) []string { return s.Transport }, func(f *disk.Facts) string { return f.Transport }),
+	textual("names", func(s *disk.Selectors) []string { return s.Names }, func(a asked) string { return a.name }),
+	textual("mapper_names", func(s *disk.Selectors) []string { return s.MapperNames }, func(a asked) string { return a.MapperName }),
+	textual("transport", func(s *disk.Selectors) []string { return s.Transport }, func(a asked) string { return a.Transport }),
 	{"serial",
-		func(f *disk.Facts, s *disk.Selectors) (bool, bool) {
-			given, held := matches(s, s.Serial, ownSerial(f))
+		func(a asked, s *disk.Selectors) (bool, bool) {
+			given, held := matches(s, s.Serial, a.serial())
 			// What names an NVMe disk by the serial in /sys/block means all its namespaces.
-			_, controller := matches(s, s.Serial, f.ControllerSerial(ownSerial(f)))
+			_, controller := matches(s, s.Serial, a.ControllerSerial(a.serial()))
 			return given, held || controller
 		},
-		func(f *disk.Facts, s *disk.Selectors) (string, string) {
-			return strings.Join(s.Serial, ", "), ownSerial(f)
+		func(a asked, s *disk.Selectors) (string, string) {
+			return strings.Join(s.Serial, ", "), a.serial()
 		}},
-	textual("wwn", func(s *disk.Selectors) []string { return s.WWN }, func(f *disk.Facts) string { return f.WWN }),
-	textual("model", func(s *disk.Selectors) []string { return s.Model }, func(f *disk.Facts) string { return f.Model }),
-	textual("vendor", func(s *disk.Selectors) []string { return s.Vendor }, func(f *disk.Facts) string { return f.Vendor }),
-	textual("by_path", func(s *disk.Selectors) []string { return s.ByPath }, func(f *disk.Facts) string { return f.OfDisk(f.Slot) }),
+	textual("wwn", func(s *disk.Selectors) []string { return s.WWN }, func(a asked) string { return a.WWN }),
+	textual("model", func(s *disk.Selectors) []string { return s.Model }, func(a asked) string { return a.Model }),
+	textual("vendor", func(s *disk.Selectors) []string { return s.Vendor }, func(a asked) string { return a.Vendor }),
+	textual("by_path", func(s *disk.Selectors) []string { return s.ByPath }, func(a asked) string { return a.OfDisk(a.Slot) }),
 	{"size",
-		func(f *disk.Facts, s *disk.Selectors) (bool, bool) {
-			return s.Size != (disk.SizeRange{}), s.Size.Has(f.Size)
+		func(a asked, s *disk.Selectors) (bool, bool) {
+			return !a.anySize && s.Size != (disk.SizeRange{}), s.Size.Has(a.size)
 		},
-		func(f *disk.Facts, s *disk.Selectors) (string, string) {
-			return s.Size.String(), disk.ExactSize(f.Size)
+		func(a asked, s *disk.Selectors) (string, string) {
+			return s.Size.String(), disk.ExactSize(a.size)
 		}},
-	boolean("rotational", func(s *disk.Selectors) *bool { return s.Rotational }, func(f *disk.Facts) bool { return f.Rotational }),
-	boolean("removable", func(s *disk.Selectors) *bool { return s.Removable }, func(f *disk.Facts) bool { return f.Removable }),
+	boolean("rotational", func(s *disk.Selectors) *bool { return s.Rotational }, func(a asked) bool { return a.Rotational }),
+	boolean("removable", func(s *disk.Selectors) *bool { return s.Removable }, func(a asked) bool { return a.Removable }),
 	{"partitions",
-		func(f *disk.Facts, s *disk.Selectors) (bool, bool) { return s.Partitions, f.Whole != "" },
-		func(f *disk.Facts, s *disk.Selectors) (string, string) {
-			return "true", strconv.FormatBool(f.Whole != "")
+		func(a asked, s *disk.Selectors) (bool, bool) { return s.Partitions && !a.anyKind, a.partition },
+		func(a asked, s *disk.Selectors) (string, string) {
+			return "true", strconv.FormatBool(a.partition)
 		}},
 	{"logical_sector",
-		func(f *disk.Facts, s *disk.Selectors) (bool, bool) {
-			return len(s.LogicalSector) > 0, slices.Contains(s.LogicalSector, f.LogicalSector)
+		func(a asked, s *disk.Selectors) (bool, bool) {
+			return len(s.LogicalSector) > 0, slices.Contains(s.LogicalSector, a.LogicalSector)
 		},
-		func(f *disk.Facts, s *disk.Selectors) (string, string) {
-			return strings.Trim(fmt.Sprint(s.LogicalSector), "[]"), fmt.Sprint(f.LogicalSector)
+		func(a asked, s *disk.Selectors) (string, string) {
+			return strings.Trim(fmt.Sprint(s.LogicalSector), "[]"), fmt.Sprint(a.LogicalSector)
 		}},
 }
