@@ -260,10 +260,17 @@ type turns struct {
 // read reads pieces into b until there are no more, hand says no or ctx ends. It is for one goroutine for each b.
 func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p piece, b []byte, failed error) (more bool)) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	all := false
+	// However this one ends, the other one does not wait for it.
+	defer func() {
+		t.over = t.over || !all
+		t.changed.Broadcast()
+		t.mu.Unlock()
+	}()
 	for !t.over && ctx.Err() == nil {
 		p, more := t.next()
 		if !more {
+			all = true
 			return
 		}
 		mine := t.given
@@ -275,15 +282,13 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 			t.changed.Wait()
 		}
 		if t.over || ctx.Err() != nil {
-			break
+			return
 		}
 		// Nobody else's turn is now.
 		t.outside(func() { more = hand(p, got, err) })
 		t.handed, t.over = t.handed+1, t.over || !more
 		t.changed.Broadcast()
 	}
-	t.over = true
-	t.changed.Broadcast()
 }
 
 // outside runs f without the lock, and has it again also where f panics: unlocking it twice would hide that.

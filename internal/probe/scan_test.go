@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -225,6 +226,14 @@ func TestScanErrors(t *testing.T) {
 		if f, err := Scan(t.Context(), Source{Reader: &sparse{size: tc.size}, Size: tc.size}, tc.plan); err == nil || f.Zero() {
 			t.Errorf("%s: %+v, error %v", name, f, err)
 		}
+	}
+}
+
+// TestScanWhoseReaderEnds, as a test's does that fails: the other one does not wait for it, and nothing is known.
+func TestScanWhoseReaderEnds(t *testing.T) {
+	f, err := Scan(t.Context(), Source{Reader: &sparse{size: gib}, Size: gib, Progress: func(context.Context, Progress) { runtime.Goexit() }}, Full)
+	if err == nil || f.Zero() {
+		t.Errorf("%+v, %v", f, err)
 	}
 }
 
