@@ -13,6 +13,9 @@ type Geometry struct {
 	// Group is the size in bytes of an allocation group of an XFS, 0 for another
 	// filesystem.
 	Group uint64 `json:"group,omitempty"`
+	// UUID is that of an XFS, of one that is mounted as the kernel has read it from the disk; empty if it is
+	// not known.
+	UUID string `json:"uuid,omitempty"`
 }
 
 // leastGroup is how many blocks the last allocation group of an XFS has at least

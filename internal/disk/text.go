@@ -9,6 +9,11 @@ import (
 	"unicode/utf8"
 )
 
+// UUID gives the 16 bytes of a UUID in the 8-4-4-4-12 form of RFC 4122, in lower case.
+func UUID(b [16]byte) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
 // ValidUUID says whether s is a UUID in the 8-4-4-4-12 form of RFC 4122, in
 // lower case and not all zeros. Nothing else may become a path component.
 func ValidUUID(s string) bool {

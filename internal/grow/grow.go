@@ -186,7 +186,7 @@ func measure(r io.ReaderAt, fstype string) (disk.Geometry, error) {
 	switch fstype {
 	case disk.XFS:
 		super, err := probe.ReadXFS(r)
-		return disk.Geometry{Size: super.Size, Block: super.Block, Group: super.Group}, err
+		return disk.Geometry{Size: super.Size, Block: super.Block, Group: super.Group, UUID: super.UUID}, err
 	case disk.Ext4:
 		return ext4(r)
 	}

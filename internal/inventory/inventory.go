@@ -425,11 +425,17 @@ func inPlace(m *disk.MountPoint) bool {
 // as it was measured when it was last to grow, for a mounted one becomes no smaller,
 // or as the daemon has found it.
 func (h Host) measure(f *disk.Facts) {
-	if fit := f.Standing.Fit; fit != nil && fit.Seq == f.Seq && fit.Geometry.Size > 0 && len(f.Mounts) > 0 {
+	fit := f.Standing.Fit
+	if fit != nil && fit.Seq == f.Seq && fit.Geometry.Size > 0 && slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return belongs(&fit.Geometry, &m) }) {
 		f.Geometry = &fit.Geometry
 		return
 	}
 	f.Geometry = h.Shared.geometry(f, h.Measure)
+}
+
+// belongs says whether what was measured is, for all that is known, of the filesystem that belongs in that place.
+func belongs(g *disk.Geometry, m *disk.MountPoint) bool {
+	return g.UUID == "" || g.UUID == filepath.Base(m.Path)
 }
 
 // deviceName gives the kernel name of the device that a path below /dev leads

@@ -340,6 +340,7 @@ func TestMeasure(t *testing.T) {
 	node := node.with(tree{vdb + "queue/iostats": "1\n"})
 	busy := node.with(tree{vdb + "stat": "1 2 3 4 5 6 7 8 1 10 11 12 13 14 15 16 17\n"})
 	fit := disk.Fit{Seq: 12, Size: 1 << 30, Geometry: disk.Geometry{Size: 2 << 30, Block: 4096}}
+	fitOf := func(uuid string) *disk.Fit { other := fit; other.Geometry.UUID = uuid; return &other }
 	for _, test := range []struct {
 		name  string
 		on    tree
@@ -357,13 +358,15 @@ func TestMeasure(t *testing.T) {
 		{"a request is under way", busy, line, nil, 0, 0},
 		{"requests are not counted", node.with(tree{vdb + "queue/iostats": "0\n"}), line, nil, 0, 0},
 		{"measured for another size of the disk", node, line, &fit, 0, 2 << 30},
+		{"measured, and it is that", node, line, fitOf(uuid), 0, 2 << 30},
+		{"measured, and another was made since", node, line, fitOf(strings.Replace(uuid, "5", "6", 1)), 1, 1 << 30},
 	} {
 		h := test.on.with(tree{table: test.table}).make(t)
 		asked := 0
 		h.Shared = new(Shared)
 		h.Measure = func(path string, dev disk.Dev) (disk.Geometry, error) {
 			asked++
-			return disk.Geometry{Size: 1 << 30, Block: 4096}, nil
+			return disk.Geometry{Size: 1 << 30, Block: 4096, UUID: uuid}, nil
 		}
 		if test.fit != nil {
 			if err := h.Store.SaveFit(*test.fit); err != nil {
@@ -382,6 +385,38 @@ func TestMeasure(t *testing.T) {
 			if got != test.want || asked != test.asked {
 				t.Errorf("%s: size %d after %d questions, want %d after %d", test.name, got, asked, test.want, test.asked)
 			}
+		}
+	}
+}
+
+// TestMeasuresAnother: what was measured is kept as long as it is mounted and belongs there. Once somebody has
+// unmounted what does not, what comes in its place is asked.
+func TestMeasuresAnother(t *testing.T) {
+	other := strings.Replace(uuid, "5", "6", 1)
+	there := []disk.MountPoint{{Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs"}}
+	s, asked := new(Shared), 0
+	for i, step := range []struct {
+		mounts   []disk.MountPoint
+		is, want string
+		asked    int
+	}{
+		{there, other, other, 1},
+		{there, other, other, 2},
+		{there, uuid, uuid, 3},
+		{there, other, uuid, 3},
+		{nil, other, "", 3},
+		{there, other, other, 4},
+	} {
+		g := s.geometry(&disk.Facts{ID: disk.ID{Seq: 7}, Mounts: step.mounts}, func(string, disk.Dev) (disk.Geometry, error) {
+			asked++
+			return disk.Geometry{Size: 1 << 30, UUID: step.is}, nil
+		})
+		got := ""
+		if g != nil {
+			got = g.UUID
+		}
+		if got != step.want || asked != step.asked {
+			t.Errorf("step %d: %q after %d questions, want %q after %d", i, got, asked, step.want, step.asked)
 		}
 	}
 }

@@ -144,6 +144,11 @@ func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Ge
 	})
 	switch {
 	case i < 0:
+		if ok {
+			s.measuring.Lock()
+			delete(s.measured, f.Seq)
+			s.measuring.Unlock()
+		}
 		return nil
 	case ok && known.path == f.Mounts[i].Path:
 		return &known.geometry
@@ -153,6 +158,9 @@ func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Ge
 	g, err := measure(f.Mounts[i].Path, f.Dev)
 	if err != nil {
 		return nil // a directory that belongs to the pod
+	}
+	if !belongs(&g, &f.Mounts[i]) {
+		return &g // until it is gone
 	}
 	s.measuring.Lock()
 	defer s.measuring.Unlock()

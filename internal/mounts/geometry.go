@@ -16,7 +16,7 @@ import (
 // (Linux, fs/xfs/libxfs/xfs_fs.h). It needs no capability.
 const xfsGeometry = 0x80705864
 
-// XFSGeometry gives how much of its disk a mounted XFS takes. The path must be
+// XFSGeometry gives how much of its disk a mounted XFS takes, and its UUID. The path must be
 // that of a mount of the device in this process's mount namespace.
 func XFSGeometry(path string, dev disk.Dev) (disk.Geometry, error) {
 	g, err := xfsGeometryOf(path, dev)
@@ -36,11 +36,12 @@ func xfsGeometryOf(path string, dev disk.Dev) (g disk.Geometry, err error) {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), xfsGeometry, uintptr(unsafe.Pointer(&b))); errno != 0 {
 		return g, fmt.Errorf("XFS_IOC_FSGEOMETRY_V1: %w", errno)
 	}
-	// struct xfs_fsop_geom_v1: blocksize, agblocks, datablocks.
+	// struct xfs_fsop_geom_v1: blocksize, agblocks, datablocks, uuid.
 	native := binary.NativeEndian
 	g.Block = uint64(native.Uint32(b[0:]))
 	g.Group = uint64(native.Uint32(b[8:])) * g.Block
 	g.Size = native.Uint64(b[32:]) * g.Block
+	g.UUID = disk.UUID([16]byte(b[64:80]))
 	if g.Block == 0 || g.Group == 0 {
 		return g, errors.New("the kernel gives blocks or groups of no size")
 	}

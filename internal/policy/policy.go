@@ -32,12 +32,11 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 		d.Action, d.Reason = disk.Keep, disk.ReasonMounted
 		// A device number is used again, and a mount that began for the disk before
 		// may have come to be this one's.
-		uuid := strings.ToLower(f.Udev.FSUUID)
 		switch {
 		case !f.Udev.Initialized && !wasMounted(f, path.Base(m.Path)):
 			d.Action, d.Reason = disk.Wait, disk.ReasonUdev
 			return d
-		case disk.ValidUUID(uuid) && uuid != path.Base(m.Path):
+		case misplaced(f, m) != "":
 			d.Action, d.Reason = disk.Refuse, disk.ReasonMisplaced
 			return d
 		}
@@ -143,6 +142,24 @@ func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 		}
 	}
 	return nil
+}
+
+// misplaced gives the UUID of a filesystem that does not belong where the disk is mounted: as the kernel has it,
+// which alone has read what it mounted, or as udev has read it from the disk. Empty if there is none.
+func misplaced(f *disk.Facts, m *disk.MountPoint) string {
+	kernel := ""
+	if f.Geometry != nil {
+		kernel = f.Geometry.UUID
+	}
+	for _, uuid := range [...]string{kernel, f.Udev.FSUUID} {
+		if strings.EqualFold(uuid, path.Base(m.Path)) {
+			continue
+		}
+		if uuid = strings.ToLower(uuid); disk.ValidUUID(uuid) {
+			return uuid
+		}
+	}
+	return ""
 }
 
 // wasMounted says whether it is on record that this attachment of the disk had the filesystem of

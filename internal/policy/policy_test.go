@@ -536,6 +536,18 @@ func TestDecide(t *testing.T) {
 		{"mounted in another's place", func(f *disk.Facts) {
 			f.Mounts, f.Udev.FSUUID = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, otherUUID
 		}, xfs(), nil, disk.Refuse, disk.ReasonMisplaced},
+		{"mounted in another's place, by the kernel's word", func(f *disk.Facts) {
+			f.Mounts, f.Udev.FSUUID, f.Geometry = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, uuid, &disk.Geometry{Size: f.Size, Block: 4096, UUID: otherUUID}
+		}, xfs(), nil, disk.Refuse, disk.ReasonMisplaced},
+		{"mounted in another's place, and udev knows nothing of it", func(f *disk.Facts) {
+			f.Mounts, f.Udev.FSUUID, f.Geometry = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, "", &disk.Geometry{Size: f.Size, Block: 4096, UUID: otherUUID}
+		}, xfs(), nil, disk.Refuse, disk.ReasonMisplaced},
+		{"mounted in its place, and another written over it", func(f *disk.Facts) {
+			f.Mounts, f.Udev.FSUUID, f.Geometry = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, otherUUID, &disk.Geometry{Size: f.Size, Block: 4096, UUID: uuid}
+		}, xfs(), nil, disk.Refuse, disk.ReasonMisplaced},
+		{"mounted in its place, by the kernel's word too", func(f *disk.Facts) {
+			f.Mounts, f.Udev.FSUUID, f.Geometry = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, uuid, &disk.Geometry{Size: f.Size, Block: 4096, UUID: uuid}
+		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"a former disk's slot", func(f *disk.Facts) { f.Standing.FormerSlot = &lay }, proven(disk.Unread), nil, disk.Hold, disk.ReasonFormerSlot},
 		{"a former disk's slot, its filesystem is elsewhere", func(f *disk.Facts) { f.Standing.FormerSlot, f.Moved = &lay, &disk.Peer{} }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"a former disk's slot, accepted", func(f *disk.Facts) {

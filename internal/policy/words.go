@@ -196,8 +196,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		}
 		return why, ""
 	case disk.ReasonMisplaced:
-		at := disk.Visible(ours(f, Select(f, s)).Path)
-		return fmt.Sprintf("it holds %s, and is mounted at %s, where another filesystem belongs: whoever uses that path has the wrong data", disk.Visible(f.Udev.FSUUID), at), "stop who uses it, then umount " + at
+		m := ours(f, Select(f, s))
+		at := disk.Visible(m.Path)
+		return fmt.Sprintf("it holds %s, and is mounted at %s, where another filesystem belongs: whoever uses that path has the wrong data", misplaced(f, m), at), "stop who uses it, then umount " + at
 	case disk.ReasonFault:
 		return "it is mounted, and " + f.Fault + " (see journalctl -k)", fmt.Sprintf("stop who uses it, hotmount release %s, then %s", f.Name, Check(f, d.Type))
 	case disk.ReasonShrunk:

@@ -2,11 +2,12 @@ package probe
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+
+	"hotmount/internal/disk"
 )
 
 // XFSSuper is what is of interest in the superblock of an XFS.
@@ -122,13 +123,12 @@ func parseXFS(b []byte) (XFSSuper, error) {
 	if stored := binary.LittleEndian.Uint32(b[crcOffset:]); version == 5 && stored != sum {
 		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: its checksum is %08x, computed %08x", stored, sum)
 	}
-	u := hex.EncodeToString(b[32:48])
 	group, groups := uint64(be.Uint32(b[84:]))*blockSize, be.Uint32(b[88:])
 	if group == 0 || groups == 0 || uint64(groups-1) > (blockSize*blocks)/group {
 		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: %d groups of %d bytes", groups, group)
 	}
 	return XFSSuper{
-		UUID:       u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:],
+		UUID:       disk.UUID([16]byte(b[32:48])),
 		InProgress: b[inProgress] != 0,
 		Size:       blockSize * blocks,
 		Block:      blockSize,

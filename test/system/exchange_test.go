@@ -4,6 +4,7 @@ package system
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -75,5 +76,32 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	}
 	if got := m.run("ls -A /mnt/disks | wc -l; hotmount status"); !strings.HasPrefix(got, "2\n") || strings.Contains(got, uuid) {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestRewrittenBeforeItsMount: what is on a disk changes, by way of its storage, between udev's look and the
+// mount: who would use the path of the first filesystem is told that another is there.
+func TestRewrittenBeforeItsMount(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	image := made(t, 320<<20)
+	name, _ := m.attach(w, worker.Disk{File: image})
+	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", "-f", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.xfs: %v: %s", err, out)
+	}
+	m.run("blockdev --flushbufs /dev/" + name)
+	now := m.run("blkid -p -o value -s UUID /dev/" + name)
+	if now == uuid || now == "" {
+		t.Fatalf("the disk holds %q", now)
+	}
+	m.run("systemctl start hotmount")
+	m.says("it holds " + now + ", and is mounted at /mnt/disks/" + uuid)
+	if got := m.run("hotmount status"); !strings.Contains(got, "umount /mnt/disks/"+uuid) {
+		t.Errorf("the status does not say what to do:\n%s", got)
+	}
+	m.run("umount /mnt/disks/" + uuid + "; udevadm trigger --action=change --settle /dev/" + name)
+	if got := m.mounted(name); got != now {
+		t.Errorf("it is mounted as %s, and holds %s", got, now)
 	}
 }
