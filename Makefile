@@ -66,7 +66,7 @@ help:
 	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
 	@echo "make test-long   more tests in virtual machines, whose class of fault make test has once already (45 minutes)"
 	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report (ONLY=regexp for a part)"
-	@echo "make bench       measure, against the udev rule, in a worker: build/bench.txt, build/bench.json (two hours at most; ONLY=one,twenty for a part, FIXED=yes without address space randomization)"
+	@echo "make bench       measure, against the udev rule, in a worker: build/bench.txt, build/bench.json (two hours at most; ONLY=one,twenty for a part, FIXED=yes without address space randomization, SUITE=trixie on Debian 13)"
 	@echo "make bench-inner measure the inner parts and compare them with those of BASE, the commit before"
 	@echo "make bench-scan  measure the proof of blankness against dd; fails if it is too slow"
 	@echo "make deps        install the Debian packages that these need"
@@ -293,7 +293,7 @@ IDLE := 10
 bench: deb | build/.made
 	$(call need,$(PACKAGES_bench))
 	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench
-	@build/bench -deb $(DEB) -commit $(COMMIT) -rounds $(ROUNDS) -idle $(IDLE) $(if $(ONLY),-only '$(ONLY)') $(if $(FIXED),-fixed)
+	@build/bench -deb $(DEB) -commit $(COMMIT) -rounds $(ROUNDS) -idle $(IDLE) $(if $(ONLY),-only '$(ONLY)') $(if $(FIXED),-fixed) $(if $(SUITE),-suite $(SUITE))
 
 # The inner parts that have benchmarks; those of BASE and of what is here in
 # turns.

@@ -32,6 +32,7 @@ func main() {
 	only := flag.String("only", "", "figures to measure, with commas; all by default")
 	rounds := flag.Int("rounds", 9, "turns of each way, for one disk")
 	minutes := flag.Int("idle", 10, "minutes to idle")
+	suite := flag.String("suite", worker.DefaultSuite, "the Debian release of the worker")
 	fixed := flag.Bool("fixed", false, "without address space randomization in the worker")
 	events := flag.Int("events", 10_000, "events of the storm")
 	flag.Parse()
@@ -44,7 +45,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	b := bench{rounds: *rounds, events: *events, idle: time.Duration(*minutes) * time.Minute, fixed: *fixed, out: os.Stderr}
+	b := bench{rounds: *rounds, events: *events, idle: time.Duration(*minutes) * time.Minute, suite: *suite, fixed: *fixed, out: os.Stderr}
 	if err := b.run(ctx, *deb, *commit, *dir, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -68,6 +69,7 @@ func inWorker(args []string) error {
 type bench struct {
 	rounds, events int
 	idle           time.Duration
+	suite          string
 	fixed          bool
 	out            io.Writer
 
@@ -110,7 +112,7 @@ func (b *bench) run(ctx context.Context, deb, commit, dir, only string) (err err
 	if err != nil {
 		return err
 	}
-	b.table.Made = fmt.Sprintf("hotmount %s, %s, Debian 12 under QEMU's emulation (2 processors, 1 GiB)", commit, time.Now().UTC().Format("2006-01-02 15:04 MST"))
+	b.table.Made = fmt.Sprintf("hotmount %s, %s, Debian %s under QEMU's emulation (2 processors, 1 GiB)", commit, time.Now().UTC().Format("2006-01-02 15:04 MST"), b.suite)
 	if b.fixed {
 		b.table.Made += ", without address space randomization"
 	}
@@ -155,7 +157,7 @@ func (b *bench) figure(ctx context.Context, f figure, deb, self string) (err err
 		setUp = "sysctl -q -p " + sysctls
 	}
 	if b.w, err = worker.Start(ctx, worker.Options{
-		Deb: deb, Progress: b.out, CPUs: f.cpus, Memory: f.memory, Translations: translations, Files: files,
+		Suite: b.suite, Deb: deb, Progress: b.out, CPUs: f.cpus, Memory: f.memory, Translations: translations, Files: files,
 	}); err != nil {
 		return err
 	}

@@ -243,39 +243,47 @@ func groupCPU(group string) (float64, error) {
 	return usec / 1000, err
 }
 
-// peak runs in the worker: until there is a file enough it adds up what the processes named hotmount
-// have of memory of their own (RssAnon, proc_pid_status(5)), fifty times a second, and prints the most in MiB
-// and how many of them there were then. A child that has not become a tool yet has its parent's memory (vfork(2)), which
-// is not counted twice.
+// peak runs in the worker: until there is a file enough it adds up what the processes of hotmount's units
+// have of memory of their own (RssAnon, proc_pid_status(5)), fifty times a second. It prints the most of those named hotmount in MiB,
+// how many of them there were then, and the most of all, the tools with them. A child that has not become a tool yet has its parent's
+// memory (vfork(2)), which is not counted twice.
 func peak(enough string, out io.Writer) error {
-	most, processes := 0.0, 0
+	most, processes, mostOfAll := 0.0, 0, 0.0
 	for {
 		if _, err := os.Stat(enough); err == nil {
-			_, err := fmt.Fprintln(out, most, processes)
+			_, err := fmt.Fprintln(out, most, processes, mostOfAll)
 			return err
 		}
 		all, err := procfs.AllProcs()
 		if err != nil {
 			return err
 		}
-		parents := map[int]int{}
+		parents, tools := map[int]int{}, map[int]bool{}
 		for _, p := range all {
-			if stat, err := p.Stat(); err == nil && stat.Comm == "hotmount" { // else it has ended, or is another
-				parents[p.PID] = stat.PPID
+			group, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cgroup")
+			if err != nil || !bytes.Contains(group, []byte("hotmount")) {
+				continue // it has ended, or is another
+			}
+			if stat, err := p.Stat(); err == nil {
+				parents[p.PID], tools[p.PID] = stat.PPID, stat.Comm != "hotmount"
 			}
 		}
-		sum, n := 0.0, 0
+		sum, n, sumOfAll := 0.0, 0, 0.0
 		for _, p := range all {
 			parent, ours := parents[p.PID]
-			if _, child := parents[parent]; !ours || child {
+			if _, child := parents[parent]; !ours || child && !tools[p.PID] {
 				continue
 			}
 			status, err := p.NewStatus()
 			if err != nil {
 				continue // it has just ended
 			}
-			sum, n = sum+float64(status.RssAnon)/(1<<20), n+1
+			mib := float64(status.RssAnon) / (1 << 20)
+			if sumOfAll += mib; !tools[p.PID] {
+				sum, n = sum+mib, n+1
+			}
 		}
+		mostOfAll = max(mostOfAll, sumOfAll)
 		if sum > most {
 			most, processes = sum, n
 		}

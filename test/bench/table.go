@@ -27,6 +27,8 @@ type Claim struct {
 	Most  float64 `json:"most"`
 	Unit  string  `json:"unit"` // "x" for a ratio of medians
 	OK    bool    `json:"ok"`
+	// Spread has the least and the most of the ratios of single rounds, where the ways took turns.
+	Spread []float64 `json:"spread,omitempty"`
 }
 
 // Table is the result of a run.
@@ -43,7 +45,17 @@ func (t *Table) add(figure, way, unit string, values []float64) float64 {
 }
 
 func (t *Table) claim(text string, is, most float64, unit string) {
-	t.Claims = append(t.Claims, Claim{text, is, most, unit, is <= most})
+	t.Claims = append(t.Claims, Claim{Claim: text, Is: is, Most: most, Unit: unit, OK: is <= most})
+}
+
+// ratio claims that of the medians, of ways that took turns: the values of one round are at the same place.
+func (t *Table) ratio(text string, ours, theirs []float64, most float64) {
+	t.claim(text, median(ours)/median(theirs), most, "x")
+	rounds := make([]float64, min(len(ours), len(theirs)))
+	for i := range rounds {
+		rounds[i] = ours[i] / theirs[i]
+	}
+	t.Claims[len(t.Claims)-1].Spread = []float64{slices.Min(rounds), slices.Max(rounds)}
 }
 
 // median of at least one value.
@@ -57,13 +69,17 @@ func median(values []float64) float64 {
 
 func (t *Table) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\n\nMUST REACH\tIS\tAT MOST\t\n", t.Made)
+	fmt.Fprintf(w, "%s\n\nMUST REACH\tIS\tROUNDS\tAT MOST\t\n", t.Made)
 	for _, c := range t.Claims {
 		verdict := "ok"
 		if !c.OK {
 			verdict = "MISSED"
 		}
-		fmt.Fprintf(w, "%s\t%s %s\t%s %s\t%s\n", c.Claim, number(c.Is), c.Unit, number(c.Most), c.Unit, verdict)
+		spread := ""
+		if len(c.Spread) == 2 {
+			spread = number(c.Spread[0]) + " to " + number(c.Spread[1])
+		}
+		fmt.Fprintf(w, "%s\t%s %s\t%s\t%s %s\t%s\n", c.Claim, number(c.Is), c.Unit, spread, number(c.Most), c.Unit, verdict)
 	}
 	fmt.Fprint(w, "\nFIGURE\tWAY\tMEDIAN\tLEAST\tMOST\tUNIT\tN\n")
 	for _, r := range t.Rows {

@@ -15,15 +15,17 @@ func TestTable(t *testing.T) {
 	}
 	table.claim("under", 0.4, 0.45, "x")
 	table.claim("over", 0.5, 0.45, "x")
+	table.ratio("in turns", []float64{1, 3, 2}, []float64{4, 4, 10}, 0.45)
 	var text strings.Builder
 	if err := table.write(&text); err != nil {
 		t.Fatal(err)
 	}
 	want := `
 
-MUST REACH  IS     AT MOST  
-under       0.4 x  0.45 x   ok
-over        0.5 x  0.45 x   MISSED
+MUST REACH  IS     ROUNDS       AT MOST  
+under       0.4 x               0.45 x   ok
+over        0.5 x               0.45 x   MISSED
+in turns    0.5 x  0.2 to 0.75  0.45 x   MISSED
 
 FIGURE    WAY    MEDIAN  LEAST  MOST  UNIT  N
 one disk  rule   2       1      9     ms    3

@@ -125,6 +125,7 @@ func TestTwentyDisks(t *testing.T) {
 	if got := m.run("journalctl -b -o cat --no-pager | grep -c ': formatted: xfs'"); got != "10" {
 		t.Errorf("%s disks were formatted", got)
 	}
+	m.startsNothing() // with all of them mounted (issue 8)
 }
 
 // TestDetach: an idle disk's unit and directory go with it, and it comes back at
