@@ -153,7 +153,9 @@ func TestCounts(t *testing.T) {
 		}
 		last = now
 		m.detach(w, id2)
-		m.wait("the end of the mount", "[ $(ls /mnt/disks | wc -l) = 1 ]")
+		m.wait("the end of the mount, and of who cleans up after it", `[ $(ls /mnt/disks | wc -l) = 1 ] &&
+			[ $(systemctl list-units --all --plain --no-legend 'mnt-disks-*.mount' | wc -l) = 1 ] &&
+			[ -z "$(systemctl list-jobs --no-legend; systemctl list-units --no-legend --state activating,active,deactivating 'hotmount-cleanup@*')" ]`)
 	}
 	if least < 500 || least > mostAllocations {
 		t.Errorf("a disk that goes and comes allocates %v objects, at most %d", least, mostAllocations)
