@@ -62,10 +62,10 @@ func growDisk(ctx context.Context, seq uint64, stage string) error {
 	switch {
 	case d.Action == disk.Grow && stage == "":
 		path, when = class.MountPoint(d.UUID), "online"
-		before, after, err = grow.Mounted(ctx, run.Exec{}, f, path, d.Type)
+		before, after, err = grow.Mounted(ctx, run.Exec{}, f, path, d.Type, d.UUID)
 	case d.Action == disk.Mount && stage != "" && policy.Grows(f, class):
 		path, when = class.MountPoint(d.UUID), "before it is mounted"
-		before, after, err = grow.Unmounted(ctx, run.Exec{}, f, stage, d.Type, class.Options)
+		before, after, err = grow.Unmounted(ctx, run.Exec{}, f, stage, d.Type, d.UUID, class.Options)
 	default:
 		return nil
 	}

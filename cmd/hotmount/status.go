@@ -250,8 +250,9 @@ func daemonRuns(root string) bool {
 // at it: what the proofs have found and what is remembered, where the caller is
 // not root and may not read that; and what could not be done.
 func (d *diskStatus) hear(l *disk.Line, daemon string) {
-	// Whether it is mounted anybody can see; how much of the disk it takes, not.
-	if os.Geteuid() != 0 && d.Decision.Mounted() == l.Decision.Mounted() {
+	// Whether it is mounted anybody can see; how much of the disk it takes, and which filesystem it is, not.
+	told := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
+	if os.Geteuid() != 0 && told {
 		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next
 	}
 	if l.Decision == d.Decision && !l.Since.IsZero() && (d.State != "mounted" || d.Since.IsZero()) {

@@ -43,12 +43,13 @@ var (
 	ErrUnmountable = errors.New("the filesystem can not be mounted")
 )
 
-// Mounted measures the filesystem of that type, XFS or ext4, that is mounted from
+// Mounted measures the filesystem of that type, XFS or ext4, and UUID that is mounted from
 // f at the path, has it grow if it can take more of the disk, and gives its
-// geometry before and after. Both are the same if nothing could be won. The error
+// geometry before and after. Both are the same if nothing could be won, and zero if it is another
+// XFS, which is not touched. The error
 // wraps disk.ErrGone if the disk is another one now, ErrShrunk if it is too small.
-func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype string) (before, after disk.Geometry, err error) {
-	before, after, err = mounted(ctx, r, f, path, fstype)
+func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uuid string) (before, after disk.Geometry, err error) {
+	before, after, err = mounted(ctx, r, f, path, fstype, uuid)
 	if err != nil {
 		err = fmt.Errorf("cannot grow the filesystem of %s: %w", f.ID, err)
 	}
@@ -60,7 +61,7 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype stri
 // meanwhile. Nobody but the caller may see
 // it there: the caller has a mount namespace of its own, which also ends what a
 // crash leaves. The error wraps ErrUnmountable as well.
-func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype string, options []string) (before, after disk.Geometry, err error) {
+func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uuid string, options []string) (before, after disk.Geometry, err error) {
 	// While this is open no other device gets the node's name and number.
 	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -73,6 +74,9 @@ func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype str
 	if before, err = measure(device, fstype); err != nil {
 		return before, after, fmt.Errorf("%w: %w", ErrUnmountable, err)
 	}
+	if err := is(&before, uuid); err != nil {
+		return disk.Geometry{}, disk.Geometry{}, fmt.Errorf("cannot grow the filesystem of %s: %w", f.ID, err)
+	}
 	if room, err := hasRoom(before, f); !room {
 		return before, before, err
 	}
@@ -83,7 +87,16 @@ func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype str
 	defer func() {
 		err = errors.Join(err, succeed(context.WithoutCancel(ctx), r, run.Command{Path: umount, Args: []string{dir}, Timeout: mountTime}))
 	}()
-	return Mounted(ctx, r, f, dir, fstype)
+	return Mounted(ctx, r, f, dir, fstype, uuid)
+}
+
+// is says, by nil, that what was measured is the filesystem of that UUID, as far as it is known: what is on a disk
+// may have changed since udev has looked, by way of its storage.
+func is(g *disk.Geometry, uuid string) error {
+	if g.UUID != "" && g.UUID != uuid {
+		return fmt.Errorf("it holds the XFS %s, not %s", g.UUID, uuid)
+	}
+	return nil
 }
 
 // succeed runs a command whose exit code has to be 0.
@@ -95,7 +108,7 @@ func succeed(ctx context.Context, r run.Runner, c run.Command) error {
 	return err
 }
 
-func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype string) (before, after disk.Geometry, err error) {
+func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uuid string) (before, after disk.Geometry, err error) {
 	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return before, after, f.Sandboxed("hotmount-grow", err)
@@ -116,8 +129,11 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype stri
 		}
 		return ext4(device)
 	}
-	if before, err = measure(); err != nil {
-		return before, after, err
+	if before, err = measure(); err == nil {
+		err = is(&before, uuid)
+	}
+	if err != nil {
+		return disk.Geometry{}, disk.Geometry{}, err
 	}
 	after = before
 	if room, err := hasRoom(before, f); !room {

@@ -65,13 +65,17 @@ func TestUnmounted(t *testing.T) {
 	node := tool(t, "losetup", "-f", "--show", image)
 	t.Cleanup(func() { tool(t, "losetup", "-d", node) })
 	f := facts(t, node)
-	options := []string{"noatime", "nodev"}
+	options, uuid := []string{"noatime", "nodev"}, tool(t, "blkid", "-p", "-o", "value", "-s", "UUID", node)
+	const elsewhere = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	if before, after, err := Unmounted(t.Context(), noRunner{t}, f, dir, "xfs", elsewhere, options); err == nil || before != after || after != (disk.Geometry{}) {
+		t.Errorf("another XFS: %+v, %+v, %v", before, after, err)
+	}
 	other := *f
 	other.Seq++
-	if _, _, err := Unmounted(t.Context(), run.Exec{}, &other, dir, "xfs", options); !errors.Is(err, disk.ErrGone) {
+	if _, _, err := Unmounted(t.Context(), run.Exec{}, &other, dir, "xfs", uuid, options); !errors.Is(err, disk.ErrGone) {
 		t.Errorf("another disk: %v", err)
 	}
-	if _, _, err := Unmounted(t.Context(), run.Exec{}, f, dir, "ext4", options); !errors.Is(err, ErrUnmountable) {
+	if _, _, err := Unmounted(t.Context(), run.Exec{}, f, dir, "ext4", uuid, options); !errors.Is(err, ErrUnmountable) {
 		t.Errorf("not an ext4: %v", err)
 	}
 	if g, err := Measure(node, "xfs"); err != nil || g.Size != 512<<20 || g.Usable(f.Size) != 1<<30 {
@@ -81,7 +85,7 @@ func TestUnmounted(t *testing.T) {
 	for size, want := range map[uint64]error{512 << 20: nil, 512<<20 + 63*4096: nil, 512<<20 - 1: ErrShrunk} {
 		there := *f
 		there.Size = size
-		if before, after, err := Unmounted(t.Context(), noRunner{t}, &there, dir, "xfs", options); !errors.Is(err, want) || before.Size != 512<<20 || after != before {
+		if before, after, err := Unmounted(t.Context(), noRunner{t}, &there, dir, "xfs", uuid, options); !errors.Is(err, want) || before.Size != 512<<20 || after != before {
 			t.Errorf("a disk of %d bytes: %+v, %+v, %v", size, before, after, err)
 		}
 	}
@@ -101,11 +105,11 @@ func TestUnmounted(t *testing.T) {
 		}
 	}
 	flip()
-	if _, _, err := Unmounted(t.Context(), noRunner{t}, f, dir, "xfs", options); !errors.Is(err, ErrUnmountable) {
+	if _, _, err := Unmounted(t.Context(), noRunner{t}, f, dir, "xfs", uuid, options); !errors.Is(err, ErrUnmountable) {
 		t.Errorf("damaged: %v", err)
 	}
 	flip()
-	before, after, err := Unmounted(t.Context(), run.Exec{}, f, dir, "xfs", options)
+	before, after, err := Unmounted(t.Context(), run.Exec{}, f, dir, "xfs", uuid, options)
 	if err != nil || before.Size != 512<<20 || after.Size != 1<<30 {
 		t.Errorf("twice the disk: %+v, %+v, %v", before, after, err)
 	}
@@ -137,7 +141,11 @@ func TestMounted(t *testing.T) {
 			sum := tool(t, "sha256sum", path+"/f")
 
 			f := facts(t, node)
-			before, after, err := Mounted(t.Context(), run.Exec{}, f, path, fstype)
+			uuid := tool(t, "blkid", "-p", "-o", "value", "-s", "UUID", node)
+			if before, after, err := Mounted(t.Context(), noRunner{t}, f, path, fstype, "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"); err == nil || before != after || after != (disk.Geometry{}) {
+				t.Errorf("another XFS: %+v, %+v, %v", before, after, err)
+			}
+			before, after, err := Mounted(t.Context(), run.Exec{}, f, path, fstype, uuid)
 			if err != nil || before.Size != 512<<20 || after != before {
 				t.Fatalf("a filesystem that fills its disk: %+v, %+v, %v", before, after, err)
 			}
@@ -146,13 +154,13 @@ func TestMounted(t *testing.T) {
 			f = facts(t, node)
 			other := *f
 			other.Seq++
-			if _, _, err := Mounted(t.Context(), run.Exec{}, &other, path, fstype); !errors.Is(err, disk.ErrGone) {
+			if _, _, err := Mounted(t.Context(), run.Exec{}, &other, path, fstype, uuid); !errors.Is(err, disk.ErrGone) {
 				t.Errorf("another disk: %v", err)
 			}
-			if _, _, err := Mounted(t.Context(), run.Exec{}, f, filepath.Dir(path), fstype); err == nil {
+			if _, _, err := Mounted(t.Context(), run.Exec{}, f, filepath.Dir(path), fstype, uuid); err == nil {
 				t.Error("a path where another filesystem is")
 			}
-			before, after, err = Mounted(t.Context(), run.Exec{}, f, path, fstype)
+			before, after, err = Mounted(t.Context(), run.Exec{}, f, path, fstype, uuid)
 			if err != nil || before.Size != 512<<20 || after.Size != 1<<30 {
 				t.Errorf("twice the disk: %+v, %+v, %v", before, after, err)
 			}
@@ -161,7 +169,7 @@ func TestMounted(t *testing.T) {
 			}
 			tool(t, "truncate", "-s", "768M", image)
 			tool(t, "losetup", "-c", node)
-			if _, _, err := Mounted(t.Context(), run.Exec{}, facts(t, node), path, fstype); !errors.Is(err, ErrShrunk) {
+			if _, _, err := Mounted(t.Context(), run.Exec{}, facts(t, node), path, fstype, uuid); !errors.Is(err, ErrShrunk) {
 				t.Errorf("a shrunk disk: %v", err)
 			}
 			tool(t, "truncate", "-s", "1G", image)

@@ -421,21 +421,35 @@ func inPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && disk.ValidUUID(filepath.Base(m.Path))
 }
 
-// measure fills in how much the filesystem takes that is mounted in a place of ours:
-// as it was measured when it was last to grow, for a mounted one becomes no smaller,
-// or as the daemon has found it.
+// measure fills in how much the filesystem takes that is mounted in a place of ours, as it was measured when it
+// was last to grow, for a mounted one becomes no smaller, or as the daemon has found it; and its UUID, as only the
+// kernel has it of what it has mounted.
 func (h Host) measure(f *disk.Facts) {
+	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit
-	if fit != nil && fit.Seq == f.Seq && fit.Geometry.Size > 0 && slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return belongs(&fit.Geometry, &m) }) {
-		f.Geometry = &fit.Geometry
+	if fit == nil || fit.Seq != f.Seq || fit.Geometry.Size == 0 || !fits(f, &fit.Geometry) {
 		return
 	}
-	f.Geometry = h.Shared.geometry(f, h.Measure)
+	grown := fit.Geometry
+	grown.UUID = ""
+	if f.Geometry != nil {
+		grown.UUID = f.Geometry.UUID
+	}
+	f.Geometry = &grown
 }
 
-// belongs says whether what was measured is, for all that is known, of the filesystem that belongs in that place.
-func belongs(g *disk.Geometry, m *disk.MountPoint) bool {
-	return g.UUID == "" || g.UUID == filepath.Base(m.Path)
+// fits says whether what was measured is of the filesystem that is mounted, for all that is known: another may have
+// been made on the disk since.
+func fits(f *disk.Facts, g *disk.Geometry) bool {
+	switch {
+	case len(f.Mounts) == 0:
+		return false
+	case g.UUID == "":
+		return true
+	case f.Geometry != nil && f.Geometry.UUID != "":
+		return f.Geometry.UUID == g.UUID
+	}
+	return slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return filepath.Base(m.Path) == g.UUID })
 }
 
 // deviceName gives the kernel name of the device that a path below /dev leads

@@ -357,8 +357,10 @@ func TestMeasure(t *testing.T) {
 		{"covered", node, line + strings.Replace(strings.Replace(line, "40 27 254:16", "41 40 0:50", 1), "xfs", "nfs4", 1), nil, 0, 0},
 		{"a request is under way", busy, line, nil, 0, 0},
 		{"requests are not counted", node.with(tree{vdb + "queue/iostats": "0\n"}), line, nil, 0, 0},
-		{"measured for another size of the disk", node, line, &fit, 0, 2 << 30},
-		{"measured, and it is that", node, line, fitOf(uuid), 0, 2 << 30},
+		{"measured for another size of the disk", node, line, &fit, 1, 2 << 30},
+		{"measured, and it is that", node, line, fitOf(uuid), 1, 2 << 30},
+		{"measured, and it is that, and may not be asked now", busy, line, fitOf(uuid), 0, 2 << 30},
+		{"measured, and may not be asked now, and another was made since", busy, line, fitOf(strings.Replace(uuid, "5", "6", 1)), 0, 0},
 		{"measured, and another was made since", node, line, fitOf(strings.Replace(uuid, "5", "6", 1)), 1, 1 << 30},
 	} {
 		h := test.on.with(tree{table: test.table}).make(t)
@@ -382,6 +384,9 @@ func TestMeasure(t *testing.T) {
 			if f.Geometry != nil {
 				got = f.Geometry.Size
 			}
+			if is := f.Geometry; test.asked > 0 && is.UUID != uuid || test.asked == 0 && is != nil && is.UUID != "" {
+				t.Errorf("%s: %+v, of a filesystem that the kernel was asked about %d times", test.name, is, test.asked)
+			}
 			if got != test.want || asked != test.asked {
 				t.Errorf("%s: size %d after %d questions, want %d after %d", test.name, got, asked, test.want, test.asked)
 			}
@@ -389,8 +394,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasuresAnother: what was measured is kept as long as it is mounted and belongs there. Once somebody has
-// unmounted what does not, what comes in its place is asked.
+// TestMeasuresAnother: the kernel is asked once a mount, also where it has mounted what does not belong there. Once
+// that is unmounted, what comes in its place is asked.
 func TestMeasuresAnother(t *testing.T) {
 	other := strings.Replace(uuid, "5", "6", 1)
 	there := []disk.MountPoint{{Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs"}}
@@ -401,11 +406,10 @@ func TestMeasuresAnother(t *testing.T) {
 		asked    int
 	}{
 		{there, other, other, 1},
-		{there, other, other, 2},
-		{there, uuid, uuid, 3},
-		{there, other, uuid, 3},
-		{nil, other, "", 3},
-		{there, other, other, 4},
+		{there, uuid, other, 1},
+		{nil, uuid, "", 1},
+		{there, uuid, uuid, 2},
+		{there, other, uuid, 2},
 	} {
 		g := s.geometry(&disk.Facts{ID: disk.ID{Seq: 7}, Mounts: step.mounts}, func(string, disk.Dev) (disk.Geometry, error) {
 			asked++

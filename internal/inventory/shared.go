@@ -159,9 +159,6 @@ func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Ge
 	if err != nil {
 		return nil // a directory that belongs to the pod
 	}
-	if !belongs(&g, &f.Mounts[i]) {
-		return &g // until it is gone
-	}
 	s.measuring.Lock()
 	defer s.measuring.Unlock()
 	if s.measured == nil || len(s.measured) >= measuredMost {

@@ -198,7 +198,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonMisplaced:
 		m := ours(f, Select(f, s))
 		at := disk.Visible(m.Path)
-		return fmt.Sprintf("it holds %s, and is mounted at %s, where another filesystem belongs: whoever uses that path has the wrong data", misplaced(f, m), at), "stop who uses it, then umount " + at
+		return fmt.Sprintf("it holds %s, and is mounted at %s, where another filesystem belongs: whoever uses that path has the wrong data", misplaced(f, m), at), outdated(f, m) + "stop who uses it, then umount " + at
 	case disk.ReasonFault:
 		return "it is mounted, and " + f.Fault + " (see journalctl -k)", fmt.Sprintf("stop who uses it, hotmount release %s, then %s", f.Name, Check(f, d.Type))
 	case disk.ReasonShrunk:
@@ -404,6 +404,15 @@ func shrunkWords(f *disk.Facts, c *disk.Content, d disk.Decision) (why, next str
 	}
 	return fmt.Sprintf("the disk has shrunk: %s %s takes %s, and the disk has only %s; %s, and what lay beyond the end is out of reach", disk.Visible(d.Type), d.UUID, disk.ExactSize(span), disk.ExactSize(f.Size), state),
 		fmt.Sprintf("make it at least %d bytes again, at once (on the host: virsh blockresize), and check the filesystem before it is used", span)
+}
+
+// outdated has udev look once more where the kernel alone knows what it has mounted: by udev's word it would be mounted
+// there again.
+func outdated(f *disk.Facts, m *disk.MountPoint) string {
+	if strings.EqualFold(f.Udev.FSUUID, misplaced(f, m)) {
+		return ""
+	}
+	return "udevadm trigger --action=change " + f.Node() + "; "
 }
 
 func givenElseNext(f *disk.Facts) string {

@@ -28,6 +28,7 @@ const scheduling = "futex,nanosleep,clock_nanosleep,epoll_pwait,epoll_wait,sched
 // startsNothing has the daemon start anew, which runs no program.
 func (m machine) startsNothing() {
 	m.t.Helper()
+	m.wait("whatever else is started to be done", `[ -z "$(systemctl list-jobs --no-legend; systemctl list-units --no-legend --state activating,deactivating)" ]`)
 	// What the daemon and its threads have forked, and which of that is a program.
 	programs := m.run(`mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing; cd /sys/kernel/tracing; echo >trace
 		echo 1 >events/sched/sched_process_fork/enable; echo 1 >events/sched/sched_process_exec/enable
