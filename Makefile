@@ -243,7 +243,7 @@ test-vm: deps deb deb-next deb-previous
 # Those that take long, of features that unit tests have, too, and of faults whose class
 # another test of test-vm has. After UNTIL, in seconds since 1970, no more of them begin: then they
 # come in an order that each commit has another of, and those are named that were not run.
-BATCH := 8
+BATCH := 4
 .PHONY: test-long
 test-long: deps test-same
 	@mapfile -t long < <(comm -13 <(go test -tags vm -list ^Test ./test/system | sort) <(go test -tags vm,long -list ^Test ./test/system | sed -n /^Test/p | sort) | \
