@@ -20,11 +20,17 @@ if [ -e proc/sysrq-trigger ]; then
 	mount -o remount,bind,ro proc/sysrq-trigger
 fi
 
-# The host's devices can be looked at, but their attributes stay as they are: rules of udev set some. Writable are
-# those of virtual block devices and of memory, whose events udevadm trigger asks for.
+# The host's devices, drivers and modules can be looked at, but their attributes stay as they are: rules of udev set
+# some. Writable are those of virtual block devices and of memory, whose events udevadm trigger asks for. /sys
+# itself is writable, or systemd would know no devices (device_supported in its src/core/device.c).
 mount -t sysfs sysfs sys
-for dir in sys/devices/virtual/block sys/devices/virtual/mem; do mount --bind "$dir" "$dir"; done
-mount -o remount,bind,ro sys
+for dir in bus devices module power; do
+	[ ! -d "sys/$dir" ] || { mount --bind "sys/$dir" "sys/$dir" && mount -o remount,bind,ro "sys/$dir"; }
+done
+for dir in sys/devices/virtual/block sys/devices/virtual/mem; do
+	mount --bind "$dir" "$dir"
+	mount -o remount,bind,rw "$dir"
+done
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 # PID 1 would mount the host's here.
 for dir in sys/fs/pstore sys/kernel/security sys/firmware/efi/efivars; do
@@ -54,7 +60,7 @@ mount --bind "$MEMORY/disks" "srv/$NAME"
 # PID 1 listens to udev only where /dev is a devtmpfs or udev's control socket is there (sd-device-monitor).
 mkdir run/udev
 : >run/udev/control
-hostname "$NAME"
+echo "$NAME" >etc/hostname # systemd sets it
 pivot_root . mnt
 cd /
 umount -l /mnt

@@ -33,14 +33,9 @@ for unit in systemd-sysctl.service procps.service systemd-modules-load.service m
 	ln -sf /dev/null "$system/$unit"
 done
 
-# udev does not start where /sys is read-only, unless it is told to.
-for unit in systemd-udevd.service systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udevd-varlink.socket \
-	systemd-udev-trigger.service systemd-udev-settle.service; do
-	mkdir -p "$system/$unit.d"
-	printf '[Unit]\nConditionPathIsReadWrite=\n' >"$system/$unit.d/container.conf"
-done
 # At boot the container's own disks are announced, and none of the host's.
-cat >>"$system/systemd-udev-trigger.service.d/container.conf" <<'UNIT'
+mkdir -p "$system/systemd-udev-trigger.service.d"
+cat >"$system/systemd-udev-trigger.service.d/container.conf" <<'UNIT'
 [Service]
 ExecStart=
 ExecStart=/bin/sh -c 'for node in /dev/loop[0-9]*; do [ ! -b "$$node" ] || udevadm trigger --action=add "/sys/class/block/$${node#/dev/}"; done'
