@@ -70,7 +70,7 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 	}
 	path := class.MountPoint(uuid)
 	// If it fails the directory is still there, and that tells what is wrong with it.
-	_ = u.manager.Vacate(ctx, path)
+	_ = u.manager.AwaitCleanup(ctx, path)
 	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
 		return over, disk.OfNode(barred(err))
 	}

@@ -340,10 +340,10 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	}
 	err = m.startTransient(ctx, Name(u.Path), properties, nil)
 	var said dbus.Error
-	if !errors.As(err, &said) {
+	if !errors.As(err, &said) || !m.leftover(u.Path) {
 		return err
 	}
-	return errors.Join(err, m.Vacate(ctx, u.Path))
+	return errors.Join(err, m.StartCleanup(ctx, u.Path))
 }
 
 // startTransient has PID 1 make a transient unit and start it, and make others beside it. That it is
@@ -460,11 +460,16 @@ func (m *Manager) stop(ctx context.Context, name string) error {
 	err := m.job(ctx, name, func(c *sd.Conn, result chan<- string) (int, error) {
 		return c.StopUnitContext(ctx, name, "replace", result)
 	})
-	var e dbus.Error
-	if errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit" {
+	if noSuchUnit(err) {
 		return nil
 	}
 	return err
+}
+
+// noSuchUnit reports whether PID 1 has said that it has not loaded the unit.
+func noSuchUnit(err error) bool {
+	var e dbus.Error
+	return errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit"
 }
 
 // Plugged gives the time of CLOCK_MONOTONIC since which PID 1 has the disk of that
@@ -563,18 +568,35 @@ func (m *Manager) StartCleanup(ctx context.Context, path string) error {
 	return m.startService(ctx, cleanupUnit(path))
 }
 
-// Vacate has a mount point removed that the mount before has left, and returns when
-// nothing removes it any more: PID 1 starts the cleanup when a mount has ended, and it
-// would take the directory away before the next one is there. As long as PID 1 has the
-// mount unit the directory is that one's.
-func (m *Manager) Vacate(ctx context.Context, path string) error {
+// AwaitCleanup returns when PID 1 removes nothing at that mount point, so that the next mount can use a
+// directory again that is left there. PID 1 starts the cleanup when a mount ends. A cleanup that comes
+// later would remove the directory before the next mount is there.
+func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) || m.has(path) {
+	if !m.leftover(path) {
+		return nil
+	}
+	c, err := m.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.release(c)
+	// PID 1 has the unit as long as it has a job for it, or the unit runs.
+	var unit dbus.ObjectPath
+	err = c.bus.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager.GetUnit", 0, cleanupUnit(path)).Store(&unit)
+	if noSuchUnit(err) {
 		return nil
 	}
 	return m.StartCleanup(ctx, path)
+}
+
+// leftover reports whether a mount point is there without a mount unit: as long as PID 1 has the
+// unit the directory is that one's.
+func (m *Manager) leftover(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, os.ErrNotExist) && !m.has(path)
 }
 
 // StartUnmountGone runs hotmount-unmount@.service for that mount point and the

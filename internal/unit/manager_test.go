@@ -97,10 +97,10 @@ var everything = append(slices.Clone(jobs), []struct {
 		_, err := m.MountEnded(ctx, mountUnit().Path, false)
 		return err
 	}},
-	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},            // nothing
-	{"Vacate", func(ctx context.Context, m *Manager) error { return m.Vacate(ctx, mountUnit().Path) }}, // nothing, where there is no directory
-	{"Ahead", func(ctx context.Context, m *Manager) error { m.Ahead(ctx)(); return nil }},              // nothing
-	{"Expect", func(ctx context.Context, m *Manager) error { m.Expect(ctx); return nil }},              // nothing
+	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},                        // nothing
+	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // nothing, where there is no directory
+	{"Ahead", func(ctx context.Context, m *Manager) error { m.Ahead(ctx)(); return nil }},                          // nothing
+	{"Expect", func(ctx context.Context, m *Manager) error { m.Expect(ctx); return nil }},                          // nothing
 	{"Plugged", func(ctx context.Context, m *Manager) error { _, err := m.Plugged(ctx, "vdb"); return err }},
 }...)
 
@@ -202,16 +202,24 @@ func TestMountEnded(t *testing.T) {
 	}
 }
 
-// What is left of the mount before is gone before the next one, if PID 1 has done with
-// that; else it is that mount's.
-func TestVacate(t *testing.T) {
-	for name, tt := range map[string]struct{ directory, loaded, asked bool }{
+// TestAwaitCleanup: a directory that is left is used again, unless PID 1 has a cleanup of it: that ends before.
+func TestAwaitCleanup(t *testing.T) {
+	const none, other = "org.freedesktop.systemd1.NoSuchUnit", "org.freedesktop.DBus.Error.LimitsExceeded"
+	for name, tt := range map[string]struct {
+		directory, loaded bool
+		refuse            string
+		asked             string // UNIT is the cleanup's
+		fails             bool
+	}{
 		"a new mount point":                    {},
-		"one that is to go":                    {directory: true, asked: true},
 		"the unit is there":                    {directory: true, loaded: true},
 		"the unit is there, its directory not": {loaded: true},
+		"nobody cleans up":                     {directory: true, refuse: none, asked: "GetUnit UNIT"},
+		"a cleanup is under way":               {directory: true, asked: "GetUnit UNIT\nStartUnit UNIT replace"},
+		"PID 1 does not say":                   {directory: true, refuse: other, asked: "GetUnit UNIT\nStartUnit UNIT replace", fails: true},
 	} {
 		p := startPID1(t)
+		p.refuse = tt.refuse
 		m, path := p.manager(), filepath.Join(t.TempDir(), uuid)
 		m.transient = t.TempDir()
 		if tt.directory {
@@ -224,28 +232,24 @@ func TestVacate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := m.Vacate(background(t), path); err != nil {
+		if err := m.AwaitCleanup(background(t), path); (err != nil) != tt.fails {
 			t.Errorf("%s: %v", name, err)
 		}
-		want := ""
-		if tt.asked {
-			want = "StartUnit " + cleanupUnit(path) + " replace"
-		}
-		if got := p.calls(); got != want {
+		if got := p.calls(); got != strings.ReplaceAll(tt.asked, "UNIT", cleanupUnit(path)) {
 			t.Errorf("%s: asked for %q", name, got)
 		}
 	}
 	p := startPID1(t)
 	p.result = "failed"
 	var failed *JobError
-	if err := p.manager().Vacate(background(t), t.TempDir()); err == nil || errors.As(err, &failed) {
+	if err := p.manager().AwaitCleanup(background(t), t.TempDir()); err == nil || errors.As(err, &failed) {
 		t.Errorf("a path that is no mount point of ours: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), uuid)
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.manager().Vacate(background(t), path); !errors.As(err, &failed) {
+	if err := p.manager().AwaitCleanup(background(t), path); !errors.As(err, &failed) {
 		t.Errorf("what is there does not go: %v", err)
 	}
 }
