@@ -24,7 +24,6 @@ type observer struct {
 	board     *report.Board
 	metrics   *metrics.Metrics // written only if there is a directory for it
 	garbage   *garbage
-	text      *sync.Once  // for dropText
 	status    *sync.Mutex // held by who publishes the status
 	publisher *store.Publisher
 }
@@ -76,17 +75,7 @@ func (o observer) Alive() {
 	o.metrics.Alive(time.Now())
 }
 
-func (o observer) Resting() {
-	o.garbage.leave()
-	// Once: what is used from then on is what the next disk needs, too.
-	o.text.Do(func() {
-		if err := dropText(); err != nil {
-			o.Problem(err)
-		}
-	})
-	// By this, and the check that the agent makes now, what it takes to rest is in memory once more.
-	o.Alive()
-}
+func (o observer) Resting() { o.garbage.leave() }
 
 func (o observer) Working() { o.garbage.collect() }
 
