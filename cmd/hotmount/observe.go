@@ -23,8 +23,7 @@ type observer struct {
 	report.Agent
 	board     *report.Board
 	metrics   *metrics.Metrics // written only if there is a directory for it
-	garbage   *garbage
-	status    *sync.Mutex // held by who publishes the status
+	status    *sync.Mutex      // held by who publishes the status
 	publisher *store.Publisher
 }
 
@@ -67,17 +66,12 @@ func (o observer) Ready() {
 		o.Problem(err)
 	}
 	o.Agent.Ready()
-	o.garbage.ready()
 }
 
 func (o observer) Alive() {
 	o.Agent.Alive()
 	o.metrics.Alive(time.Now())
 }
-
-func (o observer) Resting() { o.garbage.leave() }
-
-func (o observer) Working() { o.garbage.collect() }
 
 // heard takes an event before the agent does.
 func (o observer) heard(h uevent.Hint) {
