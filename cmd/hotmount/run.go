@@ -86,7 +86,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	// There may be no room for a watch (fs.inotify.max_user_instances).
 	nodes, err := uevent.WatchNodes("/dev", mayBeDisk)
 	if err != nil {
-		reporter.Problem(fmt.Errorf("%w; a mount takes a little longer, and a disk that is pulled and comes back in another slot at once may have to be accepted", err))
+		reporter.Problem(fmt.Errorf("%w; a disk that is pulled and comes back in another slot at once may have to be accepted", err))
 	}
 	h.CameAfter = nodes.CameAfter
 	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting, h}, seen, s, watchdog/2)
@@ -112,8 +112,8 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 		if nodes == nil {
 			return nil
 		}
-		if err := nodes.Run(ctx, func(string) { manager.Expect(ctx) }); err != nil {
-			reporter.Problem(fmt.Errorf("%w; a mount takes a little longer", err))
+		if err := nodes.Run(ctx); err != nil {
+			reporter.Problem(err)
 		}
 		return nil
 	})
