@@ -21,10 +21,10 @@ import (
 // agent reports.
 type observer struct {
 	report.Agent
-	board     *report.Board
-	metrics   *metrics.Metrics // written only if there is a directory for it
-	status    *sync.Mutex      // held by who publishes the status
-	publisher *store.Publisher
+	board   *report.Board
+	metrics *metrics.Metrics // written only if there is a directory for it
+	status  *sync.Mutex      // held by who publishes the status
+	store   store.Store
 }
 
 func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
@@ -156,7 +156,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 func (o observer) publishStatus() error {
 	o.status.Lock()
 	defer o.status.Unlock()
-	return o.publisher.Publish(o.board.Lines())
+	return o.store.Publish(o.board.Lines())
 }
 
 // filesystems measures those that are mounted; hung is as for usage.

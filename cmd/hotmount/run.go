@@ -23,7 +23,6 @@ import (
 	"hotmount/internal/metrics"
 	"hotmount/internal/mounts"
 	"hotmount/internal/report"
-	"hotmount/internal/store"
 	"hotmount/internal/uevent"
 	"hotmount/internal/unit"
 )
@@ -70,7 +69,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	if err != nil {
 		reporter.Problem(err) // since when is not known, that is all
 	}
-	seen := observer{reporter, report.NewBoard(said), metrics.New(version), new(sync.Mutex), &store.Publisher{Store: host().Store}}
+	seen := observer{reporter, report.NewBoard(said), metrics.New(version), new(sync.Mutex), host().Store}
 	// The socket hears from here on, so that nothing is lost between the first
 	// look at all disks and the first event.
 	listener, err := uevent.Listen()

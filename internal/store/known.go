@@ -17,8 +17,6 @@ type Known struct {
 	mu    sync.Mutex
 	files map[string]knownFile
 
-	encoded encoder[disk.Sighting]
-
 	// expecting is held by nobody who reads a file.
 	expecting sync.Mutex
 	// expected is what Remember is still to record, or could not.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,15 +51,11 @@ func (s Store) remember(k *Known, seen []disk.Sighting) error {
 
 // writeSightings replaces the file, synced.
 func (s Store) writeSightings(k *Known, path string, all []disk.Sighting) error {
-	entries := new(encoder[disk.Sighting])
-	if k != nil {
-		entries = &k.encoded
-	}
-	list, err := entries.list(all, "  ")
+	data, err := json.MarshalIndent(sightings{Version: version, Filesystems: all}, "", "  ")
 	if err != nil {
 		return err
 	}
-	data := fmt.Appendf(nil, "{\n  \"version\": %d,\n  \"filesystems\": %s\n}\n", version, list)
+	data = append(data, '\n')
 	if k == nil {
 		return replace(path, data, true)
 	}
