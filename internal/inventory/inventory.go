@@ -94,11 +94,11 @@ func (h Host) Unknown() ([]string, error) {
 // Look gathers the facts of one disk, all but its peers (disk.Facts.FindPeers).
 // The error wraps disk.ErrGone if it is not attached any more.
 func (h Host) Look(name string) (disk.Facts, error) {
-	common, err := h.Shared.gather(h)
+	common, err := h.gather()
 	if err != nil {
 		return disk.Facts{}, fmt.Errorf("cannot look at %s: %w", name, err)
 	}
-	f, err := h.one(name, common)
+	f, err := h.one(name, &common)
 	if err != nil {
 		return f, fmt.Errorf("cannot look at %s: %w", name, err)
 	}
@@ -117,13 +117,13 @@ func (h Host) Scan() ([]disk.Facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the disks: %w", err)
 	}
-	common, err := h.Shared.gather(h)
+	common, err := h.gather()
 	if err != nil {
 		return nil, fmt.Errorf("cannot look at the disks: %w", err)
 	}
 	var all []disk.Facts
 	for _, name := range names {
-		f, err := h.one(name, common)
+		f, err := h.one(name, &common)
 		if errors.Is(err, disk.ErrGone) {
 			continue
 		}

@@ -741,12 +741,10 @@ func TestSharedLooks(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)
 	table := filepath.Join(h.Root, table)
-	working, over := make(chan struct{}), make(chan struct{})
+	if f, err := h.Look("vdb"); err != nil || len(f.Mounts) != 0 {
+		t.Errorf("a look before: %+v, %v", f.Mounts, err)
+	}
 	var looks sync.WaitGroup
-	looks.Go(func() {
-		_, _ = h.Shared.looks.Do(func() (*common, error) { close(working); <-over; return nil, nil })
-	})
-	<-working
 	if err := os.WriteFile(table, []byte("27 1 0:2 / / rw - rootfs rootfs rw\n28 27 254:16 / /mnt/disks/x rw - xfs /dev/vdb rw\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -757,7 +755,6 @@ func TestSharedLooks(t *testing.T) {
 			}
 		})
 	}
-	close(over)
 	looks.Wait()
 	if err := os.WriteFile(table, []byte("27 1 0:2 / / rw - rootfs rootfs rw\n"), 0o644); err != nil {
 		t.Fatal(err)

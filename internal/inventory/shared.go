@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"hotmount/internal/batch"
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
 	"hotmount/internal/store"
@@ -22,21 +21,6 @@ type Shared struct {
 	measured  map[uint64]measured // by disk sequence number
 
 	kernel sinceBoot
-
-	looks batch.Batch[*common]
-}
-
-// gather gives what is to be gathered once for all disks, not to be changed and
-// never older than the look that it is for.
-func (s *Shared) gather(h Host) (*common, error) {
-	work := func() (*common, error) {
-		c, err := h.gather()
-		return &c, err
-	}
-	if s == nil {
-		return work()
-	}
-	return s.looks.Do(work)
 }
 
 // sinceBoot is what does not change as long as the kernel runs, as far as it was read.

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"hotmount/internal/batch"
 	"hotmount/internal/smallfile"
 )
 
@@ -23,15 +22,11 @@ import (
 // value is ready, also for several at once, and is for one root.
 type Reader struct {
 	host, own oneTable
-	anew      batch.Batch[tables]
 
 	mu sync.Mutex
 	// propagates is of which directories Propagates has said so, and since when.
 	propagates map[string]time.Time
 }
-
-// tables are both, as they are read for Propagates.
-type tables struct{ host, own []Mount }
 
 // propagationHolds is how long it holds that a directory propagates.
 const propagationHolds = time.Second
@@ -61,8 +56,7 @@ func (r *Reader) Doubt() {
 // Propagates says, by nil, that what PID 1 mounts below the directory shows in this
 // process's mount namespace. Where it does not, a directory there can be a live mount point
 // on the host without looking like one, and removing it would take the mount away. Both tables are
-// read for it, once for all that ask at the same time: of a change of the propagation alone the kernel
-// does not tell. What it says holds for a second: where disks come one after the other each mount changes
+// read for it: of a change of the propagation alone the kernel does not tell. What it says holds for a second: where disks come one after the other each mount changes
 // both tables, and the more is mounted the longer it takes to read them. What it refuses does not.
 func (r *Reader) Propagates(root, dir string) error {
 	begun := time.Now()
@@ -72,18 +66,16 @@ func (r *Reader) Propagates(root, dir string) error {
 	if known && begun.Sub(since) < propagationHolds {
 		return nil
 	}
-	both, err := r.anew.Do(func() (t tables, err error) {
-		r.Doubt()
-		if t.host, err = r.Tree(root); err != nil {
-			return t, err
-		}
-		t.own, err = r.own.read(filepath.Join("/", root, ownTablePath), false)
-		return t, err
-	})
+	r.Doubt()
+	host, err := r.Tree(root)
 	if err != nil {
 		return err
 	}
-	if err := propagates(both.host, both.own, dir); err != nil {
+	own, err := r.own.read(filepath.Join("/", root, ownTablePath), false)
+	if err != nil {
+		return err
+	}
+	if err := propagates(host, own, dir); err != nil {
 		return err
 	}
 	r.mu.Lock()
