@@ -17,7 +17,6 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
-	"hotmount/internal/smallfile"
 	"hotmount/internal/store"
 	"hotmount/internal/sysfs"
 )
@@ -345,8 +344,8 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	// takes no more writes (errors=remount-ro) shows nowhere else: since 6.1 the kernel
 	// leaves the mount's "rw" as it is (ext4_handle_error in fs/ext4/super.c).
 	if m.Type == "ext4" {
-		count, err := smallfile.Attribute(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
-		if n := strings.TrimSpace(count); err == nil && n != "0" {
+		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
+		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
 			return fmt.Sprintf("the kernel has counted errors in its ext4 (%s) and may write to it no more", disk.Visible(n))
 		}
 	}

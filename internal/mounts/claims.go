@@ -3,6 +3,7 @@ package mounts
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -13,7 +14,6 @@ import (
 	"syscall"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 // Claim is a place in the system's configuration that names a device: whoever
@@ -173,7 +173,15 @@ func (st *stamps) readFile(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := smallfile.Read(name, maxFile)
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("cannot read %s: more than %d bytes", name, maxFile)
+	}
 	return string(text), err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"hotmount/internal/smallfile"
 )
 
 // Reader reads the mount tables of PID 1 and of this process again and again. PID 1's is read only
@@ -115,7 +114,7 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 	file, again := t.file, t.last != nil
 	if file == nil {
 		var err error
-		if file, err = smallfile.Open(path); err != nil {
+		if file, err = openUnwatched(path); err != nil {
 			return nil, err
 		}
 		if keep && again && tells(file) {
@@ -129,6 +128,16 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 	t.doubted = false
 	// What changes from here on is told by the next call of changed.
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
+}
+
+// openUnwatched opens a file that Go's poller does not watch, as it would one of os.Open: what the kernel tells the
+// poller of a mount table it does not tell changed any more.
+func openUnwatched(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // tells says whether changed can go by the file: a mount table of procfs, and no copy of one.

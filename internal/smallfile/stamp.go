@@ -1,3 +1,4 @@
+// Package smallfile tells whether a file that was read has changed since.
 package smallfile
 
 import (
@@ -65,4 +66,13 @@ func (s Stamp) Holds() bool {
 	now := StampOf(s.path)
 	unknown := now.Young && now.there == identity{}
 	return !s.Young && !unknown && now.there == s.there
+}
+
+// retry calls again what a signal has interrupted; Go's own come at any time.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
 }

@@ -69,7 +69,7 @@ func TestStampOfOpen(t *testing.T) {
 		"removed":  {func() error { return os.Remove(path) }, false},
 	} {
 		write(path)
-		f, err := Open(path)
+		f, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}

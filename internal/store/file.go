@@ -9,15 +9,20 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"hotmount/internal/smallfile"
 )
 
 // limit is the largest file that is read, in bytes. What hotmount writes is far
 // smaller.
 const limit = 4 << 20
 
-func readFile(path string) ([]byte, error) { return smallfile.Read(path, limit) }
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readAll(file)
+}
 
 func readAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
@@ -64,7 +69,7 @@ func replaceAndTell(path string, data []byte, synced bool, renamed func(now *os.
 	}
 	var now *os.File
 	if err == nil && renamed != nil {
-		now, err = smallfile.Open(tmp.Name())
+		now, err = os.Open(tmp.Name())
 	}
 	if err = errors.Join(err, tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), path)
