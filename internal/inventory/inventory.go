@@ -173,7 +173,7 @@ func (h Host) gather() (common, error) {
 	if c.swaps, err = mounts.Swaps(h.Root); err != nil {
 		return c, err
 	}
-	if c.claims, err = h.Shared.claimed(h.Root); err != nil {
+	if c.claims, err = mounts.Claims(h.Root); err != nil {
 		return c, err
 	}
 	if c.loops, err = mounts.Loops(h.Root, c.tree); err != nil {

@@ -13,7 +13,6 @@ import (
 // Shared is what looks have in common, which they need not each gather for
 // themselves. The zero value is ready. It is for one Host.
 type Shared struct {
-	claims mounts.ClaimCache
 	tables mounts.Reader
 	stored store.Known
 
@@ -93,13 +92,6 @@ func (h Host) Remember() error {
 		h.Shared.stored.Recorded(all)
 	}
 	return err
-}
-
-func (s *Shared) claimed(root string) ([]mounts.Claim, error) {
-	if s == nil {
-		return mounts.Claims(root)
-	}
-	return s.claims.Claims(root)
 }
 
 // measuredMost bounds what is kept of disks, of which nobody says that they are gone.
