@@ -166,7 +166,7 @@ func (h Host) gather() (common, error) {
 	if err != nil {
 		return c, err
 	}
-	c.memory = h.Store.Load(boot, h.Shared.known())
+	c.memory = h.Store.Load(boot, h.Shared.expectations())
 	if c.tree, err = h.Mounts(); err != nil {
 		return c, err
 	}

@@ -730,8 +730,8 @@ func TestExpect(t *testing.T) {
 			t.Errorf("recorded %v: was mounted at %s, error %v", recorded, f.Standing.WasMounted, err)
 		}
 		all, err := h.Store.Sightings()
-		if err != nil || (len(all) == 1) != recorded || (len(h.Shared.stored.Expected()) == 0) != recorded {
-			t.Errorf("recorded %v: on record %+v, error %v; expected %+v", recorded, all, err, h.Shared.stored.Expected())
+		if err != nil || (len(all) == 1) != recorded || (len(h.Shared.expected.Expected()) == 0) != recorded {
+			t.Errorf("recorded %v: on record %+v, error %v; expected %+v", recorded, all, err, h.Shared.expected.Expected())
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 // Shared is what looks have in common, which they need not each gather for
 // themselves. The zero value is ready. It is for one Host.
 type Shared struct {
-	tables mounts.Reader
-	stored store.Known
+	tables   mounts.Reader
+	expected store.Expectations
 
 	measuring sync.Mutex
 	measured  map[uint64]measured // by disk sequence number
@@ -69,11 +69,11 @@ func (s *Shared) reader() *mounts.Reader {
 	return &s.tables
 }
 
-func (s *Shared) known() *store.Known {
+func (s *Shared) expectations() *store.Expectations {
 	if s == nil {
 		return nil
 	}
-	return &s.stored
+	return &s.expected
 }
 
 // Expect has looks go by the sighting, which is of this boot, from now on, whether or not Remember
@@ -81,15 +81,15 @@ func (s *Shared) known() *store.Known {
 func (h Host) Expect(seen disk.Sighting) {
 	// Without the boot it is of another one; then no look is possible either.
 	seen.Identity.Boot, _ = h.Boot()
-	h.Shared.stored.Expect(seen)
+	h.Shared.expected.Expect(seen)
 }
 
 // Remember records what is expected, also what could not be recorded before.
 func (h Host) Remember() error {
-	all := h.Shared.stored.Expected()
-	err := h.Shared.stored.Remember(h.Store, all)
+	all := h.Shared.expected.Expected()
+	err := h.Store.Remember(all)
 	if err == nil {
-		h.Shared.stored.Recorded(all)
+		h.Shared.expected.Recorded(all)
 	}
 	return err
 }
