@@ -162,7 +162,7 @@ func (h Host) gather() (common, error) {
 	if err != nil {
 		return c, err
 	}
-	forbidden, err := h.kernelFormatOff()
+	forbidden, err := h.sysfs().KernelFormatOff()
 	if err != nil {
 		return c, err
 	}

@@ -18,49 +18,10 @@ type Shared struct {
 
 	measuring sync.Mutex
 	measured  map[uint64]measured // by disk sequence number
-
-	kernel sinceBoot
-}
-
-// sinceBoot is what does not change as long as the kernel runs, as far as it was read.
-type sinceBoot struct {
-	mu   sync.Mutex
-	boot string
-	// known says that off is: that the kernel command line forbids to format.
-	known, off bool
 }
 
 // Boot is the kernel's id of this boot.
-func (h Host) Boot() (string, error) {
-	if h.Shared == nil {
-		return h.sysfs().BootID()
-	}
-	k := &h.Shared.kernel
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var err error
-	if k.boot == "" {
-		k.boot, err = h.sysfs().BootID()
-	}
-	return k.boot, err
-}
-
-// kernelFormatOff says whether the kernel command line forbids to format.
-func (h Host) kernelFormatOff() (bool, error) {
-	if h.Shared == nil {
-		return h.sysfs().KernelFormatOff()
-	}
-	k := &h.Shared.kernel
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.known {
-		return k.off, nil
-	}
-	var err error
-	k.off, err = h.sysfs().KernelFormatOff()
-	k.known = err == nil
-	return k.off, err
-}
+func (h Host) Boot() (string, error) { return h.sysfs().BootID() }
 
 func (s *Shared) reader() *mounts.Reader {
 	if s == nil {
