@@ -103,21 +103,12 @@ build: build/hotmount
 build/.made:
 	@mkdir -p build && touch $@
 
-# Nothing that is measured spends its time in the libraries: without inlining in them
-# the package is 200 KB smaller.
-SMALL := $(foreach p,github.com google.golang.org go.yaml.in,-gcflags='$(p)/...=-l')
-
-# A daemon that rests is not woken by Go's runtime (cmd/hotmount/sysmon.go), for which the linker
-# has to allow a variable of the runtime's.
-REST := -tags rest
-
 # Go knows what has changed; make does not try to.
 .PHONY: FORCE
 build/hotmount build/$(ARCH)/hotmount: FORCE check-go | build/.made
 	$(call say,building hotmount $(VERSION) for $(ARCH))
 	@CGO_ENABLED=0 GOOS=linux GOARCH=$(or $(GOARCH_$(ARCH)),$(error no package for $(ARCH))) go build -trimpath -buildvcs=false \
-		$(SMALL) $(REST) \
-		-ldflags '-s -w -checklinkname=0 -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o $@ ./cmd/hotmount
+		-ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o $@ ./cmd/hotmount
 
 .PHONY: deb
 deb: deps-deb build/$(ARCH)/hotmount
@@ -161,10 +152,10 @@ lint: check-go
 	@bad=$$(gofmt -l cmd internal test); [[ -z $$bad ]] || { echo "not formatted: $$bad" >&2; exit 1; }
 	$(call say,go vet)
 	@go vet ./...
-	@go vet -tags root,vm,full,rest ./...
+	@go vet -tags root,vm,full ./...
 	$(call say,staticcheck)
 	@$(STATICCHECK) ./...
-	@$(STATICCHECK) -tags root,vm,full,rest ./...
+	@$(STATICCHECK) -tags root,vm,full ./...
 
 # make test-full tries all that the others take a choice of.
 UNIT_TIMEOUT := $(if $(HOTMOUNT_TEST_FULL),2h,10m)
@@ -182,7 +173,6 @@ test-unit: check-go deps
 	go test -race ./test/...; \
 	go test -race -timeout $(UNIT_TIMEOUT) -tags root $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(format|policy)$$'); \
 	go test -timeout $(UNIT_TIMEOUT) -tags root ./test/corpus ./internal/policy; \
-	go test $(REST) -ldflags -checklinkname=0 -run '^TestForcegcperiod$$' ./cmd/hotmount; \
 	for f in $$format; do wait $$f; done; \
 	echo "==> $$(date +%T) the unit tests took $$SECONDS s"
 
