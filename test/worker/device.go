@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // device is a device number that a cgroup may use. A minor of -1 is any.
@@ -41,6 +42,8 @@ func allowDevices(group string, all []device) error {
 	defer program.Close() // the cgroup keeps it
 	err = link.RawAttachProgram(link.RawAttachProgramOptions{
 		Target: int(dir.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice,
+		// The systemd inside has filters of its own for units (BPF_F_ALLOW_MULTI); a device needs the leave of all.
+		Flags: unix.BPF_F_ALLOW_MULTI,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot attach the container's device filter: %w", err)
