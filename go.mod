@@ -3,6 +3,7 @@ module hotmount
 go 1.26.0
 
 require (
+	github.com/cilium/ebpf v0.21.0
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/go-viper/mapstructure/v2 v2.5.0
 	github.com/godbus/dbus/v5 v5.2.4

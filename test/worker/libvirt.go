@@ -295,7 +295,11 @@ func (l *Libvirt) domainAlive() error {
 // SaveLogs copies the logs to dir, and the worker's journal if it answers.
 func (l *Libvirt) SaveLogs(ctx context.Context, dir string) error {
 	logs := filepath.Join(l.root(), "var/log/libvirt")
-	return saveLogs(ctx, l.guest, dir, l.logs.serial, l.logs.qmp.Name(), l.logs.stderr.Name(),
+	var g runner
+	if l.guest != nil {
+		g = l.guest
+	}
+	return saveLogs(ctx, g, dir, l.logs.serial, l.logs.qmp.Name(), l.logs.stderr.Name(),
 		filepath.Join(logs, "libvirtd.log"), filepath.Join(logs, "qemu", domainName+".log"))
 }
 

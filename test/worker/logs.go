@@ -80,8 +80,13 @@ func (w *Worker) SaveLogs(ctx context.Context, dir string) error {
 	return saveLogs(ctx, w.guest, dir, w.logs.serial, w.logs.qmp.Name(), w.logs.stderr.Name())
 }
 
-// saveLogs does without a guest where none has come up.
-func saveLogs(ctx context.Context, g *guest, dir string, files ...string) error {
+// runner runs a script in a worker.
+type runner interface {
+	Run(ctx context.Context, script string) (stdout string, err error)
+}
+
+// saveLogs copies the files, and what g tells unless it is nil.
+func saveLogs(ctx context.Context, g runner, dir string, files ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot save logs: %w", err)
 	}
@@ -170,6 +175,7 @@ func removeAbandoned(parent string) {
 			continue
 		}
 		if lock, err := flock(filepath.Join(dir, "lock"), syscall.LOCK_EX); err == nil {
+			_ = cleanContainer(dir) // best effort: it may have been none
 			_ = os.RemoveAll(dir)
 			_ = lock.Close()
 		}

@@ -325,9 +325,13 @@ func (g *guest) Write(ctx context.Context, remote string, data []byte, mode os.F
 }
 
 func (g *guest) write(ctx context.Context, from io.Reader, remote string, mode os.FileMode) error {
-	script := fmt.Sprintf("set -e; mkdir -p %s; cat >%[2]s.part; chmod %[3]o %[2]s.part; mv -f %[2]s.part %[2]s",
+	return g.exec(ctx, "write "+remote, writeScript(remote, mode), from, io.Discard)
+}
+
+// writeScript makes the file remote, with its directories, of standard input.
+func writeScript(remote string, mode os.FileMode) string {
+	return fmt.Sprintf("set -e; mkdir -p %s; cat >%[2]s.part; chmod %[3]o %[2]s.part; mv -f %[2]s.part %[2]s",
 		shellQuote(path.Dir(remote)), shellQuote(remote), mode.Perm())
-	return g.exec(ctx, "write "+remote, script, from, io.Discard)
 }
 
 // Get copies the worker's file remote to local.

@@ -136,7 +136,7 @@ func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, 
 	if err != nil {
 		return err
 	}
-	keep := func(g *guest, err error) error {
+	keep := func(g runner, err error) error {
 		if logDir == "" {
 			return err
 		}
@@ -226,7 +226,10 @@ func install(ctx context.Context, g *guest, o Options) error {
 	return nil
 }
 
-func installDeb(ctx context.Context, g *guest, deb string) error {
+func installDeb(ctx context.Context, g interface {
+	runner
+	Put(ctx context.Context, local, remote string) error
+}, deb string) error {
 	remote := path.Join("/root", filepath.Base(deb))
 	if err := g.Put(ctx, deb, remote); err != nil {
 		return err

@@ -29,7 +29,19 @@ type Machine interface {
 	Stop() error
 }
 
+// Node is a machine to which disks are attached while it runs.
+type Node interface {
+	Machine
+	Attach(ctx context.Context, d Disk) (Attached, error)
+	Detach(ctx context.Context, id string) error
+	Resize(ctx context.Context, id string, size int64) error
+	BlockDevice(ctx context.Context, id string) (string, error)
+	// Selectors returns the lines of a class that select the machine's disks, each indented so.
+	Selectors(indent string) string
+}
+
 var (
+	_ Node    = (*Worker)(nil)
 	_ Machine = (*Worker)(nil)
 	_ Machine = (*Libvirt)(nil)
 )
@@ -258,6 +270,9 @@ func (w *Worker) ExpectEvent(match func(Event) bool) (wait func(context.Context)
 	waiter := m.expect(match)
 	return func(ctx context.Context) (Event, error) { return m.await(ctx, waiter) }, nil
 }
+
+// Selectors returns the line of a class that selects virtio disks.
+func (w *Worker) Selectors(indent string) string { return indent + "names: [\"vd*\"]\n" }
 
 // Install installs a package in the running worker.
 func (w *Worker) Install(ctx context.Context, deb string) error { return installDeb(ctx, w.guest, deb) }

@@ -1,0 +1,143 @@
+// Command try shows hotmount without a virtual machine: it boots a container with
+// the package, attaches three disks, shows what comes of them and leaves a shell to
+// play in. The disks are loop devices. It is called by make try.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"hotmount/test/worker"
+)
+
+func main() {
+	deb := flag.String("deb", "", "the package to install")
+	suite := flag.String("suite", worker.DefaultSuite, "the Debian release of the container")
+	root := flag.String("root", "", "a root filesystem to use, a directory or a tarball; built by mmdebstrap by default")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := try(ctx, os.Stdout, *deb, *suite, *root); err != nil {
+		fmt.Fprintln(os.Stderr, "try:", err)
+		os.Exit(1)
+	}
+}
+
+// makeDisks makes the files of the three disks. The physical volume is made on a
+// loop device whose file no class selects.
+//
+//go:embed disks.sh
+var makeDisks string
+
+// profile gives the shell its commands attach and detach.
+//
+//go:embed profile.sh
+var profile string
+
+func try(ctx context.Context, out io.Writer, deb, suite, root string) (err error) {
+	if deb == "" {
+		return errors.New("-deb does not name a package: run make try")
+	}
+	begun := time.Now()
+	c, err := worker.StartContainer(ctx, worker.ContainerOptions{
+		Options: worker.Options{Deb: deb, Suite: suite, Progress: out}, Name: "try", Root: root,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	settings := fmt.Sprintf("FIRST=%d LOOPS=%d DISKS=%s\n", c.First(), c.Loops(), c.Disks())
+	if err := c.Write(ctx, "/root/.bashrc", []byte(settings+profile), 0o644); err != nil {
+		return err
+	}
+	if _, err := c.Run(ctx, ". /root/.bashrc\n"+makeDisks); err != nil {
+		return err
+	}
+	if err := show(ctx, out, c); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nAll of this took %s.\n", time.Since(begun).Round(time.Second))
+	return shell(ctx, out, c)
+}
+
+// look is a command that the user sees, and the words that its output must have.
+type look struct {
+	command string
+	words   []string
+}
+
+// show attaches the disks one by one and looks at what came of them.
+func show(ctx context.Context, out io.Writer, c *worker.Container) error {
+	blank, data, lvm := device(c, 0), device(c, 1), device(c, 2)
+	for _, l := range []look{
+		{"attach blank.img # a blank disk of 1 GiB", []string{blank}},
+		{"attach data.img  # a disk with an ext4 and a file", []string{data}},
+		{"attach lvm.img   # a disk with LVM", []string{lvm}},
+		{until(blank, "mounted"), nil},
+		{until(data, "mounted"), nil},
+		{until(lvm, "refused"), nil},
+		{"lsblk -o NAME,SIZE,FSTYPE,UUID,MOUNTPOINT " + strings.Join([]string{"/dev/" + blank, "/dev/" + data, "/dev/" + lvm}, " "), []string{"xfs", "ext4", "LVM2_member", "/mnt/disks/"}},
+		{"findmnt -t xfs,ext4", []string{"/mnt/disks/", "nodev"}},
+		{"ls /mnt/disks/*", []string{"precious"}},
+		{"hotmount status", []string{blank, data, lvm, "LVM2"}},
+		{`journalctl --no-pager -o short -u "$(systemd-escape -p --suffix=mount "$(findmnt -no TARGET /dev/` + blank + `)")"`, []string{"formatted: xfs"}},
+		{"hotmount plan", []string{blank, data, lvm}},
+		{"systemctl --no-pager --lines=0 status hotmount", []string{"active (running)", "2 mounted"}},
+	} {
+		if err := l.run(ctx, out, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// until waits up to a minute for what status reports of the disk.
+func until(name, state string) string {
+	return fmt.Sprintf("until hotmount status | grep -E '%s .*%s'; do sleep 0.2; done", name, state)
+}
+
+func (l look) run(ctx context.Context, out io.Writer, c *worker.Container) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	said, err := c.Run(ctx, ". /root/.bashrc\n"+l.command)
+	if err != nil {
+		return err
+	}
+	if l.words == nil {
+		return nil
+	}
+	fmt.Fprintf(out, "\ntry# %s\n%s\n", l.command, strings.TrimRight(said, "\n"))
+	for _, word := range l.words {
+		if !strings.Contains(said, word) {
+			return fmt.Errorf("%s does not print %q", l.command, word)
+		}
+	}
+	return nil
+}
+
+// device returns the name of the container's nth loop device.
+func device(c *worker.Container, n int) string { return fmt.Sprintf("loop%d", c.First()+n) }
+
+// shell has the user play until he leaves it. Without a terminal there is none.
+func shell(ctx context.Context, out io.Writer, c *worker.Container) error {
+	if info, err := os.Stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 || os.Getenv("CI") != "" {
+		return nil
+	}
+	fmt.Fprintf(out, "\nA shell in the container. Try: attach mine.img; hotmount status; detach %s; exit\n", device(c, 0))
+	bash := c.Command(ctx, "bash", "-i")
+	bash.Stdin, bash.Stdout, bash.Stderr = os.Stdin, out, os.Stderr
+	var left interface{ ExitCode() int }
+	if err := bash.Run(); err != nil && !errors.As(err, &left) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Makes a container's root filesystem of a minimal Debian. Nothing in it changes the host, announces the host's
+# devices, or runs by the clock.
+set -eu
+root=$1
+
+echo container >"$root/etc/hostname"
+printf '127.0.0.1 localhost\n' >"$root/etc/hosts"
+od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$root/etc/machine-id"
+echo >>"$root/etc/machine-id"
+: >"$root/etc/fstab"
+rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap" "$root/etc/dpkg/dpkg.cfg.d/99mmdebstrap"
+rm -f "$root/etc/apt/sources.list" "$root"/etc/apt/sources.list.d/* "$root/etc/resolv.conf"
+
+mkdir -p "$root/etc/udev/rules.d" "$root/etc/systemd/journald.conf.d" "$root/var/log/journal"
+for rules in 80-net-setup-link.rules 75-net-description.rules 73-special-net-names.rules 85-hwclock.rules; do
+	ln -sf /dev/null "$root/etc/udev/rules.d/$rules"
+done
+for unit in systemd-udev-trigger.service systemd-sysctl.service systemd-modules-load.service modprobe@.service \
+	systemd-binfmt.service proc-sys-fs-binfmt_misc.automount proc-sys-fs-binfmt_misc.mount systemd-random-seed.service \
+	sys-kernel-debug.mount sys-kernel-tracing.mount sys-kernel-config.mount sys-fs-fuse-connections.mount \
+	dev-hugepages.mount dev-mqueue.mount systemd-journald-audit.socket systemd-pstore.service systemd-remount-fs.service \
+	systemd-timesyncd.service systemd-firstboot.service systemd-update-utmp.service systemd-tmpfiles-clean.timer \
+	apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer \
+	xfs_scrub_all.timer man-db.timer logrotate.timer getty.target getty@tty1.service console-getty.service \
+	systemd-networkd.service systemd-networkd.socket systemd-resolved.service lvm2-monitor.service \
+	mdcheck_start.timer mdcheck_continue.timer mdmonitor-oneshot.timer ldconfig.service; do
+	ln -sf /dev/null "$root/etc/systemd/system/$unit"
+done
+cat >"$root/etc/systemd/journald.conf.d/container.conf" <<'CONF'
+[Journal]
+Storage=persistent
+ForwardToSyslog=no
+ForwardToConsole=no
+ReadKMsg=no
+CONF
+chroot "$root" passwd -q -d root
