@@ -45,11 +45,19 @@ func (in *inside) blankTurn(ctx context.Context, way string) error {
 	if err := in.clear(ctx, nil); err != nil {
 		return err
 	}
-	t, err := in.observe(ctx, way, loops, attachAll(loops, []string{file}))
+	var took float64
+	t, err := in.observe(ctx, way, loops, func() error {
+		if err := attachAll(loops, []string{file})(); err != nil || way != parts {
+			return err
+		}
+		var err error
+		took, err = in.parts(ctx, loops[0])
+		return err
+	})
 	switch {
 	case err != nil:
 	case way == parts:
-		t.Values["whole"], err = in.parts(ctx, loops[0])
+		t.Values["whole"] = took
 	case t.Fault == "":
 		t.Values["whole"] = last(t.Mounted) - first(t.Added) - secondLook
 		t.Values["with the second look"] = last(t.Mounted) - first(t.Added)
@@ -61,9 +69,9 @@ func (in *inside) blankTurn(ctx context.Context, way string) error {
 }
 
 // parts does what has to be done with a blank disk, one after the other, and returns how long that took, in
-// milliseconds. A unit of PID 1 does it, which is throttled as hotmount's is.
+// milliseconds. A unit of PID 1 does it, which is throttled as hotmount's is. It begins after udev's event.
 func (in *inside) parts(ctx context.Context, l *loop) (float64, error) {
-	n, err := in.numbers(ctx, "systemd-run -q --pipe --wait --collect bash -ec "+quote(fmt.Sprintf(`s=$(date +%%s%%N)
+	n, err := in.numbers(ctx, "systemd-run -q --pipe --wait --collect bash -ec "+quote(fmt.Sprintf(`udevadm settle; s=$(date +%%s%%N)
 dd if=%[1]s of=/dev/null bs=1M iflag=direct 2>/dev/null; mkfs.xfs -q -K %[1]s
 systemd-mount -q --fsck=no -t xfs %[1]s %[2]sparts; e=$(date +%%s%%N); echo $(( (e - s) / 1000 ))`, l.node(), below)))
 	if err != nil {

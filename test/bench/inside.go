@@ -47,7 +47,12 @@ type inside struct {
 // patience is for how long one figure waits for a quiet machine, in all of its turns.
 const patience = 90 * time.Second
 
-func runInside(ctx context.Context, text string, turns, out io.Writer) error {
+func runInside(ctx context.Context, text string, host io.Reader, turns, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() { // lasts as long as the process
+		_, _ = io.Copy(io.Discard, host) // however the host ends it
+		cancel()
+	}()
 	in := inside{turns: json.NewEncoder(turns), out: out, patience: patience, installed: hotmount}
 	if err := json.Unmarshal([]byte(text), &in.task); err != nil {
 		return fmt.Errorf("cannot read the task %q: %w", text, err)
@@ -127,13 +132,14 @@ func (in *inside) clear(ctx context.Context, loops []*loop) error {
 	if err := unmountAll(); err != nil {
 		return err
 	}
-	if err := in.script(ctx, idleAgain); err != nil {
+	// Mount points of hotmount go with the mounts, and with them what a power cut is played with.
+	if err := in.script(ctx, idleAgain+"\nhotmount cleanup --all"); err != nil {
 		return err
 	}
 	if err := detach(loops); err != nil {
 		return err
 	}
-	// What systemd-mount has made stays. What hotmount has made has gone with the mount.
+	// Those of systemd-mount stay.
 	left, err := filepath.Glob(below + "*")
 	if err != nil {
 		return err

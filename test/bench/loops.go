@@ -9,9 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"hotmount/test/worker"
 )
 
 // loop is one of the container's loop devices.
@@ -38,42 +39,16 @@ func (in *inside) loops(n int) ([]*loop, error) {
 func (l *loop) node() string { return "/dev/" + l.name }
 
 // attach connects the device with a file. The node in /dev comes just before, as from devtmpfs.
-func (l *loop) attach(file string) error {
-	if err := l.connect(file); err != nil {
-		return fmt.Errorf("cannot connect %s with %s: %w", l.name, file, err)
-	}
-	return nil
-}
-
-func (l *loop) connect(file string) error {
+func (l *loop) attach(file string) (err error) {
 	var major, minor uint32
 	if _, err := fmt.Sscanf(l.dev, "%d:%d", &major, &minor); err != nil {
-		return err
+		return fmt.Errorf("cannot read the device number %q of %s: %w", l.dev, l.name, err)
 	}
 	if err := unix.Mknod(l.node(), unix.S_IFBLK|0o660, int(unix.Mkdev(major, minor))); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+		return fmt.Errorf("cannot make %s: %w", l.node(), err)
 	}
-	backing, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer backing.Close()
-	device, err := os.OpenFile(l.node(), os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	config := unix.LoopConfig{Fd: uint32(backing.Fd())}
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		err := unix.IoctlLoopConfigure(int(device.Fd()), &config)
-		if err == nil {
-			l.file = device
-			return nil
-		}
-		// The last user of the file before has not closed the device yet.
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
-			return errors.Join(err, device.Close())
-		}
-	}
+	l.file, err = worker.ConfigureLoop(l.node(), file, false, 0)
+	return err
 }
 
 // detach takes the files from the devices, and their nodes.
@@ -97,8 +72,9 @@ func detach(loops []*loop) error {
 
 const diskSize = 1 << 30
 
-// uuid returns the UUID of the filesystem on the disk i.
-func uuid(i int) string { return fmt.Sprintf("b0b0b0b0-0000-4000-8000-%012d", i) }
+// uuid returns the UUID of the filesystem on the disk i. It is that of no other container: the kernel mounts no two XFS
+// with the same one.
+func (in *inside) uuid(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012d", in.First, i) }
 
 // disks makes sparse files with an XFS each, unless they are there.
 func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
@@ -112,7 +88,7 @@ func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
 			return nil, err
 		}
 		// Zeros take no memory, of which 200 logs would take much.
-		for _, args := range [][]string{{"mkfs.xfs", "-q", "-m", "uuid=" + uuid(i)}, {"fallocate", "--dig-holes"}} {
+		for _, args := range [][]string{{"mkfs.xfs", "-q", "-m", "uuid=" + in.uuid(i)}, {"fallocate", "--dig-holes"}} {
 			if said, err := exec.CommandContext(ctx, args[0], append(args[1:], all[i])...).CombinedOutput(); err != nil {
 				return nil, fmt.Errorf("cannot make the disk %s: %s: %w: %s", all[i], args[0], err, said)
 			}

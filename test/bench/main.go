@@ -26,7 +26,7 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	// The same program takes the turns inside the container.
 	if len(args) == 2 && args[0] == "inside" {
-		return runInside(ctx, args[1], os.Stdout, os.Stderr)
+		return runInside(ctx, args[1], os.Stdin, os.Stdout, os.Stderr)
 	}
 	var b bench
 	var only string

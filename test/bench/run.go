@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"hotmount/test/worker"
@@ -94,7 +93,7 @@ func (b *bench) made(ctx context.Context) (string, error) {
 func (b *bench) measure(ctx context.Context, f figure) error {
 	t := task{
 		Figure: f.name, Ways: f.ways, Disks: f.disks, Turns: min(f.turns, b.turns), Idle: b.idle,
-		First: b.c.First(), Dir: filepath.Join(b.c.Disks(), "bench"),
+		First: b.c.First(), Dir: b.c.Disks(),
 	}
 	if b.base != "" {
 		t.Ways, t.Packages = withBase(f.ways), packages
@@ -127,8 +126,12 @@ func (b *bench) inside(ctx context.Context, t task) ([]Turn, error) {
 		return nil, err
 	}
 	cmd := b.c.Command(ctx, program, "inside", string(text))
-	// It clears up before it ends.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	// It clears up and ends when its input ends.
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Cancel = stdin.Close
 	cmd.WaitDelay = 20 * time.Second
 	cmd.Stderr = b.out
 	stdout, err := cmd.StdoutPipe()

@@ -66,7 +66,7 @@ func phases(events []traceEvent, after, mounted float64) (asked, started float64
 	}
 	for i := range events {
 		e := &events[i]
-		if e.at >= after && e.at < before && e.name == "sched_wakeup" && (e.comm == "hotmount" || e.comm == "systemd-mount") {
+		if e.at >= after && e.at < before && e.name == "sched_waking" && (e.comm == "hotmount" || e.comm == "systemd-mount") {
 			ask = e
 		}
 	}

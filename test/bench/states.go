@@ -60,7 +60,7 @@ func (in *inside) present(ctx context.Context, loops []*loop, files []string) er
 		return err
 	}
 	for i := range loops {
-		if err := leaveMountPoint(filepath.Join(below, uuid(i))); err != nil {
+		if err := leaveMountPoint(filepath.Join(below, in.uuid(i))); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,7 @@ const instance = "hotmount-bench"
 
 // traced are the events, with their filters: who wakes and forks PID 1, which processes start, and what is mounted.
 var traced = map[string]string{
-	"sched/sched_wakeup":           `comm == "systemd"`,
+	"sched/sched_waking":           `comm == "systemd"`,
 	"sched/sched_process_fork":     `parent_comm == "systemd"`,
 	"sched/sched_process_exec":     "",
 	"syscalls/sys_exit_mount":      "",

@@ -69,10 +69,11 @@ mkdir -p /run/udev/rules.d; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `
 // stopped ends the daemon as well.
 const stopped = "systemctl thaw hotmount 2>/dev/null; systemctl stop hotmount\n"
 
-// idleAgain waits until PID 1 has no jobs and udev no events left.
+// idleAgain waits until udev has no events left, and PID 1 no mounts and no jobs. It sees late that much was unmounted.
 const idleAgain = `udevadm settle
-for i in $(seq 600); do [ -n "$(systemctl list-jobs --no-legend)" ] || exit 0; sleep 0.1; done
-systemctl list-jobs >&2; exit 1`
+busy() { systemctl list-units --no-legend --state=activating,active,deactivating 'mnt-disks-*.mount'; systemctl list-jobs --no-legend; }
+for i in $(seq 600); do [ -n "$(busy)" ] || break; sleep 0.1; done
+[ -z "$(busy)" ] || { busy >&2; exit 1; }`
 
 // rulesRead has udevd read its rules, which it does with the first event after a reload (event_queue_start in systemd's
 // src/udev/udevd.c).
