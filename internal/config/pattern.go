@@ -225,7 +225,7 @@ func canBegin(pattern, prefix string) bool {
 // kernelName is how the kernel names the disks of a transport.
 type kernelName struct{ transport, prefix string }
 
-var diskNames = []kernelName{{"virtio", "vd"}, {"scsi", "sd"}, {"nvme", "nvme"}, {"dm", "dm-"}}
+var diskNames = []kernelName{{"virtio", "vd"}, {"scsi", "sd"}, {"nvme", "nvme"}, {"dm", "dm-"}, {"loop", "loop"}}
 
 // kernelPrefixes begin the kernel names of disks that every pattern may select;
 // others have to be named by their first two letters (policy.Select).

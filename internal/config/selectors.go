@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,12 +12,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-var selectorKeys = []string{"names", "mapper_names", "transport", "serial", "wwn", "model", "vendor", "by_path", "size", "rotational", "removable", "logical_sector", "partitions"}
+var selectorKeys = []string{"names", "mapper_names", "backing_file", "transport", "serial", "wwn", "model", "vendor", "by_path", "size", "rotational", "removable", "logical_sector", "partitions"}
 
 var (
 	transport = oneOf("virtio", "scsi", "nvme", "dm")
 	anyText   = word(expectedText, wrongText)
-	sizeRange = kind{
+	// backingFile patterns name files literally as far as their first directory, so that none means any file.
+	backingFile = word(expectedBackingFile, wrongBackingFile)
+	sizeRange   = kind{
 		name: "range", tag: "!!str", expected: "a range of sizes such as 5GiB..100GiB, 5GiB.. or ..100GiB, the first not above the second",
 		parse: func(s string) (any, bool) {
 			var r disk.SizeRange
@@ -42,6 +45,18 @@ var (
 	}
 )
 
+const expectedBackingFile = "a glob of absolute paths that begins with a directory by its name, such as /srv/ci/*.img"
+
+func wrongBackingFile(s string) string {
+	first, rest, below := strings.Cut(strings.TrimPrefix(s, "/"), "/")
+	switch _, err := path.Match(s, ""); {
+	case err != nil, wrongText(s) != "", !strings.HasPrefix(s, "/"), path.Clean(s) != s,
+		first == "", strings.ContainsAny(first, `*?[\`), !below, rest == "":
+		return expectedBackingFile
+	}
+	return ""
+}
+
 const expectedText = "a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:"
 
 func wrongText(s string) string {
@@ -58,6 +73,7 @@ func (p *parser) selectors(n *classNode) disk.Selectors {
 	texts := func(name string, k kind) []string { return p.list(at[name], n.full(name), k, 1, nil) }
 	s.Names = texts("names", kernelNames)
 	s.MapperNames = texts("mapper_names", anyText)
+	s.BackingFile = texts("backing_file", backingFile)
 	s.Transport = texts("transport", transport)
 	s.Serial = texts("serial", anyText)
 	s.WWN = texts("wwn", anyText)
@@ -79,7 +95,28 @@ func (p *parser) selectors(n *classNode) disk.Selectors {
 	}
 	s.Partitions = p.scalar(at["partitions"], n.full("partitions"), boolean, false).(bool)
 	p.possible(n, &s)
+	p.loops(n, &s)
 	return s
+}
+
+// loops refuses loop devices that are selected without what lies behind them, in classes: many
+// programs have loop devices. An exclusion may name them.
+func (p *parser) loops(n *classNode, s *disk.Selectors) {
+	if strings.HasPrefix(n.key, "exclude") {
+		return
+	}
+	named := slices.IndexFunc(s.Names, func(name string) bool {
+		start, _ := literal(name)
+		return strings.HasPrefix(start, "lo")
+	})
+	switch {
+	case named >= 0 && n.at["backing_file"] == nil:
+		p.at(n.at["names"].Content[named], fmt.Sprintf("%s[%d]", n.full("names"), named),
+			"found %s without backing_file, expected it too: loop devices are selected only by name and by file", quote(s.Names[named]))
+	case named < 0 && len(s.BackingFile) > 0:
+		p.at(n.at["backing_file"], n.full("backing_file"),
+			`found no "loop*" in names, expected it too: loop devices are selected only by name and by file`)
+	}
 }
 
 // says is what an attribute of a transport's disks can be.

@@ -84,7 +84,7 @@ func selectorLines(s *disk.Selectors, line func(key string, value any)) {
 		name   string
 		values []string
 	}{
-		{"names", s.Names}, {"mapper_names", s.MapperNames}, {"transport", s.Transport}, {"serial", s.Serial}, {"wwn", s.WWN},
+		{"names", s.Names}, {"mapper_names", s.MapperNames}, {"backing_file", s.BackingFile}, {"transport", s.Transport}, {"serial", s.Serial}, {"wwn", s.WWN},
 		{"model", s.Model}, {"vendor", s.Vendor}, {"by_path", s.ByPath},
 	} {
 		if v.values != nil {

@@ -35,6 +35,11 @@ type Facts struct {
 	// MapperName is the name of a device-mapper device (/sys/block/*/dm/name).
 	// Foreign bytes.
 	MapperName string `json:"mapper_name,omitempty"`
+	// BackingFile is the path of the file behind a loop device (/sys/block/*/loop/backing_file), as
+	// the process that set it up sees it. It is empty for all other disks. Foreign bytes.
+	BackingFile string `json:"backing_file,omitempty"`
+	// BackingDevice reports that a block device lies behind a loop device, and no file.
+	BackingDevice bool `json:"backing_device,omitempty"`
 	// Slot is where the disk is plugged in: udev's ID_PATH, such as
 	// "pci-0000:05:00.0", else the last bus address of the sysfs path.
 	Slot string `json:"slot,omitempty"`

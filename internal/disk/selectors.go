@@ -14,6 +14,9 @@ type Selectors struct {
 	Names []string `json:"names,omitempty"`
 	// MapperNames are patterns of the names of device-mapper devices.
 	MapperNames []string `json:"mapper_names,omitempty"`
+	// BackingFile are patterns of Facts.BackingFile, in which "*" stands for no slash. Loop
+	// devices are selected only by a class that has both Names for them and these.
+	BackingFile []string `json:"backing_file,omitempty"`
 	// Transport as in Facts.
 	Transport []string `json:"transport,omitempty"`
 	// Serial, WWN, Model and Vendor are patterns of what the hardware says of

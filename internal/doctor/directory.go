@@ -64,6 +64,10 @@ func (e *examiner) directory(c *Class) {
 	}
 	if kubelets == 0 {
 		e.find(Finding{Level: Note, Kind: NoKubelet, Class: c.Name, What: "no kubelet runs on this node: nobody can say what it would see of " + c.Directory})
+	} else if c.LoopDevices {
+		e.find(Finding{Level: Warning, Kind: LoopDevices, Class: c.Name,
+			What: fmt.Sprintf("class %s selects loop devices on a node with a kubelet: they are for trying hotmount, and their files share a disk", c.Name),
+			Do:   []string{"editor /etc/hotmount/config.yaml   # remove backing_file and loop* from the class", "systemctl reload hotmount"}})
 	}
 	if provisioners > 0 && seen == 0 {
 		e.find(Finding{Level: Warning, Kind: NoDirectory, Class: c.Name, Paths: []string{c.Directory}, What: fmt.Sprintf("no provisioner on this node has %s: no volumes are made of its disks", c.Directory), Do: remedy(Provisioner, nil, c.Directory)})

@@ -78,6 +78,8 @@ type Class struct {
 	Create string
 	// StorageClass is what Kubernetes calls it, empty if that is not known.
 	StorageClass string
+	// LoopDevices reports that it selects loop devices.
+	LoopDevices bool
 }
 
 // Entry is what lies in a class directory itself, whatever is mounted over it.

@@ -62,6 +62,8 @@ const (
 	Trimmed Kind = "fstrim"
 	// NoHelper: a program is missing.
 	NoHelper Kind = "missing-helper"
+	// LoopDevices: a class has loop devices.
+	LoopDevices Kind = "loop-devices"
 	// NoKubelet: no kubelet runs.
 	NoKubelet Kind = "no-kubelet"
 	// Blind: something could not be seen.

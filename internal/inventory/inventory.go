@@ -471,7 +471,7 @@ func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string
 		l := &c.loops[i]
 		switch below := devices[l.Below] != ""; {
 		case l.Name == on.Name:
-			// A class may have loop devices.
+			f.BackingDevice = l.Below != (disk.Dev{})
 		case below:
 			f.Loops, f.LoopsUnsure = slices.Insert(f.Loops, 0, l.Name), false
 		case !l.Known && h.seemsBelow(l, on, devices):

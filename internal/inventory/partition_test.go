@@ -126,6 +126,9 @@ func loop(name, path string) tree {
 func TestLoops(t *testing.T) {
 	one := func(f disk.Facts, on *disk.Facts, h Host, l mounts.Loop) string {
 		h.addLoops(&f, on, &common{loops: []mounts.Loop{l}}, map[disk.Dev]string{on.Dev: on.Name})
+		if f.BackingDevice {
+			return "lies on a device"
+		}
 		return fmt.Sprint(f.Loops, f.LoopsUnsure)
 	}
 	vdb := disk.Facts{ID: disk.ID{Name: "vdb", Dev: disk.Dev{Major: 254, Minor: 16}}}
@@ -147,6 +150,7 @@ func TestLoops(t *testing.T) {
 		"asked":                       {vdb, asks, mounts.Loop{Name: "loop1", File: "/x"}, "[] false"},
 		"may not be asked, to others": {vdb, h, mounts.Loop{Name: "loop1", File: "/x", Denied: true}, "[] false"},
 		"itself":                      {vdb, h, mounts.Loop{Name: "vdb", File: "/vdb"}, "[] false"},
+		"itself, on a device":         {vdb, h, mounts.Loop{Name: "vdb", File: "/srv/ci/a", Below: disk.Dev{Major: 8}}, "lies on a device"},
 		"one is known":                {disk.Facts{Loops: []string{"loop2"}, LoopsUnsure: true}, h, mounts.Loop{Name: "loop1", Below: vdb.Dev}, "[loop1 loop2] false"},
 		"the other is known":          {disk.Facts{Loops: []string{"loop2"}}, h, mounts.Loop{Name: "loop1", File: "/vdb"}, "[loop2 loop1] false"},
 	} {
@@ -166,6 +170,8 @@ func TestLoops(t *testing.T) {
 	for id, want := range map[string]string{uuid: "loop7", strings.Repeat("0", 36): ""} {
 		device := block("loop7", 7, 99, "", "ID_FS_USAGE=filesystem", "ID_FS_TYPE=xfs", "ID_FS_UUID="+id, "ID_FS_UUID_ENC="+id)
 		device["sys/devices/virtual/block/loop7/loop/backing_file"] = "/\n"
+		device["sys/block/loop7"] = "-> ../devices/pci0000:00/0000:07:00.0/virtio/block/loop7"
+		device["sys/devices/pci0000:00/0000:07:00.0/virtio/block/loop7/loop/backing_file"] = "/\n"
 		if got := strings.Join(scan(t, node.with(device).make(t))["vdb"].Loops, " "); got != want {
 			t.Errorf("with the filesystem %s on a loop device: below %q", id, got)
 		}

@@ -141,7 +141,7 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		}
 	}
 	m := &mutator{}
-	const decide, confirm, choose = "^(TestDecide|TestEachConditionAloneBlocksFormat)$", "^TestConfirmable$", "^(TestDecide|TestConfirmable|TestPattern|TestSelectors|TestNamespaces|TestNamed|TestFirstClassHasIt|TestNarrow|TestConsider|TestSelectAllocatesNothing|TestNoConfigurationHasTheSystem)$"
+	const decide, confirm, choose = "^(TestDecide|TestEachConditionAloneBlocksFormat)$", "^TestConfirmable$", "^(TestDecide|TestConfirmable|TestPattern|TestSelectors|TestNamespaces|TestNamed|TestFirstClassHasIt|TestNarrow|TestLoopDevices|TestConsider|TestSelectAllocatesNothing|TestNoConfigurationHasTheSystem)$"
 	for name, tests := range map[string]string{"policy.go": decide, "confirm.go": confirm, "select.go": choose} {
 		var err error
 		m.seenBy = tests

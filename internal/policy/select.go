@@ -77,7 +77,29 @@ func (a asked) serial() string { return strings.TrimRight(a.OfDisk(a.Serial), " 
 // selects says whether the class asks for it.
 func selects(a asked, c *disk.Class) bool {
 	return c.Partitions == a.partition && !(c.Partitions && c.Mode == disk.ModeBlock) &&
-		!c.Selectors.IsZero() && named(a.name, &c.Selectors) && holds(a, &c.Selectors)
+		!c.Selectors.IsZero() && named(a.name, &c.Selectors) && backed(a, &c.Selectors) && holds(a, &c.Selectors)
+}
+
+// backed reports whether the selectors may select the disk for what lies behind it: a loop device only
+// with patterns of its file, and never over a block device or over what is kubelet's.
+func backed(a asked, s *disk.Selectors) bool {
+	if !strings.HasPrefix(a.name, "loop") {
+		return true
+	}
+	return len(s.BackingFile) > 0 && !a.BackingDevice && !strings.HasPrefix(a.BackingFile, "/dev/") && !ofKubelet(a.BackingFile) &&
+		!strings.HasSuffix(a.BackingFile, " (deleted)") // d_path() in the kernel's fs/d_path.c
+}
+
+// ofKubelet reports whether the path lies below a kubelet's root directory: /var/lib/kubelet, that of another
+// distribution, which ends in "kubelet" too, or any that has kubelet's directories for volumes
+// (pkg/kubelet/kubelet_getters.go, pkg/volume/plugins.go).
+func ofKubelet(path string) bool {
+	for _, part := range []string{"/kubelet/", "/plugins/kubernetes.io/", "/volumes/kubernetes.io~", "/volumeDevices/"} {
+		if strings.Contains(path, part) {
+			return true
+		}
+	}
+	return false
 }
 
 // takes says whether the class asks for a partition of the disk, by all that is known
@@ -325,6 +347,16 @@ func matches(s *disk.Selectors, patterns []string, value string) (given, held bo
 var selectors = [...]selector{
 	textual("names", func(s *disk.Selectors) []string { return s.Names }, func(a asked) string { return a.name }),
 	textual("mapper_names", func(s *disk.Selectors) []string { return s.MapperNames }, func(a asked) string { return a.MapperName }),
+	{"backing_file",
+		func(a asked, s *disk.Selectors) (bool, bool) {
+			return len(s.BackingFile) > 0, slices.ContainsFunc(s.BackingFile, func(p string) bool {
+				ok, err := path.Match(p, a.BackingFile)
+				return ok && err == nil
+			})
+		},
+		func(a asked, s *disk.Selectors) (string, string) {
+			return strings.Join(s.BackingFile, ", "), a.BackingFile
+		}},
 	textual("transport", func(s *disk.Selectors) []string { return s.Transport }, func(a asked) string { return a.Transport }),
 	{"serial",
 		func(a asked, s *disk.Selectors) (bool, bool) {

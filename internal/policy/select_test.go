@@ -137,12 +137,58 @@ func TestNarrow(t *testing.T) {
 	}{
 		{"dm-0", "*", false}, {"dm-0", "d*", false}, {"dm-0", "dm*", false}, {"dm-0", "[d]m-0", false}, {"dm-0", "re:.*", false},
 		{"dm-0", "dm-*", true}, {"dm-0", "re:dm-[0-9]+", true}, {"dm-0", "dm-1", false},
-		{"loop0", "*", false}, {"loop0", "loop0", true}, {"sr0", "*", false}, {"zram0", "re:.*", false},
+		{"loop0", "*", false}, {"loop0", "loop0", false}, {"sr0", "*", false}, {"zram0", "re:.*", false},
 		{"md0", "md*", true}, {"xvdb", "xvd[b-z]", true}, {"vdb", "*", true}, {"sdb", "re:sd.", true}, {"nvme0n1", "nvme*", true},
 	} {
 		s := &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Names: []string{c.pattern}}}}}
 		if got := Select(&disk.Facts{ID: disk.ID{Name: c.name}}, s) != nil; got != c.want {
 			t.Errorf("%q selects %s: %v", c.pattern, c.name, got)
+		}
+	}
+}
+
+// TestLoopDevices: a loop device is a disk of a class that names it and the file behind it, and no other.
+func TestLoopDevices(t *testing.T) {
+	files := []string{"/srv/ci/*.img", "/dev/shm/*", "/var/lib/*/*/*", "/srv/*/plugins/kubernetes.io/*", "/srv/*/volumes/kubernetes.io~x/*", "/srv/x/volumeDevices/*"}
+	for _, c := range []struct {
+		file   string
+		device bool
+		want   bool
+	}{
+		{"/srv/ci/a.img", false, true},
+		{"/srv/ci/a.img", true, false},
+		{"/srv/ci/a.raw", false, false},
+		{"/srv/ci/b/a.img", false, false},
+		{"/srv/ci/a.img (deleted)", false, false},
+		{"/var/lib/images/a/b (deleted)", false, false},
+		{"", false, false},
+		{"/dev/shm/a", false, false},
+		{"/var/lib/images/a/b", false, true},
+		{"/var/lib/kubelet/a/b", false, false},
+		{"/srv/x/plugins/kubernetes.io/a", false, false},
+		{"/srv/x/volumes/kubernetes.io~x/a", false, false},
+		{"/srv/x/volumeDevices/a", false, false},
+	} {
+		f := &disk.Facts{ID: disk.ID{Name: "loop7"}, Transport: "loop", BackingFile: c.file, BackingDevice: c.device}
+		for _, s := range []disk.Selectors{{Names: []string{"loop*"}, BackingFile: files}, {Names: []string{"*"}, BackingFile: files}, {Names: []string{"loop*"}}} {
+			want := c.want && s.Names[0] == "loop*" && s.BackingFile != nil
+			if got := Select(f, &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: s}}}) != nil; got != want {
+				t.Errorf("%q, over a device: %v, by %q and %q: %v", c.file, c.device, s.Names, s.BackingFile, got)
+			}
+		}
+	}
+	// What is no loop device has no file behind it.
+	s := &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Names: []string{"vd*", "loop*"}, BackingFile: files}}}}
+	if Select(blankDisk(), s) != nil {
+		t.Error("a virtio disk is selected by a file")
+	}
+	// An exclusion needs no more than a name, or a file.
+	s = &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Names: []string{"loop*"}, BackingFile: files}}}}
+	f := &disk.Facts{ID: disk.ID{Name: "loop7"}, Transport: "loop", BackingFile: "/srv/ci/a.img"}
+	for _, e := range []disk.Selectors{{Names: []string{"loop7"}}, {BackingFile: []string{"/srv/ci/a*"}}, {Names: []string{"loop*"}, BackingFile: []string{"/x/["}}} {
+		s.Exclude = []disk.Selectors{e}
+		if got, want := Select(f, s) == nil, len(e.BackingFile) == 0 || e.BackingFile[0] != "/x/["; got != want {
+			t.Errorf("excluded by %q and %q: %v", e.Names, e.BackingFile, got)
 		}
 	}
 }

@@ -40,7 +40,8 @@ func (f FS) path(elements ...string) string {
 // Names gives the kernel names of all whole disks, sorted, and where they are wanted
 // of all partitions, each after its disk: all entries of
 // /sys/block, be they virtual, empty or removable, but for hidden ones, which
-// have no device node (the single paths of NVMe multipath, GENHD_FL_HIDDEN).
+// have no device node (the single paths of NVMe multipath, GENHD_FL_HIDDEN), and
+// for loop devices without a file.
 func (f FS) Names() ([]string, error) {
 	entries, err := smallfile.ReadDir(f.path("sys/block"))
 	if err != nil {
@@ -49,6 +50,9 @@ func (f FS) Names() ([]string, error) {
 	var names []string
 	for _, e := range entries {
 		if hidden, err := smallfile.Attribute(f.path("sys/block", e.Name(), "hidden")); err == nil && hidden == "1\n" {
+			continue
+		}
+		if detached(f.path("sys/block", e.Name())) {
 			continue
 		}
 		names = append(names, e.Name())
@@ -123,6 +127,9 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	if err != nil {
 		return disk.Facts{}, err
 	}
+	if detached(dir) {
+		return disk.Facts{}, fmt.Errorf("%w: the loop device has no file", disk.ErrGone)
+	}
 	seq, err := sequence(dir)
 	if err != nil {
 		return disk.Facts{}, goneOr(dir, err)
@@ -176,6 +183,16 @@ func follow(entry string) (string, error) {
 		return "", err
 	}
 	return filepath.Join(filepath.Dir(entry), target), nil
+}
+
+// detached reports whether the directory is that of a loop device without a file. Only with a file it has
+// its directory "loop" (loop_sysfs_init in drivers/block/loop.c).
+func detached(dir string) bool {
+	if !strings.HasPrefix(filepath.Base(dir), "loop") {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(dir, "loop"))
+	return missing(err)
 }
 
 // goneOr adds disk.ErrGone to the error if the disk's directory is not there.
@@ -274,6 +291,14 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	var err error
 	if facts.Transport, err = transport(facts.Name, dir); err != nil {
 		return err
+	}
+	if facts.Transport == "loop" {
+		// A path of more than a page cannot be read: such a disk fits no class.
+		file, err := smallfile.Attribute(filepath.Join(dir, "loop/backing_file"))
+		if missing(err) {
+			return err
+		}
+		facts.BackingFile = strings.TrimSuffix(file, "\n")
 	}
 	for _, from := range []struct {
 		to *string

@@ -264,16 +264,22 @@ func TestDiskGoesWhileRead(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	fs := scsi.with(tree{
-		"sys/block/loop0":              "-> ../devices/virtual/block/loop0",
-		"sys/block/nvme0c0n1":          "-> ../devices/nvme0c0n1",
-		"sys/devices/nvme0c0n1/hidden": "1\n",
+		"sys/block/loop0":                                   "-> ../devices/virtual/block/loop0",
+		"sys/devices/virtual/block/loop0/diskseq":           "9\n",
+		"sys/block/loop1":                                   "-> ../devices/virtual/block/loop1",
+		"sys/devices/virtual/block/loop1/loop/backing_file": "/srv/ci/a.img\n",
+		"sys/block/nvme0c0n1":                               "-> ../devices/nvme0c0n1",
+		"sys/devices/nvme0c0n1/hidden":                      "1\n",
 	}).make(t)
 	got, err := fs.Names()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"dm-0", "dm-1", "loop0", "sda", "vdb"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"dm-0", "dm-1", "loop1", "sda", "vdb"}, got); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if _, err := fs.Disk("loop0"); !errors.Is(err, disk.ErrGone) {
+		t.Errorf("a loop device without a file: %v", err)
 	}
 	if _, err := (FS{Root: t.TempDir()}).Names(); err == nil {
 		t.Error("no sysfs is no error")

@@ -146,7 +146,9 @@ func (c *Container) install(ctx context.Context) error {
 }
 
 // Class returns a configuration whose only class has the container's disks.
-func (c *Container) Class() string { return "classes:\n  default:\n" + c.Selectors("    ") }
+func (c *Container) Class() string {
+	return "classes:\n- name: default\n  directory: /mnt/disks\n" + c.Selectors("  ")
+}
 
 // Selectors returns the lines of a class that select the container's disks, indented so.
 func (c *Container) Selectors(indent string) string {

@@ -12,8 +12,6 @@ mount -t proc proc proc
 mount --bind proc/sys proc/sys
 mount -o remount,bind,ro proc/sys
 [ ! -e proc/sysrq-trigger ] || mount --bind dev/null proc/sysrq-trigger 2>/dev/null || true
-echo "quiet systemd.show_status=0" >"$WORK/cmdline"
-mount --bind "$WORK/cmdline" proc/cmdline
 mount -t sysfs sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 mount -t tmpfs -o mode=755 dev dev
@@ -33,6 +31,8 @@ ln -s fd/0 dev/stdin
 ln -s fd/1 dev/stdout
 ln -s fd/2 dev/stderr
 mount -t tmpfs -o mode=755 run run
+echo "quiet systemd.show_status=0" >run/cmdline
+mount --bind run/cmdline proc/cmdline
 mount -t tmpfs tmp tmp
 mkdir -p "srv/$NAME"
 mount --bind "$DISKS" "srv/$NAME"
