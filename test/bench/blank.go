@@ -46,7 +46,7 @@ func (in *inside) blankTurn(ctx context.Context, way string) error {
 		return err
 	}
 	var took float64
-	t, err := in.observe(ctx, way, loops, func() error {
+	t, err := in.observe(ctx, way, awaited{events: true, mounts: way != parts}, loops, func() error {
 		if err := attachAll(loops, []string{file})(); err != nil || way != parts {
 			return err
 		}

@@ -177,7 +177,7 @@ func (b *bench) save() error {
 		"bench.txt": text.String(), "bench.json": string(all) + "\n",
 		"bench-one.svg": b.result.plotOne(), "bench-many.svg": b.result.plotMany(),
 	}
-	var errs []error
+	errs := []error{os.MkdirAll(b.dir, 0o755)}
 	for name, content := range files {
 		errs = append(errs, os.WriteFile(filepath.Join(b.dir, name), []byte(content), 0o644))
 	}

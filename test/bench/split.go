@@ -1,9 +1,6 @@
 package main
 
-import (
-	"strconv"
-	"strings"
-)
+import "strings"
 
 // The parts of the time from the kernel's event to mounted, as values of a turn.
 const (
@@ -39,39 +36,29 @@ func splitTurn(t *Turn, events []traceEvent) {
 // phases returns when PID 1 was asked for a mount that was there at a time, and when its mount(8) began, both after the
 // given time.
 func phases(events []traceEvent, after, mounted float64) (asked, started float64, ok bool) {
-	var mount, fork, ask *traceEvent
-	for i := range events {
-		e := &events[i]
-		if e.at < after || e.at > mounted {
-			continue
+	within := func(from, to float64, is func(traceEvent) bool) (found traceEvent) {
+		for _, e := range events {
+			if e.at >= from && e.at < to && is(e) {
+				found = e
+			}
 		}
-		switch {
-		case e.name == "sched_process_exec" && strings.HasSuffix(e.field("filename"), "/mount"):
-			mount = e
-		}
+		return found
 	}
-	if mount == nil {
-		return 0, 0, false
-	}
-	for i := range events {
-		e := &events[i]
-		if e.at >= after && e.at < mount.at && e.name == "sched_process_fork" && e.field("child_pid") == strconv.Itoa(mount.pid) {
-			fork = e
-		}
-	}
-	// It is woken last by who asks before it forks.
-	before := mount.at
-	if fork != nil {
-		before = fork.at
-	}
-	for i := range events {
-		e := &events[i]
-		if e.at >= after && e.at < before && e.name == "sched_waking" && (e.comm == "hotmount" || e.comm == "systemd-mount") {
-			ask = e
+	mount := within(after, mounted, func(e traceEvent) bool {
+		return e.name == "sched_process_exec" && strings.HasSuffix(e.field("filename"), "/mount")
+	})
+	fork := within(after, mount.at, func(e traceEvent) bool {
+		return e.name == "sched_process_fork" && e.field("child_pid") == mount.pid
+	})
+	asking := map[string]bool{}
+	for _, e := range events {
+		if e.name == "sched_switch" {
+			asking[e.field("next_pid")] = true
 		}
 	}
-	if ask == nil {
-		return 0, 0, false
-	}
-	return ask.at, mount.at, true
+	// PID 1 is woken last by who asks before it forks.
+	ask := within(after, fork.at, func(e traceEvent) bool {
+		return e.name == "sched_waking" && asking[e.pid] && e.field("pid") == fork.pid
+	})
+	return ask.at, mount.at, ask.at > 0
 }

@@ -30,12 +30,13 @@ type Table struct {
 
 // Row is one figure of one way.
 type Row struct {
-	Figure string `json:"figure"`
-	Way    string `json:"way"`
-	Unit   string `json:"unit"`
-	Median Interval
-	Least  float64 `json:"least"`
-	Most   float64 `json:"most"`
+	Group  string   `json:"group"`
+	Figure string   `json:"figure"`
+	Way    string   `json:"way"`
+	Unit   string   `json:"unit"`
+	Median Interval `json:"median"`
+	Least  float64  `json:"least"`
+	Most   float64  `json:"most"`
 	// Quiet is how many of the turns were quiet. If none was, all count.
 	Quiet int `json:"quiet"`
 	Turns int `json:"turns"`
@@ -79,8 +80,9 @@ func (r *Result) table() Table {
 	t := Table{Made: r.Made, Notes: slices.Clone(r.Notes)}
 	for _, m := range measures {
 		for _, way := range r.ways(m.figure) {
-			if values, quiet, turns := r.values(m.figure, way, m.of); len(values) > 0 {
-				t.Rows = append(t.Rows, Row{m.title, way, m.unit, estimate(medianOf, values), slices.Min(values), slices.Max(values), quiet, turns})
+			// What a way has none of, such as the CPU of a daemon that is frozen, is left out.
+			if values, quiet, turns := r.values(m.figure, way, m.of); len(values) > 0 && slices.Max(values) > 0 {
+				t.Rows = append(t.Rows, Row{m.group, m.title, way, m.unit, estimate(medianOf, values), slices.Min(values), slices.Max(values), quiet, turns})
 			}
 		}
 	}
@@ -141,15 +143,56 @@ func (t Table) write(out io.Writer) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", b.Figure, unit(number(b.Is), b.Unit), b.span(), unit(number(b.Most), b.Unit), goal, verdict)
 	}
-	fmt.Fprintf(w, "\nFIGURE\tWAY\tMEDIAN\t95 %%\tLEAST TO MOST\tUNIT\tQUIET TURNS\n")
-	for _, r := range t.Rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s to %s\t%s\t%d of %d\n", r.Figure, r.Way, number(r.Median.Is), r.Median.span(), number(r.Least), number(r.Most), r.Unit, r.Quiet, r.Turns)
-	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\nMedians of the quiet turns, or of all if none was quiet. The interval is the 95 %% interval of the percentile bootstrap (%d samples, fixed seed).\n%s", resamples, lines(t.Notes))
+	for _, group := range t.groups() {
+		if err := t.writeGroup(out, group); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "\nMedians of the quiet turns, or of all if none was quiet (\"0 of\"). In brackets and under 95 %%: the interval of the percentile bootstrap (%d samples, fixed seed).\n%s", resamples, lines(t.Notes))
 	return err
+}
+
+func (t Table) groups() []string {
+	var all []string
+	for _, r := range t.Rows {
+		if !slices.Contains(all, r.Group) {
+			all = append(all, r.Group)
+		}
+	}
+	return all
+}
+
+// writeGroup writes the rows of a group as one table: a line for each way, a column for each figure.
+func (t Table) writeGroup(out io.Writer, group string) error {
+	var ways, figures []string
+	cells, quiet := map[[2]string]string{}, map[string]string{}
+	for _, r := range t.Rows {
+		if r.Group != group {
+			continue
+		}
+		if !slices.Contains(ways, r.Way) {
+			ways = append(ways, r.Way)
+		}
+		title := unit(r.Figure, r.Unit)
+		if !slices.Contains(figures, title) {
+			figures = append(figures, title)
+		}
+		cells[[2]string{r.Way, title}] = fmt.Sprintf("%s (%s)", number(r.Median.Is), r.Median.span())
+		quiet[r.Way] = fmt.Sprintf("%d of %d", r.Quiet, r.Turns)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\n%s\tQUIET TURNS\t%s\n", strings.ToUpper(group), strings.Join(figures, "\t"))
+	for _, way := range ways {
+		fmt.Fprintf(w, "%s\t%s", way, quiet[way])
+		for _, f := range figures {
+			fmt.Fprintf(w, "\t%s", cells[[2]string{way, f}])
+		}
+		fmt.Fprintln(w)
+	}
+	return w.Flush()
 }
 
 func lines(all []string) string {

@@ -24,13 +24,13 @@ type trace struct {
 // instance is its name. A killed run may leave one, which the next one uses.
 const instance = "hotmount-bench"
 
-// traced are the events, with their filters: who wakes and forks PID 1, which processes start, and what is mounted.
+// traced are the events, with their filters: who wakes PID 1, what it forks, and which processes start. The kernel does
+// not know the names of all processes that have run before; those that ask PID 1 it tells with sched_switch.
 var traced = map[string]string{
-	"sched/sched_waking":           `comm == "systemd"`,
-	"sched/sched_process_fork":     `parent_comm == "systemd"`,
-	"sched/sched_process_exec":     "",
-	"syscalls/sys_exit_mount":      "",
-	"syscalls/sys_exit_move_mount": "",
+	"sched/sched_waking":       `comm == "systemd"`,
+	"sched/sched_process_fork": `parent_comm == "systemd"`,
+	"sched/sched_process_exec": "",
+	"sched/sched_switch":       `next_comm == "hotmount" || next_comm == "systemd-mount"`,
 }
 
 func newTrace() (*trace, error) {
@@ -98,14 +98,13 @@ func (t *trace) remove() error {
 // traceEvent is a line of a trace.
 type traceEvent struct {
 	at   float64 // CLOCK_MONOTONIC in milliseconds
-	comm string  // of the process that ran
-	pid  int
+	pid  string  // of the thread that ran
 	name string
 	text string // what follows the event's name
 }
 
-// traceLine is as in the kernel's Documentation/trace/ftrace.rst. A system call's exit has "->" after its name.
-var traceLine = regexp.MustCompile(`^\s*(.+)-(\d+)\s+\[\d+\]\s+\S+\s+([\d.]+): (\w+)(?::| ->) (.*)$`)
+// traceLine is as in the kernel's Documentation/trace/ftrace.rst.
+var traceLine = regexp.MustCompile(`^\s*.+-(\d+)\s+\[\d+\]\s+\S+\s+([\d.]+): (\w+): (.*)$`)
 
 func parseTrace(from io.Reader) ([]traceEvent, error) {
 	var all []traceEvent
@@ -115,15 +114,11 @@ func parseTrace(from io.Reader) ([]traceEvent, error) {
 		if m == nil {
 			continue // a comment, or of another kind
 		}
-		pid, err := strconv.Atoi(m[2])
+		seconds, err := strconv.ParseFloat(m[2], 64)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the trace's line %q: %w", s.Text(), err)
 		}
-		seconds, err := strconv.ParseFloat(m[3], 64)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the trace's line %q: %w", s.Text(), err)
-		}
-		all = append(all, traceEvent{seconds * 1000, m[1], pid, m[4], m[5]})
+		all = append(all, traceEvent{seconds * 1000, m[1], m[3], m[4]})
 	}
 	return all, s.Err()
 }

@@ -11,7 +11,7 @@ import (
 
 const (
 	// tail is how long CPU is counted after the last mount.
-	tail = 1500 * time.Millisecond
+	tail = time.Second
 	// rest is between the last unmount and a turn: while much is mounted and unmounted PID 1 reads its mount table only
 	// once a second (the rate limit in mount_setup_proc_self_mountinfo, systemd's src/core/mount.c).
 	rest = 2 * time.Second
@@ -21,6 +21,9 @@ const (
 func (in *inside) rounds(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
+		return err
+	}
+	if err := in.clear(ctx, nil); err != nil {
 		return err
 	}
 	// One turn does not count: hotmount is to know the disks.
@@ -85,10 +88,7 @@ func (in *inside) turn(ctx context.Context, way string, files []string) (Turn, e
 	if err != nil {
 		return Turn{}, err
 	}
-	if err := in.clear(ctx, nil); err != nil {
-		return Turn{}, err
-	}
-	t, err := in.observe(ctx, way, loops, attachAll(loops, files))
+	t, err := in.observe(ctx, way, awaited{events: true, mounts: way != hotPlug}, loops, attachAll(loops, files))
 	return t, errors.Join(err, in.clear(ctx, loops))
 }
 
@@ -103,8 +103,8 @@ func attachAll(loops []*loop, files []string) func() error {
 	}
 }
 
-// observe prepares the way, begins, and watches until all devices are mounted.
-func (in *inside) observe(ctx context.Context, way string, loops []*loop, begin func() error) (Turn, error) {
+// observe prepares the way, begins, and watches until there is what is awaited.
+func (in *inside) observe(ctx context.Context, way string, want awaited, loops []*loop, begin func() error) (Turn, error) {
 	t := Turn{
 		Figure: in.Figure, Way: way, Disks: len(loops), Values: map[string]float64{},
 		Added: map[string]float64{}, Probed: map[string]float64{}, Mounted: map[string]float64{},
@@ -113,7 +113,7 @@ func (in *inside) observe(ctx context.Context, way string, loops []*loop, begin 
 	if t.Idle, err = in.prepare(ctx, way); err != nil {
 		return t, err
 	}
-	w, err := watch(way, loops, &t)
+	w, err := watch(way, want, loops, &t)
 	if err != nil {
 		return t, err
 	}
@@ -139,7 +139,7 @@ func (in *inside) observe(ctx context.Context, way string, loops []*loop, begin 
 // line returns the turn for a person.
 func (t Turn) line() string {
 	s := fmt.Sprintf("%s, %s:", t.Figure, t.Way)
-	if len(t.Mounted) > 0 {
+	if len(t.Mounted) > 0 && len(t.Added) > 0 {
 		s += fmt.Sprintf(" %.1f ms to udev's event, %.1f to mounted,", last(t.Probed)-first(t.Added), last(t.Mounted)-first(t.Added))
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Values)) {
@@ -180,6 +180,9 @@ func (m meter) read(t *Turn, own float64) error {
 	t.CPU = map[string]float64{}
 	for name, ms := range after.groups {
 		t.CPU[name] = ms - m.groups[name]
+		if t.CPU[name] < 0 { // the group is a new one
+			t.CPU[name] = ms
+		}
 	}
 	others := (after.busy - m.busy) - t.CPU["all"] - (after.self - m.self)
 	t.CPU["all"] += own

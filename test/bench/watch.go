@@ -14,9 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// awaited is what a turn waits for, for each device.
+type awaited struct{ events, mounts bool }
+
 // watcher hears the kernel's and udev's events, and sees mounts come.
 type watcher struct {
 	way    string
+	want   awaited
 	turn   *Turn
 	names  map[string]string // by major:minor
 	events int
@@ -28,8 +32,8 @@ type watcher struct {
 }
 
 // watch begins to watch the devices.
-func watch(way string, loops []*loop, t *Turn) (*watcher, error) {
-	w := &watcher{way: way, turn: t, names: map[string]string{}, events: -1, table: -1, buffer: make([]byte, 64<<10)}
+func watch(way string, want awaited, loops []*loop, t *Turn) (*watcher, error) {
+	w := &watcher{way: way, want: want, turn: t, names: map[string]string{}, events: -1, table: -1, buffer: make([]byte, 64<<10)}
 	for _, l := range loops {
 		w.names[l.dev] = l.name
 	}
@@ -64,7 +68,7 @@ func (w *watcher) close() error {
 	return errors.Join(errs...)
 }
 
-// until waits until all devices are probed and, if they are to be, mounted. It reports whether they are.
+// until waits until all that is awaited is there, and reports whether it is.
 func (w *watcher) until(limit time.Duration) (bool, error) {
 	fds := []unix.PollFd{{Fd: int32(w.events), Events: unix.POLLIN}, {Fd: int32(w.table), Events: unix.POLLPRI}}
 	for deadline := time.Now().Add(limit); !w.done(); {
@@ -89,8 +93,8 @@ func (w *watcher) until(limit time.Duration) (bool, error) {
 }
 
 func (w *watcher) done() bool {
-	mounted := w.way == hotPlug || w.way == parts || len(w.turn.Mounted) == len(w.names)
-	return mounted && len(w.turn.Probed) == len(w.names)
+	n := len(w.names)
+	return (!w.want.events || len(w.turn.Probed) == n) && (!w.want.mounts || len(w.turn.Mounted) == n)
 }
 
 // hear takes all events that are there.
