@@ -45,8 +45,6 @@ BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b0
 # installed by test/worker, when they are needed.
 PACKAGES_deb := debhelper dpkg-dev git
 PACKAGES_test := $(PACKAGES_deb) e2fsprogs fdisk fish gcc libc6-dev lintian lvm2 man-db prometheus strace systemd util-linux xfsprogs zsh
-# What the benchmark makes its disks with.
-PACKAGES_bench := xfsprogs
 
 say = @echo "==> $$(date +%T) $(1)"
 comma := ,
@@ -67,7 +65,8 @@ help:
 	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
 	@echo "make test-long   more tests in virtual machines, whose class of fault make test has once already (45 minutes)"
 	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report (ONLY=regexp for a part)"
-	@echo "make bench       measure, against the udev rule, in a worker: build/bench.txt, build/bench.json (two hours at most; ONLY=one,twenty for a part, FIXED=yes without address space randomization, SUITE=trixie on Debian 13)"
+	@echo "make bench       measure, against other ways to mount, in a container: build/bench.txt, .json, two plots (an hour at most; ONLY=one,twenty for a part, ROUNDS=5 for fewer turns, BASE=other.deb to compare with)"
+	@echo "make bench-idle  measure what a daemon does for ten minutes that has nothing to do: build/idle/bench.txt"
 	@echo "make bench-inner measure the inner parts and compare them with those of BASE, the commit before"
 	@echo "make bench-scan  measure the proof of blankness against dd; fails if it is too slow"
 	@echo "make deps        install the Debian packages that these need"
@@ -281,18 +280,19 @@ try: deb
 demo: deb
 	@go run ./test/demo -deb $(DEB)
 
-# In one worker, in turns; ONLY names figures, ROUNDS is for one disk.
-ROUNDS := 9
-IDLE := 10
-.PHONY: bench
+# In a container, in turns. ONLY names figures, ROUNDS is how many turns each way takes at most, BASE is another
+# package to compare with, ROOT the container's userland.
+ROUNDS := 30
+.PHONY: bench bench-idle
 bench: deb | build/.made
-	$(call need,$(PACKAGES_bench))
 	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench
-	@build/bench -deb $(DEB) -commit $(COMMIT) -rounds $(ROUNDS) -idle $(IDLE) $(if $(ONLY),-only '$(ONLY)') $(if $(FIXED),-fixed) $(if $(SUITE),-suite $(SUITE))
+	@build/bench -deb $(DEB) -commit $(COMMIT) -turns $(ROUNDS) $(if $(ONLY),-only '$(ONLY)') $(if $(BASE),-base '$(BASE)') $(if $(ROOT),-root '$(ROOT)') $(BENCH)
 
-# The inner parts that have benchmarks; those of BASE and of what is here in
-# turns.
-BASE := HEAD~1
+bench-idle:
+	@$(MAKE) --no-print-directory bench ONLY=idle BENCH='-dir build/idle'
+
+# The inner parts that have benchmarks; those of the commit BASE and of what is here in turns.
+bench-inner: BASE = HEAD~1
 INNER := go test -run '^$$' -bench . -benchtime 0.3s -benchmem ./internal/policy ./internal/uevent ./internal/probe ./internal/inventory ./internal/mounts ./internal/store ./internal/disk ./internal/unit
 .PHONY: bench-inner
 bench-inner: check-go deps
