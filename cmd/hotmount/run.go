@@ -23,7 +23,6 @@ import (
 	"hotmount/internal/metrics"
 	"hotmount/internal/mounts"
 	"hotmount/internal/report"
-	"hotmount/internal/store"
 	"hotmount/internal/uevent"
 	"hotmount/internal/unit"
 )
@@ -70,8 +69,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	if err != nil {
 		reporter.Problem(err) // since when is not known, that is all
 	}
-	seen := observer{reporter, report.NewBoard(said), metrics.New(version), new(garbage), new(sync.Once), new(sync.Mutex), &store.Publisher{Store: host().Store}}
-	seen.garbage.putOff()
+	seen := observer{reporter, report.NewBoard(said), metrics.New(version), new(sync.Mutex), host().Store}
 	// The socket hears from here on, so that nothing is lost between the first
 	// look at all disks and the first event.
 	listener, err := uevent.Listen()
@@ -87,7 +85,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	// There may be no room for a watch (fs.inotify.max_user_instances).
 	nodes, err := uevent.WatchNodes("/dev", mayBeDisk)
 	if err != nil {
-		reporter.Problem(fmt.Errorf("%w; a mount takes a little longer, and a disk that is pulled and comes back in another slot at once may have to be accepted", err))
+		reporter.Problem(fmt.Errorf("%w; a disk that is pulled and comes back in another slot at once may have to be accepted", err))
 	}
 	h.CameAfter = nodes.CameAfter
 	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting, h}, seen, s, watchdog/2)
@@ -113,8 +111,8 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 		if nodes == nil {
 			return nil
 		}
-		if err := nodes.Run(ctx, func(string) { manager.Expect(ctx) }); err != nil {
-			reporter.Problem(fmt.Errorf("%w; a mount takes a little longer", err))
+		if err := nodes.Run(ctx); err != nil {
+			reporter.Problem(err)
 		}
 		return nil
 	})

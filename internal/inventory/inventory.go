@@ -17,7 +17,6 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
-	"hotmount/internal/smallfile"
 	"hotmount/internal/store"
 	"hotmount/internal/sysfs"
 )
@@ -94,11 +93,11 @@ func (h Host) Unknown() ([]string, error) {
 // Look gathers the facts of one disk, all but its peers (disk.Facts.FindPeers).
 // The error wraps disk.ErrGone if it is not attached any more.
 func (h Host) Look(name string) (disk.Facts, error) {
-	common, err := h.Shared.gather(h)
+	common, err := h.gather()
 	if err != nil {
 		return disk.Facts{}, fmt.Errorf("cannot look at %s: %w", name, err)
 	}
-	f, err := h.one(name, common)
+	f, err := h.one(name, &common)
 	if err != nil {
 		return f, fmt.Errorf("cannot look at %s: %w", name, err)
 	}
@@ -117,13 +116,13 @@ func (h Host) Scan() ([]disk.Facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the disks: %w", err)
 	}
-	common, err := h.Shared.gather(h)
+	common, err := h.gather()
 	if err != nil {
 		return nil, fmt.Errorf("cannot look at the disks: %w", err)
 	}
 	var all []disk.Facts
 	for _, name := range names {
-		f, err := h.one(name, common)
+		f, err := h.one(name, &common)
 		if errors.Is(err, disk.ErrGone) {
 			continue
 		}
@@ -163,18 +162,18 @@ func (h Host) gather() (common, error) {
 	if err != nil {
 		return c, err
 	}
-	forbidden, err := h.kernelFormatOff()
+	forbidden, err := h.sysfs().KernelFormatOff()
 	if err != nil {
 		return c, err
 	}
-	c.memory = h.Store.Load(boot, h.Shared.known())
+	c.memory = h.Store.Load(boot, h.Shared.expectations())
 	if c.tree, err = h.Mounts(); err != nil {
 		return c, err
 	}
 	if c.swaps, err = mounts.Swaps(h.Root); err != nil {
 		return c, err
 	}
-	if c.claims, err = h.Shared.claimed(h.Root); err != nil {
+	if c.claims, err = mounts.Claims(h.Root); err != nil {
 		return c, err
 	}
 	if c.loops, err = mounts.Loops(h.Root, c.tree); err != nil {
@@ -345,8 +344,8 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	// takes no more writes (errors=remount-ro) shows nowhere else: since 6.1 the kernel
 	// leaves the mount's "rw" as it is (ext4_handle_error in fs/ext4/super.c).
 	if m.Type == "ext4" {
-		count, err := smallfile.Attribute(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
-		if n := strings.TrimSpace(count); err == nil && n != "0" {
+		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
+		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
 			return fmt.Sprintf("the kernel has counted errors in its ext4 (%s) and may write to it no more", disk.Visible(n))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 // Loop is a loop device (loop(4)) that has a file.
@@ -44,7 +44,7 @@ func (l *Loop) Called(name string) bool {
 func Loops(root string, tree []Mount) ([]Loop, error) {
 	// /proc/partitions, which has none of those that wait to be used, has all disks.
 	const where = "sys/devices/virtual/block"
-	entries, err := smallfile.ReadDir(filepath.Join("/", root, where))
+	entries, err := os.ReadDir(filepath.Join("/", root, where))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -59,12 +59,12 @@ func Loops(root string, tree []Mount) ([]Loop, error) {
 		}
 		// Documentation/ABI/testing/sysfs-block-loop. One that waits to be used has none, nor has a
 		// device whose file was taken away meanwhile. A path can be too long to be told.
-		file, err := smallfile.Attribute(filepath.Join("/", root, where, l.Name, "loop/backing_file"))
+		file, err := os.ReadFile(filepath.Join("/", root, where, l.Name, "loop/backing_file"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			continue
 		}
 		if err == nil {
-			l.File = strings.TrimSuffix(file, "\n")
+			l.File = strings.TrimSuffix(string(file), "\n")
 		}
 		l.ask(root, tree)
 		if !l.Known {

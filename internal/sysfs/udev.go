@@ -2,12 +2,13 @@ package sysfs
 
 import (
 	"fmt"
+	"io"
 	"math/bits"
+	"os"
 	"strconv"
 	"strings"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 // maxDatabase bounds the size in bytes of one device's entry in udev's database.
@@ -16,7 +17,7 @@ const maxDatabase = 64 << 10
 
 // udev reads what udev's database says of a disk, and its ID_PATH.
 func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
-	text, err := smallfile.Read(f.path("run/udev/data", "b"+id.Dev.String()), maxDatabase)
+	text, err := readBounded(f.path("run/udev/data", "b"+id.Dev.String()), maxDatabase)
 	if missing(err) {
 		return disk.Udev{}, "", nil
 	}
@@ -25,6 +26,20 @@ func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
 	}
 	u, path := parseUdev(string(text), id)
 	return u, path, nil
+}
+
+// readBounded reads a file of at most limit bytes.
+func readBounded(path string, limit int) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
+	if err == nil && len(b) > limit {
+		err = fmt.Errorf("cannot read %s: more than %d bytes", path, limit)
+	}
+	return b, err
 }
 
 // parseUdev reads an entry of udev's database, written by device_update_db in
