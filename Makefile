@@ -30,7 +30,7 @@ VERSION := $(or $(VERSION),$(shell git describe --tags --match 'v[0-9]*' 2>/dev/
 
 DEB := build/hotmount_$(VERSION)_$(ARCH).deb
 STAGE := build/deb
-test-vm test-full: export HOTMOUNT_DEB = $(abspath $(DEB))
+test-container test-vm test-full: export HOTMOUNT_DEB = $(abspath $(DEB))
 # What the package is upgraded to by the tests: the same under a later version.
 NEXT := $(VERSION)+next
 test-vm test-full: export HOTMOUNT_DEB_NEXT = $(abspath build/hotmount_$(NEXT)_$(ARCH).deb)
@@ -62,6 +62,7 @@ help:
 	@echo "make test-fuzz   each parser with random input"
 	@echo "make test-deb    lintian, the units' exposure"
 	@echo "make test-same   whether two builds are the same"
+	@echo "make test-container the tests in containers; RUN=Name for some of them"
 	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
 	@echo "make test-long   more tests in virtual machines, whose class of fault make test has once already (45 minutes)"
 	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report (ONLY=regexp for a part)"
@@ -224,6 +225,12 @@ test-same: check-go deps deb
 
 # RUN names tests of whatever length.
 TAGS := $(if $(RUN),vm$(comma)full,vm)
+# As root: systemd in namespaces on this machine's kernel.
+.PHONY: test-container
+test-container: deps deb
+	$(call say,tests in containers)
+	@go test -race -tags root -timeout 20m -count 1 $(if $(RUN),-run '$(RUN)') ./test/worker
+
 .PHONY: test-vm
 test-vm: deps deb deb-next deb-previous
 	$(call say,tests in virtual machines)
@@ -260,6 +267,7 @@ test: lint
 	@# Neither keeps both processors busy.
 	@$(MAKE) --no-print-directory -j2 test-unit test-deb
 	@$(MAKE) --no-print-directory test-fuzz
+	@$(MAKE) --no-print-directory test-container
 	@$(MAKE) --no-print-directory test-vm
 	$(call say,the tests have passed in $$((($$(date +%s) - $(BEGUN)) / 60)) minutes; make test-long and make test-full have more)
 

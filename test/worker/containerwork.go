@@ -83,7 +83,7 @@ func (w *containerWork) remove() error {
 	defer w.lock.Close()
 	var errs []error
 	for _, dir := range lines(filepath.Join(w.path, "group")) {
-		errs = append(errs, removeGroups(dir))
+		errs = append(errs, endGroup(dir))
 	}
 	for _, line := range lines(filepath.Join(w.path, "loops")) {
 		var first, count int

@@ -134,23 +134,40 @@ func (g *controlGroup) remove() error {
 		g.holder.kill()
 		g.holder = nil
 	}
-	return removeGroups(g.dir)
+	return endGroup(g.dir)
+}
+
+// endGroup kills all processes in a container's cgroup and removes it. The host's systemd, which may not notice that a
+// scope is gone, is asked to stop it.
+func endGroup(dir string) error {
+	if scope := filepath.Base(dir); exists("/run/systemd/system") && strings.HasSuffix(scope, ".scope") {
+		if err := killGroup(dir); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if _, err := command(ctx, nil, "systemctl", "stop", scope); err != nil && !strings.Contains(err.Error(), "not loaded") {
+			return err
+		}
+	}
+	return removeGroups(dir)
+}
+
+// killGroup kills all processes in a cgroup. Before Linux 5.14, which cannot, the container's first process has
+// taken all others with it.
+func killGroup(dir string) error {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot end what runs in the cgroup %s: %w", dir, err)
+	}
+	return nil
 }
 
 // removeGroups kills all processes in a cgroup, waits until they are gone, and removes it with all below it.
 func removeGroups(dir string) error {
-	// Before Linux 5.14 there is none; the container's first process has taken all others with it anyway.
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot end what runs in the cgroup %s: %w", dir, err)
+	if err := killGroup(dir); err != nil {
+		return err
 	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); ; <-tick.C {
-		err := removeEmpty(dir)
-		if !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
-			return err
-		}
-	}
+	return poll(10*time.Second, func() error { return removeEmpty(dir) })
 }
 
 func removeEmpty(dir string) error {
