@@ -141,6 +141,9 @@ func toDetach(f *disk.Facts) string {
 	case f.Transport == "dm":
 		return fmt.Sprintf("it is a volume on other disks (lsblk -s %s), and says nothing of what else is on them: before one of them is detached, lsblk has to show no mount on it", f.Node())
 	}
+	if f.Transport == "loop" {
+		return fmt.Sprintf("safe to detach: its file is %s\nthen: losetup -d %s", disk.Visible(f.BackingFile), f.Node())
+	}
 	which := "its size is " + disk.HumanSize(f.Size)
 	if f.Slot != "" {
 		which += ", its place here " + disk.Visible(f.Slot)
