@@ -102,7 +102,7 @@ func unbacked(a asked, s *disk.Selectors) string {
 // distribution, which ends in "kubelet" too, or any that has kubelet's directories for volumes
 // (pkg/kubelet/kubelet_getters.go, pkg/volume/plugins.go).
 func ofKubelet(path string) bool {
-	for _, part := range []string{"/kubelet/", "/plugins/kubernetes.io/", "/volumes/kubernetes.io~", "/volumeDevices/"} {
+	for _, part := range []string{"/kubelet/", "/plugins/kubernetes.io/", "/volumes/kubernetes.io~", "/volume-subpaths/", "/volumeDevices/"} {
 		if strings.Contains(path, part) {
 			return true
 		}

@@ -149,7 +149,7 @@ func TestNarrow(t *testing.T) {
 
 // TestLoopDevices: a loop device is a disk of a class that names it and the file behind it, and no other.
 func TestLoopDevices(t *testing.T) {
-	files := []string{"/srv/ci/*.img", "/dev/shm/*", "/var/lib/*/*/*", "/srv/*/plugins/kubernetes.io/*", "/srv/*/volumes/kubernetes.io~x/*", "/srv/x/volumeDevices/*"}
+	files := []string{"/srv/ci/*.img", "/dev/shm/*", "/var/lib/*/*/*", "/srv/*/plugins/kubernetes.io/*", "/srv/*/volumes/kubernetes.io~x/*", "/srv/x/volumeDevices/*", "/srv/x/volume-subpaths/*"}
 	for _, c := range []struct {
 		file   string
 		device bool
@@ -168,6 +168,7 @@ func TestLoopDevices(t *testing.T) {
 		{"/srv/x/plugins/kubernetes.io/a", false, false},
 		{"/srv/x/volumes/kubernetes.io~x/a", false, false},
 		{"/srv/x/volumeDevices/a", false, false},
+		{"/srv/x/volume-subpaths/a", false, false},
 	} {
 		f := &disk.Facts{ID: disk.ID{Name: "loop7"}, Transport: "loop", BackingFile: c.file, BackingDevice: c.device}
 		for _, s := range []disk.Selectors{{Names: []string{"loop*"}, BackingFile: files}, {Names: []string{"*"}, BackingFile: files}, {Names: []string{"loop*"}}} {
