@@ -92,6 +92,10 @@ func release(ctx context.Context, w io.Writer, which string, force bool, sync fu
 func saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	err := isFree(ctx, f)
 	now, lookErr := lookAgain(f)
+	if detachedItself(f, lookErr) {
+		fmt.Fprintf(w, "its file %s is detached from it already\n", disk.Visible(f.BackingFile))
+		return nil
+	}
 	if lookErr != nil {
 		return errors.Join(err, fmt.Errorf("cannot say whether %s is safe to detach: %w", f.ID, lookErr))
 	}
@@ -116,6 +120,12 @@ func saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	}
 	fmt.Fprintln(w, toDetach(f))
 	return nil
+}
+
+// detachedItself reports whether the look shows that a loop device has lost its file: one that was detached while
+// it was mounted goes when it is unmounted (LO_FLAGS_AUTOCLEAR, loop(4)).
+func detachedItself(f *disk.Facts, look error) bool {
+	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
 }
 
 // lookAgain gives the facts of the disk, or of the partition, as they are now.

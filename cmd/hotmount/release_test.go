@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -66,6 +67,17 @@ func TestReleaseWritesFirst(t *testing.T) {
 	// The command line has that written which is mounted there: here nothing is.
 	if _, _, err := call(t, "release", "--force", "vdb"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, control.ErrDown) {
 		t.Errorf("by the command line: %v", err)
+	}
+}
+
+// TestDetachedItself: a loop device that was released may be gone, and nothing else is called so.
+func TestDetachedItself(t *testing.T) {
+	gone := fmt.Errorf("cannot look at it: %w", disk.ErrGone)
+	for transport, want := range map[string][3]bool{"loop": {false, true, false}, "virtio": {}, "": {}} {
+		f := &disk.Facts{Transport: transport}
+		if got := [3]bool{detachedItself(f, nil), detachedItself(f, gone), detachedItself(f, errors.New("no"))}; got != want {
+			t.Errorf("%q: %v, want %v", transport, got, want)
+		}
 	}
 }
 
