@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -151,7 +152,9 @@ type common struct {
 	swaps  []string
 	claims []mounts.Claim
 	loops  []mounts.Loop
-	memory store.Memory
+	// loopUUIDs returns, by the kernel name of a loop device, the UUID of the filesystem that udev knows on it.
+	loopUUIDs func() map[string]string
+	memory    store.Memory
 	// off is why all formatting is off, empty if it is not.
 	off string
 }
@@ -179,6 +182,8 @@ func (h Host) gather() (common, error) {
 	if c.loops, err = mounts.Loops(h.Root, c.tree); err != nil {
 		return c, err
 	}
+	loops := c.loops
+	c.loopUUIDs = sync.OnceValue(func() map[string]string { return h.loopUUIDs(loops) })
 	c.off = h.formattingOff(forbidden)
 	return c, nil
 }
@@ -461,39 +466,4 @@ func (h Host) deviceName(path string) string {
 		path = real
 	}
 	return filepath.Base(path)
-}
-
-// addLoops adds to f the loop devices that lie on the disk, which devices are those of: itself,
-// its partitions and what is built on them.
-func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string) {
-	for i := range c.loops {
-		l := &c.loops[i]
-		switch below := devices[l.Below] != ""; {
-		case l.Name == on.Name:
-			f.BackingDevice = l.Below != (disk.Dev{})
-		case below:
-			f.Loops, f.LoopsUnsure = slices.Insert(f.Loops, 0, l.Name), false
-		case !l.Known && h.seemsBelow(l, on, devices):
-			f.LoopsUnsure = f.LoopsUnsure || len(f.Loops) == 0
-			f.Loops = append(f.Loops, l.Name)
-		}
-	}
-}
-
-// seemsBelow says whether the loop device may lie on the disk where that is not known: what is
-// called like one of the devices counts, and what udev knows to hold the same filesystem.
-func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, devices map[disk.Dev]string) bool {
-	if l.Denied && h.Asks {
-		return true
-	}
-	for _, name := range devices {
-		if l.Called(name) {
-			return true
-		}
-	}
-	if f.Udev.FSUUID == "" {
-		return false
-	}
-	loop, err := h.sysfs().Disk(l.Name)
-	return err == nil && loop.Udev.FSUUID == f.Udev.FSUUID
 }

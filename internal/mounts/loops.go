@@ -26,6 +26,8 @@ type Loop struct {
 	// the kernel has told it, and not the path, which may mean another here.
 	Below disk.Dev
 	Known bool
+	// Device and Inode are those of its file, as stat(2) has them, where the kernel has told it (Known).
+	Device, Inode uint64
 	// Denied says that this process may not open it, and so can not ask.
 	Denied bool
 }
@@ -35,6 +37,14 @@ type Loop struct {
 func (l *Loop) Called(name string) bool {
 	dir, base := path.Split(strings.TrimSuffix(l.File, " (deleted)"))
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
+}
+
+// SameFile reports whether both lie on one file: as the kernel tells it, and where it does not by the path.
+func (l *Loop) SameFile(other *Loop) bool {
+	if l.Known && other.Known {
+		return l.Device == other.Device && l.Inode == other.Inode
+	}
+	return l.File != "" && l.File == other.File
 }
 
 // Loops gives the loop devices that have a file. What is below one can be a disk, and
@@ -93,6 +103,7 @@ func (l *Loop) ask(root string, tree []Mount) {
 		return
 	}
 	l.Known, l.Below = true, disk.Dev{Major: unix.Major(info.Rdevice), Minor: unix.Minor(info.Rdevice)}
+	l.Device, l.Inode = info.Device, info.Inode
 }
 
 // local are the filesystems of which this kernel alone tells a file's attributes.

@@ -122,14 +122,18 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	if err != nil {
 		return disk.Facts{}, err
 	}
-	if detached(dir) {
-		return disk.Facts{}, fmt.Errorf("%w: the loop device has no file", disk.ErrGone)
-	}
 	seq, err := sequence(dir)
 	if err != nil {
 		return disk.Facts{}, goneOr(dir, err)
 	}
 	facts := disk.Facts{ID: disk.ID{Name: name, Seq: seq}}
+	whole := dir
+	if facts.Partition() > 0 {
+		whole = filepath.Dir(dir)
+	}
+	if detached(whole) {
+		return disk.Facts{}, fmt.Errorf("%w: the loop device has no file", disk.ErrGone)
+	}
 	if facts.Partition() > 0 {
 		err = f.fillPartition(&facts, dir)
 	} else {
@@ -180,8 +184,8 @@ func follow(entry string) (string, error) {
 	return filepath.Join(filepath.Dir(entry), target), nil
 }
 
-// detached reports whether the directory is that of a loop device without a file. Only with a file it has
-// its directory "loop" (loop_sysfs_init in drivers/block/loop.c).
+// detached reports whether the directory of a whole disk is that of a loop device without a file. Only with
+// a file it has its directory "loop" (loop_sysfs_init in drivers/block/loop.c).
 func detached(dir string) bool {
 	if !strings.HasPrefix(filepath.Base(dir), "loop") {
 		return false
@@ -291,7 +295,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		// A path of more than a page cannot be read: such a disk fits no class.
 		file, err := readAttribute(filepath.Join(dir, "loop/backing_file"))
 		if missing(err) {
-			return err
+			return fmt.Errorf("%w: %w", disk.ErrGone, err) // its file was taken away meanwhile
 		}
 		facts.BackingFile = strings.TrimSuffix(file, "\n")
 	}

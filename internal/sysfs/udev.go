@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/bits"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -40,6 +41,36 @@ func readBounded(path string, limit int) ([]byte, error) {
 		err = fmt.Errorf("cannot read %s: more than %d bytes", path, limit)
 	}
 	return b, err
+}
+
+// FSUUID returns the UUID of the filesystem that udev knows on the disk of that kernel name, "" for none. It reads
+// nothing else of the disk.
+func (f FS) FSUUID(name string) (string, error) {
+	u, err := f.udevOf(name)
+	if err != nil {
+		return "", fmt.Errorf("cannot read what udev knows of %s: %w", disk.Visible(name), err)
+	}
+	return u.FSUUID, nil
+}
+
+func (f FS) udevOf(name string) (disk.Udev, error) {
+	dir, err := f.entry(name)
+	if err != nil {
+		return disk.Udev{}, err
+	}
+	id := disk.ID{Name: name}
+	if id.Seq, err = sequence(dir); err != nil {
+		return disk.Udev{}, err
+	}
+	text, err := readAttribute(filepath.Join(dir, "dev"))
+	if err != nil {
+		return disk.Udev{}, err
+	}
+	if id.Dev, err = disk.ParseDev(text); err != nil {
+		return disk.Udev{}, err
+	}
+	u, _, err := f.udev(id)
+	return u, err
 }
 
 // parseUdev reads an entry of udev's database, written by device_update_db in
