@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -73,12 +74,14 @@ func removeLoops(first, count int) error {
 		return fmt.Errorf("cannot remove loop devices: %w", err)
 	}
 	defer control.Close()
-	var errs []error
-	for n := first; n < first+count; n++ {
-		if exists(fmt.Sprintf("/sys/block/loop%d", n)) {
-			errs = append(errs, removeLoop(int(control.Fd()), n))
+	errs := make([]error, count)
+	var all sync.WaitGroup // the kernel takes 50 ms for each, at once or one by one
+	for i := range count {
+		if exists(fmt.Sprintf("/sys/block/loop%d", first+i)) {
+			all.Go(func() { errs[i] = removeLoop(int(control.Fd()), first+i) })
 		}
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 
