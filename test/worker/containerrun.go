@@ -114,9 +114,10 @@ func (c *Container) Get(ctx context.Context, remote, local string) error {
 // Install installs a package in the running container.
 func (c *Container) Install(ctx context.Context, deb string) error { return installDeb(ctx, c, deb) }
 
-// BootID returns the identifier of the current boot, which is the container's own.
+// BootID returns an identifier of the current boot, that of its PID namespace. The kernel's own is the host's: a
+// service with ProtectProc= has a /proc of its own, and must not find another there.
 func (c *Container) BootID(ctx context.Context) (string, error) {
-	out, err := c.Run(ctx, "cat /proc/sys/kernel/random/boot_id")
+	out, err := c.Run(ctx, "readlink /proc/1/ns/pid")
 	return strings.TrimSpace(out), err
 }
 

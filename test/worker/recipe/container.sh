@@ -9,12 +9,10 @@ cd "$MEMORY/root"
 
 # Each bind mount is for a file of the host that the container must not change, or that tells it of the host.
 mount -t proc proc proc
-cp proc/sys/kernel/random/uuid "$MEMORY/boot_id"
 echo "quiet systemd.show_status=0 $ARGS" >"$MEMORY/cmdline"
 mount --bind "$MEMORY/cmdline" proc/cmdline
 mount --bind proc/sys proc/sys
 mount -o remount,bind,ro proc/sys
-mount --bind "$MEMORY/boot_id" proc/sys/kernel/random/boot_id
 if [ -e proc/sysrq-trigger ]; then
 	mount --bind proc/sysrq-trigger proc/sysrq-trigger
 	mount -o remount,bind,ro proc/sysrq-trigger
