@@ -189,13 +189,13 @@ func (m *Manager) known(ctx context.Context) *conn {
 }
 
 // Ahead connects already for a StartMount that will come, for the same reason as Expect, unless
-// that has done it, or the mount has to wait for others. Who calls done lets go of it. If it fails the call tries again, and
+// that has done it. Who calls done lets go of it. If it fails the call tries again, and
 // tells.
 func (m *Manager) Ahead(ctx context.Context) (done func()) {
 	m.mu.Lock()
 	there := m.greeted != nil
 	m.mu.Unlock()
-	if there || m.starts.underWay() {
+	if there {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -64,18 +64,12 @@ Get mnt_2ddisks_2d5f0c8f3e_5cx2d2b3c_5cx2d4d61_5cx2d9c2e_5cx2d0a1b2c3d4e5f_2emou
 GetAll dev_2dvdb_2edevice org.freedesktop.systemd1.Unit`
 
 // startMount asks for a mount that is over at once.
-func startMount(ctx context.Context, m *Manager, u MountUnit) error {
-	over, err := m.StartMount(ctx, u)
-	over()
-	return err
-}
-
 // jobs calls once each method of a Manager that starts a job.
 var jobs = []struct {
 	name string
 	call func(context.Context, *Manager) error
 }{
-	{"StartMount", func(ctx context.Context, m *Manager) error { return startMount(ctx, m, mountUnit()) }},
+	{"StartMount", func(ctx context.Context, m *Manager) error { return m.StartMount(ctx, mountUnit()) }},
 	{"StopMount", func(ctx context.Context, m *Manager) error { return m.StopMount(ctx, mountUnit().Path) }},
 	{"StartFormat", func(ctx context.Context, m *Manager) error { return m.StartFormat(ctx, 12) }},
 	{"StartStage", func(ctx context.Context, m *Manager) error { return m.StartStage(ctx, 12) }},
@@ -97,7 +91,6 @@ var everything = append(slices.Clone(jobs), []struct {
 		_, err := m.MountEnded(ctx, mountUnit().Path, false)
 		return err
 	}},
-	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},                        // nothing
 	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // nothing, where there is no directory
 	{"Ahead", func(ctx context.Context, m *Manager) error { m.Ahead(ctx)(); return nil }},                          // nothing
 	{"Expect", func(ctx context.Context, m *Manager) error { m.Expect(ctx); return nil }},                          // nothing
@@ -166,7 +159,7 @@ func TestMountEnded(t *testing.T) {
 		p.result = "" // nobody tells of the job's end
 		p.unit = map[string]any{"Job": test.job, "ActiveState": test.state}
 		m := p.manager()
-		if err := startMount(background(t), m, mountUnit()); err != nil {
+		if err := m.StartMount(background(t), mountUnit()); err != nil {
 			t.Fatal(err)
 		}
 		ended, err := m.MountEnded(background(t), mountUnit().Path, false)
@@ -304,7 +297,7 @@ func TestRefusedMount(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := startMount(background(t), m, u); (err != nil) != (test.refuse != "") {
+		if err := m.StartMount(background(t), u); (err != nil) != (test.refuse != "") {
 			t.Errorf("%s: %v", name, err)
 		}
 		p.mu.Lock()
@@ -321,7 +314,7 @@ func TestRefusedMount(t *testing.T) {
 func TestErrors(t *testing.T) {
 	p := startPID1(t)
 	p.refuse = "org.freedesktop.systemd1.UnitExists"
-	if err := startMount(background(t), p.manager(), mountUnit()); !errors.Is(err, ErrExists) {
+	if err := p.manager().StartMount(background(t), mountUnit()); !errors.Is(err, ErrExists) {
 		t.Errorf("UnitExists: %v", err)
 	}
 	p.refuse = "org.freedesktop.systemd1.NoSuchUnit"
@@ -395,29 +388,10 @@ func TestAhead(t *testing.T) {
 			t.Fatal("it is not connected")
 		}
 	}
-	if err := startMount(background(t), m, mountUnit()); err != nil {
+	if err := m.StartMount(background(t), mountUnit()); err != nil {
 		t.Error(err)
 	}
 	done()
-	// What has to wait for others is asked for by whose turn it is then.
-	m.starts.most = time.Hour
-	over, err := m.StartMount(background(t), mountUnit())
-	if err != nil {
-		t.Error(err)
-	}
-	done = m.Ahead(background(t))
-	accepted := func() int {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.accepted
-	}
-	for until := time.Now().Add(100 * time.Millisecond); time.Now().Before(until); {
-		if accepted() != 2 {
-			t.Fatalf("%d connections", accepted())
-		}
-	}
-	done()
-	over()
 	for ctx := background(t); p.connections() > 0; {
 		if ctx.Err() != nil {
 			t.Fatalf("%d connections stay open", p.connections())
@@ -444,7 +418,7 @@ func TestExpect(t *testing.T) {
 	}
 	m.Ahead(background(t))()
 	for range 2 {
-		if err := startMount(background(t), m, mountUnit()); err != nil {
+		if err := m.StartMount(background(t), mountUnit()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -466,7 +440,7 @@ func TestExpect(t *testing.T) {
 	p.mu.Lock()
 	p.refuse = "org.freedesktop.systemd1.UnitExists"
 	p.mu.Unlock()
-	if err := startMount(background(t), m, mountUnit()); !errors.Is(err, ErrExists) {
+	if err := m.startAlone(background(t), mountUnit()); !errors.Is(err, ErrExists) {
 		t.Errorf("refused: %v", err)
 	}
 	p.mu.Lock()
@@ -509,7 +483,7 @@ func TestExpected(t *testing.T) {
 	}
 	c := greet(t.Context())
 	failed := make(chan error, 1)
-	go func() { failed <- startMount(background(t), m, mountUnit()) }()
+	go func() { failed <- m.startAlone(background(t), mountUnit()) }()
 	b := make([]byte, 4096)
 	n, err := c.Read(b)
 	if got := string(b[:n]); err != nil || !strings.HasPrefix(got, "BEGIN\r\nl") || len(got) <= len(begin)+leastFirst || !strings.Contains(got, "StartTransientUnit") {
@@ -539,7 +513,7 @@ func TestExpected(t *testing.T) {
 	// PID 1 answers neither the one that it knows nor a new one: it may have the job.
 	c = greet(t.Context())
 	m.soon = time.Millisecond
-	go func() { failed <- startMount(background(t), m, mountUnit()) }()
+	go func() { failed <- m.startAlone(background(t), mountUnit()) }()
 	next, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -647,7 +621,7 @@ func TestRefused(t *testing.T) {
 		p := startPID1(t)
 		u := mountUnit()
 		change(&u)
-		if err := startMount(background(t), p.manager(), u); err == nil {
+		if err := p.manager().StartMount(background(t), u); err == nil {
 			t.Errorf("%s: mounted", name)
 		}
 		if p.calls() != "" {
