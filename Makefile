@@ -52,6 +52,7 @@ BEGUN := $(shell date +%s)
 
 .PHONY: help
 help:
+	@echo "make try         build the package, show it on loop devices in a container, leave a shell to play in (a minute, without a virtual machine)"
 	@echo "make demo        build the package, boot a Debian worker under libvirt, attach a disk, show what comes of it (5 minutes)"
 	@echo "make test        pass the tests, those in virtual machines included (25 minutes)"
 	@echo "make build       build/hotmount"
@@ -280,6 +281,10 @@ test-full: deps deb deb-next deb-previous
 	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
 	@tree=$$(git ls-tree -r HEAD -- $(SOURCES) | grep -v '	test/reports/' | sha256sum | cut -c 1-16); \
 	go run ./test/full -commit $(COMMIT) -tree $$tree -dir build/full -only '$(ONLY)'
+
+.PHONY: try
+try: deb
+	@go run ./test/try -deb $(DEB)
 
 .PHONY: demo
 demo: deb
