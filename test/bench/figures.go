@@ -8,6 +8,8 @@ import (
 type figure struct {
 	name  string
 	disks int
+	// blanks are blank disks besides.
+	blanks int
 	// turns of each way at most.
 	turns int
 	ways  []string
@@ -24,7 +26,7 @@ var figures = []figure{
 	{name: "blank", disks: 1, turns: 5, ways: []string{hotmount, parts}},
 	{name: "throttled", disks: 1, turns: 5, ways: []string{hotmount, parts}},
 	{name: "ready", disks: 24, turns: 5, ways: []string{hotmount, rule, tuned}},
-	{name: "memory", disks: 24, turns: 1, ways: []string{hotmount}},
+	{name: "memory", disks: 24, blanks: 8, turns: 1, ways: []string{hotmount}},
 	{name: "hundreds", disks: 200, turns: 5, ways: []string{hotmount, tuned, mountCall, hotPlug, rule}},
 	{name: "split", disks: 1, turns: 3, ways: []string{hotmount, rule, tuned, mountCall, shellLoop, systemdMount}, traced: true},
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},

@@ -23,6 +23,7 @@ type task struct {
 	Figure string   `json:"figure"`
 	Ways   []string `json:"ways"`
 	Disks  int      `json:"disks"`
+	Blanks int      `json:"blanks"`
 	Turns  int      `json:"turns"`
 	// First is the container's first loop device, Dir the directory for the files behind them.
 	First int    `json:"first"`

@@ -15,27 +15,26 @@ import (
 const mib = 1 << 20
 
 // memory measures what the daemon has of memory with many disks, and the most that all of hotmount's processes have
-// while eight disks are formatted.
+// while blank ones are formatted.
 func (in *inside) memory(ctx context.Context) error {
-	const blankDisks = 8
 	for _, way := range in.Ways {
-		if err := in.as(way, func() error { return in.memoryTurn(ctx, way, blankDisks) }); err != nil {
+		if err := in.as(way, func() error { return in.memoryTurn(ctx, way) }); err != nil {
 			return fmt.Errorf("%s: %w", way, err)
 		}
 	}
 	return nil
 }
 
-func (in *inside) memoryTurn(ctx context.Context, way string, blankDisks int) error {
+func (in *inside) memoryTurn(ctx context.Context, way string) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
 		return err
 	}
-	loops, err := in.loops(in.Disks + blankDisks)
+	loops, err := in.loops(in.Disks + in.Blanks)
 	if err != nil {
 		return err
 	}
-	for i := range blankDisks {
+	for i := range in.Blanks {
 		file, err := in.blank(fmt.Sprintf("blank%d.img", i), diskSize)
 		if err != nil {
 			return err

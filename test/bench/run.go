@@ -21,52 +21,20 @@ type bench struct {
 	turns, idle                         int
 	out                                 io.Writer
 
-	c      *worker.Container
 	result Result
 }
 
-// loopDevices is how many loop devices the container has: enough for the figure with most disks.
-const loopDevices = 208
-
-// run measures the figures in a container of its own. What there is is saved after each of them.
-func (b *bench) run(ctx context.Context, wanted []figure) (err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	b.c, err = worker.StartContainer(ctx, worker.ContainerOptions{
-		Options: worker.Options{
-			Deb: b.deb, Suite: b.suite, Progress: b.out,
-			Files: []worker.File{{Path: dropIn, Data: []byte(dropInText)}},
-		},
-		Name: "bench", Loops: loopDevices, Root: b.root,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.c.Stop()) }()
-	if err := b.c.Put(ctx, self, program); err != nil {
-		return err
-	}
-	if b.base != "" {
-		for way, deb := range map[string]string{hotmount: b.deb, hotmountBase: b.base} {
-			if err := b.c.Put(ctx, deb, packages[way]); err != nil {
-				return err
-			}
-		}
-	}
-	if b.result.Made, err = b.made(ctx); err != nil {
-		return err
-	}
+// run measures the figures. What there is is saved after each of them.
+func (b *bench) run(ctx context.Context, wanted []figure) error {
 	for _, f := range wanted {
 		begun := time.Now()
-		if err := b.measure(ctx, f); err != nil {
+		if err := b.figure(ctx, f); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
 			// The others are measured all the same.
-			b.result.note("%s is not measured: %v", f.name, err)
-			fmt.Fprintf(b.out, "%s is not measured: %v\n", f.name, err)
+			b.result.note("%s is not measured, or not all of it: %v", f.name, err)
+			fmt.Fprintf(b.out, "%s is not measured, or not all of it: %v\n", f.name, err)
 		}
 		fmt.Fprintf(b.out, "measured %s in %s\n", f.name, time.Since(begun).Round(time.Second))
 		if err := b.save(); err != nil {
@@ -76,13 +44,49 @@ func (b *bench) run(ctx context.Context, wanted []figure) (err error) {
 	return b.result.table().write(os.Stdout)
 }
 
+// figure measures one figure in a container of its own. It has no more loop devices than it needs, for hotmount looks at
+// each that there is.
+func (b *bench) figure(ctx context.Context, f figure) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	c, err := worker.StartContainer(ctx, worker.ContainerOptions{
+		Options: worker.Options{
+			Deb: b.deb, Suite: b.suite, Progress: b.out,
+			Files: []worker.File{{Path: dropIn, Data: []byte(dropInText)}},
+		},
+		Name: "bench", Loops: f.disks + f.blanks, Root: b.root,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	if err := c.Put(ctx, self, program); err != nil {
+		return err
+	}
+	if b.base != "" {
+		for way, deb := range map[string]string{hotmount: b.deb, hotmountBase: b.base} {
+			if err := c.Put(ctx, deb, packages[way]); err != nil {
+				return err
+			}
+		}
+	}
+	if b.result.Made == "" {
+		if b.result.Made, err = b.made(ctx, c); err != nil {
+			return err
+		}
+	}
+	return b.measure(ctx, c, f)
+}
+
 // program is where this program is inside, packages are where the packages are.
 const program = "/root/bench"
 
 var packages = map[string]string{hotmount: "/root/hotmount.deb", hotmountBase: "/root/base.deb"}
 
-func (b *bench) made(ctx context.Context) (string, error) {
-	said, err := b.c.Run(ctx, `. /etc/os-release; echo "$PRETTY_NAME, $(systemctl --version | head -n 1), Linux $(uname -r), $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)"`)
+func (b *bench) made(ctx context.Context, c *worker.Container) (string, error) {
+	said, err := c.Run(ctx, `. /etc/os-release; echo "$PRETTY_NAME, $(systemctl --version | head -n 1), Linux $(uname -r), $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)"`)
 	if err != nil {
 		return "", err
 	}
@@ -90,16 +94,16 @@ func (b *bench) made(ctx context.Context) (string, error) {
 }
 
 // measure has the turns of a figure taken.
-func (b *bench) measure(ctx context.Context, f figure) error {
+func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) error {
 	t := task{
 		Figure: f.name, Ways: f.ways, Disks: f.disks, Turns: min(f.turns, b.turns), Idle: b.idle,
-		First: b.c.First(), Dir: b.c.Disks(),
+		First: c.First(), Dir: c.Disks(), Blanks: f.blanks,
 	}
 	if b.base != "" {
 		t.Ways, t.Packages = withBase(f.ways), packages
 	}
 	if !f.traced {
-		turns, err := b.inside(ctx, t)
+		turns, err := b.inside(ctx, c, t)
 		b.result.Turns = append(b.result.Turns, turns...)
 		return err
 	}
@@ -107,7 +111,7 @@ func (b *bench) measure(ctx context.Context, f figure) error {
 	if err != nil {
 		return fmt.Errorf("the kernel cannot trace here: %w", err)
 	}
-	turns, err := b.inside(ctx, t)
+	turns, err := b.inside(ctx, c, t)
 	lines, e := tr.end()
 	if err = errors.Join(err, e); err != nil {
 		return err
@@ -120,12 +124,12 @@ func (b *bench) measure(ctx context.Context, f figure) error {
 }
 
 // inside runs this program inside the container and returns the turns that it took, also when it fails.
-func (b *bench) inside(ctx context.Context, t task) ([]Turn, error) {
+func (b *bench) inside(ctx context.Context, c *worker.Container, t task) ([]Turn, error) {
 	text, err := json.Marshal(t)
 	if err != nil {
 		return nil, err
 	}
-	cmd := b.c.Command(ctx, program, "inside", string(text))
+	cmd := c.Command(ctx, program, "inside", string(text))
 	// It clears up and ends when its input ends.
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
