@@ -31,14 +31,24 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	arrived, forget := u.mounting.expect(path, f.Dev)
 	defer forget()
 	asked := monotonic()
-	err := u.startMount(ctx, f, class, uuid, fstype)
+	over, err := u.startMount(ctx, f, class, uuid, fstype)
 	// A unit that is there already is that of an earlier daemon, which ended during the
 	// recovery of a log, say, or of the mount before.
-	if err == nil || errors.Is(err, unit.ErrExists) {
+	exists := errors.Is(err, unit.ErrExists)
+	var held error
+	if exists {
+		held = u.manager.Held(path)
+	}
+	if err == nil || exists {
 		err = await(ctx, path, arrived, u.manager.MountEnded)
 	}
+	over()
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
+		if held != nil {
+			// Nothing is said of the disk, and the mount point may be needed yet.
+			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
+		}
 		err = failure(err, f.Node(), kernelSaid(ctx, run.Exec{}, u.host, f.ID, asked), u.host.Store.Holders(uuid), policy.Check(f, fstype))
 		// What PID 1 starts after a failed mount must not meet the next try.
 		err = errors.Join(err, u.manager.StartCleanup(ctx, path))
@@ -50,16 +60,18 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	return err
 }
 
-// startMount makes the mount point, and returns when PID 1 was asked.
-func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
+// startMount makes the mount point, and returns when PID 1 was asked. Who does not wait for the mount any more calls
+// over.
+func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
+	over = func() {}
 	if err := u.host.Propagates(class.Directory); err != nil {
-		return disk.OfNode(err)
+		return over, disk.OfNode(err)
 	}
 	path := class.MountPoint(uuid)
 	// If it fails the directory is still there, and that tells what is wrong with it.
 	_ = u.manager.AwaitCleanup(ctx, path)
 	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
-		return disk.OfNode(barred(err))
+		return over, disk.OfNode(barred(err))
 	}
 	serial := "no serial"
 	if f.Serial != "" {

@@ -62,12 +62,18 @@ Get mnt_2ddisks_2d5f0c8f3e_5cx2d2b3c_5cx2d4d61_5cx2d9c2e_5cx2d0a1b2c3d4e5f_2emou
 GetAll dev_2dvdb_2edevice org.freedesktop.systemd1.Unit`
 
 // startMount asks for a mount that is over at once.
+func startMount(ctx context.Context, m *Manager, u MountUnit) error {
+	over, err := m.StartMount(ctx, u)
+	over()
+	return err
+}
+
 // jobs calls once each method of a Manager that starts a job.
 var jobs = []struct {
 	name string
 	call func(context.Context, *Manager) error
 }{
-	{"StartMount", func(ctx context.Context, m *Manager) error { return m.StartMount(ctx, mountUnit()) }},
+	{"StartMount", func(ctx context.Context, m *Manager) error { return startMount(ctx, m, mountUnit()) }},
 	{"StopMount", func(ctx context.Context, m *Manager) error { return m.StopMount(ctx, mountUnit().Path) }},
 	{"StartFormat", func(ctx context.Context, m *Manager) error { return m.StartFormat(ctx, 12) }},
 	{"StartStage", func(ctx context.Context, m *Manager) error { return m.StartStage(ctx, 12) }},
@@ -89,6 +95,7 @@ var everything = append(slices.Clone(jobs), []struct {
 		_, err := m.MountEnded(ctx, mountUnit().Path, false)
 		return err
 	}},
+	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},                        // nothing
 	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // nothing, where there is no directory
 	{"Plugged", func(ctx context.Context, m *Manager) error { _, err := m.Plugged(ctx, "vdb"); return err }},
 }...)
@@ -155,7 +162,7 @@ func TestMountEnded(t *testing.T) {
 		p.result = "" // nobody tells of the job's end
 		p.unit = map[string]any{"Job": test.job, "ActiveState": test.state}
 		m := p.manager()
-		if err := m.StartMount(background(t), mountUnit()); err != nil {
+		if err := startMount(background(t), m, mountUnit()); err != nil {
 			t.Fatal(err)
 		}
 		ended, err := m.MountEnded(background(t), mountUnit().Path, false)
@@ -289,7 +296,7 @@ func TestRefusedMount(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := m.StartMount(background(t), u); (err != nil) != (test.refuse != "") {
+		if err := startMount(background(t), m, u); (err != nil) != (test.refuse != "") {
 			t.Errorf("%s: %v", name, err)
 		}
 		p.mu.Lock()
@@ -306,7 +313,7 @@ func TestRefusedMount(t *testing.T) {
 func TestErrors(t *testing.T) {
 	p := startPID1(t)
 	p.refuse = "org.freedesktop.systemd1.UnitExists"
-	if err := p.manager().StartMount(background(t), mountUnit()); !errors.Is(err, ErrExists) {
+	if err := startMount(background(t), p.manager(), mountUnit()); !errors.Is(err, ErrExists) {
 		t.Errorf("UnitExists: %v", err)
 	}
 	p.mu.Lock()
@@ -364,7 +371,7 @@ func TestManyAtOnce(t *testing.T) {
 // TestMountConnection: a mount is asked for on one connection, which ends with the request.
 func TestMountConnection(t *testing.T) {
 	p := startPID1(t)
-	if err := p.manager().StartMount(background(t), mountUnit()); err != nil {
+	if err := startMount(background(t), p.manager(), mountUnit()); err != nil {
 		t.Error(err)
 	}
 	p.noConnections(t)
@@ -413,7 +420,7 @@ func TestNotAuthenticated(t *testing.T) {
 	}()
 	m := &Manager{socket: socket}
 	for name, err := range map[string]error{
-		"a job": m.StartFormat(background(t), 12), "a mount": m.StartMount(background(t), mountUnit()),
+		"a job": m.StartFormat(background(t), 12), "a mount": startMount(background(t), m, mountUnit()),
 	} {
 		if !ofNode(err) || !strings.Contains(err.Error(), "authentication") {
 			t.Errorf("%s: %v", name, err)
@@ -459,7 +466,7 @@ func TestRefused(t *testing.T) {
 		p := startPID1(t)
 		u := mountUnit()
 		change(&u)
-		if err := p.manager().StartMount(background(t), u); err == nil {
+		if err := startMount(background(t), p.manager(), u); err == nil {
 			t.Errorf("%s: mounted", name)
 		}
 		if p.calls() != "" {

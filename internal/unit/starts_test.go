@@ -1,11 +1,14 @@
 package unit
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,93 +26,253 @@ func nth(i int) MountUnit {
 	return u
 }
 
-// wantedByService is all that PID 1 is asked for where another mount was asked for just before.
-const wantedByService = `StartTransientUnit hotmount-mount-13.service fail [
-  Description "Mount xfs 5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f on /dev/vdb"
+// asked is what comes of a StartMount.
+type asked struct {
+	over func()
+	err  error
+}
+
+// waits has a mount asked for, and returns when it waits for its turn.
+func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan asked {
+	t.Helper()
+	waiting := func() int {
+		m.starts.mu.Lock()
+		defer m.starts.mu.Unlock()
+		return len(m.starts.waiting)
+	}
+	before, answer := waiting(), make(chan asked, 1)
+	go func() {
+		over, err := m.StartMount(ctx, u)
+		answer <- asked{over, err}
+	}()
+	for limit := background(t); waiting() == before; {
+		if limit.Err() != nil {
+			t.Fatal("it does not wait")
+		}
+	}
+	return answer
+}
+
+// busy gives a Manager that has asked for one mount and waits for it, not bounded by time.
+func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
+	t.Helper()
+	m = p.manager()
+	m.transient, m.starts.most = t.TempDir(), time.Hour
+	over, err := m.StartMount(background(t), nth(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, over
+}
+
+// wantedTogether is all that PID 1 is asked for where two mounts have waited for another.
+const wantedTogether = `StartTransientUnit hotmount-mounts-13.service fail [
+  Description "Mount disks that come together (2)"
   Type "oneshot"
-  ExecStart [["/usr/bin/mount", ["/usr/bin/mount", "--all", "--fstab", "/proc/self/fd/0"], false]]
-  Conditions [["ConditionPathIsSymbolicLink", false, true, "/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e01"]]
+  ExecStart [["/usr/bin/mount", ["/usr/bin/mount", "--all", "--fork", "--fstab", "/proc/self/fd/0"], false]]
+  Conditions [["ConditionPathIsSymbolicLink", false, true, "/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e01"], ["ConditionPathIsSymbolicLink", false, true, "/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e02"]]
   StandardInput "data"
-  StandardInputData "/dev/disk/by-diskseq/13 /mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e01 xfs noatime,nodev,nosuid 0 0\n"
+  StandardInputData "/dev/disk/by-diskseq/13 /mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e01 xfs noatime,nodev,nosuid 0 0\n/dev/disk/by-diskseq/14 /mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e02 ext4 defaults 0 0\n"
   Environment ["LC_ALL=C"]
-  TimeoutStartUSec @t 900000000
+  TimeoutStartUSec @t 1800000000
   CollectMode "inactive-or-failed"
   DefaultDependencies false
   Conflicts ["shutdown.target"]
-  Before ["shutdown.target", "mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e01.mount"]
-  Wants ["mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e01.mount"]
+  Before ["shutdown.target", "mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e01.mount", "mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e02.mount"]
+  Wants ["mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e01.mount", "mnt-disks-5f0c8f3e\\x2d2b3c\\x2d4d61\\x2d9c2e\\x2d0a1b2c3d4e02.mount"]
 ] [
-  UNIT
+  UNIT 1
+  UNIT 2
 ]`
 
-// TestByService: a mount that is asked for just after another goes by a service. The mount unit has all
-// that it has alone, and only logs less.
-func TestByService(t *testing.T) {
-	p, alone := startPID1(t), startPID1(t)
-	m := p.manager()
-	if err := m.StartMount(background(t), nth(0)); err != nil {
-		t.Fatal(err)
-	}
+// TestTogether: what is asked for while a mount is under way waits for it, and goes together; each
+// mount unit has all that it has alone, and only says less.
+func TestTogether(t *testing.T) {
+	p := startPID1(t)
+	m, over := busy(t, p)
+	first := nth(1)
+	second := nth(2)
+	first.Timeout, second.Type, second.Options = 30*time.Minute, "ext4", nil
+	one := waits(t, background(t), m, first)
+	two := waits(t, background(t), m, second)
 	before := p.calls()
-	if strings.Contains(before, serviceUnit) {
-		t.Errorf("the first one goes by a service: %s", before)
+	over()
+	for _, answer := range []<-chan asked{one, two} {
+		if a := <-answer; a.err != nil {
+			t.Error(a.err)
+		} else {
+			defer a.over()
+		}
 	}
-	if err := m.StartMount(background(t), nth(1)); err != nil {
-		t.Fatal(err)
+	want := wantedTogether
+	for i, u := range []MountUnit{first, second} {
+		alone := startPID1(t)
+		if over, err := alone.manager().StartMount(background(t), u); err != nil {
+			t.Fatal(err)
+		} else {
+			over()
+		}
+		_, properties, _ := strings.Cut(alone.calls(), " fail [\n")
+		properties = strings.TrimSuffix(properties, "\n] []") + "\n  LogLevelMax 5\n  SyslogLevel 5"
+		want = strings.Replace(want, fmt.Sprintf("UNIT %d", i+1), Name(u.Path)+" ["+strings.ReplaceAll("\n"+properties, "\n", "\n  ")+"\n  ]", 1)
 	}
-	if err := alone.manager().StartMount(background(t), nth(1)); err != nil {
-		t.Fatal(err)
-	}
-	_, properties, _ := strings.Cut(alone.calls(), " fail [\n")
-	properties = strings.TrimSuffix(properties, "\n] []") + "\n  LogLevelMax 5\n  SyslogLevel 5"
-	want := strings.Replace(wantedByService, "UNIT", Name(nth(1).Path)+" ["+strings.ReplaceAll("\n"+properties, "\n", "\n  ")+"\n  ]", 1)
 	if diff := cmp.Diff(want, strings.TrimPrefix(p.calls(), before+"\n")); diff != "" {
 		t.Errorf("asked of PID 1 (-want +got):\n%s", diff)
 	}
 }
 
-// TestSoonAfterAnother: PID 1 may hold back what is asked for within a second and a half of the last one.
-func TestSoonAfterAnother(t *testing.T) {
+// TestTurn: who comes waits for all mounts that are under way, and for none that is over.
+func TestTurn(t *testing.T) {
+	p := startPID1(t)
+	m, over := busy(t, p)
+	one, two := waits(t, background(t), m, nth(1)), waits(t, background(t), m, nth(2))
+	over()
+	over()
+	a, b := <-one, <-two
+	three := waits(t, background(t), m, nth(3))
+	a.over()
+	a.over() // says no more than the first time
+	if got := p.calls(); strings.Contains(got, Name(nth(3).Path)) {
+		t.Errorf("one is not over, and PID 1 is asked for %s", got)
+	}
+	b.over()
+	if c := <-three; c.err != nil {
+		t.Error(c.err)
+	} else {
+		c.over()
+	}
+	if m.starts.underWay() {
+		t.Error("all are over, and the turn has not ended")
+	}
+	if got, want := p.calls(), fmt.Sprintf("\nStartTransientUnit %s%d.service fail [", togetherUnit, nth(3).ID.Seq); !strings.Contains(got, want) {
+		t.Errorf("one that comes just after several is not asked for by a service: %s", got)
+	}
+	// Later PID 1 holds back nothing.
+	m.starts.together = time.Now().Add(-2 * heldBack)
+	if over, err := m.StartMount(background(t), nth(4)); err != nil {
+		t.Error(err)
+	} else {
+		over()
+	}
+	if got := p.calls(); !strings.Contains(got, "\nStartTransientUnit "+Name(nth(4).Path)+" fail [") {
+		t.Errorf("one that comes long after several is not asked for alone: %s", got)
+	}
+}
+
+// TestWaitMost: a mount that takes long does not keep the others.
+func TestWaitMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s starts
-		if s.soonAfterAnother() {
-			t.Error("the first one comes after another")
+		began := time.Now()
+		var ends, last atomic.Int64
+		turn := func() {
+			ends.Add(1)
+			last.Store(int64(time.Since(began)))
 		}
-		for _, tt := range []struct {
-			after time.Duration
-			want  bool
-		}{{0, true}, {heldBack - 1, true}, {heldBack - 1, true}, {heldBack, false}, {time.Second, true}, {time.Hour, false}} {
-			time.Sleep(tt.after)
-			if got := s.soonAfterAnother(); got != tt.want {
-				t.Errorf("%s after the one before: %v", tt.after, got)
+		ended := func(want int64) {
+			t.Helper()
+			if synctest.Wait(); ends.Load() != want {
+				t.Errorf("after %s it has ended %d times, want %d", time.Since(began), ends.Load(), want)
 			}
 		}
+		all := []*start{{}, {}}
+		end(all, waitMost, turn)
+		all[0].over()
+		all[0].over()
+		ended(0)
+		time.Sleep(time.Minute)
+		if ended(1); last.Load() != int64(waitMost) {
+			t.Errorf("it ends after %s", time.Duration(last.Load()))
+		}
+		all[1].over()
+		ended(1)
+		end(nil, waitMost, turn)
+		ended(2)
+		one := []*start{{}}
+		end(one, waitMost, turn)
+		ended(2)
+		one[0].over()
+		ended(3)
+		time.Sleep(time.Minute)
+		ended(3)
 	})
 }
 
-// TestNotByService: where PID 1 refuses the service the mount unit is asked for alone, and has its own answer.
-func TestNotByService(t *testing.T) {
+// TestGivenUp: who gives up while he waits is not asked for.
+func TestGivenUp(t *testing.T) {
+	p := startPID1(t)
+	m, over := busy(t, p)
+	ctx, cancel := context.WithCancel(background(t))
+	one := waits(t, ctx, m, nth(1))
+	two := waits(t, background(t), m, nth(2))
+	cancel()
+	if a := <-one; !errors.Is(a.err, context.Canceled) {
+		t.Errorf("given up: %v", a.err)
+	} else {
+		a.over()
+	}
+	over()
+	if a := <-two; a.err != nil {
+		t.Error(a.err)
+	} else {
+		a.over()
+	}
+	if got := p.calls(); strings.Contains(got, Name(nth(1).Path)) || strings.Contains(got, togetherUnit) {
+		t.Errorf("PID 1 was asked for %s", got)
+	}
+}
+
+// TestNotTogether: where the request for several fails each is asked for alone, and has its own answer.
+func TestNotTogether(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuse string
-		want   string // what the error says
+		want   string // what is said of each
 	}{
-		"the service is refused": {serviceUnit, ""},
-		"all is refused":         {".", "said no"},
+		"refused together": {togetherUnit, ""},
+		"all are refused":  {".", "said no"},
 	} {
 		p := startPID1(t)
-		m := p.manager()
-		if err := m.StartMount(background(t), nth(0)); err != nil {
-			t.Fatal(err)
-		}
+		m, over := busy(t, p)
 		p.mu.Lock()
 		p.refuseOnly, p.refuse = tt.refuse, "org.freedesktop.DBus.Error.LimitsExceeded"
 		p.mu.Unlock()
-		err := m.StartMount(background(t), nth(1))
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v", name, err)
+		var waiting []<-chan asked
+		for i := range 3 {
+			waiting = append(waiting, waits(t, background(t), m, nth(i+1)))
 		}
-		if !strings.Contains(p.calls(), "StartTransientUnit "+Name(nth(1).Path)+" ") {
-			t.Errorf("%s: it is not asked for alone", name)
+		over()
+		for i := range waiting {
+			a := <-waiting[i]
+			a.over()
+			if (a.err == nil) != (tt.want == "") || a.err != nil && !strings.Contains(a.err.Error(), tt.want) {
+				t.Errorf("%s: %d: %v", name, i, a.err)
+			}
+			if !strings.Contains(p.calls(), "StartTransientUnit "+Name(nth(i+1).Path)+" ") {
+				t.Errorf("%s: %d is not asked for alone", name, i)
+			}
+		}
+	}
+}
+
+// TestHeld: PID 1 may keep a mount unit for those that it was asked for with.
+func TestHeld(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files []string
+		want  bool
+	}{
+		"nothing":              {nil, false},
+		"the unit":             {[]string{Name(mountUnit().Path)}, false},
+		"a service":            {[]string{togetherUnit + "12.service"}, false},
+		"the unit and service": {[]string{Name(mountUnit().Path), togetherUnit + "12.service"}, true},
+		"no such service":      {[]string{Name(mountUnit().Path), "a" + togetherUnit + "12.service", togetherUnit + "12.mount"}, false},
+	} {
+		m := &Manager{transient: t.TempDir()}
+		for _, f := range tt.files {
+			if err := os.WriteFile(filepath.Join(m.transient, f), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.Held(mountUnit().Path); (err != nil) != tt.want {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestTogether: of disks that come at once each has a transient mount unit like any other. All but the first
-// are mounted by a service. One that is damaged and those that do not answer keep none of the others from being
-// mounted, released or mounted again, nor does one whose unit is masked.
+// TestTogether: disks that come at once are mounted by one process, each by a transient mount unit of
+// its own like any other (issue 8). One that is damaged and those that do not answer keep none of the others from being
+// mounted or released, nor does one whose unit is masked.
 func TestTogether(t *testing.T) { together(t, worker.Options{}) }
 
 func together(t *testing.T, o worker.Options) {
@@ -65,19 +65,21 @@ func together(t *testing.T, o worker.Options) {
 		t.Errorf("mounted twice: %s", twice)
 	}
 	// What goes together has not failed while it may come: PID 1 is asked for sure after 15 seconds.
-	const service = "hotmount-mount-*.service"
+	const service = "hotmount-mounts-*.service"
 	m.wait("the slow ones to be awaited for long", `for unit in $(systemctl list-units --state activating --plain --no-legend '`+service+`' | cut -d ' ' -f 1); do
 		since=$(systemctl show -P InactiveExitTimestampMonotonic $unit); [ $(($(awk '{print int($1)}' /proc/uptime) - since / 1000000)) -lt 20 ] || exit 0; done; exit 1`)
 	awaited := strings.Join(names[slow:], "|")
 	if got := m.run("findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/'; journalctl -b -u hotmount -o cat --no-pager"); !strings.HasPrefix(got, "4\n") || regexpLine(got, "^/dev/("+awaited+") .*(cannot|ended)") {
 		t.Errorf("while some do not answer: %s", got)
 	}
-	// What is released meanwhile stays so, and what comes back is mounted.
+	// What is released meanwhile stays so, and what comes back is told why it waits.
 	m.run("hotmount release " + uuids[2] + "; hotmount release " + uuids[3])
 	m.detach(w, ids[2])
+	kept := m.run("systemctl show -P Wants '" + service + "'")
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
-	if uuid := m.mounted(back); uuid != uuids[2] {
-		t.Errorf("what came back is mounted as %s", uuid)
+	// But not the one that came first.
+	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
+		m.says("/dev/" + back + " .*cannot mount .*systemd has mnt-disks-.* from another start")
 	}
 	// Another daemon finds them under way, and waits as well.
 	m.run("systemctl kill -s KILL hotmount")
@@ -96,7 +98,8 @@ func together(t *testing.T, o worker.Options) {
 	if own := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuids[sick]))); !regexpLine(own, "^mount: /mnt/disks/"+uuids[sick]+": ") {
 		t.Errorf("the damaged one's own journal: %s", own)
 	}
-	m.wait("PID 1 to let the service go", "[ -z \"$(ls /run/systemd/transient | grep '^hotmount-mount-')\" ]")
+	m.wait("PID 1 to let the service go", "[ -z \"$(ls /run/systemd/transient | grep '^hotmount-mounts-')\" ]")
+	m.waits(3, "what came back to be mounted", "findmnt /dev/"+back)
 	if got := m.run("journalctl -b -u hotmount -o cat --no-pager"); regexpLine(got, "^/dev/"+back+" .*TOGETHER-2.*look at it with") {
 		t.Errorf("what came back is said to be damaged: %s", got)
 	}
@@ -105,11 +108,13 @@ func together(t *testing.T, o worker.Options) {
 	}
 	m.detach(w, ids[sick])
 	m.wait("what is not mounted to leave nothing behind", "[ $(ls /mnt/disks | wc -l) = 6 ]")
-	if got := m.run("findmnt -rno TARGET | grep -c " + uuids[3] + " || [ $? = 1 ]; journalctl -b -o cat --no-pager -u '" + service + "' | grep '^Starting '"); !regexpLine(got, "^0\nStarting .*Mount (xfs|ext4) ") {
+	if got := m.run("findmnt -rno TARGET | grep -c " + uuids[3] + " || [ $? = 1 ]; journalctl -b -o cat --no-pager -u '" + service + "' | grep '^Starting '"); !regexpLine(got, "^0\nStarting .*Mount disks that come together") {
 		t.Errorf("the released one's mounts, and how they came: %s", got)
 	}
 
-	// Where one is masked PID 1 refuses its service, too.
+	// PID 1 refuses all of which one is masked.
+	services := "journalctl -b -o cat --no-pager -u '" + service + "' | grep -c '^Starting '"
+	before := m.run(services)
 	m.run("systemctl kill -s STOP hotmount")
 	var more []string
 	for i := range 3 {
@@ -122,6 +127,9 @@ func together(t *testing.T, o worker.Options) {
 	m.says("/dev/" + more[1] + " .*job for mnt-disks-.* ended")
 	if got := m.run("findmnt /dev/" + more[1] + " || [ $? = 1 ]"); got != "" {
 		t.Errorf("mounted although its unit is masked: %s", got)
+	}
+	if got := m.run(services); got != before {
+		t.Errorf("%s services mount together, %s before one was masked", got, before)
 	}
 
 	// Each goes like any other, while no daemon runs, too.
