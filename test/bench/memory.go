@@ -14,6 +14,10 @@ import (
 
 const mib = 1 << 20
 
+// blankOne is no usual size. A disk that may have been there before hotmount was installed is not formatted, and without a
+// serial number the size alone tells: another container's loop devices are seen, too.
+const blankOne = diskSize + 12*mib
+
 // memory measures what the daemon has of memory with many disks, and the most that all of hotmount's processes have
 // while blank ones are formatted.
 func (in *inside) memory(ctx context.Context) error {
@@ -35,7 +39,7 @@ func (in *inside) memoryTurn(ctx context.Context, way string) error {
 		return err
 	}
 	for i := range in.Blanks {
-		file, err := in.blank(fmt.Sprintf("blank%d.img", i), diskSize)
+		file, err := in.blank(fmt.Sprintf("blank%d.img", i), blankOne)
 		if err != nil {
 			return err
 		}

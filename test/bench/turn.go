@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -113,7 +115,7 @@ func (in *inside) observe(ctx context.Context, way string, want awaited, loops [
 	if t.Idle, err = in.prepare(ctx, way); err != nil {
 		return t, err
 	}
-	w, err := watch(way, want, loops, &t)
+	w, err := watch(want, loops, &t)
 	if err != nil {
 		return t, err
 	}
@@ -121,12 +123,16 @@ func (in *inside) observe(ctx context.Context, way string, want awaited, loops [
 	if err != nil {
 		return t, errors.Join(err, w.close())
 	}
+	own := startOwn(way, len(loops))
+	if own != nil {
+		w.probed = own.disks
+	}
 	begun := make(chan error, 1)
 	go func() { begun <- begin() }()
 	whole, err := w.until(20*time.Second + time.Duration(len(loops))*time.Second/4)
 	err = errors.Join(err, <-begun, pause(ctx, tail))
-	own, e := w.toolsEnd()
-	if err = errors.Join(err, e, m.read(&t, own), w.close()); err != nil {
+	ms, e := own.end()
+	if err = errors.Join(err, e, m.read(&t, ms), w.close()); err != nil {
 		return t, err
 	}
 	if !whole {
@@ -166,7 +172,7 @@ func newMeter() (m meter, err error) {
 	if m.groups, err = spent(); err != nil {
 		return m, err
 	}
-	m.self = ownCPU()
+	m.self = usage(unix.RUSAGE_SELF)
 	m.busy, m.all, err = processors()
 	return m, err
 }

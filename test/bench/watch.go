@@ -6,8 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -19,21 +18,19 @@ type awaited struct{ events, mounts bool }
 
 // watcher hears the kernel's and udev's events, and sees mounts come.
 type watcher struct {
-	way    string
 	want   awaited
 	turn   *Turn
 	names  map[string]string // by major:minor
 	events int
 	table  int
 	buffer []byte
-	// tools are the processes that the way of this program has started, own the CPU of its own calls in milliseconds.
-	tools []*exec.Cmd
-	own   float64
+	// probed has the disks for a way of this program; it may be nil.
+	probed chan<- probed
 }
 
 // watch begins to watch the devices.
-func watch(way string, want awaited, loops []*loop, t *Turn) (*watcher, error) {
-	w := &watcher{way: way, want: want, turn: t, names: map[string]string{}, events: -1, table: -1, buffer: make([]byte, 64<<10)}
+func watch(want awaited, loops []*loop, t *Turn) (*watcher, error) {
+	w := &watcher{want: want, turn: t, names: map[string]string{}, events: -1, table: -1, buffer: make([]byte, 64<<10)}
 	for _, l := range loops {
 		w.names[l.dev] = l.name
 	}
@@ -70,6 +67,14 @@ func (w *watcher) close() error {
 
 // until waits until all that is awaited is there, and reports whether it is.
 func (w *watcher) until(limit time.Duration) (bool, error) {
+	// The time of an event is when it is read here, so this thread runs before all others. Where the kernel does not allow
+	// it the times are a little late.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	realTime := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	if unix.SchedSetAttr(0, &realTime, 0) == nil {
+		defer unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
+	}
 	fds := []unix.PollFd{{Fd: int32(w.events), Events: unix.POLLIN}, {Fd: int32(w.table), Events: unix.POLLPRI}}
 	for deadline := time.Now().Add(limit); !w.done(); {
 		if time.Now().After(deadline) {
@@ -118,10 +123,8 @@ func (w *watcher) hear() error {
 			continue
 		}
 		times[name] = at
-		if fromUdev {
-			if err := w.mount(name, e["ID_FS_UUID"]); err != nil {
-				return err
-			}
+		if fromUdev && w.probed != nil {
+			w.probed <- probed{name, e["ID_FS_UUID"]}
 		}
 	}
 }
@@ -141,51 +144,6 @@ func parse(frame []byte) (properties map[string]string, fromUdev bool) {
 		}
 	}
 	return properties, fromUdev
-}
-
-// mount does what the ways do that are this program's own.
-func (w *watcher) mount(name, uuid string) error {
-	node, where := "/dev/"+name, filepath.Join(below, uuid)
-	switch w.way {
-	case mountCall:
-		before := ownCPU()
-		if err := os.MkdirAll(where, 0o755); err != nil {
-			return err
-		}
-		if err := unix.Mount(node, where, "xfs", unix.MS_NOATIME, ""); err != nil {
-			return fmt.Errorf("cannot mount %s: %w", node, err)
-		}
-		w.own += ownCPU() - before
-	case systemdMount:
-		tool := exec.Command("systemd-mount", "-q", "--no-block", "--collect", "--fsck=no", "-t", "xfs", "-o", "noatime", node, where)
-		if err := tool.Start(); err != nil {
-			return fmt.Errorf("cannot run systemd-mount: %w", err)
-		}
-		w.tools = append(w.tools, tool)
-	}
-	return nil
-}
-
-// ownCPU returns the CPU of this process in milliseconds.
-func ownCPU() float64 {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		panic(err) // the arguments are right
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6
-}
-
-// toolsEnd waits for the processes of the way, and returns the CPU of the way itself in milliseconds.
-func (w *watcher) toolsEnd() (float64, error) {
-	ms := w.own
-	for _, tool := range w.tools {
-		if err := tool.Wait(); err != nil {
-			return 0, fmt.Errorf("%s: %w", tool.Path, err)
-		}
-		ms += float64((tool.ProcessState.UserTime() + tool.ProcessState.SystemTime()).Microseconds()) / 1000
-	}
-	w.tools = nil
-	return ms, nil
 }
 
 // look reads the mount table.
