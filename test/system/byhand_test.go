@@ -12,8 +12,8 @@ import (
 // TestUnmountedByHand: a hand is respected until the operator or a reboot takes it
 // back; a device unit that bounced is no hand.
 func TestUnmountedByHand(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "HAND"})
+	m, w := startNode(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
 	for _, hand := range []string{"umount " + where, "systemctl stop " + quote(unitOf(uuid))} {
@@ -61,12 +61,12 @@ func TestUnmountedByHand(t *testing.T) {
 
 	m.run("umount " + where + " " + pod)
 	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
-	stopped, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "STOPPED"})
+	stopped, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	third := m.mounted(stopped)
 	m.run("systemctl stop " + quote(unitOf(third)))
 	m.wait("that hand to be seen", "hotmount plan | grep -q '^"+stopped+" .*hold .*somebody unmounted it'")
 	// So is a release, until the same moment.
-	released, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "RELEASED"})
+	released, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	second := "/mnt/disks/" + m.mounted(released)
 	m.run("hotmount release " + released)
 	if err := w.Reboot(ctx(t)); err != nil {

@@ -45,7 +45,7 @@ func (m machine) startsNothing() {
 // PID 1 and of objects allocated, and no process but mount(8); a network device that comes and goes costs nothing,
 // and a start with a mounted disk runs nothing and looks at it once (issue 8).
 func TestCounts(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	image := made(t, gib)
 	// What is done once is done before, for a first disk.
 	name, id := m.attach(w, worker.Disk{File: image})
@@ -101,7 +101,7 @@ func TestCounts(t *testing.T) {
 	}
 
 	trace()
-	m.run("for i in $(seq 20); do ip link add d$i type dummy; ip link del d$i; done; udevadm settle")
+	m.run("for i in $(seq 20); do ip link add d$i type veth; ip link del d$i; done; udevadm settle")
 	if lines := traced(); count(lines, heard) > 0 {
 		t.Errorf("network devices wake the daemon:\n%s", strings.Join(lines, "\n"))
 	}

@@ -43,8 +43,8 @@ func immutable(where string) string {
 // that, and removed, the agent leaves each mount in place, and a writer in it never sees
 // an error (issue 2, shown 5). Afterwards a reboot mounts everything before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "KEEP"})
+	m, w := startNode(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	m.run(fmt.Sprintf(writer, uuid))
 	mountID := func() string { return m.run("findmnt -no ID /mnt/disks/" + uuid) }
@@ -154,15 +154,15 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 // TestAttachedWhileDown: what was attached while the agent or the machine was
 // down is handled the same way.
 func TestAttachedWhileDown(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
-	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "ONE"})
+	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.run("systemctl start hotmount")
 	first := m.mounted(one)
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Attach(ctx(t), worker.Disk{File: blank(t, 320<<20), Serial: "TWO"}); err != nil {
+	if _, err := w.Attach(ctx(t), worker.Disk{File: blank(t, 320<<20)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.PowerOn(ctx(t)); err != nil {
@@ -177,10 +177,10 @@ func TestAttachedWhileDown(t *testing.T) {
 // TestPowerCut: after the power was cut the same filesystem is mounted again,
 // and no leftover directory stays.
 func TestPowerCut(t *testing.T) {
-	m, w := start(t, worker.Options{})
-	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "CUT"})
+	m, w := startNode(t, worker.Options{})
+	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
-	gone, goneID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "GONE"})
+	gone, goneID := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.mounted(gone)
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
 	if err := w.PowerCut(ctx(t)); err != nil {
@@ -201,7 +201,7 @@ func TestPowerCut(t *testing.T) {
 // TestConfiguration: a fault in the configuration is explained, and changes nothing for a
 // daemon that runs; a reload takes all or nothing.
 func TestConfiguration(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	m.run("printf 'formt: true\\nsettle: 5\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
@@ -236,15 +236,15 @@ func numbers(t *testing.T, text string) (all []float64) {
 // TestStorm: a storm of two thousand events costs no disk, and ends with one look at each; and udevd, which
 // forgets some events, costs none either.
 func TestStorm(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	var names []string
-	for i := range 3 {
-		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: fmt.Sprint("S", i)})
+	for range 3 {
+		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 		m.mounted(name)
 		names = append(names, name)
 	}
 	before := m.run("findmnt -rno ID,TARGET | grep /mnt/disks | sort")
-	goes, goesID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "GOES"})
+	goes, goesID := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	gone := m.mounted(goes)
 	const events = 500 // of each disk; make bench has five times as many
 	// Until a disk has come in the midst of it, and one gone, udevd tells nothing.
@@ -254,7 +254,7 @@ func TestStorm(t *testing.T) {
 		setsid bash -c 'changes() { for d in ` + strings.Join(names, " ") + ` vda; do echo change >/sys/block/$d/uevent; done; }
 			date +%s.%N; for i in $(seq ` + fmt.Sprint(events-1) + `); do changes; done
 			date +%s.%N; changes; udevadm settle --timeout=500; date +%s.%N; touch /root/over' </dev/null >/root/times 2>&1 &`)
-	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "COMES"})
+	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.detach(w, goesID)
 	m.run("[ ! -e /root/over ]; udevadm control --start-exec-queue")
 	m.waits(9, "the end of the storm", "[ -e /root/over ]")
@@ -302,17 +302,17 @@ func TestStorm(t *testing.T) {
 		m.run("systemctl restart systemd-udevd")
 	}
 	image := made(t, 320<<20)
-	forgets(func() { name, id = m.attach(w, worker.Disk{File: image, Serial: "CAME"}) })
+	forgets(func() { name, id = m.attach(w, worker.Disk{File: image}) })
 	uuid := m.mounted(name)
 	forgets(func() { m.detach(w, id) })
 	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+uuid+" && [ ! -e /mnt/disks/"+uuid+" ]")
 	// The next one with that number udevd takes for the one whose end it has forgotten.
-	forgets(func() { name, id = m.attach(w, worker.Disk{File: image, Serial: "CAME"}) })
+	forgets(func() { name, id = m.attach(w, worker.Disk{File: image}) })
 	m.mounted(name)
 	m.run("hotmount release " + name)
 	forgets(func() {
 		m.detach(w, id)
-		name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "NEXT"})
+		name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	})
 	m.mounted(name)
 }

@@ -13,11 +13,11 @@ import (
 // TestForeignXFS: a disk with an XFS full of files from elsewhere is mounted,
 // with every byte the same (issue 2, shown 2).
 func TestForeignXFS(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	// Another worker stands for elsewhere: this one, with the daemon stopped.
 	image := blank(t, gib)
 	m.run("systemctl stop hotmount")
-	name, id := m.attach(w, worker.Disk{File: image, Serial: "FOREIGN"})
+	name, id := m.attach(w, worker.Disk{File: image})
 	sums := m.run(fmt.Sprintf(`set -e
 		mkfs.xfs -q /dev/%[1]s; mkdir /root/x; mount /dev/%[1]s /root/x; cd /root/x
 		mkdir -p a/b "with space"; cp -a /etc/systemd /usr/lib/udev a/; head -c 3000000 /dev/urandom >a/b/big
@@ -28,7 +28,7 @@ func TestForeignXFS(t *testing.T) {
 	m.detach(w, id)
 	m.run("systemctl start hotmount")
 
-	name, _ = m.attach(w, worker.Disk{File: image, Serial: "FOREIGN"})
+	name, _ = m.attach(w, worker.Disk{File: image})
 	uuid := m.mounted(name)
 	again := m.run(fmt.Sprintf(`cd /mnt/disks/%s; find . -printf '%%p %%m %%U %%G %%s %%T@ %%l\n' | sort; find . -type f -exec sha256sum {} + | sort; getfattr -n user.k --only-values a/b/big >/dev/null`, uuid))
 	if sums != again {
@@ -42,7 +42,7 @@ func TestForeignXFS(t *testing.T) {
 	}
 	// systemctl show gives What= as the mount table has it: the device's own node.
 	description := m.run("systemctl show -P Description " + quote(unitOf(uuid)))
-	for _, want := range []string{"FOREIGN", uuid, "1 GiB", "/dev/" + name} {
+	for _, want := range []string{"no serial", uuid, "1 GiB", "/dev/" + name} {
 		if !strings.Contains(description, want) {
 			t.Errorf("the unit's description %q lacks %s", description, want)
 		}
@@ -61,7 +61,7 @@ func TestForeignXFS(t *testing.T) {
 // TestExt4: an ext4 is mounted by a class that accepts it, and left alone by one
 // that does not.
 func TestExt4(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	image := blank(t, gib)
 	m.run("systemctl stop hotmount")
 	name, _ := m.attach(w, worker.Disk{File: image})
@@ -82,7 +82,7 @@ func TestExt4(t *testing.T) {
 // twice (issue 2, shown 4). Half of them hold a filesystem, half are blank. So are
 // six more, after which the kernel's names have four letters.
 func TestTwentyDisks(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	var images []string
 	for i := range 26 {
 		if i%2 == 0 || i >= 20 {

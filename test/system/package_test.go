@@ -35,8 +35,8 @@ dpkg-deb -b -Znone /root/tree "$1" >/dev/null
 // purging; the daemon's end within a second.
 func TestPackage(t *testing.T) {
 	later := nextDeb(t)
-	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "KEEP"})
+	m, w := startNode(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
 	m.kernelReadOnly()
@@ -70,7 +70,7 @@ func TestPackage(t *testing.T) {
 		}
 	}
 	// What was released stays so over an upgrade.
-	released, releasedID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "RELEASED"})
+	released, releasedID := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.mounted(released)
 	m.run("hotmount release " + released)
 	m.run(install + "/root/next.deb 2>&1")
@@ -151,7 +151,7 @@ func TestPackage(t *testing.T) {
 
 	// The first installation: what is planned before it; a preset, a mask; a blank
 	// disk that is there; an interruption.
-	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BLANK"})
+	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestPackage(t *testing.T) {
 	if got := m.run("systemctl is-active hotmount || true; pgrep -x hotmount || true"); got != "inactive" {
 		t.Errorf("after the removal of what was unpacked: %s", got)
 	}
-	between, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BETWEEN"})
+	between, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.run(install + "/root/this.deb; systemctl start hotmount")
 	m.says("/dev/" + between + " .*hold")
 
@@ -202,7 +202,7 @@ func sorted(a, b string) []string {
 
 // fromRelease goes back to the last release, and from it to this package: what the one
 // has left the other goes on with, and formats.
-func (m machine) fromRelease(w *worker.Worker, previous, install string, stands func(after, version string), this string) {
+func (m machine) fromRelease(w worker.Node, previous, install string, stands func(after, version string), this string) {
 	m.t.Helper()
 	if err := w.Put(ctx(m.t), previous, "/root/previous.deb"); err != nil {
 		m.t.Fatal(err)
@@ -213,7 +213,7 @@ func (m machine) fromRelease(w *worker.Worker, previous, install string, stands 
 	stands("the installation of the last release", m.run("dpkg-deb -f /root/previous.deb Version"))
 	m.run(install + "/root/this.deb 2>&1")
 	stands("an upgrade from the last release", this)
-	name, id := m.attach(w, worker.Disk{File: blank(m.t, 320<<20), Serial: "UPGRADED"})
+	name, id := m.attach(w, worker.Disk{File: blank(m.t, 320<<20)})
 	uuid := m.mounted(name)
 	m.detach(w, id)
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")

@@ -50,6 +50,7 @@ type Container struct {
 	group    *controlGroup // of this boot
 	harness  *os.File      // the cgroup of what the host runs inside
 	attached []*loopDisk
+	used     map[int]bool // numbers of loop devices that had a disk
 }
 
 var (
@@ -69,7 +70,7 @@ func StartContainer(ctx context.Context, o ContainerOptions) (_ *Container, err 
 	if o.Suite == "" {
 		o.Suite = DefaultSuite
 	}
-	c := &Container{o: o}
+	c := &Container{o: o, used: map[int]bool{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("cannot start a container: %w", err), c.Stop())
@@ -281,20 +282,28 @@ func (c *Container) PowerCut(context.Context) error {
 	return group.remove()
 }
 
-// Reboot has systemd end what runs, and boots the container anew.
-func (c *Container) Reboot(ctx context.Context) error {
+// Shutdown has systemd end what runs, and waits until the container is off.
+func (c *Container) Shutdown(ctx context.Context) error {
 	if _, err := c.Run(ctx, "systemctl --no-block poweroff"); err != nil {
-		return fmt.Errorf("cannot reboot the container: %w", err)
+		return fmt.Errorf("cannot shut the container down: %w", err)
 	}
 	c.mu.Lock()
 	init := c.init
 	c.mu.Unlock()
 	if init != nil {
 		if err := init.wait(ctx); err != nil {
-			return err
+			return fmt.Errorf("cannot shut the container down: %w", err)
 		}
 	}
-	return errors.Join(c.PowerCut(ctx), c.PowerOn(ctx))
+	return c.PowerCut(ctx)
+}
+
+// Reboot shuts the container down and boots it anew.
+func (c *Container) Reboot(ctx context.Context) error {
+	if err := c.Shutdown(ctx); err != nil {
+		return err
+	}
+	return c.PowerOn(ctx)
 }
 
 // Stop ends the container and removes what it has left on the host.
@@ -340,7 +349,7 @@ func (c *Container) Command(ctx context.Context, name string, args ...string) *e
 		return &exec.Cmd{Err: fmt.Errorf("cannot run %s: %w", name, errOff)}
 	}
 	enter := []string{"--target", strconv.Itoa(c.init.cmd.Process.Pid), "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--wdns=/root",
-		"env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "TERM=" + os.Getenv("TERM"), name}
+		"setpriv", "--bounding-set=-sys_time,-sys_module", "env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "TERM=" + os.Getenv("TERM"), name}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(c.harness.Fd())}
 	return cmd

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,13 @@ func TestContainer(t *testing.T) {
 	t.Logf("booted in %s", time.Since(begun))
 	if state := runIn(t, c, "systemctl is-system-running || systemctl --failed --no-legend"); state != "running" {
 		t.Errorf("the container's systemd is %s", state)
+	}
+	// CAP_SYS_MODULE is 16, CAP_SYS_TIME 25 (capability.h).
+	for _, who := range []string{"1", "self"} {
+		bound, err := strconv.ParseUint(runIn(t, c, "sed -n 's/^CapBnd:[[:space:]]*//p' /proc/"+who+"/status"), 16, 64)
+		if err != nil || bound&(1<<16|1<<25) != 0 {
+			t.Errorf("process %s can set the clock or load a module: %x, %v", who, bound, err)
+		}
 	}
 	a, err := c.Attach(t.Context(), Disk{File: xfsFile(t)})
 	if err != nil {

@@ -70,6 +70,13 @@ func (c *Container) place(d Disk) (*loopDisk, error) {
 
 // plug makes the node inside, as devtmpfs does for a new disk, and connects the device.
 func (c *Container) plug(l *loopDisk) (err error) {
+	// The counts and settings of a new disk begin anew.
+	if c.used[l.number] {
+		if err := renewLoop(l.number); err != nil {
+			return err
+		}
+	}
+	c.used[l.number] = true
 	if node := c.node(l); node != "" {
 		if err := unix.Mknod(node, syscall.S_IFBLK|0o660, int(unix.Mkdev(loopMajor, uint32(l.number)))); err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("cannot make %s: %w", node, err)

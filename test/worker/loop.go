@@ -63,6 +63,30 @@ func removeLoops(first, count int) error {
 	return errors.Join(errs...)
 }
 
+// renewLoop removes a loop device and adds it again. Meanwhile another container may have its number for
+// a moment, while it looks for numbers in a row.
+func renewLoop(n int) error {
+	if err := removeLoops(n, 1); err != nil {
+		return err
+	}
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("cannot add a loop device: %w", err)
+	}
+	defer control.Close()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(10 * time.Second); ; <-tick.C {
+		err := unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_ADD, n)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EEXIST) || time.Now().After(end) {
+			return fmt.Errorf("cannot add loop device %d: %w", n, err)
+		}
+	}
+}
+
 func removeLoop(control, n int) error {
 	if f, err := os.Open(fmt.Sprintf("/dev/loop%d", n)); err == nil {
 		_ = unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0) // it may have none

@@ -16,7 +16,7 @@ mkdir -p "$root/etc/udev/rules.d" "$root/etc/systemd/journald.conf.d" "$root/var
 for rules in 80-net-setup-link.rules 75-net-description.rules 73-special-net-names.rules 85-hwclock.rules; do
 	ln -sf /dev/null "$root/etc/udev/rules.d/$rules"
 done
-for unit in systemd-udev-trigger.service systemd-sysctl.service systemd-modules-load.service modprobe@.service \
+for unit in systemd-sysctl.service systemd-modules-load.service modprobe@.service \
 	systemd-binfmt.service proc-sys-fs-binfmt_misc.automount proc-sys-fs-binfmt_misc.mount systemd-random-seed.service \
 	sys-kernel-debug.mount sys-kernel-tracing.mount sys-kernel-config.mount sys-fs-fuse-connections.mount \
 	dev-hugepages.mount dev-mqueue.mount systemd-journald-audit.socket systemd-pstore.service systemd-remount-fs.service \
@@ -27,6 +27,15 @@ for unit in systemd-udev-trigger.service systemd-sysctl.service systemd-modules-
 	mdcheck_start.timer mdcheck_continue.timer mdmonitor-oneshot.timer ldconfig.service; do
 	ln -sf /dev/null "$root/etc/systemd/system/$unit"
 done
+# At boot udev hears of the container's own disks, which are those that /dev has.
+mkdir "$root/etc/systemd/system/systemd-udev-trigger.service.d"
+cat >"$root/etc/systemd/system/systemd-udev-trigger.service.d/container.conf" <<'CONF'
+[Unit]
+ConditionPathExistsGlob=/dev/loop[0-9]*
+[Service]
+ExecStart=
+ExecStart=/bin/sh -c 'exec udevadm trigger --action=add /dev/loop[0-9]*'
+CONF
 cat >"$root/etc/systemd/journald.conf.d/container.conf" <<'CONF'
 [Journal]
 Storage=persistent
