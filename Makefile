@@ -30,7 +30,7 @@ VERSION := $(or $(VERSION),$(shell git describe --tags --match 'v[0-9]*' 2>/dev/
 
 DEB := build/hotmount_$(VERSION)_$(ARCH).deb
 STAGE := build/deb
-test-vm test-full: export HOTMOUNT_DEB = $(abspath $(DEB))
+test-container test-vm test-full: export HOTMOUNT_DEB = $(abspath $(DEB))
 # What the package is upgraded to by the tests: the same under a later version.
 NEXT := $(VERSION)+next
 test-vm test-full: export HOTMOUNT_DEB_NEXT = $(abspath build/hotmount_$(NEXT)_$(ARCH).deb)
@@ -45,8 +45,6 @@ BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b0
 # installed by test/worker, when they are needed.
 PACKAGES_deb := debhelper dpkg-dev git
 PACKAGES_test := $(PACKAGES_deb) e2fsprogs fdisk fish gcc libc6-dev lintian lvm2 man-db prometheus strace systemd util-linux xfsprogs zsh
-# What the benchmark makes its disks with.
-PACKAGES_bench := xfsprogs
 
 say = @echo "==> $$(date +%T) $(1)"
 comma := ,
@@ -54,6 +52,7 @@ BEGUN := $(shell date +%s)
 
 .PHONY: help
 help:
+	@echo "make try         build the package, show it on loop devices in a container, leave a shell to play in (a minute, without a virtual machine)"
 	@echo "make demo        build the package, boot a Debian worker under libvirt, attach a disk, show what comes of it (5 minutes)"
 	@echo "make test        pass the tests, those in virtual machines included (25 minutes)"
 	@echo "make build       build/hotmount"
@@ -63,10 +62,12 @@ help:
 	@echo "make test-fuzz   each parser with random input"
 	@echo "make test-deb    lintian, the units' exposure"
 	@echo "make test-same   whether two builds are the same"
+	@echo "make test-container the tests in containers; RUN=Name for some of them"
 	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
 	@echo "make test-long   more tests in virtual machines, whose class of fault make test has once already (45 minutes)"
 	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report (ONLY=regexp for a part)"
-	@echo "make bench       measure, against the udev rule, in a worker: build/bench.txt, build/bench.json (two hours at most; ONLY=one,twenty for a part, FIXED=yes without address space randomization, SUITE=trixie on Debian 13)"
+	@echo "make bench       measure, against other ways to mount, in a container: build/bench.txt, .json, two plots (an hour at most; ONLY=one,twenty for a part, ROUNDS=5 for fewer turns, BASE=other.deb to compare with)"
+	@echo "make bench-idle  measure what a daemon does for ten minutes that has nothing to do: build/idle/bench.txt"
 	@echo "make bench-inner measure the inner parts and compare them with those of BASE, the commit before"
 	@echo "make bench-scan  measure the proof of blankness against dd; fails if it is too slow"
 	@echo "make deps        install the Debian packages that these need"
@@ -102,21 +103,12 @@ build: build/hotmount
 build/.made:
 	@mkdir -p build && touch $@
 
-# Nothing that is measured spends its time in the libraries: without inlining in them
-# the package is 200 KB smaller.
-SMALL := $(foreach p,github.com google.golang.org go.yaml.in,-gcflags='$(p)/...=-l')
-
-# A daemon that rests is not woken by Go's runtime (cmd/hotmount/sysmon.go), for which the linker
-# has to allow a variable of the runtime's.
-REST := -tags rest
-
 # Go knows what has changed; make does not try to.
 .PHONY: FORCE
 build/hotmount build/$(ARCH)/hotmount: FORCE check-go | build/.made
 	$(call say,building hotmount $(VERSION) for $(ARCH))
 	@CGO_ENABLED=0 GOOS=linux GOARCH=$(or $(GOARCH_$(ARCH)),$(error no package for $(ARCH))) go build -trimpath -buildvcs=false \
-		$(SMALL) $(REST) \
-		-ldflags '-s -w -checklinkname=0 -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o $@ ./cmd/hotmount
+		-ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o $@ ./cmd/hotmount
 
 .PHONY: deb
 deb: deps-deb build/$(ARCH)/hotmount
@@ -160,10 +152,10 @@ lint: check-go
 	@bad=$$(gofmt -l cmd internal test); [[ -z $$bad ]] || { echo "not formatted: $$bad" >&2; exit 1; }
 	$(call say,go vet)
 	@go vet ./...
-	@go vet -tags root,vm,full,rest ./...
+	@go vet -tags root,vm,full ./...
 	$(call say,staticcheck)
 	@$(STATICCHECK) ./...
-	@$(STATICCHECK) -tags root,vm,full,rest ./...
+	@$(STATICCHECK) -tags root,vm,full ./...
 
 # make test-full tries all that the others take a choice of.
 UNIT_TIMEOUT := $(if $(HOTMOUNT_TEST_FULL),2h,10m)
@@ -181,7 +173,6 @@ test-unit: check-go deps
 	go test -race ./test/...; \
 	go test -race -timeout $(UNIT_TIMEOUT) -tags root $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(format|policy)$$'); \
 	go test -timeout $(UNIT_TIMEOUT) -tags root ./test/corpus ./internal/policy; \
-	go test $(REST) -ldflags -checklinkname=0 -run '^TestForcegcperiod$$' ./cmd/hotmount; \
 	for f in $$format; do wait $$f; done; \
 	echo "==> $$(date +%T) the unit tests took $$SECONDS s"
 
@@ -234,6 +225,12 @@ test-same: check-go deps deb
 
 # RUN names tests of whatever length.
 TAGS := $(if $(RUN),vm$(comma)full,vm)
+# As root: systemd in namespaces on this machine's kernel.
+.PHONY: test-container
+test-container: deps deb
+	$(call say,tests in containers)
+	@go test -race -tags root -timeout 20m -count 1 $(if $(RUN),-run '$(RUN)') ./test/worker
+
 .PHONY: test-vm
 test-vm: deps deb deb-next deb-previous
 	$(call say,tests in virtual machines)
@@ -270,6 +267,7 @@ test: lint
 	@# Neither keeps both processors busy.
 	@$(MAKE) --no-print-directory -j2 test-unit test-deb
 	@$(MAKE) --no-print-directory test-fuzz
+	@$(MAKE) --no-print-directory test-container
 	@$(MAKE) --no-print-directory test-vm
 	$(call say,the tests have passed in $$((($$(date +%s) - $(BEGUN)) / 60)) minutes; make test-long and make test-full have more)
 
@@ -282,22 +280,27 @@ test-full: deps deb deb-next deb-previous
 	@tree=$$(git ls-tree -r HEAD -- $(SOURCES) | grep -v '	test/reports/' | sha256sum | cut -c 1-16); \
 	go run ./test/full -commit $(COMMIT) -tree $$tree -dir build/full -only '$(ONLY)'
 
+.PHONY: try
+try: deb
+	@go run ./test/try -deb $(DEB)
+
 .PHONY: demo
 demo: deb
 	@go run ./test/demo -deb $(DEB)
 
-# In one worker, in turns; ONLY names figures, ROUNDS is for one disk.
-ROUNDS := 9
-IDLE := 10
-.PHONY: bench
+# In a container, in turns. ONLY names figures, ROUNDS is how many turns each way takes at most, BASE is another
+# package to compare with, ROOT the container's userland.
+ROUNDS := 30
+.PHONY: bench bench-idle
 bench: deb | build/.made
-	$(call need,$(PACKAGES_bench))
 	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench
-	@build/bench -deb $(DEB) -commit $(COMMIT) -rounds $(ROUNDS) -idle $(IDLE) $(if $(ONLY),-only '$(ONLY)') $(if $(FIXED),-fixed) $(if $(SUITE),-suite $(SUITE))
+	@build/bench -deb $(DEB) -commit $(COMMIT) -turns $(ROUNDS) $(if $(ONLY),-only '$(ONLY)') $(if $(BASE),-base '$(BASE)') $(if $(ROOT),-root '$(ROOT)') $(BENCH)
 
-# The inner parts that have benchmarks; those of BASE and of what is here in
-# turns.
-BASE := HEAD~1
+bench-idle:
+	@$(MAKE) --no-print-directory bench ONLY=idle BENCH='-dir build/idle'
+
+# The inner parts that have benchmarks; those of the commit BASE and of what is here in turns.
+bench-inner: BASE = HEAD~1
 INNER := go test -run '^$$' -bench . -benchtime 0.3s -benchmem ./internal/policy ./internal/uevent ./internal/probe ./internal/inventory ./internal/mounts ./internal/store ./internal/disk ./internal/unit
 .PHONY: bench-inner
 bench-inner: check-go deps

@@ -90,7 +90,7 @@ func examine(ctx context.Context, s *disk.Settings) (*doctor.Report, error) {
 		var classes []doctor.Class
 		for i := range s.Classes {
 			c := &s.Classes[i]
-			classes = append(classes, doctor.Class{Name: c.Name, Directory: c.Directory, Types: c.Accept, Create: c.Create, StorageClass: c.StorageClass, LoopDevices: len(c.Selectors.BackingFile) > 0})
+			classes = append(classes, doctor.Class{Name: c.Name, Directory: c.Directory, Types: c.Accept, Create: c.Create, StorageClass: c.StorageClass, LoopDevices: c.LoopDevices()})
 		}
 		source := doctor.Source{
 			Look: askAt,

@@ -63,14 +63,13 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 // startMount makes the mount point, and returns when PID 1 was asked. Who does not wait for the mount any more calls
 // over.
 func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
-	defer u.manager.Ahead(ctx)()
 	over = func() {}
 	if err := u.host.Propagates(class.Directory); err != nil {
 		return over, disk.OfNode(err)
 	}
 	path := class.MountPoint(uuid)
 	// If it fails the directory is still there, and that tells what is wrong with it.
-	_ = u.manager.Vacate(ctx, path)
+	_ = u.manager.AwaitCleanup(ctx, path)
 	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
 		return over, disk.OfNode(barred(err))
 	}

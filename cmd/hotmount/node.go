@@ -25,8 +25,8 @@ type node struct {
 	inventory.Host
 	report  report.Agent
 	metrics *metrics.Metrics
-	// partitions is what the settings say of them.
-	partitions *atomic.Bool
+	// partitions and loops are what the settings say of them.
+	partitions, loops *atomic.Bool
 }
 
 // Names are listed for a look at every disk, which sees also what the kernel does not tell of.
@@ -77,6 +77,7 @@ func (n node) SaveSettings(s *disk.Settings) error {
 		n.report.Problem(err)
 	}
 	n.partitions.Store(s.Partitions())
+	n.loops.Store(s.LoopDevices())
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 func TestFormerDirectories(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	h := machine(t)
-	n := node{Host: h, report: report.Agent{Log: report.New()}, partitions: new(atomic.Bool)}
+	n := node{Host: h, report: report.Agent{Log: report.New()}, partitions: new(atomic.Bool), loops: new(atomic.Bool)}
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)
 	}

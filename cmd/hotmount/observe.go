@@ -21,12 +21,10 @@ import (
 // agent reports.
 type observer struct {
 	report.Agent
-	board     *report.Board
-	metrics   *metrics.Metrics // written only if there is a directory for it
-	garbage   *garbage
-	text      *sync.Once  // for dropText
-	status    *sync.Mutex // held by who publishes the status
-	publisher *store.Publisher
+	board   *report.Board
+	metrics *metrics.Metrics // written only if there is a directory for it
+	status  *sync.Mutex      // held by who publishes the status
+	store   store.Store
 }
 
 func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
@@ -68,27 +66,12 @@ func (o observer) Ready() {
 		o.Problem(err)
 	}
 	o.Agent.Ready()
-	o.garbage.ready()
 }
 
 func (o observer) Alive() {
 	o.Agent.Alive()
 	o.metrics.Alive(time.Now())
 }
-
-func (o observer) Resting() {
-	o.garbage.leave()
-	// Once: what is used from then on is what the next disk needs, too.
-	o.text.Do(func() {
-		if err := dropText(); err != nil {
-			o.Problem(err)
-		}
-	})
-	// By this, and the check that the agent makes now, what it takes to rest is in memory once more.
-	o.Alive()
-}
-
-func (o observer) Working() { o.garbage.collect() }
 
 // heard takes an event before the agent does.
 func (o observer) heard(h uevent.Hint) {
@@ -173,7 +156,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 func (o observer) publishStatus() error {
 	o.status.Lock()
 	defer o.status.Unlock()
-	return o.publisher.Publish(o.board.Lines())
+	return o.store.Publish(o.board.Lines())
 }
 
 // filesystems measures those that are mounted; hung is as for usage.

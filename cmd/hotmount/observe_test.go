@@ -24,7 +24,7 @@ func observing(t *testing.T) observer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return observer{report.Agent{Log: log}, report.NewBoard(nil), metrics.New("test"), new(garbage), new(sync.Once), new(sync.Mutex), &store.Publisher{Store: store.Store{Runtime: t.TempDir()}}}
+	return observer{report.Agent{Log: log}, report.NewBoard(nil), metrics.New("test"), new(sync.Mutex), store.Store{Runtime: t.TempDir()}}
 }
 
 // decide has the observer hear of a disk, without the journal.
@@ -50,7 +50,7 @@ func TestReadyComesAfterTheStatus(t *testing.T) {
 		if n, err := c.Read(b); err != nil || string(b[:n]) != "READY=1" {
 			t.Errorf("notified of %q, error %v", b[:n], err)
 		}
-		lines, err := o.publisher.Store.Published()
+		lines, err := o.store.Published()
 		if err != nil {
 			t.Error(err)
 		}
@@ -121,7 +121,7 @@ func TestStatusIsPublishedTogether(t *testing.T) {
 		check := func(when string, want int) {
 			t.Helper()
 			synctest.Wait()
-			lines, err := o.publisher.Store.Published()
+			lines, err := o.store.Published()
 			if err != nil || len(lines) != want {
 				t.Errorf("%s: %d disks, error %v, want %d", when, len(lines), err, want)
 			}

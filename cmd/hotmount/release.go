@@ -92,6 +92,10 @@ func release(ctx context.Context, w io.Writer, which string, force bool, sync fu
 func saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	err := isFree(ctx, f)
 	now, lookErr := lookAgain(f)
+	if detachedItself(f, lookErr) {
+		fmt.Fprintf(w, "its file %s is detached from it already\n", disk.Visible(f.BackingFile))
+		return nil
+	}
 	if lookErr != nil {
 		return errors.Join(err, fmt.Errorf("cannot say whether %s is safe to detach: %w", f.ID, lookErr))
 	}
@@ -118,6 +122,12 @@ func saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	return nil
 }
 
+// detachedItself reports whether the look shows that a loop device has lost its file: one that was detached while
+// it was mounted goes when it is unmounted (LO_FLAGS_AUTOCLEAR, loop(4)).
+func detachedItself(f *disk.Facts, look error) bool {
+	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
+}
+
 // lookAgain gives the facts of the disk, or of the partition, as they are now.
 func lookAgain(f *disk.Facts) (disk.Facts, error) {
 	s, err := host().Store.Settings()
@@ -140,6 +150,9 @@ func toDetach(f *disk.Facts) string {
 		return fmt.Sprintf("it is a partition of %s, which is safe to detach once hotmount status shows no other one mounted", f.Whole)
 	case f.Transport == "dm":
 		return fmt.Sprintf("it is a volume on other disks (lsblk -s %s), and says nothing of what else is on them: before one of them is detached, lsblk has to show no mount on it", f.Node())
+	}
+	if f.Transport == "loop" {
+		return fmt.Sprintf("safe to detach: its file is %s\nthen: losetup -d %s", disk.Visible(f.BackingFile), f.Node())
 	}
 	which := "its size is " + disk.HumanSize(f.Size)
 	if f.Slot != "" {

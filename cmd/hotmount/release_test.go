@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -69,6 +70,17 @@ func TestReleaseWritesFirst(t *testing.T) {
 	}
 }
 
+// TestDetachedItself: a loop device that was released may be gone, and nothing else is called so.
+func TestDetachedItself(t *testing.T) {
+	gone := fmt.Errorf("cannot look at it: %w", disk.ErrGone)
+	for transport, want := range map[string][3]bool{"loop": {false, true, false}, "virtio": {}, "": {}} {
+		f := &disk.Facts{Transport: transport}
+		if got := [3]bool{detachedItself(f, nil), detachedItself(f, gone), detachedItself(f, errors.New("no"))}; got != want {
+			t.Errorf("%q: %v, want %v", transport, got, want)
+		}
+	}
+}
+
 // TestToDetach: virsh is never given the name that the disk has on the worker, and no
 // foreign bytes; of what is no disk of the host nothing is called safe.
 func TestToDetach(t *testing.T) {
@@ -87,6 +99,8 @@ func TestToDetach(t *testing.T) {
 			"safe to detach: its size is 1 GiB\non the host it need not be called vdc; its name there, the TARGET, tells: virsh dumpxml NODE, which has a <target> and an <address> for each disk\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"partition": {disk.Facts{ID: disk.ID{Name: "vdc1", Seq: 9}, Whole: "vdc", Transport: "virtio", Serial: "S"},
 			"it is a partition of vdc, which is safe to detach once hotmount status shows no other one mounted"},
+		"loop device": {disk.Facts{ID: disk.ID{Name: "loop7", Seq: 9}, Transport: "loop", BackingFile: "/srv/ci/a\x1b.img", Size: 1 << 30},
+			"safe to detach: its file is /srv/ci/a\\x1b.img\nthen: losetup -d /dev/loop7"},
 		"volume": {disk.Facts{ID: disk.ID{Name: "dm-3", Seq: 9}, Transport: "dm", Size: 1 << 30},
 			"it is a volume on other disks (lsblk -s /dev/dm-3), and says nothing of what else is on them: before one of them is detached, lsblk has to show no mount on it"},
 	} {

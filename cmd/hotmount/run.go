@@ -23,7 +23,6 @@ import (
 	"hotmount/internal/metrics"
 	"hotmount/internal/mounts"
 	"hotmount/internal/report"
-	"hotmount/internal/store"
 	"hotmount/internal/uevent"
 	"hotmount/internal/unit"
 )
@@ -70,8 +69,7 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	if err != nil {
 		reporter.Problem(err) // since when is not known, that is all
 	}
-	seen := observer{reporter, report.NewBoard(said), metrics.New(version), new(garbage), new(sync.Once), new(sync.Mutex), &store.Publisher{Store: host().Store}}
-	seen.garbage.putOff()
+	seen := observer{reporter, report.NewBoard(said), metrics.New(version), new(sync.Mutex), host().Store}
 	// The socket hears from here on, so that nothing is lost between the first
 	// look at all disks and the first event.
 	listener, err := uevent.Listen()
@@ -82,15 +80,15 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 	mounting := &arrivals{}
 	h := host()
 	h.Shared, h.Measure = new(inventory.Shared), mounts.XFSGeometry
-	partitions := new(atomic.Bool)
+	partitions, loops := new(atomic.Bool), new(atomic.Bool)
 	h.Partitions = partitions.Load
 	// There may be no room for a watch (fs.inotify.max_user_instances).
-	nodes, err := uevent.WatchNodes("/dev", mayBeDisk)
+	nodes, err := uevent.WatchNodes("/dev", func(name string) bool { return mayBeDisk(name, loops.Load()) })
 	if err != nil {
-		reporter.Problem(fmt.Errorf("%w; a mount takes a little longer, and a disk that is pulled and comes back in another slot at once may have to be accepted", err))
+		reporter.Problem(fmt.Errorf("%w; a disk that is pulled and comes back in another slot at once may have to be accepted", err))
 	}
 	h.CameAfter = nodes.CameAfter
-	a := agent.New(node{h, reporter, seen.metrics, partitions}, units{manager, mounting, h}, seen, s, watchdog/2)
+	a := agent.New(node{h, reporter, seen.metrics, partitions, loops}, units{manager, mounting, h}, seen, s, watchdog/2)
 
 	var parts sync.WaitGroup
 	part := func(run func(context.Context) error) {
@@ -113,8 +111,8 @@ func runDaemon(c *cobra.Command, s *disk.Settings, log *report.Log, metricsTo st
 		if nodes == nil {
 			return nil
 		}
-		if err := nodes.Run(ctx, func(string) { manager.Expect(ctx) }); err != nil {
-			reporter.Problem(fmt.Errorf("%w; a mount takes a little longer", err))
+		if err := nodes.Run(ctx); err != nil {
+			reporter.Problem(err)
 		}
 		return nil
 	})
@@ -162,9 +160,12 @@ func answer(ctx context.Context, a commanded, r control.Request) (string, error)
 	return "", fmt.Errorf("cannot do %q: this daemon does not know it", r.Do)
 }
 
-// mayBeDisk says whether the kernel gives names that begin so to disks that a class can
-// have, and to their partitions.
-func mayBeDisk(name string) bool {
+// mayBeDisk reports whether the kernel gives names that begin so to disks that a class can
+// have, and to their partitions. Loops reports whether one has loop devices, which come and go on many nodes.
+func mayBeDisk(name string, loops bool) bool {
+	if loops && strings.HasPrefix(name, "loop") {
+		return true
+	}
 	for _, prefix := range []string{"vd", "sd", "xvd", "nvme", "dm-"} {
 		if strings.HasPrefix(name, prefix) {
 			return true

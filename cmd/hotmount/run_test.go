@@ -36,6 +36,18 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// The nodes of loop devices, which come and go on many workers, wake the daemon only where a class has them.
+func TestMayBeDisk(t *testing.T) {
+	for name, want := range map[string][2]bool{
+		"vdb": {true, true}, "sda1": {true, true}, "nvme0n1p1": {true, true}, "dm-0": {true, true}, "xvdb": {true, true},
+		"loop7": {false, true}, "loop7p1": {false, true}, "sr0": {}, "null": {}, "tty1": {},
+	} {
+		if got := [2]bool{mayBeDisk(name, false), mayBeDisk(name, true)}; got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
 type told []string
 
 func (a *told) Accept(_ context.Context, name string, seq uint64) (string, error) {

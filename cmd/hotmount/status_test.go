@@ -16,7 +16,6 @@ import (
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
-	"hotmount/internal/store"
 )
 
 func testStatus(at time.Time) *status {
@@ -162,7 +161,7 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 	} {
 		l := line
 		test.change(&l)
-		if err := (&store.Publisher{Store: h.Store}).Publish([]disk.Line{l}); err != nil {
+		if err := h.Store.Publish([]disk.Line{l}); err != nil {
 			t.Fatal(err)
 		}
 		got := status()["vdb"]

@@ -131,14 +131,11 @@ type Reporter interface {
 	// Problem is told what went wrong beside a single disk.
 	Problem(err error)
 	// Status is told the state of the whole in one line, Ready that the disks
-	// of the start are dealt with, Alive that the loop turns, Resting that it has
-	// done nothing for a while, after it had, Working that it rests no more.
+	// of the start are dealt with, Alive that the loop turns.
 	Status(line string)
 	Ready()
 	Reloading()
 	Alive()
-	Resting()
-	Working()
 }
 
 // checkPeriod is how often those disks that are mounted are asked for faults, beside once when the loop first
@@ -298,7 +295,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	beats := time.NewTicker(period)
 	defer beats.Stop()
 	untilCheck := checkPeriod / period
-	rest, rests := time.NewTimer(restAfter), false
+	rest := time.NewTimer(restAfter)
 	defer rest.Stop()
 	for changed := true; ; {
 		// What the loop wakes for when it rests changes nothing of this, as a rule.
@@ -344,17 +341,11 @@ func (a *Agent) Run(ctx context.Context) error {
 			changed = result()
 			continue
 		case <-rest.C:
-			a.report.Resting()
-			rests = true
 			if !a.asked {
 				a.check(ctx)
 			}
 			continue
 		case <-timer.C:
-		}
-		if rests {
-			a.report.Working()
-			rests = false
 		}
 		rest.Reset(restAfter)
 	}

@@ -75,8 +75,6 @@ type machine struct {
 	keepErr     error
 	lastGone    string   // where the disk that left last was mounted
 	blind       bool     // no partition is found
-	resting     int      // how often it said that it rests
-	working     int      // how often it began to work again
 	checked     []string // what was asked for changes
 	changed     []string // the answer
 	changedErr  error
@@ -537,8 +535,6 @@ func (m *machine) Ready() {
 }
 func (m *machine) Reloading() { m.note("reloading") }
 func (m *machine) Alive()     { m.count(&m.alive) }
-func (m *machine) Resting()   { m.count(&m.resting) }
-func (m *machine) Working()   { m.count(&m.working) }
 
 func (m *machine) count(n *int) {
 	m.mu.Lock()
@@ -1763,44 +1759,6 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-// That the loop rests is said once, when it has done nothing for a minute, and again after it
-// has done something. To feed the watchdog is nothing.
-func TestResting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMachine()
-		a := New(m, m, m, testSettings(), 10*time.Second)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- a.Run(ctx) }()
-		told := func(resting, working int) {
-			t.Helper()
-			m.change(func() {
-				if m.resting != resting || m.working != working {
-					t.Errorf("it said %d times that it rests, want %d, and %d times that it works, want %d", m.resting, resting, m.working, working)
-				}
-			})
-		}
-		time.Sleep(restAfter - time.Second)
-		told(0, 0)
-		time.Sleep(2 * time.Second)
-		told(1, 0)
-		time.Sleep(8 * time.Minute)
-		told(1, 0)
-		a.LookAtAll()
-		time.Sleep(restAfter - time.Second)
-		told(1, 1)
-		a.LookAtAll()
-		time.Sleep(restAfter - time.Second)
-		told(1, 1)
-		time.Sleep(2 * time.Second)
-		told(2, 1)
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // What is mounted is asked for faults, of which no event tells; where there is none the loop rests.
 func TestChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -1824,13 +1782,13 @@ func TestChecked(t *testing.T) {
 			if slices.Sort(m.checked); !slices.Equal(m.checked, both) {
 				t.Errorf("%v is asked when it rests", m.checked)
 			}
-			m.checked, m.log, m.looks, m.working = nil, nil, 0, 0
+			m.checked, m.log, m.looks = nil, nil, 0
 		})
 		time.Sleep(10*time.Minute + time.Second)
 		m.change(func() {
 			slices.Sort(m.checked)
-			if !slices.Equal(m.checked, both) || m.looks != 0 || m.working != 0 || len(m.log) != 0 {
-				t.Errorf("%v is asked, %d looks, it began to work %d times: %v", m.checked, m.looks, m.working, m.log)
+			if !slices.Equal(m.checked, both) || m.looks != 0 || len(m.log) != 0 {
+				t.Errorf("%v is asked, %d looks: %v", m.checked, m.looks, m.log)
 			}
 			m.changed, m.disks["vdd"].Fault = []string{"vdd"}, "it was shut down"
 		})
@@ -1842,8 +1800,8 @@ func TestChecked(t *testing.T) {
 		})
 		time.Sleep(2 * time.Minute)
 		m.change(func() {
-			if m.looks != 1 || m.working != 1 || !slices.Contains(m.log, "vdd: keep (mounted-with-a-fault)") {
-				t.Errorf("%d looks, it began to work %d times: %v", m.looks, m.working, m.log)
+			if m.looks != 1 || !slices.Contains(m.log, "vdd: keep (mounted-with-a-fault)") {
+				t.Errorf("%d looks: %v", m.looks, m.log)
 			}
 			m.log, m.changed, m.changedErr = nil, nil, errors.New("no table")
 		})

@@ -15,7 +15,7 @@ import (
 type recorded struct {
 	*machine
 	store store.Store
-	known *store.Known
+	known *store.Expectations
 	// takes is how long it takes to record, full says that nothing can be.
 	takes time.Duration
 	full  bool
@@ -29,7 +29,7 @@ func record(t *testing.T, m *machine) *recorded {
 	if _, err := s.Init(nil); err != nil {
 		t.Fatal(err)
 	}
-	return &recorded{machine: m, store: s, known: new(store.Known)}
+	return &recorded{machine: m, store: s, known: new(store.Expectations)}
 }
 
 func (r *recorded) Look(name string) (disk.Facts, error) {

@@ -105,9 +105,9 @@ func (p *parser) loops(n *classNode, s *disk.Selectors) {
 	if strings.HasPrefix(n.key, "exclude") {
 		return
 	}
+	// As policy.Select has it: a pattern that begins with these letters as they are may select them.
 	named := slices.IndexFunc(s.Names, func(name string) bool {
-		start, _ := literal(name)
-		return strings.HasPrefix(start, "lo")
+		return strings.HasPrefix(strings.TrimPrefix(name, regexpPrefix), "lo")
 	})
 	switch {
 	case named >= 0 && n.at["backing_file"] == nil:

@@ -118,6 +118,7 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"{names: [nvme0n1], partitions: true}":                                     `classes[0].names[0]: found "nvme0n1", expected a pattern that can match a partition, such as vdb1, for partitions: true`,
 		"names: ['loop*']":                                                         `classes[0].names[0]: found "loop*" without backing_file, expected it too: loop devices are selected only by name and by file`,
 		"names: [vdb, 're:loop[0-9]']":                                             `classes[0].names[1]: found "re:loop[0-9]" without backing_file, expected it too: loop devices are selected only by name and by file`,
+		"names: ['re:loop[0-9]|vdb']":                                              `classes[0].names[0]: found "re:loop[0-9]|vdb" without backing_file, expected it too: loop devices are selected only by name and by file`,
 		"names: ['lo*']":                                                           `classes[0].names[0]: found "lo*" without backing_file, expected it too: loop devices are selected only by name and by file`,
 		"backing_file: [/srv/ci/a]":                                                `classes[0].backing_file: found no "loop*" in names, expected it too: loop devices are selected only by name and by file`,
 		"names: ['loop*'], backing_file: ['/*']":                                   `classes[0].backing_file[0]: found "/*", expected a glob of absolute paths that begins with a directory by its name, such as /srv/ci/*.img`,
@@ -165,7 +166,7 @@ func TestPossibleSelectors(t *testing.T) {
 	for _, file := range []string{
 		"serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "transport: [scsi, virtio], serial: [ABCDEFGHIJKLMNOPQRSTU]", "names: [vdb], serial: [ABCDEFGHIJKLMNOPQRST*]",
 		"names: [vdb], serial: ['re:A{20}B*|C{30}']", "names: ['vd*', 'sd[a-z1]', 'nvme0n1', 'md0', 'vd\\b']", "partitions: true, names: ['vd*', vdb1, 'sd[a-z1-9]', 'nvme0n1p1', 're:vd[a-z]']",
-		"names: ['loop*', 'vd*'], backing_file: ['/srv/ci/*.img', '/srv/[ab]/?']", "transport: [dm], names: ['re:dm-[0-9]+'], mapper_names: [a]", "transport: [dm, virtio]", "serial: ['re:^a$', 're:a?^b', 're:(a$|b)']", "names: ['sd*'], wwn: ['naa.5*'], model: [X]",
+		"names: ['loop*', 'vd*'], backing_file: ['/srv/ci/*.img', '/srv/[ab]/?']", "names: ['re:loop[0-9]|vdb'], backing_file: [/srv/ci/a]", "transport: [dm], names: ['re:dm-[0-9]+'], mapper_names: [a]", "transport: [dm, virtio]", "serial: ['re:^a$', 're:a?^b', 're:(a$|b)']", "names: ['sd*'], wwn: ['naa.5*'], model: [X]",
 		"transport: [nvme], wwn: [eui.0025*, 'nvme.*', 'uuid.?*', '*', '?ui.*', '[en]*', 're:.*', 're:e.*', 're:(eui|naa).*', 're:uuid[.].*']", "transport: [nvme], model: ['Samsung SSD 980 PRO 2TB'], serial: [ABCDEFGHIJKLMNOPQRST*]",
 		"transport: [nvme, scsi], vendor: [ATA], model: ['Samsung SSD 980 PRO 2TB'], wwn: ['naa.5*', iqn.1]", "transport: [virtio], vendor: ['0x1af4', '?x*', '*', '0[xX]1af4']", "vendor: [QEMU]", "names: ['re:vd.|sd.'], model: [X]", "names: ['xvd*'], vendor: [X]",
 	} {

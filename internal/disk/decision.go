@@ -94,6 +94,14 @@ func (s *Settings) Partitions() bool {
 	return slices.ContainsFunc(s.Classes, func(c Class) bool { return c.Partitions })
 }
 
+// LoopDevices reports whether any class selects loop devices.
+func (s *Settings) LoopDevices() bool {
+	return slices.ContainsFunc(s.Classes, func(c Class) bool { return c.LoopDevices() })
+}
+
+// LoopDevices reports whether the class selects loop devices, which it does only by their files.
+func (c *Class) LoopDevices() bool { return len(c.BackingFile) > 0 }
+
 // The modes of a class: its disks become mounted filesystems, or are given out as
 // they are, for volumes of Kubernetes' volumeMode Block.
 const (

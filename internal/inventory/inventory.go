@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
-	"hotmount/internal/smallfile"
 	"hotmount/internal/store"
 	"hotmount/internal/sysfs"
 )
@@ -94,11 +94,11 @@ func (h Host) Unknown() ([]string, error) {
 // Look gathers the facts of one disk, all but its peers (disk.Facts.FindPeers).
 // The error wraps disk.ErrGone if it is not attached any more.
 func (h Host) Look(name string) (disk.Facts, error) {
-	common, err := h.Shared.gather(h)
+	common, err := h.gather()
 	if err != nil {
 		return disk.Facts{}, fmt.Errorf("cannot look at %s: %w", name, err)
 	}
-	f, err := h.one(name, common)
+	f, err := h.one(name, &common)
 	if err != nil {
 		return f, fmt.Errorf("cannot look at %s: %w", name, err)
 	}
@@ -117,13 +117,13 @@ func (h Host) Scan() ([]disk.Facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the disks: %w", err)
 	}
-	common, err := h.Shared.gather(h)
+	common, err := h.gather()
 	if err != nil {
 		return nil, fmt.Errorf("cannot look at the disks: %w", err)
 	}
 	var all []disk.Facts
 	for _, name := range names {
-		f, err := h.one(name, common)
+		f, err := h.one(name, &common)
 		if errors.Is(err, disk.ErrGone) {
 			continue
 		}
@@ -152,7 +152,9 @@ type common struct {
 	swaps  []string
 	claims []mounts.Claim
 	loops  []mounts.Loop
-	memory store.Memory
+	// loopUUIDs returns, by the kernel name of a loop device, the UUID of the filesystem that udev knows on it.
+	loopUUIDs func() map[string]string
+	memory    store.Memory
 	// off is why all formatting is off, empty if it is not.
 	off string
 }
@@ -163,23 +165,25 @@ func (h Host) gather() (common, error) {
 	if err != nil {
 		return c, err
 	}
-	forbidden, err := h.kernelFormatOff()
+	forbidden, err := h.sysfs().KernelFormatOff()
 	if err != nil {
 		return c, err
 	}
-	c.memory = h.Store.Load(boot, h.Shared.known())
+	c.memory = h.Store.Load(boot, h.Shared.expectations())
 	if c.tree, err = h.Mounts(); err != nil {
 		return c, err
 	}
 	if c.swaps, err = mounts.Swaps(h.Root); err != nil {
 		return c, err
 	}
-	if c.claims, err = h.Shared.claimed(h.Root); err != nil {
+	if c.claims, err = mounts.Claims(h.Root); err != nil {
 		return c, err
 	}
 	if c.loops, err = mounts.Loops(h.Root, c.tree); err != nil {
 		return c, err
 	}
+	loops := c.loops
+	c.loopUUIDs = sync.OnceValue(func() map[string]string { return h.loopUUIDs(loops) })
 	c.off = h.formattingOff(forbidden)
 	return c, nil
 }
@@ -345,8 +349,8 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	// takes no more writes (errors=remount-ro) shows nowhere else: since 6.1 the kernel
 	// leaves the mount's "rw" as it is (ext4_handle_error in fs/ext4/super.c).
 	if m.Type == "ext4" {
-		count, err := smallfile.Attribute(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
-		if n := strings.TrimSpace(count); err == nil && n != "0" {
+		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
+		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
 			return fmt.Sprintf("the kernel has counted errors in its ext4 (%s) and may write to it no more", disk.Visible(n))
 		}
 	}
@@ -462,39 +466,4 @@ func (h Host) deviceName(path string) string {
 		path = real
 	}
 	return filepath.Base(path)
-}
-
-// addLoops adds to f the loop devices that lie on the disk, which devices are those of: itself,
-// its partitions and what is built on them.
-func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string) {
-	for i := range c.loops {
-		l := &c.loops[i]
-		switch below := devices[l.Below] != ""; {
-		case l.Name == on.Name:
-			f.BackingDevice = l.Below != (disk.Dev{})
-		case below:
-			f.Loops, f.LoopsUnsure = slices.Insert(f.Loops, 0, l.Name), false
-		case !l.Known && h.seemsBelow(l, on, devices):
-			f.LoopsUnsure = f.LoopsUnsure || len(f.Loops) == 0
-			f.Loops = append(f.Loops, l.Name)
-		}
-	}
-}
-
-// seemsBelow says whether the loop device may lie on the disk where that is not known: what is
-// called like one of the devices counts, and what udev knows to hold the same filesystem.
-func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, devices map[disk.Dev]string) bool {
-	if l.Denied && h.Asks {
-		return true
-	}
-	for _, name := range devices {
-		if l.Called(name) {
-			return true
-		}
-	}
-	if f.Udev.FSUUID == "" {
-		return false
-	}
-	loop, err := h.sysfs().Disk(l.Name)
-	return err == nil && loop.Udev.FSUUID == f.Udev.FSUUID
 }

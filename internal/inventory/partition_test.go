@@ -125,7 +125,7 @@ func loop(name, path string) tree {
 // disk's filesystem.
 func TestLoops(t *testing.T) {
 	one := func(f disk.Facts, on *disk.Facts, h Host, l mounts.Loop) string {
-		h.addLoops(&f, on, &common{loops: []mounts.Loop{l}}, map[disk.Dev]string{on.Dev: on.Name})
+		h.addLoops(&f, on, &common{loops: []mounts.Loop{l}, loopUUIDs: func() map[string]string { return nil }}, map[disk.Dev]string{on.Dev: on.Name})
 		if f.BackingDevice {
 			return "lies on a device"
 		}
@@ -174,6 +174,30 @@ func TestLoops(t *testing.T) {
 		device["sys/devices/pci0000:00/0000:07:00.0/virtio/block/loop7/loop/backing_file"] = "/\n"
 		if got := strings.Join(scan(t, node.with(device).make(t))["vdb"].Loops, " "); got != want {
 			t.Errorf("with the filesystem %s on a loop device: below %q", id, got)
+		}
+	}
+}
+
+// Two loop devices on one file are in each other's way: each would be formatted, or mounted.
+func TestLoopsOnOneFile(t *testing.T) {
+	own := mounts.Loop{Name: "loop1", File: "/srv/ci/a.img"}
+	known := mounts.Loop{Name: "loop1", File: "/srv/ci/a.img", Known: true, Device: 8, Inode: 12}
+	for name, tc := range map[string]struct {
+		own, other mounts.Loop
+		want       string
+	}{
+		"one path":                  {own, mounts.Loop{Name: "loop2", File: "/srv/ci/a.img"}, "[loop2] false"},
+		"another path":              {own, mounts.Loop{Name: "loop2", File: "/srv/ci/b.img"}, "[] false"},
+		"no path":                   {mounts.Loop{Name: "loop1"}, mounts.Loop{Name: "loop2"}, "[] false"},
+		"one inode":                 {known, mounts.Loop{Name: "loop2", File: "/x", Known: true, Device: 8, Inode: 12}, "[loop2] false"},
+		"another inode":             {known, mounts.Loop{Name: "loop2", File: "/srv/ci/a.img", Known: true, Device: 8, Inode: 13}, "[] false"},
+		"that inode on another":     {known, mounts.Loop{Name: "loop2", File: "/srv/ci/a.img", Known: true, Device: 9, Inode: 12}, "[] false"},
+		"the other may not be read": {known, mounts.Loop{Name: "loop2", File: "/srv/ci/a.img"}, "[loop2] false"},
+	} {
+		on := disk.Facts{ID: disk.ID{Name: "loop1", Dev: disk.Dev{Major: 7, Minor: 1}}}
+		node.make(t).addLoops(&on, &on, &common{loops: []mounts.Loop{tc.own, tc.other}}, map[disk.Dev]string{on.Dev: on.Name})
+		if got := fmt.Sprint(on.Loops, on.LoopsUnsure); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
 }

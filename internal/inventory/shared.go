@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"hotmount/internal/batch"
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
 	"hotmount/internal/store"
@@ -14,70 +13,15 @@ import (
 // Shared is what looks have in common, which they need not each gather for
 // themselves. The zero value is ready. It is for one Host.
 type Shared struct {
-	claims mounts.ClaimCache
-	tables mounts.Reader
-	stored store.Known
+	tables   mounts.Reader
+	expected store.Expectations
 
 	measuring sync.Mutex
 	measured  map[uint64]measured // by disk sequence number
-
-	kernel sinceBoot
-
-	looks batch.Batch[*common]
-}
-
-// gather gives what is to be gathered once for all disks, not to be changed and
-// never older than the look that it is for.
-func (s *Shared) gather(h Host) (*common, error) {
-	work := func() (*common, error) {
-		c, err := h.gather()
-		return &c, err
-	}
-	if s == nil {
-		return work()
-	}
-	return s.looks.Do(work)
-}
-
-// sinceBoot is what does not change as long as the kernel runs, as far as it was read.
-type sinceBoot struct {
-	mu   sync.Mutex
-	boot string
-	// known says that off is: that the kernel command line forbids to format.
-	known, off bool
 }
 
 // Boot is the kernel's id of this boot.
-func (h Host) Boot() (string, error) {
-	if h.Shared == nil {
-		return h.sysfs().BootID()
-	}
-	k := &h.Shared.kernel
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var err error
-	if k.boot == "" {
-		k.boot, err = h.sysfs().BootID()
-	}
-	return k.boot, err
-}
-
-// kernelFormatOff says whether the kernel command line forbids to format.
-func (h Host) kernelFormatOff() (bool, error) {
-	if h.Shared == nil {
-		return h.sysfs().KernelFormatOff()
-	}
-	k := &h.Shared.kernel
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.known {
-		return k.off, nil
-	}
-	var err error
-	k.off, err = h.sysfs().KernelFormatOff()
-	k.known = err == nil
-	return k.off, err
-}
+func (h Host) Boot() (string, error) { return h.sysfs().BootID() }
 
 func (s *Shared) reader() *mounts.Reader {
 	if s == nil {
@@ -86,11 +30,11 @@ func (s *Shared) reader() *mounts.Reader {
 	return &s.tables
 }
 
-func (s *Shared) known() *store.Known {
+func (s *Shared) expectations() *store.Expectations {
 	if s == nil {
 		return nil
 	}
-	return &s.stored
+	return &s.expected
 }
 
 // Expect has looks go by the sighting, which is of this boot, from now on, whether or not Remember
@@ -98,24 +42,17 @@ func (s *Shared) known() *store.Known {
 func (h Host) Expect(seen disk.Sighting) {
 	// Without the boot it is of another one; then no look is possible either.
 	seen.Identity.Boot, _ = h.Boot()
-	h.Shared.stored.Expect(seen)
+	h.Shared.expected.Expect(seen)
 }
 
 // Remember records what is expected, also what could not be recorded before.
 func (h Host) Remember() error {
-	all := h.Shared.stored.Expected()
-	err := h.Shared.stored.Remember(h.Store, all)
+	all := h.Shared.expected.Expected()
+	err := h.Store.Remember(all)
 	if err == nil {
-		h.Shared.stored.Recorded(all)
+		h.Shared.expected.Recorded(all)
 	}
 	return err
-}
-
-func (s *Shared) claimed(root string) ([]mounts.Claim, error) {
-	if s == nil {
-		return mounts.Claims(root)
-	}
-	return s.claims.Claims(root)
 }
 
 // measuredMost bounds what is kept of disks, of which nobody says that they are gone.

@@ -3,6 +3,7 @@ package mounts
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -13,7 +14,6 @@ import (
 	"syscall"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 // Claim is a place in the system's configuration that names a device: whoever
@@ -49,20 +49,14 @@ var unitDirectories = []string{
 // nothing. A unit file that can not be read is a claim without a Spec: it may be a link
 // to somewhere in a home directory. Anything else that can not be read is an error.
 func Claims(root string) ([]Claim, error) {
-	claims, err := new(stamps).claimsBelow(rooted(root))
+	claims, err := claimsBelow(filepath.Join("/", root))
 	if err != nil {
-		return nil, claimError(err)
+		return nil, fmt.Errorf("cannot read which disks are claimed: %w", err)
 	}
 	return claims, nil
 }
 
-func rooted(root string) string { return filepath.Join("/", root) }
-
-func claimError(err error) error {
-	return fmt.Errorf("cannot read which disks are claimed: %w", err)
-}
-
-func (st *stamps) claimsBelow(root string) ([]Claim, error) {
+func claimsBelow(root string) ([]Claim, error) {
 	type source struct {
 		path  string
 		parse func(text, where string) []Claim
@@ -72,7 +66,7 @@ func (st *stamps) claimsBelow(root string) ([]Claim, error) {
 	// mdadm.conf(5): Debian's place, the usual one, and directories beside both.
 	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
 		sources = append(sources, source{name, parseMdadm, false})
-		names, err := st.list(root, name+".d", ".conf")
+		names, err := list(root, name+".d", ".conf")
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +78,7 @@ func (st *stamps) claimsBelow(root string) ([]Claim, error) {
 	for _, dir := range unitDirectories {
 		// The directories of drop-ins end in .d: of one unit, of all whose names
 		// begin alike, of all of one type.
-		names, err := st.list(root, dir, ".mount", ".swap", ".mount.d", ".swap.d", "mount.d", "swap.d")
+		names, err := list(root, dir, ".mount", ".swap", ".mount.d", ".swap.d", "mount.d", "swap.d")
 		if err != nil {
 			return nil, err
 		}
@@ -93,8 +87,8 @@ func (st *stamps) claimsBelow(root string) ([]Claim, error) {
 				sources = append(sources, source{name, parseUnit, true})
 				continue
 			}
-			dropIns, err := st.list(root, name, ".conf")
-			if err != nil || st.hidden(root, name) {
+			dropIns, err := list(root, name, ".conf")
+			if err != nil || hidden(root, name) {
 				unseen = append(unseen, Claim{Where: name})
 				continue
 			}
@@ -105,8 +99,8 @@ func (st *stamps) claimsBelow(root string) ([]Claim, error) {
 	}
 	var claims []Claim
 	for _, s := range sources {
-		text, err := st.readFile(filepath.Join(root, s.path))
-		if s.unit && (err != nil || st.hidden(root, s.path)) {
+		text, err := readFile(filepath.Join(root, s.path))
+		if s.unit && (err != nil || hidden(root, s.path)) {
 			unseen = append(unseen, Claim{Where: s.path})
 			continue
 		}
@@ -124,7 +118,7 @@ func (st *stamps) claimsBelow(root string) ([]Claim, error) {
 // sees nothing (disk.Hidden): below /home it may not look, and what is below /tmp seems not
 // to be there. Who sees it does not read it either, so that hotmount plan says what the
 // daemon does.
-func (st *stamps) hidden(root, name string) bool {
+func hidden(root, name string) bool {
 	// As many as the kernel follows (MAXSYMLINKS, include/linux/namei.h).
 	for range 40 {
 		target, err := os.Readlink(filepath.Join(root, name))
@@ -137,15 +131,13 @@ func (st *stamps) hidden(root, name string) bool {
 		if name = path.Clean(target); disk.Hidden(name) {
 			return true
 		}
-		st.take(filepath.Join(root, name))
 	}
 	return false
 }
 
 // list gives the paths of the entries of a directory whose names have one of the
 // endings.
-func (st *stamps) list(root, dir string, endings ...string) ([]string, error) {
-	st.take(filepath.Join(root, dir))
+func list(root, dir string, endings ...string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(root, dir))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
@@ -164,8 +156,7 @@ func (st *stamps) list(root, dir string, endings ...string) ([]string, error) {
 
 // readFile reads a file of the configuration; one that is not there is empty, and
 // so is what is no file: a masked unit is a link to /dev/null.
-func (st *stamps) readFile(name string) (string, error) {
-	st.take(name)
+func readFile(name string) (string, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return "", nil
@@ -173,7 +164,15 @@ func (st *stamps) readFile(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := smallfile.Read(name, maxFile)
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("cannot read %s: more than %d bytes", name, maxFile)
+	}
 	return string(text), err
 }
 

@@ -146,8 +146,7 @@ func TestUnseenClaims(t *testing.T) {
 		"etc/systemd/system/x.mount.d":          "/home/nobody",
 		"etc/systemd/system/x.swap.d/x.conf":    "/var/tmp/nowhere",
 	} {
-		c := new(ClaimCache)
-		got, err := c.Claims(files(t, map[string]string{name: "-> " + to, "etc/fstab": "/dev/vda1 / ext4\n"}))
+		got, err := Claims(files(t, map[string]string{name: "-> " + to, "etc/fstab": "/dev/vda1 / ext4\n"}))
 		if want := []Claim{{"/etc/fstab:1", "/dev/vda1"}, {Where: "/" + name}}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 // Loop is a loop device (loop(4)) that has a file.
@@ -26,6 +26,8 @@ type Loop struct {
 	// the kernel has told it, and not the path, which may mean another here.
 	Below disk.Dev
 	Known bool
+	// Device and Inode are those of its file, as stat(2) has them, where the kernel has told it (Known).
+	Device, Inode uint64
 	// Denied says that this process may not open it, and so can not ask.
 	Denied bool
 }
@@ -37,6 +39,14 @@ func (l *Loop) Called(name string) bool {
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
 }
 
+// SameFile reports whether both lie on one file: as the kernel tells it, and where it does not by the path.
+func (l *Loop) SameFile(other *Loop) bool {
+	if l.Known && other.Known {
+		return l.Device == other.Device && l.Inode == other.Inode
+	}
+	return l.File != "" && l.File == other.File
+}
+
 // Loops gives the loop devices that have a file. What is below one can be a disk, and
 // nothing else tells of it: the kernel neither lists it among the disk's holders nor has
 // it claim the disk. Who may open loop devices, which the daemon may not, is told by the
@@ -44,7 +54,7 @@ func (l *Loop) Called(name string) bool {
 func Loops(root string, tree []Mount) ([]Loop, error) {
 	// /proc/partitions, which has none of those that wait to be used, has all disks.
 	const where = "sys/devices/virtual/block"
-	entries, err := smallfile.ReadDir(filepath.Join("/", root, where))
+	entries, err := os.ReadDir(filepath.Join("/", root, where))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -59,12 +69,12 @@ func Loops(root string, tree []Mount) ([]Loop, error) {
 		}
 		// Documentation/ABI/testing/sysfs-block-loop. One that waits to be used has none, nor has a
 		// device whose file was taken away meanwhile. A path can be too long to be told.
-		file, err := smallfile.Attribute(filepath.Join("/", root, where, l.Name, "loop/backing_file"))
+		file, err := os.ReadFile(filepath.Join("/", root, where, l.Name, "loop/backing_file"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			continue
 		}
 		if err == nil {
-			l.File = strings.TrimSuffix(file, "\n")
+			l.File = strings.TrimSuffix(string(file), "\n")
 		}
 		l.ask(root, tree)
 		if !l.Known {
@@ -93,6 +103,7 @@ func (l *Loop) ask(root string, tree []Mount) {
 		return
 	}
 	l.Known, l.Below = true, disk.Dev{Major: unix.Major(info.Rdevice), Minor: unix.Minor(info.Rdevice)}
+	l.Device, l.Inode = info.Device, info.Inode
 }
 
 // local are the filesystems of which this kernel alone tells a file's attributes.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,7 +20,6 @@ import (
 	"github.com/moby/sys/mountinfo"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 const (
@@ -175,7 +175,7 @@ func OnWay(point, path string) bool {
 // Swaps gives the paths of all active swap space, as the kernel names it in
 // /proc/swaps (proc_swaps(5)): device nodes below /dev, or files.
 func Swaps(root string) ([]string, error) {
-	b, err := smallfile.Read(filepath.Join("/", root, "proc/swaps"), maxFile)
+	b, err := os.ReadFile(filepath.Join("/", root, "proc/swaps"))
 	if errors.Is(err, fs.ErrNotExist) {
 		// A kernel without CONFIG_SWAP.
 		return nil, nil

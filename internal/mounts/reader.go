@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,9 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"hotmount/internal/batch"
-	"hotmount/internal/smallfile"
 )
 
 // Reader reads the mount tables of PID 1 and of this process again and again. PID 1's is read only
@@ -23,15 +21,11 @@ import (
 // value is ready, also for several at once, and is for one root.
 type Reader struct {
 	host, own oneTable
-	anew      batch.Batch[tables]
 
 	mu sync.Mutex
 	// propagates is of which directories Propagates has said so, and since when.
 	propagates map[string]time.Time
 }
-
-// tables are both, as they are read for Propagates.
-type tables struct{ host, own []Mount }
 
 // propagationHolds is how long it holds that a directory propagates.
 const propagationHolds = time.Second
@@ -61,8 +55,7 @@ func (r *Reader) Doubt() {
 // Propagates says, by nil, that what PID 1 mounts below the directory shows in this
 // process's mount namespace. Where it does not, a directory there can be a live mount point
 // on the host without looking like one, and removing it would take the mount away. Both tables are
-// read for it, once for all that ask at the same time: of a change of the propagation alone the kernel
-// does not tell. What it says holds for a second: where disks come one after the other each mount changes
+// read for it: of a change of the propagation alone the kernel does not tell. What it says holds for a second: where disks come one after the other each mount changes
 // both tables, and the more is mounted the longer it takes to read them. What it refuses does not.
 func (r *Reader) Propagates(root, dir string) error {
 	begun := time.Now()
@@ -72,18 +65,16 @@ func (r *Reader) Propagates(root, dir string) error {
 	if known && begun.Sub(since) < propagationHolds {
 		return nil
 	}
-	both, err := r.anew.Do(func() (t tables, err error) {
-		r.Doubt()
-		if t.host, err = r.Tree(root); err != nil {
-			return t, err
-		}
-		t.own, err = r.own.read(filepath.Join("/", root, ownTablePath), false)
-		return t, err
-	})
+	r.Doubt()
+	host, err := r.Tree(root)
 	if err != nil {
 		return err
 	}
-	if err := propagates(both.host, both.own, dir); err != nil {
+	own, err := r.own.read(filepath.Join("/", root, ownTablePath), false)
+	if err != nil {
+		return err
+	}
+	if err := propagates(host, own, dir); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -123,7 +114,7 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 	file, again := t.file, t.last != nil
 	if file == nil {
 		var err error
-		if file, err = smallfile.Open(path); err != nil {
+		if file, err = openUnwatched(path); err != nil {
 			return nil, err
 		}
 		if keep && again && tells(file) {
@@ -137,6 +128,16 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 	t.doubted = false
 	// What changes from here on is told by the next call of changed.
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
+}
+
+// openUnwatched opens a file that Go's poller does not watch, as it would one of os.Open: what the kernel tells the
+// poller of a mount table it does not tell changed any more.
+func openUnwatched(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // tells says whether changed can go by the file: a mount table of procfs, and no copy of one.

@@ -4,15 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/iotest"
-	"testing/synctest"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestReader: what is read after other tables is what is read first, whichever lines are
@@ -135,45 +130,6 @@ func TestTreeIsReadOnce(t *testing.T) {
 	}
 	if _, err := r.Tree(""); err != nil || r.host.file == nil {
 		t.Errorf("after it was read twice: open is %v, error %v", r.host.file != nil, err)
-	}
-}
-
-// TestPropagatesIsShared: those that ask while another one reads are given one reading after it.
-func TestPropagatesIsShared(t *testing.T) {
-	root := files(t, map[string]string{"proc/1/mountinfo": hostRoot, "proc/self/mountinfo": hostRoot})
-	opened, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(opened)
-	for _, table := range []string{"proc/1/mountinfo", "proc/self/mountinfo"} {
-		if _, err := unix.InotifyAddWatch(opened, filepath.Join(root, table), unix.IN_OPEN); err != nil {
-			t.Fatal(err)
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		var r Reader
-		working, over := make(chan struct{}), make(chan struct{})
-		var all sync.WaitGroup
-		all.Go(func() {
-			_, _ = r.anew.Do(func() (tables, error) { close(working); <-over; return tables{}, nil })
-		})
-		<-working
-		for range 8 {
-			all.Go(func() {
-				if err := r.Propagates(root, "/mnt/disks"); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		synctest.Wait()
-		close(over)
-		all.Wait()
-	})
-	// Without a name an event is its header alone (inotify(7)).
-	events := make([]byte, 64*unix.SizeofInotifyEvent)
-	if n, err := unix.Read(opened, events); err != nil || n != 2*unix.SizeofInotifyEvent {
-		t.Errorf("the tables were opened %d times, error %v", n/unix.SizeofInotifyEvent, err)
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 // User is one use of a mounted filesystem that keeps it in use when it is
@@ -200,7 +199,7 @@ func gone(err error) bool {
 
 // tree reads a mount table.
 func tree(table string) ([]Mount, error) {
-	file, err := smallfile.Open(table)
+	file, err := os.Open(table)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read mount table: %w", err)
 	}

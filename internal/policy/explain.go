@@ -224,6 +224,8 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 			one.Verdict = "is not asked: it was given out as a block volume, and a class has it for that"
 		case !named(of.name, &c.Selectors):
 			one.Verdict = "may not select this kind of device: no pattern in names has its letters as they are"
+		case unbacked(of, &c.Selectors) != "":
+			one.Verdict = "may not select it: " + unbacked(of, &c.Selectors)
 		}
 		classes = append(classes, one)
 		if asks && before == nil {

@@ -85,6 +85,28 @@ func TestConsider(t *testing.T) {
 	}
 }
 
+// TestConsiderLoopDevices: what keeps a loop device from its class is told where the selectors do not show it.
+func TestConsiderLoopDevices(t *testing.T) {
+	for want, f := range map[string]disk.Facts{
+		"has it":                                 {BackingFile: "/srv/ci/a.img"},
+		"does not select it":                     {BackingFile: "/srv/a/b/c.img"},
+		"may not select it: its file is deleted": {BackingFile: "/srv/ci/a.img (deleted)"},
+		"may not select it: what lies behind it is a block device, or below /dev": {BackingFile: "/srv/ci/a.img", BackingDevice: true},
+		"may not select it: its file lies below a kubelet's root directory":       {BackingFile: "/srv/kubelet/a.img"},
+		"may not select it: loop devices are selected only with backing_file":     {Model: "no pattern"},
+	} {
+		s := settings()
+		s.Classes[0].Selectors = disk.Selectors{Names: []string{"loop*"}, BackingFile: []string{"/srv/*/*"}}
+		if f.Model != "" {
+			s.Classes[0].BackingFile = nil
+		}
+		f.Name, f.Transport = "loop7", "loop"
+		if classes, _ := Consider(&f, s); classes[0].Verdict != want {
+			t.Errorf("%q, want %q", classes[0].Verdict, want)
+		}
+	}
+}
+
 // TestConsiderPartitions: the words for a disk, its partition, and what excludes both.
 func TestConsiderPartitions(t *testing.T) {
 	disks := disk.Class{Name: "hdd", Selectors: disk.Selectors{Transport: []string{"virtio"}}, Directory: "/mnt/hdd"}

@@ -832,6 +832,15 @@ func TestWordsOfPresent(t *testing.T) {
 	}
 }
 
+// TestWordsOfLoopDevice: nobody is told to give a loop device a serial.
+func TestWordsOfLoopDevice(t *testing.T) {
+	f := blankDisk()
+	f.Transport, f.Serial = "loop", ""
+	if why, next := Words(f, proven(disk.Unread), settings(), disk.Decision{Action: disk.Refuse, Reason: disk.ReasonNoSerial}); !strings.Contains(why, "a loop device has none") || strings.Contains(next, "virsh") {
+		t.Errorf("%q, %q", why, next)
+	}
+}
+
 // TestWordsOfGivenElse: what is to be released is the disk that is given out.
 func TestWordsOfGivenElse(t *testing.T) {
 	for want, put := range map[string]func(*disk.Facts){

@@ -77,24 +77,32 @@ func (a asked) serial() string { return strings.TrimRight(a.OfDisk(a.Serial), " 
 // selects says whether the class asks for it.
 func selects(a asked, c *disk.Class) bool {
 	return c.Partitions == a.partition && !(c.Partitions && c.Mode == disk.ModeBlock) &&
-		!c.Selectors.IsZero() && named(a.name, &c.Selectors) && backed(a, &c.Selectors) && holds(a, &c.Selectors)
+		!c.Selectors.IsZero() && named(a.name, &c.Selectors) && unbacked(a, &c.Selectors) == "" && holds(a, &c.Selectors)
 }
 
-// backed reports whether the selectors may select the disk for what lies behind it: a loop device only
-// with patterns of its file, and never over a block device or over what is kubelet's.
-func backed(a asked, s *disk.Selectors) bool {
-	if !strings.HasPrefix(a.name, "loop") {
-		return true
+// unbacked returns why the selectors may not select the disk for what lies behind it, "" if they may. They may
+// select a loop device only with patterns of its file, and never over a block device or over what is kubelet's.
+func unbacked(a asked, s *disk.Selectors) string {
+	switch {
+	case !strings.HasPrefix(a.name, "loop"):
+		return ""
+	case len(s.BackingFile) == 0:
+		return "loop devices are selected only with backing_file"
+	case a.BackingDevice || strings.HasPrefix(a.BackingFile, "/dev/"):
+		return "what lies behind it is a block device, or below /dev"
+	case strings.HasSuffix(a.BackingFile, " (deleted)"): // d_path() in the kernel's fs/d_path.c
+		return "its file is deleted"
+	case ofKubelet(a.BackingFile):
+		return "its file lies below a kubelet's root directory"
 	}
-	return len(s.BackingFile) > 0 && !a.BackingDevice && !strings.HasPrefix(a.BackingFile, "/dev/") && !ofKubelet(a.BackingFile) &&
-		!strings.HasSuffix(a.BackingFile, " (deleted)") // d_path() in the kernel's fs/d_path.c
+	return ""
 }
 
 // ofKubelet reports whether the path lies below a kubelet's root directory: /var/lib/kubelet, that of another
 // distribution, which ends in "kubelet" too, or any that has kubelet's directories for volumes
 // (pkg/kubelet/kubelet_getters.go, pkg/volume/plugins.go).
 func ofKubelet(path string) bool {
-	for _, part := range []string{"/kubelet/", "/plugins/kubernetes.io/", "/volumes/kubernetes.io~", "/volumeDevices/"} {
+	for _, part := range []string{"/kubelet/", "/plugins/kubernetes.io/", "/volumes/kubernetes.io~", "/volume-subpaths/", "/volumeDevices/"} {
 		if strings.Contains(path, part) {
 			return true
 		}

@@ -149,7 +149,7 @@ func TestNarrow(t *testing.T) {
 
 // TestLoopDevices: a loop device is a disk of a class that names it and the file behind it, and no other.
 func TestLoopDevices(t *testing.T) {
-	files := []string{"/srv/ci/*.img", "/dev/shm/*", "/var/lib/*/*/*", "/srv/*/plugins/kubernetes.io/*", "/srv/*/volumes/kubernetes.io~x/*", "/srv/x/volumeDevices/*"}
+	files := []string{"/srv/ci/*.img", "/dev/shm/*", "/var/lib/*/*/*", "/srv/*/plugins/kubernetes.io/*", "/srv/*/volumes/kubernetes.io~x/*", "/srv/x/volumeDevices/*", "/srv/x/volume-subpaths/*"}
 	for _, c := range []struct {
 		file   string
 		device bool
@@ -168,6 +168,7 @@ func TestLoopDevices(t *testing.T) {
 		{"/srv/x/plugins/kubernetes.io/a", false, false},
 		{"/srv/x/volumes/kubernetes.io~x/a", false, false},
 		{"/srv/x/volumeDevices/a", false, false},
+		{"/srv/x/volume-subpaths/a", false, false},
 	} {
 		f := &disk.Facts{ID: disk.ID{Name: "loop7"}, Transport: "loop", BackingFile: c.file, BackingDevice: c.device}
 		for _, s := range []disk.Selectors{{Names: []string{"loop*"}, BackingFile: files}, {Names: []string{"*"}, BackingFile: files}, {Names: []string{"loop*"}}} {
@@ -212,6 +213,14 @@ func TestSelectAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { Select(f, s) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+	loop := &disk.Facts{ID: disk.ID{Name: "loop7"}, Transport: "loop", BackingFile: "/srv/ci/a.img"}
+	s.Classes[0].Selectors = disk.Selectors{Names: []string{"loop*"}, BackingFile: []string{"/srv/ci/*.raw", "/srv/ci/*.img"}}
+	if Select(loop, s) == nil {
+		t.Fatal("the loop device is not selected")
+	}
+	if n := testing.AllocsPerRun(100, func() { Select(loop, s) }); n != 0 {
+		t.Errorf("a loop device: %v allocations", n)
+	}
 }
 
 // TestNoConfigurationHasTheSystem: whatever is selected, a disk of the running
@@ -221,11 +230,12 @@ func TestNoConfigurationHasTheSystem(t *testing.T) {
 		pick := func(of ...string) []string { return rapid.SliceOfN(rapid.SampledFrom(of), 0, 2).Draw(r, "list") }
 		s := settings()
 		s.Classes[0].Selectors = disk.Selectors{
-			Names: pick("vda", "*", "re:.*", "vd[a-z]", "dm-*"), Transport: pick("virtio", "*"), Serial: pick("S1", "*"),
+			Names: pick("vda", "*", "re:.*", "vd[a-z]", "dm-*", "loop*"), BackingFile: pick("/srv/ci/*"), Transport: pick("virtio", "*"), Serial: pick("S1", "*"),
 			Size: disk.SizeRange{Least: rapid.Uint64Range(0, 10).Draw(r, "least")},
 		}
 		f := blankDisk()
-		f.Name = rapid.SampledFrom([]string{"vda", "dm-0", "sda", "nvme0n1"}).Draw(r, "name")
+		f.Name = rapid.SampledFrom([]string{"vda", "dm-0", "sda", "nvme0n1", "loop0"}).Draw(r, "name")
+		f.BackingFile = "/srv/ci/root.img"
 		f.System = rapid.SampledFrom([]string{"/", "/boot", "/var"}).Draw(r, "system")
 		if c := Select(f, s); c != nil {
 			r.Fatalf("class %v has it", c.Selectors)

@@ -146,6 +146,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	case disk.ReasonGivenElse:
 		return wasGiven(f) + " is given out as a block volume at " + disk.Visible(f.Standing.Link), givenElseNext(f)
 	case disk.ReasonNoSerial:
+		if f.Transport == "loop" {
+			return "a block volume is known by its serial, and a loop device has none", "have a class with mode: filesystem select it"
+		}
 		return "it has no serial, or one that is too long, and a block volume is known by its serial: without one it can not be told from another disk", "attach it with a serial (virsh attach-disk --serial)"
 	case disk.ReasonSerialTwice:
 		// A block volume is told from others by its serial alone.

@@ -9,15 +9,20 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"hotmount/internal/smallfile"
 )
 
 // limit is the largest file that is read, in bytes. What hotmount writes is far
 // smaller.
 const limit = 4 << 20
 
-func readFile(path string) ([]byte, error) { return smallfile.Read(path, limit) }
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readAll(file)
+}
 
 func readAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
@@ -48,12 +53,6 @@ func writeFile(path string, v any, synced bool) error {
 // replace replaces the file as a whole. Synced, the new content and its name
 // are on the disk when it returns.
 func replace(path string, data []byte, synced bool) error {
-	return replaceAndTell(path, data, synced, nil)
-}
-
-// replaceAndTell is replace, and calls renamed, if that is given, as soon as the file has its name,
-// with the file, open for reading and the callee's from then on.
-func replaceAndTell(path string, data []byte, synced bool, renamed func(now *os.File) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
@@ -62,26 +61,16 @@ func replaceAndTell(path string, data []byte, synced bool, renamed func(now *os.
 	if err == nil && synced {
 		err = tmp.Sync()
 	}
-	var now *os.File
-	if err == nil && renamed != nil {
-		now, err = smallfile.Open(tmp.Name())
-	}
 	if err = errors.Join(err, tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		if now != nil {
-			err = errors.Join(err, now.Close())
-		}
 		return errors.Join(err, removeIfThere(tmp.Name()))
 	}
-	if renamed != nil {
-		err = renamed(now)
-	}
 	if synced {
-		err = errors.Join(err, syncDir(filepath.Dir(path)))
+		return syncDir(filepath.Dir(path))
 	}
-	return err
+	return nil
 }
 
 // makeSynced makes a directory below one that exists, so that it is still there

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,18 +13,11 @@ import (
 
 func (s Store) publishedFile() string { return filepath.Join(s.Runtime, "status.json") }
 
-// Publisher is for who publishes again and again.
-type Publisher struct {
-	Store   Store
-	encoded encoder[disk.Line]
-}
-
 // Publish replaces what the daemon has to say of each disk, for anybody to read. It is called by one
 // at a time.
-func (p *Publisher) Publish(lines []disk.Line) error {
-	s := p.Store
+func (s Store) Publish(lines []disk.Line) error {
 	err := func() error {
-		data, err := p.encoded.list(lines, "")
+		data, err := json.MarshalIndent(lines, "", "  ")
 		if err != nil {
 			return err
 		}

@@ -25,22 +25,20 @@ type sightings struct {
 
 // Remember records, synced, on which disks filesystems were found mounted, or
 // that their disks have left.
-func (s Store) Remember(seen []disk.Sighting) error { return s.remember(nil, seen) }
-
-func (s Store) remember(k *Known, seen []disk.Sighting) error {
+func (s Store) Remember(seen []disk.Sighting) error {
 	err := s.locked(func() error {
-		all, err := once(k, s.sightingsFile(), s.Sightings)
+		all, err := s.Sightings()
 		if err != nil {
 			return err
 		}
-		all, before, now := merge(slices.Clone(all), seen)
-		if err := s.failed(s.writeSightings(k, s.sightingsFile(), all)); err != nil {
+		all, before, now := merge(all, seen)
+		if err := s.failed(writeSightings(s.sightingsFile(), all)); err != nil {
 			return err
 		}
-		return errors.Join(s.markFull(before, now), s.note(k, seen, false))
+		return errors.Join(s.markFull(before, now), s.note(seen, false))
 	})
 	if err == nil {
-		err = s.dropRenamed(k, seen)
+		err = s.dropRenamed(seen)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot record which filesystem lies on which disk: %w", err)
@@ -49,20 +47,8 @@ func (s Store) remember(k *Known, seen []disk.Sighting) error {
 }
 
 // writeSightings replaces the file, synced.
-func (s Store) writeSightings(k *Known, path string, all []disk.Sighting) error {
-	entries := new(encoder[disk.Sighting])
-	if k != nil {
-		entries = &k.encoded
-	}
-	list, err := entries.list(all, "  ")
-	if err != nil {
-		return err
-	}
-	data := fmt.Appendf(nil, "{\n  \"version\": %d,\n  \"filesystems\": %s\n}\n", version, list)
-	if k == nil {
-		return replace(path, data, true)
-	}
-	return replaceAndTell(path, data, true, func(now *os.File) error { return wrote(k, path, now, all) })
+func writeSightings(path string, all []disk.Sighting) error {
+	return writeSynced(path, sightings{Version: version, Filesystems: all})
 }
 
 // merge adds what was seen to what is remembered, one of each filesystem, and gives what that
@@ -84,10 +70,10 @@ func merge(all, seen []disk.Sighting) (merged, before, now []disk.Sighting) {
 }
 
 // dropRenamed takes from the refused disks those that have got a UUID of their own.
-func (s Store) dropRenamed(k *Known, seen []disk.Sighting) error {
+func (s Store) dropRenamed(seen []disk.Sighting) error {
 	isRenamed := func(t twin) bool { return slices.ContainsFunc(seen, t.renamed) }
 	// What is not on record need not be dropped, and Memory.Lost tells.
-	if st, err := once(k, s.stateFile(), s.load); err != nil || !slices.ContainsFunc(st.Twins, isRenamed) {
+	if st, err := s.load(); err != nil || !slices.ContainsFunc(st.Twins, isRenamed) {
 		return nil
 	}
 	return s.change(func(st *state) bool {
@@ -135,7 +121,7 @@ func (s Store) markFull(before, now []disk.Sighting) error {
 // it is there no more (Left). Where a filesystem is mounted since, that is remembered
 // instead (Remember).
 func (s Store) Note(found []disk.Sighting) error {
-	if err := s.locked(func() error { return s.note(nil, found, true) }); err != nil {
+	if err := s.locked(func() error { return s.note(found, true) }); err != nil {
 		return fmt.Errorf("cannot record what lies on which disk: %w", err)
 	}
 	return nil
@@ -143,8 +129,8 @@ func (s Store) Note(found []disk.Sighting) error {
 
 // note drops the records that what was found replaces, and adds those of it: each place
 // has one at most.
-func (s Store) note(k *Known, found []disk.Sighting, add bool) error {
-	before, err := once(k, s.notedFile(), s.Noted)
+func (s Store) note(found []disk.Sighting, add bool) error {
+	before, err := s.Noted()
 	if err != nil {
 		return err
 	}
@@ -166,7 +152,7 @@ func (s Store) note(k *Known, found []disk.Sighting, add bool) error {
 		return nil
 	}
 	all = all[max(0, len(all)-sightingsKept):]
-	return s.failed(s.writeSightings(nil, s.notedFile(), all))
+	return s.failed(writeSightings(s.notedFile(), all))
 }
 
 // GiveUp records, synced, that the disk of that filesystem has left for good, though
@@ -181,7 +167,7 @@ func (s Store) GiveUp(uuid string) error {
 		for i := range all {
 			all[i].Left = all[i].Left || all[i].UUID == uuid
 		}
-		return s.failed(s.writeSightings(nil, s.sightingsFile(), all))
+		return s.failed(writeSightings(s.sightingsFile(), all))
 	})
 	if err != nil {
 		return fmt.Errorf("cannot record that %s will not come back: %w", disk.Visible(uuid), err)

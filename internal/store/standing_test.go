@@ -756,10 +756,9 @@ func TestTwinRenamed(t *testing.T) {
 	for _, f := range []*disk.Facts{f, copied, third} {
 		f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid}
 	}
-	k := new(Known) // who remembers and who keeps need not be one process
 	remember := func(id disk.Identity, uuid string, left bool) {
 		t.Helper()
-		if err := k.Remember(s, []disk.Sighting{{Identity: id, UUID: uuid, Type: "xfs", Directory: "/mnt/disks", Left: left}}); err != nil {
+		if err := s.Remember([]disk.Sighting{{Identity: id, UUID: uuid, Type: "xfs", Directory: "/mnt/disks", Left: left}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -222,16 +222,16 @@ type Memory struct {
 
 // Load reads the state directory, for the boot of that id. What can not be read
 // of it is in Lost; it does not keep filesystems from being mounted.
-func (s Store) Load(boot string, known *Known) Memory {
+func (s Store) Load(boot string, e *Expectations) Memory {
 	m := Memory{store: s, boot: boot}
 	var errs [7]error
-	m.state, errs[0] = once(known, s.stateFile(), s.load)
+	m.state, errs[0] = s.load()
 	m.intents, errs[1] = s.intents()
-	m.history, errs[2] = once(known, s.historyFile(), s.History)
-	m.sightings, errs[3] = known.sightings(s)
+	m.history, errs[2] = s.History()
+	m.sightings, errs[3] = e.sightings(s)
 	errs[4] = s.failure()
-	m.given, errs[5] = once(known, s.givenFile(), s.Given)
-	m.contents, errs[6] = once(known, s.notedFile(), s.Noted)
+	m.given, errs[5] = s.Given()
+	m.contents, errs[6] = s.Noted()
 	for _, err := range errs {
 		if m.Lost == nil {
 			m.Lost = err
@@ -522,7 +522,7 @@ func (s Store) Begin(i disk.Intent) error {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
 	}
 	err := s.locked(func() error {
-		if err := s.note(nil, []disk.Sighting{{Identity: i.Identity}}, false); err != nil {
+		if err := s.note([]disk.Sighting{{Identity: i.Identity}}, false); err != nil {
 			return err
 		}
 		if err := s.displace(i); err != nil {

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 // sequence reads ID.Seq. That of a partition is below its disk's directory, which a
@@ -67,7 +66,7 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 		return err
 	}
 	facts.ReadOnly = facts.ReadOnly || readOnly != 0
-	stat, err := smallfile.Attribute(filepath.Join(dir, "stat"))
+	stat, err := readAttribute(filepath.Join(dir, "stat"))
 	if err != nil {
 		return err
 	}

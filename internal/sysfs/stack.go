@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 // holders gives the kernel names of what is built on the disk in that directory
@@ -19,7 +18,7 @@ func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	var walk func(dir string, partitions []string) error
 	walk = func(dir string, partitions []string) error {
 		for _, part := range append([]string{""}, partitions...) {
-			entries, err := smallfile.ReadDir(filepath.Join(dir, part, "holders"))
+			entries, err := os.ReadDir(filepath.Join(dir, part, "holders"))
 			if err != nil && !missing(err) {
 				return err
 			}
@@ -53,7 +52,7 @@ func (f FS) Below(name string) ([]string, error) {
 	var walk func(dir string) error
 	walk = func(dir string) error {
 		slaves := filepath.Join(dir, "slaves")
-		entries, err := smallfile.ReadDir(slaves)
+		entries, err := os.ReadDir(slaves)
 		for _, e := range entries {
 			real, err := filepath.EvalSymlinks(filepath.Join(slaves, e.Name()))
 			if missing(err) {

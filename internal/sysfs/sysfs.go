@@ -17,7 +17,6 @@ import (
 	"unicode/utf8"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 // FS is a file system tree with sysfs, procfs and udev's database in their usual
@@ -29,10 +28,6 @@ type FS struct {
 	Partitions bool
 }
 
-// maxProc bounds the size in bytes of what is read of procfs: a command line has 2 or 4
-// KiB (COMMAND_LINE_SIZE).
-const maxProc = 64 << 10
-
 func (f FS) path(elements ...string) string {
 	return filepath.Join(append([]string{"/", f.Root}, elements...)...)
 }
@@ -43,13 +38,13 @@ func (f FS) path(elements ...string) string {
 // have no device node (the single paths of NVMe multipath, GENHD_FL_HIDDEN), and
 // for loop devices without a file.
 func (f FS) Names() ([]string, error) {
-	entries, err := smallfile.ReadDir(f.path("sys/block"))
+	entries, err := os.ReadDir(f.path("sys/block"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list disks: %w", err)
 	}
 	var names []string
 	for _, e := range entries {
-		if hidden, err := smallfile.Attribute(f.path("sys/block", e.Name(), "hidden")); err == nil && hidden == "1\n" {
+		if hidden, err := readAttribute(f.path("sys/block", e.Name(), "hidden")); err == nil && hidden == "1\n" {
 			continue
 		}
 		if detached(f.path("sys/block", e.Name())) {
@@ -127,14 +122,18 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	if err != nil {
 		return disk.Facts{}, err
 	}
-	if detached(dir) {
-		return disk.Facts{}, fmt.Errorf("%w: the loop device has no file", disk.ErrGone)
-	}
 	seq, err := sequence(dir)
 	if err != nil {
 		return disk.Facts{}, goneOr(dir, err)
 	}
 	facts := disk.Facts{ID: disk.ID{Name: name, Seq: seq}}
+	whole := dir
+	if facts.Partition() > 0 {
+		whole = filepath.Dir(dir)
+	}
+	if detached(whole) {
+		return disk.Facts{}, fmt.Errorf("%w: the loop device has no file", disk.ErrGone)
+	}
 	if facts.Partition() > 0 {
 		err = f.fillPartition(&facts, dir)
 	} else {
@@ -185,8 +184,8 @@ func follow(entry string) (string, error) {
 	return filepath.Join(filepath.Dir(entry), target), nil
 }
 
-// detached reports whether the directory is that of a loop device without a file. Only with a file it has
-// its directory "loop" (loop_sysfs_init in drivers/block/loop.c).
+// detached reports whether the directory of a whole disk is that of a loop device without a file. Only with
+// a file it has its directory "loop" (loop_sysfs_init in drivers/block/loop.c).
 func detached(dir string) bool {
 	if !strings.HasPrefix(filepath.Base(dir), "loop") {
 		return false
@@ -212,7 +211,7 @@ func missing(err error) bool {
 
 // fillDevice reads the device number and the size of a disk or a partition.
 func fillDevice(facts *disk.Facts, dir string) error {
-	text, err := smallfile.Attribute(filepath.Join(dir, "dev"))
+	text, err := readAttribute(filepath.Join(dir, "dev"))
 	if err != nil {
 		return err
 	}
@@ -245,7 +244,7 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 		}
 		*to = n != 0
 	}
-	stat, err := smallfile.Attribute(filepath.Join(dir, "stat"))
+	stat, err := readAttribute(filepath.Join(dir, "stat"))
 	if err != nil {
 		return err
 	}
@@ -253,13 +252,13 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 		return fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, "stat"), err)
 	}
 	// Documentation/ABI/stable/sysfs-block, queue/iostats.
-	counted, err := smallfile.Attribute(filepath.Join(dir, "queue/iostats"))
+	counted, err := readAttribute(filepath.Join(dir, "queue/iostats"))
 	if err != nil && !missing(err) {
 		return err
 	}
 	facts.Uncounted = strings.TrimSpace(counted) != "1"
 	// queue/discard_max_bytes: 0 for a disk that can not.
-	discards, err := smallfile.Attribute(filepath.Join(dir, "queue/discard_max_bytes"))
+	discards, err := readAttribute(filepath.Join(dir, "queue/discard_max_bytes"))
 	if err != nil && !missing(err) {
 		return err
 	}
@@ -294,9 +293,9 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	}
 	if facts.Transport == "loop" {
 		// A path of more than a page cannot be read: such a disk fits no class.
-		file, err := smallfile.Attribute(filepath.Join(dir, "loop/backing_file"))
+		file, err := readAttribute(filepath.Join(dir, "loop/backing_file"))
 		if missing(err) {
-			return err
+			return fmt.Errorf("%w: %w", disk.ErrGone, err) // its file was taken away meanwhile
 		}
 		facts.BackingFile = strings.TrimSuffix(file, "\n")
 	}
@@ -328,7 +327,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 			if *from.to != "" {
 				break
 			}
-			text, err := smallfile.Attribute(filepath.Join(dir, attribute))
+			text, err := readAttribute(filepath.Join(dir, attribute))
 			if err != nil && !without(err) {
 				return err
 			}
@@ -336,7 +335,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		}
 	}
 	if facts.Serial == "" && facts.Transport != "loop" && facts.Transport != "virtio" {
-		page, err := smallfile.Attribute(filepath.Join(dir, "device/vpd_pg80"))
+		page, err := readAttribute(filepath.Join(dir, "device/vpd_pg80"))
 		if err != nil && !without(err) {
 			return err
 		}
@@ -345,7 +344,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	if facts.Serial != "" && strings.HasPrefix(facts.Name, "nvme") {
 		// The namespaces of an NVMe controller have its serial in common (nsid,
 		// drivers/nvme/host/sysfs.c). In front: what begins alike may be one that virtio cut.
-		id, err := smallfile.Attribute(filepath.Join(dir, "nsid"))
+		id, err := readAttribute(filepath.Join(dir, "nsid"))
 		if err != nil && !without(err) {
 			return err
 		}
@@ -449,7 +448,7 @@ func busAddress(dir string) string {
 // directory, sorted. They begin with the name of the disk (add_partition in
 // block/partitions/core.c).
 func partitions(dir string) ([]string, error) {
-	entries, err := smallfile.ReadDir(dir)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -487,7 +486,7 @@ func (f FS) devices(facts *disk.Facts) (map[disk.Dev]string, error) {
 	}
 	devices := map[disk.Dev]string{facts.Dev: facts.Name}
 	add := func(dir, name string) error {
-		text, err := smallfile.Attribute(filepath.Join(dir, "dev"))
+		text, err := readAttribute(filepath.Join(dir, "dev"))
 		if missing(err) {
 			return nil
 		}
@@ -569,7 +568,7 @@ func (f FS) InFlightWrites(name string) (n uint64, err error) {
 	dir, err := f.entry(name)
 	if err == nil {
 		var text string
-		text, err = smallfile.Attribute(filepath.Join(dir, "inflight"))
+		text, err = readAttribute(filepath.Join(dir, "inflight"))
 		if err == nil { // reads and writes (Documentation/ABI/stable/sysfs-block)
 			_, err = fmt.Sscan(text, new(uint64), &n)
 		}
@@ -586,7 +585,7 @@ func (f FS) Bytes(name string) (read, written uint64, err error) {
 	dir, err := f.entry(name)
 	if err == nil {
 		var text string
-		if text, err = smallfile.Attribute(filepath.Join(dir, "stat")); err == nil {
+		if text, err = readAttribute(filepath.Join(dir, "stat")); err == nil {
 			fields := strings.Fields(text)
 			if len(fields) < statFields {
 				err = fmt.Errorf("%d fields, expected at least %d", len(fields), statFields)
@@ -601,10 +600,16 @@ func (f FS) Bytes(name string) (read, written uint64, err error) {
 	return 512 * read, 512 * written, nil
 }
 
+// readAttribute reads an attribute of sysfs.
+func readAttribute(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	return string(b), err
+}
+
 // number reads an attribute that is a decimal number.
 func number(dir, attribute string) (uint64, error) {
 	name := filepath.Join(dir, attribute)
-	text, err := smallfile.Attribute(name)
+	text, err := readAttribute(name)
 	if err != nil {
 		return 0, err
 	}
@@ -617,7 +622,7 @@ func number(dir, attribute string) (uint64, error) {
 
 // BootID gives the kernel's id of this boot, a UUID (random(4)).
 func (f FS) BootID() (string, error) {
-	text, err := smallfile.Read(f.path("proc/sys/kernel/random/boot_id"), maxProc)
+	text, err := os.ReadFile(f.path("proc/sys/kernel/random/boot_id"))
 	if err != nil {
 		return "", fmt.Errorf("cannot read boot id: %w", err)
 	}
@@ -632,7 +637,7 @@ func (f FS) BootID() (string, error) {
 // line (/proc/cmdline) forbids to format: with any value but yes, true, on or 1,
 // since who writes the word there wants it off, however he spells it.
 func (f FS) KernelFormatOff() (bool, error) {
-	text, err := smallfile.Read(f.path("proc/cmdline"), maxProc)
+	text, err := os.ReadFile(f.path("proc/cmdline"))
 	if err != nil {
 		return false, fmt.Errorf("cannot read kernel command line: %w", err)
 	}

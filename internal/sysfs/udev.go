@@ -2,12 +2,14 @@ package sysfs
 
 import (
 	"fmt"
+	"io"
 	"math/bits"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 // maxDatabase bounds the size in bytes of one device's entry in udev's database.
@@ -16,7 +18,7 @@ const maxDatabase = 64 << 10
 
 // udev reads what udev's database says of a disk, and its ID_PATH.
 func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
-	text, err := smallfile.Read(f.path("run/udev/data", "b"+id.Dev.String()), maxDatabase)
+	text, err := readBounded(f.path("run/udev/data", "b"+id.Dev.String()), maxDatabase)
 	if missing(err) {
 		return disk.Udev{}, "", nil
 	}
@@ -25,6 +27,50 @@ func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
 	}
 	u, path := parseUdev(string(text), id)
 	return u, path, nil
+}
+
+// readBounded reads a file of at most limit bytes.
+func readBounded(path string, limit int) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
+	if err == nil && len(b) > limit {
+		err = fmt.Errorf("cannot read %s: more than %d bytes", path, limit)
+	}
+	return b, err
+}
+
+// FSUUID returns the UUID of the filesystem that udev knows on the disk of that kernel name, "" for none. It reads
+// nothing else of the disk.
+func (f FS) FSUUID(name string) (string, error) {
+	u, err := f.udevOf(name)
+	if err != nil {
+		return "", fmt.Errorf("cannot read what udev knows of %s: %w", disk.Visible(name), err)
+	}
+	return u.FSUUID, nil
+}
+
+func (f FS) udevOf(name string) (disk.Udev, error) {
+	dir, err := f.entry(name)
+	if err != nil {
+		return disk.Udev{}, err
+	}
+	id := disk.ID{Name: name}
+	if id.Seq, err = sequence(dir); err != nil {
+		return disk.Udev{}, err
+	}
+	text, err := readAttribute(filepath.Join(dir, "dev"))
+	if err != nil {
+		return disk.Udev{}, err
+	}
+	if id.Dev, err = disk.ParseDev(text); err != nil {
+		return disk.Udev{}, err
+	}
+	u, _, err := f.udev(id)
+	return u, err
 }
 
 // parseUdev reads an entry of udev's database, written by device_update_db in

@@ -51,26 +51,22 @@ func WatchNodes(directory string, wanted func(name string) bool) (*Nodes, error)
 	}, nil
 }
 
-// Run calls appeared with the name of each entry that comes into being until the context ends,
-// which is no error. Nobody counts on it: what is lost is lost.
-func (n *Nodes) Run(ctx context.Context, appeared func(name string)) error {
+// Run takes the events as they come, so that the kernel's queue does not overflow. It returns when the context
+// ends, which is no error.
+func (n *Nodes) Run(ctx context.Context) error {
 	defer n.events.Close()
 	stop := context.AfterFunc(ctx, func() { n.events.Close() })
 	defer stop()
 	conn, err := n.events.SyscallConn()
 	for err == nil {
-		var names []string
 		var readErr error
 		err = conn.Read(func(fd uintptr) bool {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			names, readErr = n.read(int(fd))
-			return len(names) > 0 || readErr != nil
+			readErr = n.read(int(fd))
+			return readErr != nil
 		})
 		err = errors.Join(err, readErr)
-		for _, name := range names {
-			appeared(name)
-		}
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -90,7 +86,7 @@ func (n *Nodes) CameAfter(name, other string) bool {
 	// Run may not have come to what is queued. Where it can not be read any more nothing
 	// that is newer is known.
 	if conn, err := n.events.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { _, _ = n.read(int(fd)) })
+		_ = conn.Control(func(fd uintptr) { _ = n.read(int(fd)) })
 	}
 	if n.made[other] != 0 {
 		return false
@@ -99,18 +95,17 @@ func (n *Nodes) CameAfter(name, other string) bool {
 	return went != 0 && went < made
 }
 
-// read takes all events that are queued and gives the names of the new entries. Its caller
-// holds n.mu.
-func (n *Nodes) read(fd int) (appeared []string, err error) {
+// read takes all events that are queued. Its caller holds n.mu.
+func (n *Nodes) read(fd int) error {
 	for {
 		size, err := unix.Read(fd, n.buf)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EAGAIN):
-			return appeared, nil
+			return nil
 		case err != nil:
-			return appeared, os.NewSyscallError("read", err)
+			return os.NewSyscallError("read", err)
 		}
 		for at := n.buf[:size]; len(at) >= unix.SizeofInotifyEvent; {
 			// struct inotify_event of inotify(7): the second word is what happened, the last one
@@ -125,7 +120,6 @@ func (n *Nodes) read(fd int) (appeared []string, err error) {
 			case name == "" || !n.wanted(name):
 			case mask&unix.IN_CREATE != 0:
 				n.made[name] = n.heard
-				appeared = append(appeared, name)
 			default:
 				n.gone[name] = n.heard
 				delete(n.made, name)

@@ -10,11 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/dbus"
@@ -33,7 +31,7 @@ const privateSocket = "/run/systemd/private"
 // units (systemd.unit(5), unit_remove_transient in systemd's src/core/unit.c).
 const transientUnits = "/run/systemd/transient"
 
-// patience is how long PID 1 may take to accept a connection, and dialEvery how often
+// patience is how long PID 1 may take for a connection, and dialEvery how often
 // it is asked while it executes itself anew.
 const (
 	patience  = 10 * time.Second
@@ -43,6 +41,9 @@ const (
 // errLost says that the connection to PID 1 broke while a job was under way:
 // what became of the job is not known. systemctl daemon-reexec does that.
 var errLost = errors.New("the connection to systemd was lost")
+
+// errSilent says that PID 1 accepts connections, and answers nothing.
+var errSilent = fmt.Errorf("no answer for %s", patience)
 
 // ErrExists says that the unit is loaded already
 // (org.freedesktop.systemd1.UnitExists).
@@ -60,55 +61,14 @@ func (e *JobError) Error() string {
 	return fmt.Sprintf("systemd's job for %s ended %q; see journalctl -u '%s'", e.Unit, e.Result, e.Unit)
 }
 
-// Manager speaks with PID 1. The zero value is ready. It is connected only while
-// a call or a service is under way: on its private socket PID 1 tells of every
-// change of every unit, which on a busy node would wake the daemon all the time,
-// and costs PID 1 more than the mounts themselves where many disks come at once.
+// Manager speaks with PID 1. The zero value is ready. Each request has a connection of its own, which ends with it:
+// on its private socket PID 1 tells each connection of every change of every unit, which on a busy node would wake
+// the daemon all the time.
 type Manager struct {
-	// socket, transient and soon are others than privateSocket, transientUnits and patience
-	// in tests.
+	// socket and transient are others than privateSocket and transientUnits in tests.
 	socket, transient string
-	soon              time.Duration
-
-	mu    sync.Mutex
-	conn  *conn
-	users int
-	// greeted is what Expect has made, nil while there is none.
-	greeted *greeting
 
 	starts starts
-}
-
-// greeting is a connection on which PID 1 knows us and nothing was said yet.
-type greeting struct {
-	wire *eager
-	// end gives it up.
-	end context.CancelFunc
-}
-
-type conn struct {
-	bus  *dbus.Conn
-	wire *eager
-	// jobs is made of it for who has to hear of a job's end.
-	mu   sync.Mutex
-	jobs *sd.Conn
-}
-
-// listening gives the connection as go-systemd's, which hears of the ends of jobs.
-func (c *conn) listening() (*sd.Conn, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.jobs != nil {
-		return c.jobs, nil
-	}
-	// go-systemd asks for two connections, one for the signals. PID 1 sends every
-	// signal to each, without being asked to (bus_foreach_bus in systemd's
-	// src/core/dbus.c; so there is no Subscribe), so it gets the same one twice:
-	// godbus never has an answer wait for a signal that nobody takes.
-	c.wire.hears.Store(true)
-	var err error
-	c.jobs, err = sd.NewConnection(func() (*dbus.Conn, error) { return c.bus, nil })
-	return c.jobs, err
 }
 
 // Names of org.freedesktop.systemd1(5).
@@ -117,121 +77,52 @@ const (
 	systemdPath = "/org/freedesktop/systemd1"
 )
 
-// acquire gives the connection, made anew if there is none that lives.
-func (m *Manager) acquire(ctx context.Context) (*conn, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.conn != nil && m.conn.bus.Connected() {
-		m.users++
-		return m.conn, nil
-	}
-	if m.conn != nil {
-		m.conn.bus.Close()
-		m.conn, m.users = nil, 0
-	}
-	c, err := dial(ctx, cmp.Or(m.socket, privateSocket))
+// with calls use with a connection that hears of the ends of jobs. The context of use ends with the connection.
+func (m *Manager) with(ctx context.Context, use func(context.Context, *sd.Conn) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	c, err := m.connect(ctx, end)
 	if err != nil {
-		return nil, disk.OfNode(fmt.Errorf("cannot connect to systemd: %w", err))
+		return noConnection(cmp.Or(context.Cause(ctx), err))
 	}
-	m.conn, m.users = c, 1
+	defer c.Close()
+	return use(ctx, c)
+}
+
+// connect connects by go-systemd, which has one connection for calls and one for signals. Both end with ctx. When
+// one of them ends, or PID 1 does not answer, it calls end with the reason.
+func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd.Conn, error) {
+	late := time.AfterFunc(patience, func() { end(errSilent) })
+	defer late.Stop()
+	var both []*dbus.Conn
+	c, err := sd.NewConnection(func() (*dbus.Conn, error) {
+		bus, err := m.dial(ctx)
+		both = append(both, bus)
+		return bus, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	// systemd 252 sends the signals on this socket also without it (bus_foreach_bus in its src/core/dbus.c).
+	if err := c.Subscribe(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	for _, bus := range both {
+		context.AfterFunc(bus.Context(), func() { end(errLost) })
+	}
 	return c, nil
 }
 
-// expected is how long Expect keeps a connection: udev is done with a new disk long before,
-// and PID 1 closes one that does not begin to speak after 90 seconds (BUS_AUTH_TIMEOUT in
-// systemd's src/libsystemd/sd-bus/bus-socket.c).
-const expected = 15 * time.Second
-
-// Expect has a connection ready for the StartMount that may come: PID 1 is slow to take a
-// new one just when it makes the units of a new disk's device. One is enough, and one that
-// can not be made keeps nobody. It is for one caller at a time.
-func (m *Manager) Expect(ctx context.Context) {
-	m.mu.Lock()
-	there := m.greeted != nil
-	m.mu.Unlock()
-	if there {
-		return
-	}
-	wire, err := connect(ctx, cmp.Or(m.socket, privateSocket))
-	if err != nil {
-		return
-	}
-	life, end := context.WithTimeout(ctx, expected)
-	g := &greeting{wire, end}
-	m.mu.Lock()
-	m.greeted = g
-	m.mu.Unlock()
-	context.AfterFunc(life, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.greeted == g {
-			m.greeted = nil
-			g.wire.Close()
-		}
-	})
+func noConnection(err error) error {
+	return disk.OfNode(fmt.Errorf("cannot connect to systemd: %w", err))
 }
 
-// known gives the connection that Expect has made, nil if there is none. It is the caller's.
-func (m *Manager) known(ctx context.Context) *conn {
-	m.mu.Lock()
-	g := m.greeted
-	m.greeted = nil
-	m.mu.Unlock()
-	if g == nil {
-		return nil
-	}
-	g.end()
-	c, err := speak(ctx, g.wire)
-	if err != nil {
-		return nil
-	}
-	return c
-}
-
-// Ahead connects already for a StartMount that will come, for the same reason as Expect, unless
-// that has done it, or the mount has to wait for others. Who calls done lets go of it. If it fails the call tries again, and
-// tells.
-func (m *Manager) Ahead(ctx context.Context) (done func()) {
-	m.mu.Lock()
-	there := m.greeted != nil
-	m.mu.Unlock()
-	if there || m.starts.underWay() {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	connected := make(chan *conn, 1)
-	go func() {
-		c, _ := m.acquire(ctx)
-		connected <- c
-	}()
-	return func() {
-		cancel()
-		if c := <-connected; c != nil {
-			m.release(c)
-		}
-	}
-}
-
-func (m *Manager) release(c *conn) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.conn != c {
-		return // it was lost, and closed when the next one was made
-	}
-	if m.users--; m.users == 0 {
-		c.bus.Close()
-		m.conn = nil
-	}
-}
-
-// dial connects; ctx bounds the dialing, not the connection's life.
-func dial(ctx context.Context, socket string) (*conn, error) {
-	// Not dbus.Dial, which waits without end for a PID 1 that hangs.
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		c, err := dialOnce(ctx, socket)
-		if !executing(err) {
+// dial connects. The connection ends with ctx.
+func (m *Manager) dial(ctx context.Context) (*dbus.Conn, error) {
+	for limit := time.Now().Add(patience); ; {
+		c, err := m.dialOnce(ctx)
+		if !executing(err) || time.Now().After(limit) {
 			return c, err
 		}
 		select {
@@ -242,7 +133,7 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	}
 }
 
-// executing says that PID 1 executes itself anew (systemctl daemon-reexec, an upgrade of
+// executing reports whether PID 1 executes itself anew (systemctl daemon-reexec, an upgrade of
 // systemd): nobody listens on the socket, or who has accepted the connection is gone.
 func executing(err error) bool {
 	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, io.EOF} {
@@ -253,49 +144,27 @@ func executing(err error) bool {
 	return false
 }
 
-func dialOnce(ctx context.Context, socket string) (*conn, error) {
-	s, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
+	c, err := dbus.Dial("unix:path="+dbus.EscapeBusAddressValue(cmp.Or(m.socket, privateSocket)), dbus.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return speak(ctx, newEager(s))
-}
-
-// connect connects and has PID 1 know us.
-func connect(ctx context.Context, socket string) (*eager, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	s, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { s.Close() })
-	defer stop()
-	wire := newEager(s)
-	if err := wire.greet(); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return wire, nil
-}
-
-func speak(ctx context.Context, wire *eager) (*conn, error) {
-	stop := context.AfterFunc(ctx, func() { wire.Close() })
-	defer stop()
-	bus, err := dbus.NewConn(wire)
-	if err != nil {
-		return nil, errors.Join(err, wire.Close())
-	}
+	late := time.AfterFunc(patience, func() { c.Close() })
 	// Without Hello: there is no bus on this socket, PID 1 is at its other end.
-	if err := bus.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
-		return nil, errors.Join(context.Cause(ctx), err, bus.Close())
+	err = c.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))})
+	if !late.Stop() {
+		err = errSilent
 	}
-	return &conn{bus: bus, wire: wire}, nil
+	if err != nil {
+		return nil, errors.Join(context.Cause(ctx), err, c.Close())
+	}
+	return c, nil
 }
 
 // job starts a job and waits until it has ended. When ctx ends it returns, and
 // the job goes on: it is PID 1's. One whose end was not heard of is started again: none
 // does more than was asked for if it is.
-func (m *Manager) job(ctx context.Context, unit string, start func(*sd.Conn, chan<- string) (int, error)) error {
+func (m *Manager) job(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	for {
 		if err := m.jobOnce(ctx, unit, start); !errors.Is(err, errLost) {
 			return err
@@ -303,32 +172,23 @@ func (m *Manager) job(ctx context.Context, unit string, start func(*sd.Conn, cha
 	}
 }
 
-func (m *Manager) jobOnce(ctx context.Context, unit string, start func(*sd.Conn, chan<- string) (int, error)) error {
-	c, err := m.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer m.release(c)
-	jobs, err := c.listening()
-	if err != nil {
-		return disk.OfNode(err)
-	}
-	// With room for the result: go-systemd hands it out under a lock.
-	result := make(chan string, 1)
-	if _, err := start(jobs, result); err != nil {
-		return refusal(unit, err)
-	}
-	select {
-	case r := <-result:
-		if r != "done" {
-			return &JobError{Unit: unit, Result: r}
+func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
+	return m.with(ctx, func(connected context.Context, c *sd.Conn) error {
+		// With room for the result: go-systemd hands it out under a lock.
+		result := make(chan string, 1)
+		if _, err := start(connected, c, result); err != nil && c.Connected() {
+			return refusal(unit, err)
 		}
-		return nil
-	case <-c.bus.Context().Done():
-		return fmt.Errorf("cannot wait for %s: %w", unit, errLost)
-	case <-ctx.Done():
-		return fmt.Errorf("cannot wait for %s: %w", unit, context.Cause(ctx))
-	}
+		select {
+		case r := <-result:
+			if r != "done" {
+				return &JobError{Unit: unit, Result: r}
+			}
+			return nil
+		case <-connected.Done():
+			return fmt.Errorf("cannot wait for %s: %w", unit, context.Cause(connected))
+		}
+	})
 }
 
 // startAlone has PID 1 start one mount unit, and the mount point removed if it has said that it does
@@ -340,43 +200,23 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	}
 	err = m.startTransient(ctx, Name(u.Path), properties, nil)
 	var said dbus.Error
-	if !errors.As(err, &said) {
+	if !errors.As(err, &said) || !m.leftover(u.Path) {
 		return err
 	}
-	return errors.Join(err, m.Vacate(ctx, u.Path))
+	return errors.Join(err, m.StartCleanup(ctx, u.Path))
 }
 
 // startTransient has PID 1 make a transient unit and start it, and make others beside it. That it is
-// there already is ErrExists.
+// there already is ErrExists. Nobody waits for the job, so it needs no connection for signals.
 func (m *Manager) startTransient(ctx context.Context, name string, properties []sd.Property, others []sd.PropertyCollection) error {
-	var unanswered error
-	if c := m.known(ctx); c != nil {
-		soon, cancel := context.WithTimeout(ctx, cmp.Or(m.soon, patience))
-		unanswered = c.startTransient(soon, name, properties, others)
-		cancel()
-		c.bus.Close()
-		var said dbus.Error
-		if unanswered == nil || errors.As(unanswered, &said) {
-			return refusal(name, unanswered)
-		}
-	}
-	c, err := m.acquire(ctx)
-	if err != nil && unanswered != nil {
-		// PID 1 may have read what nobody waits for any more.
-		return fmt.Errorf("cannot tell whether systemd starts %s: perhaps %w: %w", name, ErrExists, err)
-	}
+	c, err := m.dial(ctx)
 	if err != nil {
-		return err
+		return noConnection(err)
 	}
-	defer m.release(c)
-	return refusal(name, c.startTransient(ctx, name, properties, others))
-}
-
-// startTransient is not by go-systemd, which makes a call of its own first.
-func (c *conn) startTransient(ctx context.Context, name string, properties []sd.Property, others []sd.PropertyCollection) error {
+	defer c.Close()
 	var job dbus.ObjectPath
-	return c.bus.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager.StartTransientUnit", 0,
-		name, "fail", properties, others).Store(&job)
+	return refusal(name, c.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager.StartTransientUnit", 0,
+		name, "fail", properties, others).Store(&job))
 }
 
 // MountEnded says whether the job of StartMount has ended. Where it has ended and
@@ -390,18 +230,17 @@ func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool,
 	if m.has(path) && !sure {
 		return false, nil
 	}
-	name := Name(path)
-	c, err := m.acquire(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer m.release(c)
-	units, err := c.listening()
-	if err != nil {
-		return false, disk.OfNode(err)
-	}
+	ended := false
+	err := m.with(ctx, func(ctx context.Context, c *sd.Conn) (err error) {
+		ended, err = mountEnded(ctx, c, Name(path))
+		return err
+	})
+	return ended, err
+}
+
+func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 	get := func(property string) (any, error) {
-		p, err := units.GetUnitPropertyContext(ctx, name, property)
+		p, err := c.GetUnitPropertyContext(ctx, name, property)
 		if err != nil {
 			return nil, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", name, err))
 		}
@@ -457,14 +296,19 @@ func (m *Manager) StopMount(ctx context.Context, path string) error {
 }
 
 func (m *Manager) stop(ctx context.Context, name string) error {
-	err := m.job(ctx, name, func(c *sd.Conn, result chan<- string) (int, error) {
+	err := m.job(ctx, name, func(ctx context.Context, c *sd.Conn, result chan<- string) (int, error) {
 		return c.StopUnitContext(ctx, name, "replace", result)
 	})
-	var e dbus.Error
-	if errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit" {
+	if noSuchUnit(err) {
 		return nil
 	}
 	return err
+}
+
+// noSuchUnit reports whether PID 1 has said that it has not loaded the unit.
+func noSuchUnit(err error) bool {
+	var e dbus.Error
+	return errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit"
 }
 
 // Plugged gives the time of CLOCK_MONOTONIC since which PID 1 has the disk of that
@@ -472,27 +316,19 @@ func (m *Manager) stop(ctx context.Context, name string) error {
 // microseconds, org.freedesktop.systemd1(5)), zero if it has not.
 func (m *Manager) Plugged(ctx context.Context, name string) (time.Duration, error) {
 	device := unit.UnitNamePathEscape("/dev/"+name) + ".device"
-	fail := func(err error) (time.Duration, error) {
+	var properties map[string]any
+	err := m.with(ctx, func(ctx context.Context, c *sd.Conn) (err error) {
+		properties, err = c.GetUnitPropertiesContext(ctx, device)
+		return err
+	})
+	if err != nil {
 		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", device, err))
 	}
-	c, err := m.acquire(ctx)
-	if err != nil {
-		return fail(err)
-	}
-	defer m.release(c)
-	units, err := c.listening()
-	if err != nil {
-		return fail(err)
-	}
-	p, err := units.GetUnitPropertiesContext(ctx, device)
-	if err != nil {
-		return fail(err)
-	}
-	since, ok := p["ActiveEnterTimestampMonotonic"].(uint64)
+	since, ok := properties["ActiveEnterTimestampMonotonic"].(uint64)
 	if !ok {
-		return fail(errors.New("it has no ActiveEnterTimestampMonotonic"))
+		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: it has no ActiveEnterTimestampMonotonic", device))
 	}
-	if p["ActiveState"] != "active" || since == 0 {
+	if properties["ActiveState"] != "active" || since == 0 {
 		return 0, nil
 	}
 	return time.Duration(since) * time.Microsecond, nil
@@ -532,7 +368,7 @@ func (m *Manager) StartBlock(ctx context.Context, seq uint64) error {
 	if err != nil {
 		return err
 	}
-	return m.job(ctx, name, func(c *sd.Conn, result chan<- string) (int, error) {
+	return m.job(ctx, name, func(ctx context.Context, c *sd.Conn, result chan<- string) (int, error) {
 		return c.RestartUnitContext(ctx, name, "replace", result)
 	})
 }
@@ -563,18 +399,35 @@ func (m *Manager) StartCleanup(ctx context.Context, path string) error {
 	return m.startService(ctx, cleanupUnit(path))
 }
 
-// Vacate has a mount point removed that the mount before has left, and returns when
-// nothing removes it any more: PID 1 starts the cleanup when a mount has ended, and it
-// would take the directory away before the next one is there. As long as PID 1 has the
-// mount unit the directory is that one's.
-func (m *Manager) Vacate(ctx context.Context, path string) error {
+// AwaitCleanup returns when PID 1 removes nothing at that mount point, so that the next mount can use a
+// directory again that is left there. PID 1 starts the cleanup when a mount ends. A cleanup that comes
+// later would remove the directory before the next mount is there.
+func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) || m.has(path) {
+	if !m.leftover(path) {
+		return nil
+	}
+	c, err := m.dial(ctx)
+	if err != nil {
+		return noConnection(err)
+	}
+	defer c.Close()
+	// PID 1 has the unit as long as it has a job for it, or the unit runs.
+	var unit dbus.ObjectPath
+	err = c.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager.GetUnit", 0, cleanupUnit(path)).Store(&unit)
+	if noSuchUnit(err) {
 		return nil
 	}
 	return m.StartCleanup(ctx, path)
+}
+
+// leftover reports whether a mount point is there without a mount unit: as long as PID 1 has the
+// unit the directory is that one's.
+func (m *Manager) leftover(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, os.ErrNotExist) && !m.has(path)
 }
 
 // StartUnmountGone runs hotmount-unmount@.service for that mount point and the
@@ -587,7 +440,7 @@ func (m *Manager) StartUnmountGone(ctx context.Context, path string, dev disk.De
 }
 
 func (m *Manager) startService(ctx context.Context, name string) error {
-	return m.job(ctx, name, func(c *sd.Conn, result chan<- string) (int, error) {
+	return m.job(ctx, name, func(ctx context.Context, c *sd.Conn, result chan<- string) (int, error) {
 		return c.StartUnitContext(ctx, name, "replace", result)
 	})
 }

@@ -3,14 +3,12 @@ package unit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -97,10 +95,8 @@ var everything = append(slices.Clone(jobs), []struct {
 		_, err := m.MountEnded(ctx, mountUnit().Path, false)
 		return err
 	}},
-	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},            // nothing
-	{"Vacate", func(ctx context.Context, m *Manager) error { return m.Vacate(ctx, mountUnit().Path) }}, // nothing, where there is no directory
-	{"Ahead", func(ctx context.Context, m *Manager) error { m.Ahead(ctx)(); return nil }},              // nothing
-	{"Expect", func(ctx context.Context, m *Manager) error { m.Expect(ctx); return nil }},              // nothing
+	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},                        // nothing
+	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // nothing, where there is no directory
 	{"Plugged", func(ctx context.Context, m *Manager) error { _, err := m.Plugged(ctx, "vdb"); return err }},
 }...)
 
@@ -174,11 +170,7 @@ func TestMountEnded(t *testing.T) {
 		if ended != test.ended || errors.As(err, &failed) != test.failed || !test.failed && err != nil {
 			t.Errorf("%+v: ended %v, error %v", test, ended, err)
 		}
-		for ctx := background(t); p.connections() > 0; {
-			if ctx.Err() != nil {
-				t.Fatal("the connection stays open")
-			}
-		}
+		p.noConnections(t)
 		// With its file there it goes on, unless PID 1 says otherwise.
 		m.transient = t.TempDir()
 		if err := os.WriteFile(filepath.Join(m.transient, Name(mountUnit().Path)), nil, 0o644); err != nil {
@@ -202,16 +194,24 @@ func TestMountEnded(t *testing.T) {
 	}
 }
 
-// What is left of the mount before is gone before the next one, if PID 1 has done with
-// that; else it is that mount's.
-func TestVacate(t *testing.T) {
-	for name, tt := range map[string]struct{ directory, loaded, asked bool }{
+// TestAwaitCleanup: a directory that is left is used again, unless PID 1 has a cleanup of it: that ends before.
+func TestAwaitCleanup(t *testing.T) {
+	const none, other = "org.freedesktop.systemd1.NoSuchUnit", "org.freedesktop.DBus.Error.LimitsExceeded"
+	for name, tt := range map[string]struct {
+		directory, loaded bool
+		refuse            string
+		asked             string // UNIT is the cleanup's
+		fails             bool
+	}{
 		"a new mount point":                    {},
-		"one that is to go":                    {directory: true, asked: true},
 		"the unit is there":                    {directory: true, loaded: true},
 		"the unit is there, its directory not": {loaded: true},
+		"nobody cleans up":                     {directory: true, refuse: none, asked: "GetUnit UNIT"},
+		"a cleanup is under way":               {directory: true, asked: "GetUnit UNIT\nStartUnit UNIT replace"},
+		"PID 1 does not say":                   {directory: true, refuse: other, asked: "GetUnit UNIT\nStartUnit UNIT replace", fails: true},
 	} {
 		p := startPID1(t)
+		p.refuse = tt.refuse
 		m, path := p.manager(), filepath.Join(t.TempDir(), uuid)
 		m.transient = t.TempDir()
 		if tt.directory {
@@ -224,28 +224,24 @@ func TestVacate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := m.Vacate(background(t), path); err != nil {
+		if err := m.AwaitCleanup(background(t), path); (err != nil) != tt.fails {
 			t.Errorf("%s: %v", name, err)
 		}
-		want := ""
-		if tt.asked {
-			want = "StartUnit " + cleanupUnit(path) + " replace"
-		}
-		if got := p.calls(); got != want {
+		if got := p.calls(); got != strings.ReplaceAll(tt.asked, "UNIT", cleanupUnit(path)) {
 			t.Errorf("%s: asked for %q", name, got)
 		}
 	}
 	p := startPID1(t)
 	p.result = "failed"
 	var failed *JobError
-	if err := p.manager().Vacate(background(t), t.TempDir()); err == nil || errors.As(err, &failed) {
+	if err := p.manager().AwaitCleanup(background(t), t.TempDir()); err == nil || errors.As(err, &failed) {
 		t.Errorf("a path that is no mount point of ours: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), uuid)
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.manager().Vacate(background(t), path); !errors.As(err, &failed) {
+	if err := p.manager().AwaitCleanup(background(t), path); !errors.As(err, &failed) {
 		t.Errorf("what is there does not go: %v", err)
 	}
 }
@@ -320,7 +316,9 @@ func TestErrors(t *testing.T) {
 	if err := startMount(background(t), p.manager(), mountUnit()); !errors.Is(err, ErrExists) {
 		t.Errorf("UnitExists: %v", err)
 	}
+	p.mu.Lock()
 	p.refuse = "org.freedesktop.systemd1.NoSuchUnit"
+	p.mu.Unlock()
 	if err := p.manager().StopMount(background(t), mountUnit().Path); err != nil {
 		t.Errorf("to stop what is not there: %v", err)
 	}
@@ -354,7 +352,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: one connection carries all jobs, and ends with the last.
+// TestManyAtOnce: no connection outlasts its request. On it PID 1 would tell us of every unit's changes.
 func TestManyAtOnce(t *testing.T) {
 	p := startPID1(t)
 	m := p.manager()
@@ -367,194 +365,20 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	p.mu.Lock()
-	if p.most > 1 {
-		t.Errorf("%d connections at once", p.most)
-	}
-	p.mu.Unlock()
-	// No connection stays: on it PID 1 would tell us of every unit's changes.
-	for ctx := background(t); p.connections() > 0; {
-		if ctx.Err() != nil {
-			t.Fatalf("%d connections stay open", p.connections())
-		}
-	}
+	p.noConnections(t)
 }
 
-// TestAhead: the call uses the connection that is there already. One that can not be made
-// keeps nobody.
-func TestAhead(t *testing.T) {
+// TestMountConnection: a mount is asked for on one connection, which ends with the request.
+func TestMountConnection(t *testing.T) {
 	p := startPID1(t)
-	m := p.manager()
-	done := m.Ahead(background(t))
-	for ctx := background(t); p.connections() == 0; {
-		if ctx.Err() != nil {
-			t.Fatal("it is not connected")
-		}
-	}
-	if err := startMount(background(t), m, mountUnit()); err != nil {
+	if err := startMount(background(t), p.manager(), mountUnit()); err != nil {
 		t.Error(err)
 	}
-	done()
-	// What has to wait for others is asked for by whose turn it is then.
-	m.starts.most = time.Hour
-	over, err := m.StartMount(background(t), mountUnit())
-	if err != nil {
-		t.Error(err)
-	}
-	done = m.Ahead(background(t))
-	accepted := func() int {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.accepted
-	}
-	for until := time.Now().Add(100 * time.Millisecond); time.Now().Before(until); {
-		if accepted() != 2 {
-			t.Fatalf("%d connections", accepted())
-		}
-	}
-	done()
-	over()
-	for ctx := background(t); p.connections() > 0; {
-		if ctx.Err() != nil {
-			t.Fatalf("%d connections stay open", p.connections())
-		}
-	}
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "private"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	(&Manager{socket: l.Addr().String()}).Ahead(t.Context())() // where PID 1 hangs
-}
-
-// TestExpect: the mount is asked for on the connection that is there, by one write that is
-// longer than what PID 1 reads at once of a handshake, and nothing was begun on it before. It
-// is used once, and nobody connects ahead beside it.
-func TestExpect(t *testing.T) {
-	p := startPID1(t)
-	m := p.manager()
-	m.Expect(background(t))
-	m.Expect(background(t))
-	if p.connections() != 0 {
-		t.Error("it has begun")
-	}
-	m.Ahead(background(t))()
-	for range 2 {
-		if err := startMount(background(t), m, mountUnit()); err != nil {
-			t.Error(err)
-		}
-	}
-	first, _, _ := strings.Cut(p.calls(), "\nStartTransientUnit")
-	if want := wanted[:strings.Index(wanted, "\nStopUnit")]; first != want {
-		t.Errorf("PID 1 was asked for %s", first)
-	}
-	p.mu.Lock()
-	if p.all != 2 || p.accepted != 2 {
-		t.Errorf("%d connections of %d", p.all, p.accepted)
-	}
-	p.mu.Unlock()
-	for ctx := background(t); p.connections() > 0; {
-		if ctx.Err() != nil {
-			t.Fatalf("%d connections stay open", p.connections())
-		}
-	}
-	m.Expect(background(t))
-	p.mu.Lock()
-	p.refuse = "org.freedesktop.systemd1.UnitExists"
-	p.mu.Unlock()
-	if err := startMount(background(t), m, mountUnit()); !errors.Is(err, ErrExists) {
-		t.Errorf("refused: %v", err)
-	}
+	p.noConnections(t)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.accepted != 3 {
-		t.Errorf("%d connections: one that was refused asks again", p.accepted)
-	}
-}
-
-// TestExpected: what goes over the socket, and when.
-func TestExpected(t *testing.T) {
-	p := startPID1(t)
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "private"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	m := &Manager{socket: l.Addr().String()}
-	accept := func() (net.Conn, string) {
-		t.Helper()
-		c, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := make([]byte, 1024)
-		n, _ := c.Read(b)
-		return c, string(b[:n])
-	}
-	greet := func(ctx context.Context) net.Conn {
-		t.Helper()
-		done := make(chan struct{})
-		go func() { m.Expect(ctx); close(done) }()
-		c, said := accept()
-		if want := fmt.Sprintf("\x00AUTH EXTERNAL %x\r\n", strconv.Itoa(os.Getuid())); said != want {
-			t.Errorf("the client says %q, want %q", said, want)
-		}
-		io.WriteString(c, "OK 0123456789abcdef0123456789abcdef\r\n")
-		<-done
-		return c
-	}
-	c := greet(t.Context())
-	failed := make(chan error, 1)
-	go func() { failed <- startMount(background(t), m, mountUnit()) }()
-	b := make([]byte, 4096)
-	n, err := c.Read(b)
-	if got := string(b[:n]); err != nil || !strings.HasPrefix(got, "BEGIN\r\nl") || len(got) <= len(begin)+leastFirst || !strings.Contains(got, "StartTransientUnit") {
-		t.Errorf("at first it says %q, error %v", got, err)
-	}
-	// PID 1 executes itself anew: the mount is asked for once more.
-	c.Close()
-	again, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.done.Go(func() { _ = p.serve(again) })
-	if err := <-failed; err != nil || !strings.HasPrefix(p.calls(), "StartTransientUnit ") {
-		t.Errorf("asked again: %v, %q", err, p.calls())
-	}
-	// The daemon ends, or no disk comes.
-	ctx, cancel := context.WithCancel(t.Context())
-	c = greet(ctx)
-	cancel()
-	if n, err := c.Read(b); err != io.EOF {
-		t.Errorf("it stays: %q, %v", b[:n], err)
-	}
-	c.Close()
-	if m.known(t.Context()) != nil {
-		t.Error("there still is one")
-	}
-	// PID 1 answers neither the one that it knows nor a new one: it may have the job.
-	c = greet(t.Context())
-	m.soon = time.Millisecond
-	go func() { failed <- startMount(background(t), m, mountUnit()) }()
-	next, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	io.WriteString(next, "REJECTED EXTERNAL\r\n")
-	if err := <-failed; !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "cannot tell whether") {
-		t.Errorf("nobody answers: %v", err)
-	}
-	next.Close()
-	c.Close()
-	// Who is refused goes without.
-	done := make(chan struct{})
-	go func() { m.Expect(t.Context()); close(done) }()
-	c, _ = accept()
-	io.WriteString(c, "REJECTED EXTERNAL\r\n")
-	<-done
-	c.Close()
-	if m.known(t.Context()) != nil {
-		t.Error("it was refused")
+	if p.all != 1 {
+		t.Errorf("%d connections", p.all)
 	}
 }
 
@@ -575,33 +399,32 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestHandshake: it is one write with nothing after it, and who is refused hears so.
-func TestHandshake(t *testing.T) {
+// TestNotAuthenticated: what PID 1 says to it is told, and is no fault of the disk.
+func TestNotAuthenticated(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "private")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	got := make(chan string, 1)
 	go func() {
-		c, err := l.Accept()
-		if err != nil {
-			return
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, "REJECTED\r\n")
+			io.Copy(io.Discard, c)
+			c.Close()
 		}
-		defer c.Close()
-		b := make([]byte, 1024)
-		n, _ := c.Read(b)
-		got <- string(b[:n])
-		io.WriteString(c, "REJECTED EXTERNAL\r\n")
-		io.Copy(io.Discard, c)
 	}()
-	if err := (&Manager{socket: socket}).StartFormat(background(t), 12); err == nil || !strings.Contains(err.Error(), `systemd answers "REJECTED EXTERNAL"`) {
-		t.Errorf("refused: %v", err)
-	}
-	want := fmt.Sprintf("\x00AUTH EXTERNAL %x\r\nBEGIN\r\n", strconv.Itoa(os.Getuid()))
-	if said := <-got; said != want {
-		t.Errorf("the client says %q, want %q", said, want)
+	m := &Manager{socket: socket}
+	for name, err := range map[string]error{
+		"a job": m.StartFormat(background(t), 12), "a mount": startMount(background(t), m, mountUnit()),
+	} {
+		if !ofNode(err) || !strings.Contains(err.Error(), "authentication") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/smallfile"
 )
 
 // ErrNotEmpty says that a mount point on which nothing is mounted has something
@@ -219,7 +218,7 @@ func openDirectory(dir string) (*os.File, error) {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir {
 		return nil, fmt.Errorf("%q is not a clean absolute path", dir)
 	}
-	d, err := smallfile.Open("/")
+	d, err := os.Open("/")
 	if err != nil {
 		return nil, err
 	}
@@ -265,14 +264,11 @@ func openBelow(d *os.File, name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path.Join(d.Name(), name)), nil
 }
 
-// maxInfo bounds the size in bytes of what the kernel says of a descriptor.
-const maxInfo = 64 << 10
-
 // mountID is the id of the mount that the file is reached by, as in the first
 // field of mountinfo (proc_pid_fdinfo(5)). Unlike statx(2) it asks nothing of the
 // filesystem.
 func mountID(f *os.File) (string, error) {
-	info, err := smallfile.Read(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()), maxInfo)
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
 	if err != nil {
 		return "", err
 	}

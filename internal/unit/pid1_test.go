@@ -20,8 +20,8 @@ import (
 )
 
 // pid1 plays systemd on a socket of its own: it logs each call as text, answers
-// it, and sends the signal that the job has ended to all connections, as PID 1
-// does on its private socket.
+// it, and sends the signal that the job has ended to those who have subscribed.
+// PID 1 sends it to all connections of its private socket, but that may change.
 type pid1 struct {
 	socket string
 	// refuse is the D-Bus error that each call gets, empty for none; with refuseOnly only one with that in
@@ -32,17 +32,15 @@ type pid1 struct {
 	// unit are the properties of every unit.
 	unit map[string]any
 
-	mu    sync.Mutex
-	log   []string
-	conns map[net.Conn]bool
-	most  int // connections at once
-	all   int // connections so far on which something was said
-	// accepted are all connections so far.
-	accepted int
-	serial   uint32
-	jobs     int
-	called   chan struct{}
-	done     sync.WaitGroup
+	mu  sync.Mutex
+	log []string
+	// conns are the connections on which something can be said, and whether each has subscribed.
+	conns  map[net.Conn]bool
+	all    int // connections so far
+	serial uint32
+	jobs   int
+	called chan struct{}
+	done   sync.WaitGroup
 }
 
 func startPID1(t *testing.T) *pid1 {
@@ -58,9 +56,6 @@ func startPID1(t *testing.T) *pid1 {
 			if err != nil {
 				return
 			}
-			p.mu.Lock()
-			p.accepted++
-			p.mu.Unlock()
 			p.done.Go(func() {
 				if err := p.serve(c); err != nil && !closed(err) {
 					t.Errorf("the fake of PID 1: %v", err)
@@ -92,10 +87,19 @@ func (p *pid1) drop() {
 	}
 }
 
-func (p *pid1) connections() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.conns)
+// noConnections waits until all connections have ended.
+func (p *pid1) noConnections(t *testing.T) {
+	t.Helper()
+	open := func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.conns)
+	}
+	for ctx := background(t); open() > 0; {
+		if ctx.Err() != nil {
+			t.Fatalf("%d connections stay open", open())
+		}
+	}
 }
 
 func (p *pid1) calls() string {
@@ -121,6 +125,8 @@ func (p *pid1) serve(c net.Conn) error {
 			begun = true
 		case words[0] == "AUTH" && len(words) == 1:
 			answer = "REJECTED EXTERNAL\r\n"
+		case words[0] == "NEGOTIATE_UNIX_FD":
+			answer = "AGREE_UNIX_FD\r\n"
 		case words[0] == "AUTH" && words[1] == "EXTERNAL", words[0] == "DATA":
 			answer = "OK 0123456789abcdef0123456789abcdef\r\n"
 		default:
@@ -131,9 +137,8 @@ func (p *pid1) serve(c net.Conn) error {
 		}
 	}
 	p.mu.Lock()
-	p.conns[c] = true
+	p.conns[c] = false
 	p.all++
-	p.most = max(p.most, len(p.conns))
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
@@ -171,6 +176,10 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 		// AddMatch: there is no bus here.
 		return p.send(c, m, dbus.TypeError, "org.freedesktop.DBus.Error.UnknownObject")
 	}
+	if member == "Subscribe" {
+		p.conns[c] = true
+		return p.send(c, m, dbus.TypeMethodReply, "")
+	}
 	text := member
 	for _, arg := range m.Body {
 		text += " " + show(arg)
@@ -188,7 +197,10 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 	if p.result == "" {
 		return nil
 	}
-	for other := range p.conns {
+	for other, subscribed := range p.conns {
+		if !subscribed {
+			continue
+		}
 		if err := p.send(other, nil, dbus.TypeSignal, "JobRemoved", uint32(p.jobs), job, m.Body[0], p.result); err != nil && !closed(err) {
 			return err
 		}

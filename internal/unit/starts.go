@@ -24,6 +24,8 @@ type starts struct {
 	// turn has room for the one request whose mounts are under way. It is no mutex, so that one can wait for
 	// it and for the answer to another's request at once.
 	turn chan struct{}
+	// together is when several were asked for last. It belongs to who has the turn.
+	together time.Time
 	// most is another than waitMost in tests.
 	most time.Duration
 }
@@ -128,10 +130,19 @@ func end(all []*start, most time.Duration, turn func()) {
 	}
 }
 
-// ask asks PID 1 for these mounts, if they are several, and has each asked for alone where that fails: PID 1 refuses
+// heldBack is how long PID 1 may hold back jobs of mount units after several mounts: it reads the mount table five
+// times a second at most (mount_enumerate in systemd's src/core/mount.c), and no such job runs until it has.
+const heldBack = 1500 * time.Millisecond
+
+// ask asks PID 1 for these mounts by one service, if they are several, or if one comes when PID 1 may hold back
+// jobs of mount units: a service it does not hold back. Where that fails each is asked for alone: PID 1 refuses
 // all if it has one of the units already, or that is masked.
 func (m *Manager) ask(ctx context.Context, all []*start) {
-	alone := len(all) == 1 || len(all) > 1 && m.startTogether(ctx, all) != nil
+	alone := len(all) == 1 && time.Since(m.starts.together) > heldBack
+	if len(all) > 0 && !alone {
+		alone = m.startTogether(ctx, all) != nil
+		m.starts.together = time.Now()
+	}
 	for _, s := range all {
 		s.alone = alone
 		close(s.answered)
@@ -175,7 +186,7 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 		timeout = max(timeout, s.unit.Timeout)
 	}
 	return m.startTransient(ctx, fmt.Sprintf("%s%d.service", togetherUnit, all[0].unit.ID.Seq), []sd.Property{
-		p("Description", fmt.Sprintf("Mount %d disks that came together", len(all))),
+		p("Description", fmt.Sprintf("Mount disks that come together (%d)", len(all))),
 		p("Type", "oneshot"),
 		// A process for each, so that none waits for another's log or disk. It has PID 1's mount
 		// namespace, capabilities and user, as the mount(8) of a mount unit has.

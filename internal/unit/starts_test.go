@@ -67,7 +67,7 @@ func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 
 // wantedTogether is all that PID 1 is asked for where two mounts have waited for another.
 const wantedTogether = `StartTransientUnit hotmount-mounts-13.service fail [
-  Description "Mount 2 disks that came together"
+  Description "Mount disks that come together (2)"
   Type "oneshot"
   ExecStart [["/usr/bin/mount", ["/usr/bin/mount", "--all", "--fork", "--fstab", "/proc/self/fd/0"], false]]
   Conditions [["ConditionPathIsSymbolicLink", false, true, "/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e01"], ["ConditionPathIsSymbolicLink", false, true, "/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e02"]]
@@ -144,8 +144,18 @@ func TestTurn(t *testing.T) {
 	if m.starts.underWay() {
 		t.Error("all are over, and the turn has not ended")
 	}
-	if _, last, _ := strings.Cut(p.calls(), wantedTogether[:50]); !strings.Contains(last, "\nStartTransientUnit "+Name(nth(3).Path)+" fail [") {
-		t.Errorf("the last one alone is asked for with %s", last)
+	if got, want := p.calls(), fmt.Sprintf("\nStartTransientUnit %s%d.service fail [", togetherUnit, nth(3).ID.Seq); !strings.Contains(got, want) {
+		t.Errorf("one that comes just after several is not asked for by a service: %s", got)
+	}
+	// Later PID 1 holds back nothing.
+	m.starts.together = time.Now().Add(-2 * heldBack)
+	if over, err := m.StartMount(background(t), nth(4)); err != nil {
+		t.Error(err)
+	} else {
+		over()
+	}
+	if got := p.calls(); !strings.Contains(got, "\nStartTransientUnit "+Name(nth(4).Path)+" fail [") {
+		t.Errorf("one that comes long after several is not asked for alone: %s", got)
 	}
 }
 

@@ -5,88 +5,206 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
-// Row is one figure of one way to do it.
-type Row struct {
-	Figure string `json:"figure"`
-	Way    string `json:"way"`
-	Unit   string `json:"unit"`
-	N      int    `json:"n"`
-	// Median, and the spread: the least and the most.
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
+// Result is what a run has measured.
+type Result struct {
+	Made  string // of what, when, where
+	Turns []Turn
+	Notes []string
 }
 
-// Claim is what must be reached: a figure that is at most a bound.
-type Claim struct {
-	Claim string  `json:"claim"`
-	Is    float64 `json:"is"`
-	Most  float64 `json:"most"`
-	Unit  string  `json:"unit"` // "x" for a ratio of medians
-	OK    bool    `json:"ok"`
-	// Spread has the least and the most of the ratios of single rounds, where the ways took turns.
-	Spread []float64 `json:"spread,omitempty"`
+func (r *Result) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Table is the result of a run.
+// Table is what a run shows.
 type Table struct {
-	Made   string  `json:"made"` // when, of what, where
-	Claims []Claim `json:"claims"`
-	Rows   []Row   `json:"rows"`
+	Made   string   `json:"made"`
+	Bounds []Bound  `json:"bounds"`
+	Rows   []Row    `json:"rows"`
+	Notes  []string `json:"notes"`
 }
 
-func (t *Table) add(figure, way, unit string, values []float64) float64 {
-	m := median(values)
-	t.Rows = append(t.Rows, Row{figure, way, unit, len(values), m, slices.Min(values), slices.Max(values)})
-	return m
+// Row is one figure of one way.
+type Row struct {
+	Group  string   `json:"group"`
+	Figure string   `json:"figure"`
+	Way    string   `json:"way"`
+	Unit   string   `json:"unit"`
+	Median Interval `json:"median"`
+	Least  float64  `json:"least"`
+	Most   float64  `json:"most"`
+	// Quiet is how many of the turns were quiet. If none was, all count.
+	Quiet int `json:"quiet"`
+	Turns int `json:"turns"`
 }
 
-func (t *Table) claim(text string, is, most float64, unit string) {
-	t.Claims = append(t.Claims, Claim{Claim: text, Is: is, Most: most, Unit: unit, OK: is <= most})
+// Bound is a figure with the most that it may be.
+type Bound struct {
+	Figure string `json:"figure"`
+	Interval
+	Unit string  `json:"unit"` // empty for a ratio
+	Most float64 `json:"most"`
+	Goal float64 `json:"goal,omitempty"`
+	Met  bool    `json:"met"`
 }
 
-// ratio claims that of the medians, of ways that took turns: the values of one round are at the same place.
-func (t *Table) ratio(text string, ours, theirs []float64, most float64) {
-	t.claim(text, median(ours)/median(theirs), most, "x")
-	rounds := make([]float64, min(len(ours), len(theirs)))
-	for i := range rounds {
-		rounds[i] = ours[i] / theirs[i]
+// values returns what f makes of a way's turns of a figure: of the quiet ones, or of all if none was quiet. Turns of
+// which f makes nothing do not count.
+func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (values []float64, quiet, turns int) {
+	var all []float64
+	for _, t := range r.Turns {
+		if t.Figure != figure || t.Way != way || t.Fault != "" {
+			continue
+		}
+		v, ok := f(t)
+		if !ok {
+			continue
+		}
+		all = append(all, v)
+		if t.quiet() {
+			values = append(values, v)
+		}
 	}
-	t.Claims[len(t.Claims)-1].Spread = []float64{slices.Min(rounds), slices.Max(rounds)}
-}
-
-// median of at least one value.
-func median(values []float64) float64 {
-	s := slices.Sorted(slices.Values(values))
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
+	if len(values) == 0 {
+		return all, 0, len(all)
 	}
-	return s[len(s)/2]
+	return values, len(values), len(all)
 }
 
-func (t *Table) write(out io.Writer) error {
+// table makes the table of the turns that there are.
+func (r *Result) table() Table {
+	t := Table{Made: r.Made, Notes: slices.Clone(r.Notes)}
+	for _, m := range measures {
+		for _, way := range r.ways(m.figure) {
+			// What a way has none of, such as the CPU of a daemon that is frozen, is left out.
+			if values, quiet, turns := r.values(m.figure, way, m.of); len(values) > 0 && slices.Max(values) > 0 {
+				t.Rows = append(t.Rows, Row{m.group, m.title, way, m.unit, estimate(medianOf, values), slices.Min(values), slices.Max(values), quiet, turns})
+			}
+		}
+	}
+	for _, b := range bounds {
+		var samples [][]float64
+		for _, s := range b.samples {
+			values, _, _ := r.values(s.figure, s.way, s.of)
+			if len(values) == 0 {
+				break
+			}
+			samples = append(samples, values)
+		}
+		if len(samples) == len(b.samples) {
+			is := estimate(b.make, samples...)
+			t.Bounds = append(t.Bounds, Bound{b.title, is, b.unit, b.most, b.goal, is.Is <= b.most})
+		}
+	}
+	faults := 0
+	for _, turn := range r.Turns {
+		if turn.Fault != "" {
+			faults++
+		}
+	}
+	if faults > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("%d turns do not count, for a disk was not mounted in time", faults))
+	}
+	return t
+}
+
+// ways returns the ways that a figure was measured with, in the order in which they came first.
+func (r *Result) ways(figure string) []string {
+	var all []string
+	for _, t := range r.Turns {
+		if t.Figure == figure && !slices.Contains(all, t.Way) {
+			all = append(all, t.Way)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b string) int { return slices.Index(figureWays, a) - slices.Index(figureWays, b) })
+	return all
+}
+
+var figureWays = []string{hotmount, hotmountBase, rule, tuned, shellLoop, systemdMount, mountCall, hotPlug, parts}
+
+func (t Table) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\n\nMUST REACH\tIS\tROUNDS\tAT MOST\t\n", t.Made)
-	for _, c := range t.Claims {
-		verdict := "ok"
-		if !c.OK {
+	fmt.Fprintf(w, "%s\n\n", t.Made)
+	fmt.Fprintf(w, "BOUND\tIS\t95 %%\tAT MOST\tGOAL\t\n")
+	for _, b := range t.Bounds {
+		verdict, goal := "met", ""
+		if !b.Met {
 			verdict = "MISSED"
 		}
-		spread := ""
-		if len(c.Spread) == 2 {
-			spread = number(c.Spread[0]) + " to " + number(c.Spread[1])
+		if b.Goal > 0 {
+			goal = number(b.Goal)
+			if b.Is <= b.Goal {
+				verdict += ", goal met"
+			}
 		}
-		fmt.Fprintf(w, "%s\t%s %s\t%s\t%s %s\t%s\n", c.Claim, number(c.Is), c.Unit, spread, number(c.Most), c.Unit, verdict)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", b.Figure, unit(number(b.Is), b.Unit), b.span(), unit(number(b.Most), b.Unit), goal, verdict)
 	}
-	fmt.Fprint(w, "\nFIGURE\tWAY\tMEDIAN\tLEAST\tMOST\tUNIT\tN\n")
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, group := range t.groups() {
+		if err := t.writeGroup(out, group); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "\nMedians of the quiet turns, or of all if none was quiet (\"0 of\"). In brackets and under 95 %%: the interval of the percentile bootstrap (%d samples, fixed seed).\n%s", resamples, lines(t.Notes))
+	return err
+}
+
+func (t Table) groups() []string {
+	var all []string
 	for _, r := range t.Rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", r.Figure, r.Way, number(r.Median), number(r.Min), number(r.Max), r.Unit, r.N)
+		if !slices.Contains(all, r.Group) {
+			all = append(all, r.Group)
+		}
+	}
+	return all
+}
+
+// writeGroup writes the rows of a group as one table: a line for each way, a column for each figure.
+func (t Table) writeGroup(out io.Writer, group string) error {
+	var ways, figures []string
+	cells, quiet := map[[2]string]string{}, map[string]string{}
+	for _, r := range t.Rows {
+		if r.Group != group {
+			continue
+		}
+		if !slices.Contains(ways, r.Way) {
+			ways = append(ways, r.Way)
+		}
+		title := unit(r.Figure, r.Unit)
+		if !slices.Contains(figures, title) {
+			figures = append(figures, title)
+		}
+		cells[[2]string{r.Way, title}] = fmt.Sprintf("%s (%s)", number(r.Median.Is), r.Median.span())
+		quiet[r.Way] = fmt.Sprintf("%d of %d", r.Quiet, r.Turns)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\n%s\tQUIET TURNS\t%s\n", strings.ToUpper(group), strings.Join(figures, "\t"))
+	for _, way := range ways {
+		fmt.Fprintf(w, "%s\t%s", way, quiet[way])
+		for _, f := range figures {
+			fmt.Fprintf(w, "\t%s", cells[[2]string{way, f}])
+		}
+		fmt.Fprintln(w)
 	}
 	return w.Flush()
 }
+
+func lines(all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return strings.Join(all, "\n") + "\n"
+}
+
+func (i Interval) span() string { return number(i.Low) + " to " + number(i.High) }
+
+func unit(n, unit string) string { return strings.TrimSpace(n + " " + unit) }
 
 // number shows three digits.
 func number(x float64) string {

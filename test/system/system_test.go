@@ -114,6 +114,7 @@ func startNode(t *testing.T, o worker.Options) (machine, worker.Node) {
 	}
 	m := machine{c, t}
 	m.endWith(o.Dir)
+	diskDirs.Store(t, c.HostDisks())
 	return m, c
 }
 
@@ -216,7 +217,7 @@ func unitOf(uuid string) string {
 }
 
 // diskDir returns the test's directory for files of disks, by which a container's class selects
-// its loop devices.
+// its loop devices. From the container's start on it is the container's own, in memory.
 func diskDir(t *testing.T) string {
 	t.Helper()
 	dir, found := diskDirs.Load(t)

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"hotmount/test/worker"
 )
 
@@ -127,12 +129,12 @@ func (l look) run(ctx context.Context, out io.Writer, c *worker.Container) error
 // device returns the name of the container's nth loop device.
 func device(c *worker.Container, n int) string { return fmt.Sprintf("loop%d", c.First()+n) }
 
-// shell has the user play until he leaves it. Without a terminal there is none.
+// shell runs a shell in the container until the user leaves it, if there is a terminal.
 func shell(ctx context.Context, out io.Writer, c *worker.Container) error {
-	if info, err := os.Stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 || os.Getenv("CI") != "" {
+	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil
 	}
-	fmt.Fprintf(out, "\nA shell in the container. Try: attach mine.img; hotmount status; detach %s; exit\n", device(c, 0))
+	fmt.Fprintf(out, "\nA shell in the container. Try: attach mine.img; hotmount status; hotmount release %[1]s; detach %[1]s; exit\n", device(c, 0))
 	bash := c.Command(ctx, "bash", "-i")
 	bash.Stdin, bash.Stdout, bash.Stderr = os.Stdin, out, os.Stderr
 	var left interface{ ExitCode() int }

@@ -3,27 +3,23 @@ package worker
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
-	"time"
 )
 
-// ContainerOptions describe a [Container]. Of Options a container has Suite, Files, Deb, Setup, Dir
-// and Progress; the others are a virtual machine's.
+// ContainerOptions describe a [Container]. Of Options a container has Suite, Files, Deb, Setup, KernelArgs
+// (of which systemd and programs read), Dir and Progress; the others are a virtual machine's and ignored.
 type ContainerOptions struct {
 	Options
-	// Name names its cgroup, its host and the directory /srv/Name of its disks. It is "try", say, and unique
-	// on this machine. By default it is that of the working directory.
+	// Name names its cgroup, its host and the directory /srv/Name of its disks. It has lower-case letters, digits
+	// and "-". No other container of this machine has it at the same time. By default it is a free one.
 	Name string
 	// Root is a root filesystem that ContainerRoot has made, a directory or a tarball of it. By
 	// default the container has one made.
@@ -37,20 +33,22 @@ type ContainerOptions struct {
 
 // Container is a Debian whose systemd is PID 1 of namespaces of its own, on this machine's kernel. Its disks are
 // loop devices. A device filter keeps all other disks from it. It needs root.
+//
+// It has no partitions, no pulled disks and no kernel of its own; the clock is the host's. A filesystem of
+// XFS with the same UUID can be mounted once on the whole machine.
 type Container struct {
 	o     ContainerOptions
-	work  *workDir
-	lower string // the root filesystem
-	leave func() // it
-	disks string // the host's name of the directory of disks
+	work  *containerWork
+	group *controlGroup
+	lower string // the directories of the root filesystem, as overlayfs takes them
+	leave func() // them
 	first int
 
 	mu       sync.Mutex
 	init     *process
-	group    *controlGroup // of this boot
-	harness  *os.File      // the cgroup of what the host runs inside
+	harness  *os.File // the cgroup of what the host runs inside
 	attached []*loopDisk
-	used     map[int]bool // numbers of loop devices that had a disk
+	used     map[int]bool // numbers of loop devices that have had a disk
 }
 
 var (
@@ -58,23 +56,62 @@ var (
 	_ Node    = (*Container)(nil)
 )
 
-//go:embed recipe/container.sh
-var bootScript string
+var goodName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
-// StartContainer boots a container and installs what the options name. The caller must Stop it. When this process
+// StartContainer boots a container with what the options name. The caller must Stop it. When this process
 // is killed, the kernel kills the container; what it leaves behind the next one removes.
-func StartContainer(ctx context.Context, o ContainerOptions) (_ *Container, err error) {
+func StartContainer(ctx context.Context, o ContainerOptions) (*Container, error) {
+	o.Suite, o.Loops = cmp.Or(o.Suite, DefaultSuite), cmp.Or(o.Loops, 32)
+	if err := checkContainer(o); err != nil {
+		return nil, fmt.Errorf("cannot start a container: %w", err)
+	}
+	lower, leave, err := containerLower(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start a container: %w", err)
+	}
+	c, err := bootContainer(ctx, o, lower, leave)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start a container: %w", err)
+	}
+	return c, nil
+}
+
+// checkContainer finds what this machine does not have. A container loads no module.
+func checkContainer(o ContainerOptions) error {
 	if os.Getuid() != 0 {
-		return nil, errors.New("cannot start a container: only root can")
+		return errors.New("only root can")
 	}
-	if o.Suite == "" {
-		o.Suite = DefaultSuite
+	if o.Name != "" && !goodName.MatchString(o.Name) {
+		return fmt.Errorf("%q cannot be its name", o.Name)
 	}
-	c := &Container{o: o, used: map[int]bool{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("cannot start a container: %w", err), c.Stop())
+	known := strings.Fields(strings.Join(lines("/proc/filesystems"), " "))
+	var missing []string
+	for _, name := range []string{"ext4", "overlay", "xfs"} {
+		if !slices.Contains(known, name) {
+			missing = append(missing, name)
 		}
+	}
+	if !exists("/dev/loop-control") {
+		missing = append(missing, "loop")
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("this kernel lacks what modprobe %s loads", strings.Join(missing, " "))
+	}
+	return nil
+}
+
+// bootContainer boots a container with these directories as its root filesystem, which it leaves at
+// the end, and installs what the options name.
+func bootContainer(ctx context.Context, o ContainerOptions, lower string, leave func()) (_ *Container, err error) {
+	c := &Container{o: o, lower: lower, leave: leave, used: map[int]bool{}}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if o.Dir != "" {
+			err = errors.Join(err, c.SaveLogs(context.WithoutCancel(ctx), o.Dir))
+		}
+		err = errors.Join(err, c.Stop())
 	}()
 	if err := c.prepare(ctx); err != nil {
 		return nil, err
@@ -85,63 +122,54 @@ func StartContainer(ctx context.Context, o ContainerOptions) (_ *Container, err 
 	if _, err := c.WaitBooted(ctx); err != nil {
 		return nil, err
 	}
-	return c, c.install(ctx)
+	return c, install(ctx, c, o.Options)
 }
 
 // prepare makes what stays from one boot of the container to the next.
-func (c *Container) prepare(ctx context.Context) (err error) {
-	if c.work, err = newWorkDir(); err != nil {
-		return err
-	}
-	c.o.Name = cmp.Or(c.o.Name, filepath.Base(c.work.path))
-	c.o.Loops = cmp.Or(c.o.Loops, 32)
-	if c.lower, c.leave, err = containerLower(ctx, c.o, c.work.path); err != nil {
-		return err
-	}
-	if c.disks, err = os.MkdirTemp("/dev/shm", workPrefix); err != nil {
-		return fmt.Errorf("cannot make a directory for disks: %w", err)
-	}
-	if err := c.note("disks", c.disks); err != nil {
-		return err
-	}
-	c.first, err = addLoops(c.o.Loops, func(n int) error { return c.note("loops", strconv.Itoa(n)) })
+func (c *Container) prepare(ctx context.Context) error {
+	lock, err := lockContainers(ctx)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(c.work.path, "boot.sh"), []byte(bootScript), 0o644)
-}
-
-// note adds a line to a file of the working directory, by which what a killed run has
-// left is found.
-func (c *Container) note(file, line string) error {
-	f, err := os.OpenFile(filepath.Join(c.work.path, file), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	defer lock.Close()
+	if err := cleanContainers(); err != nil {
+		return err
+	}
+	if c.work, err = takeWork(c.o.Name); err != nil {
+		return err
+	}
+	c.o.Name = c.work.name
+	c.first, err = addLoops(c.o.Loops, func(first int) error { return c.work.note("loops", fmt.Sprintf("%d %d", first, c.o.Loops)) })
 	if err != nil {
-		return fmt.Errorf("cannot note what the container has: %w", err)
+		return err
 	}
-	_, err = f.WriteString(line + "\n")
-	return errors.Join(err, f.Close())
+	c.group, err = newControlGroup(ctx, "hotmount-"+c.o.Name, func(dir string) error { return c.work.note("group", dir) })
+	if err != nil {
+		return err
+	}
+	devices := slices.Clone(basicDevices)
+	for n := c.first; n < c.first+c.o.Loops; n++ {
+		devices = append(devices, device{true, loopMajor, int32(n)})
+	}
+	if err := allowDevices(c.group.dir, devices); err != nil {
+		return err
+	}
+	return c.writeClass()
 }
 
-// install places the files, installs the package and runs the setup.
-func (c *Container) install(ctx context.Context) error {
-	files := c.o.Files
-	if c.o.Deb != "" {
-		files = append([]File{{Path: "/etc/hotmount/config.d/container.yaml", Data: []byte(c.Class())}}, files...)
+// classFile has the container's class, unless Options.Files has it. It is there before the package is.
+const classFile = "/etc/hotmount/config.d/container.yaml"
+
+func (c *Container) writeClass() error {
+	if slices.ContainsFunc(c.o.Files, func(f File) bool { return f.Path == classFile }) {
+		return nil
 	}
-	for _, f := range files {
-		if err := c.Write(ctx, f.Path, f.Data, cmp.Or(f.Mode, 0o644)); err != nil {
-			return err
-		}
+	path := filepath.Join(c.work.memory(), "upper", classFile)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("cannot write the container's class: %w", err)
 	}
-	if c.o.Deb != "" {
-		if err := c.Install(ctx, c.o.Deb); err != nil {
-			return err
-		}
-	}
-	if c.o.Setup != "" {
-		if _, err := c.Run(ctx, c.o.Setup); err != nil {
-			return err
-		}
+	if err := os.WriteFile(path, []byte(c.Class()), 0o644); err != nil {
+		return fmt.Errorf("cannot write the container's class: %w", err)
 	}
 	return nil
 }
@@ -154,7 +182,7 @@ func (c *Container) Class() string {
 // Selectors returns the lines of a class that select the container's disks, indented so.
 func (c *Container) Selectors(indent string) string {
 	var patterns []string
-	for _, dir := range append([]string{c.Disks(), c.disks}, c.o.BackingDirs...) {
+	for _, dir := range append([]string{c.Disks(), c.HostDisks()}, c.o.BackingDirs...) {
 		patterns = append(patterns, strconv.Quote(dir+"/*"))
 	}
 	return indent + `names: ["loop*"]` + "\n" + indent + "backing_file: [" + strings.Join(patterns, ", ") + "]\n"
@@ -170,216 +198,25 @@ func (c *Container) Loops() int { return c.o.Loops }
 func (c *Container) Disks() string { return "/srv/" + c.o.Name }
 
 // HostDisks returns the host's name of the same directory.
-func (c *Container) HostDisks() string { return c.disks }
-
-// PowerOn boots the container, with the same files and disks, and waits until systemd answers.
-func (c *Container) PowerOn(ctx context.Context) (err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.init != nil {
-		return errors.New("cannot switch the container on: it is on")
-	}
-	if c.group, err = newControlGroup(ctx, "hotmount-"+c.o.Name); err != nil {
-		return err
-	}
-	if err := c.note("group", c.group.dir); err != nil {
-		return err
-	}
-	devices := slices.Clone(basicDevices)
-	for n := c.first; n < c.first+c.o.Loops; n++ {
-		devices = append(devices, device{true, loopMajor, int32(n)})
-	}
-	if err := allowDevices(c.group.dir, devices); err != nil {
-		return err
-	}
-	if err := c.startInit(); err != nil {
-		return err
-	}
-	c.group.begun()
-	if err := c.awaitSystemd(ctx); err != nil {
-		return err
-	}
-	// Beside systemd's own cgroups, which it leaves alone.
-	harness := filepath.Join(c.group.dir, "harness")
-	if err := os.Mkdir(harness, 0o755); err != nil {
-		return fmt.Errorf("cannot make a cgroup: %w", err)
-	}
-	if c.harness, err = os.Open(harness); err != nil {
-		return fmt.Errorf("cannot open a cgroup: %w", err)
-	}
-	return nil
-}
-
-// startInit starts what becomes systemd. c.mu is held.
-func (c *Container) startInit() error {
-	dir, err := os.Open(c.group.dir)
-	if err != nil {
-		return fmt.Errorf("cannot switch the container on: %w", err)
-	}
-	defer dir.Close()
-	log, err := os.Create(filepath.Join(c.work.path, "boot.log"))
-	if err != nil {
-		return fmt.Errorf("cannot switch the container on: %w", err)
-	}
-	defer log.Close()
-	var nodes []string
-	for _, d := range c.attached {
-		nodes = append(nodes, strconv.Itoa(d.number))
-	}
-	cmd := exec.Command("bash", filepath.Join(c.work.path, "boot.sh"))
-	cmd.Env = []string{
-		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LOWER=" + c.lower, "WORK=" + c.work.path, "NAME=" + c.o.Name, "DISKS=" + c.disks,
-		"NODES=" + strings.Join(nodes, " "),
-	}
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET | syscall.CLONE_NEWCGROUP,
-		// The cgroup is joined first, so that it is the root of the cgroup namespace.
-		UseCgroupFD: true, CgroupFD: int(dir.Fd()),
-	}
-	c.init, err = startProcess("the container's systemd", cmd)
-	return err
-}
-
-// awaitSystemd waits until PID 1 is systemd and answers. c.mu is held.
-func (c *Container) awaitSystemd(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	socket := fmt.Sprintf("/proc/%d/root/run/systemd/private", c.init.cmd.Process.Pid)
-	for !exists(socket) {
-		select {
-		case <-c.init.done:
-		case <-ctx.Done():
-		case <-tick.C:
-			continue
-		}
-		said, _ := os.ReadFile(filepath.Join(c.work.path, "boot.log"))
-		return fmt.Errorf("cannot boot the container: %w: %s", errors.Join(ctx.Err(), c.init.err), said)
-	}
-	return nil
-}
-
-// PowerCut ends all processes of the container at once. What its systemd has mounted is unmounted by
-// the kernel, so its disks lose nothing.
-func (c *Container) PowerCut(context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.init != nil {
-		c.init.kill()
-		c.init = nil
-	}
-	if c.harness != nil {
-		c.harness.Close()
-		c.harness = nil
-	}
-	if c.group == nil {
-		return nil
-	}
-	group := c.group
-	c.group = nil
-	return group.remove()
-}
-
-// Shutdown has systemd end what runs, and waits until the container is off.
-func (c *Container) Shutdown(ctx context.Context) error {
-	if _, err := c.Run(ctx, "systemctl --no-block poweroff"); err != nil {
-		return fmt.Errorf("cannot shut the container down: %w", err)
-	}
-	c.mu.Lock()
-	init := c.init
-	c.mu.Unlock()
-	if init != nil {
-		if err := init.wait(ctx); err != nil {
-			return fmt.Errorf("cannot shut the container down: %w", err)
-		}
-	}
-	return c.PowerCut(ctx)
-}
-
-// Reboot shuts the container down and boots it anew.
-func (c *Container) Reboot(ctx context.Context) error {
-	if err := c.Shutdown(ctx); err != nil {
-		return err
-	}
-	return c.PowerOn(ctx)
-}
+func (c *Container) HostDisks() string { return filepath.Join(c.work.memory(), "disks") }
 
 // Stop ends the container and removes what it has left on the host.
 func (c *Container) Stop() error {
-	errs := []error{c.PowerCut(context.Background())}
-	for _, d := range c.attached {
-		errs = append(errs, d.device.Close())
+	errs := []error{c.halt()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.attached {
+		errs = append(errs, ClearLoop(l.device))
+	}
+	c.attached = nil
+	if c.group != nil {
+		errs = append(errs, c.group.remove())
 	}
 	if c.work != nil {
-		errs = append(errs, cleanContainer(c.work.path), c.work.remove())
+		errs = append(errs, c.work.remove())
 	}
 	if c.leave != nil {
 		c.leave()
 	}
 	return errors.Join(errs...)
-}
-
-// cleanContainer removes what the working directory of an ended container notes.
-func cleanContainer(work string) error {
-	var errs []error
-	for _, dir := range lines(filepath.Join(work, "group")) {
-		errs = append(errs, (&controlGroup{dir: dir}).remove())
-	}
-	for _, line := range lines(filepath.Join(work, "loops")) {
-		n, err := strconv.Atoi(line)
-		if err == nil {
-			err = removeLoops(n, 1)
-		}
-		errs = append(errs, err)
-	}
-	for _, dir := range lines(filepath.Join(work, "disks")) {
-		errs = append(errs, os.RemoveAll(dir))
-	}
-	return errors.Join(errs...)
-}
-
-// Command returns a command that runs in all of the container's namespaces and in its cgroup. Its streams are the
-// caller's to set.
-func (c *Container) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.harness == nil {
-		return &exec.Cmd{Err: fmt.Errorf("cannot run %s: %w", name, errOff)}
-	}
-	enter := []string{"--target", strconv.Itoa(c.init.cmd.Process.Pid), "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--wdns=/root",
-		"setpriv", "--bounding-set=-sys_time,-sys_module", "env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "TERM=" + os.Getenv("TERM"), name}
-	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(c.harness.Fd())}
-	return cmd
-}
-
-// Run is as a virtual machine's: see [guest.Run].
-func (c *Container) Run(ctx context.Context, script string) (string, error) {
-	var out strings.Builder
-	err := c.exec(ctx, script, "set -e\n"+script, nil, &out)
-	return out.String(), err
-}
-
-func (c *Container) exec(ctx context.Context, what, script string, stdin io.Reader, stdout io.Writer) error {
-	cmd := c.Command(ctx, "bash", "-c", script)
-	var stderr strings.Builder
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, &stderr
-	cmd.WaitDelay = 5 * time.Second
-	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("cannot run %.100q in the container: %w", what, ctx.Err())
-	case errors.As(err, &exit) && exit.Exited():
-		e := &ExitError{Code: exit.ExitCode(), Script: what, Stderr: stderr.String()}
-		if kept, ok := stdout.(*strings.Builder); ok {
-			e.Stdout = kept.String()
-		}
-		return e
-	}
-	return fmt.Errorf("cannot run %.100q in the container: %w: %s", what, err, stderr.String())
 }

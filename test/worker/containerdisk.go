@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,29 +61,33 @@ func (c *Container) place(d Disk) (*loopDisk, error) {
 	d.File = file
 	for n := c.first; n < c.first+c.o.Loops; n++ {
 		// One that a program inside has taken is not ours.
-		if !exists(fmt.Sprintf("/sys/block/loop%d/loop", n)) && !taken(func(l *loopDisk) bool { return l.number == n }) {
+		if !bound(n) && !taken(func(l *loopDisk) bool { return l.number == n }) {
 			return &loopDisk{Attached: Attached{Disk: d}, number: n}, nil
 		}
 	}
 	return nil, errors.New("no loop device is free")
 }
 
-// plug makes the node inside, as devtmpfs does for a new disk, and connects the device.
+// plug makes the node inside, as devtmpfs does for a new disk, and connects the device. c.mu is held.
 func (c *Container) plug(l *loopDisk) (err error) {
-	// The counts and settings of a new disk begin anew.
-	if c.used[l.number] {
+	if c.used[l.number] { // the counts and settings of a new disk begin anew
 		if err := renewLoop(l.number); err != nil {
 			return err
 		}
 	}
 	c.used[l.number] = true
+	if l.device, err = openLoop(l.number, loopMode(l.ReadOnly)); err != nil {
+		return err
+	}
 	if node := c.node(l); node != "" {
 		if err := unix.Mknod(node, syscall.S_IFBLK|0o660, int(unix.Mkdev(loopMajor, uint32(l.number)))); err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("cannot make %s: %w", node, err)
+			return errors.Join(fmt.Errorf("cannot make %s: %w", node, err), l.device.Close())
 		}
 	}
-	l.device, err = ConfigureLoop("/dev/"+l.name(), l.File, l.ReadOnly, l.LogicalBlockSize)
-	return err
+	if err := configure(l.device, l.File, l.ReadOnly, l.LogicalBlockSize); err != nil {
+		return errors.Join(fmt.Errorf("cannot connect %s: %w", l.name(), err), l.device.Close())
+	}
+	return nil
 }
 
 // node returns the host's name of the disk's node inside, "" while the container is off. c.mu is held.
@@ -103,25 +107,46 @@ func (c *Container) find(id string) (*loopDisk, error) {
 	return c.attached[i], nil
 }
 
-// Detach takes the file from the loop device. While a filesystem on it is mounted the kernel keeps
-// the file until it is unmounted (LOOP_CLR_FD in loop(4)): nothing pulls a loop device.
-func (c *Container) Detach(_ context.Context, id string) error {
+// Detach takes a disk away and waits until it is gone. Nothing pulls a loop device from under its user: while a
+// filesystem on it is mounted, it is an error, and the kernel takes the disk away when that is unmounted.
+func (c *Container) Detach(ctx context.Context, id string) error {
+	c.mu.Lock()
+	l, err := c.find(id)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := c.DetachSurprise(ctx, id); err != nil {
+		return err
+	}
+	err = poll(10*time.Second, func() error {
+		if bound(l.number) && ctx.Err() == nil {
+			return unix.EBUSY // udev may have it open for a moment
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return fmt.Errorf("cannot detach %s: it is in use: %w", l.name(), err)
+	}
+	return nil
+}
+
+// DetachSurprise takes a disk away, without waiting for its users to let go. As long as they do not, the
+// kernel keeps it.
+func (c *Container) DetachSurprise(_ context.Context, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l, err := c.find(id)
 	if err != nil {
 		return err
 	}
-	if err := unix.IoctlSetInt(int(l.device.Fd()), unix.LOOP_CLR_FD, 0); err != nil {
-		return fmt.Errorf("cannot detach %s: %w", l.name(), err)
-	}
+	c.attached = slices.DeleteFunc(c.attached, func(x *loopDisk) bool { return x == l })
 	if node := c.node(l); node != "" {
-		if err := os.Remove(node); err != nil {
-			return fmt.Errorf("cannot detach %s: %w", l.name(), err)
+		if err := os.Remove(node); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(fmt.Errorf("cannot detach %s: %w", l.name(), err), ClearLoop(l.device))
 		}
 	}
-	c.attached = slices.DeleteFunc(c.attached, func(x *loopDisk) bool { return x == l })
-	return l.device.Close()
+	return ClearLoop(l.device)
 }
 
 // Resize changes the size of a disk, and of its file, to size bytes.
@@ -141,7 +166,7 @@ func (c *Container) Resize(_ context.Context, id string, size int64) error {
 	return nil
 }
 
-// BlockDevice returns the kernel's name of the disk, such as loop100.
+// BlockDevice returns the kernel's name of the disk, such as loop100. It is there as soon as Attach returns.
 func (c *Container) BlockDevice(_ context.Context, id string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,63 +175,4 @@ func (c *Container) BlockDevice(_ context.Context, id string) (string, error) {
 		return "", err
 	}
 	return l.name(), nil
-}
-
-// Put copies a local file, with its mode, to remote. Directories are made.
-func (c *Container) Put(ctx context.Context, local, remote string) error {
-	f, err := os.Open(local)
-	if err != nil {
-		return fmt.Errorf("cannot copy to the container: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("cannot copy to the container: %w", err)
-	}
-	return c.write(ctx, f, remote, info.Mode())
-}
-
-// Write makes the file remote, with its directories, of data.
-func (c *Container) Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error {
-	return c.write(ctx, strings.NewReader(string(data)), remote, mode)
-}
-
-func (c *Container) write(ctx context.Context, from io.Reader, remote string, mode os.FileMode) error {
-	return c.exec(ctx, "write "+remote, writeScript(remote, mode), from, io.Discard)
-}
-
-// Get copies the container's file remote to local.
-func (c *Container) Get(ctx context.Context, remote, local string) error {
-	f, err := os.Create(local)
-	if err != nil {
-		return fmt.Errorf("cannot copy from the container: %w", err)
-	}
-	return errors.Join(c.exec(ctx, "read "+remote, "cat "+shellQuote(remote), nil, f), f.Close())
-}
-
-// Install installs a package.
-func (c *Container) Install(ctx context.Context, deb string) error { return installDeb(ctx, c, deb) }
-
-// BootID returns an identifier of the current boot: the start of its systemd, in clock ticks of the host.
-func (c *Container) BootID(ctx context.Context) (string, error) {
-	out, err := c.Run(ctx, "stat -c %Y.%i /proc/1/ns/pid")
-	return strings.TrimSpace(out), err
-}
-
-// WaitBooted waits until systemd has no start job left. It returns the word for the state: running,
-// or degraded where a unit has failed.
-func (c *Container) WaitBooted(ctx context.Context) (string, error) {
-	out, err := c.Run(ctx, "systemctl is-system-running --wait || true")
-	return strings.TrimSpace(out), err
-}
-
-// Serial returns what the container's first process printed before it was systemd.
-func (c *Container) Serial() (string, error) {
-	b, err := os.ReadFile(filepath.Join(c.work.path, "boot.log"))
-	return string(b), err
-}
-
-// SaveLogs copies the container's journal and state to dir.
-func (c *Container) SaveLogs(ctx context.Context, dir string) error {
-	return saveLogs(ctx, c, dir, filepath.Join(c.work.path, "boot.log"))
 }

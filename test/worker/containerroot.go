@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 )
 
 //go:embed recipe/containerroot.sh
@@ -43,7 +41,7 @@ func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir s
 		if err := r.bootstrap(ctx, dir, filepath.Join(dir, "tree"), ""); err != nil {
 			return fmt.Errorf("cannot build the %s container's root filesystem: %w", suite, err)
 		}
-		return nil
+		return writeID(dir)
 	})
 	if err != nil {
 		return "", nil, err
@@ -51,24 +49,46 @@ func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir s
 	return e.path("tree"), e.release, nil
 }
 
-// containerLower returns the root filesystem that the options name. A tarball is unpacked into work.
-func containerLower(ctx context.Context, o ContainerOptions, work string) (dir string, release func(), err error) {
-	if o.Root == "" {
-		return ContainerRoot(ctx, o.Suite, o.Progress)
-	}
-	info, err := os.Stat(o.Root)
+// givenRoot returns the root filesystem that Options.Root names. A tarball is unpacked once.
+func givenRoot(ctx context.Context, root string) (dir string, release func(), err error) {
+	info, err := os.Stat(root)
 	if err != nil {
 		return "", nil, fmt.Errorf("cannot use the root filesystem: %w", err)
 	}
-	if dir, err = filepath.Abs(o.Root); err != nil || info.IsDir() {
-		return dir, func() {}, err
+	if root, err = filepath.Abs(root); err != nil || info.IsDir() {
+		return root, func() {}, err
 	}
-	lower := filepath.Join(work, "lower")
-	if err := os.Mkdir(lower, 0o755); err != nil {
-		return "", nil, fmt.Errorf("cannot use the root filesystem: %w", err)
+	hash, err := hashFile(root)
+	if err != nil {
+		return "", nil, err
 	}
-	_, err = command(ctx, nil, "tar", "--extract", "--numeric-owner", "--xattrs", "--file", dir, "--directory", lower)
-	return lower, func() {}, err
+	c, err := openCache()
+	if err != nil {
+		return "", nil, err
+	}
+	defer c.prune("tarball-", keptImages)
+	e, err := c.get(ctx, "tarball-"+key(hash), func(dir string) error {
+		tree := filepath.Join(dir, "tree")
+		if err := os.Mkdir(tree, 0o755); err != nil {
+			return fmt.Errorf("cannot use the root filesystem: %w", err)
+		}
+		if _, err := command(ctx, nil, "tar", "--extract", "--numeric-owner", "--xattrs", "--file", root, "--directory", tree); err != nil {
+			return err
+		}
+		return writeID(dir)
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	return e.path("tree"), e.release, nil
+}
+
+// containerLower returns the root filesystem that the options name, as overlayfs takes it.
+func containerLower(ctx context.Context, o ContainerOptions) (lower string, release func(), err error) {
+	if o.Root == "" {
+		return ContainerRoot(ctx, o.Suite, o.Progress)
+	}
+	return givenRoot(ctx, o.Root)
 }
 
 // NewContainerRoot writes the suite's root filesystem as a tarball, for a machine that has no archive.
@@ -80,13 +100,4 @@ func NewContainerRoot(ctx context.Context, suite, tarball string, progress io.Wr
 	defer release()
 	_, err = command(ctx, nil, "tar", "--create", "--numeric-owner", "--xattrs", "--gzip", "--file", tarball, "--directory", dir, ".")
 	return err
-}
-
-// lines returns the lines of a file, none where there is no file.
-func lines(path string) []string {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil
-	}
-	return slices.Collect(strings.FieldsFuncSeq(string(b), func(r rune) bool { return r == '\n' }))
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -18,17 +19,20 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// controlGroup is the cgroup2 directory that a container's processes are in.
+// controlGroup is the cgroup2 directory of a container. Two are below it: that of the container's
+// own processes, which its systemd sees as the root, and that of what the host runs inside.
 type controlGroup struct {
 	dir string
-	// holder is the first process of a scope, nil elsewhere. It keeps the scope until the container's first
-	// process is there.
+	// holder is a process that keeps a scope of the host's systemd alive, nil where there is none.
 	holder *process
 }
 
+func (g *controlGroup) inside() string  { return filepath.Join(g.dir, "inside") }
+func (g *controlGroup) harness() string { return filepath.Join(g.dir, "harness") }
+
 // newControlGroup makes one. Where the host runs systemd, which owns the hierarchy, it is that of a delegated
-// scope (systemd's CGROUP_DELEGATION).
-func newControlGroup(ctx context.Context, name string) (*controlGroup, error) {
+// scope (systemd's CGROUP_DELEGATION). It tells made of the directory that it is about to make.
+func newControlGroup(ctx context.Context, name string, made func(dir string) error) (_ *controlGroup, err error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot find cgroup2: %w", err)
@@ -37,12 +41,14 @@ func newControlGroup(ctx context.Context, name string) (*controlGroup, error) {
 		return nil, errors.New("cannot find cgroup2: it is not mounted")
 	}
 	top := mounts[0].Mountpoint
-	if exists("/run/systemd/system") {
-		return newScope(ctx, top, name+".scope")
-	}
 	g := &controlGroup{dir: filepath.Join(top, name)}
-	if err := os.Mkdir(g.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("cannot make a cgroup: %w", err)
+	if exists("/run/systemd/system") {
+		if g, err = newScope(ctx, top, name+".scope"); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(made(g.dir), g.fill()); err != nil {
+		return nil, errors.Join(err, g.remove())
 	}
 	return g, nil
 }
@@ -86,29 +92,85 @@ func newScope(ctx context.Context, top, name string) (_ *controlGroup, err error
 	return nil, fmt.Errorf("cannot find the cgroup of %s", name)
 }
 
-// begun ends what has kept the cgroup until a process of the container was there.
-func (g *controlGroup) begun() {
+// fill makes the two cgroups, and passes on to them the controllers that the host gives.
+func (g *controlGroup) fill() error {
+	for _, dir := range []string{g.inside(), g.harness()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("cannot make a cgroup: %w", err)
+		}
+	}
+	if g.holder != nil { // a cgroup with controllers for those below it has no processes
+		pid := strconv.Itoa(g.holder.cmd.Process.Pid)
+		if err := os.WriteFile(filepath.Join(g.harness(), "cgroup.procs"), []byte(pid), 0); err != nil {
+			return fmt.Errorf("cannot use the scope: %w", err)
+		}
+	}
+	controllers, err := os.ReadFile(filepath.Join(g.dir, "cgroup.controllers"))
+	if err != nil {
+		return fmt.Errorf("cannot read the cgroup's controllers: %w", err)
+	}
+	for _, c := range strings.Fields(string(controllers)) {
+		if err := os.WriteFile(filepath.Join(g.dir, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
+			return fmt.Errorf("cannot pass the controller %s on: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// empty removes what an ended systemd has made.
+func (g *controlGroup) empty() error {
+	if err := removeGroups(g.inside()); err != nil {
+		return err
+	}
+	if err := os.Mkdir(g.inside(), 0o755); err != nil {
+		return fmt.Errorf("cannot make a cgroup: %w", err)
+	}
+	return nil
+}
+
+// remove kills what is left in the cgroup and removes it.
+func (g *controlGroup) remove() error {
 	if g.holder != nil {
 		g.holder.kill()
 		g.holder = nil
 	}
+	return endGroup(g.dir)
 }
 
-// remove waits until the kernel has no process in the cgroup any more, and removes it.
-func (g *controlGroup) remove() error {
-	g.begun()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); ; <-tick.C {
-		err := removeGroups(g.dir)
-		if !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
+// endGroup kills all processes in a container's cgroup and removes it. The host's systemd, which may not notice that a
+// scope is gone, is asked to stop it.
+func endGroup(dir string) error {
+	if scope := filepath.Base(dir); exists("/run/systemd/system") && strings.HasSuffix(scope, ".scope") {
+		if err := killGroup(dir); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if _, err := command(ctx, nil, "systemctl", "stop", scope); err != nil && !strings.Contains(err.Error(), "not loaded") {
 			return err
 		}
 	}
+	return removeGroups(dir)
 }
 
-// removeGroups removes a cgroup and all below it.
+// killGroup kills all processes in a cgroup. Before Linux 5.14, which cannot, the container's first process has
+// taken all others with it.
+func killGroup(dir string) error {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot end what runs in the cgroup %s: %w", dir, err)
+	}
+	return nil
+}
+
+// removeGroups kills all processes in a cgroup, waits until they are gone, and removes it with all below it.
 func removeGroups(dir string) error {
+	if err := killGroup(dir); err != nil {
+		return err
+	}
+	return poll(10*time.Second, func() error { return removeEmpty(dir) })
+}
+
+func removeEmpty(dir string) error {
 	var all []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
@@ -117,7 +179,7 @@ func removeGroups(dir string) error {
 		return err
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot remove the container's cgroup: %w", err)
+		return fmt.Errorf("cannot remove the cgroup %s: %w", dir, err)
 	}
 	for _, path := range slices.Backward(all) {
 		if err := syscall.Rmdir(path); err != nil && !errors.Is(err, syscall.ENOENT) {

@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // device is a device number that a cgroup may use. A minor of -1 is any.
@@ -15,16 +16,13 @@ type device struct {
 	major, minor int32
 }
 
-// basicDevices are null, zero, full, random, urandom, tty, console, ptmx, the pseudo-terminals and
-// loop-control (Documentation/admin-guide/devices.txt in the kernel). Those of memory and of the
-// kernel's log are not among them.
+// basicDevices are null, zero, full, random, urandom, tty, ptmx and the pseudo-terminals
+// (Documentation/admin-guide/devices.txt in the kernel). Memory, the console, the kernel's log and
+// loop-control, which makes and removes loop devices of the host, are not among them.
 var basicDevices = []device{
 	{false, 1, 3}, {false, 1, 5}, {false, 1, 7}, {false, 1, 8}, {false, 1, 9},
-	{false, 5, 0}, {false, 5, 1}, {false, 5, 2}, {false, 136, -1}, {false, 10, 237},
+	{false, 5, 0}, {false, 5, 2}, {false, 136, -1},
 }
-
-// loopMajor is the major number of loop devices.
-const loopMajor = 7
 
 // allowDevices denies the cgroup all devices but these, also to mknod(2), for as long as the
 // cgroup exists. It works with any version of cgroups, as long as cgroup2 is mounted.
@@ -41,6 +39,8 @@ func allowDevices(group string, all []device) error {
 	defer program.Close() // the cgroup keeps it
 	err = link.RawAttachProgram(link.RawAttachProgramOptions{
 		Target: int(dir.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice,
+		// The systemd inside has filters of its own for units (BPF_F_ALLOW_MULTI); a device needs the leave of all.
+		Flags: unix.BPF_F_ALLOW_MULTI,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot attach the container's device filter: %w", err)

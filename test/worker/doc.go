@@ -1,5 +1,5 @@
-// Package worker runs real Debian workers in virtual machines, for tests that
-// only a kernel, udev and systemd together can answer, and for the demo.
+// Package worker runs real Debian workers, for tests that only a kernel, udev
+// and systemd together can answer, for the benchmark and for the demo.
 //
 // A [Worker] is a QEMU of our own, driven by QMP; a [Libvirt] is a domain that
 // a real libvirtd runs, driven by the real virsh. Both are a [Machine]: a root
@@ -11,5 +11,13 @@
 // All of that lies in one cache directory (see [CacheDir]); it may be deleted
 // at any time when no test runs.
 //
-// Nothing here needs KVM: the workers are emulated.
+// A [Container] is a Debian whose systemd is PID 1 of namespaces of its own, on
+// this machine's kernel: it boots in half a second and nothing in it is emulated.
+// Its disks are loop devices, and a BPF program on its cgroup denies it all
+// other devices. It is a [Node], as a Worker is. What needs hot-plug, a kernel of
+// its own, a power cut or QEMU needs the virtual machine. /run/hotmount-container
+// tells what each container has on the host, so that the next one removes what a
+// killed process has left.
+//
+// Nothing here needs KVM: the virtual machines are emulated.
 package worker

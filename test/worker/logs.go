@@ -85,6 +85,13 @@ type runner interface {
 	Run(ctx context.Context, script string) (stdout string, err error)
 }
 
+// shell runs scripts in a worker and places files there.
+type shell interface {
+	runner
+	Put(ctx context.Context, local, remote string) error
+	Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error
+}
+
 // saveLogs copies the files, and what g tells unless it is nil.
 func saveLogs(ctx context.Context, g runner, dir string, files ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -105,7 +112,7 @@ func saveLogs(ctx context.Context, g runner, dir string, files ...string) error 
 	defer cancel()
 	for name, script := range map[string]string{
 		"journal.txt": "journalctl --no-pager -o short-precise",
-		"state.txt": `for c in 'systemctl list-units --all --no-pager' 'systemctl list-jobs --no-pager' findmnt \
+		"state.txt": `for c in 'systemctl --failed --no-pager' 'systemctl list-units --all --no-pager' 'systemctl list-jobs --no-pager' findmnt \
 	'lsblk -o NAME,MAJ:MIN,SIZE,RO,TYPE,FSTYPE,UUID,SERIAL,MOUNTPOINTS' 'ls -la /dev/disk/by-*' 'ps axf -o pid,stat,wchan:20,args'; do
 	echo "== $c"; $c 2>&1 || true
 done`,
@@ -175,7 +182,6 @@ func removeAbandoned(parent string) {
 			continue
 		}
 		if lock, err := flock(filepath.Join(dir, "lock"), syscall.LOCK_EX); err == nil {
-			_ = cleanContainer(dir) // best effort: it may have been none
 			_ = os.RemoveAll(dir)
 			_ = lock.Close()
 		}

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,34 +15,52 @@ import (
 // firstLoop is the lowest number that a container takes: those below are other programs'.
 const firstLoop = 100
 
+// loopMajor is the major number of loop devices.
+const loopMajor = 7
+
 // addLoops has the kernel make that many loop devices with numbers in a row, and returns the
-// first number. It tells made of each that is there, so that a killed run's can be removed.
-func addLoops(count int, made func(n int) error) (first int, err error) {
+// first number. It tells note of the row before it makes one, so that a killed run's can be removed.
+func addLoops(count int, note func(first int) error) (int, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
-		return 0, fmt.Errorf("cannot make loop devices, is the module loop loaded: %w", err)
+		return 0, fmt.Errorf("cannot make loop devices: %w", err)
 	}
 	defer control.Close()
-	for first = firstLoop; first < 1<<20; first += count {
-		n, err := addRow(int(control.Fd()), first, count, made)
+	for first := firstLoop; first+count <= 1<<20; first++ {
+		if taken := takenLoop(first, count); taken >= 0 {
+			first = taken
+			continue
+		}
+		if err := note(first); err != nil {
+			return 0, err
+		}
+		made, err := addRow(int(control.Fd()), first, count)
 		if err == nil {
 			return first, nil
 		}
-		if removed := removeLoops(first, n); removed != nil || !errors.Is(err, unix.EEXIST) {
+		// EEXIST: another program was faster.
+		if removed := removeLoops(first, made); removed != nil || !errors.Is(err, unix.EEXIST) {
 			return 0, errors.Join(err, removed)
 		}
 	}
 	return 0, errors.New("cannot make loop devices: no numbers are free")
 }
 
+// takenLoop returns the highest number in the row that is taken, or -1.
+func takenLoop(first, count int) int {
+	for n := first + count - 1; n >= first; n-- {
+		if exists(fmt.Sprintf("/sys/block/loop%d", n)) {
+			return n
+		}
+	}
+	return -1
+}
+
 // addRow returns how many of the row it has made.
-func addRow(control, first, count int, made func(n int) error) (int, error) {
+func addRow(control, first, count int) (int, error) {
 	for i := range count {
 		if err := unix.IoctlSetInt(control, unix.LOOP_CTL_ADD, first+i); err != nil {
 			return i, fmt.Errorf("cannot make loop device %d: %w", first+i, err)
-		}
-		if err := made(first + i); err != nil {
-			return i + 1, err
 		}
 	}
 	return count, nil
@@ -53,85 +74,135 @@ func removeLoops(first, count int) error {
 		return fmt.Errorf("cannot remove loop devices: %w", err)
 	}
 	defer control.Close()
-	var errs []error
-	for n := first; n < first+count; n++ {
-		if !exists(fmt.Sprintf("/sys/block/loop%d", n)) {
-			continue
+	errs := make([]error, count)
+	var all sync.WaitGroup // the kernel takes 50 ms for each, at once or one by one
+	for i := range count {
+		if exists(fmt.Sprintf("/sys/block/loop%d", first+i)) {
+			all.Go(func() { errs[i] = removeLoop(int(control.Fd()), first+i) })
 		}
-		errs = append(errs, removeLoop(int(control.Fd()), n))
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 
-// renewLoop removes a loop device and adds it again. Meanwhile another container may have its number for
-// a moment, while it looks for numbers in a row.
+// renewLoop removes a loop device and adds it again. Another container that looks for numbers in a row may have
+// the number for a moment.
 func renewLoop(n int) error {
 	if err := removeLoops(n, 1); err != nil {
 		return err
 	}
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("cannot add a loop device: %w", err)
+		return fmt.Errorf("cannot make a loop device: %w", err)
 	}
 	defer control.Close()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); ; <-tick.C {
+	err = poll(10*time.Second, func() error {
 		err := unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_ADD, n)
-		if err == nil {
-			return nil
+		if errors.Is(err, unix.EEXIST) {
+			return unix.EBUSY
 		}
-		if !errors.Is(err, unix.EEXIST) || time.Now().After(end) {
-			return fmt.Errorf("cannot add loop device %d: %w", n, err)
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot make loop device %d: %w", n, err)
 	}
+	return nil
 }
 
 func removeLoop(control, n int) error {
-	if f, err := os.Open(fmt.Sprintf("/dev/loop%d", n)); err == nil {
-		_ = unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0) // it may have none
+	if bound(n) { // by a program inside, without LO_FLAGS_AUTOCLEAR
+		f, err := openLoop(n, os.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		_ = unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0) // it may have none by now
 		f.Close()
 	}
+	err := poll(10*time.Second, func() error { return unix.IoctlSetInt(control, unix.LOOP_CTL_REMOVE, n) })
+	if err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("cannot remove loop device %d: %w", n, err)
+	}
+	return nil
+}
+
+// poll tries until the result is another than EBUSY, or for so long.
+func poll(long time.Duration, try func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); ; <-tick.C {
-		err := unix.IoctlSetInt(control, unix.LOOP_CTL_REMOVE, n)
-		if err == nil || errors.Is(err, unix.ENODEV) {
-			return nil
-		}
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
-			return fmt.Errorf("cannot remove loop device %d: %w", n, err)
+	for end := time.Now().Add(long); ; <-tick.C {
+		if err := try(); !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
+			return err
 		}
 	}
 }
 
-// ConfigureLoop connects the loop device, whose node is given, with the file, and returns the
-// open device. ReadOnly and BlockSize (bytes, 0 for the kernel's default) are as in losetup(8).
-func ConfigureLoop(node, file string, readOnly bool, blockSize int) (*os.File, error) {
-	mode, flags := os.O_RDWR, uint32(0)
-	if readOnly {
-		mode, flags = os.O_RDONLY, unix.LO_FLAGS_READ_ONLY
+// bound reports whether the loop device has a file.
+func bound(n int) bool { return exists(fmt.Sprintf("/sys/block/loop%d/loop", n)) }
+
+// openLoop opens a loop device by a node of its own: /dev may have none, and what is closed there is an event to
+// the udev that watches it.
+func openLoop(n, mode int) (*os.File, error) {
+	dir, err := os.MkdirTemp("/dev", ".hotmount-")
+	if err != nil {
+		return nil, fmt.Errorf("cannot open loop device %d: %w", n, err)
 	}
-	back, err := os.OpenFile(file, mode, 0)
+	defer os.RemoveAll(dir)
+	node := filepath.Join(dir, "loop")
+	if err := unix.Mknod(node, syscall.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, uint32(n)))); err != nil {
+		return nil, fmt.Errorf("cannot open loop device %d: %w", n, err)
+	}
+	f, err := os.OpenFile(node, mode, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open loop device %d: %w", n, err)
+	}
+	return f, nil
+}
+
+// ConfigureLoop connects the loop device, whose node is given, with the file, and returns the open device. When
+// the last user of the device closes it, the kernel takes the file from it. Of a block size of 0 bytes the
+// kernel makes its default. Close the device by [ClearLoop].
+func ConfigureLoop(node, file string, readOnly bool, blockSize int) (*os.File, error) {
+	device, err := os.OpenFile(node, loopMode(readOnly), 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot attach %s: %w", file, err)
+	}
+	if err := configure(device, file, readOnly, blockSize); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot attach %s to %s: %w", file, node, err), device.Close())
+	}
+	return device, nil
+}
+
+// ClearLoop takes the file from the loop device and closes it. While others use the device, such as a
+// mounted filesystem, the kernel waits for the last of them (LOOP_CLR_FD in loop(4)).
+func ClearLoop(device *os.File) error {
+	err := unix.IoctlSetInt(int(device.Fd()), unix.LOOP_CLR_FD, 0)
+	if errors.Is(err, unix.ENXIO) { // somebody else has taken it
+		err = nil
+	}
+	if err = errors.Join(err, device.Close()); err != nil {
+		return fmt.Errorf("cannot clear a loop device: %w", err)
+	}
+	return nil
+}
+
+func loopMode(readOnly bool) int {
+	if readOnly {
+		return os.O_RDONLY
+	}
+	return os.O_RDWR
+}
+
+func configure(device *os.File, file string, readOnly bool, blockSize int) error {
+	back, err := os.OpenFile(file, loopMode(readOnly), 0)
+	if err != nil {
+		return err
 	}
 	defer back.Close()
-	device, err := os.OpenFile(node, mode, 0)
-	if err != nil {
-		return nil, fmt.Errorf("cannot attach %s: %w", file, err)
+	flags := uint32(unix.LO_FLAGS_AUTOCLEAR)
+	if readOnly {
+		flags |= unix.LO_FLAGS_READ_ONLY
 	}
 	config := unix.LoopConfig{Fd: uint32(back.Fd()), Size: uint32(blockSize), Info: unix.LoopInfo64{Flags: flags}}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	// EBUSY: a device that has just lost a file is still on its way.
-	for end := time.Now().Add(5 * time.Second); ; <-tick.C {
-		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
-		if err == nil {
-			return device, nil
-		}
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
-			return nil, errors.Join(fmt.Errorf("cannot attach %s to %s: %w", file, node, err), device.Close())
-		}
-	}
+	return poll(5*time.Second, func() error { return unix.IoctlLoopConfigure(int(device.Fd()), &config) })
 }

@@ -203,7 +203,7 @@ func settle(ctx context.Context, g *guest) error {
 }
 
 // install does to a worker what o asks for.
-func install(ctx context.Context, g *guest, o Options) error {
+func install(ctx context.Context, g shell, o Options) error {
 	for _, f := range o.Files {
 		mode := f.Mode
 		if mode == 0 {
@@ -226,10 +226,7 @@ func install(ctx context.Context, g *guest, o Options) error {
 	return nil
 }
 
-func installDeb(ctx context.Context, g interface {
-	runner
-	Put(ctx context.Context, local, remote string) error
-}, deb string) error {
+func installDeb(ctx context.Context, g shell, deb string) error {
 	remote := path.Join("/root", filepath.Base(deb))
 	if err := g.Put(ctx, deb, remote); err != nil {
 		return err

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// turn returns one of a way with a disk that was mounted after so many milliseconds.
+func mountedTurn(figure, way string, ms float64, busy bool) Turn {
+	t := Turn{
+		Figure: figure, Way: way, Disks: 1, Idle: 1, Added: map[string]float64{"loop100": 1000}, Probed: map[string]float64{"loop100": 1000 + ms/2},
+		Mounted: map[string]float64{"loop100": 1000 + ms}, CPU: map[string]float64{"all": ms},
+	}
+	if busy {
+		t.Others = 0.5
+	}
+	return t
+}
+
+func TestTableHasMediansOfQuietTurns(t *testing.T) {
+	r := Result{Made: "now"}
+	for _, ms := range []float64{30, 10, 20} {
+		r.Turns = append(r.Turns, mountedTurn("one", hotmount, ms, false), mountedTurn("one", rule, 2*ms, false))
+	}
+	r.Turns = append(r.Turns, mountedTurn("one", hotmount, 900, true), mountedTurn("one", mountCall, 7, true))
+	failed := mountedTurn("one", hotmount, 1, false)
+	failed.Fault = "no"
+	r.Turns = append(r.Turns, failed)
+	table := r.table()
+	want := []Row{
+		{"one disk", "to mounted", hotmount, "ms", Interval{20, 10, 30}, 10, 30, 3, 4},
+		{"one disk", "to mounted", rule, "ms", Interval{40, 20, 60}, 20, 60, 3, 3},
+		// No turn was quiet: all count.
+		{"one disk", "to mounted", mountCall, "ms", Interval{7, 7, 7}, 7, 7, 0, 1},
+	}
+	if got := table.Rows[:3]; !slices.Equal(got, want) {
+		t.Errorf("the rows are\n%+v, not\n%+v", got, want)
+	}
+	if b := table.Bounds[0]; b.Is != 0.5 || b.Met || b.Low > 0.5 || b.High < 0.5 {
+		t.Errorf("the first bound is %+v, not 0.5, missed", b)
+	}
+	var text strings.Builder
+	if err := table.write(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"MISSED", "hotmount  3 of 4       20 (10 to 30)", "1 turns do not count"} {
+		if !strings.Contains(text.String(), line) {
+			t.Errorf("the table lacks %q:\n%s", line, text.String())
+		}
+	}
+}
+
+func TestEstimate(t *testing.T) {
+	many := make([]float64, 31)
+	for i := range many {
+		many[i] = float64(100 + i)
+	}
+	got := estimate(medianOf, many)
+	// By order statistics the 95 % interval of the median of 31 values is from the 10th to the 22nd.
+	if got.Is != 115 || got.Low < 107 || got.Low > 111 || got.High < 119 || got.High > 123 {
+		t.Errorf("the median is %+v, not 115 with about 109 to 121", got)
+	}
+	if again := estimate(medianOf, many); again != got {
+		t.Errorf("once it is %+v, then %+v", got, again)
+	}
+	if got := estimate(beyond, []float64{30}, []float64{50}, []float64{10}); got.Is != 0.5 {
+		t.Errorf("20 beyond 10, of 40 beyond 10, is %v", got.Is)
+	}
+	if got := estimate(slowest, []float64{2, 2, 5}); got.Is != 2.5 {
+		t.Errorf("5 of the median 2 is %v", got.Is)
+	}
+}
+
+// A round begins with another way each time, and what is seldom is so.
+func TestOrder(t *testing.T) {
+	ways, seldom := []string{"a", "b", "c"}, map[string]int{"b": 3}
+	for round, want := range []string{"abc", "ca", "ca", "abc", "ca"} {
+		if got := strings.Join(order(ways, seldom, round), ""); got != want {
+			t.Errorf("round %d is %q, not %q", round, got, want)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	kernel := "change@/devices/virtual/block/loop100\x00ACTION=change\x00MAJOR=7\x00MINOR=100\x00SUBSYSTEM=block\x00"
+	e, fromUdev := parse([]byte(kernel))
+	if fromUdev || e["MINOR"] != "100" || e["SUBSYSTEM"] != "block" {
+		t.Errorf("the kernel's event is %v, udev's: %v", e, fromUdev)
+	}
+	header := append([]byte("libudev\x00"), make([]byte, 32)...)
+	header[16] = 40
+	e, fromUdev = parse(append(header, "MAJOR=7\x00ID_FS_UUID=u\x00"...))
+	if !fromUdev || e["MAJOR"] != "7" || e["ID_FS_UUID"] != "u" {
+		t.Errorf("udev's event is %v, udev's: %v", e, fromUdev)
+	}
+	header[16], header[17] = 255, 255
+	if e, _ := parse(append(header, "MAJOR=7\x00"...)); len(e) != 0 {
+		t.Errorf("properties beyond the end are %v", e)
+	}
+}
+
+// tracedTurn is the turn of testdata/trace.txt, of which most of sched_switch is left out. tracedSplit is its split, read
+// by eye.
+var (
+	tracedTurn = Turn{
+		Way: hotmount, Disks: 1, Added: map[string]float64{"loop308": 3342100.186042}, Probed: map[string]float64{"loop308": 3342116.932068},
+		Mounted: map[string]float64{"loop308": 3342167.108571},
+	}
+	tracedSplit = map[string]float64{splitUdev: 16.75, splitOwn: 10.95, splitPID1: 14.43, splitMount: 24.80}
+)
+
+func TestSplitTurn(t *testing.T) {
+	f, err := os.Open("testdata/trace.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	events, err := parseTrace(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn := tracedTurn
+	splitTurn(&turn, events)
+	for name, want := range tracedSplit {
+		if got := turn.Values[name]; got < want-0.01 || got > want+0.01 {
+			t.Errorf("%s is %.2f ms, not %.2f (%s)", name, got, want, turn.Fault)
+		}
+	}
+	turn = tracedTurn
+	turn.Mounted = map[string]float64{"loop308": last(turn.Added) + 1}
+	if splitTurn(&turn, events); turn.Fault == "" {
+		t.Error("a mount before mount(8) has no fault")
+	}
+}
+
+// elements counts the elements of a picture that have a class, and fails if it is no XML.
+func elements(t *testing.T, picture, class string) int {
+	t.Helper()
+	n := 0
+	for d := xml.NewDecoder(strings.NewReader(picture)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return n
+		}
+		if err != nil {
+			t.Fatalf("the picture is no XML: %v\n%s", err, picture)
+		}
+		if e, ok := token.(xml.StartElement); ok && slices.ContainsFunc(e.Attr, func(a xml.Attr) bool { return a.Name.Local == "class" && a.Value == class }) {
+			n++
+		}
+	}
+}
+
+func TestPlots(t *testing.T) {
+	var r Result
+	for _, way := range []string{hotmount, rule} {
+		turn := mountedTurn("split", way, 40, false)
+		turn.Values = map[string]float64{splitUdev: 10, splitOwn: 5, splitPID1: 15, splitMount: 10}
+		r.Turns = append(r.Turns, turn, mountedTurn("twenty", way, 10, false), mountedTurn("hundreds", way, 20, false))
+	}
+	if n := elements(t, r.plotOne(), "bar"); n != 8 {
+		t.Errorf("the plot of one disk has %d bars, not four for each of two ways", n)
+	}
+	if n := elements(t, r.plotMany(), "series"); n != 4 {
+		t.Errorf("the plot of many disks has %d lines, not one for each of two ways and two figures", n)
+	}
+	var untraced Result
+	untraced.Turns = []Turn{mountedTurn("one", "a<b", 3, false)}
+	if n := elements(t, untraced.plotOne(), "bar"); n != 2 {
+		t.Errorf("without a trace the plot has %d bars, not two", n)
+	}
+	for _, picture := range []string{(&Result{}).plotOne(), (&Result{}).plotMany()} {
+		elements(t, picture, "")
+	}
+}
+
+func TestMedianTurn(t *testing.T) {
+	r := Result{Turns: []Turn{mountedTurn("twenty", rule, 10, false), mountedTurn("twenty", rule, 31, false), mountedTurn("twenty", rule, 30, false), mountedTurn("twenty", rule, 30.4, true)}}
+	turn, ok := r.medianTurn("twenty", rule)
+	if ms, _ := toMounted(turn); !ok || ms != 30 {
+		t.Errorf("the median turn took %v ms, not 30", ms)
+	}
+}

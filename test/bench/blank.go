@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	blankSize = 5 << 30
+	// secondLook in milliseconds is for how long hotmount leaves a new filesystem alone before it reads it once more
+	// (secondLook in cmd/hotmount/formatdisk.go).
+	secondLook = 3000
+	// bytesPerSecond is the speed of the disk that is throttled.
+	bytesPerSecond = 500_000_000
+)
+
+// blanks measures blank disks that are read as fast as memory: the kernel has zeros for what was never written.
+func (in *inside) blanks(ctx context.Context) error {
+	for r := range in.Turns {
+		for _, way := range order(in.Ways, nil, r) {
+			if err := in.as(way, func() error { return in.blankTurn(ctx, way) }); err != nil {
+				return fmt.Errorf("%s: %w", way, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (in *inside) blankTurn(ctx context.Context, way string) error {
+	file, err := in.blank("blank.img", blankSize)
+	if err != nil {
+		return err
+	}
+	loops, err := in.loops(1)
+	if err != nil {
+		return err
+	}
+	if err := in.clear(ctx, nil); err != nil {
+		return err
+	}
+	var took float64
+	t, err := in.observe(ctx, way, awaited{events: true, mounts: way != parts}, loops, func() error {
+		if err := attachAll(loops, []string{file})(); err != nil || way != parts {
+			return err
+		}
+		var err error
+		took, err = in.parts(ctx, loops[0])
+		return err
+	})
+	switch {
+	case err != nil:
+	case way == parts:
+		t.Values["whole"] = took
+	case t.Fault == "":
+		t.Values["whole"] = last(t.Mounted) - first(t.Added) - secondLook
+		t.Values["with the second look"] = last(t.Mounted) - first(t.Added)
+	}
+	if err == nil {
+		err = in.turns.Encode(t)
+	}
+	return errors.Join(err, in.clear(ctx, loops), os.Remove(file))
+}
+
+// parts does what has to be done with a blank disk, one after the other, and returns how long that took, in
+// milliseconds. A unit of PID 1 does it, which is throttled as hotmount's is. It begins after udev's event.
+func (in *inside) parts(ctx context.Context, l *loop) (float64, error) {
+	n, err := in.numbers(ctx, "systemd-run -q --pipe --wait --collect bash -ec "+quote(fmt.Sprintf(`udevadm settle; s=$(date +%%s%%N)
+dd if=%[1]s of=/dev/null bs=1M iflag=direct 2>/dev/null; mkfs.xfs -q -K %[1]s
+systemd-mount -q --fsck=no -t xfs %[1]s %[2]sparts; e=$(date +%%s%%N); echo $(( (e - s) / 1000 ))`, l.node(), below)))
+	if err != nil {
+		return 0, err
+	}
+	if len(n) != 1 {
+		return 0, fmt.Errorf("the parts printed %v, not a time", n)
+	}
+	return n[0] / 1000, nil
+}
+
+// throttled measures blank disks with the speed of a good SATA disk.
+func (in *inside) throttled(ctx context.Context) error {
+	loops, err := in.loops(1)
+	if err != nil {
+		return err
+	}
+	lift, err := throttle(loops[0].dev)
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot throttle a disk on this machine: %w", err), lift())
+	}
+	return errors.Join(in.blanks(ctx), lift())
+}
+
+// throttle limits what the container reads of a device. The function that it returns ends that.
+func throttle(dev string) (lift func() error, err error) {
+	lift = func() error { return nil }
+	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))
+	if err != nil {
+		return lift, err
+	}
+	for c := range strings.FieldsSeq(string(controllers)) {
+		if c == "io" {
+			return lift, throttleUnified(dev)
+		}
+	}
+	return throttleLegacy(dev)
+}
+
+// throttleUnified limits PID 1's units by cgroup v2. The container's control groups end with it.
+func throttleUnified(dev string) error {
+	limit := fmt.Sprintf("%s rbps=%d", dev, bytesPerSecond)
+	return errors.Join(
+		os.WriteFile(filepath.Join(cgroups, "cgroup.subtree_control"), []byte("+io"), 0o644),
+		os.WriteFile(filepath.Join(cgroups, "system.slice/io.max"), []byte(limit), 0o644))
+}
+
+// throttleLegacy limits all of the container's processes by cgroup v1. A root group cannot be limited, so they move
+// into one of their own, and back at the end.
+func throttleLegacy(dev string) (lift func() error, err error) {
+	lift = func() error { return nil }
+	root, err := os.MkdirTemp("", "bench-blkio-")
+	if err != nil {
+		return lift, err
+	}
+	if err := unix.Mount("cgroup", root, "cgroup", 0, "blkio"); err != nil {
+		return lift, errors.Join(fmt.Errorf("there is neither cgroup v2's io nor cgroup v1's blkio: %w", err), os.Remove(root))
+	}
+	group := filepath.Join(root, "hotmount-bench")
+	lift = func() error {
+		return errors.Join(moveAll(root), removeGroup(group), unix.Unmount(root, 0), os.Remove(root))
+	}
+	// One that a killed run has left is as good.
+	if err := os.MkdirAll(group, 0o755); err != nil {
+		return lift, err
+	}
+	limit := fmt.Sprintf("%s %d", dev, bytesPerSecond)
+	if err := os.WriteFile(filepath.Join(group, "blkio.throttle.read_bps_device"), []byte(limit), 0o644); err != nil {
+		return lift, err
+	}
+	return lift, moveAll(group)
+}
+
+// moveAll moves all processes of the container into a group. One that was forked meanwhile is found by the next look.
+func moveAll(group string) error {
+	for range 3 {
+		pids, err := filepath.Glob("/proc/[0-9]*")
+		if err != nil {
+			return err
+		}
+		for _, p := range pids {
+			err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(filepath.Base(p)), 0o644)
+			if err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeGroup removes a group whose last processes may just be ending.
+func removeGroup(group string) error {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		err := os.Remove(group)
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}

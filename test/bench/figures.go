@@ -1,0 +1,87 @@
+package main
+
+import (
+	"slices"
+)
+
+// figure is one part of a run.
+type figure struct {
+	name  string
+	disks int
+	// turns of each way at most.
+	turns int
+	ways  []string
+	// apart has it measured only when it is named.
+	apart bool
+	// traced has the kernel trace the turns, from outside the container.
+	traced bool
+}
+
+// figures are those of a run, in its order.
+var figures = []figure{
+	{name: "one", disks: 1, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount}},
+	{name: "twenty", disks: 20, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount}},
+	{name: "blank", disks: 1, turns: 5, ways: []string{hotmount, parts}},
+	{name: "throttled", disks: 1, turns: 5, ways: []string{hotmount, parts}},
+	{name: "ready", disks: 24, turns: 5, ways: []string{hotmount, rule, tuned}},
+	{name: "memory", disks: 24, turns: 1, ways: []string{hotmount}},
+	{name: "hundreds", disks: 200, turns: 5, ways: []string{hotmount, tuned, mountCall, hotPlug, rule}},
+	{name: "split", disks: 1, turns: 3, ways: []string{hotmount, rule, tuned, mountCall, shellLoop, systemdMount}, traced: true},
+	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
+}
+
+// seldom has ways take part in one round of so many: those that no bound is about.
+var seldom = map[string]map[string]int{
+	"one":      {shellLoop: 3, systemdMount: 3},
+	"twenty":   {hotPlug: 6, shellLoop: 6, systemdMount: 6},
+	"hundreds": {rule: 5},
+}
+
+// withBase adds the other package to the ways, next to hotmount.
+func withBase(ways []string) []string {
+	i := slices.Index(ways, hotmount)
+	return slices.Insert(slices.Clone(ways), i+1, hotmountBase)
+}
+
+// Turn is one turn of a way. All times are CLOCK_MONOTONIC in milliseconds, by the name of the device.
+type Turn struct {
+	Figure string `json:"figure"`
+	Way    string `json:"way"`
+	Disks  int    `json:"disks"`
+	// Load is the load average of the last minute, Idle the processors' idle share (0 to 1) in the half second before.
+	Load float64 `json:"load"`
+	Idle float64 `json:"idle"`
+	// Others is the share of the processors (0 to 1) that others than the container took during the turn.
+	Others  float64            `json:"others"`
+	Added   map[string]float64 `json:"added,omitempty"`   // the kernel's event
+	Probed  map[string]float64 `json:"probed,omitempty"`  // udev's event
+	Mounted map[string]float64 `json:"mounted,omitempty"` // seen in the mount table
+	// CPU has milliseconds by group until a while after the last mount. "all" is the container but for this program,
+	// with what it did itself as a way.
+	CPU map[string]float64 `json:"cpu,omitempty"`
+	// Values are other results, by name.
+	Values map[string]float64 `json:"values,omitempty"`
+	// Fault tells why the turn does not count.
+	Fault string `json:"fault,omitempty"`
+}
+
+// quiet reports whether the machine had next to nothing else to do.
+func (t Turn) quiet() bool { return t.Idle >= 1-busyBefore && t.Others <= busyMeanwhile }
+
+func first(times map[string]float64) float64 {
+	least := 0.0
+	for _, at := range times {
+		if least == 0 || at < least {
+			least = at
+		}
+	}
+	return least
+}
+
+func last(times map[string]float64) float64 {
+	most := 0.0
+	for _, at := range times {
+		most = max(most, at)
+	}
+	return most
+}

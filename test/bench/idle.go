@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// dropIn is what the daemon has while ways take turns: one that is frozen cannot feed the watchdog, and settle is a wait.
+const (
+	dropIn     = "/etc/systemd/system/hotmount.service.d/bench.conf"
+	dropInText = "[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n"
+)
+
+// settled is for how long the daemon has had nothing to do before it is measured.
+const settled = 90 * time.Second
+
+// idle measures what the daemon, as it is installed, does with many disks while nothing happens.
+func (in *inside) idle(ctx context.Context) error {
+	files, err := in.disks(ctx, in.Disks)
+	if err != nil {
+		return err
+	}
+	loops, err := in.loops(in.Disks)
+	if err != nil {
+		return err
+	}
+	t := Turn{Figure: in.Figure, Way: hotmount, Disks: in.Disks, Values: map[string]float64{}}
+	err = in.allMounted(ctx, loops, files)
+	if err == nil {
+		err = pause(ctx, settled)
+	}
+	if err == nil {
+		err = in.idleTurn(ctx, &t)
+	}
+	if err == nil {
+		fmt.Fprintln(in.out, t.line())
+		err = in.turns.Encode(t)
+	}
+	return in.asMeasured(ctx, loops, err)
+}
+
+func (in *inside) idleTurn(ctx context.Context, t *Turn) error {
+	var err error
+	if t.Idle, err = in.waitQuiet(ctx); err != nil {
+		return err
+	}
+	m, err := newMeter()
+	if err != nil {
+		return err
+	}
+	before, err := in.switches(ctx)
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Duration(in.Idle)*time.Second); err != nil {
+		return err
+	}
+	after, err := in.switches(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.read(t, 0); err != nil {
+		return err
+	}
+	t.Values["wake-ups"], t.Values["CPU"], t.Values["seconds"] = after-before, t.CPU["hotmount"], float64(in.Idle)
+	return in.resident(ctx, t.Values)
+}
+
+// switches returns how often threads of the daemon have left a processor (context switches of both kinds).
+func (in *inside) switches(ctx context.Context) (n float64, err error) {
+	p, err := in.daemon(ctx)
+	if err != nil {
+		return 0, err
+	}
+	threads, err := procfs.AllThreads(p.PID)
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range threads {
+		status, err := t.NewStatus()
+		if err != nil {
+			return 0, err
+		}
+		n += float64(status.TotalCtxtSwitches())
+	}
+	return n, nil
+}
+
+// asMeasured has the daemon again as while ways take turns, and detaches the disks.
+func (in *inside) asMeasured(ctx context.Context, loops []*loop, err error) error {
+	text := "mkdir -p $(dirname " + dropIn + "); printf %s " + quote(dropInText) + " >" + dropIn + "; systemctl daemon-reload; systemctl restart hotmount"
+	return errors.Join(err, in.clear(ctx, loops), in.script(ctx, text))
+}

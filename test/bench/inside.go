@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// task is what the program inside the container is asked for, as JSON on its command line.
+type task struct {
+	Figure string   `json:"figure"`
+	Ways   []string `json:"ways"`
+	Disks  int      `json:"disks"`
+	Turns  int      `json:"turns"`
+	// First is the container's first loop device, Dir the directory for the files behind them.
+	First int    `json:"first"`
+	Dir   string `json:"dir"`
+	// Idle is in seconds.
+	Idle int `json:"idle"`
+	// Packages are those that the ways named so measure.
+	Packages map[string]string `json:"packages"`
+}
+
+// inside measures a figure inside the container.
+type inside struct {
+	task
+	turns *json.Encoder
+	out   io.Writer
+	// patience is for how long this figure still waits for a quiet machine.
+	patience time.Duration
+	// installed is the way whose package is installed.
+	installed string
+}
+
+// patience is for how long one figure waits for a quiet machine, in all of its turns.
+const patience = 90 * time.Second
+
+func runInside(ctx context.Context, text string, host io.Reader, turns, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() { // lasts as long as the process
+		_, _ = io.Copy(io.Discard, host) // however the host ends it
+		cancel()
+	}()
+	in := inside{turns: json.NewEncoder(turns), out: out, patience: patience, installed: hotmount}
+	if err := json.Unmarshal([]byte(text), &in.task); err != nil {
+		return fmt.Errorf("cannot read the task %q: %w", text, err)
+	}
+	measure := map[string]func(context.Context) error{
+		"one": in.rounds, "twenty": in.rounds, "hundreds": in.rounds, "split": in.rounds,
+		"blank": in.blanks, "throttled": in.throttled, "ready": in.ready, "memory": in.memory, "idle": in.idle,
+	}[in.Figure]
+	if measure == nil {
+		return fmt.Errorf("there is no figure %q", in.Figure)
+	}
+	return errors.Join(measure(ctx), in.as(hotmount, in.resume))
+}
+
+// as runs f with the package of that way.
+func (in *inside) as(way string, f func() error) error {
+	return errors.Join(in.install(way), f())
+}
+
+// resume leaves the container as it is after the installation.
+func (in *inside) resume() error {
+	ctx := context.Background() // also after the end of the other
+	return errors.Join(in.clear(ctx, nil), in.script(ctx, setUp(hotmount, in.Dir)))
+}
+
+// script runs a script of bash.
+func (in *inside) script(ctx context.Context, text string) error {
+	_, err := in.output(ctx, text)
+	return err
+}
+
+func (in *inside) output(ctx context.Context, text string) (string, error) {
+	cmd := exec.CommandContext(ctx, "bash", "-c", text)
+	var said strings.Builder
+	cmd.Stderr = &said
+	stdout, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot run %q: %w: %s%s", text, err, stdout, said.String())
+	}
+	return string(stdout), nil
+}
+
+// numbers runs a script and returns the numbers that it prints.
+func (in *inside) numbers(ctx context.Context, text string) ([]float64, error) {
+	said, err := in.output(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	var all []float64
+	for _, word := range strings.Fields(said) {
+		n, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q printed %q: %w", text, said, err)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// install has the package of a way installed, if it is another one.
+func (in *inside) install(way string) error {
+	deb := in.Packages[way]
+	if deb == "" || way == in.installed {
+		return nil
+	}
+	in.installed = way
+	return in.script(context.Background(), "systemctl thaw hotmount 2>/dev/null; rm -f "+masked+`
+said=$(DEBIAN_FRONTEND=noninteractive dpkg -i --force-confold,downgrade `+quote(deb)+` 2>&1) || { echo "$said" >&2; exit 1; }
+systemctl daemon-reload; systemctl restart hotmount`)
+}
+
+// clear ends every way, unmounts what it has mounted, and detaches the disks.
+func (in *inside) clear(ctx context.Context, loops []*loop) error {
+	if err := in.script(ctx, off); err != nil {
+		return err
+	}
+	if err := unmountAll(); err != nil {
+		return err
+	}
+	// Mount points of hotmount go with the mounts, and with them what a power cut is played with.
+	if err := in.script(ctx, idleAgain+"\nhotmount cleanup --all"); err != nil {
+		return err
+	}
+	if err := detach(loops); err != nil {
+		return err
+	}
+	// Those of systemd-mount stay.
+	left, err := filepath.Glob(below + "*")
+	if err != nil {
+		return err
+	}
+	for _, dir := range left {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot clear up: %w", err)
+		}
+	}
+	return in.script(ctx, idleAgain)
+}
+
+// unmountAll unmounts all disks. One that is busy is tried again for a while.
+func unmountAll() error {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		points, err := mountPoints()
+		if err != nil || len(points) == 0 {
+			return err
+		}
+		for _, p := range points {
+			if e := unix.Unmount(p, unix.UMOUNT_NOFOLLOW); e != nil && err == nil {
+				err = fmt.Errorf("cannot unmount %s: %w", p, e)
+			}
+		}
+		if err != nil && time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+func mountPoints() ([]string, error) {
+	mounts, err := procfs.GetMounts()
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, m := range mounts {
+		if strings.HasPrefix(m.MountPoint, below) {
+			all = append(all, m.MountPoint)
+		}
+	}
+	return all, nil
+}
+
+// endWorkers ends udevd's idle workers, as udevd itself does after three seconds (on_post in systemd's
+// src/udev/udevd.c), so that a disk finds udevd as on a node on which nothing has happened for a while.
+func (in *inside) endWorkers(ctx context.Context) error {
+	main, err := in.numbers(ctx, "systemctl show -P MainPID systemd-udevd")
+	if err != nil || len(main) != 1 {
+		return fmt.Errorf("cannot find udevd: %w", err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		all, err := procfs.AllProcs()
+		if err != nil {
+			return err
+		}
+		n := 0
+		for _, p := range all {
+			if stat, err := p.Stat(); err == nil && stat.PPID == int(main[0]) {
+				n++
+				_ = unix.Kill(p.PID, unix.SIGTERM) // it may have ended
+			}
+		}
+		if n == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("udevd still has %d workers", n)
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}

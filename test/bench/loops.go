@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/test/worker"
+)
+
+// loop is one of the container's loop devices.
+type loop struct {
+	name string // loop700
+	dev  string // major:minor
+	// file is held open while the device has a file: the last close of a device that is open for writing is an event.
+	file *os.File
+}
+
+func (in *inside) loops(n int) ([]*loop, error) {
+	all := make([]*loop, n)
+	for i := range all {
+		name := fmt.Sprintf("loop%d", in.First+i)
+		dev, err := os.ReadFile("/sys/block/" + name + "/dev")
+		if err != nil {
+			return nil, err
+		}
+		all[i] = &loop{name: name, dev: strings.TrimSpace(string(dev))}
+	}
+	return all, nil
+}
+
+func (l *loop) node() string { return "/dev/" + l.name }
+
+// attach connects the device with a file. The node in /dev comes just before, as from devtmpfs.
+func (l *loop) attach(file string) (err error) {
+	var major, minor uint32
+	if _, err := fmt.Sscanf(l.dev, "%d:%d", &major, &minor); err != nil {
+		return fmt.Errorf("cannot read the device number %q of %s: %w", l.dev, l.name, err)
+	}
+	if err := unix.Mknod(l.node(), unix.S_IFBLK|0o660, int(unix.Mkdev(major, minor))); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("cannot make %s: %w", l.node(), err)
+	}
+	l.file, err = worker.ConfigureLoop(l.node(), file, false, 0)
+	return err
+}
+
+// detach takes the files from the devices, and their nodes.
+func detach(loops []*loop) error {
+	var errs []error
+	for _, l := range loops {
+		if l.file == nil {
+			continue
+		}
+		if err := os.Remove(l.node()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		if err := unix.IoctlSetInt(int(l.file.Fd()), unix.LOOP_CLR_FD, 0); err != nil {
+			errs = append(errs, fmt.Errorf("cannot disconnect %s: %w", l.name, err))
+		}
+		errs = append(errs, l.file.Close())
+		l.file = nil
+	}
+	return errors.Join(errs...)
+}
+
+const diskSize = 1 << 30
+
+// uuid returns the UUID of the filesystem on the disk i. It is that of no other container: the kernel mounts no two XFS
+// with the same one.
+func (in *inside) uuid(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012d", in.First, i) }
+
+// disks makes sparse files with an XFS each, unless they are there.
+func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = filepath.Join(in.Dir, fmt.Sprintf("x%d.img", i))
+		if _, err := os.Stat(all[i]); err == nil {
+			continue
+		}
+		if err := sparse(all[i], diskSize); err != nil {
+			return nil, err
+		}
+		// Zeros take no memory, of which 200 logs would take much.
+		for _, args := range [][]string{{"mkfs.xfs", "-q", "-m", "uuid=" + in.uuid(i)}, {"fallocate", "--dig-holes"}} {
+			if said, err := exec.CommandContext(ctx, args[0], append(args[1:], all[i])...).CombinedOutput(); err != nil {
+				return nil, fmt.Errorf("cannot make the disk %s: %s: %w: %s", all[i], args[0], err, said)
+			}
+		}
+	}
+	return all, nil
+}
+
+// blank makes a new file that holds nothing, and takes no memory while it is read.
+func (in *inside) blank(name string, size int64) (string, error) {
+	path := filepath.Join(in.Dir, name)
+	if err := os.RemoveAll(path); err != nil {
+		return "", err
+	}
+	return path, sparse(path, size)
+}
+
+func sparse(path string, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Close())
+}

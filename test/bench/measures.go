@@ -1,0 +1,123 @@
+package main
+
+import "slices"
+
+// measure is what is made of each turn of a figure.
+type measure struct {
+	figure, group, title, unit string
+	of                         func(Turn) (float64, bool)
+}
+
+// to returns the time from the kernel's first event to the last mount.
+func toMounted(t Turn) (float64, bool) {
+	return last(t.Mounted) - first(t.Added), len(t.Mounted) > 0 && t.Way != parts
+}
+
+func toUdev(t Turn) (float64, bool) {
+	return last(t.Probed) - first(t.Added), len(t.Probed) > 0
+}
+
+func udevToMounted(t Turn) (float64, bool) {
+	return last(t.Mounted) - last(t.Probed), len(t.Mounted) > 0
+}
+
+// cpu returns the CPU of a group for each disk.
+func cpu(group string) func(Turn) (float64, bool) {
+	return func(t Turn) (float64, bool) {
+		ms, ok := t.CPU[group]
+		return ms / float64(t.Disks), ok
+	}
+}
+
+// value returns another result of a turn.
+func value(name string) func(Turn) (float64, bool) {
+	return func(t Turn) (float64, bool) {
+		v, ok := t.Values[name]
+		return v, ok
+	}
+}
+
+// measures are the columns of the tables.
+var measures = slices.Concat(
+	[]measure{
+		{"one", "one disk", "to mounted", "ms", toMounted},
+		{"one", "one disk", "of that to udev's event", "ms", toUdev},
+		{"one", "one disk", "from there on", "ms", udevToMounted},
+	}, cpus("one", "one disk"),
+	[]measure{{"twenty", "20 at once", "to the last mount", "ms", toMounted}}, cpus("twenty", "20 at once"),
+	[]measure{{"hundreds", "200 at once", "to the last mount", "ms", toMounted}}, cpus("hundreds", "200 at once"),
+	[]measure{
+		{"split", "one disk, traced", "udev", "ms", value(splitUdev)},
+		{"split", "one disk, traced", "hotmount, or the way's own program", "ms", value(splitOwn)},
+		{"split", "one disk, traced", "PID 1", "ms", value(splitPID1)},
+		{"split", "one disk, traced", "mount(8)", "ms", value(splitMount)},
+		{"blank", "blank 5 GiB from memory", "without the second look's 3 s", "ms", value("whole")},
+		{"blank", "blank 5 GiB from memory", "with it", "ms", value("with the second look")},
+		{"throttled", "blank 5 GiB at 500 MB/s", "without the second look's 3 s", "ms", value("whole")},
+		{"throttled", "blank 5 GiB at 500 MB/s", "with it", "ms", value("with the second look")},
+		{"ready", "24 disks, leftovers", "start to READY", "ms", value("start to READY")},
+		{"ready", "24 disks, leftovers", "start to the last mount", "ms", value("start to last mount")},
+		{"ready", "24 disks, leftovers", "event to the last mount", "ms", triggeredToMounted},
+		{"memory", "memory, 24 disks", "resident", "MiB", value("resident")},
+		{"memory", "memory, 24 disks", "anonymous", "MiB", value("anonymous")},
+		{"memory", "memory, 24 disks", "anonymous, peak of hotmount's processes while 8 disks are formatted", "MiB", value("peak, hotmount's processes")},
+		{"memory", "memory, 24 disks", "with the tools", "MiB", value("peak, with the tools")},
+		{"idle", "idle, 24 disks", "CPU", "ms", value("CPU")},
+		{"idle", "idle, 24 disks", "wake-ups", "", value("wake-ups")},
+		{"idle", "idle, 24 disks", "resident", "MiB", value("resident")},
+		{"idle", "idle, 24 disks", "seconds", "", value("seconds")},
+	})
+
+// cpus are the measures of the CPU of each disk.
+func cpus(figure, group string) []measure {
+	return []measure{
+		{figure, group, "CPU a disk: container", "ms", cpu("all")},
+		{figure, group, "PID 1", "ms", cpu("PID 1")},
+		{figure, group, "hotmount", "ms", cpu("hotmount")},
+		{figure, group, "udevd", "ms", cpu("udevd")},
+	}
+}
+
+// triggeredToMounted leaves out the daemon's starts, which have no event.
+func triggeredToMounted(t Turn) (float64, bool) {
+	ms, ok := toMounted(t)
+	return ms, ok && len(t.Added) == t.Disks
+}
+
+// bound is what the issue says of a figure, made of samples of ways.
+type bound struct {
+	title, unit string
+	make        func(samples ...[]float64) float64
+	samples     []sampled
+	most, goal  float64
+}
+
+type sampled struct {
+	figure, way string
+	of          func(Turn) (float64, bool)
+}
+
+// against is the ratio of hotmount to another way.
+func against(figure, title, way string, of func(Turn) (float64, bool), most, goal float64) bound {
+	return bound{title, "", ratio, []sampled{{figure, hotmount, of}, {figure, way, of}}, most, goal}
+}
+
+// bounds are those of issue 38.
+var bounds = []bound{
+	against("one", "one disk, of the rule", rule, toMounted, 0.43, 0.35),
+	against("one", "one disk, of the rule tuned", tuned, toMounted, 0.87, 0.72),
+	against("one", "one disk, of mount(2) on udev's event", mountCall, toMounted, 1.9, 1.5),
+	against("twenty", "20 at once, of the rule", rule, toMounted, 0.32, 0),
+	against("twenty", "20 at once, of the rule tuned", tuned, toMounted, 0.53, 0),
+	{"20 at once, slowest burst, of the median burst", "", slowest, []sampled{{"twenty", hotmount, toMounted}}, 1.3, 0},
+	against("hundreds", "200 at once, of the rule tuned", tuned, toMounted, 0.6, 0),
+	{"200 at once, CPU a disk, of CPU a disk with 20", "", ratio, []sampled{{"hundreds", hotmount, cpu("all")}, {"twenty", hotmount, cpu("all")}}, 1.3, 0},
+	{"one disk, CPU beyond hot-plug, of the rule", "", beyond, []sampled{{"one", hotmount, cpu("all")}, {"one", rule, cpu("all")}, {"one", hotPlug, cpu("all")}}, 0.33, 0.2},
+	against("throttled", "blank disk at 500 MB/s without the 3 s, of dd + mkfs.xfs -K + systemd-mount", parts, value("whole"), 1.1, 0),
+	against("blank", "blank disk from memory without the 3 s, of the same", parts, value("whole"), 1.7, 1.3),
+	{"idle with 24 disks, CPU", "ms", medianOf, []sampled{{"idle", hotmount, value("CPU")}}, 60, 0},
+	{"idle with 24 disks, wake-ups", "", medianOf, []sampled{{"idle", hotmount, value("wake-ups")}}, 60, 0},
+	{"idle with 24 disks, resident memory", "MiB", medianOf, []sampled{{"idle", hotmount, value("resident")}}, 20, 0},
+	{"READY with 24 mounted disks, of the rule's mounting them", "", ratio, []sampled{{"ready", hotmount + ", restarted", value("start to READY")}, {"ready", rule, toMounted}}, 0.1, 0},
+	{"start to last mount, 24 disks and leftovers, of the rule's mounting", "", ratio, []sampled{{"ready", hotmount + ", started", value("start to last mount")}, {"ready", rule, toMounted}}, 0.35, 0},
+}

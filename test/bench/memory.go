@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+const mib = 1 << 20
+
+// memory measures what the daemon has of memory with many disks, and the most that all of hotmount's processes have
+// while eight disks are formatted.
+func (in *inside) memory(ctx context.Context) error {
+	const blankDisks = 8
+	for _, way := range in.Ways {
+		if err := in.as(way, func() error { return in.memoryTurn(ctx, way, blankDisks) }); err != nil {
+			return fmt.Errorf("%s: %w", way, err)
+		}
+	}
+	return nil
+}
+
+func (in *inside) memoryTurn(ctx context.Context, way string, blankDisks int) error {
+	files, err := in.disks(ctx, in.Disks)
+	if err != nil {
+		return err
+	}
+	loops, err := in.loops(in.Disks + blankDisks)
+	if err != nil {
+		return err
+	}
+	for i := range blankDisks {
+		file, err := in.blank(fmt.Sprintf("blank%d.img", i), diskSize)
+		if err != nil {
+			return err
+		}
+		defer os.Remove(file)
+		files = append(files, file)
+	}
+	t := Turn{Figure: in.Figure, Way: way, Disks: in.Disks, Idle: 1, Values: map[string]float64{}}
+	err = in.allMounted(ctx, loops[:in.Disks], files[:in.Disks])
+	if err == nil {
+		err = pause(ctx, time.Minute)
+	}
+	if err == nil {
+		err = in.resident(ctx, t.Values)
+	}
+	if err == nil {
+		var most peak
+		most, err = in.peaked(ctx, func() error {
+			if err := attachAll(loops[in.Disks:], files[in.Disks:])(); err != nil {
+				return err
+			}
+			return in.waitMounted(ctx, len(loops))
+		})
+		t.Values["peak, hotmount's processes"], t.Values["peak, with the tools"], t.Values["processes at the peak"] = most.own, most.all, most.processes
+	}
+	if err == nil {
+		fmt.Fprintln(in.out, t.line())
+		err = in.turns.Encode(t)
+	}
+	return in.asMeasured(ctx, loops, err)
+}
+
+// resident reads how much of the daemon's memory is resident, in MiB.
+func (in *inside) resident(ctx context.Context, values map[string]float64) error {
+	status, err := in.status(ctx)
+	if err != nil {
+		return err
+	}
+	values["resident"], values["anonymous"] = float64(status.VmRSS)/mib, float64(status.RssAnon)/mib
+	return nil
+}
+
+func (in *inside) daemon(ctx context.Context) (procfs.Proc, error) {
+	pid, err := in.numbers(ctx, "systemctl show -P MainPID hotmount")
+	if err != nil {
+		return procfs.Proc{}, err
+	}
+	if len(pid) != 1 || pid[0] == 0 {
+		return procfs.Proc{}, fmt.Errorf("hotmount has no process: %v", pid)
+	}
+	return procfs.NewProc(int(pid[0]))
+}
+
+func (in *inside) status(ctx context.Context) (procfs.ProcStatus, error) {
+	p, err := in.daemon(ctx)
+	if err != nil {
+		return procfs.ProcStatus{}, err
+	}
+	return p.NewStatus()
+}
+
+// peak is the most of memory, in MiB: of hotmount's processes alone, how many these were, and with the tools.
+type peak struct{ own, processes, all float64 }
+
+// peakUntil adds up, fifty times a second, what the processes of hotmount's units have of memory of their own (RssAnon,
+// proc_pid_status(5)), until ctx ends.
+func peakUntil(ctx context.Context) (most peak, err error) {
+	for ctx.Err() == nil {
+		p, err := memoryNow()
+		if err != nil {
+			return most, err
+		}
+		most.all = max(most.all, p.all)
+		if p.own > most.own {
+			most.own, most.processes = p.own, p.processes
+		}
+		_ = pause(ctx, 20*time.Millisecond) // its end is no fault
+	}
+	return most, nil
+}
+
+func memoryNow() (sum peak, err error) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return sum, err
+	}
+	parents, tools := map[int]int{}, map[int]bool{}
+	for _, p := range all {
+		group, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cgroup")
+		if err != nil || !bytes.Contains(group, []byte("/hotmount")) {
+			continue // it has ended, or is another
+		}
+		if stat, err := p.Stat(); err == nil {
+			parents[p.PID], tools[p.PID] = stat.PPID, stat.Comm != "hotmount"
+		}
+	}
+	for _, p := range all {
+		parent, ours := parents[p.PID]
+		// A child that has not become a tool yet has its parent's memory (vfork(2)).
+		if _, child := parents[parent]; !ours || child && !tools[p.PID] {
+			continue
+		}
+		status, err := p.NewStatus()
+		if err != nil {
+			continue // it has just ended
+		}
+		n := float64(status.RssAnon) / mib
+		if sum.all += n; !tools[p.PID] {
+			sum.own, sum.processes = sum.own+n, sum.processes+1
+		}
+	}
+	return sum, nil
+}
+
+// peaked runs f and returns the peak of the memory of hotmount's processes meanwhile, in MiB.
+func (in *inside) peaked(ctx context.Context, f func() error) (most peak, err error) {
+	enough, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		most, err = peakUntil(enough)
+		done <- err
+	}()
+	err = f()
+	cancel()
+	return most, errors.Join(err, <-done)
+}

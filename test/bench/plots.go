@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// plotOne returns the plot of one disk: the time of each way, split.
+func (r *Result) plotOne() string {
+	names := []string{"udev", "hotmount, or the way's own program", "PID 1", "mount(8)"}
+	var bars []bar
+	for _, way := range r.ways("split") {
+		var parts []float64
+		for _, name := range []string{splitUdev, splitOwn, splitPID1, splitMount} {
+			if values, _, _ := r.values("split", way, value(name)); len(values) > 0 {
+				parts = append(parts, median(values))
+			}
+		}
+		if len(parts) == len(names) {
+			bars = append(bars, bar{way, parts})
+		}
+	}
+	if len(bars) == 0 { // without a tracer the whole is shown
+		names = []string{"udev", "from udev's event to mounted"}
+		for _, way := range r.ways("one") {
+			before, _, _ := r.values("one", way, toUdev)
+			after, _, _ := r.values("one", way, udevToMounted)
+			if len(before) > 0 && len(after) > 0 {
+				bars = append(bars, bar{way, []float64{median(before), median(after)}})
+			}
+		}
+	}
+	return stacked("One disk: time from the kernel's event to mounted", "ms, medians", names, bars)
+}
+
+// plotMany returns the plot of bursts: how many disks are mounted when, in the median burst of each way.
+func (r *Result) plotMany() string {
+	figures := []struct{ name, title string }{
+		{"twenty", "20 disks at once: the median burst of each way"},
+		{"hundreds", "200 disks at once: the median burst of each way"},
+	}
+	var panels string
+	down := 0.0
+	for _, f := range figures {
+		var names []string
+		var all []series
+		for _, way := range r.ways(f.name) {
+			if t, ok := r.medianTurn(f.name, way); ok {
+				names = append(names, way)
+				all = append(all, series{way, mountedAfter(t)})
+			}
+		}
+		if len(all) > 0 {
+			panels += panel(f.title, names, all, down)
+			down += 380
+		}
+	}
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="860" height="%g">`+"\n%s</svg>\n", max(1, down), panels)
+}
+
+// mountedAfter returns when the disks of a turn were mounted, since the kernel's first event.
+func mountedAfter(t Turn) []float64 {
+	var times []float64
+	for at := range maps.Values(t.Mounted) {
+		times = append(times, at-first(t.Added))
+	}
+	slices.Sort(times)
+	return times
+}
+
+// medianTurn returns the turn whose time is nearest to the median.
+func (r *Result) medianTurn(figure, way string) (nearest Turn, ok bool) {
+	values, quiet, _ := r.values(figure, way, toMounted)
+	if len(values) == 0 {
+		return Turn{}, false
+	}
+	distance := func(t Turn) float64 {
+		ms, _ := toMounted(t)
+		return max(ms-median(values), median(values)-ms)
+	}
+	for _, t := range r.Turns {
+		if t.Figure != figure || t.Way != way || t.Fault != "" || len(t.Mounted) == 0 || quiet > 0 && !t.quiet() {
+			continue
+		}
+		if !ok || distance(t) < distance(nearest) {
+			nearest, ok = t, true
+		}
+	}
+	return nearest, ok
+}

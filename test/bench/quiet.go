@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// busyBefore is the share of the processors that a quiet machine uses at most before a turn, busyMeanwhile that of
+	// others than the container during it. The kernel's own threads, which also work for the disks, are among them.
+	busyBefore    = 0.1
+	busyMeanwhile = 0.2
+	// gate is how long one turn waits for a quiet machine at most.
+	gate = 10 * time.Second
+	// sample is how long one look at the processors takes.
+	sample = 500 * time.Millisecond
+)
+
+// now returns CLOCK_MONOTONIC in milliseconds.
+func now() float64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err) // the kernel has this clock
+	}
+	return float64(t.Nano()) / 1e6
+}
+
+// processors returns how long all processors have been busy, and how long they have been there, in milliseconds.
+func processors() (busy, all float64, err error) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, 0, err
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return 0, 0, err
+	}
+	c := stat.CPUTotal
+	busy = 1000 * (c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal)
+	return busy, busy + 1000*(c.Idle+c.Iowait), nil
+}
+
+func load() (float64, error) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, err
+	}
+	l, err := proc.LoadAvg()
+	if err != nil {
+		return 0, err
+	}
+	return l.Load1, nil
+}
+
+// waitQuiet waits until the machine is quiet, as long as the gate and the figure's patience last. It returns the idle
+// share of the last look.
+func (in *inside) waitQuiet(ctx context.Context) (idle float64, err error) {
+	begun := time.Now()
+	for {
+		busy, all, err := processors()
+		if err != nil {
+			return 0, err
+		}
+		if err := pause(ctx, sample); err != nil {
+			return 0, err
+		}
+		busyNow, allNow, err := processors()
+		if err != nil {
+			return 0, err
+		}
+		idle = 1 - (busyNow-busy)/max(1, allNow-all)
+		if idle >= 1-busyBefore {
+			return idle, nil
+		}
+		if in.patience -= sample; in.patience < 0 || time.Since(begun) > gate {
+			return idle, nil
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+const cgroups = "/sys/fs/cgroup"
+
+// groups are the control groups whose CPU is told apart.
+var groups = map[string]string{
+	"PID 1":    "init.scope",
+	"hotmount": "system.slice/hotmount.service",
+	"udevd":    "system.slice/systemd-udevd.service",
+	"journald": "system.slice/systemd-journald.service",
+	"dbus":     "system.slice/dbus.service",
+}
+
+// spent returns the milliseconds of CPU that the groups have used, and under "all" those of the container but for the
+// group of this program.
+func spent() (map[string]float64, error) {
+	self, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	_, path, _ := strings.Cut(string(self), "0::/")
+	own, _, _ := strings.Cut(strings.TrimSpace(path), "/")
+	entries, err := os.ReadDir(cgroups)
+	if err != nil {
+		return nil, err
+	}
+	ms := map[string]float64{}
+	for _, e := range entries {
+		if !e.IsDir() || e.Name() == own {
+			continue
+		}
+		used, err := groupCPU(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		ms["all"] += used
+	}
+	for name, group := range groups {
+		if ms[name], err = groupCPU(group); err != nil {
+			return nil, err
+		}
+	}
+	return ms, nil
+}
+
+// groupCPU returns the milliseconds of CPU that a control group has used, 0 if there is none.
+func groupCPU(group string) (float64, error) {
+	path := filepath.Join(cgroups, group, "cpu.stat")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	var usec float64
+	if _, err := fmt.Sscanf(string(text), "usage_usec %f", &usec); err != nil {
+		return 0, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	return usec / 1000, nil
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"hotmount/test/worker"
+)
+
+// bench is one run.
+type bench struct {
+	deb, base, commit, dir, root, suite string
+	turns, idle                         int
+	out                                 io.Writer
+
+	c      *worker.Container
+	result Result
+}
+
+// loopDevices is how many loop devices the container has: enough for the figure with most disks.
+const loopDevices = 208
+
+// run measures the figures in a container of its own. What there is is saved after each of them.
+func (b *bench) run(ctx context.Context, wanted []figure) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	b.c, err = worker.StartContainer(ctx, worker.ContainerOptions{
+		Options: worker.Options{
+			Deb: b.deb, Suite: b.suite, Progress: b.out,
+			Files: []worker.File{{Path: dropIn, Data: []byte(dropInText)}},
+		},
+		Name: "bench", Loops: loopDevices, Root: b.root,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.c.Stop()) }()
+	if err := b.c.Put(ctx, self, program); err != nil {
+		return err
+	}
+	if b.base != "" {
+		for way, deb := range map[string]string{hotmount: b.deb, hotmountBase: b.base} {
+			if err := b.c.Put(ctx, deb, packages[way]); err != nil {
+				return err
+			}
+		}
+	}
+	if b.result.Made, err = b.made(ctx); err != nil {
+		return err
+	}
+	for _, f := range wanted {
+		begun := time.Now()
+		if err := b.measure(ctx, f); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			// The others are measured all the same.
+			b.result.note("%s is not measured: %v", f.name, err)
+			fmt.Fprintf(b.out, "%s is not measured: %v\n", f.name, err)
+		}
+		fmt.Fprintf(b.out, "measured %s in %s\n", f.name, time.Since(begun).Round(time.Second))
+		if err := b.save(); err != nil {
+			return err
+		}
+	}
+	return b.result.table().write(os.Stdout)
+}
+
+// program is where this program is inside, packages are where the packages are.
+const program = "/root/bench"
+
+var packages = map[string]string{hotmount: "/root/hotmount.deb", hotmountBase: "/root/base.deb"}
+
+func (b *bench) made(ctx context.Context) (string, error) {
+	said, err := b.c.Run(ctx, `. /etc/os-release; echo "$PRETTY_NAME, $(systemctl --version | head -n 1), Linux $(uname -r), $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)"`)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("hotmount %s, %s, in a container: %s, %d processors", b.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"), strings.TrimSpace(said), runtime.NumCPU()), nil
+}
+
+// measure has the turns of a figure taken.
+func (b *bench) measure(ctx context.Context, f figure) error {
+	t := task{
+		Figure: f.name, Ways: f.ways, Disks: f.disks, Turns: min(f.turns, b.turns), Idle: b.idle,
+		First: b.c.First(), Dir: b.c.Disks(),
+	}
+	if b.base != "" {
+		t.Ways, t.Packages = withBase(f.ways), packages
+	}
+	if !f.traced {
+		turns, err := b.inside(ctx, t)
+		b.result.Turns = append(b.result.Turns, turns...)
+		return err
+	}
+	tr, err := newTrace()
+	if err != nil {
+		return fmt.Errorf("the kernel cannot trace here: %w", err)
+	}
+	turns, err := b.inside(ctx, t)
+	lines, e := tr.end()
+	if err = errors.Join(err, e); err != nil {
+		return err
+	}
+	for i := range turns {
+		splitTurn(&turns[i], lines)
+	}
+	b.result.Turns = append(b.result.Turns, turns...)
+	return nil
+}
+
+// inside runs this program inside the container and returns the turns that it took, also when it fails.
+func (b *bench) inside(ctx context.Context, t task) ([]Turn, error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	cmd := b.c.Command(ctx, program, "inside", string(text))
+	// It clears up and ends when its input ends.
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Cancel = stdin.Close
+	cmd.WaitDelay = 20 * time.Second
+	cmd.Stderr = b.out
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	turns, err := readTurns(stdout)
+	return turns, errors.Join(err, cmd.Wait())
+}
+
+func readTurns(from io.Reader) ([]Turn, error) {
+	var turns []Turn
+	for d := json.NewDecoder(from); ; {
+		var t Turn
+		if err := d.Decode(&t); errors.Is(err, io.EOF) {
+			return turns, nil
+		} else if err != nil {
+			_, _ = io.Copy(io.Discard, from) // so that the writer ends
+			return turns, fmt.Errorf("cannot read the turns: %w", err)
+		}
+		turns = append(turns, t)
+	}
+}
+
+// save writes the table, the turns and the plots of what there is.
+func (b *bench) save() error {
+	var text strings.Builder
+	table := b.result.table()
+	if err := table.write(&text); err != nil {
+		return err
+	}
+	all, err := json.MarshalIndent(struct {
+		Table
+		Turns []Turn `json:"turns"`
+	}{table, b.result.Turns}, "", "  ")
+	if err != nil {
+		return err
+	}
+	files := map[string]string{
+		"bench.txt": text.String(), "bench.json": string(all) + "\n",
+		"bench-one.svg": b.result.plotOne(), "bench-many.svg": b.result.plotMany(),
+	}
+	errs := []error{os.MkdirAll(b.dir, 0o755)}
+	for name, content := range files {
+		errs = append(errs, os.WriteFile(filepath.Join(b.dir, name), []byte(content), 0o644))
+	}
+	return errors.Join(errs...)
+}

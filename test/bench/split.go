@@ -1,0 +1,64 @@
+package main
+
+import "strings"
+
+// The parts of the time from the kernel's event to mounted, as values of a turn.
+const (
+	splitUdev  = "split: udev"
+	splitOwn   = "split: hotmount"
+	splitPID1  = "split: PID 1"
+	splitMount = "split: mount(8)"
+)
+
+// splitTurn splits the time of a turn with one disk. Of a way that calls mount(2) itself all after udev's event is the
+// mount.
+func splitTurn(t *Turn, events []traceEvent) {
+	if t.Fault != "" || len(t.Mounted) != 1 {
+		return
+	}
+	added, probed, mounted := first(t.Added), last(t.Probed), last(t.Mounted)
+	asked, started := probed, probed
+	if t.Way != mountCall {
+		var ok bool
+		if asked, started, ok = phases(events, added, mounted); !ok {
+			t.Fault = "the trace does not have its mount(8)"
+			return
+		}
+		// The rules ask PID 1 before udev's event: until then it is udev's time.
+		asked = max(probed, asked)
+		started = max(asked, started)
+	}
+	t.Values = map[string]float64{
+		splitUdev: probed - added, splitOwn: asked - probed, splitPID1: started - asked, splitMount: mounted - started,
+	}
+}
+
+// phases returns when PID 1 was asked for a mount that was there at a time, and when its mount(8) began, both after the
+// given time.
+func phases(events []traceEvent, after, mounted float64) (asked, started float64, ok bool) {
+	within := func(from, to float64, is func(traceEvent) bool) (found traceEvent) {
+		for _, e := range events {
+			if e.at >= from && e.at < to && is(e) {
+				found = e
+			}
+		}
+		return found
+	}
+	mount := within(after, mounted, func(e traceEvent) bool {
+		return e.name == "sched_process_exec" && strings.HasSuffix(e.field("filename"), "/mount")
+	})
+	fork := within(after, mount.at, func(e traceEvent) bool {
+		return e.name == "sched_process_fork" && e.field("child_pid") == mount.pid
+	})
+	asking := map[string]bool{}
+	for _, e := range events {
+		if e.name == "sched_switch" {
+			asking[e.field("next_pid")] = true
+		}
+	}
+	// PID 1 is woken last by who asks before it forks.
+	ask := within(after, fork.at, func(e traceEvent) bool {
+		return e.name == "sched_waking" && asking[e.pid] && e.field("pid") == fork.pid
+	})
+	return ask.at, mount.at, ask.at > 0
+}

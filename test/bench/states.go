@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// unitTimes returns when a unit's processes were started and when it was active, in milliseconds of CLOCK_MONOTONIC.
+func (in *inside) unitTimes(ctx context.Context, unit string) (start, active float64, err error) {
+	n, err := in.numbers(ctx, "systemctl show -P InactiveExitTimestampMonotonic "+unit+"; systemctl show -P ActiveEnterTimestampMonotonic "+unit)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(n) != 2 {
+		return 0, 0, fmt.Errorf("systemctl printed %v of %s, not two times", n, unit)
+	}
+	return n[0] / 1000, n[1] / 1000, nil
+}
+
+// ready measures starts of the daemon, and the rules with the same disks.
+func (in *inside) ready(ctx context.Context) error {
+	files, err := in.disks(ctx, in.Disks)
+	if err != nil {
+		return err
+	}
+	loops, err := in.loops(in.Disks)
+	if err != nil {
+		return err
+	}
+	for range in.Turns {
+		for _, way := range in.Ways {
+			f := in.started
+			if way == rule || way == tuned {
+				f = in.triggered
+			}
+			err := in.as(way, func() error { return f(ctx, way, loops, files) })
+			if err = errors.Join(err, in.clear(ctx, loops)); err != nil {
+				return fmt.Errorf("%s: %w", way, err)
+			}
+		}
+	}
+	return nil
+}
+
+// present attaches the disks while nothing mounts them, and leaves mount points as a power cut does.
+func (in *inside) present(ctx context.Context, loops []*loop, files []string) error {
+	if err := in.script(ctx, stopped+off); err != nil {
+		return err
+	}
+	if err := in.clear(ctx, loops); err != nil {
+		return err
+	}
+	if err := attachAll(loops, files)(); err != nil {
+		return err
+	}
+	for i := range loops {
+		if err := leaveMountPoint(filepath.Join(below, in.uuid(i))); err != nil {
+			return err
+		}
+	}
+	return in.script(ctx, idleAgain+"\nrm -f "+masked+"; udevadm control --reload")
+}
+
+// triggered has the rule mount disks that are there already.
+func (in *inside) triggered(ctx context.Context, way string, loops []*loop, files []string) error {
+	if err := in.present(ctx, loops, files); err != nil {
+		return err
+	}
+	// A rule makes its directories anew, as they are gone by then.
+	if err := in.script(ctx, "hotmount cleanup --all; ln -sf /dev/null "+masked); err != nil {
+		return err
+	}
+	trigger := "udevadm trigger --action=change"
+	for _, l := range loops {
+		trigger += " /sys/block/" + l.name
+	}
+	t, err := in.observe(ctx, way, awaited{true, true}, loops, func() error { return in.script(ctx, trigger) })
+	if err != nil {
+		return err
+	}
+	return in.turns.Encode(t)
+}
+
+// started measures the daemon: a start that mounts the disks, starts with all mounted, and one as at boot.
+func (in *inside) started(ctx context.Context, way string, loops []*loop, files []string) error {
+	if err := in.present(ctx, loops, files); err != nil {
+		return err
+	}
+	t, err := in.starts(ctx, way, loops)
+	if err != nil {
+		return err
+	}
+	start, active, err := in.unitTimes(ctx, "hotmount")
+	if err != nil {
+		return err
+	}
+	t.Values["start to last mount"], t.Values["start to READY"] = last(t.Mounted)-start, active-start
+	if err := in.turns.Encode(t); err != nil {
+		return err
+	}
+	for range 3 {
+		if err := in.restarted(ctx, way); err != nil {
+			return err
+		}
+	}
+	return in.booted(ctx, way, loops, files)
+}
+
+func (in *inside) starts(ctx context.Context, way string, loops []*loop) (Turn, error) {
+	// Not setUp, which starts the daemon: the container is as it is to be.
+	return in.observe(ctx, way+", started", awaited{mounts: true}, loops, func() error { return in.script(ctx, "systemctl start hotmount") })
+}
+
+// restarted measures a start while all is mounted.
+func (in *inside) restarted(ctx context.Context, way string) error {
+	t := Turn{Figure: in.Figure, Way: way + ", restarted", Disks: in.Disks, Values: map[string]float64{}}
+	var err error
+	if err = pause(ctx, rest); err != nil {
+		return err
+	}
+	if t.Idle, err = in.waitQuiet(ctx); err != nil {
+		return err
+	}
+	m, err := newMeter()
+	if err != nil {
+		return err
+	}
+	if err := in.script(ctx, "systemctl restart hotmount"); err != nil {
+		return err
+	}
+	start, active, err := in.unitTimes(ctx, "hotmount")
+	if err != nil {
+		return err
+	}
+	if err := m.read(&t, 0); err != nil {
+		return err
+	}
+	t.Values["start to READY"] = active - start
+	fmt.Fprintln(in.out, t.line())
+	return in.turns.Encode(t)
+}
+
+// booted measures what happens at a boot after a power cut: hotmount-tidy runs first, and nothing in /run is left.
+func (in *inside) booted(ctx context.Context, way string, loops []*loop, files []string) error {
+	if err := in.present(ctx, loops, files); err != nil {
+		return err
+	}
+	if err := in.script(ctx, "systemctl stop hotmount-tidy; rm -rf /run/hotmount"); err != nil {
+		return err
+	}
+	t, err := in.starts(ctx, way, loops)
+	if err != nil {
+		return err
+	}
+	tidy, _, err := in.unitTimes(ctx, "hotmount-tidy")
+	if err != nil {
+		return err
+	}
+	_, active, err := in.unitTimes(ctx, "hotmount")
+	if err != nil {
+		return err
+	}
+	t.Way = way + ", as at boot (from hotmount-tidy on)"
+	t.Values["start to READY"], t.Values["start to last mount"] = active-tidy, last(t.Mounted)-tidy
+	return in.turns.Encode(t)
+}
+
+// leaveMountPoint makes a mount point with its marker, as a power cut leaves it (packaging/doc/adr/0004).
+func leaveMountPoint(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	marker := filepath.Join(dir, "not-mounted")
+	if err := os.WriteFile(marker, nil, 0o444); err != nil {
+		return err
+	}
+	return errors.Join(immutable(marker), immutable(dir))
+}
+
+// immutable marks a file immutable, on filesystems that can do it.
+func immutable(path string) error {
+	const flag = 0x10 // FS_IMMUTABLE_FL in linux/fs.h
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flag)
+	if err != nil && !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("cannot mark %s immutable: %w", path, err)
+	}
+	return nil
+}
+
+// allMounted attaches disks and waits until the daemon, as it is installed, has mounted them.
+func (in *inside) allMounted(ctx context.Context, loops []*loop, files []string) error {
+	if err := in.clear(ctx, loops); err != nil {
+		return err
+	}
+	// The watchdog and settle as they are installed.
+	if err := in.script(ctx, "rm -f "+dropIn+"; systemctl daemon-reload; "+setUp(hotmount, in.Dir)+"; systemctl restart hotmount"); err != nil {
+		return err
+	}
+	if err := attachAll(loops, files)(); err != nil {
+		return err
+	}
+	return in.waitMounted(ctx, len(loops))
+}
+
+func (in *inside) waitMounted(ctx context.Context, n int) error {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
+		points, err := mountPoints()
+		if err != nil || len(points) >= n {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d of %d disks were mounted in time", len(points), n)
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// svg is a picture with a plot area and axes. It has no library: two small plots need none.
+type svg struct {
+	strings.Builder
+	width, height            float64
+	left, right, top, bottom float64 // of the plot area
+}
+
+var colours = []string{"#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888"}
+
+func newSVG(width, height, left float64) *svg {
+	s := &svg{width: width, height: height, left: left, right: width - 30, top: 60, bottom: height - 50}
+	fmt.Fprintf(s, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %g %g" font-family="sans-serif" font-size="13">`+"\n", width, height, width, height)
+	fmt.Fprintf(s, `<rect class="paper" width="%g" height="%g" fill="white"/>`+"\n", width, height)
+	return s
+}
+
+func (s *svg) end() string { return s.String() + "</svg>\n" }
+
+// text writes at a place; anchor is start, middle or end.
+func (s *svg) text(x, y float64, anchor, text string) {
+	fmt.Fprintf(s, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, escape(text))
+}
+
+func escape(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
+}
+
+func (s *svg) rect(x, y, width, height float64, colour, class string) {
+	fmt.Fprintf(s, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", class, x, y, width, height, colour)
+}
+
+func (s *svg) line(x1, y1, x2, y2 float64, colour string) {
+	fmt.Fprintf(s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"/>`+"\n", x1, y1, x2, y2, colour)
+}
+
+// legend names the colours above the plot.
+func (s *svg) legend(names []string) {
+	x := s.left
+	for i, name := range names {
+		s.rect(x, s.top-24, 12, 12, colours[i%len(colours)], "key")
+		s.text(x+17, s.top-13, "start", name)
+		x += 34 + 7.2*float64(len(name))
+	}
+}
+
+// xAxis draws the axis from 0 to most and returns where a value is.
+func (s *svg) xAxis(most float64, title string) func(float64) float64 {
+	at := func(v float64) float64 { return s.left + v/most*(s.right-s.left) }
+	for v := 0.0; v <= most; v += step(most) {
+		s.line(at(v), s.top, at(v), s.bottom, "#dddddd")
+		s.text(at(v), s.bottom+17, "middle", number(v))
+	}
+	s.line(s.left, s.bottom, s.right, s.bottom, "black")
+	s.text((s.left+s.right)/2, s.bottom+38, "middle", title)
+	return at
+}
+
+// yAxis is the same from the bottom to the top.
+func (s *svg) yAxis(most float64, title string) func(float64) float64 {
+	at := func(v float64) float64 { return s.bottom - v/most*(s.bottom-s.top) }
+	for v := 0.0; v <= most; v += step(most) {
+		s.line(s.left, at(v), s.right, at(v), "#dddddd")
+		s.text(s.left-6, at(v)+4, "end", number(v))
+	}
+	s.line(s.left, s.top, s.left, s.bottom, "black")
+	fmt.Fprintf(s, `<text transform="translate(%.1f %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", s.left-42, (s.top+s.bottom)/2, escape(title))
+	return at
+}
+
+// step returns a round distance between marks, of which there are 4 to 10.
+func step(most float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(most/4)))
+	for _, factor := range []float64{1, 2, 5, 10} {
+		if most/(factor*power) <= 10 {
+			return factor * power
+		}
+	}
+	return 10 * power
+}
+
+// bar is one bar of several parts.
+type bar struct {
+	name  string
+	parts []float64
+}
+
+// stacked draws horizontal bars.
+func stacked(title, axis string, names []string, bars []bar) string {
+	const height, gap = 26, 12
+	s := newSVG(860, 60+50+float64(len(bars))*(height+gap)+gap, 130)
+	s.text(s.left, 20, "start", title)
+	most := 1.0
+	for _, b := range bars {
+		most = max(most, total(b.parts))
+	}
+	at := s.xAxis(most*1.1, axis)
+	s.legend(names)
+	for i, b := range bars {
+		y := s.top + gap + float64(i)*(height+gap)
+		s.text(s.left-8, y+height/2+4, "end", b.name)
+		x := 0.0
+		for j, part := range b.parts {
+			s.rect(at(x), y, at(x+part)-at(x), height, colours[j%len(colours)], "bar")
+			x += part
+		}
+		s.text(at(x)+6, y+height/2+4, "start", number(x))
+	}
+	return s.end()
+}
+
+func total(parts []float64) (sum float64) {
+	for _, p := range parts {
+		sum += p
+	}
+	return sum
+}
+
+// series is how many disks were mounted when: the sorted times since the kernel's first event.
+type series struct {
+	name  string
+	times []float64
+}
+
+// panel draws steps, one line for each series, into a picture of its own size, shifted down.
+func panel(title string, names []string, all []series, down float64) string {
+	s := newSVG(860, 380, 70)
+	s.text(s.left, 20, "start", title)
+	mostX, mostY := 1.0, 1.0
+	for _, one := range all {
+		mostX, mostY = max(mostX, slices.Max(one.times)), max(mostY, float64(len(one.times)))
+	}
+	x, y := s.xAxis(mostX*1.03, "ms since the kernel's first event"), s.yAxis(mostY*1.05, "disks mounted")
+	s.legend(names)
+	for _, one := range all {
+		var path strings.Builder
+		fmt.Fprintf(&path, "M%.1f %.1f", x(0), y(0))
+		for n, at := range one.times {
+			fmt.Fprintf(&path, "H%.1fV%.1f", x(at), y(float64(n+1)))
+		}
+		fmt.Fprintf(s, `<path class="series" d="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", path.String(), colours[slices.Index(names, one.name)%len(colours)])
+	}
+	return strings.Replace(s.end(), "<svg ", fmt.Sprintf(`<svg y="%g" `, down), 1)
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	// tail is how long CPU is counted after the last mount.
+	tail = time.Second
+	// rest is between the last unmount and a turn: while much is mounted and unmounted PID 1 reads its mount table only
+	// once a second (the rate limit in mount_setup_proc_self_mountinfo, systemd's src/core/mount.c).
+	rest = 2 * time.Second
+)
+
+// rounds has the ways take turns.
+func (in *inside) rounds(ctx context.Context) error {
+	files, err := in.disks(ctx, in.Disks)
+	if err != nil {
+		return err
+	}
+	if err := in.clear(ctx, nil); err != nil {
+		return err
+	}
+	// One turn does not count: hotmount is to know the disks.
+	if _, err := in.turn(ctx, hotmount, files); err != nil {
+		return err
+	}
+	for r := range in.Turns {
+		for _, way := range order(in.Ways, seldom[in.Figure], r) {
+			if in.Packages[way] != "" && way != in.installed {
+				if err := in.as(way, func() error { _, err := in.turn(ctx, way, files); return err }); err != nil {
+					return err
+				}
+			}
+			t, err := in.turn(ctx, way, files)
+			if err != nil {
+				return fmt.Errorf("%s: %w", way, err)
+			}
+			if err := in.turns.Encode(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// order returns the ways that take part in a round. Each round begins with another. A way takes part in each
+// seldom[way]th round.
+func order(ways []string, seldom map[string]int, round int) []string {
+	var all []string
+	for i := range ways {
+		way := ways[(i+round)%len(ways)]
+		if round%max(1, seldom[way]) == 0 {
+			all = append(all, way)
+		}
+	}
+	return all
+}
+
+// prepare switches the way on, and waits for a quiet machine. It returns how idle that is.
+func (in *inside) prepare(ctx context.Context, way string) (idle float64, err error) {
+	begun := time.Now()
+	if on := setUp(way, in.Dir); on != "" {
+		if err := in.script(ctx, on); err != nil {
+			return 0, err
+		}
+	}
+	if err := in.script(ctx, rulesRead); err != nil {
+		return 0, err
+	}
+	if err := in.endWorkers(ctx); err != nil {
+		return 0, err
+	}
+	if err := pause(ctx, rest-sample-time.Since(begun)); err != nil {
+		return 0, err
+	}
+	return in.waitQuiet(ctx)
+}
+
+// turn attaches the files and watches until the way has mounted them. It clears up.
+func (in *inside) turn(ctx context.Context, way string, files []string) (Turn, error) {
+	loops, err := in.loops(len(files))
+	if err != nil {
+		return Turn{}, err
+	}
+	t, err := in.observe(ctx, way, awaited{events: true, mounts: way != hotPlug}, loops, attachAll(loops, files))
+	return t, errors.Join(err, in.clear(ctx, loops))
+}
+
+func attachAll(loops []*loop, files []string) func() error {
+	return func() error {
+		for i, l := range loops {
+			if err := l.attach(files[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// observe prepares the way, begins, and watches until there is what is awaited.
+func (in *inside) observe(ctx context.Context, way string, want awaited, loops []*loop, begin func() error) (Turn, error) {
+	t := Turn{
+		Figure: in.Figure, Way: way, Disks: len(loops), Values: map[string]float64{},
+		Added: map[string]float64{}, Probed: map[string]float64{}, Mounted: map[string]float64{},
+	}
+	var err error
+	if t.Idle, err = in.prepare(ctx, way); err != nil {
+		return t, err
+	}
+	w, err := watch(way, want, loops, &t)
+	if err != nil {
+		return t, err
+	}
+	m, err := newMeter()
+	if err != nil {
+		return t, errors.Join(err, w.close())
+	}
+	begun := make(chan error, 1)
+	go func() { begun <- begin() }()
+	whole, err := w.until(20*time.Second + time.Duration(len(loops))*time.Second/4)
+	err = errors.Join(err, <-begun, pause(ctx, tail))
+	own, e := w.toolsEnd()
+	if err = errors.Join(err, e, m.read(&t, own), w.close()); err != nil {
+		return t, err
+	}
+	if !whole {
+		t.Fault = fmt.Sprintf("%d of %d disks were mounted in time", len(t.Mounted), len(loops))
+	}
+	fmt.Fprintln(in.out, t.line())
+	return t, nil
+}
+
+// line returns the turn for a person.
+func (t Turn) line() string {
+	s := fmt.Sprintf("%s, %s:", t.Figure, t.Way)
+	if len(t.Mounted) > 0 && len(t.Added) > 0 {
+		s += fmt.Sprintf(" %.1f ms to udev's event, %.1f to mounted,", last(t.Probed)-first(t.Added), last(t.Mounted)-first(t.Added))
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Values)) {
+		s += fmt.Sprintf(" %s %.1f,", name, t.Values[name])
+	}
+	s += fmt.Sprintf(" CPU %.1f ms (PID 1 %.1f, hotmount %.1f); load %.2f, idle %.2f before, others %.2f", t.CPU["all"], t.CPU["PID 1"], t.CPU["hotmount"], t.Load, t.Idle, t.Others)
+	if !t.quiet() {
+		s += ": BUSY"
+	}
+	if t.Fault != "" {
+		s += ": " + t.Fault
+	}
+	return s
+}
+
+// meter counts CPU from when it is made.
+type meter struct {
+	groups    map[string]float64
+	busy, all float64
+	self      float64
+}
+
+func newMeter() (m meter, err error) {
+	if m.groups, err = spent(); err != nil {
+		return m, err
+	}
+	m.self = ownCPU()
+	m.busy, m.all, err = processors()
+	return m, err
+}
+
+// read has the turn know what was used since then; own is what this program used as a way.
+func (m meter) read(t *Turn, own float64) error {
+	after, err := newMeter()
+	if err != nil {
+		return err
+	}
+	t.CPU = map[string]float64{}
+	for name, ms := range after.groups {
+		t.CPU[name] = ms - m.groups[name]
+		if t.CPU[name] < 0 { // the group is a new one
+			t.CPU[name] = ms
+		}
+	}
+	others := (after.busy - m.busy) - t.CPU["all"] - (after.self - m.self)
+	t.CPU["all"] += own
+	t.Others = max(0, others) / max(1, after.all-m.all)
+	t.Load, err = load()
+	return err
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The names of the ways.
+const (
+	hotmount     = "hotmount"
+	hotmountBase = "hotmount (base)"
+	rule         = "rule"
+	tuned        = "rule tuned"
+	shellLoop    = "shell loop"
+	systemdMount = "systemd-mount"
+	mountCall    = "mount(2)"
+	hotPlug      = "hot-plug alone"
+	// parts are what has to be done with a blank disk, one after the other.
+	parts = "dd, mkfs.xfs -K, systemd-mount"
+)
+
+const (
+	below  = "/mnt/disks/"
+	rules  = "/run/udev/rules.d/99-bench.rules"
+	masked = "/run/udev/rules.d/90-hotmount.rules"
+)
+
+// setUp returns the script that switches a way on, for disks whose files are in dir. Ways for which it is empty are
+// this program's own.
+func setUp(way, dir string) string {
+	const tool = "/usr/bin/systemd-mount --no-block --collect "
+	match := fmt.Sprintf(`ACTION=="add|change", SUBSYSTEM=="block", ATTR{loop/backing_file}=="%s/*", ENV{ID_FS_TYPE}=="xfs", ENV{ID_FS_UUID_ENC}=="?*", RUN+="%s`, dir, tool)
+	const where = `$devnode ` + below + `$env{ID_FS_UUID_ENC}"`
+	switch way {
+	case hotmount, hotmountBase:
+		return "rm -f " + masked + "; udevadm control --reload; systemctl start hotmount; systemctl thaw hotmount"
+	case rule:
+		return asRule(match + where)
+	case tuned:
+		return asRule(match + "--fsck=no -t xfs -o noatime " + where)
+	case shellLoop:
+		// From a file: systemd would expand the variables of a command line.
+		return "echo " + quote(strings.ReplaceAll(looping, "DIR", dir)) + " >/run/bench-loop; systemd-run -q --collect --unit=bench-loop bash /run/bench-loop"
+	}
+	return ""
+}
+
+func asRule(text string) string {
+	return "echo " + quote(text) + " >" + rules + "; udevadm control --reload"
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+const looping = `while :; do
+	for d in /dev/loop[0-9]*; do
+		grep -q "^DIR/" "/sys/block/${d#/dev/}/loop/backing_file" 2>/dev/null || continue
+		findmnt -n "$d" >/dev/null && continue
+		uuid=$(blkid -o value -s UUID "$d") || { mkfs.xfs -q "$d" && uuid=$(blkid -o value -s UUID "$d"); }
+		systemd-mount -q --collect "$d" "` + below + `$uuid"
+	done
+	sleep 1
+done`
+
+// off ends every way. The daemon is frozen, not stopped: on a node it has run for long. Only hotmount has its rules.
+const off = `! systemctl -q is-active bench-loop || systemctl stop bench-loop
+! systemctl -q is-active hotmount || systemctl freeze hotmount
+mkdir -p /run/udev/rules.d; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `; udevadm control --reload`
+
+// stopped ends the daemon as well.
+const stopped = "systemctl thaw hotmount 2>/dev/null; systemctl stop hotmount\n"
+
+// idleAgain waits until udev has no events left, and PID 1 no mounts and no jobs. It sees late that much was unmounted.
+const idleAgain = `udevadm settle
+busy() { systemctl list-units --no-legend --state=activating,active,deactivating 'mnt-disks-*.mount'; systemctl list-jobs --no-legend; }
+for i in $(seq 600); do [ -n "$(busy)" ] || break; sleep 0.1; done
+[ -z "$(busy)" ] || { busy >&2; exit 1; }`
+
+// rulesRead has udevd read its rules, which it does with the first event after a reload (event_queue_start in systemd's
+// src/udev/udevd.c).
+const rulesRead = "udevadm trigger --action=change --settle /sys/class/mem/null; systemctl reset-failed"

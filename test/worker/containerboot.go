@@ -1,0 +1,143 @@
+package worker
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+//go:embed recipe/container.sh
+var bootScript string
+
+// PowerOn boots the container, with the same files and disks, and waits until systemd answers.
+func (c *Container) PowerOn(ctx context.Context) (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.init != nil {
+		return errors.New("cannot switch the container on: it is on")
+	}
+	if err := c.group.empty(); err != nil {
+		return err
+	}
+	if err := c.startInit(); err != nil {
+		return err
+	}
+	if err := c.awaitSystemd(ctx); err != nil {
+		return err
+	}
+	if c.harness, err = os.Open(c.group.harness()); err != nil {
+		return fmt.Errorf("cannot open a cgroup: %w", err)
+	}
+	return nil
+}
+
+// bootLog has what is printed before the container's first process is systemd.
+func (c *Container) bootLog() string { return filepath.Join(c.work.path, "boot.log") }
+
+// startInit starts what becomes systemd. c.mu is held.
+func (c *Container) startInit() error {
+	dir, err := os.Open(c.group.inside())
+	if err != nil {
+		return fmt.Errorf("cannot switch the container on: %w", err)
+	}
+	defer dir.Close()
+	log, err := os.Create(c.bootLog())
+	if err != nil {
+		return fmt.Errorf("cannot switch the container on: %w", err)
+	}
+	defer log.Close()
+	var nodes []string
+	for _, l := range c.attached {
+		nodes = append(nodes, strconv.Itoa(l.number))
+	}
+	cmd := exec.Command("bash", "-c", bootScript)
+	cmd.Env = []string{
+		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LOWER=" + c.lower, "MEMORY=" + c.work.memory(), "NAME=" + c.o.Name,
+		"NODES=" + strings.Join(nodes, " "), "ARGS=" + strings.Join(c.o.KernelArgs, " "),
+		"CAPABILITIES=" + foreignCapabilities,
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET | syscall.CLONE_NEWCGROUP,
+		// The kernel makes the cgroup that is joined the root of the cgroup namespace (clone3(2), since Linux 5.7).
+		UseCgroupFD: true, CgroupFD: int(dir.Fd()),
+	}
+	c.init, err = startProcess("the container's systemd", cmd)
+	return err
+}
+
+// awaitSystemd waits until PID 1 is systemd and answers. c.mu is held.
+func (c *Container) awaitSystemd(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	socket := fmt.Sprintf("/proc/%d/root/run/systemd/private", c.init.cmd.Process.Pid)
+	for !exists(socket) {
+		var err error
+		select {
+		case <-c.init.done:
+			err = c.init.err
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-tick.C:
+			continue
+		}
+		said, _ := os.ReadFile(c.bootLog())
+		return fmt.Errorf("cannot boot the container: %w: %s", err, said)
+	}
+	return nil
+}
+
+// halt kills all processes of the container and waits until they are gone.
+func (c *Container) halt() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var err error
+	if c.init != nil {
+		c.init.kill()
+		c.init = nil
+	}
+	if c.harness != nil {
+		err = c.harness.Close()
+		c.harness = nil
+	}
+	return err
+}
+
+// PowerCut is refused: the kernel goes on, so nothing that was written is lost.
+func (c *Container) PowerCut(context.Context) error {
+	return errors.New("cannot cut a container's power: it needs the virtual machine")
+}
+
+// Reboot has systemd end what runs, and boots the container anew with the same disks.
+func (c *Container) Reboot(ctx context.Context) error {
+	if err := c.Shutdown(ctx); err != nil {
+		return err
+	}
+	return c.PowerOn(ctx)
+}
+
+// Shutdown has systemd switch the container off, and waits until it is.
+func (c *Container) Shutdown(ctx context.Context) error {
+	if _, err := c.Run(ctx, "systemctl --no-block poweroff"); err != nil {
+		return fmt.Errorf("cannot shut down the container: %w", err)
+	}
+	c.mu.Lock()
+	init := c.init
+	c.mu.Unlock()
+	if init != nil {
+		if err := init.wait(ctx); err != nil {
+			return fmt.Errorf("cannot shut down the container: %w", err)
+		}
+	}
+	return c.halt()
+}

@@ -1,0 +1,60 @@
+//go:build root
+
+package worker
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// scopeName is set where TestScopeInside is to do something.
+const scopeName = "HOTMOUNT_TEST_SCOPE"
+
+// TestScopeInside makes a cgroup on a machine whose PID 1 is systemd. TestScope runs it in a container, which is
+// such a machine. Alone it does nothing.
+func TestScopeInside(t *testing.T) {
+	if os.Getenv(scopeName) == "" {
+		return
+	}
+	g, err := newControlGroup(t.Context(), "hotmount-nested", func(string) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Base(g.dir) != "hotmount-nested.scope" || g.holder == nil {
+		t.Errorf("the cgroup is %s", g.dir)
+	}
+	all, err1 := os.ReadFile(filepath.Join(g.dir, "cgroup.controllers"))
+	inside, err2 := os.ReadFile(filepath.Join(g.inside(), "cgroup.controllers"))
+	if err1 != nil || err2 != nil || string(all) != string(inside) {
+		t.Errorf("of the controllers %q the container has %q, %v %v", all, inside, err1, err2)
+	}
+	if err := allowDevices(g.dir, []device{{false, 1, 3}}); err != nil {
+		t.Error(err)
+	}
+	if delegate, err := command(t.Context(), nil, "systemctl", "show", "-P", "Delegate", "hotmount-nested.scope"); err != nil || delegate != "yes\n" {
+		t.Errorf("the scope is delegated: %q, %v", delegate, err)
+	}
+	if err := g.empty(); err != nil {
+		t.Error(err)
+	}
+	if err := g.remove(); err != nil {
+		t.Error(err)
+	}
+	if exists(g.dir) {
+		t.Errorf("%s is left", g.dir)
+	}
+}
+
+// TestScope: where systemd is PID 1, the cgroup is a scope that it has delegated.
+func TestScope(t *testing.T) {
+	c := startContainer(t, ContainerOptions{})
+	if err := c.Put(t.Context(), os.Args[0], "/root/worker.test"); err != nil {
+		t.Fatal(err)
+	}
+	out := runIn(t, c, scopeName+"=1 /root/worker.test -test.v -test.run ^TestScopeInside$; systemctl list-units --all 'hotmount-nested*'; systemctl is-system-running")
+	if !strings.Contains(out, "--- PASS: TestScopeInside") || strings.Contains(out, "nested.scope") {
+		t.Error(out)
+	}
+}
