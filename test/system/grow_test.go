@@ -55,10 +55,10 @@ const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >dat
 // anybody sees the mount. The data stays. A tail that is too small for
 // XFS is no reason to try, one too small for ext4 to try once.
 func TestGrow(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
 	xImage := made(t, gib)
-	x, xID := m.attach(w, worker.Disk{File: xImage})
+	x, xID := m.attach(w, worker.Disk{File: xImage, Serial: "GROW-X"})
 	xfs := m.mounted(x)
 	// Debian 12's libblkid does not say how much an XFS takes; our rule does.
 	if got := m.run("udevadm info -q property --property=HOTMOUNT_XFS --value -n /dev/" + x); got != "00001000 00000000 00040000" {
@@ -68,7 +68,7 @@ func TestGrow(t *testing.T) {
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v: %s", err, out)
 	}
-	e, eID := m.attach(w, worker.Disk{File: image})
+	e, eID := m.attach(w, worker.Disk{File: image, Serial: "GROW-E"})
 	ext4 := m.mounted(e)
 	sums := map[string]string{}
 	for _, uuid := range []string{xfs, ext4} {
@@ -146,7 +146,7 @@ func TestGrow(t *testing.T) {
 	m.wait("the end of the record", "! grep -q "+fmt.Sprint(size)+" /run/hotmount/fits/*")
 
 	m.detach(w, eID)
-	for uuid, d := range map[string]worker.Disk{xfs: {File: xImage}, ext4: {File: image, Serial: "GROW-E"}} {
+	for uuid, d := range map[string]worker.Disk{xfs: {File: xImage, Serial: "GROW-X"}, ext4: {File: image, Serial: "GROW-E"}} {
 		m.wait("the end of the mount", "[ ! -e /mnt/disks/"+uuid+" ]")
 		if err := os.Truncate(d.File, 4*gib); err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func TestGrow(t *testing.T) {
 		t.Helper()
 		m.detach(w, xID)
 		m.wait("the end of the mount", "[ ! -e /mnt/disks/"+xfs+" ]")
-		x, xID = m.attach(w, worker.Disk{File: xImage})
+		x, xID = m.attach(w, worker.Disk{File: xImage, Serial: "GROW-X"})
 		m.mounted(x)
 	}
 	if got := m.run("ls /var/lib/hotmount/full >/run/full; grep -c " + xfs + " /run/full || true"); got != "0" {

@@ -85,7 +85,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("releasing said %q", out)
 	}
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
-	m.run("systemctl restart hotmount; udevadm trigger -s block; udevadm settle")
+	m.run("systemctl restart hotmount; " + trigger)
 	m.says("/dev/" + name + " .*hold: it was released")
 	if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
 		t.Errorf("mounted again: %s", got)

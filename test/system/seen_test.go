@@ -75,7 +75,7 @@ func TestSeen(t *testing.T) {
 	// A refusal is said once, however often the disk is looked at, and the daemon started.
 	m.run("systemctl start hotmount; journalctl --rotate; sleep 0.1")
 	before := m.run("journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager -o cat | wc -l")
-	m.run("for i in 1 2 3; do udevadm trigger -s block; udevadm settle; systemctl reload hotmount; done; systemctl restart hotmount")
+	m.run("for i in 1 2 3; do " + trigger + "; systemctl reload hotmount; done; systemctl restart hotmount")
 	m.wait("the status", "systemctl show -P StatusText hotmount | grep -q '1 refused'")
 	if after := m.run("journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager -o cat | wc -l"); before != "1" || after != before {
 		t.Errorf("%s refusals, then %s", before, after)

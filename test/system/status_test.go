@@ -77,10 +77,17 @@ func TestStatus(t *testing.T) {
 	m.detach(w, liveID)
 	m.wait(live+" to leave it", "! tac /root/watched | sed '/DISK  *SIZE/q' | grep '^"+live+" '")
 	m.run("systemctl stop watch")
+}
 
-	// A filesystem that never answers, over the disk's: a FUSE whose server is silent.
+// TestStatusOfTheDead: a filesystem that never answers, over the disk's, holds up neither the daemon nor
+// who asks it.
+func TestStatusOfTheDead(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
+	uuid := m.mounted(name)
+	// A FUSE whose server is silent.
 	// That of an NFS server that is gone can not be ended either.
-	m.run("systemctl start hotmount; [ -e /dev/fuse ] || modprobe fuse; systemd-run -q -u dead bash -c 'exec 3<>/dev/fuse; mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other dead /mnt/disks/" + uuid + "; exec sleep infinity'")
+	m.run("systemctl start hotmount; modprobe fuse; systemd-run -q -u dead bash -c 'exec 3<>/dev/fuse; mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other dead /mnt/disks/" + uuid + "; exec sleep infinity'")
 	m.wait("the dead filesystem", "grep -q ' /mnt/disks/"+uuid+" .* fuse ' /proc/1/mountinfo")
 	m.run("if timeout -s KILL 2 stat /mnt/disks/" + uuid + " >/dev/null 2>&1; then exit 1; elif [ $? != 137 ]; then exit 1; fi")
 	for _, line := range []string{"status", "plan", "doctor", "__complete events ''", "explain " + name} {
@@ -88,7 +95,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("hotmount %s over a dead filesystem: %s", line, out)
 		}
 	}
-	m.run("timeout 60 systemctl restart hotmount && udevadm trigger -s block && timeout 60 systemctl reload hotmount")
+	m.run("timeout 60 systemctl restart hotmount && (" + trigger + ") && timeout 60 systemctl reload hotmount")
 	m.wait("the daemon", "systemctl show -P StatusText hotmount | grep -q '^1 mounted.*failing$'")
 	m.run("systemctl stop dead; umount -l /mnt/disks/" + uuid)
 }

@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,6 +95,16 @@ func parallel(t *testing.T) {
 
 var inParallel sync.Map
 
+// inContainer are files for a container. The disks of other containers are none that the installation
+// finds. The boot of a unit with a /proc of its own is the container's, too.
+var inContainer = []worker.File{
+	{Path: "/var/lib/hotmount/state.json", Data: []byte(`{"version": 1, "present": []}`), Mode: 0o600},
+	{Path: "/etc/systemd/system/hotmount.service.d/boot.conf", Data: []byte(sameBoot)},
+	{Path: "/etc/systemd/system/hotmount-.service.d/boot.conf", Data: []byte(sameBoot)},
+}
+
+const sameBoot = "[Service]\nBindReadOnlyPaths=/proc/sys/kernel/random/boot_id\n"
+
 // startNode returns a container on which the package was just installed. With
 // HOTMOUNT_TEST_WORKER=vm it is a virtual machine.
 func startNode(t *testing.T, o worker.Options) (machine, worker.Node) {
@@ -106,7 +117,7 @@ func startNode(t *testing.T, o worker.Options) (machine, worker.Node) {
 		t.Fatalf("HOTMOUNT_TEST_WORKER=%s: it is container or vm", kind)
 	}
 	parallel(t)
-	o.Deb, o.Files = deb(t), append(o.Files, quick())
+	o.Deb, o.Files = deb(t), slices.Concat(o.Files, []worker.File{quick()}, inContainer)
 	o.Progress, o.Dir = os.Stderr, logs(t)
 	c, err := worker.StartContainer(ctx(t), worker.ContainerOptions{Options: o, BackingDirs: []string{diskDir(t)}})
 	if err != nil {
@@ -208,6 +219,9 @@ func (m machine) make(name, mkfs string) {
 	m.run("udevadm settle; " + mkfs + " /dev/" + name)
 	m.wait("udev to know what is on "+name, "udevadm trigger -s block -y "+name+"; udevadm settle; udevadm info -q property /dev/"+name+" | grep ^ID_FS_UUID=")
 }
+
+// trigger has udev look at the worker's disks once more.
+const trigger = "for d in /dev/[sv]d[a-z] /dev/loop*[0-9]; do [ ! -b $d ] || udevadm trigger $d; done; udevadm settle"
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
