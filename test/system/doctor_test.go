@@ -117,8 +117,8 @@ func words(r doctor.Report) string {
 // TestDoctorPods: pods whose data is on the system disk are named, with the place
 // of the data; those that are right are not.
 func TestDoctorPods(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
-	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	m, w := start(t, worker.Options{})
+	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
 	uuid := m.mounted(name)
 	const (
 		uid      = "6a6e9d0c-1111-4222-8333-444455556666"

@@ -15,7 +15,7 @@ import (
 // calls itself kubelet to write on root's terminal, and one that calls itself
 // provisioner on a filesystem that never answers.
 func TestDoctorSystem(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.mounted(name)
 	m.run(standIns + `(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &

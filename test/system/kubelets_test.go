@@ -17,8 +17,8 @@ import (
 // is told apart, before and after a disk comes that the wrong ones do not see,
 // and what the doctor says is what the kernel then does.
 func TestDoctorKubelets(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
 	first := m.mounted(name)
 
 	m.run(standIns + `
@@ -57,7 +57,7 @@ func TestDoctorKubelets(t *testing.T) {
 		}
 		second := first
 		if round == "after" {
-			name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
+			name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "SECOND"})
 			second = m.mounted(name)
 			for _, name := range []string{"rprivate", "none"} {
 				e := want[name]

@@ -80,7 +80,7 @@ func TestExt4(t *testing.T) {
 
 // TestTwentyDisks: twenty disks attached back to back are all mounted, none
 // twice (issue 2, shown 4). Half of them hold a filesystem, half are blank. So are
-// six more, after which the kernel's names have four letters.
+// six more, after which the kernel's names of virtio disks have four letters.
 func TestTwentyDisks(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var images []string
@@ -93,12 +93,19 @@ func TestTwentyDisks(t *testing.T) {
 	}
 	// So often PID 1 does not read the mount table, but once a second: it must not lose the units meanwhile.
 	m.run(`mkdir /run/busy; (while [ -e /run/busy ]; do mount --bind /run/busy /run/busy; umount /run/busy; done) </dev/null >/dev/null 2>&1 &`)
-	for i, image := range images {
-		if _, err := w.Attach(ctx(t), worker.Disk{File: image, Serial: fmt.Sprintf("S%d", i)}); err != nil {
+	last := ""
+	for _, image := range images {
+		a, err := w.Attach(ctx(t), worker.Disk{File: image})
+		if err != nil {
 			t.Fatal(err)
 		}
+		last = a.ID
 	}
-	m.waits(3, "26 mounts, one of vdaa", "[ $(findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/') = 26 ] && findmnt -n /dev/vdaa")
+	last, err := w.BlockDevice(ctx(t), last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.waits(3, "26 mounts, one of "+last, "[ $(findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/') = 26 ] && findmnt -n /dev/"+last)
 	table := m.run("findmnt -rno MAJ:MIN,TARGET | grep ' /mnt/disks/' | sort")
 	devices, paths := map[string]bool{}, map[string]bool{}
 	for _, line := range strings.Split(table, "\n") {

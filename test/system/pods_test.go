@@ -14,7 +14,7 @@ import (
 // TestDoctorManyPods: of many pods those that are trapped are found, and nothing
 // else.
 func TestDoctorManyPods(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	m.putStandin(w)

@@ -23,7 +23,7 @@ func regexpLine(text, pattern string) bool {
 // TestSerials: odd serials, none, and one that two blank disks share (issue 2,
 // shown 3).
 func TestSerials(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 	for _, serial := range []string{"a=b", "with space", "esc\x1b[31m\nnl\t", ""} {
 		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: serial})
 		uuid := m.mounted(name)
@@ -40,9 +40,9 @@ func TestSerials(t *testing.T) {
 		}
 	}
 
-	first, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	first, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
 	uuid := m.mounted(first)
-	second, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	second, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
 	m.says(fmt.Sprintf("/dev/%s .*hold: it looks blank and has the serial TWICE of another disk: %s .* and %s .*; the other holds xfs %s; hotmount accept %s", second, first, second, uuid, second))
 	if got := m.run("cut -c1-200 /sys/block/" + second + "/stat | awk '{print $5+$12}'"); got != "0" {
 		t.Errorf("%s write requests reached the disk that is held", got)
@@ -53,10 +53,10 @@ func TestSerials(t *testing.T) {
 
 // TestTwoBlankDisksOfOneSerialAtOnce: the earlier one is used.
 func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
-	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	two, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
+	two, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
 	m.run("systemctl start hotmount")
 	m.mounted(one)
 	m.says("/dev/" + two + " .*hold: it looks blank and has the serial TWICE of another disk: .*" + one + " .* and .*" + two + " ")
@@ -91,7 +91,7 @@ var untouchable = map[string]string{
 // afterwards (issue 2, shown 7). The disks are attached with their content, so
 // that the write counters of the attachment have to stay 0 as well.
 func TestUntouched(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount; systemctl mask --runtime --now lvm2-pvscan@.service >/dev/null 2>&1 || true")
 	type filled struct{ what, image, digest, name string }
 	var disks []filled

@@ -16,7 +16,7 @@ import (
 // TestSeen: journal, catalog, events, completion, status and metrics as a user
 // meets them (issue 6).
 func TestSeen(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 	if err := worker.Need(ctx(t), os.Stderr, []string{"bash-completion", "man-db"}); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestSeen(t *testing.T) {
 	// A configuration with a class of another directory for one serial is what
 	// others test; here the disks are in the default class.
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount; systemd-run -q -u live -p StandardOutput=file:/root/live hotmount events -n 0; systemd-run -q -u livejson -p StandardOutput=file:/root/live.json hotmount events -n 0 -o json vdc")
-	name, id := m.attach(w, worker.Disk{File: blank(t, gib)})
+	name, id := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GOOD"})
 	uuid := m.mounted(name)
 	m.wait("the mount in the journal", "journalctl -u '"+unitOf(uuid)+"' MESSAGE_ID=a9f0438d20a54cb2b5788042a7b0bdad --no-pager -q | grep -q .")
 	m.wait("the metrics", "grep -q '^hotmount_filesystem_size_bytes' "+metrics)
@@ -53,7 +53,7 @@ func TestSeen(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	m.attach(w, worker.Disk{File: unknown})
+	m.attach(w, worker.Disk{File: unknown, Serial: "ODD=1"})
 	m.wait("the refusal", "journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager | grep -q vdc")
 
 	for _, daemon := range []string{"running", "down"} {
@@ -75,7 +75,7 @@ func TestSeen(t *testing.T) {
 	// A refusal is said once, however often the disk is looked at, and the daemon started.
 	m.run("systemctl start hotmount; journalctl --rotate; sleep 0.1")
 	before := m.run("journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager -o cat | wc -l")
-	m.run("for i in 1 2 3; do " + trigger + "; systemctl reload hotmount; done; systemctl restart hotmount")
+	m.run("for i in 1 2 3; do udevadm trigger -s block; udevadm settle; systemctl reload hotmount; done; systemctl restart hotmount")
 	m.wait("the status", "systemctl show -P StatusText hotmount | grep -q '1 refused'")
 	if after := m.run("journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager -o cat | wc -l"); before != "1" || after != before {
 		t.Errorf("%s refusals, then %s", before, after)

@@ -95,15 +95,19 @@ func parallel(t *testing.T) {
 
 var inParallel sync.Map
 
+// exclusive has the test run beside no other.
+func exclusive(t *testing.T) { inParallel.Store(t, true) }
+
 // inContainer are files for a container. The disks of other containers are none that the installation
-// finds. The boot of a unit with a /proc of its own is the container's, too.
+// finds. A unit with a /proc of its own
+// has the container's boot and command line, too.
 var inContainer = []worker.File{
 	{Path: "/var/lib/hotmount/state.json", Data: []byte(`{"version": 1, "present": []}`), Mode: 0o600},
 	{Path: "/etc/systemd/system/hotmount.service.d/boot.conf", Data: []byte(sameBoot)},
 	{Path: "/etc/systemd/system/hotmount-.service.d/boot.conf", Data: []byte(sameBoot)},
 }
 
-const sameBoot = "[Service]\nBindReadOnlyPaths=/proc/sys/kernel/random/boot_id\n"
+const sameBoot = "[Service]\nBindReadOnlyPaths=/proc/sys/kernel/random/boot_id /proc/cmdline\n"
 
 // startNode returns a container on which the package was just installed. With
 // HOTMOUNT_TEST_WORKER=vm it is a virtual machine.

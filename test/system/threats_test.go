@@ -15,7 +15,7 @@ import (
 // filesystem or a mistaken administrator gets what is not theirs. A pod with
 // NET_ADMIN is TestForgedEvents.
 func TestThreats(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 
 	// A pod puts a symlink, and a link in place of one, where a disk is going to be mounted.
 	const uuid = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
@@ -27,7 +27,7 @@ func TestThreats(t *testing.T) {
 	// Where the daemon may write: it is the symlink that stops it, not its sandbox.
 	const victim = "/mnt/disks/.victim"
 	m.run("mkdir " + victim + "; ln -s " + victim + " " + where + "; ln -s " + victim + " /mnt/disks/." + uuid)
-	name, _ := m.attach(w, worker.Disk{File: image})
+	name, _ := m.attach(w, worker.Disk{File: image, Serial: "LED"})
 	m.says("/dev/" + name + " .*cannot make the mount point " + where + ".*(not a directory|too many levels)")
 	if got := m.run("ls -A " + victim + "; lsattr -d " + victim + " | cut -c5; findmnt -n /dev/" + name + " || true"); got != "-" {
 		t.Errorf("led elsewhere: %s", got)
@@ -45,9 +45,9 @@ func TestThreats(t *testing.T) {
 		t.Fatalf("mke2fs: %v: %s", err, out)
 	}
 	copied := copyOf(t, hostile)
-	tenant, _ := m.attach(w, worker.Disk{File: hostile})
+	tenant, _ := m.attach(w, worker.Disk{File: hostile, Serial: "TENANT"})
 	at := "/mnt/disks/" + m.mounted(tenant)
-	twin, _ := m.attach(w, worker.Disk{File: copied})
+	twin, _ := m.attach(w, worker.Disk{File: copied, Serial: "TWIN"})
 	m.says("/dev/" + twin + " .*refuse: ")
 	const user = "setpriv --reuid=65534 --regid=65534 --clear-groups "
 	m.run("cp /usr/bin/id " + at + "/id; chmod 4755 " + at + "/id; mknod -m 666 " + at + "/vda b $(stat -c '0x%t 0x%T' /dev/vda)")

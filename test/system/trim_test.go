@@ -14,7 +14,7 @@ import (
 // TestTrim: what was deleted is given back to the host, only after 24 hours in use,
 // whoever made the filesystem, and not where it is switched off.
 func TestTrim(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 	if got := m.run("systemctl is-active hotmount-trim.timer; systemctl is-enabled hotmount-trim.timer"); got != "active\nenabled" {
 		t.Errorf("the timer is %s", got)
 	}
@@ -22,16 +22,16 @@ func TestTrim(t *testing.T) {
 		t.Errorf("the timer starts %s", got)
 	}
 	own := blank(t, gib)
-	x, xID := m.attach(w, worker.Disk{File: own})
+	x, xID := m.attach(w, worker.Disk{File: own, Serial: "TRIM-X"})
 	xfs := m.mounted(x)
 	foreign := blank(t, gib)
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", foreign).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v: %s", err, out)
 	}
-	e, _ := m.attach(w, worker.Disk{File: foreign})
+	e, _ := m.attach(w, worker.Disk{File: foreign, Serial: "TRIM-E"})
 	ext4 := m.mounted(e)
 	kept := made(t, gib)
-	k, _ := m.attach(w, worker.Disk{File: kept, Device: map[string]any{"discard": false}})
+	k, _ := m.attach(w, worker.Disk{File: kept, Serial: "TRIM-NO", Device: map[string]any{"discard": false}})
 	m.run("[ $(cat /sys/block/" + k + "/queue/discard_max_bytes) = 0 ]")
 	for _, uuid := range []string{xfs, ext4, m.mounted(k)} {
 		m.run(fmt.Sprintf("cd /mnt/disks/%s && head -c 200M /dev/urandom >f && sync && rm f && sync && chown 1000 . && chmod 0700 .", uuid))
