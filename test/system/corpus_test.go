@@ -92,10 +92,10 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 		}
 		disks[i] = d
 	}
-	m, w := startNode(t, worker.Options{Suite: suite})
+	m, w := start(t, worker.Options{Suite: suite})
 	m.run(alone)
 	for i := range disks {
-		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image})
+		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image, Serial: fmt.Sprint("CORPUS-", i)})
 	}
 	// Each disk has been decided about once the journal says so of it. All are
 	// waited for at once: the worker is slow.
@@ -159,7 +159,7 @@ func (m machine) hasFiles(k corpus.Kind, uuid string) {
 func TestBlanks(t *testing.T) {
 	for _, suite := range suites() {
 		t.Run(suite, func(t *testing.T) {
-			m, w := startNode(t, worker.Options{Suite: suite})
+			m, w := start(t, worker.Options{Suite: suite})
 			sizes := map[string]int64{}
 			large := int64(70 * gib)
 			if full {

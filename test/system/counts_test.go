@@ -112,9 +112,13 @@ func TestCounts(t *testing.T) {
 	if looks == 0 || dbus == 0 || connections == 0 || count(lines, heard) == 0 {
 		t.Errorf("not even udev's event, or the mount unit, was seen to be heard or asked for: %d D-Bus calls:\n%s", dbus, strings.Join(lines, "\n"))
 	}
-	if looks > mostLooks || dbus > mostDBusCalls || connections > mostConnections || children > 0 {
+	most := mostLooks
+	if _, is := w.(*worker.Container); is {
+		most++ // a loop device that gets a file has an event more
+	}
+	if looks > most || dbus > mostDBusCalls || connections > mostConnections || children > 0 {
 		t.Errorf("an attach costs too much: %d looks (at most %d), %d D-Bus calls (%d), %d connections to PID 1 (%d), %d child processes (0):\n%s",
-			looks, mostLooks, dbus, mostDBusCalls, connections, mostConnections, children, strings.Join(lines, "\n"))
+			looks, most, dbus, mostDBusCalls, connections, mostConnections, children, strings.Join(lines, "\n"))
 	}
 
 	trace()
@@ -127,7 +131,7 @@ func TestCounts(t *testing.T) {
 
 	m.traceStart()
 	quiet()
-	if looks := m.run("grep -c /run/udev/data/b$(cat /sys/block/" + name + "/dev) /run/hotmount/trace"); looks != "1" {
+	if looks := m.run("grep -c /run/udev/data/b$(cat /sys/block/" + name + "/dev) /run/hotmount/trace"); looks != "1" && (most == mostLooks || looks != "2") {
 		t.Errorf("a start looks %s times at a disk that is mounted: %s", looks, m.run("grep -n -B3 -A3 /run/udev/data/b$(cat /sys/block/"+name+"/dev) /run/hotmount/trace"))
 	}
 

@@ -123,7 +123,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	running()
 	m.says("/dev/" + old + " .*hold: .*attached before hotmount was installed")
 	alive("installation over what was there")
-	m.run("systemctl stop writer; systemctl daemon-reexec; udevadm trigger; udevadm settle; systemctl restart systemd-udevd")
+	m.run("systemctl stop writer; systemctl daemon-reexec; " + trigger + "; systemctl restart systemd-udevd")
 	running()
 	if got := mountID(); got != before {
 		t.Errorf("after daemon-reexec, udevadm trigger and a restart of udevd the mount is another")
@@ -236,25 +236,25 @@ func numbers(t *testing.T, text string) (all []float64) {
 // TestStorm: a storm of two thousand events costs no disk, and ends with one look at each; and udevd, which
 // forgets some events, costs none either.
 func TestStorm(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 	var names []string
-	for range 3 {
-		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	for i := range 3 {
+		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: fmt.Sprint("S", i)})
 		m.mounted(name)
 		names = append(names, name)
 	}
 	before := m.run("findmnt -rno ID,TARGET | grep /mnt/disks | sort")
-	goes, goesID := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	goes, goesID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "GOES"})
 	gone := m.mounted(goes)
 	const events = 500 // of each disk; make bench has five times as many
 	// Until a disk has come in the midst of it, and one gone, udevd tells nothing.
 	m.run(`udevadm settle; udevadm control --stop-exec-queue; pid=$(systemctl show -P MainPID hotmount)
 		strace -f -qq -ttt -s 100 -e trace=openat -e signal=none -o /root/trace -p $pid </dev/null >/dev/null 2>/root/said &
 		for i in $(seq 100); do grep -q '^TracerPid:.*[1-9]' /proc/$pid/status && break; sleep 0.1; done
-		setsid bash -c 'changes() { for d in ` + strings.Join(names, " ") + `; do echo change >/sys/block/$d/uevent; done; }
+		setsid bash -c 'changes() { for d in ` + strings.Join(names, " ") + ` vda; do echo change >/sys/block/$d/uevent; done; }
 			date +%s.%N; for i in $(seq ` + fmt.Sprint(events-1) + `); do changes; done
 			date +%s.%N; changes; udevadm settle --timeout=500; date +%s.%N; touch /root/over' </dev/null >/root/times 2>&1 &`)
-	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "COMES"})
 	m.detach(w, goesID)
 	m.run("[ ! -e /root/over ]; udevadm control --start-exec-queue")
 	m.waits(9, "the end of the storm", "[ -e /root/over ]")
@@ -302,17 +302,17 @@ func TestStorm(t *testing.T) {
 		m.run("systemctl restart systemd-udevd")
 	}
 	image := made(t, 320<<20)
-	forgets(func() { name, id = m.attach(w, worker.Disk{File: image}) })
+	forgets(func() { name, id = m.attach(w, worker.Disk{File: image, Serial: "CAME"}) })
 	uuid := m.mounted(name)
 	forgets(func() { m.detach(w, id) })
 	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+uuid+" && [ ! -e /mnt/disks/"+uuid+" ]")
 	// The next one with that number udevd takes for the one whose end it has forgotten.
-	forgets(func() { name, id = m.attach(w, worker.Disk{File: image}) })
+	forgets(func() { name, id = m.attach(w, worker.Disk{File: image, Serial: "CAME"}) })
 	m.mounted(name)
 	m.run("hotmount release " + name)
 	forgets(func() {
 		m.detach(w, id)
-		name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
+		name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "NEXT"})
 	})
 	m.mounted(name)
 }

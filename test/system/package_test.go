@@ -35,8 +35,8 @@ dpkg-deb -b -Znone /root/tree "$1" >/dev/null
 // purging; the daemon's end within a second.
 func TestPackage(t *testing.T) {
 	later := nextDeb(t)
-	m, w := startNode(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "KEEP"})
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
 	m.kernelReadOnly()
@@ -70,7 +70,7 @@ func TestPackage(t *testing.T) {
 		}
 	}
 	// What was released stays so over an upgrade.
-	released, releasedID := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	released, releasedID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "RELEASED"})
 	m.mounted(released)
 	m.run("hotmount release " + released)
 	m.run(install + "/root/next.deb 2>&1")
@@ -151,7 +151,7 @@ func TestPackage(t *testing.T) {
 
 	// The first installation: what is planned before it; a preset, a mask; a blank
 	// disk that is there; an interruption.
-	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BLANK"})
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestPackage(t *testing.T) {
 	if got := m.run("systemctl is-active hotmount || true; pgrep -x hotmount || true"); got != "inactive" {
 		t.Errorf("after the removal of what was unpacked: %s", got)
 	}
-	between, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	between, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BETWEEN"})
 	m.run(install + "/root/this.deb; systemctl start hotmount")
 	m.says("/dev/" + between + " .*hold")
 
@@ -213,7 +213,7 @@ func (m machine) fromRelease(w worker.Node, previous, install string, stands fun
 	stands("the installation of the last release", m.run("dpkg-deb -f /root/previous.deb Version"))
 	m.run(install + "/root/this.deb 2>&1")
 	stands("an upgrade from the last release", this)
-	name, id := m.attach(w, worker.Disk{File: blank(m.t, 320<<20)})
+	name, id := m.attach(w, worker.Disk{File: blank(m.t, 320<<20), Serial: "UPGRADED"})
 	uuid := m.mounted(name)
 	m.detach(w, id)
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")

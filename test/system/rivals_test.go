@@ -20,7 +20,7 @@ import (
 // nothing: they have written not one byte, hotmount was not disturbed, and its
 // filesystem is sound. Who does not ask is never kept from writing.
 func TestRivals(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 	// So much later than it should an emulated machine may begin what it is to do.
 	const settle, late = 6 * time.Second, 2 * time.Second
 	m.run(fmt.Sprintf("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=%s HOTMOUNT_FORMAT_LIMIT=256\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount", settle))
