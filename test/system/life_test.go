@@ -43,7 +43,7 @@ func immutable(where string) string {
 // that, and removed, the agent leaves each mount in place, and a writer in it never sees
 // an error (issue 2, shown 5). Afterwards a reboot mounts everything before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
+	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	m.run(fmt.Sprintf(writer, uuid))
