@@ -50,7 +50,7 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 // multipath on this kernel; null_blk, where it does not queue): what nobody would see written to is
 // not formatted.
 func TestDriverThatDoesNotCount(t *testing.T) {
-	m, _ := startNode(t, worker.Options{})
+	m, _ := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: nulls\\n    names: [nullb0]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	// The link by sequence number is made for no such disk.
 	m.run(`echo 'KERNEL=="nullb0", SYMLINK+="disk/by-diskseq/$env{DISKSEQ}"' >/etc/udev/rules.d/99-null.rules; udevadm control --reload`)

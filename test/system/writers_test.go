@@ -72,7 +72,7 @@ func TestTornFormat(t *testing.T) {
 // TestDisturbedFormat: what somebody has written to after mkfs and before it was read back
 // is held, also when it is read again and found whole.
 func TestDisturbedFormat(t *testing.T) {
-	m, w := obedientNode(t)
+	m, w := obedientWorker(t)
 	name, _ := m.attach(w, m.ordered(w, blank(t, crashSize), "DISTURBED"))
 	m.run(fmt.Sprintf(`yes theirs | head -c 4096 >/root/theirs
 for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0.05; done
