@@ -63,7 +63,7 @@ help:
 	@echo "make test-deb    lintian, the units' exposure"
 	@echo "make test-same   whether two builds are the same"
 	@echo "make test-container the tests in containers; RUN=Name for some of them"
-	@echo "make test-vm     the tests in virtual machines; RUN=Name for some of them"
+	@echo "make test-vm     the tests in containers and in virtual machines; RUN=Name for some of them, WORKER=vm for all in virtual machines"
 	@echo "make test-long   more tests in virtual machines, whose class of fault make test has once already (45 minutes)"
 	@echo "make test-full   every test there is, for hours; can be stopped and called again; writes a report (ONLY=regexp for a part)"
 	@echo "make bench       measure, against other ways to mount, in a container: build/bench.txt, .json, two plots (an hour at most; ONLY=one,twenty for a part, ROUNDS=5 for fewer turns, BASE=other.deb to compare with)"
@@ -223,7 +223,7 @@ test-same: check-go deps deb
 	(umask 077; GOCACHE="$$again/cache" $(MAKE) --no-print-directory -C "$$again/else" deb VERSION='$(VERSION)' COMMIT='$(COMMIT)' SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' ARCH='$(ARCH)' TZ=Asia/Tokyo >"$$again/log" 2>&1) || { tail -n 20 "$$again/log" >&2; exit 1; }; \
 	cmp $(DEB) "$$again/else/$(DEB)"
 
-# RUN names tests of whatever length.
+# RUN names tests of whatever length; with WORKER=vm all run in virtual machines.
 TAGS := $(if $(RUN),vm$(comma)full,vm)
 # As root: systemd in namespaces on this machine's kernel.
 .PHONY: test-container
@@ -235,7 +235,7 @@ test-container: deps deb
 test-vm: deps deb deb-next deb-previous
 	$(call say,tests in virtual machines)
 	@# One package at a time: only so does go test print while it runs.
-	@go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
+	@HOTMOUNT_TEST_WORKER=$(WORKER) go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
 
 # Those that take long, of features that unit tests have, too, and of faults whose class
 # another test of test-vm has. After UNTIL, in seconds since 1970, no more of them begin: then they

@@ -21,22 +21,48 @@ const (
 func (m machine) startsNothing() {
 	m.t.Helper()
 	m.wait("whatever else is started to be done", `[ -z "$(systemctl list-jobs --no-legend; systemctl list-units --no-legend --state activating,deactivating)" ]`)
-	// What the daemon and its threads have forked, and which of that is a program.
-	programs := m.run(`mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing; cd /sys/kernel/tracing; echo >trace
-		echo 1 >events/sched/sched_process_fork/enable; echo 1 >events/sched/sched_process_exec/enable
-		systemctl restart hotmount; systemctl show -P StatusText hotmount >/dev/null; echo 0 >events/sched/enable
-		grep -c 'sched_process_exec: filename=/usr/bin/hotmount ' trace
-		awk '/sched_process_fork: comm=hotmount/ {sub(/.*child_pid=/, ""); ours[$1] = 1}
-			/sched_process_exec:/ {p = $0; sub(/.* pid=/, "", p); sub(/ .*/, "", p); if (ours[p]) print}' trace`)
+	m.traceStart()
+	programs := m.run("grep -c execve /run/hotmount/trace; grep execve /run/hotmount/trace | grep -v '\"/usr/bin/hotmount\"' || true")
+	m.run("rm /run/systemd/system/hotmount.service.d/traced.conf; systemctl daemon-reload; systemctl restart hotmount")
 	if programs != "1" {
 		m.t.Errorf("programs that the start of the daemon has run, after the count of its own: %s", programs)
+	}
+}
+
+// traceStart has the daemon start anew, traced from its first system call on, which the sandbox does not let it be.
+func (m machine) traceStart() {
+	m.t.Helper()
+	m.run(`mkdir -p /run/systemd/system/hotmount.service.d; cat >/run/systemd/system/hotmount.service.d/traced.conf <<-X
+			[Service]
+			ExecStart=
+			ExecStart=/usr/bin/strace -f -qq -e trace=execve,openat -o /run/hotmount/trace /usr/bin/hotmount run
+			NotifyAccess=all
+			SystemCallFilter=
+			CapabilityBoundingSet=~
+		X
+		systemctl daemon-reload; systemctl restart hotmount; systemctl show -P StatusText hotmount >/dev/null`)
+}
+
+// programs traces what PID 1, udevd and their children run, until the function that it returns is called. That
+// counts those that anybody may start for a disk.
+func (m machine) programs() (ran func() string) {
+	m.t.Helper()
+	m.run(`rm -f /root/programs; udev=$(systemctl show -P MainPID systemd-udevd)
+		strace -f -qq -e trace=execve -e signal=none -o /root/programs -p 1 -p $udev </dev/null >/dev/null 2>/root/said &
+		for i in $(seq 100); do [ $(grep -c '^TracerPid:.*[1-9]' /proc/1/status /proc/$udev/status | grep -c :1) = 2 ] && exit 0; sleep 0.1; done; cat /root/said >&2; exit 1`)
+	return func() string {
+		m.t.Helper()
+		return m.run(`udevadm settle; pkill -INT -x strace; while pgrep -x strace >/dev/null; do sleep 0.1; done
+			sed -n 's/.*execve("\([^"]*\)".* = 0$/\1/p; s/.*execve("\([^"]*\)".*<unfinished.*/\1/p' /root/programs | sed 's/.*\///' |
+				{ grep -xE 'u?mount|hotmount|mkfs.*|xfs_.*|blkid|wipefs|fsck.*|systemd-(mount|fsck)' || true; } | sort | uniq -c`)
 	}
 }
 
 // TestCounts: one attach costs a bounded number of looks and of calls of PID 1, and no process but mount(8). A
 // network device that comes and goes costs nothing. A start with a mounted disk runs nothing and looks at it once.
 func TestCounts(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	exclusive(t) // the daemon hears of the disks of other containers
+	m, w := startNode(t, worker.Options{})
 	image := made(t, gib)
 	// What is done once is done before, for a first disk.
 	name, id := m.attach(w, worker.Disk{File: image})
@@ -69,14 +95,15 @@ func TestCounts(t *testing.T) {
 		return n
 	}
 
-	const heard = `recvmsg\(.*libudev`
+	const heard = `recvmsg(\(| resumed>).*libudev`
 	trace()
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.mounted(name)
 	m.wait("the status", "systemctl show -P StatusText hotmount | grep -q '^1 mounted.*failing$'")
 	m.run("udevadm settle")
 	lines := traced()
-	looks := count(lines, `openat\(.*"/run/udev/data/b`)
+	// Others are the looks at disks of other containers, of which events tell, too.
+	looks := count(lines, `openat\(.*"/run/udev/data/b`+m.run("cat /sys/block/"+name+"/dev")+`"`)
 	threads := count(lines, `CLONE_THREAD`)
 	dbus := count(lines, `(write|sendmsg|sendto)\(.*org\.freedesktop\.`) // of any interface
 	connections := count(lines, `connect\(.*/run/systemd/private`)
@@ -85,45 +112,37 @@ func TestCounts(t *testing.T) {
 	if looks == 0 || dbus == 0 || connections == 0 || count(lines, heard) == 0 {
 		t.Errorf("not even udev's event, or the mount unit, was seen to be heard or asked for: %d D-Bus calls:\n%s", dbus, strings.Join(lines, "\n"))
 	}
-	if looks > mostLooks || dbus > mostDBusCalls || connections > mostConnections || children > 0 {
+	most := mostLooks
+	if _, is := w.(*worker.Container); is {
+		most++ // a loop device that gets a file has an event more
+	}
+	if looks > most || dbus > mostDBusCalls || connections > mostConnections || children > 0 {
 		t.Errorf("an attach costs too much: %d looks (at most %d), %d D-Bus calls (%d), %d connections to PID 1 (%d), %d child processes (0):\n%s",
-			looks, mostLooks, dbus, mostDBusCalls, connections, mostConnections, children, strings.Join(lines, "\n"))
+			looks, most, dbus, mostDBusCalls, connections, mostConnections, children, strings.Join(lines, "\n"))
 	}
 
 	trace()
-	m.run("for i in $(seq 20); do ip link add d$i type dummy; ip link del d$i; done; udevadm settle")
+	m.run("for i in $(seq 20); do ip link add d$i type veth; ip link del d$i; done; udevadm settle")
 	if lines := traced(); count(lines, heard) > 0 {
 		t.Errorf("network devices wake the daemon:\n%s", strings.Join(lines, "\n"))
 	}
 
 	m.startsNothing()
 
-	// It is traced from its first system call on, which the sandbox does not let it be.
-	m.run(`mkdir -p /run/systemd/system/hotmount.service.d; cat >/run/systemd/system/hotmount.service.d/traced.conf <<-X
-			[Service]
-			ExecStart=
-			ExecStart=/usr/bin/strace -f -qq -e trace=openat -o /run/hotmount/trace /usr/bin/hotmount run
-			NotifyAccess=all
-			SystemCallFilter=
-			CapabilityBoundingSet=~
-		X
-		systemctl daemon-reload; systemctl restart hotmount`)
+	m.traceStart()
 	quiet()
-	if looks := m.run("grep -c /run/udev/data/b$(cat /sys/block/" + name + "/dev) /run/hotmount/trace"); looks != "1" {
-		t.Errorf("a start looks %s times at a disk that is mounted", looks)
+	if looks := m.run("grep -c /run/udev/data/b$(cat /sys/block/" + name + "/dev) /run/hotmount/trace"); looks != "1" && (most == mostLooks || looks != "2") {
+		t.Errorf("a start looks %s times at a disk that is mounted: %s", looks, m.run("grep -n -B3 -A3 /run/udev/data/b$(cat /sys/block/"+name+"/dev) /run/hotmount/trace"))
 	}
 
 	m.run("rm /run/systemd/system/hotmount.service.d/traced.conf; systemctl daemon-reload; systemctl restart hotmount")
 	quiet()
 	another := made(t, gib)
 	for i := range 2 {
-		m.run("cd /sys/kernel/tracing; echo >trace; echo 1 >events/sched/sched_process_exec/enable")
+		ran := m.programs()
 		name2, id2 := m.attach(w, worker.Disk{File: another})
 		m.mounted(name2)
-		// Of those that anybody may start for a disk: PID 1, udev's rules, units of ours.
-		programs := m.run(`udevadm settle; cd /sys/kernel/tracing; echo 0 >events/sched/enable
-			sed -n 's/.*sched_process_exec: filename=\([^ ]*\) .*/\1/p' trace | sed 's/.*\///' |
-				grep -xE 'u?mount|hotmount|mkfs.*|xfs_.*|blkid|wipefs|fsck.*|systemd-(mount|fsck)' | sort | uniq -c`)
+		programs := ran()
 		if i > 0 && strings.Join(strings.Fields(programs), " ") != "1 mount" { // the first time it is new to the node
 			t.Errorf("programs that an attach has run: %s", programs)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,8 @@ var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 //	kp7  killed in place of the 7th pwrite64
 //	sf1  stopped after the 1st fallocate
 //
-// A disk without a serial number has that of the file /var/lib/orders/serial.
+// A loop device has its file's name as a serial number, any other disk without one that of the
+// file /var/lib/orders/serial.
 //
 // "s0" is stopped before the first write, "kx" killed and "sx" stopped after the last. Each run is
 // recorded with its arguments, and whether what it left is a finished XFS. The record of a run is
@@ -32,7 +34,9 @@ var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 const obedient = `#!/bin/bash
 case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
 node=${!#}
-serial=$(</sys/block/${node##*/}/serial)
+disk=/sys/block/${node##*/}
+serial=$(cat $disk/serial 2>/dev/null)
+[ ! -e $disk/loop/backing_file ] || serial=$(basename "$(<$disk/loop/backing_file)" .raw)
 : "${serial:=$(cat /var/lib/orders/serial 2>/dev/null)}"
 dir=/var/lib/orders/${serial:-none}
 mkdir -p "$dir/runs"
@@ -65,14 +69,37 @@ mv /usr/sbin/mkfs.xfs /usr/local/real/
 mv /usr/local/obedient /usr/sbin/mkfs.xfs
 systemctl daemon-reload`
 
-// obedientWorker gives a worker on which obedient is mkfs.xfs.
-func obedientWorker(t *testing.T) (machine, *worker.Worker) {
-	t.Helper()
-	return start(t, worker.Options{Setup: obey, Files: []worker.File{
+// obedientOptions are of a worker on which obedient is mkfs.xfs.
+func obedientOptions() worker.Options {
+	return worker.Options{Setup: obey, Files: []worker.File{
 		{Path: "/usr/local/obedient", Data: []byte(obedient), Mode: 0o755},
 		{Path: "/etc/systemd/system/hotmount-format@.service.d/orders.conf", Data: []byte("[Service]\nSystemCallFilter=@debug\nReadWritePaths=/var/lib/orders\n")},
 		{Path: "/etc/systemd/system/hotmount.service.d/orders.conf", Data: []byte("[Service]\nEnvironment=HOTMOUNT_FORMAT_LIMIT=256\n")},
-	}})
+	}}
+}
+
+// obedientNode returns such a container, obedientWorker such a virtual machine.
+func obedientNode(t *testing.T) (machine, worker.Node) {
+	t.Helper()
+	return startNode(t, obedientOptions())
+}
+
+func obedientWorker(t *testing.T) (machine, *worker.Worker) {
+	t.Helper()
+	return start(t, obedientOptions())
+}
+
+// ordered returns a disk with orders for obedient.
+func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
+	m.t.Helper()
+	if _, is := w.(*worker.Container); !is {
+		return worker.Disk{File: image, Serial: orders}
+	}
+	named := filepath.Join(filepath.Dir(image), orders+".raw")
+	if err := os.Rename(image, named); err != nil {
+		m.t.Fatal(err)
+	}
+	return worker.Disk{File: named}
 }
 
 // crashSize is the size of the disks: the smallest that mkfs.xfs takes.
@@ -81,10 +108,10 @@ const crashSize = 300 << 20
 // mkfsWrites gives the writes of mkfs.xfs on a disk of that size, in their order, in
 // obedient's words: p1, p2, f1, p3 and so on; super is the index of the one that
 // writes the superblock first.
-func (m machine) mkfsWrites(w *worker.Worker) (all []string, super int) {
+func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	m.t.Helper()
 	m.run("systemctl stop hotmount")
-	name, id := m.attach(w, worker.Disk{File: blank(m.t, crashSize), Serial: "COUNT"})
+	name, id := m.attach(w, worker.Disk{File: blank(m.t, crashSize)})
 	m.wait("udev", "[ -e /dev/"+name+" ] && udevadm settle")
 	trace := m.run("strace -qq -o /root/trace -e trace=pwrite64,fallocate /usr/local/real/mkfs.xfs -K -m uuid=$(cat /proc/sys/kernel/random/uuid) /dev/" + name + " >/dev/null; cat /root/trace")
 	// QEMU 7.2 does not always survive that a disk is taken out while udev reads it.
@@ -130,13 +157,13 @@ type victim struct {
 	order, serial, name, id string
 }
 
-func (m machine) victims(w *worker.Worker, first int, orders ...string) []victim {
+func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 	m.t.Helper()
 	var all []victim
 	for i, order := range orders {
 		v := victim{order: order, serial: fmt.Sprintf("%d:%s", first+i, order)}
 		// Of a size of its own: the slots are used again.
-		v.name, v.id = m.attach(w, worker.Disk{File: blank(m.t, crashSize+int64(first+i)<<12), Serial: v.serial})
+		v.name, v.id = m.attach(w, m.ordered(w, blank(m.t, crashSize+int64(first+i)<<12), v.serial))
 		all = append(all, v)
 	}
 	return all
@@ -186,7 +213,7 @@ func (m machine) left(v victim, run int) string {
 }
 
 // forget takes the disks out, and what the worker knows of their names with them.
-func (m machine) forget(w *worker.Worker, victims []victim) {
+func (m machine) forget(w worker.Node, victims []victim) {
 	m.t.Helper()
 	for _, v := range victims {
 		m.detach(w, v.id)
@@ -199,7 +226,7 @@ func (m machine) forget(w *worker.Worker, victims []victim) {
 // on, and the next daemon waits for it. The other half of the disks lose the
 // process that formats as well.
 func TestAgentKilled(t *testing.T) {
-	m, w := obedientWorker(t)
+	m, w := obedientNode(t)
 	orders := []string{"s0"}
 	writes, super := m.mkfsWrites(w)
 	for _, at := range some(chance(t), writes, super, 1) {

@@ -44,7 +44,7 @@ systemctl reload hotmount`)
 // one has its kernel name, while udev hears of neither. PID 1 finds that one by the link of
 // the first: it does not stay in the other's place, nor on record there.
 func TestExchangedBeforeItsMount(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; echo 'ready_timeout: 30s' >/etc/hotmount/config.yaml")
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
@@ -82,7 +82,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 // TestRewrittenBeforeItsMount: what is on a disk changes, by way of its storage, between udev's look and the
 // mount: who would use the path of the first filesystem is told that another is there.
 func TestRewrittenBeforeItsMount(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
 	image := made(t, 320<<20)
 	name, _ := m.attach(w, worker.Disk{File: image})

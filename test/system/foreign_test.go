@@ -11,7 +11,7 @@ import (
 // TestForeignHalfMade: a filesystem that another node has begun to make is nobody's
 // business but the operator's.
 func TestForeignHalfMade(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
 	image := blank(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image})
@@ -37,7 +37,7 @@ func TestForeignHalfMade(t *testing.T) {
 // TestWritesThatAreNotCounted: without the kernel's count of writes nothing is
 // formatted.
 func TestWritesThatAreNotCounted(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.run("echo 0 >/sys/block/" + name + "/queue/iostats; systemctl start hotmount")

@@ -24,7 +24,7 @@ classes:
 
 const mib = 1 << 20
 
-func (m machine) resize(w *worker.Worker, id string, size int64) {
+func (m machine) resize(w worker.Node, id string, size int64) {
 	m.t.Helper()
 	if err := w.Resize(ctx(m.t), id, size); err != nil {
 		m.t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 // TestAFilesystemVanishes: a disk without a serial that turns to zeros while it is
 // attached is held, naming what lay on it, and freed by no word for something else.
 func TestAFilesystemVanishes(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
 	name, _ := m.attach(w, worker.Disk{File: image})
 	uuid := m.mounted(name)
@@ -36,11 +36,16 @@ func TestAFilesystemVanishes(t *testing.T) {
 	if now := m.mounted(name); now == uuid {
 		t.Error("the new filesystem has the old UUID")
 	}
+}
 
-	// The word that what failed is worth another try says nothing of zeros, either.
-	image = made(t, 320<<20)
+// TestASickFilesystemVanishes: the word that what failed is worth another try says nothing
+// of zeros, either.
+func TestASickFilesystemVanishes(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	zeros := digest(t, blank(t, 320<<20))
+	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	uuid = m.mounted(name)
+	uuid := m.mounted(name)
 	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.detach(w, id)
 	scribble(t, image, 1024, 512) // as in TestDamaged

@@ -44,7 +44,7 @@ func immutable(where string) string {
 // an error (issue 2, shown 5). Afterwards a reboot mounts everything before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "KEEP"})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	m.run(fmt.Sprintf(writer, uuid))
 	mountID := func() string { return m.run("findmnt -no ID /mnt/disks/" + uuid) }
@@ -123,15 +123,15 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	running()
 	m.says("/dev/" + old + " .*hold: .*attached before hotmount was installed")
 	alive("installation over what was there")
-	m.run("systemctl stop writer; systemctl daemon-reexec; udevadm trigger; udevadm settle; systemctl restart systemd-udevd")
+	m.run("systemctl stop writer; systemctl daemon-reexec; " + trigger + "; systemctl restart systemd-udevd")
 	running()
 	if got := mountID(); got != before {
 		t.Errorf("after daemon-reexec, udevadm trigger and a restart of udevd the mount is another")
 	}
 
 	all := []string{uuid}
-	for _, serial := range []string{"KEEP-2", "KEEP-3"} {
-		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: serial})
+	for range 2 {
+		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 		all = append(all, m.mounted(name))
 	}
 	slices.Sort(all)
@@ -154,15 +154,15 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 // TestAttachedWhileDown: what was attached while the agent or the machine was
 // down is handled the same way.
 func TestAttachedWhileDown(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
-	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "ONE"})
+	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.run("systemctl start hotmount")
 	first := m.mounted(one)
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Attach(ctx(t), worker.Disk{File: blank(t, 320<<20), Serial: "TWO"}); err != nil {
+	if _, err := w.Attach(ctx(t), worker.Disk{File: blank(t, 320<<20)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.PowerOn(ctx(t)); err != nil {
@@ -201,7 +201,7 @@ func TestPowerCut(t *testing.T) {
 // TestConfiguration: a fault in the configuration is explained, and changes nothing for a
 // daemon that runs; a reload takes all or nothing.
 func TestConfiguration(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	m.run("printf 'formt: true\\nsettle: 5\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")

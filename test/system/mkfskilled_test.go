@@ -1,4 +1,4 @@
-//go:build vm && (long || full)
+//go:build vm
 
 package system
 
@@ -12,7 +12,7 @@ import (
 // one, and again while that is mended, ends in one mounted XFS with the intended
 // UUID (issue 3, Shown).
 func TestMkfsKilled(t *testing.T) {
-	m, w := obedientWorker(t)
+	m, w := obedientNode(t)
 	writes, super := m.mkfsWrites(w)
 	var orders []string
 	c := chance(t)

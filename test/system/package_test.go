@@ -202,7 +202,7 @@ func sorted(a, b string) []string {
 
 // fromRelease goes back to the last release, and from it to this package: what the one
 // has left the other goes on with, and formats.
-func (m machine) fromRelease(w *worker.Worker, previous, install string, stands func(after, version string), this string) {
+func (m machine) fromRelease(w worker.Node, previous, install string, stands func(after, version string), this string) {
 	m.t.Helper()
 	if err := w.Put(ctx(m.t), previous, "/root/previous.deb"); err != nil {
 		m.t.Fatal(err)

@@ -1,4 +1,4 @@
-//go:build vm && (long || full)
+//go:build vm
 
 package system
 
@@ -11,9 +11,9 @@ import (
 
 // TestPlanWritesNothing: the plan says what the daemon then does.
 func TestPlanWritesNothing(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
-	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "P"})
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.run("udevadm settle")
 	full := blank(t, 320<<20)
 	if err := os.WriteFile(full, []byte("hello"), 0o600); err != nil {
@@ -22,13 +22,13 @@ func TestPlanWritesNothing(t *testing.T) {
 	if err := os.Truncate(full, 320<<20); err != nil {
 		t.Fatal(err)
 	}
-	refused, _ := m.attach(w, worker.Disk{File: full, Serial: "Q"})
+	refused, _ := m.attach(w, worker.Disk{File: full})
 	m.run("udevadm settle")
 	plan := m.run("hotmount plan -v")
 	for _, line := range []string{
-		`^` + name + ` +320 MiB +P +format +it is blank$`,
+		`^` + name + ` +320 MiB +format +it is blank$`,
 		`^` + name + `: format: evidence:\n    wipefs: nothing\n    blkid: nothing\n    read 320 MiB of 320 MiB, all zero \(full\)$`,
-		`^` + refused + ` +320 MiB +Q +refuse +what is on it is not known; `,
+		`^` + refused + ` +320 MiB +refuse +what is on it is not known; `,
 		`^` + refused + `: refuse: evidence:\n(    .*\n)*    .*byte 0\b`,
 	} {
 		if !regexpLine(plan, line) {

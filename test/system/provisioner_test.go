@@ -20,7 +20,7 @@ import (
 )
 
 // putStandin builds what stands in for Kubernetes and puts it into the worker.
-func (m machine) putStandin(w *worker.Worker) {
+func (m machine) putStandin(w worker.Node) {
 	m.t.Helper()
 	helper := filepath.Join(m.t.TempDir(), "standin")
 	build := exec.Command("go", "build", "-o", helper, "hotmount/test/standin")
@@ -36,7 +36,7 @@ func (m machine) putStandin(w *worker.Worker) {
 
 // provision has the stand-in of the provisioner run at ten times its rate, in a
 // mount namespace as HostToContainer makes it, started when kubelet is.
-func (m machine) provision(w *worker.Worker, classes string) {
+func (m machine) provision(w worker.Node, classes string) {
 	m.t.Helper()
 	m.putStandin(w)
 	m.run(`cat >/etc/systemd/system/kubelet.service <<'X'

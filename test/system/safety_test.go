@@ -139,7 +139,7 @@ func TestUntouched(t *testing.T) {
 // TestWhoeverWritesFirstWins: a disk on which somebody starts to write while it
 // is proven blank is theirs.
 func TestWhoeverWritesFirstWins(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=8s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.wait("the proof to run", "systemctl is-active --quiet 'hotmount-format@*' || systemctl list-units 'hotmount-format@*' --no-legend | grep -q activating")

@@ -1,20 +1,24 @@
 //go:build vm
 
-// Package system shows, in a real Debian worker, that the installed package
-// does what is promised: each test starts from the same saved worker, on which
-// the .deb was just installed.
+// Package system shows on a real Debian that the installed package does what it
+// promises. Each test starts on a worker of its own, on which the .deb was just installed.
+//
+// Most workers are containers ([startNode]). A test has a virtual machine ([start]) where
+// it needs hot-plug of a real bus, a serial number, a boot, a kernel of its own, a power
+// cut or QEMU. With HOTMOUNT_TEST_WORKER=vm all tests run in virtual machines.
 package system
 
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,13 +78,15 @@ func logs(t *testing.T) string {
 	return dir
 }
 
-// testSettings keep the proof short; a test that is about the defaults removes
-// the drop-in.
-const quick = "[Service]\nEnvironment=HOTMOUNT_SETTLE=1s\n"
+// quick returns a drop-in that keeps the proof short. A test that is about the defaults
+// removes it.
+func quick() worker.File {
+	return worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte("[Service]\nEnvironment=HOTMOUNT_SETTLE=1s\n"), Mode: 0o644}
+}
 
-// parallel has the test run beside another: most of a test is waiting for one
-// emulated processor, and go test runs no more of them at once than there are
-// real ones. A test that starts several workers comes here several times.
+// parallel has the test run beside another: most of a test is waiting, in a virtual
+// machine for one emulated processor, and go test runs no more of them at once than there
+// are real ones. A test that starts several workers comes here several times.
 func parallel(t *testing.T) {
 	if _, again := inParallel.LoadOrStore(t, true); !again {
 		t.Parallel()
@@ -89,12 +95,49 @@ func parallel(t *testing.T) {
 
 var inParallel sync.Map
 
-// start gives a worker on which the package was just installed.
+// exclusive has the test run beside no other.
+func exclusive(t *testing.T) { inParallel.Store(t, true) }
+
+// inContainer are files for a container. The disks of other containers are none that the installation
+// finds. A unit with a /proc of its own
+// has the container's boot and command line, too.
+var inContainer = []worker.File{
+	{Path: "/var/lib/hotmount/state.json", Data: []byte(`{"version": 1, "present": []}`), Mode: 0o600},
+	{Path: "/etc/systemd/system/hotmount.service.d/boot.conf", Data: []byte(sameBoot)},
+	{Path: "/etc/systemd/system/hotmount-.service.d/boot.conf", Data: []byte(sameBoot)},
+}
+
+const sameBoot = "[Service]\nBindReadOnlyPaths=/proc/sys/kernel/random/boot_id /proc/cmdline\n"
+
+// startNode returns a container on which the package was just installed. With
+// HOTMOUNT_TEST_WORKER=vm it is a virtual machine.
+func startNode(t *testing.T, o worker.Options) (machine, worker.Node) {
+	t.Helper()
+	switch kind := os.Getenv("HOTMOUNT_TEST_WORKER"); kind {
+	case "vm":
+		return start(t, o)
+	case "", "container":
+	default:
+		t.Fatalf("HOTMOUNT_TEST_WORKER=%s: it is container or vm", kind)
+	}
+	parallel(t)
+	o.Deb, o.Files = deb(t), slices.Concat(o.Files, []worker.File{quick()}, inContainer)
+	o.Progress, o.Dir = os.Stderr, logs(t)
+	c, err := worker.StartContainer(ctx(t), worker.ContainerOptions{Options: o, BackingDirs: []string{diskDir(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := machine{c, t}
+	m.endWith(o.Dir)
+	diskDirs.Store(t, c.HostDisks())
+	return m, c
+}
+
+// start returns a virtual machine on which the package was just installed.
 func start(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	t.Helper()
 	parallel(t)
-	o.Deb = deb(t)
-	o.Files = append(o.Files, worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte(quick), Mode: 0o644})
+	o.Deb, o.Files = deb(t), append(o.Files, quick())
 	return startAs(t, o)
 }
 
@@ -181,6 +224,9 @@ func (m machine) make(name, mkfs string) {
 	m.wait("udev to know what is on "+name, "udevadm trigger -s block -y "+name+"; udevadm settle; udevadm info -q property /dev/"+name+" | grep ^ID_FS_UUID=")
 }
 
+// trigger has udev look at the worker's disks once more.
+const trigger = "for d in /dev/[sv]d[a-z] /dev/loop*[0-9]; do [ ! -b $d ] || udevadm trigger $d; done; udevadm settle"
+
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // unitOf is the name of the mount unit of a UUID.
@@ -188,14 +234,38 @@ func unitOf(uuid string) string {
 	return `mnt-disks-` + strings.ReplaceAll(uuid, "-", `\x2d`) + ".mount"
 }
 
+// diskDir returns the test's directory for files of disks, by which a container's class selects
+// its loop devices. From the container's start on it is the container's own, in memory.
+func diskDir(t *testing.T) string {
+	t.Helper()
+	dir, found := diskDirs.Load(t)
+	if !found {
+		dir = t.TempDir()
+		diskDirs.Store(t, dir)
+	}
+	return dir.(string)
+}
+
+var diskDirs sync.Map
+
+// diskFile makes an empty file for a disk.
+func diskFile(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.CreateTemp(diskDir(t), "*.raw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // blank makes the file of a blank disk.
 func blank(t *testing.T, size int64) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "disk.raw")
-	if err := worker.NewDisk(path, size); err != nil {
+	f := diskFile(t)
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return f.Name()
 }
 
 // made makes the file of a disk with an empty XFS: what a test is not about the
@@ -217,10 +287,7 @@ func copyOf(t *testing.T, image string) string {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	to, err := os.Create(filepath.Join(t.TempDir(), "copy.raw"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := diskFile(t)
 	if _, err := io.Copy(to, from); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +300,7 @@ func copyOf(t *testing.T, image string) string {
 const gib = 1 << 30
 
 // attach plugs a disk in and gives its kernel name.
-func (m machine) attach(w *worker.Worker, d worker.Disk) (name, id string) {
+func (m machine) attach(w worker.Node, d worker.Disk) (name, id string) {
 	m.t.Helper()
 	a, err := w.Attach(ctx(m.t), d)
 	if err != nil {
@@ -245,8 +312,17 @@ func (m machine) attach(w *worker.Worker, d worker.Disk) (name, id string) {
 	return name, a.ID
 }
 
-func (m machine) detach(w *worker.Worker, id string) {
+// detach takes a disk out. The kernel keeps a loop device that is mounted: a container's
+// disk is unmounted first.
+func (m machine) detach(w worker.Node, id string) {
 	m.t.Helper()
+	if c, is := w.(*worker.Container); is {
+		name, err := c.BlockDevice(ctx(m.t), id)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		m.run("if findmnt -n /dev/" + name + " >/dev/null; then umount --all-targets /dev/" + name + "; fi")
+	}
 	if err := w.Detach(ctx(m.t), id); err != nil {
 		m.t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-//go:build vm && (long || full)
+//go:build vm
 
 package system
 
@@ -11,8 +11,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// fieldRule is the udev rule of the field.
-const fieldRule = `ACTION=="add", SUBSYSTEM=="block", KERNEL=="vd[b-z]", ENV{ID_FS_TYPE}=="xfs", RUN+="/usr/bin/systemd-mount --no-block --collect $devnode /mnt/disks/$env{ID_FS_UUID}"`
+// fieldRule is the udev rule of the field. A loop device gets its file by a change.
+const fieldRule = `ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="vd[b-z]|loop*", ENV{ID_FS_TYPE}=="xfs", RUN+="/usr/bin/systemd-mount --no-block --collect $devnode /mnt/disks/$env{ID_FS_UUID}"`
 
 // example puts a configuration in place that the package ships, and has it hold.
 func (m machine) example(name string) {
@@ -29,11 +29,11 @@ func (m machine) example(name string) {
 // writer is in them, gone with their directory when the disk goes, and mounted by
 // hotmount from then on.
 func TestUdevRuleTakenOver(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; cat >/etc/udev/rules.d/99-disks.rules <<'X'\n" + fieldRule + "\nX\nudevadm control --reload")
 	m.example("udev-rule.yaml")
 	firstFile := made(t, gib)
-	first, firstID := m.attach(w, worker.Disk{File: firstFile, Serial: "FIRST"})
+	first, firstID := m.attach(w, worker.Disk{File: firstFile})
 	second, _ := m.attach(w, worker.Disk{File: made(t, gib)})
 	one, two := m.mounted(first), m.mounted(second)
 	m.run(fmt.Sprintf(writer, one))
@@ -43,7 +43,7 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	m.wait("both to be adopted", "systemctl show -p StatusText hotmount | grep -q '2 mounted, 0 held, 0 refused, 0 failing'")
 
 	// Both at once, as between the installation and the end of the rule.
-	third, thirdID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "THIRD"})
+	third, thirdID := m.attach(w, worker.Disk{File: made(t, gib)})
 	three := m.mounted(third)
 	m.wait("three", "systemctl show -p StatusText hotmount | grep -q '3 mounted, 0 held, 0 refused, 0 failing'")
 	if got := m.run("findmnt -rno TARGET | grep -c ^/mnt/disks/" + three); got != "1" {
@@ -67,7 +67,7 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	m.run("systemctl stop writer; sync")
 	m.detach(w, firstID)
 	m.wait("unit and directory to go", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, one, quote(unitOf(one))))
-	name, _ := m.attach(w, worker.Disk{File: firstFile, Serial: "FIRST"})
+	name, _ := m.attach(w, worker.Disk{File: firstFile})
 	if got := m.mounted(name); got != one {
 		t.Errorf("mounted by %s", got)
 	}

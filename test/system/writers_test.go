@@ -43,7 +43,7 @@ func TestStalledWrite(t *testing.T) {
 // TestTornFormat: what a power cut during mkfs has left without the header of a group is
 // refused, whatever is said for it but to have it formatted.
 func TestTornFormat(t *testing.T) {
-	m, w := obedientWorker(t)
+	m, w := obedientNode(t)
 	v := m.victims(w, 0, "sx")[0]
 	m.stopped(v)
 	// Group 2 of 4, byte 150 MiB.
@@ -73,7 +73,7 @@ func TestTornFormat(t *testing.T) {
 // is held, also when it is read again and found whole.
 func TestDisturbedFormat(t *testing.T) {
 	m, w := obedientWorker(t)
-	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "DISTURBED"})
+	name, _ := m.attach(w, m.ordered(w, blank(t, crashSize), "DISTURBED"))
 	m.run(fmt.Sprintf(`yes theirs | head -c 4096 >/root/theirs
 for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0.05; done
 while pgrep -f '[m]kfs.xfs .*/dev/%[1]s' >/dev/null; do sleep 0.05; done

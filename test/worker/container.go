@@ -48,6 +48,7 @@ type Container struct {
 	init     *process
 	harness  *os.File // the cgroup of what the host runs inside
 	attached []*loopDisk
+	used     map[int]bool // numbers of loop devices that have had a disk
 }
 
 var (
@@ -102,7 +103,7 @@ func checkContainer(o ContainerOptions) error {
 // bootContainer boots a container with these directories as its root filesystem, which it leaves at
 // the end, and installs what the options name.
 func bootContainer(ctx context.Context, o ContainerOptions, lower string, leave func()) (_ *Container, err error) {
-	c := &Container{o: o, lower: lower, leave: leave}
+	c := &Container{o: o, lower: lower, leave: leave, used: map[int]bool{}}
 	defer func() {
 		if err == nil {
 			return

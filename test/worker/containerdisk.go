@@ -70,6 +70,10 @@ func (c *Container) place(d Disk) (*loopDisk, error) {
 
 // plug makes the node inside, as devtmpfs does for a new disk, and connects the device. c.mu is held.
 func (c *Container) plug(l *loopDisk) (err error) {
+	if err := c.renew(l.number); err != nil {
+		return err
+	}
+	c.used[l.number] = true
 	if l.device, err = openLoop(l.number, loopMode(l.ReadOnly)); err != nil {
 		return err
 	}
@@ -82,6 +86,16 @@ func (c *Container) plug(l *loopDisk) (err error) {
 		return errors.Join(fmt.Errorf("cannot connect %s: %w", l.name(), err), l.device.Close())
 	}
 	return nil
+}
+
+// renew has the kernel make the loop device anew if it has had a disk: the counts and settings of the next
+// one begin anew. c.mu is held.
+func (c *Container) renew(n int) error {
+	if !c.used[n] {
+		return nil
+	}
+	delete(c.used, n)
+	return renewLoop(n)
 }
 
 // node returns the host's name of the disk's node inside, "" while the container is off. c.mu is held.
@@ -122,7 +136,9 @@ func (c *Container) Detach(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("cannot detach %s: it is in use: %w", l.name(), err)
 	}
-	return nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.renew(l.number)
 }
 
 // DetachSurprise takes a disk away, without waiting for its users to let go. As long as they do not, the

@@ -85,6 +85,30 @@ func removeLoops(first, count int) error {
 	return errors.Join(errs...)
 }
 
+// renewLoop removes a loop device and adds it again. Another container that looks for numbers in a row may have
+// the number for a moment.
+func renewLoop(n int) error {
+	if err := removeLoops(n, 1); err != nil {
+		return err
+	}
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("cannot make a loop device: %w", err)
+	}
+	defer control.Close()
+	err = poll(10*time.Second, func() error {
+		err := unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_ADD, n)
+		if errors.Is(err, unix.EEXIST) {
+			return unix.EBUSY
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot make loop device %d: %w", n, err)
+	}
+	return nil
+}
+
 func removeLoop(control, n int) error {
 	if bound(n) { // by a program inside, without LO_FLAGS_AUTOCLEAR
 		f, err := openLoop(n, os.O_RDONLY)

@@ -36,6 +36,8 @@ type Node interface {
 	Detach(ctx context.Context, id string) error
 	Resize(ctx context.Context, id string, size int64) error
 	BlockDevice(ctx context.Context, id string) (string, error)
+	// Shutdown has systemd end what runs, and waits until the machine is off.
+	Shutdown(ctx context.Context) error
 	// Selectors returns the lines of a class that select the machine's disks, each indented so.
 	Selectors(indent string) string
 }
