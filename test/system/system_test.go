@@ -18,7 +18,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,17 +97,6 @@ var inParallel sync.Map
 // exclusive has the test run beside no other.
 func exclusive(t *testing.T) { inParallel.Store(t, true) }
 
-// inContainer are files for a container. The disks of other containers are none that the installation
-// finds. A unit with a /proc of its own
-// has the container's boot and command line, too.
-var inContainer = []worker.File{
-	{Path: "/var/lib/hotmount/state.json", Data: []byte(`{"version": 1, "present": []}`), Mode: 0o600},
-	{Path: "/etc/systemd/system/hotmount.service.d/boot.conf", Data: []byte(sameBoot)},
-	{Path: "/etc/systemd/system/hotmount-.service.d/boot.conf", Data: []byte(sameBoot)},
-}
-
-const sameBoot = "[Service]\nBindReadOnlyPaths=/proc/sys/kernel/random/boot_id /proc/cmdline\n"
-
 // startNode returns a container on which the package was just installed. With
 // HOTMOUNT_TEST_WORKER=vm it is a virtual machine.
 func startNode(t *testing.T, o worker.Options) (machine, worker.Node) {
@@ -121,7 +109,7 @@ func startNode(t *testing.T, o worker.Options) (machine, worker.Node) {
 		t.Fatalf("HOTMOUNT_TEST_WORKER=%s: it is container or vm", kind)
 	}
 	parallel(t)
-	o.Deb, o.Files = deb(t), slices.Concat(o.Files, []worker.File{quick()}, inContainer)
+	o.Deb, o.Files = deb(t), append(o.Files, quick())
 	o.Progress, o.Dir = os.Stderr, logs(t)
 	c, err := worker.StartContainer(ctx(t), worker.ContainerOptions{Options: o, BackingDirs: []string{diskDir(t)}})
 	if err != nil {
