@@ -456,7 +456,8 @@ func TestRealTornFormat(t *testing.T) {
 			decide := func(c disk.Content) (disk.Decision, bool) {
 				f := l.facts
 				f.Udev = disk.Udev{Initialized: true, FSType: kind, FSUsage: "filesystem", FSUUID: uuid}
-				s := &disk.Settings{Format: true, FormatLimit: 9, Classes: []disk.Class{{Name: "x", Selectors: disk.Selectors{Names: []string{f.Name}}, Directory: "/mnt/x", Create: kind, Accept: []string{kind}}}}
+				f.BackingFile = "/srv/ci/x"
+				s := &disk.Settings{Format: true, FormatLimit: 9, Classes: []disk.Class{{Name: "x", Selectors: disk.Selectors{Names: []string{f.Name}, BackingFile: []string{"/srv/ci/*"}}, Directory: "/mnt/x", Create: kind, Accept: []string{kind}}}}
 				d := policy.Decide(&f, &c, s)
 				if why, next := policy.Words(&f, &c, s, d); c.Torn && (!strings.Contains(why, "not all there: ") || !strings.Contains(next, "hotmount format "+f.Name)) {
 					t.Errorf("%s; %s", why, next)
