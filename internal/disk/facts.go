@@ -38,7 +38,8 @@ type Facts struct {
 	// BackingFile is the path of the file behind a loop device (/sys/block/*/loop/backing_file), as
 	// the process that set it up sees it. It is empty for all other disks. Foreign bytes.
 	BackingFile string `json:"backing_file,omitempty"`
-	// BackingDevice reports that a block device lies behind a loop device, and no file.
+	// BackingDevice reports that a block device lies behind a loop device, or what is not known to be a
+	// regular file.
 	BackingDevice bool `json:"backing_device,omitempty"`
 	// Slot is where the disk is plugged in: udev's ID_PATH, such as
 	// "pci-0000:05:00.0", else the last bus address of the sysfs path.

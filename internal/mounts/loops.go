@@ -112,20 +112,35 @@ var local = []string{
 	"ntfs3", "overlay", "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
 }
 
+// Regular reports whether its path leads to a regular file on a filesystem of this kernel alone. It does not where
+// the file is not visible to this process.
+func (l *Loop) Regular(root string, tree []Mount) bool {
+	if m := At(tree, l.File); m == nil || !slices.Contains(local, m.Type) {
+		return false
+	}
+	mode, _ := l.stat(root, tree)
+	return mode == unix.S_IFREG
+}
+
+// stat returns the type of what its path leads to, and the number of a device, unless the way leads past a server.
+func (l *Loop) stat(root string, tree []Mount) (mode uint16, dev disk.Dev) {
+	if slices.ContainsFunc(tree, func(m Mount) bool { return OnWay(m.Path, l.File) && !slices.Contains(local, m.Type) }) {
+		return 0, disk.Dev{}
+	}
+	var st unix.Statx_t
+	if unix.Statx(unix.AT_FDCWD, filepath.Join("/", root, l.File), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st) != nil {
+		return 0, disk.Dev{}
+	}
+	return st.Mode & unix.S_IFMT, disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
+}
+
 // follow goes by the path if that leads to where device nodes are, or are bound to, and past no
 // server: other ways may lead through a directory of a dead disk.
 func (l *Loop) follow(root string, tree []Mount) {
 	if m := At(tree, l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 		return
 	}
-	if slices.ContainsFunc(tree, func(m Mount) bool { return OnWay(m.Path, l.File) && !slices.Contains(local, m.Type) }) {
-		return
-	}
-	var st unix.Statx_t
-	if unix.Statx(unix.AT_FDCWD, filepath.Join("/", root, l.File), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st) != nil {
-		return
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
-		l.Below = disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
+	if mode, dev := l.stat(root, tree); mode == unix.S_IFBLK {
+		l.Below = dev
 	}
 }

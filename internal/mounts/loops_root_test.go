@@ -153,3 +153,26 @@ func TestRealLoops(t *testing.T) {
 		t.Errorf("this process has it open, and who has is %v, %v", users, err)
 	}
 }
+
+// TestRegular: only a file that is seen to be one is one. A node of a disk has any path.
+func TestRegular(t *testing.T) {
+	dir := t.TempDir()
+	file, node, link := filepath.Join(dir, "file"), filepath.Join(dir, "node"), filepath.Join(dir, "link")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 0))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	for kind, local := range map[string]bool{"ext4": true, "nfs4": false} {
+		tree := []Mount{{MountPoint: disk.MountPoint{Path: "/", Type: kind}}}
+		for path, want := range map[string]bool{file: local, node: false, link: false, file + "x": false, "": false} {
+			if got := (&Loop{File: path}).Regular("/", tree); got != want {
+				t.Errorf("%q on %s: %v", path, kind, got)
+			}
+		}
+	}
+}

@@ -31,10 +31,10 @@ const privateSocket = "/run/systemd/private"
 // units (systemd.unit(5), unit_remove_transient in systemd's src/core/unit.c).
 const transientUnits = "/run/systemd/transient"
 
-// patience is how long PID 1 may take for a connection, and dialEvery how often
-// it is asked while it executes itself anew.
+// patience is how long PID 1 may take for a connection or a call. In a storm of events an emulated PID 1 has taken
+// more than 10 seconds. dialEvery is how often it is asked while it executes itself anew.
 const (
-	patience  = 10 * time.Second
+	patience  = 30 * time.Second
 	dialEvery = 100 * time.Millisecond
 )
 
@@ -208,15 +208,31 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 
 // startTransient has PID 1 make a transient unit and start it, and make others beside it. That it is
 // there already is ErrExists. Nobody waits for the job, so it needs no connection for signals.
+//
+// PID 1 is asked once more if its answer is lost, as when it executes itself anew: it may have the job. Then it
+// answers that the unit exists.
 func (m *Manager) startTransient(ctx context.Context, name string, properties []sd.Property, others []sd.PropertyCollection) error {
+	var job dbus.ObjectPath
+	start := func() error { return m.call(ctx, "StartTransientUnit", &job, name, "fail", properties, others) }
+	err := start()
+	var answer dbus.Error
+	if err != nil && !errors.As(err, &answer) && ctx.Err() == nil {
+		err = start()
+	}
+	return refusal(name, err)
+}
+
+// call calls a method of PID 1's manager on a connection of its own and stores what it returns. It waits for
+// patience at most.
+func (m *Manager) call(ctx context.Context, method string, result any, args ...any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
+	defer cancel()
 	c, err := m.dial(ctx)
 	if err != nil {
 		return noConnection(err)
 	}
 	defer c.Close()
-	var job dbus.ObjectPath
-	return refusal(name, c.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager.StartTransientUnit", 0,
-		name, "fail", properties, others).Store(&job))
+	return c.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager."+method, 0, args...).Store(result)
 }
 
 // MountEnded says whether the job of StartMount has ended. Where it has ended and
@@ -409,15 +425,9 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if !m.leftover(path) {
 		return nil
 	}
-	c, err := m.dial(ctx)
-	if err != nil {
-		return noConnection(err)
-	}
-	defer c.Close()
 	// PID 1 has the unit as long as it has a job for it, or the unit runs.
 	var unit dbus.ObjectPath
-	err = c.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager.GetUnit", 0, cleanupUnit(path)).Store(&unit)
-	if noSuchUnit(err) {
+	if noSuchUnit(m.call(ctx, "GetUnit", &unit, cleanupUnit(path))) {
 		return nil
 	}
 	return m.StartCleanup(ctx, path)

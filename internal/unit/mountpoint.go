@@ -49,10 +49,13 @@ func makeMountPoint(dir, uuid string) error {
 	if err := isBare(point); err != nil {
 		return err
 	}
-	if err := setImmutable(point, false); err != nil {
-		return err
+	// One that a crash has left mostly has the marker: then it is never writable.
+	if m, err := openMarker(point, 0); err == nil {
+		m.Close()
+	} else if err := errors.Join(setImmutable(point, false), mark(point)); err != nil {
+		return errors.Join(err, setImmutable(point, true))
 	}
-	return errors.Join(mark(point), setImmutable(point, true))
+	return errors.Join(setImmutable(point, true), isBare(point))
 }
 
 // draft is the name of a mount point before it is whole and when it goes.
@@ -282,6 +285,9 @@ func mountID(f *os.File) (string, error) {
 
 // isBare gives an error if the directory holds anything but the marker.
 func isBare(d *os.File) error {
+	if _, err := d.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
 	names, err := d.Readdirnames(2)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err

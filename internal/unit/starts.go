@@ -24,7 +24,7 @@ type starts struct {
 	// turn has room for the one request whose mounts are under way. It is no mutex, so that one can wait for
 	// it and for the answer to another's request at once.
 	turn chan struct{}
-	// together is when several were asked for last. It belongs to who has the turn.
+	// together is when a service was asked for last.
 	together time.Time
 	// most is another than waitMost in tests.
 	most time.Duration
@@ -134,14 +134,28 @@ func end(all []*start, most time.Duration, turn func()) {
 // times a second at most (mount_enumerate in systemd's src/core/mount.c), and no such job runs until it has.
 const heldBack = 1500 * time.Millisecond
 
+// mayBeHeldBack reports whether PID 1 may hold back jobs of mount units now.
+func (s *starts) mayBeHeldBack() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.together) <= heldBack
+}
+
+// service notes that a service was asked for.
+func (s *starts) service() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.together = time.Now()
+}
+
 // ask asks PID 1 for these mounts by one service, if they are several, or if one comes when PID 1 may hold back
 // jobs of mount units: a service it does not hold back. Where that fails each is asked for alone: PID 1 refuses
 // all if it has one of the units already, or that is masked.
 func (m *Manager) ask(ctx context.Context, all []*start) {
-	alone := len(all) == 1 && time.Since(m.starts.together) > heldBack
+	alone := len(all) == 1 && !m.starts.mayBeHeldBack()
 	if len(all) > 0 && !alone {
 		alone = m.startTogether(ctx, all) != nil
-		m.starts.together = time.Now()
+		m.starts.service()
 	}
 	for _, s := range all {
 		s.alone = alone

@@ -296,3 +296,19 @@ func TestLine(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
+
+// TestLostAnswer: PID 1 is asked once more where its answer is lost, and no more often.
+func TestLostAnswer(t *testing.T) {
+	for lost, want := range map[int]int{0: 1, 1: 2, 2: 2} {
+		p := startPID1(t)
+		p.lose = lost
+		over, err := p.manager().StartMount(background(t), mountUnit())
+		over()
+		if (err != nil) != (lost == 2) {
+			t.Errorf("%d lost: %v", lost, err)
+		}
+		if got := strings.Count(p.calls(), "StartTransientUnit "); got != want {
+			t.Errorf("%d lost: PID 1 is asked %d times, want %d", lost, got, want)
+		}
+	}
+}

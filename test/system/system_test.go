@@ -228,13 +228,28 @@ func diskDir(t *testing.T) string {
 	t.Helper()
 	dir, found := diskDirs.Load(t)
 	if !found {
-		dir = t.TempDir()
+		dir = visibleDir(t)
 		diskDirs.Store(t, dir)
 	}
 	return dir.(string)
 }
 
 var diskDirs sync.Map
+
+// visibleDir makes a directory that the daemon sees: it has a /tmp of its own.
+func visibleDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/run", "hotmount-disks-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
 
 // diskFile makes an empty file for a disk.
 func diskFile(t *testing.T) *os.File {

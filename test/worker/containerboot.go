@@ -62,7 +62,7 @@ func (c *Container) startInit() error {
 	cmd.Env = []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LOWER=" + c.lower, "MEMORY=" + c.work.memory(), "NAME=" + c.o.Name,
 		"NODES=" + strings.Join(nodes, " "), "ARGS=" + strings.Join(c.o.KernelArgs, " "),
-		"CAPABILITIES=" + foreignCapabilities,
+		"CAPABILITIES=" + foreignCapabilities, "BACKING=" + strings.Join(c.o.BackingDirs, " "),
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{

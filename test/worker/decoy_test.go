@@ -53,7 +53,11 @@ const untilMounted = "for i in $(seq 300); do findmnt -no TARGET /dev/%s && exit
 // TestContainerDecoy: the host has a blank loop device whose file the container's class selects. hotmount inside
 // formats and mounts disks of its own, and cannot touch that one, also when it is announced again.
 func TestContainerDecoy(t *testing.T) {
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("/run", "hotmount-decoy-") // where the daemon sees it: it has a /tmp of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	// Their sizes tell them apart, for hotmount too: one that may have been there before it is held.
 	blank := func(path string, mib int64) string {
 		if err := NewDisk(path, mib<<20); err != nil {

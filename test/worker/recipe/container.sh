@@ -55,6 +55,11 @@ mount -t tmpfs -o mode=755 run run
 mount -t tmpfs tmp tmp
 mkdir -p "srv/$NAME"
 mount --bind "$MEMORY/disks" "srv/$NAME"
+# A file that the host has attached has the host's path. hotmount looks there whether it is a regular file.
+for dir in "$MEMORY/disks" $BACKING; do
+	mkdir -p ".$dir"
+	mount --bind "$dir" ".$dir"
+done
 # PID 1 listens to udev only where /dev is a devtmpfs or udev's control socket is there (sd-device-monitor).
 mkdir run/udev
 : >run/udev/control
