@@ -24,6 +24,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"hotmount/test/worker"
 )
 
@@ -236,7 +238,8 @@ func diskDir(t *testing.T) string {
 
 var diskDirs sync.Map
 
-// visibleDir makes a directory that the daemon sees: it has a /tmp of its own.
+// visibleDir makes a directory that the daemon sees: it has a /tmp of its own. It lies in memory, since a container's
+// systemd would wait for the host's disk that it is on.
 func visibleDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "hotmount-disks-")
@@ -244,10 +247,13 @@ func visibleDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := errors.Join(unix.Unmount(dir, unix.MNT_DETACH), os.Remove(dir)); err != nil {
 			t.Error(err)
 		}
 	})
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
 	return dir
 }
 
