@@ -31,10 +31,11 @@ const privateSocket = "/run/systemd/private"
 // units (systemd.unit(5), unit_remove_transient in systemd's src/core/unit.c).
 const transientUnits = "/run/systemd/transient"
 
-// patience is how long PID 1 may take for a connection or a call. In a storm of events an emulated PID 1 has taken
-// more than 10 seconds. dialEvery is how often it is asked while it executes itself anew.
+// patience is how long PID 1 may take for a connection or a call: as long as PID 1 itself waits for who connects
+// (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). In a storm of events an emulated one has taken 30
+// seconds. dialEvery is how often it is asked while it executes itself anew.
 const (
-	patience  = 30 * time.Second
+	patience  = 90 * time.Second
 	dialEvery = 100 * time.Millisecond
 )
 
@@ -89,28 +90,26 @@ func (m *Manager) with(ctx context.Context, use func(context.Context, *sd.Conn) 
 	return use(ctx, c)
 }
 
-// connect connects by go-systemd, which has one connection for calls and one for signals. Both end with ctx. When
-// one of them ends, or PID 1 does not answer, it calls end with the reason.
+// connect connects by go-systemd, which asks for a connection for calls and one for signals. It gets the same one: in a
+// storm of events each more costs PID 1 seconds. The connection ends with ctx. When it ends, or PID 1 does not
+// answer, connect calls end with the reason.
 func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd.Conn, error) {
 	late := time.AfterFunc(patience, func() { end(errSilent) })
 	defer late.Stop()
-	var both []*dbus.Conn
-	c, err := sd.NewConnection(func() (*dbus.Conn, error) {
-		bus, err := m.dial(ctx)
-		both = append(both, bus)
-		return bus, err
-	})
+	bus, err := m.dial(ctx)
 	if err != nil {
 		return nil, err
+	}
+	c, err := sd.NewConnection(func() (*dbus.Conn, error) { return bus, nil })
+	if err != nil {
+		return nil, errors.Join(err, bus.Close())
 	}
 	// systemd 252 sends the signals on this socket also without it (bus_foreach_bus in its src/core/dbus.c).
 	if err := c.Subscribe(); err != nil {
 		c.Close()
 		return nil, err
 	}
-	for _, bus := range both {
-		context.AfterFunc(bus.Context(), func() { end(errLost) })
-	}
+	context.AfterFunc(bus.Context(), func() { end(errLost) })
 	return c, nil
 }
 
