@@ -299,7 +299,7 @@ bench: deb | build/.made
 bench-idle:
 	@$(MAKE) --no-print-directory bench ONLY=idle BENCH='-dir build/idle'
 
-# The inner parts that have benchmarks; those of the commit BASE and of what is here in turns.
+# Takes turns of the inner parts that have benchmarks, here and at the commit BASE.
 bench-inner: BASE = HEAD~1
 INNER := go test -run '^$$' -bench . -benchtime 0.3s -benchmem ./internal/policy ./internal/uevent ./internal/probe ./internal/inventory ./internal/mounts ./internal/store ./internal/disk ./internal/unit
 .PHONY: bench-inner

@@ -25,8 +25,8 @@ func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string
 	}
 }
 
-// seemsBelow says whether the loop device may lie on the disk where that is not known: what is
-// called like one of the devices counts, and what udev knows to hold the same filesystem.
+// seemsBelow reports whether a loop device, of which the kernel tells nothing, may lie on the disk. It may if it
+// is called like one of the devices, or if udev knows the same filesystem on both.
 func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[disk.Dev]string) bool {
 	if l.Denied && h.Asks {
 		return true

@@ -30,8 +30,8 @@ func (e *Expectations) Expected() []disk.Sighting {
 	return slices.Clone(e.all)
 }
 
-// Recorded says that Remember has recorded them. What was expected of the same filesystems before
-// is over with that, also where it could not be recorded.
+// Recorded notes that Remember has recorded them. It ends what was expected of the same filesystems before, even
+// if that could not be recorded.
 func (e *Expectations) Recorded(seen []disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -123,7 +123,7 @@ func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) erro
 	return nil
 }
 
-// inside runs this program inside the container and returns the turns that it took, also when it fails.
+// inside runs this program inside the container and returns the turns that it took, even if it fails.
 func (b *bench) inside(ctx context.Context, c *worker.Container, t task) ([]Turn, error) {
 	text, err := json.Marshal(t)
 	if err != nil {
