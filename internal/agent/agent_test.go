@@ -1537,6 +1537,13 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
+		// The directory goes with the disk: one that the mount unit of somebody else was for is still there.
+		m.change(func() { delete(m.disks, "vdb") })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: gone
+			forgot 2
+			rmdir /mnt/disks/`+uuidA)
 	})
 }
 

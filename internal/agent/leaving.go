@@ -145,16 +145,20 @@ func (a *Agent) gone(name string) {
 		return
 	}
 	where := a.path(st)
+	if where == "" && st.sighting != nil {
+		// Its mount ended before the disk did, and the mount unit of somebody else leaves our directory behind.
+		where = path.Join(st.sighting.Directory, st.sighting.UUID)
+	}
 	// What is there is another's as long as that has not left.
 	if was := a.leaving[where]; where != "" && (was == nil || was.facts.Seq == st.facts.Seq) {
 		a.leaving[where] = &departure{facts: st.facts, path: where}
 	}
-	if where == "" {
+	if a.path(st) == "" {
 		// It may be mounted in a directory that no class has any more.
 		a.missed()
 	}
 	if d := st.decision; d.Action != disk.Ignore {
-		was := where
+		was := a.path(st)
 		if !d.Mounted() && !d.GivenOut() {
 			was = "" // it was to be mounted there
 		}

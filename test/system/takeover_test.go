@@ -56,8 +56,9 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	if after := table(); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
-	// While there were two, one of them came too late.
-	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager | grep -v 'THIRD.*the unit exists already; tried again' || true"); got != "active" {
+	// While there were two, one of them came too late. A container's detach unmounts by hand before it takes the disk away.
+	of := "/dev/" + third + " .*(the unit exists already; tried again|hold: somebody unmounted it)"
+	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager | grep -vE '" + of + "' || true"); got != "active" {
 		t.Errorf("got %s", got)
 	}
 

@@ -29,6 +29,7 @@ func TestVirsh(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	diskDirs.Store(t, t.TempDir()) // libvirtd has a /run of its own
 	image := blank(t, 2*gib)
 	virsh("attach-disk", l.Domain(), image, "vdc", "--persistent", "--serial", "VIRSH-1", "--subdriver", "raw")
 	m.wait("the disk", "[ -e /dev/vdb ]")
