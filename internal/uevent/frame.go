@@ -1,7 +1,6 @@
 package uevent
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -37,40 +36,17 @@ const (
 // include/linux/blkdev.h, with the NUL that ends it.
 const maxName = 32
 
-// wanted are the properties that a hint is made of. Only they are shown to the
-// parser: it fails on a value with an equals sign, which any serial may hold,
-// and takes most of its time for properties that nobody asks for.
-var wanted = [...]string{"ACTION=", "DEVPATH=", "SUBSYSTEM=", "DEVTYPE=", "DISKSEQ="}
-
-// errForeign says that the frame is well formed and not about a disk.
+// errForeign is the error for a well-formed frame that is not about a disk or partition.
 var errForeign = errors.New("not about a disk")
 
-// parser turns frames into hints. Its buffer is used again for each frame.
-type parser struct{ reduced []byte }
-
-// parse reads one frame of udev. It never panics: what go-udev's parser takes
-// for granted of a frame is checked first.
-func (p *parser) parse(frame []byte) (Hint, error) {
-	properties, err := properties(frame)
+// parse returns the hint of one frame of udev. It does not panic: it checks first what go-udev's parser takes for
+// granted. That parser rejects a property whose value holds an equals sign.
+func parse(frame []byte) (Hint, error) {
+	end, err := checkHeader(frame)
 	if err != nil {
 		return Hint{}, err
 	}
-	p.reduced = append(p.reduced[:0], frame[:headerSize]...)
-	binary.NativeEndian.PutUint32(p.reduced[propertiesAt:], headerSize)
-	for len(properties) > 0 {
-		end := bytes.IndexByte(properties, 0) + 1
-		for _, key := range wanted {
-			if len(key) <= end && string(properties[:len(key)]) == key {
-				p.reduced = append(p.reduced, properties[:end]...)
-			}
-		}
-		properties = properties[end:]
-	}
-	if len(p.reduced) == headerSize {
-		// go-udev takes a frame of no more than a header for one of the kernel's.
-		return Hint{}, errors.New("no property of a device in it")
-	}
-	event, err := netlink.ParseUEvent(p.reduced)
+	event, err := netlink.ParseUEvent(frame[:end])
 	if err != nil {
 		// The parser's words may hold the frame's bytes.
 		return Hint{}, fmt.Errorf("%.128q", err.Error())
@@ -78,28 +54,29 @@ func (p *parser) parse(frame []byte) (Hint, error) {
 	return hint(event)
 }
 
-// properties gives the properties of a frame, each one ended by a NUL.
-func properties(frame []byte) ([]byte, error) {
-	if len(frame) < headerSize {
-		return nil, fmt.Errorf("%d bytes are too short for a header", len(frame))
+// checkHeader returns where the frame's properties end, the last one with its NUL.
+func checkHeader(frame []byte) (int, error) {
+	// go-udev takes a frame of no more than a header for one of the kernel's.
+	if len(frame) <= headerSize {
+		return 0, fmt.Errorf("%d bytes are too short for a header and properties", len(frame))
 	}
 	if string(frame[:len(prefix)]) != prefix {
-		return nil, errors.New("not a frame of udev")
+		return 0, errors.New("not a frame of udev")
 	}
 	if magic := binary.BigEndian.Uint32(frame[magicOffset:]); magic != udevMagic {
-		return nil, fmt.Errorf("magic number is %#x", magic)
+		return 0, fmt.Errorf("magic number is %#x", magic)
 	}
 	size := uint64(binary.NativeEndian.Uint32(frame[headerSizeAt:]))
 	offset := uint64(binary.NativeEndian.Uint32(frame[propertiesAt:]))
 	length := uint64(binary.NativeEndian.Uint32(frame[propertiesLenAt:]))
-	if size < headerSize || offset < size || length == 0 || offset+length > uint64(len(frame)) {
-		return nil, fmt.Errorf("header of %d bytes and properties of %d bytes at %d do not fit %d bytes", size, length, offset, len(frame))
+	end := offset + length
+	if size < headerSize || offset < size || length == 0 || end > uint64(len(frame)) {
+		return 0, fmt.Errorf("header of %d bytes and properties of %d bytes at %d do not fit %d bytes", size, length, offset, len(frame))
 	}
-	properties := frame[offset : offset+length]
-	if properties[length-1] != 0 {
-		return nil, errors.New("last property has no end")
+	if frame[end-1] != 0 {
+		return 0, errors.New("last property has no end")
 	}
-	return properties, nil
+	return int(end), nil
 }
 
 func hint(event *netlink.UEvent) (Hint, error) {
@@ -124,7 +101,7 @@ func hint(event *netlink.UEvent) (Hint, error) {
 	return h, nil
 }
 
-// plausibleName says whether s can be the name of an entry in /sys/block. The
+// plausibleName reports whether s can be the name of an entry in /sys/block. The
 // kernel writes the slash of a name such as "cciss/c0d0" as "!" there.
 func plausibleName(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) >= maxName {

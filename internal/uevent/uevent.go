@@ -53,7 +53,6 @@ type Counters struct {
 // Listener holds a socket that receives udev's events of disks and partitions.
 type Listener struct {
 	socket *os.File
-	parser parser
 
 	frames, foreign, unreadable, overruns atomic.Uint64
 }
@@ -198,7 +197,7 @@ func (l *Listener) judge(m message) (Hint, bool) {
 		l.unreadable.Add(1)
 		return Hint{Rescan: true, Cause: "an event was too long to be read"}, true
 	}
-	h, err := l.parser.parse(m.frame)
+	h, err := parse(m.frame)
 	if errors.Is(err, errForeign) {
 		l.foreign.Add(1)
 		return Hint{}, false
