@@ -932,7 +932,7 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 		m.change(func() { m.slow, m.most = false, 0 })
 		close(m.hang)
 		settle()
-		if l := a.lines[proofs]; l.running != 0 || l.overdue != 0 || len(l.names) != 0 {
+		if l := &a.lanes.proofs; l.running != 0 || l.overdue != 0 || len(l.waiting) != 0 {
 			t.Errorf("once they have ended: %+v", l)
 		}
 	})

@@ -10,6 +10,38 @@ import (
 	"hotmount/internal/disk"
 )
 
+// departure is a mount whose disk is gone.
+type departure struct {
+	facts    disk.Facts
+	path     string
+	busy     bool
+	failures int
+	retry    time.Time
+	// named says that those who still use it were named when it was taken off the
+	// tree, unnamed why those could not be who have it elsewhere.
+	named   bool
+	unnamed error
+	// unmounted says that what is left to do is to remove the directory.
+	unmounted bool
+	// answer waits for the end of what an operator has asked for, which is not
+	// tried again; nil if the disk is gone.
+	answer chan error
+}
+
+// startDepartures begins the departures that are due.
+func (a *Agent) startDepartures(ctx context.Context, now time.Time) {
+	for _, dep := range a.leaving {
+		if dep.busy || dep.retry.After(now) {
+			continue
+		}
+		dep.busy, dep.retry = true, time.Time{}
+		a.work.Go(func() {
+			err := a.release(ctx, dep)
+			a.give(ctx, func() { a.released(dep, err) })
+		})
+	}
+}
+
 // release makes sure that nothing is left of the mount of a disk that is gone.
 // PID 1 stops the mount unit by itself when the disk was idle. No other disk is
 // mounted there meanwhile, so that what is unmounted is the one that is gone.
@@ -88,7 +120,7 @@ func (a *Agent) missed() {
 	}
 }
 
-// knows says whether the next look at a disk tells that this mount of it is to go.
+// knows reports whether the next look at a disk tells that this mount of it is to go.
 func (a *Agent) knows(dev disk.Dev, where string) bool {
 	for _, st := range a.disks {
 		if st.seen && st.facts.Dev == dev && a.path(st) == where {
@@ -123,11 +155,11 @@ func (a *Agent) released(dep *departure, err error) {
 		for name, st := range a.disks {
 			if st.seen && a.path(st) == dep.path {
 				// What it has failed at was that something was mounted there.
-				st.succeed()
+				st.tries.forget()
 				a.wanted(name)
 			}
 		}
-		a.glance = true
+		a.around.wanted = true
 		return
 	}
 	dep.failures++
@@ -145,9 +177,9 @@ func (a *Agent) gone(name string) {
 		return
 	}
 	where := a.path(st)
-	if where == "" && st.sighting != nil {
+	if where == "" && st.record.sighting != nil {
 		// Its mount ended before the disk did, and the mount unit of somebody else leaves our directory behind.
-		where = path.Join(st.sighting.Directory, st.sighting.UUID)
+		where = path.Join(st.record.sighting.Directory, st.record.sighting.UUID)
 	}
 	// What is there is another's as long as that has not left.
 	if was := a.leaving[where]; where != "" && (was == nil || was.facts.Seq == st.facts.Seq) {
@@ -165,8 +197,8 @@ func (a *Agent) gone(name string) {
 		a.report.Gone(&st.facts, was)
 	}
 	a.leave(st)
-	if st.facts.Standing.Noted != nil || st.noted != nil {
-		a.found = append(a.found, disk.Sighting{Identity: st.facts.Identity(""), Left: true})
+	if st.facts.Standing.Noted != nil || st.record.noted != nil {
+		a.saves.found = append(a.saves.found, disk.Sighting{Identity: st.facts.Identity(""), Left: true})
 	}
 	if err := a.host.Forget(st.facts.Seq); err != nil {
 		a.report.Problem(err)

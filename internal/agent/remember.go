@@ -13,7 +13,7 @@ import (
 // any more when this agent started. What was attached together with it is no other
 // attachment of it.
 func (a *Agent) leave(st *state) {
-	s := st.sighting
+	s := st.record.sighting
 	if v := st.facts.Standing.Volume; s == nil && v != nil && !st.facts.Standing.WasMounted.IsZero() && v.Identity.Seq == st.facts.Seq {
 		s = v
 	}
@@ -28,14 +28,14 @@ func (a *Agent) leave(st *state) {
 	}
 	a.left++
 	a.expect(left)
-	a.saved = time.Time{}
+	a.saves.begun = time.Time{}
 }
 
 // expect has the sighting recorded. A look that begins before that is done goes by it, too: else a
 // copy could be mounted in the place of a disk that has just left.
 func (a *Agent) expect(s disk.Sighting) {
 	a.host.Expect(s)
-	a.unsaved = true
+	a.saves.due = true
 }
 
 // remember has recorded what has to last of the decision: on which disk a
@@ -44,11 +44,11 @@ func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
 	switch {
 	case d.Mounted():
-		st.alive = a.host.Monotonic()
+		st.record.alive = a.host.Monotonic()
 		id := f.Identity("")
-		if changed || st.sighting == nil || st.sighting.Identity != id {
-			st.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.alive, Full: d.Type == "xfs" && f.Full()}
-			a.expect(*st.sighting)
+		if changed || st.record.sighting == nil || st.record.sighting.Identity != id {
+			st.record.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.record.alive, Full: d.Type == "xfs" && f.Full()}
+			a.expect(*st.record.sighting)
 		}
 	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, st.double() && !st.waits(), doubted(f, d):
 		if err := a.host.Keep(f, d.Reason); err != nil {
@@ -63,7 +63,7 @@ func (a *Agent) remember(st *state, changed bool) {
 func (a *Agent) meet(st *state) {
 	for name, o := range a.disks {
 		if o.waits() && attached(o.selves(), st.facts.Seq) {
-			o.met = st.facts.Seq
+			o.peers.met = st.facts.Seq
 			a.wanted(name)
 		}
 	}
@@ -74,14 +74,14 @@ func (a *Agent) meet(st *state) {
 		// One that is attached is another, and may go before it can be looked at: a mount may
 		// take long. One that can not be looked at now is told by its look.
 		if seq, err := a.host.Attached(p.Dev); err == nil && seq == p.Seq {
-			st.met = p.Seq
+			st.peers.met = p.Seq
 			return
 		}
 		a.wanted(p.Name)
 	}
 }
 
-// double says whether the disk is refused for another with its UUID or serial, or for what is on
+// double reports whether the disk is refused for another with its UUID or serial, or for what is on
 // record of such a one, and that is not on record of this one.
 func (st *state) double() bool {
 	f := &st.facts
@@ -89,11 +89,11 @@ func (st *state) double() bool {
 		st.decision.Reason == disk.ReasonSerialTwice && f.Standing.Given != nil && !f.Standing.Given.Twice
 }
 
-// waits says whether all for which the disk is refused may be itself, as far as serials
+// waits reports whether all for which the disk is refused may be itself, as far as serials
 // tell, and none of them was looked at since.
 func (st *state) waits() bool {
 	selves := st.selves()
-	return len(selves) > 0 && !attached(selves, st.met)
+	return len(selves) > 0 && !attached(selves, st.peers.met)
 }
 
 // selves are the disks for which the disk is refused if each of them may be itself.
@@ -110,7 +110,18 @@ func (st *state) selves() []disk.Peer {
 	return f.SameUUID
 }
 
-// rivals gives the sequence numbers of the disks of which the decision may speak.
+// reportRivals reports whether the decision is to be reported: it has changed, or the last report may have named a disk
+// that is no longer among those of which the decision speaks.
+func (st *state) reportRivals(changed bool) bool {
+	rivals := st.rivals()
+	if !changed && !slices.ContainsFunc(st.peers.reported, func(seq uint64) bool { return !slices.Contains(rivals, seq) }) {
+		return false
+	}
+	st.peers.reported = rivals
+	return true
+}
+
+// rivals returns the sequence numbers of the disks of which the decision may speak.
 func (st *state) rivals() []uint64 {
 	peers := st.facts.SameUUID
 	switch st.decision.Reason {
@@ -147,7 +158,7 @@ func (a *Agent) note(st *state, c *disk.Content) {
 		want.Type, want.UUID = f.Lies(c)
 	}
 	want.Left = want.Type == ""
-	if !want.Left && active(d.Action) && st.stuck == nil {
+	if !want.Left && active(d.Action) && st.tries.stuck == nil {
 		return
 	}
 	have := disk.Sighting{Identity: want.Identity, Left: true}
@@ -157,11 +168,11 @@ func (a *Agent) note(st *state, c *disk.Content) {
 	}
 	switch {
 	case want == have:
-		st.noted = nil
-	case st.noted == nil || *st.noted != want:
-		st.noted = &want
+		st.record.noted = nil
+	case st.record.noted == nil || *st.record.noted != want:
+		st.record.noted = &want
 		found := want
 		found.Mounted = time.Now().UTC().Round(0)
-		a.found = append(a.found, found)
+		a.saves.found = append(a.saves.found, found)
 	}
 }

@@ -1,0 +1,279 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+)
+
+// active reports whether the action is the agent's to carry out.
+func active(a disk.Action) bool {
+	return a == disk.Mount || a == disk.Link || a == disk.Prove || a == disk.Format || a == disk.Grow
+}
+
+// carryOut puts a disk that is to be mounted, given out, proven, formatted or grown into its lane. Done is what was
+// carried out since the look before.
+func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
+	st := a.disks[name]
+	d := st.decision
+	// A disk that was proven blank, and held meanwhile, is proven again.
+	if done == d.Action || done == disk.Prove && (d.Action == disk.Format || d.Action == disk.Mount && !c.Proven) {
+		st.tries.unmountable = st.tries.unmountable || done == disk.Mount
+		a.failed(name, unconfirmed(st, done))
+		return
+	}
+	if st.tries.blocked(&st.facts, time.Now()) {
+		st.phase, st.tries.retry = backingOff, st.tries.until
+		return
+	}
+	if a.leaving[a.path(st)] != nil {
+		// The mount point is still another's. When it is free every disk is looked at again.
+		return
+	}
+	st.phase = waiting
+	a.lane(st, c).add(name)
+}
+
+// lane returns the lane for what was decided.
+func (a *Agent) lane(st *state, c *disk.Content) *lane {
+	switch d := st.decision; {
+	case d.Action == disk.Grow:
+		return &a.lanes.grows
+	case d.Action == disk.Link:
+		return &a.lanes.mounts
+	// What cannot be mounted, other than a partition, is read before it is tried again: to udev a filesystem whose mkfs
+	// did not finish is one like any other. What a pod still has was mounted, and cannot be read alone.
+	case d.Action == disk.Mount && (c.Proven || !st.tries.unmountable || st.facts.Whole != "" || len(st.facts.Mounts) > 0):
+		return &a.lanes.mounts
+	}
+	return &a.lanes.proofs
+}
+
+// unconfirmed returns why an action whose job was done has to be done again. A job's result can be wrong; the mount
+// table and the disk count.
+func unconfirmed(st *state, done disk.Action) error {
+	if done == disk.Mount {
+		return fmt.Errorf("the mount unit's job is done, but the mount table does not show %s", st.facts.Dev)
+	}
+	if st.decision.Action == disk.Link {
+		return fmt.Errorf("the unit is started, but the link is not in its place; see journalctl -u hotmount-block@%d", st.facts.Seq)
+	}
+	if st.decision.Action == disk.Grow {
+		return errors.New("the filesystem was not measured")
+	}
+	if v := st.facts.Standing.Verdict; v.Valid(&st.facts) && v.Failure != "" {
+		return errors.New(v.Failure)
+	}
+	return fmt.Errorf("its proof left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
+}
+
+// startMounts begins the mounts, and the links of block volumes, whose turn has come.
+func (a *Agent) startMounts(ctx context.Context, now time.Time) {
+	l := &a.lanes.mounts
+	var early []string
+	for name, ok := l.next(); ok; name, ok = l.next() {
+		if !a.holds(name) {
+			continue
+		}
+		st := a.disks[name]
+		if !st.facts.Standing.InPlace && !a.allSeen(now) {
+			// One of which not all is known yet may be its twin, also with the same serial.
+			early = append(early, name)
+			continue
+		}
+		st.phase = acting
+		class := policy.Select(&st.facts, a.settings)
+		switch {
+		case st.decision.Action == disk.Link:
+			a.startLink(ctx, name)
+		// The provisioner reads the size of a volume once, when it sees it first. The recovery of a log may take long:
+		// what is mounted then is decided then, for a twin may have come meanwhile.
+		case policy.Fills(&st.facts, class) && st.filled != st.facts.Seq:
+			a.startFill(ctx, name)
+		default:
+			a.startMount(ctx, name, class)
+		}
+	}
+	l.waiting = append(early, l.waiting...)
+}
+
+func (a *Agent) startLink(ctx context.Context, name string) {
+	seq := a.disks[name].facts.Seq
+	a.begin(ctx, &a.lanes.mounts, func() func() {
+		err := a.units.GiveOut(ctx, seq)
+		return func() { a.acted(name, seq, disk.Link, err) }
+	})
+}
+
+// startFill has the filesystem fill the disk before it is mounted. The next look decides anew.
+func (a *Agent) startFill(ctx context.Context, name string) {
+	st := a.disks[name]
+	seq := st.facts.Seq
+	a.begin(ctx, &a.lanes.mounts, func() func() {
+		err := a.units.Fill(ctx, seq)
+		return func() {
+			st.phase, st.filled, st.filling = idle, seq, err
+			a.wanted(name)
+		}
+	})
+}
+
+func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) {
+	st := a.disks[name]
+	f, d := st.facts, st.decision
+	var filling error
+	if st.filled == f.Seq {
+		filling = st.filling
+	}
+	st.filled, st.filling = 0, nil
+	a.begin(ctx, &a.lanes.mounts, func() func() {
+		err := a.mount(ctx, &f, class, d)
+		return func() {
+			// One that is held is tried again and again, and reported to be once.
+			if filling != nil && err == nil {
+				a.report.Problem(fmt.Errorf("cannot grow the filesystem of %s before it is mounted: %w", f.ID, filling))
+			} else if filling != nil && !errors.Is(err, disk.ErrHeld) {
+				err = errors.Join(err, filling)
+			}
+			a.acted(name, f.Seq, disk.Mount, err)
+		}
+	})
+}
+
+// mount has the disk mounted, and sees that it was this one. Until udev has heard that a disk is gone, its link by
+// sequence number is there and leads to the next disk of that kernel name, and PID 1 mounts that. What is mounted keeps
+// its sequence number.
+func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d disk.Decision) error {
+	err := a.units.Mount(ctx, f, class, d.UUID, d.Type)
+	seq, attachedErr := a.host.Attached(f.Dev)
+	if attachedErr != nil || seq == f.Seq || seq == 0 {
+		return errors.Join(err, disk.OfNode(attachedErr))
+	}
+	path := class.MountPoint(d.UUID)
+	there, thereErr := a.host.MountedAt(path, f.Dev)
+	if !there {
+		return errors.Join(err, thereErr)
+	}
+	unmountErr := a.units.Unmount(ctx, path)
+	there, thereErr = a.host.MountedAt(path, f.Dev)
+	outcome := "unmounted again"
+	if there || unmountErr != nil || thereErr != nil {
+		outcome = "still there; stop who uses it, then umount " + path
+	}
+	return errors.Join(err, fmt.Errorf("%w: disk sequence number %d, which has its name now, was mounted in its place, and is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
+}
+
+// startProofs begins the proofs, with the format if the disk is blank, whose turn has come.
+func (a *Agent) startProofs(ctx context.Context) {
+	l := &a.lanes.proofs
+	for name, ok := l.next(); ok; name, ok = l.next() {
+		if !a.holds(name) {
+			continue
+		}
+		st := a.disks[name]
+		seq := st.facts.Seq
+		st.phase = acting
+		a.beginProof(ctx, func() func() {
+			err := a.units.Format(ctx, seq)
+			return func() { a.acted(name, seq, disk.Prove, err) }
+		})
+	}
+}
+
+// startGrows begins to measure and grow the mounted filesystems whose turn has come.
+func (a *Agent) startGrows(ctx context.Context) {
+	l := &a.lanes.grows
+	for name, ok := l.next(); ok; name, ok = l.next() {
+		st := a.disks[name]
+		seq := st.facts.Seq
+		st.phase = acting
+		a.begin(ctx, l, func() func() {
+			err := a.units.Grow(ctx, seq)
+			return func() { a.acted(name, seq, disk.Grow, err) }
+		})
+	}
+}
+
+// startQuestions asks PID 1 about the disks whose mount ended and whose turn has come.
+func (a *Agent) startQuestions(ctx context.Context) {
+	l := &a.lanes.questions
+	for name, ok := l.next(); ok; name, ok = l.next() {
+		st := a.disks[name]
+		f := st.facts
+		st.phase = acting
+		a.begin(ctx, l, func() func() {
+			plugged, err := a.units.Plugged(ctx, &f)
+			return func() { a.unmounted(name, f.Seq, plugged, err) }
+		})
+	}
+}
+
+// holds reports whether the decision for a disk that waits is still the same: since it was taken another disk may have
+// come or gone, or other settings. If not, the disk is looked at again.
+func (a *Agent) holds(name string) bool {
+	st := a.disks[name]
+	f := st.facts
+	f.FindPeers(a.facts())
+	c := f.Known()
+	if policy.Decide(&f, &c, a.settings) == st.decision && !a.outdated(st, st.decision) {
+		return true
+	}
+	st.phase = idle
+	a.wanted(name)
+	return false
+}
+
+// acted takes the end of an action; the next look shows what came of it.
+func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
+	st := a.disks[name]
+	st.phase = idle
+	same := st.facts.Seq == seq
+	st.act.mounting = st.act.mounting || action == disk.Mount && same
+	if err != nil && same {
+		st.tries.unmountable = st.tries.unmountable || action == disk.Mount
+		a.failed(name, err)
+		st.tries.wrote = true
+		a.wanted(name) // it may have failed because the disk is gone
+		return
+	}
+	st.act.done = action
+	a.wanted(name)
+}
+
+// stopPatience is how long PID 1 may take to stop a mount unit that it has begun to stop: the longest that one is given
+// (mountTimeout of the daemon).
+const stopPatience = 15 * time.Minute
+
+// unmounted takes the answer of PID 1 since when it has the disk plugged, whose mount is not there any more. The mount
+// ended with the unit if PID 1 took the disk for unplugged, as when systemd is upgraded or a rule of udev changes its
+// mind. Else it was somebody's hand; also if the mount was there long after: it was in use then, and PID 1 tries but once.
+func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
+	st := a.disks[name]
+	st.phase = idle
+	if st.facts.Seq == seq && err != nil {
+		a.failed(name, fmt.Errorf("cannot tell who unmounted %s: %w", a.path(st), err))
+		return
+	}
+	a.wanted(name)
+	if st.facts.Seq != seq {
+		return
+	}
+	st.tries.forget()
+	mounted := st.facts.Standing.MountedAt
+	if st.record.sighting != nil {
+		mounted = st.record.sighting.At
+	}
+	if plugged == 0 || plugged > mounted && st.record.alive <= plugged+stopPatience {
+		st.remount = true
+		a.report.Bounced(&st.facts, a.path(st))
+		return
+	}
+	if err := a.host.KeepUnmounted(&st.facts, disk.ReasonUnmounted); err != nil {
+		a.report.Problem(err)
+		st.remount = true
+	}
+}
