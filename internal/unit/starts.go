@@ -163,8 +163,9 @@ func (m *Manager) ask(ctx context.Context, all []*start) {
 	}
 }
 
-// togetherUnit begins the name of a service that mounts several disks.
-const togetherUnit = "hotmount-mounts-"
+// togetherUnit begins the name of a service that mounts several disks. It is not "hotmount-", by which systemd gives our
+// services their sandbox: that of mount(8) would be another.
+const togetherUnit = "hotmounts-"
 
 // condition is one of a unit (Conditions in org.freedesktop.systemd1(5)).
 type condition struct {

@@ -66,7 +66,7 @@ func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 }
 
 // wantedTogether is all that PID 1 is asked for where two mounts have waited for another.
-const wantedTogether = `StartTransientUnit hotmount-mounts-13.service fail [
+const wantedTogether = `StartTransientUnit hotmounts-13.service fail [
   Description "Mount disks that come together (2)"
   Type "oneshot"
   ExecStart [["/usr/bin/mount", ["/usr/bin/mount", "--all", "--fork", "--fstab", "/proc/self/fd/0"], false]]

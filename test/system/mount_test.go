@@ -126,7 +126,7 @@ func TestTwentyDisks(t *testing.T) {
 	if got := m.run("ls /mnt/disks | wc -l; systemctl list-units --failed --no-legend; journalctl -b -u hotmount -p err -q --no-pager"); got != "26" {
 		t.Errorf("got %s", got)
 	}
-	if got := m.run("journalctl -b -o cat --no-pager -u 'hotmount-mounts-*' | grep -c '^Starting.* disks that come together'"); got == "0" {
+	if got := m.run("journalctl -b -o cat --no-pager -u 'hotmounts-*' | grep -c '^Starting.* disks that come together'"); got == "0" {
 		t.Error("none came together")
 	}
 	if got := m.run("journalctl -b -o cat --no-pager | grep -c ': formatted: xfs'"); got != "10" {

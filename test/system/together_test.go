@@ -65,7 +65,7 @@ func together(t *testing.T, o worker.Options) {
 		t.Errorf("mounted twice: %s", twice)
 	}
 	// What goes together has not failed while it may come: PID 1 is asked for sure after 15 seconds.
-	const service = "hotmount-mounts-*.service"
+	const service = "hotmounts-*.service"
 	m.wait("the slow ones to be awaited for long", `for unit in $(systemctl list-units --state activating --plain --no-legend '`+service+`' | cut -d ' ' -f 1); do
 		since=$(systemctl show -P InactiveExitTimestampMonotonic $unit); [ $(($(awk '{print int($1)}' /proc/uptime) - since / 1000000)) -lt 20 ] || exit 0; done; exit 1`)
 	awaited := strings.Join(names[slow:], "|")
@@ -98,7 +98,7 @@ func together(t *testing.T, o worker.Options) {
 	if own := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuids[sick]))); !regexpLine(own, "^mount: /mnt/disks/"+uuids[sick]+": ") {
 		t.Errorf("the damaged one's own journal: %s", own)
 	}
-	m.wait("PID 1 to let the service go", "[ -z \"$(ls /run/systemd/transient | grep '^hotmount-mounts-')\" ]")
+	m.wait("PID 1 to let the service go", "[ -z \"$(ls /run/systemd/transient | grep '^hotmounts-')\" ]")
 	m.waits(3, "what came back to be mounted", "findmnt /dev/"+back)
 	if got := m.run("journalctl -b -u hotmount -o cat --no-pager"); regexpLine(got, "^/dev/"+back+" .*TOGETHER-2.*look at it with") {
 		t.Errorf("what came back is said to be damaged: %s", got)
