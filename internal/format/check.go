@@ -1,0 +1,163 @@
+package format
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/probe"
+)
+
+// isOurs returns an error unless nobody else has written between the first read of the proof and
+// the end of mkfs: what the kernel has counted for the disk is what it has counted for
+// mkfs.xfs, which goes past the page cache, and the log, which mkfs.xfs has it zero
+// (libxfs_log_clear in xfsprogs): once, or, where the disk is asked to do that and can not,
+// twice. If the counts say something else the disk is read as it was for the proof, and has
+// to be zeros and our filesystem, which says enough only if every byte is read; and always
+// after mkfs.ext4, which writes by the page cache, so that no counts tell: nothing says then
+// that somebody has written, and a reading that is broken off leaves no doubt. What lay on a
+// disk that was not all zeros is not told from what came meanwhile: there the counts alone tell.
+func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
+	zeros := !o.Intent.Over && s.plan != probe.Unsigned
+	var counts string
+	if o.Intent.Ext4 == nil {
+		super, err := probe.ReadXFS(s.keep)
+		if err != nil {
+			return err
+		}
+		n, log := int64(counted-wrote), int64(super.Log)
+		for range 2 {
+			if n >= log {
+				n -= log
+			}
+		}
+		if n == 0 {
+			return nil
+		}
+		counts = fmt.Sprintf("since it was first read the kernel has counted %d bytes written to it and %d for mkfs.xfs, whose log, zeroed beside that, has %d", counted, wrote, log)
+		if !zeros {
+			return fmt.Errorf("%w: %s; whether any of them are somebody else's nobody can tell, for the disk was not all zeros before", ErrWritten, counts)
+		}
+		// To read it may take long, or be broken off, and then nobody knows.
+		o.Intent.Doubt = counts + ", and it was not read again to the end"
+		if err := s.deps.Intents.Amend(o.Intent); err != nil {
+			return err
+		}
+	}
+	if !zeros {
+		return nil
+	}
+	source := s.source()
+	source.Own = s.own(&o.Intent)
+	var err error
+	if s.deps.ReadAgain != nil {
+		if source.Progress, err = s.deps.ReadAgain(ctx); err != nil {
+			return err
+		}
+	}
+	found, err := probe.Scan(ctx, source, s.plan)
+	switch {
+	case err != nil:
+		return err
+	case len(found.Bytes) > 0:
+		return fmt.Errorf("%w: while mkfs.%s ran, or right before, byte %d was written: %x", ErrWritten, o.Intent.Type(), found.Offset, found.Bytes)
+	case counts == "":
+		return nil
+	case found.Plan != probe.Full:
+		return fmt.Errorf("%w: %s; nothing else is in the samples that were read again, and the disk was not read whole", ErrWritten, counts)
+	}
+	o.Intent.Doubt = ""
+	return s.deps.Intents.Amend(o.Intent)
+}
+
+// again is the short look that what was proven still holds, and that nobody has
+// written since before the first read of the proof. Of a token it is the
+// samples.
+func (s *Session) again(ctx context.Context, o MakeOptions) error {
+	if o.Token != "" {
+		return s.holds(ctx)
+	}
+	c, err := s.look(ctx, s.plan.Ends())
+	if err != nil {
+		return err
+	}
+	// Of a half-made filesystem that has lost its superblock the short look may
+	// see nothing at all.
+	same := c.Kind == s.proven.Kind && c.UUID == s.proven.UUID || c.Kind == disk.Blank && s.proven.Kind == disk.HalfMade
+	if !same {
+		return s.changed(fmt.Errorf("it was %s and is %s now: %q", s.proven.Kind, c.Kind, c.Evidence))
+	}
+	return s.isUntouched()
+}
+
+// changed returns who has changed what is on the disk: this machine's kernel counts
+// the writes of this machine.
+func (s *Session) changed(what error) error {
+	switch err := s.isUntouched(); {
+	case err == nil:
+		return fmt.Errorf("%w: %w", ErrShared, what)
+	case errors.Is(err, ErrWritten):
+		return fmt.Errorf("%w: %w", err, what)
+	default:
+		return errors.Join(err, what)
+	}
+}
+
+func (s *Session) isUntouched() error {
+	if err := s.isSame(s.keep); err != nil {
+		return err
+	}
+	if err := s.sys.writeOut(s.keep); err != nil {
+		return err
+	}
+	writes, inFlight, err := s.deps.Writes()
+	switch {
+	case err != nil:
+		return err
+	case writes != s.writes:
+		return fmt.Errorf("%w: %d writes and discards meanwhile", ErrWritten, writes-s.writes)
+	case inFlight > 0:
+		return fmt.Errorf("%w: %d writes that the disk has not answered yet: they may reach it at any time", ErrWritten, inFlight)
+	}
+	return nil
+}
+
+// isSame returns an error unless the open file is the disk that is meant, and the device
+// node still leads to it.
+func (s *Session) isSame(f *os.File) error {
+	want := identity{dev: s.disk.Dev, seq: s.disk.Seq, size: s.disk.Size}
+	got, err := s.sys.identify(f)
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("it is another disk or another size: device number %s, disk sequence number %d, %d bytes instead of %s, %d, %d",
+			got.dev, got.seq, got.size, want.dev, want.seq, want.size)
+	}
+	dev, err := s.sys.node(s.disk.Node())
+	if err != nil {
+		return err
+	}
+	if dev != want.dev {
+		return fmt.Errorf("%s is device number %s now, not %s", s.disk.Node(), dev, want.dev)
+	}
+	return nil
+}
+
+// readBack reads what mkfs has left, past the page cache.
+func (s *Session) readBack(kind, uuid string) error {
+	if err := whole(s.keep, kind, uuid); err != nil {
+		return fmt.Errorf("read back after mkfs.%s: %w", kind, err)
+	}
+	return s.isSame(s.keep)
+}
+
+func whole(r io.ReaderAt, kind, uuid string) error {
+	if kind == disk.Ext4 {
+		return probe.IsWholeExt4(r, uuid)
+	}
+	return probe.IsWholeXFS(r, uuid)
+}

@@ -1,0 +1,106 @@
+package format
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/probe"
+)
+
+// Prove returns what is on the disk. blank is the class's word for how much is
+// read, a probe.Plan. Content that may be formatted is only given once nobody
+// has written for Settle, counted from before the first read. With an error the
+// content is Unknown and the error its evidence.
+func (s *Session) Prove(ctx context.Context, blank string) (disk.Content, error) {
+	c, err := s.prove(ctx, probe.Plan(blank))
+	if err != nil {
+		err = fmt.Errorf("cannot prove what is on %s: %w", s.disk.ID, err)
+		s.proven = disk.Content{Kind: disk.Unknown, Evidence: []string{err.Error()}}
+		return s.proven, err
+	}
+	s.proven = c
+	s.deps.Log(fmt.Sprintf("%s is %s", s.disk.ID, c.Kind), c.Evidence...)
+	return c, nil
+}
+
+func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, err error) {
+	if s.excl == nil {
+		return c, errors.New("the session is over")
+	}
+	begun := time.Now()
+	s.plan = plan
+	if s.writes, _, err = s.deps.Writes(); err != nil {
+		return c, err
+	}
+	before, written, err := s.deps.Bytes()
+	if err != nil {
+		return c, err
+	}
+	s.written = written
+	if c, err = s.look(ctx, plan); err != nil {
+		return c, err
+	}
+	after, _, err := s.deps.Bytes()
+	if err != nil {
+		return c, err
+	}
+	s.counted = after > before
+	if err := s.tear(&c); err != nil {
+		return c, err
+	}
+	if c.Kind == disk.Blank || c.Kind == disk.HalfMade {
+		if err := s.counts(); err != nil {
+			return c, err
+		}
+		if err := wait(ctx, s.deps.Settle-time.Since(begun)); err != nil {
+			return c, err
+		}
+	}
+	return c, s.isUntouched()
+}
+
+// counts returns an error unless the kernel counts what is read from the disk, as the proof was, and so what
+// is written to it: queue/iostats can be switched on where the driver never counts (the heads
+// of NVMe multipath before Linux 6.3, drivers/nvme/host/multipath.c).
+func (s *Session) counts() error {
+	if s.counted {
+		return nil
+	}
+	return errors.New("the kernel has not counted what was read from it, so that nobody can tell whether somebody writes to it; its driver does not count")
+}
+
+// tear finds out whether all of the filesystem of the disk's intent is there: a power cut
+// before mkfs's last flush can leave the superblock without the rest. What was mounted
+// since is left as it is, and so is what may be another disk's.
+func (s *Session) tear(c *disk.Content) error {
+	st := &s.disk.Standing
+	if c.Kind != disk.Filesystem || st.Intent == nil || c.UUID != st.Intent.UUID || st.IntentDoubt || st.Volume != nil && st.Volume.UUID == c.UUID {
+		return nil
+	}
+	kind := st.Intent.Type()
+	err := whole(s.keep, kind, c.UUID)
+	var unread *probe.ReadError
+	switch {
+	case errors.As(err, &unread):
+		return err
+	case err != nil && (kind != disk.Ext4 || !probe.Ext4Used(s.keep, c.UUID)):
+		c.Torn = true
+		c.Evidence = append(c.Evidence, fmt.Sprintf("what mkfs.%s wrote is not all there: %v", kind, err))
+	}
+	return nil
+}
+
+func (s *Session) look(ctx context.Context, plan probe.Plan) (disk.Content, error) {
+	return probe.Look(ctx, s.deps.Runner, s.source(), plan)
+}
+
+func (s *Session) source() probe.Source {
+	source := probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size, Rate: s.deps.Rate, Progress: s.deps.Progress}
+	if i := s.disk.Standing.Intent; i != nil && !s.disk.Standing.IntentDoubt {
+		source.Own = s.own(i)
+	}
+	return source
+}
