@@ -18,7 +18,7 @@ func TestExpected(t *testing.T) {
 	mounted := disk.Sighting{UUID: "a", Identity: disk.Identity{Boot: "b", Seq: 2}}
 	left, other := mounted, mounted
 	left.Left, other.Identity.Seq = true, 3
-	filesystems := func() []disk.Sighting { return s.Load("b", known).sightings }
+	filesystems := func() []disk.Sighting { return s.Load("b", known).Sightings }
 	for _, step := range []struct {
 		what string
 		do   func()
@@ -83,7 +83,7 @@ func TestExpectedWhileItIsRecorded(t *testing.T) {
 						done = true
 					default:
 					}
-					if got := s.Load("b", known).sightings; !slices.Equal(got, []disk.Sighting{seen}) {
+					if got := s.Load("b", known).Sightings; !slices.Equal(got, []disk.Sighting{seen}) {
 						t.Errorf("round %d: %+v", round, got)
 						return
 					}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/policy/identity"
 )
 
 // ErrBrake says that too many disks were formatted in a short time.
@@ -164,32 +165,12 @@ func (s Store) begin(f *Format) error {
 		r.Begun, r.Ended, r.Failure = time.Now().UTC().Round(0), time.Time{}, ""
 		r.Evidence = bounded(r.Evidence)
 		recent := slices.DeleteFunc(slices.Clone(all), func(old disk.Record) bool { return r.Begun.Sub(old.Begun) >= f.Period })
-		count := len(formatted(append(recent, r))) - 1
+		count := len(identity.Formatted(append(recent, r))) - 1
 		if f.Limit > 0 && count >= f.Limit {
 			return entry{}, fmt.Errorf("%w: %d within %s", ErrBrake, count, f.Period)
 		}
 		return entry{Begin: &r}, nil
 	})
-}
-
-// formatted gives the last record of each disk, the newest last. A format that is begun
-// again has the same UUID, or is of the same attachment of the disk.
-func formatted(all []disk.Record) []disk.Record {
-	type attachment struct {
-		boot string
-		seq  uint64
-	}
-	uuids, disks := map[string]bool{}, map[attachment]bool{}
-	var last []disk.Record
-	for _, r := range slices.Backward(all) {
-		at := attachment{r.Identity.Boot, r.Identity.Seq}
-		if !uuids[r.UUID] && !disks[at] {
-			last = append(last, r)
-		}
-		uuids[r.UUID], disks[at] = true, true
-	}
-	slices.Reverse(last)
-	return last
 }
 
 // append adds the line that next makes of the history as it is, synced.

@@ -1,16 +1,15 @@
 package store
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/policy/identity"
 )
 
 // sightingsKept bounds the memory of filesystems.
@@ -71,7 +70,7 @@ func merge(all, seen []disk.Sighting) (merged, before, now []disk.Sighting) {
 
 // dropRenamed takes from the refused disks those that have got a UUID of their own.
 func (s Store) dropRenamed(seen []disk.Sighting) error {
-	isRenamed := func(t twin) bool { return slices.ContainsFunc(seen, t.renamed) }
+	isRenamed := func(t identity.Twin) bool { return slices.ContainsFunc(seen, t.Renamed) }
 	// What is not on record need not be dropped, and Memory.Lost tells.
 	if st, err := s.load(); err != nil || !slices.ContainsFunc(st.Twins, isRenamed) {
 		return nil
@@ -81,13 +80,6 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 		st.Twins = slices.DeleteFunc(st.Twins, isRenamed)
 		return len(st.Twins) != before
 	})
-}
-
-// renamed says whether the refused disk has got a UUID of its own, by which it was mounted:
-// what has the other one now is not it. Without a serial another in its slot looks like it.
-func (t twin) renamed(n disk.Sighting) bool {
-	same := t.attached(n.Identity) || n.Identity.Serial != "" && n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
-	return !n.Left && t.UUID != n.UUID && same
 }
 
 // markFull makes for each filesystem that fills its disk the file for which
@@ -194,96 +186,6 @@ func readSightings(path string) ([]disk.Sighting, error) {
 		return nil, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d", path, all.Version, version)
 	}
 	return all.Filesystems, nil
-}
-
-// before gives the last filesystem that lay on the disk during this attachment: one
-// that was mounted, else one that was made.
-func (m *Memory) before(id disk.Identity) *disk.Sighting {
-	here := func(other *disk.Identity) bool { return other.Boot == id.Boot && other.Seq == id.Seq }
-	for i := range slices.Backward(m.sightings) {
-		if s := &m.sightings[i]; here(&s.Identity) && !s.Left {
-			return s
-		}
-	}
-	for i := range slices.Backward(m.history) {
-		if r := &m.history[i]; here(&r.Identity) && r.Made() {
-			return madeBy(r)
-		}
-	}
-	return nil
-}
-
-// madeBy is the sighting of a filesystem that was made and maybe never mounted.
-func madeBy(r *disk.Record) *disk.Sighting {
-	return &disk.Sighting{Identity: r.Identity, UUID: r.UUID, Type: cmp.Or(r.Type, disk.XFS), Class: r.Class, Mounted: r.Ended}
-}
-
-// noted gives what was found on this attachment of the disk and is not mounted.
-func (m *Memory) noted(id disk.Identity) *disk.Sighting {
-	i := slices.IndexFunc(m.contents, func(s disk.Sighting) bool { return s.Identity.Boot == id.Boot && s.Identity.Seq == id.Seq })
-	if i < 0 {
-		return nil
-	}
-	return &m.contents[i]
-}
-
-// formerSerial gives the last filesystem that lay on a disk with f's serial:
-// one that was mounted, else one that was made. What was never mounted counts if it was
-// there when an earlier boot ended; it is newer, since Remember drops what it replaces.
-func (m *Memory) formerSerial(f *disk.Facts) *disk.Sighting {
-	for i := range slices.Backward(m.contents) {
-		if l := &m.contents[i]; l.Identity.Boot != m.boot && serialOf(l, f) {
-			return l
-		}
-	}
-	for i := range slices.Backward(m.sightings) {
-		if l := &m.sightings[i]; serialOf(l, f) {
-			return l
-		}
-	}
-	for i := range slices.Backward(m.history) {
-		if r := &m.history[i]; disk.SameSerial(r.Identity.Serial, f.Serial) && r.Made() {
-			return madeBy(r)
-		}
-	}
-	return nil
-}
-
-// serialOf says whether the filesystem lay on a disk with f's serial, or on a
-// partition of one.
-func serialOf(l *disk.Sighting, f *disk.Facts) bool {
-	serial := l.Identity.Serial
-	i := strings.LastIndex(serial, disk.PartitionSuffix)
-	return disk.SameSerial(serial, f.Serial) || i > 0 && disk.SameSerial(serial[:i], f.Serial)
-}
-
-// formerSlot gives what lay in f's slot, on a disk that may have been f, when an
-// earlier boot ended: it was the last one there, was not seen in this boot and was not
-// seen leaving. What was never mounted is newer, as in formerSerial.
-func (m *Memory) formerSlot(f *disk.Facts) *disk.Sighting {
-	if f.Slot == "" {
-		return nil
-	}
-	if l := m.lastInSlot(m.contents, f); l != nil {
-		return l
-	}
-	return m.lastInSlot(m.sightings, f)
-}
-
-func (m *Memory) lastInSlot(all []disk.Sighting, f *disk.Facts) *disk.Sighting {
-	for i := range slices.Backward(all) {
-		l := &all[i]
-		part := strings.HasPrefix(l.Identity.Slot, f.Slot+disk.PartitionSuffix)
-		if l.Identity.Slot != f.Slot && !part {
-			continue
-		}
-		other := l.Identity.Serial != "" && f.Serial != "" && !serialOf(l, f)
-		if l.Identity.Boot == m.boot || l.Left || other || l.Identity.Size != f.Size && !part {
-			return nil
-		}
-		return l
-	}
-	return nil
 }
 
 // fullFile is named for the filesystem and the size of its disk in sectors of 512 bytes,

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/policy/identity"
 )
 
 // The directories of the installed package: StateDirectory= and
@@ -55,35 +56,7 @@ type state struct {
 	Braked []disk.Identity `json:"braked,omitempty"`
 	// Twins are the disks that were refused since another had their UUID, and
 	// that nobody has accepted since, the newest last.
-	Twins []twin `json:"twins,omitempty"`
-}
-
-type twin struct {
-	Identity disk.Identity `json:"identity"`
-	UUID     string        `json:"uuid"`
-}
-
-// is says whether it may be the disk of that identity with that filesystem, whenever
-// and wherever it was attached, and whatever size it has now. Of disks without a
-// serial it can be any but the one on record; with or without one it is not the attachment from
-// which the filesystem was mounted, if it was another that was refused.
-func (t twin) is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
-	switch {
-	case t.UUID != uuid:
-		return false
-	case t.attached(id):
-		return true
-	case mounted:
-		return false
-	case t.Identity.Like(id):
-		return true
-	}
-	return t.Identity.Serial == id.Serial && (id.Serial != "" || !onRecord)
-}
-
-// attached says whether it is that attachment of the disk.
-func (t twin) attached(id disk.Identity) bool {
-	return t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq
+	Twins []identity.Twin `json:"twins,omitempty"`
 }
 
 // identitiesKept bounds the lists of disks that grow by themselves.
@@ -205,193 +178,65 @@ func (s Store) load() (state, error) {
 
 // Memory is what the stores hold, as of one moment for the state directory.
 type Memory struct {
-	store     Store
-	boot      string
-	state     state
-	intents   []disk.Intent
-	history   []disk.Record
-	sightings []disk.Sighting
-	contents  []disk.Sighting
-	given     []disk.Given
-	// formatted is the last record of each disk, formats how long ago that began.
-	formatted []disk.Record
-	formats   []time.Duration
-	// Lost is why nothing may be formatted, nil if the state was readable.
-	Lost error
+	identity.Records
+	store Store
 }
 
-// Load reads the state directory, for the boot of that id. What can not be read
-// of it is in Lost; it does not keep filesystems from being mounted.
+// Load reads the state directory, for the boot of that id. What cannot be read of it is in Lost; it does not keep
+// filesystems from being mounted.
 func (s Store) Load(boot string, e *Expectations) Memory {
-	m := Memory{store: s, boot: boot}
+	m := Memory{store: s, Records: identity.Records{Boot: boot}}
 	var errs [7]error
-	m.state, errs[0] = s.load()
-	m.intents, errs[1] = s.intents()
-	m.history, errs[2] = s.History()
-	m.sightings, errs[3] = e.sightings(s)
+	var st state
+	st, errs[0] = s.load()
+	m.Present, m.Braked, m.Twins = st.Present, st.Braked, st.Twins
+	m.Intents, errs[1] = s.intents()
+	m.History, errs[2] = s.History()
+	m.Sightings, errs[3] = e.sightings(s)
 	errs[4] = s.failure()
-	m.given, errs[5] = s.Given()
-	m.contents, errs[6] = s.Noted()
+	m.Given, errs[5] = s.Given()
+	m.Contents, errs[6] = s.Noted()
 	for _, err := range errs {
 		if m.Lost == nil {
 			m.Lost = err
 		}
 	}
 	now := time.Now()
-	m.formatted = formatted(m.history)
-	for i := range m.formatted {
-		m.formats = append(m.formats, now.Sub(m.formatted[i].Begun))
+	m.Formatted = identity.Formatted(m.History)
+	for i := range m.Formatted {
+		m.Formats = append(m.Formats, now.Sub(m.Formatted[i].Begun))
 	}
 	return m
 }
 
-// Standing is what the stores say of the disk.
+// Standing returns what the stores say of the disk.
 func (m *Memory) Standing(f *disk.Facts) disk.Standing {
-	var st disk.Standing
-	if m.Lost != nil {
-		st.Formatting = m.Lost.Error()
-	}
-	// One of an older hotmount, which did not say for what it was, lifts nothing.
-	var words []disk.Word
-	_ = readJSON(seqFile(m.store.acceptedDir(), f.Seq), &words)
-	st.Accepted = words
-	// An unreadable verdict is none: the proof is run again.
+	return m.Records.Standing(f, m.store.attachment(f.Seq))
+}
+
+// attachment reads what is on record of the attachment with that sequence number.
+func (s Store) attachment(seq uint64) identity.Attachment {
+	var a identity.Attachment
+	// An unreadable word lifts nothing. With an unreadable verdict the proof is run again, with an unreadable fit the
+	// filesystem is measured again.
+	_ = readJSON(seqFile(s.acceptedDir(), seq), &a.Accepted)
 	var v disk.Verdict
-	if readJSON(seqFile(m.store.verdictDir(), f.Seq), &v) == nil {
-		st.Verdict = &v
+	if readJSON(seqFile(s.verdictDir(), seq), &v) == nil {
+		a.Verdict = &v
 	}
-	// So is an unreadable fit: the filesystem is measured again.
 	var fit disk.Fit
-	if readJSON(seqFile(m.store.fitDir(), f.Seq), &fit) == nil {
-		st.Fit = &fit
+	if readJSON(seqFile(s.fitDir(), seq), &fit) == nil {
+		a.Fit = &fit
 	}
-	id := f.Identity(m.boot)
-	if i := slices.IndexFunc(m.state.Present, id.MayBe); i >= 0 {
-		st.Present = &m.state.Present[i]
+	if reason, err := readFile(seqFile(s.unmountedDir(), seq)); err == nil {
+		a.Unmounted = disk.Reason(reason)
 	}
-	st.Braked = contains(m.state.Braked, id)
-	uuid := f.Known().UUID
-	if reason, err := readFile(seqFile(m.store.unmountedDir(), f.Seq)); err == nil {
-		st.Unmounted = disk.Reason(reason)
-	}
-	if st.Unmounted == remount {
-		st.Unmounted, st.Remount = "", true
-	}
-	mounted := false
-	for i := range m.sightings {
-		s := &m.sightings[i]
-		here := s.Identity.Boot == m.boot && s.Identity.Seq == f.Seq && !s.Left
-		if here {
-			st.WasMounted, st.MountedAt = s.Mounted, s.At
-		}
-		if s.UUID == uuid || here && uuid == "" {
-			st.Volume = s
-		}
-		if s.UUID == uuid {
-			st.OnRecord, st.Resized = s.Identity.Like(id), s.Identity.ResizedTo(id)
-			st.Beside = beside(s, id)
-			if st.Beside || elsewhere(s, id) || disk.OtherSerial(s.Identity.Serial, f.Serial) {
-				st.LastOn = s
-			}
-		}
-	}
-	// The slot of one that left may be another's now, which within a boot the sequence number
-	// tells, also where nobody saw it leave.
-	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != m.boot || v.Identity.Seq == f.Seq) {
-		mounted = v.Identity.Boot == m.boot
-		// No volume of LVM is there twice, and none has a slot.
-		// Where it was refused while it came alone, the slot has not told which it is, and will not
-		// when the other comes.
-		alone := slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.UUID == uuid && t.attached(id) })
-		st.InPlace = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !alone
-	}
-	st.Twin = uuid != "" && slices.ContainsFunc(m.state.Twins, func(t twin) bool { return t.is(id, uuid, st.OnRecord, mounted) })
-	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = m.before(id), m.formerSerial(f), m.formerSlot(f), m.noted(id)
-	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
-		st.FormerSlot = nil // or the word that gives it up would have to be given twice
-	}
-	if i := slices.IndexFunc(m.given, func(g disk.Given) bool { return g.Is(f) }); i >= 0 {
-		g := m.given[i]
-		g.ThisBoot = g.Boot != "" && g.Boot == m.boot
-		st.Given = &g
+	if a.Unmounted == remount {
+		a.Unmounted, a.Remount = "", true
 	}
 	// Whether it is still there the links themselves tell.
-	st.Link, _ = m.store.Link(f.Seq)
-	st.Intent, st.IntentDoubt, st.IntentBySlot = m.intent(id, uuid)
-	st.Formats = m.formats
-	if i := slices.IndexFunc(m.formatted, func(r disk.Record) bool {
-		return r.Identity.Boot == id.Boot && r.Identity.Seq == id.Seq || st.Intent != nil && !st.IntentBySlot && r.UUID == st.Intent.UUID
-	}); i >= 0 {
-		st.Formats = slices.Delete(slices.Clone(m.formats), i, i+1)
-	}
-	return st
-}
-
-// beside says whether the disk of that identity was attached already when the one of
-// the sighting left: it is another, unless it has its slot, which has room for one.
-func beside(s *disk.Sighting, id disk.Identity) bool {
-	whole := disk.ID{Seq: id.Seq}.DiskSeq()
-	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
-}
-
-// elsewhere says whether the disk of that identity is in another slot than the one of the
-// sighting had in this boot, which nobody saw leave, and no serial says that it is the
-// same: a copy that was attached meanwhile looks like that.
-func elsewhere(s *disk.Sighting, id disk.Identity) bool {
-	was := s.Identity
-	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && (was.Serial == "" || id.Serial == "") &&
-		was.Slot != "" && id.Slot != "" && was.Slot != id.Slot
-}
-
-// intent gives the format of which the end is not recorded that is the disk's, or may be,
-// nil if none is: also one of an earlier attachment, or of a disk whose filesystem has the
-// UUID that udev knows on this one. Of several it is the one that is surest. doubt and
-// bySlot are Standing's.
-func (m *Memory) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
-	sure := func(n *disk.Intent) int {
-		was := n.Identity
-		switch {
-		case was.Boot == id.Boot && was.Seq == id.Seq:
-			return 5
-		case was.Serial != "" && was.Like(id):
-			return 4
-		case n.UUID == uuid:
-			return 3
-		// Of several in one slot it is the last: there is one at most that no later one
-		// has taken the slot from (Store.displace).
-		case was.Like(id) && !n.Left && !n.Over && n.Doubt == "":
-			return 2
-		case was.Like(id) && !n.Left:
-			return 1
-		}
-		return 0
-	}
-	most := 0
-	for i := range m.intents {
-		if s := sure(&m.intents[i]); s > most {
-			of, most = &m.intents[i], s
-		}
-	}
-	if of == nil {
-		return nil, false, false
-	}
-	return of, !isOf(of, id), most <= 2
-}
-
-// isOf says whether the intent is the disk's as far as its slot and size, or the UUID on
-// it, can tell. Around an unfinished filesystem on a disk that was blank there is nothing
-// to lose, and the likeness of an earlier attachment will do; without a serial also that of
-// one in another slot, once the slots were dealt anew. What was to be overwritten a
-// copy has as well, perhaps the only one: it is the disk itself that is wanted.
-func isOf(n *disk.Intent, id disk.Identity) bool {
-	if n.Over {
-		return n.Identity.Is(id) && (n.Identity.Boot == id.Boot || id.Serial != "")
-	}
-	was := n.Identity
-	if was.Serial == "" && id.Serial == "" && was.Size == id.Size && (n.Left || was.Boot != id.Boot) {
-		return true
-	}
-	return was.Is(id) || was.Like(id)
+	a.Link, _ = s.Link(seq)
+	return a
 }
 
 // Accept records the operator's word for this attachment of the disk. What is kept over
@@ -432,7 +277,7 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 		case disk.ReasonBrake:
 			st.Braked = slices.DeleteFunc(st.Braked, func(p disk.Identity) bool { return id.Is(p) && alone(p) })
 		case disk.ReasonTwin:
-			st.Twins = slices.DeleteFunc(st.Twins, func(t twin) bool { return t.is(id, f.Known().UUID, false, false) })
+			st.Twins = slices.DeleteFunc(st.Twins, func(t identity.Twin) bool { return t.Is(id, f.Known().UUID, false, false) })
 		}
 		return len(st.Present)+len(st.Braked)+len(st.Twins) != before
 	})
@@ -480,7 +325,7 @@ func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
 	err := s.change(func(st *state) bool {
 		id := f.Identity(boot)
 		if reason == disk.ReasonTwin {
-			st.Twins = append(st.Twins, twin{id, f.Known().UUID})
+			st.Twins = append(st.Twins, identity.Twin{Identity: id, UUID: f.Known().UUID})
 			st.Twins = st.Twins[max(0, len(st.Twins)-identitiesKept):]
 		} else {
 			st.Braked = append(st.Braked, id)
@@ -509,10 +354,6 @@ func (s Store) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 		return fmt.Errorf("cannot record that %s stays unmounted: %w", f.Name, err)
 	}
 	return nil
-}
-
-func contains(all []disk.Identity, id disk.Identity) bool {
-	return slices.ContainsFunc(all, id.Is)
 }
 
 // Begin records, synced, that a filesystem is about to be made, and drops what is noted of

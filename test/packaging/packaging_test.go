@@ -1,0 +1,176 @@
+//go:build deb
+
+// Package packaging tests the Debian package that HOTMOUNT_DEB names, and what the units and the README say of each
+// other. The tools it calls are among the Makefile's PACKAGES_test.
+package packaging
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// deb returns the package's path.
+func deb(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("HOTMOUNT_DEB")
+	if path == "" {
+		t.Fatal("HOTMOUNT_DEB names no package: make test-deb")
+	}
+	return path
+}
+
+// run returns what a tool prints, and fails the test if the tool fails.
+func run(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), name, args...)
+	c.Env = append(os.Environ(), env...)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestLintian(t *testing.T) {
+	run(t, nil, "lintian", "--pedantic", "--tag-display-limit", "0", "--fail-on", "error,warning,pedantic", "--allow-root", deb(t))
+}
+
+// TestContents: packaging/check looks into the package of each architecture.
+func TestContents(t *testing.T) {
+	for path := range strings.SplitSeq(os.Getenv("HOTMOUNT_DEBS"), " ") {
+		field := func(name string) string { return run(t, nil, "dpkg-deb", "-f", path, name) }
+		t.Log(run(t, nil, filepath.Join(root, "packaging/check"), path, field("Architecture"), field("Version"), os.Getenv("HOTMOUNT_COMMIT"), os.Getenv("HOTMOUNT_DATE")))
+	}
+}
+
+// TestSize: the package has less than 4 MB, and takes less than 14 MB where it is installed.
+func TestSize(t *testing.T) {
+	info, err := os.Stat(deb(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed, err := strconv.Atoi(run(t, nil, "dpkg-deb", "-f", deb(t), "Installed-Size"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes, installed %d KiB", info.Size(), installed)
+	if info.Size() >= 4e6 || installed*1024 >= 14e6 {
+		t.Error("it is too large")
+	}
+}
+
+func TestManPages(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "packaging/man/*"))
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	for _, page := range pages {
+		c := exec.CommandContext(t.Context(), "man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", page)
+		c.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANROFFSEQ=", "MANWIDTH=80")
+		var warnings bytes.Buffer
+		c.Stderr = &warnings
+		if err := c.Run(); err != nil || warnings.Len() > 0 {
+			t.Errorf("%s: %v\n%s", page, err, &warnings)
+		}
+		t.Log(run(t, nil, "lexgrog", page))
+	}
+}
+
+func TestAlerts(t *testing.T) {
+	t.Chdir(filepath.Join(root, "packaging/examples/prometheus"))
+	run(t, nil, "promtool", "check", "rules", "hotmount-alerts.yaml")
+	run(t, nil, "promtool", "test", "rules", "hotmount-alerts.test.yaml")
+}
+
+// TestCompletion: each shell reads its script, and completes a command.
+func TestCompletion(t *testing.T) {
+	tree := t.TempDir()
+	run(t, nil, "dpkg-deb", "-x", deb(t), tree)
+	share := filepath.Join(tree, "usr/share")
+	bash, zsh, fish := share+"/bash-completion/completions/hotmount", share+"/zsh/vendor-completions/_hotmount", share+"/fish/vendor_completions.d/hotmount.fish"
+	run(t, nil, "bash", "-n", bash)
+	run(t, nil, "zsh", "-n", zsh)
+	run(t, nil, "fish", "-n", fish)
+	path := []string{"PATH=" + filepath.Join(tree, "usr/bin") + ":" + os.Getenv("PATH")}
+	// zsh's own part, which needs a terminal, is stood in for.
+	stub := `compdef() { :; }; _describe() { print -rl -- $completions; }; source ` + zsh + `; words=(hotmount rel); CURRENT=2; _hotmount`
+	for shell, offered := range map[string]string{
+		"fish": run(t, path, "fish", "--no-config", "-c", "source "+fish+`; complete -C "hotmount rel"`),
+		"zsh":  run(t, path, "zsh", "-fc", stub),
+	} {
+		if !regexp.MustCompile(`^release[:\t][^\n]*$`).MatchString(offered) {
+			t.Errorf("%s completes hotmount rel to %q", shell, offered)
+		}
+	}
+}
+
+// exposures are what each service may be exposed to (systemd-analyze(1), security).
+var exposures = map[string]float64{
+	"hotmount.service":          1.6,
+	"hotmount-format@.service":  1.3,
+	"hotmount-cleanup@.service": 2.5,
+	"hotmount-tidy.service":     3.0,
+	"hotmount-unmount@.service": 3.8,
+	"hotmount-wait@.service":    1.1,
+	"hotmount-gone@.service":    1.1,
+	"hotmount-stage@.service":   1.7,
+	"hotmount-grow@.service":    3.5,
+	"hotmount-block@.service":   2.9,
+	"hotmount-trim.service":     3.4,
+	"hotmount-udev.service":     1.2,
+}
+
+var (
+	overall      = regexp.MustCompile(`Overall exposure level.*: ([0-9.]+) `)
+	capabilities = regexp.MustCompile(`(?m)^CapabilityBoundingSet=(.*)$`)
+)
+
+// TestExposure: no service is exposed to more than it may be, each has a time limit, and README's table is true.
+func TestExposure(t *testing.T) {
+	units, err := filepath.Glob(filepath.Join(root, "systemd/*.service"))
+	if err != nil || len(units) != len(exposures) {
+		t.Fatalf("%d services, %d exposures, %v", len(units), len(exposures), err)
+	}
+	readme := read(t, "README.md")
+	for _, path := range units {
+		unit := filepath.Base(path)
+		text := read(t, "systemd/"+unit)
+		found := overall.FindStringSubmatch(run(t, nil, "systemd-analyze", "security", "--offline=true", "--no-pager", path))
+		if found == nil {
+			t.Fatalf("systemd-analyze tells no exposure of %s", unit)
+		}
+		if is, err := strconv.ParseFloat(found[1], 64); err != nil || is > exposures[unit] {
+			t.Errorf("%s is exposed to %s, it may be to %v (%v)", unit, found[1], exposures[unit], err)
+		}
+		if !strings.Contains(text, "\nTimeoutStartSec=") {
+			t.Errorf("%s has no time limit", unit)
+		}
+		has := "none"
+		if found := capabilities.FindStringSubmatch(text); found == nil {
+			t.Errorf("%s keeps all capabilities", unit)
+		} else if found[1] != "" {
+			has = strings.ReplaceAll(strings.ReplaceAll(found[1], "CAP_", ""), " ", ", ")
+		}
+		if row := fmt.Sprintf("\n| `%s` | %s | %s |", unit, found[1], has); !strings.Contains(readme, row) {
+			t.Errorf("README.md does not have the row %q", row)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The most lines that a file and a function of the program may have.
+const (
+	maxFile     = 500
+	maxFunction = 80
+)
+
+// larger are the files and functions that may have more lines, each with why.
+var larger = map[string]int{}
+
+// TestSize: files and functions of the program are short enough to be read at once.
+func TestSize(t *testing.T) {
+	found := map[string]bool{}
+	check := func(name string, lines, most int) {
+		if may := larger[name]; may > 0 {
+			found[name] = true
+			most = may
+		}
+		if lines > most {
+			t.Errorf("%s has %d lines, it may have %d", name, lines, most)
+		}
+	}
+	for _, top := range []string{"../cmd", "../internal"} {
+		err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			name := strings.TrimPrefix(path, "../")
+			check(name, bytes.Count(text, []byte("\n")), maxFile)
+			files := token.NewFileSet()
+			file, err := parser.ParseFile(files, path, text, 0)
+			if err != nil {
+				return err
+			}
+			for _, decl := range file.Decls {
+				if f, ok := decl.(*ast.FuncDecl); ok {
+					check(name+" "+f.Name.Name, files.Position(f.End()).Line-files.Position(f.Pos()).Line+1, maxFunction)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name := range larger {
+		if !found[name] {
+			t.Errorf("%s is not there: it needs no exception", name)
+		}
+	}
+}
