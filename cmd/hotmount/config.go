@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/format"
+	"hotmount/internal/policy"
 	"hotmount/internal/run"
 )
 
@@ -25,7 +27,8 @@ func configCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Say what is wrong with the configuration",
 		Long: "Read the configuration as the daemon does and print every fault with its file and line, what was found and what was\n" +
-			"expected; exit code 3 if there is any. The directories of the classes are looked at as they are on this machine.",
+			"expected; exit code 3 if there is any. The directories of the classes are looked at as they are on this machine.\n" +
+			"A class or an exclusion that selects no attached disk is only a warning.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return checkConfig(c) },
 	}
@@ -67,7 +70,28 @@ func checkConfig(c *cobra.Command) error {
 	for i := range s.Classes {
 		names = append(names, s.Classes[i].Name+" ("+s.Classes[i].Directory+")")
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "The configuration is good. Classes: %s\n", strings.Join(names, ", "))
+	if _, err = fmt.Fprintf(c.OutOrStdout(), "The configuration is good. Classes: %s\n", strings.Join(names, ", ")); err != nil {
+		return err
+	}
+	disks, err := hostFor(&s).Scan()
+	if err != nil {
+		return fmt.Errorf("cannot tell whether each class selects a disk: %w", err)
+	}
+	return warnUnused(c.ErrOrStderr(), src, disks, &s)
+}
+
+// warnUnused warns of the classes and exclusions in the files that select none of the disks.
+func warnUnused(w io.Writer, src config.Source, disks []disk.Facts, s *disk.Settings) error {
+	var warnings strings.Builder
+	for _, key := range policy.Unused(disks, s) {
+		if at := config.Origin(src, key); at != "default" {
+			fmt.Fprintf(&warnings, "%s: warning: %s selects no attached disk\n", at, key)
+		}
+	}
+	if warnings.Len() > 0 {
+		warnings.WriteString("Compare with what a disk has: hotmount explain DISK\n")
+	}
+	_, err := io.WriteString(w, warnings.String())
 	return err
 }
 

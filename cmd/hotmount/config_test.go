@@ -42,6 +42,27 @@ func TestConfigCheckAndShow(t *testing.T) {
 	}
 }
 
+// TestWarningsOfUnused: a class and an exclusion that select no attached disk are no fault, and are told of.
+func TestWarningsOfUnused(t *testing.T) {
+	machine(t)
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := "exclude:\n- {serial: [OLD-*]}\n- {serial: [DATA-1]}\nclasses:\n- {name: a, directory: /mnt/a, names: [vdc]}\n- {name: b, directory: /mnt/b, serial: ['re:x^']}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := file + ":2: warning: exclude[0] selects no attached disk\n" + file + ":6: warning: classes[1] selects no attached disk\nCompare with what a disk has: hotmount explain DISK\n"
+	for _, command := range [][]string{{"config", "check"}, {"plan"}} {
+		out, code, err := call(t, append(command, "--config="+file)...)
+		if code != 0 || !strings.Contains(out, want) || strings.Count(out, "warning") != 2 {
+			t.Errorf("%v: %s: %d, %v", command, out, code, err)
+		}
+		// The default class is nobody's word.
+		if out, code, err = call(t, command...); code != 0 || strings.Contains(out, "warning") {
+			t.Errorf("%v of the defaults: %s: %d, %v", command, out, code, err)
+		}
+	}
+}
+
 // mkfs.xfs and mkfs.ext4, the real ones, are asked for what the classes want of them,
 // and nothing is written but below the temporary directory, which is empty again.
 func TestAskMkfs(t *testing.T) {

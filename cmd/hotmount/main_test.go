@@ -177,7 +177,7 @@ func TestPlan(t *testing.T) {
 	table := func() string {
 		t.Helper()
 		var b strings.Builder
-		if err := plan(t.Context(), &b, &settings, false); err != nil {
+		if _, err := plan(t.Context(), &b, &settings, false); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
@@ -220,7 +220,7 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; if nothing on
 	// No table is better than a wrong one.
 	write(t, h.Root, map[string]string{"proc/swaps": "nonsense\n"})
 	var b strings.Builder
-	if err := plan(t.Context(), &b, &settings, false); err == nil || b.Len() != 0 {
+	if _, err := plan(t.Context(), &b, &settings, false); err == nil || b.Len() != 0 {
 		t.Errorf("with unreadable swap: %v, %q", err, b.String())
 	}
 }
@@ -418,7 +418,7 @@ func TestPlanSaysWhatIsOff(t *testing.T) {
 	rows := func() map[string]string {
 		t.Helper()
 		var b strings.Builder
-		if err := plan(t.Context(), &b, &settings, false); err != nil {
+		if _, err := plan(t.Context(), &b, &settings, false); err != nil {
 			t.Fatal(err)
 		}
 		by := map[string]string{}

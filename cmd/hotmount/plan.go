@@ -34,7 +34,11 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := plan(c.Context(), c.OutOrStdout(), s, verbose); err != nil {
+			disks, err := plan(c.Context(), c.OutOrStdout(), s, verbose)
+			if err != nil {
+				return err
+			}
+			if err := warnUnused(c.ErrOrStderr(), source(c), disks, s); err != nil {
 				return err
 			}
 			return otherSettings(c.ErrOrStderr(), s)
@@ -45,10 +49,11 @@ func planCommand() *cobra.Command {
 	return c
 }
 
-func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) error {
+// plan prints the table and returns the disks that were found.
+func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) ([]disk.Facts, error) {
 	disks, _, err := scan(ctx, s, map[string]int{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	var evidence strings.Builder
@@ -86,21 +91,21 @@ func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) erro
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, why)
 	}
 	if err := t.Flush(); err != nil {
-		return err
+		return nil, err
 	}
 	if verbose {
 		if _, err := io.WriteString(w, evidence.String()); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if os.Geteuid() != 0 {
-		return nil // what is remembered is root's to read
+		return disks, nil // what is remembered is root's to read
 	}
 	notices, err := hostFor(s).Notices(s)
 	for _, n := range notices {
 		fmt.Fprintln(w, n)
 	}
-	return err
+	return disks, err
 }
 
 // otherSettings says so where a plan or status is made with other settings than the

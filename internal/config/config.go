@@ -1,11 +1,13 @@
 // Package config makes the checked settings from the built-in defaults, the
-// configuration file, the environment and the command line; of these the later
-// wins. Nothing is guessed: what is not understood is an error.
+// configuration files, the environment and the command line. The later of these
+// wins. What is not understood is an error, never a guess.
 package config
 
 import (
 	"errors"
 	"io/fs"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -21,19 +23,18 @@ const DefaultPath = "/etc/hotmount/config.yaml"
 // Source is what the settings are made from.
 type Source struct {
 	// Path of the file that is read if neither --config nor HOTMOUNT_CONFIG
-	// names one; it may be missing, one that is named may not. Empty means
-	// DefaultPath.
+	// names one. It may be missing; a named one may not. Empty means DefaultPath.
 	Path string
 	// Environ is the environment in the form of os.Environ.
 	Environ []string
 	// Flags is the parsed command line with the flags of AddFlags, or nil.
 	Flags *pflag.FlagSet
-	// Trust says what is wrong with owner and mode of the file. Nil means that
-	// it must belong to root and be writable by root alone.
+	// Trust returns what is wrong with owner and mode of a file. Nil means that
+	// the file must belong to root and be writable by root alone.
 	Trust func(fs.FileInfo) error
 }
 
-// Default gives the settings that hold where nothing else is said.
+// Default returns the settings that hold where nothing else is said.
 func Default() disk.Settings {
 	class := defaultClass()
 	class.Name, class.Directory = "default", "/mnt/disks"
@@ -51,8 +52,8 @@ func Default() disk.Settings {
 	}
 }
 
-// defaultClass gives what holds for the keys that a class leaves out. Name and
-// directory can not be left out.
+// defaultClass returns what holds for the keys that a class leaves out. It cannot
+// leave out name and directory.
 func defaultClass() disk.Class {
 	return disk.Class{
 		Selectors:   disk.Selectors{Names: []string{"vd[a-z]", "vd[a-z][a-z]"}},
@@ -71,52 +72,64 @@ func defaultClass() disk.Class {
 	}
 }
 
-// layer is what one source says, by key, in the types of disk.Settings.
+// layer is what one source says: checked values by key, in the types of disk.Settings.
 type layer map[string]any
 
-// Load gives the settings, or every fault of every source, each on a line of its
-// own that names the place, what was found and what was expected.
+// Load returns the settings, or every fault of every source. Each fault has a line
+// of its own with the place, what was found and what was expected.
 func Load(src Source) (disk.Settings, error) {
 	s, _, err := load(src)
 	return s, err
 }
 
 func load(src Source) (disk.Settings, origins, error) {
-	file, from, fileErr := src.file()
-	environment, environmentErr := src.environment()
-	flags, flagsErr := src.flags()
-	if err := errors.Join(fileErr, environmentErr, flagsErr); err != nil {
-		return disk.Settings{}, nil, err
-	}
-	for _, s := range scalars {
-		if _, ok := environment[s.key]; ok {
-			from[s.key] = place{name: s.variable()}
-		}
-		if _, ok := flags[s.key]; ok {
-			from[s.key] = place{name: "--" + s.flag()}
-		}
-	}
+	documents, readErr := src.read()
+	files := parse(documents)
+	environment, environmentErr := src.environment(files.origins)
+	flags, flagsErr := src.flags(files.origins)
 
-	v := viper.New()
-	for key, value := range settingsByKey(Default()) {
-		v.SetDefault(key, value)
-	}
-	// viper's own environment is the process's, and its own flags convert
-	// silently: here both are layers of checked values.
-	for _, l := range []layer{file, environment, flags} {
-		if err := v.MergeConfigMap(l); err != nil {
-			return disk.Settings{}, nil, err
-		}
-	}
-	var s disk.Settings
-	err := v.UnmarshalExact(&s, func(c *mapstructure.DecoderConfig) {
-		c.TagName = "json"
-		c.WeaklyTypedInput = false
-		c.DecodeHook = nil
-		c.ErrorUnset = true
-	})
+	s, err := merge(append(files.layers, environment, flags))
 	if err != nil {
 		return disk.Settings{}, nil, err
 	}
-	return s, from, nil
+	check(&s, files.origins, &files.faults)
+	if err := errors.Join(readErr, files.err(), environmentErr, flagsErr); err != nil {
+		return disk.Settings{}, nil, err
+	}
+	return s, files.origins, nil
+}
+
+// merge returns the defaults with the layers on top, the last one uppermost.
+func merge(layers []layer) (s disk.Settings, err error) {
+	// viper's own environment is that of the process, and its own flags and files
+	// convert silently. So all of them come as layers of checked values.
+	v := viper.New()
+	for key, value := range fields(Default()) {
+		v.SetDefault(key, value)
+	}
+	for _, l := range layers {
+		if err := v.MergeConfigMap(l); err != nil {
+			return s, err
+		}
+	}
+	err = v.UnmarshalExact(&s, func(c *mapstructure.DecoderConfig) {
+		c.TagName = "json"
+		c.Squash = true // disk.Class embeds its selectors
+		c.WeaklyTypedInput = false
+		c.DecodeHook = nil
+	})
+	return s, err
+}
+
+// fields returns the fields of a struct by their keys, without those that are
+// omitted because they are empty.
+func fields(of any) layer {
+	l := layer{}
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {
+		key, omit, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if value := reflect.ValueOf(of).FieldByIndex(f.Index); key != "" && key != "-" && !(omit != "" && value.IsZero()) {
+			l[key] = value.Interface()
+		}
+	}
+	return l
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -168,22 +169,22 @@ func TestSources(t *testing.T) {
 		"trim":           {"false", "true", "false"},
 	}
 	for _, s := range scalars {
-		values := three[s.key]
+		values := three[s.name]
 		var src Source
 		for i, value := range values {
 			switch i {
 			case 0:
-				src = source(t, s.key+": "+value, nil)
+				src = source(t, s.name+": "+value, nil)
 			case 1:
-				src.Environ = []string{"HOTMOUNT_" + strings.ToUpper(s.key) + "=" + value}
+				src.Environ = []string{"HOTMOUNT_" + strings.ToUpper(s.name) + "=" + value}
 			case 2:
-				if err := src.Flags.Set(strings.ReplaceAll(s.key, "_", "-"), value); err != nil {
+				if err := src.Flags.Set(strings.ReplaceAll(s.name, "_", "-"), value); err != nil {
 					t.Fatal(err)
 				}
 			}
 			want, ok := s.parse(value)
 			if !ok {
-				t.Fatalf("%s: no value to test with", s.key)
+				t.Fatalf("%s: no value to test with", s.name)
 			}
 			settings, err := Load(src)
 			if err != nil {
@@ -193,9 +194,9 @@ func TestSources(t *testing.T) {
 				"format": settings.Format, "format_present": settings.FormatPresent, "format_limit": settings.FormatLimit, "format_period": settings.FormatPeriod, "settle": settings.Settle,
 				"scan_rate":     settings.ScanRate,
 				"ready_timeout": settings.ReadyTimeout, "rescan": settings.Rescan, "workers": settings.Workers, "node": settings.Node, "trim": settings.Trim,
-			}[s.key]
+			}[s.name]
 			if got != want {
-				t.Errorf("%s from source %d: %v, want %v", s.key, i, got, want)
+				t.Errorf("%s from source %d: %v, want %v", s.name, i, got, want)
 			}
 		}
 	}
@@ -203,7 +204,7 @@ func TestSources(t *testing.T) {
 
 const (
 	durationWords = `expected a duration with a unit from 0s to 10m, such as 30s or 1m30s`
-	rootKeys      = `classes, exclude, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers, node, trim`
+	rootWords     = `classes, exclude, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers, node, trim`
 	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
 	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, of at least 4MiB (a second)`
 	hidden        = `expected a directory that the daemon sees: its unit hides /home, /root, /tmp and /var/tmp from it (ProtectHome=, PrivateTmp=)`
@@ -230,10 +231,10 @@ func TestFaultsOfFile(t *testing.T) {
 		{"Format: true", `FILE:1: Format: unknown key, did you mean "format"?`},
 		{"FORMAT: true", `FILE:1: FORMAT: unknown key, did you mean "format"?`},
 		{"format-present: true", `FILE:1: format-present: unknown key, did you mean "format_present"?`},
-		{"colour: red", `FILE:1: colour: unknown key, expected one of ` + rootKeys},
-		{"\"a\\e[1m\\u202e\": 1", `FILE:1: a\x1b[1m\u202e: unknown key, expected one of ` + rootKeys},
-		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootKeys},
-		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootKeys},
+		{"colour: red", `FILE:1: colour: unknown key, expected one of ` + rootWords},
+		{"\"a\\e[1m\\u202e\": 1", `FILE:1: a\x1b[1m\u202e: unknown key, expected one of ` + rootWords},
+		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootWords},
+		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootWords},
 		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found a second time, expected once: it stands in line 1`},
 		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, mapper_names, backing_file, transport, serial, wwn, model, vendor, by_path, size, rotational, removable, logical_sector, partitions, directory, mode, create, mkfs_options, root_owner, root_mode, accept, options, blank, minimum_size, grow, trim, provision, storage_class`},
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
@@ -250,28 +251,28 @@ func TestFaultsOfFile(t *testing.T) {
 		{"settle: !mine 5s", `FILE:1: settle: found the tag !mine, expected the value alone`},
 		{"!!binary Zm9ybWF0: true", `FILE:1: Zm9ybWF0: found the tag !!binary, expected the value alone`},
 		{"!!null", `FILE:1: found the tag !!null, expected the value alone`},
-		{"rescan: 5s\nsettle: *a", `FILE:2: expected YAML: unknown anchor 'a' referenced`},
-		{"# " + strings.Repeat("ö", 40) + "\nsettle: 5s\nrescan: *a", `FILE:3: expected YAML: unknown anchor 'a' referenced`},
-		{"# *a\nnode: \"*a\"\nsettle: '*a'\nexclude: [*a]", `FILE:4: expected YAML: unknown anchor 'a' referenced`},
-		{"format: true\nsettle: [5s\nworkers: 4\n", `FILE:2: expected YAML: did not find expected ',' or ']', in this line or below`},
-		{"\nsettle: 5s\n  workers: 4\n", `FILE:3: expected YAML: mapping values are not allowed in this context`},
-		{"\nsettle: 5s\n- workers\n", `FILE:2: expected YAML: did not find expected key, in this line or below`},
-		{"\nclasses:\n  - a\n  b: c\n", `FILE:3: expected YAML: did not find expected '-' indicator, in this line or below`},
-		{"\nclasses: {a: b\n", `FILE:2: expected YAML: did not find expected ',' or '}', in this line or below`},
-		{"\nsettle: !a!b 5s\n", `FILE:2: expected YAML: found undefined tag handle, in this line or below`},
-		{"\nsettle: ]\n", `FILE:2: expected YAML: did not find expected node content, in this line or below`},
-		{"settle: 5s\n%\nworkers", `FILE:2: expected YAML: could not find expected directive name`},
-		{"\nsettle: '5s\n", `FILE:2: expected YAML: found unexpected end of stream`},
-		{"settle:\t5s\n\tworkers: 4", `FILE:2: expected YAML: found a tab character that violates indentation`},
-		{"\x00", `FILE:1: expected YAML: control characters are not allowed`},
-		{"settle: 5s\n# \ufffd\u0085\nnode: \x1b[1mx\n", `FILE:3: expected YAML: control characters are not allowed`},
-		{"settle: 5s\n\nnode: \xff", `FILE:3: expected YAML: invalid leading UTF-8 octet`},
+		{"rescan: 5s\nsettle: *a", `FILE: expected YAML: unknown anchor 'a' referenced`},
+		{"# " + strings.Repeat("ö", 40) + "\nsettle: 5s\nrescan: *a", `FILE: expected YAML: unknown anchor 'a' referenced`},
+		{"# *a\nnode: \"*a\"\nsettle: '*a'\nexclude: [*a]", `FILE: expected YAML: unknown anchor 'a' referenced`},
+		{"format: true\nsettle: [5s\nworkers: 4\n", `FILE:1: expected YAML: did not find expected ',' or ']', in this line or below`},
+		{"\nsettle: 5s\n  workers: 4\n", `FILE:3: expected YAML: mapping values are not allowed in this context, in this line or below`},
+		{"\nsettle: 5s\n- workers\n", `FILE:1: expected YAML: did not find expected key, in this line or below`},
+		{"\nclasses:\n  - a\n  b: c\n", `FILE:2: expected YAML: did not find expected '-' indicator, in this line or below`},
+		{"\nclasses: {a: b\n", `FILE:1: expected YAML: did not find expected ',' or '}', in this line or below`},
+		{"\nsettle: !a!b 5s\n", `FILE:1: expected YAML: found undefined tag handle, in this line or below`},
+		{"\nsettle: ]\n", `FILE:1: expected YAML: did not find expected node content, in this line or below`},
+		{"settle: 5s\n%\nworkers", `FILE:2: expected YAML: could not find expected directive name, in this line or below`},
+		{"\nsettle: '5s\n", `FILE:2: expected YAML: found unexpected end of stream, in this line or below`},
+		{"settle:\t5s\n\tworkers: 4", `FILE:2: expected YAML: found a tab character that violates indentation, in this line or below`},
+		{"\x00", `FILE: expected YAML: control characters are not allowed`},
+		{"settle: 5s\n# \ufffd\u0085\nnode: \x1b[1mx\n", `FILE: expected YAML: control characters are not allowed`},
+		{"settle: 5s\n\nnode: \xff", `FILE: expected YAML: invalid leading UTF-8 octet`},
 
-		{"]", `FILE:1: expected YAML: did not find expected node content, in this line or below`},
+		{"]", `FILE: expected YAML: did not find expected node content`},
 		{strings.Repeat("x: 1\n", 150), func() string {
 			var b strings.Builder
 			for i := range 100 {
-				fmt.Fprintf(&b, "FILE:%d: x: unknown key, expected one of %s\n", i+1, rootKeys)
+				fmt.Fprintf(&b, "FILE:%d: x: unknown key, expected one of %s\n", i+1, rootWords)
 			}
 			return b.String() + "FILE: 50 more faults"
 		}()},
@@ -658,6 +659,27 @@ func TestWithoutFlags(t *testing.T) {
 	}
 }
 
+// TestKeysAreTheSettings: each field of the settings has its key, and each key its field.
+func TestKeysAreTheSettings(t *testing.T) {
+	for of, want := range map[any][]string{
+		reflect.TypeFor[disk.Settings]():  append([]string{"classes", "exclude"}, names(scalars)...),
+		reflect.TypeFor[disk.Class]():     names(classKeys),
+		reflect.TypeFor[disk.Selectors](): names(selectorKeys),
+	} {
+		var got []string
+		for _, f := range reflect.VisibleFields(of.(reflect.Type)) {
+			if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); key != "" && key != "-" {
+				got = append(got, key)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v: %s", of, diff)
+		}
+	}
+}
+
 // TestDefaultIsFresh: nobody can change the defaults of somebody else.
 func TestDefaultIsFresh(t *testing.T) {
 	s := Default()
@@ -690,14 +712,14 @@ func TestShippedFile(t *testing.T) {
 		}
 	}
 	// Without a default a selector can only be explained.
-	for _, key := range selectorKeys[1:] {
+	for _, key := range names(selectorKeys[1:]) {
 		if !strings.Contains(string(shipped), "\n#    #   "+key+": ") {
 			t.Errorf("the selector %s is not explained in the shipped file", key)
 		}
 	}
-	keys := append([]string{"name", "names", "exclude"}, classActs...)
+	keys := append([]string{"name", "names", "exclude"}, names(actKeys)...)
 	for _, s := range scalars {
-		keys = append(keys, s.key)
+		keys = append(keys, s.name)
 	}
 	keys = append(keys, "classes")
 	for _, key := range keys {
@@ -727,6 +749,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("a: &a [*a]\n<<: *a\n? - b\n: !!set {c}\n# d\n---\n%TAG"), "HOTMOUNT_", "1")
 	f.Add([]byte("workers: 1\nsettle: 1ns\nrescan: 1e3h\nready_timeout: .5m"), "HOTMOUNT_FORMAT", "-1s")
 	f.Add([]byte("classes:\n# x\n- # y\n  name: a\n# z\n"), "", "5s")
+	f.Add([]byte("exclude: [{names: [vdb, '[z-a]', 're:^vd'], serial: ['[\\\\-\\]]', '0123456789012345678901'], wwn: [0x5]}]"), "", "5s")
 	f.Add([]byte("\xff\xfef\x00:\x00 \x001\x00"), "=", "")
 	file := filepath.Join(f.TempDir(), "config.yaml")
 	f.Fuzz(func(t *testing.T, content []byte, variable, settle string) {

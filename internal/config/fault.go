@@ -10,10 +10,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// origins are the places where the values of keys come from, by their full names.
+// origins are the places where the values of keys come from, by the full names of the keys.
 type origins map[string]place
 
-// String gives the file with its line, the variable or the flag.
+// String returns the file with its line, the variable or the flag.
 func (p place) String() string {
 	if p.line > 0 {
 		return fmt.Sprintf("%s:%d", p.name, p.line)
@@ -37,10 +37,7 @@ type fault struct {
 }
 
 func (f *fault) Error() string {
-	s := f.name + ": "
-	if f.line > 0 {
-		s = fmt.Sprintf("%s:%d: ", f.name, f.line)
-	}
+	s := f.String() + ": "
 	if f.key != "" {
 		s += f.key + ": "
 	}
@@ -54,17 +51,14 @@ func (fs *faults) add(at place, format string, args ...any) {
 	*fs = append(*fs, &fault{at, fmt.Sprintf(format, args...)})
 }
 
-// maxFaults of one source are told one by one: a file that is no configuration
-// at all is not to fill the journal.
+// maxFaults of one source are reported one by one: a file that is no configuration at
+// all must not fill the journal.
 const maxFaults = 100
 
-// err joins the faults in the order of their files and lines; nil if there are none.
+// err joins the faults in the order of their files and lines. It returns nil if there are none.
 func (fs faults) err() error {
 	slices.SortStableFunc(fs, func(a, b *fault) int {
-		if a.line > 0 && b.line > 0 && a.name != b.name {
-			return cmp.Compare(a.name, b.name)
-		}
-		return cmp.Compare(a.line, b.line)
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.line, b.line))
 	})
 	var errs []error
 	for i, f := range fs {
@@ -79,7 +73,7 @@ func (fs faults) err() error {
 
 func quote(s string) string { return `"` + disk.Visible(s) + `"` }
 
-// suggest gives what was expected instead of an unknown name.
+// suggest returns what was expected instead of an unknown name.
 func suggest(name string, known []string) string {
 	const near = 2
 	best, least := "", near+1
@@ -94,8 +88,8 @@ func suggest(name string, known []string) string {
 	return "expected one of " + strings.Join(known, ", ")
 }
 
-// distance is Levenshtein's. More than limit is told only as such: names in a
-// file may be long.
+// distance returns Levenshtein's distance, or limit+1 if it is larger: names in a file
+// may be long.
 func distance(a, b string, limit int) int {
 	if d := len(a) - len(b); d > limit || -d > limit {
 		return limit + 1

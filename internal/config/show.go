@@ -14,61 +14,45 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Show gives the effective settings as a configuration file that says the same,
-// each value with the place that it comes from.
+// Show returns the effective settings as a configuration file that says the same, each
+// value with the place that it comes from.
 func Show(src Source) (string, error) {
 	s, from, err := load(src)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	line := func(indent, key string, value any, origin string) {
-		where := "default"
-		if p, ok := from[origin]; ok {
-			where = p.String()
+	// section writes the keys that of has, the first after one indent, the others after another.
+	section := func(of any, keys []key, first, others string, from origins) {
+		values := fields(of)
+		for _, k := range keys {
+			value, ok := values[k.name]
+			if !ok {
+				continue
+			}
+			where := "default"
+			if p, ok := from[k.name]; ok {
+				where = p.String()
+			}
+			fmt.Fprintf(&b, "%-50s # %s\n", fmt.Sprintf("%s%s: %s", first, k.name, k.written(value)), where)
+			first = others
 		}
-		fmt.Fprintf(&b, "%-50s # %s\n", fmt.Sprintf("%s%s: %s", indent, key, written(value)), where)
 	}
-	values := settingsByKey(s)
-	for _, k := range scalars {
-		value := values[k.key]
-		if k.key == "scan_rate" && s.ScanRate == 0 {
-			value = "none"
-		} else if k.key == "scan_rate" {
-			value = sizeInBytes(s.ScanRate)
-		}
-		line("", k.key, value, k.key)
-	}
+	section(s, scalars, "", "", from)
 	if len(s.Exclude) > 0 {
 		b.WriteString("exclude:\n")
 	}
-	for i := range s.Exclude {
-		first := "  - "
-		selectorLines(&s.Exclude[i], func(key string, value any) {
-			line(first, key, value, fmt.Sprintf("exclude[%d]", i))
-			first = "    "
-		})
+	for i, e := range s.Exclude {
+		section(e, selectorKeys, "  - ", "    ", from.below("exclude", i))
 	}
 	b.WriteString("classes:\n")
-	for i := range s.Classes {
-		c := &s.Classes[i]
-		key := func(name string) string { return fmt.Sprintf("classes[%d].%s", i, name) }
-		line("  - ", "name", c.Name, key("name"))
-		selectorLines(&c.Selectors, func(name string, value any) { line("    ", name, value, key(name)) })
-		for _, v := range []struct {
-			name  string
-			value any
-		}{
-			{"directory", c.Directory}, {"mode", c.Mode}, {"create", c.Create}, {"mkfs_options", c.MkfsOptions}, {"root_owner", c.RootOwner}, {"root_mode", c.RootMode}, {"accept", c.Accept}, {"options", c.Options}, {"blank", c.Blank},
-			{"minimum_size", sizeInBytes(c.MinimumSize)}, {"grow", c.Grow}, {"trim", c.Trim}, {"provision", c.Provision}, {"storage_class", c.StorageClass},
-		} {
-			line("    ", v.name, v.value, key(v.name))
-		}
+	for i, c := range s.Classes {
+		section(c, classKeys, "  - ", "    ", from.below("classes", i))
 	}
 	return b.String(), nil
 }
 
-// Origin gives the place that the value of a key, such as "classes[1].mkfs_options",
+// Origin returns the place that the value of a key, such as "classes[1].mkfs_options",
 // comes from.
 func Origin(src Source, key string) string {
 	_, from, err := load(src)
@@ -78,52 +62,16 @@ func Origin(src Source, key string) string {
 	return "default"
 }
 
-// selectorLines gives the selectors that are given.
-func selectorLines(s *disk.Selectors, line func(key string, value any)) {
-	for _, v := range []struct {
-		name   string
-		values []string
-	}{
-		{"names", s.Names}, {"mapper_names", s.MapperNames}, {"backing_file", s.BackingFile}, {"transport", s.Transport}, {"serial", s.Serial}, {"wwn", s.WWN},
-		{"model", s.Model}, {"vendor", s.Vendor}, {"by_path", s.ByPath},
-	} {
-		if v.values != nil {
-			line(v.name, v.values)
-		}
-	}
-	if r := s.Size; r != (disk.SizeRange{}) {
-		line("size", r)
-	}
-	if s.Rotational != nil {
-		line("rotational", *s.Rotational)
-	}
-	if s.Removable != nil {
-		line("removable", *s.Removable)
-	}
-	if s.Partitions {
-		line("partitions", true)
-	}
-	if s.LogicalSector != nil {
-		line("logical_sector", s.LogicalSector)
-	}
-}
-
-func settingsByKey(s disk.Settings) layer {
-	return layer{
-		"format": s.Format, "format_present": s.FormatPresent, "format_limit": s.FormatLimit, "format_period": s.FormatPeriod, "settle": s.Settle,
-		"scan_rate": s.ScanRate, "ready_timeout": s.ReadyTimeout, "rescan": s.Rescan, "workers": s.Workers, "node": s.Node, "trim": s.Trim,
-		"exclude": s.Exclude, "classes": s.Classes,
-	}
-}
-
-// sizeInBytes is a size.
-type sizeInBytes uint64
-
-// written gives a value as it stands in the file.
-func written(value any) string {
+// written returns a value of the key as it stands in a file.
+func (k key) written(value any) string {
 	switch v := value.(type) {
 	case time.Duration:
 		return short(v)
+	case uint64:
+		if k.name == "scan_rate" && v == 0 {
+			return "none"
+		}
+		return sizeText(v)
 	case disk.SizeRange:
 		least, most := "", ""
 		if v.Least > 0 {
@@ -133,12 +81,12 @@ func written(value any) string {
 			most = sizeText(v.Most)
 		}
 		return least + ".." + most
-	case sizeInBytes:
-		return sizeText(uint64(v))
+	case *bool:
+		return fmt.Sprint(*v)
 	case []string, []uint32, string:
 		text, err := json.Marshal(v) // which is YAML, too
 		if err != nil {
-			panic(err) // there is nothing in texts that can not be written
+			panic(err) // there is nothing in texts that cannot be written
 		}
 		// Marshal escapes what HTML would take amiss.
 		return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(strings.ReplaceAll(string(text), `","`, `", "`))
@@ -146,7 +94,7 @@ func written(value any) string {
 	return fmt.Sprint(value)
 }
 
-// sizeText gives a size with the largest unit in which it is a whole number.
+// sizeText returns a size with the largest unit in which it is a whole number.
 func sizeText(n uint64) string {
 	best := ""
 	for name, unit := range units {
@@ -157,9 +105,8 @@ func sizeText(n uint64) string {
 	return fmt.Sprintf("%d%s", n/units[best], best)
 }
 
-// Directories gives what is wrong on this machine with the directories of the
-// classes: one that is below a symbolic link can turn to another place under its
-// mounts.
+// Directories returns what is wrong on this machine with the directories of the
+// classes. One below a symbolic link can come to be another place under its mounts.
 func Directories(src Source) error {
 	s, from, err := load(src)
 	if err != nil {
@@ -200,7 +147,7 @@ func directories(s disk.Settings, from origins) error {
 	return faults.err()
 }
 
-// above gives the path and all directories above it, the highest first.
+// above returns the path and all directories above it, the highest first.
 func above(path string) []string {
 	var all []string
 	for ; path != "/"; path = filepath.Dir(path) {

@@ -1,0 +1,114 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// check adds the faults that no value has alone: those of values that do not go together.
+func check(s *disk.Settings, from origins, faults *faults) {
+	for i := range s.Exclude {
+		exclusion{&s.Exclude[i], from.below("exclude", i), faults}.check()
+	}
+	for i := range s.Classes {
+		c := class{&s.Classes[i], from.below("classes", i), faults}
+		if _, ok := c.at[""]; !ok {
+			continue // the default class, which no file has
+		}
+		c.needed()
+		c.selectors()
+		c.acts()
+		for j := range s.Classes[:i] {
+			c.apart(class{&s.Classes[j], from.below("classes", j), faults})
+		}
+	}
+}
+
+// below returns the places of one entry of a list by its keys. Its own has the key "".
+func (o origins) below(list string, i int) origins {
+	of, entry := origins{}, fmt.Sprintf("%s[%d]", list, i)
+	for key, at := range o {
+		if rest, ok := strings.CutPrefix(key, entry); ok {
+			of[strings.TrimPrefix(rest, ".")] = at
+		}
+	}
+	return of
+}
+
+// class is a class that is checked.
+type class struct {
+	*disk.Class
+	// at has the places of its keys.
+	at origins
+	*faults
+}
+
+func (c class) needed() {
+	for _, key := range []string{"name", "directory"} {
+		if _, ok := c.at[key]; !ok {
+			c.add(c.at[""], "found no %s, expected one", key)
+		}
+	}
+}
+
+func (c class) selectors() {
+	if reflect.DeepEqual(c.Selectors, disk.Selectors{Partitions: true}) {
+		c.add(c.at["partitions"], "found no other selector, expected one, such as names: [vd[b-z][1-9]]")
+	}
+	// Many programs have loop devices. As policy.Select has it, a pattern that begins with
+	// these letters as they are may select them.
+	loop := slices.IndexFunc(c.Names, func(name string) bool {
+		return strings.HasPrefix(strings.TrimPrefix(name, regexpPrefix), "lo")
+	})
+	switch _, given := c.at["backing_file"]; {
+	case loop >= 0 && !given:
+		c.add(c.at[fmt.Sprintf("names[%d]", loop)],
+			"found %s without backing_file, expected it too: loop devices are selected only by name and by file", quote(c.Names[loop]))
+	case loop < 0 && len(c.BackingFile) > 0:
+		c.add(c.at["backing_file"], `found no "loop*" in names, expected it too: loop devices are selected only by name and by file`)
+	}
+}
+
+// acts checks what is done with the disks of the class.
+func (c class) acts() {
+	expected := expectedMkfs
+	if c.Create == disk.Ext4 {
+		expected = expectedMkfsExt4
+	}
+	for i, option := range c.MkfsOptions {
+		if !disk.MkfsOption(c.Create, option) {
+			c.add(c.at[fmt.Sprintf("mkfs_options[%d]", i)], "found %s, expected %s", quote(option), expected)
+		}
+	}
+	if !c.Provision && c.StorageClass != "" {
+		c.add(c.at["storage_class"], "found %s, expected none: the class is not for the provisioner (provision)", quote(c.StorageClass))
+	}
+	if c.Partitions && c.Mode == disk.ModeBlock {
+		c.add(c.at["mode"], "found %s, expected filesystem: partitions are not given out", quote(c.Mode))
+	}
+	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {
+		c.add(c.at["accept"], "found no %s, expected it too: the class makes it (create)", c.Create)
+	}
+	if c.Create != "none" && c.MinimumSize < minimumXFS {
+		c.add(c.at["minimum_size"], "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(sizeText(c.MinimumSize)))
+	}
+}
+
+// apart wants the class and one before it to have different disks and directories.
+func (c class) apart(earlier class) {
+	at, other := c.at[""], earlier.at[""]
+	name := fmt.Sprintf("%s (line %d)", other.key, other.line)
+	if at.name != other.name {
+		name = fmt.Sprintf("%s (%s)", other.key, other)
+	}
+	if !reflect.DeepEqual(c.Selectors, defaultClass().Selectors) && reflect.DeepEqual(c.Selectors, earlier.Selectors) {
+		c.add(at, "found the same selectors as in %s, which has all these disks, expected others", name)
+	}
+	if a, b := c.Directory, earlier.Directory; a != "" && b != "" && (within(a, b) || within(b, a)) {
+		c.add(c.at["directory"], "found %s, %s has %s, expected directories of which none lies in another", quote(a), name, quote(b))
+	}
+}

@@ -1,0 +1,85 @@
+package config
+
+import "time"
+
+// key is a key of the configuration with the values that it takes.
+type key struct {
+	name string
+	kind
+	count count
+	// usage is that of the flag, for the keys that have one.
+	usage string
+}
+
+// count says how many values a key has.
+type count int
+
+const (
+	single count = iota
+	list
+	nonEmptyList
+)
+
+// scalars are the keys that can be set in a file, in the environment and on the command line.
+var scalars = []key{
+	{"format", boolean, single, "format blank disks"},
+	{"format_present", boolean, single, "format blank disks that were there before hotmount was installed"},
+	{"format_limit", whole(1, 256), single, "how many disks are formatted within format_period before the operator's word is wanted"},
+	{"format_period", duration(time.Minute, 24*time.Hour), single, "the time for format_limit"},
+	{"settle", duration(0, 10*time.Minute), single, "how long nobody may have written to a disk before it is formatted"},
+	{"scan_rate", rate, single, "how much a second may be read of a disk to prove it blank"},
+	{"ready_timeout", duration(0, 10*time.Minute), single, "how long a disk that is there at start may hold back readiness"},
+	{"rescan", duration(10*time.Second, 0), single, "how often every disk is looked at without an event"},
+	{"workers", whole(1, 64), single, "how many disks are looked at at once"},
+	{"node", nodeName, single, "the node's name in the cluster (default the host's name)"},
+	{"trim", boolean, single, "give the free space of filesystems back to the storage"},
+}
+
+// selectorKeys are the keys of an exclusion. A class has them too.
+var selectorKeys = []key{
+	{"names", kernelNames, nonEmptyList, ""},
+	{"mapper_names", anyText, nonEmptyList, ""},
+	{"backing_file", backingFile, nonEmptyList, ""},
+	{"transport", transport, nonEmptyList, ""},
+	{"serial", anyText, nonEmptyList, ""},
+	{"wwn", anyText, nonEmptyList, ""},
+	{"model", anyText, nonEmptyList, ""},
+	{"vendor", anyText, nonEmptyList, ""},
+	{"by_path", anyText, nonEmptyList, ""},
+	{"size", sizeRange, single, ""},
+	{"rotational", boolean, single, ""},
+	{"removable", boolean, single, ""},
+	{"logical_sector", sector, nonEmptyList, ""},
+	{"partitions", boolean, single, ""},
+}
+
+// actKeys say what is done with the disks of a class.
+var actKeys = []key{
+	{"directory", directory, single, ""},
+	{"mode", mode, single, ""},
+	{"create", filesystemMade, single, ""},
+	{"mkfs_options", mkfsOption, list, ""},
+	{"root_owner", rootOwner, single, ""},
+	{"root_mode", rootMode, single, ""},
+	{"accept", filesystemKept, nonEmptyList, ""},
+	{"options", mountOption, list, ""},
+	{"blank", proof, single, ""},
+	{"minimum_size", size, single, ""},
+	{"grow", boolean, single, ""},
+	{"trim", boolean, single, ""},
+	{"provision", boolean, single, ""},
+	{"storage_class", storageClass, single, ""},
+}
+
+var classKeys = append(append([]key{{"name", className, single, ""}}, selectorKeys...), actKeys...)
+
+// rootKeys are the names of the keys at the root of a file.
+var rootKeys = append([]string{"classes", "exclude"}, names(scalars)...)
+
+func names(keys []key) []string {
+	var all []string
+	for _, k := range keys {
+		all = append(all, k.name)
+	}
+	return all
+}

@@ -1,0 +1,157 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hotmount/internal/disk"
+)
+
+// kind is a type of value.
+type kind struct {
+	// name is what the usage of a flag calls it.
+	name string
+	// tag is the YAML tag that the value has in a file.
+	tag string
+	// expected says in words what parse takes.
+	expected string
+	parse    func(string) (any, bool)
+	// wrong, if set, says more precisely what was expected instead of a text that parse refuses.
+	wrong func(string) string
+}
+
+func (k *kind) expects(s string) string {
+	if k.wrong != nil {
+		return k.wrong(s)
+	}
+	return k.expected
+}
+
+// word returns a kind of text. wrong returns what was expected instead, "" if nothing is wrong.
+func word(expected string, wrong func(string) string) kind {
+	return kind{
+		tag:      "!!str",
+		expected: expected,
+		parse:    func(s string) (any, bool) { return s, wrong(s) == "" },
+		wrong:    wrong,
+	}
+}
+
+// oneOf returns a kind of text with few values.
+func oneOf(values ...string) kind {
+	last := len(values) - 1
+	expected := strings.Join(values[:last], ", ") + " or " + values[last]
+	return word(expected, func(s string) string {
+		if !slices.Contains(values, s) {
+			return expected
+		}
+		return ""
+	})
+}
+
+var boolean = kind{
+	name: "bool", tag: "!!bool", expected: "true or false",
+	parse: func(s string) (any, bool) { return s == "true", s == "true" || s == "false" },
+}
+
+// duration returns a kind of durations from least to most. A most of 0 is no upper bound.
+func duration(least, most time.Duration) kind {
+	limits := "of at least " + short(least)
+	if most > 0 {
+		limits = "from " + short(least) + " to " + short(most)
+	}
+	return kind{
+		name: "duration", tag: "!!str", expected: "a duration with a unit " + limits + ", such as 30s or 1m30s",
+		parse: func(s string) (any, bool) {
+			d, err := time.ParseDuration(s)
+			// ParseDuration takes a zero without a unit.
+			unit := strings.ContainsAny(s, "smh")
+			return d, err == nil && unit && d >= least && (most == 0 || d <= most)
+		},
+	}
+}
+
+func whole(least, most int) kind {
+	return kind{
+		name: "int", tag: "!!int", expected: fmt.Sprintf("a whole number from %d to %d", least, most),
+		parse: func(s string) (any, bool) {
+			n, err := strconv.Atoi(s)
+			// What begins with 0 is octal to some readers of YAML.
+			return n, err == nil && n >= least && n <= most && s == strconv.Itoa(n)
+		},
+	}
+}
+
+var size = kind{
+	name: "size", tag: "!!str", expected: "a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB",
+	parse: func(s string) (any, bool) {
+		number := strings.TrimRight(s, "KMGTiB")
+		unit, ok := units[s[len(number):]]
+		n, err := strconv.ParseUint(number, 10, 64)
+		return n * unit, ok && err == nil && n <= maxSize/unit
+	},
+}
+
+// leastRate in bytes per second still reads 64 GiB within five hours.
+const leastRate = 4 << 20
+
+var rate = kind{
+	name: "size", tag: size.tag, expected: "none, or " + size.expected + ", of at least 4MiB (a second)",
+	parse: func(s string) (any, bool) {
+		if s == "none" {
+			return uint64(0), true
+		}
+		n, ok := size.parse(s)
+		return n, ok && n.(uint64) >= leastRate
+	},
+}
+
+// maxSize is the largest size of a disk. The kernel counts bytes in a loff_t (include/linux/types.h).
+const maxSize = 1<<63 - 1
+
+var units = map[string]uint64{
+	"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+	"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+}
+
+// short returns time.Duration's String without zero seconds and minutes: "10m", "1h".
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+var sizeRange = kind{
+	name: "range", tag: "!!str", expected: "a range of sizes such as 5GiB..100GiB, 5GiB.. or ..100GiB, the first not above the second",
+	parse: func(s string) (any, bool) {
+		var r disk.SizeRange
+		least, most, ok := strings.Cut(s, "..")
+		bound := func(text string) uint64 {
+			if text == "" {
+				return 0
+			}
+			n, is := size.parse(text)
+			ok = ok && is && n != uint64(0)
+			value, _ := n.(uint64)
+			return value
+		}
+		r.Least, r.Most = bound(least), bound(most)
+		return r, ok && r != (disk.SizeRange{}) && (r.Most == 0 || r.Least <= r.Most)
+	},
+}
+
+var sector = kind{
+	tag: "!!int", expected: "a size of sectors in bytes: 512, 1024, 2048 or 4096",
+	parse: func(s string) (any, bool) {
+		n, err := strconv.ParseUint(s, 10, 32)
+		return uint32(n), err == nil && slices.Contains([]uint64{512, 1024, 2048, 4096}, n)
+	},
+}

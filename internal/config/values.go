@@ -1,0 +1,214 @@
+package config
+
+import (
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// minimumXFS in bytes is the smallest size on which mkfs.xfs makes a filesystem
+// (xfsprogs 5.19 and later, mkfs/xfs_mkfs.c, validate_supported). mkfs.xfs is asked
+// whether it would refuse before an ext4 is made, too.
+const minimumXFS = 300 << 20
+
+const (
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+	digits = "0123456789"
+)
+
+// only reports whether s has no other characters.
+func only(s, characters string) bool { return strings.Trim(s, characters) == "" }
+
+// printable reports whether s is visible ASCII without spaces.
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+var (
+	mode           = oneOf(disk.ModeFilesystem, disk.ModeBlock)
+	filesystemMade = oneOf(disk.XFS, disk.Ext4, "none")
+	filesystemKept = oneOf("xfs", "ext4")
+	proof          = oneOf("auto", "full", "sampled", "unsigned")
+	className      = word(expectedName, wrongName)
+	nodeName       = kind{name: "name", tag: "!!str", expected: expectedObject, parse: func(s string) (any, bool) { return s, wrongObject(s) == "" }}
+	storageClass   = word(expectedObject, wrongObject)
+	kernelNames    = word(expectedPattern, wrongPattern)
+	directory      = word(expectedDirectory, wrongDirectory)
+	mountOption    = word(expectedOption, wrongOption)
+	// check looks at the options of mkfs again, once it is known which mkfs has them.
+	mkfsOption  = word("an option of mkfs in quotes", func(string) string { return "" })
+	rootOwner   = word(expectedOwner, wrongOwner)
+	rootMode    = word(expectedMode, wrongMode)
+	transport   = oneOf("virtio", "scsi", "nvme", "dm")
+	anyText     = word(expectedText, wrongText)
+	backingFile = word(expectedBackingFile, wrongBackingFile)
+)
+
+const expectedName = "a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen"
+
+func wrongName(s string) string {
+	if s == "" || len(s) > 63 || s[0] == '-' || !only(s, lower+digits+"-") {
+		return expectedName
+	}
+	return ""
+}
+
+// Names of objects of Kubernetes (DNS subdomains, RFC 1123).
+const expectedObject = "the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or \"\" for none"
+
+func wrongObject(s string) string {
+	if len(s) > 253 || !only(s, lower+digits+"-.") {
+		return expectedObject
+	}
+	return ""
+}
+
+// A kernel name has at most 31 bytes (DISK_NAME_LEN, include/linux/blkdev.h)
+// and no slash; a pattern needs some more.
+const expectedPattern = "a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces"
+
+func wrongPattern(s string) string {
+	if s == "" || len(s) > 128 || strings.Contains(s, "/") || !printable(s) {
+		return expectedPattern
+	}
+	return wrongSyntax(s, expectedPattern)
+}
+
+const expectedText = "a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:"
+
+func wrongText(s string) string {
+	if s == "" || len(s) > 128 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return expectedText
+	}
+	return wrongSyntax(s, expectedText)
+}
+
+// regexpPrefix as in policy.Regexp.
+const regexpPrefix = "re:"
+
+// wrongSyntax returns what is expected instead of a pattern that cannot be read.
+func wrongSyntax(s, expected string) string {
+	if expression, ok := strings.CutPrefix(s, regexpPrefix); ok {
+		if _, err := regexp.Compile(expression); err != nil {
+			return "a regular expression (RE2); " + err.Error()
+		}
+	} else if _, err := path.Match(s, ""); err != nil {
+		return expected + "; it has a bracket or a backslash without its end"
+	}
+	return ""
+}
+
+const expectedBackingFile = "a glob of absolute paths that begins with a directory by its name, such as /srv/ci/*.img"
+
+// wrongBackingFile wants the first directory by its name, so that no pattern means any file.
+func wrongBackingFile(s string) string {
+	first, rest, below := strings.Cut(strings.TrimPrefix(s, "/"), "/")
+	switch _, err := path.Match(s, ""); {
+	case err != nil, wrongText(s) != "", !strings.HasPrefix(s, "/"), path.Clean(s) != s,
+		first == "", strings.ContainsAny(first, `*?[\`), !below, rest == "":
+		return expectedBackingFile
+	}
+	return ""
+}
+
+const expectedDirectory = "an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or a slash too many"
+
+// reserved are the directories that the system needs as they are.
+var reserved = []string{"/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/boot"}
+
+func wrongDirectory(s string) string {
+	switch {
+	case !path.IsAbs(s), path.Clean(s) != s, !only(s, lower+strings.ToUpper(lower)+digits+"/._-"):
+		return expectedDirectory
+	case s == "/":
+		return "a directory of its own, not the root directory"
+	// The unit's name is the path escaped, "-" becoming "\x2d", and has at most
+	// 255 characters (UNIT_NAME_MAX, systemd's src/basic/unit-name.h). A UUID
+	// below the directory and ".mount" take 55 of them.
+	case len(s)+3*strings.Count(s, "-") > 190:
+		return "a path that is short enough for the name of a mount unit: at most 190 characters, a '-' counted as 4"
+	}
+	for _, r := range reserved {
+		if within(s, r) {
+			return "a directory outside of " + strings.Join(reserved, ", ")
+		}
+	}
+	if disk.Hidden(s) {
+		return "a directory that the daemon sees: its unit hides /home, /root, /tmp and /var/tmp from it (ProtectHome=, PrivateTmp=)"
+	}
+	return ""
+}
+
+const expectedMkfs = `an option of mkfs.xfs such as "-i size=1024": -d (agcount, su, sw, sunit, swidth, noalign), -i (size, maxpct, sparse, nrext64), -l (size, su, sunit), -m (reflink, rmapbt, finobt, bigtime, inobtcount) or -n (size)`
+
+const expectedMkfsExt4 = `an option of mkfs.ext4 such as "-m 0": -i, -m, -N with a number, -E (stride, stripe_width) or -J (size)`
+
+const expectedOwner = `two numbers "UID:GID" in quotes, such as "1000:1000"`
+
+func wrongOwner(s string) string {
+	user, group, _ := strings.Cut(s, ":")
+	for _, number := range []string{user, group} {
+		if n, err := strconv.ParseUint(number, 10, 32); err != nil || n == 1<<32-1 || !only(number, digits) {
+			return expectedOwner
+		}
+	}
+	return ""
+}
+
+const expectedMode = `an octal mode of four digits in quotes, such as "0755" or "2770", without the sticky bit`
+
+func wrongMode(s string) string {
+	if len(s) != 4 || !only(s, "01234567") || strings.Contains("1357", s[:1]) {
+		return expectedMode
+	}
+	return ""
+}
+
+// within reports whether the path is the directory or below it.
+func within(path, directory string) bool {
+	return path == directory || strings.HasPrefix(path, directory+"/")
+}
+
+const expectedOption = "one mount option of at most 256 visible characters without ',', '\\', '%' and '\"'"
+
+// refusal returns what is expected instead of an option that changes who owns a mount
+// or what is done by it (mount(8), systemd.mount(5)), that brings in another device,
+// or that would let XFS mount a twin.
+func refusal(name string) string {
+	switch name {
+	case "nofail":
+		return `it to be left out: hotmount adds "nofail" itself`
+	case "user", "users", "owner", "group":
+		return "no option that lets others than root mount and unmount"
+	case "auto", "noauto", "_netdev":
+		return "no option that says when to mount: hotmount does"
+	case "remount", "bind", "rbind", "move", "loop", "offset", "sizelimit", "encryption":
+		return "no option that makes it another act than mounting the disk"
+	case "shared", "rshared", "slave", "rslave", "private", "rprivate", "unbindable", "runbindable":
+		return "no option of propagation: the class directory's mount has it"
+	case "helper", "uhelper":
+		return "no option that hands the unmounting to a helper"
+	case "logdev", "rtdev", "journal_dev", "journal_path":
+		return "no option that brings in another device"
+	case "nouuid":
+		return "no option that allows two filesystems with one UUID"
+	}
+	switch prefix, _, dotted := strings.Cut(name, "."); {
+	case strings.HasPrefix(name, "x-"), strings.HasPrefix(name, "X-"):
+		return "an option of the filesystem, not one for systemd or mount(8)"
+	case dotted && prefix == "verity":
+		return "no option that brings in another device"
+	}
+	return ""
+}
+
+func wrongOption(s string) string {
+	if s == "" || len(s) > 256 || !printable(s) || strings.ContainsAny(s, `,\%"`) {
+		return expectedOption
+	}
+	name, _, _ := strings.Cut(s, "=")
+	return refusal(name)
+}
