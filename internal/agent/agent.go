@@ -66,7 +66,7 @@ type Agent struct {
 
 // New makes an agent. Watchdog is the longest time between two calls of Reporter.Alive, 0 for never to call it.
 func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) *Agent {
-	policy.Compile(s)
+	s = policy.Compile(s)
 	a := &Agent{
 		host: h, units: u, report: r, settings: s, watchdog: watchdog,
 		queue: newQueue(), requests: make(chan func()), results: make(chan func()), checked: make(chan func() bool),
@@ -116,7 +116,7 @@ func (a *Agent) Release(ctx context.Context, name string, seq uint64) error {
 
 // Reload replaces the settings, forgets earlier failures and looks at every disk.
 func (a *Agent) Reload(ctx context.Context, s *disk.Settings) error {
-	policy.Compile(s)
+	s = policy.Compile(s)
 	var err error
 	if askErr := a.ask(ctx, func() { err = a.reload(s) }); askErr != nil {
 		return askErr

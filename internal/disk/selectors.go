@@ -35,8 +35,8 @@ type Selectors struct {
 	LogicalSector []uint32 `json:"logical_sector,omitempty"`
 	// Partitions selects partitions, and no whole disks.
 	Partitions bool `json:"partitions,omitempty"`
-	// Compiled are the regular expressions among the patterns, by pattern, once
-	// policy.Compile has prepared them.
+	// Compiled are the regular expressions among the patterns, by pattern, in what
+	// policy.Compile has returned.
 	Compiled map[string]*regexp.Regexp `json:"-"`
 }
 

@@ -259,28 +259,34 @@ func expression(pattern string) *regexp.Regexp {
 	return re
 }
 
-// Compile prepares the regular expressions of the settings, so that Decide does
-// not compile them for each disk. Without it the answers are the same.
-func Compile(s *disk.Settings) {
-	one := func(s *disk.Selectors) {
-		s.Compiled = nil
-		for _, patterns := range [][]string{s.Names, s.MapperNames, s.Transport, s.Serial, s.WWN, s.Model, s.Vendor, s.ByPath} {
-			for _, p := range patterns {
-				if re := expression(p); re != nil {
-					if s.Compiled == nil {
-						s.Compiled = map[string]*regexp.Regexp{}
-					}
-					s.Compiled[p] = re
+// Compile returns the settings with their regular expressions prepared, so that Decide
+// does not compile them for each disk. Without it the answers are the same.
+func Compile(s *disk.Settings) *disk.Settings {
+	compiled := *s
+	compiled.Exclude, compiled.Classes = slices.Clone(s.Exclude), slices.Clone(s.Classes)
+	for i := range compiled.Exclude {
+		compiled.Exclude[i].Compiled = expressions(&compiled.Exclude[i])
+	}
+	for i := range compiled.Classes {
+		compiled.Classes[i].Compiled = expressions(&compiled.Classes[i].Selectors)
+	}
+	return &compiled
+}
+
+// expressions returns the regular expressions among the patterns, by pattern, nil for none.
+func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
+	var all map[string]*regexp.Regexp
+	for _, patterns := range [][]string{s.Names, s.MapperNames, s.Transport, s.Serial, s.WWN, s.Model, s.Vendor, s.ByPath} {
+		for _, p := range patterns {
+			if re := expression(p); re != nil {
+				if all == nil {
+					all = map[string]*regexp.Regexp{}
 				}
+				all[p] = re
 			}
 		}
 	}
-	for i := range s.Exclude {
-		one(&s.Exclude[i])
-	}
-	for i := range s.Classes {
-		one(&s.Classes[i].Selectors)
-	}
+	return all
 }
 
 // pattern is Pattern for one of the selectors' patterns.

@@ -206,7 +206,11 @@ func TestSelectAllocatesNothing(t *testing.T) {
 	s := settings()
 	s.Exclude = []disk.Selectors{{Serial: []string{"re:OLD-.*"}}, {Serial: []string{"OLD-*"}, Removable: &no}}
 	s.Classes[0].Selectors = every
-	Compile(s)
+	given := s
+	s = Compile(s)
+	if given.Exclude[0].Compiled != nil || given.Classes[0].Compiled != nil || s.Exclude[0].Compiled == nil || s.Classes[0].Compiled == nil {
+		t.Fatal("the settings themselves were changed, or not prepared")
+	}
 	if c := Select(f, s); c == nil {
 		t.Fatal("not selected")
 	}
