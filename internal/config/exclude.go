@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,8 +18,8 @@ type exclusion struct {
 	*faults
 }
 
-// transports are how the kernel names the disks of each transport.
-var transports = []struct{ name, prefix string }{{"virtio", "vd"}, {"scsi", "sd"}, {"nvme", "nvme"}, {"dm", "dm-"}, {"loop", "loop"}}
+// prefixes are how the kernel names the disks of each transport.
+var prefixes = map[string]string{"vd": "virtio", "sd": "scsi", "nvme": "nvme", "dm-": "dm", "loop": "loop"}
 
 // limit is what an attribute of a transport's disks can be.
 type limit struct {
@@ -48,16 +47,15 @@ var attributes = map[string]map[string]limit{
 }
 
 func (e exclusion) check() {
-	e.names()
+	e.patterns("names", e.Names, e.wrongName)
 	can := e.transports()
 	for _, a := range []struct {
 		name     string
 		patterns []string
-	}{{"mapper_names", e.MapperNames}, {"serial", e.Serial}, {"wwn", e.WWN}, {"model", e.Model}, {"vendor", e.Vendor}, {"by_path", e.ByPath}} {
-		e.patterns(a.name, a.patterns, neverMatches)
+	}{{"mapper_names", e.MapperNames}, {"serial", e.Serial}, {"wwn", e.WWN}, {"model", e.Model}, {"vendor", e.Vendor}} {
 		having := slices.DeleteFunc(slices.Clone(can), func(t string) bool { _, has := attributes[t][a.name]; return !has })
 		switch {
-		case a.name == "by_path" || len(a.patterns) == 0:
+		case len(a.patterns) == 0 || len(can) == 0:
 		case len(having) == 0:
 			e.add(e.at[a.name], "found %s, expected none: %s disks have no %s", quote(a.patterns[0]), strings.Join(can, " and "), a.name)
 		default:
@@ -66,7 +64,7 @@ func (e exclusion) check() {
 	}
 }
 
-// patterns adds a fault for each of the patterns for which wrong returns what was expected instead.
+// patterns adds a fault for each pattern for which wrong returns what was expected instead.
 func (e exclusion) patterns(key string, patterns []string, wrong func(string) string) {
 	for i, pattern := range patterns {
 		if expected := wrong(pattern); expected != "" {
@@ -78,56 +76,48 @@ func (e exclusion) patterns(key string, patterns []string, wrong func(string) st
 // diskName is how the kernel names disks and partitions (virtblk_name_format in
 // drivers/block/virtio_blk.c, sd_format_disk_name in drivers/scsi/sd.c, nvme_alloc_ns in
 // drivers/nvme/host/core.c, bdevname in block/partitions/core.c).
-var diskName = regexp.MustCompile(`^(?:[vs]d[a-z]+(?:[1-9][0-9]*)?|nvme[0-9]+n[0-9]+(?:p[1-9][0-9]*)?)$`)
+var diskName = regexp.MustCompile(`^(?:[vs]d[a-z]+(?:[1-9][0-9]*)?|(?:nvme[0-9]+n|dm-|loop)[0-9]+(?:p[1-9][0-9]*)?)$`)
 
-func (e exclusion) names() {
-	e.patterns("names", e.Names, func(name string) string {
-		start, complete := literal(name)
-		transport := transportOf(start)
-		switch {
-		case len(e.Transport) > 0 && transport != "" && !slices.Contains(e.Transport, transport):
-			return "a pattern that can match something: the exclusion's transport is " + strings.Join(e.Transport, ", ")
-		case complete && slices.Contains([]string{"virtio", "scsi", "nvme"}, transport) && !diskName.MatchString(start):
-			return "the name of a disk, such as vdb or nvme0n1, or of a partition, such as vdb1 or nvme0n1p1"
-		}
-		return neverMatches(name)
-	})
+func (e exclusion) wrongName(name string) string {
+	start, complete := literal(name)
+	transport := transportOf(start)
+	switch {
+	case transport == "":
+	case len(e.Transport) > 0 && !slices.Contains(e.Transport, transport):
+		return "a pattern that can match something: the exclusion's transport is " + strings.Join(e.Transport, ", ")
+	case complete && !diskName.MatchString(start):
+		return "the name of a disk, such as vdb or nvme0n1, or of a partition, such as vdb1 or nvme0n1p1"
+	}
+	return ""
 }
 
-// transportOf returns the transport of the disks whose names begin so, "" if that does not tell it.
-func transportOf(name string) string {
-	for _, t := range transports {
-		if strings.HasPrefix(name, t.prefix) {
-			return t.name
+// transportOf returns the transport of the disks whose names begin so, "" if that does not tell.
+func transportOf(start string) string {
+	for prefix, t := range prefixes {
+		if strings.HasPrefix(start, prefix) {
+			return t
 		}
 	}
 	return ""
 }
 
-// transports returns those of the disks for which the exclusion can hold.
+// transports returns those of the disks for which the exclusion can hold, "" for any other.
 func (e exclusion) transports() []string {
-	can := e.Transport
-	if len(can) == 0 {
-		can = []string{"virtio", "scsi", "nvme", "dm"}
+	can := []string{"virtio", "scsi", "nvme", "dm", "loop", ""}
+	if len(e.Transport) > 0 {
+		can = slices.Clone(e.Transport)
+	}
+	if len(e.Names) > 0 {
+		can = slices.DeleteFunc(can, func(t string) bool {
+			return !slices.ContainsFunc(e.Names, func(name string) bool {
+				start, _ := literal(name)
+				of := transportOf(start)
+				return of == t || of == ""
+			})
+		})
 	}
 	if len(e.MapperNames) > 0 && slices.Contains(can, "dm") {
 		can = []string{"dm"}
-	}
-	var named []string
-	for _, name := range e.Names {
-		start, _ := literal(name)
-		t := transportOf(start)
-		if t == "" && len(e.Transport) > 0 {
-			return can
-		} else if t == "" {
-			return append(slices.Clone(can), "")
-		}
-		if (slices.Contains(can, t) || len(e.Transport) == 0) && !slices.Contains(named, t) {
-			named = append(named, t)
-		}
-	}
-	if len(e.Names) > 0 {
-		return named
 	}
 	return can
 }
@@ -184,9 +174,6 @@ func literal(pattern string) (start string, complete bool) {
 	return pattern, true
 }
 
-// bracket finds the brackets of a glob, and what is escaped outside of them.
-var bracket = regexp.MustCompile(`\\.|\[(?:\\.|[^\]\\])+\]`)
-
 // least returns how many characters a text has at least that the glob matches. It returns
 // 0 for a regular expression.
 func least(glob string) int {
@@ -194,22 +181,4 @@ func least(glob string) int {
 		return 0
 	}
 	return len(strings.ReplaceAll(bracket.ReplaceAllString(glob, "?"), "*", ""))
-}
-
-// neverMatches returns what is expected instead of a glob with a bracket that no character
-// matches. It says nothing of regular expressions.
-func neverMatches(glob string) string {
-	if strings.HasPrefix(glob, regexpPrefix) {
-		return ""
-	}
-	for _, b := range bracket.FindAllString(glob, -1) {
-		some := false
-		for r := rune(0); r < 0x180 && !some; r++ {
-			some, _ = path.Match(b, string(r))
-		}
-		if !some {
-			return "a pattern that can match something: in [z-a] the first is above the last"
-		}
-	}
-	return ""
 }

@@ -70,6 +70,7 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"serial: [\"\"]":                                 `classes[0].serial[0]: found "", ` + textWords,
 		"serial: [\"a\\tb\"]":                            `classes[0].serial[0]: found "a\tb", ` + textWords,
 		"serial: [\"[\"]":                                `classes[0].serial[0]: found "[", ` + textWords + "; it has a bracket or a backslash without its end",
+		"serial: [\"a[z-b]\"]":                           `classes[0].serial[0]: found "a[z-b]", expected a pattern that can match something: in [z-a] the first is above the last`,
 		`mkfs_options: ["-f"]`:                           `classes[0].mkfs_options[0]: found "-f", expected ` + expectedMkfs,
 		`mkfs_options: ["-i size=1024 -f"]`:              `classes[0].mkfs_options[0]: found "-i size=1024 -f", expected ` + expectedMkfs,
 		`mkfs_options: ["-m crc=0"]`:                     `classes[0].mkfs_options[0]: found "-m crc=0", expected ` + expectedMkfs,
@@ -116,8 +117,10 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"exclude: [{names: [nvme0]}]":                                 `FILE:1: exclude[0].names[0]: found "nvme0", ` + diskWords,
 		"exclude: [{serial: ['[b-a]'], model: ['re:Samsung SSD 870 EVO.*'], transport: [scsi]}]": `FILE:1: exclude[0].serial[0]: found "[b-a]", expected a pattern that can match something: in [z-a] the first is above the last` + "\n" +
 			`FILE:1: exclude[0].model[0]: found "re:Samsung SSD 870 EVO.*", expected at most 16 characters: scsi cuts models there`,
-		"exclude: [{partitions: false}]": "FILE:1: exclude[0]: found no selector, expected at least one of " + strings.Join(names(selectorKeys), ", "),
-		"exclude: [{nane: x}]":           `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
+		"exclude: [{partitions: false}]":                              "FILE:1: exclude[0]: found no selector, expected at least one of " + strings.Join(names(selectorKeys), ", "),
+		"exclude: [{transport: [virtio], names: [sdb], serial: [x]}]": `FILE:1: exclude[0].names[0]: found "sdb", expected a pattern that can match something: the exclusion's transport is virtio`,
+		"exclude: [{names: [dm-]}]":                                   `FILE:1: exclude[0].names[0]: found "dm-", ` + diskWords,
+		"exclude: [{nane: x}]":                                        `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
 		"classes:\n- {name: a, directory: /a, serial: [x]}\n- {name: b, directory: /b, serial: [x]}": "FILE:3: classes[1]: found the same selectors as in classes[0] (line 2), which has all these disks, expected others",
 	} {
 		src := source(t, file, nil)
@@ -132,7 +135,6 @@ func TestFaultsOfSelectors(t *testing.T) {
 // beginning of the pattern tells. In a class hotmount plan says that no disk is selected.
 func TestSelectorsWithoutDisks(t *testing.T) {
 	for line, want := range map[string]string{
-		"serial: [\"a[z-b]\"]":                                                     `exclude[0].serial[0]: found "a[z-b]", expected a pattern that can match something: in [z-a] the first is above the last`,
 		"names: [\"d*\"]":                                                          "",
 		"names: [\"dm?\"]":                                                         "",
 		"names: [\"re:[^\\\\x00-\\\\x{10FFFF}]\"]":                                 "",
@@ -199,7 +201,7 @@ func TestPossibleSelectors(t *testing.T) {
 	}
 	for _, file := range []string{"transport: [scsi], serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "names: ['sd*', 'nvme*'], serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "names: [vdb1]", "partitions: true, names: [vdb]",
 		"names: ['loop*']", "backing_file: [/srv/ci/a*]", "mapper_names: [vg0-system*]", "transport: [dm]", "transport: [dm], serial: [LVM-*]", "transport: [nvme, scsi], vendor: [ATA], wwn: ['naa.*']", "names: ['*', 'xv*'], vendor: [QEMU]",
-		`serial: ['\[z-a]', '[^b-a]', '[b-ad]', '[\]]', 'a[\\-\]]']`, "transport: [nvme], wwn: ['[mn]*', 're:(?i)EUI.*']", "names: ['d*']"} {
+		`serial: ['\[z-a]', '[^b-a]', '[b-ad]', '[\]]', 'a[\\-\]]']`, "transport: [nvme], wwn: ['[mn]*', 're:(?i)EUI.*']", "names: ['d*', 're:dm-[0]', loop7p1]"} {
 		if _, err := Load(source(t, "exclude: [{"+file+"}]", nil)); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}

@@ -3,6 +3,7 @@ package config
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,8 +98,25 @@ func wrongSyntax(s, expected string) string {
 		}
 	} else if _, err := path.Match(s, ""); err != nil {
 		return expected + "; it has a bracket or a backslash without its end"
+	} else if emptyBracket(s) {
+		return "a pattern that can match something: in [z-a] the first is above the last"
 	}
 	return ""
+}
+
+// bracket finds the brackets of a glob, and what is escaped outside of them.
+var bracket = regexp.MustCompile(`\\.|\[(?:\\.|[^\]\\])+\]`)
+
+// emptyBracket reports whether the glob has a bracket that no character matches.
+func emptyBracket(glob string) bool {
+	return slices.ContainsFunc(bracket.FindAllString(glob, -1), func(b string) bool {
+		for r := rune(0); r < 0x180; r++ {
+			if ok, _ := path.Match(b, string(r)); ok {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 const expectedBackingFile = "a glob of absolute paths that begins with a directory by its name, such as /srv/ci/*.img"
