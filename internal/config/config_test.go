@@ -449,7 +449,7 @@ func TestOptions(t *testing.T) {
 		twin:        "nouuid",
 	} {
 		for option := range strings.FieldsSeq(options) {
-			if got := wrongOption(option); got != want {
+			if got := wrongOption(option, ""); got != want {
 				t.Errorf("%s: %q, want %q", option, got, want)
 			}
 		}

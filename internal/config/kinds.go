@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,12 @@ type kind struct {
 	wrong func(string) string
 }
 
+// called returns the kind with a name for the usage of flags.
+func (k kind) called(name string) kind {
+	k.name = name
+	return k
+}
+
 func (k *kind) expects(s string) string {
 	if k.wrong != nil {
 		return k.wrong(s)
@@ -30,26 +37,30 @@ func (k *kind) expects(s string) string {
 	return k.expected
 }
 
-// word returns a kind of text. wrong returns what was expected instead, "" if nothing is wrong.
-func word(expected string, wrong func(string) string) kind {
-	return kind{
-		tag:      "!!str",
-		expected: expected,
-		parse:    func(s string) (any, bool) { return s, wrong(s) == "" },
-		wrong:    wrong,
-	}
+// matching returns a kind of text of at most so many bytes that matches a regular expression
+// as a whole. wrong, which is asked next, returns what was expected instead, "" if nothing
+// is wrong.
+func matching(expression string, most int, expected string, wrong ...func(s, expected string) string) kind {
+	form := regexp.MustCompile(`^(?:` + expression + `)$`)
+	k := kind{tag: "!!str", expected: expected, wrong: func(s string) string {
+		if len(s) > most || !form.MatchString(s) {
+			return expected
+		}
+		for _, w := range wrong {
+			if what := w(s, expected); what != "" {
+				return what
+			}
+		}
+		return ""
+	}}
+	k.parse = func(s string) (any, bool) { return s, k.wrong(s) == "" }
+	return k
 }
 
 // oneOf returns a kind of text with few values.
 func oneOf(values ...string) kind {
 	last := len(values) - 1
-	expected := strings.Join(values[:last], ", ") + " or " + values[last]
-	return word(expected, func(s string) string {
-		if !slices.Contains(values, s) {
-			return expected
-		}
-		return ""
-	})
+	return matching(strings.Join(values, "|"), 16, strings.Join(values[:last], ", ")+" or "+values[last])
 }
 
 var boolean = kind{

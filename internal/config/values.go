@@ -15,83 +15,69 @@ import (
 // whether it would refuse before an ext4 is made, too.
 const minimumXFS = 300 << 20
 
-const (
-	lower  = "abcdefghijklmnopqrstuvwxyz"
-	digits = "0123456789"
-)
-
-// only reports whether s has no other characters.
-func only(s, characters string) bool { return strings.Trim(s, characters) == "" }
-
-// printable reports whether s is visible ASCII without spaces.
-func printable(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
-}
-
+// Texts with few values.
 var (
 	mode           = oneOf(disk.ModeFilesystem, disk.ModeBlock)
 	filesystemMade = oneOf(disk.XFS, disk.Ext4, "none")
 	filesystemKept = oneOf("xfs", "ext4")
 	proof          = oneOf("auto", "full", "sampled", "unsigned")
-	className      = word(expectedName, wrongName)
-	nodeName       = kind{name: "name", tag: "!!str", expected: expectedObject, parse: func(s string) (any, bool) { return s, wrongObject(s) == "" }}
-	storageClass   = word(expectedObject, wrongObject)
-	kernelNames    = word(expectedPattern, wrongPattern)
-	directory      = word(expectedDirectory, wrongDirectory)
-	mountOption    = word(expectedOption, wrongOption)
-	// check looks at the options of mkfs again, once it is known which mkfs has them.
-	mkfsOption  = word("an option of mkfs in quotes", func(string) string { return "" })
-	rootOwner   = word(expectedOwner, wrongOwner)
-	rootMode    = word(expectedMode, wrongMode)
-	transport   = oneOf("virtio", "scsi", "nvme", "dm")
-	anyText     = word(expectedText, wrongText)
-	backingFile = word(expectedBackingFile, wrongBackingFile)
+	transport      = oneOf("virtio", "scsi", "nvme", "dm")
 )
 
-const expectedName = "a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen"
+// Texts of a form.
+var (
+	className = matching(`[a-z0-9][a-z0-9-]*`, 63,
+		"a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen")
+	// Names of objects of Kubernetes are DNS subdomains (RFC 1123).
+	storageClass = matching(`[a-z0-9.-]*`, 253,
+		"the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or \"\" for none")
+	nodeName = storageClass.called("name")
+	rootMode = matching(`[0246][0-7][0-7][0-7]`, 4,
+		`an octal mode of four digits in quotes, such as "0755" or "2770", without the sticky bit`)
+	rootOwner = matching(`[0-9]+:[0-9]+`, 128, `two numbers "UID:GID" in quotes, such as "1000:1000"`, wrongOwner)
+	directory = matching(`/[A-Za-z0-9/._-]*`, 4096,
+		"an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or a slash too many", wrongDirectory)
+	mountOption = matching(`[!-~]+`, 256,
+		"one mount option of at most 256 visible characters without ',', '\\', '%' and '\"'", wrongOption)
+	// check looks at the options of mkfs again, once it is known which mkfs has them.
+	mkfsOption = matching(`(?s:.*)`, maxFile, "an option of mkfs in quotes")
+	// A kernel name has at most 31 bytes (DISK_NAME_LEN, include/linux/blkdev.h) and no slash.
+	// A pattern needs some more.
+	kernelNames = matching(`[!-.0-~]+`, 128,
+		"a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces", wrongPattern)
+	anyText = matching(`[ -~]+`, 128,
+		"a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:", wrongPattern)
+	// The first directory stands there by its name, so that no pattern means any file.
+	backingFile = matching(`/[ -)+-.0->@-Z\]-~]+/[ -~]+`, 128,
+		"a glob of absolute paths that begins with a directory by its name, such as /srv/ci/*.img", wrongBackingFile)
+)
 
-func wrongName(s string) string {
-	if s == "" || len(s) > 63 || s[0] == '-' || !only(s, lower+digits+"-") {
-		return expectedName
+const expectedMkfs = `an option of mkfs.xfs such as "-i size=1024": -d (agcount, su, sw, sunit, swidth, noalign), -i (size, maxpct, sparse, nrext64), -l (size, su, sunit), -m (reflink, rmapbt, finobt, bigtime, inobtcount) or -n (size)`
+
+const expectedMkfsExt4 = `an option of mkfs.ext4 such as "-m 0": -i, -m, -N with a number, -E (stride, stripe_width) or -J (size)`
+
+func wrongOwner(s, expected string) string {
+	for number := range strings.SplitSeq(s, ":") {
+		// The highest number means that nothing is to be changed (chown(2)).
+		if n, err := strconv.ParseUint(number, 10, 32); err != nil || n == 1<<32-1 {
+			return expected
+		}
 	}
 	return ""
 }
 
-// Names of objects of Kubernetes (DNS subdomains, RFC 1123).
-const expectedObject = "the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or \"\" for none"
-
-func wrongObject(s string) string {
-	if len(s) > 253 || !only(s, lower+digits+"-.") {
-		return expectedObject
+func wrongBackingFile(s, expected string) string {
+	if _, err := path.Match(s, ""); err != nil || emptyBracket(s) || path.Clean(s) != s {
+		return expected
 	}
 	return ""
-}
-
-// A kernel name has at most 31 bytes (DISK_NAME_LEN, include/linux/blkdev.h)
-// and no slash; a pattern needs some more.
-const expectedPattern = "a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces"
-
-func wrongPattern(s string) string {
-	if s == "" || len(s) > 128 || strings.Contains(s, "/") || !printable(s) {
-		return expectedPattern
-	}
-	return wrongSyntax(s, expectedPattern)
-}
-
-const expectedText = "a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:"
-
-func wrongText(s string) string {
-	if s == "" || len(s) > 128 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return expectedText
-	}
-	return wrongSyntax(s, expectedText)
 }
 
 // regexpPrefix as in policy.Regexp.
 const regexpPrefix = "re:"
 
-// wrongSyntax returns what is expected instead of a pattern that cannot be read.
-func wrongSyntax(s, expected string) string {
+// wrongPattern returns what is expected instead of a pattern that cannot be read.
+func wrongPattern(s, expected string) string {
 	if expression, ok := strings.CutPrefix(s, regexpPrefix); ok {
 		if _, err := regexp.Compile(expression); err != nil {
 			return "a regular expression (RE2); " + err.Error()
@@ -119,28 +105,13 @@ func emptyBracket(glob string) bool {
 	})
 }
 
-const expectedBackingFile = "a glob of absolute paths that begins with a directory by its name, such as /srv/ci/*.img"
-
-// wrongBackingFile wants the first directory by its name, so that no pattern means any file.
-func wrongBackingFile(s string) string {
-	first, rest, below := strings.Cut(strings.TrimPrefix(s, "/"), "/")
-	switch _, err := path.Match(s, ""); {
-	case err != nil, wrongText(s) != "", !strings.HasPrefix(s, "/"), path.Clean(s) != s,
-		first == "", strings.ContainsAny(first, `*?[\`), !below, rest == "":
-		return expectedBackingFile
-	}
-	return ""
-}
-
-const expectedDirectory = "an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or a slash too many"
-
 // reserved are the directories that the system needs as they are.
 var reserved = []string{"/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/boot"}
 
-func wrongDirectory(s string) string {
+func wrongDirectory(s, expected string) string {
 	switch {
-	case !path.IsAbs(s), path.Clean(s) != s, !only(s, lower+strings.ToUpper(lower)+digits+"/._-"):
-		return expectedDirectory
+	case path.Clean(s) != s:
+		return expected
 	case s == "/":
 		return "a directory of its own, not the root directory"
 	// The unit's name is the path escaped, "-" becoming "\x2d", and has at most
@@ -160,37 +131,18 @@ func wrongDirectory(s string) string {
 	return ""
 }
 
-const expectedMkfs = `an option of mkfs.xfs such as "-i size=1024": -d (agcount, su, sw, sunit, swidth, noalign), -i (size, maxpct, sparse, nrext64), -l (size, su, sunit), -m (reflink, rmapbt, finobt, bigtime, inobtcount) or -n (size)`
-
-const expectedMkfsExt4 = `an option of mkfs.ext4 such as "-m 0": -i, -m, -N with a number, -E (stride, stripe_width) or -J (size)`
-
-const expectedOwner = `two numbers "UID:GID" in quotes, such as "1000:1000"`
-
-func wrongOwner(s string) string {
-	user, group, _ := strings.Cut(s, ":")
-	for _, number := range []string{user, group} {
-		if n, err := strconv.ParseUint(number, 10, 32); err != nil || n == 1<<32-1 || !only(number, digits) {
-			return expectedOwner
-		}
-	}
-	return ""
-}
-
-const expectedMode = `an octal mode of four digits in quotes, such as "0755" or "2770", without the sticky bit`
-
-func wrongMode(s string) string {
-	if len(s) != 4 || !only(s, "01234567") || strings.Contains("1357", s[:1]) {
-		return expectedMode
-	}
-	return ""
-}
-
 // within reports whether the path is the directory or below it.
 func within(path, directory string) bool {
 	return path == directory || strings.HasPrefix(path, directory+"/")
 }
 
-const expectedOption = "one mount option of at most 256 visible characters without ',', '\\', '%' and '\"'"
+func wrongOption(s, expected string) string {
+	if strings.ContainsAny(s, `,\%"`) {
+		return expected
+	}
+	name, _, _ := strings.Cut(s, "=")
+	return refusal(name)
+}
 
 // refusal returns what is expected instead of an option that changes who owns a mount
 // or what is done by it (mount(8), systemd.mount(5)), that brings in another device,
@@ -221,12 +173,4 @@ func refusal(name string) string {
 		return "no option that brings in another device"
 	}
 	return ""
-}
-
-func wrongOption(s string) string {
-	if s == "" || len(s) > 256 || !printable(s) || strings.ContainsAny(s, `,\%"`) {
-		return expectedOption
-	}
-	name, _, _ := strings.Cut(s, "=")
-	return refusal(name)
 }
