@@ -76,7 +76,7 @@ func (e exclusion) patterns(key string, patterns []string, wrong func(string) st
 // diskName is how the kernel names disks and partitions (virtblk_name_format in
 // drivers/block/virtio_blk.c, sd_format_disk_name in drivers/scsi/sd.c, nvme_alloc_ns in
 // drivers/nvme/host/core.c, bdevname in block/partitions/core.c).
-var diskName = regexp.MustCompile(`^(?:[vs]d[a-z]+(?:[1-9][0-9]*)?|(?:nvme[0-9]+n|dm-|loop)[0-9]+(?:p[1-9][0-9]*)?)$`)
+const diskName = `^(?:[vs]d[a-z]+(?:[1-9][0-9]*)?|(?:nvme[0-9]+n|dm-|loop)[0-9]+(?:p[1-9][0-9]*)?)$`
 
 func (e exclusion) wrongName(name string) string {
 	start, complete := literal(name)
@@ -85,7 +85,7 @@ func (e exclusion) wrongName(name string) string {
 	case transport == "":
 	case len(e.Transport) > 0 && !slices.Contains(e.Transport, transport):
 		return "a pattern that can match something: the exclusion's transport is " + strings.Join(e.Transport, ", ")
-	case complete && !diskName.MatchString(start):
+	case complete && !regexp.MustCompile(diskName).MatchString(start):
 		return "the name of a disk, such as vdb or nvme0n1, or of a partition, such as vdb1 or nvme0n1p1"
 	}
 	return ""
@@ -180,5 +180,5 @@ func least(glob string) int {
 	if strings.HasPrefix(glob, regexpPrefix) {
 		return 0
 	}
-	return len(strings.ReplaceAll(bracket.ReplaceAllString(glob, "?"), "*", ""))
+	return len(strings.ReplaceAll(bracket().ReplaceAllString(glob, "?"), "*", ""))
 }

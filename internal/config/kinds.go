@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"hotmount/internal/disk"
@@ -41,9 +42,10 @@ func (k *kind) expects(s string) string {
 // as a whole. wrong, which is asked next, returns what was expected instead, "" if nothing
 // is wrong.
 func matching(expression string, most int, expected string, wrong ...func(s, expected string) string) kind {
-	form := regexp.MustCompile(`^(?:` + expression + `)$`)
+	// Compiled at need: most of the program's processes read no configuration.
+	form := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:` + expression + `)$`) })
 	k := kind{tag: "!!str", expected: expected, wrong: func(s string) string {
-		if len(s) > most || !form.MatchString(s) {
+		if len(s) > most || !form().MatchString(s) {
 			return expected
 		}
 		for _, w := range wrong {

@@ -107,11 +107,10 @@ func (p *parser) document(text []byte) {
 	}
 }
 
-var yamlError = regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
-
 // syntax reports an error of the yaml package. The line in it, if any, is that of the
 // fault or one above it: there the list or mapping begins that is at fault.
 func (p *parser) syntax(err error) {
+	yamlError := regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
 	at, what := place{name: p.name}, err.Error()
 	if m := yamlError.FindStringSubmatch(what); m != nil {
 		at.line, _ = strconv.Atoi(m[1])

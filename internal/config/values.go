@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"hotmount/internal/disk"
 )
@@ -91,11 +92,11 @@ func wrongPattern(s, expected string) string {
 }
 
 // bracket finds the brackets of a glob, and what is escaped outside of them.
-var bracket = regexp.MustCompile(`\\.|\[(?:\\.|[^\]\\])+\]`)
+var bracket = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\.|\[(?:\\.|[^\]\\])+\]`) })
 
 // emptyBracket reports whether the glob has a bracket that no character matches.
 func emptyBracket(glob string) bool {
-	return slices.ContainsFunc(bracket.FindAllString(glob, -1), func(b string) bool {
+	return slices.ContainsFunc(bracket().FindAllString(glob, -1), func(b string) bool {
 		for r := rune(0); r < 0x180; r++ {
 			if ok, _ := path.Match(b, string(r)); ok {
 				return false
