@@ -61,6 +61,7 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"size: 10GiB":                                    `classes[0].size: found "10GiB", ` + rangeWords,
 		"size: ..":                                       `classes[0].size: found "..", ` + rangeWords,
 		"size: 0GiB..":                                   `classes[0].size: found "0GiB..", ` + rangeWords,
+		"size: 0GiB..5GiB":                               `classes[0].size: found "0GiB..5GiB", ` + rangeWords,
 		"size: 5G..":                                     `classes[0].size: found "5G..", ` + rangeWords,
 		"transport: [sata]":                              `classes[0].transport[0]: found "sata", expected virtio, scsi, nvme or dm`,
 		"rotational: 1":                                  "classes[0].rotational: found the number 1, expected true or false",
@@ -119,10 +120,12 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"exclude: [{names: [nvme0]}]":                                 `FILE:1: exclude[0].names[0]: found "nvme0", ` + diskWords,
 		"exclude: [{serial: ['[b-a]'], model: ['re:Samsung SSD 870 EVO.*'], transport: [scsi]}]": `FILE:1: exclude[0].serial[0]: found "[b-a]", expected a pattern that can match something: in [z-a] the first is above the last` + "\n" +
 			`FILE:1: exclude[0].model[0]: found "re:Samsung SSD 870 EVO.*", expected at most 16 characters: scsi cuts models there`,
-		"exclude: [{partitions: false}]":                              "FILE:1: exclude[0]: found no selector, expected at least one of " + strings.Join(names(selectorKeys), ", "),
-		"exclude: [{transport: [virtio], names: [sdb], serial: [x]}]": `FILE:1: exclude[0].names[0]: found "sdb", expected a pattern that can match something: the exclusion's transport is virtio`,
-		"exclude: [{names: [dm-]}]":                                   `FILE:1: exclude[0].names[0]: found "dm-", ` + diskWords,
-		"exclude: [{nane: x}]":                                        `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
+		"exclude: [{partitions: false}]":                                                             "FILE:1: exclude[0]: found no selector, expected at least one of " + strings.Join(names(selectorKeys), ", "),
+		"exclude: [{transport: [virtio], names: [sdb], serial: [x]}]":                                `FILE:1: exclude[0].names[0]: found "sdb", expected a pattern that can match something: the exclusion's transport is virtio`,
+		"exclude: [{names: ['*'], serial: [ABCDEFGHIJKLMNOPQRSTU]}]":                                 `FILE:1: exclude[0].serial[0]: found "ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials there (for other disks alone: transport: [scsi])`,
+		"exclude: [{transport: [virtio], names: ['*'], wwn: [x]}]":                                   `FILE:1: exclude[0].wwn: found "x", expected none: virtio disks have no wwn`,
+		"exclude: [{names: [dm-]}]":                                                                  `FILE:1: exclude[0].names[0]: found "dm-", ` + diskWords,
+		"exclude: [{nane: x}]":                                                                       `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
 		"classes:\n- {name: a, directory: /a, serial: [x]}\n- {name: b, directory: /b, serial: [x]}": "FILE:3: classes[1]: found the same selectors as in classes[0] (line 2), which has all these disks, expected others",
 	} {
 		src := source(t, file, nil)
