@@ -94,8 +94,8 @@ func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) 
 	return documents, nil
 }
 
-// missing reports whether nothing has that name. It does not count as missing where it, or a
-// directory on the way, is a symlink to nowhere: what was there was to say something.
+// missing reports whether nothing has that name. A symlink to nowhere, also one in place of
+// a directory on the way, is not missing: a file was meant to be there.
 func missing(name string) bool {
 	for path := filepath.Clean(name); ; path = filepath.Dir(path) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
