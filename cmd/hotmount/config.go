@@ -64,7 +64,7 @@ func checkConfig(c *cobra.Command) error {
 	}
 	if err != nil {
 		fmt.Fprintln(c.OutOrStdout(), err)
-		return foundError{errors.New("the configuration has " + counted(1+strings.Count(err.Error(), "\n"), "fault"))}
+		return foundError{errors.New("the configuration has " + disk.Count(1+strings.Count(err.Error(), "\n"), "fault"))}
 	}
 	names := make([]string, 0, len(s.Classes))
 	for i := range s.Classes {

@@ -76,7 +76,7 @@ func exportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) 
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%s written to %s. To have them mounted without hotmount from the next boot on:\n  apt remove hotmount\n  systemctl daemon-reload\n  systemctl enable '%s'\n",
-		counted(len(names), "unit"), disk.Visible(dir), strings.Join(names, "' '"))
+		disk.Count(len(names), "unit"), disk.Visible(dir), strings.Join(names, "' '"))
 	return err
 }
 

@@ -21,7 +21,7 @@ func TestJSONOnATerminal(t *testing.T) {
 		clean(t, strings.Join(args, " ")+fmt.Sprint(" ", err), out)
 	}
 	var b strings.Builder
-	if err := printReport(&b, &doctor.Report{Findings: []doctor.Finding{{What: hostile}}}, "json"); err != nil {
+	if err := printJSON(&b, &doctor.Report{Findings: []doctor.Finding{{What: hostile}}}); err != nil {
 		t.Error(err)
 	}
 	clean(t, "doctor", b.String())

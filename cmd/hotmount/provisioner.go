@@ -78,7 +78,7 @@ func checkProvisioner(c *cobra.Command, s *disk.Settings, file string) error {
 		fmt.Fprintln(c.OutOrStdout(), line)
 	}
 	if len(found) > 0 {
-		return foundError{fmt.Errorf("%s in %s; what fits: hotmount provisioner values", counted(len(found), "difference"), file)}
+		return foundError{fmt.Errorf("%s in %s; what fits: hotmount provisioner values", disk.Count(len(found), "difference"), file)}
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s fits the configuration\n", file)
 	return err

@@ -160,7 +160,7 @@ func (s *status) verdict() error {
 	if bad == 0 {
 		return nil
 	}
-	return foundError{fmt.Errorf("%s refused or failed", counted(bad, "disk"))}
+	return foundError{fmt.Errorf("%s refused or failed", disk.Count(bad, "disk"))}
 }
 
 // getStatus decides as the daemon does, on the same facts. Hung is as for usage.

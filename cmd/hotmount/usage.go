@@ -12,6 +12,7 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
+	"hotmount/internal/run"
 )
 
 // space is what a mounted filesystem says of itself (statfs(2)), in bytes.
@@ -72,14 +73,14 @@ func usage(ctx context.Context, paths []string, hung map[string]int) map[string]
 	if len(asked) == 0 {
 		return known
 	}
-	all, err := answers[space](ctx, nil, append([]string{"usage"}, asked...)...)
+	all, err := run.Self[space](ctx, nil, append([]string{"usage"}, asked...)...)
 	for _, u := range all {
 		known[u.At] = u
 	}
-	var child silent
+	var child run.Unanswered
 	for _, p := range asked {
 		if _, ok := known[p]; !ok && errors.As(err, &child) {
-			hung[p] = child.pid
+			hung[p] = child.PID
 		}
 	}
 	return known

@@ -118,6 +118,14 @@ func escaped(text []byte, escape func([]byte, rune) []byte) []byte {
 	return b
 }
 
+// Count returns a number of things in words: "1 disk", "2 disks".
+func Count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return strconv.Itoa(n) + " " + thing
+}
+
 // HumanSize gives a size in bytes as people write it, in powers of 1024 with at
 // most one decimal: "5 GiB", "1.5 TiB", "512 B".
 func HumanSize(bytes uint64) string {

@@ -12,7 +12,7 @@ import (
 )
 
 // directory judges one class directory and every mount in it.
-func (e *examiner) directory(c *Class) {
+func (e *examiner) directory(c *disk.Class) {
 	host := &e.s.Host
 	at, ok := host.place(c.Directory)
 	if !ok {
@@ -64,7 +64,7 @@ func (e *examiner) directory(c *Class) {
 	}
 	if kubelets == 0 {
 		e.find(Finding{Level: Note, Kind: NoKubelet, Class: c.Name, What: "no kubelet runs on this node: nobody can say what it would see of " + c.Directory})
-	} else if c.LoopDevices {
+	} else if c.LoopDevices() {
 		e.find(Finding{Level: Warning, Kind: LoopDevices, Class: c.Name,
 			What: fmt.Sprintf("class %s selects loop devices on a node with a kubelet: they are for trying hotmount, and their files share a disk", c.Name),
 			Do:   []string{"editor /etc/hotmount/config.yaml   # remove backing_file and loop* from the class", "systemctl reload hotmount"}})
@@ -75,7 +75,7 @@ func (e *examiner) directory(c *Class) {
 }
 
 // covered finds mounts at one path of which one hides another.
-func (e *examiner) covered(c *Class, p string, top place, known bool) {
+func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	for i := range e.s.Host.Mounts {
 		m := &e.s.Host.Mounts[i]
 		if m.Path != p || known && top.own && m.ID == top.mount.ID {
@@ -114,7 +114,7 @@ func describe(m *mounts.Mount) string {
 }
 
 // entries judges what lies in the class directory itself.
-func (e *examiner) entries(c *Class, disks map[string]place) {
+func (e *examiner) entries(c *disk.Class, disks map[string]place) {
 	for _, entry := range e.s.Entries[c.Directory] {
 		p := path.Join(c.Directory, entry.Name)
 		_, mounted := disks[p]
@@ -173,7 +173,7 @@ func shell(s string) string {
 
 // viewer judges what one process sees of a class directory, and gives that in a
 // word.
-func (e *examiner) viewer(c *Class, v *View, p *Process, host place, disks map[string]place) string {
+func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, disks map[string]place) string {
 	base := v.Bases[c.Directory]
 	sight := v.Sights[base]
 	seen := Seen{Process: *p, Namespace: v.Namespace, Class: c.Name, Directory: base, Sees: "unknown"}
@@ -241,7 +241,7 @@ func describeDevice(m *mounts.Mount) string {
 }
 
 // mountsSeen judges what one process sees at the path of each disk.
-func (e *examiner) mountsSeen(c *Class, v *View, p *Process, seen *Seen, host place, disks map[string]place) {
+func (e *examiner) mountsSeen(c *disk.Class, v *View, p *Process, seen *Seen, host place, disks map[string]place) {
 	wrong := map[string][]string{}
 	for _, hostPath := range e.s.Host.mountsIn(c.Directory) {
 		want, ok := disks[hostPath]

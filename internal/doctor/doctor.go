@@ -69,19 +69,6 @@ type Sight struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// Class is a class of disks, as far as it matters here.
-type Class struct {
-	Name      string
-	Directory string
-	// Types are the filesystems that it mounts; Create is the one it makes.
-	Types  []string
-	Create string
-	// StorageClass is what Kubernetes calls it, empty if that is not known.
-	StorageClass string
-	// LoopDevices reports that it selects loop devices.
-	LoopDevices bool
-}
-
 // Entry is what lies in a class directory itself, whatever is mounted over it.
 type Entry struct {
 	// Name as in the directory, foreign bytes.
@@ -104,7 +91,7 @@ type Snapshot struct {
 	// Host is the view of PID 1, Views are all others.
 	Host    View
 	Views   []View
-	Classes []Class
+	Classes []disk.Class
 	// Node is what Kubernetes calls the node, empty if that is not known.
 	Node string
 	// Disks are those that a class selects.

@@ -161,9 +161,9 @@ func (e *examiner) system() {
 	}
 	for i := range e.s.Classes {
 		c := &e.s.Classes[i]
-		for _, h := range c.Helpers() {
-			if !e.s.Programs[h.Name] {
-				e.find(Finding{Level: Warning, Kind: NoHelper, Class: c.Name, Paths: []string{"/sbin/" + h.Name}, What: fmt.Sprintf("%s is missing, which class %s needs", h.Name, c.Name), Do: []string{"apt install " + h.Package}})
+		for _, h := range helpers(c) {
+			if !e.s.Programs[h.name] {
+				e.find(Finding{Level: Warning, Kind: NoHelper, Class: c.Name, Paths: []string{"/sbin/" + h.name}, What: fmt.Sprintf("%s is missing, which class %s needs", h.name, c.Name), Do: []string{"apt install " + h.pkg}})
 			}
 		}
 	}

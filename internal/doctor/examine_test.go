@@ -90,7 +90,7 @@ func view(t *testing.T, namespace, text string, absent []string, processes ...Pr
 func node(t *testing.T) *Snapshot {
 	return &Snapshot{
 		Host:     view(t, "mnt:[1]", hostTable, nil, Process{PID: 1, Name: "systemd"}, Process{PID: 7, Name: "containerd", Role: Runtime}),
-		Classes:  []Class{{Name: "default", Directory: dir, Types: []string{"xfs", "ext4"}, Create: "xfs"}},
+		Classes:  []disk.Class{{Name: "default", Directory: dir, Accept: []string{"xfs", "ext4"}, Create: "xfs"}},
 		Disks:    []disk.Dev{{Major: 254, Minor: 16}, {Major: 254, Minor: 32}},
 		Programs: map[string]bool{"mkfs.xfs": true},
 		Pods:     map[string]PodName{uid: {"prod", "db-0"}}, Containers: map[string]string{id: "postgres"},
@@ -336,10 +336,10 @@ func TestExamine(t *testing.T) {
 		}), []string{"problem data-hidden", "problem not-a-mount", "problem not-a-mount", "warning not-a-mount", "warning not-a-mount", "warning not-a-mount", "warning not-seen"}},
 		{"the system", on(func(s *Snapshot) {
 			s.Rules, s.Trim, s.FstabEmpty, s.Programs, s.Blind, s.Pinned = []string{"/etc/udev/rules.d/99.rules:3"}, true, true, nil, []string{"x"}, []string{"/run/snapd/ns/x.mnt"}
-			s.Classes[0].Types = []string{"xfs", "nfs"}
+			s.Classes[0].Accept = []string{"xfs", "nfs"}
 		}), []string{"note fstrim", "note not-seen", "warning missing-helper", "warning missing-helper", "warning not-seen", "warning udev-rule"}},
-		{"loop devices", on(func(s *Snapshot) { s.Classes[0].LoopDevices = true }), []string{"warning loop-devices"}},
-		{"loop devices without a kubelet", func(_ *testing.T, s *Snapshot) { s.Classes[0].LoopDevices = true }, []string{"note no-kubelet"}},
+		{"loop devices", on(func(s *Snapshot) { s.Classes[0].BackingFile = []string{"*"} }), []string{"warning loop-devices"}},
+		{"loop devices without a kubelet", func(_ *testing.T, s *Snapshot) { s.Classes[0].BackingFile = []string{"*"} }, []string{"note no-kubelet"}},
 		{"fstrim with an fstab", on(func(s *Snapshot) { s.Trim = true }), nil},
 		{"no kubelet", func(*testing.T, *Snapshot) {}, []string{"note no-kubelet"}},
 		{"no class directory", func(t *testing.T, s *Snapshot) {
@@ -474,7 +474,7 @@ func TestCovered(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	first := &Report{Findings: []Finding{{Kind: WrongMount, Paths: []string{a, b}, What: "2"}, {Kind: Blind, What: "x"}, {Kind: StaleCopy, Paths: []string{a}}, {Kind: Covered, Paths: []string{a}}}}
 	again := &Report{Seen: []Seen{{}}, Findings: []Finding{{Kind: WrongMount, Paths: []string{b}, What: "1"}, {Kind: Blind, What: "y"}, {Kind: NoMount, Paths: []string{a}}, {Kind: Covered, Paths: []string{b}}}}
-	first.Confirm(again)
+	first.confirm(again)
 	if len(first.Findings) != 1 || first.Findings[0].What != "1" || len(first.Seen) != 1 {
 		t.Errorf("got %+v", first)
 	}

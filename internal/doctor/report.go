@@ -110,6 +110,15 @@ func (f *Finding) same(o *Finding) bool {
 	return slices.ContainsFunc(f.Paths, func(p string) bool { return slices.Contains(o.Paths, p) })
 }
 
+// What a process sees at a path, compared with what the host has there.
+const (
+	seesSame      = "same"
+	seesOther     = "other"
+	seesAbsent    = "absent"
+	seesUnknown   = "unknown"
+	seesDirectory = "directory" // that of the class directory's own filesystem
+)
+
 // Seen is what one process sees of one class directory.
 type Seen struct {
 	Process   Process `json:"process"`
@@ -155,9 +164,38 @@ type HostDirectory struct {
 	Mounts []mounts.Mount `json:"mounts"`
 }
 
-// Confirm keeps what both of two reports have found: a mount that was being made
+// Count returns how many findings are of a level.
+func (r *Report) Count(l Level) int {
+	n := 0
+	for _, f := range r.Findings {
+		if f.Level == l {
+			n++
+		}
+	}
+	return n
+}
+
+// Confirmed examines a snapshot, and a second one if anything is wrong: mounts come and
+// go while their tables are read.
+func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
+	s, err := take()
+	if err != nil {
+		return nil, err
+	}
+	r := Examine(s)
+	if r.Count(Problem)+r.Count(Warning) == 0 {
+		return r, nil
+	}
+	if s, err = take(); err != nil {
+		return nil, err
+	}
+	r.confirm(Examine(s))
+	return r, nil
+}
+
+// confirm keeps what both of two reports have found: a mount that was being made
 // while the tables were read is no finding.
-func (r *Report) Confirm(again *Report) {
+func (r *Report) confirm(again *Report) {
 	before := r.Findings
 	*r = *again
 	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool {

@@ -12,15 +12,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Helper is a program that is run for a type of filesystem.
-type Helper struct{ Name, Package string }
+// helper is a program that is run for a type of filesystem.
+type helper struct{ name, pkg string }
 
 // mkfs and mountHelpers are the programs that a type needs, with the Debian
 // package that has them: mount(8) runs /sbin/mount.TYPE where the kernel can not
 // do it alone.
 var (
-	mkfs         = map[string]Helper{"xfs": {"mkfs.xfs", "xfsprogs"}, "ext4": {"mkfs.ext4", "e2fsprogs"}}
-	mountHelpers = map[string]Helper{
+	mkfs         = map[string]helper{"xfs": {"mkfs.xfs", "xfsprogs"}, "ext4": {"mkfs.ext4", "e2fsprogs"}}
+	mountHelpers = map[string]helper{
 		"nfs": {"mount.nfs", "nfs-common"}, "nfs4": {"mount.nfs4", "nfs-common"}, "cifs": {"mount.cifs", "cifs-utils"},
 		"ntfs": {"mount.ntfs", "ntfs-3g"}, "ntfs-3g": {"mount.ntfs-3g", "ntfs-3g"}, "ceph": {"mount.ceph", "ceph-common"},
 		"glusterfs": {"mount.glusterfs", "glusterfs-client"}, "fuse": {"mount.fuse", "fuse3"}, "zfs": {"mount.zfs", "zfsutils-linux"},
@@ -28,13 +28,13 @@ var (
 	}
 )
 
-// Helpers are the programs that the class needs.
-func (c *Class) Helpers() []Helper {
-	var all []Helper
+// helpers are the programs that the class needs.
+func helpers(c *disk.Class) []helper {
+	var all []helper
 	if h, ok := mkfs[c.Create]; ok {
 		all = append(all, h)
 	}
-	for _, t := range c.Types {
+	for _, t := range c.Accept {
 		if h, ok := mountHelpers[t]; ok {
 			all = append(all, h)
 		}
@@ -46,9 +46,9 @@ func (c *Class) Helpers() []Helper {
 func (src Source) system(s *Snapshot) {
 	s.Programs = map[string]bool{}
 	for i := range s.Classes {
-		for _, h := range s.Classes[i].Helpers() {
-			s.Programs[h.Name] = slices.ContainsFunc([]string{"/sbin", "/usr/sbin", "/bin", "/usr/bin"}, func(dir string) bool {
-				info, err := os.Stat(src.path(path.Join(dir, h.Name)))
+		for _, h := range helpers(&s.Classes[i]) {
+			s.Programs[h.name] = slices.ContainsFunc([]string{"/sbin", "/usr/sbin", "/bin", "/usr/bin"}, func(dir string) bool {
+				info, err := os.Stat(src.path(path.Join(dir, h.name)))
 				return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 			})
 		}

@@ -35,7 +35,7 @@ const initialPIDs = "pid:[4026531836]"
 // Take gathers a snapshot. Processes that end meanwhile are left out; what else
 // can not be seen stands in Blind. The error is that of what nothing can be said
 // without: PID 1's mount table.
-func (src Source) Take(ctx context.Context, classes []Class, disks []disk.Dev) (*Snapshot, error) {
+func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.Dev) (*Snapshot, error) {
 	s := &Snapshot{Classes: classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
 	if pids, err := os.Readlink(src.path("/proc/self/ns/pid")); err == nil && pids != initialPIDs {
 		s.Blind = append(s.Blind, "hotmount runs in a container: what it takes for PID 1 is not the host's")

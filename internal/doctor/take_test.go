@@ -129,7 +129,7 @@ func (m *machine) look(_ context.Context, pid int, paths []string) ([]Answer, er
 
 func (m *machine) take() *Snapshot {
 	m.t.Helper()
-	s, err := m.source().Take(m.t.Context(), []Class{{Name: "default", Directory: dir, Types: []string{"nfs"}, Create: "xfs"}}, nil)
+	s, err := m.source().Take(m.t.Context(), []disk.Class{{Name: "default", Directory: dir, Accept: []string{"nfs"}, Create: "xfs"}}, nil)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestManyHang(t *testing.T) {
 			return []Answer{{Namespace: fmt.Sprintf("mnt:[%d]", pid)}}, errors.New("no answer")
 		}
 		began := time.Now()
-		s, err := src.Take(t.Context(), []Class{{Name: "default", Directory: dir}}, nil)
+		s, err := src.Take(t.Context(), []disk.Class{{Name: "default", Directory: dir}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

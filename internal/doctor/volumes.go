@@ -193,7 +193,7 @@ func (e *examiner) rescue(name string) (mkdir, dir string) {
 
 // carriers gives the places where a class directory lies on the host, also those
 // that something was mounted over later.
-func (e *examiner) carriers(c *Class) []place {
+func (e *examiner) carriers(c *disk.Class) []place {
 	var all []place
 	if at, ok := e.s.Host.place(c.Directory); ok {
 		all = append(all, at)

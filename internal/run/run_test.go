@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain is the child of TestSelf, too.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "child-") {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	fmt.Println(`{"at":"/first"}`)
+	switch os.Args[1] {
+	case "child-hangs":
+		time.Sleep(time.Hour)
+	case "child-fails":
+		os.Exit(1)
+	case "child-babbles":
+		fmt.Println(strings.Repeat("x", 2<<20))
+	}
+	os.Exit(0)
+}
 
 func sh(script string) Command {
 	return Command{Path: "/bin/sh", Args: []string{"-c", script}, Timeout: 30 * time.Second}

@@ -1,0 +1,73 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/run"
+)
+
+// Live is the running system. It looks by children: this program with the command
+// that ends in Child.
+func Live() Source {
+	return Source{
+		Look: askLook,
+		List: func(ctx context.Context, dir string) ([]Answer, error) { return ask(ctx, nil, "look", "--list", dir) },
+	}
+}
+
+// askLook has a child run Look. The paths go by a file: they may be more than fits
+// on a command line.
+func askLook(ctx context.Context, pid int, paths []string) ([]Answer, error) {
+	fd, err := unix.MemfdCreate("paths", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	given := os.NewFile(uintptr(fd), "paths")
+	defer given.Close()
+	if _, err := given.WriteAt([]byte(strings.Join(paths, "\x00")), 0); err != nil {
+		return nil, err
+	}
+	return ask(ctx, given, "look", strconv.Itoa(pid))
+}
+
+// ask takes out of a child's answers why there are no more.
+func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) {
+	all, err := run.Self[Answer](ctx, stdin, args...)
+	if n := len(all); n > 0 && all[n-1].Failure != "" {
+		return all[:n-1], errors.New(all[n-1].Failure)
+	}
+	return all, err
+}
+
+// Child answers one question of Live: List for a directory, or Look for a process
+// and the paths of r, with NUL between them. The last answer to w is the error, if
+// there is one.
+func Child(list bool, asked string, r io.Reader, w io.Writer) error {
+	err := func() error {
+		if list {
+			return List(asked, w)
+		}
+		pid, err := strconv.Atoi(asked)
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		return Look(pid, strings.FieldsFunc(string(text), func(r rune) bool { return r == 0 }), w)
+	}()
+	if err != nil {
+		err = errors.Join(err, json.NewEncoder(w).Encode(Answer{Failure: err.Error()}))
+	}
+	return err
+}

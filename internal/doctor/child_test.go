@@ -1,0 +1,48 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestMain: the children that the tests ask are this program once more.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "look" {
+		if Child(false, os.Args[2], os.Stdin, os.Stdout) != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestLookMany: more paths than fit on a command line (128 KiB a word, 2 MiB in
+// all) are looked at.
+func TestLookMany(t *testing.T) {
+	paths := []string{"/", "/no\nsuch"}
+	for i := range 40 {
+		paths = append(paths, fmt.Sprintf("/%d/", i)+strings.Repeat("x", 100<<10))
+	}
+	all, err := askLook(t.Context(), os.Getpid(), paths)
+	if err != nil || len(all) != len(paths)+2 {
+		t.Fatalf("%d answers, %v", len(all), err)
+	}
+	got := map[string]*Sight{}
+	for _, a := range all {
+		got[a.At] = a.Sight
+	}
+	if got["/"] == nil || got["/"].MountID == 0 || got["/no\nsuch"] == nil || !got["/no\nsuch"].Absent || got[paths[2]] == nil || got[paths[2]].Failure == "" {
+		t.Errorf("got %+v, %+v, %+v", got["/"], got["/no\nsuch"], got[paths[2]])
+	}
+}
+
+// TestAsk: the error of a child is its own, and not that it has failed.
+func TestAsk(t *testing.T) {
+	for asked, want := range map[string]string{"0": "readlink /proc/0/ns/mnt: no such file or directory", "x": "strconv.Atoi"} {
+		if all, err := ask(t.Context(), nil, "look", asked); len(all) != 0 || err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got %+v, %v", asked, all, err)
+		}
+	}
+}

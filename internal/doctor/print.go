@@ -1,0 +1,103 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"hotmount/internal/disk"
+)
+
+// Print writes the report for people.
+func (r *Report) Print(w io.Writer) error {
+	var b strings.Builder
+	for _, h := range r.Host {
+		shared := "not shared"
+		if h.Shared != 0 {
+			shared = "shared"
+		}
+		fmt.Fprintf(&b, "%s (class %s) on the host: %s, %s mounted\n", h.Directory, h.Class, shared, disk.Count(len(h.Mounts), "disk"))
+		for _, s := range r.Seen {
+			if s.Class == h.Class {
+				fmt.Fprintf(&b, "  %s %d (%s): %s\n", s.Process.Role, s.Process.PID, disk.Visible(s.Process.Name), s.words())
+			}
+		}
+	}
+	told := map[string]bool{}
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), harmless(f.What))
+		if f.Data != "" {
+			fmt.Fprintf(&b, "  the data: %s %s\n", disk.Visible(f.Data), r.whereIs(&f))
+		}
+		if f.Reach != "" {
+			fmt.Fprintf(&b, "  to be read now at: %s\n", disk.Visible(f.Reach))
+		}
+		var do []string
+		for _, line := range f.Do {
+			do = append(do, harmless(line))
+		}
+		if lines := strings.Join(do, "\n    "); told[lines] {
+			b.WriteString("    (the lines above help here, too)\n")
+		} else if lines != "" {
+			told[lines] = true
+			fmt.Fprintf(&b, "    %s\n", lines)
+		}
+	}
+	if len(r.Findings) == 0 {
+		b.WriteString("\nnothing found\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// whereIs says on what the data of a finding is.
+func (r *Report) whereIs(f *Finding) string {
+	if f.Kind == NotItsDisk {
+		return "on the host"
+	}
+	for _, h := range r.Host {
+		for _, m := range h.Mounts {
+			if isBelow(f.Data, m.Path) {
+				return "on the host's system disk, under what is mounted there"
+			}
+		}
+	}
+	return "on the host's system disk"
+}
+
+// harmless takes out what a terminal would obey. What is foreign has been made
+// visible where it was put into words; this is for what was forgotten there.
+func harmless(line string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, line)
+}
+
+// words says what one process sees of a class directory.
+func (s *Seen) words() string {
+	dir := disk.Visible(s.Directory)
+	switch s.Sees {
+	case seesAbsent:
+		return dir + " is not there"
+	case seesOther:
+		return dir + " is another directory"
+	case seesUnknown:
+		return dir + " cannot be seen"
+	}
+	right := 0
+	for _, m := range s.Mounts {
+		if m.Sees == seesSame {
+			right++
+		}
+	}
+	later := "later mounts arrive"
+	if !s.Arrives {
+		later = "later mounts do NOT arrive"
+	}
+	return fmt.Sprintf("%d of %s right, %s", right, disk.Count(len(s.Mounts), "disk"), later)
+}

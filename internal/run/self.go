@@ -1,0 +1,70 @@
+package run
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// selfTimeout is how long Self waits. What hangs on a dead filesystem does so for ever.
+const selfTimeout = 5 * time.Second
+
+// Unanswered is the error of a child that did not end in time. PID is the child's
+// process: it was killed, but it may hang in the kernel and stay.
+type Unanswered struct{ PID int }
+
+func (Unanswered) Error() string { return fmt.Sprintf("no answer within %s", selfTimeout) }
+
+// Self starts this program once more, for a look that may hang, and decodes its output:
+// one JSON value a line. It returns what was answered until the child ended, ctx ended, or
+// 5 seconds were over, and an error unless the child ended well. It does not wait for a
+// child that hangs in the kernel. A nil stdin is empty.
+func Self[T any](ctx context.Context, stdin *os.File, args ...string) ([]T, error) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	c := exec.Command("/proc/self/exe", args...)
+	c.Dir, c.Env, c.Stdout = "/", []string{"LC_ALL=C.UTF-8"}, in
+	if stdin != nil {
+		c.Stdin = stdin
+	}
+	err = c.Start()
+	in.Close()
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(selfTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	if err := out.SetReadDeadline(deadline); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = out.SetReadDeadline(time.Now()) })
+	defer stop()
+	var all []T
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var one T
+		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
+			return all, err
+		}
+		all = append(all, one)
+	}
+	if err := lines.Err(); err != nil {
+		_ = c.Process.Kill()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = Unanswered{c.Process.Pid}
+		}
+		return all, errors.Join(err, c.Process.Release())
+	}
+	return all, c.Wait()
+}
