@@ -24,11 +24,8 @@ func Examine(s *Snapshot) *Report {
 	for i := range s.Classes {
 		e.directory(&s.Classes[i])
 	}
-	e.onSystemDisk()
-	e.wrongDisks()
-	e.bareDirectories()
+	e.mounts()
 	e.sharedBack()
-	e.staleCopies()
 	e.system()
 	levels := []Level{Problem, Warning, Note}
 	slices.SortStableFunc(e.report.Findings, func(a, b Finding) int {
@@ -46,7 +43,10 @@ type examiner struct {
 	rescued map[string]bool
 }
 
-func (e *examiner) find(f Finding) {
+// find adds a finding to the report. What is a format: everything foreign among args
+// has been made visible.
+func (e *examiner) find(f Finding, level Level, kind Kind, do []string, what string, args ...any) {
+	f.Level, f.Kind, f.Do, f.What = level, kind, do, fmt.Sprintf(what, args...)
 	f.Processes = f.Processes[:min(len(f.Processes), 10)]
 	e.report.Findings = append(e.report.Findings, f)
 }
@@ -106,14 +106,33 @@ func (v *View) place(p string) (place, bool) {
 		return place{}, false
 	}
 	for i := range v.Mounts {
-		m := &v.Mounts[i]
-		if m.ID != s.MountID {
-			continue
+		if m := &v.Mounts[i]; m.ID == s.MountID {
+			rest, ok := below(s.Path, m.Path)
+			return place{mount: m, dev: m.Dev, dir: path.Join(m.Root, rest), own: rest == ""}, ok
 		}
-		rest, ok := below(s.Path, m.Path)
-		return place{mount: m, dev: m.Dev, dir: path.Join(m.Root, rest), own: rest == ""}, ok
 	}
 	return place{}, false
+}
+
+// compare returns what the view has at a path where the host has a place: seesSame,
+// seesOther, seesAbsent or seesUnknown. The place is that of the view, zero unless the
+// first two.
+func (v *View) compare(p string, host place) (string, place) {
+	at, ok := v.place(p)
+	switch {
+	case v.Sights[p].Absent:
+		return seesAbsent, at
+	case !ok:
+		return seesUnknown, at
+	case at.is(host):
+		return seesSame, at
+	}
+	return seesOther, at
+}
+
+// unknown returns why a path cannot be compared.
+func (v *View) unknown(p string) string {
+	return cmp.Or(v.Sights[p].Failure, "its mount is not in the mount table")
 }
 
 // below gives the part of a path below a directory, empty for the directory
@@ -152,28 +171,28 @@ func (e *examiner) hostPath(dev disk.Dev, dir string) string {
 func (e *examiner) system() {
 	for _, rule := range e.s.Rules {
 		file := rule[:strings.LastIndexByte(rule, ':')]
-		e.find(Finding{Level: Warning, Kind: UdevRule, Paths: []string{rule}, What: fmt.Sprintf("the udev rule %s runs systemd-mount: it may mount the same disks, and what hotmount refuses", rule),
-			Do: []string{"rm " + file + "   # or the line in it", "udevadm control --reload"}})
+		e.find(Finding{Paths: []string{rule}}, Warning, UdevRule, []string{"rm " + file + "   # or the line in it", "udevadm control --reload"},
+			"the udev rule %s runs systemd-mount: it may mount the same disks, and what hotmount refuses", rule)
 	}
 	if e.s.Trim && e.s.FstabEmpty {
-		e.find(Finding{Level: Note, Kind: Trimmed, What: "fstrim.timer is on and fstab names nothing: it trims every mounted filesystem, the disks of pods as well, all in one hour of the week",
-			Do: []string{"systemctl disable --now fstrim.timer   # if that is not wanted"}})
+		e.find(Finding{}, Note, Trimmed, []string{"systemctl disable --now fstrim.timer   # if that is not wanted"},
+			"fstrim.timer is on and fstab names nothing: it trims every mounted filesystem, the disks of pods as well, all in one hour of the week")
 	}
 	for i := range e.s.Classes {
 		c := &e.s.Classes[i]
 		for _, h := range helpers(c) {
 			if !e.s.Programs[h.name] {
-				e.find(Finding{Level: Warning, Kind: NoHelper, Class: c.Name, Paths: []string{"/sbin/" + h.name}, What: fmt.Sprintf("%s is missing, which class %s needs", h.name, c.Name), Do: []string{"apt install " + h.pkg}})
+				e.find(Finding{Class: c.Name, Paths: []string{"/sbin/" + h.name}}, Warning, NoHelper, []string{"apt install " + h.pkg}, "%s is missing, which class %s needs", h.name, c.Name)
 			}
 		}
 	}
 	for _, why := range e.s.Blind {
-		e.find(Finding{Level: Warning, Kind: Blind, What: why})
+		e.find(Finding{}, Warning, Blind, nil, "%s", why)
 	}
-	if len(e.s.Unlikely) > 0 {
-		e.find(Finding{Level: Note, Kind: Blind, Processes: e.s.Unlikely, What: fmt.Sprintf("%s is called like a kubelet, but has not the rights of one on this host, and is not taken for one (%d such)", who(&e.s.Unlikely[0]), len(e.s.Unlikely))})
+	if n := len(e.s.Unlikely); n > 0 {
+		e.find(Finding{Processes: e.s.Unlikely}, Note, Blind, nil, "%s is called like a kubelet, but has not the rights of one on this host, and is not taken for one (%d such)", who(&e.s.Unlikely[0]), n)
 	}
 	for _, p := range e.s.Pinned {
-		e.find(Finding{Level: Note, Kind: Blind, Paths: []string{p}, What: fmt.Sprintf("no process is in the mount namespace %s: what is mounted in it can not be seen", disk.Visible(p)), Do: []string{fmt.Sprintf("nsenter --mount=%s findmnt", shell(p))}})
+		e.find(Finding{Paths: []string{p}}, Note, Blind, []string{fmt.Sprintf("nsenter --mount=%s findmnt", shell(p))}, "no process is in the mount namespace %s: what is mounted in it can not be seen", disk.Visible(p))
 	}
 }

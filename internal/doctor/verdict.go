@@ -1,0 +1,395 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+)
+
+// pattern compiles a regular expression when it is first used: the daemon and its
+// helpers never use one of the doctor's.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
+// volume is a volume of a pod as the path of a mount names it.
+type volume struct {
+	// root is kubelet's root directory.
+	root, pod, name, container string
+}
+
+var (
+	volumePath  = pattern(`^(.*)/pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)$`)
+	subPath     = pattern(`^(.*)/pods/([^/]+)/volume-subpaths/([^/]+)/([^/]+)/[0-9]+$`)
+	barePodPath = pattern(`^(?:.*/|/)pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)(?:/.*)?$`)
+	// provisioned is the name of a volume of the local-static-provisioner (disk.VolumeName).
+	provisioned = pattern(`^local-pv-[0-9a-f]{1,8}$`)
+)
+
+// podVolume parses a path at which kubelet mounts a local volume, or a part of a
+// volume for one container (pkg/volume/local and pkg/volume/util/subpath of
+// Kubernetes).
+func podVolume(p string) (volume, bool) {
+	if !strings.Contains(p, "/pods/") {
+		return volume{}, false
+	}
+	if m := volumePath().FindStringSubmatch(p); m != nil {
+		return volume{root: m[1], pod: m[2], name: m[3]}, true
+	}
+	if m := subPath().FindStringSubmatch(p); m != nil {
+		return volume{root: m[1], pod: m[2], name: m[3], container: m[4]}, true
+	}
+	return volume{}, false
+}
+
+// hit is a mount that should not be as it is.
+type hit struct {
+	view   *View
+	mount  *mounts.Mount
+	volume volume
+	// level and why are those of NotItsDisk.
+	level Level
+	why   string
+}
+
+// process returns the process by which the mount is held: that of a container
+// rather than kubelet.
+func (h *hit) process() *Process {
+	for i := range h.view.Processes {
+		if h.view.Processes[i].Role == "" {
+			return &h.view.Processes[i]
+		}
+	}
+	if len(h.view.Processes) == 0 {
+		return &Process{PID: 1}
+	}
+	return &h.view.Processes[0]
+}
+
+// group is the mounts that one finding is about: those of an entry of a class
+// directory, of a volume, or of a device. Each pod has a finding of its own.
+type group struct {
+	kind      Kind
+	class, of string
+}
+
+// hostFacts is what the host's own table says, by which each mount is judged.
+type hostFacts struct {
+	// carriers are the places of each class directory, in the order of the classes.
+	carriers [][]place
+	// mounted are the filesystems, points the directories of them, that the host has
+	// mounted, but for pods.
+	mounted map[disk.Dev]bool
+	points  map[point]bool
+	// groups are the peer groups of the host's mounts.
+	groups map[int]bool
+	// volumes are the mounts of the disk that a volume is made of, by the volume's name.
+	volumes map[string][]*mounts.Mount
+}
+
+type point struct {
+	dev  disk.Dev
+	root string
+}
+
+func (e *examiner) hostFacts() *hostFacts {
+	h := &hostFacts{mounted: map[disk.Dev]bool{}, points: map[point]bool{}, groups: map[int]bool{}, volumes: map[string][]*mounts.Mount{}}
+	for i := range e.s.Host.Mounts {
+		m := &e.s.Host.Mounts[i]
+		h.groups[m.Shared] = true
+		if _, ofPod := podVolume(m.Path); !ofPod {
+			h.mounted[m.Dev], h.points[point{m.Dev, m.Root}] = true, true
+		}
+		for _, c := range e.s.Classes {
+			if c.StorageClass != "" && e.s.Node != "" && path.Dir(m.Path) == c.Directory {
+				name := disk.VolumeName(path.Base(m.Path), e.s.Node, c.StorageClass)
+				h.volumes[name] = append(h.volumes[name], m)
+			}
+		}
+	}
+	for _, c := range e.s.Classes {
+		h.carriers = append(h.carriers, e.carriers(c.Directory))
+	}
+	return h
+}
+
+// carriers returns the places where a class directory lies on the host, also those
+// that something was mounted over later.
+func (e *examiner) carriers(dir string) []place {
+	var all []place
+	if at, ok := e.s.Host.place(dir); ok {
+		all = append(all, at)
+	}
+	for i := range e.s.Host.Mounts {
+		m := &e.s.Host.Mounts[i]
+		if rest, ok := below(dir, m.Path); ok {
+			all = append(all, place{mount: m, dev: m.Dev, dir: path.Join(m.Root, rest)})
+		}
+	}
+	return all
+}
+
+// mounts is the one pass over all mounts of all views: each gets its verdicts, and
+// those of one entry, volume or device are one finding a pod.
+func (e *examiner) mounts() {
+	host := e.hostFacts()
+	hits := map[group][]hit{}
+	for _, v := range e.s.all() {
+		for i := range v.Mounts {
+			e.judge(host, v, &v.Mounts[i], hits)
+		}
+	}
+	kinds := []Kind{OnSystemDisk, NotItsDisk, BareDirectory, StaleCopy}
+	for _, g := range slices.SortedFunc(maps.Keys(hits), func(a, b group) int {
+		return cmp.Or(cmp.Compare(slices.Index(kinds, a.kind), slices.Index(kinds, b.kind)), cmp.Compare(a.class, b.class), cmp.Compare(a.of, b.of))
+	}) {
+		if g.kind == StaleCopy {
+			e.staleCopy(hits[g])
+			continue
+		}
+		byPod := map[string][]hit{}
+		for _, h := range hits[g] {
+			byPod[h.volume.pod] = append(byPod[h.volume.pod], h)
+		}
+		if len(byPod) > 1 {
+			// Every service with a namespace of its own has copies of what kubelet mounts.
+			delete(byPod, "")
+		}
+		for _, uid := range slices.Sorted(maps.Keys(byPod)) {
+			e.volume(g, uid, byPod[uid])
+		}
+	}
+}
+
+// judge adds what is wrong with one mount to hits.
+func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[group][]hit) {
+	root := strings.TrimSuffix(m.Root, deletedSuffix)
+	of, ofPod := podVolume(m.Path)
+	add := func(g group, h hit) {
+		h.view, h.mount = v, m
+		if h.volume == (volume{}) {
+			h.volume = of
+		}
+		if h.volume.pod == "" {
+			h.volume.pod = h.process().Pod
+		}
+		hits[g] = append(hits[g], h)
+	}
+	// Whoever made a mount of something below a class directory, on the class
+	// directory's own filesystem, wanted a disk that was not there.
+	told := false
+	for i, carriers := range host.carriers {
+		if name := entryOf(m.Dev, root, carriers); name != "" {
+			add(group{OnSystemDisk, e.s.Classes[i].Name, name}, hit{})
+			told = true
+		}
+	}
+	// A container was given the directory at which kubelet mounts a volume, without
+	// the volume.
+	if strings.Contains(root, "kubernetes.io~local-volume") {
+		if found := barePodPath().FindStringSubmatch(root); found != nil {
+			add(group{kind: BareDirectory, of: found[1] + "/" + found[2]}, hit{volume: volume{pod: found[1], name: found[2]}})
+		}
+	}
+	if m.Dev.Major != 0 && (e.s.Gone[m.Dev] || !host.mounted[m.Dev]) {
+		if e.stale(host, v, m, ofPod) {
+			add(group{kind: StaleCopy, of: m.Dev.String()}, hit{})
+		}
+	} else if ofPod && !told {
+		if level, why := host.wrongDisk(m, root, of); why != "" {
+			add(group{kind: NotItsDisk, of: of.name}, hit{level: level, why: why})
+		}
+	}
+}
+
+// entryOf returns the name of the entry of a class directory that a directory of a
+// filesystem is, or is in; empty if there is none.
+func entryOf(dev disk.Dev, root string, carriers []place) string {
+	for _, at := range carriers {
+		if rest, ok := below(root, at.dir); ok && rest != "" && dev == at.dev {
+			name, _, _ := strings.Cut(rest, "/")
+			return name
+		}
+	}
+	return ""
+}
+
+// stale reports whether a mount, of a disk that is gone or that the host has not
+// mounted any more, is to be told of: it is a pod's, or of one of our disks.
+func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
+	// The RuntimeDirectory= of hotmount-stage@.service, which has it for a moment.
+	const staging = "/run/hotmount-stage/"
+	if v != &e.s.Host {
+		// One that follows a mount of the host's goes with that.
+		follows := m.Shared != 0 && host.groups[m.Shared] || m.Master != 0 && host.groups[m.Master]
+		if follows || strings.HasPrefix(m.Path, staging) {
+			return false
+		}
+	}
+	return ofPod || e.s.Gone[m.Dev] || slices.Contains(e.s.Disks, m.Dev)
+}
+
+// wrongDisk returns why a pod's volume is not on the disk it is made of; empty if it
+// may be. Which disk that is follows from the volume's name where the name of the
+// StorageClass is known. Else a volume of the provisioner is a mount point of the
+// host, and no volume is a container's own filesystem.
+func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, string) {
+	disks := h.volumes[of.name]
+	switch {
+	case slices.ContainsFunc(disks, func(d *mounts.Mount) bool { return d.Dev == m.Dev && isBelow(root, d.Root) }):
+	case len(disks) > 0:
+		return Problem, "not on the disk at " + disk.Visible(disks[0].Path)
+	case of.container != "": // a part of any kind of volume
+	case m.Type == "overlay":
+		return Problem, "which goes with its container"
+	case provisioned().MatchString(of.name) && !h.points[point{m.Dev, root}]:
+		return Warning, "which is no mount point of the host: the provisioner makes volumes of those alone"
+	}
+	return "", ""
+}
+
+// rank tells how well a mount serves to reach the data: a container keeps it
+// reachable, also what was removed.
+func (e *examiner) rank(h *hit) int {
+	switch {
+	case h.process().Pod != "":
+		return 2
+	case h.view == &e.s.Host:
+		return 1
+	}
+	return 0
+}
+
+// volume finds that one pod's volume is not on its disk.
+func (e *examiner) volume(g group, uid string, hits []hit) {
+	slices.SortStableFunc(hits, func(a, b hit) int { return e.rank(&b) - e.rank(&a) })
+	best, holder := hits[0], hits[0].process()
+	f := Finding{Class: g.class, Reach: best.mount.Path}
+	if best.view != &e.s.Host {
+		f.Reach = fmt.Sprintf("/proc/%d/root%s", holder.PID, best.mount.Path)
+	}
+	pod := e.pod(uid)
+	deleted := false
+	for i := range hits {
+		h := &hits[i]
+		f.Paths = append(f.Paths, h.mount.Path)
+		pod.Volume = cmp.Or(pod.Volume, h.volume.name)
+		pod.Container = cmp.Or(pod.Container, h.volume.container, e.s.Containers[h.process().Container])
+		if h.view != &e.s.Host {
+			f.Processes = append(f.Processes, *h.process())
+		}
+		deleted = deleted || strings.HasSuffix(h.mount.Root, deletedSuffix)
+	}
+	slices.Sort(f.Paths)
+	f.Paths = slices.Compact(f.Paths)
+	root := strings.TrimSuffix(best.mount.Root, deletedSuffix)
+	subject, where := who(holder), describe(best.mount, root)
+	if uid != "" {
+		f.Pod = &pod
+		subject = pod.words()
+	}
+	what := "the data is on the system disk, in " + where
+	if best.why != "" {
+		what = fmt.Sprintf("the data is in %s, %s", where, best.why)
+	}
+	if deleted {
+		what += "; that directory was removed, and the data goes with its last user"
+	} else {
+		f.Data = e.hostPath(best.mount.Dev, best.mount.Root)
+	}
+	mkdir, dir := e.rescue(cmp.Or(uid, fmt.Sprintf("process-%d", holder.PID)) + "-" + cmp.Or(pod.Volume, path.Base(root)))
+	do := []string{fmt.Sprintf("%s && cp -a %s/. %s/", mkdir, shell(f.Reach), dir)}
+	switch {
+	case pod.Name != "":
+		do = append(do, fmt.Sprintf("# once the copy is complete, and what kubelet sees is mended: kubectl -n %s delete pod %s", shell(pod.Namespace), shell(pod.Name)))
+	case uid != "":
+		do = append(do, fmt.Sprintf("kubectl get pods -A -o custom-columns=NS:.metadata.namespace,POD:.metadata.name,UID:.metadata.uid | grep %s   # names the pod to delete once the copy is complete, and what kubelet sees is mended", shell(uid)))
+	default:
+		do = append(do, "# once the copy is complete: end or restart the process")
+	}
+	e.find(f, cmp.Or(best.level, Problem), g.kind, do, "%s: %s", subject, what)
+}
+
+// pod returns a pod with its names, if they are known.
+func (e *examiner) pod(uid string) Pod {
+	return Pod{UID: uid, Namespace: e.s.Pods[uid].Namespace, Name: e.s.Pods[uid].Name}
+}
+
+// words names a pod, its container and its volume.
+func (p *Pod) words() string {
+	words := "pod " + disk.Visible(p.UID)
+	if p.Name != "" {
+		words = fmt.Sprintf("pod %s/%s (%s)", disk.Visible(p.Namespace), disk.Visible(p.Name), disk.Visible(p.UID))
+	}
+	if p.Container != "" {
+		words += ", container " + disk.Visible(p.Container)
+	}
+	if p.Volume != "" {
+		words += ", volume " + disk.Visible(p.Volume)
+	}
+	return words
+}
+
+// rescue returns a directory for a copy that no other finding has, and the command
+// that makes it and fails if it is there: copies into one directory overwrite each
+// other, and cp(1) writes through the symlinks that an earlier copy has left.
+func (e *examiner) rescue(name string) (mkdir, dir string) {
+	name = strings.Map(func(r rune) rune {
+		if r == '/' || !strings.ContainsRune(plain, r) {
+			return '_'
+		}
+		return r
+	}, name)
+	name = name[:min(len(name), 200)] // of NAME_MAX (limits.h)
+	for n := 1; dir == "" || e.rescued[dir]; n++ {
+		dir = "/root/rescued/" + name
+		if n > 1 {
+			dir += fmt.Sprintf(".%d", n)
+		}
+	}
+	e.rescued[dir] = true
+	return "mkdir -p /root/rescued && mkdir " + dir, dir
+}
+
+// staleCopy finds who holds a disk that the host does not have mounted any more.
+func (e *examiner) staleCopy(hits []hit) {
+	var f Finding
+	var holders, do []string
+	for i := range hits {
+		h := &hits[i]
+		f.Paths = append(f.Paths, h.mount.Path)
+		holder, line := "the host itself", fmt.Sprintf("fuser -vm %[1]s; umount %[1]s", shell(h.mount.Path))
+		if h.view != &e.s.Host {
+			f.Processes = append(f.Processes, h.view.Processes...)
+			holder = who(h.process())
+			line = fmt.Sprintf("end %s, or delete its pod", holder)
+		}
+		holder += " at " + disk.Visible(h.mount.Path)
+		if uid := h.volume.pod; uid != "" {
+			holder += " (pod " + disk.Visible(uid) + ")"
+			pod := e.pod(uid)
+			pod.Volume = h.volume.name
+			f.Pod = &pod
+		}
+		holders, do = append(holders, holder), append(do, line)
+	}
+	why := "which is not mounted on the host any more"
+	m := hits[0].mount
+	if e.s.Gone[m.Dev] {
+		why = "whose disk is gone"
+	}
+	more := ""
+	if len(holders) > 3 {
+		more = fmt.Sprintf(" and %d more", len(holders)-3)
+		holders, do = holders[:3], do[:3]
+	}
+	e.find(f, Warning, StaleCopy, do, "a copy of %s, %s, is held by %s%s", describe(m, m.Root), why, strings.Join(holders, ", "), more)
+}

@@ -1,0 +1,193 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// viewers judges what every kubelet, provisioner and daemon sees of a class directory.
+func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
+	count := map[Role]int{}
+	have := 0 // the provisioners that have the directory
+	for _, v := range e.s.all() {
+		for _, role := range []Role{Kubelet, Provisioner, Agent} {
+			i := slices.IndexFunc(v.Processes, func(p Process) bool { return p.Role == role })
+			if i < 0 {
+				continue
+			}
+			sees := e.viewer(c, v, &v.Processes[i], host, disks)
+			if role != Provisioner || sees != seesUnknown {
+				count[role]++
+			}
+			if role == Provisioner && sees == seesSame {
+				have++
+			}
+		}
+	}
+	if count[Kubelet] == 0 {
+		e.find(Finding{Class: c.Name}, Note, NoKubelet, nil, "no kubelet runs on this node: nobody can say what it would see of %s", c.Directory)
+	} else if c.LoopDevices() {
+		e.find(Finding{Class: c.Name}, Warning, LoopDevices, []string{"editor /etc/hotmount/config.yaml   # remove backing_file and loop* from the class", "systemctl reload hotmount"},
+			"class %s selects loop devices on a node with a kubelet: they are for trying hotmount, and their files share a disk", c.Name)
+	}
+	if count[Provisioner] > 0 && have == 0 {
+		e.find(Finding{Class: c.Name, Paths: []string{c.Directory}}, Warning, NoDirectory, remedy(Provisioner, nil, c.Directory), "no provisioner on this node has %s: no volumes are made of its disks", c.Directory)
+	}
+}
+
+// viewer judges what one process sees of a class directory, and returns it as Seen.Sees.
+func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, disks map[string]place) string {
+	base := v.Bases[c.Directory]
+	f := Finding{Class: c.Name, Paths: []string{base}, Processes: []Process{*p}}
+	who, shown, do := who(p), disk.Visible(base), remedy(p.Role, p, c.Directory)
+	sees, at := v.compare(base, host)
+	seen := Seen{Process: *p, Namespace: v.Namespace, Class: c.Name, Directory: base, Sees: sees}
+	switch {
+	case sees == seesUnknown:
+		e.find(f, Warning, Blind, nil, "what %s sees at %s can not be seen: %s", who, shown, v.unknown(base))
+	case sees == seesSame:
+		seen.Arrives = v.Namespace == e.s.Host.Namespace && at.mount.ID == host.mount.ID || e.reaches(host.mount.Shared, at.mount)
+		if !seen.Arrives {
+			e.find(f, Problem, NotPropagated, do, "%s does not see what is mounted in %s from now on: %s", who, shown, consequence(p.Role))
+		}
+		if p.Role == Agent && slices.Contains(strings.Split(at.mount.Options, ","), "ro") {
+			e.find(f, Problem, ReadOnly, remedyReadOnly(c.Directory), "%s may not write to %s: it mounts nothing there", who, shown)
+		}
+		e.disksSeen(c, v, p, &seen, host, disks)
+	case p.Role == Provisioner: // it may be there for another class
+	case sees == seesAbsent:
+		then := "no pod that uses a disk starts"
+		if p.Role == Agent {
+			then = consequence(Agent)
+		}
+		e.find(f, Warning, NoDirectory, do, "%s has no %s: %s", who, shown, then)
+	default:
+		f.Data = e.hostPath(at.dev, at.dir)
+		e.find(f, Problem, OtherDirectory, do, "%s has another directory at %s than the host: %s", who, shown, describe(at.mount, at.dir))
+	}
+	e.report.Seen = append(e.report.Seen, seen)
+	return sees
+}
+
+// who names a process.
+func who(p *Process) string {
+	if p.Role == "" {
+		return fmt.Sprintf("process %d (%s)", p.PID, disk.Visible(p.Name))
+	}
+	return fmt.Sprintf("the %s %d (%s)", p.Role, p.PID, disk.Visible(p.Name))
+}
+
+func consequence(r Role) string {
+	switch r {
+	case Provisioner:
+		return "it makes no volumes of new disks, and keeps disks in use that are taken away"
+	case Agent:
+		return "it mounts nothing there"
+	}
+	return "pods on new disks will write to the system disk"
+}
+
+// disksSeen judges what one process sees at the path of each disk.
+func (e *examiner) disksSeen(c *disk.Class, v *View, p *Process, seen *Seen, host place, disks map[string]place) {
+	wrong := map[string][]string{}
+	for _, hostPath := range slices.Sorted(maps.Keys(disks)) {
+		at := path.Join(seen.Directory, path.Base(hostPath))
+		sees, got := v.compare(at, disks[hostPath])
+		if sees == seesOther && got.dev == host.dev && isBelow(got.dir, host.dir) {
+			sees = seesDirectory
+		}
+		seen.Mounts = append(seen.Mounts, SeenMount{Path: at, Sees: sees, Dev: got.dev, Root: got.dir})
+		wrong[sees] = append(wrong[sees], at)
+	}
+	who, do := who(p), remedy(p.Role, p, c.Directory)
+	for _, sees := range []string{seesDirectory, seesOther, seesAbsent, seesUnknown} {
+		paths := wrong[sees]
+		if len(paths) == 0 {
+			continue
+		}
+		f := Finding{Class: c.Name, Paths: paths, Processes: []Process{*p}}
+		many := some(paths)
+		switch sees {
+		case seesDirectory:
+			then := ""
+			if p.Role == Kubelet {
+				then = ": pods that start on it write to the system disk"
+			}
+			e.find(f, Problem, WrongMount, do, "%s sees the directory on the system disk instead of the disk at %s%s", who, many, then)
+		case seesOther:
+			e.find(f, Problem, WrongMount, do, "%s sees something else than the host's disk at %s", who, many)
+		case seesAbsent:
+			e.find(f, Warning, NoMount, do, "%s sees nothing at %s", who, many)
+		case seesUnknown:
+			e.find(f, Warning, Blind, nil, "what %s sees at %s can not be seen: %s", who, many, v.unknown(paths[0]))
+		}
+	}
+}
+
+// some names the first of the paths and how many more there are.
+func some(paths []string) string {
+	if len(paths) == 1 {
+		return disk.Visible(paths[0])
+	}
+	return fmt.Sprintf("%s and %d more", disk.Visible(paths[0]), len(paths)-1)
+}
+
+// sharedBack judges whether what a kubelet mounts for pods arrives where the
+// container runtime is.
+func (e *examiner) sharedBack() {
+	var runtimes []*View
+	for _, v := range e.s.all() {
+		if v.has(Runtime) {
+			runtimes = append(runtimes, v)
+		}
+	}
+	if len(runtimes) == 0 {
+		runtimes = []*View{&e.s.Host}
+	}
+	type arrival struct {
+		path  string
+		point point
+	}
+	arrived := map[arrival]bool{}
+	for _, r := range runtimes {
+		for i := range r.Mounts {
+			m := &r.Mounts[i]
+			arrived[arrival{m.Path, point{m.Dev, m.Root}}] = true
+		}
+	}
+	for _, v := range e.s.all() {
+		i := slices.IndexFunc(v.Processes, func(p Process) bool { return p.Role == Kubelet })
+		// The runtime of k3s and others is a child of kubelet's.
+		if i < 0 || slices.ContainsFunc(runtimes, func(r *View) bool { return r.Namespace == v.Namespace }) {
+			continue
+		}
+		p := &v.Processes[i]
+		for _, dir := range p.Roots {
+			at, ok := v.place(dir)
+			if !ok || slices.ContainsFunc(runtimes, func(r *View) bool {
+				there, ok := r.place(dir)
+				return ok && there.is(at) && e.reaches(at.mount.Shared, there.mount)
+			}) {
+				continue
+			}
+			e.find(Finding{Paths: []string{dir}, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(p, dir),
+				"what %s mounts below %s does not arrive at the container runtime: containers get the bare directory on the system disk instead of their volume", who(p), disk.Visible(dir))
+		}
+		var lost []string
+		for j := range v.Mounts {
+			m := &v.Mounts[j]
+			if _, ok := podVolume(m.Path); ok && !arrived[arrival{m.Path, point{m.Dev, m.Root}}] {
+				lost = append(lost, m.Path)
+			}
+		}
+		if len(lost) > 0 {
+			e.find(Finding{Paths: lost, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(p, p.Roots[0]),
+				"%s has mounted a volume that the container runtime does not see: %s", who(p), some(lost))
+		}
+	}
+}
