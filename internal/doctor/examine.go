@@ -171,18 +171,19 @@ func (e *examiner) hostPath(dev disk.Dev, dir string) string {
 func (e *examiner) system() {
 	for _, rule := range e.s.Rules {
 		file := rule[:strings.LastIndexByte(rule, ':')]
-		e.find(Finding{Paths: []string{rule}}, Warning, UdevRule, []string{"rm " + file + "   # or the line in it", "udevadm control --reload"},
-			"the udev rule %s runs systemd-mount: it may mount the same disks, and what hotmount refuses", rule)
+		e.find(Finding{Paths: []string{rule}}, Warning, UdevRule, advice("udev-rule", "file", file),
+			"the udev rule %s runs systemd-mount: it may mount the same disks, also those that hotmount refuses", rule)
 	}
 	if e.s.Trim && e.s.FstabEmpty {
-		e.find(Finding{}, Note, Trimmed, []string{"systemctl disable --now fstrim.timer   # if that is not wanted"},
-			"fstrim.timer is on and fstab names nothing: it trims every mounted filesystem, the disks of pods as well, all in one hour of the week")
+		e.find(Finding{}, Note, Trimmed, advice("fstrim"),
+			"fstrim.timer is on and fstab is empty: it trims every mounted filesystem, also the disks of pods, all in the same hour of the week")
 	}
 	for i := range e.s.Classes {
 		c := &e.s.Classes[i]
 		for _, h := range helpers(c) {
 			if !e.s.Programs[h.name] {
-				e.find(Finding{Class: c.Name, Paths: []string{"/sbin/" + h.name}}, Warning, NoHelper, []string{"apt install " + h.pkg}, "%s is missing, which class %s needs", h.name, c.Name)
+				e.find(Finding{Class: c.Name, Paths: []string{"/sbin/" + h.name}}, Warning, NoHelper, advice("apt", "package", h.pkg),
+					"class %s needs %s, which is missing", c.Name, h.name)
 			}
 		}
 	}
@@ -190,9 +191,10 @@ func (e *examiner) system() {
 		e.find(Finding{}, Warning, Blind, nil, "%s", why)
 	}
 	if n := len(e.s.Unlikely); n > 0 {
-		e.find(Finding{Processes: e.s.Unlikely}, Note, Blind, nil, "%s is called like a kubelet, but has not the rights of one on this host, and is not taken for one (%d such)", who(&e.s.Unlikely[0]), n)
+		e.find(Finding{Processes: e.s.Unlikely}, Note, Blind, nil,
+			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so it is not taken for one (%d such)", who(&e.s.Unlikely[0]), n)
 	}
 	for _, p := range e.s.Pinned {
-		e.find(Finding{Paths: []string{p}}, Note, Blind, []string{fmt.Sprintf("nsenter --mount=%s findmnt", shell(p))}, "no process is in the mount namespace %s: what is mounted in it can not be seen", disk.Visible(p))
+		e.find(Finding{Paths: []string{p}}, Note, Blind, advice("pinned", "path", p), "no process is in the mount namespace %s: its mounts cannot be seen", disk.Visible(p))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -249,9 +250,9 @@ func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, s
 		return Problem, "not on the disk at " + disk.Visible(disks[0].Path)
 	case of.container != "": // a part of any kind of volume
 	case m.Type == "overlay":
-		return Problem, "which goes with its container"
+		return Problem, "which is deleted with its container"
 	case provisioned().MatchString(of.name) && !h.points[point{m.Dev, root}]:
-		return Warning, "which is no mount point of the host: the provisioner makes volumes of those alone"
+		return Warning, "which is not a mount point of the host: the provisioner makes volumes only of mount points"
 	}
 	return "", ""
 }
@@ -301,20 +302,18 @@ func (e *examiner) volume(g group, uid string, hits []hit) {
 		what = fmt.Sprintf("the data is in %s, %s", where, best.why)
 	}
 	if deleted {
-		what += "; that directory was removed, and the data goes with its last user"
+		what += "; that directory was removed: the data is gone when its last user ends"
 	} else {
 		f.Data = e.hostPath(best.mount.Dev, best.mount.Root)
 	}
-	mkdir, dir := e.rescue(cmp.Or(uid, fmt.Sprintf("process-%d", holder.PID)) + "-" + cmp.Or(pod.Volume, path.Base(root)))
-	do := []string{fmt.Sprintf("%s && cp -a %s/. %s/", mkdir, shell(f.Reach), dir)}
-	switch {
-	case pod.Name != "":
-		do = append(do, fmt.Sprintf("# once the copy is complete, and what kubelet sees is mended: kubectl -n %s delete pod %s", shell(pod.Namespace), shell(pod.Name)))
-	case uid != "":
-		do = append(do, fmt.Sprintf("kubectl get pods -A -o custom-columns=NS:.metadata.namespace,POD:.metadata.name,UID:.metadata.uid | grep %s   # names the pod to delete once the copy is complete, and what kubelet sees is mended", shell(uid)))
-	default:
-		do = append(do, "# once the copy is complete: end or restart the process")
+	copied := e.rescue(cmp.Or(uid, fmt.Sprintf("process-%d", holder.PID)) + "-" + cmp.Or(pod.Volume, path.Base(root)))
+	then := "after-copy-process"
+	if pod.Name != "" {
+		then = "after-copy-pod"
+	} else if uid != "" {
+		then = "after-copy-uid"
 	}
+	do := append(advice("copy", "reach", f.Reach, "copy", copied), advice(then, "namespace", pod.Namespace, "pod", pod.Name, "uid", uid)...)
 	e.find(f, cmp.Or(best.level, Problem), g.kind, do, "%s: %s", subject, what)
 }
 
@@ -338,10 +337,10 @@ func (p *Pod) words() string {
 	return words
 }
 
-// rescue returns a directory for a copy that no other finding has, and the command
-// that makes it and fails if it is there: copies into one directory overwrite each
-// other, and cp(1) writes through the symlinks that an earlier copy has left.
-func (e *examiner) rescue(name string) (mkdir, dir string) {
+// rescue returns a directory for a copy that no other finding has. The advice makes it,
+// and fails if it is there: copies into one directory overwrite each other, and cp(1)
+// writes through the symlinks that an earlier copy has left.
+func (e *examiner) rescue(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '/' || !strings.ContainsRune(plain, r) {
 			return '_'
@@ -349,14 +348,12 @@ func (e *examiner) rescue(name string) (mkdir, dir string) {
 		return r
 	}, name)
 	name = name[:min(len(name), 200)] // of NAME_MAX (limits.h)
-	for n := 1; dir == "" || e.rescued[dir]; n++ {
-		dir = "/root/rescued/" + name
-		if n > 1 {
-			dir += fmt.Sprintf(".%d", n)
-		}
+	dir := "/root/rescued/" + name
+	for n := 2; e.rescued[dir]; n++ {
+		dir = fmt.Sprintf("/root/rescued/%s.%d", name, n)
 	}
 	e.rescued[dir] = true
-	return "mkdir -p /root/rescued && mkdir " + dir, dir
+	return dir
 }
 
 // staleCopy finds who holds a disk that the host does not have mounted any more.
@@ -366,11 +363,11 @@ func (e *examiner) staleCopy(hits []hit) {
 	for i := range hits {
 		h := &hits[i]
 		f.Paths = append(f.Paths, h.mount.Path)
-		holder, line := "the host itself", fmt.Sprintf("fuser -vm %[1]s; umount %[1]s", shell(h.mount.Path))
+		holder, line := "the host itself", advice("stale-host", "path", h.mount.Path)
 		if h.view != &e.s.Host {
+			p := h.process()
 			f.Processes = append(f.Processes, h.view.Processes...)
-			holder = who(h.process())
-			line = fmt.Sprintf("end %s, or delete its pod", holder)
+			holder, line = who(p), advice("stale-process", "pid", strconv.Itoa(p.PID), "name", p.Name)
 		}
 		holder += " at " + disk.Visible(h.mount.Path)
 		if uid := h.volume.pod; uid != "" {
@@ -379,9 +376,9 @@ func (e *examiner) staleCopy(hits []hit) {
 			pod.Volume = h.volume.name
 			f.Pod = &pod
 		}
-		holders, do = append(holders, holder), append(do, line)
+		holders, do = append(holders, holder), append(do, line...)
 	}
-	why := "which is not mounted on the host any more"
+	why := "whose own mount on the host is gone"
 	m := hits[0].mount
 	if e.s.Gone[m.Dev] {
 		why = "whose disk is gone"
@@ -391,5 +388,5 @@ func (e *examiner) staleCopy(hits []hit) {
 		more = fmt.Sprintf(" and %d more", len(holders)-3)
 		holders, do = holders[:3], do[:3]
 	}
-	e.find(f, Warning, StaleCopy, do, "a copy of %s, %s, is held by %s%s", describe(m, m.Root), why, strings.Join(holders, ", "), more)
+	e.find(f, Warning, StaleCopy, do, "a mount of %s, %s, is still held by %s%s", describe(m, m.Root), why, strings.Join(holders, ", "), more)
 }

@@ -30,13 +30,14 @@ func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
 		}
 	}
 	if count[Kubelet] == 0 {
-		e.find(Finding{Class: c.Name}, Note, NoKubelet, nil, "no kubelet runs on this node: nobody can say what it would see of %s", c.Directory)
+		e.find(Finding{Class: c.Name}, Note, NoKubelet, nil, "no kubelet runs on this node: what it would see of %s is unknown", c.Directory)
 	} else if c.LoopDevices() {
-		e.find(Finding{Class: c.Name}, Warning, LoopDevices, []string{"editor /etc/hotmount/config.yaml   # remove backing_file and loop* from the class", "systemctl reload hotmount"},
+		e.find(Finding{Class: c.Name}, Warning, LoopDevices, advice("loop-devices"),
 			"class %s selects loop devices on a node with a kubelet: they are for trying hotmount, and their files share a disk", c.Name)
 	}
 	if count[Provisioner] > 0 && have == 0 {
-		e.find(Finding{Class: c.Name, Paths: []string{c.Directory}}, Warning, NoDirectory, remedy(Provisioner, nil, c.Directory), "no provisioner on this node has %s: no volumes are made of its disks", c.Directory)
+		e.find(Finding{Class: c.Name, Paths: []string{c.Directory}}, Warning, NoDirectory, remedy(&Process{Role: Provisioner}, c.Directory),
+			"no provisioner on this node has %s: nothing makes volumes of its disks", c.Directory)
 	}
 }
 
@@ -44,19 +45,19 @@ func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
 func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, disks map[string]place) string {
 	base := v.Bases[c.Directory]
 	f := Finding{Class: c.Name, Paths: []string{base}, Processes: []Process{*p}}
-	who, shown, do := who(p), disk.Visible(base), remedy(p.Role, p, c.Directory)
+	who, shown, do := who(p), disk.Visible(base), remedy(p, c.Directory)
 	sees, at := v.compare(base, host)
 	seen := Seen{Process: *p, Namespace: v.Namespace, Class: c.Name, Directory: base, Sees: sees}
 	switch {
 	case sees == seesUnknown:
-		e.find(f, Warning, Blind, nil, "what %s sees at %s can not be seen: %s", who, shown, v.unknown(base))
+		e.find(f, Warning, Blind, nil, "cannot see what %s has at %s: %s", who, shown, v.unknown(base))
 	case sees == seesSame:
 		seen.Arrives = v.Namespace == e.s.Host.Namespace && at.mount.ID == host.mount.ID || e.reaches(host.mount.Shared, at.mount)
 		if !seen.Arrives {
-			e.find(f, Problem, NotPropagated, do, "%s does not see what is mounted in %s from now on: %s", who, shown, consequence(p.Role))
+			e.find(f, Problem, NotPropagated, do, "%s will not see new mounts in %s: %s", who, shown, consequence(p.Role))
 		}
 		if p.Role == Agent && slices.Contains(strings.Split(at.mount.Options, ","), "ro") {
-			e.find(f, Problem, ReadOnly, remedyReadOnly(c.Directory), "%s may not write to %s: it mounts nothing there", who, shown)
+			e.find(f, Problem, ReadOnly, advice("daemon-read-only", "dir", c.Directory), "%s cannot write to %s: it mounts nothing there", who, shown)
 		}
 		e.disksSeen(c, v, p, &seen, host, disks)
 	case p.Role == Provisioner: // it may be there for another class
@@ -68,7 +69,7 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, disks 
 		e.find(f, Warning, NoDirectory, do, "%s has no %s: %s", who, shown, then)
 	default:
 		f.Data = e.hostPath(at.dev, at.dir)
-		e.find(f, Problem, OtherDirectory, do, "%s has another directory at %s than the host: %s", who, shown, describe(at.mount, at.dir))
+		e.find(f, Problem, OtherDirectory, do, "at %s, %s has another directory than the host: %s", shown, who, describe(at.mount, at.dir))
 	}
 	e.report.Seen = append(e.report.Seen, seen)
 	return sees
@@ -85,7 +86,7 @@ func who(p *Process) string {
 func consequence(r Role) string {
 	switch r {
 	case Provisioner:
-		return "it makes no volumes of new disks, and keeps disks in use that are taken away"
+		return "it makes no volumes of new disks, and keeps removed disks in use"
 	case Agent:
 		return "it mounts nothing there"
 	}
@@ -104,7 +105,7 @@ func (e *examiner) disksSeen(c *disk.Class, v *View, p *Process, seen *Seen, hos
 		seen.Mounts = append(seen.Mounts, SeenMount{Path: at, Sees: sees, Dev: got.dev, Root: got.dir})
 		wrong[sees] = append(wrong[sees], at)
 	}
-	who, do := who(p), remedy(p.Role, p, c.Directory)
+	who, do := who(p), remedy(p, c.Directory)
 	for _, sees := range []string{seesDirectory, seesOther, seesAbsent, seesUnknown} {
 		paths := wrong[sees]
 		if len(paths) == 0 {
@@ -116,15 +117,15 @@ func (e *examiner) disksSeen(c *disk.Class, v *View, p *Process, seen *Seen, hos
 		case seesDirectory:
 			then := ""
 			if p.Role == Kubelet {
-				then = ": pods that start on it write to the system disk"
+				then = ": new pods there write to the system disk"
 			}
-			e.find(f, Problem, WrongMount, do, "%s sees the directory on the system disk instead of the disk at %s%s", who, many, then)
+			e.find(f, Problem, WrongMount, do, "%s sees a directory on the system disk instead of the disk at %s%s", who, many, then)
 		case seesOther:
-			e.find(f, Problem, WrongMount, do, "%s sees something else than the host's disk at %s", who, many)
+			e.find(f, Problem, WrongMount, do, "%s sees something other than the host's disk at %s", who, many)
 		case seesAbsent:
 			e.find(f, Warning, NoMount, do, "%s sees nothing at %s", who, many)
 		case seesUnknown:
-			e.find(f, Warning, Blind, nil, "what %s sees at %s can not be seen: %s", who, many, v.unknown(paths[0]))
+			e.find(f, Warning, Blind, nil, "cannot see what %s has at %s: %s", who, many, v.unknown(paths[0]))
 		}
 	}
 }
@@ -176,7 +177,7 @@ func (e *examiner) sharedBack() {
 				continue
 			}
 			e.find(Finding{Paths: []string{dir}, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(p, dir),
-				"what %s mounts below %s does not arrive at the container runtime: containers get the bare directory on the system disk instead of their volume", who(p), disk.Visible(dir))
+				"the container runtime does not see what %s mounts below %s: containers get the bare directory on the system disk instead of their volume", who(p), disk.Visible(dir))
 		}
 		var lost []string
 		for j := range v.Mounts {
@@ -187,7 +188,7 @@ func (e *examiner) sharedBack() {
 		}
 		if len(lost) > 0 {
 			e.find(Finding{Paths: lost, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(p, p.Roots[0]),
-				"%s has mounted a volume that the container runtime does not see: %s", who(p), some(lost))
+				"the container runtime does not see a volume that %s has mounted: %s", who(p), some(lost))
 		}
 	}
 }

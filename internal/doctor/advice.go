@@ -1,0 +1,80 @@
+package doctor
+
+import (
+	_ "embed"
+	"path"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+//go:embed advice.txt
+var adviceText string
+
+// advice returns the lines of one piece of advice.txt. Values are pairs: the name of a
+// placeholder, and what it stands for.
+func advice(name string, values ...string) []string {
+	_, text, _ := strings.Cut(adviceText, "\n== "+name+" ==\n")
+	text, _, _ = strings.Cut(text, "\n== ")
+	pairs := []string{"{marker}", disk.Marker}
+	for i := 1; i < len(values); i += 2 {
+		pairs = append(pairs, "{"+values[i-1]+"}", shell(values[i]))
+	}
+	return strings.Split(strings.NewReplacer(pairs...).Replace(strings.TrimSpace(text)), "\n")
+}
+
+// plain are the bytes that mean only themselves, everywhere.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
+
+// shell quotes a word for a shell. A word with bytes that a terminal does not show is not
+// to be typed: they are made visible, so the word is another one.
+func shell(s string) string {
+	if s != "" && strings.Trim(s, plain+":@+") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(disk.Visible(s), "'", `'\''`) + "'"
+}
+
+// remedy returns what lets a process see the class directory as the host does.
+func remedy(p *Process, dir string) []string {
+	switch p.Role {
+	case Provisioner:
+		return advice("provisioner", "dir", dir)
+	case Agent:
+		return advice("daemon")
+	}
+	return kubeletAdvice(p, dir, "rslave", "HostToContainer")
+}
+
+// remedyRoot returns what lets the container runtime see what a kubelet mounts.
+func remedyRoot(p *Process, dir string) []string {
+	return kubeletAdvice(p, dir, "rshared", "Bidirectional")
+}
+
+// kubeletAdvice is for the distribution that the kubelet is of. hotmount(8) has all of it.
+func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
+	name := distribution(p)
+	if name == "kubelet-rke" && dir == defaultRoot {
+		// RKE binds it itself (cluster/plan.go), and refuses a second one in extra_binds
+		// ("Duplicate mount point").
+		name = "kubelet-rke-root"
+	}
+	return advice(name, "dir", dir, "propagation", propagation, "kubernetes", kubernetes)
+}
+
+// distribution returns the advice for the Kubernetes that a kubelet seems to be of.
+func distribution(p *Process) string {
+	switch base := path.Base(p.Exe); {
+	case base == "kubelite" || p.Name == "kubelite" || strings.HasPrefix(p.Exe, "/snap/microk8s/"):
+		return "kubelet-microk8s"
+	case base == "k3s" || strings.HasPrefix(p.Name, "k3s"):
+		return "kubelet-k3s"
+	case strings.HasPrefix(p.Exe, "/var/lib/k0s/"):
+		return "kubelet-k0s"
+	case base == "hyperkube" || p.Name == "hyperkube" || strings.HasPrefix(p.Exe, "/opt/rke-tools/"):
+		return "kubelet-rke"
+	case p.Exe == "/usr/local/bin/kubelet" && strings.Contains(strings.Join(p.Args, " "), "/etc/kubernetes/kubelet.yaml"):
+		return "kubelet-talos"
+	}
+	return "kubelet"
+}
