@@ -56,6 +56,8 @@ type View struct {
 	Bases map[string]string
 	// Sights are what the view's first process finds at a path, by path.
 	Sights map[string]Sight
+	// blind says why it could not be looked at.
+	blind string
 }
 
 // Sight is what a process finds at a path, resolved inside its own root.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -180,10 +181,11 @@ func (e *examiner) system() {
 	}
 	for i := range e.s.Classes {
 		c := &e.s.Classes[i]
-		for _, h := range helpers(c) {
-			if !e.s.Programs[h.name] {
-				e.find(Finding{Class: c.Name, Paths: []string{"/sbin/" + h.name}}, Warning, NoHelper, advice("apt", "package", h.pkg),
-					"class %s needs %s, which is missing", c.Name, h.name)
+		programs := helpers(c)
+		for _, name := range slices.Sorted(maps.Keys(programs)) {
+			if !e.s.Programs[name] {
+				e.find(Finding{Class: c.Name, Paths: []string{"/sbin/" + name}}, Warning, NoHelper, advice("apt", "package", programs[name]),
+					"class %s needs %s, which is missing", c.Name, name)
 			}
 		}
 	}

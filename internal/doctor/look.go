@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,8 +45,14 @@ const maxArgs = 64 << 10
 func Look(pid int, paths []string, w io.Writer) error {
 	out := json.NewEncoder(w)
 	proc := "/proc/" + strconv.Itoa(pid)
-	namespace, err := os.Readlink(proc + "/ns/mnt")
-	if err != nil {
+	namespace := func() error {
+		link, err := os.Readlink(proc + "/ns/mnt")
+		if err != nil {
+			return err
+		}
+		return out.Encode(Answer{Namespace: link})
+	}
+	if err := namespace(); err != nil {
 		return err
 	}
 	root, err := unix.Open(proc+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -53,31 +60,15 @@ func Look(pid int, paths []string, w io.Writer) error {
 		return fmt.Errorf("cannot open the root of process %d: %w", pid, err)
 	}
 	defer unix.Close(root)
-	if err := out.Encode(Answer{Namespace: namespace}); err != nil {
+	err = sights(paths, func(p string) Sight { return sight(root, p) }, func(a Answer) error { return out.Encode(a) })
+	if err = errors.Join(err, namespace()); err != nil || len(paths) > 0 {
 		return err
 	}
-	if err := sights(paths, func(p string) Sight { return sight(root, p) }, func(a Answer) error { return out.Encode(a) }); err != nil {
-		return err
-	}
-	if namespace, err = os.Readlink(proc + "/ns/mnt"); err != nil {
-		return err
-	}
-	if err := out.Encode(Answer{Namespace: namespace}); err != nil {
-		return err
-	}
-	if len(paths) > 0 {
-		return nil
-	}
-	file, err := os.Open(proc + "/cmdline")
+	line, err := readLimited(proc+"/cmdline", maxArgs)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	line, err := io.ReadAll(io.LimitReader(file, maxArgs))
-	if err != nil {
-		return err
-	}
-	return out.Encode(Answer{Args: strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")})
+	return out.Encode(Answer{Args: strings.Split(strings.TrimRight(line, "\x00"), "\x00")})
 }
 
 // maxHung bounds how many paths may hang before the others are not looked at: each
@@ -87,25 +78,14 @@ const maxHung = 16
 // sights looks at all paths, several at once, and tells of each as soon as it is
 // known.
 func sights(paths []string, look func(string) Sight, tell func(Answer) error) error {
-	next := make(chan string)
-	var workers sync.WaitGroup
 	var telling sync.Mutex
 	var failure error
-	for range min(maxHung, len(paths)) {
-		workers.Go(func() {
-			for p := range next {
-				s := look(p)
-				telling.Lock()
-				failure = errors.Join(failure, tell(Answer{At: p, Sight: &s}))
-				telling.Unlock()
-			}
-		})
-	}
-	for _, p := range paths {
-		next <- p
-	}
-	close(next)
-	workers.Wait()
+	each(paths, maxHung, func(p string) {
+		s := look(p)
+		telling.Lock()
+		defer telling.Unlock()
+		failure = errors.Join(failure, tell(Answer{At: p, Sight: &s}))
+	})
 	return failure
 }
 
@@ -172,34 +152,14 @@ func List(dir string, w io.Writer) error {
 	entries = entries[:min(len(entries), maxEntries)]
 	out := json.NewEncoder(w)
 	for _, e := range entries {
-		a := Answer{Entry: &Entry{Name: e.Name()}}
-		switch e.Type() & fs.ModeType {
-		case fs.ModeDir:
-			a.Entry.Kind = "directory"
-			a.Entry.First, err = first(int(d.Fd()), e.Name())
-		case fs.ModeSymlink:
-			a.Entry.Kind = "symlink"
-			buf := make([]byte, unix.PathMax)
-			var n int
-			n, err = unix.Readlinkat(int(d.Fd()), e.Name(), buf)
-			a.Entry.Target = string(buf[:max(n, 0)])
-		case fs.ModeNamedPipe:
-			a.Entry.Kind = "fifo"
-		case fs.ModeSocket:
-			a.Entry.Kind = "socket"
-		case 0:
-			a.Entry.Kind = "file"
-		default:
-			a.Entry.Kind = "device"
-		}
+		one, err := entry(d, e)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
 			continue // removed meanwhile
 		}
 		if err != nil {
-			a.Entry.Failure, err = err.Error(), nil
+			one.Failure = err.Error()
 		}
-		if err := out.Encode(a); err != nil {
+		if err := out.Encode(Answer{Entry: &one}); err != nil {
 			return err
 		}
 	}
@@ -209,7 +169,24 @@ func List(dir string, w io.Writer) error {
 	return nil
 }
 
-// first gives the name of something in a directory other than hotmount's marker.
+var kinds = map[fs.FileMode]string{fs.ModeDir: "directory", fs.ModeSymlink: "symlink", fs.ModeNamedPipe: "fifo", fs.ModeSocket: "socket", 0: "file"}
+
+func entry(d *os.File, e fs.DirEntry) (Entry, error) {
+	one := Entry{Name: e.Name(), Kind: cmp.Or(kinds[e.Type()], "device")}
+	var err error
+	switch one.Kind {
+	case "directory":
+		one.First, err = first(int(d.Fd()), one.Name)
+	case "symlink":
+		buf := make([]byte, unix.PathMax)
+		var n int
+		n, err = unix.Readlinkat(int(d.Fd()), one.Name, buf)
+		one.Target = string(buf[:max(n, 0)])
+	}
+	return one, err
+}
+
+// first returns the name of something in a directory other than hotmount's marker.
 func first(dir int, name string) (string, error) {
 	d, err := openIn(dir, name)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// views gives the view of PID 1, then all others.
+// views returns the view of PID 1, then all others.
 func (src Source) views(s *Snapshot) ([]View, error) {
 	pids, err := src.pids()
 	if err != nil {
@@ -62,14 +62,14 @@ func (src Source) views(s *Snapshot) ([]View, error) {
 		views[i].Processes = append(views[i].Processes, p)
 	}
 	if unseen > 0 {
-		s.Blind = append(s.Blind, fmt.Sprintf("the mount namespaces of %d processes can not be seen", unseen))
+		s.Blind = append(s.Blind, fmt.Sprintf("cannot see the mount namespaces of %d processes", unseen))
 	}
 	for i := range views {
 		if err := src.table(&views[i]); err != nil && i == 0 {
 			return nil, fmt.Errorf("cannot read PID 1's mount table: %w", err)
 		} else if err != nil {
 			if !gone(err) {
-				s.Blind = append(s.Blind, fmt.Sprintf("the mount table of process %d can not be read: %v", views[i].Processes[0].PID, err))
+				s.Blind = append(s.Blind, fmt.Sprintf("cannot read the mount table of process %d: %v", views[i].Processes[0].PID, err))
 			}
 			views[i].Processes = nil
 		}
@@ -90,29 +90,21 @@ func (src Source) key(pid int) (key, error) {
 	return key{namespace, root}, err
 }
 
-// gone says that a process has ended (proc(5)).
+// gone reports whether an error says that a process has ended (proc(5)).
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }
 
 func (src Source) pids() ([]int, error) {
-	dir, err := os.Open(src.path("/proc"))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
+	entries, err := os.ReadDir(src.path("/proc"))
 	var pids []int
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
 			pids = append(pids, pid)
 		}
 	}
 	slices.Sort(pids)
-	return pids, nil
+	return pids, err
 }
 
 // maxTable bounds a mount table in bytes: a pod may make as many mounts as
@@ -150,12 +142,15 @@ func (src Source) tableOf(pid int) ([]mounts.Mount, error) {
 	return tree, err
 }
 
+// maxStatus bounds in bytes what is read of a process's small files.
+const maxStatus = 16 << 10
+
 // process reads a process's name and role. Of the files of /proc that can hang
 // on a process's memory none is touched.
 func (src Source) process(pid int) (Process, error) {
 	p := Process{PID: pid}
 	proc := src.path("/proc/" + strconv.Itoa(pid))
-	name, err := readLimited(proc + "/comm")
+	name, err := readLimited(proc+"/comm", maxStatus)
 	if err != nil {
 		return p, err
 	}
@@ -190,8 +185,8 @@ func role(name, exe string) Role {
 	return roles[path.Base(exe)]
 }
 
-// plausible says whether a process can be what it is called: what runs in a pod
-// can give itself any name. Kubelets and runtimes mount on the host: they have
+// plausible reports whether a process can be what its name says: what runs in a pod can
+// give itself any name. Kubelets and runtimes mount on the host: they have
 // CAP_SYS_ADMIN (capabilities(7)), and that in the host's user namespace, for in
 // one of its own everybody has it (user_namespaces(7)).
 func (src Source) plausible(p *Process) bool {
@@ -212,17 +207,14 @@ func (src Source) plausible(p *Process) bool {
 	if host, err := os.Readlink(src.path("/proc/1/ns/user")); err != nil || host != users {
 		return false
 	}
-	status, err := readLimited(src.path(fmt.Sprintf("/proc/%d/status", p.PID)))
+	status, err := readLimited(src.path(fmt.Sprintf("/proc/%d/status", p.PID)), maxStatus)
 	if err != nil {
 		return false
 	}
-	for line := range strings.Lines(status) {
-		if set, found := strings.CutPrefix(line, "CapEff:"); found {
-			effective, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
-			return err == nil && effective&(1<<unix.CAP_SYS_ADMIN) != 0
-		}
-	}
-	return false
+	_, line, _ := strings.Cut("\n"+status, "\nCapEff:\t")
+	line, _, _ = strings.Cut(line, "\n")
+	effective, err := strconv.ParseUint(line, 16, 64)
+	return err == nil && effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 var (
@@ -233,7 +225,7 @@ var (
 // cgroup reads which pod and container the process is in (cgroups(7)); kubelet
 // and the runtimes name both in the control group's path.
 func (src Source) cgroup(p *Process) {
-	text, err := readLimited(src.path(fmt.Sprintf("/proc/%d/cgroup", p.PID)))
+	text, err := readLimited(src.path(fmt.Sprintf("/proc/%d/cgroup", p.PID)), maxStatus)
 	if err != nil {
 		return
 	}
@@ -248,14 +240,14 @@ func (src Source) cgroup(p *Process) {
 	}
 }
 
-// readLimited reads the begin of a file of /proc.
-func readLimited(name string) (string, error) {
+// readLimited reads the beginning of a file of /proc, so many bytes.
+func readLimited(name string, limit int64) (string, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, 16<<10))
+	b, err := io.ReadAll(io.LimitReader(file, limit))
 	return string(b), err
 }
 
@@ -281,14 +273,14 @@ func (src Source) arguments(ctx context.Context, p *Process) {
 	}
 }
 
-// defaultRoot is kubelet's --root-dir where nobody says otherwise.
+// defaultRoot is kubelet's --root-dir unless the command line says otherwise.
 const defaultRoot = "/var/lib/kubelet"
 
 // maxRoots bounds how many root directories a kubelet is believed to have. One
 // is usual.
 const maxRoots = 8
 
-// rootDirectories gives the root directories of a kubelet, which its command line
+// rootDirectories returns the root directories of a kubelet, which its command line
 // and its mounts say, and those that are left out: what is not of the bytes that
 // the configuration allows in a directory's name would stand in lines to paste.
 func rootDirectories(p *Process, table []mounts.Mount) (dirs, left []string) {

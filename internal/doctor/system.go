@@ -12,31 +12,25 @@ import (
 	"hotmount/internal/disk"
 )
 
-// helper is a program that is run for a type of filesystem.
-type helper struct{ name, pkg string }
-
-// mkfs and mountHelpers are the programs that a type needs, with the Debian
-// package that has them: mount(8) runs /sbin/mount.TYPE where the kernel can not
-// do it alone.
+// mkfs and mountHelpers are the Debian packages of the programs that a type needs:
+// /sbin/mkfs.TYPE, and /sbin/mount.TYPE where the kernel cannot mount it alone (mount(8)).
 var (
-	mkfs         = map[string]helper{"xfs": {"mkfs.xfs", "xfsprogs"}, "ext4": {"mkfs.ext4", "e2fsprogs"}}
-	mountHelpers = map[string]helper{
-		"nfs": {"mount.nfs", "nfs-common"}, "nfs4": {"mount.nfs4", "nfs-common"}, "cifs": {"mount.cifs", "cifs-utils"},
-		"ntfs": {"mount.ntfs", "ntfs-3g"}, "ntfs-3g": {"mount.ntfs-3g", "ntfs-3g"}, "ceph": {"mount.ceph", "ceph-common"},
-		"glusterfs": {"mount.glusterfs", "glusterfs-client"}, "fuse": {"mount.fuse", "fuse3"}, "zfs": {"mount.zfs", "zfsutils-linux"},
-		"lowntfs-3g": {"mount.lowntfs-3g", "ntfs-3g"}, "bcachefs": {"mount.bcachefs", "bcachefs-tools"}, "davfs": {"mount.davfs", "davfs2"},
+	mkfs         = map[string]string{"xfs": "xfsprogs", "ext4": "e2fsprogs"}
+	mountHelpers = map[string]string{
+		"nfs": "nfs-common", "nfs4": "nfs-common", "cifs": "cifs-utils", "ntfs": "ntfs-3g", "ntfs-3g": "ntfs-3g", "lowntfs-3g": "ntfs-3g", "ceph": "ceph-common",
+		"glusterfs": "glusterfs-client", "fuse": "fuse3", "zfs": "zfsutils-linux", "bcachefs": "bcachefs-tools", "davfs": "davfs2",
 	}
 )
 
-// helpers are the programs that the class needs.
-func helpers(c *disk.Class) []helper {
-	var all []helper
-	if h, ok := mkfs[c.Create]; ok {
-		all = append(all, h)
+// helpers are the programs that the class needs, with their packages.
+func helpers(c *disk.Class) map[string]string {
+	all := map[string]string{}
+	if pkg, ok := mkfs[c.Create]; ok {
+		all["mkfs."+c.Create] = pkg
 	}
 	for _, t := range c.Accept {
-		if h, ok := mountHelpers[t]; ok {
-			all = append(all, h)
+		if pkg, ok := mountHelpers[t]; ok {
+			all["mount."+t] = pkg
 		}
 	}
 	return all
@@ -46,9 +40,9 @@ func helpers(c *disk.Class) []helper {
 func (src Source) system(s *Snapshot) {
 	s.Programs = map[string]bool{}
 	for i := range s.Classes {
-		for _, h := range helpers(&s.Classes[i]) {
-			s.Programs[h.name] = slices.ContainsFunc([]string{"/sbin", "/usr/sbin", "/bin", "/usr/bin"}, func(dir string) bool {
-				info, err := os.Stat(src.path(path.Join(dir, h.name)))
+		for name := range helpers(&s.Classes[i]) {
+			s.Programs[name] = slices.ContainsFunc([]string{"/sbin", "/usr/sbin", "/bin", "/usr/bin"}, func(dir string) bool {
+				info, err := os.Stat(src.path(path.Join(dir, name)))
 				return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 			})
 		}
@@ -56,7 +50,7 @@ func (src Source) system(s *Snapshot) {
 	_, err := os.Lstat(src.path("/etc/systemd/system/timers.target.wants/fstrim.timer"))
 	s.Trim = err == nil
 	fstab, err := src.read("/etc/fstab")
-	s.FstabEmpty = err == nil && !says(fstab)
+	s.FstabEmpty = err == nil && !hasLine(fstab)
 	for _, err := range []error{err, src.udevRules(s)} {
 		if err != nil {
 			s.Blind = append(s.Blind, err.Error())
@@ -74,8 +68,8 @@ func (src Source) system(s *Snapshot) {
 	}
 }
 
-// says says whether a file has a line that is no comment.
-func says(text string) bool {
+// hasLine reports whether a file has a line that is no comment.
+func hasLine(text string) bool {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
 			return true
@@ -87,24 +81,23 @@ func says(text string) bool {
 // maxFile bounds in bytes what is read of a file of the system.
 const maxFile = 1 << 20
 
-// read gives a file of the system's configuration; one that is none is empty.
+// read returns a file of the system's configuration; one that is none is empty.
 func (src Source) read(name string) (string, error) {
 	info, err := os.Stat(src.path(name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return "", nil
 	}
-	if err == nil && info.Size() > maxFile {
-		err = fmt.Errorf("cannot read %s: more than %d bytes", name, maxFile)
-	}
 	if err != nil {
 		return "", err
 	}
-	b, err := os.ReadFile(src.path(name))
-	return string(b), err
+	text, err := readLimited(src.path(name), maxFile+1)
+	if len(text) > maxFile {
+		return "", fmt.Errorf("cannot read %s: more than %d bytes", name, maxFile)
+	}
+	return text, err
 }
 
-// ruleDirectories of udev, the first goes before the later for files of one name
-// (udev(7)).
+// ruleDirectories are those of udev (udev(7)). Of files of one name the first counts.
 var ruleDirectories = []string{"/etc/udev/rules.d", "/run/udev/rules.d", "/usr/local/lib/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"}
 
 // udevRules finds rules that run systemd-mount.

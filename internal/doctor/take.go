@@ -22,8 +22,8 @@ type Source struct {
 	// Root is the directory below which the node is; "" is the live system.
 	Root string
 	// Look and List are the functions of this package, run in processes of
-	// their own with a time limit. They give what was answered until then, and
-	// an error if that is not all.
+	// their own with a time limit. They return what was answered until then, and an
+	// error if that is not all.
 	Look func(ctx context.Context, pid int, paths []string) ([]Answer, error)
 	List func(ctx context.Context, dir string) ([]Answer, error)
 }
@@ -33,7 +33,7 @@ type Source struct {
 const initialPIDs = "pid:[4026531836]"
 
 // Take gathers a snapshot. Processes that end meanwhile are left out; what else
-// can not be seen stands in Blind. The error is that of what nothing can be said
+// cannot be seen stands in Blind. The error is that of what nothing can be said
 // without: PID 1's mount table.
 func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.Dev) (*Snapshot, error) {
 	s := &Snapshot{Classes: classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
@@ -45,22 +45,7 @@ func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.D
 		return nil, err
 	}
 	s.Host, s.Views = views[0], views[1:]
-	var named []*Process
-	for _, v := range s.all() {
-		for i := range v.Processes {
-			named = append(named, &v.Processes[i])
-		}
-	}
-	each(named, func(p *Process) { src.arguments(ctx, p) })
-	for _, v := range s.all() {
-		for i := range v.Processes {
-			p := &v.Processes[i]
-			var left []string
-			if p.Roots, left = rootDirectories(p, v.Mounts); len(left) > 0 {
-				s.Blind = append(s.Blind, fmt.Sprintf("%s has %d root directories that are too many or have odd names, which are not looked at: %s", who(p), len(left), some(left)))
-			}
-		}
-	}
+	src.kubelets(ctx, s)
 	src.lookAll(ctx, s)
 	// A process that has ended sees nothing any more.
 	s.Views = slices.DeleteFunc(s.Views, func(v View) bool { return len(v.Processes) == 0 })
@@ -75,7 +60,7 @@ func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.D
 	for _, c := range classes {
 		answers, err := src.List(ctx, c.Directory)
 		if err != nil && !s.Host.Sights[c.Directory].Absent {
-			s.Blind = append(s.Blind, fmt.Sprintf("not all that lies in %s under the mounts can be seen: %v", c.Directory, err))
+			s.Blind = append(s.Blind, fmt.Sprintf("cannot see all that is in %s under the mounts: %v", c.Directory, err))
 		}
 		for _, a := range answers {
 			if a.Entry != nil {
@@ -89,13 +74,34 @@ func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.D
 
 func (src Source) path(p string) string { return filepath.Join("/", src.Root, p) }
 
+// kubelets reads the command lines of kubelets and daemons, and the root directories
+// of kubelets.
+func (src Source) kubelets(ctx context.Context, s *Snapshot) {
+	var all []*Process
+	for _, v := range s.all() {
+		for i := range v.Processes {
+			all = append(all, &v.Processes[i])
+		}
+	}
+	each(all, lookers, func(p *Process) { src.arguments(ctx, p) })
+	for _, v := range s.all() {
+		for i := range v.Processes {
+			p := &v.Processes[i]
+			var left []string
+			if p.Roots, left = rootDirectories(p, v.Mounts); len(left) > 0 {
+				s.Blind = append(s.Blind, fmt.Sprintf("%s has %d root directories that are too many or have odd names, so they are not looked at: %s", who(p), len(left), some(left)))
+			}
+		}
+	}
+}
+
 // lookers bounds how many processes are looked at at once: what hangs is waited
 // for side by side.
 const lookers = 8
 
-// each calls f for each of all, several at once, and returns when all is done.
-func each[T any](all []T, f func(T)) {
-	free := make(chan struct{}, lookers)
+// each calls f for each of all, so many at once, and returns when all is done.
+func each[T any](all []T, atOnce int, f func(T)) {
+	free := make(chan struct{}, atOnce)
 	var done sync.WaitGroup
 	for _, one := range all {
 		free <- struct{}{}
@@ -112,72 +118,65 @@ const podsTime = 20 * time.Second
 // the same as all others who need them. Provisioners come last: anything in a pod
 // can pass for one.
 func (src Source) lookAll(ctx context.Context, s *Snapshot) {
-	roots := s.roots()
-	s.Host.Bases = map[string]string{}
-	paths := slices.Clone(roots)
-	for _, c := range s.Classes {
-		s.Host.Bases[c.Directory] = c.Directory
-		paths = append(paths, c.Directory)
-		paths = append(paths, s.Host.mountsIn(c.Directory)...)
-	}
-	var blind []string
+	var roots []string
 	var nodes, pods []*View
-	for i := range s.Views {
-		switch v := &s.Views[i]; {
+	for _, v := range s.all() {
+		for i := range v.Processes {
+			roots = append(roots, v.Processes[i].Roots...)
+		}
+		switch {
+		case v == &s.Host:
 		case v.has(Kubelet) || v.has(Agent) || v.has(Runtime):
 			nodes = append(nodes, v)
 		case v.has(Provisioner):
 			pods = append(pods, v)
 		}
 	}
-	var adding sync.Mutex
-	add := func(why string) {
-		adding.Lock()
-		defer adding.Unlock()
-		if why != "" && !slices.Contains(blind, why) {
-			blind = append(blind, why)
-		}
-	}
-	add(src.look(ctx, &s.Host, paths))
-	each(nodes, func(v *View) { add(src.lookFrom(ctx, s, v, roots)) })
+	src.lookFrom(ctx, s, &s.Host, roots)
+	each(nodes, lookers, func(v *View) { src.lookFrom(ctx, s, v, roots) })
 	ctx, cancel := context.WithTimeout(ctx, podsTime)
 	defer cancel()
-	each(pods, func(v *View) {
+	each(pods, lookers, func(v *View) {
 		if ctx.Err() == nil {
-			add(src.lookFrom(ctx, s, v, roots))
+			src.lookFrom(ctx, s, v, roots)
 			return
 		}
-		add("there are more provisioners, or what is called so, than could be looked at in " + podsTime.String())
+		v.blind = "there are more provisioners, or processes named like one, than could be looked at in " + podsTime.String()
 		for i := range v.Processes {
 			v.Processes[i].Role = ""
 		}
 	})
-	slices.Sort(blind)
-	s.Blind = append(s.Blind, blind...)
-}
-
-// lookFrom looks at the class directories as the processes of another view than
-// PID 1's, and says why it can not.
-func (src Source) lookFrom(ctx context.Context, s *Snapshot, v *View, roots []string) string {
-	v.Bases = map[string]string{}
-	paths := slices.Clone(roots)
-	if !v.has(Runtime) || v.has(Kubelet) {
-		for _, c := range s.Classes {
-			base := c.Directory
-			if p, ok := s.Host.place(c.Directory); ok && v.has(Provisioner) && !v.has(Kubelet) {
-				base = v.placeOf(p, base)
-			}
-			v.Bases[c.Directory] = base
-			paths = append(paths, base)
-			for _, p := range s.Host.mountsIn(c.Directory) {
-				paths = append(paths, path.Join(base, path.Base(p)))
-			}
+	for _, v := range s.all() {
+		if v.blind != "" && !slices.Contains(s.Blind, v.blind) {
+			s.Blind = append(s.Blind, v.blind)
 		}
 	}
-	return src.look(ctx, v, paths)
 }
 
-// placeOf gives where a directory of a filesystem is mounted in the view, or
+// lookFrom looks at the class directories and the kubelets' root directories as the
+// processes of a view. A runtime needs the latter alone.
+func (src Source) lookFrom(ctx context.Context, s *Snapshot, v *View, roots []string) {
+	v.Bases = map[string]string{}
+	paths := slices.Clone(roots)
+	for _, c := range s.Classes {
+		if v != &s.Host && v.has(Runtime) && !v.has(Kubelet) {
+			break
+		}
+		base := c.Directory
+		if p, ok := s.Host.place(base); ok && v != &s.Host && v.has(Provisioner) && !v.has(Kubelet) {
+			base = v.placeOf(p, base)
+		}
+		v.Bases[c.Directory] = base
+		paths = append(paths, base)
+		for _, p := range s.Host.mountsIn(c.Directory) {
+			paths = append(paths, path.Join(base, path.Base(p)))
+		}
+	}
+	slices.Sort(paths)
+	src.look(ctx, v, slices.Compact(paths))
+}
+
+// placeOf returns where a directory of a filesystem is mounted in the view, or
 // otherwise.
 func (v *View) placeOf(p place, otherwise string) string {
 	for i := range v.Mounts {
@@ -188,17 +187,17 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// look fills in what the view's first process that answers has at each path, and
-// says why it can not. A mount that was made since the table was read makes it be
-// read again.
-func (src Source) look(ctx context.Context, v *View, paths []string) string {
-	slices.Sort(paths)
-	paths = slices.Compact(paths)
+// look fills in what the view's first process that answers has at each path, or why
+// that cannot be seen. A mount that was made since the table was read makes it be read
+// again.
+func (src Source) look(ctx context.Context, v *View, paths []string) {
 	for reads := 1; len(v.Processes) > 0; reads++ {
-		sights, hung, err := src.sights(ctx, v, v.Processes[0].PID, paths)
+		pid := v.Processes[0].PID
+		sights, hung, err := src.sights(ctx, v, pid, paths)
 		if err != nil {
 			v.Sights = map[string]Sight{}
-			return fmt.Sprintf("what process %d sees can not be seen: %v", v.Processes[0].PID, err)
+			v.blind = fmt.Sprintf("cannot see what process %d sees: %v", pid, err)
+			return
 		}
 		if v.Sights = sights; sights == nil {
 			v.Processes = v.Processes[1:]
@@ -209,17 +208,16 @@ func (src Source) look(ctx context.Context, v *View, paths []string) string {
 			known[v.Mounts[i].ID] = true
 		}
 		fresh := true
-		for _, sight := range v.Sights {
+		for _, sight := range sights {
 			fresh = fresh && known[sight.MountID]
 		}
 		if fresh || hung || reads >= 3 || src.table(v) != nil {
-			break
+			return
 		}
 	}
-	return ""
 }
 
-// sights gives nil for a process that has ended or is another one by now, and says
+// sights returns nil for a process that has ended or is another one by now, and
 // whether a path hangs.
 func (src Source) sights(ctx context.Context, v *View, pid int, paths []string) (sights map[string]Sight, hung bool, err error) {
 	answers, err := src.Look(ctx, pid, paths)
@@ -250,7 +248,7 @@ func (src Source) sights(ctx context.Context, v *View, pid int, paths []string) 
 	return sights, hung, nil
 }
 
-// all gives all views, the host's first.
+// all returns all views, the host's first.
 func (s *Snapshot) all() []*View {
 	all := []*View{&s.Host}
 	for i := range s.Views {
@@ -259,18 +257,7 @@ func (s *Snapshot) all() []*View {
 	return all
 }
 
-// roots gives the root directories of all kubelets.
-func (s *Snapshot) roots() []string {
-	var dirs []string
-	for _, v := range s.all() {
-		for i := range v.Processes {
-			dirs = append(dirs, v.Processes[i].Roots...)
-		}
-	}
-	return dirs
-}
-
-// mountsIn gives the paths of all mounts in a class directory, each once.
+// mountsIn returns the paths of all mounts in a class directory, each once.
 func (v *View) mountsIn(dir string) []string {
 	var paths []string
 	for i := range v.Mounts {
