@@ -1,7 +1,8 @@
-// Package doctor finds out who sees which mount: whether every kubelet, every
-// provisioner and every pod has the disk where the host has it, or writes to the
-// system disk without knowing. It changes nothing. Take gathers what is so,
-// Examine is a pure function of that.
+// Package doctor finds out who sees which mount: whether every kubelet, every provisioner
+// and every pod has the disk where the host has it, or writes to the system disk instead.
+// It changes nothing. Take gathers a Snapshot; Examine, a pure function, judges it: each
+// class directory, each mount of each view, then the rest of the system. What a person can
+// do about a finding is in advice.txt.
 package doctor
 
 import (
@@ -9,16 +10,16 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Role is what a process has to do with the disks.
+// Role is what a process does with the disks.
 type Role string
 
-// The roles. A process with none is looked at for what it has mounted alone.
+// The roles. Of a process without one only the mounts are looked at.
 const (
 	// Kubelet binds volumes into the directories of pods.
 	Kubelet Role = "kubelet"
 	// Provisioner makes volumes of what it finds mounted.
 	Provisioner Role = "provisioner"
-	// Runtime (containerd, dockerd, CRI-O) gives the directories of pods to
+	// Runtime (containerd, dockerd, CRI-O) mounts the directories of pods into
 	// containers.
 	Runtime Role = "runtime"
 	// Agent is hotmount's daemon.
@@ -30,7 +31,7 @@ type Process struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"`
 	// Exe is the path of the executable within the process's own root; empty if
-	// it can not be read.
+	// it cannot be read.
 	Exe  string `json:"exe,omitempty"`
 	Role Role   `json:"role,omitempty"`
 	// Pod and Container are read from the control group: the UID of the pod, and
@@ -66,7 +67,7 @@ type Sight struct {
 	// symlinks.
 	MountID int    `json:"mount_id,omitempty"`
 	Path    string `json:"path,omitempty"`
-	// Absent says that nothing is there; Failure, why nobody knows.
+	// Absent is whether nothing is there; Failure says why that is not known.
 	Absent  bool   `json:"absent,omitempty"`
 	Failure string `json:"failure,omitempty"`
 }
@@ -88,7 +89,7 @@ type Entry struct {
 // PodName is what Kubernetes calls a pod.
 type PodName struct{ Namespace, Name string }
 
-// Snapshot is all that Examine judges.
+// Snapshot is what Examine judges.
 type Snapshot struct {
 	// Host is the view of PID 1, Views are all others.
 	Host    View
@@ -98,28 +99,25 @@ type Snapshot struct {
 	Node string
 	// Disks are those that a class selects.
 	Disks []disk.Dev
-	// Gone are the block devices with a mount somewhere that the kernel does not
-	// have any more.
+	// Gone are the block devices that are mounted somewhere but no longer in sysfs.
 	Gone map[disk.Dev]bool
 	// Entries are those of the class directories themselves, by class directory.
 	Entries map[string][]Entry
 	// Rules are the places of udev rules that run systemd-mount, such as
 	// "/etc/udev/rules.d/99-disks.rules:3".
 	Rules []string
-	// Trim says that fstrim.timer is on, FstabEmpty that fstab(5) names nothing.
+	// Trim is whether fstrim.timer is on, FstabEmpty whether fstab(5) names nothing.
 	Trim       bool
 	FstabEmpty bool
-	// Programs says of every helper that a class may need (Helpers) whether it
-	// is there, by name.
+	// Programs has whether each program that a class needs is there, by name.
 	Programs map[string]bool
 	// Pods are the names of pods by UID, Containers those of containers by id.
 	Pods       map[string]PodName
 	Containers map[string]string
 	// Pinned are mount namespaces that no process is in, kept by a file.
 	Pinned []string
-	// Unlikely are processes that are called like a kubelet and have not its
-	// rights.
+	// Unlikely are processes that are named like a kubelet but do not have its rights.
 	Unlikely []Process
-	// Blind says, one reason each, what could not be seen.
+	// Blind says what could not be seen, one reason each.
 	Blind []string
 }

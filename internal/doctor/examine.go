@@ -18,7 +18,7 @@ func Examine(s *Snapshot) *Report {
 	for _, v := range s.all() {
 		for i := range v.Mounts {
 			if m := &v.Mounts[i]; m.Shared != 0 && m.Master != 0 {
-				e.masters[m.Shared] = append(e.masters[m.Shared], above(m)...)
+				e.masters[m.Shared] = append(e.masters[m.Shared], m.Master, m.From)
 			}
 		}
 	}
@@ -52,25 +52,14 @@ func (e *examiner) find(f Finding, level Level, kind Kind, do []string, what str
 	e.report.Findings = append(e.report.Findings, f)
 }
 
-// above gives the peer groups that a slave hears from.
-func above(m *mounts.Mount) []int {
-	groups := []int{}
-	for _, g := range []int{m.Master, m.From} {
-		if g != 0 {
-			groups = append(groups, g)
-		}
-	}
-	return groups
-}
-
-// reaches says whether what is mounted on a mount of a peer group arrives at m:
-// m is one of its peers, or its slave over any number of hops.
+// reaches reports whether what is mounted on a mount of a peer group arrives at m: m is
+// one of its peers, or its slave over any number of hops.
 func (e *examiner) reaches(group int, m *mounts.Mount) bool {
 	if group == 0 {
 		return false
 	}
-	seen := map[int]bool{}
-	for next := append(above(m), m.Shared); len(next) > 0; next = next[1:] {
+	seen := map[int]bool{0: true}
+	for next := []int{m.Shared, m.Master, m.From}; len(next) > 0; next = next[1:] {
 		if next[0] == group {
 			return true
 		}
@@ -82,25 +71,26 @@ func (e *examiner) reaches(group int, m *mounts.Mount) bool {
 	return false
 }
 
-// place is where a path ends: which directory of which filesystem.
-type place struct {
-	mount *mounts.Mount
-	dev   disk.Dev
-	// dir is the directory within the filesystem.
+// point is a directory of a filesystem.
+type point struct {
+	dev disk.Dev
 	dir string
-	// own says that the path is a mount point.
-	own bool
 }
 
-// is says whether both are the same directory.
-func (p place) is(o place) bool { return p.dev == o.dev && p.dir == o.dir }
+// place is where a path ends in a view.
+type place struct {
+	point
+	mount *mounts.Mount
+	// own is whether the path is a mount point.
+	own bool
+}
 
 // deletedSuffix is what the kernel puts after the root of a mount that was
 // removed (show_mountinfo, seq_dentry in fs/seq_file.c).
 const deletedSuffix = "//deleted"
 
-// place gives where a path ends in a view; false if that is not known, or if
-// nothing is there.
+// place returns where a path ends in a view; false if that is not known, or if nothing
+// is there.
 func (v *View) place(p string) (place, bool) {
 	s, ok := v.Sights[p]
 	if !ok || s.Absent || s.Failure != "" {
@@ -109,7 +99,7 @@ func (v *View) place(p string) (place, bool) {
 	for i := range v.Mounts {
 		if m := &v.Mounts[i]; m.ID == s.MountID {
 			rest, ok := below(s.Path, m.Path)
-			return place{mount: m, dev: m.Dev, dir: path.Join(m.Root, rest), own: rest == ""}, ok
+			return place{point{m.Dev, path.Join(m.Root, rest)}, m, rest == ""}, ok
 		}
 	}
 	return place{}, false
@@ -125,7 +115,7 @@ func (v *View) compare(p string, host place) (string, place) {
 		return seesAbsent, at
 	case !ok:
 		return seesUnknown, at
-	case at.is(host):
+	case at.point == host.point:
 		return seesSame, at
 	}
 	return seesOther, at
@@ -136,8 +126,7 @@ func (v *View) unknown(p string) string {
 	return cmp.Or(v.Sights[p].Failure, "its mount is not in the mount table")
 }
 
-// below gives the part of a path below a directory, empty for the directory
-// itself.
+// below returns the part of a path below a directory, empty for the directory itself.
 func below(p, dir string) (string, bool) {
 	if p == dir {
 		return "", true
@@ -153,13 +142,13 @@ func isBelow(p, dir string) bool {
 	return ok
 }
 
-// hostPath gives the path on the host of a directory of a filesystem, whether or
+// hostPath returns the shortest path on the host of a directory of a filesystem, whether or
 // not something is mounted over it; empty if the host does not have it.
-func (e *examiner) hostPath(dev disk.Dev, dir string) string {
+func (e *examiner) hostPath(at point) string {
 	best := ""
 	for i := range e.s.Host.Mounts {
 		m := &e.s.Host.Mounts[i]
-		if rest, ok := below(dir, m.Root); ok && m.Dev == dev {
+		if rest, ok := below(at.dir, m.Root); ok && m.Dev == at.dev {
 			if p := path.Join(m.Path, rest); best == "" || len(p) < len(best) {
 				best = p
 			}

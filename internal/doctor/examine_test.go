@@ -184,6 +184,10 @@ func TestExamine(t *testing.T) {
 			s.Views = append(s.Views, view(t, "mnt:[4]", "300 290 254:1 / / rw shared:9 master:8 - ext4 /dev/vda1 rw\n", nil, Process{PID: 901}))
 		}, []string{"problem not-propagated 800"}},
 		{"over a hop that no process sees", inNamespace(container("master:9 propagate_from:1", both, good)), nil},
+		{"over a hop, and then one that no process sees", func(t *testing.T, s *Snapshot) {
+			inNamespace(container("master:9", both, good))(t, s)
+			s.Views = append(s.Views, view(t, "mnt:[4]", "300 290 254:1 / / rw shared:9 master:8 propagate_from:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 901}))
+		}, nil},
 		{"peers in a circle", func(t *testing.T, s *Snapshot) {
 			inNamespace(container("master:9", both, good))(t, s)
 			s.Views = append(s.Views, view(t, "mnt:[4]", "300 290 254:1 / / rw shared:9 master:9 - ext4 /dev/vda1 rw\n", nil, Process{PID: 901}))
@@ -195,6 +199,10 @@ func TestExamine(t *testing.T) {
 		{"kubelet's root is not shared back", inNamespace(container(good, both, "")), []string{"problem not-shared-back 800"}},
 		{"kubelet's root is a slave", inNamespace(container(good, both, "master:1")), []string{"problem not-shared-back 800"}},
 		{"kubelet's root is shared with itself alone", inNamespace(container(good, both, "shared:78")), []string{"problem not-shared-back 800"}},
+		{"the runtime has another directory at kubelet's root", func(t *testing.T, s *Snapshot) {
+			inNamespace(container(good, both, good))(t, s)
+			s.Host = view(t, "mnt:[1]", hostTable+"60 27 254:3 / /var/lib/kubelet rw shared:1 - ext4 /dev/vda3 rw\n", nil, Process{PID: 1}, Process{PID: 7, Role: Runtime})
+		}, []string{"problem not-shared-back 800"}},
 		{"the runtime is a slave of kubelet's", func(t *testing.T, s *Snapshot) {
 			inNamespace(container(good, both, "shared:78"))(t, s)
 			s.Host.Processes = s.Host.Processes[:1]
@@ -243,6 +251,16 @@ func TestExamine(t *testing.T) {
 		{"a volume of another provisioner is a mount point elsewhere", bound("254:3 /x "+pv5, "50 27 254:3 /x /other/x rw - ext4 /dev/vda3 rw\n"), nil},
 		{"a volume that somebody has made is in a directory", bound("254:3 /x "+strings.Replace(pv, "local-pv-1f2e3d4c", "mine", 1), "50 27 254:3 / /srv rw - ext4 /dev/vda3 rw\n"), nil},
 		{"a part of another kind of volume", bound("0:81 /x /var/lib/kubelet/pods/"+uid+"/volume-subpaths/memory/main/0", "50 27 0:81 / /srv rw - tmpfs none rw\n"), nil},
+		{"a part of a volume of which the disk is not known", bound("254:3 /x/sub /var/lib/kubelet/pods/"+uid+"/volume-subpaths/local-pv-5f2e3d4c/main/0", "50 27 254:3 / /srv rw - ext4 /dev/vda3 rw\n"), nil},
+		{"a volume is on what is mounted elsewhere by the disk's name", on(func(s *Snapshot) {
+			named("254:48 / ", "volumes/kubernetes.io~local-volume/%s")(t, s)
+			s.Host.Mounts = append(s.Host.Mounts, tree(t, "61 27 254:48 / /srv/"+path.Base(a)+" rw - xfs /dev/vdd rw\n")...)
+		}), []string{"problem volume-not-on-its-disk pod=prod/db-0 container= volume=" + nameOfA}},
+		{"a volume is in another directory of the filesystem", on(func(s *Snapshot) {
+			nameOfX := disk.VolumeName("x", "worker-1", "fast")
+			bound("254:3 /other/x /var/lib/kubelet/pods/"+uid+"/volumes/kubernetes.io~local-volume/"+nameOfX, "50 27 254:3 /disks/x /mnt/disks/x rw shared:1 - ext4 /dev/vda3 rw\n")(t, s)
+			s.Node, s.Classes[0].StorageClass = "worker-1", "fast"
+		}), []string{"problem volume-not-on-its-disk pod=prod/db-0 container= volume=" + disk.VolumeName("x", "worker-1", "fast")}},
 		{"a volume is on the disk of its name", named("254:16 / ", "volumes/kubernetes.io~local-volume/%s"), nil},
 		{"a volume is on the disk of another name", named("254:32 / ", "volumes/kubernetes.io~local-volume/%s"), []string{"problem volume-not-on-its-disk pod=prod/db-0 container= volume=" + nameOfA}},
 		{"a part of a volume is on the disk of its name", named("254:16 /sub ", "volume-subpaths/%s/main/0"), nil},
@@ -259,6 +277,9 @@ func TestExamine(t *testing.T) {
 		{"stacked on the host: the same disk", on(func(s *Snapshot) {
 			s.Host = view(t, "mnt:[1]", hostTable+"40 30 254:16 / "+a+" rw shared:1 - xfs /dev/vdb rw\n", nil, Process{PID: 1}, kubelet)
 		}), []string{"warning covered"}},
+		{"stacked on the host: a part of the same disk", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", hostTable+"40 30 254:16 /part "+a+" rw shared:1 - xfs /dev/vdb rw\n", nil, Process{PID: 1}, kubelet)
+		}), []string{"problem covered"}},
 		{"something is mounted over the class directory", on(func(s *Snapshot) {
 			s.Host = view(t, "mnt:[1]", hostTable+"40 27 0:48 / /mnt rw shared:1 - tmpfs none rw\n", nil, Process{PID: 1}, kubelet)
 		}), []string{"problem covered", "problem covered"}},
@@ -282,6 +303,7 @@ func TestExamine(t *testing.T) {
 		}), []string{"warning stale-copy 903"}},
 		{"a copy of a disk that is gone, and those who follow it", on(func(s *Snapshot) {
 			s.Host = view(t, "mnt:[1]", hostTable+"40 30 254:48 / /srv/x rw shared:77 - xfs /dev/vdd rw\n", nil, Process{PID: 1}, kubelet)
+			s.Views = append(s.Views, view(t, "mnt:[8]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /srv/x rw shared:77 - xfs /dev/vdd rw\n", nil, Process{PID: 905}))
 			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /srv/x rw master:77 - xfs /dev/vdd rw\n", nil, Process{PID: 904}))
 			s.Views = append(s.Views, view(t, "mnt:[10]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /data rw - xfs /dev/vdd rw\n", nil, Process{PID: 903}))
 			s.Gone = map[disk.Dev]bool{{Major: 254, Minor: 48}: true}
@@ -289,6 +311,15 @@ func TestExamine(t *testing.T) {
 		{"a pod has the disk, the class directory has not", on(func(s *Snapshot) {
 			s.Host = view(t, "mnt:[1]", strings.Replace(hostTable, "30 27 254:16 / "+a, "30 27 0:99 / /proc", 1), nil, Process{PID: 1}, kubelet)
 		}), []string{"warning stale-copy pod=prod/db-0 container= volume=local-pv-1f2e3d4c"}},
+		{"the same, of a disk that no class selects", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", strings.Replace(hostTable, "30 27 254:16 / "+a, "30 27 0:99 / /proc", 1), nil, Process{PID: 1}, kubelet)
+			s.Disks = nil
+		}), []string{"warning stale-copy pod=prod/db-0 container= volume=local-pv-1f2e3d4c"}},
+		{"a copy of a disk that is gone, and a private mount of the host", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", hostTable+"41 27 0:48 / /srv rw - tmpfs none rw\n", nil, Process{PID: 1}, kubelet)
+			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 0:61 / / rw - overlay none rw\n501 500 254:48 / /data rw - xfs /dev/vdd rw\n", nil, Process{PID: 903}))
+			s.Gone = map[disk.Dev]bool{{Major: 254, Minor: 48}: true}
+		}), []string{"warning stale-copy 903"}},
 
 		{"the class directory is below one called pods", on(func(s *Snapshot) {
 			const dir = "/srv/pods/fast"
@@ -432,6 +463,36 @@ func TestWhereTheDataIs(t *testing.T) {
 	s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+b+" "+pv+"x rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1})
 	if f := Examine(s).Findings[0]; f.Data != b || f.Reach != pv+"x" {
 		t.Errorf("data %q, reach %q", f.Data, f.Reach)
+	}
+}
+
+// TestReachesTheData: kubelet's own mount serves less than the container's, which keeps
+// what was removed.
+func TestReachesTheData(t *testing.T) {
+	s := node(t)
+	s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+pv+"x rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1})
+	s.Views = append(s.Views,
+		view(t, "mnt:[2]", "500 490 254:1 / / rw - ext4 /dev/vda1 rw\n501 500 254:1 "+a+" "+pv+"x rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 700, Name: "udevd"}),
+		view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 254:1 "+a+"/sub /data rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 900, Pod: uid, Container: id}))
+	f := Examine(s).Findings
+	if len(f) != 2 || f[0].Reach != "/proc/900/root/data" || len(f[0].Processes) != 2 || f[0].Processes[0].PID != 900 || f[0].Pod.Container != "postgres" {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// TestSeen: what the kubelet sees at each path.
+func TestSeen(t *testing.T) {
+	s := node(t)
+	// The first disk is not there, and instead of the second there is a directory of
+	// another filesystem by the same name.
+	s.Views = append(s.Views, view(t, "mnt:[2]", container("master:1", "103 101 254:3 "+b+" "+b+" rw - ext4 /dev/vda3 rw\n", "shared:1"), nil, kubelet))
+	got := Examine(s).Seen[0].Mounts
+	want := []SeenMount{
+		{Path: a, Sees: "directory", Dev: disk.Dev{Major: 254, Minor: 1}, Root: a},
+		{Path: b, Sees: "other", Dev: disk.Dev{Major: 254, Minor: 3}, Root: b},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 // Answer is one line of what Look and List write, as JSON: one of its parts.
 type Answer struct {
-	// Namespace of the process that was looked at, at the begin and at the end:
+	// Namespace of the process that was looked at, at the beginning and at the end:
 	// another process may have got its number.
 	Namespace string `json:"namespace,omitempty"`
 	// Args is the process's command line.
@@ -39,7 +39,7 @@ const maxArgs = 64 << 10
 // Look finds out what a process has at each path, resolved inside its root, and
 // writes an Answer a line, in any order. Reading the command line of a process, and
 // resolving a path on a filesystem that is dead or in the hands of somebody else,
-// can hang for ever: this runs in a process of its own, and what can be said
+// can hang forever: this runs in a process of its own, and what can be said
 // although other paths hang is said. Nothing is opened but by O_PATH, so that no
 // file is read and no device or FIFO is touched.
 func Look(pid int, paths []string, w io.Writer) error {
@@ -132,7 +132,7 @@ const maxEntries = 4096
 
 // List writes what lies in a directory itself, an Answer a line: not what is
 // mounted over its entries. It looks through a copy of the directory's own mount
-// that nobody else can see (open_tree(2)) and that is gone when it returns.
+// that no other process sees (open_tree(2)) and that is gone when it returns.
 func List(dir string, w io.Writer) error {
 	copied, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {

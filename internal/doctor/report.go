@@ -7,15 +7,15 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Level says how bad a finding is.
+// Level is how bad a finding is.
 type Level string
 
-// The levels. Problems and warnings want something to be done, notes do not.
+// The levels. Problems and warnings ask for action, notes do not.
 const (
-	// Problem: data is or will be where nobody expects it, or can not be kept.
+	// Problem: data is or will be in an unexpected place, or cannot be kept.
 	Problem Level = "problem"
-	// Warning: something does not work, or may be in the way, and says so itself
-	// or loses nothing.
+	// Warning: something does not work, or may get in the way, but no data is lost
+	// unnoticed.
 	Warning Level = "warning"
 	// Note: worth knowing.
 	Note Level = "note"
@@ -36,19 +36,19 @@ const (
 	WrongMount Kind = "wrong-mount"
 	// NoMount: at the path of a disk lies nothing.
 	NoMount Kind = "no-mount"
-	// ReadOnly: the daemon can not make mount points.
+	// ReadOnly: the daemon cannot make mount points.
 	ReadOnly Kind = "read-only"
 	// NotShared: the host's own mount of the class directory is not shared.
 	NotShared Kind = "host-not-shared"
 	// OnSystemDisk: a volume lies on the class directory's own filesystem.
 	OnSystemDisk Kind = "volume-on-system-disk"
-	// NotItsDisk: a volume lies on something else than the disk it is made of.
+	// NotItsDisk: a volume is not on the disk it is made of.
 	NotItsDisk Kind = "volume-not-on-its-disk"
 	// BareDirectory: a container has a pod's directory instead of the volume.
 	BareDirectory Kind = "bare-pod-directory"
 	// NotSharedBack: what kubelet mounts for pods does not arrive at the runtime.
 	NotSharedBack Kind = "not-shared-back"
-	// StaleCopy: a mount that the host has not any more is still held.
+	// StaleCopy: a mount that the host no longer has is still held.
 	StaleCopy Kind = "stale-copy"
 	// Covered: one mount lies over another.
 	Covered Kind = "covered"
@@ -98,7 +98,7 @@ type Finding struct {
 	Do   []string `json:"do,omitempty"`
 }
 
-// same says whether two looks have found the same. Counts in the words may have
+// same reports whether two looks have found the same. Counts in the words may have
 // changed.
 func (f *Finding) same(o *Finding) bool {
 	if f.Kind != o.Kind || f.Class != o.Class {
@@ -193,8 +193,8 @@ func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
 	return r, nil
 }
 
-// confirm keeps what both of two reports have found: a mount that was being made
-// while the tables were read is no finding.
+// confirm keeps what both reports have found: a mount that was being made while the tables
+// were read is no finding.
 func (r *Report) confirm(again *Report) {
 	before := r.Findings
 	*r = *again

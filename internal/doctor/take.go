@@ -180,7 +180,7 @@ func (src Source) lookFrom(ctx context.Context, s *Snapshot, v *View, roots []st
 // otherwise.
 func (v *View) placeOf(p place, otherwise string) string {
 	for i := range v.Mounts {
-		if m := &v.Mounts[i]; m.Dev == p.dev && m.Root == p.dir {
+		if m := &v.Mounts[i]; (point{m.Dev, m.Root}) == p.point {
 			return m.Path
 		}
 	}

@@ -85,7 +85,7 @@ type group struct {
 // hostFacts is what the host's own table says, by which each mount is judged.
 type hostFacts struct {
 	// carriers are the places of each class directory, in the order of the classes.
-	carriers [][]place
+	carriers [][]point
 	// mounted are the filesystems, points the directories of them, that the host has
 	// mounted, but for pods.
 	mounted map[disk.Dev]bool
@@ -94,11 +94,6 @@ type hostFacts struct {
 	groups map[int]bool
 	// volumes are the mounts of the disk that a volume is made of, by the volume's name.
 	volumes map[string][]*mounts.Mount
-}
-
-type point struct {
-	dev  disk.Dev
-	root string
 }
 
 func (e *examiner) hostFacts() *hostFacts {
@@ -124,15 +119,15 @@ func (e *examiner) hostFacts() *hostFacts {
 
 // carriers returns the places where a class directory lies on the host, also those
 // that something was mounted over later.
-func (e *examiner) carriers(dir string) []place {
-	var all []place
+func (e *examiner) carriers(dir string) []point {
+	var all []point
 	if at, ok := e.s.Host.place(dir); ok {
-		all = append(all, at)
+		all = append(all, at.point)
 	}
 	for i := range e.s.Host.Mounts {
 		m := &e.s.Host.Mounts[i]
 		if rest, ok := below(dir, m.Path); ok {
-			all = append(all, place{mount: m, dev: m.Dev, dir: path.Join(m.Root, rest)})
+			all = append(all, point{m.Dev, path.Join(m.Root, rest)})
 		}
 	}
 	return all
@@ -188,7 +183,7 @@ func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[gro
 	// directory's own filesystem, wanted a disk that was not there.
 	told := false
 	for i, carriers := range host.carriers {
-		if name := entryOf(m.Dev, root, carriers); name != "" {
+		if name := entryOf(point{m.Dev, root}, carriers); name != "" {
 			add(group{OnSystemDisk, e.s.Classes[i].Name, name}, hit{})
 			told = true
 		}
@@ -213,9 +208,9 @@ func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[gro
 
 // entryOf returns the name of the entry of a class directory that a directory of a
 // filesystem is, or is in; empty if there is none.
-func entryOf(dev disk.Dev, root string, carriers []place) string {
+func entryOf(p point, carriers []point) string {
 	for _, at := range carriers {
-		if rest, ok := below(root, at.dir); ok && rest != "" && dev == at.dev {
+		if rest, ok := below(p.dir, at.dir); ok && rest != "" && p.dev == at.dev {
 			name, _, _ := strings.Cut(rest, "/")
 			return name
 		}
@@ -304,7 +299,7 @@ func (e *examiner) volume(g group, uid string, hits []hit) {
 	if deleted {
 		what += "; that directory was removed: the data is gone when its last user ends"
 	} else {
-		f.Data = e.hostPath(best.mount.Dev, best.mount.Root)
+		f.Data = e.hostPath(point{best.mount.Dev, best.mount.Root})
 	}
 	copied := e.rescue(cmp.Or(uid, fmt.Sprintf("process-%d", holder.PID)) + "-" + cmp.Or(pod.Volume, path.Base(root)))
 	then := "after-copy-process"

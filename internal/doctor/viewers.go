@@ -68,7 +68,7 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, disks 
 		}
 		e.find(f, Warning, NoDirectory, do, "%s has no %s: %s", who, shown, then)
 	default:
-		f.Data = e.hostPath(at.dev, at.dir)
+		f.Data = e.hostPath(at.point)
 		e.find(f, Problem, OtherDirectory, do, "at %s, %s has another directory than the host: %s", shown, who, describe(at.mount, at.dir))
 	}
 	e.report.Seen = append(e.report.Seen, seen)
@@ -172,7 +172,7 @@ func (e *examiner) sharedBack() {
 			at, ok := v.place(dir)
 			if !ok || slices.ContainsFunc(runtimes, func(r *View) bool {
 				there, ok := r.place(dir)
-				return ok && there.is(at) && e.reaches(at.mount.Shared, there.mount)
+				return ok && there.point == at.point && e.reaches(at.mount.Shared, there.mount)
 			}) {
 				continue
 			}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// selfTimeout is how long Self waits. What hangs on a dead filesystem does so for ever.
+// selfTimeout is how long Self waits. What hangs on a dead filesystem does so forever.
 const selfTimeout = 5 * time.Second
 
 // Unanswered is the error of a child that did not end in time. PID is the child's
