@@ -166,7 +166,7 @@ func (e *examiner) system() {
 	}
 	if e.s.Trim && e.s.FstabEmpty {
 		e.find(Finding{}, Note, Trimmed, advice("fstrim"),
-			"fstrim.timer is on and fstab is empty: it trims every mounted filesystem, also the disks of pods, all in the same hour of the week")
+			"fstrim.timer is on and fstab has no entries: it trims every mounted filesystem, also the disks of pods, all in the same hour of the week")
 	}
 	for i := range e.s.Classes {
 		c := &e.s.Classes[i]
