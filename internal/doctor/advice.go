@@ -71,7 +71,7 @@ func distribution(p *Process) string {
 		return "kubelet-k3s"
 	case strings.HasPrefix(p.Exe, "/var/lib/k0s/"):
 		return "kubelet-k0s"
-	case base == "hyperkube" || p.Name == "hyperkube" || strings.HasPrefix(p.Exe, "/opt/rke-tools/"):
+	case isHyperkube(p) || strings.HasPrefix(p.Exe, "/opt/rke-tools/"):
 		return "kubelet-rke"
 	case p.Exe == "/usr/local/bin/kubelet" && strings.Contains(strings.Join(p.Args, " "), "/etc/kubernetes/kubelet.yaml"):
 		return "kubelet-talos"

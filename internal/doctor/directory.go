@@ -60,17 +60,21 @@ func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)
 	for i := range e.s.Host.Mounts {
 		m := &e.s.Host.Mounts[i]
+		if m.Path != p || known && top.own && m.ID == top.mount.ID {
+			continue
+		}
 		lower := describe(m, m.Root)
 		switch {
-		case m.Path != p || known && top.own && m.ID == top.mount.ID:
 		case !known:
 			e.find(f, Warning, Blind, nil, "cannot look at %s on the host: %s", shown, cmp.Or(e.s.Host.Sights[p].Failure, "it is gone"))
 		case !top.own:
-			e.find(f, Problem, Covered, advice("covered", "over", top.mount.Path), "%s is mounted at %s, but a mount at %s hides it", lower, shown, disk.Visible(top.mount.Path))
+			e.find(f, Problem, Covered, advice("covered", "over", top.mount.Path),
+				"%s is mounted at %s, but a mount at %s hides it", lower, shown, disk.Visible(top.mount.Path))
 		case top.dev == m.Dev && top.mount.Root == m.Root:
 			e.find(f, Warning, Covered, advice("covered", "over", p), "%s is mounted twice at %s", lower, shown)
 		default:
-			e.find(f, Problem, Covered, advice("covered", "over", p), "%s is mounted at %s, but %s is mounted over it and hides it", lower, shown, describe(top.mount, top.mount.Root))
+			e.find(f, Problem, Covered, advice("covered", "over", p),
+				"%s is mounted at %s, but %s is mounted over it and hides it", lower, shown, describe(top.mount, top.mount.Root))
 		}
 	}
 }

@@ -186,6 +186,7 @@ func (e *examiner) system() {
 			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so it is not taken for one (%d such)", who(&e.s.Unlikely[0]), n)
 	}
 	for _, p := range e.s.Pinned {
-		e.find(Finding{Paths: []string{p}}, Note, Blind, advice("pinned", "path", p), "no process is in the mount namespace %s: its mounts cannot be seen", disk.Visible(p))
+		e.find(Finding{Paths: []string{p}}, Note, Blind, advice("pinned", "path", p),
+			"no process is in the mount namespace %s: its mounts cannot be seen", disk.Visible(p))
 	}
 }

@@ -64,14 +64,17 @@ func (src Source) views(s *Snapshot) ([]View, error) {
 	if unseen > 0 {
 		s.Blind = append(s.Blind, fmt.Sprintf("cannot see the mount namespaces of %d processes", unseen))
 	}
-	for i := range views {
-		if err := src.table(&views[i]); err != nil && i == 0 {
-			return nil, fmt.Errorf("cannot read PID 1's mount table: %w", err)
-		} else if err != nil {
-			if !gone(err) {
-				s.Blind = append(s.Blind, fmt.Sprintf("cannot read the mount table of process %d: %v", views[i].Processes[0].PID, err))
-			}
-			views[i].Processes = nil
+	if err := src.table(&views[0]); err != nil {
+		return nil, fmt.Errorf("cannot read PID 1's mount table: %w", err)
+	}
+	for i := range views[1:] {
+		v := &views[1+i]
+		err := src.table(v)
+		if err != nil && !gone(err) {
+			s.Blind = append(s.Blind, fmt.Sprintf("cannot read the mount table of process %d: %v", v.Processes[0].PID, err))
+		}
+		if err != nil {
+			v.Processes = nil
 		}
 	}
 	return views, nil
@@ -190,25 +193,18 @@ func role(name, exe string) Role {
 // CAP_SYS_ADMIN (capabilities(7)), and that in the host's user namespace, for in
 // one of its own everybody has it (user_namespaces(7)).
 func (src Source) plausible(p *Process) bool {
-	switch p.Role {
-	case Provisioner:
+	switch {
+	case p.Role == Provisioner:
 		return true
-	case Agent:
+	case p.Role == Agent:
 		return p.Pod == ""
-	case Runtime:
-		if p.Pod != "" {
-			return false
-		}
+	case p.Role == Runtime && p.Pod != "":
+		return false
 	}
 	users, err := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/user", p.PID)))
-	if err != nil {
-		return false
-	}
-	if host, err := os.Readlink(src.path("/proc/1/ns/user")); err != nil || host != users {
-		return false
-	}
-	status, err := readLimited(src.path(fmt.Sprintf("/proc/%d/status", p.PID)), maxStatus)
-	if err != nil {
+	host, hostErr := os.Readlink(src.path("/proc/1/ns/user"))
+	status, statusErr := readLimited(src.path(fmt.Sprintf("/proc/%d/status", p.PID)), maxStatus)
+	if errors.Join(err, hostErr, statusErr) != nil || users != host {
 		return false
 	}
 	_, line, _ := strings.Cut("\n"+status, "\nCapEff:\t")
@@ -268,10 +264,12 @@ func (src Source) arguments(ctx context.Context, p *Process) {
 	case p.Role == Agent && !slices.Contains(p.Args, "run"):
 		p.Role = ""
 	// One executable for all of Kubernetes: "hyperkube kubelet".
-	case (path.Base(p.Exe) == "hyperkube" || p.Name == "hyperkube") && !slices.ContainsFunc(p.Args, func(a string) bool { return path.Base(a) == "kubelet" }):
+	case isHyperkube(p) && !slices.ContainsFunc(p.Args, func(a string) bool { return path.Base(a) == "kubelet" }):
 		p.Role = ""
 	}
 }
+
+func isHyperkube(p *Process) bool { return path.Base(p.Exe) == "hyperkube" || p.Name == "hyperkube" }
 
 // defaultRoot is kubelet's --root-dir unless the command line says otherwise.
 const defaultRoot = "/var/lib/kubelet"

@@ -89,7 +89,8 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 			p := &v.Processes[i]
 			var left []string
 			if p.Roots, left = rootDirectories(p, v.Mounts); len(left) > 0 {
-				s.Blind = append(s.Blind, fmt.Sprintf("%s has %d root directories that are too many or have odd names, so they are not looked at: %s", who(p), len(left), some(left)))
+				s.Blind = append(s.Blind, fmt.Sprintf("%s has %d root directories that are too many or have odd names, so they are not looked at: %s",
+					who(p), len(left), some(left)))
 			}
 		}
 	}

@@ -170,14 +170,15 @@ func (e *examiner) sharedBack() {
 		p := &v.Processes[i]
 		for _, dir := range p.Roots {
 			at, ok := v.place(dir)
-			if !ok || slices.ContainsFunc(runtimes, func(r *View) bool {
+			arrives := func(r *View) bool {
 				there, ok := r.place(dir)
 				return ok && there.point == at.point && e.reaches(at.mount.Shared, there.mount)
-			}) {
-				continue
 			}
-			e.find(Finding{Paths: []string{dir}, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(p, dir),
-				"the container runtime does not see what %s mounts below %s: containers get the bare directory on the system disk instead of their volume", who(p), disk.Visible(dir))
+			if ok && !slices.ContainsFunc(runtimes, arrives) {
+				e.find(Finding{Paths: []string{dir}, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(p, dir),
+					"the container runtime does not see what %s mounts below %s: "+
+						"containers get the bare directory on the system disk instead of their volume", who(p), disk.Visible(dir))
+			}
 		}
 		var lost []string
 		for j := range v.Mounts {
