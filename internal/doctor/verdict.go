@@ -75,19 +75,19 @@ func (h *hit) process() *Process {
 	return &h.view.Processes[0]
 }
 
-// group is the mounts that one finding is about: those of an entry of a class
-// directory, of a volume, or of a device. Each pod has a finding of its own.
+// group is the mounts that one finding is about. The key is the entry of a class directory,
+// the volume, or the device. Each pod has a finding of its own.
 type group struct {
-	kind      Kind
-	class, of string
+	kind       Kind
+	class, key string
 }
 
 // hostFacts is what the host's own table says, by which each mount is judged.
 type hostFacts struct {
 	// carriers are the places of each class directory, in the order of the classes.
 	carriers [][]point
-	// mounted are the filesystems, points the directories of them, that the host has
-	// mounted, but for pods.
+	// mounted are the filesystems that the host has mounted, points the directories of them,
+	// without the mounts for pods.
 	mounted map[disk.Dev]bool
 	points  map[point]bool
 	// groups are the peer groups of the host's mounts.
@@ -133,8 +133,8 @@ func (e *examiner) carriers(dir string) []point {
 	return all
 }
 
-// mounts is the one pass over all mounts of all views: each gets its verdicts, and
-// those of one entry, volume or device are one finding a pod.
+// mounts is the one pass over all mounts of all views: each gets its verdicts, and the
+// verdicts of one group and one pod are one finding.
 func (e *examiner) mounts() {
 	host := e.hostFacts()
 	hits := map[group][]hit{}
@@ -145,7 +145,7 @@ func (e *examiner) mounts() {
 	}
 	kinds := []Kind{OnSystemDisk, NotItsDisk, BareDirectory, StaleCopy}
 	for _, g := range slices.SortedFunc(maps.Keys(hits), func(a, b group) int {
-		return cmp.Or(cmp.Compare(slices.Index(kinds, a.kind), slices.Index(kinds, b.kind)), cmp.Compare(a.class, b.class), cmp.Compare(a.of, b.of))
+		return cmp.Or(cmp.Compare(slices.Index(kinds, a.kind), slices.Index(kinds, b.kind)), cmp.Compare(a.class, b.class), cmp.Compare(a.key, b.key))
 	}) {
 		if g.kind == StaleCopy {
 			e.staleCopy(hits[g])
@@ -165,7 +165,13 @@ func (e *examiner) mounts() {
 	}
 }
 
-// judge adds what is wrong with one mount to hits.
+// judge adds the verdicts on one mount to hits:
+//   - OnSystemDisk: it is something in a class directory, on that directory's own
+//     filesystem. Its maker wanted a disk that was not there.
+//   - BareDirectory: it is the directory at which kubelet mounts a volume, without the
+//     volume.
+//   - StaleCopy: its disk is gone, or the host no longer has that mounted.
+//   - NotItsDisk: it is a pod's volume, but not on the disk that the volume is made of.
 func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[group][]hit) {
 	root := strings.TrimSuffix(m.Root, deletedSuffix)
 	of, ofPod := podVolume(m.Path)
@@ -179,8 +185,6 @@ func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[gro
 		}
 		hits[g] = append(hits[g], h)
 	}
-	// Whoever made a mount of something below a class directory, on the class
-	// directory's own filesystem, wanted a disk that was not there.
 	told := false
 	for i, carriers := range host.carriers {
 		if name := entryOf(point{m.Dev, root}, carriers); name != "" {
@@ -188,20 +192,18 @@ func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[gro
 			told = true
 		}
 	}
-	// A container was given the directory at which kubelet mounts a volume, without
-	// the volume.
 	if strings.Contains(root, "kubernetes.io~local-volume") {
 		if found := barePodPath().FindStringSubmatch(root); found != nil {
-			add(group{kind: BareDirectory, of: found[1] + "/" + found[2]}, hit{volume: volume{pod: found[1], name: found[2]}})
+			add(group{kind: BareDirectory, key: found[1] + "/" + found[2]}, hit{volume: volume{pod: found[1], name: found[2]}})
 		}
 	}
 	if m.Dev.Major != 0 && (e.s.Gone[m.Dev] || !host.mounted[m.Dev]) {
 		if e.stale(host, v, m, ofPod) {
-			add(group{kind: StaleCopy, of: m.Dev.String()}, hit{})
+			add(group{kind: StaleCopy, key: m.Dev.String()}, hit{})
 		}
 	} else if ofPod && !told {
 		if level, why := host.wrongDisk(m, root, of); why != "" {
-			add(group{kind: NotItsDisk, of: of.name}, hit{level: level, why: why})
+			add(group{kind: NotItsDisk, key: of.name}, hit{level: level, why: why})
 		}
 	}
 }
@@ -218,8 +220,8 @@ func entryOf(p point, carriers []point) string {
 	return ""
 }
 
-// stale reports whether a mount, of a disk that is gone or that the host has not
-// mounted any more, is to be told of: it is a pod's, or of one of our disks.
+// stale reports whether a mount of a disk that is gone, or that the host no longer has
+// mounted, is a finding: it is a pod's, or of one of our disks.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
 	// The RuntimeDirectory= of hotmount-stage@.service, which has it for a moment.
 	const staging = "/run/hotmount-stage/"
@@ -233,10 +235,10 @@ func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) 
 	return ofPod || e.s.Gone[m.Dev] || slices.Contains(e.s.Disks, m.Dev)
 }
 
-// wrongDisk returns why a pod's volume is not on the disk it is made of; empty if it
-// may be. Which disk that is follows from the volume's name where the name of the
-// StorageClass is known. Else a volume of the provisioner is a mount point of the
-// host, and no volume is a container's own filesystem.
+// wrongDisk returns why a pod's volume is not on the disk it is made of; empty if it may
+// be. Where the name of the StorageClass is known, the volume's name tells which disk that
+// is. Otherwise a volume of the provisioner must be a mount point of the host, and no
+// volume may be a container's own filesystem.
 func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, string) {
 	disks := h.volumes[of.name]
 	switch {
@@ -252,8 +254,8 @@ func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, s
 	return "", ""
 }
 
-// rank tells how well a mount serves to reach the data: a container keeps it
-// reachable, also what was removed.
+// rank returns how well a mount serves to reach the data: a container's is best, for it
+// keeps what was removed.
 func (e *examiner) rank(h *hit) int {
 	switch {
 	case h.process().Pod != "":
@@ -264,7 +266,7 @@ func (e *examiner) rank(h *hit) int {
 	return 0
 }
 
-// volume finds that one pod's volume is not on its disk.
+// volume adds the finding that one pod's volume is not on its disk.
 func (e *examiner) volume(g group, uid string, hits []hit) {
 	slices.SortStableFunc(hits, func(a, b hit) int { return e.rank(&b) - e.rank(&a) })
 	best, holder := hits[0], hits[0].process()
@@ -351,7 +353,7 @@ func (e *examiner) rescue(name string) string {
 	return dir
 }
 
-// staleCopy finds who holds a disk that the host does not have mounted any more.
+// staleCopy adds the finding that a disk is held which the host no longer has mounted.
 func (e *examiner) staleCopy(hits []hit) {
 	var f Finding
 	var holders, do []string
