@@ -1,6 +1,6 @@
 //go:build deb
 
-// Package packaging tests the Debian package that HOTMOUNT_DEB names, and what the units and the README say of each
+// Package packaging tests the Debian package that HOTMOUNT_DEB names, and what the units and security.md say of each
 // other. The tools it calls are among the Makefile's PACKAGES_test.
 package packaging
 
@@ -143,13 +143,13 @@ var (
 	capabilities = regexp.MustCompile(`(?m)^CapabilityBoundingSet=(.*)$`)
 )
 
-// TestExposure: no service is exposed to more than it may be, each has a time limit, and README's table is true.
+// TestExposure: no service is exposed to more than it may be, each has a time limit, and the table in security.md is true.
 func TestExposure(t *testing.T) {
 	units, err := filepath.Glob(filepath.Join(root, "systemd/*.service"))
 	if err != nil || len(units) != len(exposures) {
 		t.Fatalf("%d services, %d exposures, %v", len(units), len(exposures), err)
 	}
-	readme := read(t, "README.md")
+	table := read(t, "packaging/doc/security.md")
 	for _, path := range units {
 		unit := filepath.Base(path)
 		text := read(t, "systemd/"+unit)
@@ -169,8 +169,8 @@ func TestExposure(t *testing.T) {
 		} else if found[1] != "" {
 			has = strings.ReplaceAll(strings.ReplaceAll(found[1], "CAP_", ""), " ", ", ")
 		}
-		if row := fmt.Sprintf("\n| `%s` | %s | %s |", unit, found[1], has); !strings.Contains(readme, row) {
-			t.Errorf("README.md does not have the row %q", row)
+		if row := fmt.Sprintf("\n| `%s` | %s | %s |", unit, found[1], has); !strings.Contains(table, row) {
+			t.Errorf("security.md does not have the row %q", row)
 		}
 	}
 }
