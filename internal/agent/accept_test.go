@@ -184,7 +184,7 @@ func TestAcceptedWhileInUse(t *testing.T) {
 	f.Standing.Unmounted, f.Holders = disk.ReasonReleased, []string{"dm-0"}
 	with(t, newMachine(f), func(t *testing.T, a *Agent) {
 		settle()
-		if got, err := a.Accept(t.Context(), "vdb", 0); err != nil || !strings.HasSuffix(got, " is accepted, and left alone all the same: it is held by dm-0") {
+		if got, err := a.Accept(t.Context(), "vdb", 0); err != nil || !strings.HasSuffix(got, " is accepted, and left alone all the same: it is in use by dm-0") {
 			t.Errorf("%q, %v", got, err)
 		}
 	})

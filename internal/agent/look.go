@@ -202,8 +202,7 @@ func (a *Agent) wakePeers(f *disk.Facts) {
 		if !st.seen || st.facts.Seq == f.Seq {
 			continue
 		}
-		switch st.decision.Reason {
-		case disk.ReasonTwin, disk.ReasonSameSerial, disk.ReasonSerialTwice, disk.ReasonFormerSlot:
+		if _, looks := policy.Peers(&st.facts, st.decision.Reason); looks {
 			a.wanted(name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/policy"
 )
 
 // leave has recorded that the disk of a filesystem left, also of one that was not mounted
@@ -50,7 +51,7 @@ func (a *Agent) remember(st *state, changed bool) {
 			st.record.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.record.alive, Full: d.Type == "xfs" && f.Full()}
 			a.expect(*st.record.sighting)
 		}
-	case d.Reason == disk.ReasonBrake && !f.Standing.Braked, st.double() && !st.waits(), doubted(f, d):
+	case policy.Unrecorded(f, d.Reason) && !st.waits(), doubted(f, d):
 		if err := a.host.Keep(f, d.Reason); err != nil {
 			a.report.Problem(err)
 		}
@@ -81,14 +82,6 @@ func (a *Agent) meet(st *state) {
 	}
 }
 
-// double reports whether the disk is refused for another with its UUID or serial, or for what is on
-// record of such a one, and that is not on record of this one.
-func (st *state) double() bool {
-	f := &st.facts
-	return st.decision.Reason == disk.ReasonTwin && !f.Standing.Twin ||
-		st.decision.Reason == disk.ReasonSerialTwice && f.Standing.Given != nil && !f.Standing.Given.Twice
-}
-
 // waits reports whether all for which the disk is refused may be itself, as far as serials
 // tell, and none of them was looked at since.
 func (st *state) waits() bool {
@@ -99,15 +92,11 @@ func (st *state) waits() bool {
 // selves are the disks for which the disk is refused if each of them may be itself.
 func (st *state) selves() []disk.Peer {
 	f := &st.facts
-	switch {
-	case !st.double():
-		return nil
-	case st.decision.Reason == disk.ReasonSerialTwice:
-		return f.SameSerial
-	case slices.ContainsFunc(f.SameUUID, func(p disk.Peer) bool { return disk.OtherSerial(p.Serial, f.Serial) }):
+	peers, _ := policy.Peers(f, st.decision.Reason)
+	if !policy.Unrecorded(f, st.decision.Reason) || slices.ContainsFunc(peers, func(p disk.Peer) bool { return disk.OtherSerial(p.Serial, f.Serial) }) {
 		return nil
 	}
-	return f.SameUUID
+	return peers
 }
 
 // reportRivals reports whether the decision is to be reported: it has changed, or the last report may have named a disk
@@ -123,14 +112,7 @@ func (st *state) reportRivals(changed bool) bool {
 
 // rivals returns the sequence numbers of the disks of which the decision may speak.
 func (st *state) rivals() []uint64 {
-	peers := st.facts.SameUUID
-	switch st.decision.Reason {
-	case disk.ReasonSameSerial, disk.ReasonSerialTwice:
-		peers = st.facts.SameSerial
-	case disk.ReasonTwin:
-	default:
-		return nil
-	}
+	peers, _ := policy.Peers(&st.facts, st.decision.Reason)
 	var all []uint64
 	for i := range peers {
 		all = append(all, peers[i].Seq)

@@ -47,7 +47,7 @@ func (a *Agent) accept(name string, seq uint64) (string, error) {
 	case seq != 0 && st.facts.Seq != seq:
 		return "", fmt.Errorf("cannot accept %s: another disk has that name now; see hotmount plan", name)
 	}
-	w := word(st)
+	w := policy.Word(&st.facts, st.decision)
 	// What the word was taken for is named: since the operator has read what to accept, another disk may have come to
 	// the name, or another reason.
 	who := st.facts.ID.String()
@@ -95,18 +95,6 @@ func (a *Agent) decided(f *disk.Facts) (disk.Decision, string) {
 	d := policy.Decide(f, &c, a.settings)
 	why, _ := policy.Words(f, &c, a.settings, d)
 	return d, why
-}
-
-// word returns the operator's word for what was reported of the disk: for what it is held, or refused as a twin whose
-// peer is gone. Without a reason it is for another try alone.
-func word(st *state) disk.Word {
-	d := st.decision
-	switch {
-	case d.Reason == disk.ReasonFormatOff, d.Reason == st.facts.Standing.Unmounted:
-	case d.Action == disk.Hold, d.Reason == disk.ReasonTwin && len(st.facts.SameUUID) == 0:
-		return disk.Word{Reason: d.Reason, UUID: d.UUID}
-	}
-	return disk.Word{}
 }
 
 // depart has the disk unmounted at the operator's word.

@@ -285,18 +285,6 @@ func (s *Standing) Lifted(r Reason, uuid string) bool {
 	return slices.Contains(s.Accepted, Word{r, uuid})
 }
 
-// GivenUp says whether the operator was told that this filesystem is missed, or lies on
-// another disk, and has accepted that.
-func (s *Standing) GivenUp(uuid string) bool {
-	return uuid != "" && slices.ContainsFunc(s.Accepted, func(w Word) bool {
-		switch w.Reason {
-		case ReasonBefore, ReasonFormerSerial, ReasonFormerSlot, ReasonSameSerial, ReasonContent:
-			return w.UUID == uuid
-		}
-		return false
-	})
-}
-
 // Identity is what tells a disk from others over reboots, as far as it can be
 // told: a disk without a serial is known by its slot and its size only.
 type Identity struct {

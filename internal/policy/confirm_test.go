@@ -45,6 +45,10 @@ func TestConfirmable(t *testing.T) {
 		{"a filesystem lay on it", vanished, proven(disk.Unknown), nil, ""},
 		{"a filesystem lay on it, blank", vanished, proven(disk.Blank), nil, disk.ReasonBefore},
 		{"a claim unseen", hidden, proven(disk.Unknown), nil, ""},
+		{"a filesystem lay on a disk with its serial", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unknown), nil, ""},
+		{"a filesystem lay in its slot", func(f *disk.Facts) { f.Standing.FormerSlot = &lay }, proven(disk.Unknown), nil, ""},
+		{"too many formats", func(f *disk.Facts) { f.Standing.Braked = true }, proven(disk.Unknown), nil, ""},
+		{"somebody wrote when another one was formatted", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Doubt: "x"} }, proven(disk.Unknown), nil, ""},
 		{"a claim unseen, blank", hidden, proven(disk.Blank), nil, disk.ReasonUnseen},
 		{"refused before", func(f *disk.Facts) {
 			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Failure: "x"}
@@ -110,4 +114,76 @@ func vanished(f *disk.Facts) { f.Standing.Before = &disk.Sighting{UUID: uuid} }
 // halfExt4 is the record of a format with ext4 that did not finish.
 func halfExt4(f *disk.Facts) {
 	f.Standing.Intent = &disk.Intent{UUID: uuid, Ext4: &disk.MkfsExt4{}}
+}
+
+// TestWord: accept lifts what the disk is held for, and nothing where it only has the disk
+// tried again. A twin is accepted once its peer is gone.
+func TestWord(t *testing.T) {
+	for name, tt := range map[string]struct {
+		facts   func(*disk.Facts)
+		content *disk.Content
+		config  func(*disk.Settings)
+		want    disk.Word
+	}{
+		"made by another":            {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, word(disk.ReasonShared, uuid)[0]},
+		"not overwritten":            {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, word(disk.ReasonOverwrite, uuid)[0]},
+		"disturbed":                  {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, word(disk.ReasonDisturbed, uuid)[0]},
+		"on a former block volume":   {func(f *disk.Facts) { f.Standing.Given = &given }, xfs(), nil, word(disk.ReasonFormerBlock, uuid)[0]},
+		"another block volume":       {func(f *disk.Facts) { f.Standing.Given = &disk.Given{Serial: "S1", Size: f.Size + 1} }, proven(disk.Unread), block, word(disk.ReasonOtherBlock, "")[0]},
+		"content to be given out":    {func(f *disk.Facts) { f.Udev.FSType = "LVM2_member" }, proven(disk.Other), block, word(disk.ReasonContent, "")[0]},
+		"former serial, block":       {func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), block, word(disk.ReasonFormerSerial, otherUUID)[0]},
+		"of another class":           {was("/mnt/whole", "whole"), xfs(), beside(wholeClass), word(disk.ReasonOtherClass, uuid)[0]},
+		"another class, block":       {another(disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1", Class: "raw"}), proven(disk.Unread), func(s *disk.Settings) { block(s); beside(rawClass)(s) }, word(disk.ReasonOtherClass, "")[0]},
+		"a claim unseen":             {hidden, xfs(), nil, word(disk.ReasonUnseen, uuid)[0]},
+		"a twin whose peer is gone":  {func(f *disk.Facts) { f.Standing.Twin = true }, xfs(), nil, word(disk.ReasonTwin, uuid)[0]},
+		"a twin whose peer is there": {func(f *disk.Facts) { f.Standing.Twin, f.SameUUID = true, []disk.Peer{{}} }, xfs(), nil, disk.Word{}},
+		"released":                   {func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonReleased }, xfs(), nil, disk.Word{}},
+		"unmounted by hand":          {func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonUnmounted }, xfs(), nil, disk.Word{}},
+		"formatting is off":          {nil, proven(disk.Blank), func(s *disk.Settings) { s.Format = false }, disk.Word{}},
+		"refused":                    {nil, proven(disk.Other), nil, disk.Word{}},
+		"to be mounted":              {nil, xfs(), nil, disk.Word{}},
+	} {
+		f, s := blankDisk(), settings()
+		if tt.facts != nil {
+			tt.facts(f)
+		}
+		if tt.config != nil {
+			tt.config(s)
+		}
+		if d := Decide(f, tt.content, s); Word(f, d) != tt.want {
+			t.Errorf("%s: %+v, %+v, want %+v", name, d, Word(f, d), tt.want)
+		}
+	}
+}
+
+// TestRetry: accept has these tried again, and no word is left of it.
+func TestRetry(t *testing.T) {
+	for _, r := range []disk.Reason{disk.ReasonFormatFailed, disk.ReasonReleased, disk.ReasonUnmounted} {
+		if l := ruleOf(r).lift; l&byRetry == 0 || l&byAccept != 0 {
+			t.Errorf("%s: %b", r, l)
+		}
+	}
+}
+
+// TestUnrecorded: what outlasts its cause is recorded once.
+func TestUnrecorded(t *testing.T) {
+	for _, tt := range []struct {
+		reason disk.Reason
+		st     disk.Standing
+		want   bool
+	}{
+		{disk.ReasonBrake, disk.Standing{}, true},
+		{disk.ReasonBrake, disk.Standing{Braked: true}, false},
+		{disk.ReasonTwin, disk.Standing{}, true},
+		{disk.ReasonTwin, disk.Standing{Twin: true}, false},
+		{disk.ReasonSerialTwice, disk.Standing{}, false},
+		{disk.ReasonSerialTwice, disk.Standing{Given: &disk.Given{}}, true},
+		{disk.ReasonSerialTwice, disk.Standing{Given: &disk.Given{Twice: true}}, false},
+		{disk.ReasonPresent, disk.Standing{}, false},
+		{disk.ReasonFormerSlot, disk.Standing{}, false},
+	} {
+		if got := Unrecorded(&disk.Facts{Standing: tt.st}, tt.reason); got != tt.want {
+			t.Errorf("%s, %+v: %v", tt.reason, tt.st, got)
+		}
+	}
 }

@@ -63,6 +63,34 @@ func TestConditionsOfWhatIsMadeAgain(t *testing.T) {
 	}
 }
 
+// TestConditionsOfWhatIsGivenOut: a disk that its class gives out is not in its own way.
+func TestConditionsOfWhatIsGivenOut(t *testing.T) {
+	f, s := blankDisk(), settings()
+	block(s)
+	f.Standing.Link, f.Standing.Given = "/mnt/disks/virtio-S1", &disk.Given{Serial: f.Serial, Size: f.Size}
+	for _, cond := range Conditions(f, proven(disk.Unread), s, Select(f, s)) {
+		if !cond.Held {
+			t.Errorf("%s: %s", cond.Wanted, cond.Found)
+		}
+	}
+}
+
+// TestConditionsTellOfAccepts: what holds because it was accepted says so.
+func TestConditionsTellOfAccepts(t *testing.T) {
+	for _, accepted := range []bool{false, true} {
+		f, s := blankDisk(), settings()
+		f.Standing.FormerSerial = &lay
+		if accepted {
+			f.Standing.Accepted = word(disk.ReasonFormerSerial, otherUUID)
+		}
+		for _, cond := range Conditions(f, proven(disk.Unread), s, Select(f, s)) {
+			if former := strings.HasPrefix(cond.Wanted, "nothing lay on a disk with its serial, or it was accepted"); former && (cond.Held != accepted || strings.HasSuffix(cond.Found, "; accepted") != accepted) || !former && strings.Contains(cond.Found, "accepted") {
+				t.Errorf("%+v", cond)
+			}
+		}
+	}
+}
+
 func TestConsider(t *testing.T) {
 	s := settings()
 	s.Classes = append([]disk.Class{{Name: "nvme", Selectors: disk.Selectors{Transport: []string{"nvme"}, Serial: []string{"S*"}}}}, s.Classes...)

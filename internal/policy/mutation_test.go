@@ -17,7 +17,7 @@ import (
 
 // equivalent are the conditions whose absence can not be seen, and why.
 var equivalent = map[string]string{
-	"c.Proven of c.Kind == disk.HalfMade && c.Proven": "what is half-made is refused without an intent, and with one it is proven first",
+	"in.c.Proven of in.c.Kind == disk.HalfMade && in.c.Proven": "what is half-made is refused without an intent, and with one it is proven first",
 	"!c.Partitions":                  "saves copying facts: what does not ask for partitions selects none",
 	"len(f.Partitions) == 0":         "saves copying facts: there is none to be asked for",
 	"err == nil of ok && err == nil": "path.Match gives false with an error",
@@ -26,9 +26,11 @@ var equivalent = map[string]string{
 
 // mutator changes the source so that each condition in it can be taken out by
 // its number: a part of an "or" becomes false, a part of an "and" true, a case
-// of a switch over values matches nothing.
+// of a switch over values matches nothing. In a table of rules it takes out each row's
+// condition, as a whole and in parts, and what lifts the row. It leaves the words alone.
 type mutator struct {
 	source  []byte
+	table   bool   // only rules' when and lift
 	seenBy  string // the tests of the source
 	inserts []insert
 	texts   []string // of the conditions, by number
@@ -84,7 +86,40 @@ func (m *mutator) conjunct(e, whole ast.Expr) {
 	}
 }
 
+// row mutates one field of a rule.
+func (m *mutator) row(kv *ast.KeyValueExpr) {
+	switch key, _ := kv.Key.(*ast.Ident); key.Name {
+	case "lift":
+		m.seenBy = lifts
+		m.wrap(kv.Value, m.where(kv)+"lift: "+m.text(kv.Value), "unlifted(%d, ", ")", func() {})
+	case "when":
+		m.seenBy = decisions
+		m.wrap(kv.Value, m.where(kv)+"when", "without(%d, ", ")", func() {
+			rules := &mutator{source: m.source, seenBy: m.seenBy, texts: m.texts, tests: m.tests}
+			ast.Walk(rules, kv.Value)
+			m.texts, m.tests, m.inserts = rules.texts, rules.tests, append(m.inserts, rules.inserts...)
+		})
+	}
+}
+
+// where is the line of a row's field.
+func (m *mutator) where(kv *ast.KeyValueExpr) string {
+	return fmt.Sprintf("line %d: ", 1+bytes.Count(m.source[:kv.Pos()-1], []byte{'\n'}))
+}
+
 func (m *mutator) Visit(n ast.Node) ast.Visitor {
+	if m.table {
+		if kv, ok := n.(*ast.KeyValueExpr); ok {
+			m.row(kv)
+			return nil
+		}
+		if f, ok := n.(*ast.FuncDecl); ok && f.Type.Results != nil {
+			if t, ok := f.Type.Results.List[0].Type.(*ast.Ident); !ok || t.Name != "bool" {
+				return nil // words, or what other packages ask of the table
+			}
+			m.seenBy = decisions
+		}
+	}
 	switch n := n.(type) {
 	case *ast.IfStmt:
 		m.condition(n.Cond)
@@ -123,7 +158,25 @@ func never[T ~string](i int, v T) T {
 	}
 	return v
 }
+
+func without(i int, when func(input) bool) func(input) bool {
+	return func(in input) bool { return mutant != i && when(in) }
+}
+
+func unlifted(i int, l lift) lift {
+	if mutant == i {
+		return nothing
+	}
+	return l
+}
 `
+
+// The tests that see what decides, what lifts a rule, and what selects a disk.
+const (
+	decisions  = "^(TestDecide|TestEachConditionAloneBlocksFormat|TestConditionsOfWhatIsGivenOut|TestUnrecorded)$"
+	lifts      = "^(TestConfirmable|TestWord|TestRetry|TestAnAcceptLiftsWhatWasTold)$"
+	selections = "^(TestDecide|TestConfirmable|TestPattern|TestSelectors|TestNamespaces|TestNamed|TestFirstClassHasIt|TestNarrow|TestLoopDevices|TestConsider|TestSelectAllocatesNothing|TestNoConfigurationHasTheSystem)$"
+)
 
 // TestTheSpecificationNeedsEachCondition: with any one condition taken out of what
 // decides, the tests of the decision fail.
@@ -141,10 +194,9 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		}
 	}
 	m := &mutator{}
-	const decide, confirm, choose = "^(TestDecide|TestEachConditionAloneBlocksFormat)$", "^TestConfirmable$", "^(TestDecide|TestConfirmable|TestPattern|TestSelectors|TestNamespaces|TestNamed|TestFirstClassHasIt|TestNarrow|TestLoopDevices|TestConsider|TestSelectAllocatesNothing|TestNoConfigurationHasTheSystem)$"
-	for name, tests := range map[string]string{"policy.go": decide, "confirm.go": confirm, "select.go": choose} {
+	for name, tests := range map[string]string{"policy.go": decisions, "confirm.go": lifts, "select.go": selections, "rules.go": "", "content.go": "", "formatting.go": ""} {
 		var err error
-		m.seenBy = tests
+		m.seenBy, m.table = tests, tests == ""
 		if m.source, err = os.ReadFile(name); err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +235,7 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		cmd.Env = append(os.Environ(), fmt.Sprint("HOTMOUNT_TEST_MUTANT=", mutant))
 		return cmd.Run() == nil
 	}
-	if !passes(-1, choose+"|"+decide) {
+	if !passes(-1, selections+"|"+decisions+"|"+lifts) {
 		t.Fatal("the tests fail with all conditions in their place")
 	}
 	if len(m.texts) < 40 {

@@ -124,8 +124,8 @@ func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
-// inPlace is mounted in its place and on record so, and unknown to udev.
-func inPlace(put func(*disk.Facts)) func(*disk.Facts) {
+// onRecordInPlace is mounted in its place and on record so, and unknown to udev.
+func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 	return bound(func(f *disk.Facts) {
 		f.Mounts, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, false
 		if put != nil {
@@ -338,7 +338,7 @@ func TestDecide(t *testing.T) {
 		{"mounted in its place and in a pod", func(f *disk.Facts) {
 			f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/x"), ours}
 		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
-		{"mounted in its place, udev restarted", inPlace(func(f *disk.Facts) { f.Udev = disk.Udev{} }), proven(disk.Unread), nil, disk.Keep, disk.ReasonMounted},
+		{"mounted in its place, udev restarted", onRecordInPlace(func(f *disk.Facts) { f.Udev = disk.Udev{} }), proven(disk.Unread), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted, room to grow", with(ours, grown(1<<30), nil), xfs(), growing, disk.Grow, disk.ReasonSmaller},
 		{"mounted, room to grow, tried at this size", with(ours, grown(1<<30), fit(5<<30, 1<<30)), xfs(), growing, disk.Keep, disk.ReasonMounted},
 		{"mounted, room to grow, tried at another size", with(ours, grown(1<<30), fit(1<<30, 1<<30)), xfs(), growing, disk.Grow, disk.ReasonSmaller},
@@ -530,9 +530,9 @@ func TestDecide(t *testing.T) {
 		{"mounted, and what udev knows is of the disk before", func(f *disk.Facts) {
 			f.Mounts, f.Udev.FSUUID, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, otherUUID, false
 		}, xfs(), nil, disk.Wait, disk.ReasonUdev},
-		{"mounted, on record as what it once was", inPlace(func(f *disk.Facts) { f.Standing.WasMounted = time.Time{} }), xfs(), nil, disk.Wait, disk.ReasonUdev},
-		{"mounted as something else, and udev has not seen it", inPlace(func(f *disk.Facts) { f.Standing.Volume.UUID = otherUUID }), xfs(), nil, disk.Wait, disk.ReasonUdev},
-		{"mounted as in an earlier attachment, and udev has not seen it", inPlace(func(f *disk.Facts) { f.Standing.Volume.Identity.Seq-- }), xfs(), nil, disk.Wait, disk.ReasonUdev},
+		{"mounted, on record as what it once was", onRecordInPlace(func(f *disk.Facts) { f.Standing.WasMounted = time.Time{} }), xfs(), nil, disk.Wait, disk.ReasonUdev},
+		{"mounted as something else, and udev has not seen it", onRecordInPlace(func(f *disk.Facts) { f.Standing.Volume.UUID = otherUUID }), xfs(), nil, disk.Wait, disk.ReasonUdev},
+		{"mounted as in an earlier attachment, and udev has not seen it", onRecordInPlace(func(f *disk.Facts) { f.Standing.Volume.Identity.Seq-- }), xfs(), nil, disk.Wait, disk.ReasonUdev},
 		{"mounted in another's place", func(f *disk.Facts) {
 			f.Mounts, f.Udev.FSUUID = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, otherUUID
 		}, xfs(), nil, disk.Refuse, disk.ReasonMisplaced},
@@ -787,6 +787,17 @@ func TestDecide(t *testing.T) {
 		{"block, there before installation, accepted", func(f *disk.Facts) {
 			f.Standing.Present, f.Standing.Accepted = &disk.Identity{}, word(disk.ReasonPresent, "")
 		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, there before installation, given out before", func(f *disk.Facts) {
+			f.Standing.Present, f.Standing.Given = &disk.Identity{}, &disk.Given{Serial: f.Serial, Size: f.Size}
+		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, a former filesystem's serial, given out before", func(f *disk.Facts) {
+			f.Standing.FormerSerial, f.Standing.Given = &lay, &disk.Given{Serial: f.Serial, Size: f.Size}
+		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"given out by the name that its class would give", func(f *disk.Facts) { f.Standing.Link = "/mnt/disks/virtio-S1" }, xfs(), nil, disk.Ignore, disk.ReasonGivenElse},
+		{"a partition, something else, with an intent", partOf(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), &disk.Content{Kind: disk.Other}, parts, disk.Refuse, disk.ReasonOther},
+		{"a partition, unknown", part, proven(disk.Unknown), parts, disk.Refuse, disk.ReasonPartition},
+		{"something else with the UUID of an intent", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Other, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonOther},
+		{"unknown with the UUID of an intent", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Unknown, UUID: uuid, Proven: true}, nil, disk.Refuse, disk.ReasonUnknown},
 		{"unfinished, proven something else", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, proven(disk.Other), nil, disk.Refuse, disk.ReasonOther},
 	}
 	for _, tt := range tests {
@@ -823,7 +834,7 @@ func TestWordsOfPresent(t *testing.T) {
 	f, s := blankDisk(), settings()
 	for want, p := range map[string]disk.Identity{
 		"sequence number 12 then, serial \\x1b[1mS, at pci-1, 3 GiB": {Seq: 12, Serial: "\x1b[1mS", Slot: "pci-1", Size: 3 << 30},
-		"sequence number 1 then, no serial, at an unknown place, 0":  {Seq: 1},
+		"sequence number 1 then, no serial, at an unknown slot, 0":   {Seq: 1},
 	} {
 		f.Standing.Present = &p
 		if why, _ := Words(f, proven(disk.Unread), s, Decide(f, proven(disk.Unread), s)); !strings.Contains(why, want) {
@@ -869,14 +880,14 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	}{
 		"unknown":                                  {"S1", nil, proven(disk.Unknown), "what is on it is not known"},
 		"unknown, blank before":                    {"S1", &disk.Intent{UUID: otherUUID}, proven(disk.Unknown), "what is on it is not known"},
-		"unknown, overwritten":                     {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "the operator had it formatted, which did not finish, and what is left on it is not known"},
-		"another's":                                {"S1", &disk.Intent{UUID: otherUUID}, foreign, "it was blank to this node, and now"},
-		"another's, known by its slot":             {"", &disk.Intent{UUID: otherUUID}, foreign, "it, or a disk that was in its slot, was blank to this node, which has no record of the xfs"},
-		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "the operator had it, or a disk of 0 B (no serial, at an unknown place), formatted, which did not finish"},
-		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "the operator wanted it, or a disk of 0 B (no serial, at an unknown place), formatted, which came to nothing; if it was this one, the xfs"},
-		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "the operator wanted it formatted, which came to nothing, and what it held, xfs"},
+		"unknown, overwritten":                     {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format it and that did not finish; what is left on it is not known"},
+		"another's":                                {"S1", &disk.Intent{UUID: otherUUID}, foreign, "it was blank, and now it holds xfs"},
+		"another's, known by its slot":             {"", &disk.Intent{UUID: otherUUID}, foreign, "it, or a disk that was in its slot, was blank, and now it holds xfs"},
+		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format it, or a disk of 0 B (no serial, at an unknown slot), and that did not finish"},
+		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format it, or a disk of 0 B (no serial, at an unknown slot), and that did not finish; if it was this disk, the xfs"},
+		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format it and that did not finish; the xfs"},
 		"half-made, the slot's":                    {"", &disk.Intent{UUID: otherUUID}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, "mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem"},
-		"disturbed, the slot's":                    {"", &disk.Intent{UUID: otherUUID, Doubt: "x"}, proven(disk.Blank), "this node made xfs " + otherUUID + " on it, or on a disk that was in its slot, and somebody else"},
+		"disturbed, the slot's":                    {"", &disk.Intent{UUID: otherUUID, Doubt: "x"}, proven(disk.Blank), "this node made xfs " + otherUUID + " on it, or a disk that was in its slot, and somebody else"},
 	} {
 		f, s := blankDisk(), settings()
 		f.Serial, f.Standing.Intent, f.Standing.IntentBySlot = tt.serial, tt.intent, tt.serial == ""
@@ -889,7 +900,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	f, s := blankDisk(), settings()
 	f.Serial, f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = "", &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: uuid}
 	f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Shared: true}
-	if why, _ := Words(f, foreign, s, Decide(f, foreign, s)); !strings.HasPrefix(why, "it was blank to this node, and now") {
+	if why, _ := Words(f, foreign, s, Decide(f, foreign, s)); !strings.HasPrefix(why, "it was blank, and now it holds xfs") {
 		t.Errorf("shared, with another's intent: %q", why)
 	}
 	f.Standing.Verdict = nil
@@ -903,26 +914,26 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 // TestWordsOfARemedy: what is offered does what is said where it is offered.
 func TestWordsOfARemedy(t *testing.T) {
 	fs := &disk.Content{Kind: disk.Filesystem, Type: disk.XFS, UUID: uuid, Proven: true}
-	onHost := "detach it, virsh vol-wipe or a new volume on the host, attach it again; or blkdiscard -z /dev/vdb </dev/null here"
+	const format = "if nothing on it is needed: hotmount format vdb"
 	for name, tt := range map[string]struct {
 		facts  func(*disk.Facts)
 		c      *disk.Content
 		config func(*disk.Settings)
 		want   string
 	}{
-		"something else":                      {nil, proven(disk.Other), nil, onHost + "; or hotmount format vdb"},
-		"formatting off":                      {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, onHost},
-		"class creates nothing":               {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "wipefs -a /dev/vdb, then mkfs.xfs /dev/vdb, by hand"},
-		"class creates nothing, takes ext4":   {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "wipefs -a /dev/vdb, then mkfs.ext4 /dev/vdb, by hand"},
-		"given out once":                      {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Other), nil, "wipefs -a /dev/vdb, then mkfs.xfs /dev/vdb, by hand, then hotmount accept vdb"},
-		"given out once, blank":               {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Accept = []string{disk.Ext4} }, "mkfs.ext4 /dev/vdb by hand, then hotmount accept vdb"},
+		"something else":                      {nil, proven(disk.Other), nil, format},
+		"formatting off":                      {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, "blkdiscard -z /dev/vdb </dev/null; or detach it and attach a new volume"},
+		"class creates nothing":               {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
+		"class creates nothing, takes ext4":   {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb"},
+		"given out once":                      {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Other), nil, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb"},
+		"given out once, blank":               {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Accept = []string{disk.Ext4} }, "by hand: mkfs.ext4 /dev/vdb; then hotmount accept vdb"},
 		"too small":                           {func(f *disk.Facts) { f.Size = 1 << 20 }, proven(disk.Other), nil, "attach a larger disk"},
-		"half made, of another type":          {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, nil, "; or hotmount format vdb"},
-		"half made, class creates nothing":    {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand"},
-		"not overwritten":                     {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, nil, "; or hotmount format vdb"},
-		"not overwritten, creates nothing":    {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand"},
-		"somebody wrote":                      {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, nil, "; or hotmount format vdb"},
-		"somebody wrote, and creates nothing": {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand"},
+		"half made, of another type":          {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, nil, format},
+		"half made, class creates nothing":    {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
+		"not overwritten":                     {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, nil, format},
+		"not overwritten, creates nothing":    {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
+		"somebody wrote":                      {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, nil, format},
+		"somebody wrote, and creates nothing": {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
 	} {
 		f, s := blankDisk(), settings()
 		if tt.facts != nil {
@@ -941,7 +952,7 @@ func TestWordsOfASerialTwice(t *testing.T) {
 	for want, p := range map[string]disk.Peer{
 		"; the other holds xfs " + otherUUID: {Type: "xfs", UUID: otherUUID},
 		"; the other holds LVM2_member":      {Type: "LVM2_member", Known: true},
-		"at pci-2 and vdb ":                  {},
+		"at pci-2; this is vdb ":             {},
 	} {
 		f, s := blankDisk(), settings()
 		p.ID, p.Slot = disk.ID{Name: "vdc", Seq: 11}, "pci-2"
@@ -1043,7 +1054,7 @@ func TestWordsOfASecondPath(t *testing.T) {
 // perhaps one before the command that writes to it, and no word has it overwritten.
 func TestWordsOfATwinWithoutASerial(t *testing.T) {
 	const warned = "if it is no second path to vdd: give this one a UUID"
-	const filesystem = "has its filesystem " + uuid + ", no serial that tells them to be two,"
+	const filesystem = "has its filesystem " + uuid + ", and no serial tells the two apart,"
 	vdd := disk.Peer{ID: disk.ID{Name: "vdd", Seq: 14}, UUID: uuid, WWN: "naa.1", Mounted: "/srv", InUse: "/srv"}
 	looped := vdd
 	looped.Mounted, looped.InUse = "", "loop0"
@@ -1339,7 +1350,7 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 					break
 				}
 				told = append(told, d.Reason)
-				f.Standing.Accepted = append(f.Standing.Accepted, disk.Word{Reason: d.Reason, UUID: d.UUID})
+				f.Standing.Accepted = append(f.Standing.Accepted, Word(f, d))
 			}
 			if len(told) != 2 || !slices.Contains(told, one.reason) || !slices.Contains(told, other.reason) {
 				t.Errorf("%s, and %s: told %v", one.name, other.name, told)

@@ -187,20 +187,6 @@ func excludes(f *disk.Facts, e *disk.Selectors) bool {
 	return holds(disks, e)
 }
 
-// unselected says why no class has the disk.
-func unselected(f *disk.Facts, s *disk.Settings) disk.Reason {
-	if excluded(f, s) >= 0 {
-		return disk.ReasonExcluded
-	}
-	switch _, other := first(f, s); {
-	case other && f.Whole != "":
-		return disk.ReasonWhole
-	case other:
-		return disk.ReasonPartitioned
-	}
-	return disk.ReasonNoClass
-}
-
 func holds(a asked, s *disk.Selectors) bool {
 	for i := range selectors {
 		if given, held := selectors[i].match(a, s); given && !held {

@@ -190,28 +190,20 @@ func (a Agent) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.
 	if next != "" {
 		message += "; " + next
 	}
-	kind, p := KindDecided, journal.PriInfo
-	switch d.Action {
-	case disk.Refuse:
-		kind, p = KindRefused, journal.PriWarning
-	case disk.Hold:
-		kind, p = KindHeld, journal.PriWarning
-	case disk.Ignore, disk.Wait:
-		p = journal.PriDebug
-	}
+	kind := KindDecided
 	switch {
 	case d.Amiss():
-		kind, p = KindAmiss, journal.PriErr
-	case d.Reason == disk.ReasonShrunk:
-		p = journal.PriErr
-	case d.Reason == disk.ReasonUnmeasured:
-		p = journal.PriDebug
+		kind = KindAmiss
+	case d.Action == disk.Refuse:
+		kind = KindRefused
+	case d.Action == disk.Hold:
+		kind = KindHeld
 	}
 	where := ""
 	if d.UUID != "" && (d.Action == disk.Mount || d.Mounted()) {
 		where = pathOf(s, d)
 	}
-	a.Log.Event(kind, p, f, d, where, message)
+	a.Log.Event(kind, journal.Priority(policy.Priority(d)), f, d, where, message)
 }
 
 func pathOf(s *disk.Settings, d disk.Decision) string {

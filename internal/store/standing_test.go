@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -441,6 +442,7 @@ func TestBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	uuid, next := f.Udev.FSUUID, "bbbbbbbb-0000-4000-8000-000000000002"
+	lost := []disk.Reason{disk.ReasonBefore, disk.ReasonFormerSerial, disk.ReasonFormerSlot, disk.ReasonSameSerial, disk.ReasonContent}
 	before := func(boot string, seq uint64) string {
 		t.Helper()
 		g := *f
@@ -448,7 +450,7 @@ func TestBefore(t *testing.T) {
 		m := s.Load(boot, nil)
 		g.Standing = m.Standing(&g)
 		*f = g
-		if b := g.Standing.Before; b != nil && !g.Standing.GivenUp(b.UUID) {
+		if b := g.Standing.Before; b != nil && !slices.ContainsFunc(g.Standing.Accepted, func(w disk.Word) bool { return w.UUID == b.UUID && slices.Contains(lost, w.Reason) }) {
 			return b.UUID
 		}
 		return ""

@@ -151,7 +151,7 @@ func TestBlockVolumes(t *testing.T) {
 	// configuration.
 	held := func(name string) {
 		t.Helper()
-		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*by its serial RAW-1 it would have the name of a block volume .*two with this serial' && ! [ -L "+raw+"RAW-1 ]")
+		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*its serial RAW-1 is that of a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")
 	}
 	name, id = m.attach(w, disk)
 	held(name)

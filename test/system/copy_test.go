@@ -37,13 +37,13 @@ func TestCopyOfAHalfMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	name, id := m.attach(w, worker.Disk{File: other, Serial: "RESCUE"})
-	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it, .* was begun on a disk of 300 MiB .serial 0:sp30, .*of which this may be a copy")
+	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it; this node began .* on a disk of 300 MiB .serial 0:sp30, .*of which this may be a copy")
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" || digest(t, other) != before {
 		t.Errorf("%s sectors of the copy were written", got)
 	}
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: v.serial})
-	m.says("/dev/" + name + " .*refuse: the operator had it formatted, which did not finish, and what is left on it is not known.*hotmount format " + name)
+	m.says("/dev/" + name + " .*refuse: an operator began to format it and that did not finish; what is left on it is not known.*hotmount format " + name)
 	_, token = m.offer(name)
 	m.run("hotmount format " + name + " --confirm " + token)
 	m.mounted(name)

@@ -100,7 +100,7 @@ func TestRewrittenBeforeItsMount(t *testing.T) {
 	trigger := "udevadm trigger --action=change /dev/" + name
 	for _, who := range []string{"", "setpriv --reuid=65534 --clear-groups "} {
 		got := m.run(who + "hotmount status 2>&1 || [ $? = 3 ]")
-		if got = strings.Join(strings.Fields(got), " "); !strings.Contains(got, trigger+"; stop who uses it, then umount /mnt/disks/"+uuid) {
+		if got = strings.Join(strings.Fields(got), " "); !strings.Contains(got, trigger+"; stop the pods that use it, then umount /mnt/disks/"+uuid) {
 			t.Errorf("%shotmount status does not say what to do: %s", who, got)
 		}
 	}

@@ -51,7 +51,7 @@ func TestRelease(t *testing.T) {
 	}
 	// The pod goes, what has the volume in a namespace of its own not yet.
 	m.run("umount " + pod)
-	if out := m.run("hotmount status; hotmount release " + name + " 2>&1 || true"); strings.Contains(out, "can be detached") || !strings.Contains(out, "says hotmount release "+name) || !strings.Contains(out, "NOT safe to detach") || !strings.Contains(out, "in its mount namespace") {
+	if out := m.run("hotmount status; hotmount release " + name + " 2>&1 || true"); strings.Contains(out, "can be detached") || !strings.Contains(out, "whether it is safe to detach: hotmount release "+name) || !strings.Contains(out, "NOT safe to detach") || !strings.Contains(out, "in its mount namespace") {
 		t.Errorf("forced, and still held: %s", out)
 	}
 	m.run("systemctl stop container")

@@ -51,9 +51,9 @@ func TestPartitions(t *testing.T) {
 	}
 	plan := m.run("hotmount plan")
 	for _, want := range []string{
-		"^" + name + " .*ignore +it has partitions, and a class asks for them: " + name + "1, " + name + "2, " + name + "3",
+		"^" + name + " .*ignore +a class selects its partitions instead: " + name + "1, " + name + "2, " + name + "3",
 		"^" + name + "1 .*PARTED-part1 +keep", "^" + name + "2 .*keep",
-		"^" + name + "3 .*refuse +it is a partition on which no finished filesystem is known",
+		"^" + name + "3 .*refuse +it is a partition without a finished filesystem",
 		"^vda .*ignore +it carries the system",
 	} {
 		if !regexpLine(plan, want) {

@@ -43,7 +43,7 @@ func TestSerials(t *testing.T) {
 	first, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
 	uuid := m.mounted(first)
 	second, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
-	m.says(fmt.Sprintf("/dev/%s .*hold: it looks blank and has the serial TWICE of another disk: %s .* and %s .*; the other holds xfs %s; hotmount accept %s", second, first, second, uuid, second))
+	m.says(fmt.Sprintf("/dev/%s .*hold: it looks blank, and another disk has its serial TWICE: %s .*; this is %s .*; the other holds xfs %s; .*hotmount accept %s", second, first, second, uuid, second))
 	if got := m.run("cut -c1-200 /sys/block/" + second + "/stat | awk '{print $5+$12}'"); got != "0" {
 		t.Errorf("%s write requests reached the disk that is held", got)
 	}
@@ -59,7 +59,7 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	two, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
 	m.run("systemctl start hotmount")
 	m.mounted(one)
-	m.says("/dev/" + two + " .*hold: it looks blank and has the serial TWICE of another disk: .*" + one + " .* and .*" + two + " ")
+	m.says("/dev/" + two + " .*hold: it looks blank, and another disk has its serial TWICE: .*" + one + " .*; this is " + two + " ")
 	// Not only until the other one is mounted.
 	m.run("hotmount rescan")
 	if got := m.run("hotmount plan | grep '^" + two + " '"); !strings.Contains(got, " hold ") || m.writes(two) != "0" {

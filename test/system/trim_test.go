@@ -82,7 +82,7 @@ func TestTrim(t *testing.T) {
 	tool := m.run("command -v xfs_growfs")
 	m.run("mount --bind /bin/false " + tool)
 	m.resize(w, xID, gib+gib/2)
-	m.wait("the failure to be shown", "hotmount status | tr -s '\n ' ' ' | grep '"+x+" is mounted: it is mounted, and its filesystem could not be made to fill it: .*systemctl start hotmount-grow@'")
+	m.wait("the failure to be shown", "hotmount status | tr -s '\n ' ' ' | grep '"+x+" is mounted: it is mounted, and its filesystem could not be grown to fill it: .*systemctl start hotmount-grow@'")
 	m.run("umount " + tool + "; $(hotmount status | tr -s '\n ' ' ' | grep -o 'systemctl start hotmount-grow@[0-9]*')")
 	m.takes(xfs, gib+gib/2-130*mib)
 	m.wait("the failure to be over", "! hotmount status | grep 'could not be made'")

@@ -159,8 +159,8 @@ func TestTwins(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wait("the daemon", "systemctl is-active hotmount")
-	m.says("refuse: it has the UUID .* and vd. .*.serial THIRD.")
-	m.says("refuse: it has the UUID .* and vd. .*.serial FOURTH.")
+	m.says("refuse: it has the UUID .*this is vd. .*.serial THIRD.")
+	m.says("refuse: it has the UUID .*this is vd. .*.serial FOURTH.")
 	if got := m.run("ls -A /mnt/disks; journalctl -b -u hotmount -o cat --no-pager | grep ': mounted' || true"); got != "" {
 		t.Errorf("of two that are not on record one is mounted: %s", got)
 	}

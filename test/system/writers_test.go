@@ -50,7 +50,7 @@ func TestTornFormat(t *testing.T) {
 	m.run(fmt.Sprintf("systemctl stop hotmount; dd if=/dev/zero of=/dev/%s bs=4096 count=1 seek=38400 oflag=direct conv=notrunc status=none; systemctl kill -s KILL 'hotmount-format@*'", v.name))
 	m.wait("the unit's end", "! systemctl is-active 'hotmount-format@*' | grep -E '^(de)?activating' && ! pgrep mkfs.xfs")
 	m.run("systemctl start hotmount")
-	refused := "^/dev/" + v.name + " .*refuse: this node's format of it did not finish: the superblock of xfs .* is there, and not all of the rest .*byte 157286400, in the headers of group 2, .*hotmount format " + v.name
+	refused := "^/dev/" + v.name + " .*refuse: this node's format of it did not finish: the superblock of xfs .* is there, and parts of the filesystem are not .*byte 157286400, in the headers of group 2, .*hotmount format " + v.name
 	m.says(refused)
 	if out := m.fails("hotmount accept " + v.name); !strings.Contains(out, "did not finish") {
 		t.Error(out)
@@ -79,7 +79,7 @@ for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0
 while pgrep -f '[m]kfs.xfs .*/dev/%[1]s' >/dev/null; do sleep 0.05; done
 dd if=/root/theirs of=/dev/%[1]s bs=4096 count=1 seek=51200 oflag=direct conv=notrunc status=none`, name))
 	m.says("/dev/" + name + ".*somebody writes to it: 1 writes and discards meanwhile")
-	held := "^/dev/" + name + " .*hold: this node made xfs .* on it, and somebody else was, or may have been, at work on it before that was read back: .*hotmount accept " + name
+	held := "^/dev/" + name + " .*hold: this node made xfs .* on it and somebody else used the disk, or may have, before that was read back: .*hotmount accept " + name
 	m.says(held)
 	m.run("journalctl --rotate; journalctl --vacuum-time=1s; rm -f /run/hotmount/verdicts/*; systemctl restart hotmount")
 	m.says(held)

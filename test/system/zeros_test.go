@@ -53,13 +53,13 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	name = m.run("readlink -f /dev/disk/by-path/" + slot + " | xargs basename")
-	m.says("/dev/" + name + " .*hold: it looks blank, and at the last boot xfs " + uuid + " .*lay on a disk of its size at " + slot + " and is missing now.*hotmount accept " + name)
+	m.says("/dev/" + name + " .*hold: it looks blank, and xfs " + uuid + " .*which lay on a disk of its size at " + slot + " at the last boot, is missing.*hotmount accept " + name)
 	m.untouched(name)
 	if plan := m.run("hotmount plan"); !regexpLine(plan, `^`+name+` .*hold .*`+uuid) {
 		t.Errorf("the plan does not hold %s:\n%s", name, plan)
 	}
 	refused = m.run("readlink -f /dev/disk/by-path/" + refusedSlot + " | xargs basename")
-	m.says("/dev/" + refused + " .*hold: it looks blank, and at the last boot btrfs " + btrfs + " .*lay on a disk of its size at " + refusedSlot + " and is missing now.*hotmount accept " + refused)
+	m.says("/dev/" + refused + " .*hold: it looks blank, and btrfs " + btrfs + " .*which lay on a disk of its size at " + refusedSlot + " at the last boot, is missing.*hotmount accept " + refused)
 	m.untouched(refused)
 	for name, before := range map[string]string{name: uuid, refused: btrfs} {
 		m.run("hotmount accept " + name)

@@ -1,0 +1,200 @@
+package policy
+
+import (
+	"slices"
+
+	"hotmount/internal/disk"
+)
+
+// giving is about a disk of a class in block mode. Once it was given out, what is on it
+// belongs to the volume's user. Before, hotmount overwrites nothing that is known on it.
+var giving = []rule{{
+	// Its link would have the name of the other disk's volume.
+	reason: disk.ReasonOtherBlock, action: disk.Hold, on: raw, lift: byAccept, kind: HoldIdentity,
+	when: func(in input) bool {
+		g := in.f.Standing.Given
+		return g != nil && !g.Same(in.f) && !in.f.Standing.Lifted(disk.ReasonOtherBlock, "")
+	},
+	wanted: "it is the disk that was given out by this name, if one was",
+	means:  "its serial is that of a block volume that was given out, and it may be another disk",
+	why:    otherBlockWhy,
+	remedy: func(w *told) string {
+		return "if it is the same disk, or nobody needs that volume: hotmount accept " + w.f.Name
+	},
+}, {
+	reason: disk.ReasonOtherClass, action: disk.Hold, on: raw, lift: byAccept, kind: HoldData,
+	when:   func(in input) bool { return formerly(in.f.Standing.Given.Place(), in.s, in.class) != nil },
+	wanted: "it is no volume of another class",
+	found:  func(in input) string { return in.f.Standing.Given.Place().Directory },
+	means:  "it was a volume of another class, and this class would show its data under another name",
+	why:    otherClassWhy,
+	remedy: func(w *told) string {
+		return say("if nobody needs the old volume: hotmount accept %s; otherwise correct the selectors (hotmount explain %[1]s)", w.f.Name)
+	},
+}, {
+	reason: disk.ReasonContent, action: disk.Hold, on: raw, lift: byAccept, givesUp: true, kind: HoldData,
+	when: func(in input) bool {
+		return in.f.Standing.Given == nil && in.f.Holds() && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
+	},
+	names:  func(in input) (string, string) { return knownUUID(in.f), "" },
+	wanted: "udev knows nothing on it, or it was given out before",
+	found:  func(in input) string { return unlessNothing(in.f.Holds(), held(in.f)) },
+	means:  "something is on it, and the user of a block volume would overwrite it",
+	why: func(w *told) string {
+		return "it holds " + held(w.f) + ", and the user of a block volume would overwrite that"
+	},
+	remedy: func(w *told) string { return "if nothing on it is needed: hotmount accept " + w.f.Name },
+}, {
+	reason: disk.ReasonFormerSerial, action: disk.Hold, on: raw, lift: byAccept, givesUp: true, kind: HoldData,
+	when: func(in input) bool {
+		return in.f.Standing.Given == nil && stillMissing(in.f, in.f.Standing.FormerSerial, disk.ReasonFormerSerial)
+	},
+	names:  func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
+	wanted: "nothing lay on a disk with its serial",
+	found:  func(in input) string { return sighted(in.f.Standing.FormerSerial) },
+	means:  "it looks blank, and data lay on a disk with its serial: the storage may be at fault",
+	why: func(w *told) string {
+		return say("it looks blank, and %s lay on a disk with its serial %s: the storage may be at fault", sighted(w.f.Standing.FormerSerial), visible(w.f.Serial))
+	},
+	remedy: giveUp,
+}}
+
+// unfinished is about a format that did not finish, and about partitions.
+var unfinished = []rule{{
+	reason: disk.ReasonPartition, action: disk.Refuse, on: content,
+	when: func(in input) bool {
+		return in.f.Whole != "" && (in.at == blank || in.at == filesystem && in.f.Standing.Intent != nil || in.at == other && in.c.Kind != disk.Other)
+	},
+	wanted: "it is a whole disk",
+	found: func(in input) string {
+		return unlessNothing(in.f.Whole != "", "a partition of "+in.f.Whole+"; partitions are never formatted")
+	},
+	means: "it is a partition without a finished filesystem, and partitions are never formatted",
+	why:   func(w *told) string { return w.rule.means + evidence(w.c) },
+	remedy: func(w *told) string {
+		return onlyPath(w.f, say("if nothing on it is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
+	},
+}, {
+	// udev's word is not enough here: a half-made XFS looks like a whole one to libblkid.
+	reason: disk.ReasonIntent, action: disk.Prove, on: content,
+	when:  func(in input) bool { return in.f.Whole == "" && Intent(in.f, in.c) != nil && !in.c.Proven },
+	means: "an earlier format of it did not finish",
+	why: func(w *told) string {
+		if w.f.Standing.IntentBySlot {
+			return "an earlier format of it, or of a disk that was in its slot, did not finish"
+		}
+		return w.rule.means
+	},
+}}
+
+// mountable is about a disk that holds a filesystem.
+var mountable = []rule{{
+	reason: disk.ReasonOther, action: disk.Refuse, on: filesystem | other, lift: byToken,
+	when: func(in input) bool {
+		return in.at == filesystem && !disk.ValidUUID(in.c.UUID) || in.c.Kind == disk.Other
+	},
+	names: func(in input) (string, string) {
+		if in.at != filesystem {
+			return "", ""
+		}
+		return "", in.c.Type
+	},
+	means:  "it holds something that hotmount does not mount: LVM, LUKS, RAID, swap, a partition table or another format",
+	why:    func(w *told) string { return say("it holds %s%s", describe(w.c), evidence(w.c)) },
+	remedy: wipe,
+}, {
+	// What the operator wanted gone is still there, perhaps in part.
+	reason: disk.ReasonOverwrite, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
+	when:   func(in input) bool { return replaced(in, true) && !in.accepted(disk.ReasonOverwrite) },
+	means:  "an operator began to format it and that did not finish; the filesystem that it held is still there and may be damaged",
+	why:    overwriteWhy,
+	remedy: func(w *told) string { return say("to use it as it is: hotmount accept %s; ", w.f.Name) + wipe(w) },
+}, {
+	// The disk was blank when this node began to format it.
+	reason: disk.ReasonShared, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept, kind: HoldUser,
+	when:  func(in input) bool { return replaced(in, false) && !in.accepted(disk.ReasonShared) },
+	means: "it was blank, and now it holds a filesystem that this node did not make: another machine may use the disk, or have used it",
+	why:   sharedWhy,
+	remedy: func(w *told) string {
+		return "make sure that no other machine uses it, then: hotmount accept " + w.f.Name
+	},
+}, {
+	reason: disk.ReasonTorn, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
+	when:  func(in input) bool { return in.c.Torn },
+	means: "this node's format of it did not finish: the superblock is there, and parts of the filesystem are not",
+	// It may have been mounted where this node has no record of it.
+	why: func(w *told) string {
+		return say("this node's format of it did not finish: the superblock of %s %s is there, and parts of the filesystem are not%s", visible(w.d.Type), w.d.UUID, evidence(w.c))
+	},
+	remedy: func(w *told) string { return "to look at it: " + Check(w.f, w.d.Type) + "; " + wipe(w) },
+}, {
+	reason: disk.ReasonDisturbed, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldUser,
+	when:  func(in input) bool { return made(in) && disturbed(in.f) },
+	means: "somebody else used it, or may have, while this node formatted it; the filesystem may be damaged",
+	why:   disturbedWhy,
+	remedy: func(w *told) string {
+		if w.c.Kind != disk.Filesystem {
+			return "make sure that nobody else uses it, then: hotmount accept " + w.f.Name
+		}
+		return say("find out who uses it; then, to use it as it is: hotmount accept %s; ", w.f.Name) + wipe(w)
+	},
+}, {
+	reason: disk.ReasonShared, action: disk.Hold, on: filesystem, names: theFilesystem,
+	when: func(in input) bool { return foreign(in) && !in.accepted(disk.ReasonShared) },
+}, {
+	reason: disk.ReasonType, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
+	when:  func(in input) bool { return !slices.Contains(in.class.Accept, in.c.Type) },
+	means: "it holds a filesystem of a type that its class does not accept",
+	why: func(w *told) string {
+		return say("it holds %s, which class %s does not accept", visible(w.c.Type), w.d.Class)
+	},
+	remedy: func(w *told) string {
+		return say("add %s to the class's accept, or detach the disk", visible(w.c.Type))
+	},
+}, {
+	// The user of the block volume made it.
+	reason: disk.ReasonFormerBlock, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept, kind: HoldData,
+	when:  func(in input) bool { return in.f.Standing.Given != nil && !in.accepted(disk.ReasonFormerBlock) },
+	means: "it was given out as a block volume, and holds a filesystem",
+	why: func(w *told) string {
+		return say("%s was given out as a block volume (%s), and it holds %s %s", wasGiven(w.f), visible(w.f.Standing.Given.Link), visible(w.d.Type), w.d.UUID)
+	},
+	remedy: func(w *told) string { return "if nobody needs that volume: hotmount accept " + w.f.Name },
+}, {
+	reason: disk.ReasonShrunk, action: disk.Refuse, on: filesystem, names: theFilesystem,
+	when: func(in input) bool { return in.c.Span > in.f.Size },
+}, {
+	reason: disk.ReasonTwin, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byAccept | byToken, peers: withUUID,
+	recorded: func(f *disk.Facts) bool { return f.Standing.Twin },
+	when:     func(in input) bool { return twin(in.f) },
+	means:    "another disk has, or had, its UUID: volumes of that UUID would show this disk's data",
+	why:      twinWhy,
+	remedy:   twinRemedy,
+}, {
+	// The old volume's user would not find it, and another user would find its data.
+	reason: disk.ReasonOtherClass, action: disk.Hold, on: filesystem, names: theFilesystem,
+	when: func(in input) bool { return formerly(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
+}, {
+	// A filesystem that is to be mounted elsewhere is no volume. What this node made, it
+	// made because the operator wanted it.
+	reason: disk.ReasonUnseen, action: disk.Hold, on: filesystem, names: theFilesystem,
+	when: func(in input) bool { return unseen(in.f, in.c.UUID) && !onRecord(in) },
+}, {
+	reason: disk.ReasonFilesystem, action: disk.Mount, on: filesystem, names: theFilesystem,
+	means: "it holds a filesystem that its class accepts",
+	why:   filesystemWhy,
+}}
+
+// unknown is about a disk on which there is something that nobody can name.
+var unknown = []rule{{
+	reason: disk.ReasonHalfMade, action: disk.Refuse, on: other, lift: byToken,
+	when:   func(in input) bool { return in.c.Kind == disk.HalfMade },
+	means:  "mkfs did not finish on it, and this node has no record of having begun that",
+	why:    halfMadeWhy,
+	remedy: wipe,
+}, {
+	reason: disk.ReasonUnknown, action: disk.Refuse, on: other, lift: byToken,
+	means:  "what is on it is not known",
+	why:    unknownWhy,
+	remedy: wipe,
+}}

@@ -1,0 +1,397 @@
+package policy
+
+import (
+	"slices"
+
+	"hotmount/internal/disk"
+)
+
+// rule is one row of the table: why something is done with a disk, or why not.
+type rule struct {
+	reason disk.Reason
+	action disk.Action
+	// on are the situations that the rule is about.
+	on situation
+	// when reports whether the rule holds, nil if it always does.
+	when func(input) bool
+	// names returns the filesystem that the decision names, nil for none.
+	names func(input) (uuid, fstype string)
+	// lift is what the operator can do against the rule.
+	lift lift
+	// givesUp: an accept for this reason gives up the filesystem that it names, whatever
+	// else the disk is held for.
+	givesUp bool
+	// kind groups the rules that hold a disk.
+	kind Hold
+	// recorded reports whether it is on record that the rule holds. It is nil for a rule
+	// that does not outlast its cause.
+	recorded func(*disk.Facts) bool
+	// peers are the other disks that the rule looks at, nil for none.
+	peers func(*disk.Facts) []disk.Peer
+	// priority is the journal's (syslog(3)), 0 for that of the action.
+	priority int
+
+	// wanted is what has to be so, for hotmount explain; found what is known of it, nil for
+	// nothing. A rule without wanted stands in the way of nothing.
+	wanted string
+	found  func(input) string
+	// means is why in general, for the manual page. why is it for one disk, nil for means.
+	// remedy is what helps, nil for nothing. Foreign bytes are made visible in all of them.
+	// Of several rows with one reason one has the words, and all that is not the row's own.
+	means       string
+	why, remedy func(*told) string
+}
+
+// lift is what lifts a rule.
+type lift uint8
+
+const (
+	// byAccept: hotmount accept, for this reason and the filesystem that is named.
+	byAccept lift = 1 << iota
+	// byRetry: hotmount accept, which has the disk tried again and lifts nothing else.
+	byRetry
+	// byToken: the token of hotmount format is for this.
+	byToken
+	// withToken: where the token is given, a disk that is blank but for this is formatted.
+	withToken
+
+	nothing lift = 0
+)
+
+// Hold is the kind of a hold: what the operator has to think of.
+type Hold string
+
+// The kinds of holds.
+const (
+	HoldPresent  Hold = "pre-existing"
+	HoldData     Hold = "previous data"
+	HoldIdentity Hold = "unclear identity"
+	HoldUser     Hold = "another user"
+	HoldOperator Hold = "operator"
+)
+
+// rules are all rules, in the order in which they are asked. The rules' words ask Decide
+// again, so init sets what an initialiser cannot.
+var rules []rule
+
+func init() {
+	rules = slices.Concat(selection, othersUse, readiness, mounting, giving, unfinished, mountable, formattable, unknown)
+}
+
+// ruleOf returns the rule that has the words of the reason, an empty one if there is none.
+func ruleOf(r disk.Reason) *rule {
+	for i := range rules {
+		if rules[i].reason == r && rules[i].means != "" {
+			return &rules[i]
+		}
+	}
+	return &rule{}
+}
+
+// HoldOf returns the kind of a hold, empty for a decision that is none.
+func HoldOf(d disk.Decision) Hold {
+	if d.Action != disk.Hold {
+		return ""
+	}
+	return ruleOf(d.Reason).kind
+}
+
+// Word returns what hotmount accept lifts: the reason for which the disk is held, and the
+// filesystem that is named with it. It is empty where accept only has the disk tried
+// again, or helps nothing. A twin is accepted once its peer is gone.
+func Word(f *disk.Facts, d disk.Decision) disk.Word {
+	if ruleOf(d.Reason).lift&byAccept == 0 || d.Reason == disk.ReasonTwin && len(f.SameUUID) > 0 {
+		return disk.Word{}
+	}
+	return disk.Word{Reason: d.Reason, UUID: d.UUID}
+}
+
+// Unrecorded reports whether the reason outlasts its cause and is not on record yet.
+func Unrecorded(f *disk.Facts, r disk.Reason) bool {
+	recorded := ruleOf(r).recorded
+	return recorded != nil && !recorded(f)
+}
+
+// Peers returns the other disks that the reason is about. looks reports whether the
+// decision may change when one of them does.
+func Peers(f *disk.Facts, r disk.Reason) (peers []disk.Peer, looks bool) {
+	if p := ruleOf(r).peers; p != nil {
+		return p(f), true
+	}
+	return nil, false
+}
+
+// Priority returns the priority of a decision in the journal (syslog(3)).
+func Priority(d disk.Decision) int {
+	const warning, info, debug = 4, 6, 7
+	if p := ruleOf(d.Reason).priority; p != 0 {
+		return p
+	}
+	switch d.Action {
+	case disk.Refuse, disk.Hold:
+		return warning
+	case disk.Ignore, disk.Wait:
+		return debug
+	}
+	return info
+}
+
+// syslog's priorities (syslog(3)) that differ from the action's.
+const (
+	asError = 3
+	asDebug = 7
+)
+
+func withSerial(f *disk.Facts) []disk.Peer { return f.SameSerial }
+
+func withUUID(f *disk.Facts) []disk.Peer { return f.SameUUID }
+
+// atItsSlot names no disk: what was missed may have been found on any.
+func atItsSlot(*disk.Facts) []disk.Peer { return nil }
+
+func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
+
+// selection is why no class has the disk.
+var selection = []rule{{
+	reason: disk.ReasonSystem, action: disk.Ignore, on: anywhere,
+	when:   func(in input) bool { return in.f.System != "" },
+	wanted: "it carries nothing of the running system",
+	found:  func(in input) string { return in.f.System },
+	means:  "it carries the system",
+	why:    func(w *told) string { return "it carries the system: " + w.f.System + " is on it" },
+}, {
+	reason: disk.ReasonExcluded, action: disk.Ignore, on: unselected,
+	when:  func(in input) bool { return excluded(in.f, in.s) >= 0 },
+	means: "the configuration excludes it",
+	why: func(w *told) string {
+		return say("the configuration excludes it (exclude[%d])", excluded(w.f, w.s))
+	},
+}, {
+	reason: disk.ReasonWhole, action: disk.Ignore, on: unselected,
+	when:  func(in input) bool { return in.f.Whole != "" && selectsOther(in) },
+	means: "it is a partition of a disk that another class has as a whole",
+	why: func(w *told) string {
+		class, _ := first(w.f, w.s)
+		return say("class %s comes first and has its disk %s as a whole", visible(class.Name), visible(w.f.Whole))
+	},
+}, {
+	reason: disk.ReasonPartitioned, action: disk.Ignore, on: unselected,
+	when:  selectsOther,
+	means: "a class selects its partitions instead",
+	why:   func(w *told) string { return "a class selects its partitions instead: " + joined(w.f.Partitions) },
+}, {
+	reason: disk.ReasonNoClass, action: disk.Ignore, on: unselected,
+	means: "no class selects it",
+}}
+
+// othersUse is who else has the disk. A disk that is given out as a block volume is used
+// as it should be.
+var othersUse = []rule{{
+	reason: disk.ReasonGivenOut, action: disk.Keep, on: raw,
+	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
+	means: "it is given out as a block volume",
+	why:   func(w *told) string { return "it is given out as a block volume at " + visible(w.f.Standing.Link) },
+}, {
+	reason: disk.ReasonElsewhere, action: disk.Ignore, on: free,
+	when: func(in input) bool {
+		return len(in.f.Mounts) > 0 && (in.at == raw || !onlyPodMountsLeft(in.f, in.c))
+	},
+	wanted: "it is not mounted",
+	found:  func(in input) string { return firstMount(in.f) },
+	means:  "it is mounted elsewhere",
+	why:    func(w *told) string { return "it is mounted at " + firstMount(w.f) },
+}, {
+	reason: disk.ReasonGivenElse, action: disk.Ignore, on: free,
+	when:   func(in input) bool { return in.f.Standing.Link != "" && !givenOut(in) },
+	wanted: "it is not given out as a block volume",
+	found:  func(in input) string { return in.f.Standing.Link },
+	means:  "it is given out as a block volume by another class, or what it lies on is",
+	why: func(w *told) string {
+		return wasGiven(w.f) + " is given out as a block volume at " + visible(w.f.Standing.Link)
+	},
+	remedy: givenElseRemedy,
+}, {
+	reason: disk.ReasonSwap, action: disk.Ignore, on: free,
+	when:   func(in input) bool { return in.f.Swap },
+	wanted: "it is not swap space in use",
+	means:  "it is swap space in use",
+}, {
+	reason: disk.ReasonMultipath, action: disk.Ignore, on: free,
+	when:   func(in input) bool { return in.f.Udev.Multipath },
+	wanted: "it is no path of a multipath device",
+	means:  "it is a path of a multipath device",
+}, {
+	reason: disk.ReasonNotReady, action: disk.Ignore, on: free,
+	when:   func(in input) bool { return in.f.Udev.NotReady },
+	wanted: "no udev rule marks it as not ready",
+	means:  "a udev rule marks it as not ready (SYSTEMD_READY=0)",
+}, {
+	reason: disk.ReasonHeld, action: disk.Ignore, on: free,
+	when: func(in input) bool {
+		return len(in.f.Holders) > 0 || len(in.f.Loops) > 0 && (in.at != raw || in.f.Standing.Given == nil)
+	},
+	wanted: "no other device is built on it",
+	found:  func(in input) string { return joined(slices.Concat(in.f.Holders, in.f.Loops)) },
+	means:  "another device is built on it: device mapper, md, bcache or a loop device",
+	why: func(w *told) string {
+		if len(w.f.Holders) == 0 {
+			return w.f.Through()
+		}
+		return "it is in use by " + joined(w.f.Holders)
+	},
+	remedy: func(w *told) string {
+		if len(w.f.Holders) > 0 {
+			return ""
+		}
+		return say("to see what uses it: losetup -l /dev/%[1]s, lsblk /dev/%[1]s; once nothing does: losetup -d /dev/%[1]s; hotmount rescan", w.f.Loops[0])
+	},
+}, {
+	reason: disk.ReasonClaimed, action: disk.Ignore, on: free,
+	when:   func(in input) bool { return in.f.Claim != "" },
+	wanted: "the system's configuration does not claim it",
+	found:  func(in input) string { return in.f.Claim },
+	means:  "the system's configuration claims it: fstab, crypttab, mdadm.conf or a unit file",
+	why:    func(w *told) string { return "it is claimed in " + visible(w.f.Claim) },
+	remedy: claimedRemedy,
+}, {
+	reason: disk.ReasonSeed, action: disk.Ignore, on: free,
+	when:   func(in input) bool { return seed(in.f.Udev.FSLabel) },
+	wanted: "it is no cloud-init seed",
+	found:  func(in input) string { return in.f.Udev.FSLabel },
+	means:  "its label is that of a cloud-init seed",
+	why: func(w *told) string {
+		return say("its label %s is that of a cloud-init seed", visible(w.f.Udev.FSLabel))
+	},
+}}
+
+// readiness is why the disk cannot be used, whatever is on it.
+var readiness = []rule{{
+	reason: disk.ReasonUdev, action: disk.Wait, on: free | inPlace,
+	// A device number is used again, and a mount that began for the disk before may have
+	// become this one's.
+	when: func(in input) bool {
+		return !in.f.Udev.Initialized && (in.at != inPlace || !wasMounted(in.f, mountedUUID(in)))
+	},
+	wanted: "udev has finished with it",
+	means:  "udev has not finished with it",
+	why:    udevWhy,
+	remedy: func(w *told) string { return "if it stays so: udevadm trigger -c change " + w.f.Node() },
+}, {
+	reason: disk.ReasonSize, action: disk.Refuse, on: free,
+	when:   func(in input) bool { return in.f.Size == 0 },
+	wanted: "it has a size",
+	found:  func(in input) string { return disk.HumanSize(in.f.Size) },
+	means:  "it has no size",
+}, {
+	reason: disk.ReasonPartitions, action: disk.Refuse, on: content, lift: byToken | withToken,
+	when:   func(in input) bool { return len(in.f.Partitions) > 0 },
+	wanted: "it has no partitions",
+	found:  func(in input) string { return joined(in.f.Partitions) },
+	means:  "it has partitions",
+	why:    func(w *told) string { return "it has partitions: " + joined(w.f.Partitions) },
+	remedy: wipe,
+}, {
+	reason: disk.ReasonReadOnly, action: disk.Refuse, on: free,
+	when:   func(in input) bool { return in.f.ReadOnly },
+	wanted: "it takes writes",
+	means:  "the kernel refuses writes to it",
+	remedy: func(*told) string { return "attach it writable" },
+}, {
+	reason: disk.ReasonNoSerial, action: disk.Refuse, on: raw,
+	when:   func(in input) bool { return in.f.Nameless() },
+	wanted: "it has a serial that can name it",
+	found:  func(in input) string { return in.f.Serial },
+	means:  "it has no serial, or one that is too long, and a block volume is known by its serial",
+	why: func(w *told) string {
+		if w.f.Transport == "loop" {
+			return "a block volume is known by its serial, and a loop device has none"
+		}
+		return w.rule.means
+	},
+	remedy: func(w *told) string {
+		if w.f.Transport == "loop" {
+			return "have a class with mode: filesystem select it"
+		}
+		return "attach it with a serial (virsh attach-disk --serial)"
+	},
+}, {
+	reason: disk.ReasonSerialTwice, action: disk.Refuse, on: raw,
+	recorded: func(f *disk.Facts) bool { return f.Standing.Given == nil || f.Standing.Given.Twice },
+	peers:    withSerial,
+	when:     func(in input) bool { return len(in.f.SameSerial) > 0 },
+	wanted:   "no other disk has its serial",
+	found:    func(in input) string { return peerNames(in.f.SameSerial) },
+	means:    "another attached disk has its serial: a block volume is known by that alone, or it may be a second path to a disk in use",
+	why:      serialTwiceWhy,
+	remedy:   serialTwiceRemedy,
+}, {
+	reason: disk.ReasonReleased, action: disk.Hold, on: free, lift: byRetry, kind: HoldOperator,
+	when:   func(in input) bool { return in.f.Standing.Unmounted == disk.ReasonReleased },
+	wanted: "nobody has released it",
+	means:  "it was released",
+	remedy: func(w *told) string {
+		return say("to see whether it is safe to detach: hotmount release %s; to use it again here: hotmount accept %[1]s", w.f.Name)
+	},
+}, {
+	reason: disk.ReasonUnmounted, action: disk.Hold, on: free, lift: byRetry, kind: HoldOperator,
+	when:   func(in input) bool { return in.f.Standing.Unmounted != "" },
+	wanted: "nobody has unmounted it by hand",
+	means:  "somebody unmounted it",
+	remedy: func(w *told) string { return "to have it mounted again: hotmount accept " + w.f.Name },
+}}
+
+// mounting is about a disk that is mounted where its class mounts it.
+var mounting = []rule{{
+	reason: disk.ReasonMisplaced, action: disk.Refuse, on: inPlace,
+	when:  func(in input) bool { return misplaced(in.f, ours(in.f, in.class)) != "" },
+	means: "it is mounted where another filesystem belongs: pods that use that path have the wrong data",
+	why: func(w *told) string {
+		m := ours(w.f, w.class)
+		return say("it holds %s, and is mounted at %s, where another filesystem belongs: pods that use that path have the wrong data", misplaced(w.f, m), visible(m.Path))
+	},
+	remedy: misplacedRemedy,
+}, {
+	// Before the fault, which it may cause.
+	reason: disk.ReasonShrunk, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
+	when:   func(in input) bool { g := in.f.Spans(); return g != nil && g.Size > in.f.Size },
+	means:  "the disk has become smaller than its filesystem",
+	why:    shrunkWhy,
+	remedy: shrunkRemedy,
+}, {
+	reason: disk.ReasonFault, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
+	when:  func(in input) bool { return in.f.Fault != "" },
+	means: "it is mounted, and the kernel has given the filesystem up after an error",
+	why:   func(w *told) string { return "it is mounted, and " + w.f.Fault + " (see journalctl -k)" },
+	remedy: func(w *told) string {
+		return say("stop the pods that use it; then hotmount release %s; then %s", w.f.Name, Check(w.f, w.d.Type))
+	},
+}, {
+	reason: disk.ReasonUnmeasured, action: disk.Grow, on: inPlace, names: theMounted, priority: asDebug,
+	when:  func(in input) bool { return mayGrow(in) && in.f.Spans() == nil },
+	means: "it is mounted, and it is not known yet whether its filesystem fills it",
+}, {
+	reason: disk.ReasonSmaller, action: disk.Grow, on: inPlace, names: theMounted,
+	when: func(in input) bool {
+		return mayGrow(in) && in.f.Spans().Usable(in.f.Size) > in.f.Spans().Size
+	},
+	means: "it is mounted, and its filesystem can be grown to fill it",
+	why: func(w *told) string {
+		return say("its filesystem takes %s of its %s", disk.ExactSize(w.f.Geometry.Size), disk.ExactSize(w.f.Size))
+	},
+}, {
+	reason: disk.ReasonMounted, action: disk.Keep, on: inPlace, names: theMounted,
+	means:  "it is mounted",
+	why:    mountedWhy,
+	remedy: mountedRemedy,
+}}
+
+func givenOut(in input) bool {
+	return in.at == raw && in.class.Links(in.f, in.f.Standing.Link)
+}
+
+// selectsOther reports whether a class selects the disk's partitions, or the partition's
+// disk.
+func selectsOther(in input) bool {
+	_, other := first(in.f, in.s)
+	return other
+}

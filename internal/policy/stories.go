@@ -1,0 +1,250 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// The words of rules for which one sentence is not enough.
+
+func givenElseRemedy(w *told) string {
+	name := w.f.Name
+	switch {
+	case w.f.Whole != "":
+		name = w.f.Whole
+	case w.f.OwnLink() == "":
+		name = "the disk that readlink -f " + visible(w.f.Standing.Link) + " names"
+	}
+	return "to use it otherwise: hotmount release " + name
+}
+
+func serialTwiceWhy(w *told) string {
+	f := w.f
+	// A block volume is told from others by its serial alone.
+	if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || w.class == nil || w.class.Mode != disk.ModeBlock) {
+		return say("another disk has its %s and is in use (%s): %s; this may be a second path to it", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
+	}
+	return say("another disk has its serial %s: %s (virtio cuts serials at 20 characters); as block volumes they could not be told apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot))
+}
+
+func serialTwiceRemedy(w *told) string {
+	return onlyPath(w.f, "attach each with a serial of its own")
+}
+
+func misplacedRemedy(w *told) string {
+	m, again := ours(w.f, w.class), ""
+	// Where the kernel alone knows what it has mounted, udev has to look again. Otherwise the
+	// disk would be mounted there again.
+	if !strings.EqualFold(w.f.Udev.FSUUID, misplaced(w.f, m)) {
+		again = "udevadm trigger --action=change " + w.f.Node() + "; "
+	}
+	return again + "stop the pods that use it, then umount " + visible(m.Path)
+}
+
+func shrunkWhy(w *told) string {
+	span, state := shrunkFrom(w), "it is not mounted"
+	if w.d.Mounted() {
+		state = "it is still mounted"
+	}
+	return say("the disk has shrunk: %s %s takes %s, and the disk has only %s; %s, and the data beyond the end cannot be read", visible(w.d.Type), w.d.UUID, disk.ExactSize(span), disk.ExactSize(w.f.Size), state)
+}
+
+func shrunkRemedy(w *told) string {
+	return say("make it at least %d bytes again, at once (on the host: virsh blockresize), and check the filesystem before it is used", shrunkFrom(w))
+}
+
+func shrunkFrom(w *told) uint64 {
+	if w.d.Mounted() {
+		return w.f.Spans().Size
+	}
+	return w.c.Span
+}
+
+func mountedWhy(w *told) string {
+	if v := w.f.Standing.Fit; v.Valid(w.f) && v.Failure != "" {
+		return "it is mounted, and its filesystem could not be grown to fill it: " + visible(v.Failure)
+	}
+	return w.rule.means
+}
+
+func mountedRemedy(w *told) string {
+	if v := w.f.Standing.Fit; v.Valid(w.f) && v.Failure != "" {
+		return say("once that is solved: systemctl start hotmount-grow@%d", w.f.Seq)
+	}
+	return ""
+}
+
+// otherBlockWhy is why a disk may not be the one that was given out by its name.
+func otherBlockWhy(w *told) string {
+	f, g := w.f, w.f.Standing.Given
+	wwn := "an unknown WWN"
+	if g.WWN != "" {
+		wwn = "WWN " + visible(g.WWN)
+	}
+	why := say("its serial %s is that of a block volume (%s), which was on a disk of %s, with %s, at %s: it may be another disk", visible(f.Serial), visible(g.Link), disk.ExactSize(g.Size), wwn, slot(g.Slot))
+	switch {
+	case g.Twice:
+		why += "; two disks with this serial were seen, and this one is at " + slot(f.Slot)
+	case f.SerialCut() && f.Holds():
+		why += "; virtio may have cut the serial"
+	default:
+		return why
+	}
+	if f.Holds() {
+		why += "; it holds " + held(f)
+	}
+	return why
+}
+
+func otherClassWhy(w *told) string {
+	if w.class == nil {
+		return w.rule.means
+	}
+	was := w.f.Standing.Volume.Place()
+	if w.class.Mode == disk.ModeBlock {
+		was = w.f.Standing.Given.Place()
+	}
+	old := formerly(was, w.s, w.class)
+	if old == nil {
+		return w.rule.means
+	}
+	return say("it was a volume of class %s (%s), and class %s (%s) selects it now: that class would show its data under another name", visible(old.Name), old.Directory, visible(w.class.Name), w.class.Directory)
+}
+
+func presentWhy(w *told) string {
+	p := w.f.Standing.Present
+	return say("nothing is known on it, and a disk like it (sequence number %d then, %s, at %s, %s) was attached before hotmount was installed", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
+}
+
+func sameSerialWhy(w *told) string {
+	p := sameSerial(w.f)
+	why := say("it looks blank, and another disk has its serial %s: %s; this is %s", visible(w.f.Serial), place(p.ID, p.Slot), place(w.f.ID, w.f.Slot))
+	if what := strings.TrimSpace(p.Type + " " + p.UUID); what != "" {
+		why += "; the other holds " + visible(what)
+	}
+	return why
+}
+
+// itOrItsSlots names the disk of an intent that may be known by its slot alone.
+func itOrItsSlots(f *disk.Facts) string {
+	if f.Standing.IntentBySlot {
+		return "it, or a disk that was in its slot,"
+	}
+	return "it"
+}
+
+// intended names the disk that an operator wanted to format.
+func intended(f *disk.Facts) string {
+	if f.Standing.IntentDoubt {
+		return "it, or " + identified(f.Standing.Intent.Identity) + ","
+	}
+	return "it"
+}
+
+func sharedWhy(w *told) string {
+	it := "it"
+	if Intent(w.f, w.c) != nil {
+		it = itOrItsSlots(w.f)
+	}
+	return say("%s was blank, and now it holds %s %s, which this node did not make: another machine may use the disk, or have used it", it, visible(w.d.Type), w.d.UUID)
+}
+
+func overwriteWhy(w *told) string {
+	what := say("%s %s", visible(w.d.Type), w.d.UUID)
+	if w.f.Standing.IntentDoubt {
+		return say("an operator began to format %s and that did not finish; if it was this disk, the %s that it holds may be damaged", intended(w.f), what)
+	}
+	return say("an operator began to format it and that did not finish; the %s that it held is still there and may be damaged", what)
+}
+
+func disturbedWhy(w *told) string {
+	i := w.f.Standing.Intent
+	why := say("this node made %s %s on %s and somebody else used the disk, or may have, before that was read back: %s", i.Type(), i.UUID, itOrItsSlots(w.f), visible(i.Doubt))
+	if w.c.Kind != disk.Filesystem {
+		return why + "; the filesystem is not there any more"
+	}
+	return why + "; the filesystem may be damaged, and so may the other user's data"
+}
+
+func halfMadeWhy(w *told) string {
+	if i := w.f.Standing.Intent; i != nil && w.c.UUID == i.UUID {
+		return say("mkfs.xfs did not finish on it; this node began the unfinished filesystem %s on %s, of which this may be a copy", w.c.UUID, identified(i.Identity))
+	}
+	return say("mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem %s", w.c.UUID)
+}
+
+func unknownWhy(w *told) string {
+	if i := w.f.Standing.Intent; i != nil && i.Over {
+		return say("an operator began to format %s and that did not finish; what is left on it is not known%s", intended(w.f), evidence(w.c))
+	}
+	return w.rule.means + evidence(w.c)
+}
+
+func filesystemWhy(w *told) string {
+	why := say("it holds %s %s", visible(w.d.Type), w.d.UUID)
+	if l := w.f.Standing.LastOn; l != nil {
+		why += ", which was last mounted from another disk: " + sightedOn(l)
+	}
+	return why
+}
+
+// rival returns the disk that a twin is refused for. path reports whether this disk may be
+// a second path to it, which is in use.
+func rival(f *disk.Facts) (p *disk.Peer, path bool) {
+	i := slices.IndexFunc(f.SameUUID, func(p disk.Peer) bool { return p.InUse != "" && disk.SameSerial(p.Serial, f.Serial) })
+	return &f.SameUUID[max(i, 0)], i >= 0
+}
+
+func twinWhy(w *told) string {
+	f, d := w.f, w.d
+	const danger = "volumes of that UUID would show this disk's data"
+	switch {
+	case len(f.SameUUID) > 0:
+		p, path := rival(f)
+		why := say("it has the UUID %s of another disk: %s (%s); this is %s (%s)", d.UUID, place(p.ID, p.Slot), serial(p.Serial), place(f.ID, f.Slot), serial(f.Serial))
+		if path {
+			return why + "; the other is in use (" + visible(p.InUse) + "), and this may be a second path to it"
+		}
+		if p.Mounted != "" {
+			why += "; the other is mounted at " + visible(p.Mounted)
+		}
+		return why
+	case replaces(f):
+		left := "nobody saw leaving"
+		if f.Standing.Beside {
+			left = "left when this one was attached already"
+		}
+		return say("its UUID %s was last mounted from another disk, which %s: %s; %s (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), danger, serial(f.Serial))
+	case f.Serial != "" && f.Standing.OnRecord:
+		return say("a disk with its serial %s was refused while another had its UUID %s, and this may be the same disk: %s", visible(f.Serial), d.UUID, danger)
+	}
+	return say("it came while another disk had its UUID %s, and that disk is gone: %s", d.UUID, danger)
+}
+
+// twinRemedy tells how to give the disk a UUID of its own. What was copied while it was
+// mounted has a log that xfs_admin wants replayed, and the kernel refuses to mount the twin
+// of what is mounted. It is mounted below /run, not in the way of a class directory. udev
+// may miss the last write, so it is asked to look again.
+func twinRemedy(w *told) string {
+	f := w.f
+	own := say("give this one a UUID of its own: mkdir -p /run/twin && mount -o nouuid %s /run/twin && umount /run/twin && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node())
+	if w.d.Type != "xfs" {
+		own = say("give this one a UUID of its own: e2fsck -fp %s; tune2fs -U random %[1]s && udevadm trigger %[1]s", f.Node())
+	}
+	if len(f.SameUUID) == 0 {
+		return say("if it holds the same data: hotmount accept %s; otherwise %s", f.Name, own)
+	}
+	p, path := rival(f)
+	if path { // the kernel refuses the twin of what is mounted, and must not be told otherwise
+		return twoPaths(p)
+	}
+	if other := secondPath(f); other != nil {
+		own = "if it is no second path to " + other.Name + ": " + own
+	}
+	if p.Mounted != "" {
+		return "detach one, or " + own
+	}
+	return "detach one, and if the other stays refused, accept it (hotmount accept DISK), or " + own
+}
