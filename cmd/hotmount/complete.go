@@ -89,10 +89,14 @@ func notIgnored(_ *disk.Facts, d disk.Decision) bool { return d.Action != disk.I
 
 func mountedOnly(_ *disk.Facts, d disk.Decision) bool { return d.Mounted() }
 
-func disksUUIDsAndClasses() []cobra.Completion {
+// eventSubjects offers what hotmount events can be asked about.
+func eventSubjects() []cobra.Completion {
 	words := slices.Concat(disksWith(notIgnored)(), uuidsWith(notIgnored)())
 	for _, name := range classNames() {
 		words = append(words, cobra.CompletionWithDesc(name, "class"))
+	}
+	for _, e := range policy.Reasons() {
+		words = append(words, cobra.CompletionWithDesc(string(e.Reason), e.Means))
 	}
 	return words
 }

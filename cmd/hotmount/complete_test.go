@@ -14,14 +14,19 @@ import (
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
+	"hotmount/internal/policy"
 )
 
 // TestComplete: the shells are offered what fits the command.
 func TestComplete(t *testing.T) {
 	machine(t)
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	var reasons string
+	for _, e := range policy.Reasons() {
+		reasons += " " + string(e.Reason)
+	}
 	for call, want := range map[string]string{
-		"events ":                "vdb vdc " + uuid + " default",
+		"events ":                "vdb vdc " + uuid + " default" + reasons,
 		"wait ":                  uuid,
 		"format ":                "vdc",
 		"accept ":                "vdb vdc",

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/policy"
 	"hotmount/internal/report"
 )
 
@@ -29,12 +30,12 @@ func eventsCommand() *cobra.Command {
 		noFollow bool
 	)
 	c := &cobra.Command{
-		Use:   "events [DISK | UUID | CLASS]",
+		Use:   "events [DISK | UUID | CLASS | REASON]",
 		Short: "Follow what hotmount does, live",
 		Long: "Print what hotmount and its units have done, and go on as it happens: one line an event, from the journal.\n" +
 			"Whoever may read the journal may read it (groups adm and systemd-journal).",
 		Args:              args(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: completeFirst(disksUUIDsAndClasses),
+		ValidArgsFunction: completeFirst(eventSubjects),
 		RunE: func(c *cobra.Command, given []string) error {
 			if output != "text" && output != "json" {
 				return usageError{fmt.Errorf("cannot print as %q: give text or json", disk.Visible(output))}
@@ -70,6 +71,8 @@ func eventMatches(which []string) []string {
 			matches = append(matches, "HOTMOUNT_UUID="+strings.ToLower(w))
 		case slices.Contains(classNames(), w):
 			matches = append(matches, "HOTMOUNT_CLASS="+w)
+		case slices.ContainsFunc(policy.Reasons(), func(e policy.Entry) bool { return string(e.Reason) == w }):
+			matches = append(matches, "HOTMOUNT_REASON="+w)
 		default: // also of a disk that is gone
 			matches = append(matches, "HOTMOUNT_DEVICE=/dev/"+diskName(w))
 		}

@@ -19,7 +19,7 @@ func TestEventMatches(t *testing.T) {
 		t.Errorf("got %q", all)
 	}
 	for which, want := range map[string]string{
-		"vdb": "HOTMOUNT_DEVICE=/dev/vdb", "/dev/vdz": "HOTMOUNT_DEVICE=/dev/vdz", "default": "HOTMOUNT_CLASS=default", strings.ToUpper(uuid): "HOTMOUNT_UUID=" + uuid,
+		"vdb": "HOTMOUNT_DEVICE=/dev/vdb", "/dev/vdz": "HOTMOUNT_DEVICE=/dev/vdz", "default": "HOTMOUNT_CLASS=default", "former-serial": "HOTMOUNT_REASON=former-serial", strings.ToUpper(uuid): "HOTMOUNT_UUID=" + uuid,
 	} {
 		if got := eventMatches([]string{which}); got[len(got)-1] != want || len(got) != len(all)+1 {
 			t.Errorf("%s: %q", which, got)

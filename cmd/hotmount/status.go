@@ -135,6 +135,8 @@ type diskStatus struct {
 	// State is a word for the decision and its reason.
 	State    string        `json:"state"`
 	Decision disk.Decision `json:"decision"`
+	// Hold is the kind of a hold, empty where the disk is not held.
+	Hold policy.Hold `json:"hold,omitempty"`
 	// Since is when it was mounted, when the daemon has decided so, or else when udev
 	// last saw it change.
 	Since time.Time `json:"since,omitzero"`
@@ -208,6 +210,7 @@ func getStatus(ctx context.Context, s *disk.Settings, hung map[string]int) (*sta
 		if i := slices.IndexFunc(said, func(l disk.Line) bool { return l.Disk == f.Name && l.Seq == f.Seq }); i >= 0 {
 			line.hear(&said[i], st.Daemon)
 		}
+		line.Hold = policy.HoldOf(line.Decision)
 		if u := sizes[line.Where]; u.Dev == f.Dev {
 			line.Used, line.Capacity = u.Used, u.Capacity
 		}
@@ -358,7 +361,11 @@ func printStatus(w io.Writer, s *status, colour, wide bool, now time.Time) error
 		if d.Next == "" && d.State != "refused" && d.State != "failed" && d.State != "held" {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s\n", wrap(fmt.Sprintf("%s is %s: %s", d.Disk, d.State, d.Why), "  "))
+		state := d.State
+		if state == "held" && d.Hold != "" {
+			state += " (" + string(d.Hold) + ")"
+		}
+		fmt.Fprintf(&b, "\n%s\n", wrap(fmt.Sprintf("%s is %s: %s", d.Disk, state, d.Why), "  "))
 		for _, e := range d.Evidence {
 			fmt.Fprintf(&b, "  %s\n", wrap("found: "+disk.Visible(e), "    "))
 		}

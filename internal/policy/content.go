@@ -189,7 +189,7 @@ var mountable = []rule{{
 var unknown = []rule{{
 	reason: disk.ReasonHalfMade, action: disk.Refuse, on: other, lift: byToken,
 	when:   func(in input) bool { return in.c.Kind == disk.HalfMade },
-	means:  "mkfs did not finish on it, and this node has no record of having begun that",
+	means:  "it is half made: mkfs did not finish on it, and this node has no record of having begun that",
 	why:    halfMadeWhy,
 	remedy: wipe,
 }, {

@@ -1,0 +1,136 @@
+package report
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+)
+
+var update = flag.Bool("update", false, "write what is generated from the table of rules")
+
+// TestReasons: the tables of reasons in the manual page and in the journal's catalog are
+// those of package policy. With -update they are written.
+func TestReasons(t *testing.T) {
+	all := policy.Reasons()
+	for file, tables := range map[string]map[string]string{
+		"../../packaging/man/hotmount.8": {"reasons": manual(all)},
+		"../../packaging/catalog/hotmount.catalog": {
+			"held":    catalog(all, func(e policy.Entry) bool { return e.Action == disk.Hold }),
+			"refused": catalog(all, func(e policy.Entry) bool { return e.Action == disk.Refuse || e.Reason == disk.ReasonShrunk }),
+			"amiss":   catalog(all, func(e policy.Entry) bool { return disk.Decision{Action: disk.Keep, Reason: e.Reason}.Amiss() }),
+		},
+	} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(b)
+		for name, table := range tables {
+			text = put(t, file, text, name, table)
+		}
+		switch {
+		case text == string(b):
+		case *update:
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Errorf("%s is not what the rules say: go test ./internal/report -run TestReasons -update", file)
+		}
+	}
+}
+
+// put returns the text with the table between the two comments of that name.
+func put(t *testing.T, file, text, name, table string) string {
+	t.Helper()
+	head, rest, begins := strings.Cut(text, "generated from internal/policy: "+name+"\n")
+	i := strings.Index(rest, "end of "+name+"\n")
+	if !begins || i < 0 {
+		t.Fatalf("%s has no place for %s", file, name)
+	}
+	line := strings.LastIndexByte(rest[:i], '\n') + 1
+	return head + "generated from internal/policy: " + name + "\n" + table + rest[line:]
+}
+
+// sections are those of the manual page's table.
+var sections = []struct {
+	title string
+	of    func(policy.Entry) bool
+}{
+	{"Held: pre\\-existing", held(policy.HoldPresent)},
+	{"Held: previous data", held(policy.HoldData)},
+	{"Held: unclear identity", held(policy.HoldIdentity)},
+	{"Held: another user", held(policy.HoldUser)},
+	{"Held: operator", held(policy.HoldOperator)},
+	{"Refused", func(e policy.Entry) bool { return e.Action == disk.Refuse }},
+	{"Ignored", func(e policy.Entry) bool { return e.Action == disk.Ignore }},
+	{"Used, or about to be", func(e policy.Entry) bool {
+		return e.Action != disk.Hold && e.Action != disk.Refuse && e.Action != disk.Ignore
+	}},
+}
+
+func held(kind policy.Hold) func(policy.Entry) bool {
+	return func(e policy.Entry) bool { return e.Action == disk.Hold && e.Hold == kind }
+}
+
+func manual(all []policy.Entry) string {
+	var b strings.Builder
+	for _, s := range sections {
+		fmt.Fprintf(&b, ".SS %s\n", s.title)
+		for _, e := range all {
+			if s.of(e) {
+				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n%s", roff(string(e.Reason)), roff(sentence(e.Means)), lifted(e))
+			}
+		}
+	}
+	return b.String()
+}
+
+// lifted says what the operator can do.
+func lifted(e policy.Entry) string {
+	const accept, token = ".B hotmount accept\n", "the token of\n.B hotmount format\n"
+	s := ""
+	switch {
+	case e.Accept && e.Token:
+		s = accept + "lifts it, or " + token + "does.\n"
+	case e.Accept:
+		s = accept + "lifts it.\n"
+	case e.Token:
+		s = "The token of\n.B hotmount format\nlifts it.\n"
+	case e.Retry:
+		s = accept + "has it tried again.\n"
+	}
+	if e.Records {
+		s += "It stays so when its cause is gone.\n"
+	}
+	return s
+}
+
+func roff(s string) string { return strings.ReplaceAll(s, "-", `\-`) }
+
+func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
+
+// catalog lists reasons in lines of at most 80 columns.
+func catalog(all []policy.Entry, of func(policy.Entry) bool) string {
+	var b strings.Builder
+	for _, e := range all {
+		if !of(e) {
+			continue
+		}
+		line := string(e.Reason) + ":"
+		for word := range strings.FieldsSeq(e.Means) {
+			if len(line)+1+len(word) > 80 {
+				b.WriteString(line + "\n")
+				line = "   "
+			}
+			line += " " + word
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
