@@ -141,7 +141,7 @@ func TestLastWord(t *testing.T) {
 		"half-made":                     {intent, disk.Format, ""},
 		"half-made, in doubt now":       {func(g *given) { intent(g); g.proven.IntentBySlot = true }, disk.Format, "has to be read again"},
 		"over something":                {other, disk.Format, ""},
-		"over something, mounted now":   {func(g *given) { other(g); g.f.Mounts = []disk.MountPoint{{Path: "/srv"}} }, disk.Ignore, "cannot format vdb: it is not refused for what is on it, but ignore: it is mounted at /srv"},
+		"over something, mounted now":   {func(g *given) { other(g); g.f.Mounts = []disk.MountPoint{{Path: "/srv"}} }, disk.Ignore, "cannot format vdb: it is not refused for what is on it, but ignore: it is mounted elsewhere: /srv"},
 		"over something, looped now":    {func(g *given) { other(g); g.f.Loops = []string{"loop0"} }, disk.Ignore, "/dev/loop0"},
 		"over something, beside a twin": {func(g *given) { other(g); g.f.Serial = "S"; g.f.SameSerial = []disk.Peer{{Serial: "S", InUse: "/srv"}} }, disk.Refuse, "cannot format vdb: refuse: another disk has its serial S"},
 		"over something, class changed": {func(g *given) { other(g); g.s.Classes[0].Blank = "sampled" }, disk.Format, "has to be proven again"},

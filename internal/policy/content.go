@@ -24,10 +24,8 @@ var giving = []rule{{
 }, {
 	reason: disk.ReasonOtherClass, action: disk.Hold, on: raw, lift: byAccept, kind: HoldData,
 	when:   func(in input) bool { return formerly(in.f.Standing.Given.Place(), in.s, in.class) != nil },
-	wanted: "it is no volume of another class",
-	found:  func(in input) string { return in.f.Standing.Given.Place().Directory },
-	means:  "it was a volume of another class, and this class would show its data under another name",
-	why:    otherClassWhy,
+	wanted: "it is no volume of another class", means: "it was a volume of another class, and this class would show its data under another name",
+	why: otherClassWhy,
 	remedy: func(w *told) string {
 		return say("if nobody needs the old volume: hotmount accept %s; otherwise correct the selectors (hotmount explain %[1]s)", w.f.Name)
 	},
@@ -37,12 +35,8 @@ var giving = []rule{{
 		return in.f.Standing.Given == nil && in.f.Holds() && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
 	},
 	names:  func(in input) (string, string) { return knownUUID(in.f), "" },
-	wanted: "udev knows nothing on it, or it was given out before",
-	found:  func(in input) string { return unlessNothing(in.f.Holds(), held(in.f)) },
-	means:  "something is on it, and the user of a block volume would overwrite it",
-	why: func(w *told) string {
-		return "it holds " + held(w.f) + ", and the user of a block volume would overwrite that"
-	},
+	wanted: "udev knows nothing on it, or it was given out before", means: "it holds data, and the user of a block volume would overwrite that",
+	found:  func(w *told) string { return only(w.f.Holds(), held(w.f)) },
 	remedy: func(w *told) string { return "if nothing on it is needed: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonFormerSerial, action: disk.Hold, on: raw, lift: byAccept, givesUp: true, kind: HoldData,
@@ -50,12 +44,8 @@ var giving = []rule{{
 		return in.f.Standing.Given == nil && stillMissing(in.f, in.f.Standing.FormerSerial, disk.ReasonFormerSerial)
 	},
 	names:  func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	wanted: "nothing lay on a disk with its serial",
-	found:  func(in input) string { return sighted(in.f.Standing.FormerSerial) },
-	means:  "it looks blank, and data lay on a disk with its serial: the storage may be at fault",
-	why: func(w *told) string {
-		return say("it looks blank, and %s lay on a disk with its serial %s: the storage may be at fault", sighted(w.f.Standing.FormerSerial), visible(w.f.Serial))
-	},
+	wanted: "nothing lay on a disk with its serial", means: "it looks blank, but data lay on a disk with its serial",
+	found:  func(w *told) string { return sighted(w.f.Standing.FormerSerial) },
 	remedy: giveUp,
 }}
 
@@ -65,12 +55,8 @@ var unfinished = []rule{{
 	when: func(in input) bool {
 		return in.f.Whole != "" && (in.at == blank || in.at == filesystem && in.f.Standing.Intent != nil || in.at == other && in.c.Kind != disk.Other)
 	},
-	wanted: "it is a whole disk",
-	found: func(in input) string {
-		return unlessNothing(in.f.Whole != "", "a partition of "+in.f.Whole+"; partitions are never formatted")
-	},
-	means: "it is a partition without a finished filesystem, and partitions are never formatted",
-	why:   func(w *told) string { return w.rule.means + evidence(w.c) },
+	wanted: "it is a whole disk", means: "it is a partition without a finished filesystem, and partitions are never formatted",
+	found: func(w *told) string { return only(w.f.Whole != "", "a partition of "+visible(w.f.Whole)) },
 	remedy: func(w *told) string {
 		return onlyPath(w.f, say("if nothing on it is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
 	},
@@ -144,10 +130,8 @@ var mountable = []rule{{
 }, {
 	reason: disk.ReasonType, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
 	when:  func(in input) bool { return !slices.Contains(in.class.Accept, in.c.Type) },
-	means: "it holds a filesystem of a type that its class does not accept",
-	why: func(w *told) string {
-		return say("it holds %s, which class %s does not accept", visible(w.c.Type), w.d.Class)
-	},
+	means: "its class does not accept the type of its filesystem",
+	found: func(w *told) string { return visible(w.c.Type) },
 	remedy: func(w *told) string {
 		return say("add %s to the class's accept, or detach the disk", visible(w.c.Type))
 	},
@@ -155,9 +139,9 @@ var mountable = []rule{{
 	// The user of the block volume made it.
 	reason: disk.ReasonFormerBlock, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept, kind: HoldData,
 	when:  func(in input) bool { return in.f.Standing.Given != nil && !in.accepted(disk.ReasonFormerBlock) },
-	means: "it was given out as a block volume, and holds a filesystem",
-	why: func(w *told) string {
-		return say("%s was given out as a block volume (%s), and it holds %s %s", wasGiven(w.f), visible(w.f.Standing.Given.Link), visible(w.d.Type), w.d.UUID)
+	means: "it, or a disk below it, was given out as a block volume, and it holds a filesystem",
+	found: func(w *told) string {
+		return say("%s, %s %s", visible(w.f.Standing.Given.Link), visible(w.d.Type), w.d.UUID)
 	},
 	remedy: func(w *told) string { return "if nobody needs that volume: hotmount accept " + w.f.Name },
 }, {

@@ -35,10 +35,8 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 		if r.on&in.at == 0 || r.wanted == "" {
 			continue
 		}
-		one := Condition{Wanted: r.wanted, Held: !r.when(in)}
-		if r.found != nil {
-			one.Found = visible(r.found(in))
-		}
+		w := &told{f, c, s, disk.Decision{}, class, ruleOf(r.reason)}
+		one := Condition{Wanted: r.wanted, Held: !r.when(in), Found: w.found()}
 		if r.lift&byAccept != 0 {
 			one.Wanted += ", or it was accepted"
 			if one.Held && r.when(without) {

@@ -1,6 +1,10 @@
 package policy
 
-import "hotmount/internal/disk"
+import (
+	"cmp"
+
+	"hotmount/internal/disk"
+)
 
 // formattable is about a disk that may be blank, and in part about one that is to be given
 // out as a block volume. What speaks against it for good comes
@@ -10,20 +14,16 @@ var formattable = []rule{{
 	// Users of block volumes, and the provisioner's cleaner, leave disks that look blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank,
 	when:   func(in input) bool { return in.f.Standing.Given != nil },
-	wanted: "it was never given out as a block volume",
-	means:  "it was given out as a block volume, and is never formatted by hotmount, whatever it looks like",
-	why: func(w *told) string {
-		return say("%s was given out as a block volume (%s, first on %s), and is never formatted by hotmount, whatever it looks like", wasGiven(w.f), visible(w.f.Standing.Given.Link), w.f.Standing.Given.First.UTC().Format("2006-01-02"))
-	},
+	wanted: "it was never given out as a block volume", means: "it, or a disk below it, was given out as a block volume, and hotmount never formats it",
+	found: givenBefore,
 	remedy: func(w *told) string {
 		return onlyPath(w.f, say("if nothing on it is needed, by hand: mkfs.%s %s; then hotmount accept %s", byHand(w), w.f.Node(), w.f.Name))
 	},
 }, {
 	reason: disk.ReasonNoCreate, action: disk.Refuse, on: blank, lift: byToken,
 	when:   func(in input) bool { return !creates(in.class, in.c) },
-	wanted: "its class makes filesystems on blank disks",
-	found:  func(in input) string { return "create: " + in.class.Create },
-	means:  "no filesystem is known on it, and its class creates none of that type",
+	wanted: "its class makes filesystems on blank disks", means: "no filesystem is known on it, and its class creates none of that type",
+	found: func(w *told) string { return "create: " + w.class.Create },
 	why: func(w *told) string {
 		if w.c.Kind == disk.HalfMade {
 			return say("this node's format of it with %s did not finish, and class %s does not create that type any more", visible(w.c.Type), w.d.Class)
@@ -40,21 +40,16 @@ var formattable = []rule{{
 	reason: disk.ReasonTooSmall, action: disk.Refuse, on: blank,
 	when:   func(in input) bool { return in.f.Size < in.class.MinimumSize },
 	wanted: "it is large enough",
-	found: func(in input) string {
-		return say("%s, minimum_size: %s", disk.HumanSize(in.f.Size), disk.HumanSize(in.class.MinimumSize))
+	found: func(w *told) string {
+		return say("%s, minimum_size: %s", disk.HumanSize(w.f.Size), disk.HumanSize(w.class.MinimumSize))
 	},
-	means: "it is smaller than its class's minimum_size",
-	why: func(w *told) string {
-		return say("its size is %s, less than the minimum_size of class %s, %s", disk.HumanSize(w.f.Size), w.d.Class, disk.HumanSize(w.class.MinimumSize))
-	},
+	means:  "it is too small for its class",
 	remedy: func(*told) string { return "attach a larger disk" },
 }, {
 	reason: disk.ReasonFormatFailed, action: disk.Refuse, on: blank, lift: byRetry | withToken,
 	when:   func(in input) bool { return failed(in.f) },
-	wanted: "no earlier try to format it failed",
-	found:  func(in input) string { return unlessNothing(failed(in.f), failure(in.f)) },
-	means:  "formatting it failed",
-	why:    func(w *told) string { return "formatting it failed: " + visible(failure(w.f)) },
+	wanted: "no earlier try to format it failed", means: "formatting it failed",
+	found: failure,
 	remedy: func(w *told) string {
 		return say("to see why: journalctl -u hotmount-format@%d; once that is solved: hotmount accept %s", w.f.Seq, w.f.Name)
 	},
@@ -62,7 +57,6 @@ var formattable = []rule{{
 	reason: disk.ReasonUncounted, action: disk.Refuse, on: blank,
 	when:   func(in input) bool { return in.f.Uncounted },
 	wanted: "the kernel counts the writes to it",
-	found:  func(in input) string { return say("%d so far", in.f.Writes) },
 	means:  "the kernel does not count the writes to it (queue/iostats), so hotmount cannot tell whether somebody writes to it",
 	remedy: func(w *told) string {
 		return say("echo 1 >/sys/block/%s/queue/iostats; systemctl reload hotmount", w.f.Name)
@@ -70,27 +64,17 @@ var formattable = []rule{{
 }, {
 	reason: disk.ReasonDisagree, action: disk.Refuse, on: blank, lift: withToken,
 	when:   func(in input) bool { return disagrees(in.f.Udev, in.c) },
-	wanted: "udev knows nothing on it",
-	found: func(in input) string {
-		u := &in.f.Udev
-		return say("ID_FS_TYPE=%s ID_FS_USAGE=%s ID_FS_AMBIVALENT=%s ID_PART_TABLE_TYPE=%s", u.FSType, u.FSUsage, u.Ambivalent, u.PartTable)
-	},
-	means:  "it was read as blank, and udev knows something on it",
+	wanted: "udev knows nothing on it", means: "it was read as blank, and udev knows something on it",
+	found:  udevKnows,
 	remedy: func(w *told) string { return "udevadm trigger -s block -y " + w.f.Name },
 }, {
 	reason: disk.ReasonFormatOff, action: disk.Hold, on: blank, kind: HoldOperator,
 	when:   func(in input) bool { return !in.s.Format || in.f.Standing.Formatting != "" },
 	wanted: "formatting is switched on",
-	found: func(in input) string {
-		return say("format: %v", in.s.Format) + unlessNothing(in.f.Standing.Formatting != "", "; "+in.f.Standing.Formatting)
+	found: func(w *told) string {
+		return cmp.Or(w.f.Standing.Formatting, say("format: %v in the configuration", w.s.Format))
 	},
-	means: "formatting is switched off on this node",
-	why: func(w *told) string {
-		if w.f.Standing.Formatting != "" {
-			return "nothing is formatted: " + w.f.Standing.Formatting
-		}
-		return "nothing is formatted: format: false in the configuration"
-	},
+	means: "nothing is formatted",
 }, {
 	reason: disk.ReasonDisturbed, action: disk.Hold, on: blank, lift: byAccept,
 	when:   func(in input) bool { return disturbed(in.f) },
@@ -101,25 +85,14 @@ var formattable = []rule{{
 	when: func(in input) bool {
 		return in.f.Standing.Present != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonPresent, "")
 	},
-	wanted: "it was attached after hotmount was installed",
-	found: func(in input) string {
-		if in.f.Standing.Present != nil {
-			return "before"
-		}
-		return "after"
-	},
-	means:  "nothing is known on it, and it was attached before hotmount was installed",
-	why:    presentWhy,
+	wanted: "it was attached after hotmount was installed", means: "nothing is known on it, and it was attached before hotmount was installed",
+	found:  wasPresent,
 	remedy: func(w *told) string { return "to let hotmount use it: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonUnseen, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldUser,
 	when:   func(in input) bool { return in.f.Standing.Given == nil && unseen(in.f, "") },
-	wanted: "every unit file that may claim it can be read",
-	found:  func(in input) string { return in.f.Unseen },
-	means:  "a unit file may claim it, and hotmount cannot read that file",
-	why: func(w *told) string {
-		return say("%s may claim it, and hotmount cannot read that file: it does not look into home directories, /tmp and /var/tmp", visible(w.f.Unseen))
-	},
+	wanted: "every unit file that may claim it can be read", means: "a unit file may claim it, and hotmount cannot read that file",
+	found: func(w *told) string { return visible(w.f.Unseen) },
 	remedy: func(w *told) string {
 		return say("look at it: cat %s; if it does not name this disk: hotmount accept %s", visible(w.f.Unseen), w.f.Name)
 	},
@@ -127,20 +100,15 @@ var formattable = []rule{{
 	reason: disk.ReasonBefore, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldData,
 	when:   func(in input) bool { return missing(in, in.f.Standing.Before, disk.ReasonBefore) },
 	names:  func(in input) (string, string) { return in.f.Standing.Before.UUID, "" },
-	wanted: "no filesystem lay on it since it was attached",
-	found:  func(in input) string { return sighted(in.f.Standing.Before) },
-	means:  "it looks blank, and a filesystem lay on it since it was attached: the storage may be at fault",
-	why: func(w *told) string {
-		return say("it looks blank, and %s lay on it since it was attached: the storage may be at fault", sighted(w.f.Standing.Before))
-	},
+	wanted: "no filesystem lay on it since it was attached", means: "it looks blank, but data lay on it since it was attached",
+	found:  func(w *told) string { return sighted(w.f.Standing.Before) },
 	remedy: giveUp,
 }, {
 	reason: disk.ReasonSameSerial, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldIdentity, peers: withSerial,
 	when:   func(in input) bool { return sameSerial(in.f) != nil },
 	names:  func(in input) (string, string) { return sameSerial(in.f).UUID, "" },
-	wanted: "no other disk has its serial",
-	found:  func(in input) string { return unlessNothing(in.f.Serial != "", "serial "+in.f.Serial) },
-	means:  "it looks blank, and another attached disk has its serial",
+	wanted: "no other disk has its serial", means: "it looks blank, and another attached disk has its serial",
+	found:  func(w *told) string { return only(w.f.Serial != "", serial(w.f.Serial)) },
 	why:    sameSerialWhy,
 	remedy: func(w *told) string { return "if it is another disk: hotmount accept " + w.f.Name },
 }, {
@@ -148,32 +116,24 @@ var formattable = []rule{{
 	when:   func(in input) bool { return missing(in, in.f.Standing.FormerSerial, disk.ReasonFormerSerial) },
 	names:  func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
 	wanted: "nothing lay on a disk with its serial",
-	found:  func(in input) string { return sighted(in.f.Standing.FormerSerial) },
 }, {
 	reason: disk.ReasonFormerSlot, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldData, peers: atItsSlot,
 	when: func(in input) bool {
 		return in.f.Moved == nil && missing(in, in.f.Standing.FormerSlot, disk.ReasonFormerSlot)
 	},
 	names:  func(in input) (string, string) { return in.f.Standing.FormerSlot.UUID, "" },
-	wanted: "nothing that lay in its slot is missing",
-	found:  func(in input) string { return sighted(in.f.Standing.FormerSlot) },
-	means:  "it looks blank, and data that lay in its slot at the last boot is missing: the storage may be at fault",
-	why: func(w *told) string {
-		return say("it looks blank, and %s, which lay on a disk of its size at %s at the last boot, is missing: the storage may be at fault", sighted(w.f.Standing.FormerSlot), visible(w.f.Slot))
-	},
+	wanted: "nothing that lay in its slot is missing", means: "it looks blank, but data that lay in its slot at the last boot is missing",
+	found:  inItsSlot,
 	remedy: giveUp,
 }, {
 	reason: disk.ReasonBrake, action: disk.Hold, on: blank, lift: byAccept, kind: HoldOperator,
 	recorded: func(f *disk.Facts) bool { return f.Standing.Braked },
 	when:     func(in input) bool { return braked(in) && !in.f.Standing.Lifted(disk.ReasonBrake, "") },
 	wanted:   "not too many disks were formatted lately",
-	found: func(in input) string {
-		return say("%d within %s, format_limit: %d", recent(in.f, in.s), in.s.FormatPeriod, in.s.FormatLimit)
+	found: func(w *told) string {
+		return say("at most %d within %s, %d now", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
 	means: "it came when as many disks had been formatted as format_limit allows",
-	why: func(w *told) string {
-		return say("it came when as many disks had been formatted as format_limit allows (%d within %s)", w.s.FormatLimit, w.s.FormatPeriod)
-	},
 	remedy: func(w *told) string {
 		return say("to see which disks: hotmount history; to have it formatted: hotmount accept %s", w.f.Name)
 	},
@@ -181,12 +141,11 @@ var formattable = []rule{{
 	// Nothing speaks against giving it out.
 	reason: disk.ReasonBlock, action: disk.Link, on: raw,
 	means: "its class gives it out as a block volume",
-	why:   func(w *told) string { return say("class %s gives it out as a block volume", w.d.Class) },
 }, {
 	reason: disk.ReasonBlank, action: disk.Format, on: blank,
 	when:  func(in input) bool { return in.c.Kind == disk.Blank && in.c.Proven },
 	means: "it is blank",
-	why:   func(w *told) string { return "it is blank" + evidence(w.c) },
+	why:   func(w *told) string { return w.rule.means + evidence(w.c) },
 }, {
 	reason: disk.ReasonIntent, action: disk.Format, on: blank,
 	when: func(in input) bool { return in.c.Kind == disk.HalfMade && in.c.Proven },
@@ -195,18 +154,35 @@ var formattable = []rule{{
 	means: "nothing is known on it, and whether it is blank has to be proven",
 }}
 
-// failure returns why the last try to format the disk failed.
-func failure(f *disk.Facts) string {
-	if v := f.Standing.Verdict; v != nil {
-		return v.Failure
+func givenBefore(w *told) string {
+	g := w.f.Standing.Given
+	if g == nil {
+		return ""
 	}
-	return ""
+	return say("%s, first on %s", visible(g.Link), g.First.UTC().Format("2006-01-02"))
 }
 
-// unlessNothing returns the text where there is something to say.
-func unlessNothing(there bool, text string) string {
-	if there {
-		return text
+func failure(w *told) string {
+	if !failed(w.f) {
+		return ""
 	}
-	return ""
+	return visible(w.f.Standing.Verdict.Failure)
+}
+
+func udevKnows(w *told) string {
+	u := &w.f.Udev
+	return say("ID_FS_TYPE=%s ID_FS_USAGE=%s ID_FS_AMBIVALENT=%s ID_PART_TABLE_TYPE=%s", visible(u.FSType), visible(u.FSUsage), visible(u.Ambivalent), visible(u.PartTable))
+}
+
+func wasPresent(w *told) string {
+	p := w.f.Standing.Present
+	if p == nil {
+		return ""
+	}
+	return say("it may be the disk that had sequence number %d then, %s, at %s, %s", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
+}
+
+func inItsSlot(w *told) string {
+	l := w.f.Standing.FormerSlot
+	return only(l != nil, sighted(l)+" at "+slot(w.f.Slot))
 }

@@ -194,7 +194,7 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		}
 	}
 	m := &mutator{}
-	for name, tests := range map[string]string{"policy.go": decisions, "confirm.go": lifts, "select.go": selections, "rules.go": "", "content.go": "", "formatting.go": ""} {
+	for name, tests := range map[string]string{"policy.go": decisions + "|" + lifts, "confirm.go": lifts, "select.go": selections, "rules.go": "", "content.go": "", "formatting.go": ""} {
 		var err error
 		m.seenBy, m.table = tests, tests == ""
 		if m.source, err = os.ReadFile(name); err != nil {

@@ -31,15 +31,15 @@ type rule struct {
 	// priority is the journal's (syslog(3)), 0 for that of the action.
 	priority int
 
-	// wanted is what has to be so, for hotmount explain; found what is known of it, nil for
-	// nothing. A rule without wanted stands in the way of nothing.
+	// wanted is what has to be so, for hotmount explain. A rule without it stands in the way
+	// of nothing.
 	wanted string
-	found  func(input) string
-	// means is why in general, for the manual page. why is it for one disk, nil for means.
-	// remedy is what helps, nil for nothing. Foreign bytes are made visible in all of them.
+	// means is why in general, for the manual page, and found what is known of it, nil or
+	// empty for nothing. They are all that is said of a disk, unless there is a why. remedy is
+	// what helps, nil for nothing. They make foreign bytes visible.
 	// Of several rows with one reason one has the words, and all that is not the row's own.
-	means       string
-	why, remedy func(*told) string
+	means              string
+	found, why, remedy func(*told) string
 }
 
 // lift is what lifts a rule.
@@ -155,17 +155,13 @@ func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type
 var selection = []rule{{
 	reason: disk.ReasonSystem, action: disk.Ignore, on: anywhere,
 	when:   func(in input) bool { return in.f.System != "" },
-	wanted: "it carries nothing of the running system",
-	found:  func(in input) string { return in.f.System },
-	means:  "it carries the system",
-	why:    func(w *told) string { return "it carries the system: " + w.f.System + " is on it" },
+	wanted: "it carries nothing of the running system", means: "it carries the system",
+	found: func(w *told) string { return only(w.f.System != "", w.f.System+" is on it") },
 }, {
 	reason: disk.ReasonExcluded, action: disk.Ignore, on: unselected,
 	when:  func(in input) bool { return excluded(in.f, in.s) >= 0 },
 	means: "the configuration excludes it",
-	why: func(w *told) string {
-		return say("the configuration excludes it (exclude[%d])", excluded(w.f, w.s))
-	},
+	found: func(w *told) string { return say("exclude[%d]", excluded(w.f, w.s)) },
 }, {
 	reason: disk.ReasonWhole, action: disk.Ignore, on: unselected,
 	when:  func(in input) bool { return in.f.Whole != "" && selectsOther(in) },
@@ -178,7 +174,7 @@ var selection = []rule{{
 	reason: disk.ReasonPartitioned, action: disk.Ignore, on: unselected,
 	when:  selectsOther,
 	means: "a class selects its partitions instead",
-	why:   func(w *told) string { return "a class selects its partitions instead: " + joined(w.f.Partitions) },
+	found: func(w *told) string { return joined(w.f.Partitions) },
 }, {
 	reason: disk.ReasonNoClass, action: disk.Ignore, on: unselected,
 	means: "no class selects it",
@@ -190,22 +186,19 @@ var othersUse = []rule{{
 	reason: disk.ReasonGivenOut, action: disk.Keep, on: raw,
 	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
 	means: "it is given out as a block volume",
-	why:   func(w *told) string { return "it is given out as a block volume at " + visible(w.f.Standing.Link) },
+	found: func(w *told) string { return visible(w.f.Standing.Link) },
 }, {
 	reason: disk.ReasonElsewhere, action: disk.Ignore, on: free,
 	when: func(in input) bool {
 		return len(in.f.Mounts) > 0 && (in.at == raw || !onlyPodMountsLeft(in.f, in.c))
 	},
-	wanted: "it is not mounted",
-	found:  func(in input) string { return firstMount(in.f) },
-	means:  "it is mounted elsewhere",
-	why:    func(w *told) string { return "it is mounted at " + firstMount(w.f) },
+	wanted: "it is not mounted", means: "it is mounted elsewhere",
+	found: func(w *told) string { return firstMount(w.f) },
 }, {
 	reason: disk.ReasonGivenElse, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Standing.Link != "" && !givenOut(in) },
-	wanted: "it is not given out as a block volume",
-	found:  func(in input) string { return in.f.Standing.Link },
-	means:  "it is given out as a block volume by another class, or what it lies on is",
+	wanted: "it is not given out as a block volume", means: "it is given out as a block volume by another class, or what it lies on is",
+	found: func(w *told) string { return visible(w.f.Standing.Link) },
 	why: func(w *told) string {
 		return wasGiven(w.f) + " is given out as a block volume at " + visible(w.f.Standing.Link)
 	},
@@ -213,26 +206,22 @@ var othersUse = []rule{{
 }, {
 	reason: disk.ReasonSwap, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Swap },
-	wanted: "it is not swap space in use",
-	means:  "it is swap space in use",
+	wanted: "it is not swap space in use", means: "it is swap space in use",
 }, {
 	reason: disk.ReasonMultipath, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Udev.Multipath },
-	wanted: "it is no path of a multipath device",
-	means:  "it is a path of a multipath device",
+	wanted: "it is no path of a multipath device", means: "it is a path of a multipath device",
 }, {
 	reason: disk.ReasonNotReady, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Udev.NotReady },
-	wanted: "no udev rule marks it as not ready",
-	means:  "a udev rule marks it as not ready (SYSTEMD_READY=0)",
+	wanted: "no udev rule marks it as not ready", means: "a udev rule marks it as not ready (SYSTEMD_READY=0)",
 }, {
 	reason: disk.ReasonHeld, action: disk.Ignore, on: free,
 	when: func(in input) bool {
 		return len(in.f.Holders) > 0 || len(in.f.Loops) > 0 && (in.at != raw || in.f.Standing.Given == nil)
 	},
-	wanted: "no other device is built on it",
-	found:  func(in input) string { return joined(slices.Concat(in.f.Holders, in.f.Loops)) },
-	means:  "another device is built on it: device mapper, md, bcache or a loop device",
+	wanted: "no other device is built on it", means: "another device is built on it: device mapper, md, bcache or a loop device",
+	found: func(w *told) string { return joined(slices.Concat(w.f.Holders, w.f.Loops)) },
 	why: func(w *told) string {
 		if len(w.f.Holders) == 0 {
 			return w.f.Through()
@@ -248,20 +237,14 @@ var othersUse = []rule{{
 }, {
 	reason: disk.ReasonClaimed, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Claim != "" },
-	wanted: "the system's configuration does not claim it",
-	found:  func(in input) string { return in.f.Claim },
-	means:  "the system's configuration claims it: fstab, crypttab, mdadm.conf or a unit file",
-	why:    func(w *told) string { return "it is claimed in " + visible(w.f.Claim) },
+	wanted: "the system's configuration does not claim it", means: "the system's configuration claims it",
+	found:  func(w *told) string { return visible(w.f.Claim) },
 	remedy: claimedRemedy,
 }, {
 	reason: disk.ReasonSeed, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return seed(in.f.Udev.FSLabel) },
-	wanted: "it is no cloud-init seed",
-	found:  func(in input) string { return in.f.Udev.FSLabel },
-	means:  "its label is that of a cloud-init seed",
-	why: func(w *told) string {
-		return say("its label %s is that of a cloud-init seed", visible(w.f.Udev.FSLabel))
-	},
+	wanted: "it is no cloud-init seed", means: "its label is that of a cloud-init seed",
+	found: func(w *told) string { return visible(w.f.Udev.FSLabel) },
 }}
 
 // readiness is why the disk cannot be used, whatever is on it.
@@ -272,36 +255,28 @@ var readiness = []rule{{
 	when: func(in input) bool {
 		return !in.f.Udev.Initialized && (in.at != inPlace || !wasMounted(in.f, mountedUUID(in)))
 	},
-	wanted: "udev has finished with it",
-	means:  "udev has not finished with it",
+	wanted: "udev has finished with it", means: "udev has not finished with it",
 	why:    udevWhy,
 	remedy: func(w *told) string { return "if it stays so: udevadm trigger -c change " + w.f.Node() },
 }, {
 	reason: disk.ReasonSize, action: disk.Refuse, on: free,
 	when:   func(in input) bool { return in.f.Size == 0 },
-	wanted: "it has a size",
-	found:  func(in input) string { return disk.HumanSize(in.f.Size) },
-	means:  "it has no size",
+	wanted: "it has a size", means: "it has no size",
 }, {
 	reason: disk.ReasonPartitions, action: disk.Refuse, on: content, lift: byToken | withToken,
 	when:   func(in input) bool { return len(in.f.Partitions) > 0 },
-	wanted: "it has no partitions",
-	found:  func(in input) string { return joined(in.f.Partitions) },
-	means:  "it has partitions",
-	why:    func(w *told) string { return "it has partitions: " + joined(w.f.Partitions) },
+	wanted: "it has no partitions", means: "it has partitions",
+	found:  func(w *told) string { return joined(w.f.Partitions) },
 	remedy: wipe,
 }, {
 	reason: disk.ReasonReadOnly, action: disk.Refuse, on: free,
 	when:   func(in input) bool { return in.f.ReadOnly },
-	wanted: "it takes writes",
-	means:  "the kernel refuses writes to it",
+	wanted: "it takes writes", means: "the kernel refuses writes to it",
 	remedy: func(*told) string { return "attach it writable" },
 }, {
 	reason: disk.ReasonNoSerial, action: disk.Refuse, on: raw,
 	when:   func(in input) bool { return in.f.Nameless() },
-	wanted: "it has a serial that can name it",
-	found:  func(in input) string { return in.f.Serial },
-	means:  "it has no serial, or one that is too long, and a block volume is known by its serial",
+	wanted: "it has a serial that can name it", means: "it has no serial, or one that is too long, and a block volume is known by its serial",
 	why: func(w *told) string {
 		if w.f.Transport == "loop" {
 			return "a block volume is known by its serial, and a loop device has none"
@@ -320,23 +295,20 @@ var readiness = []rule{{
 	peers:    withSerial,
 	when:     func(in input) bool { return len(in.f.SameSerial) > 0 },
 	wanted:   "no other disk has its serial",
-	found:    func(in input) string { return peerNames(in.f.SameSerial) },
 	means:    "another attached disk has its serial: a block volume is known by that alone, or it may be a second path to a disk in use",
 	why:      serialTwiceWhy,
 	remedy:   serialTwiceRemedy,
 }, {
 	reason: disk.ReasonReleased, action: disk.Hold, on: free, lift: byRetry, kind: HoldOperator,
 	when:   func(in input) bool { return in.f.Standing.Unmounted == disk.ReasonReleased },
-	wanted: "nobody has released it",
-	means:  "it was released",
+	wanted: "nobody has released it", means: "it was released",
 	remedy: func(w *told) string {
 		return say("to see whether it is safe to detach: hotmount release %s; to use it again here: hotmount accept %[1]s", w.f.Name)
 	},
 }, {
 	reason: disk.ReasonUnmounted, action: disk.Hold, on: free, lift: byRetry, kind: HoldOperator,
 	when:   func(in input) bool { return in.f.Standing.Unmounted != "" },
-	wanted: "nobody has unmounted it by hand",
-	means:  "somebody unmounted it",
+	wanted: "nobody has unmounted it by hand", means: "somebody unmounted it",
 	remedy: func(w *told) string { return "to have it mounted again: hotmount accept " + w.f.Name },
 }}
 
@@ -360,8 +332,8 @@ var mounting = []rule{{
 }, {
 	reason: disk.ReasonFault, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
 	when:  func(in input) bool { return in.f.Fault != "" },
-	means: "it is mounted, and the kernel has given the filesystem up after an error",
-	why:   func(w *told) string { return "it is mounted, and " + w.f.Fault + " (see journalctl -k)" },
+	means: "it is mounted, and its filesystem has a fault (see journalctl -k)",
+	found: func(w *told) string { return w.f.Fault },
 	remedy: func(w *told) string {
 		return say("stop the pods that use it; then hotmount release %s; then %s", w.f.Name, Check(w.f, w.d.Type))
 	},
@@ -375,8 +347,8 @@ var mounting = []rule{{
 		return mayGrow(in) && in.f.Spans().Usable(in.f.Size) > in.f.Spans().Size
 	},
 	means: "it is mounted, and its filesystem can be grown to fill it",
-	why: func(w *told) string {
-		return say("its filesystem takes %s of its %s", disk.ExactSize(w.f.Geometry.Size), disk.ExactSize(w.f.Size))
+	found: func(w *told) string {
+		return say("it takes %s of %s", disk.ExactSize(w.f.Spans().Size), disk.ExactSize(w.f.Size))
 	},
 }, {
 	reason: disk.ReasonMounted, action: disk.Keep, on: inPlace, names: theMounted,

@@ -110,12 +110,7 @@ func otherClassWhy(w *told) string {
 	if old == nil {
 		return w.rule.means
 	}
-	return say("it was a volume of class %s (%s), and class %s (%s) selects it now: that class would show its data under another name", visible(old.Name), old.Directory, visible(w.class.Name), w.class.Directory)
-}
-
-func presentWhy(w *told) string {
-	p := w.f.Standing.Present
-	return say("nothing is known on it, and a disk like it (sequence number %d then, %s, at %s, %s) was attached before hotmount was installed", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
+	return say("it was a volume of class %s (%s), and class %s (%s) selects it now; class %[3]s would show its data under another name", visible(old.Name), old.Directory, visible(w.class.Name), w.class.Directory)
 }
 
 func sameSerialWhy(w *told) string {

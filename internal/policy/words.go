@@ -30,11 +30,29 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	why = w.rule.means
 	if w.rule.why != nil {
 		why = w.rule.why(w)
+	} else if found := w.found(); found != "" {
+		why += ": " + found
 	}
 	if w.rule.remedy != nil {
 		next = w.rule.remedy(w)
 	}
 	return cmp.Or(why, string(d.Reason)), next
+}
+
+// found returns what is known of what the rule is about, empty for nothing.
+func (w *told) found() string {
+	if w.rule.found == nil {
+		return ""
+	}
+	return w.rule.found(w)
+}
+
+// only returns the text where there is something to say.
+func only(there bool, text string) string {
+	if there {
+		return text
+	}
+	return ""
 }
 
 func say(format string, args ...any) string { return fmt.Sprintf(format, args...) }
@@ -49,14 +67,6 @@ func firstMount(f *disk.Facts) string {
 		return ""
 	}
 	return visible(f.Mounts[0].Path)
-}
-
-func peerNames(peers []disk.Peer) string {
-	var all []string
-	for i := range peers {
-		all = append(all, peers[i].Name)
-	}
-	return strings.Join(all, ", ")
 }
 
 func claimedRemedy(w *told) string {
@@ -77,7 +87,7 @@ func udevWhy(w *told) string {
 
 // giveUp is the remedy where data is missing.
 func giveUp(w *told) string {
-	return "if that data is not needed: hotmount accept " + w.f.Name
+	return "check the storage; if that data is not needed: hotmount accept " + w.f.Name
 }
 
 // held names what udev and the kernel know on a disk.
@@ -98,7 +108,7 @@ func held(f *disk.Facts) string {
 // sighted names what lay on a disk once.
 func sighted(l *disk.Sighting) string {
 	if l == nil {
-		return "none is known"
+		return ""
 	}
 	return say("%s (last seen %s)", visible(strings.TrimSpace(l.Type+" "+l.UUID)), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
 }

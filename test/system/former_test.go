@@ -41,7 +41,7 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 
 	m.detach(w, id)
 	again, _ := m.attach(w, worker.Disk{File: blank(t, 400<<20), Serial: "H1"})
-	held := "/dev/%s .*hold: it looks blank, and xfs " + uuid + " .* lay on a disk with its serial H1.*hotmount accept %s"
+	held := "/dev/%s .*hold: it looks blank, but data lay on a disk with its serial: xfs " + uuid + ".*hotmount accept %s"
 	m.says(fmt.Sprintf(held, again, again))
 	m.untouched(again)
 	m.run("sync")
@@ -55,10 +55,10 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	// The word for one hold does not lift another, which was not told when it was given: it
 	// is one of those that were there when the package was installed once more.
 	m.run("touch /var/lib/hotmount/removed; hotmount state init; systemctl reload hotmount")
-	m.says(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed; hotmount accept %s", again, again))
+	m.says(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
 	m.run("hotmount accept " + again)
 	m.wait("the next hold to be told", "hotmount status | grep -q "+uuid+" && hotmount plan | grep -E '^"+again+" .*hold .*"+uuid+"'")
-	if got := m.run("journalctl -b --no-pager -o cat -u hotmount | grep -c 'hold: it looks blank, and .* lay on a disk with its serial H1'"); got != "2" {
+	if got := m.run("journalctl -b --no-pager -o cat -u hotmount | grep -c 'hold: it looks blank, but data lay on a disk with its serial'"); got != "2" {
 		t.Errorf("it was told %s times, want twice", got)
 	}
 	m.untouched(again)

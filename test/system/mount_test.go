@@ -67,7 +67,7 @@ func TestExt4(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: image})
 	m.make(name, "mkfs.ext4 -q")
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")
-	m.says("/dev/" + name + " .*refuse: it holds ext4, which class default does not accept")
+	m.says("/dev/" + name + " .*refuse: its class does not accept the type of its filesystem: ext4")
 	if table := m.run("cat /proc/self/mountinfo"); strings.Contains(table, "/dev/"+name+" ") || strings.Contains(table, " /mnt/disks/") {
 		t.Errorf("mounted all the same:\n%s", table)
 	}

@@ -23,7 +23,7 @@ func TestPresentDisksAreHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.mounted(full)
-	m.says("/dev/" + held + " .*hold: .*attached before hotmount was installed; .*hotmount accept " + held)
+	m.says("/dev/" + held + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + held)
 	later, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "NEW"})
 	m.mounted(later)
 

@@ -53,13 +53,13 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	name = m.run("readlink -f /dev/disk/by-path/" + slot + " | xargs basename")
-	m.says("/dev/" + name + " .*hold: it looks blank, and xfs " + uuid + " .*which lay on a disk of its size at " + slot + " at the last boot, is missing.*hotmount accept " + name)
+	m.says("/dev/" + name + " .*hold: it looks blank, but data that lay in its slot at the last boot is missing: xfs " + uuid + " .* at " + slot + "; .*hotmount accept " + name)
 	m.untouched(name)
 	if plan := m.run("hotmount plan"); !regexpLine(plan, `^`+name+` .*hold .*`+uuid) {
 		t.Errorf("the plan does not hold %s:\n%s", name, plan)
 	}
 	refused = m.run("readlink -f /dev/disk/by-path/" + refusedSlot + " | xargs basename")
-	m.says("/dev/" + refused + " .*hold: it looks blank, and btrfs " + btrfs + " .*which lay on a disk of its size at " + refusedSlot + " at the last boot, is missing.*hotmount accept " + refused)
+	m.says("/dev/" + refused + " .*hold: it looks blank, but data that lay in its slot at the last boot is missing: btrfs " + btrfs + " .* at " + refusedSlot + "; .*hotmount accept " + refused)
 	m.untouched(refused)
 	for name, before := range map[string]string{name: uuid, refused: btrfs} {
 		m.run("hotmount accept " + name)
