@@ -23,10 +23,7 @@ var larger = map[string]int{
 	"cmd/hotmount/formatdisk.go":              501,
 	"cmd/hotmount/formatdisk.go proveAndMake": 96,
 	"cmd/hotmount/run.go runDaemon":           82,
-	"internal/config/selectors.go possible":   83,
 	"internal/disk/facts.go":                  684,
-	"internal/policy/policy.go":               550,
-	"internal/policy/words.go Words":          207,
 	"internal/sysfs/sysfs.go":                 651,
 }
 
