@@ -159,7 +159,7 @@ func (m machine) hasFiles(k corpus.Kind, uuid string) {
 func TestBlanks(t *testing.T) {
 	for _, suite := range suites() {
 		t.Run(suite, func(t *testing.T) {
-			m, w := start(t, worker.Options{Suite: suite})
+			m, w := startNode(t, worker.Options{Suite: suite})
 			sizes := map[string]int64{}
 			large := int64(70 * gib)
 			if full {
@@ -182,7 +182,7 @@ func TestBlanks(t *testing.T) {
 				if b.written {
 					writeZeros(t, image, b.size)
 				}
-				name, _ := m.attach(w, worker.Disk{File: image, LogicalBlockSize: b.sector, Serial: b.what[:min(20, len(b.what))]})
+				name, _ := m.attach(w, worker.Disk{File: image, LogicalBlockSize: b.sector})
 				sizes[name] = b.size
 				t.Logf("%s: %s", name, b.what)
 			}
