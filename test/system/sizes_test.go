@@ -76,7 +76,7 @@ func TestShrunk(t *testing.T) {
 // TestGrowDuringMkfs: a disk that grows while mkfs.xfs runs on it is mounted, made
 // once, and fills its disk.
 func TestGrowDuringMkfs(t *testing.T) {
-	m, w := obedientWorker(t)
+	m, w := obedientNode(t)
 	victims := m.victims(w, 0, "sp20")
 	v := victims[0]
 	m.stopped(v)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +54,9 @@ for (;; $n++) {
 // directories and units there are, who writes, and what has failed.
 const soakTruth = `#!/bin/bash
 while read -r _ _ dev _ path _; do
-	case $path in /mnt/disks/*) echo "mount ${path#/mnt/disks/} $(cat /sys/dev/block/$dev/serial 2>/dev/null)" ;; esac
+	disk=/sys/dev/block/$dev
+	if [[ -e $disk/loop ]]; then serial=$(basename "$(<$disk/loop/backing_file)" .raw); else serial=$(cat $disk/serial 2>/dev/null); fi
+	case $path in /mnt/disks/*) echo "mount ${path#/mnt/disks/} $serial" ;; esac
 done </proc/self/mountinfo | sort
 ls -A /mnt/disks | sed 's/^/directory /'
 systemctl list-units --all --plain --no-legend >/run/units
@@ -84,7 +87,7 @@ pass) stays "came to rest" idle; reload || exit; stays "looked again" quiet ;;
 esac
 `
 
-// soaked is the model of one disk.
+// soaked is the model of one disk. The serial number of a container's disk is the name of its file.
 type soaked struct {
 	serial, image, uuid string
 	size                int64
@@ -101,11 +104,13 @@ func (d *soaked) writer() string { return "writes-" + d.uuid }
 
 type soak struct {
 	machine
-	w      *worker.Worker
+	w      worker.Node
+	vm     *worker.Worker // the same, nil for a container
 	disks  []*soaked
-	blanks int // so many of them came blank
 	chance *rand.Rand
 	errors []string // patterns of what the daemon may say during this step
+	// serials counts those that a virtual machine's disks have had.
+	serials int
 }
 
 // truth waits until everything is as the model says, and what was mounted before has
@@ -167,7 +172,11 @@ func (s *soak) compare(after, how string) {
 // may has the daemon say an error of the disk that matches, and be tried again what
 // failed.
 func (s *soak) may(d *soaked, pattern string) {
-	s.errors = append(s.errors, `\(serial `+d.serial+`, .*`+pattern+`.*; tried again in `)
+	who := `\(serial ` + d.serial + `, `
+	if s.vm == nil {
+		who = "^/dev/" + d.name + " "
+	}
+	s.errors = append(s.errors, who+`.*`+pattern+`.*; tried again in `)
 }
 
 // said wants no other errors in the journal of this boot since it was asked last:
@@ -175,9 +184,13 @@ func (s *soak) may(d *soaked, pattern string) {
 func (s *soak) said(after string) {
 	s.t.Helper()
 	const mark = "the soak has looked"
+	cursor := "/run/cursor"
+	if s.vm == nil {
+		cursor = "/root/cursor" // all its boots are one to the journal
+	}
 	may := strings.Join(append(s.errors, "^"+mark+"$"), "|")
 	// Without a line to show, journalctl writes no cursor and fails (systemd 252).
-	if got := s.run("logger -p user.err -t soak " + quote(mark) + " && journalctl --sync && journalctl -b -p err -o cat --no-pager -q --cursor-file=/run/cursor _COMM=hotmount + SYSLOG_IDENTIFIER=soak >/run/said || exit; grep -vE -- " + quote(may) + " /run/said || true"); got != "" {
+	if got := s.run("logger -p user.err -t soak " + quote(mark) + " && journalctl --sync && journalctl -b -p err -o cat --no-pager -q --cursor-file=" + cursor + " _COMM=hotmount + SYSLOG_IDENTIFIER=soak >/run/said || exit; grep -vE -- " + quote(may) + " /run/said || true"); got != "" {
 		s.t.Fatalf("after %s: errors of hotmount:\n%s", after, got)
 	}
 	s.errors = nil
@@ -197,15 +210,22 @@ func (s *soak) later(script string) string {
 	return fmt.Sprintf("sleep 0.%03d; %s", s.chance.IntN(1000), script)
 }
 
-// pull takes the disk out.
+// pull takes the disk out. A container's is not mounted then.
 func (s *soak) pull(d *soaked, meanwhile string) {
 	s.t.Helper()
-	if err := s.w.DetachSurprise(ctx(s.t), d.id); err != nil {
-		s.t.Fatal(err)
-	}
-	s.meanwhile(d, meanwhile)
-	if err := s.w.WaitDetached(ctx(s.t), d.id); err != nil {
-		s.t.Fatal(err)
+	if s.vm == nil {
+		if !d.away || meanwhile != "" {
+			s.t.Fatal("a mounted disk cannot be pulled from a container")
+		}
+		s.detach(s.w, d.id)
+	} else {
+		if err := s.vm.DetachSurprise(ctx(s.t), d.id); err != nil {
+			s.t.Fatal(err)
+		}
+		s.meanwhile(d, meanwhile)
+		if err := s.vm.WaitDetached(ctx(s.t), d.id); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 	d.id, d.writing, d.away, d.mounting = "", false, false, ""
 }
@@ -213,15 +233,39 @@ func (s *soak) pull(d *soaked, meanwhile string) {
 // plug puts it in.
 func (s *soak) plug(d *soaked, meanwhile string) {
 	s.t.Helper()
-	a, err := s.w.Attach(ctx(s.t), worker.Disk{File: d.image, Serial: d.serial})
+	disk := worker.Disk{File: d.image}
+	if s.vm != nil {
+		disk.Serial = d.serial
+	}
+	a, err := s.w.Attach(ctx(s.t), disk)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.meanwhile(d, meanwhile)
 	d.id = a.ID
+	if s.vm == nil {
+		s.called(d)
+	}
+	s.meanwhile(d, meanwhile)
+	s.called(d)
+}
+
+// called waits until the disk has a kernel name.
+func (s *soak) called(d *soaked) {
+	s.t.Helper()
+	var err error
 	if d.name, err = s.w.BlockDevice(ctx(s.t), d.id); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// fresh returns a disk of which nothing is known.
+func (s *soak) fresh(image string) *soaked {
+	d := &soaked{serial: strings.TrimSuffix(filepath.Base(image), ".raw"), image: image, size: 320 * mib}
+	if s.vm != nil {
+		s.serials++
+		d.serial = fmt.Sprint("SOAK-", s.serials)
+	}
+	return d
 }
 
 // blank has the disk that is out be another one, blank and never seen before: with
@@ -231,8 +275,7 @@ func (s *soak) blank(d *soaked) {
 	if err := os.Remove(d.image); err != nil {
 		s.t.Fatal(err)
 	}
-	s.blanks++
-	*d = soaked{serial: fmt.Sprint("BLANK-", s.blanks), image: blank(s.t, 320*mib), size: 320 * mib}
+	*d = *s.fresh(blank(s.t, 320*mib))
 }
 
 // formatted wants the disk that came blank to be one XFS, made once.
@@ -242,8 +285,12 @@ func (s *soak) formatted(d *soaked) {
 	if got := s.run("findmnt -no FSTYPE " + d.where()); got != disk.XFS {
 		s.t.Fatalf("%s is %s", d.serial, got)
 	}
-	all := slices.DeleteFunc(s.history(), func(r disk.Record) bool { return r.Identity.Serial != d.serial && r.UUID != d.uuid })
-	if len(all) != 1 || !all[0].Made() || all[0].UUID != d.uuid || all[0].Identity.Serial != d.serial || all[0].By != disk.ByDaemon {
+	serial := d.serial
+	if s.vm == nil {
+		serial = ""
+	}
+	all := slices.DeleteFunc(s.history(), func(r disk.Record) bool { return (serial == "" || r.Identity.Serial != serial) && r.UUID != d.uuid })
+	if len(all) != 1 || !all[0].Made() || all[0].UUID != d.uuid || all[0].Identity.Serial != serial || all[0].By != disk.ByDaemon {
 		s.t.Fatalf("the formats of %s, which is mounted as %s: %+v", d.serial, d.uuid, all)
 	}
 }
@@ -284,12 +331,12 @@ func (s *soak) accept(d *soaked) {
 }
 
 // kept checks the data of those of the disks that are mounted, also while they are
-// written to: as it is on the disks, not in memory.
+// written to: as it is on the disks, in a virtual machine.
 func (s *soak) kept(disks ...*soaked) {
 	s.t.Helper()
 	s.acknowledged()
 	disks = slices.DeleteFunc(slices.Clone(disks), func(d *soaked) bool { return !d.mounted() })
-	count := "echo 3 >/proc/sys/vm/drop_caches; perl /root/writer.pl count"
+	count := "[ ! -w /proc/sys/vm/drop_caches ] || echo 3 >/proc/sys/vm/drop_caches; perl /root/writer.pl count"
 	for _, d := range disks {
 		count += " " + d.where()
 	}
@@ -335,11 +382,7 @@ func (s *soak) on(after string) {
 		if d.id == "" {
 			continue
 		}
-		name, err := s.w.BlockDevice(ctx(s.t), d.id)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		d.name = name
+		s.called(d)
 		s.written(d)
 	}
 }
@@ -350,11 +393,27 @@ func (s *soak) on(after string) {
 // durable on each mounted disk is there (issue 4). No error is said that the step does
 // not cause. Disks that come blank become one filesystem each.
 func TestSoak(t *testing.T) {
-	m, w := start(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
 	s := &soak{machine: m, w: w, chance: chance(t)}
-	steps, least, disks := soakShort(s.chance), 0, 3
+	s.vm, _ = w.(*worker.Worker)
+	s.soak(soakStill(s.chance))
+}
+
+// TestSoakPulled is TestSoak with what pulls a mounted disk or cuts the power; in the full test with all steps.
+func TestSoakPulled(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	s := &soak{machine: m, w: w, vm: w, chance: chance(t)}
+	steps := soakPulled(s.chance)
 	if full {
-		steps, least, disks = soakSteps(), 500, 10
+		steps = soakSteps()
+	}
+	s.soak(steps)
+}
+
+func (s *soak) soak(steps []aStep) {
+	t, m, least, disks := s.t, s.machine, 0, 3
+	if full {
+		least, disks = 500, 10
 	}
 	for path, text := range map[string]string{"/root/writer.pl": soakWriter, "/root/truth": soakTruth, "/root/settled": soakSettled} {
 		if err := m.Write(ctx(t), path, []byte(text), 0o644); err != nil {
@@ -362,8 +421,8 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	m.run("sync") // a power cut would take them
-	for i := range disks {
-		d := &soaked{serial: fmt.Sprint("SOAK-", i), image: made(t, 320*mib), size: 320 * mib}
+	for range disks {
+		d := s.fresh(made(t, 320*mib))
 		out, err := exec.CommandContext(ctx(t), "blkid", "-p", "-o", "value", "-s", "UUID", d.image).Output()
 		if err != nil {
 			t.Fatal(err)

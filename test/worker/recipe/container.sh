@@ -44,7 +44,7 @@ for dir in sys/fs/pstore sys/kernel/security sys/firmware/efi/efivars; do
 done
 
 # No console, kernel log or loop-control: they are the host's.
-mount -t tmpfs -o mode=755 dev dev
+mount -t tmpfs -o mode=755 tmpfs dev
 for node in "null 1 3" "zero 1 5" "full 1 7" "random 1 8" "urandom 1 9" "tty 5 0"; do
 	set -- $node
 	mknod -m 666 "dev/$1" c "$2" "$3"
@@ -59,8 +59,9 @@ ln -s fd/0 dev/stdin
 ln -s fd/1 dev/stdout
 ln -s fd/2 dev/stderr
 
-mount -t tmpfs -o mode=755 run run
-mount -t tmpfs tmp tmp
+# xfs_growfs would take a source that is there in / for the device.
+mount -t tmpfs -o mode=755 tmpfs run
+mount -t tmpfs tmpfs tmp
 mkdir -p "srv/$NAME"
 mount --bind "$MEMORY/disks" "srv/$NAME"
 # A file that the host has attached has the host's path. hotmount looks there whether it is a regular file.
