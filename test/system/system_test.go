@@ -6,6 +6,11 @@
 // Most workers are containers ([startNode]). A test has a virtual machine ([start]) where
 // it needs hot-plug of a real bus, a serial number, a boot, a kernel of its own, a power
 // cut or QEMU. With HOTMOUNT_TEST_WORKER=vm all tests run in virtual machines.
+//
+// A kernel of its own need, besides: the growth of ext4 (CAP_SYS_RESOURCE, which root of a build machine may
+// lack), the kernel's log, the clock, doctor (which tells of a container and of loop devices), the purge of
+// the package (a container's class stays), and disks with parts of an array or a volume group, which the
+// host's udev might assemble.
 package system
 
 import (
