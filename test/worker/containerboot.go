@@ -76,7 +76,7 @@ func (c *Container) startInit() error {
 
 // awaitSystemd waits until PID 1 is systemd and answers. c.mu is held.
 func (c *Container) awaitSystemd(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // where the processor is emulated
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
