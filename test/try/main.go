@@ -102,13 +102,13 @@ func show(ctx context.Context, out io.Writer, c *worker.Container) error {
 	return nil
 }
 
-// until waits up to a minute for what status reports of the disk.
+// until waits for what status reports of the disk.
 func until(name, state string) string {
 	return fmt.Sprintf("until hotmount status | grep -E '%s .*%s'; do sleep 0.2; done", name, state)
 }
 
 func (l look) run(ctx context.Context, out io.Writer, c *worker.Container) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // where the processor is emulated
 	defer cancel()
 	said, err := c.Run(ctx, ". /root/.bashrc\n"+l.command)
 	if err != nil {

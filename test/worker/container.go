@@ -91,11 +91,11 @@ func checkContainer(o ContainerOptions) error {
 			missing = append(missing, name)
 		}
 	}
-	if !exists("/dev/loop-control") {
+	if !exists("/sys/module/loop") { // /dev/loop-control may be there before the module, and opening it loads that
 		missing = append(missing, "loop")
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("this kernel lacks what modprobe %s loads", strings.Join(missing, " "))
+		return fmt.Errorf("this kernel lacks what modprobe -a %s loads", strings.Join(missing, " "))
 	}
 	return nil
 }

@@ -76,12 +76,11 @@ func (c *Container) startInit() error {
 
 // awaitSystemd waits until PID 1 is systemd and answers. c.mu is held.
 func (c *Container) awaitSystemd(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // where the processor is emulated
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	socket := fmt.Sprintf("/proc/%d/root/run/systemd/private", c.init.cmd.Process.Pid)
-	for !exists(socket) {
+	for !answers(c.init.cmd.Process.Pid) {
 		var err error
 		select {
 		case <-c.init.done:
@@ -95,6 +94,13 @@ func (c *Container) awaitSystemd(ctx context.Context) error {
 		return fmt.Errorf("cannot boot the container: %w: %s", err, said)
 	}
 	return nil
+}
+
+// answers reports whether the process is a systemd that has its private socket. Until the boot script becomes systemd it
+// may still have the host's root directory, in which the host's systemd has such a socket.
+func answers(pid int) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && filepath.Base(exe) == "systemd" && exists(fmt.Sprintf("/proc/%d/root/run/systemd/private", pid))
 }
 
 // halt kills all processes of the container and waits until they are gone.

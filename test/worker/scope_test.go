@@ -3,7 +3,11 @@
 package worker
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,5 +60,23 @@ func TestScope(t *testing.T) {
 	out := runIn(t, c, scopeName+"=1 /root/worker.test -test.v -test.run ^TestScopeInside$; systemctl list-units --all 'hotmount-nested*'; systemctl is-system-running")
 	if !strings.Contains(out, "--- PASS: TestScopeInside") || strings.Contains(out, "nested.scope") {
 		t.Error(out)
+	}
+}
+
+// TestAnswers: as long as the container's first process has the host's root directory, the socket of the host's systemd
+// is not taken for the container's. Else what is run inside would change the host.
+func TestAnswers(t *testing.T) {
+	host := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs x /run; mkdir /run/systemd; : >/run/systemd/private; echo there; read end")
+	stdin, err1 := host.StdinPipe()
+	stdout, err2 := host.StdoutPipe()
+	if err := errors.Join(err1, err2, host.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(stdin.Close(), host.Wait()) }()
+	if said := bufio.NewScanner(stdout); !said.Scan() || said.Text() != "there" {
+		t.Fatal("no socket is made")
+	}
+	if !exists(fmt.Sprintf("/proc/%d/root/run/systemd/private", host.Process.Pid)) || answers(host.Process.Pid) {
+		t.Error("a shell is taken for systemd")
 	}
 }
