@@ -54,7 +54,7 @@ func giveOut(_ context.Context, seq uint64) error {
 	if err != nil {
 		return err
 	}
-	f, err := findDisk(seq, hostFor(s))
+	f, err := hostFor(s).BySeq(seq)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func hold(f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	}
 	// The disk's facts were read before it was held: they are of this attachment
 	// if it is there still, and a format may have begun or ended since.
-	now, err := findDisk(f.Seq, hostFor(s))
+	now, err := hostFor(s).BySeq(f.Seq)
 	if err == nil && now.Serial != f.Serial {
 		err = disk.ErrGone
 	}

@@ -11,6 +11,7 @@ import (
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/doctor"
+	"hotmount/internal/inventory"
 	"hotmount/internal/policy"
 )
 
@@ -82,7 +83,7 @@ func snapshot(ctx context.Context, s *disk.Settings) (*doctor.Snapshot, error) {
 		return nil, err
 	}
 	// Without the node's name volumes would not be known by theirs.
-	taken.Node, err = nodeName(s.Node)
+	taken.Node, err = inventory.NodeName(s.Node)
 	return taken, err
 }
 

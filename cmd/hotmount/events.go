@@ -121,7 +121,7 @@ func followEvents(ctx context.Context, matches []string, lines int, follow bool,
 	}
 	var showErr error
 	for in := json.NewDecoder(out); ; {
-		var fields entry
+		var fields report.Entry
 		if err = in.Decode(&fields); err != nil {
 			break
 		}
@@ -145,28 +145,8 @@ func followEvents(ctx context.Context, matches []string, lines int, follow bool,
 	return nil
 }
 
-// entry has the fields of an entry as `journalctl -o json` gives them: a string, or an
-// array of bytes for what is not printable (systemd.io/JOURNAL_EXPORT_FORMATS).
-type entry map[string]any
-
-func (e entry) text(name string) string {
-	switch v := e[name].(type) {
-	case string:
-		return v
-	case []any:
-		var b []byte
-		for _, n := range v {
-			if n, ok := n.(float64); ok {
-				b = append(b, byte(n))
-			}
-		}
-		return string(b)
-	}
-	return ""
-}
-
-func eventOf(e entry) event {
-	text := e.text
+func eventOf(e report.Entry) event {
+	text := e.Text
 	micros, _ := strconv.ParseInt(text("__REALTIME_TIMESTAMP"), 10, 64)
 	priority, _ := strconv.Atoi(text("PRIORITY"))
 	seq, _ := strconv.ParseUint(text("HOTMOUNT_DISKSEQ"), 10, 64)

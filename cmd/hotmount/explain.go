@@ -78,7 +78,7 @@ func dumpOf(c *cobra.Command, name string) (*dump, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := findByName(name, s)
+	f, err := hostFor(s).ByName(name)
 	if err != nil {
 		return nil, err
 	}

@@ -44,19 +44,6 @@ func formatCommand() *cobra.Command {
 	return c
 }
 
-func findByName(name string, s *disk.Settings) (*disk.Facts, error) {
-	disks, err := hostFor(s).Scan()
-	if err != nil {
-		return nil, err
-	}
-	for i := range disks {
-		if disks[i].Name == name {
-			return &disks[i], nil
-		}
-	}
-	return nil, fmt.Errorf("cannot find the disk %q; see hotmount plan", disk.Visible(name))
-}
-
 // offer shows what is on the disk, and the token for it. It reads only.
 func offer(ctx context.Context, w io.Writer, name string) (err error) {
 	h := host()
@@ -64,7 +51,7 @@ func offer(ctx context.Context, w io.Writer, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := findByName(name, s)
+	f, err := hostFor(s).ByName(name)
 	if err != nil {
 		return err
 	}
@@ -150,7 +137,7 @@ func confirm(ctx context.Context, w io.Writer, name, token string) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := findByName(name, s)
+	f, err := hostFor(s).ByName(name)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func TestConfirmTwice(t *testing.T) {
 	if err := h.Store.SaveSettings(&settings); err != nil {
 		t.Fatal(err)
 	}
-	f, err := findByName("vdc", &settings)
+	f, err := hostFor(&settings).ByName("vdc")
 	if err != nil {
 		t.Fatal(err)
 	}

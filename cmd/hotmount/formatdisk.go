@@ -59,7 +59,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 		debug.FreeOSMemory()
 	})
 	defer place.Free()
-	f, err := findDisk(seq, asking(s))
+	f, err := asking(s).BySeq(seq)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 			return err
 		}
 		// That may have taken long.
-		if f, err = findDisk(seq, asking(s)); err != nil {
+		if f, err = asking(s).BySeq(seq); err != nil {
 			return err
 		}
 	}
@@ -120,20 +120,6 @@ func formatDisk(ctx context.Context, seq uint64) error {
 		v.Writes = now.Writes
 	}
 	return h.Store.SaveVerdict(v)
-}
-
-// findDisk gives the facts of the disk of that sequence number, as they are now.
-func findDisk(seq uint64, h inventory.Host) (*disk.Facts, error) {
-	disks, err := h.Scan()
-	if err != nil {
-		return nil, err
-	}
-	for i := range disks {
-		if disks[i].Seq == seq {
-			return &disks[i], nil
-		}
-	}
-	return nil, fmt.Errorf("cannot find the disk with sequence number %d: %w", seq, disk.ErrGone)
 }
 
 // open opens the disk for a proof.
@@ -292,7 +278,7 @@ func proveAndMake(ctx context.Context, log *report.Log, f *disk.Facts, s *disk.S
 		return c, 0, err
 	}
 	proven := f.Standing
-	if f, err = findDisk(f.Seq, asking(s)); err != nil {
+	if f, err = asking(s).BySeq(f.Seq); err != nil {
 		return c, 0, err
 	}
 	if d, err = lastWord(f, &c, s, class, &proven, token != ""); err != nil {

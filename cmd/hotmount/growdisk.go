@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/grow"
+	"hotmount/internal/inventory"
 	"hotmount/internal/policy"
 	"hotmount/internal/report"
 	"hotmount/internal/run"
@@ -49,7 +49,7 @@ func growDisk(ctx context.Context, seq uint64, stage string) error {
 	if err != nil {
 		return err
 	}
-	f, err := findDisk(seq, hostFor(s))
+	f, err := hostFor(s).BySeq(seq)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func volumeWords(uuid, node, class string) string {
 	}
 	note := ""
 	if node == "" {
-		name, err := nodeName("")
+		name, err := inventory.NodeName("")
 		if err != nil {
 			return keeps + "the one of this disk keeps its old one (its name follows from the node's name, which is not known: " + err.Error() + ")"
 		}
@@ -110,14 +110,4 @@ func volumeWords(uuid, node, class string) string {
 		note = ", if the node has its host's name (node in the configuration does not say it)"
 	}
 	return fmt.Sprintf("%s%s keeps its old one (node %s, StorageClass %s%s)", keeps, disk.VolumeName(uuid, node, class), disk.Visible(node), class, note)
-}
-
-// nodeName gives the configured name of the node, else that which kubelet gives it
-// (GetHostname in pkg/util/node).
-func nodeName(configured string) (string, error) {
-	if configured != "" {
-		return configured, nil
-	}
-	name, err := os.Hostname()
-	return strings.ToLower(strings.TrimSpace(name)), err
 }

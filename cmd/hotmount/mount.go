@@ -18,6 +18,7 @@ import (
 	"hotmount/internal/inventory"
 	"hotmount/internal/mounts"
 	"hotmount/internal/policy"
+	"hotmount/internal/report"
 	"hotmount/internal/run"
 	"hotmount/internal/unit"
 )
@@ -221,15 +222,15 @@ func kernelSaid(ctx context.Context, r run.Runner, h inventory.Host, id disk.ID,
 	}
 	var said []string
 	for in := json.NewDecoder(bytes.NewReader(res.Stdout)); ; {
-		var e entry
+		var e report.Entry
 		if in.Decode(&e) != nil {
 			break
 		}
 		// The journal's time, not the kernel's own (_SOURCE_MONOTONIC_TIMESTAMP), which goes by
 		// another clock: printk(9) takes local_clock().
-		micros, err := strconv.ParseInt(e.text("__MONOTONIC_TIMESTAMP"), 10, 64)
+		micros, err := strconv.ParseInt(e.Text("__MONOTONIC_TIMESTAMP"), 10, 64)
 		if err == nil && time.Duration(micros)*time.Microsecond >= since {
-			said = append(said, strings.TrimSpace(e.text("MESSAGE")))
+			said = append(said, strings.TrimSpace(e.Text("MESSAGE")))
 		}
 	}
 	return disk.Visible(strings.Join(said, " / "))

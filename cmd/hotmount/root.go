@@ -180,7 +180,5 @@ var (
 
 // hostFor is the node with what these settings want of it.
 func hostFor(s *disk.Settings) inventory.Host {
-	h := host()
-	h.Partitions = s.Partitions
-	return h
+	return host().For(s)
 }
