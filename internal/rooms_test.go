@@ -61,12 +61,15 @@ var rooms = map[string]room{
 	"provisioner":     {rooms: []string{"disk"}, modules: []string{"go.yaml.in/yaml/v3"}, not: []string{"os", "os/exec", "net", "syscall"}, reason: "text is compared with settings: nothing is asked of a cluster"},
 	"report":          {rooms: []string{"disk", "policy"}, modules: []string{goSystemd, sys}, not: []string{"os/exec"}, reason: "reporting does not reach into the agent"},
 	"metrics":         {rooms: []string{"disk"}, not: []string{"os/exec", "net"}, reason: "numbers go into a file: nobody is listened to"},
-	"control":         {modules: []string{sys}, not: []string{"os/exec"}, reason: "the socket carries words, it does not know what they mean"},
+	"usage":           {rooms: []string{"disk", "inventory", "mounts", "run"}, not: []string{"os/exec", "net"}, reason: "a filesystem that may hang is asked by a child"},
+	"helper": {rooms: []string{"control", "disk", "format", "grow", "inventory", "mounts", "policy", "probe", "report", "run", "store", "unit", "usage"}, not: []string{"os/exec", "net"},
+		reason: "a helper works on one disk, by itself: it knows neither the daemon nor the command line"},
+	"control": {modules: []string{sys}, not: []string{"os/exec"}, reason: "the socket carries words, it does not know what they mean"},
 }
 
-// dbusRooms are the only ones that may reach D-Bus. report uses go-systemd's
-// journal and daemon packages, which do not.
-var dbusRooms = []string{"unit"}
+// dbusRooms are the only ones that may reach D-Bus, and all but unit by unit alone. report
+// uses go-systemd's journal and daemon packages, which do not reach it.
+var dbusRooms = []string{"unit", "helper"}
 
 type goPackage struct {
 	ImportPath string
@@ -113,10 +116,9 @@ func TestRooms(t *testing.T) {
 			modules[p.ImportPath] = p.Module.Path
 		}
 	}
-	// The commands wire the rooms together: to D-Bus they come by one alone.
-	for _, p := range list(t, "hotmount/cmd/...") {
+	for _, p := range list(t, "hotmount/cmd/...", "hotmount/internal/...") {
 		for _, i := range p.Imports {
-			if !strings.HasPrefix(i, "hotmount/") && slices.ContainsFunc(reach[i], func(d string) bool { return strings.HasPrefix(d, godbus) }) {
+			if p.ImportPath != "hotmount/internal/unit" && !strings.HasPrefix(i, "hotmount/") && slices.ContainsFunc(reach[i], func(d string) bool { return strings.HasPrefix(d, godbus) }) {
 				t.Errorf("%s reaches D-Bus by %s: %s", p.ImportPath, i, rooms["unit"].reason)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
+	"hotmount/internal/helper"
 	"hotmount/internal/policy"
 )
 
@@ -84,7 +85,7 @@ func dumpOf(c *cobra.Command, name string) (*dump, error) {
 	}
 	content := f.Known()
 	if policy.Decide(f, &content, s).Action == disk.Prove && os.Geteuid() == 0 {
-		if content, err = prove(c.Context(), f, s); err != nil {
+		if content, err = helper.Prove(c.Context(), host(), f, s); err != nil {
 			return nil, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
+	"hotmount/internal/helper"
 )
 
 func forgetCommand() *cobra.Command {
@@ -37,7 +38,7 @@ func forgetCommand() *cobra.Command {
 				return fmt.Errorf("cannot forget %s: %w", disk.Visible(given[0]), err)
 			}
 			// What is missing is told anew; where no daemon runs nobody tells it.
-			return rescan(c.Context())
+			return helper.Rescan(c.Context(), socket)
 		},
 	}
 }

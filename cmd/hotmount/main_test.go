@@ -15,8 +15,6 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-const bootID = nodetest.BootID
-
 // write and attach are those of the node that the tests have.
 var write, attach = nodetest.Write, nodetest.Attach
 

@@ -23,10 +23,6 @@ import (
 	"hotmount/internal/unit"
 )
 
-// mountTimeout is how long a mount may take: the recovery of a large XFS log
-// fits into it.
-const mountTimeout = 15 * time.Minute
-
 func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
 	path := class.MountPoint(uuid)
 	arrived, forget := u.mounting.expect(path, f.Dev)
@@ -79,7 +75,7 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 		serial = "serial " + disk.Visible(f.Serial)
 	}
 	return u.manager.StartMount(ctx, unit.MountUnit{
-		ID: f.ID, Path: path, Type: fstype, Options: class.Options, Timeout: mountTimeout,
+		ID: f.ID, Path: path, Type: fstype, Options: class.Options, Timeout: unit.MountTimeout,
 		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
 	})
 }

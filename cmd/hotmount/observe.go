@@ -15,6 +15,7 @@ import (
 	"hotmount/internal/report"
 	"hotmount/internal/store"
 	"hotmount/internal/uevent"
+	"hotmount/internal/usage"
 )
 
 // observer tells the journal, the status for other users and the metrics what the
@@ -159,7 +160,7 @@ func (o observer) publishStatus() error {
 	return o.store.Publish(o.board.Lines())
 }
 
-// filesystems measures those that are mounted; hung is as for usage.
+// filesystems measures those that are mounted; hung is as for usage.Of.
 func filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([]metrics.Filesystem, error) {
 	s, err := host().Store.Settings()
 	if err != nil {
@@ -180,12 +181,12 @@ func filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([
 	if err != nil {
 		return nil, err
 	}
-	return measured(tree, paths, at, usage(ctx, paths, hung)), nil
+	return measured(tree, paths, at, usage.Of(ctx, paths, hung)), nil
 }
 
 // measured fills in what is known of the filesystems at the paths. What does not propagate into this
 // process's mount namespace is not what was asked there.
-func measured(tree []mounts.Mount, paths []string, at map[string]metrics.Filesystem, sizes map[string]space) []metrics.Filesystem {
+func measured(tree []mounts.Mount, paths []string, at map[string]metrics.Filesystem, sizes map[string]usage.Space) []metrics.Filesystem {
 	var all []metrics.Filesystem
 	for _, path := range paths {
 		u, ok := sizes[path]

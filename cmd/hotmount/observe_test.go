@@ -17,6 +17,7 @@ import (
 	"hotmount/internal/mounts"
 	"hotmount/internal/report"
 	"hotmount/internal/store"
+	"hotmount/internal/usage"
 )
 
 func observing(t *testing.T) observer {
@@ -72,7 +73,7 @@ func TestMeasured(t *testing.T) {
 		{ID: 3, Parent: 1, MountPoint: disk.MountPoint{Path: "/b", Dev: dev(32)}},
 		{ID: 4, Parent: 1, MountPoint: disk.MountPoint{Path: "/c", Dev: dev(48)}},
 	}
-	sizes := map[string]space{"/a": {Size: 7, Free: 6, Available: 5, Inodes: 4, FreeInodes: 3, Dev: dev(16)}, "/b": {Size: 9, Dev: dev(1)}, "/c": {Dev: dev(48)}}
+	sizes := map[string]usage.Space{"/a": {Size: 7, Free: 6, Available: 5, Inodes: 4, FreeInodes: 3, Dev: dev(16)}, "/b": {Size: 9, Dev: dev(1)}, "/c": {Dev: dev(48)}}
 	want := []metrics.Filesystem{{UUID: "a", Size: 7, Free: 6, Available: 5, Inodes: 4, FreeInodes: 3}}
 	if diff := cmp.Diff(want, measured(tree, []string{"/a", "/b", "/c", "/d"}, at, sizes)); diff != "" {
 		t.Error(diff)

@@ -18,7 +18,9 @@ import (
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/format"
+	"hotmount/internal/helper"
 	"hotmount/internal/policy"
+	"hotmount/internal/usage"
 )
 
 func planCommand() *cobra.Command {
@@ -51,7 +53,7 @@ func planCommand() *cobra.Command {
 
 // plan prints the table and returns the disks that were found.
 func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) ([]disk.Facts, error) {
-	disks, _, err := scan(ctx, s, map[string]int{})
+	disks, _, err := usage.Scan(ctx, hostFor(s), map[string]int{})
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +70,7 @@ func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) ([]d
 		if d.Action == disk.Prove && os.Geteuid() == 0 {
 			// The daemon's next step, and the same functions: the proof, and the
 			// decision on what it found.
-			if c, err = prove(ctx, f, s); err != nil {
+			if c, err = helper.Prove(ctx, host(), f, s); err != nil {
 				if errors.Is(err, format.ErrBusy) {
 					err = fmt.Errorf("%w; is it being proven? systemctl status hotmount-format@%d", err, f.Seq)
 				}

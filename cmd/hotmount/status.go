@@ -25,6 +25,7 @@ import (
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/policy"
+	"hotmount/internal/usage"
 )
 
 func statusCommand() *cobra.Command {
@@ -165,9 +166,9 @@ func (s *status) verdict() error {
 	return foundError{fmt.Errorf("%s refused or failed", disk.Count(bad, "disk"))}
 }
 
-// getStatus decides as the daemon does, on the same facts. Hung is as for usage.
+// getStatus decides as the daemon does, on the same facts. Hung is as for usage.Of.
 func getStatus(ctx context.Context, s *disk.Settings, hung map[string]int) (*status, error) {
-	disks, sizes, err := scan(ctx, s, hung)
+	disks, sizes, err := usage.Scan(ctx, hostFor(s), hung)
 	if err != nil {
 		return nil, err
 	}

@@ -3,16 +3,13 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
@@ -173,53 +170,6 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 		if got.State != test.want || got.State == "failed" && (got.Why != "when the daemon ran: no way" || !strings.HasSuffix(got.Next, "systemctl start hotmount")) {
 			t.Errorf("%s: %+v", test.what, got)
 		}
-	}
-}
-
-// TestUsage: who does not answer costs the others nothing, and is not asked again as
-// long as the process that asked it can not be ended.
-func TestUsage(t *testing.T) {
-	hung := map[string]int{}
-	asks := func(paths []string, answers int, asked uint64) {
-		t.Helper()
-		// The size is how many the child was asked for.
-		if got := usage(t.Context(), paths, hung); got["/a"].Size != asked || len(got) != answers {
-			t.Errorf("%+v, want %d answers of a child that was asked for %d", got, answers, asked)
-		}
-	}
-	asks([]string{"/a", "/dead", "/b"}, 2, 3)
-	if len(hung) != 1 || hung["/dead"] == 0 {
-		t.Errorf("hung: %v", hung)
-	}
-	stuck := exec.Command("sleep", "600")
-	if err := stuck.Start(); err != nil {
-		t.Fatal(err)
-	}
-	hung["/b"] = stuck.Process.Pid
-	asks([]string{"/a", "/b"}, 1, 1)
-	if err := stuck.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	// Until it has ended, and without waiting for it in usage's place.
-	if err := unix.Waitid(unix.P_PID, stuck.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
-	asks([]string{"/a", "/b"}, 2, 2)
-}
-
-// TestSpaceAt: how full it is, and of which device.
-func TestSpaceAt(t *testing.T) {
-	dir := t.TempDir()
-	info, err := os.Stat(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := spaceAt(dir)
-	if dev := info.Sys().(*syscall.Stat_t).Dev; u.At != dir || u.Size == 0 || u.Capacity < u.Used || (u.Dev != disk.Dev{Major: unix.Major(dev), Minor: unix.Minor(dev)}) {
-		t.Errorf("got %+v", u)
-	}
-	if u := spaceAt(dir + "/no"); u.Size != 0 {
-		t.Errorf("of nothing: %+v", u)
 	}
 }
 

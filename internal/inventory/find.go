@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 )
@@ -55,4 +58,12 @@ func NodeName(configured string) (string, error) {
 	}
 	name, err := os.Hostname()
 	return strings.ToLower(strings.TrimSpace(name)), err
+}
+
+// Monotonic returns the time of CLOCK_MONOTONIC.
+func (Host) Monotonic() time.Duration {
+	var now unix.Timespec
+	// It fails for no clock that there is (clock_gettime(2)).
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	return time.Duration(now.Nano())
 }

@@ -1,4 +1,4 @@
-package main
+package helper
 
 import (
 	"context"
@@ -6,32 +6,18 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"hotmount/internal/control"
 	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
 	"hotmount/internal/run"
 )
 
-func rescanCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "rescan",
-		Short:  "Announce what udevd has forgotten, and have the daemon look at every disk",
-		Hidden: true, // for hotmount-udev.service
-		Args:   args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return errors.Join(announce(c.Context(), run.Exec{}), rescan(c.Context()))
-		},
-	}
-}
-
-// announce has udevd handle once more the disks that it does not know in this
+// Announce has udevd handle once more the disks that it does not know in this
 // attachment. What udevadm calls initialized is not enough: where the end of a disk was
 // forgotten, too, its entry is that of the one that had the number before.
-func announce(ctx context.Context, r run.Runner) error {
-	h := host()
+func Announce(ctx context.Context, h inventory.Host, r run.Runner) error {
 	if s, err := h.Store.Settings(); err == nil { // else there was no daemon in this boot
-		h = hostFor(s)
+		h = h.For(s)
 	}
 	names, err := h.Unknown()
 	if err != nil || len(names) == 0 {
@@ -51,8 +37,9 @@ func announce(ctx context.Context, r run.Runner) error {
 	return nil
 }
 
-// rescan has the daemon look at every disk. One that does not run will, when it starts.
-func rescan(ctx context.Context) error {
+// Rescan has the daemon behind the control socket look at every disk. One that does not run
+// will, when it starts.
+func Rescan(ctx context.Context, socket string) error {
 	_, err := control.Ask(ctx, socket, control.Request{Do: "look"})
 	if errors.Is(err, control.ErrDown) {
 		return nil

@@ -1,22 +1,25 @@
-package main
+// Package usage asks mounted filesystems how full they are, in a process of its own: one whose
+// disk is dead may never answer.
+package usage
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"path"
 	"sync"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
 	"hotmount/internal/mounts"
 	"hotmount/internal/run"
 )
 
-// space is what a mounted filesystem says of itself (statfs(2)), in bytes.
-type space struct {
+// Space is what a mounted filesystem says of itself (statfs(2)), in bytes.
+type Space struct {
 	At             string
 	Used, Capacity uint64
 	// Size, Free and Available as statvfs(3) has them; Inodes are counted.
@@ -27,36 +30,36 @@ type space struct {
 	Geometry *disk.Geometry
 }
 
-// scan gathers the facts of all disks with what their mounted filesystems say of
-// themselves, by path. Hung is as for usage.
-func scan(ctx context.Context, s *disk.Settings, hung map[string]int) ([]disk.Facts, map[string]space, error) {
-	disks, err := hostFor(s).Scan()
+// Scan gathers the facts of all disks with what their mounted filesystems say of
+// themselves, by path. Hung is as for Of.
+func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Facts, map[string]Space, error) {
+	disks, err := h.Scan()
 	if err != nil {
 		return nil, nil, err
 	}
 	var paths []string
-	at := map[string]*disk.Facts{}
+	by := map[string]*disk.Facts{}
 	for i := range disks {
 		for _, m := range disks[i].Mounts {
 			if m.Root == "/" && !m.Covered && disk.ValidUUID(path.Base(m.Path)) {
 				paths = append(paths, m.Path)
-				at[m.Path] = &disks[i]
+				by[m.Path] = &disks[i]
 			}
 		}
 	}
-	sizes := usage(ctx, paths, hung)
+	sizes := Of(ctx, paths, hung)
 	for p, u := range sizes {
-		if f := at[p]; u.Geometry != nil && u.Dev == f.Dev {
+		if f := by[p]; u.Geometry != nil && u.Dev == f.Dev {
 			f.Geometry = u.Geometry
 		}
 	}
 	return disks, sizes, nil
 }
 
-// usage asks in a process of its own, all at once: a dead filesystem never answers.
-// One that has not answered is not asked again as long as that process, whose id hung
-// has, can not be ended: each time would leave another one behind.
-func usage(ctx context.Context, paths []string, hung map[string]int) map[string]space {
+// Of asks the filesystems at the paths, all at once, in a process of its own: a dead filesystem
+// never answers. One that has not answered is not asked again as long as that process, whose id
+// hung has, cannot be ended: each time would leave another one behind.
+func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
 	for p, pid := range hung {
 		// It was killed. With ECHILD it has been waited for, for another path.
 		if ended, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); ended != 0 || err != nil {
@@ -69,11 +72,11 @@ func usage(ctx context.Context, paths []string, hung map[string]int) map[string]
 			asked = append(asked, p)
 		}
 	}
-	known := map[string]space{}
+	known := map[string]Space{}
 	if len(asked) == 0 {
 		return known
 	}
-	all, err := run.Self[space](ctx, nil, append([]string{"usage"}, asked...)...)
+	all, err := run.Self[Space](ctx, nil, append([]string{"usage"}, asked...)...)
 	for _, u := range all {
 		known[u.At] = u
 	}
@@ -86,34 +89,30 @@ func usage(ctx context.Context, paths []string, hung map[string]int) map[string]
 	return known
 }
 
-func usageCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "usage PATH...", Short: "Say how full filesystems are", Args: args(cobra.MinimumNArgs(1)),
-		Hidden: true, // for status and the daemon, as a process of its own that may hang
-		RunE: func(c *cobra.Command, given []string) error {
-			out := json.NewEncoder(c.OutOrStdout())
-			var (
-				asking sync.WaitGroup
-				saying sync.Mutex
-				failed error
-			)
-			for _, p := range given {
-				asking.Go(func() {
-					u := spaceAt(p)
-					saying.Lock()
-					defer saying.Unlock()
-					failed = errors.Join(failed, out.Encode(u))
-				})
-			}
-			asking.Wait()
-			return failed
-		},
+// Print asks the filesystems at the paths and prints each answer as it comes. It is what the
+// process does that Of starts.
+func Print(w io.Writer, paths []string) error {
+	out := json.NewEncoder(w)
+	var (
+		asking sync.WaitGroup
+		saying sync.Mutex
+		failed error
+	)
+	for _, p := range paths {
+		asking.Go(func() {
+			u := at(p)
+			saying.Lock()
+			defer saying.Unlock()
+			failed = errors.Join(failed, out.Encode(u))
+		})
 	}
+	asking.Wait()
+	return failed
 }
 
-// spaceAt may never return.
-func spaceAt(p string) space {
-	u := space{At: p}
+// at asks one filesystem, and may never return.
+func at(p string) Space {
+	u := Space{At: p}
 	var s unix.Statfs_t
 	var st unix.Stat_t
 	if err := errors.Join(unix.Statfs(p, &s), unix.Stat(p, &st)); err != nil {

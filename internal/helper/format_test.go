@@ -1,10 +1,11 @@
-package main
+package helper
 
 import (
 	"strings"
 	"testing"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/nodetest"
 	"hotmount/internal/report"
 )
 
@@ -182,13 +183,13 @@ func TestWrites(t *testing.T) {
 		"not counted now": {map[string]string{dir + "queue/iostats": "0\n"}, "does not count the writes to it: echo 1 >/sys/block/vdb/queue/iostats"},
 		"another disk":    {map[string]string{dir + "diskseq": "2000\n"}, disk.ErrGone.Error()},
 	} {
-		h := machine(t)
-		write(t, h.Root, map[string]string{dir + "inflight": "0 3\n"})
+		h := nodetest.New(t)
+		nodetest.Write(t, h.Root, map[string]string{dir + "inflight": "0 3\n"})
 		f, err := h.Look("vdb")
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, h.Root, tc.now)
+		nodetest.Write(t, h.Root, tc.now)
 		done, inFlight, err := writes(h, &f)
 		if tc.err == "" && (err != nil || done != f.Writes || inFlight != 3) || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
 			t.Errorf("%s: %d, %d, %v", name, done, inFlight, err)

@@ -1,60 +1,33 @@
-package main
+package helper
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"unsafe"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/coreos/go-systemd/v22/journal"
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
 	"hotmount/internal/policy"
 	"hotmount/internal/report"
 	"hotmount/internal/unit"
 )
 
-func blockCommand(use, short string, do func(context.Context, uint64) error) *cobra.Command {
-	return &cobra.Command{
-		Use:    use + " SEQ",
-		Short:  short,
-		Hidden: true, // for hotmount-block@.service
-		Args:   args(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, given []string) error {
-			seq, err := strconv.ParseUint(given[0], 10, 64)
-			if err != nil {
-				return usageError{fmt.Errorf("cannot take %q for a disk sequence number", given[0])}
-			}
-			return do(c.Context(), seq)
-		},
-	}
-}
-
-func giveOutCommand() *cobra.Command {
-	return blockCommand("give-out", "Give one disk out by a link, as long as this runs", giveOut)
-}
-
-func takeBackCommand() *cobra.Command {
-	return blockCommand("take-back", "Remove the link to one disk", takeBack)
-}
-
-// giveOut makes the link to the disk and becomes a process that does nothing but
+// GiveOut makes the link to the disk and becomes a process that does nothing but
 // keep the disk open. As long as that runs the kernel gives the disk's name to no
 // other, so that the link can never lead to another disk, however late udev is. It
-// is stopped by the end of the disk, after takeBack has removed the link.
-func giveOut(_ context.Context, seq uint64) error {
-	h := host()
+// is stopped by the end of the disk, after TakeBack has removed the link.
+func GiveOut(h inventory.Host, seq uint64) error {
 	s, err := h.Store.Settings()
 	if err != nil {
 		return err
 	}
-	f, err := hostFor(s).BySeq(seq)
+	f, err := h.For(s).BySeq(seq)
 	if err != nil {
 		return err
 	}
@@ -64,7 +37,7 @@ func giveOut(_ context.Context, seq uint64) error {
 		why, _ := policy.Words(f, &c, s, d)
 		return fmt.Errorf("cannot give out %s: %s: %s", f.ID, d.Action, why)
 	}
-	device, err := hold(f, s)
+	device, err := hold(h, f, s)
 	if err != nil {
 		return fmt.Errorf("cannot give out %s: %w", f.ID, err)
 	}
@@ -95,7 +68,7 @@ func giveOut(_ context.Context, seq uint64) error {
 // hold opens the disk, and makes sure that it is that attachment of it and that
 // nobody formats it: who does has an exclusive lock, and gets none as long as this
 // one is held.
-func hold(f *disk.Facts, s *disk.Settings) (*os.File, error) {
+func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, f.Sandboxed("hotmount-block", err)
@@ -112,7 +85,7 @@ func hold(f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	}
 	// The disk's facts were read before it was held: they are of this attachment
 	// if it is there still, and a format may have begun or ended since.
-	now, err := hostFor(s).BySeq(f.Seq)
+	now, err := h.For(s).BySeq(f.Seq)
 	if err == nil && now.Serial != f.Serial {
 		err = disk.ErrGone
 	}
@@ -129,15 +102,14 @@ func hold(f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	return device, nil
 }
 
-// takeBack removes the link to the disk, which may be gone.
-func takeBack(_ context.Context, seq uint64) error {
-	st := host().Store
-	link, err := st.Link(seq)
+// TakeBack removes the link to the disk, which may be gone.
+func TakeBack(h inventory.Host, seq uint64) error {
+	link, err := h.Store.Link(seq)
 	if err != nil || link == "" {
 		return err
 	}
 	if err := unit.RemoveLink(link, disk.ID{Seq: seq}); err != nil {
 		return err
 	}
-	return st.ForgetLink(seq)
+	return h.Store.ForgetLink(seq)
 }

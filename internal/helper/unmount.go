@@ -1,4 +1,4 @@
-package main
+package helper
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/journal"
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
@@ -16,25 +15,9 @@ import (
 	"hotmount/internal/report"
 )
 
-func unmountGoneCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "unmount-gone PATH:DEVICE",
-		Short:  "Take the mount of a disk that is gone off the tree, and name who has it",
-		Hidden: true, // for hotmount-unmount@.service
-		Args:   args(cobra.ExactArgs(1)),
-		RunE: func(_ *cobra.Command, given []string) error {
-			where, dev, err := parseGone(given[0])
-			if err != nil {
-				return usageError{err}
-			}
-			return unmountGone(report.New(), host(), where, dev, unix.Unmount)
-		},
-	}
-}
-
-// parseGone takes apart a mount point of ours and the number of the device that is or
+// ParseGone takes apart a mount point of ours and the number of the device that is or
 // was mounted there, such as /mnt/disks/UUID:254:16.
-func parseGone(s string) (where string, dev disk.Dev, err error) {
+func ParseGone(s string) (where string, dev disk.Dev, err error) {
 	dir, rest := path.Split(s)
 	uuid, number, _ := strings.Cut(rest, ":")
 	if !disk.ValidUUID(uuid) {
@@ -47,11 +30,15 @@ func parseGone(s string) (where string, dev disk.Dev, err error) {
 // holdersTold bounds how many are told again when the disk returns.
 const holdersTold = 8
 
-// unmountGone shuts down the filesystem of the device, which is gone, names who uses it,
+// UnmountGone shuts down the filesystem of the device, which is gone, names who uses it,
 // and unmounts it where it is still mounted at the path, lazily if it must. It is shut
 // down before, and not only taken away: who empties it, as the provisioner does, would take
 // what is not found any more for deleted. They are named before it is unmounted:
 // afterwards nobody can find the mount that they hold.
+func UnmountGone(h inventory.Host, where string, dev disk.Dev) error {
+	return unmountGone(report.New(), h, where, dev, unix.Unmount)
+}
+
 func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, umount func(where string, flags int) error) error {
 	fail := func(err error) error { return fmt.Errorf("cannot unmount %s lazily: %w", where, err) }
 	there, err := isOnTop(h, where, dev)
@@ -73,7 +60,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 		shutDown(log, h.Root, where, dev)
 	}
 	users, err := mounts.Users(h.Root, dev, at)
-	words := list(users)
+	words := mounts.Lines(users)
 	switch {
 	case err != nil:
 		words = err.Error()
@@ -100,7 +87,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 		shutDown(log, h.Root, where, dev)
 	}
 	if more := len(users) - holdersTold; more > 0 {
-		words = fmt.Sprintf("%s\n  and %d more", list(users[:holdersTold]), more)
+		words = fmt.Sprintf("%s\n  and %d more", mounts.Lines(users[:holdersTold]), more)
 	}
 	return h.Store.SaveHolders(path.Base(where), words)
 }
@@ -113,7 +100,7 @@ func isOnTop(h inventory.Host, where string, dev disk.Dev) (bool, error) {
 	return mounts.OnTop(tree, where, dev)
 }
 
-// shutDown tells what could not be done: the kernel does it, later.
+// shutDown reports what could not be done: the kernel does it later.
 func shutDown(log *report.Log, root, where string, dev disk.Dev) {
 	if err := mounts.ShutDown(root, dev); err != nil {
 		log.Event(report.KindProblem, journal.PriWarning, nil, disk.Decision{}, where, strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -127,7 +114,7 @@ const (
 	nothingLeft = "was unmounted already, so that nothing was left to do there"
 )
 
-// unmount says what has become of the mount. PID 1, which tries it too, may be first, and
+// unmount returns what has become of the mount. PID 1, which tries it too, may be first, and
 // the daemon have mounted there the disk that has returned, also under the same number: so
 // it is looked again before each try, for umount2(2) takes whatever is mounted at the path.
 func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where string, flags int) error) (what string, err error) {

@@ -1,12 +1,14 @@
-package main
+package helper
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/nodetest"
 )
 
 // A mount point is removed where the host's mounts are seen, and only there: rmdir(2) would
@@ -24,20 +26,21 @@ func TestCleanup(t *testing.T) {
 		"one": {ours, false, true}, "all": {ours, true, true},
 		"one, out of sight": {another, false, false}, "all, out of sight": {another, true, false},
 	} {
-		h, dir := machine(t), t.TempDir()
-		write(t, h.Root, map[string]string{"proc/self/mountinfo": tt.table})
-		write(t, dir, map[string]string{uuid + "/": "", "config": "classes: []\n"})
+		h, dir := nodetest.New(t), t.TempDir()
+		nodetest.Write(t, h.Root, map[string]string{"proc/self/mountinfo": tt.table})
+		nodetest.Write(t, dir, map[string]string{uuid + "/": ""})
 		if _, err := h.Store.Init(nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Store.SaveDirectories(&disk.Settings{Classes: []disk.Class{{Directory: dir}}}); err != nil {
 			t.Fatal(err)
 		}
-		args := []string{"cleanup", filepath.Join(dir, uuid)}
+		var err error
 		if tt.all {
-			args = []string{"cleanup", "--all", "--config", filepath.Join(dir, "config")}
+			err = CleanupAll(h, func() (*disk.Settings, error) { return nil, errors.New("a fault") })
+		} else {
+			err = RemoveMountPoint(h, dir, uuid)
 		}
-		_, _, err := call(t, args...)
 		if out := err != nil && strings.Contains(err.Error(), "cannot see what is mounted below "+dir); out == tt.removed || !tt.all && tt.removed && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

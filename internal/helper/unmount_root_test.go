@@ -1,6 +1,6 @@
 //go:build root
 
-package main
+package helper
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
+	"hotmount/internal/nodetest"
 	"hotmount/internal/report"
 )
 
@@ -36,11 +37,11 @@ func ownNamespace(t *testing.T) {
 // processes than one that has nothing open.
 func ownMachine(t *testing.T) inventory.Host {
 	t.Helper()
-	h := machine(t)
+	h := nodetest.New(t)
 	if err := os.Remove(filepath.Join(h.Root, "proc/1/mountinfo")); err != nil {
 		t.Fatal(err)
 	}
-	write(t, h.Root, map[string]string{"proc/1/mountinfo": "-> /proc/thread-self/mountinfo", "proc/1/ns/mnt": "-> mnt:[1]", "sys/dev/block/": "", "sys/block/vdb/diskseq": "12\n"})
+	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": "-> /proc/thread-self/mountinfo", "proc/1/ns/mnt": "-> mnt:[1]", "sys/dev/block/": "", "sys/block/vdb/diskseq": "12\n"})
 	return h
 }
 
@@ -82,7 +83,7 @@ func TestUnmountGone(t *testing.T) {
 			h, where := ownMachine(t), mountPoint(t)
 			dev := mountDisk(t, where)
 			if tt.living {
-				write(t, h.Root, map[string]string{"sys/dev/block/" + dev.String(): "-> ../../block/vdb"})
+				nodetest.Write(t, h.Root, map[string]string{"sys/dev/block/" + dev.String(): "-> ../../block/vdb"})
 			}
 			if tt.busy {
 				f, err := os.Create(filepath.Join(where, "f"))
@@ -125,7 +126,7 @@ func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 			living := dead
 			comesBack := func() {
 				if tt.sameNumber {
-					write(t, h.Root, map[string]string{"sys/dev/block/" + dead.String(): "-> ../../block/vdb"})
+					nodetest.Write(t, h.Root, map[string]string{"sys/dev/block/" + dead.String(): "-> ../../block/vdb"})
 					return
 				}
 				if err := unix.Unmount(where, unix.MNT_DETACH); err != nil {
@@ -165,7 +166,7 @@ func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
 			dev := mountDisk(t, where)
 			err := unmountGone(report.New(), h, where, dev, func(where string, flags int) error {
 				if returns {
-					write(t, h.Root, map[string]string{"sys/dev/block/" + dev.String(): "-> ../../block/vdb"})
+					nodetest.Write(t, h.Root, map[string]string{"sys/dev/block/" + dev.String(): "-> ../../block/vdb"})
 				}
 				return unix.Unmount(where, flags)
 			})

@@ -1,14 +1,12 @@
-package main
+package helper
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/journal"
-	"github.com/spf13/cobra"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/grow"
@@ -18,38 +16,18 @@ import (
 	"hotmount/internal/run"
 )
 
-func growDiskCommand() *cobra.Command {
-	var stage string
-	c := &cobra.Command{
-		Use:    "grow-disk SEQ",
-		Short:  "Have the filesystem of one disk fill it",
-		Hidden: true, // for hotmount-grow@.service and hotmount-stage@.service
-		Args:   args(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, given []string) error {
-			seq, err := strconv.ParseUint(given[0], 10, 64)
-			if err != nil {
-				return usageError{fmt.Errorf("cannot take %q for a disk sequence number", given[0])}
-			}
-			return growDisk(c.Context(), seq, stage)
-		},
-	}
-	c.Flags().StringVar(&stage, "stage", "", "mount it in the `directory` meanwhile, in a mount namespace of its own")
-	return c
-}
-
-// growDisk is the whole life of one hotmount-grow@.service, for a mounted filesystem,
-// and with a directory to mount it in of one hotmount-stage@.service, for one that is
-// to be mounted. What came of it is left in the fit, for the daemon; only what keeps
-// it from leaving one is an error. Started by hand it tries again what was tried
+// Grow is the whole life of one hotmount-grow@.service, for a mounted filesystem. With a
+// directory to mount it in, stage, it is that of one hotmount-stage@.service, for a
+// filesystem that is to be mounted. The result is left in the fit, for the daemon; only what
+// keeps it from leaving one is an error. Started by hand it tries again what was tried
 // before.
-func growDisk(ctx context.Context, seq uint64, stage string) error {
+func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error {
 	log := report.New()
-	h := host()
 	s, err := h.Store.Settings()
 	if err != nil {
 		return err
 	}
-	f, err := hostFor(s).BySeq(seq)
+	f, err := h.For(s).BySeq(seq)
 	if err != nil {
 		return err
 	}
@@ -94,7 +72,7 @@ func growDisk(ctx context.Context, seq uint64, stage string) error {
 	return h.Store.SaveFit(fit)
 }
 
-// volumeWords says which PersistentVolume keeps the size that it has.
+// volumeWords returns PersistentVolume keeps the size that it has, in words.
 func volumeWords(uuid, node, class string) string {
 	const keeps = "the provisioner does not update the capacity of an existing PersistentVolume: "
 	if class == "" {

@@ -1,4 +1,4 @@
-package main
+package helper
 
 import (
 	"bytes"
@@ -8,15 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"hotmount/internal/nodetest"
 	"hotmount/internal/run/runtest"
 )
 
 // TestAnnounce: a disk of which udev knows nothing, or one that had its number before, is
 // announced; the others are not.
 func TestAnnounce(t *testing.T) {
-	h := machine(t)
+	h := nodetest.New(t)
 	r := runtest.New(t)
-	if err := announce(t.Context(), r); err != nil || len(r.Calls()) != 0 {
+	if err := Announce(t.Context(), h, r); err != nil || len(r.Calls()) != 0 {
 		t.Errorf("with nothing forgotten: %q, %v", r.Calls(), err)
 	}
 	for name, change := range map[string]func(string) error{
@@ -39,11 +40,11 @@ func TestAnnounce(t *testing.T) {
 	}
 	const line = "/usr/bin/udevadm trigger --action=add /sys/class/block/vdb /sys/class/block/vdc"
 	r.On(line, runtest.Print("", 0))
-	if err := announce(t.Context(), r); err != nil || !slices.Equal(r.Calls(), []string{line}) {
+	if err := Announce(t.Context(), h, r); err != nil || !slices.Equal(r.Calls(), []string{line}) {
 		t.Errorf("%q, %v", r.Calls(), err)
 	}
 	r.On(line, runtest.Complain("read-only", 1))
-	if err := announce(t.Context(), r); err == nil || !strings.Contains(err.Error(), "exit code 1: read-only") {
+	if err := Announce(t.Context(), h, r); err == nil || !strings.Contains(err.Error(), "exit code 1: read-only") {
 		t.Errorf("error %v", err)
 	}
 }

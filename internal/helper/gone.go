@@ -1,4 +1,4 @@
-package main
+package helper
 
 import (
 	"context"
@@ -10,36 +10,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"hotmount/internal/control"
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
-	"hotmount/internal/unit"
+	"hotmount/internal/mounts"
 )
 
-func goneCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "gone NAME:SEQ:[PARTITION]:DEVICE",
-		Short:  "Unmount what is mounted of a disk that is gone, if there is no daemon that does",
-		Hidden: true, // for hotmount-gone@.service
-		Args:   args(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, given []string) error {
-			id, err := parseID(given[0])
-			if err != nil {
-				return usageError{err}
-			}
-			h := host()
-			ctx := c.Context()
-			return gone(ctx, h, units{manager: new(unit.Manager), host: h}, id, func() bool { return control.Listens(ctx, socket) })
-		},
-	}
-}
-
-// parseID takes apart what a uevent has of a disk or a partition: the kernel name, the
+// ParseID takes apart what a uevent has of a disk or a partition: the kernel name, the
 // disk sequence number, the number of the partition, empty for a disk, and the device
 // number, such as vdb1:7:1:254:17.
-func parseID(s string) (id disk.ID, err error) {
+func ParseID(s string) (id disk.ID, err error) {
 	f := strings.SplitN(s, ":", 4)
 	if len(f) < 4 || f[0] == "" || strings.Contains(f[0], "/") {
 		return id, fmt.Errorf("%q names no disk", disk.Visible(s))
@@ -67,15 +46,12 @@ const (
 	goneMost  = 30 * time.Second
 )
 
-// goneUnits are units as gone needs them.
-type goneUnits interface {
-	UnmountGone(ctx context.Context, path string, dev disk.Dev) error
-	NameHolders(ctx context.Context, f *disk.Facts, path string) error
-}
+// Unmounter has PID 1 unmount what is left at the path of a disk that is gone, and name who has it.
+type Unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
-// gone does what the daemon does with a disk that is gone (agent.Agent), but once: of
-// what failed the unit makes another try. While there is a daemon it is left to that.
-func gone(ctx context.Context, h inventory.Host, u goneUnits, id disk.ID, isDaemon func() bool) error {
+// Gone does what the daemon does with a disk that is gone (agent.Agent), but once: the unit
+// tries again what failed. While there is a daemon it is left to that.
+func Gone(ctx context.Context, h inventory.Host, unmount Unmounter, id disk.ID, isDaemon func() bool) error {
 	// The directories of the last daemon will do: there may be no configuration that can
 	// be read.
 	var s disk.Settings
@@ -85,7 +61,7 @@ func gone(ctx context.Context, h inventory.Host, u goneUnits, id disk.ID, isDaem
 		stale = slices.DeleteFunc(stale, func(f disk.Facts) bool { return f.Dev != id.Dev })
 		if len(stale) == 0 {
 			if !daemon {
-				err = errors.Join(err, nameHolders(ctx, h, u, id))
+				err = errors.Join(err, nameHolders(ctx, h, unmount, id))
 			}
 			return err
 		}
@@ -100,7 +76,7 @@ func gone(ctx context.Context, h inventory.Host, u goneUnits, id disk.ID, isDaem
 		for i := range stale {
 			// That looks whether it is still that mount.
 			where := stale[i].Mounts[0].Path
-			if failed := u.UnmountGone(ctx, where, id.Dev); failed != nil {
+			if failed := unmount(ctx, where, id.Dev); failed != nil {
 				err = errors.Join(err, fmt.Errorf("cannot unmount %s of %s, which is gone: %w", where, id, failed))
 			}
 		}
@@ -108,10 +84,12 @@ func gone(ctx context.Context, h inventory.Host, u goneUnits, id disk.ID, isDaem
 	}
 }
 
-// nameHolders looks after those who have a filesystem of the disk by a mount of their
-// own, as a pod has: that did not keep it from being unmounted where hotmount had
-// mounted it.
-func nameHolders(ctx context.Context, h inventory.Host, u goneUnits, id disk.ID) error {
+// nameHolders has those named who have a filesystem of the disk by a mount of their own, as
+// a pod has. Such a mount did not keep it from being unmounted where hotmount had mounted it.
+func nameHolders(ctx context.Context, h inventory.Host, unmount Unmounter, id disk.ID) error {
+	if !mounts.MountedAnywhere(h.Root, id.Name) {
+		return nil
+	}
 	boot, err := h.Boot()
 	if err != nil {
 		return err
@@ -119,7 +97,7 @@ func nameHolders(ctx context.Context, h inventory.Host, u goneUnits, id disk.ID)
 	seen, err := h.Store.Sightings()
 	for _, n := range seen {
 		if n.Identity.Boot == boot && n.Identity.Seq == id.Seq && n.Directory != "" {
-			err = errors.Join(err, u.NameHolders(ctx, &disk.Facts{ID: id}, path.Join(n.Directory, n.UUID)))
+			err = errors.Join(err, unmount(ctx, path.Join(n.Directory, n.UUID), id.Dev))
 		}
 	}
 	return err

@@ -1,4 +1,4 @@
-package main
+package helper
 
 import (
 	"errors"
@@ -7,18 +7,19 @@ import (
 	"testing"
 
 	"hotmount/internal/config"
+	"hotmount/internal/nodetest"
 	"hotmount/internal/store"
 )
 
 // TestConfirmTwice: while somebody waits for what comes of the word for a disk, nobody
 // else's takes its place.
 func TestConfirmTwice(t *testing.T) {
-	h := machine(t)
+	h := nodetest.New(t)
 	settings := config.Default()
 	if err := h.Store.SaveSettings(&settings); err != nil {
 		t.Fatal(err)
 	}
-	f, err := hostFor(&settings).ByName("vdc")
+	f, err := h.For(&settings).ByName("vdc")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func TestConfirmTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer withdraw()
-	if err := confirm(t.Context(), io.Discard, "vdc", strings.Repeat("0b", 16)); !errors.Is(err, store.ErrConfirming) {
+	if err := Confirm(t.Context(), h, io.Discard, "vdc", strings.Repeat("0b", 16)); !errors.Is(err, store.ErrConfirming) {
 		t.Errorf("error %v", err)
 	}
 	if token, err := h.Store.TakeToken(f.Seq); token != first || err != nil {

@@ -1,6 +1,6 @@
 //go:build root
 
-package main
+package helper
 
 import (
 	"bytes"
@@ -42,13 +42,13 @@ func TestSyncFilesystem(t *testing.T) {
 	if written() {
 		t.Fatal("the kernel has written it by itself: this test shows nothing")
 	}
-	if err := syncFilesystem(at); err != nil {
+	if err := SyncFilesystem(at); err != nil {
 		t.Fatal(err)
 	}
 	if !written() {
 		t.Error("it is not written")
 	}
-	if err := syncFilesystem(filepath.Join(dir, "none")); err == nil {
+	if err := SyncFilesystem(filepath.Join(dir, "none")); err == nil {
 		t.Error("what is not there is written")
 	}
 }

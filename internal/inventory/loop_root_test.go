@@ -1,6 +1,6 @@
 //go:build root
 
-package main
+package inventory
 
 import (
 	"errors"
@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/inventory"
 	"hotmount/internal/policy"
 	"hotmount/internal/store"
 )
@@ -49,7 +48,7 @@ func attachFile(t *testing.T, file string) (name string, detach func()) {
 // others.
 func TestRealLoopDevices(t *testing.T) {
 	dir := t.TempDir()
-	h := inventory.Host{Store: store.Store{State: dir, Runtime: dir}, Asks: true}
+	h := Host{Store: store.Store{State: dir, Runtime: dir}, Asks: true}
 	s := &disk.Settings{Classes: []disk.Class{{Name: "ci", Mode: disk.ModeFilesystem, Selectors: disk.Selectors{Names: []string{"loop*"}, BackingFile: []string{dir + "/*.img"}}}}}
 	image := func(name string) string {
 		t.Helper()
