@@ -64,12 +64,14 @@ var rooms = map[string]room{
 	"usage":           {rooms: []string{"disk", "inventory", "mounts", "run"}, not: []string{"os/exec", "net"}, reason: "a filesystem that may hang is asked by a child"},
 	"helper": {rooms: []string{"control", "disk", "format", "grow", "inventory", "mounts", "policy", "probe", "report", "run", "store", "unit", "usage"}, not: []string{"os/exec", "net"},
 		reason: "a helper works on one disk, by itself: it knows neither the daemon nor the command line"},
+	"daemon": {rooms: []string{"agent", "control", "disk", "inventory", "metrics", "mounts", "policy", "report", "run", "store", "uevent", "unit", "usage"}, modules: []string{goSystemd, sys}, not: []string{"os/exec", "net"},
+		reason: "the daemon holds no disk: what opens one is a helper, and PID 1 starts it"},
 	"control": {modules: []string{sys}, not: []string{"os/exec"}, reason: "the socket carries words, it does not know what they mean"},
 }
 
 // dbusRooms are the only ones that may reach D-Bus, and all but unit by unit alone. report
 // uses go-systemd's journal and daemon packages, which do not reach it.
-var dbusRooms = []string{"unit", "helper"}
+var dbusRooms = []string{"unit", "helper", "daemon"}
 
 type goPackage struct {
 	ImportPath string

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"errors"
@@ -44,15 +44,6 @@ func (n node) MountedAt(path string, dev disk.Dev) (bool, error) {
 	return mounts.OnTop(tree, path, dev)
 }
 
-func (n node) Monotonic() time.Duration { return monotonic() }
-
-func monotonic() time.Duration {
-	var now unix.Timespec
-	// It fails for no clock that there is (clock_gettime(2)).
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
-	return time.Duration(now.Nano())
-}
-
 func (n node) Accept(f *disk.Facts, w disk.Word) error {
 	boot, err := n.Boot()
 	if err != nil {
@@ -93,7 +84,7 @@ func (n node) saveDirectories(s *disk.Settings) error {
 	return errors.Join(err, tableErr, n.Store.SaveDirectories(s, former...))
 }
 
-// hasLeftovers says whether cleanupAll may find something in the directory. What can not
+// hasLeftovers reports whether helper.CleanupAll may find something in the directory. What cannot
 // be looked at may have some; what is no directory any more is not cleaned up.
 func hasLeftovers(dir string) bool {
 	names, err := unit.Leftovers(dir)

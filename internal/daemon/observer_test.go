@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func observing(t *testing.T) observer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return observer{report.Agent{Log: log}, report.NewBoard(nil), metrics.New("test"), new(sync.Mutex), store.Store{Runtime: t.TempDir()}}
+	return observer{report.Agent{Log: log}, report.NewBoard(nil), metrics.New("test"), new(sync.Mutex), inventory.Host{Store: store.Store{Runtime: t.TempDir()}}}
 }
 
 // decide has the observer hear of a disk, without the journal.
@@ -51,7 +51,7 @@ func TestReadyComesAfterTheStatus(t *testing.T) {
 		if n, err := c.Read(b); err != nil || string(b[:n]) != "READY=1" {
 			t.Errorf("notified of %q, error %v", b[:n], err)
 		}
-		lines, err := o.store.Published()
+		lines, err := o.host.Store.Published()
 		if err != nil {
 			t.Error(err)
 		}
@@ -122,7 +122,7 @@ func TestStatusIsPublishedTogether(t *testing.T) {
 		check := func(when string, want int) {
 			t.Helper()
 			synctest.Wait()
-			lines, err := o.store.Published()
+			lines, err := o.host.Store.Published()
 			if err != nil || len(lines) != want {
 				t.Errorf("%s: %d disks, error %v, want %d", when, len(lines), err, want)
 			}

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
+	"hotmount/internal/nodetest"
 	"hotmount/internal/run/runtest"
 	"hotmount/internal/unit"
 )
@@ -201,7 +202,7 @@ func TestKernelSaid(t *testing.T) {
 		"hostile bytes":       {vdb, line(after, "[88,27]"), `X\x1b`},
 		"nothing":             {vdb, "", ""},
 	} {
-		h := machine(t)
+		h := nodetest.New(t)
 		r := runtest.New(t)
 		r.On(`/usr/bin/journalctl -k -b -q -o json --no-pager -n 3 --since -1min -g \(`+tt.id.Name+`\):|/dev/`+tt.id.Name+`: Can't open blockdev`, runtest.Print(tt.journal, 0))
 		if got := kernelSaid(t.Context(), r, h, tt.id, asked); got != tt.want {
@@ -212,8 +213,8 @@ func TestKernelSaid(t *testing.T) {
 
 // No mount point is made where it may be one on the host already without looking like one.
 func TestMountOutOfSight(t *testing.T) {
-	h, dir := machine(t), t.TempDir()
-	write(t, h.Root, map[string]string{"proc/self/mountinfo": "127 99 254:0 / / rw - ext4 /dev/vda rw\n"})
+	h, dir := nodetest.New(t), t.TempDir()
+	nodetest.Write(t, h.Root, map[string]string{"proc/self/mountinfo": "127 99 254:0 / / rw - ext4 /dev/vda rw\n"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // nothing gets as far as PID 1
 	u := units{manager: new(unit.Manager), host: h}

@@ -1,10 +1,9 @@
-package main
+package daemon
 
 import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -42,16 +41,12 @@ func (u units) UnmountGone(ctx context.Context, path string, dev disk.Dev) error
 	return u.manager.StartUnmountGone(ctx, path, dev)
 }
 
-// NameHolders costs nothing where nobody has it: an XFS or ext4 is in /sys/fs/TYPE as
-// long as it is mounted anywhere (xfs_mountfs in fs/xfs/xfs_mount.c,
-// ext4_register_sysfs in fs/ext4/sysfs.c).
+// NameHolders costs nothing where nobody has it.
 func (u units) NameHolders(ctx context.Context, f *disk.Facts, path string) error {
-	for _, fstype := range []string{disk.XFS, disk.Ext4} {
-		if _, err := os.Lstat(filepath.Join("/sys/fs", fstype, f.Name)); err == nil {
-			return u.manager.StartUnmountGone(ctx, path, f.Dev)
-		}
+	if !mounts.MountedAnywhere(u.host.Root, f.Name) {
+		return nil
 	}
-	return nil
+	return u.manager.StartUnmountGone(ctx, path, f.Dev)
 }
 
 func (u units) Plugged(ctx context.Context, f *disk.Facts) (time.Duration, error) {

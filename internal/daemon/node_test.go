@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"os"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/nodetest"
 	"hotmount/internal/report"
 )
 
@@ -17,7 +18,7 @@ import (
 // ours is in it, and no longer.
 func TestFormerDirectories(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
-	h := machine(t)
+	h := nodetest.New(t)
 	n := node{Host: h, report: report.Agent{Log: report.New()}, partitions: new(atomic.Bool), loops: new(atomic.Bool)}
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)
@@ -45,7 +46,7 @@ func TestFormerDirectories(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", what, err, diff)
 		}
 	}
-	write(t, dir, map[string]string{
+	nodetest.Write(t, dir, map[string]string{
 		"empty/":              "",
 		"foreign/file":        "",
 		"foreign/link":        "-> /dev/vdb",
@@ -60,7 +61,7 @@ func TestFormerDirectories(t *testing.T) {
 	})
 	const root = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n"
 	table := filepath.Join(h.Root, "proc/1/mountinfo")
-	write(t, h.Root, map[string]string{"proc/1/mountinfo": root +
+	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": root +
 		"40 27 254:64 / " + at("mounted/"+uuid) + " rw - xfs /dev/vde rw\n" +
 		"41 27 254:64 /x " + at("part/"+uuid) + " rw - xfs /dev/vde rw\n"})
 	save("empty", "foreign", "file", "missing", "leftover", "draft", "linked", "mounted", "part", "now")
@@ -69,7 +70,7 @@ func TestFormerDirectories(t *testing.T) {
 	save("now")
 	check("once more", "now", "leftover", "draft", "linked", "mounted")
 	// What was mounted may be the last that was there.
-	write(t, h.Root, map[string]string{"proc/1/mountinfo": root})
+	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": root})
 	for _, name := range []string{"leftover", "draft", "linked"} {
 		if err := os.RemoveAll(at(name)); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
 	"hotmount/internal/metrics"
 	"hotmount/internal/mounts"
 	"hotmount/internal/report"
-	"hotmount/internal/store"
 	"hotmount/internal/uevent"
 	"hotmount/internal/usage"
 )
@@ -25,7 +25,7 @@ type observer struct {
 	board   *report.Board
 	metrics *metrics.Metrics // written only if there is a directory for it
 	status  *sync.Mutex      // held by who publishes the status
-	store   store.Store
+	host    inventory.Host
 }
 
 func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
@@ -139,7 +139,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 		}
 		if tick != nil {
 			lines := o.board.Lines()
-			mounted, err := filesystems(ctx, lines, hung)
+			mounted, err := o.filesystems(ctx, lines, hung)
 			errs = append(errs, err, o.metrics.Write(filepath.Join(directory, metricsFile), lines, mounted))
 		}
 		// Once is enough.
@@ -157,12 +157,12 @@ func (o observer) publish(ctx context.Context, directory string) error {
 func (o observer) publishStatus() error {
 	o.status.Lock()
 	defer o.status.Unlock()
-	return o.store.Publish(o.board.Lines())
+	return o.host.Store.Publish(o.board.Lines())
 }
 
 // filesystems measures those that are mounted; hung is as for usage.Of.
-func filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([]metrics.Filesystem, error) {
-	s, err := host().Store.Settings()
+func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([]metrics.Filesystem, error) {
+	s, err := o.host.Store.Settings()
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([
 			}
 		}
 	}
-	tree, err := host().Mounts()
+	tree, err := o.host.Mounts()
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	path := class.MountPoint(uuid)
 	arrived, forget := u.mounting.expect(path, f.Dev)
 	defer forget()
-	asked := monotonic()
+	asked := u.host.Monotonic()
 	over, err := u.startMount(ctx, f, class, uuid, fstype)
 	// A unit that is there already is that of an earlier daemon, which ended during the
 	// recovery of a log, say, or of the mount before.
