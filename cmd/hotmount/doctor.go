@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hotmount/internal/cli"
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/doctor"
@@ -39,7 +40,7 @@ func doctorCommand() *cobra.Command {
 				return err
 			}
 			if output == "json" {
-				err = printJSON(c.OutOrStdout(), r)
+				err = cli.PrintJSON(c.OutOrStdout(), r)
 			} else {
 				err = r.Print(c.OutOrStdout())
 			}
@@ -50,7 +51,7 @@ func doctorCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	complete(c, "output", "text", "json")
+	cli.CompleteFlag(c, "output", "text", "json")
 	config.AddFlags(c.Flags())
 	return c
 }

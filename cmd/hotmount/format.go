@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hotmount/internal/cli"
 	"hotmount/internal/disk"
 	"hotmount/internal/helper"
 )
@@ -20,12 +21,12 @@ func formatCommand() *cobra.Command {
 			"it is lost. The token is for this disk as it is now. It does not hold any more once the disk was written to,\n" +
 			"resized or detached, or the machine has restarted. What is mounted, held, swap or the system's is never formatted.",
 		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFirst(disksWith(func(_ *disk.Facts, d disk.Decision) bool { return d.Action == disk.Refuse || d.Action == disk.Hold })),
+		ValidArgsFunction: cli.CompleteFirst(cli.DisksWith(host, func(_ *disk.Facts, d disk.Decision) bool { return d.Action == disk.Refuse || d.Action == disk.Hold })),
 		RunE: func(c *cobra.Command, given []string) error {
 			if os.Geteuid() != 0 {
 				return errors.New("cannot format: only root may")
 			}
-			name := diskName(given[0])
+			name := cli.DiskName(given[0])
 			if c.Flags().Changed("confirm") {
 				if !helper.ValidToken(token) {
 					return usageError{fmt.Errorf("cannot take %q for a token; hotmount format %s prints it", disk.Visible(token), disk.Visible(name))}

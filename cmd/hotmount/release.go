@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hotmount/internal/cli"
 	"hotmount/internal/helper"
 )
 
@@ -17,8 +18,8 @@ func releaseCommand() *cobra.Command {
 			"booted. Says that it is safe to detach only when nothing on this machine holds it any more; of a disk that is\n" +
 			"unmounted already, too. Kills nothing: who uses it is named.",
 		Args: args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFirst(func() []cobra.Completion {
-			return slices.Concat(disksWith(helper.Releasable)(), uuidsWith(mountedOnly)())
+		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion {
+			return slices.Concat(cli.DisksWith(host, helper.Releasable)(), cli.UUIDsWith(host, cli.MountedOnly)())
 		}),
 		RunE: func(c *cobra.Command, given []string) error {
 			r := helper.Release{Host: host(), Socket: socket, Out: c.OutOrStdout(), Force: force, Sync: helper.SyncFilesystem}

@@ -1,16 +1,16 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"hotmount/internal/cli"
 	"hotmount/internal/config"
 	"hotmount/internal/control"
 	"hotmount/internal/disk"
@@ -123,14 +123,20 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// printJSON prints what programs read, for people's terminals, too.
-func printJSON(w io.Writer, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
+// outputFlag adds the flag -o with those words, of which the first is the default, and
+// returns what reads it.
+func outputFlag(c *cobra.Command, words ...string) func() (string, error) {
+	var output string
+	last := len(words) - 1
+	names := strings.Join(words[:last], ", ") + " or " + words[last]
+	c.Flags().StringVarP(&output, "output", "o", words[0], names)
+	cli.CompleteFlag(c, "output", words...)
+	return func() (string, error) {
+		if !slices.Contains(words, output) {
+			return "", usageError{fmt.Errorf("cannot print as %q: give %s", disk.Visible(output), names)}
+		}
+		return output, nil
 	}
-	_, err = fmt.Fprintf(w, "%s\n", disk.VisibleJSON(text))
-	return err
 }
 
 // load reads the configuration for a command that has config.AddFlags' flags.

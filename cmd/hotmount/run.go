@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"hotmount/internal/cli"
 	"hotmount/internal/config"
 	"hotmount/internal/daemon"
 	"hotmount/internal/disk"
@@ -32,7 +33,7 @@ func runCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&format, "log-format", "auto", "text, json, or auto: the journal if standard error is connected to it, else text")
-	complete(c, "log-format", report.Formats...)
+	cli.CompleteFlag(c, "log-format", report.Formats...)
 	c.Flags().StringVar(&metricsTo, "metrics-directory", "/var/lib/prometheus/node-exporter", "the `directory` of node_exporter's textfile collector; without it there are no metrics")
 	if err := c.MarkFlagDirname("metrics-directory"); err != nil {
 		panic(err) // there is no such flag

@@ -10,11 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/config"
-	"hotmount/internal/control"
 	"hotmount/internal/disk"
 	"hotmount/internal/helper"
 	"hotmount/internal/run"
-	"hotmount/internal/unit"
 	"hotmount/internal/usage"
 )
 
@@ -87,8 +85,7 @@ func goneCommand() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			ctx := c.Context()
-			return helper.Gone(ctx, host(), new(unit.Manager).StartUnmountGone, id, func() bool { return control.Listens(ctx, socket) })
+			return helper.Gone(c.Context(), host(), id, socket)
 		},
 	}
 }

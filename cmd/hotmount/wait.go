@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hotmount/internal/cli"
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/helper"
@@ -20,7 +21,7 @@ func waitCommand() *cobra.Command {
 		Long: "Wait until the filesystem of that UUID is mounted in its class directory. A service that needs it can have\n" +
 			"Requires= and After=hotmount-wait@UUID.service.",
 		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFirst(uuidsWith(notIgnored)),
+		ValidArgsFunction: cli.CompleteFirst(cli.UUIDsWith(host, cli.NotIgnored)),
 		RunE: func(c *cobra.Command, given []string) error {
 			if !disk.ValidUUID(given[0]) {
 				return usageError{fmt.Errorf("%q is not a UUID in small letters", disk.Visible(given[0]))}

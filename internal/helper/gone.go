@@ -10,9 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"hotmount/internal/control"
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/mounts"
+	"hotmount/internal/unit"
 )
 
 // ParseID takes apart what a uevent has of a disk or a partition: the kernel name, the
@@ -46,12 +48,17 @@ const (
 	goneMost  = 30 * time.Second
 )
 
-// Unmounter has PID 1 unmount what is left at the path of a disk that is gone, and name who has it.
-type Unmounter func(ctx context.Context, path string, dev disk.Dev) error
+// unmounter has PID 1 unmount what is left at the path of a disk that is gone, and name who has it.
+type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
 // Gone does what the daemon does with a disk that is gone (agent.Agent), but once: the unit
-// tries again what failed. While there is a daemon it is left to that.
-func Gone(ctx context.Context, h inventory.Host, unmount Unmounter, id disk.ID, isDaemon func() bool) error {
+// tries again what failed. While there is a daemon
+// behind the socket it is left to that.
+func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
+	return gone(ctx, h, new(unit.Manager).StartUnmountGone, id, func() bool { return control.Listens(ctx, socket) })
+}
+
+func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, isDaemon func() bool) error {
 	// The directories of the last daemon will do: there may be no configuration that can
 	// be read.
 	var s disk.Settings
@@ -86,7 +93,7 @@ func Gone(ctx context.Context, h inventory.Host, unmount Unmounter, id disk.ID, 
 
 // nameHolders has those named who have a filesystem of the disk by a mount of their own, as
 // a pod has. Such a mount did not keep it from being unmounted where hotmount had mounted it.
-func nameHolders(ctx context.Context, h inventory.Host, unmount Unmounter, id disk.ID) error {
+func nameHolders(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID) error {
 	if !mounts.MountedAnywhere(h.Root, id.Name) {
 		return nil
 	}

@@ -69,7 +69,7 @@ func TestGone(t *testing.T) {
 				defer cancel()
 				var got asked
 				begin, n := time.Now(), 0
-				err := Gone(ctx, h, got.unmount, id, func() bool {
+				err := gone(ctx, h, got.unmount, id, func() bool {
 					n++
 					if n > len(tt.daemon) {
 						t.Fatal("it goes on and on")

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"strings"
@@ -18,7 +18,7 @@ func TestPrintHistory(t *testing.T) {
 	open := failed
 	open.Ended, open.Failure = time.Time{}, ""
 	var b strings.Builder
-	if err := printHistory(&b, []disk.Record{record, failed, open}); err != nil {
+	if err := PrintHistory(&b, []disk.Record{record, failed, open}); err != nil {
 		t.Fatal(err)
 	}
 	const want = `2026-11-21T07:00:00Z  xfs U on vdb, by the daemon

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -11,9 +11,8 @@ import (
 )
 
 func TestEventMatches(t *testing.T) {
-	machine(t)
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
-	all := eventMatches(nil)
+	all := EventMatches(nil, nil)
 	// Anybody may write entries with these identifiers: root's alone count.
 	if all[0] != "_UID=0" || len(all) != 1+len(report.Kinds()) || !slices.Contains(all, "MESSAGE_ID="+string(report.KindGone)) {
 		t.Errorf("got %q", all)
@@ -21,7 +20,7 @@ func TestEventMatches(t *testing.T) {
 	for which, want := range map[string]string{
 		"vdb": "HOTMOUNT_DEVICE=/dev/vdb", "/dev/vdz": "HOTMOUNT_DEVICE=/dev/vdz", "default": "HOTMOUNT_CLASS=default", "former-serial": "HOTMOUNT_REASON=former-serial", strings.ToUpper(uuid): "HOTMOUNT_UUID=" + uuid,
 	} {
-		if got := eventMatches([]string{which}); got[len(got)-1] != want || len(got) != len(all)+1 {
+		if got := EventMatches([]string{which}, []string{"default"}); got[len(got)-1] != want || len(got) != len(all)+1 {
 			t.Errorf("%s: %q", which, got)
 		}
 	}
@@ -40,14 +39,14 @@ func TestEventOf(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	var b bytes.Buffer
-	if err := printEvent(&b, true)(e); err != nil {
+	if err := PrintEvent(&b, true)(e); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.String(); !strings.HasPrefix(got, "\x1b[33m") || !strings.HasSuffix(got, "\x1b[0m\n") || strings.Contains(got, "\x1b[2J") || !strings.Contains(got, "  refused    a") {
 		t.Errorf("got %q", got)
 	}
 	b.Reset()
-	if err := encodeEvent(&b)(e); err != nil {
+	if err := EncodeEvent(&b)(e); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"diskseq":12`) || !strings.Contains(got, `"kind":"refused"`) {

@@ -1,22 +1,24 @@
-package main
+package cli
 
 import (
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
 	"hotmount/internal/policy"
 )
 
 // What the shells offer (the scripts that ask for it are cobra's, and in the
-// package). Whatever can not be read is not offered: nobody who presses the
+// package). Whatever cannot be read is not offered: nobody who presses the
 // tabulator wants to read an error.
 
-// completeFirst offers words for the first argument of a command.
-func completeFirst(words func() []cobra.Completion) cobra.CompletionFunc {
+// CompleteFirst offers words for the first argument of a command.
+func CompleteFirst(words func() []cobra.Completion) cobra.CompletionFunc {
 	return func(_ *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(given) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -25,8 +27,8 @@ func completeFirst(words func() []cobra.Completion) cobra.CompletionFunc {
 	}
 }
 
-// complete offers words for a flag.
-func complete(c *cobra.Command, flag string, words ...cobra.Completion) {
+// CompleteFlag offers words for a flag.
+func CompleteFlag(c *cobra.Command, flag string, words ...cobra.Completion) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // there is no such flag
 	}
@@ -38,12 +40,12 @@ type seenDisk struct {
 	decision disk.Decision
 }
 
-func seenDisks() []seenDisk {
+func seenDisks(h inventory.Host) []seenDisk {
 	s, err := config.Load(config.Source{Environ: os.Environ()})
 	if err != nil {
 		s = config.Default()
 	}
-	disks, err := hostFor(&s).Scan()
+	disks, err := h.For(&s).Scan()
 	if err != nil {
 		return nil
 	}
@@ -55,11 +57,11 @@ func seenDisks() []seenDisk {
 	return seen
 }
 
-// disksWith offers the names of the disks that are fit for a command.
-func disksWith(fit func(*disk.Facts, disk.Decision) bool) func() []cobra.Completion {
+// DisksWith offers the names of the disks that are fit for a command.
+func DisksWith(host func() inventory.Host, fit func(*disk.Facts, disk.Decision) bool) func() []cobra.Completion {
 	return func() []cobra.Completion {
 		var words []cobra.Completion
-		for _, d := range seenDisks() {
+		for _, d := range seenDisks(host()) {
 			if fit(d.facts, d.decision) {
 				text := disk.HumanSize(d.facts.Size) + ", " + string(d.decision.Action)
 				if d.facts.Serial != "" {
@@ -72,11 +74,11 @@ func disksWith(fit func(*disk.Facts, disk.Decision) bool) func() []cobra.Complet
 	}
 }
 
-// uuidsWith offers the UUIDs of the filesystems on such disks.
-func uuidsWith(fit func(*disk.Facts, disk.Decision) bool) func() []cobra.Completion {
+// UUIDsWith offers the UUIDs of the filesystems on such disks.
+func UUIDsWith(host func() inventory.Host, fit func(*disk.Facts, disk.Decision) bool) func() []cobra.Completion {
 	return func() []cobra.Completion {
 		var words []cobra.Completion
-		for _, d := range seenDisks() {
+		for _, d := range seenDisks(host()) {
 			if fit(d.facts, d.decision) && disk.ValidUUID(d.decision.UUID) {
 				words = append(words, cobra.CompletionWithDesc(d.decision.UUID, d.facts.Name+", "+disk.HumanSize(d.facts.Size)))
 			}
@@ -85,14 +87,16 @@ func uuidsWith(fit func(*disk.Facts, disk.Decision) bool) func() []cobra.Complet
 	}
 }
 
-func notIgnored(_ *disk.Facts, d disk.Decision) bool { return d.Action != disk.Ignore }
+// NotIgnored is fit for DisksWith: the disks that hotmount does not ignore.
+func NotIgnored(_ *disk.Facts, d disk.Decision) bool { return d.Action != disk.Ignore }
 
-func mountedOnly(_ *disk.Facts, d disk.Decision) bool { return d.Mounted() }
+// MountedOnly is fit for DisksWith: the disks that are mounted.
+func MountedOnly(_ *disk.Facts, d disk.Decision) bool { return d.Mounted() }
 
-// eventSubjects offers what hotmount events can be asked about.
-func eventSubjects() []cobra.Completion {
-	words := slices.Concat(disksWith(notIgnored)(), uuidsWith(notIgnored)())
-	for _, name := range classNames() {
+// EventSubjects offers what hotmount events can be asked about: disks, UUIDs, classes, reasons.
+func EventSubjects(host func() inventory.Host) []cobra.Completion {
+	words := slices.Concat(DisksWith(host, NotIgnored)(), UUIDsWith(host, NotIgnored)())
+	for _, name := range ClassNames() {
 		words = append(words, cobra.CompletionWithDesc(name, "class"))
 	}
 	for _, e := range policy.Reasons() {
@@ -101,8 +105,8 @@ func eventSubjects() []cobra.Completion {
 	return words
 }
 
-// classNames are those of the configuration.
-func classNames() []string {
+// ClassNames returns the names of the configuration's classes.
+func ClassNames() []string {
 	s, err := config.Load(config.Source{Environ: os.Environ()})
 	if err != nil {
 		return nil
@@ -113,3 +117,6 @@ func classNames() []string {
 	}
 	return names
 }
+
+// DiskName returns vdb for both vdb and /dev/vdb.
+func DiskName(arg string) string { return strings.TrimPrefix(arg, "/dev/") }
