@@ -34,10 +34,10 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	exists := errors.Is(err, unit.ErrExists)
 	var held error
 	if exists {
-		held = u.manager.Held(path)
+		held = u.Held(path)
 	}
 	if err == nil || exists {
-		err = await(ctx, path, arrived, u.manager.MountEnded)
+		err = await(ctx, path, arrived, u.MountEnded)
 	}
 	over()
 	var failed *unit.JobError
@@ -48,7 +48,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		}
 		err = failure(err, f.Node(), kernelSaid(ctx, run.Exec{}, u.host, f.ID, asked), u.host.Store.Holders(uuid), policy.Check(f, fstype))
 		// What PID 1 starts after a failed mount must not meet the next try.
-		err = errors.Join(err, u.manager.StartCleanup(ctx, path))
+		err = errors.Join(err, u.StartCleanup(ctx, path))
 	}
 	if err == nil {
 		// Whoever had it before has let go.
@@ -66,7 +66,7 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 	}
 	path := class.MountPoint(uuid)
 	// If it fails the directory is still there, and that tells what is wrong with it.
-	_ = u.manager.AwaitCleanup(ctx, path)
+	_ = u.AwaitCleanup(ctx, path)
 	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
 		return over, disk.OfNode(barred(err))
 	}
@@ -74,7 +74,7 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 	if f.Serial != "" {
 		serial = "serial " + disk.Visible(f.Serial)
 	}
-	return u.manager.StartMount(ctx, unit.MountUnit{
+	return u.StartMount(ctx, unit.MountUnit{
 		ID: f.ID, Path: path, Type: fstype, Options: class.Options, Timeout: unit.MountTimeout,
 		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
 	})

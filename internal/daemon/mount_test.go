@@ -217,7 +217,7 @@ func TestMountOutOfSight(t *testing.T) {
 	nodetest.Write(t, h.Root, map[string]string{"proc/self/mountinfo": "127 99 254:0 / / rw - ext4 /dev/vda rw\n"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // nothing gets as far as PID 1
-	u := units{manager: new(unit.Manager), host: h}
+	u := units{Manager: new(unit.Manager), host: h}
 	_, err := u.startMount(ctx, &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 1016}}, &disk.Class{Directory: dir}, "aaaaaaaa-0000-4000-8000-000000000001", disk.XFS)
 	if err == nil || !strings.Contains(err.Error(), "cannot see what is mounted below "+dir) {
 		t.Error(err)

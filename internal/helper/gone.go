@@ -55,7 +55,7 @@ type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 // tries again what failed. While there is a daemon
 // behind the socket it is left to that.
 func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
-	return gone(ctx, h, new(unit.Manager).StartUnmountGone, id, func() bool { return control.Listens(ctx, socket) })
+	return gone(ctx, h, new(unit.Manager).UnmountGone, id, func() bool { return control.Listens(ctx, socket) })
 }
 
 func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, isDaemon func() bool) error {

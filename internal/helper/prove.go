@@ -31,17 +31,31 @@ const (
 
 // Prove finds out what is on the disk, and closes it again.
 func Prove(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings) (c disk.Content, err error) {
+	err = proven(ctx, h, f, s, func(_ *format.Session, content disk.Content) error {
+		c = content
+		return nil
+	})
+	return c, err
+}
+
+// proven reads the disk when it is the caller's turn, and hands over what is on it before the
+// disk is closed again.
+func proven(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, use func(*format.Session, disk.Content) error) (err error) {
 	progress, free, err := scanPlace(ctx, h)
 	if err != nil {
-		return c, err
+		return err
 	}
 	defer free()
 	session, err := open(ctx, h, f, s, format.Deps{Progress: progress})
 	if err != nil {
-		return c, err
+		return err
 	}
 	defer func() { err = errors.Join(err, session.Close()) }()
-	return session.Prove(ctx, policy.Select(f, s).Blank)
+	c, err := session.Prove(ctx, policy.Select(f, s).Blank)
+	if err != nil {
+		return err
+	}
+	return use(session, c)
 }
 
 // scanPlace waits until somebody at a terminal may read a disk in full. Where no

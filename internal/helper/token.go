@@ -19,7 +19,7 @@ import (
 
 // Offer prints what is on the disk, and the token with which Confirm has it formatted. It
 // reads only.
-func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) (err error) {
+func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
 		return err
@@ -36,24 +36,16 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) (err
 	if err := checkConfirmable(f, s); err != nil {
 		return err
 	}
-	progress, free, err := scanPlace(ctx, h)
-	if err != nil {
+	var content disk.Content
+	var token string
+	err = proven(ctx, h, f, s, func(session *format.Session, c disk.Content) (err error) {
+		if d, ok := policy.Confirmable(f, &c, s); !ok {
+			return notConfirmable(f, &c, s, d)
+		}
+		content = c
+		token, err = session.Token(ctx, boot)
 		return err
-	}
-	defer free()
-	session, err := open(ctx, h, f, s, format.Deps{Progress: progress})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, session.Close()) }()
-	content, err := session.Prove(ctx, policy.Select(f, s).Blank)
-	if err != nil {
-		return err
-	}
-	if d, ok := policy.Confirmable(f, &content, s); !ok {
-		return notConfirmable(f, &content, s, d)
-	}
-	token, err := session.Token(ctx, boot)
+	})
 	if err != nil {
 		return err
 	}
@@ -116,7 +108,7 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token str
 	var manager unit.Manager
 	jobErr, taken := error(nil), false
 	for !taken && jobErr == nil {
-		jobErr = manager.StartFormat(ctx, f.Seq)
+		jobErr = manager.Format(ctx, f.Seq)
 		if taken, err = h.Store.Taken(f.Seq); err != nil {
 			return errors.Join(err, withdraw(), jobErr)
 		}
