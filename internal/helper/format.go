@@ -50,8 +50,11 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 		return err
 	}
 	j := &job{host: h, log: log, place: place, facts: f, settings: s}
-	if j.token, err = h.Store.TakeToken(seq); err != nil || j.token != "" {
-		return errors.Join(err, j.formatConfirmed(ctx))
+	if j.token, err = h.Store.TakeToken(seq); err != nil {
+		return err
+	}
+	if j.token != "" {
+		return j.formatConfirmed(ctx)
 	}
 	c := f.Known()
 	// What could not be mounted is read as well.
