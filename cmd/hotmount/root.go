@@ -80,8 +80,8 @@ func root() *cobra.Command {
 	return c
 }
 
-// group makes a command that does nothing but to have others below it. Left to
-// itself, cobra takes an unknown one for a call for help, or for a failure.
+// group makes a command that only has others below it. By itself, cobra takes an unknown command
+// for a call for help, or for a failure.
 func group(c *cobra.Command) *cobra.Command {
 	c.DisableFlagsInUseLine = true
 	c.SuggestionsMinimumDistance = 2
@@ -99,7 +99,7 @@ func group(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// args makes a wrong number of arguments a mistake in the call.
+// args turns a wrong number of arguments into a usageError.
 func args(want cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, given []string) error {
 		if err := want(c, given); err != nil {
@@ -148,9 +148,9 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 	return &s, nil
 }
 
-// running gives the settings that the daemon runs with, and load's where none has run since
-// the boot, or where there are flags: the daemon's unit can name it another configuration,
-// and what is being edited is not yet what mounts.
+// running returns the settings that the daemon runs with, or load's if no daemon has run since
+// the boot, or if there are flags. The daemon's unit may name another configuration, and an
+// edited file is not yet what mounts.
 func running(c *cobra.Command) (*disk.Settings, error) {
 	if s, err := host().Store.Settings(); err == nil && !config.Given(c.Flags()) {
 		return s, nil
@@ -158,9 +158,9 @@ func running(c *cobra.Command) (*disk.Settings, error) {
 	return load(c)
 }
 
-// usable is load for what only looks, also at a node whose configuration has a fault:
-// then with the settings that the daemon runs with, or where these are not to be read
-// with the defaults, and says so. Not for flags that were given.
+// usable is load for commands that only look. If the configuration has a fault it returns the
+// settings of the daemon, or the defaults if these cannot be read, and prints which. A fault in
+// the flags is an error all the same.
 func usable(c *cobra.Command) (*disk.Settings, error) {
 	s, err := load(c)
 	if err == nil || config.Given(c.Flags()) {
@@ -184,7 +184,7 @@ var (
 	socket = control.Socket
 )
 
-// hostFor is the node with what these settings want of it.
+// hostFor returns the node as these settings want it seen.
 func hostFor(s *disk.Settings) inventory.Host {
 	return host().For(s)
 }

@@ -101,9 +101,8 @@ func WarnUnused(w io.Writer, src config.Source, disks []disk.Facts, s *disk.Sett
 	return err
 }
 
-// OtherSettings prints so where a plan or status is made with other settings than the
-// daemon has: its unit gives it another environment or other flags, or the configuration
-// was changed and is not loaded yet, for which a plan is what is asked for.
+// OtherSettings prints a note if the settings are not those of the running daemon. Its unit may
+// have another environment or other flags, or a changed configuration is not loaded yet.
 func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	theirs, err := st.Settings()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {

@@ -172,9 +172,8 @@ func DaemonRuns(root string) bool {
 	return false
 }
 
-// hear takes from what the daemon said of the disk what can not be seen by looking
-// at it: what the proofs have found and what is remembered, where the caller is
-// not root and may not read that; and what could not be done.
+// hear takes from the daemon's published status what cannot be seen on the disk itself: what
+// failed. A caller other than root also learns what the proofs have found and what is remembered.
 func (d *DiskStatus) hear(l *disk.Line, daemon string) {
 	// Whether it is mounted anybody can see; how much of the disk it takes, and which filesystem it is, not.
 	told := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced

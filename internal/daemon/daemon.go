@@ -167,7 +167,7 @@ func (p *parts) reload(ctx context.Context) error {
 	}
 }
 
-// commanded is the agent as the command line needs it.
+// commanded is the part of the agent that serves the command line.
 type commanded interface {
 	Accept(ctx context.Context, name string, seq uint64) (string, error)
 	Release(ctx context.Context, name string, seq uint64) error

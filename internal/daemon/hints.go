@@ -24,14 +24,14 @@ func mayBeDisk(name string, loops bool) bool {
 	return false
 }
 
-// looker is the agent as who hears of events needs it.
+// looker is the part of the agent that events need.
 type looker interface {
 	Look(name string)
 	LookAtAll()
 }
 
-// look has the agent look at what the hint is about, if that is wanted, and at the disk whose
-// partitions come or go: of a table that is read anew the kernel tells by them alone
+// look has the agent look at the disk of the hint, if that is wanted, and at the whole disk if
+// partitions come or go. When the kernel reads a partition table anew, these are its only events
 // (bdev_disk_changed in block/partitions/core.c).
 func look(a looker, h uevent.Hint, wanted bool) {
 	if h.Rescan {
@@ -64,8 +64,8 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 				p.agent.Look(filepath.Base(link))
 			}
 		}
-		// Last: who waits for a mount asks for a look as well, and the two are one if
-		// the change is known by then.
+		// Last: a mount that was waited for causes a look, too. Both are one look if the change
+		// is queued by then.
 		p.mounting.shown(now)
 		before = now
 	})

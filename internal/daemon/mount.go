@@ -51,14 +51,14 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		err = errors.Join(err, u.StartCleanup(ctx, path))
 	}
 	if err == nil {
-		// Whoever had it before has let go.
+		// Its former users have let go.
 		err = disk.OfNode(u.host.Store.ForgetHolders(uuid))
 	}
 	return err
 }
 
-// startMount makes the mount point, and returns when PID 1 was asked. Who does not wait for the mount any more calls
-// over.
+// startMount makes the mount point, and returns when PID 1 was asked. The caller must call over
+// when it does not wait for the mount any more.
 func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
 	over = func() {}
 	if err := u.host.Propagates(class.Directory); err != nil {
@@ -80,9 +80,8 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 	})
 }
 
-// failure says what a mount that has failed tells, by what the kernel has just said.
-// Holders are those who used the filesystem when its disk was last detached, check is
-// the command that looks for damage.
+// failure explains a failed mount by what the kernel has just said. Holders are the users of the
+// filesystem when its disk was last detached. Check is the command that looks for damage.
 func failure(err error, node, said, holders, check string) error {
 	// "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in
 	// fs/xfs/xfs_mount.c). Nothing is wrong with the disk.
@@ -103,8 +102,8 @@ func failure(err error, node, said, holders, check string) error {
 	return fmt.Errorf("%w%s; look at it with: %s", err, said, check)
 }
 
-// barred says of a mount point that could not be made since everything is read-only
-// there for the daemon (ProtectSystem=, systemd.exec(5)) what opens it.
+// barred adds a remedy to the error of a mount point that could not be made because the daemon's
+// sandbox is read-only there (ProtectSystem=, systemd.exec(5)).
 func barred(err error) error {
 	if !errors.Is(err, unix.EROFS) {
 		return err
@@ -121,8 +120,8 @@ const (
 	askMost  = 16 * time.Second
 )
 
-// await waits until the mount is there, or PID 1 says that its job has ended. PID 1
-// is not connected meanwhile: for who is, it makes a message of each change of each unit.
+// await waits until the mount is there, or its job has ended. It keeps no connection to PID 1
+// meanwhile, which would send a message for each change of each unit.
 func await(ctx context.Context, path string, arrived <-chan struct{}, ended func(ctx context.Context, path string, sure bool) (bool, error)) error {
 	for wait := askFirst; ; wait = min(2*wait, askMost) {
 		select {
@@ -139,7 +138,7 @@ func await(ctx context.Context, path string, arrived <-chan struct{}, ended func
 }
 
 // PID 1 reads the mount table once a second where much is mounted and unmounted (mount_enumerate in systemd's
-// src/core/mount.c). Of a mount that it has not seen it says that it is stopped.
+// src/core/mount.c). It calls a mount unit stopped whose mount it has not seen.
 const (
 	seenAfter = time.Second
 	seenTries = 4
@@ -162,7 +161,7 @@ func untilUnmounted(ctx context.Context, stop func() error, there func() (bool, 
 	}
 }
 
-// arrivals tells who waits for a mount that the mount table shows it.
+// arrivals wakes what waits for a mount, once the mount table shows it.
 type arrivals struct {
 	mu      sync.Mutex
 	waiting map[arrival]chan struct{}
@@ -173,7 +172,7 @@ type arrival struct {
 	dev  disk.Dev
 }
 
-// expect gives a channel that is closed when the table shows the device there.
+// expect returns a channel that is closed when the table shows the device at the path.
 func (a *arrivals) expect(path string, dev disk.Dev) (arrived <-chan struct{}, forget func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -201,8 +200,8 @@ func (a *arrivals) shown(table []mounts.Mount) {
 	}
 }
 
-// kernelSaid gives what the kernel has said of the disk since that time of CLOCK_MONOTONIC,
-// for mount(8) has only an error number for a damaged filesystem.
+// kernelSaid returns what the kernel has logged of the disk since that time of CLOCK_MONOTONIC.
+// mount(8) reports only an error number for a damaged filesystem.
 func kernelSaid(ctx context.Context, r run.Runner, h inventory.Host, id disk.ID, since time.Duration) string {
 	// The filesystems begin their messages with "XFS (vdb): " or "EXT4-fs (vdb): ", what is before
 	// them with "/dev/vdb: ".
@@ -211,8 +210,8 @@ func kernelSaid(ctx context.Context, r run.Runner, h inventory.Host, id disk.ID,
 	if err != nil {
 		return ""
 	}
-	// While the disk is attached no other gets its name: after it has gone, whose lines
-	// they are nobody knows.
+	// While the disk is attached its name is not reused. Once it is gone, nobody knows whose
+	// lines these are.
 	if now, err := h.Look(id.Name); err != nil || now.Seq != id.Seq {
 		return ""
 	}

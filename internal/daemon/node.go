@@ -59,7 +59,7 @@ func (n node) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 func (n node) Forget(seq uint64) error { return n.Store.Forget(seq) }
 
 // SaveSettings fails for what the formatting units need. A state directory that
-// can not be written keeps no filesystem from being mounted.
+// cannot be written keeps no filesystem from being mounted.
 func (n node) SaveSettings(s *disk.Settings) error {
 	if err := n.Store.SaveSettings(s); err != nil {
 		return err

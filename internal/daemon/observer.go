@@ -24,7 +24,7 @@ type observer struct {
 	report.Agent
 	board   *report.Board
 	metrics *metrics.Metrics // written only if there is a directory for it
-	status  *sync.Mutex      // held by who publishes the status
+	status  *sync.Mutex      // held while the status is published
 	host    inventory.Host
 }
 
@@ -61,7 +61,7 @@ func (o observer) Disregarded(f *disk.Facts) {
 	o.board.Gone(f)
 }
 
-// Ready is told when the status for other users can be read.
+// Ready publishes the status before systemd is told: other users may read it from then on.
 func (o observer) Ready() {
 	if err := o.publishStatus(); err != nil {
 		o.Problem(err)
@@ -133,7 +133,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 			published = time.Now()
 			errs = append(errs, o.publishStatus())
 			if ctx.Err() != nil {
-				return nil // what filesystems hold can not be asked any more
+				return nil // the filesystems cannot be asked any more
 			}
 		case <-tick:
 		}

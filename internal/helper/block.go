@@ -18,10 +18,10 @@ import (
 	"hotmount/internal/unit"
 )
 
-// GiveOut makes the link to the disk and becomes a process that does nothing but
-// keep the disk open. As long as that runs the kernel gives the disk's name to no
-// other, so that the link can never lead to another disk, however late udev is. It
-// is stopped by the end of the disk, after TakeBack has removed the link.
+// GiveOut makes the link to the disk, and becomes a process that only keeps the disk open.
+// While that process runs, the kernel reuses the disk's name for no other disk. So the link
+// can never lead to another disk, however late udev is. PID 1 stops the process when the disk
+// goes, after TakeBack has removed the link.
 func GiveOut(h inventory.Host, seq uint64) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -65,9 +65,8 @@ func GiveOut(h inventory.Host, seq uint64) error {
 	return unix.Exec("/usr/bin/sleep", []string{"sleep", "infinity"}, nil)
 }
 
-// hold opens the disk, and makes sure that it is that attachment of it and that
-// nobody formats it: who does has an exclusive lock, and gets none as long as this
-// one is held.
+// hold opens the disk and takes a shared lock on it. It makes sure that this is still the same
+// attachment and that no format is under way: a format needs the exclusive lock.
 func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -83,8 +82,8 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	if err := unix.Flock(int(device.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("somebody has locked it, as a format does that is under way: %w", err), device.Close())
 	}
-	// The disk's facts were read before it was held: they are of this attachment
-	// if it is there still, and a format may have begun or ended since.
+	// The facts were read before the disk was held. They are of this attachment if it is
+	// still there. A format may have begun or ended since.
 	now, err := h.For(s).BySeq(f.Seq)
 	if err == nil && now.Serial != f.Serial {
 		err = disk.ErrGone

@@ -40,15 +40,14 @@ func ParseID(s string) (id disk.ID, err error) {
 	return id, err
 }
 
-// PID 1 has that long to unmount a disk that nobody uses; and the daemon that runs when
-// the disk goes may end before it is done. It is looked after each time after twice as
-// long.
+// PID 1 has goneFirst to unmount a disk that nobody uses. A daemon that runs when the disk goes
+// may end before it has unmounted it, so it is looked at again, each time after twice as long.
 const (
 	goneFirst = 2 * time.Second
 	goneMost  = 30 * time.Second
 )
 
-// unmounter has PID 1 unmount what is left at the path of a disk that is gone, and name who has it.
+// unmounter has PID 1 unmount what a disk that is gone has left at the path, and name its users.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
 // Gone does what the daemon does with a disk that is gone (agent.Agent), but once: the unit
@@ -91,8 +90,8 @@ func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, 
 	}
 }
 
-// nameHolders has those named who have a filesystem of the disk by a mount of their own, as
-// a pod has. Such a mount did not keep it from being unmounted where hotmount had mounted it.
+// nameHolders has the users named that have a filesystem of the disk by a mount of their own,
+// as a pod has. It could be unmounted all the same where hotmount had mounted it.
 func nameHolders(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID) error {
 	if !mounts.MountedAnywhere(h.Root, id.Name) {
 		return nil

@@ -25,7 +25,7 @@ type making struct {
 	uuid, path string
 	decision   disk.Decision
 	scan       *report.Scan
-	comparing  func() // says that the token is looked at
+	comparing  func() // shows that the token is compared now
 	record     *store.Format
 	session    *format.Session
 }
@@ -65,7 +65,7 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 	class := policy.Select(f, s)
 	m := &making{job: j, class: class, uuid: uuid, path: class.MountPoint(uuid), scan: report.NewScan(log, f), record: &store.Format{Store: j.host.Store}}
 	m.decision = disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
-	// The story of the filesystem that may come of it begins here.
+	// The journal of the filesystem that may be made begins here.
 	var condition string
 	condition, m.comparing = readFor(m.scan, j.token != "")
 	log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read; if "+condition+" it becomes "+class.Create+" "+uuid)
@@ -93,7 +93,7 @@ func (m *making) progress(ctx context.Context, p probe.Progress) {
 	m.scan.Progress(p.At, p.Size, p.Read, m.settings.Settle+readPatience)
 }
 
-// prove reads the disk, and gives the place back.
+// prove reads the disk, and frees the place for the next one.
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
 	// Also where little is read nobody may write for that long.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
@@ -183,9 +183,8 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	return err
 }
 
-// readFor has the scan say what the disk is read for. It returns on what condition the
-// disk is formatted, and what has the scan say that the token is looked at. Over is the
-// operator's word.
+// readFor has the scan show what the disk is read for. It returns the condition for a format in
+// words, and a function for the moment when the token is compared. Over is the operator's word.
 func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
 	if !over {
 		return "it is proven blank", func() {}

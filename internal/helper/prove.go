@@ -99,9 +99,9 @@ func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) 
 	return now.Writes, inFlight, err
 }
 
-// allowed looks at the switches that stop all formatting once more right before the disk
-// is written to: up to half a minute may have passed with waiting for udev's lock. Whoever
-// else takes the disk meets the claim on it, but for a loop device.
+// allowed looks once more at the switches that stop all formatting, right before the disk is
+// written to. Waiting for udev's lock may have taken half a minute. Others that want the disk
+// meet the claim on it, but a loop device does not.
 func allowed(h inventory.Host, name string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -114,8 +114,8 @@ func allowed(h inventory.Host, name string) error {
 	return forbidden(&now, s)
 }
 
-// asking returns the host as one who writes to a disk has to see it. The unit may read the loop devices only if their
-// driver was there when it began.
+// asking returns the host as a writer has to see it: it asks the loop devices what they lie on. The
+// unit may read them only if their driver was loaded when the unit started.
 func asking(h inventory.Host, s *disk.Settings) inventory.Host {
 	h = h.For(s)
 	h.Asks = true

@@ -67,8 +67,8 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	}
 	var said strings.Builder
 	if err = r.saySafe(ctx, &said, f); err != nil && !r.Force {
-		// Who holds it came meanwhile, or can not be seen: it goes on having it, as
-		// if nothing had been asked.
+		// Its user came meanwhile, or cannot be seen. That user keeps it, as if nothing had
+		// been asked.
 		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
 			backErr = errors.New("until then it is mounted again")
@@ -201,8 +201,8 @@ func (r *Release) block(ctx context.Context, f *disk.Facts) error {
 	return r.saySafe(ctx, r.Out, f)
 }
 
-// find finds the disk of that kernel name or filesystem UUID, and where
-// hotmount has it mounted or gives it out: nowhere, if it is kept unmounted already.
+// find returns the disk with that kernel name or filesystem UUID, and the path at which hotmount
+// has it mounted or given out. The path is empty if the disk is kept unmounted already.
 func (r *Release) find(which string) (*disk.Facts, string, error) {
 	s, err := r.Host.Store.Settings()
 	if err != nil {

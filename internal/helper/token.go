@@ -103,8 +103,8 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token str
 	if err != nil {
 		return err
 	}
-	// A proof that ran already has looked for no token: PID 1 gives its job again,
-	// and only the next one takes the token.
+	// A proof that runs already has looked for no token. PID 1 then answers with its job, and
+	// only the next proof takes the token.
 	var manager unit.Manager
 	jobErr, taken := error(nil), false
 	for !taken && jobErr == nil {

@@ -31,8 +31,8 @@ type mounted struct {
 	running  disk.Running
 }
 
-// Trim counts for how long each filesystem is in use, and gives the free space of those that
-// are to be trimmed back to the storage.
+// Trim counts how long each filesystem is in use, and trims those that are due: their free
+// space goes back to the storage.
 func Trim(ctx context.Context, h inventory.Host) error {
 	s, err := h.Store.Settings()
 	if err != nil {

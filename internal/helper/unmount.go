@@ -27,14 +27,15 @@ func ParseGone(s string) (where string, dev disk.Dev, err error) {
 	return dir + uuid, dev, err
 }
 
-// holdersTold bounds how many are told again when the disk returns.
+// holdersTold is how many users at most are named again when the disk returns.
 const holdersTold = 8
 
-// UnmountGone shuts down the filesystem of the device, which is gone, names who uses it,
-// and unmounts it where it is still mounted at the path, lazily if it must. It is shut
-// down before, and not only taken away: who empties it, as the provisioner does, would take
-// what is not found any more for deleted. They are named before it is unmounted:
-// afterwards nobody can find the mount that they hold.
+// UnmountGone shuts down the filesystem of the device, which is gone, and names its users. If
+// it is still mounted at the path, it is unmounted, lazily if necessary.
+//
+// It is shut down first. Else a process that empties it, as the provisioner does, would take
+// files that it does not find any more for deleted. The users are named before the unmount,
+// since afterwards nobody can find the mount that they hold.
 func UnmountGone(h inventory.Host, where string, dev disk.Dev) error {
 	return unmountGone(report.New(), h, where, dev, unix.Unmount)
 }

@@ -10,9 +10,8 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Wait waits until the filesystem is mounted in the directory of a class. It looks at the mount
-// table and at the settings each time the table changes: the daemon may come after the one who
-// waits.
+// Wait waits until the filesystem is mounted in the directory of a class. Each time the mount
+// table changes it reads the settings too, since the daemon may start later.
 func Wait(ctx context.Context, uuid string, settings func() (*disk.Settings, error)) error {
 	watch, found := context.WithCancel(ctx)
 	defer found()
