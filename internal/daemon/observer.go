@@ -56,6 +56,7 @@ func (o observer) Gone(f *disk.Facts, path string) {
 	o.board.Gone(f)
 }
 
+// Disregarded is not reported: the operator who changed the configuration knows.
 func (o observer) Disregarded(f *disk.Facts) {
 	o.metrics.Gone(f)
 	o.board.Gone(f)

@@ -51,8 +51,7 @@ const (
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
 // Gone does what the daemon does with a disk that is gone (agent.Agent), but once: the unit
-// tries again what failed. While there is a daemon
-// behind the socket it is left to that.
+// tries again what failed. It leaves this to the daemon while one answers at the socket.
 func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
 	return gone(ctx, h, new(unit.Manager).UnmountGone, id, func() bool { return control.Listens(ctx, socket) })
 }
