@@ -5,36 +5,33 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hotmount/internal/config"
 	"hotmount/internal/helper"
 )
 
 func applySandboxCommand() *cobra.Command {
-	c := &cobra.Command{
+	return configured(&cobra.Command{
 		Use:   "apply-sandbox",
 		Short: "Let the daemon make mount points in the directories of the classes",
 		Long: "Write " + helper.SandboxDropIn + ", which lets the daemon make mount points\n" +
 			"in the directories of the configuration's classes, or remove it where none but " + helper.ShippedDirectory + " is needed. Devices need\n" +
 			"nothing: the daemon opens none, and whatever the driver each formatting unit gets its own disk.",
 		Args: args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return applySandbox(c, helper.SandboxDropIn) },
-	}
-	config.AddFlags(c.Flags())
-	return c
+		RunE: func(c *cobra.Command, _ []string) error { return applySandbox(c) },
+	})
 }
 
-func applySandbox(c *cobra.Command, path string) error {
+func applySandbox(c *cobra.Command) error {
 	s, err := load(c)
 	if err != nil {
 		return err
 	}
 	text := "The sandbox fits the configuration already."
-	changed, err := helper.ApplySandbox(s, path)
+	changed, err := helper.ApplySandbox(s, helper.SandboxDropIn)
 	if err != nil {
 		return err
 	}
 	if changed {
-		text = path + " is changed. It takes effect with:\n  systemctl daemon-reload && systemctl restart hotmount"
+		text = helper.SandboxDropIn + " is changed. It takes effect with:\n  systemctl daemon-reload && systemctl restart hotmount"
 	}
 	_, err = fmt.Fprintln(c.OutOrStdout(), text)
 	return err

@@ -43,9 +43,7 @@ func configCommand() *cobra.Command {
 			return err
 		},
 	}
-	config.AddFlags(check.Flags())
-	config.AddFlags(show.Flags())
-	c.AddCommand(check, show, applySandboxCommand())
+	c.AddCommand(configured(check), configured(show), applySandboxCommand())
 	return c
 }
 

@@ -49,6 +49,5 @@ func explainCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&facts, "facts", false, "print what the decision rests on, as JSON")
 	c.Flags().StringVar(&from, "from", "", "explain what --facts has printed into this `file`; - is the standard input")
-	config.AddFlags(c.Flags())
-	return c
+	return configured(c)
 }

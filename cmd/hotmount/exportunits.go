@@ -3,12 +3,11 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"hotmount/internal/config"
 	"hotmount/internal/helper"
 )
 
 func exportUnitsCommand() *cobra.Command {
-	c := &cobra.Command{
+	return configured(&cobra.Command{
 		Use:   "export-units DIRECTORY",
 		Short: "Write a static .mount file for each mounted filesystem, for those who leave",
 		Long: "Write a unit file for each filesystem that is mounted now, which mounts it at the same path at every boot without\n" +
@@ -28,7 +27,5 @@ func exportUnitsCommand() *cobra.Command {
 			}
 			return helper.ExportUnits(c.OutOrStdout(), given[0], disks, s)
 		},
-	}
-	config.AddFlags(c.Flags())
-	return c
+	})
 }

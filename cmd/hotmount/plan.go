@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/cli"
-	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/helper"
 )
@@ -35,8 +34,7 @@ func planCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVarP(&verbose, "evidence", "v", false, "print below the table what was found on each disk")
-	config.AddFlags(c.Flags())
-	return c
+	return configured(c)
 }
 
 // prove is how root's commands read a disk.

@@ -139,7 +139,13 @@ func outputFlag(c *cobra.Command, words ...string) func() (string, error) {
 	}
 }
 
-// load reads the configuration for a command that has config.AddFlags' flags.
+// configured returns the command with the flags that take the place of the configuration's settings.
+func configured(c *cobra.Command) *cobra.Command {
+	config.AddFlags(c.Flags())
+	return c
+}
+
+// load reads the configuration for a command that is configured.
 func load(c *cobra.Command) (*disk.Settings, error) {
 	s, err := config.Load(config.Source{Environ: os.Environ(), Flags: c.Flags()})
 	if err != nil {

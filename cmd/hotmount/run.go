@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/cli"
-	"hotmount/internal/config"
 	"hotmount/internal/daemon"
 	"hotmount/internal/disk"
 	"hotmount/internal/report"
@@ -38,6 +37,5 @@ func runCommand() *cobra.Command {
 	if err := c.MarkFlagDirname("metrics-directory"); err != nil {
 		panic(err) // there is no such flag
 	}
-	config.AddFlags(c.Flags())
-	return c
+	return configured(c)
 }

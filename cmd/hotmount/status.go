@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/cli"
-	"hotmount/internal/config"
 	"hotmount/internal/disk"
 )
 
@@ -42,8 +41,7 @@ func statusCommand() *cobra.Command {
 	}
 	output = outputFlag(c, cli.StatusOutputs()...)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print what has changed")
-	config.AddFlags(c.Flags())
-	return c
+	return configured(c)
 }
 
 // statusVerdict is an error if a disk is refused or failed.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/helper"
 	"hotmount/internal/run"
@@ -106,8 +105,7 @@ func cleanupCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "all mount points in all class directories")
-	config.AddFlags(c.Flags())
-	return c
+	return configured(c)
 }
 
 // trimCommand is for hotmount-trim.service.

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/cli"
-	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/helper"
 )
@@ -36,6 +35,5 @@ func waitCommand() *cobra.Command {
 		},
 	}
 	c.Flags().DurationVar(&timeout, "timeout", 0, "for how long at most, such as 90s; 0 is for ever")
-	config.AddFlags(c.Flags())
-	return c
+	return configured(c)
 }

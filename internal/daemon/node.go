@@ -36,20 +36,30 @@ func (n node) Names() ([]string, error) {
 	return n.Host.Names()
 }
 
-func (n node) MountedAt(path string, dev disk.Dev) (bool, error) {
-	tree, err := n.Mounts()
-	if err != nil {
-		return false, err
-	}
-	return mounts.OnTop(tree, path, dev)
-}
-
-func (n node) Accept(f *disk.Facts, w disk.Word) error {
+// inBoot calls do with the boot that the node is in.
+func (n node) inBoot(do func(boot string) error) error {
 	boot, err := n.Boot()
 	if err != nil {
 		return err
 	}
-	return n.Store.Accept(f, boot, w)
+	return do(boot)
+}
+
+func (n node) Accept(f *disk.Facts, w disk.Word) error {
+	return n.inBoot(func(boot string) error { return n.Store.Accept(f, boot, w) })
+}
+
+func (n node) Keep(f *disk.Facts, reason disk.Reason) error {
+	return n.inBoot(func(boot string) error { return n.Store.Keep(f, boot, reason) })
+}
+
+func (n node) Note(found []disk.Sighting) error {
+	return n.inBoot(func(boot string) error {
+		for i := range found {
+			found[i].Identity.Boot = boot
+		}
+		return n.Store.Note(found)
+	})
 }
 
 func (n node) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
@@ -95,23 +105,4 @@ func hasLeftovers(dir string) bool {
 		to, _ := os.Readlink(filepath.Join(dir, name))
 		return disk.ValidUUID(strings.TrimPrefix(name, ".")) || to == disk.LinkDirectory+"/"+name
 	})
-}
-
-func (n node) Keep(f *disk.Facts, reason disk.Reason) error {
-	boot, err := n.Boot()
-	if err != nil {
-		return err
-	}
-	return n.Store.Keep(f, boot, reason)
-}
-
-func (n node) Note(found []disk.Sighting) error {
-	boot, err := n.Boot()
-	if err != nil {
-		return err
-	}
-	for i := range found {
-		found[i].Identity.Boot = boot
-	}
-	return n.Store.Note(found)
 }

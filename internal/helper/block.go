@@ -23,11 +23,7 @@ import (
 // can never lead to another disk, however late udev is. PID 1 stops the process when the disk
 // goes, after TakeBack has removed the link.
 func GiveOut(h inventory.Host, seq uint64) error {
-	s, err := h.Store.Settings()
-	if err != nil {
-		return err
-	}
-	f, err := h.For(s).BySeq(seq)
+	s, f, err := settingsAndDisk(h, seq)
 	if err != nil {
 		return err
 	}

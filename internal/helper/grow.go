@@ -23,11 +23,7 @@ import (
 // before.
 func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error {
 	log := report.New()
-	s, err := h.Store.Settings()
-	if err != nil {
-		return err
-	}
-	f, err := h.For(s).BySeq(seq)
+	s, f, err := settingsAndDisk(h, seq)
 	if err != nil {
 		return err
 	}

@@ -114,6 +114,16 @@ func allowed(h inventory.Host, name string) error {
 	return forbidden(&now, s)
 }
 
+// settingsAndDisk returns the daemon's settings, and the disk with that sequence number.
+func settingsAndDisk(h inventory.Host, seq uint64) (*disk.Settings, *disk.Facts, error) {
+	s, err := h.Store.Settings()
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := h.For(s).BySeq(seq)
+	return s, f, err
+}
+
 // asking returns the host as a writer has to see it: it asks the loop devices what they lie on. The
 // unit may read them only if their driver was loaded when the unit started.
 func asking(h inventory.Host, s *disk.Settings) inventory.Host {

@@ -42,7 +42,7 @@ func UnmountGone(h inventory.Host, where string, dev disk.Dev) error {
 
 func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, umount func(where string, flags int) error) error {
 	fail := func(err error) error { return fmt.Errorf("cannot unmount %s lazily: %w", where, err) }
-	there, err := isOnTop(h, where, dev)
+	there, err := h.MountedAt(where, dev)
 	if err != nil {
 		return fail(err)
 	}
@@ -93,14 +93,6 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	return h.Store.SaveHolders(path.Base(where), words)
 }
 
-func isOnTop(h inventory.Host, where string, dev disk.Dev) (bool, error) {
-	tree, err := h.Mounts()
-	if err != nil {
-		return false, err
-	}
-	return mounts.OnTop(tree, where, dev)
-}
-
 // shutDown reports what could not be done: the kernel does it later.
 func shutDown(log *report.Log, root, where string, dev disk.Dev) {
 	if err := mounts.ShutDown(root, dev); err != nil {
@@ -120,7 +112,7 @@ const (
 // it is looked again before each try, for umount2(2) takes whatever is mounted at the path.
 func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where string, flags int) error) (what string, err error) {
 	isLeft := func() (bool, error) {
-		there, err := isOnTop(h, where, dev)
+		there, err := h.MountedAt(where, dev)
 		if err != nil || !there {
 			return false, err
 		}

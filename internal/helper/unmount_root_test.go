@@ -96,7 +96,7 @@ func TestUnmountGone(t *testing.T) {
 			if (err != nil) != tt.living || tt.living && !strings.Contains(err.Error(), "its disk "+dev.String()+" is there") {
 				t.Error(err)
 			}
-			if there, err := isOnTop(h, where, dev); err != nil || there != tt.living {
+			if there, err := h.MountedAt(where, dev); err != nil || there != tt.living {
 				t.Errorf("still mounted: %v, %v", there, err)
 			}
 		})
@@ -149,7 +149,7 @@ func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 			if err != nil || what != nothingLeft || tt.between != (tries == 1) {
 				t.Errorf("after %d tries it %s, %v", tries, what, err)
 			}
-			if there, err := isOnTop(h, where, living); err != nil || !there {
+			if there, err := h.MountedAt(where, living); err != nil || !there {
 				t.Errorf("the living disk is mounted: %v, %v", there, err)
 			}
 		})
