@@ -33,6 +33,8 @@ const (
 	goSystemd = "github.com/coreos/go-systemd/v22"
 	godbus    = "github.com/godbus/dbus/v5"
 	mountinfo = "github.com/moby/sys/mountinfo"
+	cobra     = "github.com/spf13/cobra"
+	yaml      = "go.yaml.in/yaml/v3"
 )
 
 var viperModules = []string{
@@ -61,12 +63,25 @@ var rooms = map[string]room{
 	"provisioner":     {rooms: []string{"disk"}, modules: []string{"go.yaml.in/yaml/v3"}, not: []string{"os", "os/exec", "net", "syscall"}, reason: "text is compared with settings: nothing is asked of a cluster"},
 	"report":          {rooms: []string{"disk", "policy"}, modules: []string{goSystemd, sys}, not: []string{"os/exec"}, reason: "reporting does not reach into the agent"},
 	"metrics":         {rooms: []string{"disk"}, not: []string{"os/exec", "net"}, reason: "numbers go into a file: nobody is listened to"},
-	"control":         {modules: []string{sys}, not: []string{"os/exec"}, reason: "the socket carries words, it does not know what they mean"},
+	"usage":           {rooms: []string{"disk", "inventory", "mounts", "run"}, not: []string{"os/exec", "net"}, reason: "a filesystem that may hang is asked by a child"},
+	"helper": {rooms: []string{"control", "disk", "doctor", "format", "grow", "inventory", "mounts", "policy", "probe", "report", "run", "store", "unit", "usage"}, not: []string{"os/exec", "net"},
+		reason: "a helper works on one disk, by itself: it knows neither the daemon nor the command line"},
+	"daemon": {rooms: []string{"agent", "control", "disk", "inventory", "metrics", "mounts", "policy", "report", "run", "store", "uevent", "unit", "usage"}, modules: []string{goSystemd, sys}, not: []string{"os/exec", "net"},
+		reason: "the daemon holds no disk: what opens one is a helper, and PID 1 starts it"},
+	"cli": {rooms: []string{"config", "disk", "format", "inventory", "policy", "report", "store", "usage"}, modules: []string{cobra, goSystemd, yaml, sys}, not: []string{"net"},
+		reason: "what people read is printed, and nothing is done here"},
+	"control": {modules: []string{sys}, not: []string{"os/exec"}, reason: "the socket carries words, it does not know what they mean"},
 }
 
-// dbusRooms are the only ones that may reach D-Bus. report uses go-systemd's
-// journal and daemon packages, which do not.
-var dbusRooms = []string{"unit"}
+// commands is what package main may import.
+var commands = room{
+	rooms: []string{"cli", "config", "control", "daemon", "disk", "doctor", "helper", "inventory", "provisioner", "report", "run", "store", "usage"}, not: []string{"os/exec", "net", "syscall"},
+	reason: "a command has flags, a call and what is printed: no disk is touched from here",
+}
+
+// dbusRooms are the only ones that may reach D-Bus, and all but unit by unit alone. report
+// uses go-systemd's journal and daemon packages, which do not reach it.
+var dbusRooms = []string{"unit", "helper", "daemon"}
 
 type goPackage struct {
 	ImportPath string
@@ -113,10 +128,12 @@ func TestRooms(t *testing.T) {
 			modules[p.ImportPath] = p.Module.Path
 		}
 	}
-	// The commands wire the rooms together: to D-Bus they come by one alone.
-	for _, p := range list(t, "hotmount/cmd/...") {
+	for _, p := range list(t, "hotmount/cmd/...", "hotmount/internal/...") {
+		if name, ok := strings.CutPrefix(p.ImportPath, "hotmount/cmd/"); ok {
+			commands.check(t, name, p.Imports)
+		}
 		for _, i := range p.Imports {
-			if !strings.HasPrefix(i, "hotmount/") && slices.ContainsFunc(reach[i], func(d string) bool { return strings.HasPrefix(d, godbus) }) {
+			if p.ImportPath != "hotmount/internal/unit" && !strings.HasPrefix(i, "hotmount/") && slices.ContainsFunc(reach[i], func(d string) bool { return strings.HasPrefix(d, godbus) }) {
 				t.Errorf("%s reaches D-Bus by %s: %s", p.ImportPath, i, rooms["unit"].reason)
 			}
 		}
@@ -131,14 +148,7 @@ func TestRooms(t *testing.T) {
 			t.Errorf("%s is no room: add it, with what it may import and why", name)
 			continue
 		}
-		for _, i := range p.Imports {
-			if ours, ok := strings.CutPrefix(i, "hotmount/internal/"); ok && !slices.Contains(r.rooms, ours) {
-				t.Errorf("%s imports %s: %s", name, ours, r.reason)
-			}
-			if slices.Contains(r.not, i) {
-				t.Errorf("%s imports %s: %s", name, i, r.reason)
-			}
-		}
+		r.check(t, name, p.Imports)
 		for _, d := range p.Deps {
 			if m := modules[d]; m != "" && m != "hotmount" && !slices.Contains(r.modules, m) && !reachedThrough(r, m) {
 				t.Errorf("%s reaches the module %s by %s: %s", name, m, d, r.reason)
@@ -146,6 +156,19 @@ func TestRooms(t *testing.T) {
 			if strings.HasPrefix(d, godbus) && !slices.Contains(dbusRooms, name) {
 				t.Errorf("%s reaches D-Bus: %s", name, r.reason)
 			}
+		}
+	}
+}
+
+// check complains of each import that the room must not have.
+func (r room) check(t *testing.T, name string, imports []string) {
+	t.Helper()
+	for _, i := range imports {
+		if ours, ok := strings.CutPrefix(i, "hotmount/internal/"); ok && !slices.Contains(r.rooms, ours) {
+			t.Errorf("%s imports %s: %s", name, ours, r.reason)
+		}
+		if slices.Contains(r.not, i) {
+			t.Errorf("%s imports %s: %s", name, i, r.reason)
 		}
 	}
 }

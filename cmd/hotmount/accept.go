@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"hotmount/internal/cli"
 	"hotmount/internal/control"
 	"hotmount/internal/disk"
 )
@@ -17,9 +17,9 @@ func acceptCommand() *cobra.Command {
 		Long: "Give the operator's word that a held disk may be used, or that a disk that failed is worth another try.\n" +
 			"It is still formatted only if it is proven blank.",
 		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFirst(disksWith(func(f *disk.Facts, d disk.Decision) bool { return notIgnored(f, d) && !d.Mounted() })),
+		ValidArgsFunction: cli.CompleteFirst(cli.DisksWith(host, func(f *disk.Facts, d disk.Decision) bool { return cli.NotIgnored(f, d) && !d.Mounted() })),
 		RunE: func(c *cobra.Command, given []string) error {
-			text, err := control.Ask(c.Context(), socket, control.Request{Do: "accept", Disk: diskName(given[0])})
+			text, err := control.Ask(c.Context(), socket, control.Request{Do: "accept", Disk: cli.DiskName(given[0])})
 			if err != nil {
 				return err
 			}
@@ -28,6 +28,3 @@ func acceptCommand() *cobra.Command {
 		},
 	}
 }
-
-// diskName takes both vdb and /dev/vdb.
-func diskName(arg string) string { return strings.TrimPrefix(arg, "/dev/") }

@@ -1,20 +1,17 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"hotmount/internal/cli"
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
-	"hotmount/internal/format"
-	"hotmount/internal/policy"
+	"hotmount/internal/helper"
 	"hotmount/internal/run"
 )
 
@@ -46,9 +43,7 @@ func configCommand() *cobra.Command {
 			return err
 		},
 	}
-	config.AddFlags(check.Flags())
-	config.AddFlags(show.Flags())
-	c.AddCommand(check, show, applySandboxCommand())
+	c.AddCommand(configured(check), configured(show), applySandboxCommand())
 	return c
 }
 
@@ -60,7 +55,7 @@ func checkConfig(c *cobra.Command) error {
 	src := source(c)
 	s, err := config.Load(src)
 	if err == nil {
-		err = errors.Join(config.Directories(src), askMkfs(c.Context(), run.Exec{}, src, &s))
+		err = errors.Join(config.Directories(src), helper.AskMkfs(c.Context(), run.Exec{}, &s, func(key string) string { return config.Origin(src, key) }))
 	}
 	if err != nil {
 		fmt.Fprintln(c.OutOrStdout(), err)
@@ -77,47 +72,5 @@ func checkConfig(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("cannot tell whether each class selects a disk: %w", err)
 	}
-	return warnUnused(c.ErrOrStderr(), src, disks, &s)
-}
-
-// warnUnused warns of the classes and exclusions in the files that select none of the disks.
-func warnUnused(w io.Writer, src config.Source, disks []disk.Facts, s *disk.Settings) error {
-	var warnings strings.Builder
-	for _, key := range policy.Unused(disks, s) {
-		if at := config.Origin(src, key); at != "default" {
-			fmt.Fprintf(&warnings, "%s: warning: %s selects no attached disk\n", at, key)
-		}
-	}
-	if warnings.Len() > 0 {
-		warnings.WriteString("Compare with what a disk has: hotmount explain DISK\n")
-	}
-	_, err := io.WriteString(w, warnings.String())
-	return err
-}
-
-// askMkfs asks mkfs.xfs or mkfs.ext4 whether it takes what the classes want of it.
-func askMkfs(ctx context.Context, r run.Runner, src config.Source, s *disk.Settings) (err error) {
-	dir, err := os.MkdirTemp("", "hotmount-check-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	for i := range s.Classes {
-		class := &s.Classes[i]
-		if class.Mode == disk.ModeBlock || class.Create == "none" || len(class.MkfsOptions) == 0 && class.Create != disk.Ext4 {
-			continue
-		}
-		agrees := format.AgreesExt4
-		if class.Create == disk.XFS {
-			agrees = func(ctx context.Context, r run.Runner, options []string, file string) error {
-				return format.Agrees(ctx, r, options, "", file)
-			}
-		}
-		if refused := agrees(ctx, r, class.MkfsOptions, filepath.Join(dir, fmt.Sprint("disk", i))); refused != nil {
-			// Its usage is long, and not about the fault.
-			what, _, _ := strings.Cut(refused.Error(), `\n`)
-			err = errors.Join(err, fmt.Errorf("%s: classes[%d].mkfs_options: found %q, which mkfs.%s refuses: %s", config.Origin(src, fmt.Sprintf("classes[%d].mkfs_options", i)), i, class.MkfsOptions, class.Create, what))
-		}
-	}
-	return err
+	return cli.WarnUnused(c.ErrOrStderr(), src, disks, &s)
 }

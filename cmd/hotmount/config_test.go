@@ -5,10 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"hotmount/internal/config"
-	"hotmount/internal/disk"
-	"hotmount/internal/run"
 )
 
 func TestConfigCheckAndShow(t *testing.T) {
@@ -60,34 +56,5 @@ func TestWarningsOfUnused(t *testing.T) {
 		if out, code, err = call(t, command...); code != 0 || strings.Contains(out, "warning") {
 			t.Errorf("%v of the defaults: %s: %d, %v", command, out, code, err)
 		}
-	}
-}
-
-// mkfs.xfs and mkfs.ext4, the real ones, are asked for what the classes want of them,
-// and nothing is written but below the temporary directory, which is empty again.
-func TestAskMkfs(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	class := func(create string, options ...string) disk.Class {
-		return disk.Class{Name: "a", Mode: disk.ModeFilesystem, Create: create, MkfsOptions: options}
-	}
-	good := &disk.Settings{Classes: []disk.Class{class("xfs", "-i size=1024"), class("ext4"), class("ext4", "-m 0", "-J size=64"), class("none", "-i 17"), {Mode: disk.ModeBlock, Create: "ext4", MkfsOptions: []string{"-i 17"}}}}
-	if err := askMkfs(t.Context(), run.Exec{}, config.Source{Path: file}, good); err != nil {
-		t.Error(err)
-	}
-	for want, c := range map[string]disk.Class{
-		`default: classes[0].mkfs_options: found ["-i size=17"], which mkfs.xfs refuses: `: class("xfs", "-i size=17"),
-		`default: classes[0].mkfs_options: found ["-i 17"], which mkfs.ext4 refuses: `:     class("ext4", "-i 17"),
-	} {
-		err := askMkfs(t.Context(), run.Exec{}, config.Source{Path: file}, &disk.Settings{Classes: []disk.Class{c}})
-		if err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
-		}
-	}
-	if left, err := os.ReadDir(os.TempDir()); len(left) != 0 || err != nil {
-		t.Errorf("%v is left, error %v", left, err)
 	}
 }

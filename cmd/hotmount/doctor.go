@@ -1,21 +1,20 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"hotmount/internal/config"
+	"hotmount/internal/cli"
 	"hotmount/internal/disk"
 	"hotmount/internal/doctor"
-	"hotmount/internal/policy"
+	"hotmount/internal/helper"
 )
 
 func doctorCommand() *cobra.Command {
-	var output string
+	var output func() (string, error)
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find pods and kubelets that do not have the disk where the host has it",
@@ -23,8 +22,9 @@ func doctorCommand() *cobra.Command {
 			"the disk it should be on, and what to change. Nothing is changed. For root.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return usageError{fmt.Errorf("cannot print as %q: give text or json", disk.Visible(output))}
+			form, err := output()
+			if err != nil {
+				return err
 			}
 			if os.Geteuid() != 0 {
 				return errors.New("cannot see other processes' mounts: run it as root")
@@ -33,12 +33,12 @@ func doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := doctor.Confirmed(func() (*doctor.Snapshot, error) { return snapshot(c.Context(), s) })
+			r, err := doctor.Confirmed(func() (*doctor.Snapshot, error) { return helper.Snapshot(c.Context(), host(), s) })
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				err = printJSON(c.OutOrStdout(), r)
+			if form == "json" {
+				err = cli.PrintJSON(c.OutOrStdout(), r)
 			} else {
 				err = r.Print(c.OutOrStdout())
 			}
@@ -48,10 +48,8 @@ func doctorCommand() *cobra.Command {
 			return verdict(r)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	complete(c, "output", "text", "json")
-	config.AddFlags(c.Flags())
-	return c
+	output = outputFlag(c, "text", "json")
+	return configured(c)
 }
 
 // foundError says that something is not as it should be.
@@ -63,27 +61,6 @@ func verdict(r *doctor.Report) error {
 		return nil
 	}
 	return foundError{fmt.Errorf("found %s and %s", disk.Count(problems, "problem"), disk.Count(warnings, "warning"))}
-}
-
-// snapshot gathers what the doctor judges.
-func snapshot(ctx context.Context, s *disk.Settings) (*doctor.Snapshot, error) {
-	disks, err := hostFor(s).Scan()
-	if err != nil {
-		return nil, err
-	}
-	var ours []disk.Dev
-	for i := range disks {
-		if disks[i].System == "" && policy.Select(&disks[i], s) != nil {
-			ours = append(ours, disks[i].Dev)
-		}
-	}
-	taken, err := doctor.Live().Take(ctx, s.Classes, ours)
-	if err != nil {
-		return nil, err
-	}
-	// Without the node's name volumes would not be known by theirs.
-	taken.Node, err = nodeName(s.Node)
-	return taken, err
 }
 
 func lookCommand() *cobra.Command {

@@ -1,31 +1,16 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"os"
-	"os/exec"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
-	"hotmount/internal/disk"
-	"hotmount/internal/policy"
-	"hotmount/internal/report"
+	"hotmount/internal/cli"
 )
 
 func eventsCommand() *cobra.Command {
 	var (
-		output   string
+		output   func() (string, error)
 		lines    int
 		noFollow bool
 	)
@@ -35,178 +20,25 @@ func eventsCommand() *cobra.Command {
 		Long: "Print what hotmount and its units have done, and go on as it happens: one line an event, from the journal.\n" +
 			"Whoever may read the journal may read it (groups adm and systemd-journal).",
 		Args:              args(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: completeFirst(eventSubjects),
+		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion { return cli.EventSubjects(host) }),
 		RunE: func(c *cobra.Command, given []string) error {
-			if output != "text" && output != "json" {
-				return usageError{fmt.Errorf("cannot print as %q: give text or json", disk.Visible(output))}
+			form, err := output()
+			if err != nil {
+				return err
 			}
 			if lines < 0 {
 				return usageError{fmt.Errorf("cannot print %d lines", lines)}
 			}
 			w := c.OutOrStdout()
-			show := printEvent(w, terminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
-			if output == "json" {
-				show = encodeEvent(w)
+			show := cli.PrintEvent(w, cli.Colour(w))
+			if form == "json" {
+				show = cli.EncodeEvent(w)
 			}
-			return followEvents(c.Context(), eventMatches(given), lines, !noFollow, show)
+			return cli.FollowEvents(c.Context(), cli.EventMatches(given, cli.ClassNames()), lines, !noFollow, show)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	output = outputFlag(c, "text", "json")
 	c.Flags().IntVarP(&lines, "lines", "n", 10, "how many of the events before are printed")
 	c.Flags().BoolVar(&noFollow, "no-follow", false, "end with what has happened up to now")
-	complete(c, "output", "text", "json")
 	return c
-}
-
-// eventMatches are journalctl's words for hotmount's events: those of root alone,
-// for anybody may write to the journal.
-func eventMatches(which []string) []string {
-	matches := []string{"_UID=0"}
-	for _, kind := range slices.Sorted(maps.Keys(report.Kinds())) {
-		matches = append(matches, "MESSAGE_ID="+string(kind))
-	}
-	for _, w := range which {
-		switch {
-		case disk.ValidUUID(strings.ToLower(w)):
-			matches = append(matches, "HOTMOUNT_UUID="+strings.ToLower(w))
-		case slices.Contains(classNames(), w):
-			matches = append(matches, "HOTMOUNT_CLASS="+w)
-		case slices.ContainsFunc(policy.Reasons(), func(e policy.Entry) bool { return string(e.Reason) == w }):
-			matches = append(matches, "HOTMOUNT_REASON="+w)
-		default: // also of a disk that is gone
-			matches = append(matches, "HOTMOUNT_DEVICE=/dev/"+diskName(w))
-		}
-	}
-	return matches
-}
-
-// event is one entry of the journal, as people and programs get it.
-type event struct {
-	Time time.Time `json:"time"`
-	// Kind is a word of report.Kinds.
-	Kind     string `json:"kind"`
-	Priority int    `json:"priority"`
-	Device   string `json:"device,omitempty"`
-	Seq      uint64 `json:"diskseq,omitempty"`
-	Serial   string `json:"serial,omitempty"`
-	UUID     string `json:"uuid,omitempty"`
-	Class    string `json:"class,omitempty"`
-	Decision string `json:"decision,omitempty"`
-	Reason   string `json:"reason,omitempty"`
-	Unit     string `json:"unit,omitempty"`
-	Message  string `json:"message"`
-}
-
-// followEvents reads the journal through journalctl(1), which knows its files,
-// their rotation and who may read them.
-func followEvents(ctx context.Context, matches []string, lines int, follow bool, show func(event) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	args := []string{"--quiet", "--no-pager", "--all", "--output=json", "--lines=" + strconv.Itoa(lines)}
-	if follow {
-		args = append(args, "--follow")
-	}
-	c := exec.CommandContext(ctx, "/usr/bin/journalctl", append(args, matches...)...)
-	c.Env = []string{"LC_ALL=C.UTF-8"}
-	// It ends with this command, however that ends.
-	c.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM}
-	var words bytes.Buffer
-	c.Stderr = &words
-	out, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		return fmt.Errorf("cannot read the journal: %w", err)
-	}
-	var showErr error
-	for in := json.NewDecoder(out); ; {
-		var fields entry
-		if err = in.Decode(&fields); err != nil {
-			break
-		}
-		if showErr = show(eventOf(fields)); showErr != nil {
-			cancel()
-			break
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	ended := c.Wait()
-	switch {
-	case showErr != nil:
-		return showErr
-	case ctx.Err() != nil:
-		return nil // the one who looked has seen enough
-	case ended != nil || err != nil:
-		return fmt.Errorf("cannot read the journal (is it for root, adm and systemd-journal alone?): %w: %s", errors.Join(err, ended), disk.Visible(strings.TrimSpace(words.String())))
-	}
-	return nil
-}
-
-// entry has the fields of an entry as `journalctl -o json` gives them: a string, or an
-// array of bytes for what is not printable (systemd.io/JOURNAL_EXPORT_FORMATS).
-type entry map[string]any
-
-func (e entry) text(name string) string {
-	switch v := e[name].(type) {
-	case string:
-		return v
-	case []any:
-		var b []byte
-		for _, n := range v {
-			if n, ok := n.(float64); ok {
-				b = append(b, byte(n))
-			}
-		}
-		return string(b)
-	}
-	return ""
-}
-
-func eventOf(e entry) event {
-	text := e.text
-	micros, _ := strconv.ParseInt(text("__REALTIME_TIMESTAMP"), 10, 64)
-	priority, _ := strconv.Atoi(text("PRIORITY"))
-	seq, _ := strconv.ParseUint(text("HOTMOUNT_DISKSEQ"), 10, 64)
-	return event{
-		Time: time.UnixMicro(micros), Kind: report.Kinds()[report.Kind(text("MESSAGE_ID"))], Priority: priority,
-		Device: text("HOTMOUNT_DEVICE"), Seq: seq, Serial: text("HOTMOUNT_SERIAL"), UUID: text("HOTMOUNT_UUID"), Class: text("HOTMOUNT_CLASS"),
-		Decision: text("HOTMOUNT_DECISION"), Reason: text("HOTMOUNT_REASON"), Unit: text("OBJECT_SYSTEMD_UNIT"), Message: text("MESSAGE"),
-	}
-}
-
-// The limits of priorities (syslog(3)) that are painted.
-const (
-	priorityError   = 3
-	priorityWarning = 4
-)
-
-func printEvent(w io.Writer, colour bool) func(event) error {
-	return func(e event) error {
-		var lines []string
-		for line := range strings.SplitSeq(e.Message, "\n") {
-			lines = append(lines, disk.Visible(line))
-		}
-		text := fmt.Sprintf("%s  %-9s  %s", e.Time.Format(time.DateTime), e.Kind, strings.Join(lines, "\n"))
-		if colour && e.Priority <= priorityError {
-			text = "\x1b[31m" + text + "\x1b[0m"
-		} else if colour && e.Priority <= priorityWarning {
-			text = "\x1b[33m" + text + "\x1b[0m"
-		}
-		_, err := fmt.Fprintln(w, text)
-		return err
-	}
-}
-
-func encodeEvent(w io.Writer) func(event) error {
-	return func(e event) error {
-		text, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(w, "%s\n", disk.VisibleJSON(text))
-		return err
-	}
 }

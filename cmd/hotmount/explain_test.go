@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"hotmount/internal/cli"
 	"hotmount/internal/disk"
 )
 
@@ -41,7 +42,7 @@ func TestExplain(t *testing.T) {
 	}
 
 	// With other classes.
-	var d dump
+	var d cli.Dump
 	if err := json.Unmarshal([]byte(facts), &d); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode"
 
+	"hotmount/internal/cli"
 	"hotmount/internal/doctor"
 )
 
@@ -21,12 +22,12 @@ func TestJSONOnATerminal(t *testing.T) {
 		clean(t, strings.Join(args, " ")+fmt.Sprint(" ", err), out)
 	}
 	var b strings.Builder
-	if err := printJSON(&b, &doctor.Report{Findings: []doctor.Finding{{What: hostile}}}); err != nil {
+	if err := cli.PrintJSON(&b, &doctor.Report{Findings: []doctor.Finding{{What: hostile}}}); err != nil {
 		t.Error(err)
 	}
 	clean(t, "doctor", b.String())
 	b.Reset()
-	if err := encodeEvent(&b)(event{Serial: hostile}); err != nil {
+	if err := cli.EncodeEvent(&b)(cli.Event{Serial: hostile}); err != nil {
 		t.Error(err)
 	}
 	clean(t, "events", b.String())

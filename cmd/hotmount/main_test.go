@@ -10,71 +10,20 @@ import (
 
 	"hotmount/internal/config"
 	"hotmount/internal/control"
-	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
-	"hotmount/internal/store"
+	"hotmount/internal/nodetest"
 )
 
-const bootID = "6b5c3a0e-7f1d-4c7a-9a56-0d6f2f1b7c11"
-
-// write makes files below a directory; "-> X" is a symbolic link to X and a path
-// that ends in a slash a directory.
-func write(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, content := range files {
-		path := filepath.Join(dir, name)
-		err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name+"x")), 0o755)
-		if target, link := strings.CutPrefix(content, "-> "); err == nil && link {
-			err = os.Symlink(target, path)
-		} else if err == nil && !strings.HasSuffix(name, "/") {
-			err = os.WriteFile(path, []byte(content), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// attach adds a virtio disk, with what udev's database says of it. Its number is
-// the disk's minor and, but for 0, part of the sequence number.
-func attach(t *testing.T, root, name string, number int, serial string, udev ...string) {
-	t.Helper()
-	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", number) + ":00.0/block/" + name + "/"
-	write(t, root, map[string]string{
-		"sys/block/" + name:              "-> ../../" + dir,
-		dir + "dev":                      fmt.Sprintf("254:%d\n", number),
-		dir + "diskseq":                  fmt.Sprintf("%d\n", 1000+number),
-		dir + "size":                     "10485760\n",
-		dir + "ro":                       "0\n",
-		dir + "removable":                "0\n",
-		dir + "queue/rotational":         "1\n",
-		dir + "queue/logical_block_size": "512\n",
-		dir + "queue/iostats":            "1\n",
-		dir + "serial":                   serial,
-		dir + "stat":                     "1 2 3 4 5 6 7 8 9 10 11\n",
-		fmt.Sprintf("run/udev/data/b254:%d", number): fmt.Sprintf("S:disk/by-diskseq/%d\nI:1\n", 1000+number) + strings.Join(udev, "\n") + "\n",
-	})
-}
+// write and attach are those of the node that the tests have.
+var write, attach = nodetest.Write, nodetest.Attach
 
 // machine puts a node without a daemon in the place of this one, with a system
 // disk, a filesystem, and a disk that is refused.
 func machine(t *testing.T) inventory.Host {
 	t.Helper()
-	dir := t.TempDir()
-	h := inventory.Host{Root: filepath.Join(dir, "root"), Store: store.Store{State: filepath.Join(dir, "lib"), Runtime: filepath.Join(dir, "run")}}
-	write(t, dir, map[string]string{"run/": ""})
-	write(t, h.Root, map[string]string{
-		"proc/1/mountinfo":               "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n",
-		"proc/swaps":                     "Filename Type\n",
-		"proc/cmdline":                   "ro\n",
-		"proc/sys/kernel/random/boot_id": bootID + "\n",
-	})
-	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
-	attach(t, h.Root, "vda", 0, "")
-	attach(t, h.Root, "vdb", 16, "DATA-1", "E:ID_FS_USAGE=filesystem", "E:ID_FS_TYPE=xfs", "E:ID_FS_UUID_ENC="+uuid)
-	attach(t, h.Root, "vdc", 32, "\x1b[2J\n\tx", "E:ID_FS_USAGE=raid", "E:ID_FS_TYPE=LVM2_member\x1b[31m")
+	h := nodetest.New(t)
 	formerHost, formerSocket := host, socket
-	host, socket = func() inventory.Host { return h }, filepath.Join(dir, "socket")
+	host, socket = func() inventory.Host { return h }, filepath.Join(filepath.Dir(h.Root), "socket")
 	t.Cleanup(func() { host, socket = formerHost, formerSocket })
 	return h
 }
@@ -168,89 +117,6 @@ func TestAccept(t *testing.T) {
 	machine(t)
 	if out, code, err := call(t, "accept", "vdc"); code != 1 || !errors.Is(err, control.ErrDown) || out != "" {
 		t.Errorf("without a daemon: code %d, %v, %q", code, err, out)
-	}
-}
-
-func TestPlan(t *testing.T) {
-	h := machine(t)
-	settings := config.Default()
-	table := func() string {
-		t.Helper()
-		var b strings.Builder
-		if _, err := plan(t.Context(), &b, &settings, false); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
-	}
-	const want = `DISK  SIZE   SERIAL        DECISION  WHY
-vda   5 GiB                ignore    it carries the system: / is on it
-vdb   5 GiB  DATA-1        mount     it holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f
-vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; if nothing on it is needed: `
-	got := table()
-	if !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 4 {
-		t.Errorf("got\n%s", got)
-	}
-
-	// What has no size is not worth a line; what has none but could be used is.
-	write(t, h.Root, map[string]string{"sys/block/loop0/dev": "7:0\n", "sys/block/loop0/diskseq": "1\n", "sys/block/loop0/size": "0\n",
-		"sys/block/loop0/ro": "0\n", "sys/block/loop0/removable": "0\n", "sys/block/loop0/queue/rotational": "0\n",
-		"sys/block/loop0/queue/logical_block_size": "512\n", "sys/block/loop0/stat": "1 2 3 4 5 6 7 8 9 10 11\n"})
-	write(t, h.Root, map[string]string{"sys/devices/pci0000:00/0000:20:00.0/block/vdc/size": "0\n"})
-	if got := table(); strings.Contains(got, "loop0") || !strings.Contains(got, "vdc   0 B") {
-		t.Errorf("got\n%s", got)
-	}
-
-	// A disk on which nothing is known, of a name that no machine has: whoever can
-	// read it is told that it can not be opened, the others who can; the rest of
-	// the table is there.
-	if _, err := h.Store.Init(nil); err != nil {
-		t.Fatal(err)
-	}
-	attach(t, h.Root, "vdzz", 48, "NEW")
-	got = table()
-	reason := "run hotmount plan as root to read it"
-	if os.Geteuid() == 0 {
-		reason = "cannot open vdzz (disk sequence number 1048): "
-	}
-	line := got[strings.Index(got, "vdzz"):]
-	if !strings.Contains(line, "prove") || !strings.Contains(line, reason) || strings.Count(got, "\n") != 5 {
-		t.Errorf("want %q, got\n%s", reason, got)
-	}
-
-	// No table is better than a wrong one.
-	write(t, h.Root, map[string]string{"proc/swaps": "nonsense\n"})
-	var b strings.Builder
-	if _, err := plan(t.Context(), &b, &settings, false); err == nil || b.Len() != 0 {
-		t.Errorf("with unreadable swap: %v, %q", err, b.String())
-	}
-}
-
-// A plan for another configuration than the daemon's says so, and in what.
-func TestPlanOfOtherSettings(t *testing.T) {
-	h := machine(t)
-	settings := config.Default()
-	said := func() string {
-		t.Helper()
-		var b strings.Builder
-		if err := otherSettings(&b, &settings); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
-	}
-	if got := said(); got != "" {
-		t.Errorf("without a daemon: %s", got)
-	}
-	theirs := config.Default()
-	if err := h.Store.SaveSettings(&theirs); err != nil {
-		t.Fatal(err)
-	}
-	if got := said(); got != "" {
-		t.Errorf("with the daemon's own settings: %s", got)
-	}
-	settings.Settle++
-	settings.Classes[0].Grow = !settings.Classes[0].Grow
-	if got := said(); !strings.Contains(got, "another: classes, settle\n") {
-		t.Errorf("with others: %q", got)
 	}
 }
 
@@ -407,37 +273,4 @@ func TestStateInitUnseen(t *testing.T) {
 			t.Errorf("without /%s: a state directory is made: %v", missing, err)
 		}
 	}
-}
-
-// A filesystem is mounted with a lost store and is none of its business; so is the
-// hold of what may be formatted.
-func TestPlanSaysWhatIsOff(t *testing.T) {
-	h := machine(t)
-	attach(t, h.Root, "vdd", 48, "NEW")
-	settings := config.Default()
-	rows := func() map[string]string {
-		t.Helper()
-		var b strings.Builder
-		if _, err := plan(t.Context(), &b, &settings, false); err != nil {
-			t.Fatal(err)
-		}
-		by := map[string]string{}
-		for line := range strings.Lines(b.String()) {
-			by[line[:3]] = line
-		}
-		return by
-	}
-	check := func(what, vdd string) {
-		t.Helper()
-		by := rows()
-		if !strings.Contains(by["vdb"], string(disk.Mount)) || !strings.Contains(by["vdd"], string(disk.Hold)) || !strings.Contains(by["vdd"], vdd) {
-			t.Errorf("%s: %q, %q", what, by["vdb"], by["vdd"])
-		}
-	}
-	check("lost", "hotmount state init")
-	if _, err := h.Store.Init(nil); err != nil {
-		t.Fatal(err)
-	}
-	write(t, h.Root, map[string]string{"etc/hotmount/hold": ""})
-	check("held", "/etc/hotmount/hold exists")
 }

@@ -2,23 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"reflect"
-	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"hotmount/internal/config"
+	"hotmount/internal/cli"
 	"hotmount/internal/disk"
-	"hotmount/internal/format"
-	"hotmount/internal/policy"
+	"hotmount/internal/helper"
 )
 
 func planCommand() *cobra.Command {
@@ -34,112 +23,21 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			disks, err := plan(c.Context(), c.OutOrStdout(), s, verbose)
+			disks, err := cli.Plan(c.Context(), host(), c.OutOrStdout(), s, prove, verbose)
 			if err != nil {
 				return err
 			}
-			if err := warnUnused(c.ErrOrStderr(), source(c), disks, s); err != nil {
+			if err := cli.WarnUnused(c.ErrOrStderr(), source(c), disks, s); err != nil {
 				return err
 			}
-			return otherSettings(c.ErrOrStderr(), s)
+			return cli.OtherSettings(c.ErrOrStderr(), host().Store, s)
 		},
 	}
 	c.Flags().BoolVarP(&verbose, "evidence", "v", false, "print below the table what was found on each disk")
-	config.AddFlags(c.Flags())
-	return c
+	return configured(c)
 }
 
-// plan prints the table and returns the disks that were found.
-func plan(ctx context.Context, w io.Writer, s *disk.Settings, verbose bool) ([]disk.Facts, error) {
-	disks, _, err := scan(ctx, s, map[string]int{})
-	if err != nil {
-		return nil, err
-	}
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	var evidence strings.Builder
-	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tDECISION\tWHY")
-	for i := range disks {
-		f := &disks[i]
-		c := f.Known()
-		d := policy.Decide(f, &c, s)
-		if d.Action == disk.Ignore && f.Size == 0 {
-			continue // a loop device without a file, a drive without a medium
-		}
-		if d.Action == disk.Prove && os.Geteuid() == 0 {
-			// The daemon's next step, and the same functions: the proof, and the
-			// decision on what it found.
-			if c, err = prove(ctx, f, s); err != nil {
-				if errors.Is(err, format.ErrBusy) {
-					err = fmt.Errorf("%w; is it being proven? systemctl status hotmount-format@%d", err, f.Seq)
-				}
-				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, strings.ReplaceAll(err.Error(), "\n", "; "))
-				continue
-			}
-			d = policy.Decide(f, &c, s)
-		}
-		if len(c.Evidence) > 0 {
-			fmt.Fprintf(&evidence, "\n%s: %s: evidence:\n%s", f.Name, d.Action, indented(c.Evidence))
-		}
-		c.Evidence = nil // a line of the table is to be read in one go
-		why, next := policy.Words(f, &c, s, d)
-		if d.Action == disk.Prove {
-			next = "run hotmount plan as root to read it"
-		}
-		if next != "" {
-			why += "; " + next
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, why)
-	}
-	if err := t.Flush(); err != nil {
-		return nil, err
-	}
-	if verbose {
-		if _, err := io.WriteString(w, evidence.String()); err != nil {
-			return nil, err
-		}
-	}
-	if os.Geteuid() != 0 {
-		return disks, nil // what is remembered is root's to read
-	}
-	notices, err := hostFor(s).Notices(s)
-	for _, n := range notices {
-		fmt.Fprintln(w, n)
-	}
-	return disks, err
-}
-
-// otherSettings says so where a plan or status is made with other settings than the
-// daemon has: its unit gives it another environment or other flags, or the configuration
-// was changed and is not loaded yet, for which a plan is what is asked for.
-func otherSettings(w io.Writer, s *disk.Settings) error {
-	theirs, err := host().Store.Settings()
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil // no daemon has run since the boot, or its settings are root's to read
-	}
-	if err != nil {
-		return err
-	}
-	var differ []string
-	values := make([]map[string]any, 2)
-	for i, settings := range []*disk.Settings{s, theirs} {
-		text, err := json.Marshal(settings)
-		if err == nil {
-			err = json.Unmarshal(text, &values[i])
-		}
-		if err != nil {
-			return fmt.Errorf("cannot compare the settings with the daemon's: %w", err)
-		}
-	}
-	for key, value := range values[0] {
-		if !reflect.DeepEqual(value, values[1][key]) {
-			differ = append(differ, key)
-		}
-	}
-	if len(differ) == 0 {
-		return nil
-	}
-	slices.Sort(differ)
-	_, err = fmt.Fprintf(w, "This is for the configuration as it is read here. The daemon runs with another: %s\n"+
-		"(a change that is not loaded yet: systemctl reload hotmount; or the unit's own: systemctl cat hotmount).\n", strings.Join(differ, ", "))
-	return err
+// prove is how root's commands read a disk.
+func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error) {
+	return helper.Prove(ctx, host(), f, s)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/provisioner"
 )
@@ -53,9 +52,7 @@ func provisionerCommand() *cobra.Command {
 			return checkProvisioner(c, s, given[0])
 		},
 	}
-	config.AddFlags(values.Flags())
-	config.AddFlags(check.Flags())
-	c.AddCommand(values, check)
+	c.AddCommand(configured(values), configured(check))
 	return c
 }
 

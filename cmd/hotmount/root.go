@@ -1,16 +1,16 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"hotmount/internal/cli"
 	"hotmount/internal/config"
 	"hotmount/internal/control"
 	"hotmount/internal/disk"
@@ -80,8 +80,8 @@ func root() *cobra.Command {
 	return c
 }
 
-// group makes a command that does nothing but to have others below it. Left to
-// itself, cobra takes an unknown one for a call for help, or for a failure.
+// group makes a command that only has others below it. By itself, cobra takes an unknown command
+// for a call for help, or for a failure.
 func group(c *cobra.Command) *cobra.Command {
 	c.DisableFlagsInUseLine = true
 	c.SuggestionsMinimumDistance = 2
@@ -99,7 +99,7 @@ func group(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// args makes a wrong number of arguments a mistake in the call.
+// args turns a wrong number of arguments into a usageError.
 func args(want cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, given []string) error {
 		if err := want(c, given); err != nil {
@@ -123,17 +123,29 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// printJSON prints what programs read, for people's terminals, too.
-func printJSON(w io.Writer, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
+// outputFlag adds the flag -o with those words, of which the first is the default, and
+// returns what reads it.
+func outputFlag(c *cobra.Command, words ...string) func() (string, error) {
+	var output string
+	last := len(words) - 1
+	names := strings.Join(words[:last], ", ") + " or " + words[last]
+	c.Flags().StringVarP(&output, "output", "o", words[0], names)
+	cli.CompleteFlag(c, "output", words...)
+	return func() (string, error) {
+		if !slices.Contains(words, output) {
+			return "", usageError{fmt.Errorf("cannot print as %q: give %s", disk.Visible(output), names)}
+		}
+		return output, nil
 	}
-	_, err = fmt.Fprintf(w, "%s\n", disk.VisibleJSON(text))
-	return err
 }
 
-// load reads the configuration for a command that has config.AddFlags' flags.
+// configured returns the command with the flags that take the place of the configuration's settings.
+func configured(c *cobra.Command) *cobra.Command {
+	config.AddFlags(c.Flags())
+	return c
+}
+
+// load reads the configuration for a command that is configured.
 func load(c *cobra.Command) (*disk.Settings, error) {
 	s, err := config.Load(config.Source{Environ: os.Environ(), Flags: c.Flags()})
 	if err != nil {
@@ -142,9 +154,9 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 	return &s, nil
 }
 
-// running gives the settings that the daemon runs with, and load's where none has run since
-// the boot, or where there are flags: the daemon's unit can name it another configuration,
-// and what is being edited is not yet what mounts.
+// running returns the settings that the daemon runs with, or load's if no daemon has run since
+// the boot, or if there are flags. The daemon's unit may name another configuration, and an
+// edited file is not yet what mounts.
 func running(c *cobra.Command) (*disk.Settings, error) {
 	if s, err := host().Store.Settings(); err == nil && !config.Given(c.Flags()) {
 		return s, nil
@@ -152,9 +164,9 @@ func running(c *cobra.Command) (*disk.Settings, error) {
 	return load(c)
 }
 
-// usable is load for what only looks, also at a node whose configuration has a fault:
-// then with the settings that the daemon runs with, or where these are not to be read
-// with the defaults, and says so. Not for flags that were given.
+// usable is load for commands that only look. If the configuration has a fault it returns the
+// settings of the daemon, or the defaults if these cannot be read, and prints which. A fault in
+// the flags is an error all the same.
 func usable(c *cobra.Command) (*disk.Settings, error) {
 	s, err := load(c)
 	if err == nil || config.Given(c.Flags()) {
@@ -178,9 +190,7 @@ var (
 	socket = control.Socket
 )
 
-// hostFor is the node with what these settings want of it.
+// hostFor returns the node as these settings want it seen.
 func hostFor(s *disk.Settings) inventory.Host {
-	h := host()
-	h.Partitions = s.Partitions
-	return h
+	return host().For(s)
 }

@@ -245,7 +245,7 @@ func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 }
 
 // stopPatience is how long PID 1 may take to stop a mount unit that it has begun to stop: the longest that one is given
-// (mountTimeout of the daemon).
+// (unit.MountTimeout).
 const stopPatience = 15 * time.Minute
 
 // unmounted takes the answer of PID 1 since when it has the disk plugged, whose mount is not there any more. The mount

@@ -61,6 +61,16 @@ func (h Host) Newest(name string) (uint64, error) {
 // Mounts gives PID 1's mount table (mounts.Reader.Tree).
 func (h Host) Mounts() ([]mounts.Mount, error) { return h.Shared.reader().Tree(h.Root) }
 
+// MountedAt reports whether the device is mounted at the path. The error may be that another
+// one is mounted over it.
+func (h Host) MountedAt(path string, dev disk.Dev) (bool, error) {
+	tree, err := h.Mounts()
+	if err != nil {
+		return false, err
+	}
+	return mounts.OnTop(tree, path, dev)
+}
+
 // DoubtMounts has the mount table read anew by the next who wants it (mounts.Reader.Doubt).
 func (h Host) DoubtMounts() { h.Shared.reader().Doubt() }
 

@@ -45,6 +45,27 @@ func (u User) String() string {
 	return s
 }
 
+// Lines returns the users in words, each on an indented line of its own but for the first.
+func Lines(users []User) string {
+	var lines []string
+	for _, u := range users {
+		lines = append(lines, u.String())
+	}
+	return strings.Join(lines, "\n  ")
+}
+
+// MountedAnywhere reports whether an XFS or ext4 of the disk with that kernel name is mounted
+// in any mount namespace. It is then in /sys/fs/TYPE (xfs_mountfs in fs/xfs/xfs_mount.c,
+// ext4_register_sysfs in fs/ext4/sysfs.c).
+func MountedAnywhere(root, name string) bool {
+	for _, fstype := range []string{disk.XFS, disk.Ext4} {
+		if _, err := os.Lstat(filepath.Join("/", root, "sys/fs", fstype, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Users gives who uses the filesystem of that device number that is mounted at
 // the path: mounts of it elsewhere, also in other mount namespaces, and
 // processes with a file of it open, mapped, or as a working or root directory,

@@ -229,9 +229,6 @@ func (a Agent) Failed(f *disk.Facts, d disk.Decision, path string, err error, wa
 	a.Log.Event(KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; %s", Name(f), oneLine(err.Error()), again))
 }
 
-// Disregarded reports nothing: the one who changed the configuration knows.
-func (a Agent) Disregarded(*disk.Facts) {}
-
 // Gone reports a disk that was detached.
 func (a Agent) Gone(f *disk.Facts, path string) {
 	message := Name(f) + ": gone"

@@ -349,36 +349,36 @@ func (m *Manager) Plugged(ctx context.Context, name string) (time.Duration, erro
 	return time.Duration(since) * time.Microsecond, nil
 }
 
-// StartFormat runs hotmount-format@.service for the disk of that sequence number
+// Format runs hotmount-format@.service for the disk of that sequence number
 // and waits until it has ended. One that runs already is waited for.
-func (m *Manager) StartFormat(ctx context.Context, seq uint64) error {
+func (m *Manager) Format(ctx context.Context, seq uint64) error {
 	if seq == 0 {
 		return errors.New("cannot format a disk without a disk sequence number")
 	}
 	return m.startService(ctx, fmt.Sprintf("hotmount-format@%d.service", seq))
 }
 
-// StartStage runs hotmount-stage@.service for the disk of that sequence number and
+// Fill runs hotmount-stage@.service for the disk of that sequence number and
 // waits until it has ended. One that runs already is waited for.
-func (m *Manager) StartStage(ctx context.Context, seq uint64) error {
+func (m *Manager) Fill(ctx context.Context, seq uint64) error {
 	if seq == 0 {
 		return errors.New("cannot grow the filesystem of a disk without a disk sequence number")
 	}
 	return m.startService(ctx, fmt.Sprintf("hotmount-stage@%d.service", seq))
 }
 
-// StartGrow runs hotmount-grow@.service for the disk of that sequence number and
+// Grow runs hotmount-grow@.service for the disk of that sequence number and
 // waits until it has ended. One that runs already is waited for.
-func (m *Manager) StartGrow(ctx context.Context, seq uint64) error {
+func (m *Manager) Grow(ctx context.Context, seq uint64) error {
 	if seq == 0 {
 		return errors.New("cannot grow the filesystem of a disk without a disk sequence number")
 	}
 	return m.startService(ctx, fmt.Sprintf("hotmount-grow@%d.service", seq))
 }
 
-// StartBlock runs hotmount-block@.service for the disk of that sequence number and
+// GiveOut runs hotmount-block@.service for the disk of that sequence number and
 // waits until the link is made. One that runs already is started anew.
-func (m *Manager) StartBlock(ctx context.Context, seq uint64) error {
+func (m *Manager) GiveOut(ctx context.Context, seq uint64) error {
 	name, err := blockUnit(seq)
 	if err != nil {
 		return err
@@ -388,9 +388,9 @@ func (m *Manager) StartBlock(ctx context.Context, seq uint64) error {
 	})
 }
 
-// StopBlock ends hotmount-block@.service for the disk of that sequence number, and
+// TakeBack ends hotmount-block@.service for the disk of that sequence number, and
 // with it the link. That there is none is no error.
-func (m *Manager) StopBlock(ctx context.Context, seq uint64) error {
+func (m *Manager) TakeBack(ctx context.Context, seq uint64) error {
 	name, err := blockUnit(seq)
 	if err != nil {
 		return err
@@ -439,9 +439,9 @@ func (m *Manager) leftover(path string) bool {
 	return !errors.Is(err, os.ErrNotExist) && !m.has(path)
 }
 
-// StartUnmountGone runs hotmount-unmount@.service for that mount point and the
+// UnmountGone runs hotmount-unmount@.service for that mount point and the
 // device that is or was mounted there and is gone, and waits until it has ended.
-func (m *Manager) StartUnmountGone(ctx context.Context, path string, dev disk.Dev) error {
+func (m *Manager) UnmountGone(ctx context.Context, path string, dev disk.Dev) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}

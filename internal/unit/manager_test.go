@@ -75,14 +75,14 @@ var jobs = []struct {
 }{
 	{"StartMount", func(ctx context.Context, m *Manager) error { return startMount(ctx, m, mountUnit()) }},
 	{"StopMount", func(ctx context.Context, m *Manager) error { return m.StopMount(ctx, mountUnit().Path) }},
-	{"StartFormat", func(ctx context.Context, m *Manager) error { return m.StartFormat(ctx, 12) }},
-	{"StartStage", func(ctx context.Context, m *Manager) error { return m.StartStage(ctx, 12) }},
-	{"StartGrow", func(ctx context.Context, m *Manager) error { return m.StartGrow(ctx, 12) }},
-	{"StartBlock", func(ctx context.Context, m *Manager) error { return m.StartBlock(ctx, 12) }},
-	{"StopBlock", func(ctx context.Context, m *Manager) error { return m.StopBlock(ctx, 12) }},
+	{"Format", func(ctx context.Context, m *Manager) error { return m.Format(ctx, 12) }},
+	{"Fill", func(ctx context.Context, m *Manager) error { return m.Fill(ctx, 12) }},
+	{"Grow", func(ctx context.Context, m *Manager) error { return m.Grow(ctx, 12) }},
+	{"GiveOut", func(ctx context.Context, m *Manager) error { return m.GiveOut(ctx, 12) }},
+	{"TakeBack", func(ctx context.Context, m *Manager) error { return m.TakeBack(ctx, 12) }},
 	{"StartCleanup", func(ctx context.Context, m *Manager) error { return m.StartCleanup(ctx, mountUnit().Path) }},
-	{"StartUnmountGone", func(ctx context.Context, m *Manager) error {
-		return m.StartUnmountGone(ctx, mountUnit().Path, disk.Dev{Major: 254, Minor: 16})
+	{"UnmountGone", func(ctx context.Context, m *Manager) error {
+		return m.UnmountGone(ctx, mountUnit().Path, disk.Dev{Major: 254, Minor: 16})
 	}},
 }
 
@@ -322,11 +322,11 @@ func TestErrors(t *testing.T) {
 	if err := p.manager().StopMount(background(t), mountUnit().Path); err != nil {
 		t.Errorf("to stop what is not there: %v", err)
 	}
-	if err := p.manager().StartFormat(background(t), 12); err == nil || errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "hotmount-format@12.service") {
+	if err := p.manager().Format(background(t), 12); err == nil || errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "hotmount-format@12.service") {
 		t.Errorf("to start what is not there: %v", err)
 	}
 	nobody := &Manager{socket: filepath.Join(t.TempDir(), "none")}
-	if err := nobody.StartFormat(background(t), 12); err == nil || !strings.Contains(err.Error(), "cannot connect to systemd") {
+	if err := nobody.Format(background(t), 12); err == nil || !strings.Contains(err.Error(), "cannot connect to systemd") {
 		t.Errorf("without systemd: %v", err)
 	}
 }
@@ -338,7 +338,7 @@ func TestLost(t *testing.T) {
 	p.result = ""
 	m := p.manager()
 	ended := make(chan error)
-	go func() { ended <- m.StartFormat(background(t), 12) }()
+	go func() { ended <- m.Format(background(t), 12) }()
 	<-p.called
 	p.mu.Lock()
 	p.result = "done"
@@ -359,7 +359,7 @@ func TestManyAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			if err := m.StartFormat(background(t), uint64(i)+1); err != nil {
+			if err := m.Format(background(t), uint64(i)+1); err != nil {
 				t.Errorf("job %d: %v", i, err)
 			}
 		})
@@ -388,13 +388,13 @@ func TestEnds(t *testing.T) {
 	p.result = ""
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- p.manager().StartFormat(ctx, 12) }()
+	go func() { ended <- p.manager().Format(ctx, 12) }()
 	<-p.called
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("while the job is under way: %v", err)
 	}
-	if err := p.manager().StartFormat(ctx, 12); !errors.Is(err, context.Canceled) {
+	if err := p.manager().Format(ctx, 12); !errors.Is(err, context.Canceled) {
 		t.Errorf("before it is asked for: %v", err)
 	}
 }
@@ -420,7 +420,7 @@ func TestNotAuthenticated(t *testing.T) {
 	}()
 	m := &Manager{socket: socket}
 	for name, err := range map[string]error{
-		"a job": m.StartFormat(background(t), 12), "a mount": startMount(background(t), m, mountUnit()),
+		"a job": m.Format(background(t), 12), "a mount": startMount(background(t), m, mountUnit()),
 	} {
 		if !ofNode(err) || !strings.Contains(err.Error(), "authentication") {
 			t.Errorf("%s: %v", name, err)
@@ -438,7 +438,7 @@ func TestFrozen(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := (&Manager{socket: socket}).StartFormat(ctx, 12); !errors.Is(err, context.DeadlineExceeded) {
+	if err := (&Manager{socket: socket}).Format(ctx, 12); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -481,13 +481,13 @@ func TestRefused(t *testing.T) {
 		if err := p.manager().StartCleanup(background(t), path); err == nil {
 			t.Errorf("StartCleanup(%q) is no error", path)
 		}
-		if err := p.manager().StartUnmountGone(background(t), path, disk.Dev{}); err == nil {
-			t.Errorf("StartUnmountGone(%q) is no error", path)
+		if err := p.manager().UnmountGone(background(t), path, disk.Dev{}); err == nil {
+			t.Errorf("UnmountGone(%q) is no error", path)
 		}
 	}
 	for name, call := range map[string]func(context.Context, uint64) error{
-		"StartFormat": p.manager().StartFormat, "StartStage": p.manager().StartStage, "StartGrow": p.manager().StartGrow,
-		"StartBlock": p.manager().StartBlock, "StopBlock": p.manager().StopBlock,
+		"Format": p.manager().Format, "Fill": p.manager().Fill, "Grow": p.manager().Grow,
+		"GiveOut": p.manager().GiveOut, "TakeBack": p.manager().TakeBack,
 	} {
 		if err := call(background(t), 0); err == nil {
 			t.Errorf("%s(0) is no error", name)
@@ -528,7 +528,7 @@ func TestExecuting(t *testing.T) {
 		accepted <- errors.Join(err, c.Close(), l.Close())
 	}()
 	ended := make(chan error, 1)
-	go func() { ended <- (&Manager{socket: before}).StartFormat(background(t), 12) }()
+	go func() { ended <- (&Manager{socket: before}).Format(background(t), 12) }()
 	if err := <-accepted; err != nil {
 		t.Fatal(err)
 	}

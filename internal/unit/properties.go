@@ -16,6 +16,10 @@ import (
 	"hotmount/internal/disk"
 )
 
+// MountTimeout is how long a mount may take: the recovery of a large XFS log
+// fits into it.
+const MountTimeout = 15 * time.Minute
+
 // MountUnit is a transient mount unit.
 type MountUnit struct {
 	ID disk.ID

@@ -15,7 +15,7 @@ import (
 const (
 	blankSize = 5 << 30
 	// secondLook in milliseconds is for how long hotmount leaves a new filesystem alone before it reads it once more
-	// (secondLook in cmd/hotmount/formatdisk.go).
+	// (secondLook in internal/helper/prove.go).
 	secondLook = 3000
 	// bytesPerSecond is the speed of the disk that is throttled.
 	bytesPerSecond = 500_000_000

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/policy"
+)
+
+// Dump is all that a decision rests on, for a disk that is elsewhere.
+type Dump struct {
+	Version  int            `json:"version"`
+	Hotmount string         `json:"hotmount"`
+	Settings *disk.Settings `json:"settings"`
+	Facts    *disk.Facts    `json:"facts"`
+	// Formats is Facts.Standing.Formats, in nanoseconds.
+	Formats []time.Duration `json:"formats"`
+	Content *disk.Content   `json:"content"`
+}
+
+const (
+	dumpVersion = 1
+	maxDump     = 4 << 20
+)
+
+// DumpOf looks at the disk, and as root reads it where the daemon would. Version is hotmount's.
+func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings, prove Prover, version string) (*Dump, error) {
+	f, err := h.For(s).ByName(name)
+	if err != nil {
+		return nil, err
+	}
+	content := f.Known()
+	if policy.Decide(f, &content, s).Action == disk.Prove && os.Geteuid() == 0 {
+		if content, err = prove(ctx, f, s); err != nil {
+			return nil, err
+		}
+	}
+	return &Dump{dumpVersion, version, s, f, f.Standing.Formats, &content}, nil
+}
+
+// ReadDump reads what was printed into the file, or into stdin for "-".
+func ReadDump(stdin io.Reader, file string) (*Dump, error) {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("cannot explain: %w", err)
+		}
+		defer f.Close()
+		stdin = f
+	}
+	data, err := io.ReadAll(io.LimitReader(stdin, maxDump+1))
+	var d Dump
+	switch {
+	case err != nil:
+	case len(data) > maxDump:
+		err = fmt.Errorf("larger than %s", disk.HumanSize(maxDump))
+	default:
+		err = json.Unmarshal(data, &d)
+	}
+	if err == nil && (d.Version != dumpVersion || d.Settings == nil || d.Facts == nil || d.Content == nil || d.Facts.Name == "") {
+		err = errors.New("it is not what hotmount explain --facts of this version prints")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot explain %s: %w", file, err)
+	}
+	d.Facts.Standing.Formats = d.Formats
+	return &d, nil
+}
+
+// Explain prints which class has the disk and why, what speaks against formatting it, and the
+// decision.
+func Explain(w io.Writer, from *Dump) error {
+	f, c, s := from.Facts, from.Content, from.Settings
+	var b strings.Builder
+	sign := map[bool]string{true: "yes", false: "NO "}
+	nothing := func(s string) string {
+		if s == "" {
+			return "nothing"
+		}
+		return s
+	}
+	fmt.Fprintf(&b, "%s: %s, serial %s, %s\n", disk.Visible(f.ID.String()), disk.HumanSize(f.Size), nothing(disk.Visible(f.Serial)), nothing(disk.Visible(f.Transport)))
+	classes, exclusions := policy.Consider(f, s)
+	if f.System != "" {
+		fmt.Fprintf(&b, "\nIt carries the running system (%s): no class may have it.\n", disk.Visible(f.System))
+	}
+	for _, e := range exclusions {
+		fmt.Fprintf(&b, "\nexclude[%d] holds for it: no class has it.\n%s", e.Index, matchLines(e.Matches, sign, nothing))
+	}
+	var class *disk.Class
+	for _, one := range classes {
+		if one.Has {
+			class = one.Class
+		}
+		fmt.Fprintf(&b, "\nClass %s %s.\n%s", disk.Visible(one.Class.Name), one.Verdict, matchLines(one.Matches, sign, nothing))
+	}
+	d := policy.Decide(f, c, s)
+	if class != nil {
+		act := "formatting it"
+		if class.Mode == disk.ModeBlock {
+			act = "giving it out"
+		}
+		fmt.Fprintf(&b, "\nConditions for %s:\n", act)
+		for _, cond := range policy.Conditions(f, c, s, class) {
+			mark := sign[cond.Held]
+			if cond.Open {
+				mark = "?  "
+			}
+			fmt.Fprintf(&b, "  %s  %s", mark, cond.Wanted)
+			if cond.Found != "" {
+				fmt.Fprintf(&b, ": %s", cond.Found)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	why, next := policy.Words(f, c, s, d)
+	fmt.Fprintf(&b, "\nDecision: %s: %s (%s)\n", d.Action, disk.Visible(why), d.Reason)
+	if next != "" {
+		fmt.Fprintf(&b, "What helps: %s\n", next)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// matchLines returns a line for each selector.
+func matchLines(all []policy.Match, sign map[bool]string, nothing func(string) string) string {
+	var b strings.Builder
+	for _, m := range all {
+		fmt.Fprintf(&b, "  %s  %s: %s: found %s\n", sign[m.Held], m.Selector, disk.Visible(m.Wants), nothing(m.Found))
+	}
+	return b.String()
+}

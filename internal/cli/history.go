@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"hotmount/internal/disk"
+)
+
+// PrintHistory prints the records for people.
+func PrintHistory(w io.Writer, all []disk.Record) error {
+	for i := range all {
+		r := &all[i]
+		outcome := "not recorded: under way, or ended by a crash"
+		switch {
+		case r.Made():
+			outcome = "made " + stamp(r.Ended)
+		case r.Failure != "":
+			outcome = "failed " + stamp(r.Ended) + ": " + disk.Visible(r.Failure)
+		}
+		_, err := fmt.Fprintf(w, "%s  %s %s on %s, by the %s\n  disk: %s\n  outcome: %s\n  evidence:\n%s",
+			stamp(r.Begun), cmp.Or(r.Type, disk.XFS), r.UUID, disk.Visible(r.Name), disk.Visible(r.By), describe(r.Identity), outcome, indented(r.Evidence))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describe returns what tells the disk from others.
+func describe(id disk.Identity) string {
+	serial, slot := "no serial", "no slot"
+	if id.Serial != "" {
+		serial = "serial " + disk.Visible(id.Serial)
+	}
+	if id.Slot != "" {
+		slot = "slot " + disk.Visible(id.Slot)
+	}
+	return fmt.Sprintf("%s, %s, %s, disk sequence number %d of boot %s", serial, disk.HumanSize(id.Size), slot, id.Seq, disk.Visible(id.Boot))
+}
+
+// indented returns each line of evidence on a line of its own.
+func indented(evidence []string) string {
+	var b []byte
+	for _, line := range evidence {
+		b = fmt.Appendf(b, "    %s\n", line)
+	}
+	return string(b)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

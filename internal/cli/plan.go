@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"hotmount/internal/config"
+	"hotmount/internal/disk"
+	"hotmount/internal/format"
+	"hotmount/internal/inventory"
+	"hotmount/internal/policy"
+	"hotmount/internal/store"
+	"hotmount/internal/usage"
+)
+
+// Prover reads a disk and returns what is on it.
+type Prover func(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error)
+
+// Plan prints for every disk what the daemon would do with it, and why. With verbose it prints
+// below the table what was found on each disk. Root has the disks read on which nothing is known.
+// It returns the disks.
+func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, prove Prover, verbose bool) ([]disk.Facts, error) {
+	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})
+	if err != nil {
+		return nil, err
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	var evidence strings.Builder
+	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tDECISION\tWHY")
+	for i := range disks {
+		f := &disks[i]
+		c := f.Known()
+		d := policy.Decide(f, &c, s)
+		if d.Action == disk.Ignore && f.Size == 0 {
+			continue // a loop device without a file, a drive without a medium
+		}
+		if d.Action == disk.Prove && os.Geteuid() == 0 {
+			// The daemon's next step, and the same functions: the proof, and the
+			// decision on what it found.
+			if c, err = prove(ctx, f, s); err != nil {
+				if errors.Is(err, format.ErrBusy) {
+					err = fmt.Errorf("%w; is it being proven? systemctl status hotmount-format@%d", err, f.Seq)
+				}
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, strings.ReplaceAll(err.Error(), "\n", "; "))
+				continue
+			}
+			d = policy.Decide(f, &c, s)
+		}
+		if len(c.Evidence) > 0 {
+			fmt.Fprintf(&evidence, "\n%s: %s: evidence:\n%s", f.Name, d.Action, indented(c.Evidence))
+		}
+		c.Evidence = nil // a line of the table is to be read in one go
+		why, next := policy.Words(f, &c, s, d)
+		if d.Action == disk.Prove {
+			next = "run hotmount plan as root to read it"
+		}
+		if next != "" {
+			why += "; " + next
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, why)
+	}
+	if err := t.Flush(); err != nil {
+		return nil, err
+	}
+	if verbose {
+		if _, err := io.WriteString(w, evidence.String()); err != nil {
+			return nil, err
+		}
+	}
+	if os.Geteuid() != 0 {
+		return disks, nil // what is remembered is root's to read
+	}
+	notices, err := h.For(s).Notices(s)
+	for _, n := range notices {
+		fmt.Fprintln(w, n)
+	}
+	return disks, err
+}
+
+// WarnUnused warns of the classes and exclusions in the files that select none of the disks.
+func WarnUnused(w io.Writer, src config.Source, disks []disk.Facts, s *disk.Settings) error {
+	var warnings strings.Builder
+	for _, key := range policy.Unused(disks, s) {
+		if at := config.Origin(src, key); at != "default" {
+			fmt.Fprintf(&warnings, "%s: warning: %s selects no attached disk\n", at, key)
+		}
+	}
+	if warnings.Len() > 0 {
+		warnings.WriteString("Compare with what a disk has: hotmount explain DISK\n")
+	}
+	_, err := io.WriteString(w, warnings.String())
+	return err
+}
+
+// OtherSettings prints a note if the settings are not those of the running daemon. Its unit may
+// have another environment or other flags, or a changed configuration is not loaded yet.
+func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
+	theirs, err := st.Settings()
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil // no daemon has run since the boot, or its settings are root's to read
+	}
+	if err != nil {
+		return err
+	}
+	var differ []string
+	values := make([]map[string]any, 2)
+	for i, settings := range []*disk.Settings{s, theirs} {
+		text, err := json.Marshal(settings)
+		if err == nil {
+			err = json.Unmarshal(text, &values[i])
+		}
+		if err != nil {
+			return fmt.Errorf("cannot compare the settings with the daemon's: %w", err)
+		}
+	}
+	for key, value := range values[0] {
+		if !reflect.DeepEqual(value, values[1][key]) {
+			differ = append(differ, key)
+		}
+	}
+	if len(differ) == 0 {
+		return nil
+	}
+	slices.Sort(differ)
+	_, err = fmt.Fprintf(w, "This is for the configuration as it is read here. The daemon runs with another: %s\n"+
+		"(a change that is not loaded yet: systemctl reload hotmount; or the unit's own: systemctl cat hotmount).\n", strings.Join(differ, ", "))
+	return err
+}

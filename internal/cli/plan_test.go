@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"hotmount/internal/config"
+	"hotmount/internal/disk"
+	"hotmount/internal/helper"
+	"hotmount/internal/inventory"
+	"hotmount/internal/nodetest"
+)
+
+// prove is the Prover of the command.
+func prove(h inventory.Host) Prover {
+	return func(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error) {
+		return helper.Prove(ctx, h, f, s)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	h := nodetest.New(t)
+	settings := config.Default()
+	table := func() string {
+		t.Helper()
+		var b strings.Builder
+		if _, err := Plan(t.Context(), h, &b, &settings, prove(h), false); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	const want = `DISK  SIZE   SERIAL        DECISION  WHY
+vda   5 GiB                ignore    it carries the system: / is on it
+vdb   5 GiB  DATA-1        mount     it holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f
+vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; if nothing on it is needed: `
+	got := table()
+	if !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 4 {
+		t.Errorf("got\n%s", got)
+	}
+
+	// What has no size is not worth a line; what has none but could be used is.
+	nodetest.Write(t, h.Root, map[string]string{"sys/block/loop0/dev": "7:0\n", "sys/block/loop0/diskseq": "1\n", "sys/block/loop0/size": "0\n",
+		"sys/block/loop0/ro": "0\n", "sys/block/loop0/removable": "0\n", "sys/block/loop0/queue/rotational": "0\n",
+		"sys/block/loop0/queue/logical_block_size": "512\n", "sys/block/loop0/stat": "1 2 3 4 5 6 7 8 9 10 11\n"})
+	nodetest.Write(t, h.Root, map[string]string{"sys/devices/pci0000:00/0000:20:00.0/block/vdc/size": "0\n"})
+	if got := table(); strings.Contains(got, "loop0") || !strings.Contains(got, "vdc   0 B") {
+		t.Errorf("got\n%s", got)
+	}
+
+	// A disk on which nothing is known, of a name that no machine has: whoever can
+	// read it is told that it can not be opened, the others who can; the rest of
+	// the table is there.
+	if _, err := h.Store.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Attach(t, h.Root, "vdzz", 48, "NEW")
+	got = table()
+	reason := "run hotmount plan as root to read it"
+	if os.Geteuid() == 0 {
+		reason = "cannot open vdzz (disk sequence number 1048): "
+	}
+	line := got[strings.Index(got, "vdzz"):]
+	if !strings.Contains(line, "prove") || !strings.Contains(line, reason) || strings.Count(got, "\n") != 5 {
+		t.Errorf("want %q, got\n%s", reason, got)
+	}
+
+	// No table is better than a wrong one.
+	nodetest.Write(t, h.Root, map[string]string{"proc/swaps": "nonsense\n"})
+	var b strings.Builder
+	if _, err := Plan(t.Context(), h, &b, &settings, prove(h), false); err == nil || b.Len() != 0 {
+		t.Errorf("with unreadable swap: %v, %q", err, b.String())
+	}
+}
+
+// A plan for another configuration than the daemon's says so, and in what.
+func TestPlanOfOtherSettings(t *testing.T) {
+	h := nodetest.New(t)
+	settings := config.Default()
+	said := func() string {
+		t.Helper()
+		var b strings.Builder
+		if err := OtherSettings(&b, h.Store, &settings); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if got := said(); got != "" {
+		t.Errorf("without a daemon: %s", got)
+	}
+	theirs := config.Default()
+	if err := h.Store.SaveSettings(&theirs); err != nil {
+		t.Fatal(err)
+	}
+	if got := said(); got != "" {
+		t.Errorf("with the daemon's own settings: %s", got)
+	}
+	settings.Settle++
+	settings.Classes[0].Grow = !settings.Classes[0].Grow
+	if got := said(); !strings.Contains(got, "another: classes, settle\n") {
+		t.Errorf("with others: %q", got)
+	}
+}
+
+// A filesystem is mounted with a lost store and is none of its business; so is the
+// hold of what may be formatted.
+func TestPlanSaysWhatIsOff(t *testing.T) {
+	h := nodetest.New(t)
+	nodetest.Attach(t, h.Root, "vdd", 48, "NEW")
+	settings := config.Default()
+	rows := func() map[string]string {
+		t.Helper()
+		var b strings.Builder
+		if _, err := Plan(t.Context(), h, &b, &settings, prove(h), false); err != nil {
+			t.Fatal(err)
+		}
+		by := map[string]string{}
+		for line := range strings.Lines(b.String()) {
+			by[line[:3]] = line
+		}
+		return by
+	}
+	check := func(what, vdd string) {
+		t.Helper()
+		by := rows()
+		if !strings.Contains(by["vdb"], string(disk.Mount)) || !strings.Contains(by["vdd"], string(disk.Hold)) || !strings.Contains(by["vdd"], vdd) {
+			t.Errorf("%s: %q, %q", what, by["vdb"], by["vdd"])
+		}
+	}
+	check("lost", "hotmount state init")
+	if _, err := h.Store.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Write(t, h.Root, map[string]string{"etc/hotmount/hold": ""})
+	check("held", "/etc/hotmount/hold exists")
+}

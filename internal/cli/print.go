@@ -1,0 +1,122 @@
+// Package cli has what hotmount's commands print: tables, JSON, YAML and the words that the
+// shells complete.
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+)
+
+// PrintJSON prints what programs read. It is for people's terminals, too.
+func PrintJSON(w io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", disk.VisibleJSON(text))
+	return err
+}
+
+// PrintYAML prints the same keys and values as PrintJSON.
+func PrintYAML(w io.Writer, v any) error {
+	// JSON is YAML, too.
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var n yaml.Node
+	if err := yaml.Unmarshal(disk.VisibleYAML(b), &n); err != nil {
+		return err
+	}
+	plain(&n)
+	if b, err = yaml.Marshal(&n); err != nil {
+		return err
+	}
+	_, err = w.Write(disk.VisibleYAML(b))
+	return err
+}
+
+// plain takes from nodes the style of JSON, but for the quotes of values: what is
+// called "no" is no boolean, also to older readers.
+func plain(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode {
+		n.Style = 0
+	}
+	for i, c := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			c.Style = 0
+		}
+		plain(c)
+	}
+}
+
+// Terminal reports whether a person reads what is written.
+func Terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// Colour reports whether what is written may be in colour.
+func Colour(w io.Writer) bool {
+	return Terminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// columns is the width that the table keeps within.
+const columns = 100
+
+func or(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// wrap breaks a text at spaces so that its lines fit.
+func wrap(text, indent string) string {
+	var b strings.Builder
+	width := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case width+1+n > columns-len(indent):
+			b.WriteString("\n" + indent)
+			width = len(indent)
+		default:
+			b.WriteByte(' ')
+			width++
+		}
+		b.WriteString(word)
+		width += n
+	}
+	return b.String()
+}
+
+// age returns a duration in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

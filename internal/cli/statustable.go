@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"path"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+)
+
+// watchPeriod is how often a status that is watched is looked at.
+const watchPeriod = 2 * time.Second
+
+// StatusOutputs are the forms in which a status is printed.
+func StatusOutputs() []string { return []string{"text", "wide", "json", "yaml"} }
+
+// Print prints the status in one of StatusOutputs.
+func (s *Status) Print(w io.Writer, output string, colour bool) error {
+	switch output {
+	case "json":
+		return PrintJSON(w, s)
+	case "yaml":
+		return PrintYAML(w, s)
+	}
+	return printStatus(w, s, colour, output == "wide", time.Now())
+}
+
+// ShowStatus prints the status, and goes on until ctx ends with watch, printing what has
+// changed. It returns the last status.
+func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, output string, watch bool) (*Status, error) {
+	terminal, colour, hung := Terminal(w), Colour(w), map[string]int{}
+	for before := []byte(nil); ; {
+		var b bytes.Buffer
+		st, err := GetStatus(ctx, h, s, hung)
+		if err == nil {
+			err = st.Print(&b, output, colour)
+		} else if watch {
+			// What is read while disks come and go may fail, and not the next time.
+			st = &Status{}
+			_, err = fmt.Fprintln(&b, err)
+		}
+		if err == nil && watch && terminal {
+			_, err = io.WriteString(w, "\x1b[H\x1b[2J")
+		}
+		if err == nil && (!bytes.Equal(b.Bytes(), before) || terminal) {
+			_, err = w.Write(b.Bytes())
+		}
+		if err != nil || !watch {
+			return st, err
+		}
+		before = b.Bytes()
+		select {
+		case <-ctx.Done():
+			return st, nil
+		case <-time.After(watchPeriod):
+		}
+	}
+}
+
+// printStatus prints the table and then, for each disk that is not used, why and
+// what helps.
+func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error {
+	var b bytes.Buffer
+	if err := printTable(&b, s, wide, now); err != nil {
+		return err
+	}
+	lines := strings.SplitAfter(b.String(), "\n")
+	b.Reset()
+	for i, line := range lines {
+		if line = strings.TrimRight(line, " \n"); line == "" {
+			continue
+		}
+		if colour && i > 0 {
+			line = paint(s.Disks[i-1].State, line)
+		}
+		b.WriteString(line + "\n")
+	}
+	for _, d := range s.Disks {
+		if d.Next == "" && d.State != "refused" && d.State != "failed" && d.State != "held" {
+			continue
+		}
+		state := d.State
+		if state == "held" && d.Hold != "" {
+			state += " (" + string(d.Hold) + ")"
+		}
+		fmt.Fprintf(&b, "\n%s\n", wrap(fmt.Sprintf("%s is %s: %s", d.Disk, state, d.Why), "  "))
+		for _, e := range d.Evidence {
+			fmt.Fprintf(&b, "  %s\n", wrap("found: "+disk.Visible(e), "    "))
+		}
+		if d.Next != "" {
+			fmt.Fprintf(&b, "  %s\n", wrap("what helps: "+d.Next, "    "))
+		}
+	}
+	for _, m := range s.Missing {
+		fmt.Fprintf(&b, "\n%s\n  %s\n", wrap("missing: "+m.Why, "  "), wrap("what helps: "+m.Next, "    "))
+	}
+	if s.MissingUnknown != "" {
+		fmt.Fprintf(&b, "\n%s\n", wrap("what is missing is not known: "+disk.Visible(s.MissingUnknown), "  "))
+	}
+	if s.Daemon == "down" {
+		b.WriteString("\nthe daemon does not run: systemctl start hotmount\n")
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// printTable prints a line for each disk.
+func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
+	cut := func(s string, n int) string {
+		s = disk.Visible(s)
+		if wide || utf8.RuneCountInString(s) <= n {
+			return s
+		}
+		return string([]rune(s)[:n-1]) + "…"
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tCONTENT\tCLASS\tSTATE\tSINCE\tUSE%\tWHERE")
+	for _, d := range s.Disks {
+		content := string(d.Content)
+		if d.Type != "" {
+			content = d.Type
+		}
+		since, use := "-", "-"
+		if !d.Since.IsZero() {
+			since = age(now.Sub(d.Since))
+		}
+		if d.Capacity > 0 {
+			use = fmt.Sprintf("%d%%", int(math.Ceil(float64(d.Used)*100/float64(d.Capacity))))
+		}
+		where := d.Where
+		if dir, name := path.Split(where); !wide && disk.ValidUUID(name) {
+			where = cut(dir, 12) + name[:8] + "…"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(d.Disk, 8), disk.HumanSize(d.Size), cut(or(d.Serial), 10), cut(content, 9), cut(or(d.Class), 8), d.State, since, use, or(cut(where, 21)))
+	}
+	return t.Flush()
+}
+
+// paint colours the lines that want something.
+func paint(state, line string) string {
+	switch state {
+	case "refused", "failed":
+		return "\x1b[31m" + line + "\x1b[0m"
+	case "held":
+		return "\x1b[33m" + line + "\x1b[0m"
+	case "ignored":
+		return "\x1b[2m" + line + "\x1b[0m"
+	}
+	return line
+}

@@ -1,0 +1,188 @@
+// Package daemon wires the agent to the node: to the kernel's events, the mount table, PID 1,
+// the control socket, the journal, the published status and the metrics.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/agent"
+	"hotmount/internal/control"
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/metrics"
+	"hotmount/internal/mounts"
+	"hotmount/internal/report"
+	"hotmount/internal/uevent"
+	"hotmount/internal/unit"
+)
+
+// Daemon is what the daemon is started with.
+type Daemon struct {
+	Host     inventory.Host
+	Settings *disk.Settings
+	// Load reads the settings again, on SIGHUP.
+	Load func() (*disk.Settings, error)
+	Log  *report.Log
+	// Socket is the path of the control socket.
+	Socket string
+	// MetricsDirectory is where the metrics are written if it is there. Empty is for none.
+	MetricsDirectory string
+	Version          string
+}
+
+// parts are what the goroutines of the daemon share.
+type parts struct {
+	Daemon
+	agent    *agent.Agent
+	host     inventory.Host // with what is remembered between looks
+	seen     observer
+	mounting *arrivals
+	events   *uevent.Listener
+	nodes    *uevent.Nodes // nil without a watch
+	// partitions and loops: the settings want partitions, or have a class of loop devices.
+	partitions, loops atomic.Bool
+}
+
+// Run runs the daemon until ctx ends, or a part of it fails.
+func (d Daemon) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p, err := d.connect()
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	part := func(run func(context.Context) error) {
+		all.Go(func() {
+			if err := run(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	part(p.hear)
+	part(p.watchNodes)
+	// What is mounted before the agent looks for the first time is no change. Without it each disk that
+	// is mounted is looked at twice.
+	before, err := p.host.Mounts()
+	if err != nil {
+		p.seen.Problem(err)
+	}
+	part(func(ctx context.Context) error { return p.watchMounts(ctx, before) })
+	part(func(ctx context.Context) error {
+		return control.Serve(ctx, d.Socket, func(ctx context.Context, r control.Request) (string, error) { return answer(ctx, p.agent, r) })
+	})
+	part(func(ctx context.Context) error { return p.seen.publish(ctx, d.MetricsDirectory) })
+	part(p.reload)
+	part(func(ctx context.Context) error {
+		err := p.agent.Run(ctx)
+		cancel(err)
+		return err
+	})
+	all.Wait()
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// connect makes the parts. From here on the kernel's events are heard, so that nothing is lost
+// between the first look at all disks and the first event.
+func (d Daemon) connect() (*parts, error) {
+	watchdog, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the watchdog's period: %w", err)
+	}
+	p := &parts{Daemon: d, host: d.Host, mounting: &arrivals{}}
+	reporter := report.Agent{Log: d.Log}
+	said, err := d.Host.Store.Published()
+	if err != nil {
+		reporter.Problem(err) // since when is not known, that is all
+	}
+	p.seen = observer{reporter, report.NewBoard(said), metrics.New(d.Version), new(sync.Mutex), d.Host}
+	if p.events, err = uevent.Listen(); err != nil {
+		return nil, err
+	}
+	p.host.Shared, p.host.Measure = new(inventory.Shared), mounts.XFSGeometry
+	p.host.Partitions = p.partitions.Load
+	// There may be no room for a watch (fs.inotify.max_user_instances).
+	p.nodes, err = uevent.WatchNodes("/dev", func(name string) bool { return mayBeDisk(name, p.loops.Load()) })
+	if err != nil {
+		reporter.Problem(fmt.Errorf("%w; a disk that is pulled and comes back in another slot at once may have to be accepted", err))
+	}
+	p.host.CameAfter = p.nodes.CameAfter
+	u := units{new(unit.Manager), p.mounting, p.host}
+	p.agent = agent.New(node{p.host, reporter, p.seen.metrics, &p.partitions, &p.loops}, u, p.seen, d.Settings, watchdog/2)
+	return p, nil
+}
+
+// hear has the agent look at what the kernel's events are about.
+func (p *parts) hear(ctx context.Context) error {
+	return p.events.Run(ctx, func(h uevent.Hint) {
+		wanted := !h.Partition || p.partitions.Load()
+		if wanted {
+			p.seen.heard(h)
+		}
+		look(p.agent, h, wanted)
+	})
+}
+
+// watchNodes does without what it watches when that fails.
+func (p *parts) watchNodes(ctx context.Context) error {
+	if p.nodes == nil {
+		return nil
+	}
+	if err := p.nodes.Run(ctx); err != nil {
+		p.seen.Problem(err)
+	}
+	return nil
+}
+
+// reload replaces the settings on SIGHUP, all or nothing.
+func (p *parts) reload(ctx context.Context) error {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, unix.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hup:
+			s, err := p.Load()
+			if err == nil {
+				err = p.agent.Reload(ctx, s)
+			}
+			if err != nil {
+				p.seen.Problem(fmt.Errorf("cannot reload, the settings stay as they were: %w", err))
+			}
+		}
+	}
+}
+
+// commanded is the part of the agent that serves the command line.
+type commanded interface {
+	Accept(ctx context.Context, name string, seq uint64) (string, error)
+	Release(ctx context.Context, name string, seq uint64) error
+	Retry(ctx context.Context) error
+}
+
+// answer has the agent do what the command line asks for.
+func answer(ctx context.Context, a commanded, r control.Request) (string, error) {
+	switch r.Do {
+	case "accept":
+		return a.Accept(ctx, r.Disk, r.Seq)
+	case "release":
+		return "", a.Release(ctx, r.Disk, r.Seq)
+	case "look":
+		return "", a.Retry(ctx)
+	}
+	return "", fmt.Errorf("cannot do %q: this daemon does not know it", r.Do)
+}

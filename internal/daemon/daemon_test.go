@@ -1,0 +1,120 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"hotmount/internal/control"
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/uevent"
+)
+
+type looked []string
+
+func (l *looked) Look(name string) { *l = append(*l, name) }
+func (l *looked) LookAtAll()       { *l = append(*l, "all") }
+
+// A hint about one disk costs one look, and one that says so a look at all. A disk is looked at
+// when its partitions come or go, whether or not anybody wants these.
+func TestLook(t *testing.T) {
+	var got looked
+	look(&got, uevent.Hint{Name: "vdb"}, true)
+	look(&got, uevent.Hint{Rescan: true}, true)
+	for _, action := range []string{"add", "change", "remove"} {
+		part := uevent.Hint{Name: "vdc1", Action: action, Partition: true, Whole: "vdc"}
+		look(&got, part, true)
+		look(&got, part, false)
+	}
+	if want := (looked{"vdb", "all", "vdc1", "vdc", "vdc", "vdc1", "vdc1", "vdc", "vdc"}); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// The nodes of loop devices, which come and go on many workers, wake the daemon only where a class has them.
+func TestMayBeDisk(t *testing.T) {
+	for name, want := range map[string][2]bool{
+		"vdb": {true, true}, "sda1": {true, true}, "nvme0n1p1": {true, true}, "dm-0": {true, true}, "xvdb": {true, true},
+		"loop7": {false, true}, "loop7p1": {false, true}, "sr0": {}, "null": {}, "tty1": {},
+	} {
+		if got := [2]bool{mayBeDisk(name, false), mayBeDisk(name, true)}; got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+type told []string
+
+func (a *told) Accept(_ context.Context, name string, seq uint64) (string, error) {
+	*a = append(*a, fmt.Sprint("accept ", name, " ", seq))
+	return "accepted", nil
+}
+
+func (a *told) Release(_ context.Context, name string, seq uint64) error {
+	*a = append(*a, fmt.Sprint("release ", name, " ", seq))
+	return nil
+}
+
+func (a *told) Retry(context.Context) error {
+	*a = append(*a, "retry")
+	return nil
+}
+
+func TestAnswer(t *testing.T) {
+	var a told
+	var answers []string
+	for _, do := range []string{"accept", "release", "look", "format"} {
+		text, err := answer(t.Context(), &a, control.Request{Do: do, Disk: "vdb", Seq: 7})
+		answers = append(answers, fmt.Sprint(text, err))
+	}
+	if want := (told{"accept vdb 7", "release vdb 7", "retry"}); !slices.Equal(a, want) {
+		t.Errorf("asked %q", a)
+	}
+	if want := []string{"accepted<nil>", "<nil>", "<nil>", `cannot do "format": this daemon does not know it`}; !slices.Equal(answers, want) {
+		t.Errorf("answered %q", answers)
+	}
+}
+
+// TestMountedAt: another device at the path, or the device elsewhere, is not it.
+func TestMountedAt(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "proc/1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const line = "36 35 254:16 / /mnt/disks/a rw,noatime shared:1 - xfs /dev/vdb rw\n"
+	if err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(line), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n := node{Host: inventory.Host{Root: root}}
+	vdb, vdc := disk.Dev{Major: 254, Minor: 16}, disk.Dev{Major: 254, Minor: 32}
+	for _, test := range []struct {
+		path string
+		dev  disk.Dev
+		want bool
+	}{{"/mnt/disks/a", vdb, true}, {"/mnt/disks/a", vdc, false}, {"/mnt/disks/b", vdb, false}} {
+		if got, err := n.MountedAt(test.path, test.dev); err != nil || got != test.want {
+			t.Errorf("%s of %s: %v, %v", test.path, test.dev, got, err)
+		}
+	}
+	// umount(8) would take the one on top.
+	if err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(line+"37 36 254:32 / /mnt/disks/a rw - ext4 /dev/vdc rw\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := n.MountedAt("/mnt/disks/a", vdb); err == nil || !got || !strings.Contains(err.Error(), "254:32 is mounted over it at /mnt/disks/a; take that away first: umount /mnt/disks/a") {
+		t.Errorf("under another: %v, %v", got, err)
+	}
+	if got, err := n.MountedAt("/mnt/disks/a", vdc); err != nil || !got {
+		t.Errorf("over another: %v, %v", got, err)
+	}
+	if err := os.Remove(filepath.Join(root, "proc/1/mountinfo")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.MountedAt("/mnt/disks/a", vdb); err == nil {
+		t.Error("a mount table that can not be read is no answer")
+	}
+}

@@ -1,0 +1,232 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/mounts"
+	"hotmount/internal/policy"
+	"hotmount/internal/report"
+	"hotmount/internal/run"
+	"hotmount/internal/unit"
+)
+
+func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
+	path := class.MountPoint(uuid)
+	arrived, forget := u.mounting.expect(path, f.Dev)
+	defer forget()
+	asked := u.host.Monotonic()
+	over, err := u.startMount(ctx, f, class, uuid, fstype)
+	// A unit that is there already is that of an earlier daemon, which ended during the
+	// recovery of a log, say, or of the mount before.
+	exists := errors.Is(err, unit.ErrExists)
+	var held error
+	if exists {
+		held = u.Held(path)
+	}
+	if err == nil || exists {
+		err = await(ctx, path, arrived, u.MountEnded)
+	}
+	over()
+	var failed *unit.JobError
+	if errors.As(err, &failed) {
+		if held != nil {
+			// Nothing is said of the disk, and the mount point may be needed yet.
+			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
+		}
+		err = failure(err, f.Node(), kernelSaid(ctx, run.Exec{}, u.host, f.ID, asked), u.host.Store.Holders(uuid), policy.Check(f, fstype))
+		// What PID 1 starts after a failed mount must not meet the next try.
+		err = errors.Join(err, u.StartCleanup(ctx, path))
+	}
+	if err == nil {
+		// Its former users have let go.
+		err = disk.OfNode(u.host.Store.ForgetHolders(uuid))
+	}
+	return err
+}
+
+// startMount makes the mount point, and returns when PID 1 was asked. The caller must call over
+// when it does not wait for the mount any more.
+func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
+	over = func() {}
+	if err := u.host.Propagates(class.Directory); err != nil {
+		return over, disk.OfNode(err)
+	}
+	path := class.MountPoint(uuid)
+	// If it fails the directory is still there, and that tells what is wrong with it.
+	_ = u.AwaitCleanup(ctx, path)
+	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
+		return over, disk.OfNode(barred(err))
+	}
+	serial := "no serial"
+	if f.Serial != "" {
+		serial = "serial " + disk.Visible(f.Serial)
+	}
+	return u.StartMount(ctx, unit.MountUnit{
+		ID: f.ID, Path: path, Type: fstype, Options: class.Options, Timeout: unit.MountTimeout,
+		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
+	})
+}
+
+// failure explains a failed mount by what the kernel has just said. Holders are the users of the
+// filesystem when its disk was last detached. Check is the command that looks for damage.
+func failure(err error, node, said, holders, check string) error {
+	// "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in
+	// fs/xfs/xfs_mount.c). Nothing is wrong with the disk.
+	if strings.Contains(said, "duplicate UUID") {
+		if holders != "" {
+			holders = "; when its disk went it was used by: " + holders
+		}
+		return fmt.Errorf("%w: %w%s; it is mounted by itself when all have let go; who has it now: hotmount doctor", err, disk.ErrHeld, holders)
+	}
+	// "%s: Can't open blockdev" (setup_bdev_super, before get_tree_bdev, in fs/super.c): it was not read.
+	// A unit of an earlier daemon, hotmount-format@, may still read it.
+	if strings.Contains(said, "Can't open blockdev") {
+		return fmt.Errorf("%w; the kernel says: %s; it was not read, nor is it said to be damaged; whoever has it open for himself alone: fuser -v %s", err, said, node)
+	}
+	if said != "" {
+		said = "; the kernel says: " + said
+	}
+	return fmt.Errorf("%w%s; look at it with: %s", err, said, check)
+}
+
+// barred adds a remedy to the error of a mount point that could not be made because the daemon's
+// sandbox is read-only there (ProtectSystem=, systemd.exec(5)).
+func barred(err error) error {
+	if !errors.Is(err, unix.EROFS) {
+		return err
+	}
+	return fmt.Errorf("%w: if it is not so for others, that is the sandbox of hotmount.service, to be opened with: hotmount config apply-sandbox && systemctl daemon-reload && systemctl restart hotmount", err)
+}
+
+// It is looked after so long whether the mount has failed, and then each time after
+// twice as long. From askSure on PID 1 is asked: it may have a reason to keep a unit that
+// has failed.
+const (
+	askFirst = time.Second
+	askSure  = 8 * time.Second
+	askMost  = 16 * time.Second
+)
+
+// await waits until the mount is there, or its job has ended. It keeps no connection to PID 1
+// meanwhile, which would send a message for each change of each unit.
+func await(ctx context.Context, path string, arrived <-chan struct{}, ended func(ctx context.Context, path string, sure bool) (bool, error)) error {
+	for wait := askFirst; ; wait = min(2*wait, askMost) {
+		select {
+		case <-arrived:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("cannot wait for %s: %w", unit.Name(path), context.Cause(ctx))
+		case <-time.After(wait):
+		}
+		if over, err := ended(ctx, path, wait >= askSure); over || err != nil {
+			return err
+		}
+	}
+}
+
+// PID 1 reads the mount table once a second where much is mounted and unmounted (mount_enumerate in systemd's
+// src/core/mount.c). It calls a mount unit stopped whose mount it has not seen.
+const (
+	seenAfter = time.Second
+	seenTries = 4
+)
+
+// untilUnmounted stops a mount unit until its mount is gone, or PID 1 must have seen it.
+func untilUnmounted(ctx context.Context, stop func() error, there func() (bool, error)) error {
+	for try := 1; ; try++ {
+		if err := stop(); err != nil {
+			return err
+		}
+		if still, err := there(); !still || err != nil || try == seenTries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(seenAfter):
+		}
+	}
+}
+
+// arrivals wakes what waits for a mount, once the mount table shows it.
+type arrivals struct {
+	mu      sync.Mutex
+	waiting map[arrival]chan struct{}
+}
+
+type arrival struct {
+	path string
+	dev  disk.Dev
+}
+
+// expect returns a channel that is closed when the table shows the device at the path.
+func (a *arrivals) expect(path string, dev disk.Dev) (arrived <-chan struct{}, forget func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key, c := arrival{path, dev}, make(chan struct{})
+	if a.waiting == nil {
+		a.waiting = map[arrival]chan struct{}{}
+	}
+	a.waiting[key] = c
+	return c, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.waiting, key)
+	}
+}
+
+// shown takes the mount table as it is now.
+func (a *arrivals) shown(table []mounts.Mount) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key, c := range a.waiting {
+		if slices.ContainsFunc(table, func(m mounts.Mount) bool { return m.Dev == key.dev && m.Path == key.path }) {
+			close(c)
+			delete(a.waiting, key)
+		}
+	}
+}
+
+// kernelSaid returns what the kernel has logged of the disk since that time of CLOCK_MONOTONIC.
+// mount(8) reports only an error number for a damaged filesystem.
+func kernelSaid(ctx context.Context, r run.Runner, h inventory.Host, id disk.ID, since time.Duration) string {
+	// The filesystems begin their messages with "XFS (vdb): " or "EXT4-fs (vdb): ", what is before
+	// them with "/dev/vdb: ".
+	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second,
+		Args: []string{"-k", "-b", "-q", "-o", "json", "--no-pager", "-n", "3", "--since", "-1min", "-g", `\(` + id.Name + `\):|/dev/` + id.Name + `: Can't open blockdev`}})
+	if err != nil {
+		return ""
+	}
+	// While the disk is attached its name is not reused. Once it is gone, nobody knows whose
+	// lines these are.
+	if now, err := h.Look(id.Name); err != nil || now.Seq != id.Seq {
+		return ""
+	}
+	var said []string
+	for in := json.NewDecoder(bytes.NewReader(res.Stdout)); ; {
+		var e report.Entry
+		if in.Decode(&e) != nil {
+			break
+		}
+		// The journal's time, not the kernel's own (_SOURCE_MONOTONIC_TIMESTAMP), which goes by
+		// another clock: printk(9) takes local_clock().
+		micros, err := strconv.ParseInt(e.Text("__MONOTONIC_TIMESTAMP"), 10, 64)
+		if err == nil && time.Duration(micros)*time.Microsecond >= since {
+			said = append(said, strings.TrimSpace(e.Text("MESSAGE")))
+		}
+	}
+	return disk.Visible(strings.Join(said, " / "))
+}

@@ -1,0 +1,231 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+	"hotmount/internal/nodetest"
+	"hotmount/internal/run/runtest"
+	"hotmount/internal/unit"
+)
+
+// Who waits for a mount hears of it once the table has that device there, and of
+// no other.
+func TestArrivals(t *testing.T) {
+	var a arrivals
+	vdb, vdc := disk.Dev{Major: 254, Minor: 16}, disk.Dev{Major: 254, Minor: 32}
+	here, forget := a.expect("/mnt/disks/a", vdb)
+	defer forget()
+	given, giveUp := a.expect("/mnt/disks/b", vdc)
+	giveUp()
+	heard := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	at := func(path string, dev disk.Dev) mounts.Mount {
+		return mounts.Mount{MountPoint: disk.MountPoint{Path: path, Dev: dev}}
+	}
+	a.shown([]mounts.Mount{at("/mnt/disks/a", vdc), at("/mnt/disks/b", vdb)})
+	if heard(here) {
+		t.Error("another device is there")
+	}
+	table := []mounts.Mount{at("/mnt/disks/a", vdb), at("/mnt/disks/b", vdc)}
+	a.shown(table)
+	a.shown(table)
+	if !heard(here) || heard(given) {
+		t.Errorf("who waits %v, who has given up %v", heard(here), heard(given))
+	}
+}
+
+// Who waits for a mount goes on as soon as it is there, and asks PID 1 more and more
+// seldom whether it has given up.
+func TestAwait(t *testing.T) {
+	broken, stop := errors.New("wrong fs type"), errors.New("SIGTERM")
+	for name, test := range map[string]struct {
+		arrives, ends, stops time.Duration
+		err                  error
+		asked                []time.Duration
+	}{
+		"arrives":        {arrives: 5 * time.Second, asked: []time.Duration{1, 3}},
+		"has ended well": {ends: 50 * time.Second, asked: []time.Duration{1, 3, 7, 15, 31, 47, 63}},
+		"has failed":     {ends: 2 * time.Second, err: broken, asked: []time.Duration{1, 3}},
+		"can not ask":    {err: broken, asked: []time.Duration{1}},
+		"is stopped":     {stops: 2 * time.Second, err: stop, asked: []time.Duration{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				arrived := make(chan struct{})
+				if test.arrives > 0 {
+					time.AfterFunc(test.arrives, func() { close(arrived) })
+				}
+				if test.stops > 0 {
+					time.AfterFunc(test.stops, func() { cancel(stop) })
+				}
+				start := time.Now()
+				var asked []time.Duration
+				err := await(ctx, "/mnt/disks/a", arrived, func(_ context.Context, path string, sure bool) (bool, error) {
+					since := time.Since(start)
+					asked = append(asked, since/time.Second)
+					if sure != (since >= 15*time.Second) {
+						t.Errorf("after %s PID 1 is asked: %v", since, sure)
+					}
+					if path != "/mnt/disks/a" || len(asked) > len(test.asked) {
+						t.Fatalf("asked for %s after %d seconds", path, asked)
+					}
+					switch {
+					case name == "can not ask":
+						return false, test.err
+					case test.ends > 0 && since >= test.ends:
+						return true, test.err
+					}
+					return false, nil
+				})
+				if !errors.Is(err, test.err) || !slices.Equal(asked, test.asked) {
+					t.Errorf("%v, asked after %d seconds", err, asked)
+				}
+				if took := time.Since(start); took != max(test.arrives, test.stops, asked[len(asked)-1]*time.Second) {
+					t.Errorf("went on after %s", took)
+				}
+			})
+		})
+	}
+}
+
+// What PID 1 has not seen it is asked to unmount once more, but not for ever.
+func TestUntilUnmounted(t *testing.T) {
+	broken := errors.New("broken")
+	for name, tt := range map[string]struct {
+		seen, stops time.Duration
+		stop, table error
+		tries       int
+		err         error
+	}{
+		"seen":          {tries: 1},
+		"seen later":    {seen: 1500 * time.Millisecond, tries: 3},
+		"stays":         {seen: time.Hour, tries: seenTries},
+		"is busy":       {stop: broken, tries: 1, err: broken},
+		"no table":      {table: broken, tries: 1, err: broken},
+		"the end comes": {seen: time.Hour, stops: 1500 * time.Millisecond, tries: 2, err: context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.stops > 0 {
+					time.AfterFunc(tt.stops, cancel)
+				}
+				start, tries, there := time.Now(), 0, true
+				err := untilUnmounted(ctx, func() error {
+					tries++
+					there = time.Since(start) < tt.seen
+					return tt.stop
+				}, func() (bool, error) { return there, tt.table })
+				if tries != tt.tries || !errors.Is(err, tt.err) {
+					t.Errorf("asked %d times, error %v", tries, err)
+				}
+			})
+		})
+	}
+}
+
+// A directory that the daemon's sandbox has read-only is told from other trouble.
+func TestBarred(t *testing.T) {
+	for errno, want := range map[error]bool{unix.EROFS: true, unix.EACCES: false, unix.ENOENT: false} {
+		err := barred(&os.PathError{Op: "mkdirat", Path: "/srv/a", Err: errno})
+		if got := strings.Contains(err.Error(), "hotmount config apply-sandbox"); got != want || !errors.Is(err, errno) {
+			t.Errorf("%v: %v", errno, err)
+		}
+	}
+}
+
+// A filesystem that somebody still has from before is not damaged: who has it is said,
+// and no command that looks for damage.
+func TestFailure(t *testing.T) {
+	job := errors.New("systemd's job ended")
+	const duplicate = "XFS (vdc): Filesystem has duplicate UUID aaaaaaaa-0000-4000-8000-000000000001 - can't mount"
+	for _, test := range []struct {
+		said, holders, want string
+		held                bool
+	}{
+		{duplicate, "process 7 (db): has a file open", "systemd's job ended: " + disk.ErrHeld.Error() + "; when its disk went it was used by: process 7 (db): has a file open; it is mounted by itself when all have let go; who has it now: hotmount doctor", true},
+		{duplicate, "", "systemd's job ended: " + disk.ErrHeld.Error() + "; it is mounted by itself when all have let go; who has it now: hotmount doctor", true},
+		{"XFS (vdc): Corruption", "process 7", "systemd's job ended; the kernel says: XFS (vdc): Corruption; look at it with: xfs_repair -n /dev/vdc", false},
+		{"/dev/vdc: Can't open blockdev", "process 7", "systemd's job ended; the kernel says: /dev/vdc: Can't open blockdev; it was not read, nor is it said to be damaged; whoever has it open for himself alone: fuser -v /dev/vdc", false},
+		{"", "", "systemd's job ended; look at it with: xfs_repair -n /dev/vdc", false},
+	} {
+		err := failure(job, "/dev/vdc", test.said, test.holders, "xfs_repair -n /dev/vdc")
+		if err.Error() != test.want || errors.Is(err, disk.ErrHeld) != test.held || !errors.Is(err, job) {
+			t.Errorf("%q: %v", test.said, err)
+		}
+	}
+}
+
+// Only what was said since the mount was asked for, and of this attachment, tells why it
+// has failed.
+func TestKernelSaid(t *testing.T) {
+	const held = "XFS (vdb): Filesystem has duplicate UUID aaaaaaaa-0000-4000-8000-000000000001 - can't mount"
+	const asked = 100 * time.Second
+	line := func(at time.Duration, message string) string {
+		return fmt.Sprintf(`{"__MONOTONIC_TIMESTAMP":"%d","_SOURCE_MONOTONIC_TIMESTAMP":"1","MESSAGE":%s}`+"\n", at.Microseconds(), message)
+	}
+	words := func(s string) string { return strconv.Quote(s) }
+	before, after := asked-time.Microsecond, asked+time.Second
+	vdb := disk.ID{Name: "vdb", Seq: 1016}
+	for name, tt := range map[string]struct {
+		id            disk.ID
+		journal, want string
+	}{
+		"of this attempt":     {vdb, line(asked, words(held)) + line(after, words("XFS (vdb): b")), held + " / XFS (vdb): b"},
+		"of an earlier one":   {vdb, line(before, words(held)) + line(after, words("XFS (vdb): metadata I/O error")), "XFS (vdb): metadata I/O error"},
+		"of an earlier alone": {vdb, line(before, words(held)), ""},
+		"of another disk":     {disk.ID{Name: "vdb", Seq: 1015}, line(after, words(held)), ""},
+		"of one that is gone": {disk.ID{Name: "vdz", Seq: 1099}, line(after, words(held)), ""},
+		"of no known time":    {vdb, `{"MESSAGE":"` + held + `"}`, ""},
+		"hostile bytes":       {vdb, line(after, "[88,27]"), `X\x1b`},
+		"nothing":             {vdb, "", ""},
+	} {
+		h := nodetest.New(t)
+		r := runtest.New(t)
+		r.On(`/usr/bin/journalctl -k -b -q -o json --no-pager -n 3 --since -1min -g \(`+tt.id.Name+`\):|/dev/`+tt.id.Name+`: Can't open blockdev`, runtest.Print(tt.journal, 0))
+		if got := kernelSaid(t.Context(), r, h, tt.id, asked); got != tt.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// No mount point is made where it may be one on the host already without looking like one.
+func TestMountOutOfSight(t *testing.T) {
+	h, dir := nodetest.New(t), t.TempDir()
+	nodetest.Write(t, h.Root, map[string]string{"proc/self/mountinfo": "127 99 254:0 / / rw - ext4 /dev/vda rw\n"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nothing gets as far as PID 1
+	u := units{Manager: new(unit.Manager), host: h}
+	_, err := u.startMount(ctx, &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 1016}}, &disk.Class{Directory: dir}, "aaaaaaaa-0000-4000-8000-000000000001", disk.XFS)
+	if err == nil || !strings.Contains(err.Error(), "cannot see what is mounted below "+dir) {
+		t.Error(err)
+	}
+	if of := (*disk.NodeError)(nil); !errors.As(err, &of) {
+		t.Error("it is not the disk's fault")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("made %v, %v", left, err)
+	}
+}

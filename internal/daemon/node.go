@@ -1,0 +1,108 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/metrics"
+	"hotmount/internal/mounts"
+	"hotmount/internal/report"
+	"hotmount/internal/unit"
+)
+
+// node is the host as the agent needs it.
+type node struct {
+	inventory.Host
+	report  report.Agent
+	metrics *metrics.Metrics
+	// partitions and loops are what the settings say of them.
+	partitions, loops *atomic.Bool
+}
+
+// Names are listed for a look at every disk, which sees also what the kernel does not tell of.
+func (n node) Names() ([]string, error) {
+	n.metrics.Rescanned(time.Now())
+	n.DoubtMounts()
+	return n.Host.Names()
+}
+
+// inBoot calls do with the boot that the node is in.
+func (n node) inBoot(do func(boot string) error) error {
+	boot, err := n.Boot()
+	if err != nil {
+		return err
+	}
+	return do(boot)
+}
+
+func (n node) Accept(f *disk.Facts, w disk.Word) error {
+	return n.inBoot(func(boot string) error { return n.Store.Accept(f, boot, w) })
+}
+
+func (n node) Keep(f *disk.Facts, reason disk.Reason) error {
+	return n.inBoot(func(boot string) error { return n.Store.Keep(f, boot, reason) })
+}
+
+func (n node) Note(found []disk.Sighting) error {
+	return n.inBoot(func(boot string) error {
+		for i := range found {
+			found[i].Identity.Boot = boot
+		}
+		return n.Store.Note(found)
+	})
+}
+
+func (n node) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
+	return n.Store.KeepUnmounted(f, reason)
+}
+
+func (n node) Forget(seq uint64) error { return n.Store.Forget(seq) }
+
+// SaveSettings fails for what the formatting units need. A state directory that
+// cannot be written keeps no filesystem from being mounted.
+func (n node) SaveSettings(s *disk.Settings) error {
+	if err := n.Store.SaveSettings(s); err != nil {
+		return err
+	}
+	if err := n.saveDirectories(s); err != nil {
+		n.report.Problem(err)
+	}
+	n.partitions.Store(s.Partitions())
+	n.loops.Store(s.LoopDevices())
+	return nil
+}
+
+// saveDirectories keeps a directory that no class has any more as long as something of
+// ours is in it: when that disk goes somebody has to look there, and after a power cut.
+func (n node) saveDirectories(s *disk.Settings) error {
+	former, err := n.Store.Directories()
+	table, tableErr := n.Mounts()
+	former = slices.DeleteFunc(former, func(dir string) bool {
+		mounted := tableErr != nil || slices.ContainsFunc(table, func(m mounts.Mount) bool { return inventory.IsPlace(&m) && path.Dir(m.Path) == dir })
+		return !mounted && !hasLeftovers(dir)
+	})
+	return errors.Join(err, tableErr, n.Store.SaveDirectories(s, former...))
+}
+
+// hasLeftovers reports whether helper.CleanupAll may find something in the directory. What cannot
+// be looked at may have some; what is no directory any more is not cleaned up.
+func hasLeftovers(dir string) bool {
+	names, err := unit.Leftovers(dir)
+	if err != nil {
+		return !errors.Is(err, unix.ENOTDIR)
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		to, _ := os.Readlink(filepath.Join(dir, name))
+		return disk.ValidUUID(strings.TrimPrefix(name, ".")) || to == disk.LinkDirectory+"/"+name
+	})
+}

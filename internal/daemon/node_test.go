@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/nodetest"
+	"hotmount/internal/report"
+)
+
+// A directory that the configuration has no more is looked after as long as something of
+// ours is in it, and no longer.
+func TestFormerDirectories(t *testing.T) {
+	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	h := nodetest.New(t)
+	n := node{Host: h, report: report.Agent{Log: report.New()}, partitions: new(atomic.Bool), loops: new(atomic.Bool)}
+	if _, err := h.Store.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	save := func(names ...string) {
+		t.Helper()
+		s := &disk.Settings{}
+		for _, name := range names {
+			s.Classes = append(s.Classes, disk.Class{Directory: at(name)})
+		}
+		if err := n.SaveSettings(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what string, names ...string) {
+		t.Helper()
+		var want []string
+		for _, name := range names {
+			want = append(want, at(name))
+		}
+		got, err := h.Store.Directories()
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", what, err, diff)
+		}
+	}
+	nodetest.Write(t, dir, map[string]string{
+		"empty/":              "",
+		"foreign/file":        "",
+		"foreign/link":        "-> /dev/vdb",
+		"foreign/other":       "-> " + disk.LinkDirectory + "/virtio-S",
+		"file":                "",
+		"leftover/" + uuid:    "",
+		"draft/." + uuid:      "",
+		"linked/virtio-S":     "-> " + disk.LinkDirectory + "/virtio-S",
+		"mounted/":            "",
+		"part/":               "",
+		"now/" + uuid + "/x/": "",
+	})
+	const root = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n"
+	table := filepath.Join(h.Root, "proc/1/mountinfo")
+	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": root +
+		"40 27 254:64 / " + at("mounted/"+uuid) + " rw - xfs /dev/vde rw\n" +
+		"41 27 254:64 /x " + at("part/"+uuid) + " rw - xfs /dev/vde rw\n"})
+	save("empty", "foreign", "file", "missing", "leftover", "draft", "linked", "mounted", "part", "now")
+	save("now", "new")
+	check("without their classes", "now", "new", "leftover", "draft", "linked", "mounted")
+	save("now")
+	check("once more", "now", "leftover", "draft", "linked", "mounted")
+	// What was mounted may be the last that was there.
+	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": root})
+	for _, name := range []string{"leftover", "draft", "linked"} {
+		if err := os.RemoveAll(at(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save("now")
+	check("cleaned up", "now")
+	// What can not be looked at may have something in it.
+	barred := strings.Repeat("x", 300) // ENAMETOOLONG
+	save("now", "empty", barred)
+	save("now", "empty")
+	check("with one that can not be looked at", "now", "empty", barred)
+	if err := os.Remove(table); err != nil {
+		t.Fatal(err)
+	}
+	save("now")
+	check("without a mount table", "now", "empty", barred)
+}

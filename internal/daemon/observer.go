@@ -1,0 +1,205 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/metrics"
+	"hotmount/internal/mounts"
+	"hotmount/internal/report"
+	"hotmount/internal/uevent"
+	"hotmount/internal/usage"
+)
+
+// observer tells the journal, the status for other users and the metrics what the
+// agent reports.
+type observer struct {
+	report.Agent
+	board   *report.Board
+	metrics *metrics.Metrics // written only if there is a directory for it
+	status  *sync.Mutex      // held while the status is published
+	host    inventory.Host
+}
+
+func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
+	if !o.board.Repeats(f, c, s, d) {
+		o.Agent.Decided(f, c, s, d)
+	}
+	o.metrics.Decided(f, c, d)
+	o.board.Decided(f, c, s, d)
+}
+
+func (o observer) Mounted(f *disk.Facts, d disk.Decision, path string) {
+	o.Agent.Mounted(f, d, path)
+	o.metrics.Mounted(f, d, time.Now())
+	o.board.Mounted(f, d, path)
+}
+
+func (o observer) Failed(f *disk.Facts, d disk.Decision, path string, err error, wait time.Duration) {
+	o.Agent.Failed(f, d, path, err, wait)
+	o.metrics.Failed(d)
+	o.board.Failed(f, d, err, wait)
+}
+
+func (o observer) Recovered(f *disk.Facts) { o.board.Recovered(f) }
+
+func (o observer) Gone(f *disk.Facts, path string) {
+	o.Agent.Gone(f, path)
+	o.metrics.Gone(f)
+	o.board.Gone(f)
+}
+
+// Disregarded is not reported: the operator who changed the configuration knows.
+func (o observer) Disregarded(f *disk.Facts) {
+	o.metrics.Gone(f)
+	o.board.Gone(f)
+}
+
+// Ready publishes the status before systemd is told: other users may read it from then on.
+func (o observer) Ready() {
+	if err := o.publishStatus(); err != nil {
+		o.Problem(err)
+	}
+	o.Agent.Ready()
+}
+
+func (o observer) Alive() {
+	o.Agent.Alive()
+	o.metrics.Alive(time.Now())
+}
+
+// heard takes an event before the agent does.
+func (o observer) heard(h uevent.Hint) {
+	switch {
+	case h.Rescan:
+		o.metrics.Lost()
+		o.Rescan(h.Cause)
+	case h.Action == "add" && h.Seq != 0 && !o.board.Knows(h.Name, h.Seq):
+		o.metrics.Added(h.Seq, time.Now())
+	}
+}
+
+// metricsFile is the name of the file for node_exporter, metricsPeriod how often
+// it is written when nothing happens: as often as Prometheus asks, by default.
+const (
+	metricsFile   = "hotmount.prom"
+	metricsPeriod = time.Minute
+)
+
+// publishAfter is how long a change of the status waits for more of them: when the daemon starts each
+// disk makes one, and each is written out with all others.
+const publishAfter = 100 * time.Millisecond
+
+// publishEvery is the least time between two that are written: the more disks the node has, the more
+// they are, and the longer each is.
+const publishEvery = 500 * time.Millisecond
+
+// publish writes the status for other users when it changes, and the metrics. The
+// metrics are off where their directory is not there when the daemon starts: in
+// its sandbox it would never be.
+func (o observer) publish(ctx context.Context, directory string) error {
+	var tick <-chan time.Time
+	if info, err := os.Stat(directory); directory != "" && err == nil && info.IsDir() {
+		t := time.NewTicker(metricsPeriod)
+		defer t.Stop()
+		tick = t.C
+	} else if directory != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
+		o.Problem(err)
+	}
+	hung := map[string]int{}
+	said := ""
+	var published time.Time
+	for {
+		var errs []error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.board.Changed():
+			select {
+			case <-ctx.Done():
+			case <-time.After(max(publishAfter, time.Until(published.Add(publishEvery)))):
+			}
+			// What has come meanwhile is in it.
+			select {
+			case <-o.board.Changed():
+			default:
+			}
+			published = time.Now()
+			errs = append(errs, o.publishStatus())
+			if ctx.Err() != nil {
+				return nil // the filesystems cannot be asked any more
+			}
+		case <-tick:
+		}
+		if tick != nil {
+			lines := o.board.Lines()
+			mounted, err := o.filesystems(ctx, lines, hung)
+			errs = append(errs, err, o.metrics.Write(filepath.Join(directory, metricsFile), lines, mounted))
+		}
+		// Once is enough.
+		text := ""
+		if err := errors.Join(errs...); err != nil {
+			if text = err.Error(); text != said {
+				o.Problem(err)
+			}
+		}
+		said = text
+	}
+}
+
+// publishStatus writes what is to be said of each disk now.
+func (o observer) publishStatus() error {
+	o.status.Lock()
+	defer o.status.Unlock()
+	return o.host.Store.Publish(o.board.Lines())
+}
+
+// filesystems measures those that are mounted; hung is as for usage.Of.
+func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([]metrics.Filesystem, error) {
+	s, err := o.host.Store.Settings()
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]metrics.Filesystem{}
+	var paths []string
+	for _, l := range lines {
+		for i := range s.Classes {
+			if c := &s.Classes[i]; l.Decision.Mounted() && c.Name == l.Decision.Class {
+				path := c.MountPoint(l.Decision.UUID)
+				at[path] = metrics.Filesystem{UUID: l.Decision.UUID, Class: c.Name, Device: "/dev/" + l.Disk}
+				paths = append(paths, path)
+			}
+		}
+	}
+	tree, err := o.host.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	return measured(tree, paths, at, usage.Of(ctx, paths, hung)), nil
+}
+
+// measured fills in what is known of the filesystems at the paths. What does not propagate into this
+// process's mount namespace is not what was asked there.
+func measured(tree []mounts.Mount, paths []string, at map[string]metrics.Filesystem, sizes map[string]usage.Space) []metrics.Filesystem {
+	var all []metrics.Filesystem
+	for _, path := range paths {
+		u, ok := sizes[path]
+		if !ok || u.Size == 0 {
+			continue
+		}
+		if there, err := mounts.OnTop(tree, path, u.Dev); err != nil || !there {
+			continue
+		}
+		f := at[path]
+		f.Size, f.Free, f.Available, f.Inodes, f.FreeInodes = u.Size, u.Free, u.Available, u.Inodes, u.FreeInodes
+		all = append(all, f)
+	}
+	return all
+}

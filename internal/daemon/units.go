@@ -1,0 +1,47 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/mounts"
+	"hotmount/internal/unit"
+)
+
+// units has PID 1 carry out what the agent decides. What runs one unit is the manager's.
+type units struct {
+	*unit.Manager
+	mounting *arrivals
+	host     inventory.Host
+}
+
+func (u units) Unmount(ctx context.Context, path string) error {
+	return untilUnmounted(ctx, func() error { return u.StopMount(ctx, path) }, func() (bool, error) {
+		table, err := u.host.Mounts()
+		return slices.ContainsFunc(table, func(m mounts.Mount) bool { return m.Path == path }), err
+	})
+}
+
+// NameHolders costs nothing where nobody has it.
+func (u units) NameHolders(ctx context.Context, f *disk.Facts, path string) error {
+	if !mounts.MountedAnywhere(u.host.Root, f.Name) {
+		return nil
+	}
+	return u.UnmountGone(ctx, path, f.Dev)
+}
+
+func (u units) Plugged(ctx context.Context, f *disk.Facts) (time.Duration, error) {
+	return u.Manager.Plugged(ctx, f.Name)
+}
+
+func (u units) RemoveMountPoint(ctx context.Context, path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return u.StartCleanup(ctx, path)
+}

@@ -1,0 +1,36 @@
+package helper
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/run"
+)
+
+// mkfs.xfs and mkfs.ext4, the real ones, are asked for what the classes want of them,
+// and nothing is written but below the temporary directory, which is empty again.
+func TestAskMkfs(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	origin := func(key string) string { return "origin of " + key }
+	class := func(create string, options ...string) disk.Class {
+		return disk.Class{Name: "a", Mode: disk.ModeFilesystem, Create: create, MkfsOptions: options}
+	}
+	good := &disk.Settings{Classes: []disk.Class{class("xfs", "-i size=1024"), class("ext4"), class("ext4", "-m 0", "-J size=64"), class("none", "-i 17"), {Mode: disk.ModeBlock, Create: "ext4", MkfsOptions: []string{"-i 17"}}}}
+	if err := AskMkfs(t.Context(), run.Exec{}, good, origin); err != nil {
+		t.Error(err)
+	}
+	for want, c := range map[string]disk.Class{
+		`origin of classes[0].mkfs_options: classes[0].mkfs_options: found ["-i size=17"], which mkfs.xfs refuses: `: class("xfs", "-i size=17"),
+		`origin of classes[0].mkfs_options: classes[0].mkfs_options: found ["-i 17"], which mkfs.ext4 refuses: `:     class("ext4", "-i 17"),
+	} {
+		err := AskMkfs(t.Context(), run.Exec{}, &disk.Settings{Classes: []disk.Class{c}}, origin)
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if left, err := os.ReadDir(os.TempDir()); len(left) != 0 || err != nil {
+		t.Errorf("%v is left, error %v", left, err)
+	}
+}

@@ -1,0 +1,110 @@
+package helper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/coreos/go-systemd/v22/journal"
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/policy"
+	"hotmount/internal/report"
+	"hotmount/internal/unit"
+)
+
+// GiveOut makes the link to the disk, and becomes a process that only keeps the disk open.
+// While that process runs, the kernel reuses the disk's name for no other disk. So the link
+// can never lead to another disk, however late udev is. PID 1 stops the process when the disk
+// goes, after TakeBack has removed the link.
+func GiveOut(h inventory.Host, seq uint64) error {
+	s, f, err := settingsAndDisk(h, seq)
+	if err != nil {
+		return err
+	}
+	c := f.Known()
+	d := policy.Decide(f, &c, s)
+	if d.Action != disk.Link {
+		why, _ := policy.Words(f, &c, s, d)
+		return fmt.Errorf("cannot give out %s: %s: %s", f.ID, d.Action, why)
+	}
+	device, err := hold(h, f, s)
+	if err != nil {
+		return fmt.Errorf("cannot give out %s: %w", f.ID, err)
+	}
+	defer runtime.KeepAlive(device)
+	class := policy.Select(f, s)
+	link := class.LinkTo(f)
+	boot, err := h.Boot()
+	if err != nil {
+		return fmt.Errorf("cannot give out %s: %w", f.ID, err)
+	}
+	if err := h.Store.GiveOut(f, boot, class.Name, link); err != nil {
+		return err
+	}
+	if err := unit.MakeLink(link, f.ID); err != nil {
+		return err
+	}
+	report.New().Event(report.KindGivenOut, journal.PriNotice, f, d, "", fmt.Sprintf("%s: given out as a block volume at %s", report.Name(f), link))
+	if _, err := daemon.SdNotify(false, "STATUS=holds "+f.Node()+" for "+link+"\n"+daemon.SdNotifyReady); err != nil {
+		return fmt.Errorf("cannot notify the service manager: %w", err)
+	}
+	// A process of half a megabyte instead of one of ten. The descriptor stays.
+	if _, err := unix.FcntlInt(device.Fd(), unix.F_SETFD, 0); err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	return unix.Exec("/usr/bin/sleep", []string{"sleep", "infinity"}, nil)
+}
+
+// hold opens the disk and takes a shared lock on it. It makes sure that this is still the same
+// attachment and that no format is under way: a format needs the exclusive lock.
+func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
+	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, f.Sandboxed("hotmount-block", err)
+	}
+	var seq uint64
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, device.Fd(), unix.BLKGETDISKSEQ, uintptr(unsafe.Pointer(&seq))); errno != 0 {
+		return nil, errors.Join(fmt.Errorf("BLKGETDISKSEQ: %w", errno), device.Close())
+	}
+	if seq != f.Seq {
+		return nil, errors.Join(fmt.Errorf("%s has disk sequence number %d: %w", f.BySeq(), seq, disk.ErrGone), device.Close())
+	}
+	if err := unix.Flock(int(device.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("somebody has locked it, as a format does that is under way: %w", err), device.Close())
+	}
+	// The facts were read before the disk was held. They are of this attachment if it is
+	// still there. A format may have begun or ended since.
+	now, err := h.For(s).BySeq(f.Seq)
+	if err == nil && now.Serial != f.Serial {
+		err = disk.ErrGone
+	}
+	if err == nil {
+		c := now.Known()
+		if d := policy.Decide(now, &c, s); d.Action != disk.Link {
+			why, _ := policy.Words(now, &c, s, d)
+			err = fmt.Errorf("%s: %s", d.Action, why)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, device.Close())
+	}
+	return device, nil
+}
+
+// TakeBack removes the link to the disk, which may be gone.
+func TakeBack(h inventory.Host, seq uint64) error {
+	link, err := h.Store.Link(seq)
+	if err != nil || link == "" {
+		return err
+	}
+	if err := unit.RemoveLink(link, disk.ID{Seq: seq}); err != nil {
+		return err
+	}
+	return h.Store.ForgetLink(seq)
+}

@@ -1,0 +1,52 @@
+package helper
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/unit"
+)
+
+// RemoveMountPoint removes the mount point in the directory if it is empty. In a mount
+// namespace that does not see the host's mounts it removes nothing.
+func RemoveMountPoint(h inventory.Host, dir, name string) error {
+	if err := h.Propagates(dir); err != nil {
+		return err
+	}
+	return unit.RemoveMountPoint(dir, name)
+}
+
+// CleanupAll removes the empty mount points and dead links in the class directories of the
+// configuration, and in those that the last daemon had: leftovers must go with a broken
+// configuration, too.
+func CleanupAll(h inventory.Host, load func() (*disk.Settings, error)) error {
+	dirs, err := h.Store.Directories()
+	s, configErr := load()
+	if configErr == nil {
+		for i := range s.Classes {
+			dirs = append(dirs, s.Classes[i].Directory)
+		}
+	}
+	err = errors.Join(err, configErr)
+	for _, dir := range dirs {
+		names, listErr := unit.Leftovers(dir)
+		if listErr != nil {
+			err = errors.Join(err, fmt.Errorf("cannot clean up %s: %w", dir, listErr))
+			continue
+		}
+		for _, name := range names {
+			// A link by which a disk was given out, of an earlier boot perhaps.
+			err = errors.Join(err, unit.RemoveDeadLink(dir, name))
+			// One that was being made or removed has a "." before its name.
+			name = strings.TrimPrefix(name, ".")
+			if !disk.ValidUUID(name) {
+				continue
+			}
+			err = errors.Join(err, RemoveMountPoint(h, dir, name))
+		}
+	}
+	return err
+}

@@ -1,0 +1,109 @@
+package helper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hotmount/internal/control"
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/mounts"
+	"hotmount/internal/unit"
+)
+
+// ParseID takes apart what a uevent has of a disk or a partition: the kernel name, the
+// disk sequence number, the number of the partition, empty for a disk, and the device
+// number, such as vdb1:7:1:254:17.
+func ParseID(s string) (id disk.ID, err error) {
+	f := strings.SplitN(s, ":", 4)
+	if len(f) < 4 || f[0] == "" || strings.Contains(f[0], "/") {
+		return id, fmt.Errorf("%q names no disk", disk.Visible(s))
+	}
+	id.Name = f[0]
+	if id.Seq, err = strconv.ParseUint(f[1], 10, 64); err != nil {
+		return id, fmt.Errorf("cannot take %q for a disk sequence number", disk.Visible(f[1]))
+	}
+	if f[2] != "" {
+		number, err := strconv.ParseUint(f[2], 10, 32)
+		if err != nil {
+			return id, fmt.Errorf("cannot take %q for the number of a partition", disk.Visible(f[2]))
+		}
+		id.Seq = disk.PartitionSeq(id.Seq, uint32(number))
+	}
+	id.Dev, err = disk.ParseDev(f[3])
+	return id, err
+}
+
+// PID 1 has goneFirst to unmount a disk that nobody uses. A daemon that runs when the disk goes
+// may end before it has unmounted it, so it is looked at again, each time after twice as long.
+const (
+	goneFirst = 2 * time.Second
+	goneMost  = 30 * time.Second
+)
+
+// unmounter has PID 1 unmount what a disk that is gone has left at the path, and name its users.
+type unmounter func(ctx context.Context, path string, dev disk.Dev) error
+
+// Gone does what the daemon does with a disk that is gone (agent.Agent), but once: the unit
+// tries again what failed. It leaves this to the daemon while one answers at the socket.
+func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
+	return gone(ctx, h, new(unit.Manager).UnmountGone, id, func() bool { return control.Listens(ctx, socket) })
+}
+
+func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, isDaemon func() bool) error {
+	// The directories of the last daemon will do: there may be no configuration that can
+	// be read.
+	var s disk.Settings
+	daemon := isDaemon()
+	for wait := goneFirst; ; wait = min(2*wait, goneMost) {
+		stale, err := h.Stale(&s)
+		stale = slices.DeleteFunc(stale, func(f disk.Facts) bool { return f.Dev != id.Dev })
+		if len(stale) == 0 {
+			if !daemon {
+				err = errors.Join(err, nameHolders(ctx, h, unmount, id))
+			}
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+		if daemon = isDaemon(); daemon {
+			continue
+		}
+		for i := range stale {
+			// That looks whether it is still that mount.
+			where := stale[i].Mounts[0].Path
+			if failed := unmount(ctx, where, id.Dev); failed != nil {
+				err = errors.Join(err, fmt.Errorf("cannot unmount %s of %s, which is gone: %w", where, id, failed))
+			}
+		}
+		return err
+	}
+}
+
+// nameHolders has the users named that have a filesystem of the disk by a mount of their own,
+// as a pod has. It could be unmounted all the same where hotmount had mounted it.
+func nameHolders(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID) error {
+	if !mounts.MountedAnywhere(h.Root, id.Name) {
+		return nil
+	}
+	boot, err := h.Boot()
+	if err != nil {
+		return err
+	}
+	seen, err := h.Store.Sightings()
+	for _, n := range seen {
+		if n.Identity.Boot == boot && n.Identity.Seq == id.Seq && n.Directory != "" {
+			err = errors.Join(err, unmount(ctx, path.Join(n.Directory, n.UUID), id.Dev))
+		}
+	}
+	return err
+}

@@ -1,0 +1,87 @@
+package helper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/journal"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/grow"
+	"hotmount/internal/inventory"
+	"hotmount/internal/policy"
+	"hotmount/internal/report"
+	"hotmount/internal/run"
+)
+
+// Grow is the whole life of one hotmount-grow@.service, for a mounted filesystem. With a
+// directory to mount it in, stage, it is that of one hotmount-stage@.service, for a
+// filesystem that is to be mounted. The result is left in the fit, for the daemon; only what
+// keeps it from leaving one is an error. Started by hand it tries again what was tried
+// before.
+func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error {
+	log := report.New()
+	s, f, err := settingsAndDisk(h, seq)
+	if err != nil {
+		return err
+	}
+	f.Standing.Fit = nil
+	c := f.Known()
+	d := policy.Decide(f, &c, s)
+	class := policy.Select(f, s)
+	var before, after disk.Geometry
+	var path, when string
+	switch {
+	case d.Action == disk.Grow && stage == "":
+		path, when = class.MountPoint(d.UUID), "online"
+		before, after, err = grow.Mounted(ctx, run.Exec{}, f, path, d.Type, d.UUID)
+	case d.Action == disk.Mount && stage != "" && policy.Grows(f, class):
+		path, when = class.MountPoint(d.UUID), "before it is mounted"
+		before, after, err = grow.Unmounted(ctx, run.Exec{}, f, stage, d.Type, d.UUID, class.Options)
+	default:
+		return nil
+	}
+	switch {
+	case errors.Is(err, grow.ErrUnmountable): // the daemon, which mounts it next, says it
+		return nil
+	case errors.Is(err, disk.ErrGone):
+		return err
+	}
+	fit := disk.Fit{Seq: f.Seq, Size: f.Size, Geometry: after}
+	switch {
+	case errors.Is(err, grow.ErrShrunk): // the daemon says it
+		fit.Failure = err.Error()
+	case err != nil && after == (disk.Geometry{}):
+		return err // nothing was learnt
+	case err != nil:
+		fit.Failure = err.Error()
+		log.Event(report.KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; not tried again before the disk has another size (or: systemctl start hotmount-grow@%d)", report.Name(f), strings.Join(strings.Fields(err.Error()), " "), f.Seq))
+	case after.Size > before.Size:
+		text := fmt.Sprintf("%s: grown: %s %s from %s to %s, %s", report.Name(f), d.Type, d.UUID, disk.ExactSize(before.Size), disk.ExactSize(after.Size), when)
+		if class.Provision {
+			text += "; " + volumeWords(d.UUID, s.Node, class.StorageClass)
+		}
+		log.Event(report.KindGrown, journal.PriNotice, f, d, path, text)
+	}
+	return h.Store.SaveFit(fit)
+}
+
+// volumeWords returns PersistentVolume keeps the size that it has, in words.
+func volumeWords(uuid, node, class string) string {
+	const keeps = "the provisioner does not update the capacity of an existing PersistentVolume: "
+	if class == "" {
+		return keeps + "the one of this disk keeps its old one (its name follows from the StorageClass, which storage_class in the configuration does not say; kubectl get pv -o wide lists it: its local path ends in " + uuid + ")"
+	}
+	note := ""
+	if node == "" {
+		name, err := inventory.NodeName("")
+		if err != nil {
+			return keeps + "the one of this disk keeps its old one (its name follows from the node's name, which is not known: " + err.Error() + ")"
+		}
+		node = name
+		note = ", if the node has its host's name (node in the configuration does not say it)"
+	}
+	return fmt.Sprintf("%s%s keeps its old one (node %s, StorageClass %s%s)", keeps, disk.VolumeName(uuid, node, class), disk.Visible(node), class, note)
+}

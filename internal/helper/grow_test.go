@@ -1,0 +1,20 @@
+package helper
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestVolumeWords(t *testing.T) {
+	const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	if got := volumeWords(uuid, "worker-1", "local-storage"); !strings.Contains(got, "local-pv-fb8928b8 keeps its old one (node worker-1, StorageClass local-storage)") {
+		t.Error(got)
+	}
+	// What is not known is not named.
+	if got := volumeWords(uuid, "worker-1", ""); strings.Contains(got, "local-pv-") || !strings.Contains(got, uuid) || !strings.Contains(got, "storage_class") {
+		t.Error(got)
+	}
+	if got := volumeWords(uuid, "", "local-storage"); !strings.Contains(got, "local-pv-") || !strings.Contains(got, "if the node has its host's name") {
+		t.Error(got)
+	}
+}

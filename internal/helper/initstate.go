@@ -1,0 +1,75 @@
+package helper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"hotmount/internal/control"
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/policy"
+)
+
+// InitState makes the state directory, and prints which blank disks are held from now on. It
+// needs no daemon. Where the disks cannot be seen, as in a chroot without /sys, it fails and
+// makes nothing: later all of them would count as new.
+func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
+	boot, err := h.Boot()
+	if err != nil {
+		return err
+	}
+	disks, err := h.Scan()
+	if err != nil {
+		return err
+	}
+	// They tell only which disks are named: no fault of theirs keeps one from being held.
+	settings, err := h.Store.Settings()
+	if err != nil {
+		if settings, err = load(); err != nil {
+			return err
+		}
+	}
+	present, held := presentAndHeld(disks, boot, settings)
+	again := h.Store.Removed()
+	made, err := h.Store.Init(present)
+	if err != nil {
+		return err
+	}
+	// The daemon looks again at what it has held meanwhile.
+	_, err = control.Ask(ctx, socket, control.Request{Do: "look"})
+	if err != nil && !errors.Is(err, control.ErrDown) {
+		return err
+	}
+	if !made {
+		return nil
+	}
+	if err == nil && !again {
+		// Its mount namespace may still have the directory that was there before.
+		fmt.Fprintln(w, "the state directory is a new one: systemctl restart hotmount")
+	}
+	for _, f := range held {
+		fmt.Fprintf(w, "%s (%s) is held: it was attached before hotmount and may be blank; to let hotmount use it: hotmount accept %s\n", f.Node(), disk.HumanSize(f.Size), f.Name)
+	}
+	return nil
+}
+
+// presentAndHeld returns the identities of all the disks, and the disks that are held when they are
+// recorded as present.
+func presentAndHeld(disks []disk.Facts, boot string, s *disk.Settings) (present []disk.Identity, held []*disk.Facts) {
+	for i := range disks {
+		f := &disks[i]
+		id := f.Identity(boot)
+		present = append(present, id)
+		if f.Standing.Given != nil {
+			continue // it is given out again, and never formatted
+		}
+		f.Standing = disk.Standing{Present: &id}
+		content := f.Known()
+		if policy.Decide(f, &content, s).Action == disk.Hold {
+			held = append(held, f)
+		}
+	}
+	return present, held
+}

@@ -1,0 +1,133 @@
+package helper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+)
+
+// lastWord decides once more when the disk has been read. Before it is written to, what it was
+// read for has to be as it was: a class, and an unfinished format or none. Over is the operator's
+// word.
+func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class, proven *disk.Standing, over bool) (disk.Decision, error) {
+	d := policy.Decide(f, c, s)
+	if over {
+		var ok bool
+		if d, ok = policy.Confirmable(f, c, s); !ok {
+			return d, notConfirmable(f, c, s, d)
+		}
+	}
+	switch {
+	case d.Action != disk.Format:
+		return d, nil
+	case !asProven(class, policy.Select(f, s)):
+		return d, errors.New("the configuration of its class has changed while it was proven blank: it has to be proven again")
+	case c.Kind == disk.HalfMade && !over && !sameIntent(proven, &f.Standing):
+		return d, errors.New("which unfinished format is this disk's has changed while it was read: it has to be read again")
+	}
+	return d, nil
+}
+
+// asProven reports whether the disk's class is as it was when the disk was proven blank for it, in
+// what that and the format go by.
+func asProven(then, now *disk.Class) bool {
+	return now != nil && now.Name == then.Name && now.Blank == then.Blank && now.Directory == then.Directory && now.Create == then.Create
+}
+
+// sameIntent reports whether the intent that the disk was proven with is still on record of it. A
+// half-made filesystem is known, and its rest is read, by the intent.
+func sameIntent(then, now *disk.Standing) bool {
+	if then.Intent == nil || now.Intent == nil {
+		return then.Intent == now.Intent
+	}
+	return then.Intent.UUID == now.Intent.UUID && then.IntentDoubt == now.IntentDoubt && then.IntentBySlot == now.IntentBySlot
+}
+
+// intentFor is what is recorded before the first write. A half-made ext4 is made again in
+// the same way, to be known after the next crash, too.
+func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) disk.Intent {
+	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
+	switch {
+	case class.Create != disk.Ext4:
+	case again:
+		intent.Ext4 = f.Standing.Intent.Ext4
+	default:
+		intent.Ext4 = &disk.MkfsExt4{Options: class.MkfsOptions, Owner: class.RootOwner, Time: time.Now().Unix(), Mode: class.RootMode}
+	}
+	return intent
+}
+
+// intendedUUID is that of the disk's unfinished format, or a new one. The same
+// one is used until the format has ended, so that a disk has one intent at most. Over
+// a copy of another disk the operator wants a filesystem of its own, and what may be
+// but the next disk in the slot must not become the other's twin.
+func intendedUUID(f *disk.Facts, over bool) (string, error) {
+	if i := f.Standing.Intent; i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
+		return i.UUID, nil
+	}
+	// The kernel's generator of random UUIDs (random(4)).
+	b, err := os.ReadFile("/proc/sys/kernel/random/uuid")
+	uuid := strings.TrimSpace(string(b))
+	if err == nil && !disk.ValidUUID(uuid) {
+		err = fmt.Errorf("%q is none", uuid)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot choose a UUID: %w", err)
+	}
+	return uuid, nil
+}
+
+// ending is what has become of a format that began on a disk that is not to be formatted.
+type ending struct {
+	// made: mkfs had made the filesystem after all.
+	made bool
+	// ends: the intent ends. With failure it ends since the operator has accepted what is
+	// there instead.
+	ends    bool
+	failure error
+	// leaves: what the operator has accepted may be but the next disk in the slot. The
+	// intent stays, for the disk that carries its UUID.
+	leaves bool
+}
+
+// outcome returns what has become of the format that began on the disk, if the decision is not
+// to format it.
+func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
+	i := policy.Intent(f, c)
+	ours := i != nil && !ofAnother(f)
+	switch {
+	case ours && (c.Torn || d.Reason == disk.ReasonDisturbed):
+		return ending{}
+	case ours && c.Kind == disk.Filesystem && c.UUID == i.UUID:
+		return ending{made: true, ends: true}
+	case ours && d.Action == disk.Mount && f.Standing.IntentBySlot:
+		return ending{leaves: true}
+	case ours && d.Action == disk.Mount:
+		return ending{ends: true, failure: fmt.Errorf("the disk holds %s %s, and that was accepted", disk.Visible(c.Type), c.UUID)}
+	}
+	return ending{}
+}
+
+// ofAnother reports whether the intent is another disk's, of which this one is a copy: it is not
+// ended here.
+func ofAnother(f *disk.Facts) bool {
+	return f.Standing.IntentDoubt && !f.Standing.Intent.Identity.Like(f.Identity(""))
+}
+
+// forbidden returns what forbids to write to a disk that was decided to be formatted, or nil.
+func forbidden(now *disk.Facts, s *disk.Settings) error {
+	switch {
+	case len(now.Loops) > 0:
+		return errors.New(now.Through())
+	case now.Standing.Formatting != "":
+		return fmt.Errorf("nothing is formatted: %s", now.Standing.Formatting)
+	case !s.Format:
+		return errors.New("nothing is formatted: format: false in the configuration")
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package helper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/journal"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/format"
+	"hotmount/internal/policy"
+	"hotmount/internal/probe"
+	"hotmount/internal/report"
+	"hotmount/internal/store"
+)
+
+// making is one proof, with the filesystem that may come of it.
+type making struct {
+	*job
+	class      *disk.Class // as it was when the disk was proven
+	uuid, path string
+	decision   disk.Decision
+	scan       *report.Scan
+	comparing  func() // shows that the token is compared now
+	record     *store.Format
+	session    *format.Session
+}
+
+// proveAndMake returns what is on the disk in the end, and the count of writes to it that
+// this holds for. With an error nothing is known of the disk. With a token, the operator's
+// word, what is on the disk is overwritten, or there is an error.
+func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, err error) {
+	m, err := j.begin(ctx)
+	if err != nil {
+		return c, 0, err
+	}
+	defer func() { writes, err = m.session.Writes(), errors.Join(err, m.session.Close()) }()
+	if c, err = m.prove(ctx); err != nil {
+		return c, 0, err
+	}
+	if err := m.decideAgain(&c); err != nil {
+		return c, 0, err
+	}
+	if m.decision.Action != disk.Format {
+		err := m.conclude(ctx, &c)
+		return c, 0, err
+	}
+	if err := m.makeFilesystem(ctx, &c); err != nil {
+		return c, 0, err
+	}
+	return disk.Content{Kind: disk.Filesystem, Type: m.class.Create, UUID: m.uuid, Proven: true, Made: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
+}
+
+// begin chooses the UUID, announces the proof and opens the disk.
+func (j *job) begin(ctx context.Context) (*making, error) {
+	f, s, log := j.facts, j.settings, j.log
+	uuid, err := intendedUUID(f, j.token != "")
+	if err != nil {
+		return nil, err
+	}
+	class := policy.Select(f, s)
+	m := &making{job: j, class: class, uuid: uuid, path: class.MountPoint(uuid), scan: report.NewScan(log, f), record: &store.Format{Store: j.host.Store}}
+	m.decision = disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
+	// The journal of the filesystem that may be made begins here.
+	var condition string
+	condition, m.comparing = readFor(m.scan, j.token != "")
+	log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read; if "+condition+" it becomes "+class.Create+" "+uuid)
+	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
+		m.scan.Doing = "reading what was made, for somebody else may have written"
+		return m.progress, j.place.Again(ctx)
+	}
+	tell := func(message string, evidence ...string) {
+		m.scan.Status(message, mkfsPatience)
+		log.Event(report.KindProven, journal.PriInfo, m.facts, m.decision, m.path, strings.Join(append([]string{message}, evidence...), "\n  "))
+	}
+	m.session, err = open(ctx, j.host, f, s, format.Deps{Intents: m.record, Progress: m.progress, ReadAgain: readAgain, Log: tell})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// progress is called while the disk is read.
+func (m *making) progress(ctx context.Context, p probe.Progress) {
+	// Without a place it is the context that has ended, and the scan with it.
+	if err := m.place.Progress(ctx); err != nil {
+		m.scan.Status(err.Error(), readPatience)
+	}
+	m.scan.Progress(p.At, p.Size, p.Read, m.settings.Settle+readPatience)
+}
+
+// prove reads the disk, and frees the place for the next one.
+func (m *making) prove(ctx context.Context) (disk.Content, error) {
+	// Also where little is read nobody may write for that long.
+	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
+	c, err := m.session.Prove(ctx, m.class.Blank)
+	if m.token == "" { // else its samples are read again
+		// The next in turn needs as much memory as this proof has taken.
+		debug.FreeOSMemory()
+		m.place.Free()
+	}
+	return c, err
+}
+
+// decideAgain looks at everything else afresh before the word is final, since the proof
+// takes time. The configuration is read again too: the operator may have switched
+// formatting off, or put the disk into another class.
+func (m *making) decideAgain(c *disk.Content) (err error) {
+	if m.settings, err = m.host.Store.Settings(); err != nil {
+		return err
+	}
+	proven := m.facts.Standing
+	if m.facts, err = asking(m.host, m.settings).BySeq(m.facts.Seq); err != nil {
+		return err
+	}
+	if m.decision, err = lastWord(m.facts, c, m.settings, m.class, &proven, m.token != ""); err != nil {
+		return err
+	}
+	if i := policy.Intent(m.facts, c); i != nil && i.UUID == c.UUID && m.token == "" {
+		m.uuid = c.UUID
+		m.path = m.class.MountPoint(m.uuid)
+	}
+	return nil
+}
+
+// conclude ends the format that began earlier on a disk that is not to be formatted, if
+// what is on the disk is what came of that format.
+func (m *making) conclude(ctx context.Context, c *disk.Content) error {
+	f, d, log := m.facts, m.decision, m.log
+	why, _ := policy.Words(f, c, m.settings, d)
+	log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
+	o := outcome(f, c, d)
+	if c.Made = o.made; o.made && d.Action != disk.Ignore {
+		if err := m.session.Finish(ctx); err != nil {
+			return err
+		}
+	}
+	var err error
+	switch {
+	case o.ends:
+		err = m.host.Store.EndFormat(policy.Intent(f, c).UUID, o.failure)
+	case o.leaves:
+		err = m.host.Store.Leave(policy.Intent(f, c).UUID)
+	}
+	if err != nil {
+		log.Event(report.KindProblem, journal.PriErr, f, d, m.path, fmt.Sprintf("%s: %v", f.Node(), err))
+	}
+	return nil
+}
+
+// makeFilesystem runs mkfs. Its first write is recorded before it happens.
+func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
+	f, class := m.facts, m.class
+	again := c.Kind == disk.HalfMade && m.token == ""
+	m.decision.UUID = m.uuid
+	boot, err := m.host.Boot()
+	if err != nil {
+		return err
+	}
+	intent := intentFor(f, class, m.uuid, boot, again)
+	m.record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: m.uuid, Type: class.Create, By: disk.ByDaemon, Evidence: c.Evidence}
+	switch {
+	case m.token != "":
+		m.record.Record.By = disk.ByOperator
+	case !f.Standing.Lifted(disk.ReasonBrake, ""):
+		m.record.Limit, m.record.Period = m.settings.FormatLimit, m.settings.FormatPeriod
+	}
+	proto, remove, err := prototype(class)
+	if err != nil {
+		return errors.Join(err, m.record.Close(err))
+	}
+	defer remove()
+	m.comparing()
+	err = m.session.Make(ctx, format.MakeOptions{Mkfs: class.MkfsOptions, Proto: proto, Intent: intent, RecoverHalfMade: again, Token: m.token, Boot: boot})
+	if err != nil && !errors.Is(err, format.ErrMade) {
+		return errors.Join(err, m.record.Close(err))
+	}
+	m.log.Event(report.KindFormatted, journal.PriNotice, f, m.decision, m.path, fmt.Sprintf("%s: formatted: %s %s", report.Name(f), class.Create, m.uuid))
+	return err
+}
+
+// readFor has the scan show what the disk is read for. It returns the condition for a format in
+// words, and a function for the moment when the token is compared. Over is the operator's word.
+func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
+	if !over {
+		return "it is proven blank", func() {}
+	}
+	scan.Doing = "reading what is on it, for the token"
+	return "the token holds", func() { scan.Doing = "comparing what is on it with the token" }
+}
+
+// prototype makes the file that tells mkfs.xfs owner and mode of the root
+// directory; its path is empty where that is not needed.
+func prototype(class *disk.Class) (path string, remove func(), err error) {
+	remove = func() {}
+	if class.Create != disk.XFS {
+		return "", remove, nil
+	}
+	text, err := format.Prototype(class.RootOwner, class.RootMode)
+	if err != nil || text == "" {
+		return "", remove, err
+	}
+	f, err := os.CreateTemp("", "hotmount-root-")
+	if err != nil {
+		return "", remove, fmt.Errorf("cannot write down the root directory's owner: %w", err)
+	}
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		os.Remove(f.Name())
+		return "", remove, fmt.Errorf("cannot write down the root directory's owner: %w", err)
+	}
+	return f.Name(), func() { os.Remove(f.Name()) }, nil
+}

@@ -1,0 +1,284 @@
+package helper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/control"
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/mounts"
+	"hotmount/internal/policy"
+)
+
+// Release is one `hotmount release`: it has the daemon behind the socket unmount a disk, and
+// prints whether the disk is safe to detach.
+type Release struct {
+	Host   inventory.Host
+	Socket string
+	Out    io.Writer
+	// Force unmounts the disk although pods still have it.
+	Force bool
+	// Sync writes the data of the filesystem that is mounted at the path (SyncFilesystem).
+	Sync func(path string) error
+}
+
+// Do releases the disk with that kernel name or filesystem UUID.
+func (r *Release) Do(ctx context.Context, which string) error {
+	f, path, err := r.find(which)
+	if err != nil {
+		return fmt.Errorf("cannot release %s: %w", which, err)
+	}
+	switch path {
+	case "":
+		fmt.Fprintf(r.Out, "%s is unmounted already, and stays so until it is attached again, accepted, or the machine booted\n", f.ID)
+		return r.saySafe(ctx, r.Out, f)
+	case f.Standing.Link:
+		return r.block(ctx, f)
+	}
+	users, err := mounts.Users(r.Host.Root, f.Dev, path)
+	if err != nil {
+		return fmt.Errorf("cannot release %s: %w", f.ID, err)
+	}
+	if users = append(users, loopUsers(f)...); len(users) > 0 {
+		pods := podsOf(users)
+		if !r.Force || len(pods) == 0 {
+			return fmt.Errorf("cannot release %s: it is in use:\n  %s\nstop them first (pods: kubectl delete pod), then: hotmount release %s", f.ID, mounts.Lines(users), f.Name)
+		}
+		fmt.Fprintf(r.Out, "%s is in use, and these pods have to be deleted before it can be detached (kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), mounts.Lines(users))
+	}
+	// Before the daemon unmounts it, so that this command waits, not the daemon.
+	switch err := r.Sync(path); {
+	case err != nil && f.Fault == "":
+		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
+	case err != nil: // the kernel writes no more, and it has to be unmounted to be mended
+		fmt.Fprintf(r.Out, "%s: %s: what was not written yet is lost: %v\n", f.ID, f.Fault, err)
+	}
+	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
+		return err
+	}
+	var said strings.Builder
+	if err = r.saySafe(ctx, &said, f); err != nil && !r.Force {
+		// Its user came meanwhile, or cannot be seen. That user keeps it, as if nothing had
+		// been asked.
+		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
+		if backErr == nil {
+			backErr = errors.New("until then it is mounted again")
+		}
+		return errors.Join(err, backErr)
+	}
+	fmt.Fprintf(r.Out, "%s: %s is unmounted, and stays so until it is attached again, accepted, or the machine booted\n%s", f.ID, path, said.String())
+	return err
+}
+
+// saySafe prints that the disk, which hotmount does not use any more, can be
+// detached, if nobody holds it.
+func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
+	err := isFree(ctx, f)
+	now, lookErr := r.look(f)
+	if detachedItself(f, lookErr) {
+		fmt.Fprintf(w, "its file %s is detached from it already\n", disk.Visible(f.BackingFile))
+		return nil
+	}
+	if lookErr != nil {
+		return errors.Join(err, fmt.Errorf("cannot say whether %s is safe to detach: %w", f.ID, lookErr))
+	}
+	// Who has a block volume open need not have claimed it, and a loop device never has.
+	if err != nil || f.Standing.Given != nil || len(now.Loops) > 0 {
+		opened, openErr := deviceUsers(&now)
+		mounted, mountErr := mounts.Users("", f.Dev, "")
+		users := slices.Concat(opened, mounted)
+		if err == nil && len(users) > 0 {
+			err = unix.EBUSY
+		}
+		words := mounts.Lines(users)
+		if words == "" {
+			words = "nobody that can be found: another device on it, or a mount in a namespace without a process?"
+		}
+		if err != nil {
+			err = fmt.Errorf("NOT safe to detach: %s is still held: %w:\n  %s\nonce that has ended, ask again: hotmount release %s", f.ID, err, words, f.Name)
+		}
+		if err = errors.Join(err, openErr, mountErr); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(w, toDetach(f))
+	return nil
+}
+
+// detachedItself reports whether the look shows that a loop device has lost its file: one that was detached while
+// it was mounted goes when it is unmounted (LO_FLAGS_AUTOCLEAR, loop(4)).
+func detachedItself(f *disk.Facts, look error) bool {
+	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
+}
+
+// look returns the facts of the disk, or of the partition, as they are now.
+func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
+	s, err := r.Host.Store.Settings()
+	if err != nil {
+		return disk.Facts{}, err
+	}
+	now, err := r.Host.For(s).Look(f.Name)
+	if err == nil && now.Seq != f.Seq {
+		err = disk.ErrGone
+	}
+	return now, err
+}
+
+// toDetach returns in words what can be detached of a disk that nobody holds, and how it is found on
+// the host: the target that virsh wants is a name that libvirt has given, the name here
+// goes by the order in which the kernel found the disks.
+func toDetach(f *disk.Facts) string {
+	switch {
+	case f.Whole != "":
+		return fmt.Sprintf("it is a partition of %s, which is safe to detach once hotmount status shows no other one mounted", f.Whole)
+	case f.Transport == "dm":
+		return fmt.Sprintf("it is a volume on other disks (lsblk -s %s), and says nothing of what else is on them: before one of them is detached, lsblk has to show no mount on it", f.Node())
+	}
+	if f.Transport == "loop" {
+		return fmt.Sprintf("safe to detach: its file is %s\nthen: losetup -d %s", disk.Visible(f.BackingFile), f.Node())
+	}
+	which := "its size is " + disk.HumanSize(f.Size)
+	if f.Slot != "" {
+		which += ", its place here " + disk.Visible(f.Slot)
+	}
+	find := "virsh dumpxml NODE, which has a <target> and an <address> for each disk"
+	if f.Serial != "" && !strings.ContainsFunc(f.Serial, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.:", r)
+	}) {
+		match := fmt.Sprintf("serial='%s'", f.Serial)
+		if f.SerialCut() {
+			match = fmt.Sprintf("starts-with(serial,'%s')", f.Serial)
+		}
+		which, find = "its serial is "+f.Serial+", "+which, fmt.Sprintf(`virsh dumpxml NODE --xpath "//disk[%s]/target/@dev"`, match)
+	}
+	return fmt.Sprintf("safe to detach: %s\non the host it need not be called %s; its name there, the TARGET, tells: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, find)
+}
+
+// deviceUsers returns who has the disk itself open, but for hotmount's own unit, and what loop
+// devices, by which kubelet keeps a block volume, lie on it or on what is part of it.
+func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
+	users, err := mounts.DeviceUsers("", f.ID)
+	users = slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) })
+	return append(loopUsers(f), users...), err
+}
+
+// loopUsers returns the loop devices that lie on the disk, as users.
+func loopUsers(f *disk.Facts) []mounts.User {
+	var users []mounts.User
+	how := "behind /dev/"
+	if f.LoopsUnsure {
+		how = "perhaps behind /dev/"
+	}
+	for _, l := range f.Loops {
+		users = append(users, mounts.User{How: how + l})
+	}
+	return users
+}
+
+// block takes back a disk that is given out as a block volume and that nobody
+// uses.
+func (r *Release) block(ctx context.Context, f *disk.Facts) error {
+	users, err := deviceUsers(f)
+	if err != nil {
+		return fmt.Errorf("cannot release %s: %w", f.ID, err)
+	}
+	if len(users) > 0 {
+		return fmt.Errorf("cannot release %s: it is in use:\n  %s\nstop them first (pods: kubectl delete pod), then: hotmount release %s", f.ID, mounts.Lines(users), f.Name)
+	}
+	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
+		return err
+	}
+	fmt.Fprintf(r.Out, "%s: %s is removed, and stays so until it is attached again, accepted, or the machine booted\n", f.ID, f.Standing.Link)
+	return r.saySafe(ctx, r.Out, f)
+}
+
+// find returns the disk with that kernel name or filesystem UUID, and the path at which hotmount
+// has it mounted or given out. The path is empty if the disk is kept unmounted already.
+func (r *Release) find(which string) (*disk.Facts, string, error) {
+	s, err := r.Host.Store.Settings()
+	if err != nil {
+		return nil, "", err
+	}
+	disks, err := r.Host.For(s).Scan()
+	if err != nil {
+		return nil, "", err
+	}
+	var unmounted *disk.Facts
+	for i := range disks {
+		f := &disks[i]
+		c := f.Known()
+		d := policy.Decide(f, &c, s)
+		switch named := f.Name == strings.TrimPrefix(which, "/dev/"); {
+		case givenOut(f, d) && named:
+			return f, f.OwnLink(), nil
+		case d.Mounted() && (named || d.UUID == which):
+			return f, policy.Select(f, s).MountPoint(d.UUID), nil
+		case f.Standing.Unmounted != "" && (named || c.UUID == which):
+			unmounted = f
+		}
+	}
+	if unmounted == nil {
+		return nil, "", errors.New("hotmount has no such disk mounted or given out; see hotmount plan")
+	}
+	return unmounted, "", nil
+}
+
+// givenOut reports whether the disk itself is given out as a block volume, not one that it is part of,
+// also by a class that is not configured any more.
+func givenOut(f *disk.Facts, d disk.Decision) bool {
+	return f.OwnLink() != "" && (d.GivenOut() || d.Action == disk.Ignore)
+}
+
+// Releasable reports whether Release finds the disk by its kernel name.
+func Releasable(f *disk.Facts, d disk.Decision) bool {
+	return d.Mounted() || givenOut(f, d) || f.Standing.Unmounted != ""
+}
+
+// podsOf returns the UIDs of the pods among the users, each once.
+func podsOf(users []mounts.User) []string {
+	var pods []string
+	for _, u := range users {
+		if u.Pod != "" && !slices.Contains(pods, u.Pod) {
+			pods = append(pods, u.Pod)
+		}
+	}
+	return pods
+}
+
+// SyncFilesystem writes out what is cached of the filesystem mounted there.
+func SyncFilesystem(path string) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Syncfs(fd)
+}
+
+// isFree returns an error unless nobody on this machine has the disk mounted or
+// claimed: an exclusive open succeeds (open(2), O_EXCL on a block device). The
+// kernel may take a moment for the last unmount of a namespace that ends.
+func isFree(ctx context.Context, f *disk.Facts) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for {
+		fd, err := unix.Open(f.BySeq(), unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+		if err == nil {
+			return unix.Close(fd)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,54 @@
+//go:build root
+
+package helper
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// What is cached of the filesystem is on its disk afterwards: here a file, by a loop device.
+func TestSyncFilesystem(t *testing.T) {
+	ownNamespace(t)
+	dir := t.TempDir()
+	image, at := filepath.Join(dir, "image"), filepath.Join(dir, "disk")
+	if err := os.Mkdir(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []string{"truncate -s 16M " + image, "mkfs.ext4 -q " + image, "mount -o loop " + image + " " + at} {
+		if out, err := exec.Command("sh", "-c", c).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", c, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", at).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	data := bytes.Repeat([]byte("what a pod has written"), 1000)
+	if err := os.WriteFile(filepath.Join(at, "file"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	written := func() bool {
+		b, err := os.ReadFile(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Contains(b, data[:1024])
+	}
+	if written() {
+		t.Fatal("the kernel has written it by itself: this test shows nothing")
+	}
+	if err := SyncFilesystem(at); err != nil {
+		t.Fatal(err)
+	}
+	if !written() {
+		t.Error("it is not written")
+	}
+	if err := SyncFilesystem(filepath.Join(dir, "none")); err == nil {
+		t.Error("what is not there is written")
+	}
+}

@@ -1,0 +1,138 @@
+package helper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/format"
+	"hotmount/internal/inventory"
+	"hotmount/internal/policy"
+	"hotmount/internal/report"
+	"hotmount/internal/store"
+	"hotmount/internal/unit"
+)
+
+// Offer prints what is on the disk, and the token with which Confirm has it formatted. It
+// reads only.
+func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) error {
+	s, err := h.Store.Settings()
+	if err != nil {
+		return err
+	}
+	f, err := h.For(s).ByName(name)
+	if err != nil {
+		return err
+	}
+	boot, err := h.Boot()
+	if err != nil {
+		return err
+	}
+	// What is refused whatever is on the disk is not read first.
+	if err := checkConfirmable(f, s); err != nil {
+		return err
+	}
+	var content disk.Content
+	var token string
+	err = proven(ctx, h, f, s, func(session *format.Session, c disk.Content) (err error) {
+		if d, ok := policy.Confirmable(f, &c, s); !ok {
+			return notConfirmable(f, &c, s, d)
+		}
+		content = c
+		token, err = session.Token(ctx, boot)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s, disk sequence number %d, holds %s:\n", report.Name(f), f.Seq, what(&content))
+	for _, line := range content.Evidence {
+		fmt.Fprintf(w, "  %s\n", line)
+	}
+	if b := f.Standing.Before; b != nil {
+		fmt.Fprintf(w, "  since it was attached %s %s lay on it\n", cmp.Or(b.Type, disk.XFS), b.UUID)
+	}
+	_, err = fmt.Fprintf(w, "To lose everything that is on it, and have it formatted with %s:\n  hotmount format %s --confirm %s\n", policy.Select(f, s).Create, f.Name, token)
+	return err
+}
+
+// what returns in words what is on the disk.
+func what(c *disk.Content) string {
+	s := string(c.Kind)
+	switch c.Kind {
+	case disk.Unknown:
+		s = "something unknown"
+	case disk.Other:
+		s = "something"
+	}
+	if c.Type != "" {
+		s += " (" + disk.Visible(c.Type) + ")"
+	}
+	if c.Label != "" {
+		s += ", label " + disk.Visible(c.Label)
+	}
+	return s
+}
+
+var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// ValidToken reports whether the text can be a token that Offer has printed.
+func ValidToken(text string) bool { return tokenPattern.MatchString(text) }
+
+// Confirm has PID 1 run the unit that formats, and prints its answer. The unit
+// finds out for itself whether the token holds.
+func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token string) (err error) {
+	s, err := h.Store.Settings()
+	if err != nil {
+		return err
+	}
+	f, err := h.For(s).ByName(name)
+	if err != nil {
+		return err
+	}
+	end, err := h.Store.Confirming(f.Seq)
+	if err != nil {
+		return fmt.Errorf("cannot format %s: %w", name, err)
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	withdraw, err := h.Store.Confirm(f.Seq, token)
+	if err != nil {
+		return err
+	}
+	// A proof that runs already has looked for no token. PID 1 then answers with its job, and
+	// only the next proof takes the token.
+	var manager unit.Manager
+	jobErr, taken := error(nil), false
+	for !taken && jobErr == nil {
+		jobErr = manager.Format(ctx, f.Seq)
+		if taken, err = h.Store.Taken(f.Seq); err != nil {
+			return errors.Join(err, withdraw(), jobErr)
+		}
+	}
+	// From here on nobody takes it; somebody may have meanwhile.
+	err = withdraw()
+	if err == nil && !taken {
+		taken, err = h.Store.Taken(f.Seq)
+	}
+	if err != nil {
+		return errors.Join(err, jobErr)
+	}
+	answer, err := h.Store.TakeAnswer(f.Seq)
+	switch {
+	case errors.Is(err, store.ErrNoAnswer) && taken:
+		err = fmt.Errorf("cannot tell what became of %s: the token was taken, and what is under way goes on; see journalctl -u hotmount-format@%d", name, f.Seq)
+	case errors.Is(err, store.ErrNoAnswer):
+		err = errors.New("nobody has taken the token, and it is taken back")
+	case err == nil && answer.Failure != "":
+		err = errors.New(answer.Failure)
+	}
+	if err = errors.Join(err, jobErr); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s is formatted: %s %s\n", f.ID, cmp.Or(answer.Type, disk.XFS), answer.UUID)
+	return err
+}

@@ -1,0 +1,128 @@
+package helper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/journal"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/mounts"
+	"hotmount/internal/policy"
+	"hotmount/internal/report"
+	"hotmount/internal/run"
+	"hotmount/internal/usage"
+)
+
+const (
+	fstrim = "/usr/sbin/fstrim"
+	// trimTime is how long fstrim(8) may take for one filesystem.
+	trimTime = 2 * time.Hour
+)
+
+// mounted is a filesystem that hotmount has mounted, and for how long it is in use.
+type mounted struct {
+	facts    *disk.Facts
+	decision disk.Decision
+	running  disk.Running
+}
+
+// Trim counts how long each filesystem is in use, and trims those that are due: their free
+// space goes back to the storage.
+func Trim(ctx context.Context, h inventory.Host) error {
+	s, err := h.Store.Settings()
+	if err != nil {
+		return err
+	}
+	all, err := running(ctx, h, s)
+	if err != nil {
+		return err
+	}
+	log := report.New()
+	for _, m := range all {
+		err = errors.Join(err, trim(ctx, h, s, m, log))
+	}
+	return err
+}
+
+// running returns the mounted filesystems, and counts how long each is in use.
+func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounted, error) {
+	boot, err := h.Boot()
+	if err != nil {
+		return nil, err
+	}
+	if memory := h.Store.Load(boot, nil); memory.Lost != nil {
+		// For how long each has been in use is not known for certain.
+		return nil, fmt.Errorf("cannot trim: %w", memory.Lost)
+	}
+	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})
+	if err != nil {
+		return nil, err
+	}
+	var uuids []string
+	byUUID := map[string]*mounted{}
+	for i := range disks {
+		f := &disks[i]
+		c := f.Known()
+		if d := policy.Decide(f, &c, s); d.Mounted() {
+			byUUID[d.UUID] = &mounted{facts: f, decision: d}
+			uuids = append(uuids, d.UUID)
+		}
+	}
+	now := h.Monotonic()
+	err = h.Store.Runs(uuids, func(r disk.Running) disk.Running {
+		m := byUUID[r.UUID]
+		m.running = r.Seen(boot, m.facts.Seq, m.facts.Standing.WasMounted, now)
+		return m.running
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*mounted, len(uuids))
+	for i, uuid := range uuids {
+		all[i] = byUUID[uuid]
+	}
+	return all, nil
+}
+
+// trim trims one filesystem, if it is to be trimmed.
+func trim(ctx context.Context, h inventory.Host, s *disk.Settings, m *mounted, log *report.Log) error {
+	f, d := m.facts, m.decision
+	since := int64(-1)
+	if !m.running.Trimmed.IsZero() {
+		since = int64(time.Since(m.running.Trimmed))
+	}
+	if ok, why := policy.Trim(f, d, s, m.running, since); !ok {
+		log.Event(report.KindTrimmed, journal.PriDebug, f, d, "", fmt.Sprintf("%s: not trimmed: %s", report.Name(f), why))
+		return nil
+	}
+	path := policy.Select(f, s).MountPoint(d.UUID)
+	said, err := trimOne(ctx, f, path)
+	if err != nil {
+		return err
+	}
+	log.Event(report.KindTrimmed, journal.PriInfo, f, d, path, fmt.Sprintf("%s: trimmed: %s", report.Name(f), said))
+	return h.Store.Runs([]string{d.UUID}, func(r disk.Running) disk.Running { r.Trimmed = time.Now().UTC().Round(0); return r })
+}
+
+// trimOne trims the disk's filesystem, which stays mounted there meanwhile.
+func trimOne(ctx context.Context, f *disk.Facts, path string) (said string, err error) {
+	dir, err := mounts.OpenMount(path, f.Dev)
+	if err != nil {
+		return "", fmt.Errorf("cannot trim %s: %w", f.ID, err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	c := run.Command{Path: fstrim, Args: []string{"-v", path}, Timeout: trimTime}
+	res, err := run.Exec{}.Run(ctx, c)
+	if err == nil && res.ExitCode != 0 {
+		err = fmt.Errorf("%s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot trim %s: %w", f.ID, err)
+	}
+	return disk.Visible(strings.TrimSpace(string(res.Stdout))), nil
+}

@@ -1,0 +1,200 @@
+//go:build root
+
+package helper
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/nodetest"
+	"hotmount/internal/report"
+)
+
+const goneUUID = "aaaaaaaa-0000-4000-8000-000000000001"
+
+// ownNamespace gives the test's thread a mount namespace of its own, which ends
+// with the test.
+func ownNamespace(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ownMachine is a machine whose PID 1 has the mounts of the test's thread, and no other
+// processes than one that has nothing open.
+func ownMachine(t *testing.T) inventory.Host {
+	t.Helper()
+	h := nodetest.New(t)
+	if err := os.Remove(filepath.Join(h.Root, "proc/1/mountinfo")); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": "-> /proc/thread-self/mountinfo", "proc/1/ns/mnt": "-> mnt:[1]", "sys/dev/block/": "", "sys/block/vdb/diskseq": "12\n"})
+	return h
+}
+
+// mountDisk mounts a filesystem that stands for a disk's.
+func mountDisk(t *testing.T, where string) disk.Dev {
+	t.Helper()
+	if err := unix.Mount("tmpfs", where, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(where, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+			t.Error(err)
+		}
+	})
+	var st unix.Stat_t
+	if err := unix.Stat(where, &st); err != nil {
+		t.Fatal(err)
+	}
+	return disk.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
+}
+
+func mountPoint(t *testing.T) string {
+	t.Helper()
+	where := filepath.Join(t.TempDir(), goneUUID)
+	if err := os.Mkdir(where, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return where
+}
+
+// What is still mounted of a disk that is gone is unmounted, lazily where it is in use,
+// and a mount whose disk is there is left.
+func TestUnmountGone(t *testing.T) {
+	for name, tt := range map[string]struct{ living, busy bool }{
+		"a living disk": {living: true}, "a dead disk": {}, "a dead disk in use": {busy: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ownNamespace(t)
+			h, where := ownMachine(t), mountPoint(t)
+			dev := mountDisk(t, where)
+			if tt.living {
+				nodetest.Write(t, h.Root, map[string]string{"sys/dev/block/" + dev.String(): "-> ../../block/vdb"})
+			}
+			if tt.busy {
+				f, err := os.Create(filepath.Join(where, "f"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+			}
+			err := unmountGone(report.New(), h, where, dev, unix.Unmount)
+			if (err != nil) != tt.living || tt.living && !strings.Contains(err.Error(), "its disk "+dev.String()+" is there") {
+				t.Error(err)
+			}
+			if there, err := h.MountedAt(where, dev); err != nil || there != tt.living {
+				t.Errorf("still mounted: %v, %v", there, err)
+			}
+		})
+	}
+}
+
+// The disk may come back, and be mounted, while it is found out who uses what is left of
+// it, and between the two tries, perhaps with its former number: then it is another mount,
+// which is left.
+func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
+	for name, tt := range map[string]struct{ between, sameNumber bool }{
+		"before the first try":                    {},
+		"before the lazy one":                     {between: true},
+		"with its number":                         {sameNumber: true},
+		"with its number and before the lazy one": {between: true, sameNumber: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ownNamespace(t)
+			h, where := ownMachine(t), mountPoint(t)
+			dead := mountDisk(t, where)
+			// Whoever holds the dead one has its number not given again.
+			held, err := os.Create(filepath.Join(where, "f"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+			living := dead
+			comesBack := func() {
+				if tt.sameNumber {
+					nodetest.Write(t, h.Root, map[string]string{"sys/dev/block/" + dead.String(): "-> ../../block/vdb"})
+					return
+				}
+				if err := unix.Unmount(where, unix.MNT_DETACH); err != nil {
+					t.Fatal(err)
+				}
+				living = mountDisk(t, where)
+			}
+			if !tt.between {
+				comesBack()
+			}
+			tries := 0
+			what, err := unmount(h, where, dead, func(where string, flags int) error {
+				tries++
+				err := unix.Unmount(where, flags)
+				if tt.between && errors.Is(err, unix.EBUSY) {
+					comesBack()
+				}
+				return err
+			})
+			if err != nil || what != nothingLeft || tt.between != (tries == 1) {
+				t.Errorf("after %d tries it %s, %v", tries, what, err)
+			}
+			if there, err := h.MountedAt(where, living); err != nil || !there {
+				t.Errorf("the living disk is mounted: %v, %v", there, err)
+			}
+		})
+	}
+}
+
+// What has been let go of by everybody, so that its number was given again, or its disk
+// has returned, is no trouble for anybody: it is not said that somebody holds it.
+func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
+	for name, returns := range map[string]bool{"gone": false, "returned": true} {
+		t.Run(name, func(t *testing.T) {
+			ownNamespace(t)
+			h, where := ownMachine(t), mountPoint(t)
+			dev := mountDisk(t, where)
+			err := unmountGone(report.New(), h, where, dev, func(where string, flags int) error {
+				if returns {
+					nodetest.Write(t, h.Root, map[string]string{"sys/dev/block/" + dev.String(): "-> ../../block/vdb"})
+				}
+				return unix.Unmount(where, flags)
+			})
+			if words := h.Store.Holders(goneUUID); err != nil || (words == "") != returns {
+				t.Errorf("holders %q, %v", words, err)
+			}
+		})
+	}
+}
+
+// That PID 1 was first is no failure, any other is one.
+func TestUnmountGoneByPID1(t *testing.T) {
+	for name, first := range map[string]bool{"PID 1 is first": true, "nobody else does it": false} {
+		t.Run(name, func(t *testing.T) {
+			ownNamespace(t)
+			h, where := ownMachine(t), mountPoint(t)
+			what, err := unmount(h, where, mountDisk(t, where), func(where string, flags int) error {
+				if !first {
+					return unix.EPERM
+				}
+				if err := unix.Unmount(where, 0); err != nil {
+					t.Fatal(err)
+				}
+				return unix.Unmount(where, flags)
+			})
+			if first && (err != nil || what != nothingLeft) || !first && !errors.Is(err, unix.EPERM) {
+				t.Errorf("it %s, %v", what, err)
+			}
+		})
+	}
+}

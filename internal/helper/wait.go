@@ -1,0 +1,59 @@
+package helper
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+)
+
+// Wait waits until the filesystem is mounted in the directory of a class. Each time the mount
+// table changes it reads the settings too, since the daemon may start later.
+func Wait(ctx context.Context, uuid string, settings func() (*disk.Settings, error)) error {
+	watch, found := context.WithCancel(ctx)
+	defer found()
+	var mounted bool
+	var lookErr error
+	err := mounts.Watch(watch, func() {
+		s, err := settings()
+		var tree []mounts.Mount
+		if err == nil {
+			tree, err = mounts.Tree("")
+		}
+		if err != nil {
+			lookErr = err
+			found()
+			return
+		}
+		if isMounted(tree, uuid, s, attached) {
+			mounted = true
+			found()
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case lookErr != nil:
+		return lookErr
+	case !mounted:
+		return fmt.Errorf("cannot wait until %s is mounted: %w", uuid, context.Cause(ctx))
+	}
+	return nil
+}
+
+// isMounted reports whether the filesystem is in its place, from a disk that is attached and
+// with nothing mounted over it.
+func isMounted(tree []mounts.Mount, uuid string, s *disk.Settings, attached func(disk.Dev) bool) bool {
+	return slices.ContainsFunc(s.Classes, func(c disk.Class) bool {
+		m := mounts.At(tree, c.MountPoint(uuid))
+		return m != nil && m.Path == c.MountPoint(uuid) && m.Root == "/" && attached(m.Dev)
+	})
+}
+
+func attached(dev disk.Dev) bool {
+	_, err := os.Lstat("/sys/dev/block/" + dev.String())
+	return err == nil
+}

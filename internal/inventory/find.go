@@ -1,0 +1,69 @@
+package inventory
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+)
+
+// For returns the host with partitions wanted as the settings have it.
+func (h Host) For(s *disk.Settings) Host {
+	h.Partitions = s.Partitions
+	return h
+}
+
+// BySeq returns the facts of the attached disk with that disk sequence number. The error
+// wraps disk.ErrGone if there is none.
+func (h Host) BySeq(seq uint64) (*disk.Facts, error) {
+	f, err := h.find(func(f *disk.Facts) bool { return f.Seq == seq })
+	if err == nil && f == nil {
+		err = fmt.Errorf("cannot find the disk with sequence number %d: %w", seq, disk.ErrGone)
+	}
+	return f, err
+}
+
+// ByName returns the facts of the attached disk with that kernel name.
+func (h Host) ByName(name string) (*disk.Facts, error) {
+	f, err := h.find(func(f *disk.Facts) bool { return f.Name == name })
+	if err == nil && f == nil {
+		err = fmt.Errorf("cannot find the disk %q; see hotmount plan", disk.Visible(name))
+	}
+	return f, err
+}
+
+// find scans all disks, since the facts of one include its peers.
+func (h Host) find(is func(*disk.Facts) bool) (*disk.Facts, error) {
+	disks, err := h.Scan()
+	if err != nil {
+		return nil, err
+	}
+	for i := range disks {
+		if is(&disks[i]) {
+			return &disks[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// NodeName returns the configured name of the node, or the one that kubelet uses by default
+// (GetHostname in pkg/util/node).
+func NodeName(configured string) (string, error) {
+	if configured != "" {
+		return configured, nil
+	}
+	name, err := os.Hostname()
+	return strings.ToLower(strings.TrimSpace(name)), err
+}
+
+// Monotonic returns the time of CLOCK_MONOTONIC.
+func (Host) Monotonic() time.Duration {
+	var now unix.Timespec
+	// It fails for no clock that there is (clock_gettime(2)).
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	return time.Duration(now.Nano())
+}

@@ -1,0 +1,133 @@
+// Package usage asks mounted filesystems how full they are, in a process of its own: one whose
+// disk is dead may never answer.
+package usage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"path"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/mounts"
+	"hotmount/internal/run"
+)
+
+// Space is what a mounted filesystem says of itself (statfs(2)), in bytes.
+type Space struct {
+	At             string
+	Used, Capacity uint64
+	// Size, Free and Available as statvfs(3) has them; Inodes are counted.
+	Size, Free, Available, Inodes, FreeInodes uint64
+	// Dev is its device, and Geometry how much of that it takes: of an XFS, if the
+	// caller may open it.
+	Dev      disk.Dev
+	Geometry *disk.Geometry
+}
+
+// Scan gathers the facts of all disks with what their mounted filesystems say of
+// themselves, by path. Hung is as for Of.
+func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Facts, map[string]Space, error) {
+	disks, err := h.Scan()
+	if err != nil {
+		return nil, nil, err
+	}
+	var paths []string
+	by := map[string]*disk.Facts{}
+	for i := range disks {
+		for _, m := range disks[i].Mounts {
+			if m.Root == "/" && !m.Covered && disk.ValidUUID(path.Base(m.Path)) {
+				paths = append(paths, m.Path)
+				by[m.Path] = &disks[i]
+			}
+		}
+	}
+	sizes := Of(ctx, paths, hung)
+	for p, u := range sizes {
+		if f := by[p]; u.Geometry != nil && u.Dev == f.Dev {
+			f.Geometry = u.Geometry
+		}
+	}
+	return disks, sizes, nil
+}
+
+// Of asks the filesystems at the paths, all at once, in a process of its own: a dead filesystem
+// never answers. One that has not answered is not asked again as long as that process, whose id
+// hung has, cannot be ended: each time would leave another one behind.
+func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
+	for p, pid := range hung {
+		// It was killed. With ECHILD it has been waited for, for another path.
+		if ended, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); ended != 0 || err != nil {
+			delete(hung, p)
+		}
+	}
+	var asked []string
+	for _, p := range paths {
+		if hung[p] == 0 {
+			asked = append(asked, p)
+		}
+	}
+	known := map[string]Space{}
+	if len(asked) == 0 {
+		return known
+	}
+	all, err := run.Self[Space](ctx, nil, append([]string{"usage"}, asked...)...)
+	for _, u := range all {
+		known[u.At] = u
+	}
+	var child run.Unanswered
+	for _, p := range asked {
+		if _, ok := known[p]; !ok && errors.As(err, &child) {
+			hung[p] = child.PID
+		}
+	}
+	return known
+}
+
+// Print asks the filesystems at the paths and prints each answer as it comes. It is what the
+// process does that Of starts.
+func Print(w io.Writer, paths []string) error {
+	out := json.NewEncoder(w)
+	var (
+		asking sync.WaitGroup
+		saying sync.Mutex
+		failed error
+	)
+	for _, p := range paths {
+		asking.Go(func() {
+			u := at(p)
+			saying.Lock()
+			defer saying.Unlock()
+			failed = errors.Join(failed, out.Encode(u))
+		})
+	}
+	asking.Wait()
+	return failed
+}
+
+// at asks one filesystem, and may never return.
+func at(p string) Space {
+	u := Space{At: p}
+	var s unix.Statfs_t
+	var st unix.Stat_t
+	if err := errors.Join(unix.Statfs(p, &s), unix.Stat(p, &st)); err != nil {
+		return u
+	}
+	u.Capacity = (s.Blocks - s.Bfree + s.Bavail) * uint64(s.Bsize)
+	u.Used = (s.Blocks - s.Bfree) * uint64(s.Bsize)
+	u.Size, u.Free, u.Available = s.Blocks*uint64(s.Bsize), s.Bfree*uint64(s.Bsize), s.Bavail*uint64(s.Bsize)
+	u.Inodes, u.FreeInodes = s.Files, s.Ffree
+	u.Dev = disk.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
+	if s.Type != unix.XFS_SUPER_MAGIC {
+		return u
+	}
+	if g, err := mounts.XFSGeometry(p, u.Dev); err == nil {
+		u.Geometry = &g
+	}
+	return u
+}

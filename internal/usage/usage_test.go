@@ -1,0 +1,82 @@
+package usage
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+)
+
+// The child that the tests ask is this program once more.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "usage":
+			// A dead filesystem does not keep the others from answering.
+			for _, p := range os.Args[2:] {
+				if p != "/dead" {
+					fmt.Printf("{\"At\":%q,\"Size\":%d}\n", p, len(os.Args)-2)
+				}
+			}
+			if slices.Contains(os.Args[2:], "/dead") {
+				time.Sleep(time.Hour)
+			}
+			os.Exit(0)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// TestOf: who does not answer costs the others nothing, and is not asked again as
+// long as the process that asked it can not be ended.
+func TestOf(t *testing.T) {
+	hung := map[string]int{}
+	asks := func(paths []string, answers int, asked uint64) {
+		t.Helper()
+		// The size is how many the child was asked for.
+		if got := Of(t.Context(), paths, hung); got["/a"].Size != asked || len(got) != answers {
+			t.Errorf("%+v, want %d answers of a child that was asked for %d", got, answers, asked)
+		}
+	}
+	asks([]string{"/a", "/dead", "/b"}, 2, 3)
+	if len(hung) != 1 || hung["/dead"] == 0 {
+		t.Errorf("hung: %v", hung)
+	}
+	stuck := exec.Command("sleep", "600")
+	if err := stuck.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hung["/b"] = stuck.Process.Pid
+	asks([]string{"/a", "/b"}, 1, 1)
+	if err := stuck.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// Until it has ended, and without waiting for it in the place of Of.
+	if err := unix.Waitid(unix.P_PID, stuck.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	asks([]string{"/a", "/b"}, 2, 2)
+}
+
+// TestAt: how full it is, and of which device.
+func TestAt(t *testing.T) {
+	dir := t.TempDir()
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := at(dir)
+	if dev := info.Sys().(*syscall.Stat_t).Dev; u.At != dir || u.Size == 0 || u.Capacity < u.Used || (u.Dev != disk.Dev{Major: unix.Major(dev), Minor: unix.Minor(dev)}) {
+		t.Errorf("got %+v", u)
+	}
+	if u := at(dir + "/no"); u.Size != 0 {
+		t.Errorf("of nothing: %+v", u)
+	}
+}
