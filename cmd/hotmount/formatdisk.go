@@ -23,6 +23,7 @@ import (
 	"hotmount/internal/report"
 	"hotmount/internal/run"
 	"hotmount/internal/store"
+	"hotmount/internal/sysfs"
 )
 
 func formatDiskCommand() *cobra.Command {
@@ -113,7 +114,7 @@ func formatDisk(ctx context.Context, seq uint64) error {
 		log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 		// Of a disk whose writes can not be counted no verdict is valid; one
 		// that failed says only when to try again.
-		now, err := h.Look(f.Name)
+		now, err := h.Counters(f.Name)
 		if err != nil {
 			return err
 		}
@@ -140,24 +141,34 @@ func findDisk(seq uint64, h inventory.Host) (*disk.Facts, error) {
 func open(ctx context.Context, f *disk.Facts, s *disk.Settings, intents format.Intents, progress func(context.Context, probe.Progress), readAgain func(context.Context) (func(context.Context, probe.Progress), error), log func(string, ...string)) (*format.Session, error) {
 	h := host()
 	return format.Open(ctx, *f, format.Deps{
-		Runner: run.Exec{}, Writes: func() (done, inFlight uint64, err error) { return writes(h, f) }, Bytes: func() (read, written uint64, err error) { return h.Bytes(f.Name) }, Settle: s.Settle, SecondLook: secondLook,
+		Runner: run.Exec{}, Writes: func() (done, inFlight uint64, err error) { return writes(h, f) }, Bytes: func() (read, written uint64, err error) { return transferred(h, f) }, Settle: s.Settle, SecondLook: secondLook,
 		Rate: s.ScanRate, Progress: progress, ReadAgain: readAgain, Intents: intents, Allowed: func() error { return allowed(f.Name) }, Log: log,
 	})
 }
 
-// writes is format.Deps.Writes: of another disk, or if the kernel has ceased to count, it says nothing.
-func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
-	if inFlight, err = h.InFlightWrites(f.Name); err != nil {
-		return 0, 0, err
-	}
-	now, err := h.Look(f.Name)
+// counters reads the disk's counters. It fails where they would prove nothing: of another disk, or once the kernel has
+// ceased to count.
+func counters(h inventory.Host, f *disk.Facts) (sysfs.Counters, error) {
+	now, err := h.Counters(f.Name)
 	switch {
 	case err == nil && now.Seq != f.Seq:
 		err = disk.ErrGone
 	case err == nil && now.Uncounted:
 		err = fmt.Errorf("the kernel does not count the writes to it: echo 1 >/sys/block/%s/queue/iostats", f.Name)
 	}
-	return now.Writes, inFlight, err
+	return now, err
+}
+
+// writes is format.Deps.Writes.
+func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
+	now, err := counters(h, f)
+	return now.Writes, now.InFlightWrites, err
+}
+
+// transferred is format.Deps.Bytes.
+func transferred(h inventory.Host, f *disk.Facts) (read, written uint64, err error) {
+	now, err := counters(h, f)
+	return now.BytesRead, now.BytesWritten, err
 }
 
 // allowed looks at the switches that stop all formatting once more right before the disk

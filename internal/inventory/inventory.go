@@ -105,11 +105,8 @@ func (h Host) Look(name string) (disk.Facts, error) {
 	return f, nil
 }
 
-// Bytes counts what has been read from the disk and written to it.
-func (h Host) Bytes(name string) (read, written uint64, err error) { return h.sysfs().Bytes(name) }
-
-// InFlightWrites counts the writes to the disk that it has not answered yet.
-func (h Host) InFlightWrites(name string) (uint64, error) { return h.sysfs().InFlightWrites(name) }
+// Counters reads what the kernel has counted of the disk's I/O, and nothing else (sysfs.FS.Counters).
+func (h Host) Counters(name string) (sysfs.Counters, error) { return h.sysfs().Counters(name) }
 
 // Scan gathers the facts of all disks, with their peers.
 func (h Host) Scan() ([]disk.Facts, error) {

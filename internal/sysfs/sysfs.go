@@ -108,46 +108,71 @@ func (f FS) Disk(name string) (disk.Facts, error) {
 }
 
 func (f FS) disk(name string) (disk.Facts, error) {
-	link, err := f.entry(name)
+	at, err := f.find(name)
 	if err != nil {
 		return disk.Facts{}, err
 	}
-	dir, err := follow(link)
-	if missing(err) {
-		return disk.Facts{}, fmt.Errorf("%w: %w", disk.ErrGone, err)
-	}
-	if err != nil {
-		return disk.Facts{}, err
-	}
-	seq, err := sequence(dir)
-	if err != nil {
-		return disk.Facts{}, goneOr(dir, err)
-	}
-	facts := disk.Facts{ID: disk.ID{Name: name, Seq: seq}}
-	whole := dir
+	facts := disk.Facts{ID: disk.ID{Name: name, Seq: at.seq}}
 	if facts.Partition() > 0 {
-		whole = filepath.Dir(dir)
-	}
-	if detached(whole) {
-		return disk.Facts{}, fmt.Errorf("%w: the loop device has no file", disk.ErrGone)
-	}
-	if facts.Partition() > 0 {
-		err = f.fillPartition(&facts, dir)
+		err = f.fillPartition(&facts, at.dir)
 	} else {
-		err = f.fill(&facts, dir)
+		err = f.fill(&facts, at.dir)
 	}
 	// Whatever went wrong in a directory that is not the disk's any more says
 	// nothing about the disk.
-	again, seqErr := sequence(link)
-	switch {
-	case seqErr != nil:
-		return disk.Facts{}, goneOr(link, seqErr)
-	case again != seq:
-		return disk.Facts{}, fmt.Errorf("%w: the name has passed from disk sequence number %d to %d", disk.ErrGone, seq, again)
-	case err != nil:
+	if gone := at.check(); gone != nil {
+		return disk.Facts{}, gone
+	}
+	if err != nil {
 		return disk.Facts{}, err
 	}
 	return facts, nil
+}
+
+// attachment is a disk or a partition as it is attached now.
+type attachment struct {
+	seq uint64
+	// entry is the path in /sys/block or /sys/class/block. It leads to dir until the disk is detached.
+	entry, dir string
+	// whole is the directory of the whole disk.
+	whole string
+}
+
+// find returns the attachment of that kernel name. The error wraps disk.ErrGone if there is none.
+func (f FS) find(name string) (at attachment, err error) {
+	if at.entry, err = f.entry(name); err != nil {
+		return at, err
+	}
+	at.dir, err = follow(at.entry)
+	if missing(err) {
+		return at, fmt.Errorf("%w: %w", disk.ErrGone, err)
+	}
+	if err != nil {
+		return at, err
+	}
+	if at.seq, err = sequence(at.dir); err != nil {
+		return at, goneOr(at.dir, err)
+	}
+	at.whole = at.dir
+	if id := (disk.ID{Seq: at.seq}); id.Partition() > 0 {
+		at.whole = filepath.Dir(at.dir)
+	}
+	if detached(at.whole) {
+		return at, fmt.Errorf("%w: the loop device has no file", disk.ErrGone)
+	}
+	return at, nil
+}
+
+// check returns an error that wraps disk.ErrGone if the disk has been detached since find.
+func (at *attachment) check() error {
+	seq, err := sequence(at.entry)
+	switch {
+	case err != nil:
+		return goneOr(at.entry, err)
+	case seq != at.seq:
+		return fmt.Errorf("%w: the name has passed from disk sequence number %d to %d", disk.ErrGone, at.seq, seq)
+	}
+	return nil
 }
 
 // entry is the path of the disk's entry in /sys/block, or of the partition's in
@@ -241,19 +266,14 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 		}
 		*to = n != 0
 	}
-	stat, err := readAttribute(filepath.Join(dir, "stat"))
+	stat, err := readStat(dir)
 	if err != nil {
 		return err
 	}
-	if facts.Writes, facts.InFlight, err = requests(stat); err != nil {
-		return fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, "stat"), err)
-	}
-	// Documentation/ABI/stable/sysfs-block, queue/iostats.
-	counted, err := readAttribute(filepath.Join(dir, "queue/iostats"))
-	if err != nil && !missing(err) {
+	facts.Writes, facts.InFlight = stat.writes+stat.discards, stat.inFlight
+	if facts.Uncounted, err = uncounted(dir); err != nil {
 		return err
 	}
-	facts.Uncounted = strings.TrimSpace(counted) != "1"
 	// queue/discard_max_bytes: 0 for a disk that can not.
 	discards, err := readAttribute(filepath.Join(dir, "queue/discard_max_bytes"))
 	if err != nil && !missing(err) {
