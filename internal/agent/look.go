@@ -10,13 +10,29 @@ import (
 	"hotmount/internal/policy"
 )
 
-// startLooks begins the looks whose turn has come.
+// startLooks begins the looks whose turn has come. They share one gathering of what is common to all disks: in a burst
+// each look would otherwise read the mounts and loop devices of all. A look that becomes due meanwhile waits for the next
+// gathering, for no fact may be older than its look.
 func (a *Agent) startLooks(ctx context.Context) {
+	if a.gathering {
+		return
+	}
+	var look func(name string) (disk.Facts, error)
+	gathered := make(chan struct{})
 	for name, ok := a.lanes.looks.next(); ok; name, ok = a.lanes.looks.next() {
+		a.gathering = true
 		a.disks[name].peers.since = a.left
 		a.begin(ctx, &a.lanes.looks, func() func() {
-			f, err := a.host.Look(name)
+			<-gathered
+			f, err := look(name)
 			return func() { a.looked(name, f, err) }
+		})
+	}
+	if a.gathering {
+		a.work.Go(func() {
+			look = a.host.Gather()
+			close(gathered)
+			a.give(ctx, func() { a.gathering = false })
 		})
 	}
 }

@@ -93,16 +93,21 @@ func (h Host) Unknown() ([]string, error) {
 
 // Look gathers the facts of one disk, all but its peers (disk.Facts.FindPeers).
 // The error wraps disk.ErrGone if it is not attached any more.
-func (h Host) Look(name string) (disk.Facts, error) {
-	common, err := h.gather()
-	if err != nil {
-		return disk.Facts{}, fmt.Errorf("cannot look at %s: %w", name, err)
+func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
+
+// Gather reads what is common to all disks, and returns Look by that. So many looks cost little more than one. It is for
+// looks that begin before Gather is called, of which several may be at work at once: their facts are then as new.
+func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
+	common, commonErr := h.gather()
+	return func(name string) (f disk.Facts, err error) {
+		if err = commonErr; err == nil {
+			f, err = h.one(name, &common)
+		}
+		if err != nil {
+			return f, fmt.Errorf("cannot look at %s: %w", name, err)
+		}
+		return f, nil
 	}
-	f, err := h.one(name, &common)
-	if err != nil {
-		return f, fmt.Errorf("cannot look at %s: %w", name, err)
-	}
-	return f, nil
 }
 
 // Counters reads what the kernel has counted of the disk's I/O, and nothing else (sysfs.FS.Counters).
