@@ -58,8 +58,9 @@ type Agent struct {
 	around  around
 	status  status
 	check   check
-	// gathering reports whether Host.Gather is under way for looks.
+	// gathering reports whether Host.Gather is under way for looks. The next one waits until gatherDue, zero for at once.
 	gathering bool
+	gatherDue time.Time
 	left      uint64 // counts the filesystems whose disks have left
 	rescans   *time.Ticker
 	started   time.Time
