@@ -58,10 +58,13 @@ type Agent struct {
 	around  around
 	status  status
 	check   check
-	left    uint64 // counts the filesystems whose disks have left
-	rescans *time.Ticker
-	started time.Time
-	ready   bool
+	// gathering reports whether Host.Gather is under way for looks. The next one waits until gatherDue, zero for at once.
+	gathering bool
+	gatherDue time.Time
+	left      uint64 // counts the filesystems whose disks have left
+	rescans   *time.Ticker
+	started   time.Time
+	ready     bool
 }
 
 // New makes an agent. Watchdog is the longest time between two calls of Reporter.Alive, 0 for never to call it.

@@ -71,6 +71,8 @@ type machine struct {
 	running     int
 	most        int
 	looks       int
+	gathers     int
+	lookedBy    []string // the looks, and by which gathering each was made
 	rmdirErr    error
 	keepErr     error
 	lastGone    string   // where the disk that left last was mounted
@@ -130,6 +132,21 @@ func (m *machine) pass(work, name string) {
 	m.mu.Unlock()
 	if gate != nil {
 		gate(work, name)
+	}
+}
+
+func (m *machine) Gather() func(name string) (disk.Facts, error) {
+	m.pass("gather", "")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gathers++
+	gathering := m.gathers
+	return func(name string) (disk.Facts, error) {
+		f, err := m.Look(name)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.lookedBy = append(m.lookedBy, fmt.Sprintf("%s by %d", name, gathering))
+		return f, err
 	}
 }
 

@@ -11,9 +11,10 @@ import (
 type Host interface {
 	// Names are the kernel names of all attached disks.
 	Names() ([]string, error)
-	// Look gathers the facts of one disk, without its peers. The error wraps
-	// disk.ErrGone if it is not attached any more. It may hang on dead storage.
-	Look(name string) (disk.Facts, error)
+	// Gather reads what is common to all disks, and returns the function that gathers the facts of one disk by it,
+	// without its peers. That may be called by several at once. Its error wraps disk.ErrGone if the disk is not
+	// attached any more. Both may hang on dead storage.
+	Gather() (look func(name string) (disk.Facts, error))
 	// MountedAt says whether the device is mounted at the path, in PID 1's
 	// mount table. The error may say that another one is mounted over it.
 	MountedAt(path string, dev disk.Dev) (bool, error)

@@ -50,7 +50,7 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 		if err := a.units.TakeBack(ctx, dep.facts.Seq); err != nil {
 			return fmt.Errorf("cannot remove the link %s to %s: %w", dep.path, dep.facts.ID, err)
 		}
-		now, err := a.host.Look(dep.facts.Name)
+		now, err := a.host.Gather()(dep.facts.Name)
 		switch {
 		case errors.Is(err, disk.ErrGone):
 		case err != nil:

@@ -103,7 +103,7 @@ func (a *Agent) start(ctx context.Context) {
 	a.startMounts(ctx, now)
 	a.startProofs(ctx)
 	a.startGrows(ctx)
-	a.startLooks(ctx) // after the others, which may want a look
+	a.startLooks(ctx, now) // after the others, which may want a look
 	a.startQuestions(ctx)
 	a.startSave(ctx, now)
 	a.startNotices(ctx)
@@ -145,6 +145,7 @@ func (a *Agent) setTimer(timer *time.Timer) {
 		earlier(a.started.Add(a.settings.ReadyTimeout))
 	}
 	earlier(a.nextSave())
+	earlier(a.gatherDue)
 	earlier(a.status.due)
 	if next.IsZero() {
 		timer.Stop()

@@ -130,7 +130,7 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	j.log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 	// Of a disk whose writes cannot be counted no verdict is valid. One that failed
 	// says only when to try again.
-	now, err := j.host.Look(f.Name)
+	now, err := j.host.Counters(f.Name)
 	v.Writes = now.Writes
 	return v, err
 }

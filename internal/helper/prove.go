@@ -14,6 +14,7 @@ import (
 	"hotmount/internal/policy"
 	"hotmount/internal/probe"
 	"hotmount/internal/run"
+	"hotmount/internal/sysfs"
 )
 
 // secondLook is how long after mkfs a filesystem is read once more. It is far
@@ -76,7 +77,7 @@ func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Con
 func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, deps format.Deps) (*format.Session, error) {
 	deps.Runner, deps.Settle, deps.SecondLook, deps.Rate = run.Exec{}, s.Settle, secondLook, s.ScanRate
 	deps.Writes = func() (done, inFlight uint64, err error) { return writes(h, f) }
-	deps.Bytes = func() (read, written uint64, err error) { return h.Bytes(f.Name) }
+	deps.Bytes = func() (read, written uint64, err error) { return transferred(h, f) }
 	deps.Allowed = func() error { return allowed(h, f.Name) }
 	if deps.Log == nil {
 		deps.Log = func(string, ...string) {}
@@ -84,19 +85,29 @@ func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings
 	return format.Open(ctx, *f, deps)
 }
 
-// writes is format.Deps.Writes. It fails for another disk, and if the kernel has ceased to count.
-func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
-	if inFlight, err = h.InFlightWrites(f.Name); err != nil {
-		return 0, 0, err
-	}
-	now, err := h.Look(f.Name)
+// counters reads the disk's counters. It fails where they would prove nothing: of another disk, or once the kernel has
+// ceased to count.
+func counters(h inventory.Host, f *disk.Facts) (sysfs.Counters, error) {
+	now, err := h.Counters(f.Name)
 	switch {
 	case err == nil && now.Seq != f.Seq:
 		err = disk.ErrGone
 	case err == nil && now.Uncounted:
 		err = fmt.Errorf("the kernel does not count the writes to it: echo 1 >/sys/block/%s/queue/iostats", f.Name)
 	}
-	return now.Writes, inFlight, err
+	return now, err
+}
+
+// writes is format.Deps.Writes.
+func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
+	now, err := counters(h, f)
+	return now.Writes, now.InFlightWrites, err
+}
+
+// transferred is format.Deps.Bytes.
+func transferred(h inventory.Host, f *disk.Facts) (read, written uint64, err error) {
+	now, err := counters(h, f)
+	return now.BytesRead, now.BytesWritten, err
 }
 
 // allowed looks once more at the switches that stop all formatting, right before the disk is

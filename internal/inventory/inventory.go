@@ -103,23 +103,25 @@ func (h Host) Unknown() ([]string, error) {
 
 // Look gathers the facts of one disk, all but its peers (disk.Facts.FindPeers).
 // The error wraps disk.ErrGone if it is not attached any more.
-func (h Host) Look(name string) (disk.Facts, error) {
-	common, err := h.gather()
-	if err != nil {
-		return disk.Facts{}, fmt.Errorf("cannot look at %s: %w", name, err)
+func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
+
+// Gather reads what is common to all disks, and returns Look by that. So many looks cost little more than one. It is for
+// looks that begin before Gather is called, of which several may be at work at once: their facts are then as new.
+func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
+	common, commonErr := h.gather()
+	return func(name string) (f disk.Facts, err error) {
+		if err = commonErr; err == nil {
+			f, err = h.one(name, &common)
+		}
+		if err != nil {
+			return f, fmt.Errorf("cannot look at %s: %w", name, err)
+		}
+		return f, nil
 	}
-	f, err := h.one(name, &common)
-	if err != nil {
-		return f, fmt.Errorf("cannot look at %s: %w", name, err)
-	}
-	return f, nil
 }
 
-// Bytes counts what has been read from the disk and written to it.
-func (h Host) Bytes(name string) (read, written uint64, err error) { return h.sysfs().Bytes(name) }
-
-// InFlightWrites counts the writes to the disk that it has not answered yet.
-func (h Host) InFlightWrites(name string) (uint64, error) { return h.sysfs().InFlightWrites(name) }
+// Counters reads what the kernel has counted of the disk's I/O, and nothing else (sysfs.FS.Counters).
+func (h Host) Counters(name string) (sysfs.Counters, error) { return h.sysfs().Counters(name) }
 
 // Scan gathers the facts of all disks, with their peers.
 func (h Host) Scan() ([]disk.Facts, error) {
@@ -159,6 +161,7 @@ func (h Host) sysfs() sysfs.FS {
 // common is what is gathered once for all disks.
 type common struct {
 	tree   []mounts.Mount
+	paths  mounts.Paths // of tree
 	swaps  []string
 	claims []mounts.Claim
 	loops  []mounts.Loop
@@ -183,13 +186,14 @@ func (h Host) gather() (common, error) {
 	if c.tree, err = h.Mounts(); err != nil {
 		return c, err
 	}
+	c.paths = mounts.ByPath(c.tree)
 	if c.swaps, err = mounts.Swaps(h.Root); err != nil {
 		return c, err
 	}
 	if c.claims, err = mounts.Claims(h.Root); err != nil {
 		return c, err
 	}
-	if c.loops, err = mounts.Loops(h.Root, c.tree); err != nil {
+	if c.loops, err = mounts.Loops(h.Root, c.paths); err != nil {
 		return c, err
 	}
 	loops := c.loops
@@ -242,7 +246,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		}
 		if on == f.Name {
 			place := inPlace(&m)
-			m.Covered = place && covered(c.tree, i)
+			m.Covered = place && covered(c.paths, &c.tree[i])
 			f.Mounts = append(f.Mounts, m)
 			if f.Fault == "" {
 				f.Fault = h.fault(on, &m, place && !m.Covered)
@@ -386,23 +390,24 @@ func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 			return nil, err
 		}
 	}
+	paths := mounts.ByPath(tree)
 	var names []string
 	for i := range mounted {
-		if f := &mounted[i]; h.changed(f, tree) {
+		if f := &mounted[i]; h.changed(f, tree, paths) {
 			names = append(names, f.Name)
 		}
 	}
 	return names, nil
 }
 
-func (h Host) changed(f *disk.Facts, tree []mounts.Mount) bool {
+func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bool {
 	fault := ""
 	for _, m := range f.Mounts {
 		place, at := inPlace(&m), -1
 		for i := range tree {
 			t := &tree[i]
 			// It can be mounted twice at one path, of which the first is covered.
-			if t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root && (!place || covered(tree, i) == m.Covered) {
+			if t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root && (!place || covered(paths, t) == m.Covered) {
 				at = i
 				break
 			}
@@ -418,17 +423,8 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount) bool {
 	return fault != f.Fault
 }
 
-// covered says whether the path of that mount of the tree leads to another. Most often all that
-// is mounted on the way is what it is mounted on, and the tree need not be walked.
-func covered(tree []mounts.Mount, at int) bool {
-	m := &tree[at]
-	for i := range tree {
-		if t := &tree[i]; t.ID != m.ID && t.ID != m.Parent && mounts.OnWay(t.Path, m.Path) {
-			return mounts.At(tree, m.Path) != m
-		}
-	}
-	return false
-}
+// covered reports whether the path of that mount leads to another.
+func covered(paths mounts.Paths, m *mounts.Mount) bool { return paths.At(m.Path) != m }
 
 // inPlace says whether it is a place of ours; what lies elsewhere is asked nothing.
 func inPlace(m *disk.MountPoint) bool {

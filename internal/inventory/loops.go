@@ -15,7 +15,7 @@ func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string
 		l := &c.loops[i]
 		switch below := devices[l.Below] != ""; {
 		case i == own:
-			f.BackingDevice = l.Below != (disk.Dev{}) || !l.Known && !l.Regular(h.Root, c.tree)
+			f.BackingDevice = l.Below != (disk.Dev{}) || !l.Known && !l.Regular(h.Root, c.paths)
 		case below, own >= 0 && l.SameFile(&c.loops[own]):
 			f.Loops, f.LoopsUnsure = slices.Insert(f.Loops, 0, l.Name), false
 		case !l.Known && h.seemsBelow(l, on, c, devices):

@@ -51,7 +51,7 @@ func (l *Loop) SameFile(other *Loop) bool {
 // nothing else tells of it: the kernel neither lists it among the disk's holders nor has
 // it claim the disk. Who may open loop devices, which the daemon may not, is told by the
 // kernel what lies below; others go by the path, in PID 1's mount table.
-func Loops(root string, tree []Mount) ([]Loop, error) {
+func Loops(root string, table Paths) ([]Loop, error) {
 	// /proc/partitions, which has none of those that wait to be used, has all disks.
 	const where = "sys/devices/virtual/block"
 	entries, err := os.ReadDir(filepath.Join("/", root, where))
@@ -76,9 +76,9 @@ func Loops(root string, tree []Mount) ([]Loop, error) {
 		if err == nil {
 			l.File = strings.TrimSuffix(string(file), "\n")
 		}
-		l.ask(root, tree)
+		l.ask(root, table)
 		if !l.Known {
-			l.follow(root, tree)
+			l.follow(root, table)
 		}
 		all = append(all, l)
 	}
@@ -88,8 +88,8 @@ func Loops(root string, tree []Mount) ([]Loop, error) {
 // ask has the kernel tell what lies below (LOOP_GET_STATUS64, loop(4)). A file has the device number
 // zero there, or that of no block device (loop_get_status in the kernel's drivers/block/loop.c,
 // which asks for the file's attributes: not where a server may never answer).
-func (l *Loop) ask(root string, tree []Mount) {
-	if m := At(tree, l.File); m != nil && !slices.Contains(local, m.Type) {
+func (l *Loop) ask(root string, table Paths) {
+	if m := table.At(l.File); m != nil && !slices.Contains(local, m.Type) {
 		return
 	}
 	fd, err := unix.Open(filepath.Join("/", root, "dev", l.Name), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
@@ -114,17 +114,17 @@ var local = []string{
 
 // Regular reports whether its path leads to a regular file on a filesystem of this kernel alone. It does not where
 // the file is not visible to this process.
-func (l *Loop) Regular(root string, tree []Mount) bool {
-	if m := At(tree, l.File); m == nil || !slices.Contains(local, m.Type) {
+func (l *Loop) Regular(root string, table Paths) bool {
+	if m := table.At(l.File); m == nil || !slices.Contains(local, m.Type) {
 		return false
 	}
-	mode, _ := l.stat(root, tree)
+	mode, _ := l.stat(root, table)
 	return mode == unix.S_IFREG
 }
 
 // stat returns the type of what its path leads to, and the number of a device, unless the way leads past a server.
-func (l *Loop) stat(root string, tree []Mount) (mode uint16, dev disk.Dev) {
-	if slices.ContainsFunc(tree, func(m Mount) bool { return OnWay(m.Path, l.File) && !slices.Contains(local, m.Type) }) {
+func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
+	if slices.ContainsFunc(table.onWay(l.File), func(m *Mount) bool { return !slices.Contains(local, m.Type) }) {
 		return 0, disk.Dev{}
 	}
 	var st unix.Statx_t
@@ -136,11 +136,11 @@ func (l *Loop) stat(root string, tree []Mount) (mode uint16, dev disk.Dev) {
 
 // follow goes by the path if that leads to where device nodes are, or are bound to, and past no
 // server: other ways may lead through a directory of a dead disk.
-func (l *Loop) follow(root string, tree []Mount) {
-	if m := At(tree, l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
+func (l *Loop) follow(root string, table Paths) {
+	if m := table.At(l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 		return
 	}
-	if mode, dev := l.stat(root, tree); mode == unix.S_IFBLK {
+	if mode, dev := l.stat(root, table); mode == unix.S_IFBLK {
 		l.Below = dev
 	}
 }

@@ -82,7 +82,7 @@ func TestRealLoops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loops, err := Loops("", tree)
+	loops, err := Loops("", ByPath(tree))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestRealLoops(t *testing.T) {
 		}
 		// By the path alone, as the daemon does it.
 		byPath := Loop{File: l.File}
-		byPath.follow("", tree)
+		byPath.follow("", ByPath(tree))
 		switch seen := byPath.Below == id.Dev; {
 		case path == lower || path == bound:
 			ours = seen
@@ -113,14 +113,14 @@ func TestRealLoops(t *testing.T) {
 		t.Errorf("not found: %v", want)
 	}
 	served := Loop{Name: filepath.Base(loop), File: "/image"}
-	if served.ask("", []Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "fuse.sshfs"}}}); served.Known {
+	if served.ask("", ByPath([]Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "fuse.sshfs"}}})); served.Known {
 		t.Error("a server is waited for")
 	}
-	if served.ask("", []Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "ext4"}}}); !served.Known {
+	if served.ask("", ByPath([]Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "ext4"}}})); !served.Known {
 		t.Error("nobody is asked")
 	}
 	past := Loop{File: bound}
-	if past.follow("", append(slices.Clone(tree), Mount{MountPoint: disk.MountPoint{Path: dir, Type: "nfs4"}})); past.Below != (disk.Dev{}) {
+	if past.follow("", ByPath(append(slices.Clone(tree), Mount{MountPoint: disk.MountPoint{Path: dir, Type: "nfs4"}}))); past.Below != (disk.Dev{}) {
 		t.Error("the path is followed past a server")
 	}
 	// What may not be opened, as the daemon may no loop device.
@@ -140,7 +140,7 @@ func TestRealLoops(t *testing.T) {
 		t.Fatal(err)
 	}
 	denied := Loop{Name: "loop0", File: "/image"}
-	if denied.ask(root, nil); !denied.Denied || denied.Known {
+	if denied.ask(root, Paths{}); !denied.Denied || denied.Known {
 		t.Errorf("%+v may not be opened", denied)
 	}
 	opened, err := os.Open(node)
@@ -170,7 +170,7 @@ func TestRegular(t *testing.T) {
 	for kind, local := range map[string]bool{"ext4": true, "nfs4": false} {
 		tree := []Mount{{MountPoint: disk.MountPoint{Path: "/", Type: kind}}}
 		for path, want := range map[string]bool{file: local, node: false, link: false, file + "x": false, "": false} {
-			if got := (&Loop{File: path}).Regular("/", tree); got != want {
+			if got := (&Loop{File: path}).Regular("/", ByPath(tree)); got != want {
 				t.Errorf("%q on %s: %v", path, kind, got)
 			}
 		}

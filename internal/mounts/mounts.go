@@ -40,20 +40,37 @@ func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
 
 // At gives the mount of the tree to which a path leads, nil if there is none: who
 // opens the path asks that filesystem, whatever is mounted below it.
-func At(tree []Mount, path string) *Mount {
-	// What it is mounted on is in no table that a process sees the root of.
-	first := func(m *Mount) bool {
-		return m.Parent == m.ID || !slices.ContainsFunc(tree, func(o Mount) bool { return o.ID == m.Parent })
+func At(tree []Mount, path string) *Mount { return ByPath(tree).At(path) }
+
+// Paths finds the mounts of a tree by path, for who asks about many paths. Make it with ByPath.
+type Paths struct {
+	at  map[string][]*Mount // in the kernel's order
+	ids map[int]bool
+}
+
+// ByPath returns the Paths of a tree, which must not change.
+func ByPath(tree []Mount) Paths {
+	p := Paths{make(map[string][]*Mount, len(tree)), make(map[int]bool, len(tree))}
+	for i := range tree {
+		m := &tree[i]
+		p.at[m.Path], p.ids[m.ID] = append(p.at[m.Path], m), true
 	}
+	return p
+}
+
+// At is the package's At.
+func (p Paths) At(path string) *Mount {
+	way := p.onWay(path)
 	var at *Mount
-	for range tree {
+	for range way {
 		var next *Mount
-		for i := range tree {
-			m := &tree[i]
-			if !OnWay(m.Path, path) || at != nil && (m.Parent != at.ID || m == at) || at == nil && !first(m) {
+		for _, m := range way {
+			// The root's parent is in no table that a process sees the root of.
+			first := m.Parent == m.ID || !p.ids[m.Parent]
+			if at != nil && (m.Parent != at.ID || m == at) || at == nil && !first {
 				continue
 			}
-			// The way there comes to the shortest path first.
+			// The way there comes to the shortest path first. Of those at one path the last is on top.
 			if next == nil || len(m.Path) <= len(next.Path) {
 				next = m
 			}
@@ -64,6 +81,20 @@ func At(tree []Mount, path string) *Mount {
 		at = next
 	}
 	return at
+}
+
+// onWay returns the mounts whose mount point is the path or lies on the way there.
+func (p Paths) onWay(path string) []*Mount {
+	if !strings.HasPrefix(path, "/") {
+		return nil
+	}
+	way := slices.Clone(p.at["/"])
+	for i := 2; i <= len(path); i++ {
+		if i == len(path) || path[i] == '/' {
+			way = append(way, p.at[path[:i]]...)
+		}
+	}
+	return way
 }
 
 // OnTop says whether the device is mounted at the path. The error says that another one
@@ -164,12 +195,6 @@ func boundLines(r io.Reader) (io.Reader, error) {
 		}
 		out.WriteByte('\n')
 	}
-}
-
-// OnWay says whether a mount point is the path, or lies on the way there.
-func OnWay(point, path string) bool {
-	rest, below := strings.CutPrefix(path, strings.TrimSuffix(point, "/"))
-	return point == path || below && strings.HasPrefix(rest, "/")
 }
 
 // Swaps gives the paths of all active swap space, as the kernel names it in

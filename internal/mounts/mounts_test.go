@@ -1,6 +1,7 @@
 package mounts
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -234,5 +235,54 @@ func TestAt(t *testing.T) {
 	}
 	if m := At(nil, "/"); m != nil {
 		t.Errorf("in no tree: %+v", m)
+	}
+}
+
+// TestAtOfAny: At finds in any tree what a walk over the whole tree finds that compares each mount point with the path.
+func TestAtOfAny(t *testing.T) {
+	onWay := func(point, path string) bool {
+		rest, below := strings.CutPrefix(path, strings.TrimSuffix(point, "/"))
+		return point == path || below && strings.HasPrefix(rest, "/")
+	}
+	walk := func(tree []Mount, path string) (at *Mount) {
+		for range tree {
+			var next *Mount
+			for i := range tree {
+				m := &tree[i]
+				first := m.Parent == m.ID || !slices.ContainsFunc(tree, func(o Mount) bool { return o.ID == m.Parent })
+				if !onWay(m.Path, path) || at != nil && (m.Parent != at.ID || m == at) || at == nil && !first {
+					continue
+				}
+				if next == nil || len(m.Path) <= len(next.Path) {
+					next = m
+				}
+			}
+			if next == nil {
+				break
+			}
+			at = next
+		}
+		return at
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	paths := []string{"/", "/a", "/a/b", "/a/b/c", "/ab", "/a//b", "//a", "/a/", "", "a", "a/b"}
+	found := 0
+	for range 20000 {
+		tree := make([]Mount, random.IntN(7))
+		for i := range tree {
+			tree[i].ID, tree[i].Parent, tree[i].Path = 10+i, 9+random.IntN(8), paths[random.IntN(5)]
+		}
+		for _, path := range paths {
+			got, want := At(tree, path), walk(tree, path)
+			if got != want {
+				t.Fatalf("%s: %+v, want %+v, in %+v", path, got, want, tree)
+			}
+			if got != nil {
+				found++
+			}
+		}
+	}
+	if found < 1000 {
+		t.Errorf("only %d were found", found)
 	}
 }

@@ -66,13 +66,11 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 		return err
 	}
 	facts.ReadOnly = facts.ReadOnly || readOnly != 0
-	stat, err := readAttribute(filepath.Join(dir, "stat"))
+	stat, err := readStat(dir)
 	if err != nil {
 		return err
 	}
-	if facts.Writes, facts.InFlight, err = requests(stat); err != nil {
-		return fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, "stat"), err)
-	}
+	facts.Writes, facts.InFlight = stat.writes+stat.discards, stat.inFlight
 	// What has the whole disk has the partition.
 	of, err := f.holders(filepath.Dir(dir), nil)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"hotmount/internal/disk"
 )
@@ -89,4 +90,90 @@ func partitionsOf(holder string) ([]string, error) {
 		return nil, nil
 	}
 	return names, err
+}
+
+// partitions gives the kernel names of the partitions of the disk in that
+// directory, sorted. They begin with the name of the disk (add_partition in
+// block/partitions/core.c).
+func partitions(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), filepath.Base(dir)) {
+			continue
+		}
+		_, err := os.Stat(filepath.Join(dir, e.Name(), "partition"))
+		if err == nil {
+			names = append(names, e.Name())
+		} else if !missing(err) {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// Devices gives the kernel names, by device number, of the disk, its partitions,
+// its holders and their partitions: what of it can be mounted or swapped on. The
+// error wraps disk.ErrGone if the disk is not there any more; what else has gone
+// meanwhile is left out.
+func (f FS) Devices(facts *disk.Facts) (map[disk.Dev]string, error) {
+	devices, err := f.devices(facts)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list devices on disk %s: %w", disk.Visible(facts.Name), err)
+	}
+	return devices, nil
+}
+
+func (f FS) devices(facts *disk.Facts) (map[disk.Dev]string, error) {
+	dir, err := f.entry(facts.Name)
+	if err != nil {
+		return nil, err
+	}
+	devices := map[disk.Dev]string{facts.Dev: facts.Name}
+	add := func(dir, name string) error {
+		text, err := readAttribute(filepath.Join(dir, "dev"))
+		if missing(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		dev, err := disk.ParseDev(text)
+		devices[dev] = name
+		return err
+	}
+	for _, part := range facts.Partitions {
+		if err := add(filepath.Join(dir, part), part); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range facts.Holders {
+		holder, err := f.entry(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := add(holder, name); err != nil {
+			return nil, err
+		}
+		parts, err := partitionsOf(holder)
+		if err != nil {
+			return nil, err
+		}
+		for _, part := range parts {
+			if err := add(filepath.Join(holder, part), part); err != nil {
+				return nil, err
+			}
+		}
+	}
+	seq, err := sequence(dir)
+	if err != nil {
+		return nil, goneOr(dir, err)
+	}
+	if seq != facts.Seq {
+		return nil, fmt.Errorf("%w: the name has passed from disk sequence number %d to %d", disk.ErrGone, facts.Seq, seq)
+	}
+	return devices, nil
 }

@@ -137,30 +137,6 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-func TestInFlightWrites(t *testing.T) {
-	for text, want := range map[string]int{"       3        2\n": 2, "       1        0\n": 0, "": -1, "1\n": -1, "1 x\n": -1, "-": -1} {
-		got, err := virtio.with(tree{vdb + "inflight": text}).make(t).InFlightWrites("vdb")
-		if (err != nil) != (want < 0) || err == nil && got != uint64(want) {
-			t.Errorf("%q: %d, error %v", text, got, err)
-		}
-	}
-	if _, err := virtio.make(t).InFlightWrites("../vdb"); err == nil {
-		t.Error("a name that leaves the directory")
-	}
-}
-
-func TestBytes(t *testing.T) {
-	for text, want := range map[string]int{"1 2 3 4 5 6 7 8 9 10 11\n": 7 * 512, "1 2 3 4 5 6 0 8 9 10 11 12 13 14 15 16 17\n": 0, "1 2 3\n": -1, "1 2 x 4 5 6 7 8 9 10 11\n": -1, "1 2 3 4 5 6 x 8 9 10 11\n": -1, "-": -1} {
-		read, got, err := virtio.with(tree{vdb + "stat": text}).make(t).Bytes("vdb")
-		if (err != nil) != (want < 0) || err == nil && (got != uint64(want) || read != 3*512) {
-			t.Errorf("%q: %d, %d, error %v", text, read, got, err)
-		}
-	}
-	if _, _, err := virtio.make(t).Bytes("../vdb"); err == nil {
-		t.Error("a name that leaves the directory")
-	}
-}
-
 // flat is vdb's directory on no bus at all.
 func flat() tree {
 	t := tree{}
@@ -318,35 +294,6 @@ func TestDevices(t *testing.T) {
 	if _, err := fs.Devices(&f); err == nil {
 		t.Error("a holder's name that is a path")
 	}
-}
-
-func TestRequests(t *testing.T) {
-	for stat, want := range map[string][2]uint64{
-		"0 0 0 0 0 0 0 0 0 0 0\n":                              {0, 0},
-		"1 1 1 1 7 1 1 1 9 1 1\n":                              {7, 9},
-		"1 1 1 1 7 1 1 1 9 1 1 30 1 1 1\n":                     {37, 9},
-		"1 1 1 1 7 1 1 1 9 1 1 30 1 1 1 1 1 1 1 1 1 1 1 1 1\n": {37, 9},
-	} {
-		if writes, inFlight, err := requests(stat); err != nil || writes != want[0] || inFlight != want[1] {
-			t.Errorf("requests(%q) = %d, %d, %v; want %d", stat, writes, inFlight, err, want)
-		}
-	}
-	for _, stat := range []string{"", "1 2 3 4 5 6 7 8 9 10", "1 1 1 1 x 1 1 1 1 1 1", "1 1 1 1 1 1 1 1 x 1 1", "1 1 1 1 1 1 1 1 1 1 1 -3"} {
-		if writes, inFlight, err := requests(stat); err == nil {
-			t.Errorf("requests(%q) = %d, %d without an error", stat, writes, inFlight)
-		}
-	}
-}
-
-func FuzzRequests(f *testing.F) {
-	f.Add("103 2 5144 32 7 1 65 4 0 60 36 5 0 2048 1 3 1\n")
-	f.Add("1 2 3 4 5 6 7 8 9 10 11")
-	f.Add("\x00 18446744073709551616")
-	f.Fuzz(func(t *testing.T, stat string) {
-		if _, _, err := requests(stat); err == nil && len(strings.Fields(stat)) < 11 {
-			t.Errorf("requests(%q) is no error", stat)
-		}
-	})
 }
 
 func TestBootID(t *testing.T) {

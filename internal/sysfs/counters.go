@@ -1,0 +1,114 @@
+package sysfs
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// Counters are what the kernel has counted of the I/O of one attachment of a disk or a partition.
+type Counters struct {
+	// Seq is the attachment's sequence number (disk.ID.Seq).
+	Seq uint64
+	// Writes counts the write and discard requests that have completed (disk.Facts.Writes).
+	Writes uint64
+	// InFlightWrites counts the writes and discards that the disk has not answered yet. It is read before Writes, so
+	// that each request is in one of them. disk.Facts.InFlight counts reads too, and is read after Writes.
+	InFlightWrites uint64
+	// BytesRead and BytesWritten are the bytes transferred. BytesWritten includes zeros that the disk makes by itself.
+	BytesRead, BytesWritten uint64
+	// Uncounted reports whether the kernel has ceased to count (disk.Facts.Uncounted).
+	Uncounted bool
+}
+
+// Counters reads the counters of the disk of that kernel name, and nothing else. The error wraps disk.ErrGone if the
+// disk is not attached, or was detached meanwhile.
+func (f FS) Counters(name string) (Counters, error) {
+	c, err := f.counters(name)
+	if err != nil {
+		return Counters{}, fmt.Errorf("cannot read the counters of disk %s: %w", disk.Visible(name), err)
+	}
+	return c, nil
+}
+
+func (f FS) counters(name string) (Counters, error) {
+	at, err := f.find(name)
+	if err != nil {
+		return Counters{}, err
+	}
+	c, err := readCounters(at)
+	if gone := at.check(); gone != nil {
+		return c, gone
+	}
+	return c, err
+}
+
+func readCounters(at attachment) (Counters, error) {
+	c := Counters{Seq: at.seq}
+	inFlight := filepath.Join(at.dir, "inflight")
+	text, err := readAttribute(inFlight)
+	if err != nil {
+		return c, err
+	}
+	// Reads, then writes (Documentation/ABI/stable/sysfs-block).
+	if _, err := fmt.Sscan(text, new(uint64), &c.InFlightWrites); err != nil {
+		return c, fmt.Errorf("cannot parse %s: %w", inFlight, err)
+	}
+	s, err := readStat(at.dir)
+	if err != nil {
+		return c, err
+	}
+	c.Writes, c.BytesRead, c.BytesWritten = s.writes+s.discards, 512*s.sectorsRead, 512*s.sectorsWritten
+	c.Uncounted, err = uncounted(at.whole)
+	return c, err
+}
+
+// uncounted reports whether the kernel does not count the I/O of the disk in that directory, as
+// Documentation/ABI/stable/sysfs-block, queue/iostats, has it.
+func uncounted(dir string) (bool, error) {
+	text, err := readAttribute(filepath.Join(dir, "queue/iostats"))
+	if err != nil && !missing(err) {
+		return false, err
+	}
+	return strings.TrimSpace(text) != "1", nil
+}
+
+// stat is what hotmount needs of a disk's I/O statistics (Documentation/block/stat.rst). A sector has 512 bytes.
+type stat struct {
+	sectorsRead, writes, sectorsWritten, inFlight, discards uint64
+}
+
+// statFields is the number of fields before Linux 4.18, which does not count discards.
+const statFields = 11
+
+func readStat(dir string) (stat, error) {
+	name := filepath.Join(dir, "stat")
+	text, err := readAttribute(name)
+	if err != nil {
+		return stat{}, err
+	}
+	s, err := parseStat(text)
+	if err != nil {
+		return stat{}, fmt.Errorf("cannot parse %s: %w", name, err)
+	}
+	return s, nil
+}
+
+func parseStat(text string) (s stat, err error) {
+	fields := strings.Fields(text)
+	if len(fields) < statFields {
+		return s, fmt.Errorf("%d fields, expected at least %d", len(fields), statFields)
+	}
+	for at, to := range map[int]*uint64{2: &s.sectorsRead, 4: &s.writes, 6: &s.sectorsWritten, 8: &s.inFlight, 11: &s.discards} {
+		if at >= len(fields) {
+			continue
+		}
+		if *to, err = strconv.ParseUint(fields[at], 10, 64); err != nil {
+			return stat{}, err
+		}
+	}
+	return s, nil
+}

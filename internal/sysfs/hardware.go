@@ -1,0 +1,176 @@
+package sysfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"hotmount/internal/disk"
+)
+
+// fillHardware reads what the hardware says of itself. Which attributes there
+// are depends on the driver.
+func fillHardware(facts *disk.Facts, dir string) error {
+	var err error
+	if facts.Transport, err = transport(facts.Name, dir); err != nil {
+		return err
+	}
+	if facts.Transport == "loop" {
+		// A path of more than a page cannot be read: such a disk fits no class.
+		file, err := readAttribute(filepath.Join(dir, "loop/backing_file"))
+		if missing(err) {
+			return fmt.Errorf("%w: %w", disk.ErrGone, err) // its file was taken away meanwhile
+		}
+		facts.BackingFile = strings.TrimSuffix(file, "\n")
+	}
+	for _, from := range []struct {
+		to *string
+		// The first attribute that is there and not empty is taken.
+		attributes []string
+		// SCSI and NVMe fill what they say up with spaces (SPC, INQUIRY; NVMe, Identify
+		// Controller), virtio-blk does not.
+		trim string
+		// virtio says that a virtio-blk disk may have it (drivers/block/virtio_blk.c and
+		// drivers/virtio/virtio.c). To open what is not there is a good part of a look.
+		virtio bool
+	}{
+		{&facts.Serial, []string{"serial"}, "", true},
+		// LVM gives each logical volume a dm/uuid of its own for ever.
+		{&facts.Serial, []string{"dm/uuid"}, "", false},
+		{&facts.Serial, []string{"device/serial"}, " ", false},
+		{&facts.Model, []string{"device/model"}, " ", false},
+		{&facts.Vendor, []string{"device/vendor"}, " ", true},
+		{&facts.WWN, []string{"wwid", "device/wwid"}, "", false},
+		{&facts.MapperName, []string{"dm/name"}, "", false},
+	} {
+		// A loop device has none.
+		if facts.Transport == "loop" || facts.Transport == "virtio" && !from.virtio {
+			continue
+		}
+		for _, attribute := range from.attributes {
+			if *from.to != "" {
+				break
+			}
+			text, err := readAttribute(filepath.Join(dir, attribute))
+			if err != nil && !without(err) {
+				return err
+			}
+			*from.to = strings.TrimRight(strings.TrimSuffix(text, "\n"), from.trim)
+		}
+	}
+	if facts.Serial == "" && facts.Transport != "loop" && facts.Transport != "virtio" {
+		page, err := readAttribute(filepath.Join(dir, "device/vpd_pg80"))
+		if err != nil && !without(err) {
+			return err
+		}
+		facts.Serial = unitSerial(page)
+	}
+	if facts.Serial != "" && strings.HasPrefix(facts.Name, "nvme") {
+		// The namespaces of an NVMe controller have its serial in common (nsid,
+		// drivers/nvme/host/sysfs.c). In front: what begins alike may be one that virtio cut.
+		id, err := readAttribute(filepath.Join(dir, "nsid"))
+		if err != nil && !without(err) {
+			return err
+		}
+		facts.Serial = disk.NamespacePrefix(strings.TrimSuffix(id, "\n")) + facts.Serial
+	}
+	facts.Serial = recordable(facts.Serial)
+	return nil
+}
+
+// recordable gives a serial as JSON keeps it, in which it is remembered: each byte that is of no
+// character of UTF-8 (virtio cuts at 20 bytes) becomes %xx.
+func recordable(serial string) string {
+	if utf8.ValidString(serial) {
+		return serial
+	}
+	var b strings.Builder
+	for len(serial) > 0 {
+		r, n := utf8.DecodeRuneInString(serial)
+		if r == utf8.RuneError && n == 1 {
+			fmt.Fprintf(&b, "%%%02x", serial[0])
+		} else {
+			b.WriteString(serial[:n])
+		}
+		serial = serial[n:]
+	}
+	return b.String()
+}
+
+// unitSerial gives the serial number of a SCSI disk from its page 80h of vital
+// product data (SPC, "Unit Serial Number VPD page"): four bytes, of which the last
+// two are the length, and text filled up with spaces.
+func unitSerial(page string) string {
+	if len(page) < 4 || page[1] != 0x80 {
+		return ""
+	}
+	length := int(page[2])<<8 | int(page[3])
+	return strings.Trim(page[4:min(len(page), 4+length)], " \x00")
+}
+
+// without says whether the error means that this kind of disk does not have the
+// attribute, or that this disk has no value for it (sdev_show_wwid in
+// drivers/scsi/scsi_sysfs.c says EINVAL).
+func without(err error) bool {
+	for _, e := range []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EINVAL, syscall.ENXIO, syscall.EOPNOTSUPP} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func transport(name, dir string) (string, error) {
+	subsystem, err := os.Readlink(filepath.Join(dir, "device/subsystem"))
+	if err == nil {
+		switch subsystem = filepath.Base(subsystem); subsystem {
+		case "scsi", "nvme":
+			return subsystem, nil
+		case "nvme-subsystem":
+			return "nvme", nil
+		case "virtio":
+			driver, err := os.Readlink(filepath.Join(dir, "device/driver"))
+			if err != nil && !missing(err) {
+				return "", err
+			}
+			if filepath.Base(driver) == "virtio_blk" {
+				return "virtio", nil
+			}
+		}
+		return "", nil
+	}
+	if !missing(err) {
+		return "", err
+	}
+	// A loop device has its directory "loop" only while it has a file.
+	for _, kind := range []string{"dm", "md", "loop"} {
+		if _, err := os.Stat(filepath.Join(dir, kind)); err == nil || kind == "loop" && strings.HasPrefix(name, kind) {
+			return kind, nil
+		} else if !missing(err) {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// pciAddress is a function on a PCI bus as the kernel names it (pci_dev_name).
+var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// busAddress gives the last PCI address on the path of a device, in the form
+// that udev's path_id gives to ID_PATH; empty if there is none.
+func busAddress(dir string) string {
+	elements := strings.Split(dir, "/")
+	for _, e := range slices.Backward(elements) {
+		if pciAddress.MatchString(e) {
+			return "pci-" + e
+		}
+	}
+	return ""
+}

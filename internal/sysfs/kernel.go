@@ -1,0 +1,40 @@
+package sysfs
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// BootID gives the kernel's id of this boot, a UUID (random(4)).
+func (f FS) BootID() (string, error) {
+	text, err := os.ReadFile(f.path("proc/sys/kernel/random/boot_id"))
+	if err != nil {
+		return "", fmt.Errorf("cannot read boot id: %w", err)
+	}
+	id := strings.TrimSuffix(string(text), "\n")
+	if !disk.ValidUUID(id) {
+		return "", fmt.Errorf("cannot read boot id: %q is no UUID", disk.Visible(id))
+	}
+	return id, nil
+}
+
+// KernelFormatOff says whether the word hotmount.format= on the kernel command
+// line (/proc/cmdline) forbids to format: with any value but yes, true, on or 1,
+// since who writes the word there wants it off, however he spells it.
+func (f FS) KernelFormatOff() (bool, error) {
+	text, err := os.ReadFile(f.path("proc/cmdline"))
+	if err != nil {
+		return false, fmt.Errorf("cannot read kernel command line: %w", err)
+	}
+	for _, word := range strings.Fields(strings.ReplaceAll(string(text), `"`, "")) {
+		value, found := strings.CutPrefix(word, "hotmount.format=")
+		if found && !slices.Contains([]string{"yes", "true", "on", "1"}, strings.ToLower(value)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
