@@ -64,7 +64,7 @@ var rooms = map[string]room{
 	"report":          {rooms: []string{"disk", "policy"}, modules: []string{goSystemd, sys}, not: []string{"os/exec"}, reason: "reporting does not reach into the agent"},
 	"metrics":         {rooms: []string{"disk"}, not: []string{"os/exec", "net"}, reason: "numbers go into a file: nobody is listened to"},
 	"usage":           {rooms: []string{"disk", "inventory", "mounts", "run"}, not: []string{"os/exec", "net"}, reason: "a filesystem that may hang is asked by a child"},
-	"helper": {rooms: []string{"control", "disk", "doctor", "format", "grow", "inventory", "mounts", "policy", "probe", "report", "run", "store", "sysfs", "unit", "usage"}, not: []string{"os/exec", "net"},
+	"helper": {rooms: []string{"control", "disk", "doctor", "format", "grow", "inventory", "mounts", "policy", "probe", "report", "run", "store", "unit", "usage"}, not: []string{"os/exec", "net"},
 		reason: "a helper works on one disk, by itself: it knows neither the daemon nor the command line"},
 	"daemon": {rooms: []string{"agent", "control", "disk", "inventory", "metrics", "mounts", "policy", "report", "run", "store", "uevent", "unit", "usage"}, modules: []string{goSystemd, sys}, not: []string{"os/exec", "net"},
 		reason: "the daemon holds no disk: what opens one is a helper, and PID 1 starts it"},

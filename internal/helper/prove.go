@@ -14,7 +14,6 @@ import (
 	"hotmount/internal/policy"
 	"hotmount/internal/probe"
 	"hotmount/internal/run"
-	"hotmount/internal/sysfs"
 )
 
 // secondLook is how long after mkfs a filesystem is read once more. It is far
@@ -85,29 +84,33 @@ func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings
 	return format.Open(ctx, *f, deps)
 }
 
-// counters reads the disk's counters. It fails where they would prove nothing: of another disk, or once the kernel has
-// ceased to count.
-func counters(h inventory.Host, f *disk.Facts) (sysfs.Counters, error) {
-	now, err := h.Counters(f.Name)
-	switch {
-	case err == nil && now.Seq != f.Seq:
-		err = disk.ErrGone
-	case err == nil && now.Uncounted:
-		err = fmt.Errorf("the kernel does not count the writes to it: echo 1 >/sys/block/%s/queue/iostats", f.Name)
-	}
-	return now, err
-}
-
-// writes is format.Deps.Writes.
+// writes is format.Deps.Writes. It fails for another disk, and if the kernel has ceased to count.
 func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
-	now, err := counters(h, f)
+	now, err := h.Counters(f.Name)
+	if err == nil {
+		err = checkCounted(f, now.Seq, now.Uncounted)
+	}
 	return now.Writes, now.InFlightWrites, err
 }
 
-// transferred is format.Deps.Bytes.
+// transferred is format.Deps.Bytes. It fails as writes does.
 func transferred(h inventory.Host, f *disk.Facts) (read, written uint64, err error) {
-	now, err := counters(h, f)
+	now, err := h.Counters(f.Name)
+	if err == nil {
+		err = checkCounted(f, now.Seq, now.Uncounted)
+	}
 	return now.BytesRead, now.BytesWritten, err
+}
+
+// checkCounted returns an error where counters prove nothing: another disk's, or if the kernel has ceased to count.
+func checkCounted(f *disk.Facts, seq uint64, uncounted bool) error {
+	switch {
+	case seq != f.Seq:
+		return disk.ErrGone
+	case uncounted:
+		return fmt.Errorf("the kernel does not count the writes to it: echo 1 >/sys/block/%s/queue/iostats", f.Name)
+	}
+	return nil
 }
 
 // allowed looks once more at the switches that stop all formatting, right before the disk is

@@ -49,7 +49,7 @@ func (m machine) told(words string) {
 // not done.
 func TestGivenUp(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
-	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	// Nothing tells of what the kernel gives up: it is found by the look now and then.
 	m.run("echo 'rescan: 10s' >/etc/hotmount/config.yaml; systemctl reload hotmount")
@@ -83,7 +83,7 @@ func TestGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := digest(t, short)
-	name, id = m.attach(w, worker.Disk{File: short})
+	name, id := m.attach(w, worker.Disk{File: short})
 	m.says("/dev/" + name + " .*refuse: the disk has shrunk: xfs .*not mounted")
 	m.detach(w, id)
 	if digest(t, short) != before {
