@@ -34,6 +34,7 @@ test-deb test-container test-vm test-full: export HOTMOUNT_DEB = $(abspath $(DEB
 test-vm test-full: export HOTMOUNT_DEB_NEXT = $(abspath build/hotmount_$(NEXT)_$(ARCH).deb)
 test-vm test-full: export HOTMOUNT_DEB_PREVIOUS = $(if $(PREVIOUS),$(abspath build/previous.deb))
 
+GOCYCLO := go run github.com/fzipp/gocyclo/cmd/gocyclo@v0.6.0
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.1
 BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b07e230d
 
@@ -82,10 +83,11 @@ test: lint ## all tests that a change has to pass (20 minutes on two processors)
 	@$(MAKE) --no-print-directory test-container
 	@$(MAKE) --no-print-directory test-vm
 	$(call say,the tests have passed in $$((($$(date +%s) - $(BEGUN)) / 60)) minutes; make test-long and make test-full have more)
-lint: check-go ## gofmt, go vet, staticcheck
-	$(call say,gofmt and go vet and staticcheck)
+lint: check-go ## gofmt, go vet, staticcheck, and how complex a function may be
+	$(call say,gofmt and go vet and staticcheck and gocyclo)
 	@bad=$$(gofmt -l cmd internal test); [[ -z $$bad ]] || { echo "not formatted: $$bad" >&2; exit 1; }
 	@for tags in '' root,vm,full,deb; do go vet -tags "$$tags" ./... && $(STATICCHECK) -tags "$$tags" ./...; done
+	@$(GOCYCLO) -over 25 -ignore '_test\.go$$' cmd internal
 test-unit: check-go deps ## the tests that need no worker (2 minutes)
 	$(call say,unit tests with the race detector)
 	@test/unit

@@ -72,7 +72,7 @@ func TestReceive(t *testing.T) {
 	want := []Hint{
 		{Name: "vdb", Seq: 12, Action: "add"},
 		{Name: "vdb1", Action: "add", Partition: true, Whole: "vdb"},
-		{Rescan: true, Cause: "an event could not be read: no property of a device in it"},
+		{Rescan: true, Cause: `an event could not be read: "unknow kobject action (got: )"`},
 		{Rescan: true, Cause: "an event was too long to be read"},
 	}
 	if diff := cmp.Diff(want, collect(t, l, "end-of-test")); diff != "" {
