@@ -202,8 +202,8 @@ func (h Host) gather() (common, error) {
 	return c, nil
 }
 
-// formattingOff gives the switch of this node that stops all formatting, in
-// words. What can not be read stops it as well.
+// formattingOff returns the switch of this node that stops all formatting, in words. What cannot be read stops it as
+// well.
 func (h Host) formattingOff(forbidden bool) string {
 	_, err := os.Lstat(filepath.Join("/", h.Root, HoldFile))
 	switch {
@@ -217,6 +217,7 @@ func (h Host) formattingOff(forbidden bool) string {
 	return ""
 }
 
+// one gathers the facts of one disk or partition, without its peers.
 func (h Host) one(name string, c *common) (disk.Facts, error) {
 	f, err := h.sysfs().Disk(name)
 	if err != nil {
@@ -230,31 +231,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 	for _, n := range devices {
 		names[n] = true
 	}
-	for i := range c.tree {
-		m := c.tree[i].MountPoint
-		on := devices[m.Dev]
-		if m.Dev.Major == 0 && !strings.HasPrefix(m.Type, "fuse") {
-			// A filesystem with a device number of its own (btrfs) is known by
-			// its source alone. That of a FUSE is what its user says.
-			on = h.deviceName(m.Source)
-		}
-		if !names[on] {
-			continue
-		}
-		if systemPaths[m.Path] {
-			f.System = m.Path
-		}
-		if on == f.Name {
-			place := inPlace(&m)
-			m.Covered = place && covered(c.paths, &c.tree[i])
-			f.Mounts = append(f.Mounts, m)
-			if f.Fault == "" {
-				f.Fault = h.fault(on, &m, place && !m.Covered)
-			}
-		} else if slices.Contains(f.Partitions, on) && !slices.Contains(f.Holders, on) {
-			f.Holders = append(f.Holders, on)
-		}
-	}
+	h.addMounts(&f, c, devices, names)
 	for _, s := range c.swaps {
 		f.Swap = f.Swap || names[h.deviceName(s)]
 	}
@@ -287,6 +264,35 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		f.Standing.Formatting = c.off
 	}
 	return f, nil
+}
+
+// addMounts fills in where the disk, or anything on it, is mounted: names are those of the devices on it.
+func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
+	for i := range c.tree {
+		m := c.tree[i].MountPoint
+		on := devices[m.Dev]
+		if m.Dev.Major == 0 && !strings.HasPrefix(m.Type, "fuse") {
+			// A filesystem with a device number of its own (btrfs) is known by
+			// its source alone. That of a FUSE is what its user says.
+			on = h.deviceName(m.Source)
+		}
+		if !names[on] {
+			continue
+		}
+		if systemPaths[m.Path] {
+			f.System = m.Path
+		}
+		if on == f.Name {
+			place := inPlace(&m)
+			m.Covered = place && covered(c.paths, &c.tree[i])
+			f.Mounts = append(f.Mounts, m)
+			if f.Fault == "" {
+				f.Fault = h.fault(on, &m, place && !m.Covered)
+			}
+		} else if slices.Contains(f.Partitions, on) && !slices.Contains(f.Holders, on) {
+			f.Holders = append(f.Holders, on)
+		}
+	}
 }
 
 // ofDisk has a partition share what is the business of its whole disk: that it carries

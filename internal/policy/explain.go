@@ -93,7 +93,7 @@ type Excluded struct {
 	Matches []Match
 }
 
-// Consider gives every class in order, and every exclusion that the disk falls
+// Consider returns every class in order, and every exclusion that the disk falls
 // under. Without an exclusion the first class that is Selected or Other decides, but
 // for a volume, which stays with its class (Select).
 func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions []Excluded) {
@@ -109,48 +109,65 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 		exclusions = append(exclusions, Excluded{i, matchesOf(of, e)})
 	}
 	has, raw := Select(f, s), volume(f, s)
-	none := f.System != "" || len(exclusions) > 0
 	var before *Considered // decides
 	for i := range s.Classes {
 		c, of := &s.Classes[i], itself(f)
 		if !c.Partitions {
 			of = whole(f)
 		}
-		one := Considered{Class: c, Matches: matchesOf(of, &c.Selectors), Has: has == c, Verdict: "does not select it"}
+		one := Considered{Class: c, Matches: matchesOf(of, &c.Selectors), Has: has == c}
 		barred := c.Partitions && raw
 		one.Selected, one.Other = !barred && selects(itself(f), c), !barred && takes(f, c)
-		what := "it"
-		switch {
-		case one.Other && f.Whole != "":
-			what = "its disk " + disk.Visible(f.Whole)
-		case one.Other:
-			what = "its partitions"
-		}
-		asks := one.Selected || one.Other
-		switch {
-		case one.Has && !one.Selected:
-			one.Verdict = "does not select it, and has it: it is a volume of this class until that ends"
+		switch asks := one.Selected || one.Other; {
 		case one.Has:
-			one.Verdict = "has it"
+			one.Verdict = hasIt(&one)
 		case asks && before != nil:
-			one.Verdict = "would select " + what + ", but " + disk.Visible(before.Class.Name) + " comes first"
+			one.Verdict = "would select " + selected(f, &one) + ", but " + disk.Visible(before.Class.Name) + " comes first"
 		case asks && has != nil:
-			one.Verdict = "would select " + what + ", but it is a volume of class " + disk.Visible(has.Name)
-		case one.Other && !none:
-			one.Verdict = "has " + what
+			one.Verdict = "would select " + selected(f, &one) + ", but it is a volume of class " + disk.Visible(has.Name)
+		case one.Other && f.System == "" && len(exclusions) == 0:
+			one.Verdict = "has " + selected(f, &one)
 		case asks:
-			one.Verdict = "would select " + what
-		case barred:
-			one.Verdict = "is not asked: it was given out as a block volume, and a class has it for that"
-		case !named(of.name, &c.Selectors):
-			one.Verdict = "may not select this kind of device: no pattern in names has its letters as they are"
-		case unbacked(of, &c.Selectors) != "":
-			one.Verdict = "may not select it: " + unbacked(of, &c.Selectors)
+			one.Verdict = "would select " + selected(f, &one)
+		default:
+			one.Verdict = passedOver(of, c, barred)
 		}
 		classes = append(classes, one)
-		if asks && before == nil {
+		if (one.Selected || one.Other) && before == nil {
 			before = &one
 		}
 	}
 	return classes, exclusions
+}
+
+// hasIt returns the verdict on the class that has the disk.
+func hasIt(one *Considered) string {
+	if !one.Selected {
+		return "does not select it, and has it: it is a volume of this class until that ends"
+	}
+	return "has it"
+}
+
+// selected returns what the class selects: the disk itself, its whole disk, or its partitions.
+func selected(f *disk.Facts, one *Considered) string {
+	switch {
+	case one.Other && f.Whole != "":
+		return "its disk " + disk.Visible(f.Whole)
+	case one.Other:
+		return "its partitions"
+	}
+	return "it"
+}
+
+// passedOver returns why a class does not select the disk.
+func passedOver(of subject, c *disk.Class, barred bool) string {
+	switch {
+	case barred:
+		return "is not asked: it was given out as a block volume, and a class has it for that"
+	case !named(of.name, &c.Selectors):
+		return "may not select this kind of device: no pattern in names has its letters as they are"
+	case unbacked(of, &c.Selectors) != "":
+		return "may not select it: " + unbacked(of, &c.Selectors)
+	}
+	return "does not select it"
 }

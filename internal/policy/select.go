@@ -46,9 +46,9 @@ func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	return nil, false
 }
 
-// asked is what selectors are asked about: a disk, or a partition. It is passed as a value, so that of a disk's
+// subject is what selectors are asked about: a disk, or a partition. It is passed as a value, so that of a disk's
 // partition, and of a partition's disk, nothing is allocated (TestDecide).
-type asked struct {
+type subject struct {
 	// The facts of the one or of the other.
 	*disk.Facts
 	name      string
@@ -59,30 +59,30 @@ type asked struct {
 }
 
 // itself is the disk, or the partition, of the facts.
-func itself(f *disk.Facts) asked {
-	return asked{Facts: f, name: f.Name, size: f.Size, partition: f.Whole != ""}
+func itself(f *disk.Facts) subject {
+	return subject{Facts: f, name: f.Name, size: f.Size, partition: f.Whole != ""}
 }
 
 // whole is the partition's disk, or the disk itself.
-func whole(f *disk.Facts) asked {
+func whole(f *disk.Facts) subject {
 	if f.Whole == "" {
 		return itself(f)
 	}
-	return asked{Facts: f, name: f.Whole, size: f.WholeSize}
+	return subject{Facts: f, name: f.Whole, size: f.WholeSize}
 }
 
 // serial is the disk's without the spaces at its end, which nobody is to count.
-func (a asked) serial() string { return strings.TrimRight(a.OfDisk(a.Serial), " ") }
+func (a subject) serial() string { return strings.TrimRight(a.OfDisk(a.Serial), " ") }
 
 // selects says whether the class asks for it.
-func selects(a asked, c *disk.Class) bool {
+func selects(a subject, c *disk.Class) bool {
 	return c.Partitions == a.partition && !(c.Partitions && c.Mode == disk.ModeBlock) &&
 		!c.Selectors.IsZero() && named(a.name, &c.Selectors) && unbacked(a, &c.Selectors) == "" && holds(a, &c.Selectors)
 }
 
 // unbacked returns why the selectors may not select the disk for what lies behind it, "" if they may. They may
 // select a loop device only with patterns of its file, and never over a block device or over what is kubelet's.
-func unbacked(a asked, s *disk.Selectors) string {
+func unbacked(a subject, s *disk.Selectors) string {
 	switch {
 	case !strings.HasPrefix(a.name, "loop"):
 		return ""
@@ -120,7 +120,7 @@ func takes(f *disk.Facts, c *disk.Class) bool {
 		return false
 	}
 	return slices.ContainsFunc(f.Partitions, func(name string) bool {
-		return selects(asked{Facts: f, name: name, partition: true, anySize: true}, c)
+		return selects(subject{Facts: f, name: name, partition: true, anySize: true}, c)
 	})
 }
 
@@ -187,7 +187,7 @@ func excludes(f *disk.Facts, e *disk.Selectors) bool {
 	return holds(disks, e)
 }
 
-func holds(a asked, s *disk.Selectors) bool {
+func holds(a subject, s *disk.Selectors) bool {
 	for i := range selectors {
 		if given, held := selectors[i].match(a, s); given && !held {
 			return false
@@ -298,7 +298,7 @@ type Match struct {
 }
 
 // matchesOf gives what becomes of each selector that is given.
-func matchesOf(a asked, s *disk.Selectors) []Match {
+func matchesOf(a subject, s *disk.Selectors) []Match {
 	var all []Match
 	for i := range selectors {
 		if given, held := selectors[i].match(a, s); given {
@@ -312,27 +312,27 @@ func matchesOf(a asked, s *disk.Selectors) []Match {
 // selector is one key. Match allocates nothing (TestDecide).
 type selector struct {
 	key   string
-	match func(asked, *disk.Selectors) (given, held bool)
-	show  func(asked, *disk.Selectors) (wants, found string)
+	match func(subject, *disk.Selectors) (given, held bool)
+	show  func(subject, *disk.Selectors) (wants, found string)
 }
 
 // textual makes a selector of patterns.
-func textual(key string, wants func(*disk.Selectors) []string, found func(asked) string) selector {
+func textual(key string, wants func(*disk.Selectors) []string, found func(subject) string) selector {
 	return selector{key,
-		func(a asked, s *disk.Selectors) (bool, bool) { return matches(s, wants(s), found(a)) },
-		func(a asked, s *disk.Selectors) (string, string) {
+		func(a subject, s *disk.Selectors) (bool, bool) { return matches(s, wants(s), found(a)) },
+		func(a subject, s *disk.Selectors) (string, string) {
 			return strings.Join(wants(s), ", "), found(a)
 		}}
 }
 
 // boolean makes a selector of true or false.
-func boolean(key string, wants func(*disk.Selectors) *bool, found func(asked) bool) selector {
+func boolean(key string, wants func(*disk.Selectors) *bool, found func(subject) bool) selector {
 	return selector{key,
-		func(a asked, s *disk.Selectors) (bool, bool) {
+		func(a subject, s *disk.Selectors) (bool, bool) {
 			w := wants(s)
 			return w != nil, w != nil && *w == found(a)
 		},
-		func(a asked, s *disk.Selectors) (string, string) {
+		func(a subject, s *disk.Selectors) (string, string) {
 			return strconv.FormatBool(*wants(s)), strconv.FormatBool(found(a))
 		}}
 }
@@ -345,52 +345,52 @@ func matches(s *disk.Selectors, patterns []string, value string) (given, held bo
 }
 
 var selectors = [...]selector{
-	textual("names", func(s *disk.Selectors) []string { return s.Names }, func(a asked) string { return a.name }),
-	textual("mapper_names", func(s *disk.Selectors) []string { return s.MapperNames }, func(a asked) string { return a.MapperName }),
+	textual("names", func(s *disk.Selectors) []string { return s.Names }, func(a subject) string { return a.name }),
+	textual("mapper_names", func(s *disk.Selectors) []string { return s.MapperNames }, func(a subject) string { return a.MapperName }),
 	{"backing_file",
-		func(a asked, s *disk.Selectors) (bool, bool) {
+		func(a subject, s *disk.Selectors) (bool, bool) {
 			return len(s.BackingFile) > 0, slices.ContainsFunc(s.BackingFile, func(p string) bool {
 				ok, err := path.Match(p, a.BackingFile)
 				return ok && err == nil
 			})
 		},
-		func(a asked, s *disk.Selectors) (string, string) {
+		func(a subject, s *disk.Selectors) (string, string) {
 			return strings.Join(s.BackingFile, ", "), a.BackingFile
 		}},
-	textual("transport", func(s *disk.Selectors) []string { return s.Transport }, func(a asked) string { return a.Transport }),
+	textual("transport", func(s *disk.Selectors) []string { return s.Transport }, func(a subject) string { return a.Transport }),
 	{"serial",
-		func(a asked, s *disk.Selectors) (bool, bool) {
+		func(a subject, s *disk.Selectors) (bool, bool) {
 			given, held := matches(s, s.Serial, a.serial())
 			// What names an NVMe disk by the serial in /sys/block means all its namespaces.
 			_, controller := matches(s, s.Serial, a.ControllerSerial(a.serial()))
 			return given, held || controller
 		},
-		func(a asked, s *disk.Selectors) (string, string) {
+		func(a subject, s *disk.Selectors) (string, string) {
 			return strings.Join(s.Serial, ", "), a.serial()
 		}},
-	textual("wwn", func(s *disk.Selectors) []string { return s.WWN }, func(a asked) string { return a.WWN }),
-	textual("model", func(s *disk.Selectors) []string { return s.Model }, func(a asked) string { return a.Model }),
-	textual("vendor", func(s *disk.Selectors) []string { return s.Vendor }, func(a asked) string { return a.Vendor }),
-	textual("by_path", func(s *disk.Selectors) []string { return s.ByPath }, func(a asked) string { return a.OfDisk(a.Slot) }),
+	textual("wwn", func(s *disk.Selectors) []string { return s.WWN }, func(a subject) string { return a.WWN }),
+	textual("model", func(s *disk.Selectors) []string { return s.Model }, func(a subject) string { return a.Model }),
+	textual("vendor", func(s *disk.Selectors) []string { return s.Vendor }, func(a subject) string { return a.Vendor }),
+	textual("by_path", func(s *disk.Selectors) []string { return s.ByPath }, func(a subject) string { return a.OfDisk(a.Slot) }),
 	{"size",
-		func(a asked, s *disk.Selectors) (bool, bool) {
+		func(a subject, s *disk.Selectors) (bool, bool) {
 			return !a.anySize && s.Size != (disk.SizeRange{}), s.Size.Has(a.size)
 		},
-		func(a asked, s *disk.Selectors) (string, string) {
+		func(a subject, s *disk.Selectors) (string, string) {
 			return s.Size.String(), disk.ExactSize(a.size)
 		}},
-	boolean("rotational", func(s *disk.Selectors) *bool { return s.Rotational }, func(a asked) bool { return a.Rotational }),
-	boolean("removable", func(s *disk.Selectors) *bool { return s.Removable }, func(a asked) bool { return a.Removable }),
+	boolean("rotational", func(s *disk.Selectors) *bool { return s.Rotational }, func(a subject) bool { return a.Rotational }),
+	boolean("removable", func(s *disk.Selectors) *bool { return s.Removable }, func(a subject) bool { return a.Removable }),
 	{"partitions",
-		func(a asked, s *disk.Selectors) (bool, bool) { return s.Partitions && !a.anyKind, a.partition },
-		func(a asked, s *disk.Selectors) (string, string) {
+		func(a subject, s *disk.Selectors) (bool, bool) { return s.Partitions && !a.anyKind, a.partition },
+		func(a subject, s *disk.Selectors) (string, string) {
 			return "true", strconv.FormatBool(a.partition)
 		}},
 	{"logical_sector",
-		func(a asked, s *disk.Selectors) (bool, bool) {
+		func(a subject, s *disk.Selectors) (bool, bool) {
 			return len(s.LogicalSector) > 0, slices.Contains(s.LogicalSector, a.LogicalSector)
 		},
-		func(a asked, s *disk.Selectors) (string, string) {
+		func(a subject, s *disk.Selectors) (string, string) {
 			return strings.Trim(fmt.Sprint(s.LogicalSector), "[]"), fmt.Sprint(a.LogicalSector)
 		}},
 }
