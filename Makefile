@@ -106,10 +106,11 @@ test-container: deps deb ## the tests of the container; RUN=Name for some of the
 	@go test -race -tags root -timeout 20m -count 1 $(if $(RUN),-run '$(RUN)') ./test/worker
 # RUN names tests of whatever length; with WORKER=vm all run in virtual machines.
 TAGS := $(if $(RUN),vm$(shell echo ,)full,vm)
+SKIP := ^($(shell grep -hv '^\#' test/system/long.txt test/system/full.txt | paste -sd '|'))$$
 test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some of them, WORKER=vm for all in virtual machines
 	$(call say,tests in containers and virtual machines)
 	@# One package at a time: only so does go test print while it runs.
-	@HOTMOUNT_TEST_WORKER=$(WORKER) go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
+	@HOTMOUNT_TEST_WORKER=$(WORKER) go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)',-skip '$(SKIP)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
 test-long: deps test-same ## more system tests, whose class of fault make test has once already (45 minutes)
 	@test/long $(COMMIT) $(UNTIL)
 # What a report says has passed for these sources is not run again.

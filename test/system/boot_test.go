@@ -4,13 +4,16 @@ package system
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"hotmount/internal/probe"
 	"hotmount/test/worker"
 )
 
@@ -362,3 +365,198 @@ func (m machine) stops() []time.Duration {
 	}
 	return all
 }
+
+// TestReinstalled: a new system mounts the disks of the old one, which are there when
+// hotmount is installed, at the same paths, and formats none, not the blank one either;
+// those of a machine that went down with a busy pod need no recovery. What is not there
+// any more is listed as missing.
+func TestReinstalled(t *testing.T) {
+	one, two := made(t, 320<<20), made(t, 320<<20)
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: one, Serial: "ONE"})
+	first := m.mounted(name)
+	name, gone := m.attach(w, worker.Disk{File: two, Serial: "TWO"})
+	second := m.mounted(name)
+	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + name)
+	m.run("echo one >/mnt/disks/" + first + "/f; echo two >/mnt/disks/" + second + "/f")
+	// As a kubelet and a runtime have it: the volume bound for the pod, and its process in
+	// a scope below kubepods.slice, which nothing orders against mounts, with the bind in a
+	// mount namespace of its own. It takes its time to end, and writes until then.
+	bind := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
+	m.run("mkdir -p " + bind + "; mount --bind /mnt/disks/" + first + " " + bind +
+		"; setsid systemd-run --quiet --scope --unit=cri-containerd-pod --slice=kubepods-besteffort-pod0e3b1b0a_1111_2222_3333_444444444444.slice unshare --mount --propagation private" +
+		" bash -c 'exec 3>" + bind + "/open; trap \"sleep 3; echo end; exit\" TERM; while :; do date; sync " + bind + "/open; sleep 0.1; done >&3' </dev/null >/dev/null 2>&1 &")
+	m.wait("the pod", "[ -s "+bind+"/open ] && systemctl show -P ControlGroup cri-containerd-pod.scope | grep ^/kubepods.slice/")
+	if err := w.Shutdown(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	serial, err := w.Serial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(serial) {
+		if strings.Contains(line, "Failed unmounting") || strings.Contains(line, "timed out") {
+			t.Errorf("the shutdown: %s", line)
+		}
+	}
+	if err := w.Detach(ctx(t), gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the mount", "findmnt /mnt/disks/"+first)
+	if got := m.run("tail -n 1 /mnt/disks/" + first + "/open; journalctl -b -1 -o cat --no-pager _PID=1 | grep -ciE 'Failed unmounting|timed out' || true; journalctl -b -1 -o cat --no-pager _PID=1 | grep -c '^Unmounted .*" + first + "' || true"); got != "end\n0\n1" {
+		t.Errorf("the shutdown: %s", got)
+	}
+	m.says("missing: xfs " + second + ", on a disk of 320 MiB .*serial TWO.*" + slot + ".*attached without --persistent.*hotmount forget " + second)
+	if got := m.run("hotmount status | grep -A 9 '^missing: xfs " + second + "'; hotmount status -o json | grep '\"serial\": \"TWO\"'; hotmount forget " + second + "; hotmount status | grep missing: || true"); !strings.Contains(got, "hotmount forget "+second) || !strings.HasSuffix(got, "listed as missing no more") {
+		t.Errorf("what is missing in the status, and forgotten: %s", got)
+	}
+	if got := m.run("journalctl -b -k -o cat --no-pager | grep -c 'Starting recovery' || true"); got != "0" {
+		t.Errorf("%s filesystems needed recovery", got)
+	}
+	if err := w.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	m, w = startAs(t, worker.Options{})
+	m.attach(w, worker.Disk{File: one, Serial: "ONE"})
+	m.attach(w, worker.Disk{File: two, Serial: "TWO"})
+	empty := blank(t, 320<<20)
+	held, _ := m.attach(w, worker.Disk{File: empty, Serial: "BLANK"})
+	before := digest(t, empty)
+	m.run("udevadm settle")
+	if err := w.Install(ctx(t), deb(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("both mounts", "findmnt /mnt/disks/"+first+" && findmnt /mnt/disks/"+second)
+	m.says("/dev/" + held + " .*hold: .*attached before hotmount was installed")
+	if got := m.run("cat /mnt/disks/" + first + "/f /mnt/disks/" + second + "/f; hotmount history | grep -c xfs || true; ls /mnt/disks | wc -l"); got != "one\ntwo\n0\n2" {
+		t.Errorf("on the new system: %s", got)
+	}
+	m.untouched(held)
+	if digest(t, empty) != before {
+		t.Error("the blank disk was written to")
+	}
+}
+
+// TestSystemDisk: while disks are formatted, mounted, refused, released and detached the
+// system disk stays the same byte for byte, and nothing is written to it (issue 2, shown 7).
+// What the system would write there itself goes to memory.
+func TestSystemDisk(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run(`modprobe overlay
+		for d in var mnt; do mkdir -p /run/over/$d/upper /run/over/$d/work; mount -t overlay overlay -o lowerdir=/$d,upperdir=/run/over/$d/upper,workdir=/run/over/$d/work /$d; done
+		systemctl restart systemd-journald hotmount; sync; echo u >/proc/sysrq-trigger`)
+	m.wait("the root to be read-only", "findmnt -no FS-OPTIONS / | grep -w ^ro && ! touch /root/x")
+	const state = "awk '{print $5+$12}' /sys/block/vda/stat; dd if=/dev/vda bs=4M iflag=direct status=none | sha256sum"
+	before := m.run("blockdev --flushbufs /dev/vda; " + state)
+
+	made, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "MADE"})
+	uuid := m.mounted(made)
+	m.run("echo data >/mnt/disks/" + uuid + "/f")
+	other, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "OTHER"})
+	m.mounted(other)
+	m.run("hotmount release " + other + " && printf 'label: gpt\\n,\\n' | sfdisk -q --wipe always /dev/" + other + " && hotmount accept " + other)
+	m.says("/dev/" + other + " .*refuse: ")
+	m.run("hotmount plan; hotmount doctor >/dev/null || [ $? -lt 100 ]; systemctl restart hotmount; udevadm trigger -s block; udevadm settle; systemctl start hotmount-trim")
+	m.detach(w, id)
+	m.wait("the directory to go", "[ ! -e /mnt/disks/"+uuid+" ]")
+	if after := m.run("blockdev --flushbufs /dev/vda; " + state); after != before {
+		t.Errorf("the system disk, its writes and its digest: before %s, after %s", before, after)
+	}
+}
+
+// TestSystemDiskElsewhere: where the system is on a SCSI disk, vda is like any
+// other virtio disk.
+func TestSystemDiskElsewhere(t *testing.T) {
+	m, w := start(t, worker.Options{SystemBus: worker.BusSCSI})
+	// Before hotmount starts the package has the driver loaded, also where there is no
+	// such disk yet, and no initramfs that has it, as the worker's.
+	m.run("modprobe -r virtio_blk; [ ! -e /sys/module/virtio_blk ]; systemctl restart systemd-modules-load; [ -e /sys/module/virtio_blk ]; systemctl show -p After --value hotmount | grep -qw systemd-modules-load.service")
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	if name != "vda" {
+		t.Fatalf("the disk is %s, not vda", name)
+	}
+	m.mounted("vda")
+	if plan := m.run("hotmount plan"); !regexpLine(plan, `^sda .*ignore .*carries the system`) {
+		t.Errorf("the plan does not ignore sda:\n%s", plan)
+	}
+}
+
+// TestDebian13DiskOnDebian12: a disk that was made on Debian 13 mounts on Debian
+// 12 and can be repaired there; and all that Debian 13's mkfs.xfs writes is known
+// as our own.
+func TestDebian13DiskOnDebian12(t *testing.T) {
+	m, w := start(t, worker.Options{Suite: "trixie"})
+	image := blank(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image})
+	uuid := m.mounted(name)
+	t.Log(m.run("mkfs.xfs -V; xfs_info /dev/" + name))
+	m.run("echo hello >/mnt/disks/" + uuid + "/file; sync")
+	m.detach(w, id)
+
+	m.run("systemctl stop hotmount")
+	for _, options := range []string{"-c options=/usr/share/xfsprogs/mkfs/lts_6.1.conf", ""} {
+		const own = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
+		image := blank(t, 320<<20)
+		name, id := m.attach(w, worker.Disk{File: image})
+		m.run("mkfs.xfs -q -K -m uuid=" + own + " " + options + " /dev/" + name + "; sync")
+		m.detach(w, id)
+		f, err := os.Open(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := probe.Scan(t.Context(), probe.Source{Reader: f, Size: 320 << 20, Own: probe.Own{UUID: own}}, probe.Full)
+		if err = errors.Join(err, f.Close()); err != nil || found.Own == 0 || len(found.Bytes) > 0 {
+			t.Errorf("%s: %+v, error %v", options, found, err)
+		}
+	}
+
+	m, w = start(t, worker.Options{})
+	name, _ = m.attach(w, worker.Disk{File: image})
+	if got := m.mounted(name); got != uuid {
+		t.Errorf("mounted as %s, made as %s", got, uuid)
+	}
+	if got := m.run("cat /mnt/disks/" + uuid + "/file"); got != "hello" {
+		t.Errorf("the file holds %q", got)
+	}
+	m.run("systemctl stop hotmount; umount /mnt/disks/" + uuid)
+	t.Log(m.run("xfs_repair -V && xfs_repair -n /dev/" + name + " 2>&1 && xfs_repair /dev/" + name + " 2>&1"))
+}
+
+// TestDebian13: on Debian 13 with its own kernel and systemd a blank disk is
+// formatted, mounted, grown, released and taken away; in the full run also found
+// again after a reboot.
+func TestDebian13(t *testing.T) {
+	m, w := start(t, worker.Options{Suite: "trixie"})
+	if got := m.run(". /etc/os-release; echo $VERSION_ID; uname -r; systemctl --version | head -n 1"); !strings.HasPrefix(got, "13\n6.12.") || !strings.Contains(got, "systemd 257") {
+		t.Fatalf("this is %s", got)
+	}
+	m.kernelReadOnly()
+	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "THIRTEEN"})
+	uuid := m.mounted(name)
+	where := "/mnt/disks/" + uuid
+	m.run("echo kept >" + where + "/f; sync")
+	if full {
+		if err := w.Reboot(ctx(t)); err != nil {
+			t.Fatal(err)
+		}
+		m.wait("the mount after a reboot", "findmnt "+where)
+	}
+	m.run("systemctl restart hotmount; systemctl is-active hotmount")
+	if err := w.Resize(ctx(t), id, 640<<20); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the filesystem to grow", "[ $(df --output=size -B1M "+where+" | tail -n 1) -gt 500 ]")
+	if got := m.run("cat " + where + "/f; systemctl --failed --no-legend; hotmount release " + uuid); !strings.HasPrefix(got, "kept\n") || !strings.Contains(got, "safe to detach") || strings.Contains(got, "failed") {
+		t.Errorf("at its end: %s", got)
+	}
+	m.detach(w, id)
+	m.wait("the directory to go", "[ ! -e "+where+" ]")
+}
+
+// TestTogetherOnDebian13: what one process mounts is its units' with systemd 257 and a mount(8) that uses the
+// kernel's newer calls, too.
+func TestTogetherOnDebian13(t *testing.T) { together(t, worker.Options{Suite: "trixie"}) }

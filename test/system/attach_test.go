@@ -1,0 +1,595 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// TestForeignXFS: a disk with an XFS full of files from elsewhere is mounted,
+// with every byte the same (issue 2, shown 2).
+func TestForeignXFS(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	// Another worker stands for elsewhere: this one, with the daemon stopped.
+	image := blank(t, gib)
+	m.run("systemctl stop hotmount")
+	name, id := m.attach(w, worker.Disk{File: image})
+	sums := m.run(fmt.Sprintf(`set -e
+		mkfs.xfs -q /dev/%[1]s; mkdir /root/x; mount /dev/%[1]s /root/x; cd /root/x
+		mkdir -p a/b "with space"; cp -a /etc/systemd /usr/lib/udev a/; head -c 3000000 /dev/urandom >a/b/big
+		printf 'x' >"with space/$(printf 'new\nline')"; chown 1234:4321 a/b/big; setfattr -n user.k -v v a/b/big
+		mkfifo a/pipe; ln -s big a/b/link; chmod 0700 a
+		find . -printf '%%p %%m %%U %%G %%s %%T@ %%l\n' | sort >/root/listing; find . -type f -exec sha256sum {} + | sort >>/root/listing
+		cat /root/listing; cd /; umount /root/x`, name))
+	m.detach(w, id)
+	m.run("systemctl start hotmount")
+
+	name, _ = m.attach(w, worker.Disk{File: image})
+	uuid := m.mounted(name)
+	again := m.run(fmt.Sprintf(`cd /mnt/disks/%s; find . -printf '%%p %%m %%U %%G %%s %%T@ %%l\n' | sort; find . -type f -exec sha256sum {} + | sort; getfattr -n user.k --only-values a/b/big >/dev/null`, uuid))
+	if sums != again {
+		t.Errorf("the files differ:\n%s\n---\n%s", sums, again)
+	}
+	options := m.run("findmnt -no OPTIONS /mnt/disks/" + uuid)
+	for _, want := range []string{"noatime", "nodev", "nosuid", "rw"} {
+		if !strings.Contains(","+options+",", ","+want+",") {
+			t.Errorf("mount options %s lack %s", options, want)
+		}
+	}
+	// systemctl show gives What= as the mount table has it: the device's own node.
+	description := m.run("systemctl show -P Description " + quote(unitOf(uuid)))
+	for _, want := range []string{"no serial", uuid, "1 GiB", "/dev/" + name} {
+		if !strings.Contains(description, want) {
+			t.Errorf("the unit's description %q lacks %s", description, want)
+		}
+	}
+	show := m.run(fmt.Sprintf("systemctl cat %[1]s; systemctl show -p CollectMode -p Type -p TimeoutUSec -p BindsTo -p Requires %[1]s", quote(unitOf(uuid))))
+	for _, want := range []string{"What=/dev/disk/by-diskseq/", "CollectMode=inactive-or-failed", "Type=xfs", "TimeoutUSec=15min"} {
+		if !strings.Contains(show, want) {
+			t.Errorf("the unit's properties lack %s:\n%s", want, show)
+		}
+	}
+	if strings.Contains(show, "fsck") || strings.Contains(show, "BindsTo=dev-") {
+		t.Errorf("the unit asks for fsck, or binds to its device:\n%s", show)
+	}
+}
+
+// TestExt4: an ext4 is mounted by a class that accepts it, and left alone by one
+// that does not.
+func TestExt4(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	image := blank(t, gib)
+	m.run("systemctl stop hotmount")
+	name, _ := m.attach(w, worker.Disk{File: image})
+	m.make(name, "mkfs.ext4 -q")
+	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")
+	m.says("/dev/" + name + " .*refuse: its class does not accept the type of its filesystem: ext4")
+	if table := m.run("cat /proc/self/mountinfo"); strings.Contains(table, "/dev/"+name+" ") || strings.Contains(table, " /mnt/disks/") {
+		t.Errorf("mounted all the same:\n%s", table)
+	}
+	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
+	uuid := m.mounted(name)
+	if got := m.run("findmnt -no FSTYPE /mnt/disks/" + uuid); got != "ext4" {
+		t.Errorf("mounted as %s", got)
+	}
+}
+
+// TestTwentyDisks: twenty disks attached back to back are all mounted, none
+// twice (issue 2, shown 4). Half of them hold a filesystem, half are blank. So are
+// six more, after which the kernel's names of virtio disks have four letters.
+func TestTwentyDisks(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	var images []string
+	for i := range 26 {
+		if i%2 == 0 || i >= 20 {
+			images = append(images, made(t, 320<<20))
+		} else {
+			images = append(images, blank(t, 320<<20))
+		}
+	}
+	// So often PID 1 does not read the mount table, but once a second: it must not lose the units meanwhile.
+	m.run(`mkdir /run/busy; (while [ -e /run/busy ]; do mount --bind /run/busy /run/busy; umount /run/busy; done) </dev/null >/dev/null 2>&1 &`)
+	last := ""
+	for _, image := range images {
+		a, err := w.Attach(ctx(t), worker.Disk{File: image})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = a.ID
+	}
+	last, err := w.BlockDevice(ctx(t), last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.waits(3, "26 mounts, one of "+last, "[ $(findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/') = 26 ] && findmnt -n /dev/"+last)
+	table := m.run("findmnt -rno MAJ:MIN,TARGET | grep ' /mnt/disks/' | sort")
+	devices, paths := map[string]bool{}, map[string]bool{}
+	for _, line := range strings.Split(table, "\n") {
+		dev, path, _ := strings.Cut(line, " ")
+		if devices[dev] || paths[path] {
+			t.Errorf("twice: %s", line)
+		}
+		devices[dev], paths[path] = true, true
+	}
+	if len(devices) != 26 {
+		t.Errorf("%d devices are mounted:\n%s", len(devices), table)
+	}
+	m.run("while ! rmdir /run/busy; do umount /run/busy || [ $? = 32 ]; done 2>/dev/null")
+	m.wait("PID 1 to have them all", "[ $(systemctl list-units --state active --plain --no-legend 'mnt-disks-*.mount' | wc -l) = 26 ]")
+	if got := m.run(`for u in $(systemctl list-units --plain --no-legend 'mnt-disks-*.mount' | cut -d ' ' -f 1); do systemctl show -p Transient -p OnSuccess -p Result $u; done | sed 's/cleanup@.*/cleanup@/' | sort | uniq -c | tr -s ' '`); strings.TrimSpace(got) != "26 OnSuccess=\"hotmount-cleanup@\n 26 Result=success\n 26 Transient=yes" {
+		t.Errorf("the units: %s", got)
+	}
+	if got := m.run("ls /mnt/disks | wc -l; systemctl list-units --failed --no-legend; journalctl -b -u hotmount -p err -q --no-pager"); got != "26" {
+		t.Errorf("got %s", got)
+	}
+	if got := m.run("journalctl -b -o cat --no-pager -u 'hotmounts-*' | grep -c '^Starting.* disks that come together'"); got == "0" {
+		t.Error("none came together")
+	}
+	if got := m.run("journalctl -b -o cat --no-pager | grep -c ': formatted: xfs'"); got != "10" {
+		t.Errorf("%s disks were formatted", got)
+	}
+	m.startsNothing() // with all of them mounted (issue 8)
+}
+
+// TestDetach: an idle disk's unit and directory go with it, and it comes back at
+// the same path with its data; also while the daemon is down (issue 2, shown 6).
+func TestDetach(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := made(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image})
+	uuid := m.mounted(name)
+	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
+	for _, daemon := range []string{"running", "stopped"} {
+		if daemon == "stopped" {
+			m.run("systemctl stop hotmount")
+		}
+		m.detach(w, id)
+		m.wait("unit and directory to go with the daemon "+daemon,
+			fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuid, quote(unitOf(uuid))))
+		if daemon == "stopped" {
+			m.run("systemctl start hotmount")
+		}
+		name, id = m.attach(w, worker.Disk{File: image})
+		if again := m.mounted(name); again != uuid {
+			t.Errorf("mounted by %s, not %s", again, uuid)
+		}
+		if got := m.run(fmt.Sprintf("cat /mnt/disks/%s/f", uuid)); got != "kept" {
+			t.Errorf("the data is %q", got)
+		}
+	}
+	if got := m.run("ls -A /mnt/disks"); got != uuid {
+		t.Errorf("/mnt/disks holds %q", got)
+	}
+}
+
+// TestTogether: disks that come at once are mounted by one process, each by a transient mount unit of
+// its own like any other (issue 8). One that is damaged and those that do not answer keep none of the others from being
+// mounted or released, nor does one whose unit is masked.
+func TestTogether(t *testing.T) { together(t, worker.Options{}) }
+
+func together(t *testing.T, o worker.Options) {
+	m, w := start(t, o)
+	// The daemon hears of all at once. Of three that do not answer one may come first, and alone.
+	m.run("systemctl kill -s STOP hotmount")
+	const good, sick, slow, all = 4, 4, 5, 8 // the first four are good, from slow on none answers
+	var names, ids, uuids, images []string
+	for i := range all {
+		image := made(t, 320<<20)
+		if i == 1 {
+			image = blank(t, 320<<20)
+			if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
+				t.Fatalf("mkfs.ext4: %v: %s", err, out)
+			}
+		}
+		name, id := m.attach(w, worker.Disk{File: image, Serial: fmt.Sprint("TOGETHER-", i)})
+		names, ids, images = append(names, name), append(ids, id), append(images, image)
+		uuids = append(uuids, m.run("udevadm settle; blkid -o value -s UUID /dev/"+name))
+	}
+	// The header of the first inodes, which a mount reads.
+	m.run("head -c 512 /dev/urandom | dd of=/dev/" + names[sick] + " bs=512 seek=2 conv=notrunc,fsync status=none; udevadm settle")
+	for _, id := range ids[slow:] {
+		throttle(t, w, id+"/virtio-backend", 1, 0)
+	}
+	m.run("systemctl kill -s CONT hotmount")
+	for i, name := range names[:good] {
+		if uuid := m.mounted(name); uuid != uuids[i] {
+			t.Errorf("%s is mounted as %s", name, uuid)
+		}
+		m.says("/dev/" + name + " .*: mounted ")
+	}
+	for i := range good {
+		show := m.run(fmt.Sprintf("systemctl cat %[1]s; systemctl show -p ActiveState -p Result -p Transient -p CollectMode -p OnSuccess -p Before -p StopPropagatedFrom %[1]s", quote(unitOf(uuids[i]))))
+		for _, want := range []string{"What=/dev/disk/by-diskseq/", "ActiveState=active", "Result=success", "Transient=yes", "CollectMode=inactive-or-failed", `OnSuccess="?hotmount-cleanup@`, "Before=.*local-fs.target", "Before=.*umount.target", "StopPropagatedFrom=dev-vd"} {
+			if !regexpLine(show, want) {
+				t.Errorf("the unit of %s lacks %s:\n%s", names[i], want, show)
+			}
+		}
+		if says := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuids[i]))); regexpLine(says, "skipped") || !regexpLine(says, ": mounted (xfs|ext4) "+uuids[i]) {
+			t.Errorf("the journal of %s: %s", names[i], says)
+		}
+		if table := m.run("findmnt -rno FSTYPE,OPTIONS /mnt/disks/" + uuids[i]); !regexpLine(table, "^"+map[bool]string{true: "ext4", false: "xfs"}[i == 1]+" rw,nosuid,nodev,noatime") {
+			t.Errorf("%s is mounted %s", names[i], table)
+		}
+	}
+
+	if twice := m.run("findmnt -rno TARGET | sort | uniq -d"); twice != "" {
+		t.Errorf("mounted twice: %s", twice)
+	}
+	// What goes together has not failed while it may come: PID 1 is asked for sure after 15 seconds.
+	const service = "hotmounts-*.service"
+	m.wait("the slow ones to be awaited for long", `for unit in $(systemctl list-units --state activating --plain --no-legend '`+service+`' | cut -d ' ' -f 1); do
+		since=$(systemctl show -P InactiveExitTimestampMonotonic $unit); [ $(($(awk '{print int($1)}' /proc/uptime) - since / 1000000)) -lt 20 ] || exit 0; done; exit 1`)
+	awaited := strings.Join(names[slow:], "|")
+	if got := m.run("findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/'; journalctl -b -u hotmount -o cat --no-pager"); !strings.HasPrefix(got, "4\n") || regexpLine(got, "^/dev/("+awaited+") .*(cannot|ended)") {
+		t.Errorf("while some do not answer: %s", got)
+	}
+	// What is released meanwhile stays so, and what comes back is told why it waits.
+	m.run("hotmount release " + uuids[2] + "; hotmount release " + uuids[3])
+	m.detach(w, ids[2])
+	kept := m.run("systemctl show -P Wants '" + service + "'")
+	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
+	// But not the one that came first.
+	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
+		m.says("/dev/" + back + " .*cannot mount .*systemd has mnt-disks-.* from another start")
+	}
+	// Another daemon finds them under way, and waits as well.
+	m.run("systemctl kill -s KILL hotmount")
+	for _, name := range names[slow:] {
+		m.wait("the next daemon to want it", `[ $(journalctl -b -u hotmount -o cat --no-pager | grep -c '^/dev/`+name+` .*: mount: it holds') = 2 ]`)
+	}
+	for i, name := range names[slow:] {
+		throttle(t, w, ids[slow+i]+"/virtio-backend", 0, 0)
+		if uuid := m.mounted(name); uuid != uuids[slow+i] {
+			t.Errorf("%s is mounted as %s", name, uuid)
+		}
+		m.says("/dev/" + name + " .*: mounted xfs " + uuids[slow+i])
+	}
+	// The damaged one is told of, and has its own journal.
+	m.waits(3, "the damaged one to be told of", "journalctl -b --no-pager -o cat | grep -E '^/dev/"+names[sick]+" .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/"+names[sick]+"'")
+	if own := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuids[sick]))); !regexpLine(own, "^mount: /mnt/disks/"+uuids[sick]+": ") {
+		t.Errorf("the damaged one's own journal: %s", own)
+	}
+	m.wait("PID 1 to let the service go", "[ -z \"$(ls /run/systemd/transient | grep '^hotmounts-')\" ]")
+	m.waits(3, "what came back to be mounted", "findmnt /dev/"+back)
+	if got := m.run("journalctl -b -u hotmount -o cat --no-pager"); regexpLine(got, "^/dev/"+back+" .*TOGETHER-2.*look at it with") {
+		t.Errorf("what came back is said to be damaged: %s", got)
+	}
+	if twice := m.run("findmnt -rno TARGET | sort | uniq -d"); twice != "" {
+		t.Errorf("mounted twice: %s", twice)
+	}
+	m.detach(w, ids[sick])
+	m.wait("what is not mounted to leave nothing behind", "[ $(ls /mnt/disks | wc -l) = 6 ]")
+	if got := m.run("findmnt -rno TARGET | grep -c " + uuids[3] + " || [ $? = 1 ]; journalctl -b -o cat --no-pager -u '" + service + "' | grep '^Starting '"); !regexpLine(got, "^0\nStarting .*Mount disks that come together") {
+		t.Errorf("the released one's mounts, and how they came: %s", got)
+	}
+
+	// PID 1 refuses all of which one is masked.
+	services := "journalctl -b -o cat --no-pager -u '" + service + "' | grep -c '^Starting '"
+	before := m.run(services)
+	m.run("systemctl kill -s STOP hotmount")
+	var more []string
+	for i := range 3 {
+		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: fmt.Sprint("MORE-", i)})
+		more = append(more, name)
+	}
+	m.run("udevadm settle; systemctl mask --quiet mnt-disks-$(blkid -o value -s UUID /dev/" + more[1] + " | sed 's/-/\\\\x2d/g').mount; systemctl kill -s CONT hotmount")
+	m.mounted(more[0])
+	m.mounted(more[2])
+	m.says("/dev/" + more[1] + " .*job for mnt-disks-.* ended")
+	if got := m.run("findmnt /dev/" + more[1] + " || [ $? = 1 ]"); got != "" {
+		t.Errorf("mounted although its unit is masked: %s", got)
+	}
+	if got := m.run(services); got != before {
+		t.Errorf("%s services mount together, %s before one was masked", got, before)
+	}
+
+	// Each goes like any other, while no daemon runs, too.
+	m.run("systemctl stop hotmount; umount /mnt/disks/" + uuids[0])
+	m.wait("what is unmounted by hand to be cleared up", "[ ! -e /mnt/disks/"+uuids[0]+" ]")
+	for i, id := range map[int]string{1: ids[1], 2: backID} {
+		m.detach(w, id)
+		m.wait("what is pulled to be unmounted", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuids[i], quote(unitOf(uuids[i]))))
+	}
+	if got := m.run("systemctl list-units --all --no-legend '" + service + "'; findmnt -rno TARGET | grep -c ^/mnt/disks/"); got != "5" {
+		t.Errorf("left: %s", got)
+	}
+}
+
+// TestVirsh is the user's own path: a real libvirt, virsh attach-disk and
+// detach-disk, blockresize, and the journal of the mount unit (issue 2, shown 1 and 6).
+func TestVirsh(t *testing.T) {
+	parallel(t)
+	o := worker.Options{Deb: deb(t), Progress: os.Stderr, Dir: logs(t)}
+	l, err := worker.StartLibvirt(ctx(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := machine{l, t}
+	m.endWith(o.Dir)
+	virsh := func(args ...string) {
+		t.Helper()
+		if _, err := l.Virsh(ctx(t), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diskDirs.Store(t, t.TempDir()) // libvirtd has a /run of its own
+	image := blank(t, 2*gib)
+	virsh("attach-disk", l.Domain(), image, "vdc", "--persistent", "--serial", "VIRSH-1", "--subdriver", "raw")
+	m.wait("the disk", "[ -e /dev/vdb ]")
+	uuid := m.mounted("vdb")
+	// The proof reads all of it, once (Documentation/block/stat.rst).
+	if got := m.run("awk '{print ($3 >= 4194304 && $3 < 6291456)}' /sys/block/vdb/stat"); got != "1" {
+		t.Errorf("of the disk of 4194304 sectors this was read: %s", m.run("cat /sys/block/vdb/stat"))
+	}
+	if got := m.run("findmnt -no FSTYPE /mnt/disks/" + uuid); got != "xfs" {
+		t.Errorf("made a %s", got)
+	}
+	if got := m.run("blkid -p -o value -s UUID /dev/vdb"); got != uuid {
+		t.Errorf("the path is %s, the filesystem %s", uuid, got)
+	}
+	story := m.run("journalctl -b --no-pager -o short -u " + quote(unitOf(uuid)))
+	t.Logf("journalctl -u '%s'\n%s", unitOf(uuid), story)
+	for _, want := range []string{"hotmount", "/dev/vdb", "VIRSH-1", "2 GiB", uuid, "blank", "all zero", "formatted", "mounted", "systemd[1]: Mounted"} {
+		if !strings.Contains(strings.ToLower(story), strings.ToLower(want)) {
+			t.Errorf("the unit's journal does not say %q", want)
+		}
+	}
+	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
+	virsh("blockresize", l.Domain(), "vdc", "3G")
+	m.says("/dev/vdb .*grown: xfs " + uuid + " from 2 GiB .* to 3 GiB .*online; .*PersistentVolume")
+	// What release says of a disk whose name on the host is another, taken at its word.
+	out := m.run("hotmount release vdb")
+	find := regexp.MustCompile(`(?m)^on the host it need not be called vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
+	if find == nil {
+		t.Fatalf("release says %q", out)
+	}
+	target, err := l.Virsh(ctx(t), "dumpxml", l.Domain(), "--xpath", find[1])
+	if err != nil || strings.TrimSpace(target) != `dev="vdc"` {
+		t.Errorf("%s gives %q, %v", find[1], target, err)
+	}
+	virsh("detach-disk", l.Domain(), "vdc", "--persistent")
+	m.wait("unit and directory to go", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuid, quote(unitOf(uuid))))
+	const control = "XFS (none): log I/O error, as a control"
+	if got := m.run("echo '" + control + "' >/dev/kmsg; journalctl --sync; " + kernelErrors); got != control {
+		t.Errorf("the kernel says: %s", got)
+	}
+	virsh("attach-disk", l.Domain(), image, "vdd", "--persistent", "--subdriver", "raw")
+	m.wait("the mount", "findmnt /mnt/disks/"+uuid)
+	if got := m.run(fmt.Sprintf("cat /mnt/disks/%s/f", uuid)); got != "kept" {
+		t.Errorf("the data is %q", got)
+	}
+}
+
+// TestExchange: on each bus whose driver gives names in a way of its own, a link to a
+// block volume never leads to the disk that comes in its disk's place while udev is late.
+// That of virtio is in TestBlockVolumes.
+func TestExchange(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run(`mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'
+settle: 1s
+classes:
+  - name: raw
+    transport: [scsi, nvme]
+    directory: /var/lib/disks/block
+    mode: block
+X
+systemctl reload hotmount`)
+	for bus, prefix := range map[worker.Bus]string{worker.BusSCSI: "scsi", worker.BusNVMe: "nvme"} {
+		serial := func(n int) string { return fmt.Sprintf("RAW-%s-%d", prefix, n) }
+		link := func(n int) string { return "/var/lib/disks/block/" + prefix + "-" + serial(n) }
+		leads := func(n int, name string) {
+			t.Helper()
+			m.wait("the link to "+serial(n), fmt.Sprintf("[ $(readlink -f %s) = /dev/%s ]", link(n), name))
+		}
+		name, id := m.attach(w, worker.Disk{Bus: bus, File: blank(t, 320<<20), Serial: serial(1)})
+		leads(1, name)
+		second, _ := m.exchanged(w, name, id, link(1), worker.Disk{Bus: bus, File: blank(t, 320<<20), Serial: serial(2)})
+		t.Logf("%s was %s, %s is %s", serial(1), name, serial(2), second)
+		leads(2, second)
+	}
+}
+
+// TestExchangedBeforeItsMount: a disk whose mount has waited at start is pulled, and another
+// one has its kernel name, while udev hears of neither. PID 1 finds that one by the link of
+// the first: it does not stay in the other's place, nor on record there.
+func TestExchangedBeforeItsMount(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	m.run("systemctl stop hotmount; echo 'ready_timeout: 30s' >/etc/hotmount/config.yaml")
+	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
+	seq := m.run("cat /sys/block/" + name + "/diskseq")
+	// For one that udev does not know the mount of another that is new here waits.
+	m.run("udevadm control --stop-exec-queue")
+	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	m.run("systemctl start --no-block hotmount")
+	m.says(name + ".*it holds xfs " + uuid)
+	m.detach(w, id)
+	m.wait("the kernel to let it go", "! [ -e /sys/block/"+name+"/diskseq ] || [ $(cat /sys/block/"+name+"/diskseq) != "+seq+" ]")
+	next, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	if got := m.run("readlink /dev/disk/by-diskseq/" + seq); next != name || got != "../../"+name {
+		t.Fatalf("%s is %s now, the first disk's link leads to %s", name, next, got)
+	}
+	m.says("which has its name now, was mounted in its place, and is unmounted again")
+	m.wait("the mount point to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
+	if got := m.run("findmnt -rno TARGET /dev/" + name + " || true; if [ -e /var/lib/hotmount/filesystems.json ]; then cat /var/lib/hotmount/filesystems.json; fi"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
+		t.Errorf("left of it: %s", got)
+	}
+	m.run("udevadm control --start-exec-queue")
+	for _, name := range []string{next, late} {
+		if got := m.mounted(name); got == uuid {
+			t.Errorf("%s is mounted as %s", name, got)
+		}
+	}
+	for _, name := range []string{next, late} { // the record is where the first one's was looked for
+		m.wait("the record of "+name, "grep -q $(blkid -o value -s UUID /dev/"+name+") /var/lib/hotmount/filesystems.json")
+	}
+	if got := m.run("ls -A /mnt/disks | wc -l; hotmount status"); !strings.HasPrefix(got, "2\n") || strings.Contains(got, uuid) {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestRewrittenBeforeItsMount: what is on a disk changes, by way of its storage, between udev's look and the
+// mount: who would use the path of the first filesystem is told that another is there.
+func TestRewrittenBeforeItsMount(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	image := made(t, 320<<20)
+	name, _ := m.attach(w, worker.Disk{File: image})
+	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", "-f", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.xfs: %v: %s", err, out)
+	}
+	m.run("blockdev --flushbufs /dev/" + name)
+	now := m.run("blkid -p -o value -s UUID /dev/" + name)
+	if now == uuid || now == "" {
+		t.Fatalf("the disk holds %q", now)
+	}
+	m.run("systemctl start hotmount")
+	m.says("it holds " + now + ", and is mounted at /mnt/disks/" + uuid)
+	trigger := "udevadm trigger --action=change /dev/" + name
+	for _, who := range []string{"", "setpriv --reuid=65534 --clear-groups "} {
+		got := m.run(who + "hotmount status 2>&1 || [ $? = 3 ]")
+		if got = strings.Join(strings.Fields(got), " "); !strings.Contains(got, trigger+"; stop the pods that use it, then umount /mnt/disks/"+uuid) {
+			t.Errorf("%shotmount status does not say what to do: %s", who, got)
+		}
+	}
+	m.run(trigger + "; udevadm settle; umount /mnt/disks/" + uuid)
+	if got := m.mounted(name); got != now {
+		t.Errorf("it is mounted as %s, and holds %s", got, now)
+	}
+}
+
+// TestLoopDevices: a disk that is in use through a loop device, which claims nothing and is
+// nobody's holder to the kernel, is neither mounted a second time nor formatted, also not by
+// the operator's word, and not called safe to detach.
+func TestLoopDevices(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	image := blank(t, 320<<20)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	used, _ := m.attach(w, worker.Disk{File: image, Serial: "USED"})
+	empty, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "EMPTY"})
+	// By a node of another name that the daemon does not see, as in a container.
+	m.run("udevadm settle; for d in " + used + " " + empty + "; do mknod /root/node-$d b $(sed 's/:/ /' /sys/block/$d/dev); done; losetup /dev/loop3 /root/node-" + used + "; mount /dev/loop3 /srv; echo kept >/srv/f; sync; losetup /dev/loop4 /root/node-" + empty + "; udevadm settle; systemctl start hotmount")
+	m.says("/dev/" + used + " .*ignore: it seems to be in use through /dev/loop3")
+	m.says("/dev/" + empty + " .* it is in use through /dev/loop4; tried again in")
+	m.wait("both to be left alone", "hotmount plan | grep '^"+used+" .*ignore .*in use through /dev/loop3' && hotmount plan | grep '^"+empty+" .*ignore .*in use through /dev/loop4'")
+	m.run("systemctl reload hotmount; udevadm trigger -s block; udevadm settle")
+	if got := m.run("findmnt -rno SOURCE,TARGET -t ext4,xfs | grep -v ' /$'"); got != "/dev/loop3 /srv" {
+		t.Errorf("mounted are %s", got)
+	}
+	m.untouched(empty)
+	for _, name := range []string{used, empty} {
+		if out, err := m.Run(ctx(t), "hotmount format "+name); err == nil || !strings.Contains(err.Error(), "in use through /dev/loop") {
+			t.Errorf("a token is offered for %s: %s, %v", name, out, err)
+		}
+	}
+	m.run("umount /srv; losetup -d /dev/loop3; losetup -d /dev/loop4; hotmount rescan")
+	where := "/mnt/disks/" + m.mounted(used)
+	if got := m.run("cat " + where + "/f"); got != "kept" {
+		t.Errorf("its data is %q", got)
+	}
+	m.mounted(empty)
+
+	// As kubelet has it, which the daemon sees.
+	bound, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "BOUND"})
+	boundAt := "/mnt/disks/" + m.mounted(bound)
+	m.run("umount " + boundAt + "; touch /run/volume; mount --bind /dev/" + bound + " /run/volume; losetup /dev/loop4 /run/volume; udevadm settle; hotmount accept " + bound)
+	m.says("/dev/" + bound + " .*ignore: it is in use through /dev/loop4")
+	m.run("losetup -d /dev/loop4; umount /run/volume; hotmount rescan")
+	m.wait("the mount", "findmnt "+boundAt)
+
+	m.run("losetup -r /dev/loop3 /dev/" + used)
+	if out, err := m.Run(ctx(t), "hotmount release "+used); err == nil || !strings.Contains(err.Error(), "behind /dev/loop3") {
+		t.Errorf("released below a loop device: %s, %v", out, err)
+	}
+	m.run("findmnt " + where + "; losetup -d /dev/loop3; hotmount release " + used + " | grep 'safe to detach'; losetup -r /dev/loop3 /dev/" + used)
+	if out, err := m.Run(ctx(t), "hotmount release "+used); err == nil || !strings.Contains(err.Error(), "NOT safe to detach") || !strings.Contains(err.Error(), "behind /dev/loop3") {
+		t.Errorf("safe below a loop device: %s, %v", out, err)
+	}
+}
+
+// TestShrunk: a disk smaller than its filesystem is an error in the journal; it is
+// not mounted if it was not, and not written to.
+func TestShrunk(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	image := blank(t, 2*gib)
+	name, id := m.attach(w, worker.Disk{File: image})
+	uuid := m.mounted(name)
+	sum := m.run(fmt.Sprintf(fill, uuid))
+	m.detach(w, id)
+	m.wait("the end of the mount", "[ ! -e /mnt/disks/"+uuid+" ]")
+
+	short := copyOf(t, image)
+	if err := os.Truncate(short, gib); err != nil {
+		t.Fatal(err)
+	}
+	before := digest(t, short)
+	name, id = m.attach(w, worker.Disk{File: short})
+	m.says("/dev/" + name + " .*refuse: the disk has shrunk: xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*not mounted")
+	if got := m.run("findmnt -no TARGET /dev/" + name + " || true; ls -A /mnt/disks"); got != "" {
+		t.Errorf("it is there: %s", got)
+	}
+	m.detach(w, id)
+	if digest(t, short) != before {
+		t.Error("the shrunk disk was written to")
+	}
+
+	ext4 := blank(t, 2*gib)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", ext4).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	if err := os.Truncate(ext4, gib); err != nil {
+		t.Fatal(err)
+	}
+	before = digest(t, ext4)
+	name, id = m.attach(w, worker.Disk{File: ext4})
+	m.says("/dev/" + name + " .*refuse: the disk has shrunk: ext4 .* takes 2 GiB .*has only 1 GiB .*not mounted")
+	if got := m.run("findmnt -no TARGET /dev/" + name + " || true; ls -A /mnt/disks"); got != "" {
+		t.Errorf("the ext4 is there: %s", got)
+	}
+	m.detach(w, id)
+	if digest(t, ext4) != before {
+		t.Error("the shrunk ext4 was written to")
+	}
+
+	name, id = m.attach(w, worker.Disk{File: image})
+	if got := m.mounted(name); got != uuid {
+		t.Errorf("mounted %s", got)
+	}
+	if got := m.run(fmt.Sprintf("cd /mnt/disks/%s && sha256sum data/f", uuid)); got != sum {
+		t.Errorf("%q, was %q", got, sum)
+	}
+	m.resize(w, id, gib)
+	m.says("/dev/" + name + " .*the disk has shrunk: xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*still mounted")
+	if got := m.run("journalctl -b -p err --no-pager -q -o cat -u hotmount"); !strings.Contains(got, "still mounted") {
+		t.Errorf("the errors of the daemon are %q", got)
+	}
+	for _, who := range []string{"", "setpriv --reuid 65534 --regid 65534 --clear-groups "} {
+		m.wait("the status to show it", "code=0; out=$("+who+"hotmount status) || code=$?; [ $code = 3 ] && grep '^"+name+" .* failed ' <<<\"$out\"")
+	}
+}
+
+// TestGrowDuringMkfs: a disk that grows while mkfs.xfs runs on it is mounted, made
+// once, and fills its disk.
+func TestGrowDuringMkfs(t *testing.T) {
+	m, w := obedientNode(t)
+	victims := m.victims(w, 0, "sp20")
+	v := victims[0]
+	m.stopped(v)
+	m.resize(w, v.id, gib)
+	m.wait("the kernel to see the size", fmt.Sprintf("[ $(cat /sys/block/%s/size) = %d ]", v.name, gib/512))
+	m.run("pkill -CONT -f 'mkfs.xfs .*/dev/" + v.name + "$'")
+	t.Log(m.whole(v, 1))
+	m.takes(m.mounted(v.name), gib-130*mib)
+	m.says("/dev/" + v.name + " .*grown: xfs .* from 300 MiB .* to 1 GiB ")
+}

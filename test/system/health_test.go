@@ -1,0 +1,317 @@
+//go:build vm
+
+package system
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// TestDamaged: a damaged filesystem is not mounted, not repaired and not tried
+// for ever; the journal has the kernel's words and the command to look with; when
+// it is repaired it is mounted. A container does not hear the kernel.
+func TestDamaged(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := made(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "SICK"})
+	uuid := m.mounted(name)
+	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
+	m.detach(w, id)
+	m.run("systemctl stop hotmount")
+	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
+	// The header of the first inodes, sector 2, which a mount reads.
+	m.run(fmt.Sprintf("dd if=/dev/%[1]s of=/root/agi bs=512 skip=2 count=1 status=none; head -c 512 /dev/urandom | dd of=/dev/%[1]s bs=512 seek=2 conv=notrunc,fsync status=none; dd if=/dev/%[1]s bs=512 skip=2 count=1 status=none | sha256sum >/root/sum; udevadm settle; systemctl start hotmount", name))
+	m.says("/dev/" + name + " .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/" + name)
+	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
+	m.told(name + " is failed: .*the kernel says: .*XFS .*xfs_repair -n /dev/" + name)
+	// A mount that fails may write to the log; a repair would mend the header.
+	m.run("dd if=/dev/" + name + " bs=512 skip=2 count=1 iflag=direct status=none | sha256sum -c --quiet /root/sum")
+	m.run(fmt.Sprintf("dd if=/root/agi of=/dev/%s bs=512 seek=2 conv=notrunc,fsync status=none", name))
+	if got := m.mounted(name); got != uuid {
+		t.Errorf("repaired and mounted as %s", got)
+	}
+	if got := m.run("cat /mnt/disks/" + uuid + "/f"); got != "kept" {
+		t.Errorf("the data is %q", got)
+	}
+}
+
+// told wants the status to have these words.
+func (m machine) told(words string) {
+	m.t.Helper()
+	m.run("(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E " + quote(words))
+}
+
+// TestGivenUp: what the kernel gives up is told, what has shrunk is not mounted, and what cannot be recorded is
+// not done.
+func TestGivenUp(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	uuid := m.mounted(name)
+	// Nothing tells of what the kernel gives up: it is found by the look now and then.
+	m.run("echo 'rescan: 10s' >/etc/hotmount/config.yaml; systemctl reload hotmount")
+	// Its root directory may be a pod's own.
+	m.run("chown 1000:1000 /mnt/disks/" + uuid + "; chmod 0700 /mnt/disks/" + uuid + "; xfs_io -x -c shutdown /mnt/disks/" + uuid)
+	m.says("/dev/" + name + " .*the kernel has shut it down")
+	failed := func(name string) {
+		t.Helper()
+		for _, who := range []string{"", "setpriv --reuid 65534 --regid 65534 --clear-groups "} {
+			m.wait("the status to show it", "code=0; out=$("+who+"hotmount status) || code=$?; [ $code = 3 ] && grep '^"+name+" .* failed ' <<<\"$out\"")
+		}
+	}
+	failed(name)
+	m.told(name + " is failed: .*the kernel has shut it down")
+
+	ext4 := blank(t, 320<<20)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", "-e", "remount-ro", ext4).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	name, _ = m.attach(w, worker.Disk{File: ext4})
+	uuid = m.mounted(name)
+	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null")
+	// The mount table says "rw" all the same (Linux 6.1).
+	m.run("touch /mnt/disks/" + uuid + "/f 2>&1 | grep 'Read-only file system'")
+	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .[0-9]+. and may write to it no more.*e2fsck -fn /dev/" + name)
+	failed(name)
+	m.told(name + " is failed: .*the kernel has counted errors.*e2fsck -fn /dev/" + name)
+
+	short := made(t, 400<<20)
+	if err := os.Truncate(short, 350<<20); err != nil {
+		t.Fatal(err)
+	}
+	before := digest(t, short)
+	name, id := m.attach(w, worker.Disk{File: short})
+	m.says("/dev/" + name + " .*refuse: the disk has shrunk: xfs .*not mounted")
+	m.detach(w, id)
+	if digest(t, short) != before {
+		t.Error("the shrunk disk was written to")
+	}
+
+	// What can not be recorded is not done.
+	m.run("systemctl stop hotmount; cp -a /var/lib/hotmount /root/state; mount -t tmpfs -o mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount; mount -o remount,ro /var/lib/hotmount; systemctl start hotmount")
+	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written .*read-only file system")
+	m.untouched(name)
+}
+
+// TestRepairedLate: a damaged filesystem is tried eight times more, which takes some
+// minutes, and no more; one that is repaired after that is mounted at once, for the
+// repair is a write.
+func TestRepairedLate(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := made(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "SICK"})
+	uuid := m.mounted(name)
+	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
+	m.detach(w, id)
+	// The header of the first inodes, as in TestDamaged.
+	good := make([]byte, 512)
+	f, err := os.Open(image)
+	if err == nil {
+		_, err = f.ReadAt(good, 1024)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	scribble(t, image, 1024, 512)
+	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
+	tried := func() string {
+		return m.run("journalctl -b -u hotmount -o cat --no-pager | grep -c '^/dev/" + name + " .*tried again in' || true")
+	}
+	m.waits(8, "the last try", "journalctl -b -u hotmount -o cat --no-pager | grep '^/dev/"+name+" .*not tried again until the disk changes'")
+	if got := tried(); got != "8" {
+		t.Errorf("tried again %s times", got)
+	}
+	// Looks are no tries.
+	mounting := "journalctl -b -o cat --no-pager _PID=1 | grep -c '^Mounting .*" + uuid + "'"
+	before := m.run(mounting)
+	m.run("for i in 1 2 3; do udevadm trigger -s block; udevadm settle; done; hotmount plan | grep '^" + name + " '")
+	m.wait("its failure to be shown", "hotmount status | grep '^"+name+" .* failed '")
+	if got := m.run(mounting); got != before {
+		t.Errorf("it was tried %s times, and is %s", before, got)
+	}
+	if err := m.Write(ctx(t), "/root/agi", good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.run("dd if=/root/agi of=/dev/" + name + " bs=512 seek=2 conv=notrunc,fsync status=none")
+	if got := m.mounted(name); got != uuid {
+		t.Errorf("repaired and mounted as %s", got)
+	}
+	if got := m.run("cat /mnt/disks/" + uuid + "/f"); got != "kept" {
+		t.Errorf("the data is %q", got)
+	}
+}
+
+// TestSlowRecovery: a log that takes longer to be replayed than systemd waits for
+// anything by default is waited for, tried once, and holds nobody else back.
+func TestSlowRecovery(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := made(t, 1<<30)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "DIRTY"})
+	uuid := m.mounted(name)
+	where := "/mnt/disks/" + uuid
+	// In the log and not yet in its place.
+	m.run("mkdir " + where + "/d; cd " + where + "/d; for i in $(seq 20); do seq -f \"$i-%g\" 1000 | xargs touch; sync -f .; done; ls | wc -l")
+	if err := w.PowerCut(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.detach(w, id)
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the daemon", "systemctl is-active hotmount")
+	m.run("systemctl stop hotmount")
+	name, id = m.attach(w, worker.Disk{File: image, Serial: "DIRTY"})
+	m.run("udevadm settle")
+	throttle(t, w, id+"/virtio-backend", 64<<10, 64<<10)
+	m.run("systemctl start --no-block hotmount")
+	kernel := func(what string) string {
+		return "journalctl -b -k -o short-monotonic --no-pager | sed -nE 's/^\\[ *([0-9]+)\\..*XFS \\(" + name + "\\): " + what + ".*/\\1/p' | grep ."
+	}
+	m.waits(5, "the recovery", kernel("Starting recovery"))
+	usual, err := strconv.Atoi(m.run("systemctl show -P DefaultTimeoutStartUSec | sed 's/1min 30s/90/'"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	throttle(t, w, id+"/virtio-backend", 8<<10, 8<<10)
+	m.wait("the daemon, which does not wait for it", "systemctl is-active hotmount")
+	other, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "QUICK"})
+	m.mounted(other)
+	start := m.run(kernel("Starting recovery"))
+	m.waits(5, "longer than systemd's own patience", fmt.Sprintf("[ $(cut -d. -f1 /proc/uptime) -gt $((%s + %d)) ]", start, usual+10))
+	if got := m.run("systemctl show -P ActiveState " + quote(unitOf(uuid)) + "; hotmount status | grep '^" + name + " '"); !strings.HasPrefix(got, "activating\n") || strings.Contains(got, "failed") {
+		t.Fatalf("while the log is replayed: %s\n%s", got, m.run("journalctl -b --no-pager | tail -n 50"))
+	}
+	throttle(t, w, id+"/virtio-backend", 0, 0)
+	m.waits(3, "the mount", "findmnt "+where)
+	t.Logf("the recovery began at %s s and ended at %s s", start, m.run(kernel("Ending recovery")))
+	if got := m.run("ls " + where + "/d | wc -l"); got != "20000" {
+		t.Errorf("%s files of 20000", got)
+	}
+	once := func() {
+		t.Helper()
+		if got := m.run("journalctl -b -o cat --no-pager | grep -iE 'timed out|tried again' || true; journalctl -b -o cat --no-pager _PID=1 | grep -c '^Mounting .*" + uuid + "'"); got != "1" {
+			t.Errorf("the mount: %s", got)
+		}
+	}
+	once()
+
+	// So at a boot, where kubelet waits for it if READY is told to.
+	m.run(kubelet + "; mkdir -p /etc/systemd/system/hotmount.service.d; printf '[Service]\\nExecStartPre=/bin/sh -c \"until [ -e /run/throttled ]; do sleep 0.1; done\"\\n' >/etc/systemd/system/hotmount.service.d/throttled.conf; echo 'ready_timeout: 10m' >/etc/hotmount/config.yaml; sync")
+	m.run("cd " + where + "/d; for i in $(seq 21 40); do seq -f \"$i-%g\" 1000 | xargs touch; sync -f .; done")
+	if err := w.PowerCut(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	throttle(t, w, id+"/virtio-backend", 64<<10, 64<<10)
+	name = m.run("udevadm settle; touch /run/throttled; basename $(readlink -f /dev/disk/by-uuid/" + uuid + ")")
+	m.waits(5, "the recovery at boot", kernel("Starting recovery"))
+	throttle(t, w, id+"/virtio-backend", 8<<10, 8<<10)
+	m.waits(5, "longer than READY and systemd wait by themselves", fmt.Sprintf("[ $(cut -d. -f1 /proc/uptime) -gt $((%s + %d)) ]", m.run(kernel("Starting recovery")), usual+10))
+	if got := m.run("systemctl show -P ActiveState " + quote(unitOf(uuid)) + " hotmount kubelet; [ ! -e /root/kubelet-saw ]"); strings.Join(strings.Fields(got), " ") != "activating activating inactive" {
+		t.Errorf("while the log is replayed at boot: %s", got)
+	}
+	throttle(t, w, id+"/virtio-backend", 0, 0)
+	m.waits(3, "kubelet", "systemctl is-active kubelet")
+	if got := m.run("grep -x " + where + " /root/kubelet-saw; ls " + where + "/d | wc -l"); got != where+"\n40000" {
+		t.Errorf("kubelet saw %s", got)
+	}
+	once()
+}
+
+// TestShutDownWhileItRests: no event tells of it, and it is found within ten minutes by the daemon as it is
+// installed, which looks at no disk for an hour.
+func TestShutDownWhileItRests(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	uuid := m.mounted(name)
+	m.run("sleep 5; xfs_io -x -c shutdown /mnt/disks/" + uuid)
+	m.run("sleep 300") // a script may take ten minutes
+	m.run("for i in $(seq 70); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut it down' && exit 0; sleep 5; done; exit 1")
+}
+
+// TestTrim: what was deleted is given back to the host, only after 24 hours in use,
+// whoever made the filesystem, and not where it is switched off.
+func TestTrim(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	if got := m.run("systemctl is-active hotmount-trim.timer; systemctl is-enabled hotmount-trim.timer"); got != "active\nenabled" {
+		t.Errorf("the timer is %s", got)
+	}
+	if got := m.run("systemctl show -p Unit --value hotmount-trim.timer; next=$(date -d \"$(systemctl show -p NextElapseUSecRealtime --value hotmount-trim.timer)\" +%s) && [ $((next - $(date +%s))) -le $((9 * 3600 + 600)) ]"); got != "hotmount-trim.service" {
+		t.Errorf("the timer starts %s", got)
+	}
+	own := blank(t, gib)
+	x, xID := m.attach(w, worker.Disk{File: own, Serial: "TRIM-X"})
+	xfs := m.mounted(x)
+	foreign := blank(t, gib)
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", foreign).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	e, _ := m.attach(w, worker.Disk{File: foreign, Serial: "TRIM-E"})
+	ext4 := m.mounted(e)
+	kept := made(t, gib)
+	k, _ := m.attach(w, worker.Disk{File: kept, Serial: "TRIM-NO", Device: map[string]any{"discard": false}})
+	m.run("[ $(cat /sys/block/" + k + "/queue/discard_max_bytes) = 0 ]")
+	for _, uuid := range []string{xfs, ext4, m.mounted(k)} {
+		m.run(fmt.Sprintf("cd /mnt/disks/%s && head -c 200M /dev/urandom >f && sync && rm f && sync && chown 1000 . && chmod 0700 .", uuid))
+	}
+	const most, least = 150 * mib, 190 * mib
+	if a, b := used(t, own), used(t, foreign); a < least || b < least {
+		t.Fatalf("the images take %d and %d before", a, b)
+	}
+
+	m.run("systemctl start hotmount-trim")
+	if a, b := used(t, own), used(t, foreign); a < least || b < least {
+		t.Errorf("young, the one takes %d, the one made elsewhere %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
+	}
+	// All of a day but a moment passes in the record, and the rest on the clock: less
+	// than that between two runs is not enough.
+	m.run(`systemctl start hotmount-trim; sed -i -E 's/"ran": [0-9]+/"ran": 86370000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
+	ran := m.run(`awk '{print int($1)}' /proc/uptime; grep -c '"ran": 863[789]' /var/lib/hotmount/running.json`)
+	if a, b := used(t, own), used(t, foreign); a < least || b < least || !strings.HasSuffix(ran, "\n3") {
+		t.Errorf("less than a day in use, and they take %d and %d; %s", a, b, m.run("cat /var/lib/hotmount/running.json"))
+	}
+	uptime, _, _ := strings.Cut(ran, "\n")
+	m.wait("the rest of the day", "[ $(awk '{print int($1)}' /proc/uptime) -gt $(("+uptime+" + 30)) ]")
+	m.run("echo 'trim: false' >/etc/hotmount/config.yaml; systemctl reload hotmount; systemctl start hotmount-trim")
+	if a, b := used(t, own), used(t, foreign); a < least || b < least {
+		t.Errorf("after a day, switched off, they take %d and %d", a, b)
+	}
+	// The timer's own time comes. What it takes by chance, and may be late, is set aside:
+	// systemd takes three hours at most of it anew when the clock is set past the time.
+	m.run(`mkdir -p /run/systemd/system/hotmount-trim.timer.d; printf '[Timer]\nRandomizedDelaySec=0\nAccuracySec=1s\n' >/run/systemd/system/hotmount-trim.timer.d/test.conf; systemctl daemon-reload`)
+	ended := "systemctl show -P ExecMainExitTimestampMonotonic hotmount-trim"
+	last := m.run(ended)
+	m.run("rm /etc/hotmount/config.yaml; systemctl reload hotmount; date -s \"$(systemctl show -P NextElapseUSecRealtime hotmount-trim.timer)\"")
+	m.wait("the timer to have it trimmed", "! systemctl is-active hotmount-trim | grep activating && [ $("+ended+") != "+last+" ]")
+	if a, b := used(t, own), used(t, foreign); a > most || b > most {
+		t.Errorf("after a day they take %d and %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
+	}
+	if got := used(t, kept); got < least {
+		t.Errorf("of a disk that can not discard %d are left", got)
+	}
+	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(xfs))); !strings.Contains(got, "trimmed: ") {
+		t.Errorf("the unit's story: %s", got)
+	}
+	if got := m.run("systemctl start hotmount-trim; journalctl -b --no-pager -o cat -u hotmount-trim | grep -c 'trimmed: /mnt'"); got != "2" {
+		t.Errorf("trimmed %s times, want once for each", got)
+	}
+
+	// A growth that fails is not only in the journal.
+	tool := m.run("command -v xfs_growfs")
+	m.run("mount --bind /bin/false " + tool)
+	m.resize(w, xID, gib+gib/2)
+	m.wait("the failure to be shown", "hotmount status | tr -s '\n ' ' ' | grep '"+x+" is mounted: it is mounted, and its filesystem could not be grown to fill it: .*systemctl start hotmount-grow@'")
+	m.run("umount " + tool + "; $(hotmount status | tr -s '\n ' ' ' | grep -o 'systemctl start hotmount-grow@[0-9]*')")
+	m.takes(xfs, gib+gib/2-130*mib)
+	m.wait("the failure to be over", "! hotmount status | grep 'could not be made'")
+}

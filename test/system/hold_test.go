@@ -1,0 +1,642 @@
+//go:build vm
+
+package system
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+	"hotmount/test/worker"
+)
+
+// TestAFilesystemVanishes: a disk without a serial that turns to zeros while it is
+// attached is held, naming what lay on it, and freed by no word for something else.
+func TestAFilesystemVanishes(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	image := made(t, 320<<20)
+	name, _ := m.attach(w, worker.Disk{File: image})
+	uuid := m.mounted(name)
+	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
+	m.run("umount /mnt/disks/" + uuid)
+	m.says("/dev/" + name + " .*hold: somebody unmounted it")
+	for _, size := range []int64{0, 320 << 20} {
+		if err := os.Truncate(image, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	zeros := digest(t, image)
+	m.run("hotmount accept " + name)
+	m.says("/dev/" + name + " .*refuse: it was read as blank, and udev knows something on it; udevadm trigger -s block -y " + name)
+	m.run("udevadm trigger -s block -y " + name)
+	m.says("/dev/" + name + " .*hold: it looks blank, but data lay on it since it was attached: xfs " + uuid + " .*hotmount accept " + name)
+	if digest(t, image) != zeros {
+		t.Error("it was written to")
+	}
+	m.run("hotmount accept " + name)
+	if now := m.mounted(name); now == uuid {
+		t.Error("the new filesystem has the old UUID")
+	}
+}
+
+// TestASickFilesystemVanishes: the word that what failed is worth another try says nothing
+// of zeros, either.
+func TestASickFilesystemVanishes(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	zeros := digest(t, blank(t, 320<<20))
+	image := made(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "SICK"})
+	uuid := m.mounted(name)
+	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
+	m.detach(w, id)
+	scribble(t, image, 1024, 512) // as in TestDamaged
+	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
+	m.says("/dev/" + name + " .*tried again in")
+	m.run("hotmount accept " + name)
+	for _, size := range []int64{0, 320 << 20} {
+		if err := os.Truncate(image, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.run("udevadm trigger -s block -y " + name)
+	m.says("/dev/" + name + " .*hold: .*" + uuid + ".*hotmount accept " + name)
+	if digest(t, image) != zeros {
+		t.Error("it was written to")
+	}
+}
+
+// TestHistoryAndFormerSerial: a format is recorded with disk, evidence and UUID;
+// a blank disk that comes with the serial of one that is gone is held, naming
+// that UUID, also after a reboot, until that is accepted, and nothing else.
+func TestHistoryAndFormerSerial(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "H1"})
+	uuid := m.mounted(name)
+	all := m.history()
+	if len(all) != 1 {
+		t.Fatalf("got %d records, want 1: %+v", len(all), all)
+	}
+	r := all[0]
+	seq := m.run("cat /sys/block/" + name + "/diskseq")
+	if r.Name != name || r.UUID != uuid || r.By != disk.ByDaemon || !r.Made() || r.Identity.Serial != "H1" || r.Identity.Size != 320<<20 ||
+		fmt.Sprint(r.Identity.Seq) != seq || !strings.HasPrefix(r.Identity.Slot, "pci-") || len(r.Evidence) < 3 {
+		t.Errorf("the record is %+v", r)
+	}
+	text := m.run("hotmount history")
+	for _, want := range []string{uuid, "serial H1, 320 MiB, slot pci-", "disk sequence number " + seq, "by the daemon", "outcome: made ", r.Evidence[0]} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the history does not say %q:\n%s", want, text)
+		}
+	}
+	t.Logf("history:\n%s", text)
+	if out, err := m.Run(ctx(t), "su nobody -s /bin/sh -c 'hotmount history'"); err == nil || !strings.Contains(err.Error(), "for root alone") {
+		t.Errorf("nobody may read the history: %s, %v", out, err)
+	}
+
+	m.detach(w, id)
+	again, _ := m.attach(w, worker.Disk{File: blank(t, 400<<20), Serial: "H1"})
+	held := "/dev/%s .*hold: it looks blank, but data lay on a disk with its serial: xfs " + uuid + ".*hotmount accept %s"
+	m.says(fmt.Sprintf(held, again, again))
+	m.untouched(again)
+	m.run("sync")
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	again = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"H1\" {print $1}'")
+	m.says(fmt.Sprintf(held, again, again))
+	m.untouched(again)
+
+	// The word for one hold does not lift another, which was not told when it was given: it
+	// is one of those that were there when the package was installed once more.
+	m.run("touch /var/lib/hotmount/removed; hotmount state init; systemctl reload hotmount")
+	m.says(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
+	m.run("hotmount accept " + again)
+	m.wait("the next hold to be told", "hotmount status | grep -q "+uuid+" && hotmount plan | grep -E '^"+again+" .*hold .*"+uuid+"'")
+	if got := m.run("journalctl -b --no-pager -o cat -u hotmount | grep -c 'hold: it looks blank, but data lay on a disk with its serial'"); got != "2" {
+		t.Errorf("it was told %s times, want twice", got)
+	}
+	m.untouched(again)
+	m.run("hotmount accept " + again)
+	if second := m.mounted(again); second == uuid {
+		t.Errorf("both have the UUID %s", uuid)
+	}
+	if all := m.history(); len(all) != 2 || all[0].UUID != uuid || !all[1].Made() {
+		t.Errorf("the history is %+v", all)
+	}
+}
+
+// TestPresentDisksAreHeld: a first installation holds the blank disks that are
+// there, says so, and formats one when it is accepted.
+func TestPresentDisksAreHeld(t *testing.T) {
+	parallel(t)
+	m, w := startAs(t, worker.Options{})
+	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "OLD1"})
+	full, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "OLD2"})
+	noSerial := blank(t, 320<<20)
+	bare, _ := m.attach(w, worker.Disk{File: noSerial})
+	m.make(full, "mkfs.xfs -q")
+	if err := w.Install(ctx(t), deb(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.mounted(full)
+	m.says("/dev/" + held + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + held)
+	later, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "NEW"})
+	m.mounted(later)
+
+	// The hold lasts over restarts of the daemon and of the machine, also for a disk
+	// without a serial, and of another size by then.
+	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + bare)
+	m.run("systemctl restart hotmount")
+	m.wait("the holds of the new daemon", "systemctl show -P StatusText hotmount | grep -q '^2 mounted, 2 held, '")
+	m.untouched(held)
+	if err := w.Shutdown(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(noSerial, 400<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the daemon", "systemctl is-active hotmount")
+	bare = m.run("readlink -f /dev/disk/by-path/" + slot + " | xargs basename")
+	m.says("/dev/" + bare + " .*400 MiB.*hold: .*attached before hotmount was installed")
+	m.untouched(bare)
+	held = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"OLD1\" {print $1}'")
+	m.says("/dev/" + held + " .*hold: .*attached before hotmount was installed")
+	if got := m.run("awk '{print $5+$12}' /sys/block/" + held + "/stat"); got != "0" {
+		t.Errorf("%s write requests reached the disk that is held", got)
+	}
+	if plan := m.run("hotmount plan"); !regexpLine(plan, `^`+held+` .*hold `) {
+		t.Errorf("the plan does not hold %s:\n%s", held, plan)
+	}
+	if out, err := m.Run(ctx(t), "su nobody -s /bin/sh -c 'hotmount accept "+held+"'"); err == nil {
+		t.Errorf("nobody may accept: %s", out)
+	}
+	m.run("hotmount accept /dev/" + held)
+	m.mounted(held)
+}
+
+// TestBrake: what comes after as many formats as format_limit allows is held,
+// also by a new daemon, until it is accepted. Of two that are proven at the same
+// time one is.
+func TestBrake(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	m.run("printf 'format_limit: 1\\nformat_period: 24h\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
+	for range 3 {
+		m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	}
+	// All at once: two proofs run at a time, and the third comes late.
+	m.run("systemctl start hotmount")
+	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
+	m.wait("a mount and two holds", both)
+	m.says("hold: it came when as many disks had been formatted as format_limit allows: at most 1 within 24h0m0s.*hotmount accept")
+	held := strings.Fields(m.run("hotmount plan | awk '/ hold / {print $1}'"))
+	if len(held) != 2 {
+		t.Fatalf("the plan holds %q", held)
+	}
+	m.run("echo 'format_limit: 64' >/etc/hotmount/config.yaml; systemctl restart hotmount")
+	m.wait("the holds to last", both)
+	for _, name := range held {
+		m.untouched(name)
+		m.run("hotmount accept " + name)
+		m.mounted(name)
+	}
+	if n := len(m.history()); n != 3 {
+		t.Errorf("the history has %d records, want 3", n)
+	}
+	t.Log(m.run("journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep 'too many' || true"))
+}
+
+// TestStateDirectoryThatCanNotBeWritten: full, read-only or lost, nothing is
+// formatted until `hotmount state init`, and what carries a filesystem is
+// mounted all the same.
+func TestStateDirectoryThatCanNotBeWritten(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	m.run("systemctl stop hotmount; mkdir /root/state; cp -a /var/lib/hotmount/. /root/state; mount -t tmpfs -o size=256k,mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount")
+	for _, tt := range []struct{ what, break_, mend, says string }{
+		{"full", "dd if=/dev/zero of=/var/lib/hotmount/fill bs=4k 2>/dev/null || true", "rm /var/lib/hotmount/fill", "no space left"},
+		{"read-only", "mount -o remount,ro /var/lib/hotmount", "mount -o remount,rw /var/lib/hotmount", "read-only file system"},
+	} {
+		m.run("systemctl stop hotmount; " + tt.break_ + "; systemctl start hotmount")
+		full := blank(t, 320<<20)
+		whole, id := m.attach(w, worker.Disk{File: full})
+		m.run("systemctl stop hotmount; mkfs.xfs -q -f /dev/" + whole)
+		m.detach(w, id)
+		m.run("systemctl start hotmount")
+		whole, _ = m.attach(w, worker.Disk{File: full})
+		m.mounted(whole)
+		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+		m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written .*hotmount state init.*" + tt.says)
+		m.untouched(name)
+		if out, err := m.Run(ctx(t), "hotmount state init"); err == nil {
+			t.Errorf("%s: state init succeeds: %s", tt.what, out)
+		}
+		m.run(tt.mend + "; systemctl restart hotmount; sleep 3")
+		m.wait("the hold to last", "systemctl show -p StatusText --value hotmount | grep -q ' 1 held'")
+		m.untouched(name)
+		m.run("hotmount state init")
+		m.mounted(name)
+	}
+
+	m.run("systemctl stop hotmount; umount /var/lib/hotmount; rm -rf /var/lib/hotmount/*; systemctl start hotmount")
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory is not initialised .*hotmount state init")
+	m.untouched(name)
+	m.run("hotmount state init")
+	m.says("/dev/" + name + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + name)
+	m.run("hotmount accept " + name)
+	m.mounted(name)
+}
+
+// TestSwitchesStopFormatting: the configuration, the hold file and the kernel
+// command line, each alone.
+func TestSwitchesStopFormatting(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	for _, tt := range []struct{ on, off, says string }{
+		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
+		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
+	} {
+		// Switched while the disk is proven blank: that is read afresh before mkfs.
+		name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+		throttle(t, w, id+"/virtio-backend", 20<<20, 0)
+		m.wait("the proof", "systemctl is-active hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep activating")
+		m.run(tt.on)
+		throttle(t, w, id+"/virtio-backend", 0, 0)
+		m.says("/dev/" + name + " .*hold: nothing is formatted: " + tt.says)
+		if out, err := m.Run(ctx(t), "hotmount accept "+name); err == nil {
+			t.Errorf("accept goes before the switch: %s", out)
+		}
+		m.untouched(name)
+		m.run(tt.off + "; systemctl reload hotmount")
+		m.mounted(name)
+	}
+	// Both are looked at once more when udev, which has the disk's lock, lets it go.
+	for _, tt := range []struct{ on, off, says string }{
+		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
+		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
+	} {
+		late, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+		m.run("systemd-run -q --unit=lock flock -s /dev/" + late + " sleep infinity")
+		m.wait("the end of the proof", "journalctl -b -o cat -u hotmount-format@$(cat /sys/block/"+late+"/diskseq) | grep -q ' is blank$'")
+		m.run(tt.on + "; systemctl stop lock")
+		m.says("/dev/" + late + " .*nothing is formatted: " + tt.says)
+		m.untouched(late)
+		m.run(tt.off + "; systemctl reload hotmount")
+		m.mounted(late)
+	}
+
+	if err := w.Shutdown(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	w.SetKernelArgs("hotmount.format=no")
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("four mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 4 ]")
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "K"})
+	m.says("/dev/" + name + " .*hold: nothing is formatted: hotmount.format=no is on the kernel command line")
+	m.untouched(name)
+	if err := w.Shutdown(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	w.SetKernelArgs()
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("five mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 5 ]")
+}
+
+// TestSeen: journal, catalog, events, completion, status and metrics as a user
+// meets them (issue 6).
+func TestSeen(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	if err := worker.Need(ctx(t), os.Stderr, []string{"bash-completion", "man-db"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Put(ctx(t), "/usr/share/bash-completion/bash_completion", "/root/bash_completion"); err != nil {
+		t.Fatal(err)
+	}
+	const nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups "
+	metrics := "/var/lib/prometheus/node-exporter/hotmount.prom"
+	if out := m.run("journalctl -b -u hotmount -p warning -o cat | grep -i metrics || echo none"); out != "none" {
+		t.Errorf("without the directory of the metrics: %s", out)
+	}
+	// A configuration with a class of another directory for one serial is what
+	// others test; here the disks are in the default class.
+	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount; systemd-run -q -u live -p StandardOutput=file:/root/live hotmount events -n 0; systemd-run -q -u livejson -p StandardOutput=file:/root/live.json hotmount events -n 0 -o json vdc")
+	name, id := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GOOD"})
+	uuid := m.mounted(name)
+	m.wait("the mount in the journal", "journalctl -u '"+unitOf(uuid)+"' MESSAGE_ID=a9f0438d20a54cb2b5788042a7b0bdad --no-pager -q | grep -q .")
+	m.wait("the metrics", "grep -q '^hotmount_filesystem_size_bytes' "+metrics)
+	if out := m.run("cat " + metrics); !strings.Contains(out, `hotmount_attach_to_mounted_seconds_count{formatted="true"} 1`) || !strings.Contains(out, `hotmount_formats_total{class="default"} 1`) ||
+		!strings.Contains(out, `hotmount_mounts_total{class="default"} 1`) || !regexpLine(out, `^hotmount_filesystem_size_bytes{class="default",device="/dev/vdb",uuid="`+uuid+`"} 1\.0[0-9]*e\+09$`) ||
+		!regexpLine(out, `^hotmount_filesystem_free_inodes{class="default",device="/dev/vdb",uuid="`+uuid+`"} [0-9.e+]{3,}$`) {
+		t.Errorf("the metrics of a mounted disk:\n%s", out)
+	}
+
+	// Bytes that nobody knows: what the proof has found is root's to read.
+	unknown := blank(t, gib)
+	f, err := os.OpenFile(unknown, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("data of somebody"), 700<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.attach(w, worker.Disk{File: unknown, Serial: "ODD=1"})
+	m.wait("the refusal", "journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager | grep -q vdc")
+
+	for _, daemon := range []string{"running", "down"} {
+		if daemon == "down" {
+			m.run("systemctl stop hotmount")
+		}
+		for _, who := range []string{"", nobody} {
+			out := m.run(who + "hotmount status && echo 0 || echo $?")
+			if !strings.HasSuffix(out, "\n3") || !regexpLine(out, `^vdc .* refused `) || !strings.Contains(out, "what helps: ") || !regexpLine(out, `^vdb .* mounted `) {
+				t.Errorf("%q, daemon %s: %s", who, daemon, out)
+			}
+		}
+		t.Log(m.run(nobody + "hotmount status || true"))
+	}
+	if out := m.run("stat -c '%a %U' /run/hotmount/status.json; ! grep -q somebody /run/hotmount/status.json && echo clean"); out != "644 root\nclean" {
+		t.Errorf("what anybody may read: %s", out)
+	}
+
+	// A refusal is said once, however often the disk is looked at, and the daemon started.
+	m.run("systemctl start hotmount; journalctl --rotate; sleep 0.1")
+	before := m.run("journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager -o cat | wc -l")
+	m.run("for i in 1 2 3; do udevadm trigger -s block; udevadm settle; systemctl reload hotmount; done; systemctl restart hotmount")
+	m.wait("the status", "systemctl show -P StatusText hotmount | grep -q '1 refused'")
+	if after := m.run("journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager -o cat | wc -l"); before != "1" || after != before {
+		t.Errorf("%s refusals, then %s", before, after)
+	}
+
+	for pid, want := range map[string][]string{
+		"live":      {"  seen  ", "  proven  ", "  formatted  ", "  mounted  ", "  refused  "},
+		"live.json": {`"kind":"refused"`, `"device":"/dev/vdc"`, `"serial":"ODD=1"`, `"reason":"unknown-content"`},
+	} {
+		out := m.run("cat /root/" + pid)
+		for _, w := range want {
+			if !strings.Contains(out, w) {
+				t.Errorf("hotmount events (%s) does not say %q:\n%s", pid, w, out)
+			}
+		}
+		if pid == "live.json" && strings.Contains(out, "/dev/vdb") {
+			t.Errorf("events of another disk: %s", out)
+		}
+	}
+	m.run("systemctl stop live livejson")
+	t.Log(m.run("tail -n 3 /root/live"))
+
+	// What a bash with completion loaded offers.
+	offers := func(line string) string {
+		return m.run(`cat >/root/complete.sh <<'X'
+. /root/bash_completion
+. /usr/share/bash-completion/completions/hotmount
+COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=63 COMP_KEY=9
+IFS=' ' read -ra COMP_WORDS <<<"$1"
+[[ $1 == *' ' ]] && COMP_WORDS+=('')
+COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
+compopt() { :; }
+$(complete -p hotmount | sed 's/.*-F \([^ ]*\).*/\1/') >/dev/null 2>&1
+printf '%s\n' "${COMPREPLY[@]}"
+X
+bash /root/complete.sh ` + quote(line))
+	}
+	for line, want := range map[string]string{"hotmount events ": "vdc", "hotmount format ": "vdc", "hotmount events def": "default", "hotmount rel": "release", "hotmount wait " + uuid[:4]: uuid} {
+		if out := offers(line); !strings.Contains(out, want) {
+			t.Errorf("%q offers %q", line, out)
+		}
+	}
+
+	m.detach(w, id)
+	m.wait("the end in the journal", "journalctl -u '"+unitOf(uuid)+"' MESSAGE_ID=ba183a4a7423409c92799d952cdf0ad5 --no-pager -q | grep -q .")
+	story := m.run("journalctl -x -b --no-pager -o short -u '" + unitOf(uuid) + "'")
+	at := 0
+	for _, want := range []string{
+		"/dev/vdb (serial GOOD, 1 GiB): seen", "is blank", "meta-data=", "formatted: xfs " + uuid, "mounted xfs " + uuid + " at /mnt/disks/" + uuid, ": gone; it was mounted at",
+	} {
+		i := strings.Index(story[at:], want)
+		if i < 0 {
+			t.Errorf("the story does not say %q after what came before", want)
+			continue
+		}
+		at += i
+	}
+	for _, want := range []string{"Subject: /dev/vdb is mounted", "Subject: /dev/vdb was formatted: " + uuid, "Subject: /dev/vdb is gone", "Defined-By: hotmount"} {
+		if !strings.Contains(story, want) {
+			t.Errorf("the catalog does not say %q", want)
+		}
+	}
+	t.Log(story)
+	fields := m.run("journalctl -b -o export MESSAGE_ID=a9f0438d20a54cb2b5788042a7b0bdad --no-pager | grep -aE '^(HOTMOUNT|OBJECT)_' | sort -u")
+	for _, want := range []string{"HOTMOUNT_CLASS=default", "HOTMOUNT_DECISION=keep", "HOTMOUNT_DEVICE=/dev/vdb", "HOTMOUNT_DISKSEQ=", "HOTMOUNT_REASON=mounted", "HOTMOUNT_SERIAL=GOOD", "HOTMOUNT_UUID=" + uuid, "OBJECT_SYSTEMD_UNIT=" + unitOf(uuid)} {
+		if !strings.Contains(fields, want) {
+			t.Errorf("no field %s in\n%s", want, fields)
+		}
+	}
+
+	m.wait("the metrics", "grep -q '^hotmount_mounts_total{class=\"default\"} 1' "+metrics+" || grep -q '^hotmount_disks' "+metrics)
+	out := m.run("stat -c %a " + metrics + "; cat " + metrics + "; ls -A /var/lib/prometheus/node-exporter")
+	for _, want := range []string{"644\n", `hotmount_disks{class="default",reason="unknown-content",state="refused"} 1`, "hotmount_last_rescan_timestamp_seconds 1", "hotmount_watchdog_timestamp_seconds", "\nhotmount.prom"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the metrics do not say %s:\n%s", want, out)
+		}
+	}
+	// The pages as they are installed, by the man-db of this machine.
+	for _, page := range []string{"man8/hotmount.8", "man5/hotmount.yaml.5"} {
+		local := filepath.Join(t.TempDir(), filepath.Base(page)+".gz")
+		if err := w.Get(ctx(t), "/usr/share/man/"+page+".gz", local); err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range [][]string{{"lexgrog", local}, {"man", "--warnings", "-E", "UTF-8", "-l", local}} {
+			c := exec.CommandContext(ctx(t), tool[0], tool[1:]...)
+			c.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANWIDTH=80")
+			var said bytes.Buffer
+			c.Stderr = &said
+			if out, err := c.Output(); err != nil || said.Len() > 0 || !strings.Contains(string(out), "hotmount") {
+				t.Errorf("%v: %v: %s", tool, err, said.String())
+			}
+		}
+	}
+	t.Log(m.run("p=$(systemctl show -p MainPID --value hotmount); grep -E '^(VmRSS|RssAnon|RssFile)' /proc/$p/status; systemctl show -p MemoryCurrent hotmount"))
+}
+
+// TestNextInASlot: the power goes while a disk without a serial is formatted, and then
+// others come to its slot. A volume that is on record is mounted as it was, what is blank gets a
+// UUID of its own, and the disk itself, in another slot, the one that it was to have.
+func TestNextInASlot(t *testing.T) {
+	m, w := obedientWorker(t)
+	slot := func(name string) string { return m.run("readlink -f /sys/block/" + name + " | cut -d/ -f5") }
+	leave := func(name, id string) {
+		t.Helper()
+		m.run("udevadm settle")
+		m.detach(w, id)
+		m.wait(name+" to go", "[ ! -e /sys/block/"+name+" ] && ! findmnt -n /dev/"+name)
+	}
+	volume, half := blank(t, crashSize), blank(t, crashSize)
+	name, id := m.attach(w, worker.Disk{File: volume})
+	known, here := m.mounted(name), slot(name)
+	m.run("echo data >/mnt/disks/" + known + "/f")
+	leave(name, id)
+	v := victim{order: "sp30", serial: "0:sp30"}
+	m.run("echo " + v.serial + " >/var/lib/orders/serial")
+	v.name, v.id = m.attach(w, worker.Disk{File: half})
+	m.stopped(v)
+	intended := strings.TrimSuffix(m.run("rm /var/lib/orders/serial; sync /var/lib/orders; ls /var/lib/hotmount/intents"), ".json")
+	if got := slot(v.name); got != here || !uuidPattern.MatchString(intended) {
+		t.Fatalf("the disk for %q is in slot %s, not %s", intended, got, here)
+	}
+	if err := w.PowerCut(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Detach(ctx(t), v.id); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	name, id = m.attach(w, worker.Disk{File: volume})
+	if uuid, at := m.mounted(name), slot(name); uuid != known || at != here {
+		t.Errorf("in slot %s, for %s, is mounted %s, not %s", at, here, uuid, known)
+	}
+	if got := m.run("cat /mnt/disks/" + known + "/f"); got != "data" {
+		t.Errorf("it holds %q", got)
+	}
+	leave(name, id)
+	name, _ = m.attach(w, worker.Disk{File: blank(t, crashSize)})
+	if uuid, at := m.mounted(name), slot(name); uuid == intended || at != here {
+		t.Errorf("what is blank, in slot %s, for %s, has become %s", at, here, uuid)
+	}
+	name, _ = m.attach(w, worker.Disk{File: half})
+	if uuid, at := m.mounted(name), slot(name); uuid != intended || at == here {
+		t.Errorf("what was half made, in slot %s, has become %s, not %s", at, uuid, intended)
+	}
+	if got := m.run("ls /var/lib/hotmount/intents; journalctl -b --no-pager -o cat >/run/said; grep -E '(refuse|hold): ' /run/said || true"); got != "" {
+		t.Errorf("at last: %s", got)
+	}
+}
+
+// TestBackAtOnceInAnotherSlot: a disk is pulled, and is back in another slot before the daemon
+// has heard of either. That it had left when it came the kernel's own order tells; it is mounted
+// again by itself. What came before it left is another disk, whatever its serial.
+func TestBackAtOnceInAnotherSlot(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := blank(t, 320<<20)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.xfs: %v: %s", err, out)
+	}
+	slot := func(name string) string { return m.run("readlink -f /sys/block/" + name + " | cut -d/ -f5") }
+	_, first := m.attach(w, worker.Disk{File: blank(t, 300<<20), Serial: "FIRST"})
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "MOVED"})
+	uuid, was := m.mounted(name), slot(name)
+	where := "/mnt/disks/" + uuid
+	m.run("echo kept >" + where + "/f; sync " + where + "/f")
+	m.detach(w, first)
+
+	m.run("udevadm settle; systemctl kill -s STOP hotmount")
+	m.detach(w, id)
+	back, id := m.attach(w, worker.Disk{File: image, Serial: "MOVED"})
+	if at := slot(back); at == was {
+		t.Fatalf("it is in slot %s again", at)
+	}
+	m.run("udevadm settle; systemctl kill -s CONT hotmount")
+	if got := m.mounted(back); got != uuid {
+		t.Errorf("it came back as %s, it was %s", got, uuid)
+	}
+	if got := m.run("cat " + where + "/f"); got != "kept" {
+		t.Errorf("it holds %q", got)
+	}
+
+	// A copy with its serial comes while it is there, and nobody sees them side by side.
+	snapshot := filepath.Join(t.TempDir(), "copy.raw")
+	m.run("sync")
+	if out, err := exec.CommandContext(ctx(t), "cp", "--sparse=always", image, snapshot).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v: %s", err, out)
+	}
+	m.run("systemctl kill -s STOP hotmount")
+	twin, _ := m.attach(w, worker.Disk{File: snapshot, Serial: "MOVED"})
+	m.detach(w, id)
+	m.run("udevadm settle; systemctl kill -s CONT hotmount")
+	m.says("/dev/" + twin + " .*refuse: its UUID " + uuid + " was last mounted from another disk, which left when this one was attached already")
+	m.wait("mount and directory to go", "[ ! -e "+where+" ]")
+}
+
+// TestUnmountedByHand: a hand is respected until the operator or a reboot takes it
+// back; a device unit that bounced is no hand.
+func TestUnmountedByHand(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	uuid := m.mounted(name)
+	where := "/mnt/disks/" + uuid
+	for _, hand := range []string{"umount " + where, "systemctl stop " + quote(unitOf(uuid))} {
+		m.run(hand)
+		m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+		m.run(trigger + "; systemctl restart hotmount")
+		m.wait("the directory to go", "[ ! -e "+where+" ]")
+		if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
+			t.Errorf("after %s it was mounted again: %s", hand, got)
+		}
+		m.run("hotmount accept " + name)
+		m.mounted(name)
+	}
+	// The clock was set meanwhile. That of a container is the host's.
+	clock := ""
+	if _, is := w.(*worker.Worker); is {
+		clock = "date -s '+1 hour' >/dev/null; "
+	}
+	m.run("systemctl stop hotmount; umount " + where + "; " + clock + "systemctl start hotmount")
+	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+
+	m.run("hotmount accept " + name)
+	m.mounted(name)
+	// A release that a kill cut short has left this behind, and the mount.
+	left := "/run/hotmount/unmounted/" + m.run("cat /sys/block/"+name+"/diskseq")
+	m.run("printf released >" + left + "; systemctl restart hotmount")
+	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
+	// What a pod has stays.
+	const pod = "/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1"
+	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod + "; umount " + where)
+	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	m.run("systemctl restart hotmount; " + trigger)
+	if got := m.run("findmnt -rno TARGET /dev/" + name); got != pod {
+		t.Errorf("beneath a pod it is mounted at %s", got)
+	}
+	m.run("hotmount accept " + name)
+	m.wait("the mount", "findmnt "+where)
+	rule := "/run/udev/rules.d/99-away.rules"
+	for i, down := range []bool{false, true} {
+		if down {
+			m.run("systemctl stop hotmount")
+		}
+		m.run(`mkdir -p /run/udev/rules.d; echo 'KERNEL=="` + name + `", ENV{SYSTEMD_READY}="0"' >` + rule + `; udevadm control --reload; udevadm trigger --settle /dev/` + name)
+		m.wait("systemd to unmount it", "! findmnt "+where)
+		m.run("rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name + "; systemctl start hotmount")
+		m.wait("the mount", "findmnt "+where)
+		m.wait("it to be said", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd took it for unplugged') = %d ]", name, i+1))
+	}
+
+	m.run("umount " + where + " " + pod)
+	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	stopped, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	third := m.mounted(stopped)
+	m.run("systemctl stop " + quote(unitOf(third)))
+	m.wait("that hand to be seen", "hotmount plan | grep -q '^"+stopped+" .*hold .*somebody unmounted it'")
+	// So is a release, until the same moment.
+	released, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	second := "/mnt/disks/" + m.mounted(released)
+	m.run("hotmount release " + released)
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the mounts after a reboot", "findmnt "+where+" && findmnt "+second+" && findmnt /mnt/disks/"+third)
+}

@@ -1,0 +1,392 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// TestThreats tries what packaging/doc/threat-model.md lists: neither a pod with the class directory, nor a local user, a tenant's
+// filesystem or a mistaken administrator gets what is not theirs. A pod with
+// NET_ADMIN is TestForgedEvents.
+func TestThreats(t *testing.T) {
+	m, w := start(t, worker.Options{})
+
+	// A pod puts a symlink, and a link in place of one, where a disk is going to be mounted.
+	const uuid = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
+	const where = "/mnt/disks/" + uuid
+	image := blank(t, 320<<20)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", "-m", "uuid="+uuid, image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.xfs: %v: %s", err, out)
+	}
+	// Where the daemon may write: it is the symlink that stops it, not its sandbox.
+	const victim = "/mnt/disks/.victim"
+	m.run("mkdir " + victim + "; ln -s " + victim + " " + where + "; ln -s " + victim + " /mnt/disks/." + uuid)
+	name, _ := m.attach(w, worker.Disk{File: image, Serial: "LED"})
+	m.says("/dev/" + name + " .*cannot make the mount point " + where + ".*(not a directory|too many levels)")
+	if got := m.run("ls -A " + victim + "; lsattr -d " + victim + " | cut -c5; findmnt -n /dev/" + name + " || true"); got != "-" {
+		t.Errorf("led elsewhere: %s", got)
+	}
+	m.run("rm -f " + where + " /mnt/disks/." + uuid + "; rmdir " + victim + "; systemctl reload hotmount")
+	m.mounted(name)
+
+	// A tenant's filesystem, and a copy of it: a label that is no text, a program that
+	// is another user's, a device node.
+	hostile := filepath.Join(t.TempDir(), "hostile.raw")
+	if err := worker.NewDisk(hostile, 320<<20); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(ctx(t), "mke2fs", "-q", "-t", "ext4", "-L", "\x1b[2J\n\u009b2m\u202e../", hostile).CombinedOutput(); err != nil {
+		t.Fatalf("mke2fs: %v: %s", err, out)
+	}
+	copied := copyOf(t, hostile)
+	tenant, _ := m.attach(w, worker.Disk{File: hostile, Serial: "TENANT"})
+	at := "/mnt/disks/" + m.mounted(tenant)
+	twin, _ := m.attach(w, worker.Disk{File: copied, Serial: "TWIN"})
+	m.says("/dev/" + twin + " .*refuse: ")
+	const user = "setpriv --reuid=65534 --regid=65534 --clear-groups "
+	m.run("cp /usr/bin/id " + at + "/id; chmod 4755 " + at + "/id; mknod -m 666 " + at + "/vda b $(stat -c '0x%t 0x%T' /dev/vda)")
+	if got := m.run(user + at + "/id -u; " + user + "head -c 1 " + at + "/vda 2>&1 || true"); !strings.HasPrefix(got, "65534\n") || !strings.Contains(got, "Permission denied") {
+		t.Errorf("from a tenant's filesystem: %s", got)
+	}
+	shown := m.run(strings.ReplaceAll("{ hotmount format TWIN; hotmount explain TWIN; hotmount explain TWIN --facts; hotmount plan -v; hotmount status; hotmount status -o json; hotmount status -o yaml; journalctl -b -o cat --no-pager -u hotmount -u 'mnt-disks-*.mount'; } 2>&1 | cat", "TWIN", twin))
+	if strings.ContainsAny(shown, "\x1b\u009b\u202e") {
+		t.Errorf("a label is shown as it is:\n%q", shown)
+	}
+	for _, visible := range []string{`label \x1b[2J\n\u009b2m\u202e../`, `\u001b[2J\n\u009b2m\u202e../`} {
+		if !strings.Contains(shown, visible) {
+			t.Errorf("nothing shows a label, as %s:\n%s", visible, shown)
+		}
+	}
+
+	// A local user reaches neither socket nor state, and can forge no event; root can
+	// do each of that, in this order.
+	if err := m.Write(ctx(t), "/tmp/forge.pl", []byte(forge), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, try := range []string{
+		"hotmount release " + name, "hotmount accept " + name, "hotmount format " + twin,
+		"ls /var/lib/hotmount", "touch /run/hotmount/x", "touch /mnt/disks/x", "systemctl --no-ask-password restart hotmount-tidy",
+		"sh -c '! echo whole\\|ACTION=add\\|SUBSYSTEM=block\\|DEVTYPE=disk | perl /tmp/forge.pl 2>&1 | grep -q .'",
+	} {
+		if out, err := m.Run(ctx(t), user+try+" </dev/null 2>&1"); err == nil {
+			t.Errorf("a local user could %s: %s", try, out)
+		}
+		if out, err := m.Run(ctx(t), try+" </dev/null 2>&1"); err != nil {
+			t.Errorf("not even root could %s: %v: %s", try, err, out)
+		}
+	}
+	m.mounted(name)
+	if got := m.run("rm /run/hotmount/x /mnt/disks/x; stat -c '%a %U' /var/lib/hotmount; find /run/hotmount -type s ! -perm 600; findmnt -no TARGET " + where); got != "700 root\n"+where {
+		t.Errorf("what a local user finds: %s", got)
+	}
+
+	// A pod that does not see the mount takes its directory away, and with it the mount
+	// on the host, but for the flag.
+	unseen := func(where, try string) string {
+		return m.run(strings.ReplaceAll("unshare -m --propagation private sh -c 'umount W; "+try+"' 2>&1 || true; findmnt -no TARGET W || true", "W", where))
+	}
+	if got := unseen(where, "rmdir W; mv W W.x; rm -rf W"); !strings.HasSuffix(got, "\n"+where) || strings.Count(got, "Operation not permitted") < 3 {
+		t.Errorf("taken from where it is not seen: %s", got)
+	}
+	if got := unseen(at, "chattr -i W W/not-mounted; rm W/not-mounted; rmdir W"); got != "" {
+		t.Errorf("without the flag it is not taken either: %s", got)
+	}
+
+	// A mistaken administrator: a file that others can write, and a class that has every disk.
+	m.run("echo 'format_present: true' >/etc/hotmount/config.yaml; chmod 666 /etc/hotmount/config.yaml; systemctl reload hotmount")
+	m.says("cannot reload.*config.yaml.*writable")
+	m.run("chmod 644 /etc/hotmount/config.yaml; chown nobody /etc/hotmount/config.yaml; systemctl reload hotmount")
+	m.says("cannot reload.*config.yaml.*root")
+	m.run("mv /etc/hotmount/config.yaml /root; chmod 775 /etc/hotmount; systemctl reload hotmount")
+	m.says("cannot reload.*/etc/hotmount: .*writable")
+	m.run(`printf 'format_present: true\nsettle: 0s\nclasses:\n  - name: all\n    names: ["vd*"]\n    directory: /mnt/disks\n    blank: unsigned\n' >/etc/hotmount/config.yaml
+chmod 755 /etc/hotmount; systemctl restart hotmount`)
+	m.wait("the system disk to be ignored", "hotmount plan | grep -q '^vda .*ignore .*system'")
+	if got := m.run("cat /etc/hotmount/config.yaml | head -n 1; hotmount history | grep -c made || true; systemctl is-active hotmount"); got != "format_present: true\n0\nactive" {
+		t.Errorf("with every disk selected: %s", got)
+	}
+}
+
+// TestForgedEvents: whatever events say, only the disks themselves count: nothing
+// is formatted, mounted or unmounted, and the daemon stays up.
+func TestForgedEvents(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	c := chance(t)
+	ours, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
+	uuid := m.mounted(ours)
+	data := withData(t, crashSize, 200<<20)
+	foreign, _ := m.attach(w, worker.Disk{File: data, Serial: "FOREIGN"})
+	m.says("^/dev/" + foreign + " .*refuse: ")
+	// By its serial: nothing but the decision about this disk keeps it from being formatted.
+	held, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
+	m.says("^/dev/" + held + " .*hold: ")
+	before := digest(t, data)
+	state := func() string {
+		return m.run("systemctl show -p NRestarts -p MainPID hotmount; findmnt -rno ID,SOURCE,TARGET | grep -E ' /dev/vd' | sort; ls -A /mnt/disks; journalctl -b -o cat --no-pager | grep -c ': formatted'; hotmount history | grep -c made")
+	}
+	was := state()
+
+	path := func(name string) string {
+		p := m.run("readlink -f /sys/block/" + name)
+		return strings.TrimPrefix(p, "/sys")
+	}
+	paths := map[string]string{"vda": path("vda"), ours: path(ours), foreign: path(foreign), held: path(held)}
+	var frames []string
+	for about, p := range paths {
+		for says := range paths {
+			seq := m.run("cat /sys/block/" + says + "/diskseq")
+			for _, action := range []string{"add", "change", "remove", "move"} {
+				for _, content := range []string{"", "|ID_FS_TYPE=xfs|ID_FS_USAGE=filesystem|ID_FS_UUID=" + uuid, "|ID_FS_TYPE=xfs|ID_FS_USAGE=filesystem|ID_FS_UUID=11111111-2222-4333-8444-555555555555"} {
+					frames = append(frames, fmt.Sprintf("ACTION=%s|DEVPATH=%s|SUBSYSTEM=block|DEVTYPE=disk|SEQNUM=99999|DEVNAME=/dev/%s|DISKSEQ=%s|MAJOR=254|MINOR=0|USEC_INITIALIZED=1%s", action, p, says, seq, content))
+				}
+			}
+		}
+		frames = append(frames, "ACTION=add|DEVPATH=/devices/virtual/block/../../../../etc/passwd|SUBSYSTEM=block|DEVTYPE=disk|SEQNUM=1|DEVNAME=/dev/../etc/"+about,
+			"ACTION=add|DEVPATH=/devices/virtual/block/vdzz|SUBSYSTEM=block|DEVTYPE=disk|SEQNUM=1|DEVNAME=/dev/vdzz|DISKSEQ=18446744073709551615",
+			"ACTION=add|DEVPATH="+p+"|SUBSYSTEM=block|DEVTYPE=disk|DISKSEQ=-1|SEQNUM=1", "ACTION=|DEVPATH=|SUBSYSTEM=block|DEVTYPE=disk", "|=|==|SUBSYSTEM=block", "ACTION=add=|DEVPATH=a=b=c|ID_SERIAL==x")
+	}
+	var lines []string
+	for _, how := range []string{"whole", "kernel", "cut", "lies", "huge", "noise"} {
+		for _, frame := range frames {
+			if full || c.IntN(4) == 0 {
+				lines = append(lines, how+"|"+frame)
+			}
+		}
+	}
+	c.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+	if err := m.Write(ctx(t), "/root/forge.pl", []byte(forge), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Write(ctx(t), "/root/frames", []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.run("perl /root/forge.pl </root/frames 2>&1 | sort | uniq -c | head"); got != "" {
+		t.Errorf("not all of %d frames were sent: %s", len(lines), got)
+	}
+	// They have been heard, and what they asked for would have been done by now.
+	m.says("an event (could not be read|was too long)")
+	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '1 mounted, 1 held, 1 refused, 0 failing'")
+	m.run("systemctl reload hotmount")
+	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '1 mounted, 1 held, 1 refused, 0 failing'")
+	if now := state(); now != was {
+		t.Errorf("after %d forged events:\n%s\nbefore:\n%s", len(lines), now, was)
+	}
+	m.untouched(foreign)
+	m.untouched(held)
+	if digest(t, data) != before {
+		t.Error("the disk with data was written to")
+	}
+	// And a true event is still heard.
+	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "NEW"})
+	m.mounted(name)
+}
+
+// TestNoCapabilityTooMany: each unit that works for the daemon fails, or does less,
+// without any of its capabilities, and does its work with all of them; and a disk
+// that a unit's sandbox bars is told from one that has a fault.
+func TestNoCapabilityTooMany(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	x, xID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "CAP-X"})
+	xfs := m.mounted(x)
+	image := blank(t, gib)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	e, eID := m.attach(w, worker.Disk{File: image, Serial: "CAP-E"})
+	ext4 := m.mounted(e)
+
+	// given changes a unit's sandbox until the next change; "" is the shipped one.
+	given := func(unit, lines string) {
+		t.Helper()
+		dir := "/run/systemd/system/" + unit + ".d"
+		script := "rm -rf " + dir
+		if lines != "" {
+			// At once: PID 1 reads it anew for each disk, also just now.
+			script = "mkdir -p " + dir + "; printf '[Service]\\n" + lines + "' >" + dir + "/new; mv " + dir + "/new " + dir + "/sandbox.conf"
+		}
+		m.run(script + "; systemctl daemon-reload")
+	}
+	// all are a unit's capabilities.
+	all := func(unit string) []string {
+		t.Helper()
+		return strings.Fields(m.run("sed -n 's/^CapabilityBoundingSet=//p' /lib/systemd/system/" + unit))
+	}
+	// without gives the lines for all but one of them.
+	without := func(unit, capability string) string {
+		var rest []string
+		for _, c := range all(unit) {
+			if c != capability {
+				rest = append(rest, c)
+			}
+		}
+		return "CapabilityBoundingSet=\\nCapabilityBoundingSet=" + strings.Join(rest, " ") + "\\n"
+	}
+
+	// needsEach has the unit work for two disks, without each of its capabilities and
+	// with all; did gives for how many it has.
+	needsEach := func(unit string, did func() int) {
+		t.Helper()
+		for _, capability := range all(unit) {
+			given(unit, without(unit, capability))
+			n := did()
+			t.Logf("%s without %s: %d of 2 have grown", unit, capability, n)
+			if n == 2 {
+				t.Errorf("%s does its work without %s", unit, capability)
+			}
+		}
+		given(unit, "")
+		if n := did(); n != 2 {
+			t.Errorf("%s: %d of 2 have grown: %s", unit, n, m.run("journalctl -b --no-pager -u "+quote(strings.Replace(unit, "@", "@*", 1))+" | tail -n 30"))
+		}
+	}
+
+	// A disk whose unit may not open it. It was not touched, and is made when the
+	// sandbox is as it was.
+	const format = "hotmount-format@.service"
+	given(format, "DeviceAllow=\\n")
+	barred, _ := m.attach(w, worker.Disk{File: blank(t, 320*mib), Serial: "BARRED"})
+	m.says("/dev/" + barred + `: cannot open .*: operation not permitted: that is the sandbox of hotmount-format@[0-9]+\.service and no fault of the disk`)
+	for _, capability := range all(format) {
+		given(format, without(format, capability))
+		m.run("systemctl reload hotmount")
+		m.says("/dev/" + barred + ": cannot make a filesystem .*mkfs.xfs")
+	}
+	given(format, "")
+	m.run("hotmount accept " + barred)
+	m.mounted(barred)
+
+	// The root directories are a pod's own, and only one who may everything opens them.
+	m.run("systemctl stop hotmount; cd /mnt/disks; chown 1000:1000 " + xfs + " " + ext4 + "; chmod 0700 " + xfs + " " + ext4)
+	const grow = "hotmount-grow@.service"
+	size := int64(gib)
+	grown := func() int {
+		t.Helper()
+		size += gib
+		m.resize(w, xID, size)
+		m.resize(w, eID, size)
+		m.wait("the kernel to see the sizes", fmt.Sprintf("[ $(cat /sys/block/%s/size /sys/block/%s/size | grep -cx %d) = 2 ]", x, e, size/512))
+		n, err := strconv.Atoi(m.run(fmt.Sprintf(`n=0
+for d in %s %s; do
+	systemctl start hotmount-grow@$(cat /sys/block/$d/diskseq) || true
+	if stat -f -c '%%b %%S' $(findmnt -no TARGET /dev/$d) | awk '{ exit !($1 * $2 >= %d) }'; then n=$((n + 1)); fi
+done 2>/dev/null; echo $n`, x, e, size-300*mib)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	needsEach(grow, grown)
+
+	// Those of two disks that nobody has mounted.
+	const stage = "hotmount-stage@.service"
+	image = blank(t, gib)
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "root_owner=1000:1000", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	if out, err := exec.Command("debugfs", "-w", "-R", "set_inode_field / mode 040700", image).CombinedOutput(); err != nil {
+		t.Fatalf("debugfs: %v: %s", err, out)
+	}
+	sx, sxID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "STAGE-X"})
+	se, seID := m.attach(w, worker.Disk{File: image, Serial: "STAGE-E"})
+	size = gib
+	staged := func() int {
+		t.Helper()
+		size += gib
+		m.resize(w, sxID, size)
+		m.resize(w, seID, size)
+		m.wait("the kernel to see the sizes", fmt.Sprintf("[ $(cat /sys/block/%s/size /sys/block/%s/size | grep -cx %d) = 2 ]", sx, se, size/512))
+		m.run(fmt.Sprintf("for d in %s %s; do systemctl start hotmount-stage@$(cat /sys/block/$d/diskseq) || true; done; sync", sx, se))
+		n, err := strconv.Atoi(m.run(fmt.Sprintf(`{ xfs_db -r -c 'sb 0' -c 'print dblocks' /dev/%s; dumpe2fs -h /dev/%s 2>/dev/null; } | sed -nE 's/^(dblocks =|Block count:) *//p' | grep -cx %d || true`, sx, se, size/4096)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	needsEach(stage, staged)
+	m.detach(w, sxID)
+	m.detach(w, seID)
+
+	const trim = "hotmount-trim.service"
+	// A day passes in the record.
+	m.run("systemctl start " + trim + `; sed -i -E 's/"ran": [0-9]+/"ran": 86400000000000/' /var/lib/hotmount/running.json; grep '"ran": 86400000000000' /var/lib/hotmount/running.json`)
+	for _, capability := range all(trim) {
+		given(trim, without(trim, capability))
+		m.run("! systemctl start " + trim)
+	}
+	given(trim, "")
+	m.run("systemctl start " + trim)
+
+	// A disk that is pulled while somebody uses it.
+	const unmount = "hotmount-unmount@.service"
+	at := "/mnt/disks/" + ext4
+	m.run("systemd-run -q --unit=holder sh -c 'cd " + at + " && exec sleep infinity'; systemctl start hotmount")
+	m.wait("the holder", "[ $(readlink /proc/$(systemctl show -p MainPID --value holder)/cwd) = "+at+" ]")
+	device := m.run("findmnt -no MAJ:MIN " + at)
+	given(unmount, without(unmount, "CAP_SYS_ADMIN"))
+	if err := w.DetachSurprise(ctx(t), eID); err != nil {
+		t.Fatal(err)
+	}
+	m.says("cannot unmount " + at + " lazily: operation not permitted")
+	given(unmount, without(unmount, "CAP_SYS_PTRACE"))
+	m.run("systemctl start " + quote("hotmount-unmount@"+strings.TrimSuffix(unitOf(ext4), ".mount")+":"+device+".service") + "; ! findmnt " + at)
+	m.says(at + " was taken off the tree: .*still used by")
+	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(ext4))); strings.Contains(got, "(sleep)") {
+		t.Errorf("the user is named without CAP_SYS_PTRACE: %s", got)
+	}
+
+	at = "/mnt/disks/" + xfs
+	m.run("systemd-run -q --unit=other-holder sh -c 'cd " + at + " && exec sleep infinity'")
+	m.wait("the other holder", "[ $(readlink /proc/$(systemctl show -p MainPID --value other-holder)/cwd) = "+at+" ]")
+	given(unmount, without(unmount, "CAP_DAC_READ_SEARCH"))
+	if err := w.DetachSurprise(ctx(t), xID); err != nil {
+		t.Fatal(err)
+	}
+	m.says("cannot shut down the filesystem of .*: permission denied")
+}
+
+// TestDevicesInReach: a process in the daemon's control group can open no disk,
+// and one in the formatting unit's only the disk that the unit is for.
+func TestDevicesInReach(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=20s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")
+	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "ONE"})
+	m.wait("the proof to run", "systemctl list-units 'hotmount-format@*' --no-legend | grep -q activating")
+	// open moves itself into the unit's control group, where reach opens disks.
+	m.run(`cat >/usr/local/bin/reach <<'X'
+for disk in vda ` + one + `; do
+	for how in '<' '>>'; do if eval ": $how/dev/$disk" 2>/dev/null; then echo "$disk $how"; fi; done
+done
+echo that is all
+X
+echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgroup.procs && . /usr/local/bin/reach' >/root/open`)
+	const none = "that is all"
+	if got := m.run("bash /root/open hotmount.service"); got != none {
+		t.Errorf("in the daemon's control group can be opened:\n%s", got)
+	}
+	want := one + " <\n" + one + " >>\n" + none
+	if got := m.run("bash /root/open $(systemctl list-units 'hotmount-format@*' --plain --no-legend | cut -d' ' -f1)"); got != want {
+		t.Errorf("in the formatting unit's control group can be opened:\n%s", got)
+	}
+	// One bit each (capability.h): CAP_LINUX_IMMUTABLE is 9, CAP_SYS_ADMIN 21.
+	for unit, most := range map[string]string{"hotmount": "0000000000000200", "hotmount-format@*": "0000000000200000"} {
+		if got := m.run("sed -n 's/^CapBnd:[[:space:]]*//p' /proc/$(systemctl show -p MainPID --value '" + unit + "')/status"); got != most {
+			t.Errorf("%s may have the capabilities %s", unit, got)
+		}
+	}
+	// Those that come and go, with reach in place of the program.
+	seq := m.run("cat /sys/block/" + one + "/diskseq")
+	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "trim": none, "tidy": none} {
+		m.run("d=/run/systemd/system/hotmount-" + unit + ".service.d; mkdir $d; printf '[Service]\\nExecStart=\\nExecStart=/bin/bash /usr/local/bin/reach\\nStandardOutput=append:/run/reach\\n' >$d/reach.conf; systemctl daemon-reload")
+		if got := m.run("rm -f /run/reach; systemctl restart hotmount-" + strings.Replace(unit, "@", "@"+seq, 1) + ".service || true; cat /run/reach"); got != want {
+			t.Errorf("hotmount-%s.service can open:\n%s", unit, got)
+		}
+	}
+}
