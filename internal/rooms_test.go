@@ -173,7 +173,7 @@ func (r room) check(t *testing.T, name string, imports []string) {
 	}
 }
 
-// reachedThrough says whether one of the rooms that r may import may reach m.
+// reachedThrough reports whether one of the rooms that r may import may reach m.
 func reachedThrough(r room, m string) bool {
 	for _, name := range r.rooms {
 		if slices.Contains(rooms[name].modules, m) || reachedThrough(rooms[name], m) {

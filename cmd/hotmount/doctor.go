@@ -52,7 +52,7 @@ func doctorCommand() *cobra.Command {
 	return configured(c)
 }
 
-// foundError says that something is not as it should be.
+// foundError reports that something is not as it should be.
 type foundError struct{ error }
 
 func verdict(r *doctor.Report) error {

@@ -17,7 +17,7 @@ import (
 // write and attach are those of the node that the tests have.
 var write, attach = nodetest.Write, nodetest.Attach
 
-// machine puts a node without a daemon in the place of this one, with a system
+// machine puts a node without a daemon in place of this one, with a system
 // disk, a filesystem, and a disk that is refused.
 func machine(t *testing.T) inventory.Host {
 	t.Helper()
@@ -259,7 +259,7 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// Where the disks can not be seen, nobody can tell later which were there.
+// Where the disks cannot be seen, nobody can tell later which were there.
 func TestStateInitUnseen(t *testing.T) {
 	for _, missing := range []string{"sys", "proc"} {
 		h := machine(t)

@@ -749,7 +749,7 @@ func TestRemembersWhatIsFull(t *testing.T) {
 		check("at start, one had to grow", "true false false")
 		m.change(func() { m.noEffect, m.disks["vdb"].Size = true, 7<<30 })
 		a.Look("vdb")
-		check("one can not grow", "false false false")
+		check("one cannot grow", "false false false")
 		m.change(func() { m.disks["vdc"].Udev.FSSpan, m.disks["vdc"].Seq = m.disks["vdc"].Size, 5 })
 		a.Look("vdc")
 		check("what had grown is attached again", "false true false")
@@ -794,7 +794,7 @@ func TestGrows(t *testing.T) {
 
 const uuidVdd = "dddddddd-0000-4000-8000-000000000004"
 
-// TestFillsBeforeMounting: who sees the mount sees its whole size; what can not
+// TestFillsBeforeMounting: who sees the mount sees its whole size; what cannot
 // grow is mounted all the same, and what was tried is not tried again.
 func TestFillsBeforeMounting(t *testing.T) {
 	smaller := func(name string, seq uint64, uuid string) *disk.Facts {
@@ -877,7 +877,7 @@ func TestATwinWhileFilling(t *testing.T) {
 	})
 }
 
-// TestMeasuresAfterMounting what can not be measured from outside.
+// TestMeasuresAfterMounting what cannot be measured from outside.
 func TestMeasuresAfterMounting(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.grow = true
@@ -999,7 +999,7 @@ func TestATryThatWritesIsNoChange(t *testing.T) {
 	})
 }
 
-// A partition that can not be mounted is not read by the unit that formats.
+// A partition that cannot be mounted is not read by the unit that formats.
 func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.ID.Name, f.ID.Seq, f.Whole = "vdb1", disk.PartitionSeq(2, 1), "vdb"
@@ -1225,7 +1225,7 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 	})
 }
 
-// Of another serial it can not be the one that is there; nor is there one to look at where
+// Of another serial it cannot be the one that is there; nor is there one to look at where
 // the record alone speaks against it.
 func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -1246,7 +1246,7 @@ func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	})
 }
 
-// Where that can not be recorded it is tried at each look, and no look leads to another.
+// Where that cannot be recorded it is tried at each look, and no look leads to another.
 func TestThreeOfOneUUIDAndNoRecord(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA), xfsDisk("vdd", 4, uuidA))
 	m.keepErr = errors.New("read-only")
@@ -1361,7 +1361,7 @@ func TestACloneBesideADiskThatHangs(t *testing.T) {
 }
 
 // Disks that wait for the last one of the start cause no looks, at one another or again at one
-// that can not be looked at.
+// that cannot be looked at.
 func TestFewLooksWhileADiskHangs(t *testing.T) {
 	waiting := func(name string, seq uint64, uuid, serial string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)
@@ -1597,7 +1597,7 @@ func TestUnmountedBeneathAPod(t *testing.T) {
 		}
 		m.expect(t, `
 			another try of vdb`+again)
-		// What a pod has can not be read alone: it is tried again without.
+		// What a pod has cannot be read alone: it is tried again without.
 		m.change(func() { m.mountErr["vdb"] = errors.New("no") })
 		ends(time.Now().Add(time.Hour), `
 			vdb: bounced
@@ -2047,7 +2047,7 @@ func TestRecordsKeepTheirDistance(t *testing.T) {
 		m.change(func() { m.disks["vde"] = vde })
 		a.Look("vde")
 		check("with what is not mounted", 4)
-		// In the place of one that was mounted, it is the later one.
+		// In place of one that was mounted, it is the later one.
 		if len(m.notes) != 1 || m.noted != 0 {
 			t.Errorf("of %d that are not mounted %d were recorded before what is", len(m.notes), m.noted)
 		}
@@ -2167,7 +2167,7 @@ func TestADiskThatWasUnmountedBeforeItLeft(t *testing.T) {
 	}
 }
 
-// A partition's disk may have left with it, and what can not be read is no reason to
+// A partition's disk may have left with it, and what cannot be read is no reason to
 // forget that it did.
 func TestAPartitionLeaves(t *testing.T) {
 	part := xfsDisk("vdb1", disk.PartitionSeq(2, 1), uuidA)
@@ -2361,7 +2361,7 @@ func TestAPulledDiskInAnotherSlot(t *testing.T) {
 }
 
 // TestNotesWhatIsNotMounted: what lies on a disk and is not mounted from it is recorded,
-// once, and that it is there no more; of what the next boot can not miss nothing is.
+// once, and that it is there no more; of what the next boot cannot miss nothing is.
 func TestNotesWhatIsNotMounted(t *testing.T) {
 	at := func(f *disk.Facts, put func(*disk.Facts)) *disk.Facts { f.Slot = "pci-5"; put(f); return f }
 	lvm := func(id string) func(*disk.Facts) {

@@ -75,7 +75,7 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	for _, serial := range []string{"S", "OTHER", ""} {
 		for name, tt := range map[string]struct {
 			looks []string
-			// before says that the copy is looked at while the original is there.
+			// before reports that the copy is looked at while the original is there.
 			before, full bool
 			takes        time.Duration
 			// during has the copy's look begin before the original's ends.
@@ -131,7 +131,7 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 					settle()
 					time.Sleep(tt.takes)
 					if len(m.table) != 0 || m.status != "0 mounted, 0 held, 1 refused, 0 failing" {
-						t.Errorf("the copy is mounted in the place of the original: %v, %s", m.table, m.status)
+						t.Errorf("the copy is mounted in place of the original: %v, %s", m.table, m.status)
 					}
 					if told, ok := m.told["vdc"]; !ok || len(told.SameUUID) > 0 {
 						t.Errorf("told %v, and last when these were known beside it: %v", ok, told.SameUUID)
@@ -167,7 +167,7 @@ func TestBackUnderAnotherName(t *testing.T) {
 }
 
 // A copy with the serial of the original, whose mount was decided before the original was looked
-// at and waits for its place in line, is not mounted when that leaves meanwhile: also one that can not
+// at and waits for its place in line, is not mounted when that leaves meanwhile: also one that cannot
 // be mounted itself, and was on record before a boot alone; also one of another serial without a record.
 func TestACopyThatWaitsInLine(t *testing.T) {
 	for boot, mounted := range map[string]bool{thisBoot: true, "22222222-0000-4000-8000-000000000001": false, "": false} {
@@ -225,7 +225,7 @@ func TestACopyThatWaitsInLine(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			m.change(func() {
 				if got := strings.Join(m.log, "\n"); strings.Contains(got, "mount vdc ") || !strings.Contains(got, "vdc: refuse (twin)") {
-					t.Errorf("mounted %v: the copy is mounted in the place of the original: %s", mounted, got)
+					t.Errorf("mounted %v: the copy is mounted in place of the original: %s", mounted, got)
 				}
 			})
 		})

@@ -15,7 +15,7 @@ type Host interface {
 	// without its peers. That may be called by several at once. Its error wraps disk.ErrGone if the disk is not
 	// attached any more. Both may hang on dead storage.
 	Gather() (look func(name string) (disk.Facts, error))
-	// MountedAt says whether the device is mounted at the path, in PID 1's
+	// MountedAt reports whether the device is mounted at the path, in PID 1's
 	// mount table. The error may say that another one is mounted over it.
 	MountedAt(path string, dev disk.Dev) (bool, error)
 	// Attached gives the sequence number of the disk or partition that has that device
@@ -60,7 +60,7 @@ type Host interface {
 	SaveSettings(s *disk.Settings) error
 }
 
-// Units has PID 1 do what the daemon itself can not.
+// Units has PID 1 do what the daemon itself cannot.
 type Units interface {
 	// Mount mounts the disk's filesystem of that type and UUID for the class,
 	// and returns when the mount unit's job has ended. What PID 1 has begun goes
@@ -84,7 +84,7 @@ type Units interface {
 	TakeBack(ctx context.Context, seq uint64) error
 	// Unmount stops the mount unit of that mount point.
 	Unmount(ctx context.Context, path string) error
-	// UnmountGone takes the mount of a device that is gone, and that can not be
+	// UnmountGone takes the mount of a device that is gone, and that cannot be
 	// unmounted since somebody uses it, off the tree, and names its users.
 	UnmountGone(ctx context.Context, path string, dev disk.Dev) error
 	// NameHolders names those who still have the filesystem of a disk that is gone

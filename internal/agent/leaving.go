@@ -17,11 +17,11 @@ type departure struct {
 	busy     bool
 	failures int
 	retry    time.Time
-	// named says that those who still use it were named when it was taken off the
+	// named reports that those who still use it were named when it was taken off the
 	// tree, unnamed why those could not be who have it elsewhere.
 	named   bool
 	unnamed error
-	// unmounted says that what is left to do is to remove the directory.
+	// unmounted reports that what is left to do is to remove the directory.
 	unmounted bool
 	// answer waits for the end of what an operator has asked for, which is not
 	// tried again; nil if the disk is gone.

@@ -285,7 +285,7 @@ func TestReleasedAndItsDirectoryStays(t *testing.T) {
 	})
 }
 
-// TestPulledTwice: a disk returns while its dead mount can not be taken off yet, and is
+// TestPulledTwice: a disk returns while its dead mount cannot be taken off yet, and is
 // pulled again. The dead mount is not forgotten for that, and when it is off at last
 // the disk, back once more, is mounted without being asked.
 func TestPulledTwice(t *testing.T) {

@@ -33,7 +33,7 @@ func (a *Agent) leave(st *state) {
 }
 
 // expect has the sighting recorded. A look that begins before that is done goes by it, too: else a
-// copy could be mounted in the place of a disk that has just left.
+// copy could be mounted in place of a disk that has just left.
 func (a *Agent) expect(s disk.Sighting) {
 	a.host.Expect(s)
 	a.saves.due = true
@@ -73,7 +73,7 @@ func (a *Agent) meet(st *state) {
 	}
 	for _, p := range st.selves() {
 		// One that is attached is another, and may go before it can be looked at: a mount may
-		// take long. One that can not be looked at now is told by its look.
+		// take long. One that cannot be looked at now is told by its look.
 		if seq, err := a.host.Attached(p.Dev); err == nil && seq == p.Seq {
 			st.peers.met = p.Seq
 			return

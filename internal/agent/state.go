@@ -28,15 +28,15 @@ func (p phase) busy() bool { return p == looking || p == waiting || p == acting 
 // state is what the loop knows of one kernel name.
 type state struct {
 	phase phase
-	// again says that the disk is to be looked at once more when it is no longer busy.
+	// again reports that the disk is to be looked at once more when it is no longer busy.
 	again bool
-	// seen says that facts and decision are those of a look.
+	// seen reports that facts and decision are those of a look.
 	seen     bool
 	facts    disk.Facts
 	decision disk.Decision
-	// initial says that the disk was there at start and holds READY back.
+	// initial reports that the disk was there at start and holds READY back.
 	initial bool
-	// remount says that the disk's mount ended without anybody's hand, and is to be made again.
+	// remount reports that the disk's mount ended without anybody's hand, and is to be made again.
 	remount bool
 	// filled is the sequence number of the disk whose filesystem was to fill it before the mount that comes next, 0
 	// for none. filling is why that failed.
@@ -54,7 +54,7 @@ type state struct {
 type act struct {
 	// done is the action that was carried out since the last look.
 	done disk.Action
-	// mounting says that a mount was tried and its end not reported. One whose end was not heard may be there all the same.
+	// mounting reports that a mount was tried and its end not reported. One whose end was not heard may be there all the same.
 	mounting bool
 }
 
@@ -64,7 +64,7 @@ type peers struct {
 	since uint64
 	// met is the sequence number of a disk that was looked at since this one was refused for it.
 	met uint64
-	// early says that the disk is refused for one that may be seen yet (Agent.early).
+	// early reports that the disk is refused for one that may be seen yet (Agent.early).
 	early bool
 	// reported are the rivals when the decision was last reported: it may have named one that has gone.
 	reported []uint64

@@ -25,7 +25,7 @@ type status struct {
 	due time.Time
 }
 
-// tell gives the reporter the state of the whole, and READY when it is time.
+// tell returns the reporter the state of the whole, and READY when it is time.
 func (a *Agent) tell() {
 	line, work := a.statusLine()
 	now, s := time.Now(), &a.status

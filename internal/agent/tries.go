@@ -24,7 +24,7 @@ const (
 type tries struct {
 	// failures counts those in a row, verdicts those of them that time alone does not mend.
 	failures, verdicts int
-	// unmountable says that a mount failed.
+	// unmountable reports that a mount failed.
 	unmountable bool
 	// stuck are the facts at the last failure. Until then nothing is tried again unless the facts have changed. A zero
 	// until is for ever.
@@ -32,10 +32,10 @@ type tries struct {
 	until time.Time
 	// retry is when to look again, zero for not.
 	retry time.Time
-	// wrote says that what failed may have written to the disk since the last look. The next look tells how much,
+	// wrote reports that what failed may have written to the disk since the last look. The next look tells how much,
 	// which is no change of the disk.
 	wrote bool
-	// failing says that the reporter was told of a failure, and not of its end. told is the last one that it was told.
+	// failing reports that the reporter was told of a failure, and not of its end. told is the last one that it was told.
 	failing bool
 	told    string
 }

@@ -50,7 +50,7 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; if nothing on
 	}
 
 	// A disk on which nothing is known, of a name that no machine has: whoever can
-	// read it is told that it can not be opened, the others who can; the rest of
+	// read it is told that it cannot be opened, the others who can; the rest of
 	// the table is there.
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)

@@ -192,7 +192,7 @@ func TestDaemonRuns(t *testing.T) {
 	}
 }
 
-// TestHears what the daemon has said, as far as it can not be seen otherwise.
+// TestHears what the daemon has said, as far as it cannot be seen otherwise.
 func TestHears(t *testing.T) {
 	then := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}

@@ -579,7 +579,7 @@ func TestRootAlone(t *testing.T) {
 		{info{mode: 0o664, sys: &syscall.Stat_t{}}, "its mode is 0664, expected it to be writable by root alone (0644)"},
 		{info{mode: 0o602, sys: &syscall.Stat_t{}}, "its mode is 0602, expected it to be writable by root alone (0644)"},
 		{info{mode: 0o600, sys: &syscall.Stat_t{Uid: 1000}}, "it belongs to user 1000, expected root"},
-		{info{mode: 0o600}, "its owner can not be told, expected root"},
+		{info{mode: 0o600}, "its owner cannot be told, expected root"},
 	} {
 		got := ""
 		if err := rootAlone(tt.info); err != nil {

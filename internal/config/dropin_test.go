@@ -134,7 +134,7 @@ func TestFaultsOfDropIns(t *testing.T) {
 			t.Errorf("%v\ngot  %s\nwant %s", test.contents, got, test.want)
 		}
 	}
-	// What can not be read or trusted is not left out.
+	// What cannot be read or trusted is not left out.
 	src := files(t, nil)
 	if err := os.Symlink("nowhere", filepath.Join(filepath.Dir(src.Path), "config.d", "a.yaml")); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestDirectoriesBelowSymlinks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A file can not name them: they are below /tmp.
+	// A file cannot name them: they are below /tmp.
 	var s disk.Settings
 	from := origins{}
 	for i, name := range []string{"/link/b", "/real", "/file/x", "/new"} {

@@ -74,7 +74,7 @@ func parse(documents []document) *parser {
 	return p
 }
 
-// fillIn gives a class the defaults of the keys that it leaves out.
+// fillIn returns a class the defaults of the keys that it leaves out.
 func (s *section) fillIn() {
 	values := fields(defaultClass())
 	if s.selects() {

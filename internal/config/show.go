@@ -129,7 +129,7 @@ func directories(s disk.Settings, from origins) error {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 			case err != nil:
-				faults.add(at, "found %s, which can not be looked at: %v", quote(c.Directory), bare(err))
+				faults.add(at, "found %s, which cannot be looked at: %v", quote(c.Directory), bare(err))
 			case info.Mode()&fs.ModeSymlink != 0:
 				real, err := filepath.EvalSymlinks(c.Directory)
 				if err != nil {

@@ -21,7 +21,7 @@ import (
 // Socket is the path of the control socket.
 const Socket = "/run/hotmount/control.sock"
 
-// ErrDown says that no daemon listens.
+// ErrDown reports that no daemon listens.
 var ErrDown = errors.New("the daemon does not run (systemctl start hotmount)")
 
 // Request is what the command line asks for.
@@ -146,7 +146,7 @@ func peerUID(c *net.UnixConn) (uint32, error) {
 	return cred.Uid, nil
 }
 
-// Listens says whether there is a daemon that listens at the path.
+// Listens reports whether there is a daemon that listens at the path.
 func Listens(ctx context.Context, path string) bool {
 	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", path)
 	if err != nil {

@@ -115,6 +115,6 @@ func TestMountedAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := n.MountedAt("/mnt/disks/a", vdb); err == nil {
-		t.Error("a mount table that can not be read is no answer")
+		t.Error("a mount table that cannot be read is no answer")
 	}
 }

@@ -65,7 +65,7 @@ func TestAwait(t *testing.T) {
 		"arrives":        {arrives: 5 * time.Second, asked: []time.Duration{1, 3}},
 		"has ended well": {ends: 50 * time.Second, asked: []time.Duration{1, 3, 7, 15, 31, 47, 63}},
 		"has failed":     {ends: 2 * time.Second, err: broken, asked: []time.Duration{1, 3}},
-		"can not ask":    {err: broken, asked: []time.Duration{1}},
+		"cannot ask":     {err: broken, asked: []time.Duration{1}},
 		"is stopped":     {stops: 2 * time.Second, err: stop, asked: []time.Duration{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAwait(t *testing.T) {
 						t.Fatalf("asked for %s after %d seconds", path, asked)
 					}
 					switch {
-					case name == "can not ask":
+					case name == "cannot ask":
 						return false, test.err
 					case test.ends > 0 && since >= test.ends:
 						return true, test.err

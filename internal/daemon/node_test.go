@@ -78,11 +78,11 @@ func TestFormerDirectories(t *testing.T) {
 	}
 	save("now")
 	check("cleaned up", "now")
-	// What can not be looked at may have something in it.
+	// What cannot be looked at may have something in it.
 	barred := strings.Repeat("x", 300) // ENAMETOOLONG
 	save("now", "empty", barred)
 	save("now", "empty")
-	check("with one that can not be looked at", "now", "empty", barred)
+	check("with one that cannot be looked at", "now", "empty", barred)
 	if err := os.Remove(table); err != nil {
 		t.Fatal(err)
 	}

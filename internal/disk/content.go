@@ -35,20 +35,20 @@ type Content struct {
 	Label string `json:"label,omitempty"`
 	// Span is how many bytes of the disk the filesystem takes, 0 if nobody knows.
 	Span uint64 `json:"span,omitempty"`
-	// Proven says that hotmount has read the disk itself; otherwise it is what
+	// Proven reports that hotmount has read the disk itself; otherwise it is what
 	// udev vouches for.
 	Proven bool `json:"proven,omitempty"`
-	// Torn says that it is the filesystem of the disk's unfinished format, and that not all
+	// Torn reports that it is the filesystem of the disk's unfinished format, and that not all
 	// of what mkfs wrote is there, though its superblock is: mkfs flushes at its end alone.
 	Torn bool `json:"torn,omitempty"`
-	// Made says that hotmount has just made it on this machine.
+	// Made reports that hotmount has just made it on this machine.
 	Made bool `json:"made,omitempty"`
 	// Evidence tells, one finding a line, what was looked at and what it
 	// showed: which check, which offset, which bytes.
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// Known gives what is known of the disk's content without reading it: the last
+// Known returns what is known of the disk's content without reading it: the last
 // proof as long as it is valid, else what udev has probed and vouches for.
 func (f *Facts) Known() Content {
 	c, proof := f.known()
@@ -87,7 +87,7 @@ func (u *Udev) content() Content {
 	return c
 }
 
-// evidence gives by which of udev's properties the content is what it is.
+// evidence returns by which of udev's properties the content is what it is.
 func (u *Udev) evidence(c *Content) []string {
 	switch {
 	case c.Kind == Unread:

@@ -48,10 +48,10 @@ type Decision struct {
 	Type string `json:"type,omitempty"`
 }
 
-// Mounted says whether the disk is mounted where its class mounts it.
+// Mounted reports whether the disk is mounted where its class mounts it.
 func (d Decision) Mounted() bool { return (d.Action == Keep || d.Action == Grow) && !d.GivenOut() }
 
-// GivenOut says whether the disk is given out as a block volume where its class
+// GivenOut reports whether the disk is given out as a block volume where its class
 // does that.
 func (d Decision) GivenOut() bool { return d.Reason == ReasonGivenOut }
 
@@ -89,7 +89,7 @@ type Settings struct {
 	Classes []Class `json:"classes"`
 }
 
-// Partitions says whether any class wants partitions.
+// Partitions reports whether any class wants partitions.
 func (s *Settings) Partitions() bool {
 	return slices.ContainsFunc(s.Classes, func(c Class) bool { return c.Partitions })
 }
@@ -143,7 +143,7 @@ type Class struct {
 	Trim bool `json:"trim"`
 	// Grow has filesystems grow with their disks.
 	Grow bool `json:"grow"`
-	// Provision says that a provisioner may make volumes of the directory.
+	// Provision reports that a provisioner may make volumes of the directory.
 	Provision bool `json:"provision"`
 	// StorageClass is the name of the Kubernetes StorageClass that the
 	// provisioner makes of the directory, empty if nobody has said it.
@@ -161,13 +161,13 @@ func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, u
 // new volume (DeleteContents in its pkg/util).
 const Marker = "not-mounted"
 
-// Unmake gives the commands by which a person removes a mount point on which nothing
+// Unmake returns the commands by which a person removes a mount point on which nothing
 // is mounted, once nothing but the marker is in it.
 func Unmake(dir string) string {
 	return fmt.Sprintf("chattr -i %[1]s %[1]s/%[2]s; rm -f %[1]s/%[2]s; rmdir %[1]s", dir, Marker)
 }
 
-// Unmarked gives the first of the names in a mount point that is not the marker's,
+// Unmarked returns the first of the names in a mount point that is not the marker's,
 // empty if there is none.
 func Unmarked(names []string) string {
 	for _, name := range names {
@@ -188,7 +188,7 @@ func (c *Class) LinkTo(f *Facts) string {
 	return path.Join(c.Directory, name)
 }
 
-// Links says whether the path is LinkTo's.
+// Links reports whether the path is LinkTo's.
 func (c *Class) Links(f *Facts, to string) bool {
 	return path.Dir(to) == c.Directory && f.named(to)
 }

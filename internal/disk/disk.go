@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// ErrGone says that a disk is not attached any more, or that another one has its
+// ErrGone reports that a disk is not attached any more, or that another one has its
 // name.
 var ErrGone = errors.New("the disk is gone")
 
-// ErrHeld says that the kernel has a filesystem mounted already, somewhere: that of a
+// ErrHeld reports that the kernel has a filesystem mounted already, somewhere: that of a
 // disk that was detached stays until the last who uses it has let go.
 var ErrHeld = errors.New("the kernel still has this filesystem mounted, where the host does not show it")
 
-// NodeError says that something failed for a fault of the node, of PID 1 or of a full
+// NodeError reports that something failed for a fault of the node, of PID 1 or of a full
 // filesystem, say, and not of the disk: it may pass by itself.
 type NodeError struct{ Err error }
 
 func (e *NodeError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the fault.
+// Unwrap returns the fault.
 func (e *NodeError) Unwrap() error { return e.Err }
 
 // OfNode marks the error as a NodeError, nil as nil.
@@ -43,7 +43,7 @@ type Dev struct {
 	Minor uint32 `json:"minor"`
 }
 
-// String gives the form "254:16".
+// String returns the form "254:16".
 func (d Dev) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
 // ParseDev reads the form "254:16", with or without a trailing newline.
@@ -104,7 +104,7 @@ func (id ID) BySeq() string {
 	return link
 }
 
-// Sandboxed gives the error with which root could not open the disk in an instance
+// Sandboxed returns the error with which root could not open the disk in an instance
 // of that template unit, with what it means if it is EPERM or EACCES (open(2)): not
 // the disk has refused, but the unit's sandbox. A disk that is not among its
 // DeviceAllow= is EPERM (systemd.resource-control(5)), one whose node belongs to
@@ -117,7 +117,7 @@ func (id ID) Sandboxed(template string, err error) error {
 		err, template, id.Seq, id.BySeq())
 }
 
-// String gives the form that people read: "vdb (disk sequence number 12)".
+// String returns the form that people read: "vdb (disk sequence number 12)".
 func (id ID) String() string {
 	return fmt.Sprintf("%s (disk sequence number %d)", id.Name, id.DiskSeq())
 }

@@ -43,7 +43,7 @@ type Facts struct {
 	// Slot is where the disk is plugged in: udev's ID_PATH, such as
 	// "pci-0000:05:00.0", else the last bus address of the sysfs path.
 	Slot string `json:"slot,omitempty"`
-	// ReadOnly says that the kernel refuses writes (/sys/block/*/ro).
+	// ReadOnly reports that the kernel refuses writes (/sys/block/*/ro).
 	ReadOnly bool `json:"read_only,omitempty"`
 	// Rotational and Removable as in /sys/block/*/queue/rotational and
 	// /sys/block/*/removable.
@@ -51,13 +51,13 @@ type Facts struct {
 	Removable  bool `json:"removable,omitempty"`
 	// LogicalSector is the logical block size in bytes.
 	LogicalSector uint32 `json:"logical_sector"`
-	// Discards says that the disk can take space back
+	// Discards reports that the disk can take space back
 	// (/sys/block/*/queue/discard_max_bytes is not 0).
 	Discards bool `json:"discards,omitempty"`
 	// Writes counts the write and discard requests the kernel has completed
 	// for this disk since it was attached (/sys/block/*/stat).
 	Writes uint64 `json:"writes"`
-	// Uncounted says that the kernel does not keep that count
+	// Uncounted reports that the kernel does not keep that count
 	// (/sys/block/*/queue/iostats is not 1): that it is the same says nothing.
 	Uncounted bool `json:"uncounted,omitempty"`
 
@@ -74,7 +74,7 @@ type Facts struct {
 	// partitions or on what is built on them; of a partition those on it or on its whole
 	// disk. They claim nothing.
 	Loops []string `json:"loops,omitempty"`
-	// LoopsUnsure says that this is known of none of them.
+	// LoopsUnsure reports that this is known of none of them.
 	LoopsUnsure bool `json:"loops_unsure,omitempty"`
 	// System is the mount point that makes this a disk of the running system
 	// ("/", "/boot", "/boot/efi", "/usr" or "/var"), also through partitions
@@ -89,12 +89,12 @@ type Facts struct {
 	// Geometry is that of the filesystem that is mounted in a place of ours, nil if
 	// it is not known.
 	Geometry *Geometry `json:"geometry,omitempty"`
-	// Swap says that the disk or something on it is active swap space.
+	// Swap reports that the disk or something on it is active swap space.
 	Swap bool `json:"swap,omitempty"`
 	// Claim is the place in the system's configuration that names the disk,
 	// such as "/etc/fstab:4", empty if none does.
 	Claim string `json:"claim,omitempty"`
-	// Unseen is a unit file that may name the disk, since it can not be read, empty if
+	// Unseen is a unit file that may name the disk, since it cannot be read, empty if
 	// there is none.
 	Unseen string `json:"unseen,omitempty"`
 
@@ -126,20 +126,20 @@ type MountPoint struct {
 	// Options are the per-mount options, SuperOptions the filesystem's.
 	Options      string `json:"options,omitempty"`
 	SuperOptions string `json:"super_options,omitempty"`
-	// Covered says that the path leads to another mount, which lies over this one or
+	// Covered reports that the path leads to another mount, which lies over this one or
 	// over a directory above it. The mount table alone does not say it.
 	Covered bool `json:"covered,omitempty"`
 }
 
 // Udev is what the udev database holds of a disk (/run/udev/data/b*).
 type Udev struct {
-	// Initialized says that udev's rules have run for this attachment of the
+	// Initialized reports that udev's rules have run for this attachment of the
 	// disk: there is an entry and its DISKSEQ is the disk's.
 	Initialized bool `json:"initialized"`
-	// NotReady says that SYSTEMD_READY=0 or a rule forbids its use
+	// NotReady reports that SYSTEMD_READY=0 or a rule forbids its use
 	// (UDISKS_IGNORE does not).
 	NotReady bool `json:"not_ready,omitempty"`
-	// Multipath says that the disk is a leg of a multipath device.
+	// Multipath reports that the disk is a leg of a multipath device.
 	Multipath bool `json:"multipath,omitempty"`
 	// FSUsage, FSType, FSUUID and FSLabel are ID_FS_USAGE, ID_FS_TYPE,
 	// ID_FS_UUID_ENC and ID_FS_LABEL_ENC with udev's \x escapes undone.
@@ -173,13 +173,13 @@ func (f *Facts) OfDisk(s string) string {
 // of its disk, as in udev's links.
 const PartitionSuffix = "-part"
 
-// Holds says whether udev or the kernel knows anything on the disk.
+// Holds reports whether udev or the kernel knows anything on the disk.
 func (f *Facts) Holds() bool {
 	u := &f.Udev
 	return len(f.Partitions) > 0 || u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
-// MountedBy says whether the filesystem is mounted as a whole at a path that ends with that
+// MountedBy reports whether the filesystem is mounted as a whole at a path that ends with that
 // UUID, as in the directory of a class, also of a former one.
 func (f *Facts) MountedBy(uuid string) bool {
 	return slices.ContainsFunc(f.Mounts, func(m MountPoint) bool { return m.Root == "/" && path.Base(m.Path) == uuid })

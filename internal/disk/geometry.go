@@ -22,7 +22,7 @@ type Geometry struct {
 // (XFS_MIN_AG_BLOCKS, Linux, fs/xfs/libxfs/xfs_fs.h).
 const leastGroup = 64
 
-// Usable gives how many bytes of a disk of that size the filesystem could take:
+// Usable returns how many bytes of a disk of that size the filesystem could take:
 // as xfs_growfs_data_private (Linux, fs/xfs/xfs_fsops.c) has it for XFS; for
 // another filesystem no less than it can.
 func (g Geometry) Usable(size uint64) uint64 {
@@ -50,10 +50,10 @@ type Fit struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// Valid says whether the disk is still as it was then.
+// Valid reports whether the disk is still as it was then.
 func (v *Fit) Valid(f *Facts) bool { return v != nil && v.Seq == f.Seq && v.Size == f.Size }
 
-// Spans gives how much of the disk its mounted filesystem takes, nil if that is
+// Spans returns how much of the disk its mounted filesystem takes, nil if that is
 // not known.
 func (f *Facts) Spans() *Geometry {
 	if f.Geometry == nil && f.Standing.Fit.Valid(f) {
@@ -62,7 +62,7 @@ func (f *Facts) Spans() *Geometry {
 	return f.Geometry
 }
 
-// Full says that the disk's mounted filesystem was measured, now or when it was last seen,
+// Full reports that the disk's mounted filesystem was measured, now or when it was last seen,
 // and takes all of the disk that it can, also by the superblock on the disk. One that has
 // grown while it was mounted has that in its log alone for up to a minute (xfs_log_worker,
 // Linux, fs/xfs/xfs_log.c): if the machine is reset then, it has to be seen to be smaller
@@ -79,7 +79,7 @@ func (f *Facts) Full() bool {
 	return g.Size <= f.Size && g.Usable(f.Size) <= g.Size && (before || f.Known().Span == g.Size)
 }
 
-// VolumeName gives the name that the local-static-provisioner gives to the
+// VolumeName returns the name that the local-static-provisioner gives to the
 // PersistentVolume of an entry of a class directory, on the node and in the
 // storage class of those names (generatePVName, pkg/discovery/discovery.go).
 func VolumeName(entry, node, class string) string {

@@ -35,12 +35,12 @@ type Identity struct {
 	Size   uint64 `json:"size"`
 }
 
-// Identity gives the identity of the disk as attached in the boot of that id.
+// Identity returns the identity of the disk as attached in the boot of that id.
 func (f *Facts) Identity(boot string) Identity {
 	return Identity{Boot: boot, Seq: f.Seq, Serial: f.Serial, Slot: f.Slot, Size: f.Size}
 }
 
-// Is says whether both may be the same disk. Within one boot the sequence
+// Is reports whether both may be the same disk. Within one boot the sequence
 // number decides. Over a reboot the serial does where there is one, and the
 // slot where there is none; the size must be the same in both cases.
 func (i Identity) Is(other Identity) bool {
@@ -50,7 +50,7 @@ func (i Identity) Is(other Identity) bool {
 	return i.Like(other)
 }
 
-// OtherSerial says whether the serials are those of two disks. What has none can be
+// OtherSerial reports whether the serials are those of two disks. What has none can be
 // any, and one that virtio has cut is the whole one on another bus.
 func OtherSerial(a, b string) bool {
 	if len(a) > len(b) {
@@ -59,10 +59,10 @@ func OtherSerial(a, b string) bool {
 	return a != "" && a != b && (len(a) != serialLength || !strings.HasPrefix(b, a))
 }
 
-// SameSerial says whether the serials may be those of one disk, on whatever bus.
+// SameSerial reports whether the serials may be those of one disk, on whatever bus.
 func SameSerial(a, b string) bool { return a != "" && b != "" && !OtherSerial(a, b) }
 
-// Like says whether both may be the same disk, attached again perhaps, also
+// Like reports whether both may be the same disk, attached again perhaps, also
 // within one boot.
 func (i Identity) Like(other Identity) bool {
 	if i.Serial != other.Serial || i.Size != other.Size {
@@ -71,7 +71,7 @@ func (i Identity) Like(other Identity) bool {
 	return i.Serial != "" || i.Slot == other.Slot
 }
 
-// ResizedTo says whether the other may be the same disk of another size, attached again
+// ResizedTo reports whether the other may be the same disk of another size, attached again
 // perhaps: by its serial, and without one by its slot if it has grown.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Serial != other.Serial || i.Size == other.Size {
@@ -80,7 +80,7 @@ func (i Identity) ResizedTo(other Identity) bool {
 	return i.Serial != "" || i.Slot != "" && i.Slot == other.Slot && i.Size < other.Size
 }
 
-// MayBe says whether it may be the disk that was there as other in an earlier boot,
+// MayBe reports whether it may be the disk that was there as other in an earlier boot,
 // however it was changed meanwhile: its size, or by a serial that it got, does not
 // make it another disk. Where both have a serial that decides, else the slot does.
 // Within one boot the sequence number decides.
@@ -118,7 +118,7 @@ type Given struct {
 	ThisBoot bool   `json:"this_boot,omitempty"`
 }
 
-// Is says whether the record may be of the disk, also on another bus, where virtio does
+// Is reports whether the record may be of the disk, also on another bus, where virtio does
 // not cut its serial. Its size does not count: it may have grown since.
 func (g *Given) Is(f *Facts) bool {
 	return SameSerial(f.Serial, g.Serial) || f.WWN != "" && f.WWN == g.WWN
@@ -128,10 +128,10 @@ func (g *Given) Is(f *Facts) bool {
 // in linux/virtio_blk.h): two longer ones can be one.
 const serialLength = 20
 
-// SerialCut says that the serial may be the beginning of a longer one.
+// SerialCut reports that the serial may be the beginning of a longer one.
 func (f *Facts) SerialCut() bool { return f.Transport == "virtio" && len(f.Serial) >= serialLength }
 
-// Same says that f is the disk that was given out, and not just one that it can not
+// Same reports that f is the disk that was given out, and not just one that it cannot
 // be told from by its serial alone. What is known on a disk whose serial may have been
 // cut is perhaps not the volume's.
 func (g *Given) Same(f *Facts) bool {

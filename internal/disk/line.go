@@ -41,7 +41,7 @@ var states = map[Action]string{
 	Keep: "mounted", Grow: "mounted", Wait: "waiting",
 }
 
-// Amiss says whether the disk is mounted and something is wrong with it, by which
+// Amiss reports whether the disk is mounted and something is wrong with it, by which
 // data is or will be lost.
 func (d Decision) Amiss() bool {
 	return d.Mounted() && (d.Reason == ReasonFault || d.Reason == ReasonShrunk)

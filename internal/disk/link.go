@@ -45,13 +45,13 @@ func (f *Facts) linkName(b []byte) []byte {
 	return b
 }
 
-// Nameless says that the disk has no LinkName.
+// Nameless reports that the disk has no LinkName.
 func (f *Facts) Nameless() bool {
 	var b [longestLink]byte
 	return len(f.linkName(b[:0])) == 0
 }
 
-// named says whether the path ends in the disk's LinkName.
+// named reports whether the path ends in the disk's LinkName.
 func (f *Facts) named(link string) bool {
 	var b [longestLink]byte
 	name := f.linkName(b[:0])

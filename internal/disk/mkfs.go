@@ -12,8 +12,8 @@ const (
 )
 
 // mkfsKeys are what a class may ask of mkfs.xfs. What brings in another device, takes
-// another size, writes before it was asked, or makes what the kernel can not mount or
-// a crash's remains can not be told from is not in it.
+// another size, writes before it was asked, or makes what the kernel cannot mount or
+// a crash's remains cannot be told from is not in it.
 var mkfsKeys = map[string][]string{
 	"-d": {"agcount", "su", "sw", "sunit", "swidth", "noalign"},
 	"-i": {"size", "maxpct", "sparse", "nrext64"},
@@ -32,7 +32,7 @@ var ext4Keys = map[string][]string{
 	"-J": {"size"},
 }
 
-// MkfsOption says whether a class may give the option to mkfs.xfs or mkfs.ext4: a
+// MkfsOption reports whether a class may give the option to mkfs.xfs or mkfs.ext4: a
 // flag, a space, and keys with numbers, such as "-d su=64k,sw=4", or a number.
 func MkfsOption(fstype, s string) bool {
 	keys := mkfsKeys

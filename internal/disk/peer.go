@@ -18,7 +18,7 @@ type Peer struct {
 	// InUse is what is known to use it or anything on it, empty for nothing: a mount point,
 	// what is built on it, or "swap".
 	InUse string `json:"in_use,omitempty"`
-	// Known says that udev or the kernel knows anything on it.
+	// Known reports that udev or the kernel knows anything on it.
 	Known bool `json:"known,omitempty"`
 	// Serial, WWN, OnRecord, InPlace and Resized as in Facts and Standing.
 	Serial   string `json:"serial,omitempty"`
@@ -28,7 +28,7 @@ type Peer struct {
 	Resized  bool   `json:"resized,omitempty"`
 }
 
-// MayBe says that neither serial nor WWN tells the two to be different disks.
+// MayBe reports that neither serial nor WWN tells the two to be different disks.
 func (p *Peer) MayBe(f *Facts) bool {
 	return !OtherSerial(p.Serial, f.Serial) && (p.WWN == "" || f.WWN == "" || p.WWN == f.WWN)
 }

@@ -35,7 +35,7 @@ type Record struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// Made says whether the filesystem is known to have been made.
+// Made reports whether the filesystem is known to have been made.
 func (r *Record) Made() bool { return !r.Ended.IsZero() && r.Failure == "" }
 
 // Sighting is the memory of a filesystem that was mounted: on which disk it lay,
@@ -55,9 +55,9 @@ type Sighting struct {
 	// At is the same moment by CLOCK_MONOTONIC (clock_gettime(2)), which nobody sets,
 	// in the boot of Identity.
 	At time.Duration `json:"at,omitempty"`
-	// Left says that hotmount saw the disk being detached after that.
+	// Left reports that hotmount saw the disk being detached after that.
 	Left bool `json:"left,omitempty"`
-	// Full says that the filesystem, an XFS, was measured by then, and took all of the disk
+	// Full reports that the filesystem, an XFS, was measured by then, and took all of the disk
 	// that it can, by the superblock on the disk as well (Facts.Full).
 	Full bool `json:"full,omitempty"`
 	// Newest is the highest disk sequence number of those that were attached then, so
@@ -72,7 +72,7 @@ type Place struct {
 	Directory, Class string
 }
 
-// In says whether the volume was one of the class: of that directory, whatever the
+// In reports whether the volume was one of the class: of that directory, whatever the
 // class was called then.
 func (p Place) In(c *Class) bool {
 	return p.Directory != "" && p.Directory == c.Directory || p.Directory == "" && p.Class != "" && p.Class == c.Name

@@ -40,7 +40,7 @@ type Selectors struct {
 	Compiled map[string]*regexp.Regexp `json:"-"`
 }
 
-// IsZero says whether nothing is given.
+// IsZero reports whether nothing is given.
 func (s *Selectors) IsZero() bool { return reflect.ValueOf(*s).IsZero() }
 
 // SizeRange is from Least to Most bytes, both included; Most 0 is no bound.
@@ -49,10 +49,10 @@ type SizeRange struct {
 	Most  uint64 `json:"most,omitempty"`
 }
 
-// Has says whether the size is in the range.
+// Has reports whether the size is in the range.
 func (r SizeRange) Has(size uint64) bool { return size >= r.Least && (r.Most == 0 || size <= r.Most) }
 
-// String gives the range for people, with the number of bytes.
+// String returns the range for people, with the number of bytes.
 func (r SizeRange) String() string {
 	s := ""
 	if r.Least > 0 {

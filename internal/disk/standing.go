@@ -18,11 +18,11 @@ type Standing struct {
 	// Intent is the record of a format of this disk that began and of which
 	// the end is not recorded.
 	Intent *Intent `json:"intent,omitempty"`
-	// IntentDoubt says that Intent may be another disk's: what is the same is the
+	// IntentDoubt reports that Intent may be another disk's: what is the same is the
 	// filesystem's UUID alone, as on a copy, or, where the intent is to overwrite
 	// what is there, something that a copy has as well.
 	IntentDoubt bool `json:"intent_doubt,omitempty"`
-	// IntentBySlot says that Intent is this disk's by nothing but slot and size: it has no
+	// IntentBySlot reports that Intent is this disk's by nothing but slot and size: it has no
 	// serial, is another attachment, and udev does not know the intent's UUID on it. The
 	// next disk in the slot looks the same.
 	IntentBySlot bool `json:"intent_by_slot,omitempty"`
@@ -41,14 +41,14 @@ type Standing struct {
 	// Noted is what is on record to lie on this attachment of the disk beside what
 	// is mounted, nil for nothing.
 	Noted *Sighting `json:"noted,omitempty"`
-	// Braked says that the disk was found while too many were formatted, and
+	// Braked reports that the disk was found while too many were formatted, and
 	// that nobody has accepted it since.
 	Braked bool `json:"braked,omitempty"`
 	// Unmounted says why the disk is kept unmounted until it is attached again,
 	// accepted or the machine booted: ReasonReleased or ReasonUnmounted; empty
 	// if it is not.
 	Unmounted Reason `json:"unmounted,omitempty"`
-	// Remount says that the operator has taken back that it is kept unmounted, and that it was
+	// Remount reports that the operator has taken back that it is kept unmounted, and that it was
 	// not found mounted since.
 	Remount bool `json:"remount,omitempty"`
 	// WasMounted is the time at which hotmount last found the disk's filesystem
@@ -56,7 +56,7 @@ type Standing struct {
 	WasMounted time.Time `json:"was_mounted,omitzero"`
 	// MountedAt is the same moment by CLOCK_MONOTONIC.
 	MountedAt time.Duration `json:"mounted_at,omitempty"`
-	// OnRecord says that the filesystem on the disk was last mounted from this
+	// OnRecord reports that the filesystem on the disk was last mounted from this
 	// disk, as far as serial, slot and size tell.
 	OnRecord bool `json:"on_record,omitempty"`
 	// InPlace says beside that that it is in the slot in which it was then.
@@ -66,9 +66,9 @@ type Standing struct {
 	// LastOn is the record of the filesystem on the disk where it is of another disk,
 	// as far as the serials tell, or Beside; nil if it is not.
 	LastOn *Sighting `json:"last_on,omitempty"`
-	// Beside says that this disk was attached already when that one left, in this boot.
+	// Beside reports that this disk was attached already when that one left, in this boot.
 	Beside bool `json:"beside,omitempty"`
-	// Twin says that the disk was refused since another had its UUID, and that
+	// Twin reports that the disk was refused since another had its UUID, and that
 	// nobody has accepted it since.
 	Twin bool `json:"twin,omitempty"`
 	// Volume is the last sighting of the filesystem on the disk, on whatever disk it
@@ -93,7 +93,7 @@ type Word struct {
 	UUID   string `json:"uuid,omitempty"`
 }
 
-// Lifted says whether the operator has given that very word.
+// Lifted reports whether the operator has given that very word.
 func (s *Standing) Lifted(r Reason, uuid string) bool {
 	return slices.Contains(s.Accepted, Word{r, uuid})
 }
@@ -105,12 +105,12 @@ type Intent struct {
 	Class    string   `json:"class"`
 	// UUID is the filesystem's UUID, chosen before mkfs runs.
 	UUID string `json:"uuid"`
-	// Over says that the disk was not blank: the operator gave the word to
+	// Over reports that the disk was not blank: the operator gave the word to
 	// overwrite what was on it.
 	Over bool `json:"over,omitempty"`
 	// Was is the UUID of the filesystem that is overwritten, empty if none was known.
 	Was string `json:"was,omitempty"`
-	// Left says that another disk was formatted in the slot since, or accepted as it is:
+	// Left reports that another disk was formatted in the slot since, or accepted as it is:
 	// this one, which has no serial, is known by the UUID alone.
 	Left bool `json:"left,omitempty"`
 	// Doubt says who else was at work on the disk after mkfs had ended, empty for nobody.
@@ -135,8 +135,8 @@ type MkfsExt4 struct {
 	Owner   string   `json:"owner,omitempty"`
 	// Time is that of the filesystem's creation, in seconds since 1970.
 	Time int64 `json:"time"`
-	// Mode is the class's RootMode, which is set once mkfs.ext4 has finished: it can
-	// not do it. Empty is as mkfs.ext4 leaves it, 0755.
+	// Mode is the class's RootMode, which is set once mkfs.ext4 has finished: it cannot
+	// do it. Empty is as mkfs.ext4 leaves it, 0755.
 	Mode string `json:"mode,omitempty"`
 }
 
@@ -150,13 +150,13 @@ type Verdict struct {
 	// Failure says why the proof or mkfs could not be brought to an end, empty
 	// if it was.
 	Failure string `json:"failure,omitempty"`
-	// Retry says that the same may go better later.
+	// Retry reports that the same may go better later.
 	Retry bool `json:"retry,omitempty"`
-	// Shared says that it failed because another machine writes to the disk.
+	// Shared reports that it failed because another machine writes to the disk.
 	Shared bool `json:"shared,omitempty"`
 }
 
-// Valid says whether the verdict still speaks of the disk as it is now.
+// Valid reports whether the verdict still speaks of the disk as it is now.
 func (v *Verdict) Valid(f *Facts) bool {
 	return v != nil && v.Seq == f.Seq && v.Size == f.Size && v.Writes == f.Writes && !f.Uncounted
 }

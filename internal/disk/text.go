@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// UUID gives the 16 bytes of a UUID in the 8-4-4-4-12 form of RFC 4122, in lower case.
+// UUID returns the 16 bytes of a UUID in the 8-4-4-4-12 form of RFC 4122, in lower case.
 func UUID(b [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// ValidUUID says whether s is a UUID in the 8-4-4-4-12 form of RFC 4122, in
+// ValidUUID reports whether s is a UUID in the 8-4-4-4-12 form of RFC 4122, in
 // lower case and not all zeros. Nothing else may become a path component.
 func ValidUUID(s string) bool {
 	if len(s) != 36 || s == "00000000-0000-0000-0000-000000000000" {
@@ -126,7 +126,7 @@ func Count(n int, thing string) string {
 	return strconv.Itoa(n) + " " + thing
 }
 
-// HumanSize gives a size in bytes as people write it, in powers of 1024 with at
+// HumanSize returns a size in bytes as people write it, in powers of 1024 with at
 // most one decimal: "5 GiB", "1.5 TiB", "512 B".
 func HumanSize(bytes uint64) string {
 	const units = "KMGTPE"

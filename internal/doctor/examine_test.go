@@ -99,7 +99,7 @@ func node(t *testing.T) *Snapshot {
 
 var kubelet = Process{PID: 800, Name: "kubelet", Exe: "/usr/bin/kubelet", Role: Kubelet}
 
-// found gives the findings in short: level, kind, the process or pod.
+// found returns the findings in short: level, kind, the process or pod.
 func found(r *Report) []string {
 	all := []string{}
 	for _, f := range r.Findings {
@@ -346,7 +346,7 @@ func TestExamine(t *testing.T) {
 		{"no provisioner has the directory", on(func(s *Snapshot) {
 			s.Views = append(s.Views, view(t, "mnt:[8]", container("", both, ""), []string{dir}, Process{PID: 850, Role: Provisioner}))
 		}), []string{"warning no-directory"}},
-		{"what a provisioner has can not be seen", on(func(s *Snapshot) {
+		{"what a provisioner has cannot be seen", on(func(s *Snapshot) {
 			v := view(t, "mnt:[8]", container("", both, ""), nil, Process{PID: 850, Role: Provisioner})
 			v.Sights[dir] = Sight{Failure: "no answer"}
 			s.Views = append(s.Views, v)

@@ -137,7 +137,7 @@ func (m *machine) take() *Snapshot {
 }
 
 // TestRoles: kubelets and others are known by executable and by name, and a pod
-// can not pass for one.
+// cannot pass for one.
 func TestRoles(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)

@@ -14,7 +14,7 @@ import (
 // isOurs returns an error unless nobody else has written between the first read of the proof and
 // the end of mkfs: what the kernel has counted for the disk is what it has counted for
 // mkfs.xfs, which goes past the page cache, and the log, which mkfs.xfs has it zero
-// (libxfs_log_clear in xfsprogs): once, or, where the disk is asked to do that and can not,
+// (libxfs_log_clear in xfsprogs): once, or, where the disk is asked to do that and cannot,
 // twice. If the counts say something else the disk is read as it was for the proof, and has
 // to be zeros and our filesystem, which says enough only if every byte is read; and always
 // after mkfs.ext4, which writes by the page cache, so that no counts tell: nothing says then

@@ -82,7 +82,7 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	}
 	err = f.Truncate(int64(s.disk.Size))
 	if errors.Is(err, unix.EFBIG) {
-		err = fmt.Errorf("%w: mkfs.ext4 can not be asked first, since no file in %s can be as large as the disk (have the class make an xfs): %w", ErrRefused, filepath.Dir(f.Name()), err)
+		err = fmt.Errorf("%w: mkfs.ext4 cannot be asked first, since no file in %s can be as large as the disk (have the class make an xfs): %w", ErrRefused, filepath.Dir(f.Name()), err)
 	}
 	if err == nil {
 		e.node = f.Name()
@@ -128,12 +128,12 @@ func (d ext4Dry) run(ctx context.Context, r run.Runner) ([]string, uint64, error
 	return nil, 0, err
 }
 
-// sameExt4 says whether mkfs.ext4 would write the same.
+// sameExt4 reports whether mkfs.ext4 would write the same.
 func sameExt4(a, b *disk.MkfsExt4) bool {
 	return a != nil && b != nil && a.Owner == b.Owner && a.Time == b.Time && slices.Equal(a.Options, b.Options)
 }
 
-// rootMode gives the permissions that the root directory of the intent's filesystem is
+// rootMode returns the permissions that the root directory of the intent's filesystem is
 // to have once its mkfs has finished, zero where that has set them.
 func rootMode(i *disk.Intent) (uint16, error) {
 	if i.Ext4 == nil || i.Ext4.Mode == "" || i.Ext4.Mode == "0755" {
@@ -146,7 +146,7 @@ func rootMode(i *disk.Intent) (uint16, error) {
 	return uint16(mode), nil
 }
 
-// setRootMode gives the root directory the intent's mode, unless the filesystem was
+// setRootMode returns the root directory the intent's mode, unless the filesystem was
 // mounted: then it is somebody's. debugfs writes the one block with that inode, of
 // which one sector changes, so that a crash leaves the one mode or the other. It does
 // not say by its exit code whether it could. Where there is nothing to write nobody is

@@ -34,13 +34,13 @@ func (l *loop) isExt4() {
 	}
 }
 
-// root gives mode and owner of the root directory.
+// root returns mode and owner of the root directory.
 func (l *loop) root() string {
 	l.t.Helper()
 	return sh(l.t, "debugfs -R 'stat <2>' "+l.facts.Node()+" 2>/dev/null | grep -oE '(Mode|User|Group): *[0-9]+' | tr -s '\\n ' ' '")
 }
 
-// What mkfs.ext4 can not do is done after it: killed before, the ext4 is whole but for
+// What mkfs.ext4 cannot do is done after it: killed before, the ext4 is whole but for
 // the mode, and the next look sets it, in one write. What was mounted meanwhile, and
 // what may be another disk's, is somebody's.
 func TestRealExt4Mode(t *testing.T) {
@@ -99,7 +99,7 @@ func TestRealExt4Mode(t *testing.T) {
 	if _, err := held.work(); err != nil || held.facts.Standing.Intent != nil {
 		t.Errorf("finished and switched off: error %v, intent %v", err, held.facts.Standing.Intent)
 	}
-	// debugfs makes no second write, and says nothing if it can not make the first.
+	// debugfs makes no second write, and says nothing if it cannot make the first.
 	l := ext4Loop(t, 300<<20)
 	if l.killedBy(crash{n: 2, debugfs: true}) {
 		t.Error("debugfs writes twice")

@@ -43,7 +43,7 @@ func TestExt4Arguments(t *testing.T) {
 
 // Before an ext4 is made mkfs.xfs is asked whether it would refuse what is on the
 // disk, since mkfs.ext4 would not; what either of them says is the end of it. A class
-// can not give another mkfs's options.
+// cannot give another mkfs's options.
 func TestExt4IsAskedFirst(t *testing.T) {
 	const (
 		ext4Args = "-b 4096 -O metadata_csum -E nodiscard,lazy_itable_init=1,lazy_journal_init=0,hash_seed=" + uuid + " -U " + uuid + " /dev/vdb"

@@ -27,22 +27,22 @@ import (
 )
 
 var (
-	// ErrBusy says that somebody else has claimed or locked the disk.
+	// ErrBusy reports that somebody else has claimed or locked the disk.
 	ErrBusy = errors.New("somebody else uses it")
-	// ErrWritten says that somebody wrote to the disk while it was looked at.
+	// ErrWritten reports that somebody wrote to the disk while it was looked at.
 	ErrWritten = errors.New("somebody writes to it")
-	// ErrRefused says that mkfs does not want the disk, or an option of the class, when
+	// ErrRefused reports that mkfs does not want the disk, or an option of the class, when
 	// it is asked first: it will not the next time either.
 	ErrRefused = errors.New("mkfs refuses it")
-	// ErrMade says that a filesystem was made by the operator's word, and what keeps it from
+	// ErrMade reports that a filesystem was made by the operator's word, and what keeps it from
 	// being used: what was there before can still be found beside it, or that is not known.
 	ErrMade = errors.New("the filesystem is made")
-	// ErrShared says that the disk has changed and this machine has not written
+	// ErrShared reports that the disk has changed and this machine has not written
 	// to it.
 	ErrShared = errors.New("another machine writes to it: a disk must be attached to one machine only")
 )
 
-// Retry says whether the same may go better later. What mkfs refuses it refuses
+// Retry reports whether the same may go better later. What mkfs refuses it refuses
 // again, and two machines that share a disk do until somebody parts them.
 func Retry(err error) bool { return !errors.Is(err, ErrRefused) && !errors.Is(err, ErrShared) }
 
@@ -89,7 +89,7 @@ type Deps struct {
 
 // lockTime is how long udev, which holds a shared lock while it probes
 // (systemd.io/BLOCK_DEVICE_LOCKING), is waited for, and lockEvery how often the
-// lock is tried: flock(2) can not be waited for with a context. udev does it
+// lock is tried: flock(2) cannot be waited for with a context. udev does it
 // the same way.
 const (
 	lockTime  = 30 * time.Second
@@ -156,7 +156,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 	return s.lock(ctx, unix.LOCK_SH)
 }
 
-// Close gives the disk free.
+// Close returns the disk free.
 func (s *Session) Close() error {
 	err := s.release()
 	if s.like != nil {

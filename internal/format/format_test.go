@@ -299,7 +299,7 @@ func (w *world) work(blank string, recover bool, between func()) error {
 	return s.Make(w.t.Context(), w.makeOptions(recover))
 }
 
-// mkfsRan says whether mkfs.xfs was started to write.
+// mkfsRan reports whether mkfs.xfs was started to write.
 func (w *world) mkfsRan() bool {
 	for _, line := range w.Calls() {
 		if strings.HasPrefix(line, mkfs) && line != versionLine && !strings.HasPrefix(line, mkfs+" -N ") {
@@ -440,7 +440,7 @@ func TestHalfMadeDisk(t *testing.T) {
 }
 
 // One obstacle a row: whatever it is, and however much is read, mkfs.xfs is not started
-// but with -N. A session itself can not write: its descriptors are open for reading.
+// but with -N. A session itself cannot write: its descriptors are open for reading.
 func TestObstacles(t *testing.T) {
 	dead := errors.New("signal: killed")
 	write := func(w *world) { w.writes++ }
@@ -453,9 +453,9 @@ func TestObstacles(t *testing.T) {
 		blank           string
 		recover         bool
 		err             string
-		// byte says that the obstacle is a byte beyond the first 4 KiB.
+		// byte reports that the obstacle is a byte beyond the first 4 KiB.
 		byte bool
-		// begun says that the intent was recorded, and so has to be taken back.
+		// begun reports that the intent was recorded, and so has to be taken back.
 		begun bool
 	}{
 		// Opening it.
@@ -938,7 +938,7 @@ func TestTorn(t *testing.T) {
 		"no intent":                   {func(w *world) { w.put(1024, make([]byte, 512)); w.facts.Standing.Intent = nil }, false, ""},
 		"another filesystem's intent": {func(w *world) { w.put(1024, make([]byte, 512)); w.facts.Standing.Intent.UUID = other }, false, ""},
 		"the intent is of an ext4":    {func(w *world) { w.facts.Standing.Intent.Ext4 = &disk.MkfsExt4{} }, true, ""},
-		"a header can not be read": {func(w *world) {
+		"a header cannot be read": {func(w *world) {
 			b := super(t, "xfs.head", uuid)
 			inGroups(b, 2)
 			w.put(0, b)
@@ -1155,7 +1155,7 @@ func TestOverwritten(t *testing.T) {
 
 // TestWrittenDuringMkfs: what somebody else writes between the last look and the end of mkfs
 // is in no difference of write requests that is known, but in that of bytes. Where every byte
-// is read again it is found wherever it lies, and what the counts can not say alone is no
+// is read again it is found wherever it lies, and what the counts cannot say alone is no
 // reason to hold the disk; where less is read, or the disk was not all zeros, it is.
 func TestWrittenDuringMkfs(t *testing.T) {
 	const gib = 1 << 30

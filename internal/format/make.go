@@ -67,7 +67,7 @@ type mkfsRun interface {
 	run(context.Context, run.Runner) (lines []string, wrote uint64, err error)
 }
 
-// runs gives those that write nothing and have to go well first, and the one that
+// runs returns those that write nothing and have to go well first, and the one that
 // writes. mkfs.ext4 does not look what is on a disk unless it can ask a person:
 // mkfs.xfs is asked in its place whether it would refuse.
 func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real mkfsRun, err error) {
@@ -296,7 +296,7 @@ func (s *Session) permit(o MakeOptions) error {
 	return nil
 }
 
-// overwritten says whether what is made is made over something, by the operator's word,
+// overwritten reports whether what is made is made over something, by the operator's word,
 // and over which filesystem, if that is known. What was overwritten stays that, however
 // often it is begun again: the proofs between may not have read all of the old data.
 func (s *Session) overwritten(o MakeOptions) (over bool, was string) {

@@ -65,7 +65,7 @@ var ltsFeatures = []struct{ flag, key, value string }{
 	{"-i", "sparse", "1"}, {"-i", "nrext64", "0"},
 }
 
-// features gives the configuration file, or where the class names a feature, which
+// features returns the configuration file, or where the class names a feature, which
 // mkfs.xfs does not take beside a file that names it too, what else is in the file.
 func (m making) features() []string {
 	if m.options == "" {
@@ -87,7 +87,7 @@ func (m making) features() []string {
 	return rest
 }
 
-// run gives what mkfs.xfs printed, line by line, and how many bytes it has written. Its
+// run returns what mkfs.xfs printed, line by line, and how many bytes it has written. Its
 // own refusals suggest -f: they are handed on and never acted on.
 func (m making) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	return runMkfs(ctx, r, run.Command{Path: mkfs, Args: m.args(), Timeout: MkfsTime}, m.dry)
@@ -112,7 +112,7 @@ func runMkfs(ctx context.Context, r run.Runner, c run.Command, dry bool) ([]stri
 	return lines, res.Wrote, nil
 }
 
-// chooseOptions gives lts where it is needed, empty where it is not: from 6.5 on
+// chooseOptions returns lts where it is needed, empty where it is not: from 6.5 on
 // mkfs.xfs turns on newer features of its own accord. 6.1.0 has the file too and
 // does not accept it, nrext64 being in the wrong section.
 func chooseOptions(ctx context.Context, r run.Runner, sys system) (string, error) {
@@ -134,7 +134,7 @@ func chooseOptions(ctx context.Context, r run.Runner, sys system) (string, error
 	return lts, nil
 }
 
-// Prototype gives the content of a prototype file for a root directory of that owner
+// Prototype returns the content of a prototype file for a root directory of that owner
 // ("UID:GID") and octal mode, empty for what mkfs.xfs does of itself
 // (mkfs.xfs(8), "-p protofile").
 func Prototype(owner, mode string) (string, error) {

@@ -35,7 +35,7 @@ type loop struct {
 	facts disk.Facts
 	begun int
 	ended int
-	// off says that formatting is switched off.
+	// off reports that formatting is switched off.
 	off error
 	// runner is run.Exec unless a test wants something in between.
 	runner run.Runner
@@ -55,7 +55,7 @@ func newLoop(t *testing.T, size int64) *loop {
 	return l
 }
 
-// free gives the disk's space back, of which hundreds would take more than there is.
+// free returns the disk's space back, of which hundreds would take more than there is.
 func (l *loop) free() {
 	if l.image != "" {
 		sh(l.t, "losetup -d "+l.facts.Node()+"; rm "+l.image)
@@ -367,7 +367,7 @@ func (l *loop) isMade() disk.Kind {
 	return before.Kind
 }
 
-// full says that everything is to be tried, and not a choice.
+// full reports that everything is to be tried, and not a choice.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // Wherever mkfs.xfs is killed, the next look finds the disk blank, half made

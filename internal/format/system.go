@@ -13,7 +13,7 @@ import (
 )
 
 // system is what a session needs of the kernel, apart from reading. Tests put
-// files in the place of disks.
+// files in place of disks.
 type system interface {
 	// open opens the device node for direct reads; exclusive claims the disk.
 	open(node string, exclusive bool) (*os.File, error)
@@ -28,7 +28,7 @@ type system interface {
 	node(path string) (disk.Dev, error)
 	// temp makes an empty file.
 	temp() (*os.File, error)
-	// exists says whether there is a file of that path.
+	// exists reports whether there is a file of that path.
 	exists(path string) (bool, error)
 }
 

@@ -9,10 +9,10 @@ import (
 	"hotmount/internal/probe"
 )
 
-// ErrToken says that a token does not hold.
+// ErrToken reports that a token does not hold.
 var ErrToken = errors.New("the token does not hold: it is for another disk or another content, or the disk was written to or attached anew since, or the machine restarted")
 
-// Token gives what binds the operator's word to this disk in this boot, as it is
+// Token returns what binds the operator's word to this disk in this boot, as it is
 // now: its serial, disk sequence number and size, the kernel's count of writes
 // since what Prove has found, and a digest of all that Prove has read, but of the samples
 // at least. It is no secret: whoever may use it is root.
@@ -45,7 +45,7 @@ func (s *Session) token(ctx context.Context, boot string) (string, error) {
 	return fmt.Sprintf("%x", sum[:16]), nil
 }
 
-// hold says that the token holds, and takes the samples that say so again later: udev gives
+// hold reports that the token holds, and takes the samples that say so again later: udev gives
 // up on a disk that is locked for three minutes, which all of it may take.
 func (s *Session) hold(ctx context.Context, token, boot string) error {
 	got, err := s.token(ctx, boot)
@@ -58,7 +58,7 @@ func (s *Session) hold(ctx context.Context, token, boot string) error {
 	return err
 }
 
-// holds says that a token that held does so still, by the samples, and the kernel's count
+// holds reports that a token that held does so still, by the samples, and the kernel's count
 // of this machine's writes.
 func (s *Session) holds(ctx context.Context) error {
 	got, err := probe.Digest(ctx, s.source(), probe.Sampled)

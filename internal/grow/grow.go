@@ -36,11 +36,11 @@ const (
 	mountTime = 15 * time.Minute
 )
 
-// ErrShrunk says that the filesystem takes more than the disk has, ErrUnmountable
-// that the filesystem can not be mounted.
+// ErrShrunk reports that the filesystem takes more than the disk has, ErrUnmountable
+// that the filesystem cannot be mounted.
 var (
 	ErrShrunk      = errors.New("the filesystem is larger than its disk")
-	ErrUnmountable = errors.New("the filesystem can not be mounted")
+	ErrUnmountable = errors.New("the filesystem cannot be mounted")
 )
 
 // Mounted measures the filesystem of that type, XFS or ext4, and UUID that is mounted from
@@ -153,7 +153,7 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, errors.Join(err, measureErr)
 }
 
-// hasRoom says whether the filesystem can take more of the disk. The error is
+// hasRoom reports whether the filesystem can take more of the disk. The error is
 // ErrShrunk.
 func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
 	if g.Size > f.Size {
@@ -162,7 +162,7 @@ func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
 	return g.Usable(f.Size) > g.Size, nil
 }
 
-// check says whether the open device, and the one that has its name, is the disk
+// check reports whether the open device, and the one that has its name, is the disk
 // with that sequence number. That it has another size than f by now is dealt with
 // at the next look.
 func check(device *os.File, f *disk.Facts) error {
@@ -186,7 +186,7 @@ func check(device *os.File, f *disk.Facts) error {
 	return nil
 }
 
-// Measure gives how much of the disk at the device node the filesystem of that type
+// Measure returns how much of the disk at the device node the filesystem of that type
 // takes that is not mounted, by its superblock: nothing of a type other than XFS and
 // ext4.
 func Measure(node, fstype string) (g disk.Geometry, err error) {
@@ -209,7 +209,7 @@ func measure(r io.ReaderAt, fstype string) (disk.Geometry, error) {
 	return disk.Geometry{}, nil
 }
 
-// ext4 gives how much of the disk an ext4 takes, read from its superblock.
+// ext4 returns how much of the disk an ext4 takes, read from its superblock.
 func ext4(r io.ReaderAt) (disk.Geometry, error) {
 	// The superblock is 1024 bytes at byte 1024 (Linux,
 	// Documentation/filesystems/ext4/super.rst). The page cache, through which

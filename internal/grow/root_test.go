@@ -27,7 +27,7 @@ func tool(t *testing.T, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// facts gives those of a loop device, as they are now.
+// facts returns those of a loop device, as they are now.
 func facts(t *testing.T, node string) *disk.Facts {
 	t.Helper()
 	var st unix.Stat_t

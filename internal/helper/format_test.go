@@ -20,7 +20,7 @@ func TestIntentOfAnother(t *testing.T) {
 		do    disk.Action
 
 		made, ends, failed bool
-		// own says that another format of the disk, by the operator's word, has a UUID
+		// own reports that another format of the disk, by the operator's word, has a UUID
 		// of its own.
 		own bool
 	}{

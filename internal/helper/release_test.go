@@ -53,7 +53,7 @@ func TestReleaseWritesFirst(t *testing.T) {
 			t.Errorf("%s: written %q, %v", name, synced, err)
 		}
 	}
-	// What the kernel has given up can not be written, and has to be unmounted to be mended.
+	// What the kernel has given up cannot be written, and has to be unmounted to be mended.
 	table, err := os.ReadFile(h.Root + "/proc/1/mountinfo")
 	if err != nil {
 		t.Fatal(err)

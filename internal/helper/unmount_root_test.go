@@ -20,7 +20,7 @@ import (
 
 const goneUUID = "aaaaaaaa-0000-4000-8000-000000000001"
 
-// ownNamespace gives the test's thread a mount namespace of its own, which ends
+// ownNamespace returns the test's thread a mount namespace of its own, which ends
 // with the test.
 func ownNamespace(t *testing.T) {
 	t.Helper()

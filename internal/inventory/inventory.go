@@ -38,12 +38,12 @@ type Host struct {
 	// disk has nothing to do; nil to do without. It is asked once of each mount, by
 	// who has Shared.
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
-	// Partitions says whether partitions are wanted as well; nil for never.
+	// Partitions reports whether partitions are wanted as well; nil for never.
 	Partitions func() bool
-	// CameAfter says whether the disk with the one kernel name, which is attached, is known to
+	// CameAfter reports whether the disk with the one kernel name, which is attached, is known to
 	// have come after one with the other name had gone; nil for nothing known.
 	CameAfter func(name, gone string) bool
-	// Asks says that what a loop device lies on is asked for, and not guessed: one that this
+	// Asks reports that what a loop device lies on is asked for, and not guessed: one that this
 	// process may not open seems to lie on each disk.
 	Asks bool
 }
@@ -52,13 +52,13 @@ type Host struct {
 // where these are wanted.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
-// Newest gives the highest disk sequence number of those attached that may have been
+// Newest returns the highest disk sequence number of those attached that may have been
 // attached together with the disk of that kernel name, which is gone.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }
 
-// Mounts gives PID 1's mount table (mounts.Reader.Tree).
+// Mounts returns PID 1's mount table (mounts.Reader.Tree).
 func (h Host) Mounts() ([]mounts.Mount, error) { return h.Shared.reader().Tree(h.Root) }
 
 // MountedAt reports whether the device is mounted at the path. The error may be that another
@@ -342,7 +342,7 @@ func (h Host) onVolume(f *disk.Facts, c *common) error {
 	return nil
 }
 
-// leads says whether the link is there and leads to that attachment of a disk.
+// leads reports whether the link is there and leads to that attachment of a disk.
 func (h Host) leads(link string, seq uint64) bool {
 	if link == "" {
 		return false
@@ -356,7 +356,7 @@ func (h Host) leads(link string, seq uint64) bool {
 	return err == nil && second == disk.ID{Seq: seq}.BySeq()
 }
 
-// fault gives what the kernel has done to a filesystem that it found damaged or
+// fault returns what the kernel has done to a filesystem that it found damaged or
 // could not write to. The device is named as the kernel names it; the path of the
 // mount may be asked if it leads to it. Nothing is opened: that may wait for a dead
 // disk, and for ever.
@@ -384,7 +384,7 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	return ""
 }
 
-// Changed gives the names of those disks of which the mounts, what lies over them, or the fault of the
+// Changed returns the names of those disks of which the mounts, what lies over them, or the fault of the
 // filesystem are not as in their facts. With Shared it goes by the mount table as it was read last: what
 // the kernel does not tell of (mounts.Reader.Tree) the next look at every disk finds, but for a damaged
 // filesystem, of which there is more to see.
@@ -432,7 +432,7 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 // covered reports whether the path of that mount leads to another.
 func covered(paths mounts.Paths, m *mounts.Mount) bool { return paths.At(m.Path) != m }
 
-// inPlace says whether it is a place of ours; what lies elsewhere is asked nothing.
+// inPlace reports whether it is a place of ours; what lies elsewhere is asked nothing.
 func inPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && disk.ValidUUID(filepath.Base(m.Path))
 }
@@ -454,7 +454,7 @@ func (h Host) measure(f *disk.Facts) {
 	f.Geometry = &grown
 }
 
-// fits says whether what was measured is of the filesystem that is mounted, for all that is known: another may have
+// fits reports whether what was measured is of the filesystem that is mounted, for all that is known: another may have
 // been made on the disk since.
 func fits(f *disk.Facts, g *disk.Geometry) bool {
 	switch {
@@ -468,7 +468,7 @@ func fits(f *disk.Facts, g *disk.Geometry) bool {
 	return slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return filepath.Base(m.Path) == g.UUID })
 }
 
-// deviceName gives the kernel name of the device that a path below /dev leads
+// deviceName returns the kernel name of the device that a path below /dev leads
 // to, empty for anything else.
 func (h Host) deviceName(path string) string {
 	if !strings.HasPrefix(path, "/dev/") {

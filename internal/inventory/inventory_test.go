@@ -33,7 +33,7 @@ const (
 // path that ends in a slash a directory.
 type tree map[string]string
 
-// with gives a copy with changes; what is changed to "-" is taken out.
+// with returns a copy with changes; what is changed to "-" is taken out.
 func (t tree) with(changes tree) tree {
 	all := maps.Clone(t)
 	maps.Copy(all, changes)
@@ -152,7 +152,7 @@ var node = block("vda", 0, 1, "SYSTEM").with(block("vdb", 16, 12, "DATA", "ID_FS
 	"sys/devices/virtual/block/dm-0/stat": "1 2 3 4 5 6 7 8 9 10 11\n",
 })
 
-// scan gives the facts of all disks by name.
+// scan returns the facts of all disks by name.
 func scan(t *testing.T, h Host) map[string]disk.Facts {
 	t.Helper()
 	all, err := h.Scan()
@@ -498,7 +498,7 @@ func TestFormattingOff(t *testing.T) {
 		{"kernel command line", tree{cmdline: "ro hotmount.format=no quiet\n"}, "hotmount.format=no is on the kernel command line"},
 		{"kernel command line that allows it", tree{cmdline: "ro hotmount.format=yes quiet\n"}, ""},
 		{"kernel command line with another word", tree{cmdline: "ro xhotmount.format=no quiet\n"}, ""},
-		{"a hold file that can not be looked for", tree{"etc/hotmount": "", "etc/hotmount/config.yaml": "-"}, "not a directory"},
+		{"a hold file that cannot be looked for", tree{"etc/hotmount": "", "etc/hotmount/config.yaml": "-"}, "not a directory"},
 		{"a hold file behind a loop", tree{"etc/hotmount": "-> hotmount", "etc/hotmount/config.yaml": "-"}, "too many levels"},
 	} {
 		h := test.tree.host(t)
@@ -631,7 +631,7 @@ func mapValues(by map[string]disk.Facts) []*disk.Facts {
 	return all
 }
 
-// What can not be read is an error, and none that says the disk is gone: who
+// What cannot be read is an error, and none that says the disk is gone: who
 // takes it for gone cleans up behind it.
 func TestUnreadable(t *testing.T) {
 	const dir = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"

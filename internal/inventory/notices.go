@@ -58,14 +58,14 @@ func Absence(m *disk.Sighting) (what, next string) {
 		"attach it; if gone for good: hotmount forget " + disk.Visible(m.UUID)
 }
 
-// Missing gives the filesystems that were mounted at an earlier boot, whose
+// Missing returns the filesystems that were mounted at an earlier boot, whose
 // disks were not seen leaving, and that are on none of the disks.
 func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
 	earlier, err := h.earlier()
 	return without(earlier, disks), err
 }
 
-// earlier gives the filesystems that were mounted at an earlier boot and not in this one, and
+// earlier returns the filesystems that were mounted at an earlier boot and not in this one, and
 // whose disks were not seen leaving.
 func (h Host) earlier() ([]disk.Sighting, error) {
 	boot, err := h.Boot()
@@ -76,7 +76,7 @@ func (h Host) earlier() ([]disk.Sighting, error) {
 	return slices.DeleteFunc(seen, func(m disk.Sighting) bool { return m.Identity.Boot == boot || m.Left }), err
 }
 
-// without gives those of the filesystems that are on none of the disks.
+// without returns those of the filesystems that are on none of the disks.
 func without(all []disk.Sighting, disks []disk.Facts) []disk.Sighting {
 	here := map[string]bool{}
 	for i := range disks {
@@ -88,7 +88,7 @@ func without(all []disk.Sighting, disks []disk.Facts) []disk.Sighting {
 	return slices.DeleteFunc(all, func(m disk.Sighting) bool { return here[m.UUID] })
 }
 
-// strays gives what is in a class directory and is neither a mount point in use
+// strays returns what is in a class directory and is neither a mount point in use
 // nor an empty directory on its way to be one.
 func (h Host) strays(dir string) ([]string, error) {
 	real := filepath.Join("/", h.Root, dir)
@@ -155,14 +155,14 @@ func (h Host) strays(dir string) ([]string, error) {
 	return all, nil
 }
 
-// given says whether the entry of a class directory is a link by which a disk is
+// given reports whether the entry of a class directory is a link by which a disk is
 // given out, or was until just now.
 func (h Host) given(dir, name string) bool {
 	target, err := os.Readlink(filepath.Join("/", h.Root, dir, name))
 	return err == nil && target == disk.LinkDirectory+"/"+name
 }
 
-// firstEntry gives the name of an entry of a directory, empty if it has none but
+// firstEntry returns the name of an entry of a directory, empty if it has none but
 // the marker, which is an empty file.
 // It is not followed if it is a symlink.
 func firstEntry(path string) (string, error) {

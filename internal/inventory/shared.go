@@ -64,7 +64,7 @@ type measured struct {
 	geometry disk.Geometry
 }
 
-// geometry gives that of the disk's XFS in a place of ours, nil if it is not known.
+// geometry returns that of the disk's XFS in a place of ours, nil if it is not known.
 // The open that it needs may wait for whoever waits for the disk with the root
 // directory locked (xfs_dir_open in the kernel's fs/xfs/xfs_file.c), and nobody can
 // end who waits so: it is made once a mount, and only if the disk owes no answer.

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Stale gives what is still mounted in a place that a class gives out, or has given out
+// Stale returns what is still mounted in a place that a class gives out, or has given out
 // (store.Store.Directories), although its disk is gone: of each what is remembered of the
 // disk, and that mount alone. With an error there may be more.
 func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
@@ -43,12 +43,12 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 	return all, errs
 }
 
-// Attached gives the sequence number of the disk or partition that has that device number, 0 if
+// Attached returns the sequence number of the disk or partition that has that device number, 0 if
 // none has. While a filesystem is mounted the kernel gives its number to no other: what is
 // mounted from a number that is attached is on a living disk.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
-// IsPlace says whether the mount is what hotmount mounts in a class directory.
+// IsPlace reports whether the mount is what hotmount mounts in a class directory.
 func IsPlace(m *mounts.Mount) bool {
 	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(path.Base(m.Path))
 }

@@ -77,7 +77,7 @@ func TestStaleInAFormerDirectory(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	// A list that can not be read hides nothing of the classes.
+	// A list that cannot be read hides nothing of the classes.
 	if err := os.WriteFile(h.Store.State+"/directories.json", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}

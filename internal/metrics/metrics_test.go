@@ -18,7 +18,7 @@ import (
 
 const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 
-// used gives metrics that everything was told to once, as they are written.
+// used returns metrics that everything was told to once, as they are written.
 func used(t *testing.T) string {
 	t.Helper()
 	m := New("1.2.3")
@@ -64,7 +64,7 @@ func used(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
-		t.Errorf("node_exporter can not read it: %v, %v", info, err)
+		t.Errorf("node_exporter cannot read it: %v, %v", info, err)
 	}
 	if all, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); err != nil || len(all) != 1 {
 		t.Errorf("beside it: %v, %v", all, err)

@@ -43,7 +43,7 @@ type series struct {
 	buckets []uint64
 }
 
-// of gives the series with those values of the labels, which is 0 if it is new.
+// of returns the series with those values of the labels, which is 0 if it is new.
 func (f *family) of(values ...string) *series {
 	var pairs []string
 	for i, label := range f.labels {

@@ -7,7 +7,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Changed gives the devices whose mounts differ between two tables, each once,
+// Changed returns the devices whose mounts differ between two tables, each once,
 // by device number. The order of the mounts in a table is no difference. Of a table that
 // has an ID twice a device may be named that has not changed.
 func Changed(before, now []Mount) []disk.Dev {

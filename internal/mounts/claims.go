@@ -43,11 +43,11 @@ var unitDirectories = []string{
 	"/usr/lib/systemd/system",
 }
 
-// Claims gives all claims of fstab(5), crypttab(5), mdadm.conf(5) and the What=
+// Claims returns all claims of fstab(5), crypttab(5), mdadm.conf(5) and the What=
 // of mount and swap units, below a root path, "" or "/" for the live system. A
 // unit file that another one overrides counts as well. What is not there claims
-// nothing. A unit file that can not be read is a claim without a Spec: it may be a link
-// to somewhere in a home directory. Anything else that can not be read is an error.
+// nothing. A unit file that cannot be read is a claim without a Spec: it may be a link
+// to somewhere in a home directory. Anything else that cannot be read is an error.
 func Claims(root string) ([]Claim, error) {
 	claims, err := claimsBelow(filepath.Join("/", root))
 	if err != nil {
@@ -114,7 +114,7 @@ func claimsBelow(root string) ([]Claim, error) {
 	return append(claims, unseen...), nil
 }
 
-// hidden says whether a unit file or a directory of drop-ins is a link to where the daemon
+// hidden reports whether a unit file or a directory of drop-ins is a link to where the daemon
 // sees nothing (disk.Hidden): below /home it may not look, and what is below /tmp seems not
 // to be there. Who sees it does not read it either, so that hotmount plan says what the
 // daemon does.
@@ -135,7 +135,7 @@ func hidden(root, name string) bool {
 	return false
 }
 
-// list gives the paths of the entries of a directory whose names have one of the
+// list returns the paths of the entries of a directory whose names have one of the
 // endings.
 func list(root, dir string, endings ...string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(root, dir))
@@ -344,7 +344,7 @@ func unquote(s string) string {
 	return s
 }
 
-// Matches says whether the claim names the disk, one of its partitions or one
+// Matches reports whether the claim names the disk, one of its partitions or one
 // that it might have. It errs on the side of yes: a name of a partition counts
 // though the disk has none at the moment. Another disk's device that was built on
 // this one is no match: this one is then held.
@@ -412,7 +412,7 @@ func matchesPath(p string, f *disk.Facts) bool {
 	return isPartitionOf(p, node, f)
 }
 
-// matchesPattern says whether p is the path, or a pattern that it fits
+// matchesPattern reports whether p is the path, or a pattern that it fits
 // (mdadm.conf(5), DEVICE).
 func matchesPattern(p, own string) bool {
 	if p == own {
@@ -422,7 +422,7 @@ func matchesPattern(p, own string) bool {
 	return match && err == nil
 }
 
-// isPartitionOf says whether the path is that of a partition which the disk might
+// isPartitionOf reports whether the path is that of a partition which the disk might
 // have: named by the kernel (disk_name in block/genhd.c: "vdb1", but "nvme0n1p1"
 // after a digit) or linked by udev ("…-part1").
 func isPartitionOf(p, node string, f *disk.Facts) bool {

@@ -113,7 +113,7 @@ func TestNoClaims(t *testing.T) {
 	}
 }
 
-// What can not be read may claim any disk. A link that leads to itself fails for
+// What cannot be read may claim any disk. A link that leads to itself fails for
 // root as well.
 func TestUnreadableClaims(t *testing.T) {
 	for _, name := range []string{"etc/fstab", "etc/crypttab", "etc/mdadm/mdadm.conf", "etc/mdadm.conf", "etc/mdadm.conf.d", "etc/systemd/system", "etc/mdadm/mdadm.conf.d/x.conf"} {
@@ -126,7 +126,7 @@ func TestUnreadableClaims(t *testing.T) {
 	}
 }
 
-// One unit that can not be read does not keep the rest from being known. What is a link to
+// One unit that cannot be read does not keep the rest from being known. What is a link to
 // where the daemon sees nothing is not read, whether or not it is there.
 func TestUnseenClaims(t *testing.T) {
 	hidden := filepath.Join(t.TempDir(), "x")

@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// DeviceUsers gives the processes that have the disk itself open, by whatever node. It
+// DeviceUsers returns the processes that have the disk itself open, by whatever node. It
 // sees all only as root with all capabilities. A process that ends meanwhile is left out.
 func DeviceUsers(root string, id disk.ID) ([]User, error) {
 	var users []User

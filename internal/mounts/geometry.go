@@ -16,7 +16,7 @@ import (
 // (Linux, fs/xfs/libxfs/xfs_fs.h). It needs no capability.
 const xfsGeometry = 0x80705864
 
-// XFSGeometry gives how much of its disk a mounted XFS takes, and its UUID. The path must be
+// XFSGeometry returns how much of its disk a mounted XFS takes, and its UUID. The path must be
 // that of a mount of the device in this process's mount namespace.
 func XFSGeometry(path string, dev disk.Dev) (disk.Geometry, error) {
 	g, err := xfsGeometryOf(path, dev)
@@ -49,7 +49,7 @@ func xfsGeometryOf(path string, dev disk.Dev) (g disk.Geometry, err error) {
 }
 
 // OpenMount opens the root directory of the device's filesystem, mounted at that
-// path. As long as it is open the filesystem can not be unmounted.
+// path. As long as it is open the filesystem cannot be unmounted.
 func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	dir, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -66,7 +66,7 @@ func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	return dir, nil
 }
 
-// otherError says that another device's filesystem is there.
+// otherError reports that another device's filesystem is there.
 type otherError struct{ on, want disk.Dev }
 
 func (e *otherError) Error() string {

@@ -28,11 +28,11 @@ type Loop struct {
 	Known bool
 	// Device and Inode are those of its file, as stat(2) has them, where the kernel has told it (Known).
 	Device, Inode uint64
-	// Denied says that this process may not open it, and so can not ask.
+	// Denied reports that this process may not open it, and so cannot ask.
 	Denied bool
 }
 
-// Called says whether its path ends as that of a disk's node does, below whatever directory
+// Called reports whether its path ends as that of a disk's node does, below whatever directory
 // that is dev to somebody, or in a mount of its own.
 func (l *Loop) Called(name string) bool {
 	dir, base := path.Split(strings.TrimSuffix(l.File, " (deleted)"))
@@ -47,7 +47,7 @@ func (l *Loop) SameFile(other *Loop) bool {
 	return l.File != "" && l.File == other.File
 }
 
-// Loops gives the loop devices that have a file. What is below one can be a disk, and
+// Loops returns the loop devices that have a file. What is below one can be a disk, and
 // nothing else tells of it: the kernel neither lists it among the disk's holders nor has
 // it claim the disk. Who may open loop devices, which the daemon may not, is told by the
 // kernel what lies below; others go by the path, in PID 1's mount table.

@@ -38,7 +38,7 @@ const maxLine = 32 << 10
 // Tree is that of a Reader, for who reads the table once.
 func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
 
-// At gives the mount of the tree to which a path leads, nil if there is none: who
+// At returns the mount of the tree to which a path leads, nil if there is none: who
 // opens the path asks that filesystem, whatever is mounted below it.
 func At(tree []Mount, path string) *Mount { return ByPath(tree).At(path) }
 
@@ -97,7 +97,7 @@ func (p Paths) onWay(path string) []*Mount {
 	return way
 }
 
-// OnTop says whether the device is mounted at the path. The error says that another one
+// OnTop reports whether the device is mounted at the path. The error says that another one
 // is mounted over it, which umount(8) would take away in its place.
 func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
@@ -154,7 +154,7 @@ func ParseTree(r io.Reader) ([]Mount, error) {
 	return tree, nil
 }
 
-// group gives the peer group of an optional field, 0 if there is none.
+// group returns the peer group of an optional field, 0 if there is none.
 func group(m *mountinfo.Info, name string) int {
 	n, err := strconv.Atoi(tag(m, name))
 	if err != nil {
@@ -164,7 +164,7 @@ func group(m *mountinfo.Info, name string) int {
 }
 
 // boundLines reads a mount table, cuts lines that are too long and checks what the library
-// takes for granted: it reads a number it can not parse as 0.
+// takes for granted: it reads a number it cannot parse as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
 	// Of its usual size: what is allocated for each table is most of a look's garbage.
@@ -197,7 +197,7 @@ func boundLines(r io.Reader) (io.Reader, error) {
 	}
 }
 
-// Swaps gives the paths of all active swap space, as the kernel names it in
+// Swaps returns the paths of all active swap space, as the kernel names it in
 // /proc/swaps (proc_swaps(5)): device nodes below /dev, or files.
 func Swaps(root string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join("/", root, "proc/swaps"))

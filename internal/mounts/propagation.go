@@ -41,7 +41,7 @@ func propagates(hosts, owns []Mount, dir string) error {
 	return nil
 }
 
-// carrier gives the mount through which a directory is reached.
+// carrier returns the mount through which a directory is reached.
 func carrier(tree []Mount, dir string) (*Mount, error) {
 	at := At(tree, dir)
 	if at == nil {
@@ -50,13 +50,13 @@ func carrier(tree []Mount, dir string) (*Mount, error) {
 	return at, nil
 }
 
-// inside gives the path within the filesystem of a directory that is reached
+// inside returns the path within the filesystem of a directory that is reached
 // through the mount.
 func inside(m *Mount, dir string) string {
 	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
 }
 
-// tag gives an optional field of the table, such as shared:1 (proc_pid_mountinfo(5)),
+// tag returns an optional field of the table, such as shared:1 (proc_pid_mountinfo(5)),
 // without its name.
 func tag(m *mountinfo.Info, name string) string {
 	fields := strings.Fields(m.Optional)

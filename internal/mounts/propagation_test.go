@@ -115,7 +115,7 @@ func TestPropagatesHolds(t *testing.T) {
 	})
 }
 
-// What can not be read is not taken for granted, whichever of the tables it is.
+// What cannot be read is not taken for granted, whichever of the tables it is.
 func TestPropagatesUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
 		"nonsense":           "nonsense\n",

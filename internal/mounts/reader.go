@@ -30,7 +30,7 @@ type Reader struct {
 // propagationHolds is how long it holds that a directory propagates.
 const propagationHolds = time.Second
 
-// Tree gives PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the
+// Tree returns PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the
 // live system, in the kernel's order: of two mounts at one path the later one is on top.
 // SuperOptions of absurd length are cut. It is not to be changed. What the kernel does not tell of
 // (changed) may be as it was until the table changes, or Doubt is called.
@@ -38,7 +38,7 @@ func (r *Reader) Tree(root string) ([]Mount, error) {
 	return r.host.read(filepath.Join("/", root, tablePath), true)
 }
 
-// Last gives the table that Tree has read last, not to be changed; nil if it has read none.
+// Last returns the table that Tree has read last, not to be changed; nil if it has read none.
 func (r *Reader) Last() []Mount {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
@@ -140,13 +140,13 @@ func openUnwatched(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// tells says whether changed can go by the file: a mount table of procfs, and no copy of one.
+// tells reports whether changed can go by the file: a mount table of procfs, and no copy of one.
 func tells(file *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(file.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
 }
 
-// changed says whether the kernel may have changed the mount table since it was opened or this was last
+// changed reports whether the kernel may have changed the mount table since it was opened or this was last
 // asked (mounts_poll in the kernel's fs/proc_namespace.c). It is not told of a filesystem that the kernel
 // itself makes read-only, or somebody in another mount namespace or by fsconfig(2); of what mount(2) does to
 // the propagation alone (do_change_type in fs/namespace.c); nor of a mount point whose path is another since a
@@ -157,7 +157,7 @@ func changed(file *os.File) bool {
 	return n != 0 || err != nil
 }
 
-// parse gives the mounts of the table: of a line that was in the one before what it was then. The order
+// parse returns the mounts of the table: of a line that was in the one before what it was then. The order
 // of what stays is the same, as the kernel has it; else a line is parsed once more.
 func (t *oneTable) parse(r io.Reader) ([]Mount, error) {
 	last, lines := t.last, t.lines

@@ -11,7 +11,7 @@ import (
 )
 
 // TestReader: what is read after other tables is what is read first, whichever lines are
-// known, twice there, or gone; one that can not be read leaves nothing behind.
+// known, twice there, or gone; one that cannot be read leaves nothing behind.
 func TestReader(t *testing.T) {
 	var known oneTable
 	lines := slices.Collect(strings.Lines(debian))
@@ -74,7 +74,7 @@ func TestReaderKeepsLines(t *testing.T) {
 	}
 }
 
-// TestTreeIsReadOnce: the kernel says whether its table has changed, a file in the place of one does not.
+// TestTreeIsReadOnce: the kernel says whether its table has changed, a file in place of one does not.
 // Who reads it once, as Tree and Propagates do, leaves nothing open.
 func TestTreeIsReadOnce(t *testing.T) {
 	same := func(r *Reader, root string) bool {

@@ -33,7 +33,7 @@ type User struct {
 	How string `json:"how"`
 }
 
-// String gives the user in words.
+// String returns the user in words.
 func (u User) String() string {
 	s := u.How
 	if u.PID != 0 {
@@ -66,7 +66,7 @@ func MountedAnywhere(root, name string) bool {
 	return false
 }
 
-// Users gives who uses the filesystem of that device number that is mounted at
+// Users returns who uses the filesystem of that device number that is mounted at
 // the path: mounts of it elsewhere, also in other mount namespaces, and
 // processes with a file of it open, mapped, or as a working or root directory,
 // also where the mount that they came by is not in any table any more.
@@ -120,7 +120,7 @@ type task struct {
 	first          bool
 }
 
-// namespaces gives the mount table of each mount namespace as its first process sees
+// namespaces returns the mount table of each mount namespace as its first process sees
 // it, the host's is given, and the processes.
 func namespaces(root string, host []Mount) (trees map[string][]Mount, tasks []task, err error) {
 	fail := func(err error) (map[string][]Mount, []task, error) { return nil, nil, err }
@@ -199,7 +199,7 @@ func follow(host []Mount, dev disk.Dev, path string, trees map[string][]Mount) f
 	return f
 }
 
-// follows says whether the mount goes when the host's does. One of which the
+// follows reports whether the mount goes when the host's does. One of which the
 // process does not see what it is mounted on is taken to stay.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
@@ -232,7 +232,7 @@ func tree(table string) ([]Mount, error) {
 	return all, nil
 }
 
-// uses gives how the process uses the filesystem, each kind once; ids are the mounts
+// uses returns how the process uses the filesystem, each kind once; ids are the mounts
 // that it sees, true for those of the filesystem. A process that has ended uses
 // nothing.
 func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
@@ -272,7 +272,7 @@ func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 	return how
 }
 
-// on says whether what is open lies on the filesystem of the device: by its mount, and
+// on reports whether what is open lies on the filesystem of the device: by its mount, and
 // where that is in no table, by what the kernel knows of it. So it is where a mount was
 // taken off the tree, which rmdir(2) does in namespaces where something is mounted on
 // the directory (detach_mounts in fs/namespace.c).
@@ -289,7 +289,7 @@ func on(info, open string, ids map[int]bool, dev disk.Dev) bool {
 	return err == nil && st.Dev_major == dev.Major && st.Dev_minor == dev.Minor
 }
 
-// deadOn says whether what answers EIO is an XFS of the device that is shut down, which
+// deadOn reports whether what answers EIO is an XFS of the device that is shut down, which
 // does so (xfs_vn_getattr in fs/xfs/xfs_iops.c): its statfs(2) does answer, with the
 // device (xfs_fs_statfs in fs/xfs/xfs_super.c).
 func deadOn(path string, dev disk.Dev) bool {

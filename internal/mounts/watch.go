@@ -14,7 +14,7 @@ import (
 // ends, which is no error. Changes that come while changed runs make one more
 // call.
 //
-// Where PID 1's table can not be opened (hidepid= in proc(5) hides it from who
+// Where PID 1's table cannot be opened (hidepid= in proc(5) hides it from who
 // is not root), this process's own is watched: what systemd mounts propagates
 // into it, which is all that a hint has to tell.
 func Watch(ctx context.Context, changed func()) error {

@@ -13,7 +13,7 @@ type Condition struct {
 	Wanted string
 	Held   bool
 	Found  string
-	// Open says that only reading the disk can tell.
+	// Open reports that only reading the disk can tell.
 	Open bool
 }
 
@@ -76,10 +76,10 @@ type Considered struct {
 	// Matches are its selectors, of a partition's disk where the class asks for whole
 	// disks.
 	Matches []Match
-	// Selected says that it asks for the disk, Other that it asks for one of its
+	// Selected reports that it asks for the disk, Other that it asks for one of its
 	// partitions, or for the partition's disk.
 	Selected, Other bool
-	// Has says that it has the disk; Verdict is what became of it, in words after the
+	// Has reports that it has the disk; Verdict is what became of it, in words after the
 	// class's name.
 	Has     bool
 	Verdict string

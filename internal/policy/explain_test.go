@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestConditionsAreTheDecision: what is explained can not differ from what is
+// TestConditionsAreTheDecision: what is explained cannot differ from what is
 // done. All conditions hold exactly where the disk is formatted, or given out.
 func TestConditionsAreTheDecision(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {

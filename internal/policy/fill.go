@@ -7,7 +7,7 @@ import "hotmount/internal/disk"
 // fs/xfs/libxfs/xfs_fs.h).
 const leastGain = 64 * 4096
 
-// Fills says whether the filesystem that is known on the disk is to fill it before it
+// Fills reports whether the filesystem that is known on the disk is to fill it before it
 // is mounted. Debian 12's udev does not say how much an ext4 takes; there it is taken to
 // have filled the disk that it was last mounted from here, and one that never was may
 // have room: the unit that has it fill the disk reads how much it takes.

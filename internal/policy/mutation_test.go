@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// equivalent are the conditions whose absence can not be seen, and why.
+// equivalent are the conditions whose absence cannot be seen, and why.
 var equivalent = map[string]string{
 	"in.c.Proven of in.c.Kind == disk.HalfMade && in.c.Proven": "what is half-made is refused without an intent, and with one it is proven first",
 	"!c.Partitions":                  "saves copying facts: what does not ask for partitions selects none",

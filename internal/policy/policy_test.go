@@ -102,7 +102,7 @@ var gone = []disk.Word{
 	{Reason: disk.ReasonSameSerial, UUID: otherUUID}, {Reason: disk.ReasonContent, UUID: otherUUID},
 }
 
-// hidden lets a unit that can not be read claim the disk, perhaps.
+// hidden lets a unit that cannot be read claim the disk, perhaps.
 func hidden(f *disk.Facts) { f.Unseen = "/etc/systemd/system/srv.mount" }
 
 // given is the record of a block volume.
@@ -425,16 +425,16 @@ func TestDecide(t *testing.T) {
 		{"twin, this one on record but refused before", func(f *disk.Facts) {
 			f.SameUUID, f.Standing.OnRecord, f.Standing.Twin = []disk.Peer{{}}, true, true
 		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
-		{"twin in the place of another", func(f *disk.Facts) { f.Standing.LastOn = &lay }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
-		{"twin in the place of another, accepted", func(f *disk.Facts) { f.Standing.LastOn, f.Standing.Accepted = &lay, word(disk.ReasonTwin, otherUUID) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
-		{"twin in the place of another, accepted for something else", func(f *disk.Facts) {
+		{"twin in place of another", func(f *disk.Facts) { f.Standing.LastOn = &lay }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
+		{"twin in place of another, accepted", func(f *disk.Facts) { f.Standing.LastOn, f.Standing.Accepted = &lay, word(disk.ReasonTwin, otherUUID) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"twin in place of another, accepted for something else", func(f *disk.Facts) {
 			f.Standing.LastOn, f.Standing.Accepted = &lay, but(disk.Word{Reason: disk.ReasonTwin, UUID: otherUUID})
 		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
-		{"in the place of another that was seen leaving", func(f *disk.Facts) { f.Standing.LastOn = &disk.Sighting{UUID: uuid, Left: true} }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
-		{"in the place of one that left while this one was there", func(f *disk.Facts) {
+		{"in place of another that was seen leaving", func(f *disk.Facts) { f.Standing.LastOn = &disk.Sighting{UUID: uuid, Left: true} }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"in place of one that left while this one was there", func(f *disk.Facts) {
 			f.Standing.LastOn, f.Standing.Beside = &disk.Sighting{UUID: uuid, Left: true}, true
 		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
-		{"in the place of one that left while this one was there, accepted", func(f *disk.Facts) {
+		{"in place of one that left while this one was there, accepted", func(f *disk.Facts) {
 			f.Standing.LastOn, f.Standing.Beside, f.Standing.Accepted = &disk.Sighting{UUID: uuid, Left: true}, true, word(disk.ReasonTwin, uuid)
 		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"mounted, from another disk than the one on record", func(f *disk.Facts) { f.Mounts, f.Standing.LastOn = []disk.MountPoint{ours}, &lay }, xfs(), nil, disk.Keep, disk.ReasonMounted},
@@ -1195,7 +1195,7 @@ var conditions = []condition{
 	{name: "formatting is off in the configuration", reason: disk.ReasonFormatOff, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Format = false }},
 	{name: "formatting is off on this node", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = "lost" }},
 	{name: "there before installation", reason: disk.ReasonPresent, lift: word(disk.ReasonPresent, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = &disk.Identity{} }},
-	{name: "a claim that can not be read", reason: disk.ReasonUnseen, lift: word(disk.ReasonUnseen, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { hidden(f) }},
+	{name: "a claim that cannot be read", reason: disk.ReasonUnseen, lift: word(disk.ReasonUnseen, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { hidden(f) }},
 	{name: "the serial of an earlier disk", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}}
 	}},

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Select gives the class that has the disk, or nil: the one in whose directory it is
+// Select returns the class that has the disk, or nil: the one in whose directory it is
 // as a volume, else the first that selects it. No configuration gives a class a disk
 // of the running system.
 func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
@@ -28,7 +28,7 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	return class
 }
 
-// first gives the first class that selects the disk, or (other) what is not the
+// first returns the first class that selects the disk, or (other) what is not the
 // disk itself: of a disk one of its partitions, of a partition its disk. A disk is
 // one class's with all its partitions, or its partitions are.
 func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
@@ -74,7 +74,7 @@ func whole(f *disk.Facts) subject {
 // serial is the disk's without the spaces at its end, which nobody is to count.
 func (a subject) serial() string { return strings.TrimRight(a.OfDisk(a.Serial), " ") }
 
-// selects says whether the class asks for it.
+// selects reports whether the class asks for it.
 func selects(a subject, c *disk.Class) bool {
 	return c.Partitions == a.partition && !(c.Partitions && c.Mode == disk.ModeBlock) &&
 		!c.Selectors.IsZero() && named(a.name, &c.Selectors) && unbacked(a, &c.Selectors) == "" && holds(a, &c.Selectors)
@@ -110,7 +110,7 @@ func ofKubelet(path string) bool {
 	return false
 }
 
-// takes says whether the class asks for a partition of the disk, by all that is known
+// takes reports whether the class asks for a partition of the disk, by all that is known
 // of both (its size is the partition's to say), or for the disk of the partition.
 func takes(f *disk.Facts, c *disk.Class) bool {
 	if f.Whole != "" {
@@ -124,7 +124,7 @@ func takes(f *disk.Facts, c *disk.Class) bool {
 	})
 }
 
-// volume says whether the disk, or the partition's, is a block volume to some class
+// volume reports whether the disk, or the partition's, is a block volume to some class
 // and was given out: whoever has it may have put the partitions there.
 func volume(f *disk.Facts, s *disk.Settings) bool {
 	if f.Standing.Given == nil && f.Standing.Link == "" {
@@ -138,7 +138,7 @@ func volume(f *disk.Facts, s *disk.Settings) bool {
 	return false
 }
 
-// placed gives the class in whose directory the disk is mounted or given out, or
+// placed returns the class in whose directory the disk is mounted or given out, or
 // nil: it stays a volume of that class until that ends. The class that selects the
 // disk goes before others; where none does, the mount has to be of our making.
 func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
@@ -161,7 +161,7 @@ func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 	return at
 }
 
-// excluded gives the place of the first exclusion that the disk falls under, or -1.
+// excluded returns the place of the first exclusion that the disk falls under, or -1.
 func excluded(f *disk.Facts, s *disk.Settings) int {
 	for i := range s.Exclude {
 		if excludes(f, &s.Exclude[i]) {
@@ -171,7 +171,7 @@ func excluded(f *disk.Facts, s *disk.Settings) int {
 	return -1
 }
 
-// excludes says whether the disk falls under the exclusion. What is said of a disk is
+// excludes reports whether the disk falls under the exclusion. What is said of a disk is
 // said of its partitions, also of these alone.
 func excludes(f *disk.Facts, e *disk.Selectors) bool {
 	switch {
@@ -196,7 +196,7 @@ func holds(a subject, s *disk.Selectors) bool {
 	return true
 }
 
-// named says whether a disk of that kernel name is of a kind that the selectors may select at all:
+// named reports whether a disk of that kernel name is of a kind that the selectors may select at all:
 // virtio-blk, SCSI and NVMe disks, and what a pattern names literally. A pattern
 // such as "*" is never to reach a device-mapper, loop or RAM device that somebody
 // else has made.
@@ -219,7 +219,7 @@ func named(name string, s *disk.Selectors) bool {
 // no glob.
 const Regexp = "re:"
 
-// Pattern says whether the pattern matches the whole value: a glob of path.Match,
+// Pattern reports whether the pattern matches the whole value: a glob of path.Match,
 // in which "*" also stands for a slash, or after "re:" a regular expression. One
 // with a fault, which config refuses, matches nothing.
 func Pattern(pattern, value string) bool {
@@ -231,7 +231,7 @@ func Pattern(pattern, value string) bool {
 	return ok && err == nil
 }
 
-// expression gives the regular expression of a pattern, nil for a glob and for one
+// expression returns the regular expression of a pattern, nil for a glob and for one
 // with a fault.
 func expression(pattern string) *regexp.Regexp {
 	text, ok := strings.CutPrefix(pattern, Regexp)
@@ -283,7 +283,7 @@ func pattern(s *disk.Selectors, pattern, value string) bool {
 	return Pattern(pattern, value)
 }
 
-// slashless has a byte in the place of a slash that neither patterns nor what
+// slashless has a byte in place of a slash that neither patterns nor what
 // sysfs says can hold, so that a slash is a character like others.
 var slashless = strings.NewReplacer("/", "\x00")
 
@@ -297,7 +297,7 @@ type Match struct {
 	Held  bool
 }
 
-// matchesOf gives what becomes of each selector that is given.
+// matchesOf returns what becomes of each selector that is given.
 func matchesOf(a subject, s *disk.Selectors) []Match {
 	var all []Match
 	for i := range selectors {

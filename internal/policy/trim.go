@@ -13,7 +13,7 @@ const (
 	trimPeriod = 7*24*hour - 12*hour
 )
 
-// Trim says whether the free space of the mounted filesystem is to be given back
+// Trim reports whether the free space of the mounted filesystem is to be given back
 // to the storage, and if not, why. Since is the time since the last trim in
 // nanoseconds, negative for none.
 func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, since int64) (bool, string) {

@@ -45,7 +45,7 @@ type Own struct {
 	Like func(context.Context) (io.ReaderAt, error)
 }
 
-// isXFS says whether it is the XFS with that superblock.
+// isXFS reports whether it is the XFS with that superblock.
 func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
 
 // Look tells what is on the disk. The scan, which is the long part, is only made
@@ -146,7 +146,7 @@ func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	return c
 }
 
-// only says whether every signature is of that type.
+// only reports whether every signature is of that type.
 func only(sigs []Signature, kind string) bool {
 	return !slices.ContainsFunc(sigs, func(s Signature) bool { return s.Type != kind })
 }

@@ -35,7 +35,7 @@ type ext4Super struct {
 	perGroup, inodesGroup uint64
 	first                 uint64
 	descriptor, inode     int
-	// whole says that whoever wrote it had finished (s_state is EXT2_VALID_FS), used
+	// whole reports that whoever wrote it had finished (s_state is EXT2_VALID_FS), used
 	// that it was mounted (s_mtime, s_mnt_count).
 	whole, used bool
 }
@@ -138,7 +138,7 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	return nil
 }
 
-// Ext4Used says whether the disk has the superblock of the ext4 of that UUID, and that
+// Ext4Used reports whether the disk has the superblock of the ext4 of that UUID, and that
 // was mounted since mkfs.ext4 made it.
 func Ext4Used(r io.ReaderAt, uuid string) bool {
 	super, err := readExt4(r)
@@ -153,7 +153,7 @@ func (s *ext4Super) descriptorSum(group uint32, d []byte) uint16 {
 	return uint16(ext4Sum(sum, d[0x20:]))
 }
 
-// hasCopy says whether the group, other than the first, begins with a copy of the
+// hasCopy reports whether the group, other than the first, begins with a copy of the
 // superblock: 1, and the powers of 3, 5 and 7 (ext4_bg_has_super).
 func hasCopy(group uint64) bool {
 	for _, base := range []uint64{3, 5, 7} {
@@ -198,7 +198,7 @@ func newExt4Owner(ctx context.Context, own Own) (*ext4Owner, error) {
 	return o, err
 }
 
-// inodes gives the byte at which the inodes of the first group begin; buf, of a block,
+// inodes returns the byte at which the inodes of the first group begin; buf, of a block,
 // is overwritten.
 func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	if err := readFull(r, buf, block); err != nil {
@@ -270,7 +270,7 @@ func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// knows says whether the sector at s of the block that was read at that offset is
+// knows reports whether the sector at s of the block that was read at that offset is
 // part of a superblock or of inodes with our UUID in their checksums.
 func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	if at := s / superSize * superSize; at+superSize <= len(b) && (offset == 0 && at == superSize || offset > 0 && at == 0) {

@@ -15,7 +15,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// madeExt4 gives a sparse file on which mkfs.ext4, the real one, made a filesystem
+// madeExt4 returns a sparse file on which mkfs.ext4, the real one, made a filesystem
 // at that time, as package format has it.
 func madeExt4(t *testing.T, size int64, uuid, when string, args ...string) *os.File {
 	t.Helper()

@@ -61,7 +61,7 @@ type owner struct {
 	words        bool
 }
 
-// newOwner gives nil for an empty UUID, which owns nothing.
+// newOwner returns nil for an empty UUID, which owns nothing.
 func newOwner(uuid string) *owner {
 	raw, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
 	if err != nil || len(raw) != 16 {
@@ -70,7 +70,7 @@ func newOwner(uuid string) *owner {
 	return &owner{uuid: raw}
 }
 
-// foreign gives the index of the first byte of b, read at that offset, that is
+// foreign returns the index of the first byte of b, read at that offset, that is
 // neither zero nor of the filesystem's making, or -1. Own counts the bytes of
 // the blocks that are of its making, as far as there is no foreign byte.
 func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
@@ -94,7 +94,7 @@ func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// inBlock gives how far the block is zero or of the filesystem's making: its
+// inBlock returns how far the block is zero or of the filesystem's making: its
 // length, or the start of a sector that is neither.
 func (o *owner) inBlock(b []byte) int {
 	for at := 0; at < len(b); at += sector {
@@ -113,7 +113,7 @@ func (o *owner) inBlock(b []byte) int {
 	return len(b)
 }
 
-// stamped says whether the sector begins a structure that carries the UUID.
+// stamped reports whether the sector begins a structure that carries the UUID.
 func (o *owner) stamped(s []byte) bool {
 	be := binary.BigEndian
 	magic := be.Uint32(s)
@@ -136,7 +136,7 @@ func (o *owner) stamped(s []byte) bool {
 	return true
 }
 
-// continues says whether the sector belongs to what began before: to the one
+// continues reports whether the sector belongs to what began before: to the one
 // record in the log, which says in one sector that the filesystem was unmounted,
 // and has nothing but a cycle number in the first four bytes of the others
 // (xfsprogs, libxfs/rdwr.c, libxfs_log_header); or to a free list, whose unused

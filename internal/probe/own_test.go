@@ -14,7 +14,7 @@ import (
 
 const ownUUID = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 
-// made gives a sparse file on which mkfs.xfs, the real one, made a filesystem.
+// made returns a sparse file on which mkfs.xfs, the real one, made a filesystem.
 func made(t *testing.T, size int64, args ...string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")

@@ -28,7 +28,7 @@ var secondary = []struct {
 
 func fixed(at ...uint64) func(uint64) []uint64 { return func(uint64) []uint64 { return at } }
 
-// places gives the offsets of all second superblocks, each rounded down for a
+// places returns the offsets of all second superblocks, each rounded down for a
 // direct read, in ascending order.
 func places(size uint64) []uint64 {
 	var all []uint64
@@ -43,7 +43,7 @@ func places(size uint64) []uint64 {
 	return slices.Compact(all)
 }
 
-// xfsGroups gives the starts of the allocation groups that mkfs.xfs would make
+// xfsGroups returns the starts of the allocation groups that mkfs.xfs would make
 // with its default block size. Below 4 TiB there are 4 on a plain disk and, by
 // size, 8 to 32 on one that reports a stripe; from there on each group has just
 // under 1 TiB. The first 1024 are enough for 1 PiB.
@@ -102,7 +102,7 @@ func xfsGroups(size uint64) []uint64 {
 	return all
 }
 
-// extGroups gives the starts of the block groups that hold a copy of the
+// extGroups returns the starts of the block groups that hold a copy of the
 // superblock: 1, the powers of 3, 5 and 7, and the last. A group has as many
 // blocks as a block has bits.
 func extGroups(size uint64) []uint64 {

@@ -1,5 +1,5 @@
 // Package probe tells what is on a disk: blank, a filesystem, something else, or
-// unknown, with the evidence. It only reads. What can not be read or is not
+// unknown, with the evidence. It only reads. What cannot be read or is not
 // understood is an error or Unknown, never Blank.
 package probe
 
@@ -35,7 +35,7 @@ const (
 	// superblock.
 	Sampled Plan = "sampled"
 	// Unsigned wants zeros in the first 4 KiB, and Window bytes at both ends that
-	// can be read: what the tools can not read they do not name.
+	// can be read: what the tools cannot read they do not name.
 	Unsigned Plan = "unsigned"
 	// ends reads Window bytes at both ends.
 	ends Plan = "ends"
@@ -111,14 +111,14 @@ type Finding struct {
 	Offset uint64
 }
 
-// Zero says that the scan came to its end and every byte read was zero.
+// Zero reports that the scan came to its end and every byte read was zero.
 func (f *Finding) Zero() bool { return f.clean() && f.Own == 0 }
 
-// clean says that the scan came to its end and every byte read was zero or
+// clean reports that the scan came to its end and every byte read was zero or
 // Source.Own's.
 func (f *Finding) clean() bool { return f.Size != 0 && len(f.Bytes) == 0 }
 
-// ReadError says that a byte that had to be read could not be.
+// ReadError reports that a byte that had to be read could not be.
 type ReadError struct {
 	Offset uint64
 	Err    error
@@ -126,7 +126,7 @@ type ReadError struct {
 
 func (e *ReadError) Error() string { return fmt.Sprintf("cannot read byte %d: %v", e.Offset, e.Err) }
 
-// Unwrap gives the operating system's error.
+// Unwrap returns the operating system's error.
 func (e *ReadError) Unwrap() error { return e.Err }
 
 // Scan reads the disk as the plan says and stops at the first byte that is
@@ -252,7 +252,7 @@ type turns struct {
 	next func() (piece, bool)
 	// given counts the pieces that are given to be read, handed those that were handed on.
 	given, handed int
-	// over says that nothing more is to be read; changed tells of that and of handed.
+	// over reports that nothing more is to be read; changed tells of that and of handed.
 	over    bool
 	changed sync.Cond
 }
@@ -298,7 +298,7 @@ func (t *turns) outside(f func()) {
 	f()
 }
 
-// Digest gives a digest of what the plan reads.
+// Digest returns a digest of what the plan reads.
 func Digest(ctx context.Context, s Source, plan Plan) ([sha256.Size]byte, error) {
 	var sum [sha256.Size]byte
 	h := sha256.New()
@@ -343,7 +343,7 @@ func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 	return &ReadError{Offset: offset + uint64(max(n, 0)), Err: err}
 }
 
-// nonZero gives the index of the first byte of b that is not zero, or -1. It takes
+// nonZero returns the index of the first byte of b that is not zero, or -1. It takes
 // words: under QEMU's emulation vector instructions, which bytes.Equal uses, cost
 // several times as much. It looks at what its caller alone has, and the race detector
 // would make it hundreds of times slower.
@@ -372,7 +372,7 @@ func nonZero(b []byte) int {
 // extent is a stretch of the disk, end excluded.
 type extent struct{ start, end uint64 }
 
-// extents gives what the plan reads, in ascending order and without overlap.
+// extents returns what the plan reads, in ascending order and without overlap.
 func (p Plan) extents(size uint64) (iter.Seq[extent], error) {
 	if size > 1<<63-1 {
 		return nil, fmt.Errorf("cannot scan: a size of %d bytes", size)
@@ -407,7 +407,7 @@ func one(list ...extent) iter.Seq[extent] {
 	}
 }
 
-// samples gives both windows, the samples and the places of second superblocks,
+// samples returns both windows, the samples and the places of second superblocks,
 // ordered by their start. The list is never held as a whole: for a disk of
 // 1 PiB it has 16 million entries.
 func samples(size uint64) iter.Seq[extent] {
@@ -473,7 +473,7 @@ func alignedBuffer(size int) (buffer, error) {
 	return b, nil
 }
 
-// hugeBuffer gives size bytes of all, which is to be freed, and if they fill a huge page asks the kernel for one. It
+// hugeBuffer returns size bytes of all, which is to be freed, and if they fill a huge page asks the kernel for one. It
 // may have none left, or none at all. What does not fill one is not given one, which would only take memory.
 func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	if size%hugePage != 0 {
@@ -488,7 +488,7 @@ func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	return all, b, nil
 }
 
-// toHugePage gives how many bytes lie between the address and the next one at which a huge page begins.
+// toHugePage returns how many bytes lie between the address and the next one at which a huge page begins.
 func toHugePage(address uintptr) int { return -int(address) & (hugePage - 1) }
 
 // free can only fail for memory that Mmap did not give.

@@ -43,7 +43,7 @@ type Signature struct {
 // Signatures asks wipefs(8) and blkid(8), both read-only, what they know on the
 // disk with that device node. They share libblkid and yet differ: wipefs goes
 // on where blkid stops at two names, blkid names what has no magic number. An
-// error says that nothing is known.
+// error reports that nothing is known.
 func Signatures(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	var w, b []Signature
 	var errW, errB error

@@ -14,7 +14,7 @@ import (
 type XFSSuper struct {
 	// UUID is in the 8-4-4-4-12 form, in lower case.
 	UUID string
-	// InProgress says that mkfs.xfs has begun and not finished.
+	// InProgress reports that mkfs.xfs has begun and not finished.
 	InProgress bool
 	// Size of the filesystem, and of a block of it, in bytes.
 	Size, Block uint64
@@ -30,7 +30,7 @@ type XFSSuper struct {
 // unfinished is false for a superblock that is not there.
 func (s *XFSSuper) unfinished() bool { return s != nil && s.InProgress }
 
-// ErrNoXFS says that the disk does not begin with the superblock of an XFS.
+// ErrNoXFS reports that the disk does not begin with the superblock of an XFS.
 var ErrNoXFS = errors.New("no XFS superblock")
 
 // ReadXFS reads the superblock at the start of the disk. The error is ErrNoXFS

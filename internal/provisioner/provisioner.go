@@ -66,7 +66,7 @@ type class struct {
 	StorageClass yaml.Node `yaml:"storageClass"`
 }
 
-// storageClass gives what the chart's storageClass says.
+// storageClass returns what the chart's storageClass says.
 func (c *class) storageClass() (s storageClass, err error) {
 	if c.StorageClass.Kind == yaml.MappingNode {
 		err = c.StorageClass.Decode(&s)
@@ -79,7 +79,7 @@ type storageClass struct {
 	MountOptions  []string `yaml:"mountOptions"`
 }
 
-// expected gives the provisioner's class for one of ours.
+// expected returns the provisioner's class for one of ours.
 func expected(c *disk.Class) class {
 	p := class{
 		Name: c.StorageClass, HostDir: c.Directory, MountDir: c.Directory,
@@ -114,7 +114,7 @@ nodeCleanupController:
 # already.
 `
 
-// Values gives the helm values that fit the settings, as YAML.
+// Values returns the helm values that fit the settings, as YAML.
 func Values(s *disk.Settings) ([]byte, error) {
 	var list struct {
 		Classes []class `yaml:"classes"`
@@ -264,7 +264,7 @@ func (k *checker) theirs(i int) {
 	}
 }
 
-// within says whether the path is the directory or below it.
+// within reports whether the path is the directory or below it.
 func within(p, directory string) bool {
 	return p == directory || directory == "/" || len(p) > len(directory) && p[:len(directory)+1] == directory+"/"
 }

@@ -34,7 +34,7 @@ func NewBoard(former []disk.Line) *Board {
 // Changed has a value when the lines may have changed since the last one.
 func (b *Board) Changed() <-chan struct{} { return b.changed }
 
-// Lines gives a copy of all lines, in the order of the disks' names.
+// Lines returns a copy of all lines, in the order of the disks' names.
 func (b *Board) Lines() []disk.Line {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,7 +45,7 @@ func (b *Board) Lines() []disk.Line {
 	return all
 }
 
-// Knows says whether there is a line for this disk.
+// Knows reports whether there is a line for this disk.
 func (b *Board) Knows(name string, seq uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +82,7 @@ func line(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) dis
 	return l
 }
 
-// Repeats says whether it is a refusal, or a hold, that the daemon before has told in
+// Repeats reports whether it is a refusal, or a hold, that the daemon before has told in
 // the same words: a restart is no reason to tell it again.
 func (b *Board) Repeats(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) bool {
 	if d.Action != disk.Refuse && d.Action != disk.Hold {

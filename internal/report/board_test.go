@@ -51,7 +51,7 @@ func TestBoard(t *testing.T) {
 	if diff := cmp.Diff(disk.Line{Disk: "vdb", Seq: 12, Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Decision: ours, Why: "it is mounted at /mnt/disks/" + uuid}, one("mounted"), cmpopts.IgnoreFields(disk.Line{}, "Since")); diff != "" {
 		t.Error(diff)
 	}
-	// The mount of another disk that is gone can not be taken away.
+	// The mount of another disk that is gone cannot be taken away.
 	former := facts("S")
 	former.Seq = 11
 	b.Failed(former, disk.Decision{UUID: uuid}, errors.New("busy"), time.Second)

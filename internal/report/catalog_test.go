@@ -41,7 +41,7 @@ func TestCatalog(t *testing.T) {
 		}
 		// Nor whether it was written to before.
 		if strings.Contains(entries[kind], "has written nothing") {
-			t.Errorf("%s promises what it can not know", word)
+			t.Errorf("%s promises what it cannot know", word)
 		}
 		// Fields that are not there would be shown by their names.
 		for _, field := range regexp.MustCompile(`@([A-Z_]+)@`).FindAllStringSubmatch(entries[kind], -1) {

@@ -93,7 +93,7 @@ func (l *Log) give(data, rights []byte, wait bool) error {
 	return cmp.Or(err, sent, l.journald.SetWriteDeadline(time.Time{}))
 }
 
-// sealed gives a file with that in it which nobody can change: journald takes no other.
+// sealed returns a file with that in it which nobody can change: journald takes no other.
 func sealed(data []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("journal", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

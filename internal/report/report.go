@@ -48,7 +48,7 @@ const (
 	KindProblem   Kind = "668e8644ecc84d45b43580c03a0d0612"
 )
 
-// Kinds gives all kinds of events, each with a word for people and scripts.
+// Kinds returns all kinds of events, each with a word for people and scripts.
 func Kinds() map[Kind]string {
 	return map[Kind]string{
 		KindSeen: "seen", KindDecided: "decided", KindHeld: "held", KindAmiss: "amiss", KindRefused: "refused", KindProven: "proven", KindFormatted: "formatted",
@@ -68,7 +68,7 @@ type Log struct {
 	mu sync.Mutex
 	// journald is the connection to it, nil if there is none yet.
 	journald *net.UnixConn
-	// stuck says that journald did not read the last entry in time, lost is how many
+	// stuck reports that journald did not read the last entry in time, lost is how many
 	// were written nowhere since the last that was.
 	stuck bool
 	lost  int
@@ -154,7 +154,7 @@ func (l *Log) write(fields map[string]string) error {
 		for k, v := range fields {
 			object[strings.ToLower(strings.TrimPrefix(k, "HOTMOUNT_"))] = v
 		}
-		// Strings alone can always be encoded; whom to tell that they can not be
+		// Strings alone can always be encoded; whom to tell that they cannot be
 		// written?
 		text, _ := json.Marshal(object)
 		line = string(disk.VisibleJSON(text))
@@ -271,7 +271,7 @@ func (a Agent) Problem(err error) {
 	a.Log.Event(KindProblem, journal.PriErr, nil, disk.Decision{}, "", oneLine(err.Error()))
 }
 
-// Status gives the service manager the state in one line (STATUS=,
+// Status returns the service manager the state in one line (STATUS=,
 // sd_notify(3)).
 func (a Agent) Status(line string) { a.notify("STATUS=" + oneLine(line)) }
 

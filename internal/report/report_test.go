@@ -121,7 +121,7 @@ func (i inbox) next(t *testing.T) entry {
 	return e
 }
 
-// one gives the values of an entry in which no field comes twice.
+// one returns the values of an entry in which no field comes twice.
 func (e entry) one(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -67,7 +67,7 @@ func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 	}
 }
 
-// Status gives the service manager the state in one line, and asks it for
+// Status returns the service manager the state in one line, and asks it for
 // patience from now on (STATUS=, EXTEND_TIMEOUT_USEC=, sd_notify(3)).
 func (s *Scan) Status(line string, patience time.Duration) {
 	s.notify(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", oneLine(line), patience.Microseconds()))

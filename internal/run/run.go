@@ -23,11 +23,11 @@ import (
 // streams. What hotmount runs prints a few kilobytes.
 const Limit = 1 << 20
 
-// ErrOutput says that the child printed more than Limit. What it printed is
+// ErrOutput reports that the child printed more than Limit. What it printed is
 // thrown away: half an answer is no answer.
 var ErrOutput = fmt.Errorf("more than %d bytes of output", Limit)
 
-// ErrTimeout says that the child did not end within its time limit.
+// ErrTimeout reports that the child did not end within its time limit.
 var ErrTimeout = errors.New("it did not end in time")
 
 // Command is one child process to be run.
@@ -41,7 +41,7 @@ type Command struct {
 	Timeout time.Duration
 }
 
-// String gives the command line, for people and not for a shell.
+// String returns the command line, for people and not for a shell.
 func (c Command) String() string { return strings.Join(append([]string{c.Path}, c.Args...), " ") }
 
 // Result is what a child that ended by itself left behind.
@@ -71,7 +71,7 @@ type Exec struct{}
 
 // Run starts the command in a process group of its own and waits for it. At the
 // end of ctx or of the time limit the whole group is killed. A child that hangs
-// in the kernel on dead storage can not be killed and is waited for: whoever
+// in the kernel on dead storage cannot be killed and is waited for: whoever
 // may not hang runs this in a process of its own.
 func (Exec) Run(ctx context.Context, c Command) (Result, error) {
 	res, err := start(ctx, c)

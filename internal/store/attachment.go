@@ -96,7 +96,7 @@ func (s Store) ForgetHolders(uuid string) error {
 	return removeIfThere(filepath.Join(s.holdersDir(), uuid))
 }
 
-// Holders gives what SaveHolders has recorded last in this boot, empty for nothing.
+// Holders returns what SaveHolders has recorded last in this boot, empty for nothing.
 func (s Store) Holders(uuid string) string {
 	words, _ := readFile(filepath.Join(s.holdersDir(), uuid))
 	return string(words)

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// ErrNoAnswer says that the operator's word has no answer.
+// ErrNoAnswer reports that the operator's word has no answer.
 var ErrNoAnswer = errors.New("there is no answer")
 
 // Answer is what came of an operator's word.
@@ -21,7 +21,7 @@ type Answer struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// ErrConfirming says that another process waits for what comes of an operator's word for
+// ErrConfirming reports that another process waits for what comes of an operator's word for
 // the same disk.
 var ErrConfirming = errors.New("it is being formatted at the operator's word already (another hotmount format --confirm; see hotmount history)")
 
@@ -72,7 +72,7 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 	return f.Close, nil
 }
 
-// TakeToken gives the operator's word for the disk of that sequence number, empty
+// TakeToken returns the operator's word for the disk of that sequence number, empty
 // if there is none that still holds. It is given once. An answer that is there is another's:
 // who gave that word has not waited for it.
 func (s Store) TakeToken(seq uint64) (token string, err error) {
@@ -120,7 +120,7 @@ func (s Store) SaveAnswer(seq uint64, a Answer) error {
 	return nil
 }
 
-// TakeAnswer gives what came of the operator's word, ErrNoAnswer if nobody has said
+// TakeAnswer returns what came of the operator's word, ErrNoAnswer if nobody has said
 // it yet. A word that nobody has taken is taken back, and what is answered then is another.
 func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer

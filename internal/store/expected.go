@@ -23,7 +23,7 @@ func (e *Expectations) Expect(s disk.Sighting) {
 	e.all = e.all[max(0, len(e.all)-sightingsKept):]
 }
 
-// Expected gives what is still to be recorded, in the order in which it was seen.
+// Expected returns what is still to be recorded, in the order in which it was seen.
 func (e *Expectations) Expected() []disk.Sighting {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,7 +45,7 @@ func (e *Expectations) Recorded(seen []disk.Sighting) {
 	}
 }
 
-// sightings gives what is remembered of filesystems and what is expected to be: that first, for
+// sightings returns what is remembered of filesystems and what is expected to be: that first, for
 // what Recorded ends meanwhile is in the file.
 func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	if e == nil {

@@ -20,7 +20,7 @@ type givenOut struct {
 	Disks   []disk.Given `json:"disks"`
 }
 
-// Given gives the records of all disks that were ever given out as block volumes.
+// Given returns the records of all disks that were ever given out as block volumes.
 func (s Store) Given() ([]disk.Given, error) {
 	var all givenOut
 	err := readJSON(s.givenFile(), &all)
@@ -105,7 +105,7 @@ func (s Store) free(f *disk.Facts) error {
 	return err
 }
 
-// Link gives where the attachment of that sequence number was last given out,
+// Link returns where the attachment of that sequence number was last given out,
 // empty for nowhere.
 func (s Store) Link(seq uint64) (string, error) {
 	link, err := readFile(seqFile(s.linkDir(), seq))

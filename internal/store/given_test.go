@@ -61,15 +61,15 @@ func TestGiven(t *testing.T) {
 		}
 	}
 
-	// A record that can not be read stops all formatting.
+	// A record that cannot be read stops all formatting.
 	if err := os.WriteFile(filepath.Join(s.State, "given-out.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if m := s.Load("boot", nil); m.Lost == nil {
-		t.Error("a record that can not be read is taken for none")
+		t.Error("a record that cannot be read is taken for none")
 	}
 	if err := s.GiveOut(f, "boot", "raw", "/mnt/raw/scsi-S1"); err == nil {
-		t.Error("a record that can not be read is written over")
+		t.Error("a record that cannot be read is written over")
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// ErrBrake says that too many disks were formatted in a short time.
+// ErrBrake reports that too many disks were formatted in a short time.
 var ErrBrake = errors.New("too many disks were formatted in a short time")
 
 // Bounds in bytes: a history that would be larger than historySize is rewritten
@@ -41,7 +41,7 @@ type ending struct {
 	Failure string    `json:"failure,omitempty"`
 }
 
-// History gives the records of the formats of this node, the oldest first.
+// History returns the records of the formats of this node, the oldest first.
 func (s Store) History() ([]disk.Record, error) {
 	data, err := readFile(s.historyFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +57,7 @@ func (s Store) History() ([]disk.Record, error) {
 	return all, nil
 }
 
-// parseHistory gives the records and how many bytes of data they take. A last
+// parseHistory returns the records and how many bytes of data they take. A last
 // line that is not whole is what a power cut leaves of a record: it was never
 // synced, so that nothing was written to a disk on its account.
 func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
@@ -106,7 +106,7 @@ type Format struct {
 	Limit  int
 	Period time.Duration
 
-	// open says that the record has begun and has no end yet.
+	// open reports that the record has begun and has no end yet.
 	open bool
 }
 
@@ -231,7 +231,7 @@ func (s Store) appendLocked(next func([]disk.Record) (entry, error)) (err error)
 	return nil
 }
 
-// newest gives the lines of the newest records.
+// newest returns the lines of the newest records.
 func newest(all []disk.Record) ([]byte, error) {
 	var lines []byte
 	for i := range slices.Backward(all) {
@@ -247,7 +247,7 @@ func newest(all []disk.Record) ([]byte, error) {
 	return lines, nil
 }
 
-// bounded gives the first lines of evidence that fit.
+// bounded returns the first lines of evidence that fit.
 func bounded(evidence []string) []string {
 	kept, size := []string{}, 0
 	for i, line := range evidence {

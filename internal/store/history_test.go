@@ -531,7 +531,7 @@ func TestSightingsAreBoundedAndReadWhole(t *testing.T) {
 func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
 	f := facts("vdb", 1, "S")
 	for what, tt := range map[string]struct {
-		blocked string // a directory, not empty, in the place of the file
+		blocked string // a directory, not empty, in place of the file
 		write   func(Store) error
 	}{
 		"check":       {"check", func(s Store) error { return s.Check() }},

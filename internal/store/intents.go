@@ -104,7 +104,7 @@ func (s Store) End(uuid string) error {
 	return nil
 }
 
-// intents gives the formats of which the end is not recorded. One whose record can not be read is
+// intents returns the formats of which the end is not recorded. One whose record cannot be read is
 // an error, and among them with the UUID that its name says, and in doubt: no other is
 // forgotten for it, and what carries that UUID is not taken for whole.
 func (s Store) intents() ([]disk.Intent, error) {
@@ -136,7 +136,7 @@ func (s Store) intents() ([]disk.Intent, error) {
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%w (the filesystem of that UUID may be unfinished: detach its disk, or be sure of it, and move the file away; then: hotmount state init)", err))
-			i = disk.Intent{UUID: uuid, Doubt: "its record can not be read"}
+			i = disk.Intent{UUID: uuid, Doubt: "its record cannot be read"}
 		}
 		all = append(all, i)
 	}

@@ -56,7 +56,7 @@ func (s Store) LaterPlace(waiting func()) *Place {
 	return &Place{store: s, waiting: waiting}
 }
 
-// Progress says that a read has ended. Where the place was given away meanwhile it
+// Progress reports that a read has ended. Where the place was given away meanwhile it
 // waits for another; with an error there is none.
 func (p *Place) Progress(ctx context.Context) error {
 	p.mu.Lock()
@@ -86,7 +86,7 @@ func (p *Place) Again(ctx context.Context) error {
 	return p.Progress(ctx)
 }
 
-// Free gives the place back; it may be called more than once.
+// Free returns the place back; it may be called more than once.
 func (p *Place) Free() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *Place) Free() {
 	p.release()
 }
 
-// stall gives the place away: no read has ended for that long.
+// stall returns the place away: no read has ended for that long.
 func (p *Place) stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +137,7 @@ func (s Store) takePlace(ctx context.Context, waiting func()) (*os.File, error) 
 	}
 }
 
-// lockPlace gives nil for a place that somebody has.
+// lockPlace returns nil for a place that somebody has.
 func lockPlace(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -37,7 +37,7 @@ func (s Store) Publish(lines []disk.Line) error {
 	return nil
 }
 
-// Published gives what the daemon last said of each disk, none if no daemon has
+// Published returns what the daemon last said of each disk, none if no daemon has
 // run since the boot.
 func (s Store) Published() ([]disk.Line, error) {
 	var lines []disk.Line

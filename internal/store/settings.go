@@ -38,7 +38,7 @@ func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	return nil
 }
 
-// Settings gives the settings that the daemon runs with.
+// Settings returns the settings that the daemon runs with.
 func (s Store) Settings() (*disk.Settings, error) {
 	var st disk.Settings
 	if err := readJSON(filepath.Join(s.Runtime, "settings.json"), &st); err != nil {
@@ -47,7 +47,7 @@ func (s Store) Settings() (*disk.Settings, error) {
 	return &st, nil
 }
 
-// Directories gives what SaveDirectories has kept for the last daemon that started.
+// Directories returns what SaveDirectories has kept for the last daemon that started.
 func (s Store) Directories() ([]string, error) {
 	var dirs []string
 	err := readJSON(filepath.Join(s.State, "directories.json"), &dirs)

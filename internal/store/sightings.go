@@ -167,11 +167,11 @@ func (s Store) GiveUp(uuid string) error {
 	return nil
 }
 
-// Sightings gives what is remembered of filesystems that were mounted, the one
+// Sightings returns what is remembered of filesystems that were mounted, the one
 // that was seen last at the end.
 func (s Store) Sightings() ([]disk.Sighting, error) { return readSightings(s.sightingsFile()) }
 
-// Noted gives what Note has recorded, the newest at the end.
+// Noted returns what Note has recorded, the newest at the end.
 func (s Store) Noted() ([]disk.Sighting, error) { return readSightings(s.notedFile()) }
 
 func readSightings(path string) ([]disk.Sighting, error) {

@@ -1,4 +1,4 @@
-// Package store keeps what can not be derived from the disks, systemd and the
+// Package store keeps what cannot be derived from the disks, systemd and the
 // kernel. There are two stores: the state directory (/var/lib/hotmount), synced
 // and kept over reboots, and the runtime directory (/run/hotmount), kept over
 // restarts of the service and gone at reboot, keyed by disk sequence number.
@@ -28,7 +28,7 @@ const (
 // touch it and formats nothing.
 const version = 1
 
-// ErrLost says that the state directory holds no readable state: it was never
+// ErrLost reports that the state directory holds no readable state: it was never
 // initialised, or it was lost. Nothing may be formatted until it is made anew.
 var ErrLost = errors.New("the state directory is not initialised (hotmount state init makes it)")
 
@@ -101,7 +101,7 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	return made, errors.Join(removeIfThere(s.removedFile()), removeIfThere(s.failedFile()))
 }
 
-// Removed says whether the package was removed since Init: what was attached then
+// Removed reports whether the package was removed since Init: what was attached then
 // nobody has written down, and nothing may be formatted until Init does. Its prerm
 // makes the file, or its postrm, where dpkg calls no prerm.
 func (s Store) Removed() bool {
@@ -111,7 +111,7 @@ func (s Store) Removed() bool {
 
 func (s Store) removedFile() string { return filepath.Join(s.State, "removed") }
 
-// Check says whether the state directory can be written, by writing to it. If
+// Check reports whether the state directory can be written, by writing to it. If
 // not, nothing is formatted until Init.
 func (s Store) Check() error {
 	path := filepath.Join(s.State, "check")
@@ -235,7 +235,7 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	return err
 }
 
-// remount stands in the place of a reason to keep a disk unmounted for the opposite.
+// remount stands in place of a reason to keep a disk unmounted for the opposite.
 const remount = disk.Reason("remount")
 
 func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
@@ -273,7 +273,7 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 }
 
 // change has the state written back, synced, if the function says that it has changed
-// it. A state directory that can not be written keeps nobody from changing nothing.
+// it. A state directory that cannot be written keeps nobody from changing nothing.
 func (s Store) change(f func(*state) bool) error {
 	if st, err := s.load(); err != nil || !f(&st) {
 		return err

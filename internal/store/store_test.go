@@ -92,7 +92,7 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 	}
 }
 
-// What is said of a file that can not be read mends it.
+// What is said of a file that cannot be read mends it.
 func TestRemedyOfADamagedFile(t *testing.T) {
 	s := made(t)
 	if err := os.MkdirAll(s.intentDir(), 0o700); err != nil {
@@ -249,7 +249,7 @@ func TestAWordIsForWhatWasTold(t *testing.T) {
 	}
 }
 
-// An acceptance after an unmounting that can not be written down takes the record away.
+// An acceptance after an unmounting that cannot be written down takes the record away.
 func TestAcceptWithoutRoom(t *testing.T) {
 	s, f := made(t), facts("vdb", 2, "S")
 	f.Standing.WasMounted = time.Now()

@@ -37,7 +37,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		// SCSI and NVMe fill what they say up with spaces (SPC, INQUIRY; NVMe, Identify
 		// Controller), virtio-blk does not.
 		trim string
-		// virtio says that a virtio-blk disk may have it (drivers/block/virtio_blk.c and
+		// virtio reports that a virtio-blk disk may have it (drivers/block/virtio_blk.c and
 		// drivers/virtio/virtio.c). To open what is not there is a good part of a look.
 		virtio bool
 	}{
@@ -85,7 +85,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// recordable gives a serial as JSON keeps it, in which it is remembered: each byte that is of no
+// recordable returns a serial as JSON keeps it, in which it is remembered: each byte that is of no
 // character of UTF-8 (virtio cuts at 20 bytes) becomes %xx.
 func recordable(serial string) string {
 	if utf8.ValidString(serial) {
@@ -104,7 +104,7 @@ func recordable(serial string) string {
 	return b.String()
 }
 
-// unitSerial gives the serial number of a SCSI disk from its page 80h of vital
+// unitSerial returns the serial number of a SCSI disk from its page 80h of vital
 // product data (SPC, "Unit Serial Number VPD page"): four bytes, of which the last
 // two are the length, and text filled up with spaces.
 func unitSerial(page string) string {
@@ -115,7 +115,7 @@ func unitSerial(page string) string {
 	return strings.Trim(page[4:min(len(page), 4+length)], " \x00")
 }
 
-// without says whether the error means that this kind of disk does not have the
+// without reports whether the error means that this kind of disk does not have the
 // attribute, or that this disk has no value for it (sdev_show_wwid in
 // drivers/scsi/scsi_sysfs.c says EINVAL).
 func without(err error) bool {
@@ -163,7 +163,7 @@ func transport(name, dir string) (string, error) {
 // pciAddress is a function on a PCI bus as the kernel names it (pci_dev_name).
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// busAddress gives the last PCI address on the path of a device, in the form
+// busAddress returns the last PCI address on the path of a device, in the form
 // that udev's path_id gives to ID_PATH; empty if there is none.
 func busAddress(dir string) string {
 	elements := strings.Split(dir, "/")

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// BootID gives the kernel's id of this boot, a UUID (random(4)).
+// BootID returns the kernel's id of this boot, a UUID (random(4)).
 func (f FS) BootID() (string, error) {
 	text, err := os.ReadFile(f.path("proc/sys/kernel/random/boot_id"))
 	if err != nil {
@@ -22,7 +22,7 @@ func (f FS) BootID() (string, error) {
 	return id, nil
 }
 
-// KernelFormatOff says whether the word hotmount.format= on the kernel command
+// KernelFormatOff reports whether the word hotmount.format= on the kernel command
 // line (/proc/cmdline) forbids to format: with any value but yes, true, on or 1,
 // since who writes the word there wants it off, however he spells it.
 func (f FS) KernelFormatOff() (bool, error) {

@@ -31,7 +31,7 @@ func sequence(dir string) (uint64, error) {
 	return disk.PartitionSeq(seq, uint32(part)), err
 }
 
-// Attached gives the sequence number of the disk or partition that has that device number, 0 if
+// Attached returns the sequence number of the disk or partition that has that device number, 0 if
 // none has.
 func (f FS) Attached(dev disk.Dev) (uint64, error) {
 	link := f.path("sys/dev/block", dev.String())

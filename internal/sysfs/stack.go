@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// holders gives the kernel names of what is built on the disk in that directory
+// holders returns the kernel names of what is built on the disk in that directory
 // and on its partitions, at any depth, sorted. A holder that goes meanwhile is
 // named, but not what was built on it.
 func (f FS) holders(dir string, partitions []string) ([]string, error) {
@@ -46,7 +46,7 @@ func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// Below gives the kernel names of what a device-mapper device is built on, at any
+// Below returns the kernel names of what a device-mapper device is built on, at any
 // depth, of partitions their disk's, sorted. What goes meanwhile is left out.
 func (f FS) Below(name string) ([]string, error) {
 	found := map[string]bool{}
@@ -83,7 +83,7 @@ func (f FS) Below(name string) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// partitionsOf gives the partitions of a holder, none if it is gone.
+// partitionsOf returns the partitions of a holder, none if it is gone.
 func partitionsOf(holder string) ([]string, error) {
 	names, err := partitions(holder)
 	if missing(err) {
@@ -92,7 +92,7 @@ func partitionsOf(holder string) ([]string, error) {
 	return names, err
 }
 
-// partitions gives the kernel names of the partitions of the disk in that
+// partitions returns the kernel names of the partitions of the disk in that
 // directory, sorted. They begin with the name of the disk (add_partition in
 // block/partitions/core.c).
 func partitions(dir string) ([]string, error) {
@@ -115,7 +115,7 @@ func partitions(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Devices gives the kernel names, by device number, of the disk, its partitions,
+// Devices returns the kernel names, by device number, of the disk, its partitions,
 // its holders and their partitions: what of it can be mounted or swapped on. The
 // error wraps disk.ErrGone if the disk is not there any more; what else has gone
 // meanwhile is left out.

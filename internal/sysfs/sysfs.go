@@ -21,7 +21,7 @@ import (
 type FS struct {
 	// Root is where the tree begins; "" and "/" are the live system.
 	Root string
-	// Partitions says that partitions are wanted, too.
+	// Partitions reports that partitions are wanted, too.
 	Partitions bool
 }
 
@@ -29,7 +29,7 @@ func (f FS) path(elements ...string) string {
 	return filepath.Join(append([]string{"/", f.Root}, elements...)...)
 }
 
-// Names gives the kernel names of all whole disks, sorted, and where they are wanted
+// Names returns the kernel names of all whole disks, sorted, and where they are wanted
 // of all partitions, each after its disk: all entries of
 // /sys/block, be they virtual, empty or removable, but for hidden ones, which
 // have no device node (the single paths of NVMe multipath, GENHD_FL_HIDDEN), and
@@ -59,7 +59,7 @@ func (f FS) Names() ([]string, error) {
 	return names, nil
 }
 
-// Newest gives the highest disk sequence number of those attached that may have been
+// Newest returns the highest disk sequence number of those attached that may have been
 // attached together with a disk of that kernel name, which is gone. What has its name
 // now came later, and with it all of higher numbers; so did those of which later, unless nil,
 // says so.
@@ -95,7 +95,7 @@ func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	return newest, nil
 }
 
-// Disk gives the facts of the disk of that kernel name which sysfs and udev's
+// Disk returns the facts of the disk of that kernel name which sysfs and udev's
 // database hold: the fields of disk.Facts from ID to Holders and Udev. The
 // sequence number is read first and last, so that they are facts of one disk.
 // The error wraps disk.ErrGone if it is not there, or not there any more.
@@ -192,7 +192,7 @@ func (f FS) entry(name string) (string, error) {
 	return f.path("sys/block", name), nil
 }
 
-// follow gives the directory that an entry of /sys/block or /sys/class/block leads to:
+// follow returns the directory that an entry of /sys/block or /sys/class/block leads to:
 // by one link, which leads through no other. An entry can be the directory itself
 // (CONFIG_SYSFS_DEPRECATED, until Linux 6.0).
 func follow(entry string) (string, error) {
@@ -224,7 +224,7 @@ func goneOr(dir string, err error) error {
 	return err
 }
 
-// missing says whether the error is one of a directory of sysfs that is not
+// missing reports whether the error is one of a directory of sysfs that is not
 // there: ENOENT, and ENODEV from a file that was open as it went
 // (kernfs_get_active in fs/kernfs/dir.c).
 func missing(err error) bool {
@@ -274,7 +274,7 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 	if facts.Uncounted, err = uncounted(dir); err != nil {
 		return err
 	}
-	// queue/discard_max_bytes: 0 for a disk that can not.
+	// queue/discard_max_bytes: 0 for a disk that cannot.
 	discards, err := readAttribute(filepath.Join(dir, "queue/discard_max_bytes"))
 	if err != nil && !missing(err) {
 		return err

@@ -50,7 +50,7 @@ func sdaFacts() disk.Facts {
 	}
 }
 
-// as gives the facts of vdb with a change.
+// as returns the facts of vdb with a change.
 func as(change func(*disk.Facts)) disk.Facts {
 	f := vdbFacts()
 	change(&f)
@@ -78,7 +78,7 @@ func TestNewest(t *testing.T) {
 		}
 	}
 	if got, err := disks.with(tree{"sys/block/vdc/diskseq": "x\n"}).make(t).Newest("vdb", nil); err == nil {
-		t.Errorf("of what can not be read: %d", got)
+		t.Errorf("of what cannot be read: %d", got)
 	}
 	if got, err := (FS{Root: t.TempDir()}).Newest("vdb", nil); err == nil {
 		t.Errorf("without sysfs: %d", got)
@@ -168,8 +168,8 @@ func TestDiskFails(t *testing.T) {
 		{"size", virtio.with(tree{vdb + "size": "-1\n"}), "vdb", false, "size"},
 		{"no statistics", virtio.with(tree{vdb + "stat": "-"}), "vdb", false, "stat"},
 		{"statistics", virtio.with(tree{vdb + "stat": "1 2 3\n"}), "vdb", false, "3 fields"},
-		{"a serial that can not be read", virtio.with(tree{vdb + "serial": "-", vdb + "serial/": ""}), "vdb", false, "serial"},
-		{"holders that can not be read", virtio.with(tree{vdb + "holders/": "-", vdb + "holders": ""}), "vdb", false, "holders"},
+		{"a serial that cannot be read", virtio.with(tree{vdb + "serial": "-", vdb + "serial/": ""}), "vdb", false, "serial"},
+		{"holders that cannot be read", virtio.with(tree{vdb + "holders/": "-", vdb + "holders": ""}), "vdb", false, "holders"},
 		{"too large an entry in udev's database", virtio.with(tree{"run/udev/data/b254:16": strings.Repeat("E:A=B\n", 20000)}), "vdb", false, "more than 65536 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

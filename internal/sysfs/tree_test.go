@@ -12,7 +12,7 @@ import (
 // path that ends in a slash a directory.
 type tree map[string]string
 
-// with gives a copy with changes; what is changed to "-" is taken out.
+// with returns a copy with changes; what is changed to "-" is taken out.
 func (t tree) with(changes tree) tree {
 	all := maps.Clone(t)
 	maps.Copy(all, changes)

@@ -149,7 +149,7 @@ func isFalse(s string) bool {
 	return false
 }
 
-// encoded gives a property from its variant that says it all, escaped, and from
+// encoded returns a property from its variant that says it all, escaped, and from
 // the plain one only without it: udev replaces characters there.
 func encoded(properties map[string]string, key string) string {
 	if v, found := properties[key+"_ENC"]; found {

@@ -85,7 +85,7 @@ func build(subsystem, devtype string, properties ...string) []byte {
 
 func disk(properties ...string) []byte { return build("block", "disk", properties...) }
 
-// change gives a frame of vdb with one property of another value, or without it
+// change returns a frame of vdb with one property of another value, or without it
 // if there is no value.
 func change(key, value string) []byte {
 	var properties []string

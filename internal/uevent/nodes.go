@@ -74,7 +74,7 @@ func (n *Nodes) Run(ctx context.Context) error {
 	return fmt.Errorf("cannot hear of new entries of %s: %w", n.directory, err)
 }
 
-// CameAfter says whether the entry is known to have come into being, and not to have gone since,
+// CameAfter reports whether the entry is known to have come into being, and not to have gone since,
 // after the other one had gone, which is not there again either: whose going was the last one
 // is not told of one that is.
 func (n *Nodes) CameAfter(name, other string) bool {
@@ -83,7 +83,7 @@ func (n *Nodes) CameAfter(name, other string) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// Run may not have come to what is queued. Where it can not be read any more nothing
+	// Run may not have come to what is queued. Where it cannot be read any more nothing
 	// that is newer is known.
 	if conn, err := n.events.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { _ = n.read(int(fd)) })

@@ -1,6 +1,6 @@
 // Package uevent hears udev say that something happened to a disk. What it
 // hears is a hint to look at a disk again and nothing more: a frame that was
-// lost, cut short or that can not be read becomes the hint to look at all of
+// lost, cut short or that cannot be read becomes the hint to look at all of
 // them.
 package uevent
 
@@ -27,7 +27,7 @@ type Hint struct {
 	// Action is the kernel's word for what happened: "add", "change", "remove"
 	// and so on (enum kobject_action in include/linux/kobject.h).
 	Action string
-	// Partition says that it is about a partition, which Name names; Seq is 0 then, and Whole
+	// Partition reports that it is about a partition, which Name names; Seq is 0 then, and Whole
 	// the name of its disk.
 	Partition bool
 	Whole     string
@@ -128,7 +128,7 @@ func filter() []unix.SockFilter {
 	}
 }
 
-// Counters gives the counts so far. It may be called at any time.
+// Counters returns the counts so far. It may be called at any time.
 func (l *Listener) Counters() Counters {
 	return Counters{
 		Frames:     l.frames.Load(),
@@ -149,7 +149,7 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		// The one error that is possible is that the socket can not be polled;
+		// The one error that is possible is that the socket cannot be polled;
 		// then the first read has failed with the same.
 		_ = l.socket.SetReadDeadline(time.Unix(1, 0))
 	})
@@ -217,7 +217,7 @@ type message struct {
 	groups  uint32
 }
 
-// fromRoot says whether the kernel vouches for a sender with uid 0
+// fromRoot reports whether the kernel vouches for a sender with uid 0
 // (SCM_CREDENTIALS, unix(7)). Who may send to udev's group holds CAP_NET_ADMIN,
 // but need not be root.
 func (m *message) fromRoot() bool {
@@ -229,7 +229,7 @@ func (m *message) fromRoot() bool {
 	return err == nil && sender.Uid == 0
 }
 
-// errEmpty says that the socket of a lossy receiver is empty.
+// errEmpty reports that the socket of a lossy receiver is empty.
 var errEmpty = errors.New("socket is empty")
 
 // receiver receives messages into buffers that are used again.

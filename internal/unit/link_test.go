@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// ownDev gives the test's thread a /dev of its own that holds what is needed here.
+// ownDev returns the test's thread a /dev of its own that holds what is needed here.
 func ownDev(t *testing.T) (class string) {
 	t.Helper()
 	class = filepath.Join(t.TempDir(), "block")

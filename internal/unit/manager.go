@@ -1,4 +1,4 @@
-// Package unit asks PID 1 for what hotmount can not and may not do itself: mount
+// Package unit asks PID 1 for what hotmount cannot and may not do itself: mount
 // units, and the services that format and clean up. It is the only package that
 // speaks D-Bus, and what can be asked for is built here alone. It also makes and
 // removes the mount points.
@@ -39,18 +39,18 @@ const (
 	dialEvery = 100 * time.Millisecond
 )
 
-// errLost says that the connection to PID 1 broke while a job was under way:
+// errLost reports that the connection to PID 1 broke while a job was under way:
 // what became of the job is not known. systemctl daemon-reexec does that.
 var errLost = errors.New("the connection to systemd was lost")
 
-// errSilent says that PID 1 accepts connections, and answers nothing.
+// errSilent reports that PID 1 accepts connections, and answers nothing.
 var errSilent = fmt.Errorf("no answer for %s", patience)
 
-// ErrExists says that the unit is loaded already
+// ErrExists reports that the unit is loaded already
 // (org.freedesktop.systemd1.UnitExists).
 var ErrExists = errors.New("the unit exists already")
 
-// JobError says that a job did not end well.
+// JobError reports that a job did not end well.
 type JobError struct {
 	Unit string
 	// Result is systemd's word, see JobRemoved in org.freedesktop.systemd1(5):
@@ -234,7 +234,7 @@ func (m *Manager) call(ctx context.Context, method string, result any, args ...a
 	return c.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager."+method, 0, args...).Store(result)
 }
 
-// MountEnded says whether the job of StartMount has ended. Where it has ended and
+// MountEnded reports whether the job of StartMount has ended. Where it has ended and
 // nothing is mounted the error is a *JobError. As long as PID 1 has the file of the
 // unit it has the unit, and is asked for its job only if it has to be sure: for who is
 // connected it makes a message of each change of each unit.
@@ -282,7 +282,7 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 	return true, nil
 }
 
-// has says whether PID 1 has the transient mount unit of that mount point.
+// has reports whether PID 1 has the transient mount unit of that mount point.
 func (m *Manager) has(path string) bool {
 	_, err := os.Lstat(filepath.Join(cmp.Or(m.transient, transientUnits), Name(path)))
 	return err == nil
@@ -326,7 +326,7 @@ func noSuchUnit(err error) bool {
 	return errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit"
 }
 
-// Plugged gives the time of CLOCK_MONOTONIC since which PID 1 has the disk of that
+// Plugged returns the time of CLOCK_MONOTONIC since which PID 1 has the disk of that
 // kernel name plugged (ActiveEnterTimestampMonotonic of its device unit, in
 // microseconds, org.freedesktop.systemd1(5)), zero if it has not.
 func (m *Manager) Plugged(ctx context.Context, name string) (time.Duration, error) {

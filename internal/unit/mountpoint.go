@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// ErrNotEmpty says that a mount point on which nothing is mounted has something
+// ErrNotEmpty reports that a mount point on which nothing is mounted has something
 // in it. It is never removed, and nothing is mounted over it.
 var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there")
 
@@ -196,7 +196,7 @@ func removeMountPoint(dir, uuid string) error {
 	return removeDraft(class, uuid)
 }
 
-// Leftovers gives the names of all entries of a class directory; of a directory
+// Leftovers returns the names of all entries of a class directory; of a directory
 // that is not there, none.
 func Leftovers(dir string) ([]string, error) {
 	class, err := openDirectory(dir)
@@ -210,11 +210,11 @@ func Leftovers(dir string) ([]string, error) {
 	return class.Readdirnames(-1)
 }
 
-// errMounted says that something is mounted on a mount point.
+// errMounted reports that something is mounted on a mount point.
 var errMounted = errors.New("something is mounted there")
 
 // openDirectory opens a directory step by step from the root, following no
-// symlink: a pod that has the class directory by hostPath can not lead us
+// symlink: a pod that has the class directory by hostPath cannot lead us
 // elsewhere. openat2(2) would do it in one, but RestrictSUIDSGID= answers it
 // with ENOSYS (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
 func openDirectory(dir string) (*os.File, error) {
@@ -283,7 +283,7 @@ func mountID(f *os.File) (string, error) {
 	return "", errors.New("/proc/self/fdinfo names no mount")
 }
 
-// isBare gives an error if the directory holds anything but the marker.
+// isBare returns an error if the directory holds anything but the marker.
 func isBare(d *os.File) error {
 	if _, err := d.Seek(0, io.SeekStart); err != nil {
 		return err

@@ -73,7 +73,7 @@ func startPID1(t *testing.T) *pid1 {
 	return p
 }
 
-// closed says that the client has gone.
+// closed reports that the client has gone.
 func closed(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.As(err, &op)
@@ -268,7 +268,7 @@ func (p *pid1) send(c net.Conn, to *dbus.Message, kind dbus.Type, name string, b
 	return err
 }
 
-// manager gives one that speaks with the fake.
+// manager returns one that speaks with the fake.
 func (p *pid1) manager() *Manager { return &Manager{socket: p.socket} }
 
 func background(t *testing.T) context.Context {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownNamespace gives the test's thread a mount namespace of its own, which ends
+// ownNamespace returns the test's thread a mount namespace of its own, which ends
 // with the test.
 func ownNamespace(t *testing.T) {
 	t.Helper()
@@ -296,7 +296,7 @@ func TestNotEmpty(t *testing.T) {
 	}
 }
 
-// TestDraftInTheWay: a mount point that can not be removed stays as it was.
+// TestDraftInTheWay: a mount point that cannot be removed stays as it was.
 func TestDraftInTheWay(t *testing.T) {
 	dir := classDir(t)
 	if err := MakeMountPoint(dir, uuid); err != nil {

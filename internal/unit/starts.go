@@ -54,7 +54,7 @@ func (s *starts) add(one *start) chan struct{} {
 	return s.turn
 }
 
-// take gives all that wait.
+// take returns all that wait.
 func (s *starts) take() []*start {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *starts) take() []*start {
 	return all
 }
 
-// withdraw says whether one was still waiting, and does not any more.
+// withdraw reports whether one was still waiting, and does not any more.
 func (s *starts) withdraw(one *start) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *starts) withdraw(one *start) bool {
 	return false
 }
 
-// underWay says whether a mount that is asked for now has to wait.
+// underWay reports whether a mount that is asked for now has to wait.
 func (s *starts) underWay() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *starts) underWay() bool {
 }
 
 // StartMount has a filesystem mounted by a transient mount unit. It returns when
-// PID 1 has been asked; that it is mounted the mount table tells, that it can not be
+// PID 1 has been asked; that it is mounted the mount table tells, that it cannot be
 // MountEnded. Whoever calls it calls over when he does not wait for the mount any more, also after an
 // error: those that have come meanwhile have waited for that.
 func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err error) {
@@ -220,7 +220,7 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	}, mounts)
 }
 
-// Held gives an error if PID 1 may keep the unit of a mount point for those that it was asked for with: as long
+// Held returns an error if PID 1 may keep the unit of a mount point for those that it was asked for with: as long
 // as a disk does not answer, on which one of them is to be mounted.
 func (m *Manager) Held(path string) error {
 	at := filepath.Join(cmp.Or(m.transient, transientUnits), togetherUnit)

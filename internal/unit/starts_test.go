@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// nth gives one of many mount units.
+// nth returns one of many mount units.
 func nth(i int) MountUnit {
 	u := mountUnit()
 	u.ID = disk.ID{Name: fmt.Sprintf("vd%c", 'b'+i), Seq: uint64(12 + i)}
@@ -53,7 +53,7 @@ func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan as
 	return answer
 }
 
-// busy gives a Manager that has asked for one mount and waits for it, not bounded by time.
+// busy returns a Manager that has asked for one mount and waits for it, not bounded by time.
 func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 	t.Helper()
 	m = p.manager()

@@ -14,7 +14,7 @@ import (
 // them in its Before=.
 const Kubelets = "kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service k0sworker.service k0scontroller.service snap.microk8s.daemon-kubelite.service"
 
-// Static gives the mount unit as the text of a unit file (systemd.mount(5)) that
+// Static returns the mount unit as the text of a unit file (systemd.mount(5)) that
 // needs no hotmount: the filesystem is found by its UUID, at every boot.
 func (u *MountUnit) Static() (string, error) {
 	if err := u.check(); err != nil {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestOf: who does not answer costs the others nothing, and is not asked again as
-// long as the process that asked it can not be ended.
+// long as the process that asked it cannot be ended.
 func TestOf(t *testing.T) {
 	hung := map[string]int{}
 	asks := func(paths []string, answers int, asked uint64) {
@@ -58,7 +58,7 @@ func TestOf(t *testing.T) {
 	if err := stuck.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// Until it has ended, and without waiting for it in the place of Of.
+	// Until it has ended, and without waiting for it in place of Of.
 	if err := unix.Waitid(unix.P_PID, stuck.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ type Kind struct {
 	Is disk.Kind
 	// Type is what libblkid calls it, empty if that does not matter.
 	Type string
-	// Mounts says that the filesystem is whole and of a type that hotmount
+	// Mounts reports that the filesystem is whole and of a type that hotmount
 	// mounts; Files are in it.
 	Mounts bool
 
@@ -51,7 +51,7 @@ type Kind struct {
 	damage *damage
 }
 
-// Damaged says that something has befallen the format.
+// Damaged reports that something has befallen the format.
 func (k *Kind) Damaged() bool { return k.damage != nil }
 
 // Class groups formats.
@@ -71,7 +71,7 @@ const (
 	Large      Class = "too large to be read in full"
 )
 
-// Kinds gives all kinds, in the same order each time.
+// Kinds returns all kinds, in the same order each time.
 func Kinds() []Kind {
 	var all []Kind
 	for i := range formats {
@@ -211,7 +211,7 @@ func (im *image) flip(at int64) {
 	im.put(at, []byte{b[0] ^ 1})
 }
 
-// ErrBlank says that an image has no byte that is not zero.
+// ErrBlank reports that an image has no byte that is not zero.
 var ErrBlank = errors.New("every byte is zero")
 
 // Digest is that of all bytes that are not zero and of where they are, with the

@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// full says that everything is to be tried, and not a choice.
+// full reports that everything is to be tried, and not a choice.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // faulty is a disk of zeros of which one read, counted from 0, does not go well.
@@ -83,7 +83,7 @@ func TestEveryReadCounts(t *testing.T) {
 	}
 }
 
-// some gives the first, the last and some of n numbers, or many in the full test.
+// some returns the first, the last and some of n numbers, or many in the full test.
 func some(r *rand.Rand, n int) []int {
 	if full {
 		// Each costs a look at all before it: of a large disk's thousands not all.

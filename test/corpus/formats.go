@@ -13,7 +13,7 @@ type format struct {
 	// is what the disk has to be taken for, blkid how libblkid calls it.
 	is    disk.Kind
 	blkid string
-	// mounts says that hotmount mounts it; files and proto are then in it.
+	// mounts reports that hotmount mounts it; files and proto are then in it.
 	mounts bool
 	// script makes it, or write does.
 	script string

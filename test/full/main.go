@@ -166,7 +166,7 @@ func contains(all []test, t test) bool {
 	return false
 }
 
-// list gives the tests of those names in the packages.
+// list returns the tests of those names in the packages.
 func list(ctx context.Context, pattern string, args ...string) ([]test, error) {
 	var all []test
 	packages, err := output(ctx, append([]string{"go", "list"}, args...)...)
@@ -208,7 +208,7 @@ func (s step) log(dir string) string {
 	return filepath.Join(dir, strings.ReplaceAll(s.name, " ", "-")+".log")
 }
 
-// run gives the result of the step.
+// run returns the result of the step.
 func (s step) run(ctx context.Context, dir string) (string, error) {
 	log, err := os.Create(s.log(dir))
 	if err != nil {

@@ -232,7 +232,7 @@ func cleanVolume(v volume) error {
 	return err
 }
 
-// own gives the mount points of the provisioner's own mount table, with escapes
+// own returns the mount points of the provisioner's own mount table, with escapes
 // as they are.
 func own() (map[string]bool, error) {
 	table, err := os.ReadFile("/proc/mounts")

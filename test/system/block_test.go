@@ -21,7 +21,7 @@ classes:
     storage_class: raw
 `
 
-// exchanged has another disk in the place of one that is given out before udev hears of
+// exchanged has another disk in place of one that is given out before udev hears of
 // either: the link leads nowhere, and goes once udev has heard. It gives the other's
 // kernel name and ID.
 func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker.Disk) (string, string) {
@@ -42,7 +42,7 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 	return now, otherID
 }
 
-// unexpected gives the lines of the provisioner's log that are neither a start nor of a
+// unexpected returns the lines of the provisioner's log that are neither a start nor of a
 // volume that was a disk, nor within what gone says: from before a disk's end until after
 // the end of its link, which udev's word of it ends. There each pass says it once, and
 // the last one may be a moment late.

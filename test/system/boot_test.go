@@ -337,7 +337,7 @@ func TestStorm(t *testing.T) {
 	m.mounted(name)
 }
 
-// stops gives how long each stop of hotmount.service took: between the entries of
+// stops returns how long each stop of hotmount.service took: between the entries of
 // PID 1 that say Stopping and Stopped (systemd's sd-messages.h).
 func (m machine) stops() []time.Duration {
 	m.t.Helper()

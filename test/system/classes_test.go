@@ -353,7 +353,7 @@ func TestLogicalVolumes(t *testing.T) {
 	m.run("lvcreate -q -y -n disk1 -L 5G vg0 && echo old | dd of=/dev/vg0/disk1 bs=1M seek=100 conv=fsync status=none")
 	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
 	// The event that ends LVM's hiding of a new volume is lost now and then; what
-	// hotmount says that helps has to help.
+	// hotmount reports that helps has to help.
 	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if it stays so: //p' | sort -u | sh -ex")
 	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
 	m.waits(3, "ten filesystems", ten)
@@ -414,7 +414,7 @@ func TestClassDirectory(t *testing.T) {
 	m.run("umount /mnt/disks/nested; rmdir /mnt/disks/nested")
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "STRAY"})
 	m.says("/dev/" + name + " .*cannot make the mount point " + where + ".*not empty")
-	// Leftovers go at boot also where the daemon can not start, and before kubelet starts.
+	// Leftovers go at boot also where the daemon cannot start, and before kubelet starts.
 	m.run(kubelet + "; echo 'nonsense: true' >/etc/hotmount/config.yaml; ls -d /mnt/disks/11111111-2222-4333-8444-555555555555; sync")
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)

@@ -129,7 +129,7 @@ func TestStatusOfTheDead(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
 	uuid := m.mounted(name)
 	// A FUSE whose server is silent.
-	// That of an NFS server that is gone can not be ended either.
+	// That of an NFS server that is gone cannot be ended either.
 	m.run("systemctl start hotmount; modprobe fuse; systemd-run -q -u dead bash -c 'exec 3<>/dev/fuse; mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other dead /mnt/disks/" + uuid + "; exec sleep infinity'")
 	m.wait("the dead filesystem", "grep -q ' /mnt/disks/"+uuid+" .* fuse ' /proc/1/mountinfo")
 	m.run("if timeout -s KILL 2 stat /mnt/disks/" + uuid + " >/dev/null 2>&1; then exit 1; elif [ $? != 137 ]; then exit 1; fi")
@@ -146,8 +146,8 @@ func TestStatusOfTheDead(t *testing.T) {
 // failing names the variable that has TestThatFails fail.
 const failing = "HOTMOUNT_TEST_FAILS"
 
-// TestThatFails does so for TestLogsAreKept: with a worker that is there, and one that can
-// not be prepared.
+// TestThatFails does so for TestLogsAreKept: with a worker that is there, and one that cannot
+// be prepared.
 func TestThatFails(t *testing.T) {
 	how := os.Getenv(failing)
 	if how == "" {

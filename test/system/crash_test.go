@@ -106,7 +106,7 @@ func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 // crashSize is the size of the disks: the smallest that mkfs.xfs takes.
 const crashSize = 300 << 20
 
-// mkfsWrites gives the writes of mkfs.xfs on a disk of that size, in their order, in
+// mkfsWrites returns the writes of mkfs.xfs on a disk of that size, in their order, in
 // obedient's words: p1, p2, f1, p3 and so on; super is the index of the one that
 // writes the superblock first.
 func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
@@ -134,7 +134,7 @@ func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	return all, super
 }
 
-// some gives all of the writes, or a choice: the first, that of the superblock,
+// some returns all of the writes, or a choice: the first, that of the superblock,
 // the last, and as many more.
 func some(c *rand.Rand, writes []string, super, more int) []string {
 	if full {
@@ -207,7 +207,7 @@ func (m machine) whole(v victim, runs int) string {
 	return fmt.Sprintf("%-12s %d runs, %s", v.order, len(lines), uuid)
 }
 
-// left says whether the killed run had finished the filesystem.
+// left reports whether the killed run had finished the filesystem.
 func (m machine) left(v victim, run int) string {
 	m.t.Helper()
 	return m.run(fmt.Sprintf("cat %s/left.%d", v.dir(), run))

@@ -169,7 +169,7 @@ func TestSurpriseRemoval(t *testing.T) {
 		m.run("systemd-run -q --unit=opener sh -c 'exec 3<" + where + "/f; exec sleep 1002'")
 		m.wait("the file", "[ -e /proc/$(pgrep -f '^sleep 1002')/fd/3 ]")
 	}
-	// While there is no daemon, or one that can not start.
+	// While there is no daemon, or one that cannot start.
 	for _, c := range []struct {
 		down, words, holder string
 		held                func()

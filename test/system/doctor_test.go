@@ -77,7 +77,7 @@ func (m machine) pid(name string) int {
 	return pid
 }
 
-// found gives what was found of which processes, but for notes.
+// found returns what was found of which processes, but for notes.
 func found(r doctor.Report) []string {
 	all := []string{}
 	for _, f := range r.Findings {
@@ -95,7 +95,7 @@ func found(r doctor.Report) []string {
 	return all
 }
 
-// kinds gives what was found of a process, but for notes.
+// kinds returns what was found of a process, but for notes.
 func kinds(r doctor.Report, pid int) []string {
 	all := []string{}
 	for _, f := range r.Findings {

@@ -38,7 +38,7 @@ func (m machine) takes(uuid string, least int64) {
 	m.wait(fmt.Sprint(uuid, " to take ", least), fmt.Sprintf("[ $(stat -f -c '%%b * %%S' /mnt/disks/%s | xargs expr) -ge %d ]", uuid, least))
 }
 
-// count gives how many lines of the journal match.
+// count returns how many lines of the journal match.
 func (m machine) count(pattern string) int {
 	m.t.Helper()
 	n, err := strconv.Atoi(m.run("journalctl -b --no-pager -o cat >/run/said; grep -cE -- " + quote(pattern) + " /run/said || true"))
@@ -196,7 +196,7 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// used gives how much of the host's storage the image takes.
+// used returns how much of the host's storage the image takes.
 func used(t *testing.T, image string) int64 {
 	t.Helper()
 	var st syscall.Stat_t

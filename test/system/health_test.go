@@ -93,7 +93,7 @@ func TestGivenUp(t *testing.T) {
 		t.Error("the shrunk disk was written to")
 	}
 
-	// What can not be recorded is not done.
+	// What cannot be recorded is not done.
 	m.run("systemctl stop hotmount; cp -a /var/lib/hotmount /root/state; mount -t tmpfs -o mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount; mount -o remount,ro /var/lib/hotmount; systemctl start hotmount")
 	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written .*read-only file system")
@@ -297,7 +297,7 @@ func TestTrim(t *testing.T) {
 		t.Errorf("after a day they take %d and %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
 	}
 	if got := used(t, kept); got < least {
-		t.Errorf("of a disk that can not discard %d are left", got)
+		t.Errorf("of a disk that cannot discard %d are left", got)
 	}
 	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(xfs))); !strings.Contains(got, "trimmed: ") {
 		t.Errorf("the unit's story: %s", got)

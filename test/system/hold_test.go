@@ -213,10 +213,10 @@ func TestBrake(t *testing.T) {
 	t.Log(m.run("journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep 'too many' || true"))
 }
 
-// TestStateDirectoryThatCanNotBeWritten: full, read-only or lost, nothing is
+// TestStateDirectoryThatCannotBeWritten: full, read-only or lost, nothing is
 // formatted until `hotmount state init`, and what carries a filesystem is
 // mounted all the same.
-func TestStateDirectoryThatCanNotBeWritten(t *testing.T) {
+func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; mkdir /root/state; cp -a /var/lib/hotmount/. /root/state; mount -t tmpfs -o size=256k,mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount")
 	for _, tt := range []struct{ what, break_, mend, says string }{

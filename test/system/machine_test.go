@@ -136,7 +136,7 @@ func start(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	return startAs(t, o)
 }
 
-// startAs gives a worker as it is asked for.
+// startAs returns a worker as it is asked for.
 func startAs(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	t.Helper()
 	o.Progress, o.Dir = os.Stderr, logs(t)

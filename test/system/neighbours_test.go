@@ -171,7 +171,7 @@ var (
 	finished = regexp.MustCompile(` (?:created|cleaned) [^ ]+ /mnt/disks/([0-9a-f-]{36}) .*root=/ type=(?:xfs|ext4) uuid=(.*)$`)
 )
 
-// changes gives when this boot's mount units began and ended to change: to mount, or
+// changes returns when this boot's mount units began and ended to change: to mount, or
 // to unmount, with the cleanup after it.
 func (m machine) changes() map[string][][2]time.Time {
 	m.t.Helper()
@@ -462,7 +462,7 @@ var nfsPackages = []string{
 	"libsasl2-modules-db", "libsasl2-2", "libldap-2.5-0", "libevent-core-2.1-7", "libnfsidmap1", "netbase", "rpcbind", "keyutils", "nfs-common", "nfs-kernel-server",
 }
 
-// nfsServer gives a worker with Debian's NFS server, which does not run yet.
+// nfsServer returns a worker with Debian's NFS server, which does not run yet.
 func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 	t.Helper()
 	o := worker.Options{Files: append([]worker.File{}, packages...), Setup: `set -e
@@ -485,7 +485,7 @@ func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 	return m, w
 }
 
-// lan gives the worker a network card with that address, on a wire that two workers
+// lan returns the worker a network card with that address, on a wire that two workers
 // share: the one that is given a port listens there.
 func (m machine) lan(w *worker.Worker, port int, listen bool, address string) {
 	m.t.Helper()

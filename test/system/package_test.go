@@ -54,7 +54,7 @@ func TestPackage(t *testing.T) {
 	this, next := m.run("dpkg-deb -f /root/this.deb Version"), m.run("dpkg-deb -f /root/next.deb Version")
 	const install = "DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold -i "
 
-	// stands says whether all is as it should be while the package is installed.
+	// stands reports whether all is as it should be while the package is installed.
 	stands := func(after, version string) {
 		t.Helper()
 		m.wait("the daemon after "+after, "systemctl is-active hotmount && systemctl show -p StatusText hotmount | grep -q '1 mounted'")

@@ -226,13 +226,13 @@ func writeZeros(t *testing.T, path string, size int64) {
 	}
 }
 
-// readFault is a disk of which one sector can not be read, for some time or ever.
+// readFault is a disk of which one sector cannot be read, for some time or ever.
 type readFault struct {
 	// at is the offset in bytes of the sector.
 	at int64
 	// times is how many reads fail, 0 for all of them.
 	times int
-	// data says that there is something in the sector.
+	// data reports that there is something in the sector.
 	data bool
 	// slow is how many bytes a second are read, 0 for as many as can be.
 	slow int
@@ -246,7 +246,7 @@ func (f *readFault) String() string {
 
 const faultySize = 320 << 20
 
-// chooseFaults gives n disks that must not be formatted: of each either a sector
+// chooseFaults returns n disks that must not be formatted: of each either a sector
 // can never be read, or there is something in it that some reads do not show.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
 	// Where the tools and the second looks read.
@@ -266,7 +266,7 @@ func chooseFaults(r *rand.Rand, n int) []*readFault {
 	return append(all, &readFault{at: faultySize - 512, times: 1, data: true, slow: 24 << 20}, &readFault{at: faultySize / 2, data: false, slow: 24 << 20})
 }
 
-// TestReadFaults: wherever a disk can not be read, for however long, and however
+// TestReadFaults: wherever a disk cannot be read, for however long, and however
 // slowly, it is not formatted (issue 3).
 func TestReadFaults(t *testing.T) {
 	chance := chance(t)

@@ -511,7 +511,7 @@ func possible(steps []*aStep, places []place) []move {
 	return may
 }
 
-// plan gives at least so many moves of disks that are not attached, at random: first
+// plan returns at least so many moves of disks that are not attached, at random: first
 // each of the steps once, with what has to be done between, then any.
 func plan(c *rand.Rand, steps []aStep, disks, least int) []move {
 	var moves []move

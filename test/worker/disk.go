@@ -58,7 +58,7 @@ type Attached struct {
 	slot int // the hot-plug port, or the SCSI target
 }
 
-// fileNode describes a file to QEMU. Who shares it can not lock it. Nothing is flushed to the host's own disk:
+// fileNode describes a file to QEMU. Who shares it cannot lock it. Nothing is flushed to the host's own disk:
 // what is in the host's page cache outlives any QEMU.
 func fileNode(path, name string, readOnly, shared, direct bool) map[string]any {
 	return map[string]any{

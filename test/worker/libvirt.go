@@ -39,7 +39,7 @@ type Libvirt struct {
 	checked time.Time // when the domain was last seen running
 }
 
-// StartLibvirt gives a running domain, booted, since libvirt has its own idea of
+// StartLibvirt returns a running domain, booted, since libvirt has its own idea of
 // the hardware, from the disk that [Start] with the same options would have. It
 // waits while another libvirt runs. The caller must Stop it.
 func StartLibvirt(ctx context.Context, o Options) (*Libvirt, error) {

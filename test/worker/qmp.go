@@ -112,7 +112,7 @@ func (q *qmp) read(greeting chan<- struct{}) {
 	}
 }
 
-// dispatch gives one message to whom it is for; q.mu is held.
+// dispatch returns one message to whom it is for; q.mu is held.
 func (q *qmp) dispatch(m qmpMessage, greeting chan<- struct{}) {
 	switch {
 	case m.Greeting != nil:

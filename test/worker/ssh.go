@@ -23,7 +23,7 @@ import (
 // the worker went away while it ran: a reboot, a power cut, a panic.
 var ErrConnectionLost = errors.New("the connection to the worker was lost")
 
-// ExitError says that a script ran and did not exit 0.
+// ExitError reports that a script ran and did not exit 0.
 type ExitError struct {
 	Code   int
 	Script string
@@ -74,7 +74,7 @@ type guest struct {
 	seq        int
 }
 
-// restart says that from now on another boot is reached on port, of a machine that
+// restart reports that from now on another boot is reached on port, of a machine that
 // reset resets.
 func (g *guest) restart(port int, alive func() error, reset func(context.Context) error) {
 	g.mu.Lock()

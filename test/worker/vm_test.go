@@ -413,7 +413,7 @@ func nearNow(t *testing.T, seconds string) bool {
 	return (time.Duration(time.Now().Unix())*time.Second - got).Abs() < 20*time.Second
 }
 
-// limited gives the test's context, which ends two minutes before go test would panic:
+// limited returns the test's context, which ends two minutes before go test would panic:
 // that keeps no logs and ends no worker.
 func limited(t *testing.T) context.Context {
 	last, ok := t.Deadline()

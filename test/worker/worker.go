@@ -132,7 +132,7 @@ func newGuest(img image, work *workDir, serial string) *guest {
 	return &guest{keyFile: img.sshKey(), control: work.path, serial: serial}
 }
 
-// Start gives a running worker, within seconds when another one like it was
+// Start returns a running worker, within seconds when another one like it was
 // started before. The caller must Stop it; it does not survive the process.
 func Start(ctx context.Context, o Options) (*Worker, error) {
 	o = o.withDefaults()

@@ -42,7 +42,7 @@ type Runner struct {
 	calls   []string
 }
 
-// New gives a Runner that knows no command.
+// New returns a Runner that knows no command.
 func New(t testing.TB) *Runner { return &Runner{t: t, answers: map[string]Answer{}} }
 
 // On sets the answer to a command line, as run.Command.String gives it. It may
@@ -74,7 +74,7 @@ func (r *Runner) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	return answer(c)
 }
 
-// Calls gives all command lines so far, in order.
+// Calls returns all command lines so far, in order.
 func (r *Runner) Calls() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
