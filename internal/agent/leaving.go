@@ -92,7 +92,7 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 	if err := a.units.RemoveMountPoint(ctx, dep.path); err != nil {
 		return err
 	}
-	// A user with a mount of his own, such as a pod, did not prevent this unmount.
+	// A user with its own mount, such as a pod, did not prevent this unmount.
 	if dep.answer == nil && !dep.named {
 		dep.unnamed = a.units.NameHolders(ctx, &dep.facts, dep.path)
 	}
@@ -176,7 +176,7 @@ func (a *Agent) gone(name string) {
 		// The mount ended before the disk left. A mount unit of somebody else leaves our directory behind.
 		where = path.Join(st.record.sighting.Directory, st.record.sighting.UUID)
 	}
-	// Until that other disk has left, the mount there is its own.
+	// While another disk is leaving there, the mount is that disk's.
 	if was := a.leaving[where]; where != "" && (was == nil || was.facts.Seq == st.facts.Seq) {
 		a.leaving[where] = &departure{facts: st.facts, path: where}
 	}
@@ -187,7 +187,7 @@ func (a *Agent) gone(name string) {
 	if d := st.decision; d.Action != disk.Ignore {
 		was := a.path(st)
 		if !d.Mounted() && !d.GivenOut() {
-			was = "" // it was never mounted there
+			was = "" // it was only to be mounted there
 		}
 		a.report.Gone(&st.facts, was)
 	}

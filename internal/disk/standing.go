@@ -56,7 +56,7 @@ type Standing struct {
 	InPlace bool `json:"in_place,omitempty"`
 	// Resized reports the same as OnRecord where the size was another.
 	Resized bool `json:"resized,omitempty"`
-	// LastOn is the record of the filesystem on the disk if the serials or Beside show that it was on another disk,
+	// LastOn is the record of the filesystem on the disk if serial, slot or Beside show that it was on another disk,
 	// else nil.
 	LastOn *Sighting `json:"last_on,omitempty"`
 	// Beside reports that this disk was already attached when the other one left, in this boot.

@@ -31,7 +31,7 @@ type making struct {
 	proto string
 	// dry runs the same checks without a write.
 	dry bool
-	// over overwrites the XFS that is there: our own half-made one, or any with the token.
+	// over overwrites what is there: our own half-made XFS, or anything with the token.
 	over bool
 }
 

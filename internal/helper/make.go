@@ -94,7 +94,7 @@ func (m *making) progress(ctx context.Context, p probe.Progress) {
 
 // prove reads the disk, and frees the place for the next one.
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
-	// The wait for writers takes that long even if little is read.
+	// The settle time has to pass even if little is read.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
 	c, err := m.session.Prove(ctx, m.class.Blank)
 	if m.token == "" { // with a token its samples are read again

@@ -14,8 +14,8 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 		d.Action, d.Reason = disk.Refuse, disk.ReasonSerialTwice
 		return d, false
 	}
-	// The token covers every hold that an accept would lift. It does not cover vanished content (ReasonBefore), which
-	// applies only if the disk looks blank.
+	// The token covers every hold that an accept would lift, besides the content. Vanished content is no concern here:
+	// content vanishes only from a disk that looks blank, and a token is never for such a disk.
 	in := inputOf(f, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	d, _ = decide(in, byAccept|withToken)
 	return d, d.Action == disk.Format

@@ -157,7 +157,7 @@ func Grows(f *disk.Facts, class *disk.Class) bool {
 	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
 
-// mayGrow reports whether the mounted filesystem can be grown. At a covered mount point the growth would act on the
+// mayGrow reports whether the mounted filesystem can be grown. At a covered mount point the growth would reach the
 // mount above it.
 func mayGrow(in input) bool {
 	return Grows(in.f, in.class) && !ours(in.f, in.class).Covered

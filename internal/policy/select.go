@@ -109,8 +109,8 @@ func ofKubelet(path string) bool {
 	return false
 }
 
-// takes reports whether the class selects a partition of the disk, or the disk of the partition. It decides by what is
-// known of both; a partition's size is known only to itself.
+// takes reports whether the class selects a partition of the disk, or the disk of the partition. It decides by the
+// facts that both share. A partition's size is not among the disk's facts, so the size selector is skipped.
 func takes(f *disk.Facts, c *disk.Class) bool {
 	if f.Whole != "" {
 		return selects(whole(f), c)

@@ -4,12 +4,12 @@ import "slices"
 
 // secondary lists, by format, where second superblocks, labels and backups lie outside both windows.
 //
-// Everything that formats keep within 16 MiB of either end is read anyway: partition tables (GPT's backup in the last
-// sector), md (0.90 in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB), DDF and IMSM, LVM2,
-// LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two labels of 256 KiB at each end), swap, VeraCrypt (last 128 KiB),
-// DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256), NTFS' backup boot sector, HFS+ (1 KiB
-// before the end), reiserfs (64 KiB), JFS (32 and 60 KiB), f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis,
-// VMFS.
+// Everything that formats keep within 16 MiB of either end is read anyway. This covers partition tables (GPT's backup
+// in the last sector), md (0.90 in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB), DDF,
+// IMSM, LVM2 and LUKS (second headers of LUKS2 up to 4 MiB). It covers ZFS (two labels of 256 KiB at each end), swap,
+// VeraCrypt (last 128 KiB) and DRBD's internal metadata. It covers iso9660 and UDF (32 KiB, sectors 256 and N-256),
+// NTFS' backup boot sector, HFS+ (1 KiB before the end) and reiserfs (64 KiB). It covers JFS (32 and 60 KiB), f2fs (1
+// and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis and VMFS.
 var secondary = []struct {
 	format string
 	source string
@@ -44,8 +44,8 @@ func places(size uint64) []uint64 {
 // TiB a plain disk has 4 groups, and a disk that reports a stripe has 8 to 32, depending on its size. Above that each
 // group has just under 1 TiB. The first 1024 are enough for 1 PiB.
 //
-// Groups of a striped disk are a multiple of the stripe unit, and one unit less where they would all begin on the same
-// disk (xfsprogs, mkfs/xfs_mkfs.c, align_ag_geometry).
+// Groups of a striped disk are a multiple of the stripe unit. They are one unit less where they would all begin on the
+// same disk (xfsprogs, mkfs/xfs_mkfs.c, align_ag_geometry).
 //
 // On solid state, xfsprogs 6.8 and later make one group for each CPU. They make fewer if groups would be below 4 GiB,
 // and two or more times as many if groups would be above 1 TiB (calc_concurrency_ag_geometry). Above 32 CPUs only
