@@ -60,7 +60,8 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 	}
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
 	if err == nil && there && dep.answer == nil {
-		// If the disk is attached, the mount is another attachment's, or the disk was only missed by mistake.
+		// If a disk with that number is attached, the mount is another attachment's, or the disk was wrongly taken for
+		// gone.
 		attached, err := a.host.Attached(dep.facts.Dev)
 		if err != nil {
 			return fmt.Errorf("cannot tell whether the disk of %s is there: %w", dep.path, err)

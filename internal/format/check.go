@@ -21,7 +21,7 @@ import (
 // suffices only if every byte is read.
 //
 // mkfs.ext4 writes through the page cache, where counts show nothing, so the disk is always read again. Nothing
-// suggests another writer then, so an interrupted reading leaves no doubt.
+// suggests another writer beforehand. So an interrupted reading does not put the filesystem in doubt.
 //
 // On a disk that was not all zeros, old data cannot be distinguished from later writes. There only the counts decide.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {

@@ -85,7 +85,7 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 
 // progress is called while the disk is read.
 func (m *making) progress(ctx context.Context, p probe.Progress) {
-	// Without a place the context has ended, and with it the scan.
+	// Progress returns an error once the context has ended, which ends the scan as well.
 	if err := m.place.Progress(ctx); err != nil {
 		m.scan.Status(err.Error(), readPatience)
 	}

@@ -65,7 +65,7 @@ func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	// Without a place the context has ended, and with it the scan.
+	// Progress returns an error once the context has ended, which ends the scan as well.
 	return func(ctx context.Context, _ probe.Progress) { _ = place.Progress(ctx) }, place.Free, nil
 }
 

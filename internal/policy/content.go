@@ -159,7 +159,7 @@ var mountable = []rule{{
 	reason: disk.ReasonOtherClass, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return formerly(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
 }, {
-	// A filesystem meant to be mounted elsewhere is no volume. One that this node made is.
+	// A filesystem that an unreadable unit may mount elsewhere is no volume, unless this node made or mounted it.
 	reason: disk.ReasonUnseen, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return unseen(in.f, in.c.UUID) && !onRecord(in) },
 }, {

@@ -170,8 +170,8 @@ func excluded(f *disk.Facts, s *disk.Settings) int {
 	return -1
 }
 
-// excludes reports whether the exclusion matches the disk. An exclusion of a disk covers its partitions. One can also
-// match a partition alone.
+// excludes reports whether the exclusion matches the disk. An exclusion that matches a disk covers its partitions. An
+// exclusion can also match a single partition.
 func excludes(f *disk.Facts, e *disk.Selectors) bool {
 	switch {
 	case e.IsZero():

@@ -4,12 +4,12 @@ import "slices"
 
 // secondary lists, by format, where second superblocks, labels and backups lie outside both windows.
 //
-// Everything that formats keep within 16 MiB of either end is read anyway. This covers partition tables (GPT's backup
-// in the last sector), md (0.90 in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB), DDF,
-// IMSM, LVM2 and LUKS (second headers of LUKS2 up to 4 MiB). It covers ZFS (two labels of 256 KiB at each end), swap,
-// VeraCrypt (last 128 KiB) and DRBD's internal metadata. It covers iso9660 and UDF (32 KiB, sectors 256 and N-256),
-// NTFS' backup boot sector, HFS+ (1 KiB before the end) and reiserfs (64 KiB). It covers JFS (32 and 60 KiB), f2fs (1
-// and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis and VMFS.
+// Everything that formats keep within 16 MiB of either end is read anyway. Partition tables: GPT's backup is in the
+// last sector. md: 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB. DDF, IMSM,
+// LVM2, LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two labels of 256 KiB at each end). Swap, VeraCrypt (last 128
+// KiB), DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256). NTFS' backup boot sector, HFS+ (1
+// KiB before the end), reiserfs (64 KiB), JFS (32 and 60 KiB). f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis,
+// VMFS.
 var secondary = []struct {
 	format string
 	source string
