@@ -32,8 +32,8 @@ type Host interface {
 	// Accept records the operator's accept for this attachment of the disk. Without a reason it only allows another
 	// try.
 	Accept(f *disk.Facts, w disk.Word) error
-	// Keep records that the disk stays held or refused when the cause is gone: too many formats (ReasonBrake), another
-	// disk with its UUID (ReasonTwin), or with the serial of a block volume (ReasonSerialTwice).
+	// Keep records that the disk stays held or refused when the cause is gone. The cause is the format limit
+	// (ReasonBrake), another disk with its UUID (ReasonTwin), or with the serial of a block volume (ReasonSerialTwice).
 	Keep(f *disk.Facts, reason disk.Reason) error
 	// KeepUnmounted records that this attachment must not be mounted: ReasonReleased or ReasonUnmounted. An empty
 	// reason removes the record.

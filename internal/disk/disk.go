@@ -1,6 +1,5 @@
-// Package disk holds the values that all of hotmount shares: which disk it is (ID), what is known about it (Facts), its
-// content (Content) and what is done with it (Decision). It needs no operating system and imports only the standard
-// library.
+// Package disk holds the values that all of hotmount shares: the disk (ID), what is known about it (Facts), its content
+// (Content) and what to do with it (Decision). It needs no operating system and imports only the standard library.
 package disk
 
 import (

@@ -279,8 +279,9 @@ func (s Store) change(f func(*state) bool) error {
 	})
 }
 
-// Keep records, synced, that a disk stays held or refused when the cause is gone: the format limit (ReasonBrake),
-// another disk with its UUID (ReasonTwin), or with the serial of a block volume (ReasonSerialTwice). Accept ends it.
+// Keep records, synced, that a disk stays held or refused when the cause is gone. The cause is the format limit
+// (ReasonBrake), another disk with its UUID (ReasonTwin), or with the serial of a block volume (ReasonSerialTwice).
+// Accept ends it.
 func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
 	if reason == disk.ReasonSerialTwice {
 		return s.changeGiven(f, func(g *disk.Given) { g.Twice = true })
