@@ -10,13 +10,13 @@ import (
 	"hotmount/internal/policy"
 )
 
-// active reports whether the action is the agent's to carry out.
+// active reports whether the agent carries the action out.
 func active(a disk.Action) bool {
 	return a == disk.Mount || a == disk.Link || a == disk.Prove || a == disk.Format || a == disk.Grow
 }
 
-// carryOut puts a disk that is to be mounted, given out, proven, formatted or grown into its lane. Done is what was
-// carried out since the look before.
+// carryOut puts a disk that is to be mounted, given out, proven, formatted or grown into its lane. done is the action
+// carried out since the previous look.
 func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 	st := a.disks[name]
 	d := st.decision
@@ -31,30 +31,31 @@ func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 		return
 	}
 	if a.leaving[a.path(st)] != nil {
-		// The mount point is still another's. When it is free every disk is looked at again.
+		// Another disk still has the mount point. When it is free every disk is looked at again.
 		return
 	}
 	st.phase = waiting
 	a.lane(st, c).add(name)
 }
 
-// lane returns the lane for what was decided.
+// lane returns the lane for the decision.
 func (a *Agent) lane(st *state, c *disk.Content) *lane {
 	switch d := st.decision; {
 	case d.Action == disk.Grow:
 		return &a.lanes.grows
 	case d.Action == disk.Link:
 		return &a.lanes.mounts
-	// What cannot be mounted, other than a partition, is read before it is tried again: to udev a filesystem whose mkfs
-	// did not finish is one like any other. What a pod still has was mounted, and cannot be read alone.
+	// A filesystem that could not be mounted is read before the next try, because udev does not recognise an unfinished
+	// mkfs. A partition is not read. Nor is a filesystem that a pod still uses: it was mounted before, and cannot be
+	// read exclusively.
 	case d.Action == disk.Mount && (c.Proven || !st.tries.unmountable || st.facts.Whole != "" || len(st.facts.Mounts) > 0):
 		return &a.lanes.mounts
 	}
 	return &a.lanes.proofs
 }
 
-// unconfirmed returns why an action whose job was done has to be done again. A job's result can be wrong; the mount
-// table and the disk count.
+// unconfirmed returns why an action whose job is done has to be repeated. A job's result can be wrong; the mount table
+// and the disk decide.
 func unconfirmed(st *state, done disk.Action) error {
 	if done == disk.Mount {
 		return fmt.Errorf("the mount unit's job is done, but the mount table does not show %s", st.facts.Dev)
@@ -71,7 +72,7 @@ func unconfirmed(st *state, done disk.Action) error {
 	return fmt.Errorf("its proof left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
 }
 
-// startMounts begins the mounts, and the links of block volumes, whose turn has come.
+// startMounts begins the mounts and block volume links whose turn has come.
 func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 	l := &a.lanes.mounts
 	var early []string
@@ -81,7 +82,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		}
 		st := a.disks[name]
 		if !st.facts.Standing.InPlace && !a.allSeen(now) {
-			// One of which not all is known yet may be its twin, also with the same serial.
+			// A disk not fully known yet may be its twin, or have the same serial.
 			early = append(early, name)
 			continue
 		}
@@ -90,8 +91,8 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		switch {
 		case st.decision.Action == disk.Link:
 			a.startLink(ctx, name)
-		// The provisioner reads the size of a volume once, when it sees it first. The recovery of a log may take long:
-		// what is mounted then is decided then, for a twin may have come meanwhile.
+		// The provisioner reads the size of a volume only once, when it first sees it, so the filesystem grows before
+		// the mount. Recovering a log can take long and a twin may come meanwhile, so the mount is decided anew.
 		case policy.Fills(&st.facts, class) && st.filled != st.facts.Seq:
 			a.startFill(ctx, name)
 		default:
@@ -109,7 +110,7 @@ func (a *Agent) startLink(ctx context.Context, name string) {
 	})
 }
 
-// startFill has the filesystem fill the disk before it is mounted. The next look decides anew.
+// startFill grows the filesystem to the disk before it is mounted. The next look decides anew.
 func (a *Agent) startFill(ctx context.Context, name string) {
 	st := a.disks[name]
 	seq := st.facts.Seq
@@ -133,7 +134,8 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 	a.begin(ctx, &a.lanes.mounts, func() func() {
 		err := a.mount(ctx, &f, class, d)
 		return func() {
-			// One that is held is tried again and again, and reported to be once.
+			// A filesystem that the kernel still holds (ErrHeld) is retried often; its growth failure is not reported
+			// each time.
 			if filling != nil && err == nil {
 				a.report.Problem(fmt.Errorf("cannot grow the filesystem of %s before it is mounted: %w", f.ID, filling))
 			} else if filling != nil && !errors.Is(err, disk.ErrHeld) {
@@ -144,9 +146,9 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 	})
 }
 
-// mount has the disk mounted, and sees that it was this one. Until udev has heard that a disk is gone, its link by
-// sequence number is there and leads to the next disk of that kernel name, and PID 1 mounts that. What is mounted keeps
-// its sequence number.
+// mount mounts the disk and verifies that it was this disk. Until udev has handled the removal of a disk, the link by
+// sequence number leads to the next disk with that kernel name. PID 1 then mounts that one. A mounted disk keeps its
+// sequence number.
 func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d disk.Decision) error {
 	err := a.units.Mount(ctx, f, class, d.UUID, d.Type)
 	seq, attachedErr := a.host.Attached(f.Dev)
@@ -167,7 +169,7 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	return errors.Join(err, fmt.Errorf("%w: disk sequence number %d, which has its name now, was mounted in its place, and is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
 }
 
-// startProofs begins the proofs, with the format if the disk is blank, whose turn has come.
+// startProofs begins the proofs whose turn has come. A blank disk is formatted in the same unit.
 func (a *Agent) startProofs(ctx context.Context) {
 	l := &a.lanes.proofs
 	for name, ok := l.next(); ok; name, ok = l.next() {
@@ -212,8 +214,8 @@ func (a *Agent) startQuestions(ctx context.Context) {
 	}
 }
 
-// holds reports whether the decision for a disk that waits is still the same: since it was taken another disk may have
-// come or gone, or other settings. If not, the disk is looked at again.
+// holds reports whether the decision for a waiting disk is still the same. Disks may have come or gone since, or the
+// settings changed. If it is not, the disk is looked at again.
 func (a *Agent) holds(name string) bool {
 	st := a.disks[name]
 	f := st.facts
@@ -227,7 +229,7 @@ func (a *Agent) holds(name string) bool {
 	return false
 }
 
-// acted takes the end of an action; the next look shows what came of it.
+// acted handles the end of an action. The next look shows the result.
 func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 	st := a.disks[name]
 	st.phase = idle
@@ -244,13 +246,14 @@ func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 	a.wanted(name)
 }
 
-// stopPatience is how long PID 1 may take to stop a mount unit that it has begun to stop: the longest that one is given
-// (unit.MountTimeout).
+// stopPatience is how long PID 1 may take to stop a mount unit: the longest timeout that one has (unit.MountTimeout).
 const stopPatience = 15 * time.Minute
 
-// unmounted takes the answer of PID 1 since when it has the disk plugged, whose mount is not there any more. The mount
-// ended with the unit if PID 1 took the disk for unplugged, as when systemd is upgraded or a rule of udev changes its
-// mind. Else it was somebody's hand; also if the mount was there long after: it was in use then, and PID 1 tries but once.
+// unmounted handles PID 1's answer about a disk whose mount has ended: since when its device unit is plugged.
+//
+// If PID 1 took the disk for unplugged, the mount ended with the unit. This happens when systemd is upgraded or a udev
+// rule changes. Otherwise somebody unmounted it. The same applies if the mount was still there long afterwards: it was
+// in use then, and PID 1 tries only once.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	st.phase = idle

@@ -1,17 +1,17 @@
-// Package agent is the loop of the daemon: it takes hints that a disk may have changed, looks at the disk, has the
-// policy decide, and has the decision carried out. It knows no system call, no D-Bus and no netlink; what it needs of
-// the node it asks for by the interfaces Host, Units and Reporter.
+// Package agent is the loop of the daemon. It receives hints that a disk may have changed, looks at the disk, lets the
+// policy decide, and carries the decision out. It uses no system call, D-Bus or netlink itself, but the interfaces
+// Host, Units and Reporter.
 //
 // A disk has a phase. The loop's transitions are these:
 //
 //	phase        what happens                                   next phase
 //	(unknown)    an event, or a scan finds the disk             looking
 //	idle         an event, a scan, a peer came or went          looking
-//	backing off  the same, the retry is due, an operator's word looking
+//	backing off  the same, the retry is due, an accept          looking
 //	looking      the disk is gone                               (unknown); its mount is leaving
 //	looking      the look failed                                backing off
 //	looking      nothing is to be done                          idle
-//	looking      its mount ended, and nobody knows why          waiting (to ask PID 1)
+//	looking      its mount ended for an unknown reason          waiting (to ask PID 1)
 //	looking      something is to be done                        waiting (for its turn)
 //	looking      the same, but its mount point is another's     idle
 //	looking      the same, but it failed a moment ago           backing off
@@ -19,11 +19,11 @@
 //	waiting      the decision no longer holds                   looking
 //	acting       the end, well or not                           looking
 //
-// What happens to a disk that is looking, waiting or acting is kept: it is looked at once more afterwards. A disk
-// whose act failed is backing off once that look shows that the same is to be done.
+// An event during looking, waiting or acting is kept: the disk is looked at once more afterwards. A disk whose action
+// failed backs off once that look shows that the same is still to be done.
 //
-// A mount whose disk is gone, or that an operator has released, is leaving (type departure): it is unmounted, its
-// directory is removed, and then every disk that waits for the mount point is looked at.
+// A mount whose disk is gone, or was released by the operator, is leaving (type departure). It is unmounted and its
+// directory is removed. Then every disk that waits for the mount point is looked at.
 package agent
 
 import (
@@ -50,7 +50,7 @@ type Agent struct {
 	checked  chan func() bool // results of check; they report whether there is something to do
 	work     sync.WaitGroup
 
-	// What follows belongs to the loop's goroutine alone.
+	// Only the loop's goroutine uses the fields below.
 	disks   map[string]*state
 	leaving map[string]*departure // by mount point or link
 	lanes   lanes
@@ -58,7 +58,7 @@ type Agent struct {
 	around  around
 	status  status
 	check   check
-	// gathering reports whether Host.Gather is under way for looks. The next one waits until gatherDue, zero for at once.
+	// gathering reports whether Host.Gather is running for looks. The next one waits until gatherDue, zero for at once.
 	gathering bool
 	gatherDue time.Time
 	left      uint64 // counts the filesystems whose disks have left
@@ -67,7 +67,7 @@ type Agent struct {
 	ready     bool
 }
 
-// New makes an agent. Watchdog is the longest time between two calls of Reporter.Alive, 0 for never to call it.
+// New returns an agent. watchdog is the longest time between two calls of Reporter.Alive, 0 for no calls.
 func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) *Agent {
 	s = policy.Compile(s)
 	a := &Agent{
@@ -79,18 +79,17 @@ func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) 
 	return a
 }
 
-// Look asks for a look at the disk of that kernel name. It never blocks.
+// Look requests a look at the disk with that kernel name. It never blocks.
 func (a *Agent) Look(name string) { a.queue.add(name) }
 
-// LookAtAll asks for a look at every disk. It never blocks.
+// LookAtAll requests a look at every disk. It never blocks.
 func (a *Agent) LookAtAll() { a.queue.addAll() }
 
 // Retry forgets earlier failures and looks at every disk.
 func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
-// Accept takes the operator's word that a held disk may be used, or that one that failed is worth another try. It
-// returns the answer for the operator. Seq is the disk sequence number of the attachment that is meant, 0 for whatever
-// disk has the name.
+// Accept accepts a held disk, or allows another try after a failure. It returns the answer for the operator. seq is the
+// disk sequence number of the intended attachment, 0 for any disk with that name.
 func (a *Agent) Accept(ctx context.Context, name string, seq uint64) (answer string, err error) {
 	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)
@@ -98,8 +97,8 @@ func (a *Agent) Accept(ctx context.Context, name string, seq uint64) (answer str
 	return answer, err
 }
 
-// Release unmounts the disk and keeps it unmounted until it is attached again, accepted, or the machine booted. Seq is
-// as in Accept.
+// Release unmounts the disk and keeps it unmounted until another attachment, an accept or a reboot. seq is as in
+// Accept.
 func (a *Agent) Release(ctx context.Context, name string, seq uint64) error {
 	var dep *departure
 	var err error
@@ -127,7 +126,7 @@ func (a *Agent) Reload(ctx context.Context, s *disk.Settings) error {
 	return err
 }
 
-// ask has the loop run f, and waits until it has.
+// ask runs f in the loop and waits until it has run.
 func (a *Agent) ask(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	select {

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// lane holds the disks that wait for work of one kind, in order. At most limit pieces of that work run at once, so
-// that disks that hang while they are formatted keep no other from being mounted.
+// lane holds the disks that wait for one kind of work, in order. At most limit pieces of that work run at once. So
+// disks that hang during a format do not delay the mounts of others.
 type lane struct {
 	waiting []string
 	running int
 	limit   int
-	// overdue counts the work that takes so long that it is no longer in running. With it at most most pieces run,
-	// if most is not 0.
+	// overdue counts work that has taken too long and is no longer counted in running. running plus overdue is at most
+	// most, unless that is 0.
 	overdue, most int
 }
 
 func (l *lane) add(name string) { l.waiting = append(l.waiting, name) }
 
-// next takes the name of the disk whose turn it is, if there is one and work may begin.
+// next returns the name of the next disk, if there is one and work may begin.
 func (l *lane) next() (name string, ok bool) {
 	if l.running >= l.limit || l.most > 0 && l.running+l.overdue >= l.most || len(l.waiting) == 0 {
 		return "", false
@@ -29,10 +29,10 @@ func (l *lane) next() (name string, ok bool) {
 
 // Limits of the lanes.
 const (
-	// mountsPerWorker: mounts wait for PID 1, which starts those of fstab all at once.
+	// mountsPerWorker is above 1 because mounts wait for PID 1, which starts those of fstab all at once.
 	mountsPerWorker = 4
-	// proofsAtOnce: two units read at a time (internal/store, ScanPlace), and two more begin or end. Each takes
-	// 3 MiB of memory and more.
+	// proofsAtOnce lets two units read (internal/store, ScanPlace) and two more begin or end. Each takes 3 MiB of
+	// memory or more.
 	proofsAtOnce = 4
 	// A proof that takes longer than proofPatience may hang, or wait to read. It no longer counts, up to proofsInAll.
 	proofsInAll   = 64
@@ -53,7 +53,7 @@ func (l *lanes) setLimits(workers int) {
 	l.questions.limit = workers
 }
 
-// begin runs work in a goroutine of its own. The loop runs what it returns.
+// begin runs work in a new goroutine. The loop runs the function that work returns.
 func (a *Agent) begin(ctx context.Context, l *lane, work func() func()) {
 	l.running++
 	a.work.Go(func() {
@@ -65,10 +65,10 @@ func (a *Agent) begin(ctx context.Context, l *lane, work func() func()) {
 	})
 }
 
-// beginProof is begin for work that may hang: after proofPatience it is overdue.
+// beginProof is begin for work that may hang: after proofPatience the work is overdue.
 func (a *Agent) beginProof(ctx context.Context, work func() func()) {
 	l := &a.lanes.proofs
-	var overdue, ended bool // the loop's
+	var overdue, ended bool // used only in the loop
 	a.begin(ctx, l, func() func() {
 		late := time.AfterFunc(proofPatience, func() {
 			a.give(ctx, func() {
@@ -81,7 +81,7 @@ func (a *Agent) beginProof(ctx context.Context, work func() func()) {
 		defer late.Stop()
 		result := work()
 		return func() {
-			if ended = true; overdue { // begin has counted it out once more
+			if ended = true; overdue { // begin has subtracted it from running a second time
 				l.running++
 				l.overdue--
 			}
@@ -90,7 +90,7 @@ func (a *Agent) beginProof(ctx context.Context, work func() func()) {
 	})
 }
 
-// give hands a result to the loop, unless the loop has ended.
+// give passes a result to the loop, unless the loop has ended.
 func (a *Agent) give(ctx context.Context, result func()) {
 	select {
 	case a.results <- result:

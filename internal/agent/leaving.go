@@ -10,21 +10,20 @@ import (
 	"hotmount/internal/disk"
 )
 
-// departure is a mount whose disk is gone.
+// departure is a mount whose disk is gone or was released.
 type departure struct {
 	facts    disk.Facts
 	path     string
 	busy     bool
 	failures int
 	retry    time.Time
-	// named reports that those who still use it were named when it was taken off the
-	// tree, unnamed why those could not be who have it elsewhere.
+	// named reports that its users were named when it was detached from the tree. unnamed is why users elsewhere could
+	// not be named.
 	named   bool
 	unnamed error
-	// unmounted reports that what is left to do is to remove the directory.
+	// unmounted reports that only the directory remains to be removed.
 	unmounted bool
-	// answer waits for the end of what an operator has asked for, which is not
-	// tried again; nil if the disk is gone.
+	// answer receives the result of an operator's request, which is not retried. It is nil if the disk is gone.
 	answer chan error
 }
 
@@ -42,9 +41,8 @@ func (a *Agent) startDepartures(ctx context.Context, now time.Time) {
 	}
 }
 
-// release makes sure that nothing is left of the mount of a disk that is gone.
-// PID 1 stops the mount unit by itself when the disk was idle. No other disk is
-// mounted there meanwhile, so that what is unmounted is the one that is gone.
+// release makes sure that nothing is left of the mount of a disk that is gone. PID 1 stops the mount unit itself if the
+// disk was idle. No other disk is mounted there meanwhile, so that release cannot unmount the wrong one.
 func (a *Agent) release(ctx context.Context, dep *departure) error {
 	if dep.facts.Standing.Link == dep.path {
 		if err := a.units.TakeBack(ctx, dep.facts.Seq); err != nil {
@@ -62,7 +60,8 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 	}
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
 	if err == nil && there && dep.answer == nil {
-		// What is mounted on a living disk is another attachment's, or was looked for in vain.
+		// If a disk with that number is attached, the mount is another attachment's, or the disk was wrongly taken for
+		// gone.
 		attached, err := a.host.Attached(dep.facts.Dev)
 		if err != nil {
 			return fmt.Errorf("cannot tell whether the disk of %s is there: %w", dep.path, err)
@@ -94,17 +93,15 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 	if err := a.units.RemoveMountPoint(ctx, dep.path); err != nil {
 		return err
 	}
-	// Whoever has the filesystem by a mount of his own, as a pod has, did not keep it
-	// from being unmounted here.
+	// A user with its own mount, such as a pod, did not prevent this unmount.
 	if dep.answer == nil && !dep.named {
 		dep.unnamed = a.units.NameHolders(ctx, &dep.facts, dep.path)
 	}
 	return nil
 }
 
-// missed has what is still mounted of disks that are gone dealt with where no look
-// tells that they are: they went while the agent was down, or it ended before it was
-// done with them.
+// missed starts departures for mounts of gone disks that no look will notice. The disks went while the agent was down,
+// or it ended before it was done with them.
 func (a *Agent) missed() {
 	stale, err := a.host.Stale(a.settings)
 	if err != nil {
@@ -120,7 +117,7 @@ func (a *Agent) missed() {
 	}
 }
 
-// knows reports whether the next look at a disk tells that this mount of it is to go.
+// knows reports whether the next look at a disk will notice that this mount of it has to go.
 func (a *Agent) knows(dev disk.Dev, where string) bool {
 	for _, st := range a.disks {
 		if st.seen && st.facts.Dev == dev && a.path(st) == where {
@@ -154,7 +151,7 @@ func (a *Agent) released(dep *departure, err error) {
 		// The same filesystem may have come back under another name meanwhile.
 		for name, st := range a.disks {
 			if st.seen && a.path(st) == dep.path {
-				// What it has failed at was that something was mounted there.
+				// It failed because something was mounted there.
 				st.tries.forget()
 				a.wanted(name)
 			}
@@ -168,8 +165,7 @@ func (a *Agent) released(dep *departure, err error) {
 	a.report.Failed(&dep.facts, disk.Decision{UUID: path.Base(dep.path)}, dep.path, err, wait)
 }
 
-// gone drops a disk that is not attached any more, and has what is left of its
-// mount removed.
+// gone drops a disk that is no longer attached, and starts the removal of its mount.
 func (a *Agent) gone(name string) {
 	st := a.disks[name]
 	delete(a.disks, name)
@@ -178,10 +174,10 @@ func (a *Agent) gone(name string) {
 	}
 	where := a.path(st)
 	if where == "" && st.record.sighting != nil {
-		// Its mount ended before the disk did, and the mount unit of somebody else leaves our directory behind.
+		// The mount ended before the disk left. A mount unit of somebody else leaves our directory behind.
 		where = path.Join(st.record.sighting.Directory, st.record.sighting.UUID)
 	}
-	// What is there is another's as long as that has not left.
+	// While another disk is leaving there, the mount is that disk's.
 	if was := a.leaving[where]; where != "" && (was == nil || was.facts.Seq == st.facts.Seq) {
 		a.leaving[where] = &departure{facts: st.facts, path: where}
 	}
@@ -192,7 +188,7 @@ func (a *Agent) gone(name string) {
 	if d := st.decision; d.Action != disk.Ignore {
 		was := a.path(st)
 		if !d.Mounted() && !d.GivenOut() {
-			was = "" // it was to be mounted there
+			was = "" // it was only to be mounted there
 		}
 		a.report.Gone(&st.facts, was)
 	}

@@ -10,14 +10,14 @@ import (
 	"hotmount/internal/policy"
 )
 
-// disksPerGathering bounds what a burst spends on gatherings, which take the longer the more disks there are. The next one
-// waits as long as the last one took, for each so many disks that are busy. Of few disks none waits noticeably; with 200
-// gatherings take a sixth of one processor.
+// disksPerGathering limits the cost of gatherings during a burst; a gathering takes longer the more disks there are.
+// Each multiple of disksPerGathering busy disks makes the next gathering wait as long as the last one took. With few
+// disks the wait is not noticeable. With 200 disks gatherings take a sixth of one processor.
 const disksPerGathering = 40
 
-// startLooks begins the looks whose turn has come. They share one gathering of what is common to all disks: in a burst
-// each look would otherwise read the mounts and loop devices of all. A look that becomes due meanwhile waits for the next
-// gathering, for no fact may be older than its look.
+// startLooks begins the looks whose turn has come. They share one gathering of what is common to all disks. In a burst
+// each look would otherwise read the mounts and loop devices of all. A look that becomes due meanwhile waits for the
+// next gathering, because no fact may be older than its look.
 func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	if a.gathering || now.Before(a.gatherDue) {
 		return
@@ -48,7 +48,7 @@ func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	}
 }
 
-// busy returns how many disks have work under way or wait for it.
+// busy returns how many disks have work running or queued.
 func (a *Agent) busy() (n int) {
 	for _, st := range a.disks {
 		if st.phase.busy() {
@@ -58,13 +58,13 @@ func (a *Agent) busy() (n int) {
 	return n
 }
 
-// looked takes the facts of a disk, decides, and has the decision carried out.
+// looked handles the facts from a look at a disk: it decides and has the decision carried out.
 func (a *Agent) looked(name string, f disk.Facts, err error) {
 	st := a.disks[name]
 	st.phase = idle
 	gone, another := errors.Is(err, disk.ErrGone), err == nil && st.seen && st.facts.Seq != f.Seq
 	if st.again || (gone || another) && !st.hints.due.IsZero() {
-		defer a.wanted(name) // what was put off may be of the next disk
+		defer a.wanted(name) // a postponed event may concern the next disk
 	}
 	switch {
 	case gone && a.disregarded(&st.facts):
@@ -77,7 +77,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	case err != nil:
 		a.failed(name, disk.OfNode(err))
 		return
-	case another: // what was known is of the one before
+	case another: // the known facts are those of the previous disk
 		a.gone(name)
 		st = &state{initial: st.initial}
 		a.disks[name] = st
@@ -94,7 +94,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	a.decide(name, &f)
 }
 
-// decide takes the decision on what a look has found.
+// decide makes the decision on the facts of a look.
 func (a *Agent) decide(name string, f *disk.Facts) {
 	st := a.disks[name]
 	f.FindPeers(a.facts())
@@ -136,15 +136,15 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	} else {
 		a.rest(st)
 	}
-	// READY waits for a filesystem that nobody could measure before it was mounted, so that kubelet and the provisioner
-	// see what it has grown to.
+	// READY waits for a filesystem that could not be measured before its mount, so that kubelet and the provisioner see
+	// its grown size.
 	if d.Action != disk.Mount && d.Action != disk.Link && d.Action != disk.Wait && d.Action != disk.Grow {
 		st.initial = false
 	}
 }
 
-// outdated reports whether the decision is to mount what may be a copy of a filesystem whose disk has left since the
-// look began: the look may not know it.
+// outdated reports whether the decision is to mount although a disk has left since the look began. The filesystem may
+// be a copy of that disk's, and the look may not know it.
 func (a *Agent) outdated(st *state, d disk.Decision) bool {
 	return d.Action == disk.Mount && st.peers.since != a.left
 }
@@ -159,8 +159,8 @@ func (a *Agent) rest(st *state) {
 	}
 }
 
-// unkeepUnmounted forgets that the disk is to stay unmounted if it is mounted: the agent ended in the midst of a
-// release, or somebody has mounted it again. With another look wanted this one may be too old.
+// unkeepUnmounted forgets that the disk is to stay unmounted if it is mounted: the agent ended during a release, or
+// somebody mounted it again. If another look is requested, this one may be too old.
 func (a *Agent) unkeepUnmounted(st *state) {
 	s := &st.facts.Standing
 	if s.Unmounted == "" && !s.Remount || !st.decision.Mounted() && !st.decision.GivenOut() {
@@ -174,20 +174,20 @@ func (a *Agent) unkeepUnmounted(st *state) {
 	}
 }
 
-// early reports whether the disk, which is where its filesystem was, is refused for another that was refused once and
-// may be there: not all disks have been looked at, and of two of one serial the slot tells. When they have, wantDue
-// wants another look.
+// early reports whether it is too early to refuse the disk as a twin. The disk is where its filesystem was, and a disk
+// that was refused once may still appear. Only when all disks have been looked at does the slot distinguish two disks
+// of one serial. wantDue requests another look then.
 func (a *Agent) early(f *disk.Facts, d disk.Decision) bool {
 	return doubted(f, d) && !a.allSeen(time.Now())
 }
 
-// doubted reports whether the disk is refused since it came alone and another that was refused may have taken its slot.
+// doubted reports whether the disk is refused because it came alone and a disk refused earlier may have taken its slot.
 func doubted(f *disk.Facts, d disk.Decision) bool {
 	return d.Reason == disk.ReasonTwin && f.Standing.Twin && f.Standing.InPlace && len(f.SameUUID) == 0
 }
 
-// allSeen reports whether each disk that was there at start was looked at once udev had finished with it, which is what
-// tells its UUID, or has had its time.
+// allSeen reports whether every disk present at start was looked at after udev had finished with it, or ReadyTimeout
+// has passed. Only then is its UUID known.
 func (a *Agent) allSeen(now time.Time) bool {
 	if now.Sub(a.started) >= a.settings.ReadyTimeout {
 		return true
@@ -200,8 +200,8 @@ func (a *Agent) allSeen(now time.Time) bool {
 	return true
 }
 
-// disregarded reports whether what is not found is a partition that is there, since no class asks for partitions any
-// more. It is left as it is, as it would be by a daemon that starts now.
+// disregarded reports whether a missing disk is a partition that exists and that no class selects any more. It is left
+// as it is, as by a daemon that starts now.
 func (a *Agent) disregarded(f *disk.Facts) bool {
 	if f.Partition() == 0 || a.settings.Partitions() {
 		return false
@@ -210,12 +210,12 @@ func (a *Agent) disregarded(f *disk.Facts) bool {
 	return err == nil && seq == f.Seq
 }
 
-// path returns where the disk is or is to be mounted, or is given out; empty for nowhere.
+// path returns where the disk is or will be mounted, or where it is given out; empty for nowhere.
 func (a *Agent) path(st *state) string {
 	switch {
 	case st.decision.GivenOut():
 		return st.facts.Standing.Link
-	case st.decision.Action == disk.Ignore: // also given out by a class that is not configured any more
+	case st.decision.Action == disk.Ignore: // or given out by a class that is no longer configured
 		return st.facts.OwnLink()
 	}
 	class := policy.Select(&st.facts, a.settings)
@@ -225,8 +225,8 @@ func (a *Agent) path(st *state) string {
 	return class.MountPoint(st.decision.UUID)
 }
 
-// wakePeers wants a look at the disks whose decision may have rested on f, or has to rest on it where it waits to be
-// carried out: when its turn comes f may have gone.
+// wakePeers requests a look at the disks whose decision may depend on f. A waiting mount that may depend on f is
+// checked at once, because f may have gone when its turn comes.
 func (a *Agent) wakePeers(f *disk.Facts) {
 	uuid := f.Known().UUID
 	mounts := &a.lanes.mounts
@@ -245,7 +245,7 @@ func (a *Agent) wakePeers(f *disk.Facts) {
 	}
 }
 
-// facts returns those of all disks as they were last seen, for FindPeers.
+// facts returns the facts from the last look at every disk, for FindPeers.
 func (a *Agent) facts() []*disk.Facts {
 	all := make([]*disk.Facts, 0, len(a.disks))
 	for _, st := range a.disks {

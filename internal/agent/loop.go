@@ -8,17 +8,17 @@ import (
 	"hotmount/internal/disk"
 )
 
-// checkPeriod is how often mounted disks are asked for faults, beside once when the loop first begins to rest: no event
-// tells of them. Events tell the rest, and what they might not a look at every disk (Settings.Rescan).
+// checkPeriod is how often mounted disks are checked for faults, which cause no event. There is also one check when the
+// loop first rests. Other changes cause events, or are found by a look at every disk (Settings.Rescan).
 const checkPeriod = 10 * time.Minute
 
-// restAfter is how long nothing is done until the loop rests.
+// restAfter is how long the loop must be idle before it rests.
 const restAfter = time.Minute
 
 // patience is how long Run waits for work to end: SIGTERM stops the daemon within a second.
 const patience = 500 * time.Millisecond
 
-// Run turns the loop until ctx ends. It touches no mount when it ends: what PID 1 has begun is left to it.
+// Run runs the loop until ctx ends. It leaves all mounts alone when it ends, and PID 1 finishes what it has begun.
 func (a *Agent) Run(ctx context.Context) error {
 	if err := a.host.SaveSettings(a.settings); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	rest := time.NewTimer(restAfter)
 	defer rest.Stop()
 	for changed := true; ; {
-		// What the loop wakes for when it rests changes nothing of this, as a rule.
+		// An event that wakes the resting loop usually changes nothing of this.
 		if changed {
 			a.tell()
 			a.start(ctx)
@@ -76,8 +76,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// beats returns a ticker, and what to do at each tick: the watchdog is fed and mounted disks are checked in one turn,
-// since most of what either costs is to wake.
+// beats returns a ticker, and what to do at each tick. One wake-up both feeds the watchdog and checks mounted disks,
+// because waking costs more than either.
 func (a *Agent) beats(ctx context.Context) (*time.Ticker, func()) {
 	period := checkPeriod
 	if a.watchdog > 0 {
@@ -103,14 +103,14 @@ func (a *Agent) start(ctx context.Context) {
 	a.startMounts(ctx, now)
 	a.startProofs(ctx)
 	a.startGrows(ctx)
-	a.startLooks(ctx, now) // after the others, which may want a look
+	a.startLooks(ctx, now) // after the others, which may request looks
 	a.startQuestions(ctx)
 	a.startSave(ctx, now)
 	a.startNotices(ctx)
 	a.startDepartures(ctx, now)
 }
 
-// wantDue has the disks looked at whose retry is due, or the look for an event that was put off.
+// wantDue requests looks at disks whose retry or postponed event is due.
 func (a *Agent) wantDue(now time.Time) {
 	for name, st := range a.disks {
 		if !st.tries.retry.IsZero() && !st.tries.retry.After(now) {
@@ -126,7 +126,7 @@ func (a *Agent) wantDue(now time.Time) {
 	}
 }
 
-// setTimer sets the timer to when the loop has something to do without an event.
+// setTimer sets the timer to the next time at which the loop has work without an event.
 func (a *Agent) setTimer(timer *time.Timer) {
 	var next time.Time
 	earlier := func(t time.Time) {
@@ -154,7 +154,7 @@ func (a *Agent) setTimer(timer *time.Timer) {
 	}
 }
 
-// takeHints has the disks looked at of which there was an event.
+// takeHints requests looks at the disks that had events.
 func (a *Agent) takeHints() {
 	names, all := a.queue.take()
 	if all {
@@ -165,7 +165,7 @@ func (a *Agent) takeHints() {
 	}
 }
 
-// rescan wants a look at every disk that is attached, and at every one that was.
+// rescan requests a look at every disk that is attached or was.
 func (a *Agent) rescan(want func(name string)) {
 	names, err := a.host.Names()
 	if err != nil {
@@ -183,8 +183,8 @@ func (a *Agent) rescan(want func(name string)) {
 	a.around.wanted = true
 }
 
-// hinted has the disk looked at because of an event. In a storm of events (udevadm trigger, a rule that opens disks
-// for writing) one look answers many: the first few are answered at once, then the looks keep their distance.
+// hinted requests a look because of an event. In a storm of events (udevadm trigger, a rule that opens disks for
+// writing) one look answers many. The first few are answered at once, then the looks keep a distance.
 func (a *Agent) hinted(name string) {
 	st := a.disks[name]
 	if st == nil || st.hints.mayLook(time.Now()) {
@@ -192,7 +192,7 @@ func (a *Agent) hinted(name string) {
 	}
 }
 
-// wanted has the disk looked at, after what is under way on it.
+// wanted requests a look at the disk, after any work on it.
 func (a *Agent) wanted(name string) {
 	st := a.disks[name]
 	if st == nil {
@@ -207,15 +207,15 @@ func (a *Agent) wanted(name string) {
 	a.lanes.looks.add(name)
 }
 
-// check is the cheap check of the disks that are mounted.
+// check is the cheap check of mounted disks.
 type check struct {
-	done    bool // once at least
-	running bool // with what is in mounted
+	done    bool // at least once
+	running bool // on the disks in mounted
 	mounted []disk.Facts
 }
 
-// startCheck has those disks looked at that are mounted and on which something shows. Where nothing does the loop
-// rests on.
+// startCheck checks the mounted disks and requests looks at those that have changed. If none has, the loop keeps
+// resting.
 func (a *Agent) startCheck(ctx context.Context) {
 	if a.check.running {
 		return
@@ -260,8 +260,8 @@ func (a *Agent) checkEnded(changed []string, at time.Duration, err error) bool {
 	return len(changed) > 0
 }
 
-// wait waits for the work that is under way, which ends with the context of Run. Only a look at dead storage cannot be
-// ended: it hangs in the kernel, and ends with the process.
+// wait waits for running work, which ends with Run's context. A look at dead storage is the exception: it hangs in the
+// kernel until the process ends.
 func (a *Agent) wait() {
 	done := make(chan struct{})
 	go func() {

@@ -2,15 +2,13 @@ package agent
 
 import "sync"
 
-// queue holds the names of the disks that are to be looked at again. A name
-// that is in it already is not added twice: an event is a hint, and one look
-// answers any number of them. Adding never blocks, so that the netlink socket
-// is always read.
+// queue holds the names of disks to look at again, each at most once: an event is a hint, and one look answers any
+// number of them. Adding never blocks, so that the netlink socket is always read.
 type queue struct {
 	mu    sync.Mutex
 	names map[string]bool
 	all   bool
-	// poke has a buffer of one: it says that there is something to take.
+	// poke has a buffer of one. It signals that there is something to take.
 	poke chan struct{}
 }
 
@@ -25,7 +23,7 @@ func (q *queue) add(name string) {
 	q.wake()
 }
 
-// addAll asks for a look at every disk.
+// addAll requests a look at every disk.
 func (q *queue) addAll() {
 	q.mu.Lock()
 	q.all = true

@@ -10,9 +10,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// leave has recorded that the disk of a filesystem left, also of one that was not mounted
-// any more when this agent started. What was attached together with it is no other
-// attachment of it.
+// leave records that a filesystem's disk has left, even if it was no longer mounted when this agent started. Disks that
+// were attached at the same time cannot be the same disk attached again.
 func (a *Agent) leave(st *state) {
 	s := st.record.sighting
 	if v := st.facts.Standing.Volume; s == nil && v != nil && !st.facts.Standing.WasMounted.IsZero() && v.Identity.Seq == st.facts.Seq {
@@ -32,15 +31,15 @@ func (a *Agent) leave(st *state) {
 	a.saves.begun = time.Time{}
 }
 
-// expect has the sighting recorded. A look that begins before that is done goes by it, too: else a
-// copy could be mounted in place of a disk that has just left.
+// expect has the sighting recorded. Looks use it even before that is done. Otherwise a copy could be mounted in place
+// of a disk that has just left.
 func (a *Agent) expect(s disk.Sighting) {
 	a.host.Expect(s)
 	a.saves.due = true
 }
 
-// remember has recorded what has to last of the decision: on which disk a
-// filesystem lies, and that a disk stays held when another one is gone or time has passed.
+// remember records the lasting parts of the decision: on which disk a filesystem lies, and that a disk stays held when
+// the cause is gone.
 func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
 	switch {
@@ -58,9 +57,9 @@ func (a *Agent) remember(st *state, changed bool) {
 	}
 }
 
-// meet has a disk that is refused for another that may be itself wait for a look at that one
-// before it stays refused for good: when it is pulled and comes back under another name,
-// the look that tells that it has left may still be to come.
+// meet makes a disk wait before it is refused for good, if the other disk may be the same one. The wait ends with a
+// look at the other. If a disk is pulled and returns under another name, the look that shows that it left may still be
+// to come.
 func (a *Agent) meet(st *state) {
 	for name, o := range a.disks {
 		if o.waits() && attached(o.selves(), st.facts.Seq) {
@@ -72,8 +71,8 @@ func (a *Agent) meet(st *state) {
 		return
 	}
 	for _, p := range st.selves() {
-		// One that is attached is another, and may go before it can be looked at: a mount may
-		// take long. One that cannot be looked at now is told by its look.
+		// A peer that is still attached is another disk, and a look at it may have to wait: a mount may take long.
+		// Otherwise a look at the peer decides.
 		if seq, err := a.host.Attached(p.Dev); err == nil && seq == p.Seq {
 			st.peers.met = p.Seq
 			return
@@ -82,14 +81,14 @@ func (a *Agent) meet(st *state) {
 	}
 }
 
-// waits reports whether all for which the disk is refused may be itself, as far as serials
-// tell, and none of them was looked at since.
+// waits reports whether every disk for which this one is refused may be the same disk, by its serial, and none was
+// looked at since.
 func (st *state) waits() bool {
 	selves := st.selves()
 	return len(selves) > 0 && !attached(selves, st.peers.met)
 }
 
-// selves are the disks for which the disk is refused if each of them may be itself.
+// selves returns the disks for which this one is refused, if each of them may be the same disk.
 func (st *state) selves() []disk.Peer {
 	f := &st.facts
 	peers, _ := policy.Peers(f, st.decision.Reason)
@@ -99,8 +98,8 @@ func (st *state) selves() []disk.Peer {
 	return peers
 }
 
-// reportRivals reports whether the decision is to be reported: it has changed, or the last report may have named a disk
-// that is no longer among those of which the decision speaks.
+// reportRivals reports whether the decision is to be logged. It is if it has changed, or if the last log line may name
+// a disk that is no longer among those it is about.
 func (st *state) reportRivals(changed bool) bool {
 	rivals := st.rivals()
 	if !changed && !slices.ContainsFunc(st.peers.reported, func(seq uint64) bool { return !slices.Contains(rivals, seq) }) {
@@ -110,7 +109,7 @@ func (st *state) reportRivals(changed bool) bool {
 	return true
 }
 
-// rivals returns the sequence numbers of the disks of which the decision may speak.
+// rivals returns the sequence numbers of the disks that the decision may be about.
 func (st *state) rivals() []uint64 {
 	peers, _ := policy.Peers(&st.facts, st.decision.Reason)
 	var all []uint64
@@ -124,9 +123,8 @@ func attached(peers []disk.Peer, seq uint64) bool {
 	return slices.ContainsFunc(peers, func(p disk.Peer) bool { return p.Seq == seq })
 }
 
-// note has recorded what lies on a disk that is not mounted from it by hotmount: at the
-// next boot it may be missed. What is about to be mounted is not written down before, nor
-// what is being overwritten. The disk of the system is not: without it there is no boot.
+// note records content that hotmount does not mount from the disk, because it may be missing at the next boot. Content
+// about to be mounted or being overwritten is not recorded. Nor is the system's disk: without it there is no boot.
 func (a *Agent) note(st *state, c *disk.Content) {
 	f, d := &st.facts, st.decision
 	i := f.Standing.Intent

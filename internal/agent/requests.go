@@ -24,7 +24,7 @@ func (a *Agent) reload(s *disk.Settings) error {
 		a.rescans.Reset(s.Rescan)
 		a.lanes.setLimits(s.Workers)
 		a.retry()
-		// Whoever asked for it may wait for its end: READY does not come before the line that shows that there is work.
+		// The caller may wait for the reload to finish: the status line that shows work must precede READY.
 		a.status.due = time.Now()
 		a.tell()
 	}
@@ -34,7 +34,7 @@ func (a *Agent) reload(s *disk.Settings) error {
 	return err
 }
 
-// accept takes the operator's word for a disk, and returns the answer.
+// accept accepts the disk's hold, or allows another try. It returns the answer for the operator.
 func (a *Agent) accept(name string, seq uint64) (string, error) {
 	st := a.disks[name]
 	switch {
@@ -48,8 +48,8 @@ func (a *Agent) accept(name string, seq uint64) (string, error) {
 		return "", fmt.Errorf("cannot accept %s: another disk has that name now; see hotmount plan", name)
 	}
 	w := policy.Word(&st.facts, st.decision)
-	// What the word was taken for is named: since the operator has read what to accept, another disk may have come to
-	// the name, or another reason.
+	// The answer names what was accepted. Since the operator read the reason, another disk may have the name, or the
+	// reason may have changed.
 	who := st.facts.ID.String()
 	if w.Reason != "" {
 		c := st.facts.Known()
@@ -57,7 +57,7 @@ func (a *Agent) accept(name string, seq uint64) (string, error) {
 		who += " (" + why + ")"
 	}
 	if w.Reason == "" && st.tries.stuck == nil && st.decision.Reason != disk.ReasonFormatFailed && st.facts.Standing.Unmounted == "" {
-		// What holds with the settings as they are now, before the disk is looked at again.
+		// The answer uses the present settings, before the disk is looked at again.
 		d, why := a.decided(&st.facts)
 		return "", fmt.Errorf("cannot accept %s: %s: %s", name, d.Action, why)
 	}
@@ -65,13 +65,13 @@ func (a *Agent) accept(name string, seq uint64) (string, error) {
 		return "", err
 	}
 	st.tries.forget()
-	// Nobody unmounts it by hand before it is mounted again.
+	// A missing mount is now no unmount by hand.
 	st.remount = true
 	a.wanted(name)
 	return who + a.accepted(st, w), nil
 }
 
-// accepted returns what comes of the word, as the end of a sentence about the disk.
+// accepted returns the effect of the accept, as the end of a sentence about the disk.
 func (a *Agent) accepted(st *state, w disk.Word) string {
 	if w.Reason == "" {
 		f := st.facts
@@ -89,7 +89,7 @@ func (a *Agent) accepted(st *state, w disk.Word) string {
 	return " is accepted: it is formatted if it is proven blank, unless it is held for something else as well (hotmount status)"
 }
 
-// decided returns the decision on the facts as they are, and why.
+// decided returns the decision on the present facts, and why.
 func (a *Agent) decided(f *disk.Facts) (disk.Decision, string) {
 	c := f.Known()
 	d := policy.Decide(f, &c, a.settings)
@@ -97,7 +97,7 @@ func (a *Agent) decided(f *disk.Facts) (disk.Decision, string) {
 	return d, why
 }
 
-// depart has the disk unmounted at the operator's word.
+// depart begins to unmount the disk at the operator's request.
 func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 	st := a.disks[name]
 	switch {
@@ -110,7 +110,7 @@ func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 	case a.leaving[a.path(st)] != nil:
 		return nil, errors.New("it is being unmounted")
 	}
-	// Before it is unmounted: nobody may take that for the hand of another.
+	// This comes before the unmount, which would otherwise look like one by hand.
 	if err := a.host.KeepUnmounted(&st.facts, disk.ReasonReleased); err != nil {
 		return nil, err
 	}

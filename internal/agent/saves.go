@@ -8,25 +8,24 @@ import (
 	"hotmount/internal/disk"
 )
 
-// saveAfter is how long what is seen at start waits to be recorded with that of the other disks: each
-// record is a file that is written anew and synced, on the disk of which the node boots. What a daemon
-// that is killed before that has seen, the next one sees again, unless it has left by then.
+// saveAfter is how long sightings at start wait to be recorded together. Each record rewrites and syncs a file on the
+// boot disk. If the daemon is killed before that, the next one sees the same again, unless a disk has left by then.
 const saveAfter = time.Second
 
-// saveEvery is the least time between two records of what is mounted, for the same reason: where disks come
-// one after the other the last ones wait so long. The daemon itself goes by what it has seen (Host.Expect).
-// That a disk has left does not wait: nobody can see it again.
+// saveEvery is the least time between two records of mounted filesystems, for the same reason. It delays the last
+// records if disks come one after the other. The daemon itself uses its sightings at once (Host.Expect). A departure is
+// recorded without delay, because nobody can see it again.
 const saveEvery = 250 * time.Millisecond
 
-// saves is what is to be recorded of the filesystems that were seen.
+// saves are the sightings to be recorded.
 type saves struct {
-	due     bool            // something is expected that Host.Remember was not called for
-	found   []disk.Sighting // not handed to Host.Note yet
-	running chan struct{}   // closed when the record that is under way is made, nil if there is none
-	begun   time.Time       // when the last record of what is mounted was begun, zero if the next one may not wait
+	due     bool            // Host.Remember has not been called yet for some expected sighting
+	found   []disk.Sighting // not passed to Host.Note yet
+	running chan struct{}   // closed when the running record is done, nil if there is none
+	begun   time.Time       // when the last record of mounted filesystems began, zero if the next one must not wait
 }
 
-// firstSave is before when nothing is recorded.
+// firstSave returns the time before which nothing is recorded.
 func (a *Agent) firstSave() time.Time {
 	if a.ready {
 		return time.Time{}
@@ -34,8 +33,8 @@ func (a *Agent) firstSave() time.Time {
 	return a.started.Add(saveAfter)
 }
 
-// save has recorded what was seen of filesystems, once what was before is. What is mounted goes with what
-// is not, and first: the record of it drops that of what was in its place before.
+// save records the sightings, unless the previous record is still running. Mounted filesystems are recorded with the
+// others, and first: their record drops the one of what was in their place before.
 func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	mounted := a.saves.due && (mountedToo || len(a.saves.found) > 0)
 	if !mounted && len(a.saves.found) == 0 || a.saves.running != nil {
@@ -64,7 +63,7 @@ func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	})
 }
 
-// saveRest has recorded at the end what was not, unless the record that is under way hangs.
+// saveRest records the remaining sightings at the end, unless the running record hangs.
 func (a *Agent) saveRest(ctx context.Context) {
 	if a.saves.running != nil && (a.saves.due || len(a.saves.found) > 0) {
 		select {
@@ -76,14 +75,14 @@ func (a *Agent) saveRest(ctx context.Context) {
 	a.save(ctx, true)
 }
 
-// startSave has recorded what was seen, if it is time.
+// startSave records the sightings if they are due.
 func (a *Agent) startSave(ctx context.Context, now time.Time) {
 	if !now.Before(a.firstSave()) {
 		a.save(ctx, !now.Before(a.saves.begun.Add(saveEvery)))
 	}
 }
 
-// nextSave returns when the next record is due, zero for not.
+// nextSave returns when the next record is due, zero for never.
 func (a *Agent) nextSave() time.Time {
 	switch {
 	case a.saves.running != nil:

@@ -12,34 +12,34 @@ type phase int
 const (
 	// idle: nothing is to be done until an event.
 	idle phase = iota
-	// looking: the disk waits for a look, or one is under way.
+	// looking: a look at the disk is waiting or running.
 	looking
 	// waiting: the disk waits in a lane for its turn.
 	waiting
-	// acting: what was decided is under way.
+	// acting: the decision is being carried out.
 	acting
 	// backingOff: something failed, and is tried again later or when the disk has changed.
 	backingOff
 )
 
-// busy reports whether something is queued or under way, after whose end the disk can be looked at.
+// busy reports whether work is queued or running. The disk can be looked at when that ends.
 func (p phase) busy() bool { return p == looking || p == waiting || p == acting }
 
 // state is what the loop knows of one kernel name.
 type state struct {
 	phase phase
-	// again reports that the disk is to be looked at once more when it is no longer busy.
+	// again requests one more look when the disk is no longer busy.
 	again bool
-	// seen reports that facts and decision are those of a look.
+	// seen reports that facts and decision come from a look.
 	seen     bool
 	facts    disk.Facts
 	decision disk.Decision
-	// initial reports that the disk was there at start and holds READY back.
+	// initial reports that the disk was present at start and delays READY.
 	initial bool
-	// remount reports that the disk's mount ended without anybody's hand, and is to be made again.
+	// remount reports that the disk's mount ended, but not by hand, and is to be made again.
 	remount bool
-	// filled is the sequence number of the disk whose filesystem was to fill it before the mount that comes next, 0
-	// for none. filling is why that failed.
+	// filled is the sequence number of the disk whose filesystem was to grow before the next mount, 0 for none. filling
+	// is why that failed.
 	filled  uint64
 	filling error
 
@@ -54,34 +54,35 @@ type state struct {
 type act struct {
 	// done is the action that was carried out since the last look.
 	done disk.Action
-	// mounting reports that a mount was tried and its end not reported. One whose end was not heard may be there all the same.
+	// mounting reports that a mount was attempted and is not reported yet. The mount may exist even if its end was not
+	// observed.
 	mounting bool
 }
 
 // peers is what the loop knows of a disk's relation to others.
 type peers struct {
-	// since is what Agent.left was when the last look began.
+	// since is the value of Agent.left when the last look began.
 	since uint64
-	// met is the sequence number of a disk that was looked at since this one was refused for it.
+	// met is the sequence number of a disk that was looked at after this one was refused because of it.
 	met uint64
-	// early reports that the disk is refused for one that may be seen yet (Agent.early).
+	// early reports that the disk is refused because of one that may still be seen (Agent.early).
 	early bool
-	// reported are the rivals when the decision was last reported: it may have named one that has gone.
+	// reported are the rivals at the last report of the decision.
 	reported []uint64
 }
 
-// records are what was written down of a disk, or is to be.
+// records are what was recorded of a disk, or will be.
 type records struct {
-	// sighting is what was last handed to Host.Expect, nil for nothing.
+	// sighting is what was last passed to Host.Expect, nil for nothing.
 	sighting *disk.Sighting
-	// alive is when a look, or a check, last found the disk mounted in its place (Host.Monotonic).
+	// alive is when a look or a check last found the disk mounted in its place (Host.Monotonic).
 	alive time.Duration
-	// noted is what was last handed to Host.Note and is not on record yet, nil for nothing.
+	// noted is what was last passed to Host.Note and is not on record yet, nil for nothing.
 	noted *disk.Sighting
 }
 
-// lostMount reports whether the disk's filesystem was mounted in its place during this attachment and is not now, as f
-// has it, and nobody knows why. It may still be mounted for pods.
+// lostMount reports whether the disk's filesystem was mounted in its place during this attachment and, by f, no longer
+// is, for an unknown reason. It may still be mounted for pods.
 func (st *state) lostMount(f *disk.Facts) bool {
 	if f.Standing.Unmounted != "" || f.Standing.Remount || st.remount {
 		return false
@@ -96,13 +97,13 @@ func (st *state) lostMount(f *disk.Facts) bool {
 	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
-// hints limits the looks because of events: hintsAtOnce in a row are answered at once. Then a look keeps a distance
-// of hintFirst from the one before, then twice as much and so on up to hintMost. hintsForgotten after the last one it
-// begins anew.
+// hints limits the looks caused by events. hintsAtOnce in a row are answered at once. After that a look keeps a
+// distance from the previous one: first hintFirst, then doubled each time up to hintMost. hintsForgotten after the last
+// look it starts anew.
 type hints struct {
 	count int
 	last  time.Time
-	// due is when the next look is, zero for no event since the last one.
+	// due is when the next look is due, zero if there was no event since the last one.
 	due time.Time
 }
 
@@ -113,7 +114,7 @@ const (
 	hintsForgotten = 2 * hintMost
 )
 
-// mayLook reports whether an event is worth a look now. If not, there is one when it is due.
+// mayLook reports whether an event may cause a look now. If not, the look follows at due.
 func (h *hints) mayLook(now time.Time) bool {
 	if now.Sub(h.last) > hintsForgotten {
 		h.count = 0
@@ -127,7 +128,7 @@ func (h *hints) mayLook(now time.Time) bool {
 	return true
 }
 
-// distance returns that of the next look from the last one.
+// distance returns the least time from the last look to the next.
 func (h *hints) distance() time.Duration {
 	if h.count < hintsAtOnce {
 		return 0

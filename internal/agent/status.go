@@ -10,22 +10,22 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Each line of status is work for PID 1, which has enough to do when disks come: while there is work it gets one each
-// statusEvery, none in the first statusAfter but after a reload, and the last one at once.
+// Each status line is work for PID 1, which is busy when disks come. While there is work it gets one each statusEvery,
+// and none in the first statusAfter except after a reload. The last line is sent at once.
 const (
 	statusEvery = time.Second
 	statusAfter = 500 * time.Millisecond
 )
 
-// status is what the service manager was told.
+// status is what the service manager last received.
 type status struct {
 	line string
 	at   time.Time
-	// due is when the next line is, zero if there is none.
+	// due is when the next line is due, zero if there is none.
 	due time.Time
 }
 
-// tell returns the reporter the state of the whole, and READY when it is time.
+// tell sends the overall state to the reporter, and READY when it is time.
 func (a *Agent) tell() {
 	line, work := a.statusLine()
 	now, s := time.Now(), &a.status
@@ -46,7 +46,7 @@ func (a *Agent) tell() {
 	}
 }
 
-// startOpen reports whether a disk that was there at start holds READY back.
+// startOpen reports whether a disk that was present at start delays READY.
 func (a *Agent) startOpen() bool {
 	for _, st := range a.disks {
 		if st.initial {
@@ -56,7 +56,7 @@ func (a *Agent) startOpen() bool {
 	return false
 }
 
-// statusLine returns the state of the whole in one line, and whether there is work under way.
+// statusLine returns the overall state in one line, and whether work is running.
 func (a *Agent) statusLine() (line string, work bool) {
 	var mounted, given, held, refused, failing, left int
 	var outstanding, proving []string
@@ -102,13 +102,13 @@ func (a *Agent) statusLine() (line string, work bool) {
 	return line, len(outstanding)+len(proving) > 0
 }
 
-// around is the look at what is amiss beside single disks.
+// around is the search for problems that do not concern a single disk.
 type around struct {
 	wanted, running bool
 	reported        []string
 }
 
-// startNotices looks around once the disks of the start are dealt with: then none is missing that is only late.
+// startNotices begins that search once the disks present at start are handled. Before that a disk may only be late.
 func (a *Agent) startNotices(ctx context.Context) {
 	if !a.around.wanted || !a.ready || a.around.running {
 		return
@@ -121,7 +121,7 @@ func (a *Agent) startNotices(ctx context.Context) {
 	})
 }
 
-// noticed reports what was not amiss at the last look around.
+// noticed reports the problems that the previous search did not find.
 func (a *Agent) noticed(notices []string, err error) {
 	a.around.running = false
 	if err != nil {

@@ -9,33 +9,33 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Limits of the retries. What failed is tried again after retryFirst, then after twice as long and so on, each time
-// shortened by up to a quarter at random so that many disks do not come back at once. After that many retries in a
-// row it takes a change of the disk, or the operator's word, unless the fault is the node's (disk.NodeError): that is
-// tried for ever, as far apart as the last retries.
+// Limits of the retries. A failed action is retried after retryFirst, then after twice as long and so on. Each wait is
+// shortened by up to a quarter at random, so that many disks do not come back at once. After that many retries in a row
+// only a change of the disk or an accept starts another. A fault of the node (disk.NodeError) is retried for ever, at
+// the longest interval.
 const (
 	retryFirst = time.Second
 	retries    = 8
-	// heldMost bounds the failures that are counted, and so the wait to 16 seconds, while only time can help.
+	// heldMost limits the failures that are counted, and so the wait to 16 seconds, while only time can help.
 	heldMost = 5
 )
 
-// tries is what failed on a disk, and when it is tried again.
+// tries are the failures on a disk, and when to try again.
 type tries struct {
-	// failures counts those in a row, verdicts those of them that time alone does not mend.
+	// failures counts the failures in a row, verdicts those among them that time alone does not resolve.
 	failures, verdicts int
 	// unmountable reports that a mount failed.
 	unmountable bool
-	// stuck are the facts at the last failure. Until then nothing is tried again unless the facts have changed. A zero
+	// stuck are the facts at the last failure. Before until, nothing is tried again unless the facts change. A zero
 	// until is for ever.
 	stuck *disk.Facts
 	until time.Time
-	// retry is when to look again, zero for not.
+	// retry is when to look again, zero for never.
 	retry time.Time
-	// wrote reports that what failed may have written to the disk since the last look. The next look tells how much,
-	// which is no change of the disk.
+	// wrote reports that the failed action may have written to the disk since the last look. The next look counts these
+	// writes, which are no change of the disk.
 	wrote bool
-	// failing reports that the reporter was told of a failure, and not of its end. told is the last one that it was told.
+	// failing reports that a failure was reported, and its end was not. told is the last reported failure.
 	failing bool
 	told    string
 }
@@ -46,8 +46,7 @@ func backoff(failures int) time.Duration {
 	return wait - rand.N(wait/4)
 }
 
-// blocked reports whether what failed before would only fail again now: too little time has passed, and nothing about
-// the disk has changed.
+// blocked reports whether an action would only fail again: not enough time has passed, and the disk has not changed.
 func (t *tries) blocked(f *disk.Facts, now time.Time) bool {
 	if t.stuck == nil || t.stuck.Writes != f.Writes || t.stuck.Size != f.Size {
 		return false
@@ -55,8 +54,8 @@ func (t *tries) blocked(f *disk.Facts, now time.Time) bool {
 	return t.until.IsZero() || now.Before(t.until)
 }
 
-// fail notes a failure and returns the wait until the next try, negative for none. With most, which is not 0 for what
-// only time mends, it is tried for ever.
+// fail records a failure and returns the wait until the next try, negative for none. most is not 0 if only time helps:
+// the action is then retried for ever.
 func (t *tries) fail(f *disk.Facts, now time.Time, most int) time.Duration {
 	if most == 0 {
 		t.verdicts++
@@ -73,19 +72,19 @@ func (t *tries) fail(f *disk.Facts, now time.Time, most int) time.Duration {
 	return wait
 }
 
-// forget drops the failures, as after a success or the operator's word.
+// forget drops the failures, as after a success or an accept.
 func (t *tries) forget() {
 	t.failures, t.verdicts, t.stuck, t.unmountable = 0, 0, nil, false
 }
 
-// failed plans the next try of what could not be done.
+// failed plans the next try of a failed action.
 func (a *Agent) failed(name string, err error) {
 	st := a.disks[name]
 	st.phase = backingOff
 	if !st.seen {
 		st.facts.Name = name
 	}
-	// Nothing tells when a fault of the node is mended, nor when those have let go who have a filesystem that is held.
+	// No event shows that a fault of the node is resolved, or that the users of a held filesystem have let go.
 	most := 0
 	if of := (*disk.NodeError)(nil); errors.As(err, &of) {
 		most = retries
@@ -94,7 +93,7 @@ func (a *Agent) failed(name string, err error) {
 	}
 	t := &st.tries
 	wait := t.fail(&st.facts, time.Now(), most)
-	// What is tried for ever is not reported for ever.
+	// An action retried for ever is not reported for ever.
 	if most > 0 && t.failing && t.told == err.Error() && t.failures >= most {
 		return
 	}

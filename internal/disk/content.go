@@ -2,54 +2,51 @@ package disk
 
 import "strings"
 
-// Kind says what is on a disk.
+// Kind is the kind of content on a disk.
 type Kind string
 
-// The kinds of content. Only what is Blank, or HalfMade by this node on this disk, may
-// be formatted by itself, and what could not be read or recognised is Unknown, never Blank.
+// The kinds of content. The daemon formats only Blank disks, and HalfMade ones that this node left on this disk.
+// Content that cannot be read or recognised is Unknown, never Blank.
 const (
-	// Unread: nobody has read the disk yet, and udev names nothing on it.
+	// Unread: hotmount has not read the disk yet, and udev names nothing on it.
 	Unread Kind = "unread"
-	// Blank: proven to hold nothing.
+	// Blank: the disk is proven to hold nothing.
 	Blank Kind = "blank"
-	// Filesystem: a filesystem with a UUID.
+	// Filesystem: the disk holds a filesystem with a UUID.
 	Filesystem Kind = "filesystem"
-	// HalfMade: a filesystem whose mkfs did not finish, perhaps somebody else's.
+	// HalfMade: the disk holds a filesystem whose mkfs did not finish, perhaps another machine's.
 	HalfMade Kind = "half-made"
-	// Other: something that is not a filesystem that can be mounted by UUID.
+	// Other: the disk holds something that cannot be mounted by UUID.
 	Other Kind = "other"
-	// Unknown: it could not be read, or what was read is not understood.
+	// Unknown: the disk cannot be read, or its content is not recognised.
 	Unknown Kind = "unknown"
 )
 
-// Content is what is on a disk, with the evidence for it.
+// Content is the content of a disk, with the evidence for it.
 type Content struct {
 	Kind Kind `json:"kind"`
-	// Type is the name libblkid gives to what is there: "xfs", "LVM2_member",
-	// "gpt". Foreign bytes unless it comes from a list of ours.
+	// Type is libblkid's name for the content: "xfs", "LVM2_member", "gpt". These are foreign bytes unless the name
+	// comes from hotmount's own list.
 	Type string `json:"type,omitempty"`
-	// UUID is the filesystem's UUID, in lower case; only one that
-	// ValidUUID accepts.
+	// UUID is the filesystem's UUID in lower case. ValidUUID accepts it.
 	UUID string `json:"uuid,omitempty"`
 	// Label is the filesystem's label. Foreign bytes.
 	Label string `json:"label,omitempty"`
-	// Span is how many bytes of the disk the filesystem takes, 0 if nobody knows.
+	// Span is how many bytes of the disk the filesystem takes, 0 if unknown.
 	Span uint64 `json:"span,omitempty"`
-	// Proven reports that hotmount has read the disk itself; otherwise it is what
-	// udev vouches for.
+	// Proven reports that hotmount has read the disk itself. Otherwise the content is udev's.
 	Proven bool `json:"proven,omitempty"`
-	// Torn reports that it is the filesystem of the disk's unfinished format, and that not all
-	// of what mkfs wrote is there, though its superblock is: mkfs flushes at its end alone.
+	// Torn reports that this is the filesystem of the disk's unfinished format, and that some of what mkfs wrote is
+	// missing. Its superblock can be there already: mkfs flushes only at its end.
 	Torn bool `json:"torn,omitempty"`
-	// Made reports that hotmount has just made it on this machine.
+	// Made reports that hotmount has just made the filesystem on this machine.
 	Made bool `json:"made,omitempty"`
-	// Evidence tells, one finding a line, what was looked at and what it
-	// showed: which check, which offset, which bytes.
+	// Evidence has one finding a line: which check, which offset, which bytes.
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// Known returns what is known of the disk's content without reading it: the last
-// proof as long as it is valid, else what udev has probed and vouches for.
+// Known returns what is known of the disk's content without reading it. This is the last proof while it is valid, else
+// what udev has probed.
 func (f *Facts) Known() Content {
 	c, proof := f.known()
 	if !proof {
@@ -58,8 +55,8 @@ func (f *Facts) Known() Content {
 	return c
 }
 
-// known is Known, but that udev's has no evidence: to make text of it takes longer than all else, and
-// who compares many disks wants none. Proof says that it is that of the last one.
+// known is Known without the evidence from udev, which takes longer to write than all the rest. FindPeers compares many
+// disks and needs none. Proof reports whether c comes from the last proof.
 func (f *Facts) known() (c Content, proof bool) {
 	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {
 		return v.Content, true
@@ -87,7 +84,7 @@ func (u *Udev) content() Content {
 	return c
 }
 
-// evidence returns by which of udev's properties the content is what it is.
+// evidence returns the udev properties that c is derived from.
 func (u *Udev) evidence(c *Content) []string {
 	switch {
 	case c.Kind == Unread:

@@ -1,7 +1,5 @@
-// Package disk holds the values that travel through hotmount: which disk it is
-// (ID), what is known of it (Facts), what is on it (Content) and what is to be
-// done with it (Decision). It has no behaviour that needs an operating system
-// and imports nothing but the standard library.
+// Package disk holds the values that all of hotmount shares: the disk (ID), what is known about it (Facts), its content
+// (Content) and what to do with it (Decision). It needs no operating system and imports only the standard library.
 package disk
 
 import (
@@ -11,24 +9,23 @@ import (
 	"strings"
 )
 
-// ErrGone reports that a disk is not attached any more, or that another one has its
-// name.
+// ErrGone reports that a disk is no longer attached, or that another disk has its name.
 var ErrGone = errors.New("the disk is gone")
 
-// ErrHeld reports that the kernel has a filesystem mounted already, somewhere: that of a
-// disk that was detached stays until the last who uses it has let go.
+// ErrHeld reports that the kernel still has a filesystem mounted somewhere. The filesystem of a detached disk stays
+// mounted until its last user lets go.
 var ErrHeld = errors.New("the kernel still has this filesystem mounted, where the host does not show it")
 
-// NodeError reports that something failed for a fault of the node, of PID 1 or of a full
-// filesystem, say, and not of the disk: it may pass by itself.
+// NodeError reports a fault of the node and not of the disk, such as one of PID 1 or a full filesystem. It may pass by
+// itself.
 type NodeError struct{ Err error }
 
 func (e *NodeError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the fault.
+// Unwrap returns the wrapped error.
 func (e *NodeError) Unwrap() error { return e.Err }
 
-// OfNode marks the error as a NodeError, nil as nil.
+// OfNode wraps the error in a NodeError. It returns nil for nil.
 func OfNode(err error) error {
 	if err == nil {
 		return nil
@@ -36,8 +33,8 @@ func OfNode(err error) error {
 	return &NodeError{err}
 }
 
-// Dev is a device number as the kernel prints it in /sys/block/*/dev and in
-// the third field of /proc/*/mountinfo (proc_pid_mountinfo(5)).
+// Dev is a device number as the kernel prints it in /sys/block/*/dev and in the third field of /proc/*/mountinfo
+// (proc_pid_mountinfo(5)).
 type Dev struct {
 	Major uint32 `json:"major"`
 	Minor uint32 `json:"minor"`
@@ -46,7 +43,7 @@ type Dev struct {
 // String returns the form "254:16".
 func (d Dev) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
-// ParseDev reads the form "254:16", with or without a trailing newline.
+// ParseDev parses the form "254:16", with or without a trailing newline.
 func ParseDev(s string) (Dev, error) {
 	var d Dev
 	major, minor, found := strings.Cut(strings.TrimSuffix(s, "\n"), ":")
@@ -63,39 +60,37 @@ func ParseDev(s string) (Dev, error) {
 	return d, nil
 }
 
-// ID names one attachment of one disk. Name and Dev are used again by the
-// kernel as soon as a disk is gone; Seq never is within one boot.
+// ID names one attachment of one disk. The kernel reuses Name and Dev as soon as a disk is gone. It never reuses Seq
+// within one boot.
 type ID struct {
 	// Name is the kernel's name, the entry in /sys/block, such as "vdb".
 	Name string `json:"name"`
 	// Dev is the device number.
 	Dev Dev `json:"dev"`
-	// Seq is the disk sequence number (/sys/block/*/diskseq, Linux 5.15). Of a
-	// partition it has the partition's number, too (PartitionSeq), so that what is
-	// known by it is known of the partition alone.
+	// Seq is the disk sequence number (/sys/block/*/diskseq, Linux 5.15). A partition's Seq includes its partition
+	// number (PartitionSeq), so that it never stands for the whole disk.
 	Seq uint64 `json:"seq"`
 }
 
-// partitionShift leaves room for as many disk sequence numbers as no machine counts,
-// and keeps what programs read as JSON within 53 bits.
+// partitionShift leaves room for more disk sequence numbers than a machine can use up. It keeps Seq within the 53 bits
+// that JSON readers can represent.
 const partitionShift = 40
 
-// PartitionSeq is the Seq of a partition, by its disk's sequence number and its own
-// number (/sys/block/*/*/partition), which begins at 1.
+// PartitionSeq returns the Seq of a partition. Seq is that of its disk, number the partition's own
+// (/sys/block/*/*/partition), which begins at 1.
 func PartitionSeq(seq uint64, number uint32) uint64 { return seq | uint64(number)<<partitionShift }
 
-// Partition is the number of a partition, 0 for a whole disk.
+// Partition returns the number of a partition, 0 for a whole disk.
 func (id ID) Partition() uint32 { return uint32(id.Seq >> partitionShift) }
 
-// DiskSeq is the sequence number of the disk, also for a partition of it.
+// DiskSeq returns the sequence number of the disk, for a partition that of its whole disk.
 func (id ID) DiskSeq() uint64 { return id.Seq & (1<<partitionShift - 1) }
 
-// Node is the path of the device node the kernel made for the disk.
+// Node returns the path of the device node that the kernel made for the disk.
 func (id ID) Node() string { return "/dev/" + id.Name }
 
-// BySeq is udev's link to the disk by its sequence number
-// (60-persistent-storage.rules), or to a partition of it. Unlike by-uuid and by-id it
-// can never come to mean another disk.
+// BySeq returns udev's link to the disk or partition by disk sequence number (60-persistent-storage.rules). Unlike
+// by-uuid and by-id, the link can never lead to another disk.
 func (id ID) BySeq() string {
 	link := fmt.Sprintf("/dev/disk/by-diskseq/%d", id.DiskSeq())
 	if n := id.Partition(); n > 0 {
@@ -104,11 +99,9 @@ func (id ID) BySeq() string {
 	return link
 }
 
-// Sandboxed returns the error with which root could not open the disk in an instance
-// of that template unit, with what it means if it is EPERM or EACCES (open(2)): not
-// the disk has refused, but the unit's sandbox. A disk that is not among its
-// DeviceAllow= is EPERM (systemd.resource-control(5)), one whose node belongs to
-// somebody else EACCES, for root without capabilities.
+// Sandboxed explains err, with which root could not open the disk in an instance of the template unit. EPERM and EACCES
+// (open(2)) come from the unit's sandbox and not from the disk. A disk outside DeviceAllow= gives EPERM
+// (systemd.resource-control(5)). A node with another owner gives EACCES to root without capabilities.
 func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -117,7 +110,7 @@ func (id ID) Sandboxed(template string, err error) error {
 		err, template, id.Seq, id.BySeq())
 }
 
-// String returns the form that people read: "vdb (disk sequence number 12)".
+// String returns the form for people: "vdb (disk sequence number 12)".
 func (id ID) String() string {
 	return fmt.Sprintf("%s (disk sequence number %d)", id.Name, id.DiskSeq())
 }

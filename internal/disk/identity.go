@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// NamespacePrefix is put before the serial that an NVMe disk has in common with the other
-// namespaces of its controller; the first has none.
+// NamespacePrefix returns the prefix that distinguishes the serial of an NVMe namespace: all namespaces of a controller
+// share its serial. The first namespace has no prefix.
 func NamespacePrefix(namespace string) string {
 	if namespace == "" || namespace == "1" {
 		return ""
@@ -14,7 +14,7 @@ func NamespacePrefix(namespace string) string {
 	return "n" + namespace + "-"
 }
 
-// ControllerSerial takes NamespacePrefix from a serial of the disk, if it is of NVMe.
+// ControllerSerial removes NamespacePrefix from the serial of an NVMe disk. Other serials stay as they are.
 func (f *Facts) ControllerSerial(serial string) string {
 	digits, rest, found := strings.Cut(strings.TrimPrefix(serial, "n"), "-")
 	if f.Transport != "nvme" || !found || serial != NamespacePrefix(digits)+rest || strings.Trim(digits, "0123456789") != "" {
@@ -23,11 +23,10 @@ func (f *Facts) ControllerSerial(serial string) string {
 	return rest
 }
 
-// Identity is what tells a disk from others over reboots, as far as it can be
-// told: a disk without a serial is known by its slot and its size only.
+// Identity distinguishes a disk from others across reboots, as far as possible. A disk without a serial is recognised
+// only by its slot and size.
 type Identity struct {
-	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within
-	// it Seq alone decides.
+	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within one boot Seq alone decides.
 	Boot   string `json:"boot"`
 	Seq    uint64 `json:"seq"`
 	Serial string `json:"serial,omitempty"`
@@ -35,14 +34,13 @@ type Identity struct {
 	Size   uint64 `json:"size"`
 }
 
-// Identity returns the identity of the disk as attached in the boot of that id.
+// Identity returns the identity of the disk as attached in the boot with that id.
 func (f *Facts) Identity(boot string) Identity {
 	return Identity{Boot: boot, Seq: f.Seq, Serial: f.Serial, Slot: f.Slot, Size: f.Size}
 }
 
-// Is reports whether both may be the same disk. Within one boot the sequence
-// number decides. Over a reboot the serial does where there is one, and the
-// slot where there is none; the size must be the same in both cases.
+// Is reports whether both may be the same disk. Within one boot the sequence number decides. Across a reboot the serial
+// decides, or the slot if there is none, and the size must be the same.
 func (i Identity) Is(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -50,8 +48,8 @@ func (i Identity) Is(other Identity) bool {
 	return i.Like(other)
 }
 
-// OtherSerial reports whether the serials are those of two disks. What has none can be
-// any, and one that virtio has cut is the whole one on another bus.
+// OtherSerial reports whether the serials belong to two different disks. An empty serial can be any disk's. A serial
+// cut by virtio matches the whole serial seen on another bus.
 func OtherSerial(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -59,11 +57,10 @@ func OtherSerial(a, b string) bool {
 	return a != "" && a != b && (len(a) != serialLength || !strings.HasPrefix(b, a))
 }
 
-// SameSerial reports whether the serials may be those of one disk, on whatever bus.
+// SameSerial reports whether the serials may belong to one disk, on any bus.
 func SameSerial(a, b string) bool { return a != "" && b != "" && !OtherSerial(a, b) }
 
-// Like reports whether both may be the same disk, attached again perhaps, also
-// within one boot.
+// Like reports whether both may be the same disk, perhaps attached again within the same boot.
 func (i Identity) Like(other Identity) bool {
 	if i.Serial != other.Serial || i.Size != other.Size {
 		return false
@@ -71,8 +68,8 @@ func (i Identity) Like(other Identity) bool {
 	return i.Serial != "" || i.Slot == other.Slot
 }
 
-// ResizedTo reports whether the other may be the same disk of another size, attached again
-// perhaps: by its serial, and without one by its slot if it has grown.
+// ResizedTo reports whether the other may be the same disk with another size, perhaps attached again. The serial
+// decides. Without a serial the slot decides, and the disk must have grown.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Serial != other.Serial || i.Size == other.Size {
 		return false
@@ -80,10 +77,9 @@ func (i Identity) ResizedTo(other Identity) bool {
 	return i.Serial != "" || i.Slot != "" && i.Slot == other.Slot && i.Size < other.Size
 }
 
-// MayBe reports whether it may be the disk that was there as other in an earlier boot,
-// however it was changed meanwhile: its size, or by a serial that it got, does not
-// make it another disk. Where both have a serial that decides, else the slot does.
-// Within one boot the sequence number decides.
+// MayBe reports whether this may be the disk recorded as other in an earlier boot, whatever changed since. Another
+// size, or a new serial, does not make it another disk. If both have a serial the serial decides, else the slot. Within
+// one boot the sequence number decides.
 func (i Identity) MayBe(other Identity) bool {
 	switch {
 	case i.Boot == other.Boot:
@@ -96,21 +92,20 @@ func (i Identity) MayBe(other Identity) bool {
 	return i.Slot == other.Slot
 }
 
-// Given is what is remembered for ever of a disk that was given out as a block
-// volume: what is on it belongs to whoever had the volume, whatever it looks like.
+// Given is the permanent record of a disk that was given out as a block volume. Its content belongs to the volume's
+// user, whatever it looks like.
 type Given struct {
 	Serial string `json:"serial"`
 	WWN    string `json:"wwn,omitempty"`
-	// Size in bytes, Link and Class as of the last time, First the first. Class is empty
-	// once the operator has accepted that another class has the disk.
+	// Size (in bytes), Link and Class are those of the last time. First is the first time. Class is empty once the
+	// operator has accepted that another class has the disk.
 	Size  uint64    `json:"size"`
 	Link  string    `json:"link"`
 	Class string    `json:"class"`
 	First time.Time `json:"first"`
-	// Slot, Seq and Boot as of the last time, as in Facts and Identity. Twice says that
-	// another disk with its serial was there since it was first given out: then nothing
-	// tells them apart but the attachment itself, for a slot is used again. ThisBoot says
-	// that Boot is this one.
+	// Slot, Seq and Boot are those of the last time, as in Facts and Identity. Twice reports that another disk with the
+	// same serial has been attached since First. Then only the attachment tells them apart, because a slot is reused.
+	// ThisBoot reports that Boot is the current one.
 	Slot     string `json:"slot,omitempty"`
 	Seq      uint64 `json:"seq,omitempty"`
 	Boot     string `json:"boot,omitempty"`
@@ -118,22 +113,21 @@ type Given struct {
 	ThisBoot bool   `json:"this_boot,omitempty"`
 }
 
-// Is reports whether the record may be of the disk, also on another bus, where virtio does
-// not cut its serial. Its size does not count: it may have grown since.
+// Is reports whether the record may be the disk's, even on a bus other than virtio, which cuts serials. The size does
+// not count, because the disk may have grown.
 func (g *Given) Is(f *Facts) bool {
 	return SameSerial(f.Serial, g.Serial) || f.WWN != "" && f.WWN == g.WWN
 }
 
-// serialLength is the most that virtio-blk hands on of a serial (VIRTIO_BLK_ID_BYTES
-// in linux/virtio_blk.h): two longer ones can be one.
+// serialLength is the longest serial that virtio-blk passes on (VIRTIO_BLK_ID_BYTES in linux/virtio_blk.h). Two longer
+// serials can look the same.
 const serialLength = 20
 
-// SerialCut reports that the serial may be the beginning of a longer one.
+// SerialCut reports whether the serial may be the beginning of a longer one.
 func (f *Facts) SerialCut() bool { return f.Transport == "virtio" && len(f.Serial) >= serialLength }
 
-// Same reports that f is the disk that was given out, and not just one that it cannot
-// be told from by its serial alone. What is known on a disk whose serial may have been
-// cut is perhaps not the volume's.
+// Same reports whether f is certainly the disk that was given out, and not another with the same serial. If the serial
+// may be cut and content is known on the disk, that content may not be the volume's.
 func (g *Given) Same(f *Facts) bool {
 	switch {
 	case f.Serial != g.Serial || f.WWN != g.WWN && f.WWN != "" && g.WWN != "":

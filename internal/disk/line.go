@@ -2,11 +2,11 @@ package disk
 
 import "time"
 
-// Line is what the daemon last said of one disk. It holds nothing that is read
-// from disks but names, so that anybody may read it.
+// Line is the daemon's last published state of one disk. It contains nothing read from disks except names, so anybody
+// may read it.
 type Line struct {
 	Disk string `json:"disk"`
-	// Seq is the disk sequence number: of another disk the line says nothing.
+	// Seq is the disk sequence number. The line does not apply to a disk with another one.
 	Seq      uint64   `json:"diskseq"`
 	Kind     Kind     `json:"content"`
 	Type     string   `json:"type,omitempty"`
@@ -14,15 +14,15 @@ type Line struct {
 	Decision Decision `json:"decision"`
 	Why      string   `json:"why,omitempty"`
 	Next     string   `json:"next,omitempty"`
-	// Since is when the decision was taken.
+	// Since is when the decision was made.
 	Since time.Time `json:"since,omitzero"`
-	// Failure is what could not be done with the disk, as long as that is so.
+	// Failure is what cannot be done with the disk at present, and why.
 	Failure string `json:"failure,omitempty"`
 	// Remedy is what helps against the failure.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// State is a word for the decision and its reason, for tables and metrics.
+// State returns a word for the decision and its reason, for tables and metrics.
 func (d Decision) State() string {
 	switch {
 	case d.GivenOut():
@@ -41,8 +41,7 @@ var states = map[Action]string{
 	Keep: "mounted", Grow: "mounted", Wait: "waiting",
 }
 
-// Amiss reports whether the disk is mounted and something is wrong with it, by which
-// data is or will be lost.
+// Amiss reports whether the disk is mounted and has a fault that loses data, or will.
 func (d Decision) Amiss() bool {
 	return d.Mounted() && (d.Reason == ReasonFault || d.Reason == ReasonShrunk)
 }

@@ -6,25 +6,24 @@ import (
 	"strings"
 )
 
-// LinkDirectory holds the links to disks that class directories' links lead to. It
-// is gone at reboot: what is left of a link then leads nowhere.
+// LinkDirectory holds the links to disks to which the links in class directories lead. It is gone after a reboot, so
+// that a leftover class link leads nowhere.
 const LinkDirectory = "/dev/hotmount"
 
-// LinkName is the name of the link by which the disk is given out: its transport
-// and its serial, of which other bytes than letters, digits and "-._:=+@," are in
-// hexadecimal after a "%". Disks of other serials have other names. It is empty
-// for a disk without a serial, and one of which the name would be too long
-// (NAME_MAX, limits.h; udev's links and lock files add to it).
+// LinkName returns the name of the link by which the disk is given out: its transport and its serial. Bytes other than
+// letters, digits and "-._:=+@," are in hexadecimal after a "%", so different serials give different names. LinkName is
+// empty for a disk without a serial, and if the name would be too long (NAME_MAX, limits.h; udev's links and lock files
+// add to it).
 func (f *Facts) LinkName() string {
 	var b [longestLink]byte
 	return string(f.linkName(b[:0]))
 }
 
-// longestLink is how many bytes the name of a link has at most.
+// longestLink is the longest name of a link, in bytes.
 const longestLink = 200
 
-// linkName is LinkName in the memory of b, which may be too small for what is too long. So it allocates nothing
-// for whoever asks for a disk's name each time that it is looked at.
+// linkName is LinkName in the memory of b, which may be too small if the name is too long. It allocates nothing,
+// because it runs each time a disk is examined.
 func (f *Facts) linkName(b []byte) []byte {
 	if f.Serial == "" {
 		return nil
@@ -45,7 +44,7 @@ func (f *Facts) linkName(b []byte) []byte {
 	return b
 }
 
-// Nameless reports that the disk has no LinkName.
+// Nameless reports whether the disk has no LinkName.
 func (f *Facts) Nameless() bool {
 	var b [longestLink]byte
 	return len(f.linkName(b[:0])) == 0
@@ -58,7 +57,7 @@ func (f *Facts) named(link string) bool {
 	return len(name) > 0 && string(name) == path.Base(link)
 }
 
-// OwnLink is Standing.Link if it is of the disk itself, and not of one that it is part of.
+// OwnLink returns Standing.Link if it is the disk's own and not that of the whole disk, else nothing.
 func (f *Facts) OwnLink() string {
 	if f.Whole == "" && f.named(f.Standing.Link) {
 		return f.Standing.Link

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// The types of filesystems that a class may have made.
+// The types of filesystems that a class can create.
 const (
 	XFS  = "xfs"
 	Ext4 = "ext4"
 )
 
-// mkfsKeys are what a class may ask of mkfs.xfs. What brings in another device, takes
-// another size, writes before it was asked, or makes what the kernel cannot mount or
-// a crash's remains cannot be told from is not in it.
+// mkfsKeys are the options of mkfs.xfs that a class may set. Left out are options that bring in another device, choose
+// another size or write early. Also left out are those that the kernel cannot mount, or that make the remains of a
+// crash unrecognisable.
 var mkfsKeys = map[string][]string{
 	"-d": {"agcount", "su", "sw", "sunit", "swidth", "noalign"},
 	"-i": {"size", "maxpct", "sparse", "nrext64"},
@@ -22,8 +22,7 @@ var mkfsKeys = map[string][]string{
 	"-n": {"size"},
 }
 
-// ext4Keys are the same for mkfs.ext4; "" is a number alone. What format asks of it
-// itself is not in it.
+// ext4Keys are the same for mkfs.ext4; "" stands for a plain number. Options that hotmount sets itself are left out.
 var ext4Keys = map[string][]string{
 	"-i": {""},
 	"-m": {""},
@@ -32,8 +31,8 @@ var ext4Keys = map[string][]string{
 	"-J": {"size"},
 }
 
-// MkfsOption reports whether a class may give the option to mkfs.xfs or mkfs.ext4: a
-// flag, a space, and keys with numbers, such as "-d su=64k,sw=4", or a number.
+// MkfsOption reports whether a class may pass the option to mkfs.xfs or mkfs.ext4. An option is a flag, a space, and a
+// number or keys with numbers, such as "-d su=64k,sw=4".
 func MkfsOption(fstype, s string) bool {
 	keys := mkfsKeys
 	if fstype == Ext4 {

@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// Peer is another attached disk, as far as one that shares a serial or a UUID
-// with it needs to know it.
+// Peer is another attached disk that shares a serial, WWN or UUID with the disk, reduced to the facts that the policy
+// needs.
 type Peer struct {
 	ID
 	Slot string `json:"slot,omitempty"`
-	// Type and UUID are of what is on it, empty if nobody knows; UUID is a filesystem's.
+	// Type and UUID are those of its content, empty if unknown. UUID is a filesystem's.
 	Type string `json:"type,omitempty"`
 	UUID string `json:"uuid,omitempty"`
-	// Mounted is the first place where it is mounted.
+	// Mounted is the first place at which it is mounted.
 	Mounted string `json:"mounted,omitempty"`
-	// InUse is what is known to use it or anything on it, empty for nothing: a mount point,
-	// what is built on it, or "swap".
+	// InUse is what uses it or anything on it: a mount point, a device built on it, or "swap". It is empty if nothing
+	// is known.
 	InUse string `json:"in_use,omitempty"`
-	// Known reports that udev or the kernel knows anything on it.
+	// Known reports that udev or the kernel knows of something on it.
 	Known bool `json:"known,omitempty"`
-	// Serial, WWN, OnRecord, InPlace and Resized as in Facts and Standing.
+	// Serial, WWN, OnRecord, InPlace and Resized are as in Facts and Standing.
 	Serial   string `json:"serial,omitempty"`
 	WWN      string `json:"wwn,omitempty"`
 	OnRecord bool   `json:"on_record,omitempty"`
@@ -28,12 +28,12 @@ type Peer struct {
 	Resized  bool   `json:"resized,omitempty"`
 }
 
-// MayBe reports that neither serial nor WWN tells the two to be different disks.
+// MayBe reports whether p may be the same disk as f: neither serial nor WWN shows them to be different.
 func (p *Peer) MayBe(f *Facts) bool {
 	return !OtherSerial(p.Serial, f.Serial) && (p.WWN == "" || f.WWN == "" || p.WWN == f.WWN)
 }
 
-// inUse is Peer.InUse.
+// inUse returns Peer.InUse for the disk.
 func (f *Facts) inUse() string {
 	switch {
 	case f.System != "":
@@ -50,7 +50,7 @@ func (f *Facts) inUse() string {
 	return ""
 }
 
-// FindPeers fills in the disks of all that share f's serial, WWN or UUID.
+// FindPeers sets SameSerial, SameWWN, SameUUID and Moved from all attached disks.
 func (f *Facts) FindPeers(all []*Facts) {
 	f.SameSerial, f.SameWWN, f.SameUUID, f.Moved = nil, nil, nil, nil
 	mine, _ := f.known()
@@ -65,7 +65,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 		c, _ := o.known()
 		fstype, uuid := c.Type, c.UUID
 		if v := o.Standing.Volume; v != nil && uuid == "" && len(o.Mounts) > 0 {
-			fstype, uuid = v.Type, v.UUID // which udev does not know, or not yet
+			fstype, uuid = v.Type, v.UUID // udev does not know it, or not yet
 		}
 		alike := (f.Whole == "") == (o.Whole == "")
 		serial := alike && SameSerial(f.Serial, o.Serial)
@@ -96,6 +96,6 @@ func (f *Facts) FindPeers(all []*Facts) {
 			f.Moved = &p
 		}
 	}
-	// The first is named to the operator, and stays the same.
+	// The order is stable, because the first is named to the operator.
 	slices.SortFunc(f.SameSerial, func(a, b Peer) int { return cmp.Compare(a.Seq, b.Seq) })
 }

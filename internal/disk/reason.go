@@ -1,12 +1,11 @@
 package disk
 
-// Reason is the name of the reason for a decision, stable for scripts, journal
-// fields and metrics.
+// Reason is the name of the reason for a decision. It is stable for scripts, journal fields and metrics.
 type Reason string
 
-// The reasons. Package policy says which action each belongs to.
+// The reasons. Package policy gives each its action.
 const (
-	// The disk is not ours to use.
+	// The disk is not hotmount's to use.
 	ReasonSystem    Reason = "system-disk"
 	ReasonElsewhere Reason = "mounted-elsewhere"
 	ReasonSwap      Reason = "swap"
@@ -19,15 +18,15 @@ const (
 	ReasonExcluded  Reason = "excluded"
 	ReasonGivenElse Reason = "given-out-elsewhere"
 
-	// Its partitions are looked at instead.
+	// Its partitions are used instead.
 	ReasonPartitioned Reason = "partitions-are-used"
-	// Its whole disk is another class's.
+	// Its whole disk belongs to another class.
 	ReasonWhole Reason = "disk-of-another-class"
 
 	// udev has not finished with it.
 	ReasonUdev Reason = "udev-pending"
 
-	// The disk may not be used as it is.
+	// The disk must not be used in its present state.
 	ReasonSize         Reason = "no-size"
 	ReasonReadOnly     Reason = "read-only"
 	ReasonPartitions   Reason = "partitions"
@@ -49,7 +48,7 @@ const (
 	ReasonNeverFormat  Reason = "was-given-out"
 	ReasonPartition    Reason = "partition-without-filesystem"
 
-	// The operator's word is wanted.
+	// The disk waits until the operator accepts it.
 	ReasonFormatOff    Reason = "formatting-off"
 	ReasonPresent      Reason = "attached-before-installation"
 	ReasonUnseen       Reason = "claims-unseen"
@@ -68,7 +67,7 @@ const (
 	ReasonOtherBlock   Reason = "name-of-another-block-volume"
 	ReasonOtherClass   Reason = "volume-of-another-class"
 
-	// Something is to be done, or all is well.
+	// Something is to be done, or nothing needs to be done.
 	ReasonIntent     Reason = "unfinished-format"
 	ReasonUnread     Reason = "nothing-known-on-it"
 	ReasonBlank      Reason = "blank"

@@ -5,45 +5,42 @@ import (
 	"regexp"
 )
 
-// Selectors say which disks are meant: those of which all hold that are given. In
-// a list one of its values is enough.
+// Selectors select disks. A disk must match all selectors that are given. In a list, one matching value is enough.
 type Selectors struct {
-	// Names are patterns of the kernel's names. Only what they name literally by
-	// its first two letters, or by "dm-", is selected beside virtio-blk, SCSI and
-	// NVMe disks.
+	// Names are patterns of kernel names. Disks other than virtio-blk, SCSI and NVMe are selected only if a pattern
+	// literally gives their first two letters, or "dm-".
 	Names []string `json:"names,omitempty"`
 	// MapperNames are patterns of the names of device-mapper devices.
 	MapperNames []string `json:"mapper_names,omitempty"`
-	// BackingFile are patterns of Facts.BackingFile, in which "*" stands for no slash. Loop
-	// devices are selected only by a class that has both Names for them and these.
+	// BackingFile are patterns of Facts.BackingFile, in which "*" does not match a slash. A class selects loop devices
+	// only if it has both these and Names for them.
 	BackingFile []string `json:"backing_file,omitempty"`
-	// Transport as in Facts.
+	// Transport is as in Facts.
 	Transport []string `json:"transport,omitempty"`
-	// Serial, WWN, Model and Vendor are patterns of what the hardware says of
-	// itself, ByPath of where it is plugged in: udev's ID_PATH.
+	// Serial, WWN, Model and Vendor are patterns of the hardware's own values. ByPath are patterns of udev's ID_PATH,
+	// the slot.
 	Serial []string `json:"serial,omitempty"`
 	WWN    []string `json:"wwn,omitempty"`
 	Model  []string `json:"model,omitempty"`
 	Vendor []string `json:"vendor,omitempty"`
 	ByPath []string `json:"by_path,omitempty"`
-	// Size is where the disk's size has to be.
+	// Size is the range of the disk's size.
 	Size SizeRange `json:"size,omitzero"`
-	// Rotational and Removable as in Facts, nil for any.
+	// Rotational and Removable are as in Facts, nil for any.
 	Rotational *bool `json:"rotational,omitempty"`
 	Removable  *bool `json:"removable,omitempty"`
-	// LogicalSector in bytes.
+	// LogicalSector is in bytes.
 	LogicalSector []uint32 `json:"logical_sector,omitempty"`
-	// Partitions selects partitions, and no whole disks.
+	// Partitions selects partitions and no whole disks.
 	Partitions bool `json:"partitions,omitempty"`
-	// Compiled are the regular expressions among the patterns, by pattern, in what
-	// policy.Compile has returned.
+	// Compiled has the regular expressions among the patterns, by pattern. policy.Compile sets it.
 	Compiled map[string]*regexp.Regexp `json:"-"`
 }
 
-// IsZero reports whether nothing is given.
+// IsZero reports whether no selector is given.
 func (s *Selectors) IsZero() bool { return reflect.ValueOf(*s).IsZero() }
 
-// SizeRange is from Least to Most bytes, both included; Most 0 is no bound.
+// SizeRange is from Least to Most bytes, both included. A Most of 0 is no bound.
 type SizeRange struct {
 	Least uint64 `json:"least,omitempty"`
 	Most  uint64 `json:"most,omitempty"`
@@ -52,7 +49,7 @@ type SizeRange struct {
 // Has reports whether the size is in the range.
 func (r SizeRange) Has(size uint64) bool { return size >= r.Least && (r.Most == 0 || size <= r.Most) }
 
-// String returns the range for people, with the number of bytes.
+// String returns the range for people, with exact bytes.
 func (r SizeRange) String() string {
 	s := ""
 	if r.Least > 0 {

@@ -14,8 +14,8 @@ func UUID(b [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// ValidUUID reports whether s is a UUID in the 8-4-4-4-12 form of RFC 4122, in
-// lower case and not all zeros. Nothing else may become a path component.
+// ValidUUID reports whether s is a UUID in the 8-4-4-4-12 form of RFC 4122, in lower case and not all zeros. Nothing
+// else may become a path component.
 func ValidUUID(s string) bool {
 	if len(s) != 36 || s == "00000000-0000-0000-0000-000000000000" {
 		return false
@@ -36,14 +36,13 @@ func ValidUUID(s string) bool {
 	return true
 }
 
-// Visible makes foreign bytes safe to print: control characters, invalid UTF-8
-// and format characters such as direction overrides are shown as escapes, and
-// the whole is cut at 256 bytes.
+// Visible returns foreign bytes in a form that is safe to print, cut at 256 bytes. It escapes control characters,
+// invalid UTF-8 and format characters such as direction overrides.
 func Visible(s string) string {
 	const limit = 256
 	plain := func(r rune) bool { return ' ' <= r && r < 0x7f && r != '\\' }
 	if len(s) <= limit && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s // as nearly all is
+		return s // the common case
 	}
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -71,8 +70,8 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// Unescape undoes \xNN, as which udev and blkid write what is not plain
-// (blkid_encode_string in util-linux's libblkid). What is no such escape stays.
+// Unescape undoes \xNN, the escape of udev and blkid for bytes that are not plain (blkid_encode_string in util-linux's
+// libblkid). Anything else stays as it is.
 func Unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -88,9 +87,8 @@ func Unescape(s string) string {
 	return b.String()
 }
 
-// VisibleJSON does for JSON what Visible does for text: what encoding/json leaves as
-// it is although it is not printable, such as U+009B, which is an escape to a terminal,
-// or a direction override, is escaped. What it means stays the same.
+// VisibleJSON does for JSON what Visible does for text. It escapes unprintable characters that encoding/json leaves as
+// they are, such as U+009B, a terminal escape, or a direction override. The meaning stays the same.
 func VisibleJSON(text []byte) []byte {
 	return escaped(text, func(b []byte, r rune) []byte {
 		for _, unit := range utf16.Encode([]rune{r}) {
@@ -100,8 +98,7 @@ func VisibleJSON(text []byte) []byte {
 	})
 }
 
-// VisibleYAML does the same for YAML of which all foreign strings are in double
-// quotes, also for JSON that is to be read as YAML.
+// VisibleYAML does the same for YAML whose foreign strings are all in double quotes, and for JSON that is read as YAML.
 func VisibleYAML(text []byte) []byte {
 	return escaped(text, func(b []byte, r rune) []byte { return fmt.Appendf(b, `\U%08x`, r) })
 }
@@ -126,8 +123,7 @@ func Count(n int, thing string) string {
 	return strconv.Itoa(n) + " " + thing
 }
 
-// HumanSize returns a size in bytes as people write it, in powers of 1024 with at
-// most one decimal: "5 GiB", "1.5 TiB", "512 B".
+// HumanSize returns a size in bytes in powers of 1024 with at most one decimal: "5 GiB", "1.5 TiB", "512 B".
 func HumanSize(bytes uint64) string {
 	const units = "KMGTPE"
 	if bytes < 1024 {
@@ -142,7 +138,7 @@ func HumanSize(bytes uint64) string {
 	return s + " " + units[unit:unit+1] + "iB"
 }
 
-// ExactSize is HumanSize with the number of bytes.
+// ExactSize returns HumanSize with the number of bytes.
 func ExactSize(bytes uint64) string { return fmt.Sprintf("%s (%d bytes)", HumanSize(bytes), bytes) }
 
 func parseUint32(s string) (uint32, error) {

@@ -11,15 +11,19 @@ import (
 	"hotmount/internal/probe"
 )
 
-// isOurs returns an error unless nobody else has written between the first read of the proof and
-// the end of mkfs: what the kernel has counted for the disk is what it has counted for
-// mkfs.xfs, which goes past the page cache, and the log, which mkfs.xfs has it zero
-// (libxfs_log_clear in xfsprogs): once, or, where the disk is asked to do that and cannot,
-// twice. If the counts say something else the disk is read as it was for the proof, and has
-// to be zeros and our filesystem, which says enough only if every byte is read; and always
-// after mkfs.ext4, which writes by the page cache, so that no counts tell: nothing says then
-// that somebody has written, and a reading that is broken off leaves no doubt. What lay on a
-// disk that was not all zeros is not told from what came meanwhile: there the counts alone tell.
+// isOurs returns an error unless nobody else wrote between the first read of the proof and the end of mkfs.
+//
+// mkfs.xfs bypasses the page cache, so the kernel's counts decide. The bytes counted for the disk must be those counted
+// for mkfs.xfs and its log. mkfs.xfs has the log zeroed (libxfs_log_clear in xfsprogs). That counts once, or twice if
+// the disk is asked to do it and cannot.
+//
+// If the counts differ, the disk is read again as for the proof. It must hold only zeros and our filesystem, and this
+// suffices only if every byte is read.
+//
+// mkfs.ext4 writes through the page cache, where counts show nothing, so the disk is always read again. Nothing
+// suggests another writer beforehand. So an interrupted reading does not put the filesystem in doubt.
+//
+// On a disk that was not all zeros, old data cannot be distinguished from later writes. There only the counts decide.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
 	zeros := !o.Intent.Over && s.plan != probe.Unsigned
 	var counts string
@@ -41,7 +45,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if !zeros {
 			return fmt.Errorf("%w: %s; whether any of them are somebody else's nobody can tell, for the disk was not all zeros before", ErrWritten, counts)
 		}
-		// To read it may take long, or be broken off, and then nobody knows.
+		// The reading may take long, or be interrupted, which would leave the question open.
 		o.Intent.Doubt = counts + ", and it was not read again to the end"
 		if err := s.deps.Intents.Amend(o.Intent); err != nil {
 			return err
@@ -73,9 +77,8 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	return s.deps.Intents.Amend(o.Intent)
 }
 
-// again is the short look that what was proven still holds, and that nobody has
-// written since before the first read of the proof. Of a token it is the
-// samples.
+// again verifies with a short look that the proof still holds, and that nobody has written since before its first read.
+// With a token it compares the samples.
 func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if o.Token != "" {
 		return s.holds(ctx)
@@ -84,8 +87,7 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if err != nil {
 		return err
 	}
-	// Of a half-made filesystem that has lost its superblock the short look may
-	// see nothing at all.
+	// The short look may not see a half-made filesystem that has lost its superblock.
 	same := c.Kind == s.proven.Kind && c.UUID == s.proven.UUID || c.Kind == disk.Blank && s.proven.Kind == disk.HalfMade
 	if !same {
 		return s.changed(fmt.Errorf("it was %s and is %s now: %q", s.proven.Kind, c.Kind, c.Evidence))
@@ -93,8 +95,7 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	return s.isUntouched()
 }
 
-// changed returns who has changed what is on the disk: this machine's kernel counts
-// the writes of this machine.
+// changed returns who changed the disk: ErrWritten if the kernel counted writes of this machine, else ErrShared.
 func (s *Session) changed(what error) error {
 	switch err := s.isUntouched(); {
 	case err == nil:
@@ -125,8 +126,7 @@ func (s *Session) isUntouched() error {
 	return nil
 }
 
-// isSame returns an error unless the open file is the disk that is meant, and the device
-// node still leads to it.
+// isSame returns an error unless the open file is the intended disk and the device node still leads to it.
 func (s *Session) isSame(f *os.File) error {
 	want := identity{dev: s.disk.Dev, seq: s.disk.Seq, size: s.disk.Size}
 	got, err := s.sys.identify(f)
@@ -147,7 +147,7 @@ func (s *Session) isSame(f *os.File) error {
 	return nil
 }
 
-// readBack reads what mkfs has left, past the page cache.
+// readBack verifies what mkfs wrote, bypassing the page cache.
 func (s *Session) readBack(kind, uuid string) error {
 	if err := whole(s.keep, kind, uuid); err != nil {
 		return fmt.Errorf("read back after mkfs.%s: %w", kind, err)

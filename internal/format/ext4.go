@@ -27,17 +27,17 @@ const (
 type ext4 struct {
 	node, uuid string
 	with       disk.MkfsExt4
-	// dry asks what it would do, like is for a file that shows what it has written.
+	// dry makes it write nothing. like makes it write to a file that shows what it writes to the disk.
 	dry, like bool
 }
 
-// args is the only place where arguments for mkfs.ext4 are put together. There is
-// no -F among them: mkfs.ext4 asks whether something is to be overwritten only where
-// a person can answer, so that what is on the disk is ours to prove, and with -F it
-// would take a disk that is in use. No discard, as with mkfs.xfs. The tables of
-// inodes are left to the kernel, which zeroes them in use: that takes hours on a
-// large disk, and each has a checksum until then. The journal is zeroed. The seed of
-// directory hashes is no secret to those who may write to the volume.
+// args is the only place where arguments for mkfs.ext4 are put together.
+//
+// There is no -F, with which mkfs.ext4 would take a disk that is in use. mkfs.ext4 asks before it overwrites something,
+// but only on a terminal: the proof of blankness is hotmount's. There is no discard, as with mkfs.xfs.
+//
+// The kernel zeroes the inode tables later, in use: on a large disk that takes hours, and checksums cover them until
+// then. The journal is zeroed. The seed of directory hashes need not be secret from those who may write to the volume.
 func (e ext4) args() []string {
 	var args []string
 	if e.dry {
@@ -52,7 +52,7 @@ func (e ext4) args() []string {
 	}
 	args = append(args, "-b", "4096", "-O", "metadata_csum")
 	for _, o := range e.with.Options {
-		// Of two -E it takes the last alone.
+		// mkfs.ext4 uses only the last -E.
 		if values, ok := strings.CutPrefix(o, "-E "); ok {
 			extended = append(extended, values)
 			continue
@@ -62,7 +62,7 @@ func (e ext4) args() []string {
 	return append(args, "-E", strings.Join(extended, ","), "-U", e.uuid, e.node)
 }
 
-// env has the time of creation be the intent's.
+// env makes the creation time the intent's.
 func (e ext4) env() []string {
 	// Newer versions of libext2fs look for SOURCE_DATE_EPOCH first.
 	now := fmt.Sprint(e.with.Time)
@@ -73,8 +73,7 @@ func (e ext4) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	return runMkfs(ctx, r, run.Command{Path: mkfsExt4, Args: e.args(), Env: e.env(), Timeout: MkfsTime}, e.dry)
 }
 
-// onFile runs mkfs.ext4 on a sparse file of the disk's size, which has no name any
-// more.
+// onFile runs mkfs.ext4 on a sparse file of the disk's size, which has no name afterwards.
 func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, error) {
 	f, err := s.sys.temp()
 	if err != nil {
@@ -94,8 +93,8 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	return f, nil
 }
 
-// own is what of the intent's filesystem may be on the disk. For an ext4 it has a file on which
-// mkfs.ext4 has made what the intent has it make on the disk.
+// own returns what may be on the disk of the intent's filesystem. For an ext4 that includes a file on which mkfs.ext4
+// has made the same as on the disk.
 func (s *Session) own(i *disk.Intent) probe.Own {
 	return probe.Own{Type: i.Type(), UUID: i.UUID, Like: func(ctx context.Context) (io.ReaderAt, error) {
 		if s.like != nil && s.likeOf == i {
@@ -113,8 +112,8 @@ func (s *Session) own(i *disk.Intent) probe.Own {
 	}}
 }
 
-// ext4Dry asks mkfs.ext4 whether it would make what is wanted of it, on a file: on
-// the disk -n writes nothing, but flushes, which the kernel counts as a write.
+// ext4Dry checks on a file whether mkfs.ext4 would make the filesystem. On the disk, -n writes nothing but flushes,
+// which the kernel counts as a write.
 type ext4Dry struct {
 	session *Session
 	e       ext4
@@ -133,8 +132,7 @@ func sameExt4(a, b *disk.MkfsExt4) bool {
 	return a != nil && b != nil && a.Owner == b.Owner && a.Time == b.Time && slices.Equal(a.Options, b.Options)
 }
 
-// rootMode returns the permissions that the root directory of the intent's filesystem is
-// to have once its mkfs has finished, zero where that has set them.
+// rootMode returns the permissions that the root directory needs after mkfs, zero if mkfs sets them.
 func rootMode(i *disk.Intent) (uint16, error) {
 	if i.Ext4 == nil || i.Ext4.Mode == "" || i.Ext4.Mode == "0755" {
 		return 0, nil
@@ -146,11 +144,9 @@ func rootMode(i *disk.Intent) (uint16, error) {
 	return uint16(mode), nil
 }
 
-// setRootMode returns the root directory the intent's mode, unless the filesystem was
-// mounted: then it is somebody's. debugfs writes the one block with that inode, of
-// which one sector changes, so that a crash leaves the one mode or the other. It does
-// not say by its exit code whether it could. Where there is nothing to write nobody is
-// asked whether it is allowed.
+// setRootMode gives the root directory the intent's mode, unless the filesystem was mounted: then it is in use. debugfs
+// writes the one block with that inode, of which one sector changes. So a crash leaves either the old or the new mode.
+// The exit code of debugfs does not show success. allowed is called only if there is something to write.
 func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func() error) error {
 	mode, err := rootMode(i)
 	if err != nil || mode == 0 {
@@ -171,7 +167,7 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 		Timeout: MkfsTime,
 	}, false)
 	if err == nil {
-		// debugfs leaves it to the page cache.
+		// debugfs leaves the write to the page cache.
 		err = s.keep.Sync()
 	}
 	if err == nil {
@@ -183,10 +179,9 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 	return err
 }
 
-// Finish does the rest of a format of which the recovery has found mkfs's part: Prove
-// has found the filesystem of the disk's intent, and all of it. What was mounted since is
-// left as it is, and so is what may be another disk's. It fails where a write is left to do
-// and formatting is switched off: what is mounted without it would keep the wrong mode.
+// Finish completes a format after a crash: Prove has found the whole filesystem of the disk's intent. A filesystem that
+// was mounted since stays as it is, and so does one that may be another disk's. Finish fails if a write is left and
+// formatting is switched off: mounted without it, the filesystem would keep the wrong mode.
 func (s *Session) Finish(ctx context.Context) error {
 	i := s.disk.Standing.Intent
 	if i == nil || i.Ext4 == nil || s.disk.Standing.IntentDoubt || s.proven.Kind != disk.Filesystem || s.proven.Torn {
@@ -208,8 +203,8 @@ func (s *Session) Finish(ctx context.Context) error {
 	return nil
 }
 
-// AgreesExt4 asks mkfs.ext4, which writes nothing (-n), whether it takes the class's
-// options, for a disk of 1 GiB. The file is made, and empty.
+// AgreesExt4 returns an error unless mkfs.ext4 accepts the class's options for a disk of 1 GiB. It writes nothing (-n)
+// except an empty file.
 func AgreesExt4(ctx context.Context, r run.Runner, class []string, file string) error {
 	err := os.WriteFile(file, nil, 0o600)
 	if err == nil {

@@ -14,38 +14,34 @@ import (
 	"hotmount/internal/run"
 )
 
-// MakeOptions says what is to be made.
+// MakeOptions says what to make.
 type MakeOptions struct {
-	// Intent is recorded before the first write; its UUID becomes the
-	// filesystem's. Make itself says whether it is Over what was there.
+	// Intent is recorded before the first write. Its UUID becomes the filesystem's. Make itself sets Over and Was.
 	Intent disk.Intent
-	// RecoverHalfMade asks to make the filesystem again that Prove found half made.
-	// Its UUID must be the intent's: that, chosen at random and recorded before the
-	// disk was written to, is the proof that it is ours. mkfs.xfs writes nothing
-	// but zeros and what carries that UUID, so that this holds after any number
-	// of crashes at any of its writes; mkfs.ext4, called in the same way (the
-	// intent's Ext4), writes the same bytes as before.
+	// RecoverHalfMade makes the filesystem again that Prove found half made. Its UUID must be the intent's. That UUID
+	// was chosen at random and recorded before the first write, so it proves that the filesystem is ours.
+	//
+	// mkfs.xfs writes only zeros and structures with that UUID, so this holds after any number of crashes at any of its
+	// writes. mkfs.ext4, called with the intent's Ext4 parameters, writes the same bytes as before.
 	RecoverHalfMade bool
-	// Token asks to overwrite what Prove found, whatever it is, if the token is
-	// the disk's, in the boot of that id.
+	// Token overwrites what Prove found, whatever it is. It must be the disk's token in the boot with the id Boot.
 	Token, Boot string
-	// Mkfs are options of the class for mkfs.xfs, which config has checked, Proto
-	// the path of a prototype file (Prototype), empty for none. Those for mkfs.ext4
-	// are in the intent.
+	// Mkfs are the class's options for mkfs.xfs, which package config has checked. Proto is the path of a prototype
+	// file (Prototype), empty for none. The intent has the options for mkfs.ext4.
 	Mkfs  []string
 	Proto string
 }
 
-// Writes is Facts.Writes as it was before the first read of what Prove has found,
-// or after Make before the filesystem was read back: as long as the count is
-// the same, so is what is on the disk.
+// Writes returns Facts.Writes from before the first read of Prove, or after Make from before the filesystem was read
+// back. While the count stays the same, so does the content of the disk.
 func (s *Session) Writes() uint64 { return s.writes }
 
-// Make makes an XFS, or the intent's ext4, on the disk that Prove found blank, makes our own half-made
-// one again, or has the operator's word for it. When it returns nil the finished filesystem has been
-// read back from the disk. The session ends with it either way. After an error
-// before mkfs was started nothing has been written and a new intent is
-// taken back; after a later one the intent stays, but for ErrMade.
+// Make makes an XFS, or the intent's ext4. The disk must be proven blank, hold our own half-made filesystem, or be
+// covered by the operator's token.
+//
+// When Make returns nil, the finished filesystem has been read back from the disk. The session ends in any case. After
+// an error before mkfs starts, nothing is written and a new intent is removed. After a later error the intent stays,
+// except with ErrMade.
 func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	err := s.make(ctx, o)
 	if errors.Is(err, ErrMade) {
@@ -57,7 +53,7 @@ func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	return nil
 }
 
-// making is the dry run of it.
+// making returns the dry run.
 func (o *MakeOptions) making(node, options string) making {
 	return making{node: node, uuid: o.Intent.UUID, options: options, class: o.Mkfs, proto: o.Proto, dry: true, over: o.RecoverHalfMade || o.Token != ""}
 }
@@ -67,9 +63,8 @@ type mkfsRun interface {
 	run(context.Context, run.Runner) (lines []string, wrote uint64, err error)
 }
 
-// runs returns those that write nothing and have to go well first, and the one that
-// writes. mkfs.ext4 does not look what is on a disk unless it can ask a person:
-// mkfs.xfs is asked in its place whether it would refuse.
+// runs returns the runs that write nothing and must succeed first, and the run that writes. mkfs.ext4 checks the disk's
+// content only if it can ask a person. So mkfs.xfs checks in its place whether it would refuse.
 func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real mkfsRun, err error) {
 	if o.Intent.Ext4 == nil {
 		options, err := chooseOptions(ctx, s.deps.Runner, s.sys)
@@ -83,8 +78,8 @@ func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real 
 	return dry, e, nil
 }
 
-// make claims the disk, records the intent, runs mkfs and confirms what it made. The order of its checks is what the
-// safety of the disk rests on.
+// make claims the disk, records the intent, runs mkfs and verifies the result. The safety of the disk rests on the
+// order of its checks.
 func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.permit(o); err != nil {
 		return err
@@ -113,8 +108,8 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		return err
 	}
 	s.deps.Log(fmt.Sprintf("made %s %s on %s and read it back", title(&o), o.Intent.UUID, s.disk.ID), lines...)
-	// The filesystem is whole. An intent that stays costs a look at the disk at every start, and must not keep the disk
-	// from being used.
+	// The filesystem is whole. A leftover intent only costs a look at the disk at every start, and must not prevent its
+	// use.
 	if err := s.deps.Intents.End(o.Intent.UUID, nil); err != nil {
 		s.deps.Log(fmt.Sprintf("the intent for %s %s stays behind", title(&o), o.Intent.UUID), err.Error())
 	}
@@ -124,7 +119,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	return nil
 }
 
-// title returns the name of what is made, for people.
+// title returns the name of the filesystem type for people.
 func title(o *MakeOptions) string {
 	if kind := o.Intent.Type(); kind == disk.Ext4 {
 		return kind
@@ -132,8 +127,8 @@ func title(o *MakeOptions) string {
 	return "XFS"
 }
 
-// checkOptions refuses what a class may not ask for. config has refused it already; this is the last place before the
-// disk.
+// checkOptions refuses options that a class may not give. Package config has refused them already; this is the last
+// check before the disk.
 func checkOptions(o *MakeOptions) error {
 	class, kind := o.Mkfs, o.Intent.Type()
 	if kind == disk.Ext4 {
@@ -146,8 +141,8 @@ func checkOptions(o *MakeOptions) error {
 	return err
 }
 
-// rehearse locks the disk, looks once more, gives up the exclusive claim, which mkfs takes itself, and runs mkfs
-// without a write.
+// rehearse takes the exclusive lock and looks at the disk once more. It gives up the exclusive claim, which mkfs takes
+// itself, and runs mkfs without writes.
 func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) error {
 	if o.Token != "" {
 		if err := s.hold(ctx, o.Token, o.Boot); err != nil {
@@ -160,13 +155,13 @@ func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) er
 	if err := s.again(ctx, o); err != nil {
 		return err
 	}
-	// mkfs.xfs claims the disk itself, with -N too.
+	// mkfs.xfs claims the disk even with -N.
 	if err := s.release(); err != nil {
 		return err
 	}
 	for _, m := range dry {
 		if _, _, err := m.run(ctx, s.deps.Runner); err != nil {
-			// What it refuses may be there since a moment ago: then that is why.
+			// What mkfs refuses may have appeared a moment ago. Then that is the reason.
 			if now := s.again(ctx, o); now != nil {
 				return fmt.Errorf("%w: %v", now, err)
 			}
@@ -188,7 +183,7 @@ func (s *Session) begin(ctx context.Context, o *MakeOptions) error {
 		return err
 	}
 	if err := s.again(ctx, *o); err != nil {
-		// What an earlier intent of the same filesystem is of may be on the disk.
+		// The filesystem of an earlier intent with the same UUID may be on the disk.
 		if former == nil || former.UUID != o.Intent.UUID {
 			err = errors.Join(err, s.deps.Intents.End(o.Intent.UUID, err))
 		}
@@ -197,10 +192,10 @@ func (s *Session) begin(ctx context.Context, o *MakeOptions) error {
 	return nil
 }
 
-// confirm reads the filesystem back, twice, and returns an error unless it is there and nobody else has written.
+// confirm reads the filesystem back twice. It returns an error unless it is there and nobody else has written.
 func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) error {
 	kind := o.Intent.Type()
-	// What is in the page cache yet is mkfs's.
+	// The page cache still holds writes of mkfs.
 	if err := s.sys.writeOut(s.keep); err != nil {
 		return err
 	}
@@ -215,11 +210,11 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 	if err := s.readBack(kind, o.Intent.UUID); err != nil {
 		return err
 	}
-	// udev may look at it meanwhile.
+	// This lets udev probe the disk meanwhile.
 	if err := s.lock(ctx, unix.LOCK_SH); err != nil {
 		return err
 	}
-	// While it waits others need the memory.
+	// Other processes need the memory during the wait.
 	debug.FreeOSMemory()
 	if err := wait(ctx, s.deps.SecondLook); err != nil {
 		return err
@@ -230,20 +225,20 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 		err = s.isOurs(ctx, o, counted-s.written, wrote)
 	}
 	if errors.Is(err, ErrShared) || errors.Is(err, ErrWritten) {
-		// The next look may find it whole.
+		// The next look may find the filesystem whole.
 		o.Intent.Doubt = err.Error()
 		err = errors.Join(err, s.deps.Intents.Amend(o.Intent))
 	}
 	return err
 }
 
-// alone returns an error unless the tools find nothing beside the filesystem that was made by the
-// operator's word. No mkfs overwrites all places where something else can be known by: the labels
-// of ZFS (vdev_impl.h of OpenZFS), the second header of LUKS2 (lib/luks2/luks2.h of cryptsetup).
-// To udev such a disk is ambivalent, and it would be refused at the next boot.
+// alone returns an error if the tools find anything besides the filesystem that was made with the token. No mkfs
+// overwrites every identifying place: ZFS labels (vdev_impl.h of OpenZFS) and the second LUKS2 header
+// (lib/luks2/luks2.h of cryptsetup) may remain. To udev such a disk is ambivalent, and it would be refused at the next
+// boot.
 //
-// The partitions of before the kernel forgets when it is told to: udevd, which does it for others,
-// does not where the disk is locked (systemd.io/BLOCK_DEVICE_LOCKING).
+// The kernel forgets the old partitions only on request. udevd, which requests it for others, does not while the disk
+// is locked (systemd.io/BLOCK_DEVICE_LOCKING).
 func (s *Session) alone(ctx context.Context, kind string) error {
 	if len(s.disk.Partitions) > 0 {
 		if err := s.sys.rereadPartitions(s.keep); err != nil {
@@ -263,7 +258,7 @@ func (s *Session) alone(ctx context.Context, kind string) error {
 	return nil
 }
 
-// permit refuses what Prove has not found in this session.
+// permit refuses anything that Prove has not found in this session.
 func (s *Session) permit(o MakeOptions) error {
 	want := disk.Blank
 	if o.RecoverHalfMade {
@@ -296,9 +291,8 @@ func (s *Session) permit(o MakeOptions) error {
 	return nil
 }
 
-// overwritten reports whether what is made is made over something, by the operator's word,
-// and over which filesystem, if that is known. What was overwritten stays that, however
-// often it is begun again: the proofs between may not have read all of the old data.
+// overwritten reports whether the format overwrites content with a token, and which filesystem, if known. A restarted
+// format keeps this: the proofs in between may not have read all of the old data.
 func (s *Session) overwritten(o MakeOptions) (over bool, was string) {
 	over = o.Token != ""
 	if former := s.disk.Standing.Intent; former != nil && former.UUID == o.Intent.UUID {

@@ -13,13 +13,11 @@ import (
 
 const (
 	mkfs = "/usr/sbin/mkfs.xfs"
-	// lts is the set of features that Linux 6.1 and Debian 12's xfs_repair know
-	// (mkfs.xfs(8), "-c options=").
+	// lts is the set of features that Linux 6.1 and Debian 12's xfs_repair support (mkfs.xfs(8), "-c options=").
 	lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
 )
 
-// MkfsTime is far more than the some 65 writes of mkfs.xfs need on a disk that
-// answers, whatever its size.
+// MkfsTime is far more than the 65 or so writes of mkfs.xfs need on a disk that answers, whatever its size.
 const MkfsTime = 10 * time.Minute
 
 // making is one run of mkfs.xfs.
@@ -27,19 +25,18 @@ type making struct {
 	node, uuid string
 	// options is a configuration file for mkfs.xfs, empty for none.
 	options string
-	// class are the options that the class wants, proto is a prototype file for the
-	// root directory (mkfs.xfs(8), "-p"), empty for none.
+	// class are the class's options. proto is a prototype file for the root directory (mkfs.xfs(8), "-p"), empty for
+	// none.
 	class []string
 	proto string
-	// dry asks for the same checks and no write.
+	// dry runs the same checks without a write.
 	dry bool
-	// over makes it overwrite the XFS that is there: our own, half made.
+	// over overwrites what is there: our own half-made XFS, or anything with the token.
 	over bool
 }
 
-// args is the only place where arguments for mkfs.xfs are put together. -K, no
-// discard: if all the proofs were wrong after all, most of the old data is
-// still there. Its output is wanted for the journal, so no -q.
+// args is the only place where arguments for mkfs.xfs are put together. -K disables discard: if all proofs were wrong,
+// most of the old data is still there. There is no -q, because the journal needs the output.
 func (m making) args() []string {
 	var args []string
 	if m.dry {
@@ -58,15 +55,14 @@ func (m making) args() []string {
 	return append(args, "-K", "-m", "uuid="+m.uuid, m.node)
 }
 
-// ltsFeatures are those of lts_6.1.conf that mkfs.xfs would not choose of its own
-// accord, or that a class may name.
+// ltsFeatures are the features in lts_6.1.conf that mkfs.xfs would not choose by default, or that a class may name.
 var ltsFeatures = []struct{ flag, key, value string }{
 	{"-m", "bigtime", "1"}, {"-m", "finobt", "1"}, {"-m", "inobtcount", "1"}, {"-m", "reflink", "1"}, {"-m", "rmapbt", "0"},
 	{"-i", "sparse", "1"}, {"-i", "nrext64", "0"},
 }
 
-// features returns the configuration file, or where the class names a feature, which
-// mkfs.xfs does not take beside a file that names it too, what else is in the file.
+// features returns the arguments for the configuration file. mkfs.xfs rejects a feature that both the file and an
+// option name. If the class names one, features returns the file's other features instead.
 func (m making) features() []string {
 	if m.options == "" {
 		return nil
@@ -87,8 +83,8 @@ func (m making) features() []string {
 	return rest
 }
 
-// run returns what mkfs.xfs printed, line by line, and how many bytes it has written. Its
-// own refusals suggest -f: they are handed on and never acted on.
+// run returns the output of mkfs.xfs in lines, and how many bytes it wrote. Its refusals suggest -f; they are passed on
+// and never followed.
 func (m making) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	return runMkfs(ctx, r, run.Command{Path: mkfs, Args: m.args(), Timeout: MkfsTime}, m.dry)
 }
@@ -112,9 +108,8 @@ func runMkfs(ctx context.Context, r run.Runner, c run.Command, dry bool) ([]stri
 	return lines, res.Wrote, nil
 }
 
-// chooseOptions returns lts where it is needed, empty where it is not: from 6.5 on
-// mkfs.xfs turns on newer features of its own accord. 6.1.0 has the file too and
-// does not accept it, nrext64 being in the wrong section.
+// chooseOptions returns lts if it is needed, else "". From 6.5 on mkfs.xfs enables newer features by default. Version
+// 6.1.0 has the file but does not accept it, because nrext64 is in the wrong section.
 func chooseOptions(ctx context.Context, r run.Runner, sys system) (string, error) {
 	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: MkfsTime}
 	res, err := r.Run(ctx, c)
@@ -134,9 +129,8 @@ func chooseOptions(ctx context.Context, r run.Runner, sys system) (string, error
 	return lts, nil
 }
 
-// Prototype returns the content of a prototype file for a root directory of that owner
-// ("UID:GID") and octal mode, empty for what mkfs.xfs does of itself
-// (mkfs.xfs(8), "-p protofile").
+// Prototype returns the content of a prototype file for a root directory with that owner ("UID:GID") and octal mode
+// (mkfs.xfs(8), "-p protofile"). It is empty if these are mkfs.xfs's defaults.
 func Prototype(owner, mode string) (string, error) {
 	var uid, gid uint32
 	var bits uint16
@@ -156,8 +150,8 @@ func Prototype(owner, mode string) (string, error) {
 	return fmt.Sprintf("/dev/null\n0 0\nd%s%03o %d %d\n$\n", set, bits&0o777, uid, gid), nil
 }
 
-// Agrees asks mkfs.xfs, which writes nothing (-N), whether it takes the class's
-// options and the prototype file, for a disk of 1 GiB. The file is made, and empty.
+// Agrees returns an error unless mkfs.xfs accepts the class's options and the prototype file for a disk of 1 GiB. It
+// writes nothing (-N) except an empty file.
 func Agrees(ctx context.Context, r run.Runner, class []string, proto, file string) error {
 	options, err := chooseOptions(ctx, r, linux{})
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"hotmount/internal/probe"
 )
 
-// Prove returns what is on the disk. blank is the class's word for how much is
-// read, a probe.Plan. Content that may be formatted is only given once nobody
-// has written for Settle, counted from before the first read. With an error the
-// content is Unknown and the error its evidence.
+// Prove returns what is on the disk. blank is the class's probe.Plan, which says how much is read. Prove returns
+// content that may be formatted only once nobody has written for Settle, counted from before the first read. With an
+// error the content is Unknown and the error is its evidence.
 func (s *Session) Prove(ctx context.Context, blank string) (disk.Content, error) {
 	c, err := s.prove(ctx, probe.Plan(blank))
 	if err != nil {
@@ -62,9 +61,8 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 	return c, s.isUntouched()
 }
 
-// counts returns an error unless the kernel counts what is read from the disk, as the proof was, and so what
-// is written to it: queue/iostats can be switched on where the driver never counts (the heads
-// of NVMe multipath before Linux 6.3, drivers/nvme/host/multipath.c).
+// counts returns an error unless the kernel has counted the proof's reads, and so counts writes. queue/iostats can be
+// on although the driver never counts (the heads of NVMe multipath before Linux 6.3, drivers/nvme/host/multipath.c).
 func (s *Session) counts() error {
 	if s.counted {
 		return nil
@@ -72,9 +70,9 @@ func (s *Session) counts() error {
 	return errors.New("the kernel has not counted what was read from it, so that nobody can tell whether somebody writes to it; its driver does not count")
 }
 
-// tear finds out whether all of the filesystem of the disk's intent is there: a power cut
-// before mkfs's last flush can leave the superblock without the rest. What was mounted
-// since is left as it is, and so is what may be another disk's.
+// tear sets Torn if the filesystem of the disk's intent is incomplete: a power cut before mkfs's last flush can leave
+// only the superblock. A filesystem that was mounted since is not checked, and neither is one that may be another
+// disk's.
 func (s *Session) tear(c *disk.Content) error {
 	st := &s.disk.Standing
 	if c.Kind != disk.Filesystem || st.Intent == nil || c.UUID != st.Intent.UUID || st.IntentDoubt || st.Volume != nil && st.Volume.UUID == c.UUID {

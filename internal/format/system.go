@@ -12,23 +12,21 @@ import (
 	"hotmount/internal/disk"
 )
 
-// system is what a session needs of the kernel, apart from reading. Tests put
-// files in place of disks.
+// system is what a session needs from the kernel besides reading. Tests use files instead of disks.
 type system interface {
 	// open opens the device node for direct reads; exclusive claims the disk.
 	open(node string, exclusive bool) (*os.File, error)
-	// identify tells which disk is open.
+	// identify returns which disk is open.
 	identify(f *os.File) (identity, error)
-	// writeOut has written to the disk what others wrote and the kernel still
-	// holds in memory: only then is it counted.
+	// writeOut writes dirty pages of other processes to the disk: only then does the kernel count them.
 	writeOut(f *os.File) error
-	// rereadPartitions has the kernel read the partition table anew.
+	// rereadPartitions makes the kernel read the partition table again.
 	rereadPartitions(f *os.File) error
-	// node tells which device number the device node has now.
+	// node returns the device number that the device node has now.
 	node(path string) (disk.Dev, error)
 	// temp makes an empty file.
 	temp() (*os.File, error)
-	// exists reports whether there is a file of that path.
+	// exists reports whether the file exists.
 	exists(path string) (bool, error)
 }
 
@@ -40,7 +38,7 @@ type identity struct {
 
 type linux struct{}
 
-// Not fsync(2): the flush that it ends with is counted as a write itself.
+// fsync(2) would end with a flush, which itself counts as a write.
 func (linux) writeOut(f *os.File) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	if err := unix.SyncFileRange(int(f.Fd()), 0, 0, all); err != nil {
@@ -105,7 +103,7 @@ func blockDevice(st *unix.Stat_t) (disk.Dev, error) {
 	return disk.Dev{Major: unix.Major(uint64(st.Rdev)), Minor: unix.Minor(uint64(st.Rdev))}, nil
 }
 
-// ioctl asks for a number of 64 bits (linux/fs.h); x/sys has no call for it.
+// ioctl returns a 64-bit number (linux/fs.h), for which x/sys has no call.
 func ioctl(f *os.File, request uintptr) (uint64, error) {
 	var n uint64
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(&n))); errno != 0 {

@@ -9,13 +9,12 @@ import (
 	"hotmount/internal/probe"
 )
 
-// ErrToken reports that a token does not hold.
+// ErrToken reports that a token is not valid.
 var ErrToken = errors.New("the token does not hold: it is for another disk or another content, or the disk was written to or attached anew since, or the machine restarted")
 
-// Token returns what binds the operator's word to this disk in this boot, as it is
-// now: its serial, disk sequence number and size, the kernel's count of writes
-// since what Prove has found, and a digest of all that Prove has read, but of the samples
-// at least. It is no secret: whoever may use it is root.
+// Token returns the token that binds the operator's order to this disk, in this boot and its present state. It covers
+// serial, disk sequence number, size and the kernel's write count. It also covers a digest of everything that Prove
+// read, at least of the samples. It is no secret, because only root can use it.
 func (s *Session) Token(ctx context.Context, boot string) (string, error) {
 	token, err := s.token(ctx, boot)
 	if err != nil {
@@ -36,7 +35,7 @@ func (s *Session) token(ctx context.Context, boot string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The digest is of this disk, and of what Prove has found.
+	// Only then is the digest of this disk, and of the content that Prove found.
 	if err := s.isUntouched(); err != nil {
 		return "", err
 	}
@@ -45,8 +44,8 @@ func (s *Session) token(ctx context.Context, boot string) (string, error) {
 	return fmt.Sprintf("%x", sum[:16]), nil
 }
 
-// hold reports that the token holds, and takes the samples that say so again later: udev gives
-// up on a disk that is locked for three minutes, which all of it may take.
+// hold verifies the token, and takes the samples with which holds verifies it again. udev gives up on a disk that is
+// locked for three minutes, and reading everything may take that long.
 func (s *Session) hold(ctx context.Context, token, boot string) error {
 	got, err := s.token(ctx, boot)
 	if err == nil && got != token {
@@ -58,8 +57,7 @@ func (s *Session) hold(ctx context.Context, token, boot string) error {
 	return err
 }
 
-// holds reports that a token that held does so still, by the samples, and the kernel's count
-// of this machine's writes.
+// holds verifies a token again, by the samples and the kernel's count of this machine's writes.
 func (s *Session) holds(ctx context.Context) error {
 	got, err := probe.Digest(ctx, s.source(), probe.Sampled)
 	switch {

@@ -1,6 +1,5 @@
-// Package grow has a filesystem take the whole of its disk, where it is mounted or
-// before it is mounted anywhere. Only xfs_growfs and resize2fs write; this package
-// makes sure that it is the disk that was meant, before and after.
+// Package grow grows a filesystem to its disk, while it is mounted or before. Only xfs_growfs and resize2fs write. The
+// package makes sure, before and after, that it is the intended disk.
 package grow
 
 import (
@@ -29,25 +28,24 @@ const (
 	umount    = "/usr/bin/umount"
 )
 
-// Time is far more than an online growth needs on a disk that answers, mountTime
-// than the recovery of a log.
+// Time is far more than an online growth needs on a disk that answers. mountTime is far more than the recovery of a log
+// needs.
 const (
 	Time      = 10 * time.Minute
 	mountTime = 15 * time.Minute
 )
 
-// ErrShrunk reports that the filesystem takes more than the disk has, ErrUnmountable
-// that the filesystem cannot be mounted.
+// ErrShrunk reports that the filesystem takes more than the disk has, ErrUnmountable that the filesystem cannot be
+// mounted.
 var (
 	ErrShrunk      = errors.New("the filesystem is larger than its disk")
 	ErrUnmountable = errors.New("the filesystem cannot be mounted")
 )
 
-// Mounted measures the filesystem of that type, XFS or ext4, and UUID that is mounted from
-// f at the path, has it grow if it can take more of the disk, and gives its
-// geometry before and after. Both are the same if nothing could be won, and zero if it is another
-// XFS, which is not touched. The error
-// wraps disk.ErrGone if the disk is another one now, ErrShrunk if it is too small.
+// Mounted measures the XFS or ext4 with that UUID, mounted from f at the path, and grows it if it can take more of the
+// disk. It returns the geometry before and after. Both are the same if there was nothing to gain. Both are zero if it
+// is another XFS, which is left alone. The error wraps disk.ErrGone if the disk is another one now, ErrShrunk if it is
+// too small.
 func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uuid string) (before, after disk.Geometry, err error) {
 	before, after, err = mounted(ctx, r, f, path, fstype, uuid)
 	if err != nil {
@@ -56,11 +54,9 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, err
 }
 
-// Unmounted does the same for a filesystem that is not mounted, by its superblock and,
-// if it can take more, at the directory, where it is mounted with those options
-// meanwhile. Nobody but the caller may see
-// it there: the caller has a mount namespace of its own, which also ends what a
-// crash leaves. The error wraps ErrUnmountable as well.
+// Unmounted does the same for a filesystem that is not mounted. It measures by the superblock. If the filesystem can
+// take more, Unmounted mounts it at dir with the options for the growth. The caller must have a mount namespace of its
+// own, so that nobody else sees the mount and a crash leaves none. The error can also wrap ErrUnmountable.
 func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uuid string, options []string) (before, after disk.Geometry, err error) {
 	// While this is open no other device gets the node's name and number.
 	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -90,8 +86,8 @@ func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uu
 	return Mounted(ctx, r, f, dir, fstype, uuid)
 }
 
-// is says, by nil, that what was measured is the filesystem of that UUID, as far as it is known: what is on a disk
-// may have changed since udev has looked, by way of its storage.
+// is returns an error if the measured filesystem has another UUID. Its storage may have changed the disk since udev
+// read it. An unknown UUID is no error.
 func is(g *disk.Geometry, uuid string) error {
 	if g.UUID != "" && g.UUID != uuid {
 		return fmt.Errorf("it holds the XFS %s, not %s", g.UUID, uuid)
@@ -99,7 +95,7 @@ func is(g *disk.Geometry, uuid string) error {
 	return nil
 }
 
-// succeed runs a command whose exit code has to be 0.
+// succeed runs a command and returns an error unless its exit code is 0.
 func succeed(ctx context.Context, r run.Runner, c run.Command) error {
 	res, err := r.Run(ctx, c)
 	if err == nil && res.ExitCode != 0 {
@@ -153,8 +149,7 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, errors.Join(err, measureErr)
 }
 
-// hasRoom reports whether the filesystem can take more of the disk. The error is
-// ErrShrunk.
+// hasRoom reports whether the filesystem can take more of the disk. Its error wraps ErrShrunk.
 func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
 	if g.Size > f.Size {
 		return false, fmt.Errorf("%w: %s of %s", ErrShrunk, disk.ExactSize(g.Size), disk.ExactSize(f.Size))
@@ -162,9 +157,8 @@ func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
 	return g.Usable(f.Size) > g.Size, nil
 }
 
-// check reports whether the open device, and the one that has its name, is the disk
-// with that sequence number. That it has another size than f by now is dealt with
-// at the next look.
+// check returns an error unless the open device, and the one that now has its name, is the disk with that sequence
+// number. The next look handles a changed size.
 func check(device *os.File, f *disk.Facts) error {
 	var open, named unix.Stat_t
 	if err := unix.Fstat(int(device.Fd()), &open); err != nil {
@@ -186,9 +180,8 @@ func check(device *os.File, f *disk.Facts) error {
 	return nil
 }
 
-// Measure returns how much of the disk at the device node the filesystem of that type
-// takes that is not mounted, by its superblock: nothing of a type other than XFS and
-// ext4.
+// Measure returns how much of the disk at the device node an unmounted XFS or ext4 takes, by its superblock. For other
+// types it returns zero.
 func Measure(node, fstype string) (g disk.Geometry, err error) {
 	device, err := os.OpenFile(node, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -209,11 +202,10 @@ func measure(r io.ReaderAt, fstype string) (disk.Geometry, error) {
 	return disk.Geometry{}, nil
 }
 
-// ext4 returns how much of the disk an ext4 takes, read from its superblock.
+// ext4 returns how much of the disk an ext4 takes, from its superblock.
 func ext4(r io.ReaderAt) (disk.Geometry, error) {
-	// The superblock is 1024 bytes at byte 1024 (Linux,
-	// Documentation/filesystems/ext4/super.rst). The page cache, through which
-	// this goes, has what the mounted filesystem has.
+	// The superblock is 1024 bytes at byte 1024 (Linux, Documentation/filesystems/ext4/super.rst). A read through the
+	// page cache returns the mounted filesystem's current one.
 	var b [1024]byte
 	if _, err := r.ReadAt(b[:], 1024); err != nil {
 		return disk.Geometry{}, err

@@ -18,10 +18,9 @@ import (
 	"hotmount/internal/unit"
 )
 
-// GiveOut makes the link to the disk, and becomes a process that only keeps the disk open.
-// While that process runs, the kernel reuses the disk's name for no other disk. So the link
-// can never lead to another disk, however late udev is. PID 1 stops the process when the disk
-// goes, after TakeBack has removed the link.
+// GiveOut makes the link to the disk, and becomes a process that only keeps the disk open. While that process runs, the
+// kernel reuses the disk's name for no other disk. So the link can never lead to another disk, however late udev is.
+// PID 1 stops the process when the disk goes, after TakeBack has removed the link.
 func GiveOut(h inventory.Host, seq uint64) error {
 	s, f, err := settingsAndDisk(h, seq)
 	if err != nil {
@@ -54,15 +53,15 @@ func GiveOut(h inventory.Host, seq uint64) error {
 	if _, err := daemon.SdNotify(false, "STATUS=holds "+f.Node()+" for "+link+"\n"+daemon.SdNotifyReady); err != nil {
 		return fmt.Errorf("cannot notify the service manager: %w", err)
 	}
-	// A process of half a megabyte instead of one of ten. The descriptor stays.
+	// sleep takes half a megabyte instead of ten. The descriptor stays open.
 	if _, err := unix.FcntlInt(device.Fd(), unix.F_SETFD, 0); err != nil {
 		return os.NewSyscallError("fcntl", err)
 	}
 	return unix.Exec("/usr/bin/sleep", []string{"sleep", "infinity"}, nil)
 }
 
-// hold opens the disk and takes a shared lock on it. It makes sure that this is still the same
-// attachment and that no format is under way: a format needs the exclusive lock.
+// hold opens the disk and takes a shared lock on it. It makes sure that this is still the same attachment and that no
+// format is running: a format needs the exclusive lock.
 func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -78,8 +77,8 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	if err := unix.Flock(int(device.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("somebody has locked it, as a format does that is under way: %w", err), device.Close())
 	}
-	// The facts were read before the disk was held. They are of this attachment if it is
-	// still there. A format may have begun or ended since.
+	// The facts were read before the disk was open and locked. The disk may be another attachment since, or a format
+	// may have begun or ended.
 	now, err := h.For(s).BySeq(f.Seq)
 	if err == nil && now.Serial != f.Serial {
 		err = disk.ErrGone

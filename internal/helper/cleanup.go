@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/unit"
 )
 
-// RemoveMountPoint removes the mount point in the directory if it is empty. In a mount
-// namespace that does not see the host's mounts it removes nothing.
+// RemoveMountPoint removes the mount point in the directory if it is empty. In a mount namespace that does not see the
+// host's mounts it removes nothing.
 func RemoveMountPoint(h inventory.Host, dir, name string) error {
 	if err := h.Propagates(dir); err != nil {
 		return err
@@ -19,9 +19,8 @@ func RemoveMountPoint(h inventory.Host, dir, name string) error {
 	return unit.RemoveMountPoint(dir, name)
 }
 
-// CleanupAll removes the empty mount points and dead links in the class directories of the
-// configuration, and in those that the last daemon had: leftovers must go with a broken
-// configuration, too.
+// CleanupAll removes the empty mount points and dead links in the class directories, both those of the configuration
+// and those of the last daemon. So leftovers go even if the configuration is broken.
 func CleanupAll(h inventory.Host, load func() (*disk.Settings, error)) error {
 	dirs, err := h.Store.Directories()
 	s, configErr := load()
@@ -38,9 +37,9 @@ func CleanupAll(h inventory.Host, load func() (*disk.Settings, error)) error {
 			continue
 		}
 		for _, name := range names {
-			// A link by which a disk was given out, of an earlier boot perhaps.
+			// A link to a disk that was given out, perhaps in an earlier boot.
 			err = errors.Join(err, unit.RemoveDeadLink(dir, name))
-			// One that was being made or removed has a "." before its name.
+			// A mount point that is being made or removed has a "." before its name.
 			name = strings.TrimPrefix(name, ".")
 			if !disk.ValidUUID(name) {
 				continue

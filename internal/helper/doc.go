@@ -1,5 +1,4 @@
-// Package helper has the one-shot programs: what hotmount's units run for one disk with the
-// few rights that it takes, and what root runs by hand. Each has a file of its own. What it
-// decides it decides with the daemon's own function (package policy), on facts that it gathers
-// itself.
+// Package helper has the one-shot programs. hotmount's units run them for one disk with few rights, and root runs them
+// by hand. Each has its own file. They decide with the daemon's function (package policy), on facts that they gather
+// themselves.
 package helper

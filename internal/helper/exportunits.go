@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/unit"
 )
 
-// ExportUnits writes a static unit file into the directory for each filesystem that is mounted
-// now, and prints how they are put to use.
+// ExportUnits writes a static unit file into the directory for each mounted filesystem, and prints how to use the
+// units.
 func ExportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) error {
 	var names []string
 	for i := range disks {

@@ -22,16 +22,15 @@ type job struct {
 	host  inventory.Host
 	log   *report.Log
 	place *store.Place // given back once the disk has been read
-	token string       // the operator's word, empty without it
+	token string       // the operator's, empty if there is none
 	// facts and settings are those of the last look. The look before the first write replaces them.
 	facts    *disk.Facts
 	settings *disk.Settings
 }
 
-// Format is the whole life of one hotmount-format@.service. It looks at the disk, proves
-// what is on it, and decides with the daemon's own function. If the answer is Format it
-// makes the filesystem. The result is left in the verdict, for the daemon; only what keeps
-// it from leaving one is an error.
+// Format is the whole program of hotmount-format@.service. It examines the disk, proves what is on it, and decides with
+// the daemon's function. If the answer is Format it makes the filesystem. The result is the verdict, for the daemon.
+// Format returns an error only if it cannot leave a verdict.
 func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	log := report.New()
 	s, err := h.Store.Settings()
@@ -41,7 +40,7 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	scan := report.NewScan(log, nil)
 	place := h.Store.LaterPlace(func() {
 		scan.Status("waiting until other disks have been read", readPatience)
-		// Many may wait.
+		// Many processes may wait.
 		debug.FreeOSMemory()
 	})
 	defer place.Free()
@@ -57,12 +56,12 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 		return j.formatConfirmed(ctx)
 	}
 	c := f.Known()
-	// What could not be mounted is read as well.
+	// A disk that could not be mounted is read as well.
 	if d := policy.Decide(f, &c, s); d.Action != disk.Prove && d.Action != disk.Format && (d.Action != disk.Mount || c.Proven) {
 		return j.nothingToProve(&c, d)
 	}
-	// Before the disk is read for nothing. One with an intent may carry a whole
-	// filesystem, which has to be mounted all the same.
+	// A full state directory must show before the disk is read in vain. With an intent the disk may hold a whole
+	// filesystem, which has to be mounted in any case.
 	if f.Standing.Intent == nil && c.Kind == disk.Unread {
 		if err := h.Store.Check(); err != nil {
 			return err
@@ -75,15 +74,14 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	return h.Store.SaveVerdict(v)
 }
 
-// awaitTurn waits until the disk may be read in full, if it may have to be, and returns
-// its facts.
+// awaitTurn returns the facts of the disk. If the disk may have to be read in full, awaitTurn first waits for a place.
 func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint64, place *store.Place) (*disk.Facts, error) {
 	f, err := asking(h, s).BySeq(seq)
 	if err != nil {
 		return nil, err
 	}
-	// What could not be mounted need not wait for the disks that are read in full. It is
-	// read in full only if nothing is named on it after all.
+	// A disk that could not be mounted need not wait for the disks that are read in full. It is itself read in full
+	// only if nothing turns out to be on it.
 	untold, err := h.Store.Taken(seq)
 	if err != nil {
 		return nil, err
@@ -95,11 +93,11 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 	if err := place.Progress(ctx); err != nil {
 		return nil, err
 	}
-	// That may have taken long.
+	// The wait may have been long.
 	return asking(h, s).BySeq(seq)
 }
 
-// nothingToProve reports that the disk is not read, for the reason of the decision.
+// nothingToProve logs that the disk is not read, and the reason.
 func (j *job) nothingToProve(c *disk.Content, d disk.Decision) error {
 	f := j.facts
 	why, _ := policy.Words(f, c, j.settings, d)
@@ -107,11 +105,11 @@ func (j *job) nothingToProve(c *disk.Content, d disk.Decision) error {
 	if len(f.Loops) == 0 {
 		return nil
 	}
-	// The daemon may open no loop device, so it may not see this.
+	// The daemon may not open loop devices and so may not see these.
 	return j.host.Store.SaveVerdict(disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: why, Retry: true})
 }
 
-// verdict proves the disk, formats it if it may, and returns what the daemon has to know.
+// verdict proves the disk, formats it if that is allowed, and returns the result for the daemon.
 func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	f := j.facts // as it was before the proof
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
@@ -128,15 +126,13 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	v.Content, v.Failure, v.Shared = disk.Content{}, err.Error(), errors.Is(err, format.ErrShared)
 	v.Retry = format.Retry(err)
 	j.log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
-	// Of a disk whose writes cannot be counted no verdict is valid. One that failed
-	// says only when to try again.
+	// While writes are not counted no verdict is valid. A failed one only delays the next try.
 	now, err := j.host.Counters(f.Name)
 	v.Writes = now.Writes
 	return v, err
 }
 
-// formatConfirmed formats the disk by the operator's word, and leaves the answer for the
-// command that waits for it.
+// formatConfirmed formats the disk with the operator's token, and leaves the answer for the waiting command.
 func (j *job) formatConfirmed(ctx context.Context) error {
 	f := j.facts
 	j.log.Event(report.KindProven, journal.PriNotice, f, disk.Decision{}, "", fmt.Sprintf("%s: the operator wants it formatted, whatever is on it", report.Name(f)))
@@ -158,8 +154,7 @@ func (j *job) formatConfirmed(ctx context.Context) error {
 	return errors.Join(j.host.Store.SaveVerdict(v), j.host.Store.SaveAnswer(f.Seq, answer))
 }
 
-// checkConfirmable returns an error if the disk must not be formatted whatever is on it,
-// also by the operator's word.
+// checkConfirmable returns an error if the disk must not be formatted even with a token, whatever is on it.
 func checkConfirmable(f *disk.Facts, s *disk.Settings) error {
 	d, ok := policy.Confirmable(f, &disk.Content{Kind: disk.Unknown, Proven: true}, s)
 	if ok {
@@ -168,15 +163,14 @@ func checkConfirmable(f *disk.Facts, s *disk.Settings) error {
 	return notConfirmable(f, &disk.Content{Kind: disk.Unknown}, s, d)
 }
 
-// notConfirmable returns the error of a disk that the operator wants formatted and that
-// must not be.
+// notConfirmable returns the error for a disk that must not be formatted although the operator asks for it.
 func notConfirmable(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) error {
 	why, next := policy.Words(f, c, s, d)
 	if next != "" {
 		why += "; " + next
 	}
 	but := "it is not refused for what is on it, but "
-	if d.Reason == disk.ReasonSerialTwice { // beside that
+	if d.Reason == disk.ReasonSerialTwice { // it may be refused for its content as well
 		but = ""
 	}
 	return fmt.Errorf("cannot format %s: %s%s: %s", f.Name, but, d.Action, why)

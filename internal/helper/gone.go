@@ -17,9 +17,8 @@ import (
 	"hotmount/internal/unit"
 )
 
-// ParseID takes apart what a uevent has of a disk or a partition: the kernel name, the
-// disk sequence number, the number of the partition, empty for a disk, and the device
-// number, such as vdb1:7:1:254:17.
+// ParseID parses a disk or partition from a uevent, such as vdb1:7:1:254:17. The fields are the kernel name, the disk
+// sequence number, the partition number (empty for a disk) and the device number.
 func ParseID(s string) (id disk.ID, err error) {
 	f := strings.SplitN(s, ":", 4)
 	if len(f) < 4 || f[0] == "" || strings.Contains(f[0], "/") {
@@ -40,25 +39,24 @@ func ParseID(s string) (id disk.ID, err error) {
 	return id, err
 }
 
-// PID 1 has goneFirst to unmount a disk that nobody uses. A daemon that runs when the disk goes
-// may end before it has unmounted it, so it is looked at again, each time after twice as long.
+// PID 1 has goneFirst to unmount a disk that nobody uses. A running daemon may end before it has unmounted the disk. So
+// the disk is checked again, each time after twice as long, up to goneMost.
 const (
 	goneFirst = 2 * time.Second
 	goneMost  = 30 * time.Second
 )
 
-// unmounter has PID 1 unmount what a disk that is gone has left at the path, and name its users.
+// unmounter makes PID 1 unmount the mount of a gone disk at the path, and name its users.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
-// Gone does what the daemon does with a disk that is gone (agent.Agent), but once: the unit
-// tries again what failed. It leaves this to the daemon while one answers at the socket.
+// Gone handles a disk that is gone like the daemon (agent.Agent), but once: its unit retries failures. It leaves the
+// work to the daemon while one answers at the socket.
 func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
 	return gone(ctx, h, new(unit.Manager).UnmountGone, id, func() bool { return control.Listens(ctx, socket) })
 }
 
 func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, isDaemon func() bool) error {
-	// The directories of the last daemon will do: there may be no configuration that can
-	// be read.
+	// The last daemon's directories suffice: there may be no readable configuration.
 	var s disk.Settings
 	daemon := isDaemon()
 	for wait := goneFirst; ; wait = min(2*wait, goneMost) {
@@ -79,7 +77,7 @@ func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, 
 			continue
 		}
 		for i := range stale {
-			// That looks whether it is still that mount.
+			// unmount checks that it is still the same mount.
 			where := stale[i].Mounts[0].Path
 			if failed := unmount(ctx, where, id.Dev); failed != nil {
 				err = errors.Join(err, fmt.Errorf("cannot unmount %s of %s, which is gone: %w", where, id, failed))
@@ -89,8 +87,8 @@ func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, 
 	}
 }
 
-// nameHolders has the users named that have a filesystem of the disk by a mount of their own,
-// as a pod has. It could be unmounted all the same where hotmount had mounted it.
+// nameHolders has the users named that have a filesystem of the disk mounted elsewhere, such as pods. hotmount's own
+// mount may have ended without them.
 func nameHolders(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID) error {
 	if !mounts.MountedAnywhere(h.Root, id.Name) {
 		return nil

@@ -16,11 +16,11 @@ import (
 	"hotmount/internal/run"
 )
 
-// Grow is the whole life of one hotmount-grow@.service, for a mounted filesystem. With a
-// directory to mount it in, stage, it is that of one hotmount-stage@.service, for a
-// filesystem that is to be mounted. The result is left in the fit, for the daemon; only what
-// keeps it from leaving one is an error. Started by hand it tries again what was tried
-// before.
+// Grow is the whole program of hotmount-grow@.service, for a mounted filesystem. With a mount directory, stage, it is
+// that of hotmount-stage@.service, for a filesystem that is to be mounted.
+//
+// The result is the fit, for the daemon. Grow returns an error only if it cannot leave a fit. Started by hand, it
+// repeats an earlier attempt.
 func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error {
 	log := report.New()
 	s, f, err := settingsAndDisk(h, seq)
@@ -44,17 +44,17 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 		return nil
 	}
 	switch {
-	case errors.Is(err, grow.ErrUnmountable): // the daemon, which mounts it next, says it
+	case errors.Is(err, grow.ErrUnmountable): // the daemon mounts it next and reports this
 		return nil
 	case errors.Is(err, disk.ErrGone):
 		return err
 	}
 	fit := disk.Fit{Seq: f.Seq, Size: f.Size, Geometry: after}
 	switch {
-	case errors.Is(err, grow.ErrShrunk): // the daemon says it
+	case errors.Is(err, grow.ErrShrunk): // the daemon reports this
 		fit.Failure = err.Error()
 	case err != nil && after == (disk.Geometry{}):
-		return err // nothing was learnt
+		return err // there is no result
 	case err != nil:
 		fit.Failure = err.Error()
 		log.Event(report.KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; not tried again before the disk has another size (or: systemctl start hotmount-grow@%d)", report.Name(f), strings.Join(strings.Fields(err.Error()), " "), f.Seq))
@@ -68,7 +68,7 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 	return h.Store.SaveFit(fit)
 }
 
-// volumeWords returns PersistentVolume keeps the size that it has, in words.
+// volumeWords returns in words which PersistentVolume keeps its old capacity.
 func volumeWords(uuid, node, class string) string {
 	const keeps = "the provisioner does not update the capacity of an existing PersistentVolume: "
 	if class == "" {

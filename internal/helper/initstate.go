@@ -12,9 +12,9 @@ import (
 	"hotmount/internal/policy"
 )
 
-// InitState makes the state directory, and prints which blank disks are held from now on. It
-// needs no daemon. Where the disks cannot be seen, as in a chroot without /sys, it fails and
-// makes nothing: later all of them would count as new.
+// InitState initialises the state directory, and prints which blank disks are held from now on. It needs no daemon. If
+// it cannot see the disks, as in a chroot without /sys, it fails and writes nothing. Otherwise all disks would count as
+// new later.
 func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	boot, err := h.Boot()
 	if err != nil {
@@ -24,7 +24,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	if err != nil {
 		return err
 	}
-	// They tell only which disks are named: no fault of theirs keeps one from being held.
+	// The settings only decide which disks are printed. A fault in them does not prevent a hold.
 	settings, err := h.Store.Settings()
 	if err != nil {
 		if settings, err = load(); err != nil {
@@ -37,7 +37,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	if err != nil {
 		return err
 	}
-	// The daemon looks again at what it has held meanwhile.
+	// The daemon re-examines the disks that it has held meanwhile.
 	_, err = control.Ask(ctx, socket, control.Request{Do: "look"})
 	if err != nil && !errors.Is(err, control.ErrDown) {
 		return err
@@ -46,7 +46,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 		return nil
 	}
 	if err == nil && !again {
-		// Its mount namespace may still have the directory that was there before.
+		// The daemon's mount namespace may still have the old directory.
 		fmt.Fprintln(w, "the state directory is a new one: systemctl restart hotmount")
 	}
 	for _, f := range held {
@@ -55,8 +55,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	return nil
 }
 
-// presentAndHeld returns the identities of all the disks, and the disks that are held when they are
-// recorded as present.
+// presentAndHeld returns the identities of all disks, and the disks that are held once these are recorded as present.
 func presentAndHeld(disks []disk.Facts, boot string, s *disk.Settings) (present []disk.Identity, held []*disk.Facts) {
 	for i := range disks {
 		f := &disks[i]

@@ -11,9 +11,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// lastWord decides once more when the disk has been read. Before it is written to, what it was
-// read for has to be as it was: a class, and an unfinished format or none. Over is the operator's
-// word.
+// lastWord decides once more after the disk was read. Before the first write, the class and the unfinished format, or
+// its absence, must still be those that the disk was read for. over reports that the operator gave a token.
 func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class, proven *disk.Standing, over bool) (disk.Decision, error) {
 	d := policy.Decide(f, c, s)
 	if over {
@@ -33,14 +32,14 @@ func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Clas
 	return d, nil
 }
 
-// asProven reports whether the disk's class is as it was when the disk was proven blank for it, in
-// what that and the format go by.
+// asProven reports whether the disk's class still is the one that it was proven blank for, in the fields that matter to
+// proof and format.
 func asProven(then, now *disk.Class) bool {
 	return now != nil && now.Name == then.Name && now.Blank == then.Blank && now.Directory == then.Directory && now.Create == then.Create
 }
 
-// sameIntent reports whether the intent that the disk was proven with is still on record of it. A
-// half-made filesystem is known, and its rest is read, by the intent.
+// sameIntent reports whether the intent that the disk was proven with is still on record. The intent identifies a
+// half-made filesystem and says how to read the rest.
 func sameIntent(then, now *disk.Standing) bool {
 	if then.Intent == nil || now.Intent == nil {
 		return then.Intent == now.Intent
@@ -48,8 +47,8 @@ func sameIntent(then, now *disk.Standing) bool {
 	return then.Intent.UUID == now.Intent.UUID && then.IntentDoubt == now.IntentDoubt && then.IntentBySlot == now.IntentBySlot
 }
 
-// intentFor is what is recorded before the first write. A half-made ext4 is made again in
-// the same way, to be known after the next crash, too.
+// intentFor returns the intent to record before the first write. A half-made ext4 is made again with the same
+// parameters, so that it is recognised after another crash.
 func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) disk.Intent {
 	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
 	switch {
@@ -62,10 +61,11 @@ func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) 
 	return intent
 }
 
-// intendedUUID is that of the disk's unfinished format, or a new one. The same
-// one is used until the format has ended, so that a disk has one intent at most. Over
-// a copy of another disk the operator wants a filesystem of its own, and what may be
-// but the next disk in the slot must not become the other's twin.
+// intendedUUID returns the UUID of the disk's unfinished format, or a new one. The UUID stays the same until the format
+// has ended, so that a disk has at most one intent.
+//
+// Two cases get a new UUID. A copy of another disk that the operator overwrites needs a filesystem of its own. A disk
+// recognised only by its slot may be the next disk there, and must not become the other's twin.
 func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	if i := f.Standing.Intent; i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
 		return i.UUID, nil
@@ -82,21 +82,20 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	return uuid, nil
 }
 
-// ending is what has become of a format that began on a disk that is not to be formatted.
+// ending is the result of an earlier format on a disk that is not to be formatted.
 type ending struct {
-	// made: mkfs had made the filesystem after all.
+	// made reports that mkfs had finished the filesystem.
 	made bool
-	// ends: the intent ends. With failure it ends since the operator has accepted what is
-	// there instead.
+	// ends reports that the intent ends. With a failure it ends because the operator has accepted other content
+	// instead.
 	ends    bool
 	failure error
-	// leaves: what the operator has accepted may be but the next disk in the slot. The
-	// intent stays, for the disk that carries its UUID.
+	// leaves reports that the accepted disk may be merely the next in the slot. The intent stays, for the disk with its
+	// UUID.
 	leaves bool
 }
 
-// outcome returns what has become of the format that began on the disk, if the decision is not
-// to format it.
+// outcome returns the result of the format that began on the disk, if the decision is not to format it.
 func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	i := policy.Intent(f, c)
 	ours := i != nil && !ofAnother(f)
@@ -113,13 +112,12 @@ func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	return ending{}
 }
 
-// ofAnother reports whether the intent is another disk's, of which this one is a copy: it is not
-// ended here.
+// ofAnother reports whether the intent is another disk's, of which this one is a copy. Then it does not end here.
 func ofAnother(f *disk.Facts) bool {
 	return f.Standing.IntentDoubt && !f.Standing.Intent.Identity.Like(f.Identity(""))
 }
 
-// forbidden returns what forbids to write to a disk that was decided to be formatted, or nil.
+// forbidden returns the reason not to write to a disk that was to be formatted, or nil.
 func forbidden(now *disk.Facts, s *disk.Settings) error {
 	switch {
 	case len(now.Loops) > 0:

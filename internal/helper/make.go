@@ -18,21 +18,20 @@ import (
 	"hotmount/internal/store"
 )
 
-// making is one proof, with the filesystem that may come of it.
+// making is one proof and the filesystem that may follow.
 type making struct {
 	*job
 	class      *disk.Class // as it was when the disk was proven
 	uuid, path string
 	decision   disk.Decision
 	scan       *report.Scan
-	comparing  func() // shows that the token is compared now
+	comparing  func() // shows that the token is being compared
 	record     *store.Format
 	session    *format.Session
 }
 
-// proveAndMake returns what is on the disk in the end, and the count of writes to it that
-// this holds for. With an error nothing is known of the disk. With a token, the operator's
-// word, what is on the disk is overwritten, or there is an error.
+// proveAndMake returns the final content of the disk, and the write count for which that is valid. After an error
+// nothing is known of the disk. With the operator's token it overwrites the content, or returns an error.
 func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, err error) {
 	m, err := j.begin(ctx)
 	if err != nil {
@@ -55,7 +54,7 @@ func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, 
 	return disk.Content{Kind: disk.Filesystem, Type: m.class.Create, UUID: m.uuid, Proven: true, Made: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
 }
 
-// begin chooses the UUID, announces the proof and opens the disk.
+// begin chooses the UUID, logs the proof and opens the disk.
 func (j *job) begin(ctx context.Context) (*making, error) {
 	f, s, log := j.facts, j.settings, j.log
 	uuid, err := intendedUUID(f, j.token != "")
@@ -65,7 +64,7 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 	class := policy.Select(f, s)
 	m := &making{job: j, class: class, uuid: uuid, path: class.MountPoint(uuid), scan: report.NewScan(log, f), record: &store.Format{Store: j.host.Store}}
 	m.decision = disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
-	// The journal of the filesystem that may be made begins here.
+	// The new filesystem's journal entries begin here.
 	var condition string
 	condition, m.comparing = readFor(m.scan, j.token != "")
 	log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read; if "+condition+" it becomes "+class.Create+" "+uuid)
@@ -86,7 +85,7 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 
 // progress is called while the disk is read.
 func (m *making) progress(ctx context.Context, p probe.Progress) {
-	// Without a place it is the context that has ended, and the scan with it.
+	// Progress returns an error once the context has ended, which ends the scan as well.
 	if err := m.place.Progress(ctx); err != nil {
 		m.scan.Status(err.Error(), readPatience)
 	}
@@ -95,20 +94,19 @@ func (m *making) progress(ctx context.Context, p probe.Progress) {
 
 // prove reads the disk, and frees the place for the next one.
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
-	// Also where little is read nobody may write for that long.
+	// The settle time has to pass even if little is read.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
 	c, err := m.session.Prove(ctx, m.class.Blank)
-	if m.token == "" { // else its samples are read again
-		// The next in turn needs as much memory as this proof has taken.
+	if m.token == "" { // with a token its samples are read again
+		// The next proof needs as much memory as this one used.
 		debug.FreeOSMemory()
 		m.place.Free()
 	}
 	return c, err
 }
 
-// decideAgain looks at everything else afresh before the word is final, since the proof
-// takes time. The configuration is read again too: the operator may have switched
-// formatting off, or put the disk into another class.
+// decideAgain reads everything else again before the final decision, because the proof takes time. That includes the
+// configuration: the operator may have switched formatting off, or given the disk to another class.
 func (m *making) decideAgain(c *disk.Content) (err error) {
 	if m.settings, err = m.host.Store.Settings(); err != nil {
 		return err
@@ -127,8 +125,7 @@ func (m *making) decideAgain(c *disk.Content) (err error) {
 	return nil
 }
 
-// conclude ends the format that began earlier on a disk that is not to be formatted, if
-// what is on the disk is what came of that format.
+// conclude ends an earlier format on a disk that is not to be formatted, if the content is the result of that format.
 func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 	f, d, log := m.facts, m.decision, m.log
 	why, _ := policy.Words(f, c, m.settings, d)
@@ -183,8 +180,8 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	return err
 }
 
-// readFor has the scan show what the disk is read for. It returns the condition for a format in
-// words, and a function for the moment when the token is compared. Over is the operator's word.
+// readFor makes the scan show what the disk is read for. It returns the condition for a format in words, and a function
+// to call when the token is compared. over reports that there is a token.
 func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
 	if !over {
 		return "it is proven blank", func() {}
@@ -193,8 +190,8 @@ func readFor(scan *report.Scan, over bool) (condition string, comparing func()) 
 	return "the token holds", func() { scan.Doing = "comparing what is on it with the token" }
 }
 
-// prototype makes the file that tells mkfs.xfs owner and mode of the root
-// directory; its path is empty where that is not needed.
+// prototype makes the file that gives mkfs.xfs the owner and mode of the root directory. The path is empty if it is not
+// needed.
 func prototype(class *disk.Class) (path string, remove func(), err error) {
 	remove = func() {}
 	if class.Create != disk.XFS {

@@ -16,20 +16,18 @@ import (
 	"hotmount/internal/run"
 )
 
-// secondLook is how long after mkfs a filesystem is read once more. It is far
-// more than lies between the last look of another machine that shares the disk
-// and the first write of its mkfs.
+// secondLook is how long after mkfs a filesystem is read once more. If another machine shares the disk, the time
+// between its last look and its mkfs's first write is far shorter.
 const secondLook = 3 * time.Second
 
-// How long the unit may be without a sign of life, beside the time to settle:
-// while the disk is read, and while mkfs runs, which has a time limit of its
-// own (format.MkfsTime).
+// How long the unit may go without a sign of life, besides the settle time. readPatience is for reading the disk.
+// mkfsPatience is for mkfs, which has its own time limit (format.MkfsTime).
 const (
 	readPatience = 5 * time.Minute
 	mkfsPatience = format.MkfsTime + readPatience
 )
 
-// Prove finds out what is on the disk, and closes it again.
+// Prove returns what is on the disk.
 func Prove(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings) (c disk.Content, err error) {
 	err = proven(ctx, h, f, s, func(_ *format.Session, content disk.Content) error {
 		c = content
@@ -38,8 +36,7 @@ func Prove(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Setting
 	return c, err
 }
 
-// proven reads the disk when it is the caller's turn, and hands over what is on it before the
-// disk is closed again.
+// proven waits for its turn to read the disk. It passes the content to use before it closes the disk.
 func proven(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, use func(*format.Session, disk.Content) error) (err error) {
 	progress, free, err := scanPlace(ctx, h)
 	if err != nil {
@@ -58,8 +55,8 @@ func proven(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settin
 	return use(session, c)
 }
 
-// scanPlace waits until somebody at a terminal may read a disk in full. Where no
-// daemon has run since the boot there are no places, and nobody else reads.
+// scanPlace waits until a command at a terminal may read a disk in full. If no daemon has run since boot there are no
+// places, and nobody else reads.
 func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Context, probe.Progress), free func(), err error) {
 	place, err := h.Store.ScanPlace(ctx, func() { fmt.Fprintln(os.Stderr, "waiting until other disks have been read") })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,11 +65,11 @@ func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	// Without a place it is the context that has ended, and the scan with it.
+	// Progress returns an error once the context has ended, which ends the scan as well.
 	return func(ctx context.Context, _ probe.Progress) { _ = place.Progress(ctx) }, place.Free, nil
 }
 
-// open opens the disk for a proof. Deps has what is done with it; the rest is filled in here.
+// open opens the disk for a proof. deps says what is done with it; open fills in the rest.
 func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, deps format.Deps) (*format.Session, error) {
 	deps.Runner, deps.Settle, deps.SecondLook, deps.Rate = run.Exec{}, s.Settle, secondLook, s.ScanRate
 	deps.Writes = func() (done, inFlight uint64, err error) { return writes(h, f) }
@@ -84,7 +81,7 @@ func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings
 	return format.Open(ctx, *f, deps)
 }
 
-// writes is format.Deps.Writes. It fails for another disk, and if the kernel has ceased to count.
+// writes implements format.Deps.Writes. It fails for another disk, and if the kernel no longer counts.
 func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
 	now, err := h.Counters(f.Name)
 	if err == nil {
@@ -93,7 +90,7 @@ func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) 
 	return now.Writes, now.InFlightWrites, err
 }
 
-// transferred is format.Deps.Bytes. It fails as writes does.
+// transferred implements format.Deps.Bytes. It fails as writes does.
 func transferred(h inventory.Host, f *disk.Facts) (read, written uint64, err error) {
 	now, err := h.Counters(f.Name)
 	if err == nil {
@@ -102,7 +99,7 @@ func transferred(h inventory.Host, f *disk.Facts) (read, written uint64, err err
 	return now.BytesRead, now.BytesWritten, err
 }
 
-// checkCounted returns an error where counters prove nothing: another disk's, or if the kernel has ceased to count.
+// checkCounted returns an error if the counters prove nothing: they are another disk's, or the kernel no longer counts.
 func checkCounted(f *disk.Facts, seq uint64, uncounted bool) error {
 	switch {
 	case seq != f.Seq:
@@ -113,9 +110,8 @@ func checkCounted(f *disk.Facts, seq uint64, uncounted bool) error {
 	return nil
 }
 
-// allowed looks once more at the switches that stop all formatting, right before the disk is
-// written to. Waiting for udev's lock may have taken half a minute. Others that want the disk
-// meet the claim on it, but a loop device does not.
+// allowed checks the switches that stop all formatting once more, right before the first write. The wait for udev's
+// lock may have taken half a minute. The exclusive open keeps other users of the disk out, but not a loop device.
 func allowed(h inventory.Host, name string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -138,8 +134,8 @@ func settingsAndDisk(h inventory.Host, seq uint64) (*disk.Settings, *disk.Facts,
 	return s, f, err
 }
 
-// asking returns the host as a writer has to see it: it asks the loop devices what they lie on. The
-// unit may read them only if their driver was loaded when the unit started.
+// asking returns the host for a writer: it asks the loop devices on what they lie. The unit may read them only if their
+// driver was loaded when the unit started.
 func asking(h inventory.Host, s *disk.Settings) inventory.Host {
 	h = h.For(s)
 	h.Asks = true

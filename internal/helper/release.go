@@ -19,15 +19,15 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Release is one `hotmount release`: it has the daemon behind the socket unmount a disk, and
-// prints whether the disk is safe to detach.
+// Release is one `hotmount release`. The daemon behind the socket unmounts the disk, and Release prints whether it is
+// safe to detach.
 type Release struct {
 	Host   inventory.Host
 	Socket string
 	Out    io.Writer
-	// Force unmounts the disk although pods still have it.
+	// Force unmounts the disk although pods still use it.
 	Force bool
-	// Sync writes the data of the filesystem that is mounted at the path (SyncFilesystem).
+	// Sync writes out the data of the filesystem mounted at the path (SyncFilesystem).
 	Sync func(path string) error
 }
 
@@ -55,11 +55,11 @@ func (r *Release) Do(ctx context.Context, which string) error {
 		}
 		fmt.Fprintf(r.Out, "%s is in use, and these pods have to be deleted before it can be detached (kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), mounts.Lines(users))
 	}
-	// Before the daemon unmounts it, so that this command waits, not the daemon.
+	// This precedes the daemon's unmount, so that this command waits, not the daemon.
 	switch err := r.Sync(path); {
 	case err != nil && f.Fault == "":
 		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
-	case err != nil: // the kernel writes no more, and it has to be unmounted to be mended
+	case err != nil: // the kernel writes no more, and a repair needs it unmounted
 		fmt.Fprintf(r.Out, "%s: %s: what was not written yet is lost: %v\n", f.ID, f.Fault, err)
 	}
 	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
@@ -67,8 +67,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	}
 	var said strings.Builder
 	if err = r.saySafe(ctx, &said, f); err != nil && !r.Force {
-		// Its user came meanwhile, or cannot be seen. That user keeps it, as if nothing had
-		// been asked.
+		// The user came meanwhile, or cannot be seen, and keeps the disk as before.
 		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
 			backErr = errors.New("until then it is mounted again")
@@ -79,8 +78,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	return err
 }
 
-// saySafe prints that the disk, which hotmount does not use any more, can be
-// detached, if nobody holds it.
+// saySafe prints that the disk, which hotmount no longer uses, can be detached, if nobody else holds it.
 func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	err := isFree(ctx, f)
 	now, lookErr := r.look(f)
@@ -91,7 +89,7 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	if lookErr != nil {
 		return errors.Join(err, fmt.Errorf("cannot say whether %s is safe to detach: %w", f.ID, lookErr))
 	}
-	// Who has a block volume open need not have claimed it, and a loop device never has.
+	// A process with a block volume open need not have claimed the disk, and a loop device never claims it.
 	if err != nil || f.Standing.Given != nil || len(now.Loops) > 0 {
 		opened, openErr := deviceUsers(&now)
 		mounted, mountErr := mounts.Users("", f.Dev, "")
@@ -114,13 +112,13 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	return nil
 }
 
-// detachedItself reports whether the look shows that a loop device has lost its file: one that was detached while
-// it was mounted goes when it is unmounted (LO_FLAGS_AUTOCLEAR, loop(4)).
+// detachedItself reports whether the look shows that a loop device has lost its file. A loop device that was detached
+// while mounted goes when it is unmounted (LO_FLAGS_AUTOCLEAR, loop(4)).
 func detachedItself(f *disk.Facts, look error) bool {
 	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
 }
 
-// look returns the facts of the disk, or of the partition, as they are now.
+// look returns the present facts of the disk or partition.
 func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
 	s, err := r.Host.Store.Settings()
 	if err != nil {
@@ -133,9 +131,8 @@ func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
 	return now, err
 }
 
-// toDetach returns in words what can be detached of a disk that nobody holds, and how it is found on
-// the host: the target that virsh wants is a name that libvirt has given, the name here
-// goes by the order in which the kernel found the disks.
+// toDetach returns in words what to detach for a disk that nobody holds, and how to find it on the host. virsh needs
+// libvirt's target name. The name on this node depends on the order in which the kernel found the disks.
 func toDetach(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":
@@ -163,8 +160,8 @@ func toDetach(f *disk.Facts) string {
 	return fmt.Sprintf("safe to detach: %s\non the host it need not be called %s; its name there, the TARGET, tells: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, find)
 }
 
-// deviceUsers returns who has the disk itself open, but for hotmount's own unit, and what loop
-// devices, by which kubelet keeps a block volume, lie on it or on what is part of it.
+// deviceUsers returns the users of the device itself, except hotmount's own unit. They include loop devices on the disk
+// or its parts, with which kubelet keeps a block volume.
 func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
 	users, err := mounts.DeviceUsers("", f.ID)
 	users = slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) })
@@ -184,8 +181,7 @@ func loopUsers(f *disk.Facts) []mounts.User {
 	return users
 }
 
-// block takes back a disk that is given out as a block volume and that nobody
-// uses.
+// block takes back a disk that is given out as a block volume and that nobody uses.
 func (r *Release) block(ctx context.Context, f *disk.Facts) error {
 	users, err := deviceUsers(f)
 	if err != nil {
@@ -201,8 +197,8 @@ func (r *Release) block(ctx context.Context, f *disk.Facts) error {
 	return r.saySafe(ctx, r.Out, f)
 }
 
-// find returns the disk with that kernel name or filesystem UUID, and the path at which hotmount
-// has it mounted or given out. The path is empty if the disk is kept unmounted already.
+// find returns the disk with that kernel name or filesystem UUID, and the path at which hotmount has it mounted or
+// given out. The path is empty if the disk is kept unmounted already.
 func (r *Release) find(which string) (*disk.Facts, string, error) {
 	s, err := r.Host.Store.Settings()
 	if err != nil {
@@ -232,8 +228,8 @@ func (r *Release) find(which string) (*disk.Facts, string, error) {
 	return unmounted, "", nil
 }
 
-// givenOut reports whether the disk itself is given out as a block volume, not one that it is part of,
-// also by a class that is not configured any more.
+// givenOut reports whether the disk itself is given out as a block volume, not one that it is part of. The class may be
+// one that is no longer configured.
 func givenOut(f *disk.Facts, d disk.Decision) bool {
 	return f.OwnLink() != "" && (d.GivenOut() || d.Action == disk.Ignore)
 }
@@ -254,7 +250,7 @@ func podsOf(users []mounts.User) []string {
 	return pods
 }
 
-// SyncFilesystem writes out what is cached of the filesystem mounted there.
+// SyncFilesystem writes out the cached data of the filesystem mounted there.
 func SyncFilesystem(path string) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -264,9 +260,9 @@ func SyncFilesystem(path string) error {
 	return unix.Syncfs(fd)
 }
 
-// isFree returns an error unless nobody on this machine has the disk mounted or
-// claimed: an exclusive open succeeds (open(2), O_EXCL on a block device). The
-// kernel may take a moment for the last unmount of a namespace that ends.
+// isFree returns nil if an exclusive open succeeds (open(2), O_EXCL on a block device): nobody on this machine has the
+// disk mounted or claimed. It retries for 5 seconds, because the kernel may take a moment for the last unmount of a
+// namespace that ends.
 func isFree(ctx context.Context, f *disk.Facts) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

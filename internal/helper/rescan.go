@@ -12,11 +12,10 @@ import (
 	"hotmount/internal/run"
 )
 
-// Announce has udevd handle once more the disks that it does not know in this
-// attachment. What udevadm calls initialized is not enough: where the end of a disk was
-// forgotten, too, its entry is that of the one that had the number before.
+// Announce makes udevd process the disks that it does not know in this attachment. udevadm's initialized does not
+// suffice. If udev missed the removal as well, its entry is that of the disk that had the number before.
 func Announce(ctx context.Context, h inventory.Host, r run.Runner) error {
-	if s, err := h.Store.Settings(); err == nil { // else there was no daemon in this boot
+	if s, err := h.Store.Settings(); err == nil { // without settings there was no daemon in this boot
 		h = h.For(s)
 	}
 	names, err := h.Unknown()
@@ -37,8 +36,8 @@ func Announce(ctx context.Context, h inventory.Host, r run.Runner) error {
 	return nil
 }
 
-// Rescan has the daemon behind the control socket look at every disk. One that does not run
-// will, when it starts.
+// Rescan makes the daemon behind the control socket look at every disk. Without a running daemon it does nothing: the
+// daemon looks when it starts.
 func Rescan(ctx context.Context, socket string) error {
 	_, err := control.Ask(ctx, socket, control.Request{Do: "look"})
 	if errors.Is(err, control.ErrDown) {

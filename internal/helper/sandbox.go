@@ -11,15 +11,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// SandboxDropIn is for what the configuration needs beyond what hotmount.service
-// grants; an administrator's own drop-ins stand beside it.
+// SandboxDropIn is the drop-in for what the configuration needs beyond hotmount.service. An administrator's own
+// drop-ins stand beside it.
 const SandboxDropIn = "/etc/systemd/system/hotmount.service.d/50-classes.conf"
 
-// ShippedDirectory is the one that hotmount.service grants.
+// ShippedDirectory is the directory that hotmount.service allows.
 const ShippedDirectory = "/mnt/disks"
 
-// ApplySandbox writes the drop-in that the settings need to the path, or removes it if none
-// is needed. It reports whether that has changed anything.
+// ApplySandbox writes the drop-in that the settings need to the path, or removes it if none is needed. It reports
+// whether this changed anything.
 func ApplySandbox(s *disk.Settings, path string) (changed bool, err error) {
 	want := sandbox(s)
 	has, err := os.ReadFile(path)
@@ -35,8 +35,8 @@ func ApplySandbox(s *disk.Settings, path string) (changed bool, err error) {
 	return true, nil
 }
 
-// sandbox is the drop-in's text, empty where none is needed. The names of
-// directories have been checked: they hold nothing that systemd expands.
+// sandbox returns the drop-in's text, empty if none is needed. Directory names have been checked: they contain nothing
+// that systemd expands.
 func sandbox(s *disk.Settings) string {
 	var b strings.Builder
 	seen := map[string]bool{}
@@ -46,7 +46,7 @@ func sandbox(s *disk.Settings) string {
 			continue
 		}
 		seen[dir] = true
-		// One that is missing keeps no other from being used.
+		// The "-" lets the other directories work if this one is missing.
 		b.WriteString("ReadWritePaths=-" + dir + "\n")
 	}
 	if b.Len() == 0 {
@@ -55,7 +55,7 @@ func sandbox(s *disk.Settings) string {
 	return "# Written by hotmount config apply-sandbox.\n[Service]\n" + b.String()
 }
 
-// replace writes the file as a whole, or removes it where nothing is to be in it.
+// replace writes the file as a whole, or removes it if the text is empty.
 func replace(path, text string) error {
 	if text == "" {
 		return os.Remove(path)

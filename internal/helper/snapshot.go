@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Snapshot gathers what the doctor judges.
+// Snapshot gathers what package doctor examines.
 func Snapshot(ctx context.Context, h inventory.Host, s *disk.Settings) (*doctor.Snapshot, error) {
 	disks, err := h.For(s).Scan()
 	if err != nil {
@@ -25,7 +25,7 @@ func Snapshot(ctx context.Context, h inventory.Host, s *disk.Settings) (*doctor.
 	if err != nil {
 		return nil, err
 	}
-	// Without the node's name volumes would not be known by theirs.
+	// Without the node's name volumes would not be recognised by theirs.
 	taken.Node, err = inventory.NodeName(s.Node)
 	return taken, err
 }

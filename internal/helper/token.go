@@ -17,8 +17,7 @@ import (
 	"hotmount/internal/unit"
 )
 
-// Offer prints what is on the disk, and the token with which Confirm has it formatted. It
-// reads only.
+// Offer prints what is on the disk, and the token with which Confirm has it formatted. It only reads.
 func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -32,7 +31,7 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	if err != nil {
 		return err
 	}
-	// What is refused whatever is on the disk is not read first.
+	// A disk that is refused whatever is on it need not be read.
 	if err := checkConfirmable(f, s); err != nil {
 		return err
 	}
@@ -60,7 +59,7 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	return err
 }
 
-// what returns in words what is on the disk.
+// what describes the content of the disk in words.
 func what(c *disk.Content) string {
 	s := string(c.Kind)
 	switch c.Kind {
@@ -80,11 +79,11 @@ func what(c *disk.Content) string {
 
 var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// ValidToken reports whether the text can be a token that Offer has printed.
+// ValidToken reports whether the text can be a token from Offer.
 func ValidToken(text string) bool { return tokenPattern.MatchString(text) }
 
-// Confirm has PID 1 run the unit that formats, and prints its answer. The unit
-// finds out for itself whether the token holds.
+// Confirm makes PID 1 run the unit that formats, and prints its answer. The unit itself checks whether the token is
+// valid.
 func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token string) (err error) {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -103,8 +102,8 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token str
 	if err != nil {
 		return err
 	}
-	// A proof that runs already has looked for no token. PID 1 then answers with its job, and
-	// only the next proof takes the token.
+	// A proof that is already running does not see the token. PID 1 then returns with that job, and only the next proof
+	// takes the token.
 	var manager unit.Manager
 	jobErr, taken := error(nil), false
 	for !taken && jobErr == nil {
@@ -113,7 +112,7 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token str
 			return errors.Join(err, withdraw(), jobErr)
 		}
 	}
-	// From here on nobody takes it; somebody may have meanwhile.
+	// From here on nobody can take it, but somebody may have meanwhile.
 	err = withdraw()
 	if err == nil && !taken {
 		taken, err = h.Store.Taken(f.Seq)

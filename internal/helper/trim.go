@@ -24,15 +24,15 @@ const (
 	trimTime = 2 * time.Hour
 )
 
-// mounted is a filesystem that hotmount has mounted, and for how long it is in use.
+// mounted is a filesystem that hotmount has mounted, and how long it has been in use.
 type mounted struct {
 	facts    *disk.Facts
 	decision disk.Decision
 	running  disk.Running
 }
 
-// Trim counts how long each filesystem is in use, and trims those that are due: their free
-// space goes back to the storage.
+// Trim counts how long each filesystem is in use, and trims those that are due: their free space goes back to the
+// storage.
 func Trim(ctx context.Context, h inventory.Host) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -56,7 +56,7 @@ func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounte
 		return nil, err
 	}
 	if memory := h.Store.Load(boot, nil); memory.Lost != nil {
-		// For how long each has been in use is not known for certain.
+		// How long each has been in use is not certain then.
 		return nil, fmt.Errorf("cannot trim: %w", memory.Lost)
 	}
 	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})
@@ -89,7 +89,7 @@ func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounte
 	return all, nil
 }
 
-// trim trims one filesystem, if it is to be trimmed.
+// trim trims one filesystem, if it is due.
 func trim(ctx context.Context, h inventory.Host, s *disk.Settings, m *mounted, log *report.Log) error {
 	f, d := m.facts, m.decision
 	since := int64(-1)
@@ -109,7 +109,7 @@ func trim(ctx context.Context, h inventory.Host, s *disk.Settings, m *mounted, l
 	return h.Store.Runs([]string{d.UUID}, func(r disk.Running) disk.Running { r.Trimmed = time.Now().UTC().Round(0); return r })
 }
 
-// trimOne trims the disk's filesystem, which stays mounted there meanwhile.
+// trimOne trims the disk's filesystem, and keeps it mounted there meanwhile.
 func trimOne(ctx context.Context, f *disk.Facts, path string) (said string, err error) {
 	dir, err := mounts.OpenMount(path, f.Dev)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/report"
 )
 
-// ParseGone takes apart a mount point of ours and the number of the device that is or
-// was mounted there, such as /mnt/disks/UUID:254:16.
+// ParseGone parses one of hotmount's mount points with the number of the device that is or was mounted there, such as
+// /mnt/disks/UUID:254:16.
 func ParseGone(s string) (where string, dev disk.Dev, err error) {
 	dir, rest := path.Split(s)
 	uuid, number, _ := strings.Cut(rest, ":")
@@ -27,15 +27,15 @@ func ParseGone(s string) (where string, dev disk.Dev, err error) {
 	return dir + uuid, dev, err
 }
 
-// holdersTold is how many users at most are named again when the disk returns.
+// holdersTold is how many users are named, at most, when the disk returns.
 const holdersTold = 8
 
-// UnmountGone shuts down the filesystem of the device, which is gone, and names its users. If
-// it is still mounted at the path, it is unmounted, lazily if necessary.
+// UnmountGone shuts down the filesystem of a device that is gone, and names its users. If it is still mounted at the
+// path, UnmountGone unmounts it, lazily if necessary.
 //
-// It is shut down first. Else a process that empties it, as the provisioner does, would take
-// files that it does not find any more for deleted. The users are named before the unmount,
-// since afterwards nobody can find the mount that they hold.
+// The shutdown comes first. Otherwise a process that empties the filesystem, as the provisioner does, would take files
+// it no longer finds for deleted. The users are named before the unmount, because afterwards nobody can find the mount
+// that they hold.
 func UnmountGone(h inventory.Host, where string, dev disk.Dev) error {
 	return unmountGone(report.New(), h, where, dev, unix.Unmount)
 }
@@ -53,7 +53,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	case attached != 0 && there:
 		return fail(fmt.Errorf("its disk %s is there", dev))
 	case attached != 0:
-		return nil // another disk's: nobody has this one's filesystem any more
+		return nil // the number is another disk's: nobody has this filesystem any more
 	}
 	at := ""
 	if there {
@@ -75,7 +75,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 		if what, err = unmount(h, where, dev, umount); err != nil {
 			return fail(err)
 		}
-		// As above: it has returned, or the number is another's.
+		// As above: the disk has returned, or the number is another's.
 		if attached, err = h.Attached(dev); err != nil {
 			return fail(err)
 		} else if attached != 0 {
@@ -84,7 +84,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	}
 	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThey get errors, and an XFS can be mounted again only when they have ended", where, what, dev, words))
 	if !there {
-		// Last: a way into a container can be one on which nobody answers.
+		// This comes last: the way into a container can hang.
 		shutDown(log, h.Root, where, dev)
 	}
 	if more := len(users) - holdersTold; more > 0 {
@@ -93,23 +93,23 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	return h.Store.SaveHolders(path.Base(where), words)
 }
 
-// shutDown reports what could not be done: the kernel does it later.
+// shutDown shuts the filesystem down and reports failures. The kernel does it later in any case.
 func shutDown(log *report.Log, root, where string, dev disk.Dev) {
 	if err := mounts.ShutDown(root, dev); err != nil {
 		log.Event(report.KindProblem, journal.PriWarning, nil, disk.Decision{}, where, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 
-// What has become of the mount, in words.
+// The fate of the mount, in words.
 const (
 	unmounted   = "was unmounted"
 	takenOff    = "was taken off the tree"
 	nothingLeft = "was unmounted already, so that nothing was left to do there"
 )
 
-// unmount returns what has become of the mount. PID 1, which tries it too, may be first, and
-// the daemon have mounted there the disk that has returned, also under the same number: so
-// it is looked again before each try, for umount2(2) takes whatever is mounted at the path.
+// unmount unmounts the path and returns the fate of the mount. PID 1 may unmount it first, and the daemon may then
+// mount the returned disk there, even under the same number. umount2(2) takes whatever is mounted at the path, so each
+// try is preceded by a check.
 func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where string, flags int) error) (what string, err error) {
 	isLeft := func() (bool, error) {
 		there, err := h.MountedAt(where, dev)
@@ -123,7 +123,7 @@ func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where str
 		flags int
 		what  string
 	}{
-		// The errors may have made them let go.
+		// The errors may have made the users let go.
 		{unix.UMOUNT_NOFOLLOW, unmounted},
 		{unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH, takenOff},
 	} {

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Wait waits until the filesystem is mounted in the directory of a class. Each time the mount
-// table changes it reads the settings too, since the daemon may start later.
+// Wait waits until the filesystem is mounted in a class directory. It also reads the settings at each change of the
+// mount table, because the daemon may start later.
 func Wait(ctx context.Context, uuid string, settings func() (*disk.Settings, error)) error {
 	watch, found := context.WithCancel(ctx)
 	defer found()
@@ -44,8 +44,7 @@ func Wait(ctx context.Context, uuid string, settings func() (*disk.Settings, err
 	return nil
 }
 
-// isMounted reports whether the filesystem is in its place, from a disk that is attached and
-// with nothing mounted over it.
+// isMounted reports whether the filesystem is in its place, from an attached disk and with nothing mounted over it.
 func isMounted(tree []mounts.Mount, uuid string, s *disk.Settings, attached func(disk.Dev) bool) bool {
 	return slices.ContainsFunc(s.Classes, func(c disk.Class) bool {
 		m := mounts.At(tree, c.MountPoint(uuid))

@@ -6,8 +6,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// giving is about a disk of a class in block mode. Once it was given out, what is on it
-// belongs to the volume's user. Before, hotmount overwrites nothing that is known on it.
+// giving has the rules for a disk of a block-mode class. Once the disk was given out, its content belongs to the
+// volume's user. Before that, hotmount protects any content that it knows of.
 var giving = []rule{{
 	// Its link would have the name of the other disk's volume.
 	reason: disk.ReasonOtherBlock, action: disk.Hold, on: raw, lift: byAccept, kind: HoldIdentity,
@@ -49,7 +49,7 @@ var giving = []rule{{
 	remedy: giveUp,
 }}
 
-// unfinished is about a format that did not finish, and about partitions.
+// unfinished has the rules for unfinished formats and for partitions.
 var unfinished = []rule{{
 	reason: disk.ReasonPartition, action: disk.Refuse, on: content,
 	when: func(in input) bool {
@@ -61,7 +61,7 @@ var unfinished = []rule{{
 		return onlyPath(w.f, say("if nothing on it is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
 	},
 }, {
-	// udev's word is not enough here: a half-made XFS looks like a whole one to libblkid.
+	// udev's result does not suffice: to libblkid a half-made XFS looks like a whole one.
 	reason: disk.ReasonIntent, action: disk.Prove, on: content,
 	when:  func(in input) bool { return in.f.Whole == "" && Intent(in.f, in.c) != nil && !in.c.Proven },
 	means: "an earlier format of it did not finish",
@@ -73,7 +73,7 @@ var unfinished = []rule{{
 	},
 }}
 
-// mountable is about a disk that holds a filesystem.
+// mountable has the rules for a disk that holds a filesystem.
 var mountable = []rule{{
 	reason: disk.ReasonOther, action: disk.Refuse, on: filesystem | other, lift: byToken,
 	when: func(in input) bool {
@@ -89,7 +89,7 @@ var mountable = []rule{{
 	why:    func(w *told) string { return say("it holds %s%s", describe(w.c), evidence(w.c)) },
 	remedy: wipe,
 }, {
-	// What the operator wanted gone is still there, perhaps in part.
+	// The content that the operator ordered to overwrite is still there, perhaps in part.
 	reason: disk.ReasonOverwrite, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:   func(in input) bool { return replaced(in, true) && !in.accepted(disk.ReasonOverwrite) },
 	means:  "an operator began to format it and that did not finish; the filesystem that it held is still there and may be damaged",
@@ -108,7 +108,7 @@ var mountable = []rule{{
 	reason: disk.ReasonTorn, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
 	when:  func(in input) bool { return in.c.Torn },
 	means: "this node's format of it did not finish: the superblock is there, and parts of the filesystem are not",
-	// It may have been mounted where this node has no record of it.
+	// The filesystem may have been mounted where this node has no record of it.
 	why: func(w *told) string {
 		return say("this node's format of it did not finish: the superblock of %s %s is there, and parts of the filesystem are not%s", visible(w.d.Type), w.d.UUID, evidence(w.c))
 	},
@@ -136,7 +136,7 @@ var mountable = []rule{{
 		return say("add %s to the class's accept, or detach the disk", visible(w.c.Type))
 	},
 }, {
-	// The user of the block volume made it.
+	// The block volume's user made the filesystem.
 	reason: disk.ReasonFormerBlock, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept, kind: HoldData,
 	when:  func(in input) bool { return in.f.Standing.Given != nil && !in.accepted(disk.ReasonFormerBlock) },
 	means: "it, or a disk below it, was given out as a block volume, and it holds a filesystem",
@@ -155,12 +155,11 @@ var mountable = []rule{{
 	why:      twinWhy,
 	remedy:   twinRemedy,
 }, {
-	// The old volume's user would not find it, and another user would find its data.
+	// The old volume's user would miss it, and another user would see its data.
 	reason: disk.ReasonOtherClass, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return formerly(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
 }, {
-	// A filesystem that is to be mounted elsewhere is no volume. What this node made, it
-	// made because the operator wanted it.
+	// A filesystem that an unreadable unit may mount elsewhere is no volume, unless this node made or mounted it.
 	reason: disk.ReasonUnseen, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return unseen(in.f, in.c.UUID) && !onRecord(in) },
 }, {
@@ -169,7 +168,7 @@ var mountable = []rule{{
 	why:   filesystemWhy,
 }}
 
-// unknown is about a disk on which there is something that nobody can name.
+// unknown has the rules for a disk with unrecognised content.
 var unknown = []rule{{
 	reason: disk.ReasonHalfMade, action: disk.Refuse, on: other, lift: byToken,
 	when:   func(in input) bool { return in.c.Kind == disk.HalfMade },

@@ -6,10 +6,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Condition is one thing that has to be so before a disk is formatted.
+// Condition is one condition for formatting a disk.
 type Condition struct {
-	// Wanted in words, Held whether it is so, Found what is known of it; empty
-	// where Wanted says it all.
+	// Wanted is the condition in words, Held whether it is met. Found is what is known about it, empty where Wanted
+	// says everything.
 	Wanted string
 	Held   bool
 	Found  string
@@ -17,9 +17,9 @@ type Condition struct {
 	Open bool
 }
 
-// Conditions returns all that has to hold before the disk is formatted by that class, or
-// given out by one in block mode, in the order in which Decide asks for it: the rules that
-// stand in the way. They all hold if and only if Decide answers Format, or Link.
+// Conditions returns the conditions for the class to format the disk, or to give it out in block mode. Each is a rule
+// that would prevent it, in the order in which Decide checks them. All are met if and only if Decide answers Format, or
+// Link.
 func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) []Condition {
 	in := input{f, c, s, class, blank}
 	if class.Mode == disk.ModeBlock {
@@ -51,7 +51,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	return append(all, isBlank(in))
 }
 
-// isBlank is the condition that reading the disk alone can show.
+// isBlank returns the condition that only reading the disk can show.
 func isBlank(in input) Condition {
 	c := in.c
 	one := Condition{Wanted: "it is blank, by proof (blank: " + in.class.Blank + ")", Found: string(c.Kind)}
@@ -70,32 +70,30 @@ func isBlank(in input) Condition {
 	return one
 }
 
-// Considered is one class as it was asked about a disk.
+// Considered is the result of matching one class against a disk.
 type Considered struct {
 	Class *disk.Class
-	// Matches are its selectors, of a partition's disk where the class asks for whole
-	// disks.
+	// Matches are the results of its selectors. For a partition and a class of whole disks they are those of the
+	// partition's disk.
 	Matches []Match
-	// Selected reports that it asks for the disk, Other that it asks for one of its
-	// partitions, or for the partition's disk.
+	// Selected reports that the class selects the disk. Other reports that it selects one of its partitions, or the
+	// partition's disk.
 	Selected, Other bool
-	// Has reports that it has the disk; Verdict is what became of it, in words after the
-	// class's name.
+	// Has reports that the class has the disk. Verdict is the result in words, to follow the class's name.
 	Has     bool
 	Verdict string
 }
 
-// Excluded is one exclusion that a disk falls under.
+// Excluded is one exclusion that matches a disk.
 type Excluded struct {
-	// Index is its place in the configuration, Matches are its selectors, of a
-	// partition or of its disk.
+	// Index is its position in the configuration. Matches are the results of its selectors, for the partition or its
+	// disk.
 	Index   int
 	Matches []Match
 }
 
-// Consider returns every class in order, and every exclusion that the disk falls
-// under. Without an exclusion the first class that is Selected or Other decides, but
-// for a volume, which stays with its class (Select).
+// Consider returns every class in order, and every exclusion that matches the disk. Without an exclusion the first
+// class that is Selected or Other decides. A volume is the exception: it stays with its class (Select).
 func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions []Excluded) {
 	for i := range s.Exclude {
 		e := &s.Exclude[i]
@@ -109,7 +107,7 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 		exclusions = append(exclusions, Excluded{i, matchesOf(of, e)})
 	}
 	has, raw := Select(f, s), volume(f, s)
-	var before *Considered // decides
+	var before *Considered // the class that decides
 	for i := range s.Classes {
 		c, of := &s.Classes[i], itself(f)
 		if !c.Partitions {

@@ -6,12 +6,11 @@ import (
 	"hotmount/internal/disk"
 )
 
-// formattable is about a disk that may be blank, and in part about one that is to be given
-// out as a block volume. What speaks against it for good comes
-// before what the operator can lift: nobody is asked to accept a disk that is refused
-// afterwards. Of what can be lifted the first is shown, and accepting that lifts no other.
+// formattable has the rules for a disk that may be blank. Some of them also apply to a disk that is to be given out as
+// a block volume. Permanent refusals come before holds, so that nobody accepts a disk that is refused afterwards. The
+// first hold is shown, and accepting it lifts no other.
 var formattable = []rule{{
-	// Users of block volumes, and the provisioner's cleaner, leave disks that look blank.
+	// Users of block volumes, and the provisioner's cleaner, leave disks behind that look blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank,
 	when:   func(in input) bool { return in.f.Standing.Given != nil },
 	wanted: "it was never given out as a block volume", means: "it, or a disk below it, was given out as a block volume, and hotmount never formats it",
@@ -138,7 +137,7 @@ var formattable = []rule{{
 		return say("to see which disks: hotmount history; to have it formatted: hotmount accept %s", w.f.Name)
 	},
 }, {
-	// Nothing speaks against giving it out.
+	// No rule prevents giving it out.
 	reason: disk.ReasonBlock, action: disk.Link, on: raw,
 	means: "its class gives it out as a block volume",
 }, {

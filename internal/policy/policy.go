@@ -1,6 +1,5 @@
-// Package policy decides what is done with a disk. It is pure: the answer depends on
-// nothing but the arguments. So the daemon, the process that formats and `hotmount
-// plan` cannot come to different answers. The rules are one table (rules.go).
+// Package policy decides what is done with a disk. It is pure: the answer depends only on the arguments. So the daemon,
+// the process that formats and `hotmount plan` always agree. The rules are one table (rules.go).
 package policy
 
 import (
@@ -12,17 +11,16 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Decide returns what is to be done with one disk: the action of the first rule that
-// holds. f is what is known of the disk, c what is on it, s the configuration. Call it
-// with what udev knows of the content first (f.Known). Where the answer is Prove, call it
-// again with what the proof found. Anything not foreseen here is refused.
+// Decide returns what to do with one disk: the action of the first rule that applies. f are the disk's facts, c is its
+// content, s the configuration. Call it first with the content that udev knows (f.Known). If the answer is Prove, call
+// it again with the result of the proof. Decide refuses anything that no rule covers.
 func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	d, _ := decide(inputOf(f, c, s), 0)
 	return d
 }
 
-// decide returns the decision by the first rule that holds, and that rule. It passes over
-// rules that one of the waived lifts.
+// decide returns the decision of the first rule that applies, and that rule. It skips rules that one of the waived
+// lifts covers.
 func decide(in input, waived lift) (disk.Decision, *rule) {
 	d := disk.Decision{}
 	if in.class != nil {
@@ -43,8 +41,7 @@ func decide(in input, waived lift) (disk.Decision, *rule) {
 	return d, &rules[len(rules)-1]
 }
 
-// input is what a rule looks at. Rules take it as a value, so that a decision allocates
-// nothing (TestDecide).
+// input is what a rule looks at. Rules take it as a value, so that a decision allocates nothing (TestDecide).
 type input struct {
 	f *disk.Facts
 	c *disk.Content
@@ -54,21 +51,21 @@ type input struct {
 	at    situation
 }
 
-// situation is where a disk stands. A disk is in one of them, a rule is about some of them.
+// situation is the state of a disk in general. A disk is in exactly one, a rule applies to one or more.
 type situation uint8
 
 const (
 	// No class has the disk.
 	unselected situation = 1 << iota
-	// It is mounted where its class mounts it.
+	// The disk is mounted where its class mounts it.
 	inPlace
-	// Its class gives disks out as block volumes.
+	// The disk's class gives disks out as block volumes.
 	raw
-	// It holds a filesystem.
+	// The disk holds a filesystem.
 	filesystem
-	// It may be blank, or holds what this node began to make.
+	// The disk may be blank, or holds what this node began to make.
 	blank
-	// It holds anything else.
+	// The disk holds anything else.
 	other
 
 	content  = filesystem | blank | other
@@ -93,12 +90,10 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 	return in
 }
 
-// accepted reports whether the operator has accepted the disk for that reason, with the
-// filesystem that is on it.
+// accepted reports whether the operator has accepted the disk for that reason, with the filesystem that is now on it.
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 
-// Intent returns the unfinished format that concerns the disk with that content, nil if
-// there is none.
+// Intent returns the unfinished format that concerns the disk with this content, nil if there is none.
 func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	if nextInSlot(f, c) {
 		return nil
@@ -106,25 +101,22 @@ func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	return f.Standing.Intent
 }
 
-// nextInSlot reports whether the intent is known by its slot alone, and is another disk's:
-// this one holds a filesystem that this node has made or mounted before, and that was not
-// to be overwritten.
+// nextInSlot reports whether the intent is recognised only by its slot and is another disk's. That is so if this disk
+// holds a filesystem that this node has made or mounted before, and that was not to be overwritten.
 func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	i, v := f.Standing.Intent, f.Standing.Volume
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
 }
 
-// begun reports whether this node began the half-made filesystem, on this disk. Where
-// another disk has the same one, this disk has to be in its slot. Otherwise both would be
-// made.
+// begun reports whether this node began the half-made filesystem on this disk. If another disk has the same filesystem,
+// this one must match the intent's serial or slot. Otherwise both would be made.
 func begun(f *disk.Facts, c *disk.Content) bool {
 	i := f.Standing.Intent
 	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt && (len(f.SameUUID) == 0 || i.Identity.Like(f.Identity("")))
 }
 
-// ours returns the mount of the disk at a place that only the class gives out, nil if
-// there is none. Whoever made that mount, it is right: a node that used the udev rule is
-// taken over in place.
+// ours returns the disk's mount at a place that only the class uses, nil if there is none. It does not matter who made
+// the mount: a node that used the udev rule is taken over in place.
 func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]
@@ -135,9 +127,8 @@ func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	return nil
 }
 
-// misplaced returns the UUID of a filesystem that does not belong where the disk is
-// mounted, empty if there is none. The kernel knows what it mounted; udev knows what it
-// read from the disk.
+// misplaced returns the UUID of a filesystem that is mounted in another's place, empty if there is none. It checks both
+// the UUID that the kernel mounted and the one that udev read from the disk.
 func misplaced(f *disk.Facts, m *disk.MountPoint) string {
 	kernel := ""
 	if f.Geometry != nil {
@@ -154,41 +145,39 @@ func misplaced(f *disk.Facts, m *disk.MountPoint) string {
 	return ""
 }
 
-// wasMounted reports whether this attachment of the disk had the filesystem of that UUID
-// mounted in its place, as far as is on record.
+// wasMounted reports whether the filesystem of that UUID was mounted in its place from this attachment, as far as is on
+// record.
 func wasMounted(f *disk.Facts, uuid string) bool {
 	v := f.Standing.Volume
 	return !f.Standing.WasMounted.IsZero() && v != nil && v.Identity.Seq == f.Seq && v.UUID == uuid
 }
 
-// Grows reports whether the disk's filesystem is to fill it: that was not tried yet for
-// the size that the disk has.
+// Grows reports whether the disk's filesystem is to be grown: this was not yet tried at the disk's present size.
 func Grows(f *disk.Facts, class *disk.Class) bool {
 	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
 
-// mayGrow reports whether the mounted filesystem can be grown. What grows it would ask
-// what is mounted over it.
+// mayGrow reports whether the mounted filesystem can be grown. At a covered mount point the growth would reach the
+// mount above it.
 func mayGrow(in input) bool {
 	return Grows(in.f, in.class) && !ours(in.f, in.class).Covered
 }
 
-// onlyPodMountsLeft reports whether the filesystem was mounted in its place during this
-// attachment, and all that is left are kubelet's mounts of it for pods.
+// onlyPodMountsLeft reports whether the filesystem was mounted in its place during this attachment, and kubelet's
+// mounts for pods are all that is left.
 func onlyPodMountsLeft(f *disk.Facts, c *disk.Content) bool {
 	return c.Kind == disk.Filesystem && wasMounted(f, c.UUID) &&
 		!slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return !ofPod(m.Path) })
 }
 
-// ofPod reports whether kubelet mounts volumes for pods there: GetPodVolumeDir in
-// pkg/kubelet/kubelet_getters.go, and doBindSubPath in pkg/volume/util/subpath.
+// ofPod reports whether kubelet mounts volumes for pods at the path: GetPodVolumeDir in pkg/kubelet/kubelet_getters.go,
+// and doBindSubPath in pkg/volume/util/subpath.
 func ofPod(path string) bool {
 	_, pod, _ := strings.Cut(path, "/pods/")
 	return strings.Contains(pod, "/volumes/kubernetes.io~") || strings.Contains(pod, "/volume-subpaths/")
 }
 
-// seed reports whether the label is that of cloud-init's data sources NoCloud and
-// ConfigDrive.
+// seed reports whether the label is one of cloud-init's data sources NoCloud and ConfigDrive.
 func seed(label string) bool {
 	switch label {
 	case "cidata", "CIDATA", "config-2", "CONFIG-2":
@@ -206,8 +195,8 @@ func knownUUID(f *disk.Facts) string {
 	return uuid
 }
 
-// formerly returns the class that a volume belonged to, if that is another than class and
-// still exists; otherwise nil.
+// formerly returns the class to which the volume belonged, if it still exists and has another directory than class.
+// Otherwise it returns nil.
 func formerly(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
 	for i := range s.Classes {
 		c := &s.Classes[i]
@@ -218,30 +207,29 @@ func formerly(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
 	return nil
 }
 
-// made reports whether this node's unfinished format made the filesystem that is on the
-// disk.
+// made reports whether this node's unfinished format made the filesystem that is on the disk.
 func made(in input) bool {
 	i := Intent(in.f, in.c)
 	return i != nil && i.UUID == in.c.UUID
 }
 
-// replaced reports whether a format is unfinished, and another filesystem than the one it
-// makes is on the disk. over tells a format by token from one of a blank disk.
+// replaced reports whether a format is unfinished and the disk holds another filesystem than the one it makes. over
+// selects formats by token, otherwise those of blank disks.
 func replaced(in input, over bool) bool {
 	i := Intent(in.f, in.c)
 	return i != nil && i.UUID != in.c.UUID && i.Over == over
 }
 
-// foreign reports whether another machine made the filesystem: it appeared while this node
-// proved the disk blank, or the disk was blank to udev and nobody here has written since.
+// foreign reports whether another machine made the filesystem. Either it appeared while this node proved the disk
+// blank, or udev saw a blank disk and this node has not written since.
 func foreign(in input) bool {
 	v := in.f.Standing.Verdict
 	return v.Valid(in.f) && v.Shared ||
 		Intent(in.f, in.c) == nil && in.c.Proven && !in.c.Made && in.f.Udev.FSType == ""
 }
 
-// unseen reports whether a unit file that cannot be read may claim the disk with that
-// filesystem, or with none, and the operator has not accepted that.
+// unseen reports whether an unreadable unit file may claim the disk with that filesystem, or with none, and the
+// operator has not accepted that.
 func unseen(f *disk.Facts, uuid string) bool {
 	return f.Unseen != "" && !f.Standing.Lifted(disk.ReasonUnseen, uuid)
 }
@@ -252,26 +240,28 @@ func onRecord(in input) bool {
 	return v != nil && v.UUID == in.c.UUID || in.c.Made
 }
 
-// disturbed reports whether somebody else was at work on the disk after it was formatted,
-// which nobody has accepted. What was mounted since was accepted.
+// disturbed reports whether another process used the disk after it was formatted, and the operator has not accepted
+// that. A filesystem that was mounted since was accepted.
 func disturbed(f *disk.Facts) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Doubt != "" && !f.Standing.OnRecord && !f.Standing.Lifted(disk.ReasonDisturbed, i.UUID)
 }
 
-// twin reports whether another disk has, or had while this one came, the filesystem's
-// UUID, and this disk is the one to refuse. Which of the two is mounted does not depend on
-// who comes first: no volume may show another disk's data because a disk left, or was
-// slower at boot. The disk on record is mounted. If there is none, the one that was
-// resized while the machine was off is mounted. A disk that was refused once stays so until the
-// operator accepts it. So does one with its serial that comes alone, which may be it in
-// another slot, and one that takes the place of a disk that nobody saw leave.
+// twin reports whether this disk is to be refused because another disk has the filesystem's UUID, or had it when this
+// one came.
+//
+// The choice must not depend on which disk comes first: no volume may show another disk's data because a disk left, or
+// was slower at boot. The disk on record is mounted. If there is none, the disk that was resized while the machine was
+// off is mounted.
+//
+// A refused disk stays refused until the operator accepts it. So does a lone disk with its serial, which may be the
+// same disk in another slot. So does a disk that replaces one that was not seen leaving.
 func twin(f *disk.Facts) bool {
 	if len(f.SameUUID) == 0 {
 		return f.Standing.Twin || replaces(f)
 	}
 	for i := range f.SameUUID {
-		// Of two with one serial the slot tells which is on record.
+		// With two disks of one serial, the slot tells which is on record.
 		if p := &f.SameUUID[i]; p.Mounted != "" || p.OnRecord && (p.InPlace || !f.Standing.InPlace) || p.Resized && !f.Standing.OnRecord {
 			return true
 		}
@@ -279,21 +269,20 @@ func twin(f *disk.Facts) bool {
 	return f.Standing.Twin && !f.Standing.InPlace || !f.Standing.OnRecord && !f.Standing.Resized
 }
 
-// replaces reports whether the filesystem was last seen on another disk, which the
-// operator has not accepted. A disk that left before this one came has made room for it.
+// replaces reports whether the filesystem was last seen on another disk, which the operator has not accepted. A disk
+// that left before this one came is no obstacle.
 func replaces(f *disk.Facts) bool {
 	l := f.Standing.LastOn
 	return l != nil && (!l.Left || f.Standing.Beside) && !f.Standing.Lifted(disk.ReasonTwin, l.UUID)
 }
 
-// stillMissing reports whether the operator has neither given up what lay where the disk
-// is, nor accepted the disk for that reason.
+// stillMissing reports whether the content l is missing. It is not if the operator has given it up, or has accepted the
+// disk for that reason.
 func stillMissing(f *disk.Facts, l *disk.Sighting, r disk.Reason) bool {
 	return l != nil && !givenUp(&f.Standing, l.UUID) && !f.Standing.Lifted(r, l.UUID)
 }
 
-// givenUp reports whether the operator has accepted the loss of this filesystem, for
-// whatever reason it was named.
+// givenUp reports whether the operator has accepted the loss of this filesystem, under any reason that named it.
 func givenUp(st *disk.Standing, uuid string) bool {
 	for _, w := range st.Accepted {
 		if uuid != "" && w.UUID == uuid && ruleOf(w.Reason).givesUp {
@@ -308,22 +297,21 @@ func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 	return stillMissing(in.f, l, r) && !givenUpBeforeFormat(in.c, l)
 }
 
-// givenUpBeforeFormat reports whether the format that left its filesystem half made here
-// began after what is missing was given up: neither the accept nor the token outlasts a
-// reboot or a crash. It did not if the half-made one itself was mounted since: then the
-// storage shows an old state.
+// givenUpBeforeFormat reports whether the operator gave up the missing content before the format that left the
+// half-made filesystem: neither accept nor token outlasts a reboot or crash. It is false if the half-made filesystem
+// itself was mounted since, because the storage then shows an old state.
 func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }
 
-// failed reports whether an earlier try to format the disk failed for good.
+// failed reports whether an earlier format of the disk failed for good.
 func failed(f *disk.Facts) bool {
 	v := f.Standing.Verdict
 	return v.Valid(f) && v.Failure != "" && !v.Retry
 }
 
-// disagrees reports whether udev names something on a disk that was read as blank, or as
-// an XFS whose mkfs did not finish and which to udev is a whole one.
+// disagrees reports whether udev names something on a disk that was read as blank or as an unfinished XFS. Udev takes
+// an unfinished XFS for a whole one, so that alone is no disagreement.
 func disagrees(u disk.Udev, c *disk.Content) bool {
 	if c.Kind == disk.HalfMade && u.FSType == "xfs" && u.FSUsage == "filesystem" {
 		u.FSType, u.FSUsage = "", ""
@@ -331,9 +319,8 @@ func disagrees(u disk.Udev, c *disk.Content) bool {
 	return u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
-// sameSerial returns the disk whose serial a blank disk repeats, nil if there is none or
-// it was accepted: one that came earlier, or that holds something. Of two blank disks the
-// first is used.
+// sameSerial returns the disk whose serial a blank disk repeats: one that came earlier or that holds something. It
+// returns nil if there is none or it was accepted. Of two blank disks the first is used.
 func sameSerial(f *disk.Facts) *disk.Peer {
 	for i := range f.SameSerial {
 		p := &f.SameSerial[i]
@@ -344,14 +331,13 @@ func sameSerial(f *disk.Facts) *disk.Peer {
 	return nil
 }
 
-// braked reports whether the disk was found while too many were formatted, or would be
-// one too many now.
+// braked reports whether the disk was found while the format limit was reached, or would exceed it now.
 func braked(in input) bool {
 	return in.f.Standing.Braked || recent(in.f, in.s) >= in.s.FormatLimit
 }
 
-// recent returns how many other disks were formatted within the brake's period. One in the
-// future counts: a clock was set back.
+// recent returns how many other disks were formatted within FormatPeriod. A format in the future counts: a clock was
+// set back.
 func recent(f *disk.Facts, s *disk.Settings) int {
 	n := 0
 	for _, age := range f.Standing.Formats {
@@ -362,8 +348,7 @@ func recent(f *disk.Facts, s *disk.Settings) int {
 	return n
 }
 
-// creates reports whether the class makes filesystems, and of the type of one that is
-// half made.
+// creates reports whether the class makes filesystems. For a half-made filesystem the class must make that type.
 func creates(class *disk.Class, c *disk.Content) bool {
 	if c.Kind == disk.HalfMade && class.Create != cmp.Or(c.Type, disk.XFS) {
 		return false

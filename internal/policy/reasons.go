@@ -2,22 +2,21 @@ package policy
 
 import "hotmount/internal/disk"
 
-// Entry is what the manual page and the journal's catalog say of a reason.
+// Entry describes a reason for the manual page and the journal's catalog.
 type Entry struct {
 	Reason disk.Reason
-	// Action is what is done for it, Means why. Hold is the kind of a hold, empty for
-	// another action.
+	// Action is the action for the reason, Means the explanation. Hold is the kind of a hold, empty for another action.
 	Action disk.Action
 	Hold   Hold
 	Means  string
-	// Accept and Token report whether hotmount accept, or the token of hotmount format,
-	// lifts it. Retry reports whether accept only has the disk tried again.
+	// Accept and Token report whether `hotmount accept` or the token of `hotmount format` lifts it. Retry reports
+	// whether accept only makes hotmount try again.
 	Accept, Retry, Token bool
-	// Records reports whether it stays when its cause is gone.
+	// Records reports whether the reason stays when its cause is gone.
 	Records bool
 }
 
-// Reasons returns an entry for each reason, in the order in which Decide asks for them.
+// Reasons returns an entry for each reason, in the order in which Decide checks them.
 func Reasons() []Entry {
 	var all []Entry
 	for i := range rules {

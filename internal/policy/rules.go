@@ -6,59 +6,58 @@ import (
 	"hotmount/internal/disk"
 )
 
-// rule is one row of the table: why something is done with a disk, or why not.
+// rule is one row of the table: a reason to do something with a disk, or not to.
 type rule struct {
 	reason disk.Reason
 	action disk.Action
-	// on are the situations that the rule is about.
+	// on are the situations to which the rule applies.
 	on situation
-	// when reports whether the rule holds, nil if it always does.
+	// when reports whether the rule applies. nil means always.
 	when func(input) bool
 	// names returns the filesystem that the decision names, nil for none.
 	names func(input) (uuid, fstype string)
-	// lift is what the operator can do against the rule.
+	// lift is what lifts the rule.
 	lift lift
-	// givesUp: an accept for this reason gives up the filesystem that it names, whatever
-	// else the disk is held for.
+	// givesUp reports that an accept for this reason gives up the filesystem that it names. Other rules then no longer
+	// miss it.
 	givesUp bool
 	// kind groups the rules that hold a disk.
 	kind Hold
-	// recorded reports whether it is on record that the rule holds. It is nil for a rule
-	// that does not outlast its cause.
+	// recorded reports whether the rule is already on record for the disk. It is nil for a rule that does not outlast
+	// its cause.
 	recorded func(*disk.Facts) bool
-	// peers are the other disks that the rule looks at, nil for none.
+	// peers returns the other disks that the rule looks at, nil for none.
 	peers func(*disk.Facts) []disk.Peer
-	// priority is the journal's (syslog(3)), 0 for that of the action.
+	// priority is the journal's (syslog(3)). 0 means the action's default.
 	priority int
 
-	// wanted is what has to be so, for hotmount explain. A rule without it stands in the way
-	// of nothing.
+	// wanted is the condition for `hotmount explain`. A rule without it prevents nothing.
 	wanted string
-	// means is why in general, for the manual page, and found what is known of it, nil or
-	// empty for nothing. They are all that is said of a disk, unless there is a why. remedy is
-	// what helps, nil for nothing. They make foreign bytes visible.
-	// Of several rows with one reason one has the words, and all that is not the row's own.
+	// means is the general explanation, as in the manual page. found returns the details, nil or empty for none.
+	// Together they are the message, unless why is set. remedy returns what helps, nil for nothing. All of them make
+	// foreign bytes visible. If several rows have one reason, one of them has these words and everything that belongs
+	// to the reason.
 	means              string
 	found, why, remedy func(*told) string
 }
 
-// lift is what lifts a rule.
+// lift is a set of things that lift a rule.
 type lift uint8
 
 const (
-	// byAccept: hotmount accept, for this reason and the filesystem that is named.
+	// byAccept: `hotmount accept` lifts it, for this reason and the named filesystem.
 	byAccept lift = 1 << iota
-	// byRetry: hotmount accept, which has the disk tried again and lifts nothing else.
+	// byRetry: `hotmount accept` only makes hotmount try the disk again.
 	byRetry
-	// byToken: the token of hotmount format is for this.
+	// byToken: the token of `hotmount format` is for this rule.
 	byToken
-	// withToken: where the token is given, a disk that is blank but for this is formatted.
+	// withToken: the token also covers this rule on a disk that is otherwise blank.
 	withToken
 
 	nothing lift = 0
 )
 
-// Hold is the kind of a hold: what the operator has to think of.
+// Hold is the kind of a hold: what the operator has to consider.
 type Hold string
 
 // The kinds of holds.
@@ -70,15 +69,15 @@ const (
 	HoldOperator Hold = "operator"
 )
 
-// rules are all rules, in the order in which they are asked. The rules' words ask Decide
-// again, so init sets what an initialiser cannot.
+// rules are all rules, in the order in which they are checked. Their functions call Decide, which reads rules, so init
+// sets the variable to avoid an initialisation cycle.
 var rules []rule
 
 func init() {
 	rules = slices.Concat(selection, othersUse, readiness, mounting, giving, unfinished, mountable, formattable, unknown)
 }
 
-// ruleOf returns the rule that has the words of the reason, an empty one if there is none.
+// ruleOf returns the rule that has the reason's words, an empty one if there is none.
 func ruleOf(r disk.Reason) *rule {
 	for i := range rules {
 		if rules[i].reason == r && rules[i].means != "" {
@@ -88,7 +87,7 @@ func ruleOf(r disk.Reason) *rule {
 	return &rule{}
 }
 
-// HoldOf returns the kind of a hold, empty for a decision that is none.
+// HoldOf returns the kind of a hold, empty if the decision is not a hold.
 func HoldOf(d disk.Decision) Hold {
 	if d.Action != disk.Hold {
 		return ""
@@ -96,9 +95,8 @@ func HoldOf(d disk.Decision) Hold {
 	return ruleOf(d.Reason).kind
 }
 
-// Word returns what hotmount accept lifts: the reason for which the disk is held, and the
-// filesystem that is named with it. It is empty where accept only has the disk tried
-// again, or helps nothing. A twin is accepted once its peer is gone.
+// Word returns what `hotmount accept` lifts: the reason for the hold, and the filesystem named with it. It is empty if
+// accept only retries, or does not help. A twin can be accepted once its peer is gone.
 func Word(f *disk.Facts, d disk.Decision) disk.Word {
 	if ruleOf(d.Reason).lift&byAccept == 0 || d.Reason == disk.ReasonTwin && len(f.SameUUID) > 0 {
 		return disk.Word{}
@@ -112,8 +110,8 @@ func Unrecorded(f *disk.Facts, r disk.Reason) bool {
 	return recorded != nil && !recorded(f)
 }
 
-// Peers returns the other disks that the reason is about. looks reports whether the
-// decision may change when one of them does.
+// Peers returns the other disks that the reason concerns. looks reports whether the decision can change when one of
+// them does.
 func Peers(f *disk.Facts, r disk.Reason) (peers []disk.Peer, looks bool) {
 	if p := ruleOf(r).peers; p != nil {
 		return p(f), true
@@ -121,7 +119,7 @@ func Peers(f *disk.Facts, r disk.Reason) (peers []disk.Peer, looks bool) {
 	return nil, false
 }
 
-// Priority returns the priority of a decision in the journal (syslog(3)).
+// Priority returns the journal priority of a decision (syslog(3)).
 func Priority(d disk.Decision) int {
 	const warning, info, debug = 4, 6, 7
 	if p := ruleOf(d.Reason).priority; p != 0 {
@@ -136,7 +134,7 @@ func Priority(d disk.Decision) int {
 	return info
 }
 
-// syslog's priorities (syslog(3)) that differ from the action's.
+// Priorities (syslog(3)) that differ from the action's.
 const (
 	asError = 3
 	asDebug = 7
@@ -146,12 +144,12 @@ func withSerial(f *disk.Facts) []disk.Peer { return f.SameSerial }
 
 func withUUID(f *disk.Facts) []disk.Peer { return f.SameUUID }
 
-// atItsSlot names no disk: what was missed may have been found on any.
+// atItsSlot returns no disk: the missing content may turn up on any.
 func atItsSlot(*disk.Facts) []disk.Peer { return nil }
 
 func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
 
-// selection is why no class has the disk.
+// selection has the rules for a disk that no class has.
 var selection = []rule{{
 	reason: disk.ReasonSystem, action: disk.Ignore, on: anywhere,
 	when:   func(in input) bool { return in.f.System != "" },
@@ -180,8 +178,7 @@ var selection = []rule{{
 	means: "no class selects it",
 }}
 
-// othersUse is who else has the disk. A disk that is given out as a block volume is used
-// as it should be.
+// othersUse has the rules for a disk that something else uses. A disk given out as a block volume is used as intended.
 var othersUse = []rule{{
 	reason: disk.ReasonGivenOut, action: disk.Keep, on: raw,
 	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
@@ -247,11 +244,10 @@ var othersUse = []rule{{
 	found: func(w *told) string { return visible(w.f.Udev.FSLabel) },
 }}
 
-// readiness is why the disk cannot be used, whatever is on it.
+// readiness has the rules for a disk that cannot be used, whatever its content.
 var readiness = []rule{{
 	reason: disk.ReasonUdev, action: disk.Wait, on: free | inPlace,
-	// A device number is used again, and a mount that began for the disk before may have
-	// become this one's.
+	// The kernel reuses device numbers, so a mount that began for an earlier disk may have become this one's.
 	when: func(in input) bool {
 		return !in.f.Udev.Initialized && (in.at != inPlace || !wasMounted(in.f, mountedUUID(in)))
 	},
@@ -312,7 +308,7 @@ var readiness = []rule{{
 	remedy: func(w *told) string { return "to have it mounted again: hotmount accept " + w.f.Name },
 }}
 
-// mounting is about a disk that is mounted where its class mounts it.
+// mounting has the rules for a disk that is mounted where its class mounts it.
 var mounting = []rule{{
 	reason: disk.ReasonMisplaced, action: disk.Refuse, on: inPlace,
 	when:  func(in input) bool { return misplaced(in.f, ours(in.f, in.class)) != "" },
@@ -323,7 +319,7 @@ var mounting = []rule{{
 	},
 	remedy: misplacedRemedy,
 }, {
-	// Before the fault, which it may cause.
+	// This precedes the fault, which it may cause.
 	reason: disk.ReasonShrunk, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
 	when:   func(in input) bool { g := in.f.Spans(); return g != nil && g.Size > in.f.Size },
 	means:  "the disk has become smaller than its filesystem",
@@ -361,8 +357,7 @@ func givenOut(in input) bool {
 	return in.at == raw && in.class.Links(in.f, in.f.Standing.Link)
 }
 
-// selectsOther reports whether a class selects the disk's partitions, or the partition's
-// disk.
+// selectsOther reports whether a class selects the disk's partitions, or the partition's disk.
 func selectsOther(in input) bool {
 	_, other := first(in.f, in.s)
 	return other

@@ -11,9 +11,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Select returns the class that has the disk, or nil: the one in whose directory it is
-// as a volume, else the first that selects it. No configuration gives a class a disk
-// of the running system.
+// Select returns the class that has the disk, or nil. A volume belongs to the class in whose directory it is, another
+// disk to the first class that selects it. No configuration can give a class a disk of the running system.
 func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	if f.System != "" || excluded(f, s) >= 0 {
 		return nil
@@ -28,9 +27,9 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	return class
 }
 
-// first returns the first class that selects the disk, or (other) what is not the
-// disk itself: of a disk one of its partitions, of a partition its disk. A disk is
-// one class's with all its partitions, or its partitions are.
+// first returns the first class that selects the disk. other reports that the class selects something else: a partition
+// of the disk, or the partition's disk. Either one class has a disk with all its partitions, or classes have its
+// partitions.
 func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	raw := volume(f, s)
 	for i := range s.Classes {
@@ -46,24 +45,24 @@ func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	return nil, false
 }
 
-// subject is what selectors are asked about: a disk, or a partition. It is passed as a value, so that of a disk's
-// partition, and of a partition's disk, nothing is allocated (TestDecide).
+// subject is what selectors are matched against: a disk or a partition. It is a value, so that a disk's partition or a
+// partition's disk needs no allocation (TestDecide).
 type subject struct {
-	// The facts of the one or of the other.
+	// The facts of the disk or partition that is examined.
 	*disk.Facts
 	name      string
 	size      uint64
 	partition bool
-	// anySize and anyKind have the selectors size and partitions not asked.
+	// anySize and anyKind skip the selectors size and partitions.
 	anySize, anyKind bool
 }
 
-// itself is the disk, or the partition, of the facts.
+// itself returns the disk or partition that the facts describe.
 func itself(f *disk.Facts) subject {
 	return subject{Facts: f, name: f.Name, size: f.Size, partition: f.Whole != ""}
 }
 
-// whole is the partition's disk, or the disk itself.
+// whole returns the partition's disk, or the disk itself.
 func whole(f *disk.Facts) subject {
 	if f.Whole == "" {
 		return itself(f)
@@ -71,17 +70,17 @@ func whole(f *disk.Facts) subject {
 	return subject{Facts: f, name: f.Whole, size: f.WholeSize}
 }
 
-// serial is the disk's without the spaces at its end, which nobody is to count.
+// serial returns the disk's serial without trailing spaces, so that nobody has to count them in a pattern.
 func (a subject) serial() string { return strings.TrimRight(a.OfDisk(a.Serial), " ") }
 
-// selects reports whether the class asks for it.
+// selects reports whether the class selects the subject.
 func selects(a subject, c *disk.Class) bool {
 	return c.Partitions == a.partition && !(c.Partitions && c.Mode == disk.ModeBlock) &&
 		!c.Selectors.IsZero() && named(a.name, &c.Selectors) && unbacked(a, &c.Selectors) == "" && holds(a, &c.Selectors)
 }
 
-// unbacked returns why the selectors may not select the disk for what lies behind it, "" if they may. They may
-// select a loop device only with patterns of its file, and never over a block device or over what is kubelet's.
+// unbacked returns why the selectors may not select a loop device because of its backing file, "" if they may. They
+// need patterns of the file. A block device, or a file of kubelet's, is never allowed.
 func unbacked(a subject, s *disk.Selectors) string {
 	switch {
 	case !strings.HasPrefix(a.name, "loop"):
@@ -98,8 +97,8 @@ func unbacked(a subject, s *disk.Selectors) string {
 	return ""
 }
 
-// ofKubelet reports whether the path lies below a kubelet's root directory: /var/lib/kubelet, that of another
-// distribution, which ends in "kubelet" too, or any that has kubelet's directories for volumes
+// ofKubelet reports whether the path lies below a kubelet's root directory. That is /var/lib/kubelet, another
+// distribution's directory ending in "kubelet", or any with kubelet's directories for volumes
 // (pkg/kubelet/kubelet_getters.go, pkg/volume/plugins.go).
 func ofKubelet(path string) bool {
 	for _, part := range []string{"/kubelet/", "/plugins/kubernetes.io/", "/volumes/kubernetes.io~", "/volume-subpaths/", "/volumeDevices/"} {
@@ -110,8 +109,8 @@ func ofKubelet(path string) bool {
 	return false
 }
 
-// takes reports whether the class asks for a partition of the disk, by all that is known
-// of both (its size is the partition's to say), or for the disk of the partition.
+// takes reports whether the class selects a partition of the disk, or the disk of the partition. It decides by the
+// facts that both share. A partition's size is not among the disk's facts, so the size selector is skipped.
 func takes(f *disk.Facts, c *disk.Class) bool {
 	if f.Whole != "" {
 		return selects(whole(f), c)
@@ -124,8 +123,8 @@ func takes(f *disk.Facts, c *disk.Class) bool {
 	})
 }
 
-// volume reports whether the disk, or the partition's, is a block volume to some class
-// and was given out: whoever has it may have put the partitions there.
+// volume reports whether the disk, or the partition's disk, was given out and a class selects it as a block volume. The
+// volume's user may then have made the partitions.
 func volume(f *disk.Facts, s *disk.Settings) bool {
 	if f.Standing.Given == nil && f.Standing.Link == "" {
 		return false
@@ -138,9 +137,9 @@ func volume(f *disk.Facts, s *disk.Settings) bool {
 	return false
 }
 
-// placed returns the class in whose directory the disk is mounted or given out, or
-// nil: it stays a volume of that class until that ends. The class that selects the
-// disk goes before others; where none does, the mount has to be of our making.
+// placed returns the class in whose directory the disk is mounted or given out, or nil. The disk stays a volume of that
+// class until that ends. The class that selects the disk precedes others. If no class selects it, the mount must be of
+// hotmount's making.
 func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 	var at *disk.Class
 	for i := range s.Classes {
@@ -161,7 +160,7 @@ func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 	return at
 }
 
-// excluded returns the place of the first exclusion that the disk falls under, or -1.
+// excluded returns the index of the first exclusion that matches the disk, or -1.
 func excluded(f *disk.Facts, s *disk.Settings) int {
 	for i := range s.Exclude {
 		if excludes(f, &s.Exclude[i]) {
@@ -171,8 +170,8 @@ func excluded(f *disk.Facts, s *disk.Settings) int {
 	return -1
 }
 
-// excludes reports whether the disk falls under the exclusion. What is said of a disk is
-// said of its partitions, also of these alone.
+// excludes reports whether the exclusion matches the disk. An exclusion that matches a disk covers its partitions. An
+// exclusion can also match a single partition.
 func excludes(f *disk.Facts, e *disk.Selectors) bool {
 	switch {
 	case e.IsZero():
@@ -196,10 +195,9 @@ func holds(a subject, s *disk.Selectors) bool {
 	return true
 }
 
-// named reports whether a disk of that kernel name is of a kind that the selectors may select at all:
-// virtio-blk, SCSI and NVMe disks, and what a pattern names literally. A pattern
-// such as "*" is never to reach a device-mapper, loop or RAM device that somebody
-// else has made.
+// named reports whether the selectors may select a disk of that kernel name at all. They may if it is a virtio-blk,
+// SCSI or NVMe disk, or if a pattern gives its kind literally. A pattern such as "*" must never reach a device-mapper,
+// loop or RAM device that somebody else made.
 func named(name string, s *disk.Selectors) bool {
 	for _, prefix := range []string{"vd", "sd", "nvme"} {
 		if strings.HasPrefix(name, prefix) {
@@ -215,13 +213,11 @@ func named(name string, s *disk.Selectors) bool {
 	})
 }
 
-// Regexp begins a pattern that is a regular expression (RE2, package regexp) and
-// no glob.
+// Regexp is the prefix of a pattern that is a regular expression (RE2, package regexp) and no glob.
 const Regexp = "re:"
 
-// Pattern reports whether the pattern matches the whole value: a glob of path.Match,
-// in which "*" also stands for a slash, or after "re:" a regular expression. One
-// with a fault, which config refuses, matches nothing.
+// Pattern reports whether the pattern matches the whole value. It is a glob of path.Match in which "*" also matches a
+// slash, or after "re:" a regular expression. A faulty pattern, which package config refuses, matches nothing.
 func Pattern(pattern, value string) bool {
 	if strings.HasPrefix(pattern, Regexp) {
 		re := expression(pattern)
@@ -231,8 +227,7 @@ func Pattern(pattern, value string) bool {
 	return ok && err == nil
 }
 
-// expression returns the regular expression of a pattern, nil for a glob and for one
-// with a fault.
+// expression returns the regular expression of a pattern, nil for a glob or a faulty one.
 func expression(pattern string) *regexp.Regexp {
 	text, ok := strings.CutPrefix(pattern, Regexp)
 	if !ok {
@@ -245,8 +240,8 @@ func expression(pattern string) *regexp.Regexp {
 	return re
 }
 
-// Compile returns the settings with their regular expressions prepared, so that Decide
-// does not compile them for each disk. Without it the answers are the same.
+// Compile returns the settings with compiled regular expressions, so that Decide does not compile them for each disk.
+// The decisions are the same without it.
 func Compile(s *disk.Settings) *disk.Settings {
 	compiled := *s
 	compiled.Exclude, compiled.Classes = slices.Clone(s.Exclude), slices.Clone(s.Classes)
@@ -275,7 +270,7 @@ func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
 	return all
 }
 
-// pattern is Pattern for one of the selectors' patterns.
+// pattern is Pattern for one of the selectors' patterns, using the compiled expression if there is one.
 func pattern(s *disk.Selectors, pattern, value string) bool {
 	if re := s.Compiled[pattern]; re != nil {
 		return re.MatchString(value)
@@ -283,21 +278,21 @@ func pattern(s *disk.Selectors, pattern, value string) bool {
 	return Pattern(pattern, value)
 }
 
-// slashless has a byte in place of a slash that neither patterns nor what
-// sysfs says can hold, so that a slash is a character like others.
+// slashless replaces the slash, which path.Match treats specially, by a byte that neither patterns nor sysfs values can
+// contain.
 var slashless = strings.NewReplacer("/", "\x00")
 
-// Match is what became of one selector.
+// Match is the result of one selector.
 type Match struct {
-	// Selector is its key, Wants the value that was given.
+	// Selector is its key, Wants the configured value.
 	Selector string
 	Wants    string
-	// Found is what the disk has, made visible; empty for nothing.
+	// Found is the disk's value, made visible; empty for none.
 	Found string
 	Held  bool
 }
 
-// matchesOf returns what becomes of each selector that is given.
+// matchesOf returns the result of each configured selector.
 func matchesOf(a subject, s *disk.Selectors) []Match {
 	var all []Match
 	for i := range selectors {
@@ -316,7 +311,7 @@ type selector struct {
 	show  func(subject, *disk.Selectors) (wants, found string)
 }
 
-// textual makes a selector of patterns.
+// textual returns a selector that takes patterns.
 func textual(key string, wants func(*disk.Selectors) []string, found func(subject) string) selector {
 	return selector{key,
 		func(a subject, s *disk.Selectors) (bool, bool) { return matches(s, wants(s), found(a)) },
@@ -325,7 +320,7 @@ func textual(key string, wants func(*disk.Selectors) []string, found func(subjec
 		}}
 }
 
-// boolean makes a selector of true or false.
+// boolean returns a selector that takes true or false.
 func boolean(key string, wants func(*disk.Selectors) *bool, found func(subject) bool) selector {
 	return selector{key,
 		func(a subject, s *disk.Selectors) (bool, bool) {
@@ -361,7 +356,7 @@ var selectors = [...]selector{
 	{"serial",
 		func(a subject, s *disk.Selectors) (bool, bool) {
 			given, held := matches(s, s.Serial, a.serial())
-			// What names an NVMe disk by the serial in /sys/block means all its namespaces.
+			// A pattern for an NVMe disk's serial in /sys/block means all its namespaces.
 			_, controller := matches(s, s.Serial, a.ControllerSerial(a.serial()))
 			return given, held || controller
 		},

@@ -7,7 +7,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// The words of rules for which one sentence is not enough.
+// This file has the words of rules that need more than one sentence.
 
 func givenElseRemedy(w *told) string {
 	name := w.f.Name
@@ -22,7 +22,7 @@ func givenElseRemedy(w *told) string {
 
 func serialTwiceWhy(w *told) string {
 	f := w.f
-	// A block volume is told from others by its serial alone.
+	// Only the serial distinguishes block volumes.
 	if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || w.class == nil || w.class.Mode != disk.ModeBlock) {
 		return say("another disk has its %s and is in use (%s): %s; this may be a second path to it", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
 	}
@@ -35,8 +35,8 @@ func serialTwiceRemedy(w *told) string {
 
 func misplacedRemedy(w *told) string {
 	m, again := ours(w.f, w.class), ""
-	// Where the kernel alone knows what it has mounted, udev has to look again. Otherwise the
-	// disk would be mounted there again.
+	// If only the kernel knows what it has mounted, udev has to read the disk again. Otherwise the disk would be
+	// mounted there again.
 	if !strings.EqualFold(w.f.Udev.FSUUID, misplaced(w.f, m)) {
 		again = "udevadm trigger --action=change " + w.f.Node() + "; "
 	}
@@ -76,7 +76,7 @@ func mountedRemedy(w *told) string {
 	return ""
 }
 
-// otherBlockWhy is why a disk may not be the one that was given out by its name.
+// otherBlockWhy returns why the disk may not be the one that was given out under its name.
 func otherBlockWhy(w *told) string {
 	f, g := w.f, w.f.Standing.Given
 	wwn := "an unknown WWN"
@@ -122,7 +122,7 @@ func sameSerialWhy(w *told) string {
 	return why
 }
 
-// itOrItsSlots names the disk of an intent that may be known by its slot alone.
+// itOrItsSlots names the disk of an intent that may be recognised only by its slot.
 func itOrItsSlots(f *disk.Facts) string {
 	if f.Standing.IntentBySlot {
 		return "it, or a disk that was in its slot,"
@@ -130,7 +130,7 @@ func itOrItsSlots(f *disk.Facts) string {
 	return "it"
 }
 
-// intended names the disk that an operator wanted to format.
+// intended names the disk that an operator ordered to format.
 func intended(f *disk.Facts) string {
 	if f.Standing.IntentDoubt {
 		return "it, or " + identified(f.Standing.Intent.Identity) + ","
@@ -185,8 +185,8 @@ func filesystemWhy(w *told) string {
 	return why
 }
 
-// rival returns the disk that a twin is refused for. path reports whether this disk may be
-// a second path to it, which is in use.
+// rival returns the disk because of which a twin is refused. path reports whether this disk may be a second path to
+// that one, which is in use.
 func rival(f *disk.Facts) (p *disk.Peer, path bool) {
 	i := slices.IndexFunc(f.SameUUID, func(p disk.Peer) bool { return p.InUse != "" && disk.SameSerial(p.Serial, f.Serial) })
 	return &f.SameUUID[max(i, 0)], i >= 0
@@ -218,10 +218,9 @@ func twinWhy(w *told) string {
 	return say("it came while another disk had its UUID %s, and that disk is gone: %s", d.UUID, danger)
 }
 
-// twinRemedy tells how to give the disk a UUID of its own. What was copied while it was
-// mounted has a log that xfs_admin wants replayed, and the kernel refuses to mount the twin
-// of what is mounted. It is mounted below /run, not in the way of a class directory. udev
-// may miss the last write, so it is asked to look again.
+// twinRemedy returns how to give the disk a UUID of its own. A copy made from a mounted filesystem has a log, and
+// xfs_admin needs it replayed. The kernel refuses to mount the twin of a mounted filesystem, hence nouuid. The mount
+// point is below /run, away from class directories. udev may miss the last write, so it is triggered.
 func twinRemedy(w *told) string {
 	f := w.f
 	own := say("give this one a UUID of its own: mkdir -p /run/twin && mount -o nouuid %s /run/twin && umount /run/twin && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node())
@@ -232,7 +231,7 @@ func twinRemedy(w *told) string {
 		return say("if it holds the same data: hotmount accept %s; otherwise %s", f.Name, own)
 	}
 	p, path := rival(f)
-	if path { // the kernel refuses the twin of what is mounted, and must not be told otherwise
+	if path { // nouuid must not override the kernel's refusal here
 		return twoPaths(p)
 	}
 	if other := secondPath(f); other != nil {

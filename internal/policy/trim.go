@@ -2,20 +2,19 @@ package policy
 
 import "hotmount/internal/disk"
 
-// In nanoseconds, for this package knows no time.
+// In nanoseconds: this package does not import time.
 const (
 	hour = 3600 * 1e9
-	// trimAge is for how long a filesystem must have been mounted on this node before
-	// it is trimmed: so long a wrong format can be undone. Which one hotmount made
-	// nobody knows for certain, on another node or before this one was installed anew.
+	// trimAge is how long a filesystem must have been mounted on this node before it is trimmed. For that long a wrong
+	// format can be undone. After a move to another node or a reinstallation, nobody knows for certain which
+	// filesystems hotmount made.
 	trimAge = 24 * hour
 	// trimPeriod is a little less than the week between two trims.
 	trimPeriod = 7*24*hour - 12*hour
 )
 
-// Trim reports whether the free space of the mounted filesystem is to be given back
-// to the storage, and if not, why. Since is the time since the last trim in
-// nanoseconds, negative for none.
+// Trim reports whether to give the free space of the mounted filesystem back to the storage, and if not, why. since is
+// the time since the last trim in nanoseconds, negative if there was none.
 func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, since int64) (bool, string) {
 	class, known := Select(f, s), f.Known()
 	switch {
@@ -30,7 +29,7 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 	case d.Reason == disk.ReasonShrunk:
 		return false, "the disk has shrunk"
 	case f.Fault != "":
-		// What a damaged filesystem calls free may be what a repair would find.
+		// Space that a damaged filesystem calls free may hold what a repair would find.
 		return false, f.Fault
 	case Intent(f, &known) != nil:
 		return false, "an earlier format of it did not finish"

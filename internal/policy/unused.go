@@ -7,9 +7,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Unused returns the keys, such as "classes[1]" and "exclude[0]", of the classes and
-// exclusions whose selectors hold for none of the disks. A class never has a disk of
-// the running system. An earlier class may have what a class selects.
+// Unused returns the keys of the classes and exclusions that match none of the disks, such as "classes[1]" and
+// "exclude[0]". A class never has a disk of the running system. A match counts even if an earlier class has the disk.
 func Unused(disks []disk.Facts, s *disk.Settings) []string {
 	var unused []string
 	for i := range s.Exclude {

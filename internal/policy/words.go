@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// told is what the words about a disk are made from.
+// told is the input of a rule's words.
 type told struct {
 	f *disk.Facts
 	c *disk.Content
@@ -20,8 +20,8 @@ type told struct {
 	rule  *rule
 }
 
-// Words returns why a decision was taken, and which command or act helps. next is empty
-// where nothing needs to be done. Foreign bytes in both are made visible.
+// Words returns why the decision was made, and which command or act helps. next is empty if nothing needs to be done.
+// Foreign bytes in both are made visible.
 func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (why, next string) {
 	w := &told{f, c, s, d, nil, ruleOf(d.Reason)}
 	if i := slices.IndexFunc(s.Classes, func(c disk.Class) bool { return c.Name == d.Class }); i >= 0 {
@@ -39,7 +39,7 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	return cmp.Or(why, string(d.Reason)), next
 }
 
-// found returns what is known of what the rule is about, empty for nothing.
+// found returns the details that the rule is based on, empty for none.
 func (w *told) found() string {
 	if w.rule.found == nil {
 		return ""
@@ -47,7 +47,7 @@ func (w *told) found() string {
 	return w.rule.found(w)
 }
 
-// only returns the text where there is something to say.
+// only returns the text if there is true, else nothing.
 func only(there bool, text string) string {
 	if there {
 		return text
@@ -61,7 +61,7 @@ func visible(s string) string { return disk.Visible(s) }
 
 func joined(all []string) string { return visible(strings.Join(all, ", ")) }
 
-// firstMount is where the disk is mounted first, empty for nowhere.
+// firstMount returns the first mount point of the disk, empty for none.
 func firstMount(f *disk.Facts) string {
 	if len(f.Mounts) == 0 {
 		return ""
@@ -77,20 +77,20 @@ func claimedRemedy(w *told) string {
 }
 
 func udevWhy(w *told) string {
-	// LVM hides a new volume from other rules while it zeroes its start. The event that ends
-	// this can be lost: udev begins to watch a device only after it has told LVM to go on.
+	// LVM hides a new volume from other rules while it zeroes its start. The event that ends this can be lost: udev
+	// starts to watch a device only after it has let LVM continue.
 	if w.f.MapperName != "" {
 		return "udev has not finished with it, or LVM has hidden it"
 	}
 	return w.rule.means
 }
 
-// giveUp is the remedy where data is missing.
+// giveUp returns the remedy where data is missing.
 func giveUp(w *told) string {
 	return "check the storage; if that data is not needed: hotmount accept " + w.f.Name
 }
 
-// held names what udev and the kernel know on a disk.
+// held names what udev and the kernel know on the disk.
 func held(f *disk.Facts) string {
 	switch {
 	case len(f.Partitions) > 0:
@@ -105,7 +105,7 @@ func held(f *disk.Facts) string {
 	return "something that udev does not name"
 }
 
-// sighted names what lay on a disk once.
+// sighted names content that lay on a disk earlier.
 func sighted(l *disk.Sighting) string {
 	if l == nil {
 		return ""
@@ -113,7 +113,7 @@ func sighted(l *disk.Sighting) string {
 	return say("%s (last seen %s)", visible(strings.TrimSpace(l.Type+" "+l.UUID)), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
 }
 
-// sightedOn names the disk that a filesystem was mounted from.
+// sightedOn names the disk from which a filesystem was mounted.
 func sightedOn(l *disk.Sighting) string {
 	return say("%s, mounted %s", identified(l.Identity), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
 }
@@ -138,9 +138,9 @@ func place(id disk.ID, slot string) string {
 	return id.String() + " at " + visible(slot)
 }
 
-// wipe is the remedy for a disk whose content is not needed, where it would help. It is
-// the operator's own act, on the host or here, or needs the operator's token. Nobody here
-// sees what is changed on the host beneath an attached disk, which may be in use.
+// wipe returns the remedy for a disk whose content is not needed. It names only steps that help. The operator acts, on
+// the host or here, or gives a token. hotmount cannot see changes that the host makes beneath an attached disk, which
+// may be in use.
 func wipe(w *told) string {
 	f := w.f
 	if p := secondPath(f); p != nil {
@@ -158,13 +158,12 @@ func wipe(w *told) string {
 	case ok:
 		return "if nothing on it is needed: hotmount format " + f.Name
 	}
-	// From a terminal blkdiscard refuses what libblkid knows, unless it is told to do without
-	// the exclusive open.
+	// On a terminal blkdiscard refuses a disk whose content libblkid recognises, unless it may skip the exclusive open.
 	return say("if nothing on it is needed: blkdiscard -z %s </dev/null; or detach it and attach a new volume", f.Node())
 }
 
-// onlyPath returns the remedy, which writes to the disk, unless the disk may be a second
-// path to one in use.
+// onlyPath returns the remedy, which writes to the disk. If the disk may be a second path to one in use, it returns
+// twoPaths instead.
 func onlyPath(f *disk.Facts, remedy string) string {
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)
@@ -172,7 +171,7 @@ func onlyPath(f *disk.Facts, remedy string) string {
 	return remedy
 }
 
-// sharedWith is what the disk has in common with the one to which it may be another path.
+// sharedWith names what the disk has in common with the one to which it may be another path.
 func sharedWith(f *disk.Facts, p *disk.Peer) string {
 	switch {
 	case disk.SameSerial(f.Serial, p.Serial):
@@ -183,13 +182,12 @@ func sharedWith(f *disk.Facts, p *disk.Peer) string {
 	return "filesystem " + p.UUID + ", and no serial tells the two apart,"
 }
 
-// twoPaths is the remedy where a disk may be a second path to one in use: what is written
-// to it is written to that one.
+// twoPaths returns the remedy for a disk that may be a second path to one in use. A write to it would reach that disk.
 func twoPaths(p *disk.Peer) string {
 	return say("if it is a second path to %s: leave it to multipathd, or exclude it in the configuration; otherwise attach it with a serial of its own", p.Name)
 }
 
-// byHand is the type of a filesystem that the disk's class mounts.
+// byHand returns a filesystem type that the disk's class mounts.
 func byHand(w *told) string {
 	if w.class != nil && len(w.class.Accept) > 0 && !slices.Contains(w.class.Accept, disk.XFS) {
 		return w.class.Accept[0]
@@ -197,8 +195,8 @@ func byHand(w *told) string {
 	return disk.XFS
 }
 
-// Check returns the command with which a person checks a filesystem of that type on the
-// disk. It changes nothing.
+// Check returns the command with which a person checks a filesystem of that type on the disk. The command changes
+// nothing.
 func Check(f *disk.Facts, fstype string) string {
 	if fstype == "xfs" {
 		return "xfs_repair -n " + f.Node()

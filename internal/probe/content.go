@@ -16,44 +16,40 @@ import (
 
 // Source is a disk that is open for reading.
 type Source struct {
-	// Reader reads the disk itself, by a descriptor opened with O_DIRECT.
+	// Reader reads the disk itself, through a descriptor opened with O_DIRECT.
 	Reader io.ReaderAt
-	// Node is the device node, for the tools, Size the size in bytes.
+	// Node is the device node, for the tools. Size is in bytes.
 	Node string
 	Size uint64
 	// Own is the filesystem that this node has begun to make on this disk, if any.
 	Own Own
-	// Rate is how many bytes a second a scan may read, 0 for as many as it can.
+	// Rate limits how many bytes per second a scan reads, 0 for no limit.
 	Rate uint64
 	// Progress, if it is not nil, is called after each read of a scan, with the scan's context.
 	Progress func(context.Context, Progress)
 }
 
-// Progress is how far a scan has come, in bytes: Read were read on the way to At,
-// which goes up to Size.
+// Progress is how far a scan has come, in bytes. Read were read up to the offset At, which goes up to Size.
 type Progress struct{ At, Size, Read uint64 }
 
-// Own is a filesystem that this node has begun to make on a disk and of which it
-// does not know that it was finished.
+// Own is a filesystem that this node has begun to make on a disk and that may be unfinished.
 type Own struct {
 	// Type is disk.XFS or disk.Ext4.
 	Type string
 	// UUID is the filesystem's, empty for none.
 	UUID string
-	// Like gives, for an ext4, what mkfs.ext4 would have written: a file of the
-	// disk's size with the same filesystem.
+	// Like returns, for an ext4, what mkfs.ext4 would have written: a file of the disk's size with the same filesystem.
 	Like func(context.Context) (io.ReaderAt, error)
 }
 
-// isXFS reports whether it is the XFS with that superblock.
+// isXFS reports whether o is the XFS with that superblock.
 func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
 
-// Look tells what is on the disk. The scan, which is the long part, is only made
-// where nothing is named, or nothing but an XFS of s.Own's, unfinished. An error
-// says that nothing is known.
+// Look returns what is on the disk. The scan, which takes longest, is made only if the tools name nothing, or only an
+// unfinished XFS of s.Own's. After an error nothing is known.
 //
-// On a disk that begins with zeros it begins while the tools do, which takes them longer than to read. Most of
-// what they name does not begin so: then nothing is read in vain of what may be a dying disk.
+// If the disk begins with zeros, the scan starts while the tools start, which takes them longer than reading. Most
+// content that they name does not begin with zeros. So nothing is read in vain from a disk that may be dying.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
 	var super *XFSSuper
 	zeros := false
@@ -74,7 +70,7 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 	defer stop()
 	scan := sync.OnceValues(func() (Finding, error) { return Scan(scanning, s, plan) })
 	if zeros {
-		early.Go(func() { _, _ = scan() }) // who wants to know asks as well
+		early.Go(func() { _, _ = scan() }) // the result is asked for below
 	}
 	sigs, err := Signatures(ctx, r, s.Node)
 	if err != nil {
@@ -88,8 +84,7 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 	}
 	c := Content(sigs, finding, super, s.Own)
 	if damage != nil && !errors.Is(damage, ErrNoXFS) {
-		// mkfs.xfs writes no damaged superblock: whatever else is on the disk,
-		// it is not in the state in which mkfs.xfs left it.
+		// mkfs.xfs writes no damaged superblock, so the disk is not as mkfs.xfs left it.
 		if c.Kind == disk.HalfMade {
 			c.Kind, c.UUID = disk.Unknown, ""
 		}
@@ -98,12 +93,12 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 	return c, nil
 }
 
-// Content puts together what the tools name, what the scan found (the zero
-// Finding if it was not made) and the superblock of an XFS (nil if there is no
-// sound one); own is Source.Own. Blank is what nothing names and nothing
-// contradicts. HalfMade is a filesystem whose mkfs did not finish: our own, if the
-// scan found nothing else beside it (an XFS may have lost its superblock, an ext4
-// gets it last); or another's XFS, which is known by its superblock alone.
+// Content combines what the tools name, what the scan found and the XFS superblock. finding is zero without a scan,
+// super is nil without a sound superblock, own is Source.Own.
+//
+// Blank requires that nothing is named and nothing contradicts it. HalfMade is a filesystem whose mkfs did not finish.
+// It is our own if the scan found nothing else beside it: an XFS may have lost its superblock, an ext4 gets it last. Or
+// it is another's XFS, recognised only by its superblock.
 func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.Content {
 	c := disk.Content{Kind: disk.Unknown, Proven: true, Evidence: evidence(sigs, finding, super)}
 	switch {
@@ -122,10 +117,10 @@ func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.C
 	return c
 }
 
-// named is about a disk on which a tool names something.
+// named returns the content of a disk on which a tool names something.
 func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	c.Kind, c.Type = disk.Other, sigs[0].Type
-	// blkid's name is the better one: it weighs what wipefs only lists.
+	// blkid's name is preferred: it evaluates what wipefs only lists.
 	i := slices.IndexFunc(sigs, func(s Signature) bool { return s.Tool == "blkid" })
 	if i < 0 {
 		return c
@@ -138,7 +133,7 @@ func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	case s.Usage != "filesystem" || !agree || !disk.ValidUUID(uuid):
 		return c
 	case s.Type == "xfs" && (super == nil || super.InProgress || super.UUID != uuid):
-		// Named, and yet not what its superblock should be.
+		// The tools name an XFS, but its superblock is not as it should be.
 		c.Kind = disk.Unknown
 		return c
 	}
@@ -188,8 +183,7 @@ func (s *Signature) evidence() string {
 	return line
 }
 
-// Evidence says what the scan found, one finding a line; nothing if there was
-// no scan.
+// Evidence returns what the scan found, one finding a line, and nothing if there was no scan.
 func (f *Finding) Evidence() []string {
 	switch {
 	case f.Size == 0:

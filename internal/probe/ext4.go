@@ -11,13 +11,13 @@ import (
 	"io"
 )
 
-// Of the layout of an ext4 (Linux, Documentation/filesystems/ext4), in bytes.
+// Parts of the layout of an ext4 (Linux, Documentation/filesystems/ext4), in bytes.
 const (
 	superSize   = 1024
 	superMagic  = 0xef53 // s_magic
 	inodeLow    = 0x7c   // i_checksum_lo
 	inodeHigh   = 0x82   // i_checksum_hi
-	inodeExtra  = 0x80   // i_extra_isize, the first of the part that may be there
+	inodeExtra  = 0x80   // i_extra_isize, the first of the optional part
 	leastInode  = 128
 	csumSeed    = 0x2000 // s_feature_incompat: INCOMPAT_CSUM_SEED
 	wide        = 0x80   // s_feature_incompat: INCOMPAT_64BIT
@@ -26,7 +26,7 @@ const (
 	metaBG      = 0x10   // s_feature_incompat: INCOMPAT_META_BG
 )
 
-// ext4Super is what is of interest in a sound superblock with checksums.
+// ext4Super has the needed fields of a sound superblock with checksums.
 type ext4Super struct {
 	uuid                  string
 	seed                  uint32
@@ -35,12 +35,12 @@ type ext4Super struct {
 	perGroup, inodesGroup uint64
 	first                 uint64
 	descriptor, inode     int
-	// whole reports that whoever wrote it had finished (s_state is EXT2_VALID_FS), used
-	// that it was mounted (s_mtime, s_mnt_count).
+	// whole reports that its writer had finished (s_state is EXT2_VALID_FS). used reports that it was mounted (s_mtime,
+	// s_mnt_count).
 	whole, used bool
 }
 
-// parseExt4 reads 1024 bytes as struct ext4_super_block.
+// parseExt4 parses 1024 bytes as struct ext4_super_block.
 func parseExt4(b []byte) (ext4Super, error) {
 	le := binary.LittleEndian
 	if le.Uint16(b[0x38:]) != superMagic {
@@ -77,8 +77,7 @@ func parseExt4(b []byte) (ext4Super, error) {
 	return s, nil
 }
 
-// ext4Sum is ext4_chksum (Linux, fs/ext4/ext4.h): a CRC32c that is inverted
-// neither before nor after.
+// ext4Sum is ext4_chksum (Linux, fs/ext4/ext4.h): a CRC32c that is inverted neither before nor after.
 func ext4Sum(seed uint32, b []byte) uint32 {
 	return ^crc32.Update(^seed, crc32.MakeTable(crc32.Castagnoli), b)
 }
@@ -88,11 +87,9 @@ func readExt4(r io.ReaderAt) (ext4Super, error) {
 	return readHead(r, func(b []byte) (ext4Super, error) { return parseExt4(b[superSize : 2*superSize]) })
 }
 
-// IsWholeExt4 is nil if the disk holds the finished ext4 of that UUID, in the state
-// in which mkfs.ext4 leaves it: its superblock, which it writes last, the copies of
-// that, and the descriptors of all groups are its by UUID and checksum. Where two
-// machines have made a filesystem on one disk at the same time, they are not all of
-// one.
+// IsWholeExt4 returns nil if the disk holds the finished ext4 with that UUID as mkfs.ext4 leaves it. The superblock,
+// which is written last, its copies and the descriptors of all groups must belong to it by UUID and checksum. If two
+// machines made filesystems on one disk at the same time, these do not all belong to one.
 func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	super, err := readExt4(r)
 	switch {
@@ -138,8 +135,8 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	return nil
 }
 
-// Ext4Used reports whether the disk has the superblock of the ext4 of that UUID, and that
-// was mounted since mkfs.ext4 made it.
+// Ext4Used reports whether the disk has the superblock of the ext4 with that UUID, and it was mounted since mkfs.ext4
+// made it.
 func Ext4Used(r io.ReaderAt, uuid string) bool {
 	super, err := readExt4(r)
 	return err == nil && super.uuid == uuid && super.used
@@ -153,8 +150,8 @@ func (s *ext4Super) descriptorSum(group uint32, d []byte) uint16 {
 	return uint16(ext4Sum(sum, d[0x20:]))
 }
 
-// hasCopy reports whether the group, other than the first, begins with a copy of the
-// superblock: 1, and the powers of 3, 5 and 7 (ext4_bg_has_super).
+// hasCopy reports whether the group, other than the first, begins with a copy of the superblock. These are 1 and the
+// powers of 3, 5 and 7 (ext4_bg_has_super).
 func hasCopy(group uint64) bool {
 	for _, base := range []uint64{3, 5, 7} {
 		for n := uint64(1); n <= group; n *= base {
@@ -166,17 +163,15 @@ func hasCopy(group uint64) bool {
 	return false
 }
 
-// ext4Owner knows the bytes of one ext4 of our own that is not finished, by what
-// mkfs.ext4, given the same UUID, options and time, writes into a file: it then
-// writes the same again, so that each sector is either what it was, which is zero,
-// or the same as in the file. It writes inodes more than once; a version that is
-// not the last is known by its checksum, and so is a superblock that tells of
-// another geometry of the disk. Both checksums have the UUID in them.
+// ext4Owner recognises the bytes of one unfinished ext4 of our own. Given the same UUID, options and time, mkfs.ext4
+// writes the same bytes into a file. So each sector of the disk is either still zero or the same as in the file.
+//
+// There are two exceptions, recognised by checksums that include the UUID. mkfs.ext4 writes inodes more than once, so
+// an earlier version may be there. A superblock may describe another geometry of the disk.
 type ext4Owner struct {
 	like  io.ReaderAt
 	super ext4Super
-	// inodes is where those of the first group begin and end, which are all that
-	// mkfs.ext4 writes.
+	// inodes is the range of the first group's inodes, the only ones that mkfs.ext4 writes.
 	inodes extent
 	buf    []byte
 }
@@ -198,8 +193,8 @@ func newExt4Owner(ctx context.Context, own Own) (*ext4Owner, error) {
 	return o, err
 }
 
-// inodes returns the byte at which the inodes of the first group begin; buf, of a block,
-// is overwritten.
+// inodes returns the byte at which the inodes of the first group begin. It overwrites buf, which has the size of a
+// block.
 func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	if err := readFull(r, buf, block); err != nil {
 		return 0, err
@@ -212,9 +207,8 @@ func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	return table * block, nil
 }
 
-// Ext4Root reads the root directory's inode of the ext4 of that UUID, which
-// mkfs.ext4 was told to make: its permissions, and whether the filesystem was mounted
-// since then.
+// Ext4Root returns the permissions of the root directory of the ext4 with that UUID, and whether the filesystem was
+// mounted since mkfs.ext4 made it.
 func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	super, err := readExt4(r)
 	if err == nil && (super.uuid != uuid || super.block != block) {
@@ -270,8 +264,8 @@ func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// knows reports whether the sector at s of the block that was read at that offset is
-// part of a superblock or of inodes with our UUID in their checksums.
+// knows reports whether the sector at s is part of a superblock, or of inodes, with our UUID in the checksums. b is the
+// block that was read at the offset.
 func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	if at := s / superSize * superSize; at+superSize <= len(b) && (offset == 0 && at == superSize || offset > 0 && at == 0) {
 		if super, err := parseExt4(b[at : at+superSize]); err == nil && super.uuid == o.super.uuid {
@@ -292,7 +286,7 @@ func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	return true
 }
 
-// isInode compares with ext4_inode_csum (Linux, fs/ext4/inode.c).
+// isInode reports whether the checksum is right, computed as ext4_inode_csum does (Linux, fs/ext4/inode.c).
 func (s *ext4Super) isInode(number uint32, b []byte) bool {
 	le := binary.LittleEndian
 	sum := ext4Sum(s.seed, le.AppendUint32(nil, number))

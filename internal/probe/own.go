@@ -8,22 +8,20 @@ import (
 )
 
 const (
-	// sector is the smallest unit that mkfs.xfs writes, block the one it lays
-	// the filesystem out in, both in bytes.
+	// sector is the smallest unit that mkfs.xfs writes. block is its unit of layout. Both are in bytes.
 	sector = 512
 	block  = 4096
 
-	// maxRecord is XLOG_MAX_RECORD_BSIZE (Linux, fs/xfs/libxfs/xfs_log_format.h).
-	// headerCovers is XLOG_HEADER_CYCLE_SIZE.
+	// maxRecord is XLOG_MAX_RECORD_BSIZE (Linux, fs/xfs/libxfs/xfs_log_format.h). headerCovers is
+	// XLOG_HEADER_CYCLE_SIZE.
 	maxRecord    = 256 << 10
 	headerCovers = 32 << 10
 	logMagic     = 0xfeedbabe
 )
 
-// stamps says by the magic number where the structures that mkfs.xfs writes
-// carry the filesystem's UUID (Linux, fs/xfs/libxfs/xfs_format.h: version 5 puts
-// it into every one of them, to tell them from another filesystem's remains).
-// whole are those that fill a block.
+// stamps gives, by magic number, the offset of the filesystem's UUID in the structures that mkfs.xfs writes. Version 5
+// puts it into each of them, to distinguish them from another filesystem's remains (Linux, fs/xfs/libxfs/xfs_format.h).
+// whole marks those that fill a block.
 var stamps = map[uint32]struct {
 	offset int
 	whole  bool
@@ -46,17 +44,14 @@ const (
 	freeListMagic          = 0x5841464c
 )
 
-// owner knows the bytes of one filesystem of our own that is not finished. All
-// that mkfs.xfs ever writes are zeros and structures that carry the UUID, so
-// wherever and however often it was killed, a disk that was blank before shows
-// nothing else.
+// owner recognises the bytes of one unfinished filesystem of our own. mkfs.xfs only ever writes zeros and structures
+// with the UUID. So a disk that was blank before shows nothing else, wherever and however often mkfs.xfs was killed.
 type owner struct {
 	uuid []byte
-	// at is where the next byte is expected, if what came last reaches on.
+	// at is the offset of the next byte, if the last structure extends that far.
 	at uint64
-	// record is how many bytes of the last log record are still to come, list
-	// how many of the last free list may. Words says that the one sector of the
-	// record that says something is still to come.
+	// record is how many bytes of the last log record are still to come, list how many of the last free list may be.
+	// words reports that the record's only sector with content is still to come.
 	record, list int
 	words        bool
 }
@@ -70,9 +65,8 @@ func newOwner(uuid string) *owner {
 	return &owner{uuid: raw}
 }
 
-// foreign returns the index of the first byte of b, read at that offset, that is
-// neither zero nor of the filesystem's making, or -1. Own counts the bytes of
-// the blocks that are of its making, as far as there is no foreign byte.
+// foreign returns the index of the first byte of b, read at that offset, that is neither zero nor written by the
+// filesystem's mkfs, or -1. own counts the bytes in blocks that mkfs wrote, up to the foreign byte.
 func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	if o == nil {
 		return nonZero(b), 0
@@ -94,8 +88,8 @@ func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// inBlock returns how far the block is zero or of the filesystem's making: its
-// length, or the start of a sector that is neither.
+// inBlock returns how far the block is zero or written by the filesystem's mkfs: its length, or the start of a sector
+// that is neither.
 func (o *owner) inBlock(b []byte) int {
 	for at := 0; at < len(b); at += sector {
 		s := b[at:min(at+sector, len(b))]
@@ -126,8 +120,7 @@ func (o *owner) stamped(s []byte) bool {
 	}
 	switch magic {
 	case logMagic:
-		// struct xlog_rec_header, h_len and h_size: a header of its own for each
-		// 32 KiB that a record may have, then the record.
+		// struct xlog_rec_header, h_len and h_size: one header for each 32 KiB that a record may have, then the record.
 		headers := (min(be.Uint32(s[320:]), maxRecord) + headerCovers - 1) / headerCovers
 		o.record, o.words = int(min(be.Uint32(s[12:]), maxRecord)+max(headers, 1)*sector)-sector, true
 	case freeListMagic:
@@ -136,11 +129,9 @@ func (o *owner) stamped(s []byte) bool {
 	return true
 }
 
-// continues reports whether the sector belongs to what began before: to the one
-// record in the log, which says in one sector that the filesystem was unmounted,
-// and has nothing but a cycle number in the first four bytes of the others
-// (xfsprogs, libxfs/rdwr.c, libxfs_log_header); or to a free list, whose unused
-// entries are all ones.
+// continues reports whether the sector continues an earlier structure. That can be the only record in the log. One of
+// its sectors says that the filesystem was unmounted; the others have only a cycle number in the first four bytes
+// (xfsprogs, libxfs/rdwr.c, libxfs_log_header). Or it is a free list, whose unused entries are all ones.
 func (o *owner) continues(s []byte) bool {
 	if o.record > 0 {
 		o.record -= sector

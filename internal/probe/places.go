@@ -2,20 +2,18 @@ package probe
 
 import "slices"
 
-// secondary lists, by format, where second superblocks, labels and backups lie
-// that neither window covers. What all formats keep within 16 MiB of either end
-// is read anyway: partition tables (GPT's backup in the last sector), md (0.90
-// in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB),
-// DDF and IMSM, LVM2, LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two
-// labels of 256 KiB at each end), swap, VeraCrypt (last 128 KiB), DRBD's
-// internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256), NTFS'
-// backup boot sector, HFS+ (1 KiB before the end), reiserfs (64 KiB), JFS (32
-// and 60 KiB), f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis, VMFS.
+// secondary lists, by format, where second superblocks, labels and backups lie outside both windows.
+//
+// Everything that formats keep within 16 MiB of either end is read anyway. Partition tables: GPT's backup is in the
+// last sector. md: 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB. DDF, IMSM,
+// LVM2, LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two labels of 256 KiB at each end). Swap, VeraCrypt (last 128
+// KiB), DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256). NTFS' backup boot sector, HFS+ (1
+// KiB before the end), reiserfs (64 KiB), JFS (32 and 60 KiB). f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis,
+// VMFS.
 var secondary = []struct {
 	format string
 	source string
-	// at gives the offsets in bytes for a disk of that size. Those beyond its
-	// end are left out later.
+	// at returns the offsets in bytes for a disk of that size. Offsets beyond its end are dropped later.
 	at func(size uint64) []uint64
 }{
 	{"xfs", "xfsprogs, libxfs/topology.c, calc_default_ag_geometry: the start of every allocation group", xfsGroups},
@@ -28,8 +26,7 @@ var secondary = []struct {
 
 func fixed(at ...uint64) func(uint64) []uint64 { return func(uint64) []uint64 { return at } }
 
-// places returns the offsets of all second superblocks, each rounded down for a
-// direct read, in ascending order.
+// places returns the offsets of all second superblocks, rounded down for direct reads, in ascending order.
 func places(size uint64) []uint64 {
 	var all []uint64
 	for _, s := range secondary {
@@ -43,18 +40,16 @@ func places(size uint64) []uint64 {
 	return slices.Compact(all)
 }
 
-// xfsGroups returns the starts of the allocation groups that mkfs.xfs would make
-// with its default block size. Below 4 TiB there are 4 on a plain disk and, by
-// size, 8 to 32 on one that reports a stripe; from there on each group has just
-// under 1 TiB. The first 1024 are enough for 1 PiB.
+// xfsGroups returns the starts of the allocation groups that mkfs.xfs would make with its default block size. Below 4
+// TiB a plain disk has 4 groups, and a disk that reports a stripe has 8 to 32, depending on its size. Above that each
+// group has just under 1 TiB. The first 1024 are enough for 1 PiB.
 //
-// Groups of a striped disk are a multiple of the stripe unit, and one unit less
-// where they would all begin on the same disk (xfsprogs, mkfs/xfs_mkfs.c,
-// align_ag_geometry). On solid state xfsprogs 6.8 and later make one group for
-// each CPU, fewer where they had less than 4 GiB, twice or more times as many where they had
-// more than 1 TiB (calc_concurrency_ag_geometry). Of more than 32 CPUs the
-// multiples of 4 to 32 are looked for that are sold, up to 512: all would be 130,000
-// places.
+// Groups of a striped disk are a multiple of the stripe unit. They are one unit less where they would all begin on the
+// same disk (xfsprogs, mkfs/xfs_mkfs.c, align_ag_geometry).
+//
+// On solid state, xfsprogs 6.8 and later make one group for each CPU. They make fewer if groups would be below 4 GiB,
+// and two or more times as many if groups would be above 1 TiB (calc_concurrency_ag_geometry). Above 32 CPUs only
+// counts that are sold are covered, multiples of 4 to 32 up to 512: all counts would be 130,000 places.
 func xfsGroups(size uint64) []uint64 {
 	const (
 		block     = 4096
@@ -102,9 +97,8 @@ func xfsGroups(size uint64) []uint64 {
 	return all
 }
 
-// extGroups returns the starts of the block groups that hold a copy of the
-// superblock: 1, the powers of 3, 5 and 7, and the last. A group has as many
-// blocks as a block has bits.
+// extGroups returns the starts of the block groups that hold a copy of the superblock: 1, the powers of 3, 5 and 7, and
+// the last. A group has as many blocks as a block has bits.
 func extGroups(size uint64) []uint64 {
 	var all []uint64
 	for _, block := range []uint64{1 << 10, 2 << 10, 4 << 10, 64 << 10} {

@@ -1,6 +1,5 @@
-// Package probe tells what is on a disk: blank, a filesystem, something else, or
-// unknown, with the evidence. It only reads. What cannot be read or is not
-// understood is an error or Unknown, never Blank.
+// Package probe finds out what is on a disk: blank, a filesystem, something else, or unknown, with the evidence. It
+// only reads. Content that cannot be read or recognised is an error or Unknown, never Blank.
 package probe
 
 import (
@@ -21,56 +20,56 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Plan names how much of a disk is read to prove it blank.
+// Plan is how much of a disk is read to prove it blank.
 type Plan string
 
-// The plans. The first four are what a class may ask for.
+// The plans. A class can choose the first four.
 const (
 	// Auto is Full for a disk of up to FullLimit, and Sampled for a larger one.
 	Auto Plan = "auto"
 	// Full reads every byte.
 	Full Plan = "full"
-	// Sampled reads Window bytes at both ends, 64 KiB at least every 64 MiB and
-	// at no less than 4,096 places, and wherever a known format keeps a second
-	// superblock.
+	// Sampled reads Window bytes at both ends, and wherever a known format keeps a second superblock. It also reads 64
+	// KiB at least every 64 MiB, at no less than 4,096 places.
 	Sampled Plan = "sampled"
-	// Unsigned wants zeros in the first 4 KiB, and Window bytes at both ends that
-	// can be read: what the tools cannot read they do not name.
+	// Unsigned requires zeros in the first 4 KiB, and that Window bytes at both ends are readable: the tools do not
+	// name what they cannot read.
 	Unsigned Plan = "unsigned"
 	// ends reads Window bytes at both ends.
 	ends Plan = "ends"
 )
 
-// In bytes, and the least number of samples (packaging/doc/adr/0002).
+// In bytes, except minSamples, the least number of samples (packaging/doc/adr/0002).
 const (
 	// FullLimit is the size of the largest disk of which Auto reads every byte.
 	FullLimit = 64 << 30
-	// Window is what is read at each end of a disk.
+	// Window is how much is read at each end of a disk.
 	Window = 16 << 20
 
 	sample       = 64 << 10
 	sampleStride = 64 << 20
 	minSamples   = 4096
 
-	// unsigned is what has to be zero for the plan of that name.
+	// unsigned is how much must be zero for the plan of that name.
 	unsigned = 4 << 10
 
-	// chunk is one read: a smaller one costs more calls, a larger one more memory while eight disks
-	// are formatted, four at once, for which there are 32 MiB in all (test/bench). It and every offset are multiples of align, for O_DIRECT on disks with sectors of up to that size.
-	// Where a disk is not read in full it is little, and read without a place (package store)
-	// by as many processes as there are.
+	// chunk is the size of one read. A smaller one costs more calls. A larger one costs memory: eight disks being
+	// formatted, four of them at once, have 32 MiB in all (test/bench). It and every offset are multiples of align, for
+	// O_DIRECT on disks with sectors of up to that size.
+	//
+	// shortChunk is for disks that are not read in full. They have little to read, and any number of processes read at
+	// once without a place (package store).
 	chunk      = 1 << 20
 	shortChunk = 256 << 10
 	align      = 4096
-	// buffers are the chunks in memory: one is looked at while the next is read, or both are read.
+	// buffers is the number of chunks in memory: one is examined while the next is read, or both are read.
 	buffers = 2
-	// hugePage in bytes is what the chunks of a disk that is read in full take, on x86-64: the kernel, which
-	// has to find each page of them for each read, finds one.
+	// hugePage is the size in bytes of a huge page on x86-64, which holds the chunks of a disk that is read in full.
+	// The kernel has to find each page of the chunks for each read, and so finds only one.
 	hugePage = 2 << 20
 )
 
-// Ends is the plan for the short look right before the format of a disk that was
-// proven blank by p.
+// Ends returns the plan for the short look right before the format of a disk that was proven blank by p.
 func (p Plan) Ends() Plan {
 	if p == Unsigned {
 		return Unsigned
@@ -78,7 +77,7 @@ func (p Plan) Ends() Plan {
 	return ends
 }
 
-// chunk is one read of the plan, in bytes.
+// chunk returns the size of one read of the plan, in bytes.
 func (p Plan) chunk() int {
 	if p == Full {
 		return chunk
@@ -86,7 +85,7 @@ func (p Plan) chunk() int {
 	return shortChunk
 }
 
-// of is the plan that Auto is for a disk of that size in bytes.
+// of returns the plan to follow for a disk of that size in bytes: it resolves Auto.
 func (p Plan) of(size uint64) Plan {
 	switch {
 	case p != Auto:
@@ -97,28 +96,26 @@ func (p Plan) of(size uint64) Plan {
 	return Full
 }
 
-// Finding is what a scan found.
+// Finding is the result of a scan.
 type Finding struct {
-	// Plan is the one that was followed, not Auto.
+	// Plan is the plan that was followed, never Auto.
 	Plan Plan
 	Size uint64
-	// Read counts the bytes that were read and are zero or Source.Own's, Places
-	// the stretches they lie in, Own the bytes in blocks of Source.Own's.
+	// Read counts the bytes read that are zero or Source.Own's, Places the stretches in which they lie. Own counts the
+	// bytes in blocks of Source.Own's.
 	Read, Places, Own uint64
-	// Bytes are the first that are neither, up to 16 of them from Offset on;
-	// empty if there are none.
+	// Bytes are the first ones that are neither, up to 16 from Offset on. They are empty if there are none.
 	Bytes  []byte
 	Offset uint64
 }
 
-// Zero reports that the scan came to its end and every byte read was zero.
+// Zero reports whether the scan finished and every byte read was zero.
 func (f *Finding) Zero() bool { return f.clean() && f.Own == 0 }
 
-// clean reports that the scan came to its end and every byte read was zero or
-// Source.Own's.
+// clean reports whether the scan finished and every byte read was zero or Source.Own's.
 func (f *Finding) clean() bool { return f.Size != 0 && len(f.Bytes) == 0 }
 
-// ReadError reports that a byte that had to be read could not be.
+// ReadError reports that a required byte could not be read.
 type ReadError struct {
 	Offset uint64
 	Err    error
@@ -129,10 +126,9 @@ func (e *ReadError) Error() string { return fmt.Sprintf("cannot read byte %d: %v
 // Unwrap returns the operating system's error.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Scan reads the disk as the plan says and stops at the first byte that is
-// neither zero nor s.Own's. Where s.Reader is a file opened with O_DIRECT the
-// page cache is neither trusted nor filled. An error, a *ReadError or ctx's,
-// says that nothing is known.
+// Scan reads the disk according to the plan and stops at the first byte that is neither zero nor s.Own's. If s.Reader
+// is a file opened with O_DIRECT, the page cache is neither trusted nor filled. After an error, a *ReadError or ctx's,
+// nothing is known.
 func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	f := Finding{Plan: plan.of(s.Size), Size: s.Size}
 	if s.Size == 0 {
@@ -167,11 +163,11 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	return f, nil
 }
 
-// amount is how much was read and handed on.
+// amount is how much was read and passed on.
 type amount struct{ bytes, places uint64 }
 
-// read reads the disk as the plan says and hands it on in order, until take says no. It ends when the reads
-// that are under way do: into memory that is in use nobody may read.
+// read reads the disk according to the plan and passes the data to take in order, until take returns false. It returns
+// only when the running reads have ended, because memory in use for a read must not be freed.
 func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
 	var a amount
 	extents, err := plan.extents(s.Size)
@@ -188,7 +184,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	defer stop()
 	begun := time.Now()
 	enough := false
-	// By one goroutine at a time, each after the one before.
+	// Only one goroutine at a time calls hand, in the order of the pieces.
 	hand := func(p piece, b []byte, failed error) (more bool) {
 		if err = failed; err != nil {
 			return false
@@ -215,7 +211,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		})
 	}
 	readers.Wait()
-	// What was found stays found, also if ctx has ended since, while the other read was waited for.
+	// A result stays valid even if ctx ended while the other read was awaited.
 	switch {
 	case err != nil || enough:
 	case ctx.Err() != nil:
@@ -226,13 +222,13 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	return a, err
 }
 
-// piece is what one read takes; first says that a place begins with it.
+// piece is the extent of one read. first reports that a place begins with it.
 type piece struct {
 	extent
 	first bool
 }
 
-// pieces cuts extents into what one read takes of them, size bytes at most.
+// pieces cuts extents into reads of at most size bytes.
 func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 	return func(yield func(piece) bool) {
 		for e := range extents {
@@ -245,23 +241,24 @@ func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 	}
 }
 
-// turns has several read at once, and what they have read handed on one after the other and in order. Each hands
-// on itself what it has read: to wake another for each read would take longer than to look at what was read.
+// turns lets several goroutines read at once and pass on their data one after the other and in order. Each passes on
+// its own data: waking another goroutine for each read would take longer than examining the data.
 type turns struct {
 	mu   sync.Mutex
 	next func() (piece, bool)
-	// given counts the pieces that are given to be read, handed those that were handed on.
+	// given counts the pieces given out to be read, handed those that were passed on.
 	given, handed int
-	// over reports that nothing more is to be read; changed tells of that and of handed.
+	// over reports that nothing more is to be read. changed signals a change of over or handed.
 	over    bool
 	changed sync.Cond
 }
 
-// read reads pieces into b until there are no more, hand says no or ctx ends. It is for one goroutine for each b.
+// read reads pieces into b until there are no more, hand returns false or ctx ends. Each goroutine calls it with its
+// own b.
 func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p piece, b []byte, failed error) (more bool)) {
 	t.mu.Lock()
 	all := false
-	// However this one ends, the other one does not wait for it.
+	// However this goroutine ends, the other one must not wait for it.
 	defer func() {
 		t.over = t.over || !all
 		t.changed.Broadcast()
@@ -284,14 +281,14 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 		if t.over || ctx.Err() != nil {
 			return
 		}
-		// Nobody else's turn is now.
+		// It is no other goroutine's turn now.
 		t.outside(func() { more = hand(p, got, err) })
 		t.handed, t.over = t.handed+1, t.over || !more
 		t.changed.Broadcast()
 	}
 }
 
-// outside runs f without the lock, and has it again also where f panics: unlocking it twice would hide that.
+// outside runs f without the lock. It takes the lock again even if f panics: unlocking it twice would hide the panic.
 func (t *turns) outside(f func()) {
 	t.mu.Unlock()
 	defer t.mu.Lock()
@@ -311,7 +308,7 @@ func Digest(ctx context.Context, s Source, plan Plan) ([sha256.Size]byte, error)
 	return sum, err
 }
 
-// slow waits until so many bytes since begun are no more than Rate allows.
+// slow waits until that many bytes since begun are within Rate.
 func (s *Source) slow(ctx context.Context, begun time.Time, read uint64) error {
 	if s.Rate == 0 {
 		return nil
@@ -330,8 +327,7 @@ func (s *Source) slow(ctx context.Context, begun time.Time, read uint64) error {
 	}
 }
 
-// readFull reads all of b or fails: on the descriptor of a disk that is gone a
-// read gives no bytes and no error.
+// readFull reads all of b or fails: a read from a disk that is gone returns no bytes and no error.
 func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 	n, err := r.ReadAt(b, int64(offset))
 	if n == len(b) && (err == nil || err == io.EOF) {
@@ -343,10 +339,9 @@ func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 	return &ReadError{Offset: offset + uint64(max(n, 0)), Err: err}
 }
 
-// nonZero returns the index of the first byte of b that is not zero, or -1. It takes
-// words: under QEMU's emulation vector instructions, which bytes.Equal uses, cost
-// several times as much. It looks at what its caller alone has, and the race detector
-// would make it hundreds of times slower.
+// nonZero returns the index of the first byte of b that is not zero, or -1. It reads words: the vector instructions of
+// bytes.Equal cost several times as much under QEMU's emulation. Only the caller uses b, and the race detector would
+// make the function hundreds of times slower.
 //
 //go:norace
 func nonZero(b []byte) int {
@@ -388,8 +383,7 @@ func (p Plan) extents(size uint64) (iter.Seq[extent], error) {
 	return nil, fmt.Errorf("cannot scan: unknown plan %q", string(p))
 }
 
-// tail is where the window at the end begins: counted from the true end, and
-// down to the next place where a direct read may begin.
+// tail returns where the window at the end begins: Window bytes before the end, rounded down for a direct read.
 func tail(size uint64) uint64 {
 	if size < Window {
 		return 0
@@ -407,9 +401,8 @@ func one(list ...extent) iter.Seq[extent] {
 	}
 }
 
-// samples returns both windows, the samples and the places of second superblocks,
-// ordered by their start. The list is never held as a whole: for a disk of
-// 1 PiB it has 16 million entries.
+// samples returns both windows, the samples and the places of second superblocks, ordered by their start. The list is
+// never held as a whole: for a disk of 1 PiB it has 16 million entries.
 func samples(size uint64) iter.Seq[extent] {
 	count := max(minSamples, (size+sampleStride-1)/sampleStride)
 	stride := max(sample, size/count/sample*sample)
@@ -438,8 +431,8 @@ func samples(size uint64) iter.Seq[extent] {
 	}
 }
 
-// clip takes away what lies beyond the end and what was given before, and makes one of those between which
-// nothing lies: the samples of a small disk are all of it, and a read for each takes several times as long.
+// clip drops what lies beyond the end or was returned before, and joins adjacent extents. The samples of a small disk
+// cover all of it, and one read for each would take several times as long.
 func clip(size uint64, list iter.Seq[extent]) iter.Seq[extent] {
 	return func(yield func(extent) bool) {
 		var next extent
@@ -461,8 +454,8 @@ func clip(size uint64, list iter.Seq[extent]) iter.Seq[extent] {
 	}
 }
 
-// buffer is memory that begins at a page: O_DIRECT asks for it (open(2)), and
-// Go's own allocator does not promise it.
+// buffer is memory that begins at a page boundary. O_DIRECT requires that (open(2)), and Go's allocator does not
+// guarantee it.
 type buffer []byte
 
 func alignedBuffer(size int) (buffer, error) {
@@ -473,8 +466,8 @@ func alignedBuffer(size int) (buffer, error) {
 	return b, nil
 }
 
-// hugeBuffer returns size bytes of all, which is to be freed, and if they fill a huge page asks the kernel for one. It
-// may have none left, or none at all. What does not fill one is not given one, which would only take memory.
+// hugeBuffer returns b of that size, within all, which the caller frees. If b fills a huge page, the kernel is asked
+// for one, which it may not have. Otherwise a huge page would only waste memory.
 func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	if size%hugePage != 0 {
 		all, err = alignedBuffer(size)
@@ -488,8 +481,8 @@ func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	return all, b, nil
 }
 
-// toHugePage returns how many bytes lie between the address and the next one at which a huge page begins.
+// toHugePage returns how many bytes lie between the address and the next boundary of a huge page.
 func toHugePage(address uintptr) int { return -int(address) & (hugePage - 1) }
 
-// free can only fail for memory that Mmap did not give.
+// free can only fail for memory that is not from Mmap.
 func (b buffer) free() { _ = unix.Munmap(b) }

@@ -21,33 +21,30 @@ const (
 	blkid  = "/usr/sbin/blkid"
 )
 
-// toolTime is far more than either needs for the few hundred reads it makes on a
-// disk that answers.
+// toolTime is far more than either tool needs for its few hundred reads on a disk that answers.
 const toolTime = 2 * time.Minute
 
-// Signature is one thing that a tool names on the disk. All strings are foreign
-// bytes.
+// Signature is one thing that a tool names on the disk. All strings are foreign bytes.
 type Signature struct {
 	// Tool is "wipefs" or "blkid".
 	Tool string
-	// Type is libblkid's name for it: "xfs", "LVM2_member", "gpt".
+	// Type is libblkid's name: "xfs", "LVM2_member", "gpt".
 	Type string
-	// Usage is libblkid's: "filesystem", "raid", "crypto", "other", or ours
-	// where blkid uses none: "partition table", "ambivalent". Empty from wipefs.
+	// Usage is libblkid's: "filesystem", "raid", "crypto", "other". Where blkid has none it is hotmount's: "partition
+	// table", "ambivalent". It is empty from wipefs.
 	Usage       string
 	UUID, Label string
-	// Offset of the magic number in bytes; from wipefs only.
+	// Offset of the magic number in bytes; only from wipefs.
 	Offset uint64
 }
 
-// Signatures asks wipefs(8) and blkid(8), both read-only, what they know on the
-// disk with that device node. They share libblkid and yet differ: wipefs goes
-// on where blkid stops at two names, blkid names what has no magic number. An
-// error reports that nothing is known.
+// Signatures returns what wipefs(8) and blkid(8) recognise on the disk with that device node. Both only read. They
+// share libblkid but differ: wipefs continues where blkid stops at two names, and blkid names content without a magic
+// number. After an error nothing is known.
 func Signatures(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	var w, b []Signature
 	var errW, errB error
-	// Neither waits for the other to start, which for both takes longer than to look.
+	// They run at the same time: starting takes both longer than reading.
 	var both sync.WaitGroup
 	both.Go(func() { w, errW = askWipefs(ctx, r, node) })
 	both.Go(func() { b, errB = askBlkid(ctx, r, node) })
@@ -58,8 +55,7 @@ func Signatures(ctx context.Context, r run.Runner, node string) ([]Signature, er
 	return append(w, b...), nil
 }
 
-// askWipefs relies on wipefs' exit code: it is 0 whether something was found or
-// not, and 1 for a disk that could not be opened.
+// askWipefs requires exit code 0, with or without a finding. wipefs returns 1 for a disk that it cannot open.
 func askWipefs(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	c := run.Command{Path: wipefs, Args: []string{"-n", "-J", node}, Timeout: toolTime}
 	res, err := r.Run(ctx, c)
@@ -76,9 +72,8 @@ func askWipefs(ctx context.Context, r run.Runner, node string) ([]Signature, err
 	return list, nil
 }
 
-// askBlkid goes by what blkid prints. Its exit code is 2 for a blank disk and
-// for one that is unreadable, missing or (util-linux 2.39 and later) ambivalent,
-// so that this code with no word at all says no more than "blkid says nothing".
+// askBlkid relies on blkid's output. Exit code 2 alone only means that blkid reports nothing. It returns 2 for a blank
+// disk and for one that is unreadable, missing or (util-linux 2.39 and later) ambivalent.
 func askBlkid(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	c := run.Command{Path: blkid, Args: []string{"-p", "-o", "udev", node}, Timeout: toolTime}
 	res, err := r.Run(ctx, c)
@@ -100,8 +95,8 @@ func notUnderstood(c run.Command, res run.Result, err error) error {
 		c, err, res.ExitCode, disk.Visible(string(res.Stdout)), disk.Visible(string(res.Stderr)))
 }
 
-// parseWipefs reads what `wipefs -n -J` prints: always one object, on a disk
-// with nothing to name {"signatures":[]} (util-linux 2.38.1).
+// parseWipefs parses the output of `wipefs -n -J`. It is always one object; with no signatures it is {"signatures":[]}
+// (util-linux 2.38.1).
 func parseWipefs(out []byte) ([]Signature, error) {
 	var doc struct {
 		Signatures *[]struct {
@@ -144,9 +139,8 @@ func word(s *string) string {
 	return *s
 }
 
-// parseBlkid reads what `blkid -p -o udev` prints: KEY=value a line, values with
-// \x escapes under the keys that end in _ENC. Whatever it prints is something:
-// words that name no type become a signature of the type "unknown".
+// parseBlkid parses the output of `blkid -p -o udev`: one KEY=value a line, with \x escapes in values whose keys end in
+// _ENC. Any output means content: without a type it becomes a signature of the type "unknown".
 func parseBlkid(out []byte) ([]Signature, error) {
 	if len(out) == 0 {
 		return nil, nil

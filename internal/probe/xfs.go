@@ -10,16 +10,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// XFSSuper is what is of interest in the superblock of an XFS.
+// XFSSuper has the needed fields of the superblock of an XFS.
 type XFSSuper struct {
 	// UUID is in the 8-4-4-4-12 form, in lower case.
 	UUID string
 	// InProgress reports that mkfs.xfs has begun and not finished.
 	InProgress bool
-	// Size of the filesystem, and of a block of it, in bytes.
+	// Size is that of the filesystem, Block that of a block, in bytes.
 	Size, Block uint64
-	// Group is the size of an allocation group in bytes, Groups their number,
-	// Sector the size of a sector in bytes.
+	// Group is the size of an allocation group in bytes, Groups their number, Sector the size of a sector in bytes.
 	Group  uint64
 	Groups uint32
 	Sector uint32
@@ -27,20 +26,19 @@ type XFSSuper struct {
 	Log uint64
 }
 
-// unfinished is false for a superblock that is not there.
+// unfinished reports whether there is a superblock and mkfs.xfs has not finished.
 func (s *XFSSuper) unfinished() bool { return s != nil && s.InProgress }
 
 // ErrNoXFS reports that the disk does not begin with the superblock of an XFS.
 var ErrNoXFS = errors.New("no XFS superblock")
 
-// ReadXFS reads the superblock at the start of the disk. The error is ErrNoXFS
-// if there is none, a *ReadError if it could not be read, another if there is a
-// magic number and what follows it is damaged.
+// ReadXFS reads the superblock at the start of the disk. The error is ErrNoXFS if there is none, and a *ReadError if it
+// could not be read. Any other error means a magic number with a damaged superblock.
 func ReadXFS(r io.ReaderAt) (XFSSuper, error) {
 	return readHead(r, parseXFS)
 }
 
-// readHead has the first bytes of the disk parsed; they are gone afterwards.
+// readHead parses the first bytes of the disk. parse must not keep them.
 func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err error) {
 	buf, err := alignedBuffer(align)
 	if err != nil {
@@ -53,10 +51,9 @@ func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err
 	return parse(buf)
 }
 
-// IsWholeXFS is nil if the disk holds the finished XFS of that UUID, as mkfs.xfs
-// leaves it or used since: the superblock and the headers of all groups are
-// its. Where two machines have made a filesystem on one disk at the same time,
-// the headers are not all of one.
+// IsWholeXFS returns nil if the disk holds the finished XFS with that UUID, as mkfs.xfs leaves it or used since. The
+// superblock and the headers of all groups must belong to it. If two machines made filesystems on one disk at the same
+// time, the headers do not all belong to one.
 func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	super, err := ReadXFS(r)
 	switch {
@@ -67,7 +64,7 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	case super.InProgress:
 		return errors.New("mkfs.xfs is still at work on it, or was ended")
 	}
-	// Superblock, AGF, AGI, AGFL: a sector and a write each, of which one may be lost.
+	// Superblock, AGF, AGI and AGFL are one sector and one write each. Any of these writes may be lost.
 	buf, err := alignedBuffer(max(4*int(super.Sector), align))
 	if err != nil {
 		return err
@@ -78,8 +75,8 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 		if err := readFull(r, buf, at); err != nil {
 			return err
 		}
-		// What lies behind them in their block mkfs.xfs never writes: on a disk that was not
-		// blank it is old. A free list that is in use has block numbers in all of its sector.
+		// mkfs.xfs never writes the rest of their block: on a disk that was not blank it is old data. A free list in
+		// use has block numbers in all of its sector.
 		bad, _ := newOwner(uuid).foreign(buf[:3*super.Sector+sector], at)
 		for n := 0; n < 4 && bad < 0; n++ {
 			if header := n * int(super.Sector); nonZero(buf[header:][:super.Sector]) < 0 {
@@ -93,8 +90,8 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	return nil
 }
 
-// parseXFS reads the first 4096 bytes of a disk as struct xfs_dsb (Linux,
-// fs/xfs/libxfs/xfs_format.h), version 5, or 4, which has no checksum.
+// parseXFS parses the first 4096 bytes of a disk as struct xfs_dsb (Linux, fs/xfs/libxfs/xfs_format.h), version 5, or
+// 4, which has no checksum.
 func parseXFS(b []byte) (XFSSuper, error) {
 	const (
 		magic      = 0x58465342 // "XFSB"
@@ -115,7 +112,7 @@ func parseXFS(b []byte) (XFSSuper, error) {
 	case blockSize < 512 || blockSize > 64<<10 || blocks == 0 || blocks > (1<<63-1)/blockSize:
 		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: %d blocks of %d bytes", blocks, blockSize)
 	}
-	// xfs_end_cksum: CRC32c over the sector, the field itself taken as zero.
+	// xfs_end_cksum: CRC32c over the sector, with the field itself as zero.
 	table := crc32.MakeTable(crc32.Castagnoli)
 	sum := crc32.Update(0, table, b[:crcOffset])
 	sum = crc32.Update(sum, table, make([]byte, 4))

@@ -11,11 +11,11 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// attachment reads what is on record of the attachment with that sequence number.
+// attachment reads the records of the attachment with that sequence number.
 func (s Store) attachment(seq uint64) identity.Attachment {
 	var a identity.Attachment
-	// An unreadable word lifts nothing. With an unreadable verdict the proof is run again, with an unreadable fit the
-	// filesystem is measured again.
+	// If a record is unreadable it is as if it were not there: nothing is lifted, the proof runs again, the filesystem
+	// is measured again.
 	_ = readJSON(seqFile(s.acceptedDir(), seq), &a.Accepted)
 	var v disk.Verdict
 	if readJSON(seqFile(s.verdictDir(), seq), &v) == nil {
@@ -31,14 +31,13 @@ func (s Store) attachment(seq uint64) identity.Attachment {
 	if a.Unmounted == remount {
 		a.Unmounted, a.Remount = "", true
 	}
-	// Whether it is still there the links themselves tell.
+	// The links themselves show whether it still exists.
 	a.Link, _ = s.Link(seq)
 	return a
 }
 
-// KeepUnmounted records that this attachment of the disk is not to be mounted:
-// it was released (ReasonReleased), or unmounted by hand (ReasonUnmounted). An
-// empty reason takes that back.
+// KeepUnmounted records that this attachment of the disk must not be mounted, because it was released (ReasonReleased)
+// or unmounted by hand (ReasonUnmounted). An empty reason removes the record.
 func (s Store) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 	if reason == "" {
 		return removeIfThere(seqFile(s.unmountedDir(), f.Seq))
@@ -64,7 +63,7 @@ func (s Store) SaveVerdict(v disk.Verdict) error {
 	return nil
 }
 
-// SaveFit records the result of a try to have a filesystem fill its disk.
+// SaveFit records the result of an attempt to grow a filesystem to its disk.
 func (s Store) SaveFit(v disk.Fit) error {
 	err := os.MkdirAll(s.fitDir(), 0o700)
 	if err == nil {
@@ -76,7 +75,7 @@ func (s Store) SaveFit(v disk.Fit) error {
 	return nil
 }
 
-// SaveHolders records in words who used a filesystem when its disk was detached.
+// SaveHolders records, in words, who used a filesystem when its disk was detached.
 func (s Store) SaveHolders(uuid, words string) error {
 	if !disk.ValidUUID(uuid) {
 		return fmt.Errorf("cannot record who uses the filesystem: %q is not a UUID", uuid)
@@ -91,18 +90,18 @@ func (s Store) SaveHolders(uuid, words string) error {
 	return nil
 }
 
-// ForgetHolders removes what SaveHolders has recorded.
+// ForgetHolders removes what SaveHolders recorded.
 func (s Store) ForgetHolders(uuid string) error {
 	return removeIfThere(filepath.Join(s.holdersDir(), uuid))
 }
 
-// Holders returns what SaveHolders has recorded last in this boot, empty for nothing.
+// Holders returns what SaveHolders last recorded in this boot, empty for nothing.
 func (s Store) Holders(uuid string) string {
 	words, _ := readFile(filepath.Join(s.holdersDir(), uuid))
 	return string(words)
 }
 
-// Forget removes what the runtime store holds of an attachment that has ended.
+// Forget removes the runtime records of an attachment that has ended.
 func (s Store) Forget(seq uint64) error {
 	return errors.Join(removeIfThere(seqFile(s.acceptedDir(), seq)), removeIfThere(seqFile(s.verdictDir(), seq)), removeIfThere(seqFile(s.unmountedDir(), seq)),
 		removeIfThere(seqFile(s.confirmedDir(), seq)), removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.confirmedDir(), seq)+".lock"), removeIfThere(seqFile(s.fitDir(), seq)))

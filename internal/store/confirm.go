@@ -10,24 +10,23 @@ import (
 	"syscall"
 )
 
-// ErrNoAnswer reports that the operator's word has no answer.
+// ErrNoAnswer reports that there is no answer to the operator's token.
 var ErrNoAnswer = errors.New("there is no answer")
 
-// Answer is what came of an operator's word.
+// Answer is the result of formatting with an operator's token.
 type Answer struct {
-	// UUID and Type are those of the filesystem that was made, Failure why none was.
+	// UUID and Type are those of the filesystem that was made. Failure is why none was.
 	UUID    string `json:"uuid,omitempty"`
 	Type    string `json:"type,omitempty"`
 	Failure string `json:"failure,omitempty"`
 }
 
-// ErrConfirming reports that another process waits for what comes of an operator's word for
-// the same disk.
+// ErrConfirming reports that another process waits for the result of a token for the same disk.
 var ErrConfirming = errors.New("it is being formatted at the operator's word already (another hotmount format --confirm; see hotmount history)")
 
-// Confirming has this process alone give the operator's word for the disk of that sequence
-// number, or is ErrConfirming: one would be told what came of the other's. It holds until end is
-// called or the process ends.
+// Confirming gives this process alone the right to confirm formatting the disk with that sequence number. It returns
+// ErrConfirming if another process has the right: each would get the other's answer. The right ends when end is called
+// or the process ends.
 func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	fail := func(err error) (func() error, error) { return nil, fmt.Errorf("cannot hand on the token: %w", err) }
 	if err := os.MkdirAll(s.confirmedDir(), 0o700); err != nil {
@@ -43,10 +42,9 @@ func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	return f.Close, nil
 }
 
-// Confirm leaves the operator's word, a token, for the process that formats the
-// disk of that sequence number. It holds until withdraw is called or the process ends,
-// however that comes: nothing is formatted long after the operator was told that it
-// came to nothing. The directory is root's alone.
+// Confirm leaves the operator's token for the process that formats the disk with that sequence number. The token is
+// valid until withdraw is called or the process ends in any way. So nothing is formatted long after the operator has
+// seen a failure. Only root can read the directory.
 func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err error) {
 	fail := func(err error) (func() error, error) { return nil, fmt.Errorf("cannot hand on the token: %w", err) }
 	if err := os.MkdirAll(s.confirmedDir(), 0o700); err != nil {
@@ -72,9 +70,8 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 	return f.Close, nil
 }
 
-// TakeToken returns the operator's word for the disk of that sequence number, empty
-// if there is none that still holds. It is given once. An answer that is there is another's:
-// who gave that word has not waited for it.
+// TakeToken returns the operator's token for the disk with that sequence number, once, or "" if there is no valid one.
+// It removes any answer: that belongs to an earlier token whose operator did not wait.
 func (s Store) TakeToken(seq uint64) (token string, err error) {
 	fail := func(err error) (string, error) { return "", fmt.Errorf("cannot take the token: %w", err) }
 	f, err := os.Open(seqFile(s.confirmedDir(), seq))
@@ -102,8 +99,7 @@ func (s Store) TakeToken(seq uint64) (token string, err error) {
 	return token, nil
 }
 
-// Taken tells whether the operator's word for the disk of that sequence number is
-// no longer there.
+// Taken reports whether the operator's token for the disk with that sequence number is no longer there.
 func (s Store) Taken(seq uint64) (bool, error) {
 	_, err := os.Lstat(seqFile(s.confirmedDir(), seq))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -112,7 +108,7 @@ func (s Store) Taken(seq uint64) (bool, error) {
 	return err != nil, nil
 }
 
-// SaveAnswer leaves what came of the operator's word for whoever gave it.
+// SaveAnswer leaves the result for the operator whose token was taken.
 func (s Store) SaveAnswer(seq uint64, a Answer) error {
 	if err := writeFile(s.answerFile(seq), a, false); err != nil {
 		return fmt.Errorf("cannot answer the operator: %w", err)
@@ -120,8 +116,8 @@ func (s Store) SaveAnswer(seq uint64, a Answer) error {
 	return nil
 }
 
-// TakeAnswer returns what came of the operator's word, ErrNoAnswer if nobody has said
-// it yet. A word that nobody has taken is taken back, and what is answered then is another.
+// TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is none yet. If the token was not
+// taken, TakeAnswer withdraws it; any answer is then another token's.
 func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer
 	taken, err := s.Taken(seq)

@@ -7,15 +7,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Expectations are what was seen and is not recorded yet, or could not be. The zero value is ready, and is for one
-// Store. Nil expects nothing.
+// Expectations are sightings that are not recorded yet, or could not be. The zero value is ready, and is for one Store.
+// Nil has no sightings.
 type Expectations struct {
 	mu  sync.Mutex
 	all []disk.Sighting
 }
 
-// Expect has Load go by the sighting from now on, before Remember has recorded it and also if
-// that fails.
+// Expect makes Load use the sighting from now on, before Remember has recorded it and even if that fails.
 func (e *Expectations) Expect(s disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -23,15 +22,15 @@ func (e *Expectations) Expect(s disk.Sighting) {
 	e.all = e.all[max(0, len(e.all)-sightingsKept):]
 }
 
-// Expected returns what is still to be recorded, in the order in which it was seen.
+// Expected returns the sightings still to be recorded, in the order in which they were seen.
 func (e *Expectations) Expected() []disk.Sighting {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.all)
 }
 
-// Recorded notes that Remember has recorded them. It ends what was expected of the same filesystems before, even
-// if that could not be recorded.
+// Recorded notes that Remember has recorded the sightings. It also drops older sightings of the same filesystems, even
+// if they could not be recorded.
 func (e *Expectations) Recorded(seen []disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,8 +44,8 @@ func (e *Expectations) Recorded(seen []disk.Sighting) {
 	}
 }
 
-// sightings returns what is remembered of filesystems and what is expected to be: that first, for
-// what Recorded ends meanwhile is in the file.
+// sightings returns the recorded sightings merged with the expected ones. It reads the expected ones first: those that
+// Recorded drops meanwhile are in the file.
 func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	if e == nil {
 		return s.Sightings()

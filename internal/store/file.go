@@ -11,8 +11,7 @@ import (
 	"syscall"
 )
 
-// limit is the largest file that is read, in bytes. What hotmount writes is far
-// smaller.
+// limit is the largest file that is read, in bytes. hotmount writes far smaller ones.
 const limit = 4 << 20
 
 func readFile(path string) ([]byte, error) {
@@ -50,8 +49,7 @@ func writeFile(path string, v any, synced bool) error {
 	return replace(path, append(data, '\n'), synced)
 }
 
-// replace replaces the file as a whole. Synced, the new content and its name
-// are on the disk when it returns.
+// replace replaces the file as a whole. If synced, the new content and its name are on the disk when it returns.
 func replace(path string, data []byte, synced bool) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -73,8 +71,7 @@ func replace(path string, data []byte, synced bool) error {
 	return nil
 }
 
-// makeSynced makes a directory below one that exists, so that it is still there
-// after a power cut.
+// makeSynced makes a directory, which survives a power cut, in an existing one.
 func makeSynced(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
@@ -104,7 +101,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// locked runs f while no other process does the same.
+// locked runs f while no other process runs locked.
 func (s Store) locked(f func() error) (err error) {
 	lock, err := os.OpenFile(filepath.Join(s.State, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

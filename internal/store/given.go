@@ -13,8 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// givenOut is given-out.json. It is never shortened: a disk that is forgotten
-// could be taken for blank.
+// givenOut is given-out.json. It is never shortened, because a forgotten disk could be taken for blank.
 type givenOut struct {
 	Version int          `json:"version"`
 	Disks   []disk.Given `json:"disks"`
@@ -35,9 +34,8 @@ func (s Store) Given() ([]disk.Given, error) {
 	return all.Disks, nil
 }
 
-// GiveOut records, synced, that the disk is about to be given out by that link, for
-// the class, in the boot of that id: for ever, and for this attachment. It fails where the state directory
-// was never initialised.
+// GiveOut records, synced, that the class is about to give the disk out by that link, in the boot with that id. One
+// record is permanent, the other is for this attachment. GiveOut fails if the state directory was never initialised.
 func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 	err := s.locked(func() error {
 		if _, err := s.load(); err != nil {
@@ -71,7 +69,7 @@ func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 	return nil
 }
 
-// changeGiven changes, synced, the records of block volumes that may be of the disk.
+// changeGiven changes, synced, the block volume records that may be the disk's.
 func (s Store) changeGiven(f *disk.Facts, change func(*disk.Given)) error {
 	err := s.locked(func() error {
 		all, err := s.Given()
@@ -91,7 +89,7 @@ func (s Store) changeGiven(f *disk.Facts, change func(*disk.Given)) error {
 	return nil
 }
 
-// free records, synced, that the volume on the disk is no class's any more.
+// free records, synced, that the volume on the disk no longer belongs to a class.
 func (s Store) free(f *disk.Facts) error {
 	var err error
 	if f.Standing.Given != nil {
@@ -105,8 +103,7 @@ func (s Store) free(f *disk.Facts) error {
 	return err
 }
 
-// Link returns where the attachment of that sequence number was last given out,
-// empty for nowhere.
+// Link returns the path at which the attachment with that sequence number was last given out, empty for none.
 func (s Store) Link(seq uint64) (string, error) {
 	link, err := readFile(seqFile(s.linkDir(), seq))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,8 +118,7 @@ func (s Store) Link(seq uint64) (string, error) {
 	return string(link), nil
 }
 
-// ForgetLink records that the attachment is not given out any more. That it once
-// was stays on record.
+// ForgetLink records that the attachment is no longer given out. The permanent record stays.
 func (s Store) ForgetLink(seq uint64) error { return removeIfThere(seqFile(s.linkDir(), seq)) }
 
 func (s Store) givenFile() string { return filepath.Join(s.State, "given-out.json") }

@@ -18,30 +18,29 @@ import (
 // ErrBrake reports that too many disks were formatted in a short time.
 var ErrBrake = errors.New("too many disks were formatted in a short time")
 
-// Bounds in bytes: a history that would be larger than historySize is rewritten
-// with its newest records, which take half of that. A record has evidenceSize of
-// evidence at most, and as much of its failure: more of them are kept than the
+// Bounds in bytes. A history that would exceed historySize is rewritten with its newest records, which take half of
+// that. A record has at most evidenceSize of evidence, and as much of its failure. So more records are kept than the
 // largest format_limit, 256.
 const (
 	historySize  = 3 << 20
 	evidenceSize = 2 << 10
 )
 
-// entry is one line of history.jsonl: either the begin of a format or its end.
+// entry is one line of history.jsonl: either the beginning of a format or its end.
 type entry struct {
 	Version int          `json:"version"`
 	Begin   *disk.Record `json:"begin,omitempty"`
 	End     *ending      `json:"end,omitempty"`
 }
 
-// ending closes the last record of that UUID.
+// ending closes the last record with that UUID.
 type ending struct {
 	UUID    string    `json:"uuid"`
 	Ended   time.Time `json:"ended"`
 	Failure string    `json:"failure,omitempty"`
 }
 
-// History returns the records of the formats of this node, the oldest first.
+// History returns the records of this node's formats, the oldest first.
 func (s Store) History() ([]disk.Record, error) {
 	data, err := readFile(s.historyFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,9 +56,8 @@ func (s Store) History() ([]disk.Record, error) {
 	return all, nil
 }
 
-// parseHistory returns the records and how many bytes of data they take. A last
-// line that is not whole is what a power cut leaves of a record: it was never
-// synced, so that nothing was written to a disk on its account.
+// parseHistory returns the records and how many bytes of data they take. An incomplete last line is left by a power
+// cut. It was never synced, so nothing was written to a disk because of it.
 func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	for rest := data; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
@@ -96,11 +94,11 @@ func (e *ending) close(all []disk.Record) {
 	}
 }
 
-// Format is the durable record of one format that is about to be made, the
-// intents of package format. It is not for use by several goroutines.
+// Format is the durable record of one format that is about to begin. It implements the intents of package format. It is
+// not safe for use by several goroutines.
 type Format struct {
 	Store Store
-	// Record is what is recorded; Begin fills in the times.
+	// Record is what is recorded. Begin fills in the times.
 	Record disk.Record
 	// Limit is how many disks may be formatted within Period, 0 for any number.
 	Limit  int
@@ -110,9 +108,8 @@ type Format struct {
 	open bool
 }
 
-// Begin returns once the decision and the intent would survive a power cut. The
-// error wraps ErrBrake if there were too many: two processes that ask at the
-// same time are counted one after the other.
+// Begin returns once the decision and the intent would survive a power cut. The error wraps ErrBrake if the limit is
+// reached. Processes that call it at the same time are counted one after the other.
 func (f *Format) Begin(i disk.Intent) error {
 	err := f.Store.begin(f)
 	if err == nil {
@@ -122,18 +119,17 @@ func (f *Format) Begin(i disk.Intent) error {
 	return err
 }
 
-// Amend returns once what the intent says now would survive a power cut.
+// Amend returns once the changed intent would survive a power cut.
 func (f *Format) Amend(i disk.Intent) error { return f.Store.Begin(i) }
 
-// End records what came of the format, and then removes the intent: what a crash
-// between the two leaves is looked at once more.
+// End records the result of the format, and then removes the intent. After a crash between the two the disk is examined
+// once more.
 func (f *Format) End(uuid string, failure error) error {
 	f.open = false
 	return f.Store.EndFormat(uuid, failure)
 }
 
-// Close records the failure of a format that has begun and was not ended. Its
-// intent stays.
+// Close records the failure of a format that has begun and has no end. Its intent stays.
 func (f *Format) Close(failure error) error {
 	if !f.open {
 		return nil
@@ -142,8 +138,8 @@ func (f *Format) Close(failure error) error {
 	return f.Store.close(f.Record.UUID, failure)
 }
 
-// EndFormat records what came of the last format of that UUID, nil for a
-// filesystem that was made, and removes its intent.
+// EndFormat records the result of the last format with that UUID, and removes its intent. failure is nil if the
+// filesystem was made.
 func (s Store) EndFormat(uuid string, failure error) error {
 	if err := s.close(uuid, failure); err != nil {
 		return err
@@ -173,7 +169,7 @@ func (s Store) begin(f *Format) error {
 	})
 }
 
-// append adds the line that next makes of the history as it is, synced.
+// append adds, synced, the line that next makes from the current history.
 func (s Store) append(next func([]disk.Record) (entry, error)) error {
 	err := s.locked(func() error { return s.appendLocked(next) })
 	if err != nil && !errors.Is(err, ErrBrake) {
@@ -225,7 +221,7 @@ func (s Store) appendLocked(next func([]disk.Record) (entry, error)) (err error)
 		err = syncDir(s.State)
 	}
 	if err != nil {
-		// What did not get there whole must not be read as if it had.
+		// An incomplete line must not be read as a whole one.
 		return s.failed(errors.Join(err, file.Truncate(int64(whole))))
 	}
 	return nil

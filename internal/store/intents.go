@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Begin records, synced, that a filesystem is about to be made, and drops what is noted of
-// the disk: it is not missed any more, also where a crash leaves the disk half made.
+// Begin records, synced, that a filesystem is about to be made. It drops the noted content of the disk, which is no
+// longer missed, even if a crash leaves the disk half made.
 func (s Store) Begin(i disk.Intent) error {
 	if !disk.ValidUUID(i.UUID) {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
@@ -43,10 +43,11 @@ func (s Store) saveIntent(i disk.Intent) error {
 	return nil
 }
 
-// displace records of the intents that are the disk's by nothing but slot and size that
-// they are another's: it has been found to be blank. What the operator wanted gone may
-// lie on that other one, and is held by its slot all the same, until the operator wants
-// the same gone once more. So is what somebody else was at work on.
+// displace records that intents matched to the disk only by slot and size belong to another disk: this one was found to
+// be blank.
+//
+// Two kinds stay with the slot. Content that the operator ordered to overwrite may lie on the other disk; it stays
+// until the operator orders the same again. A format that was disturbed stays as well.
 func (s Store) displace(by disk.Intent) error {
 	all, err := s.intents()
 	if err != nil {
@@ -65,8 +66,7 @@ func (s Store) displace(by disk.Intent) error {
 	return nil
 }
 
-// Leave records that the disk of the intent of that UUID is not the one in its slot: the
-// operator has accepted what is on that.
+// Leave records that the intent's disk is not the one in its slot: the operator has accepted that disk's content.
 func (s Store) Leave(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.intents()
@@ -87,7 +87,7 @@ func (s Store) Leave(uuid string) error {
 	return nil
 }
 
-// End removes the intent of that UUID, synced.
+// End removes the intent with that UUID, synced.
 func (s Store) End(uuid string) error {
 	if !disk.ValidUUID(uuid) {
 		return fmt.Errorf("cannot remove the intent: %q is not a UUID", uuid)
@@ -104,9 +104,9 @@ func (s Store) End(uuid string) error {
 	return nil
 }
 
-// intents returns the formats of which the end is not recorded. One whose record cannot be read is
-// an error, and among them with the UUID that its name says, and in doubt: no other is
-// forgotten for it, and what carries that UUID is not taken for whole.
+// intents returns the formats whose end is not recorded. A record that cannot be read gives an error. It is also
+// returned, with the UUID of its file name and in doubt. So no other intent is lost because of it, and a filesystem
+// with that UUID is not taken for whole.
 func (s Store) intents() ([]disk.Intent, error) {
 	var all []disk.Intent
 	var errs []error

@@ -12,19 +12,18 @@ import (
 	"time"
 )
 
-// scansAtOnce is how many disks are read in full at once, by all processes of
-// this node together.
+// scansAtOnce is how many disks all processes of this node together read in full at the same time.
 const scansAtOnce = 2
 
-// How often a place is tried again, and how often the waiting is spoken of:
-// flock(2) waits for one file only, and not with a context.
+// placeEvery is how often a place is tried again: flock(2) waits for one file only, and without a context. placeWord is
+// how often the wait is reported.
 const (
 	placeEvery = 100 * time.Millisecond
 	placeWord  = 10 * time.Second
 )
 
-// stalled is for how long a disk may keep a place without a read that ends. Two
-// disks on dead storage would keep all others from being read.
+// stalled is how long a disk may keep a place without completing a read. Otherwise two disks on dead storage would
+// block the reading of all others.
 const stalled = 30 * time.Second
 
 // Place is the right to read a disk in full. Make it with ScanPlace or LaterPlace.
@@ -33,14 +32,13 @@ type Place struct {
 	waiting func()
 
 	mu   sync.Mutex
-	file *os.File    // nil while it is somebody else's to take
-	idle *time.Timer // nil before there was a place
+	file *os.File    // nil while others may take it
+	idle *time.Timer // nil before the first place
 	done bool
 }
 
-// ScanPlace waits for one of the places to read a disk. It is given back by Free,
-// by the end of the process, however that comes, and for as long as Progress is
-// not called for half a minute. While it waits, waiting is called at once and then
+// ScanPlace waits for one of the places to read a disk. Free gives it back, and so does the end of the process. A place
+// without a call of Progress for 30 seconds is given away. While ScanPlace waits, it calls waiting at once and then
 // every ten seconds.
 func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 	p := s.LaterPlace(waiting)
@@ -50,14 +48,14 @@ func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 	return p, nil
 }
 
-// LaterPlace is a place that the first call of Progress waits for: for whoever may not have
-// to read the disk in full.
+// LaterPlace returns a place for which the first call of Progress waits. It suits a caller that may not have to read
+// the disk in full.
 func (s Store) LaterPlace(waiting func()) *Place {
 	return &Place{store: s, waiting: waiting}
 }
 
-// Progress reports that a read has ended. Where the place was given away meanwhile it
-// waits for another; with an error there is none.
+// Progress reports that a read has ended. If the place was given away meanwhile, Progress waits for another. After an
+// error the caller has no place.
 func (p *Place) Progress(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +84,7 @@ func (p *Place) Again(ctx context.Context) error {
 	return p.Progress(ctx)
 }
 
-// Free returns the place back; it may be called more than once.
+// Free gives the place back. It may be called more than once.
 func (p *Place) Free() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +95,7 @@ func (p *Place) Free() {
 	p.release()
 }
 
-// stall returns the place away: no read has ended for that long.
+// stall gives the place away: no read has ended for that long.
 func (p *Place) stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +135,7 @@ func (s Store) takePlace(ctx context.Context, waiting func()) (*os.File, error) 
 	}
 }
 
-// lockPlace returns nil for a place that somebody has.
+// lockPlace returns nil without an error if another process has the place.
 func lockPlace(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -13,19 +13,18 @@ import (
 
 func (s Store) publishedFile() string { return filepath.Join(s.Runtime, "status.json") }
 
-// Publish replaces what the daemon has to say of each disk, for anybody to read. It is called by one
-// at a time.
+// Publish replaces the daemon's published state of the disks, which anybody may read. It must not run concurrently.
 func (s Store) Publish(lines []disk.Line) error {
 	err := func() error {
 		data, err := json.MarshalIndent(lines, "", "  ")
 		if err != nil {
 			return err
 		}
-		tmp := filepath.Join(s.Runtime, ".status.json.new") // the daemon alone writes it
+		tmp := filepath.Join(s.Runtime, ".status.json.new") // only the daemon writes it
 		if err := os.WriteFile(tmp, append(data, '\n'), 0o600); err != nil {
 			return err
 		}
-		// The daemon's umask is for its other files.
+		// The daemon's umask suits its other files.
 		if err := os.Chmod(tmp, 0o644); err != nil {
 			return err
 		}
@@ -37,8 +36,7 @@ func (s Store) Publish(lines []disk.Line) error {
 	return nil
 }
 
-// Published returns what the daemon last said of each disk, none if no daemon has
-// run since the boot.
+// Published returns the daemon's last published state of each disk, none if no daemon has run since boot.
 func (s Store) Published() ([]disk.Line, error) {
 	var lines []disk.Line
 	if err := readJSON(s.publishedFile(), &lines); err != nil && !errors.Is(err, fs.ErrNotExist) {

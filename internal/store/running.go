@@ -13,12 +13,11 @@ import (
 // runnings is running.json.
 type runnings struct {
 	Version int `json:"version"`
-	// Filesystems, the one that was seen last at the end.
+	// Filesystems has the one seen last at the end.
 	Filesystems []disk.Running `json:"filesystems"`
 }
 
-// Runs hands change the records of those UUIDs, empty ones where there is none,
-// and records, synced, what it makes of each.
+// Runs passes the records of those UUIDs to change, empty ones where there is none. It records the results, synced.
 func (s Store) Runs(uuids []string, change func(disk.Running) disk.Running) error {
 	err := s.locked(func() error {
 		all, err := s.runs()

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// SaveSettings hands the daemon's effective settings to the processes that
-// format, so that flags and environment of the daemon hold there too.
+// SaveSettings passes the daemon's effective settings to the processes that format, so that its flags and environment
+// apply there too.
 func (s Store) SaveSettings(st *disk.Settings) error {
 	if err := writeFile(filepath.Join(s.Runtime, "settings.json"), st, false); err != nil {
 		return fmt.Errorf("cannot hand on the settings: %w", err)
@@ -19,9 +19,8 @@ func (s Store) SaveSettings(st *disk.Settings) error {
 	return nil
 }
 
-// SaveDirectories keeps the class directories in the state directory, for the
-// cleanup at a boot with a broken configuration, and the former ones that are still to be
-// looked after.
+// SaveDirectories records the class directories in the state directory, for the cleanup at a boot with a broken
+// configuration. former are earlier directories that still need a cleanup.
 func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	var dirs []string
 	for i := range st.Classes {
@@ -47,7 +46,7 @@ func (s Store) Settings() (*disk.Settings, error) {
 	return &st, nil
 }
 
-// Directories returns what SaveDirectories has kept for the last daemon that started.
+// Directories returns the directories that the last daemon recorded with SaveDirectories.
 func (s Store) Directories() ([]string, error) {
 	var dirs []string
 	err := readJSON(filepath.Join(s.State, "directories.json"), &dirs)

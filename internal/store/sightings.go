@@ -12,18 +12,17 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// sightingsKept bounds the memory of filesystems.
+// sightingsKept limits how many filesystems are remembered.
 const sightingsKept = 1024
 
-// sightings is filesystems.json, and of what is not mounted contents.json.
+// sightings is filesystems.json, and also contents.json, which has what is not mounted.
 type sightings struct {
 	Version int `json:"version"`
-	// Filesystems, the one that was seen last at the end.
+	// Filesystems has the one seen last at the end.
 	Filesystems []disk.Sighting `json:"filesystems"`
 }
 
-// Remember records, synced, on which disks filesystems were found mounted, or
-// that their disks have left.
+// Remember records, synced, on which disks filesystems were found mounted, or that their disks have left.
 func (s Store) Remember(seen []disk.Sighting) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()
@@ -50,8 +49,8 @@ func writeSightings(path string, all []disk.Sighting) error {
 	return writeSynced(path, sightings{Version: version, Filesystems: all})
 }
 
-// merge adds what was seen to what is remembered, one of each filesystem, and gives what that
-// replaces, and what it adds. It may change all.
+// merge adds the sightings seen to all, with one for each filesystem. before are the sightings that it replaces or
+// drops, now those that it adds. merge may change all.
 func merge(all, seen []disk.Sighting) (merged, before, now []disk.Sighting) {
 	for _, n := range seen {
 		i := slices.IndexFunc(all, func(o disk.Sighting) bool { return o.UUID == n.UUID })
@@ -68,10 +67,10 @@ func merge(all, seen []disk.Sighting) (merged, before, now []disk.Sighting) {
 	return all[forgotten:], append(before, all[:forgotten]...), now
 }
 
-// dropRenamed takes from the refused disks those that have got a UUID of their own.
+// dropRenamed removes refused disks that now have a UUID of their own.
 func (s Store) dropRenamed(seen []disk.Sighting) error {
 	isRenamed := func(t identity.Twin) bool { return slices.ContainsFunc(seen, t.Renamed) }
-	// What is not on record need not be dropped, and Memory.Lost tells.
+	// Without a readable state there is nothing to drop, and Memory.Lost reports the error.
 	if st, err := s.load(); err != nil || !slices.ContainsFunc(st.Twins, isRenamed) {
 		return nil
 	}
@@ -82,9 +81,8 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 	})
 }
 
-// markFull makes for each filesystem that fills its disk the file for which
-// udev/90-hotmount.rules look, and removes those of what was known before. They are not
-// synced: of a lost one udev finds out once more.
+// markFull makes a file for each filesystem that fills its disk, for udev/90-hotmount.rules, and removes those that no
+// longer apply. The files are not synced: if one is lost, udev finds out once more.
 func (s Store) markFull(before, now []disk.Sighting) error {
 	var errs []error
 	want := map[string]string{} // by UUID
@@ -109,9 +107,8 @@ func (s Store) markFull(before, now []disk.Sighting) error {
 	return errors.Join(errs...)
 }
 
-// Note records, synced, what was found on disks and is not mounted from them, or that
-// it is there no more (Left). Where a filesystem is mounted since, that is remembered
-// instead (Remember).
+// Note records, synced, content that was found on disks and is not mounted, or that it is gone (Left). Once a
+// filesystem is mounted, Remember records it instead.
 func (s Store) Note(found []disk.Sighting) error {
 	if err := s.locked(func() error { return s.note(found, true) }); err != nil {
 		return fmt.Errorf("cannot record what lies on which disk: %w", err)
@@ -119,8 +116,7 @@ func (s Store) Note(found []disk.Sighting) error {
 	return nil
 }
 
-// note drops the records that what was found replaces, and adds those of it: each place
-// has one at most.
+// note drops the records that the found content replaces, and adds the new ones. Each slot has one at most.
 func (s Store) note(found []disk.Sighting, add bool) error {
 	before, err := s.Noted()
 	if err != nil {
@@ -147,9 +143,8 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 	return s.failed(writeSightings(s.notedFile(), all))
 }
 
-// GiveUp records, synced, that the disk of that filesystem has left for good, though
-// nobody saw it. What else is known of it is kept, and in its place: what lay in a
-// slot after it still did.
+// GiveUp records, synced, that the filesystem's disk has left for good, though nobody saw it leaving. The record keeps
+// its other fields and its position, so that later content of a slot stays later.
 func (s Store) GiveUp(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()
@@ -167,8 +162,7 @@ func (s Store) GiveUp(uuid string) error {
 	return nil
 }
 
-// Sightings returns what is remembered of filesystems that were mounted, the one
-// that was seen last at the end.
+// Sightings returns the filesystems known to have been mounted, the one seen last at the end.
 func (s Store) Sightings() ([]disk.Sighting, error) { return readSightings(s.sightingsFile()) }
 
 // Noted returns what Note has recorded, the newest at the end.
@@ -188,8 +182,7 @@ func readSightings(path string) ([]disk.Sighting, error) {
 	return all.Filesystems, nil
 }
 
-// fullFile is named for the filesystem and the size of its disk in sectors of 512 bytes,
-// as sysfs gives it.
+// fullFile returns a file named for the filesystem and the size of its disk in sectors of 512 bytes, as in sysfs.
 func (s Store) fullFile(n *disk.Sighting) string {
 	return filepath.Join(s.State, "full", fmt.Sprintf("%s-%d", n.UUID, n.Identity.Size/512))
 }

@@ -1,7 +1,6 @@
-// Package store keeps what cannot be derived from the disks, systemd and the
-// kernel. There are two stores: the state directory (/var/lib/hotmount), synced
-// and kept over reboots, and the runtime directory (/run/hotmount), kept over
-// restarts of the service and gone at reboot, keyed by disk sequence number.
+// Package store keeps what cannot be derived from the disks, systemd and the kernel. It has two stores. The state
+// directory (/var/lib/hotmount) is synced and survives reboots. The runtime directory (/run/hotmount) survives restarts
+// of the service, is gone after a reboot and is keyed by disk sequence number.
 package store
 
 import (
@@ -17,55 +16,50 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// The directories of the installed package: StateDirectory= and
-// RuntimeDirectory= of hotmount.service.
+// The directories of the installed package: StateDirectory= and RuntimeDirectory= of hotmount.service.
 const (
 	StateDirectory   = "/var/lib/hotmount"
 	RuntimeDirectory = "/run/hotmount"
 )
 
-// version of the format of state.json. A daemon that finds a newer one does not
-// touch it and formats nothing.
+// version is the format version of state.json. A daemon that finds a newer one leaves it alone and formats nothing.
 const version = 1
 
-// ErrLost reports that the state directory holds no readable state: it was never
-// initialised, or it was lost. Nothing may be formatted until it is made anew.
+// ErrLost reports that the state directory has no readable state: it was never initialised, or was lost. Nothing may be
+// formatted until it is initialised.
 var ErrLost = errors.New("the state directory is not initialised (hotmount state init makes it)")
 
-// Store gives access to both stores. Its methods may be called by several
-// processes: every file is replaced as a whole, and what is read and written back is
-// locked meanwhile.
+// Store gives access to both stores. Several processes may call its methods: each file is replaced as a whole, and
+// read-modify-write is locked.
 type Store struct {
 	State   string
 	Runtime string
 }
 
-// Default is the store of the installed package.
+// Default returns the store of the installed package.
 func Default() Store { return Store{State: StateDirectory, Runtime: RuntimeDirectory} }
 
 // state is state.json.
 type state struct {
 	Version int `json:"version"`
-	// Present are the disks that were attached when hotmount was installed, also
-	// once more, and that nobody has accepted since.
+	// Present are the disks that were attached when hotmount was installed, the first time or again, and were not
+	// accepted since.
 	Present []disk.Identity `json:"present"`
-	// Braked are the disks that came while too many were formatted and that
-	// nobody has accepted since, the newest last.
+	// Braked are the disks that came while the format limit was reached and were not accepted since, the newest last.
 	Braked []disk.Identity `json:"braked,omitempty"`
-	// Twins are the disks that were refused since another had their UUID, and
-	// that nobody has accepted since, the newest last.
+	// Twins are the disks that were refused because another had their UUID and were not accepted since, the newest
+	// last.
 	Twins []identity.Twin `json:"twins,omitempty"`
 }
 
-// identitiesKept bounds the lists of disks that grow by themselves.
+// identitiesKept limits the lists of disks that grow by themselves.
 const identitiesKept = 1024
 
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
-// Init makes the state directory with the disks that are attached now. One that
-// is initialised already keeps what it holds, and gets them where the package was
-// removed in between; made says whether they were written down. Either way
-// it can be written when Init returns, and earlier failures are forgotten.
+// Init initialises the state directory with the disks that are attached now. An initialised one keeps its content, and
+// gets these disks if the package was removed in between. made reports whether the disks were recorded. When Init
+// returns without an error, the directory is writable and earlier failures are forgotten.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
 	if err != nil && !errors.Is(err, ErrLost) {
@@ -101,9 +95,8 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	return made, errors.Join(removeIfThere(s.removedFile()), removeIfThere(s.failedFile()))
 }
 
-// Removed reports whether the package was removed since Init: what was attached then
-// nobody has written down, and nothing may be formatted until Init does. Its prerm
-// makes the file, or its postrm, where dpkg calls no prerm.
+// Removed reports whether the package was removed since Init. Disks attached then are not on record, so nothing may be
+// formatted until Init runs. The package's prerm makes the file, or its postrm where dpkg does not call prerm.
 func (s Store) Removed() bool {
 	_, err := os.Lstat(s.removedFile())
 	return !errors.Is(err, fs.ErrNotExist)
@@ -111,8 +104,8 @@ func (s Store) Removed() bool {
 
 func (s Store) removedFile() string { return filepath.Join(s.State, "removed") }
 
-// Check reports whether the state directory can be written, by writing to it. If
-// not, nothing is formatted until Init.
+// Check reports whether the state directory can be written, by writing to it. If it cannot, nothing is formatted until
+// Init.
 func (s Store) Check() error {
 	path := filepath.Join(s.State, "check")
 	err := replace(path, make([]byte, 4*evidenceSize), true)
@@ -125,10 +118,9 @@ func (s Store) Check() error {
 	return nil
 }
 
-// failed keeps, until Init, the error of a write to the state directory: what it
-// remembers has a gap, and it may be the next record of a format that is missing. It
-// gives the error back. A file that is taken away says so after a boot, too: that
-// works in a full filesystem, in a read-only one nothing does.
+// failed records the error of a write to the state directory until Init, and returns it. The state then has a gap: the
+// record of a format may be missing. failed also removes a file, which shows the gap after a reboot. Removing works in
+// a full filesystem; in a read-only one nothing does.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil
@@ -174,14 +166,14 @@ func (s Store) load() (state, error) {
 	return st, nil
 }
 
-// Memory is what the stores hold, as of one moment for the state directory.
+// Memory is the content of the stores. The state directory's part is as of one moment.
 type Memory struct {
 	identity.Records
 	store Store
 }
 
-// Load reads the state directory, for the boot of that id. What cannot be read of it is in Lost; it does not keep
-// filesystems from being mounted.
+// Load reads the state directory, for the boot with that id. An unreadable part is reported in Lost and does not
+// prevent mounting.
 func (s Store) Load(boot string, e *Expectations) Memory {
 	m := Memory{store: s, Records: identity.Records{Boot: boot}}
 	var errs [7]error
@@ -207,16 +199,16 @@ func (s Store) Load(boot string, e *Expectations) Memory {
 	return m
 }
 
-// Standing returns what the stores say of the disk.
+// Standing returns the disk's standing according to the stores.
 func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	return m.Records.Standing(f, m.store.attachment(f.Seq))
 }
 
-// Accept records the operator's word for this attachment of the disk. What is kept over
-// attachments for the same reason ends with it: that the disk was there before
-// installation, came while too many were formatted, or was a twin, or that its volume was
-// of another class. Without a reason the word is for another try alone, after a failure
-// or an unmounting: what looks blank then is held as before.
+// Accept records the operator's accept for this attachment of the disk.
+//
+// It also removes lasting records for the same reason: attached before installation, format limit, twin, volume of
+// another class. Without a reason it only allows another try, after a failure or an unmount. A disk that looks blank
+// then is held as before.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
 		if err := s.lift(f, boot, w); err != nil {
@@ -227,20 +219,20 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if f.Standing.WasMounted.IsZero() {
 		return errors.Join(err, s.KeepUnmounted(f, ""))
 	}
-	// A daemon that starts before it is mounted again would take it for unmounted by hand.
-	// The one that runs knows, also where there is no room to write it down.
+	// A daemon that starts before the disk is mounted again would assume that it was unmounted by hand. The running
+	// daemon knows better, even if this cannot be written.
 	if s.KeepUnmounted(f, remount) != nil {
 		err = errors.Join(err, s.KeepUnmounted(f, ""))
 	}
 	return err
 }
 
-// remount stands in place of a reason to keep a disk unmounted for the opposite.
+// remount stands in place of a reason to keep a disk unmounted, and means the opposite.
 const remount = disk.Reason("remount")
 
 func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)
-	// The word is for one disk: what is on record of another with its serial stays.
+	// The accept is for one disk: records of another disk with its serial stay.
 	alone := func(p disk.Identity) bool { return len(f.SameSerial) == 0 || p.Slot == id.Slot }
 	err := s.change(func(st *state) bool {
 		before := len(st.Present) + len(st.Braked) + len(st.Twins)
@@ -265,15 +257,15 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	}
 	var all []disk.Word
 	path := seqFile(s.acceptedDir(), f.Seq)
-	_ = readJSON(path, &all) // as in Standing
+	_ = readJSON(path, &all) // as in attachment
 	if slices.Contains(all, w) {
 		return nil
 	}
 	return writeFile(path, append(all, w), false)
 }
 
-// change has the state written back, synced, if the function says that it has changed
-// it. A state directory that cannot be written keeps nobody from changing nothing.
+// change writes the state back, synced, if f returns true. Without a change it succeeds even if the state directory
+// cannot be written.
 func (s Store) change(f func(*state) bool) error {
 	if st, err := s.load(); err != nil || !f(&st) {
 		return err
@@ -287,10 +279,9 @@ func (s Store) change(f func(*state) bool) error {
 	})
 }
 
-// Keep records, synced, that a disk stays held when what it was held for is
-// over: that too many were formatted (ReasonBrake), that another disk had its
-// UUID (ReasonTwin), or the serial of a block volume (ReasonSerialTwice). Accept
-// ends it.
+// Keep records, synced, that a disk stays held or refused when the cause is gone. The cause is the format limit
+// (ReasonBrake), another disk with its UUID (ReasonTwin), or with the serial of a block volume (ReasonSerialTwice).
+// Accept ends it.
 func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
 	if reason == disk.ReasonSerialTwice {
 		return s.changeGiven(f, func(g *disk.Given) { g.Twice = true })

@@ -8,8 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// before returns the last filesystem that lay on the disk during this attachment: one
-// that was mounted, else one that was made.
+// before returns the last filesystem that lay on the disk during this attachment. A mounted one precedes one that was
+// only made.
 func (r *Records) before(id disk.Identity) *disk.Sighting {
 	here := func(other *disk.Identity) bool { return other.Boot == id.Boot && other.Seq == id.Seq }
 	for i := range slices.Backward(r.Sightings) {
@@ -25,7 +25,7 @@ func (r *Records) before(id disk.Identity) *disk.Sighting {
 	return nil
 }
 
-// madeBy returns the sighting of a filesystem that was made and maybe never mounted.
+// madeBy returns a sighting for a filesystem that was made and perhaps never mounted.
 func madeBy(r *disk.Record) *disk.Sighting {
 	return &disk.Sighting{Identity: r.Identity, UUID: r.UUID, Type: cmp.Or(r.Type, disk.XFS), Class: r.Class, Mounted: r.Ended}
 }
@@ -39,9 +39,9 @@ func (r *Records) noted(id disk.Identity) *disk.Sighting {
 	return &r.Contents[i]
 }
 
-// formerSerial returns the last filesystem that lay on a disk with f's serial:
-// one that was mounted, else one that was made. What was never mounted counts if it was
-// there when an earlier boot ended; it is newer, since Remember drops what it replaces.
+// formerSerial returns the last content on a disk with f's serial. Content that was never mounted comes first, if it
+// was there when an earlier boot ended. It is the newest, because Remember drops what it replaces. Then come mounted
+// filesystems, then filesystems that were made.
 func (r *Records) formerSerial(f *disk.Facts) *disk.Sighting {
 	for i := range slices.Backward(r.Contents) {
 		if l := &r.Contents[i]; l.Identity.Boot != r.Boot && serialOf(l, f) {
@@ -61,17 +61,16 @@ func (r *Records) formerSerial(f *disk.Facts) *disk.Sighting {
 	return nil
 }
 
-// serialOf reports whether the filesystem lay on a disk with f's serial, or on a
-// partition of one.
+// serialOf reports whether the filesystem lay on a disk with f's serial, or on a partition of one.
 func serialOf(l *disk.Sighting, f *disk.Facts) bool {
 	serial := l.Identity.Serial
 	i := strings.LastIndex(serial, disk.PartitionSuffix)
 	return disk.SameSerial(serial, f.Serial) || i > 0 && disk.SameSerial(serial[:i], f.Serial)
 }
 
-// formerSlot returns what lay in f's slot, on a disk that may have been f, when an
-// earlier boot ended: it was the last one there, was not seen in this boot and was not
-// seen leaving. What was never mounted is newer, as in formerSerial.
+// formerSlot returns what lay in f's slot when an earlier boot ended, on a disk that may have been f. It must be the
+// last in that slot, not seen in this boot and not seen leaving. Content that was never mounted is newer, as in
+// formerSerial.
 func (r *Records) formerSlot(f *disk.Facts) *disk.Sighting {
 	if f.Slot == "" {
 		return nil
@@ -98,8 +97,8 @@ func (r *Records) lastInSlot(all []disk.Sighting, f *disk.Facts) *disk.Sighting 
 	return nil
 }
 
-// Formatted returns the last record of each disk, the newest last. A format that is begun
-// again has the same UUID, or is of the same attachment of the disk.
+// Formatted returns the last record of each disk, the newest last. A restarted format has the same UUID or the same
+// attachment of the disk.
 func Formatted(all []disk.Record) []disk.Record {
 	type attachment struct {
 		boot string

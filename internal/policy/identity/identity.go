@@ -1,5 +1,5 @@
-// Package identity decides whether what is on record is of a disk that is attached: whether it is the same disk, the
-// same one resized, one that may be it, a copy, or a stranger. It is pure: records go in, a disk.Standing comes out.
+// Package identity matches records to attached disks. A record may be of the same disk, of the same disk resized, of
+// one that may be it, of a copy or of a stranger. The package is pure: records go in, a disk.Standing comes out.
 package identity
 
 import (
@@ -9,28 +9,29 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Records are all records of one moment.
+// Records are all records at one moment.
 type Records struct {
 	// Boot is the id of this boot.
 	Boot string
-	// Present are the disks that were attached when hotmount was installed, Braked those that came while too many were
-	// formatted. Nobody has accepted them since.
+	// Present are the disks that were attached when hotmount was installed. Braked are those that came while the format
+	// limit was reached. None has been accepted since.
 	Present, Braked []disk.Identity
 	Twins           []Twin
 	Intents         []disk.Intent
 	// History are the decisions to format, the newest last.
 	History []disk.Record
-	// Sightings are the filesystems that were mounted, Contents what lay on disks and was not, the newest last.
+	// Sightings are the filesystems that were mounted, Contents what lay on disks without being mounted. In both the
+	// newest is last.
 	Sightings, Contents []disk.Sighting
 	Given               []disk.Given
-	// Formatted is the last record of each disk (Formatted), Formats how long ago each of these formats began.
+	// Formatted is the last record of each disk (func Formatted). Formats is how long ago each of these formats began.
 	Formatted []disk.Record
 	Formats   []time.Duration
 	// Lost is why nothing may be formatted, nil if the records were readable.
 	Lost error
 }
 
-// Attachment is what is on record of one attachment of a disk.
+// Attachment are the records of one attachment of a disk.
 type Attachment struct {
 	Accepted  []disk.Word
 	Verdict   *disk.Verdict
@@ -40,7 +41,7 @@ type Attachment struct {
 	Link      string
 }
 
-// Standing returns what the records say of the disk.
+// Standing returns the disk's standing according to the records.
 func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
 	st := disk.Standing{Accepted: a.Accepted, Verdict: a.Verdict, Fit: a.Fit, Unmounted: a.Unmounted, Remount: a.Remount, Link: a.Link}
 	if r.Lost != nil {
@@ -55,7 +56,7 @@ func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
 	r.place(&st, f, id, uuid)
 	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = r.before(id), r.formerSerial(f), r.formerSlot(f), r.noted(id)
 	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
-		st.FormerSlot = nil // or the word that gives it up would have to be given twice
+		st.FormerSlot = nil // otherwise its loss would have to be accepted twice
 	}
 	if i := slices.IndexFunc(r.Given, func(g disk.Given) bool { return g.Is(f) }); i >= 0 {
 		g := r.Given[i]
@@ -67,7 +68,7 @@ func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
 	return st
 }
 
-// sightings fills in what is known of the filesystem on the disk, and of the attachment's own.
+// sightings sets what is known of the filesystem on the disk and of the attachment's own mounts.
 func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid string) {
 	for i := range r.Sightings {
 		s := &r.Sightings[i]
@@ -89,16 +90,16 @@ func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, 
 	}
 }
 
-// place fills in whether the disk is in the slot from which its filesystem was mounted last, and whether it was refused
-// as a twin. The slot of one that left may be another's now, which within a boot the sequence number tells, also where
+// place sets whether the disk is in the slot from which its filesystem was last mounted, and whether it was refused as
+// a twin. A disk that left may have been replaced in its slot. Within one boot the sequence number shows that, even if
 // nobody saw it leave.
 func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid string) {
 	mounted := false
 	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != r.Boot || v.Identity.Seq == f.Seq) {
 		mounted = v.Identity.Boot == r.Boot
-		// Where it was refused while it came alone, the slot has not told which it is, and will not when the other comes.
+		// If the disk was refused while it was alone, its slot did not identify it, and will not once the other comes.
 		alone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
-		// No volume of LVM is there twice, and none has a slot.
+		// An LVM volume cannot be attached twice, and has no slot.
 		st.InPlace = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !alone
 	}
 	st.Twin = uuid != "" && slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.Is(id, uuid, st.OnRecord, mounted) })
@@ -115,26 +116,24 @@ func (r *Records) others(st *disk.Standing, id disk.Identity) []time.Duration {
 	return slices.Delete(slices.Clone(r.Formats), i, i+1)
 }
 
-// beside reports whether the disk of that identity was attached already when the one of
-// the sighting left: it is another, unless it has its slot, which has room for one.
+// beside reports whether the disk with that identity was already attached when the sighting's disk left. It is then
+// another disk, unless both have the same slot, which has room for one.
 func beside(s *disk.Sighting, id disk.Identity) bool {
 	whole := disk.ID{Seq: id.Seq}.DiskSeq()
 	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
 }
 
-// elsewhere reports whether the disk of that identity is in another slot than the one of the
-// sighting had in this boot, which nobody saw leave, and no serial tells that it is the
-// same: a copy that was attached meanwhile looks like that.
+// elsewhere reports whether the disk is in another slot than the sighting's disk had in this boot, without that disk
+// having been seen leaving. No serial shows that they are the same. A copy attached meanwhile looks like that.
 func elsewhere(s *disk.Sighting, id disk.Identity) bool {
 	was := s.Identity
 	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && (was.Serial == "" || id.Serial == "") &&
 		was.Slot != "" && id.Slot != "" && was.Slot != id.Slot
 }
 
-// intent returns the format of which the end is not recorded that is the disk's, or may be,
-// nil if none is: also one of an earlier attachment, or of a disk whose filesystem has the
-// UUID that udev knows on this one. Of several it is the one that is surest. doubt and
-// bySlot are Standing's.
+// intent returns the unfinished format that is the disk's, or may be, nil if there is none. It may be of an earlier
+// attachment, or of a disk whose filesystem has the UUID that udev knows on this one. The surest of several is
+// returned. doubt and bySlot are Standing.IntentDoubt and Standing.IntentBySlot.
 func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
 	sure := func(n *disk.Intent) int {
 		was := n.Identity
@@ -145,8 +144,8 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 			return 4
 		case n.UUID == uuid:
 			return 3
-		// Of several in one slot it is the last: there is one at most that no later one
-		// has taken the slot from (Store.displace).
+		// The last of several in one slot counts: it is the only one whose slot no later one has taken
+		// (Store.displace).
 		case was.Like(id) && !n.Left && !n.Over && n.Doubt == "":
 			return 2
 		case was.Like(id) && !n.Left:
@@ -166,11 +165,12 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 	return of, !isOf(of, id), most <= 2
 }
 
-// isOf reports whether the intent is the disk's as far as its slot and size, or the UUID on
-// it, can tell. Around an unfinished filesystem on a disk that was blank there is nothing
-// to lose, and the likeness of an earlier attachment will do; without a serial also that of
-// one in another slot, once the slots were dealt anew. What was to be overwritten a
-// copy has as well, perhaps the only one: it is the disk itself that is wanted.
+// isOf reports whether the intent is the disk's, as far as slot, size and the UUID on it can tell.
+//
+// On a disk that was blank an unfinished filesystem holds nothing to lose. There the likeness of an earlier attachment
+// suffices. Without a serial another slot is acceptable as well, once slots may have been reassigned.
+//
+// Content that was to be overwritten may be on a copy as well, perhaps the only one. There it must be the disk itself.
 func isOf(n *disk.Intent, id disk.Identity) bool {
 	if n.Over {
 		return n.Identity.Is(id) && (n.Identity.Boot == id.Boot || id.Serial != "")
@@ -182,16 +182,15 @@ func isOf(n *disk.Intent, id disk.Identity) bool {
 	return was.Is(id) || was.Like(id)
 }
 
-// Twin is a disk that was refused since another had its UUID, and that nobody has accepted since.
+// Twin is a disk that was refused because another had its UUID, and has not been accepted since.
 type Twin struct {
 	Identity disk.Identity `json:"identity"`
 	UUID     string        `json:"uuid"`
 }
 
-// Is reports whether it may be the disk of that identity with that filesystem, whenever
-// and wherever it was attached, and whatever size it has now. Of disks without a
-// serial it can be any but the one on record; with or without one it is not the attachment from
-// which the filesystem was mounted, if it was another that was refused.
+// Is reports whether t may be the disk with that identity and filesystem, in any attachment, slot or size. Without a
+// serial any disk may be it, except the one on record. The attachment from which the filesystem was mounted is never
+// it, if another attachment was refused.
 func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:
@@ -206,13 +205,13 @@ func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	return t.Identity.Serial == id.Serial && (id.Serial != "" || !onRecord)
 }
 
-// attached reports whether it is that attachment of the disk.
+// attached reports whether t is that attachment of the disk.
 func (t Twin) attached(id disk.Identity) bool {
 	return t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq
 }
 
-// Renamed reports whether the refused disk has got a UUID of its own, by which it was mounted:
-// what has the other one now is not it. Without a serial another in its slot looks like it.
+// Renamed reports whether the refused disk now has a UUID of its own and was mounted by it. A disk with the other UUID
+// is then not it. Without a serial, another disk in its slot looks the same, so that does not count.
 func (t Twin) Renamed(n disk.Sighting) bool {
 	same := t.attached(n.Identity) || n.Identity.Serial != "" && n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
 	return !n.Left && t.UUID != n.UUID && same
