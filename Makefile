@@ -106,7 +106,7 @@ test-container: deps deb ## the tests of the container; RUN=Name for some of the
 	@go test -race -tags root -timeout 20m -count 1 $(if $(RUN),-run '$(RUN)') ./test/worker
 # RUN names tests of whatever length; with WORKER=vm all run in virtual machines.
 TAGS := $(if $(RUN),vm$(shell echo ,)full,vm)
-SKIP := ^($(shell grep -hv '^\#' test/system/long.txt test/system/full.txt | paste -sd '|'))$$
+SKIP = ^($(shell grep -hv '^\#' test/system/long.txt test/system/full.txt | paste -sd '|'))$$
 test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some of them, WORKER=vm for all in virtual machines
 	$(call say,tests in containers and virtual machines)
 	@# One package at a time: only so does go test print while it runs.
