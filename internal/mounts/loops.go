@@ -53,7 +53,7 @@ func (l *Loop) SameFile(other *Loop) bool {
 // For a process that may open loop devices, the kernel names the device below. The daemon may not open them, and goes
 // by the path in PID 1's mount table.
 func Loops(root string, table Paths) ([]Loop, error) {
-	// Not /proc/partitions: it lacks loop devices without a file, but has all disks.
+	// /proc/partitions omits unused loop devices, but it lists all disks.
 	const where = "sys/devices/virtual/block"
 	entries, err := os.ReadDir(filepath.Join("/", root, where))
 	if errors.Is(err, fs.ErrNotExist) {

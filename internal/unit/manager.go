@@ -1,5 +1,5 @@
-// Package unit asks PID 1 for what hotmount cannot and may not do itself: it starts mount units, and the services that
-// format and clean up. No other package speaks D-Bus or builds such requests. It also makes and removes the mount
+// Package unit asks PID 1 for what hotmount cannot or may not do itself. That is to start mount units, and the services
+// that format and clean up. No other package speaks D-Bus or builds such requests. It also makes and removes the mount
 // points.
 package unit
 
@@ -31,9 +31,8 @@ const privateSocket = "/run/systemd/private"
 const transientUnits = "/run/systemd/transient"
 
 // patience bounds a connection to PID 1 or a call. It is PID 1's own limit for a connecting client (BUS_AUTH_TIMEOUT in
-// systemd's src/libsystemd/sd-bus/bus-socket.c). In a storm of events an emulated PID 1 has taken 30 seconds.
-//
-// dialEvery is the time between attempts to connect while PID 1 re-executes itself.
+// systemd's src/libsystemd/sd-bus/bus-socket.c). An emulated PID 1 has taken 30 seconds during many events. dialEvery
+// is the time between attempts to connect while PID 1 re-executes itself.
 const (
 	patience  = 90 * time.Second
 	dialEvery = 100 * time.Millisecond

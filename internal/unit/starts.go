@@ -148,11 +148,11 @@ func (s *starts) service() {
 	s.together = time.Now()
 }
 
-// ask requests these mounts from PID 1. It uses one service for several mounts, and for a single mount while PID 1 may
-// hold back jobs of mount units, because it does not hold back a service.
+// ask requests these mounts from PID 1. Several mounts go by one service. A single mount does too while PID 1 may hold
+// back jobs of mount units, because it does not hold back a service.
 //
-// If that fails, ask leaves each mount to be requested alone: PID 1 refuses the whole batch if it has one of the units
-// or one is masked.
+// If that fails, each mount must be requested alone. PID 1 refuses the whole batch if it has one of the units, or one
+// is masked.
 func (m *Manager) ask(ctx context.Context, all []*start) {
 	alone := len(all) == 1 && !m.starts.mayBeHeldBack()
 	if len(all) > 0 && !alone {
