@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/uevent"
 )
 
-// mayBeDisk reports whether a kernel name can be that of a class's disk, or of its partition. loops reports whether a
-// class has loop devices, which come and go on many nodes.
+// mayBeDisk reports whether a kernel name can be that of a class's disk, or of its partition. The loops argument
+// reports whether a class has loop devices, which come and go on many nodes.
 func mayBeDisk(name string, loops bool) bool {
 	if loops && strings.HasPrefix(name, "loop") {
 		return true

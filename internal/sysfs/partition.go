@@ -92,8 +92,9 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// disown removes a disk's properties from what udev's database has about a partition. 60-persistent-storage.rules pass
-// a disk's ID_* on to its partitions before they are probed: the partition table, and in older versions ID_FS_*.
+// disown removes a disk's properties from those that udev's database has for a partition. udev's rules pass a disk's
+// ID_* on to its partitions before they are probed (60-persistent-storage.rules). Those are the partition table, and in
+// older versions ID_FS_*.
 func disown(part, whole *disk.Udev) {
 	if part.PartTable == whole.PartTable && part.PartTableUUID == whole.PartTableUUID {
 		part.PartTable, part.PartTableUUID = "", ""

@@ -57,8 +57,8 @@ func (f FS) Names() ([]string, error) {
 	return names, nil
 }
 
-// Newest returns the highest sequence number among the attached disks that may have been attached together with a
-// removed disk. name is the kernel name of that disk.
+// Newest returns the highest sequence number among the attached disks that may be as old as a removed one. name is the
+// kernel name of the removed disk.
 //
 // Whatever has the name now came later, and so did all disks with higher numbers. So did the disks for which later,
 // unless nil, returns true.

@@ -88,8 +88,8 @@ func (m *Manager) with(ctx context.Context, use func(context.Context, *sd.Conn) 
 	return use(ctx, c)
 }
 
-// connect connects through go-systemd. go-systemd asks for one connection for calls and one for signals, and gets the
-// same one twice: in a storm of events each extra connection costs PID 1 seconds.
+// connect connects through go-systemd. That library asks for one connection for calls and one for signals, and gets the
+// same one twice. During many events each extra connection costs PID 1 seconds.
 //
 // The connection ends with ctx. When it breaks, or PID 1 does not answer, connect calls end with the reason.
 func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd.Conn, error) {
