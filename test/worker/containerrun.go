@@ -114,8 +114,8 @@ func (c *Container) Get(ctx context.Context, remote, local string) error {
 // Install installs a package in the running container.
 func (c *Container) Install(ctx context.Context, deb string) error { return installDeb(ctx, c, deb) }
 
-// BootID returns an identifier of the current boot, that of its PID namespace. The kernel's own is the host's. A file
-// in /proc would not do either, because a service with ProtectProc= has a /proc of its own.
+// BootID returns an identifier of the current boot: that of its PID namespace. The kernel's boot id is the host's. A
+// replacement in /proc would be missing in a service with ProtectProc=, which has a /proc of its own.
 func (c *Container) BootID(ctx context.Context) (string, error) {
 	out, err := c.Run(ctx, "readlink /proc/1/ns/pid")
 	return strings.TrimSpace(out), err

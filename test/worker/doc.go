@@ -12,8 +12,8 @@
 // a second, and nothing in it is emulated. Its disks are loop devices, and a BPF program on its cgroup denies it all
 // other devices. Like a Worker, it is a [Node].
 //
-// Tests of hot-plug, a kernel of their own, power cuts or QEMU need the virtual machine. /run/hotmount-container
-// records the host's part of each container, so that the next one removes what a killed process has left.
+// Tests of hot-plug, a kernel of their own, power cuts or QEMU need the virtual machine. A directory records the host's
+// part of each container, /run/hotmount-container, so that the next one removes what a killed process has left.
 //
 // Nothing here needs KVM: the virtual machines are emulated.
 package worker
