@@ -16,7 +16,7 @@ import (
 
 const (
 	// busyBefore is the largest share of the processors that a quiet machine uses before a turn. busyMeanwhile is the
-	// largest share of processes outside the container during it. These include the kernel's threads, which also work
+	// largest for processes outside the container during it. The kernel's threads are among these, even when they work
 	// for the disks.
 	busyBefore    = 0.1
 	busyMeanwhile = 0.2

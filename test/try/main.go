@@ -35,10 +35,12 @@ func main() {
 
 // makeDisks makes the files of the three disks. It makes the physical volume on a loop device whose file no class
 // selects.
+//
 //go:embed disks.sh
 var makeDisks string
 
 // profile gives the shell its commands attach and detach.
+//
 //go:embed profile.sh
 var profile string
 
