@@ -107,7 +107,6 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	return nil
 }
 
-// eventOf reads an entry of the journal.
 func eventOf(e report.Entry) Event {
 	text := e.Text
 	micros, _ := strconv.ParseInt(text("__REALTIME_TIMESTAMP"), 10, 64)

@@ -122,7 +122,6 @@ func (p *parser) syntax(err error) {
 	p.add(at, "expected YAML: %s", disk.Visible(what))
 }
 
-// root reads the root of one file.
 func (p *parser) root(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && n.Value == "" && n.Style == 0 && n.Anchor == "" {
 		return // "---" alone

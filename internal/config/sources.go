@@ -60,7 +60,6 @@ func (src *Source) flags(from origins) (layer, error) {
 	return l, faults.err()
 }
 
-// set sets the key to a value given as text.
 func (l layer) set(k key, given string, at place, faults *faults) {
 	value, ok := k.parse(given)
 	if !ok {

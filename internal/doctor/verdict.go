@@ -162,8 +162,7 @@ func (e *examiner) mounts() {
 }
 
 // judge adds the verdicts on one mount to hits:
-//   - OnSystemDisk: the mount lies in a class directory, on that directory's own filesystem. The disk was not there when
-//     it was made.
+//   - OnSystemDisk: the mount lies in a class directory, on that directory's own filesystem. Its disk was not there.
 //   - BareDirectory: the mount is the directory at which kubelet mounts a volume, without the volume.
 //   - StaleCopy: the disk is gone, or the host no longer has it mounted.
 //   - NotItsDisk: the mount is a pod's volume, but not on the disk that the volume is made of.

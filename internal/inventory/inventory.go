@@ -49,8 +49,8 @@ type Host struct {
 // Names returns the kernel names of all attached disks, and of their partitions if these count.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
-// Newest returns the highest disk sequence number among the attached disks that may have been attached together with
-// the removed disk of that kernel name.
+// Newest returns the highest disk sequence number among the attached disks that may have coexisted with the removed
+// disk of that kernel name.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }

@@ -214,7 +214,6 @@ func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
-// tree reads a mount table.
 func tree(table string) ([]Mount, error) {
 	file, err := os.Open(table)
 	if err != nil {

@@ -51,7 +51,6 @@ func parse(data []byte) (*values, error) {
 	}
 }
 
-// configMap reads the data of the provisioner's ConfigMap.
 func configMap(data map[string]string) (*values, error) {
 	var v values
 	var n yaml.Node

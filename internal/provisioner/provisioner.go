@@ -62,7 +62,6 @@ type class struct {
 	StorageClass yaml.Node `yaml:"storageClass"`
 }
 
-// storageClass returns the chart's storageClass.
 func (c *class) storageClass() (s storageClass, err error) {
 	if c.StorageClass.Kind == yaml.MappingNode {
 		err = c.StorageClass.Decode(&s)

@@ -112,8 +112,8 @@ func unitSerial(page string) string {
 	return strings.Trim(page[4:min(len(page), 4+length)], " \x00")
 }
 
-// without reports whether the error means that this kind of disk lacks the attribute, or that this disk has no value
-// for it (EINVAL from sdev_show_wwid in drivers/scsi/scsi_sysfs.c).
+// without reports whether the error means that this kind of disk lacks the attribute, or that this disk has no value.
+// The latter is EINVAL from sdev_show_wwid (drivers/scsi/scsi_sysfs.c).
 func without(err error) bool {
 	for _, e := range []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EINVAL, syscall.ENXIO, syscall.EOPNOTSUPP} {
 		if errors.Is(err, e) {

@@ -57,8 +57,8 @@ func (f FS) Names() ([]string, error) {
 	return names, nil
 }
 
-// Newest returns the highest sequence number among the attached disks that may be as old as a removed one. name is the
-// kernel name of the removed disk.
+// Newest returns the highest sequence number among the attached disks that may have coexisted with a removed one. name
+// is the kernel name of the removed disk.
 //
 // Whatever has the name now came later, and so did all disks with higher numbers. So did the disks for which later,
 // unless nil, returns true.
@@ -219,8 +219,8 @@ func goneOr(dir string, err error) error {
 	return err
 }
 
-// missing reports whether the error means that a directory of sysfs does not exist: ENOENT, or ENODEV from a file that
-// was open when it disappeared (kernfs_get_active in fs/kernfs/dir.c).
+// missing reports whether the error means that a directory of sysfs does not exist. That is ENOENT, or ENODEV from a
+// file that was open when it disappeared (kernfs_get_active in fs/kernfs/dir.c).
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
@@ -294,7 +294,6 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// readAttribute reads an attribute of sysfs.
 func readAttribute(path string) (string, error) {
 	b, err := os.ReadFile(path)
 	return string(b), err

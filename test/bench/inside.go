@@ -79,7 +79,6 @@ func (in *inside) resume() error {
 	return errors.Join(in.clear(ctx, nil), in.script(ctx, setUp(hotmount, in.Dir)))
 }
 
-// script runs a script of bash.
 func (in *inside) script(ctx context.Context, text string) error {
 	_, err := in.output(ctx, text)
 	return err

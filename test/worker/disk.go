@@ -87,7 +87,6 @@ func (a *Attached) nodes() []map[string]any {
 	})
 }
 
-// device describes the device.
 func (a *Attached) device() map[string]any {
 	d := map[string]any{"id": a.ID, "drive": a.node()}
 	if a.Serial != "" {
