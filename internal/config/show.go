@@ -21,7 +21,7 @@ func Show(src Source) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	// section writes the keys that of has. It puts first before the first key, and others before the rest.
+	// section writes the keys of a struct. It puts first before the first line, and others before the rest.
 	section := func(of any, keys []key, first, others string, from origins) {
 		values := fields(of)
 		for _, k := range keys {

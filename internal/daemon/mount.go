@@ -29,8 +29,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	defer forget()
 	asked := u.host.Monotonic()
 	over, err := u.startMount(ctx, f, class, uuid, fstype)
-	// An existing unit belongs to an earlier daemon, which ended during the recovery of a log, for example, or to the
-	// mount before.
+	// An existing unit belongs to the previous mount, or to an earlier daemon, which ended during the recovery of a
+	// log, for example.
 	exists := errors.Is(err, unit.ErrExists)
 	var held error
 	if exists {

@@ -84,8 +84,8 @@ type group struct {
 type hostFacts struct {
 	// carriers are the places of each class directory, in the order of the classes.
 	carriers [][]point
-	// mounted are the filesystems that the host has mounted. Points are their mounted directories, without the mounts
-	// for pods.
+	// mounted are the filesystems that the host has mounted. The points are their mounted directories, without the
+	// mounts for pods.
 	mounted map[disk.Dev]bool
 	points  map[point]bool
 	// groups are the peer groups of the host's mounts.

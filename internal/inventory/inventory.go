@@ -165,7 +165,7 @@ type common struct {
 	// loopUUIDs returns the UUID of the filesystem that udev found on each loop device, by kernel name.
 	loopUUIDs func() map[string]string
 	memory    store.Memory
-	// off is the reason why all formatting is off, empty if it is on.
+	// off is the reason why all formatting is off, or empty.
 	off string
 }
 
@@ -430,9 +430,9 @@ func inPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && disk.ValidUUID(filepath.Base(m.Path))
 }
 
-// measure fills in the size and the UUID of the filesystem mounted by hotmount. The size is that of its last attempt to
-// grow, because a mounted filesystem does not shrink, or that which the daemon measured. Only the kernel knows the UUID
-// of a mounted filesystem.
+// measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from its last
+// attempt to grow, because a mounted filesystem does not shrink, or from the daemon's measurement. Only the kernel
+// knows the UUID of a mounted filesystem.
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit

@@ -135,8 +135,8 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
 
-// openUnwatched opens a file that Go's poller does not watch. The poller of os.Open would take notices about a mount
-// table that changed needs.
+// openUnwatched opens a file that Go's poller does not watch. With os.Open the poller would consume the kernel's change
+// notices, which changed needs.
 func openUnwatched(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -188,8 +188,8 @@ func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.C
 	})
 }
 
-// startAlone asks PID 1 to start one mount unit. If PID 1 refuses, it removes the mount point. Without an answer it
-// keeps it, because PID 1 may still mount there.
+// startAlone asks PID 1 to start one mount unit. It removes the mount point if PID 1 refuses. Without an answer it
+// keeps the mount point, because PID 1 may still mount there.
 func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	properties, err := u.properties()
 	if err != nil {

@@ -130,8 +130,8 @@ func end(all []*start, most time.Duration, turn func()) {
 	}
 }
 
-// heldBack is how long PID 1 may hold back jobs of mount units after several mounts. It reads the mount table at most
-// five times a second (mount_enumerate in systemd's src/core/mount.c), and runs no such job before it has.
+// heldBack is how long PID 1 may hold back jobs of mount units after several mounts. PID 1 reads the mount table at
+// most five times a second (mount_enumerate in systemd's src/core/mount.c), and runs no such job before it has.
 const heldBack = 1500 * time.Millisecond
 
 // mayBeHeldBack reports whether PID 1 may hold back jobs of mount units now.

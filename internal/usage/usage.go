@@ -55,8 +55,8 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 }
 
 // Of measures the filesystems at the paths concurrently, in a process of its own, because a dead filesystem never
-// answers. hung maps the path of a filesystem without an answer to that process. While the process cannot be killed, Of
-// skips the path, so that it leaves no more of them behind.
+// answers. The hung map has the id of that process for the path of each filesystem without an answer. While the process
+// cannot be killed, Of skips the path, so that it leaves no more of them behind.
 func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
 	for p, pid := range hung {
 		// It was killed. ECHILD means that it was reaped for another path.

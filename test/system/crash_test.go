@@ -477,8 +477,8 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestStalledWrite checks that a write wins that begins while a disk settles, past the page cache, and that the storage
-// does not answer. No count of completed writes has it.
+// TestStalledWrite checks a write past the page cache that begins while a disk settles, and that the storage does not
+// answer. The write wins, although no count of completed writes has it.
 func TestStalledWrite(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=15s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl stop hotmount")

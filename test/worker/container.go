@@ -32,8 +32,8 @@ type ContainerOptions struct {
 // Container is a Debian whose systemd is PID 1 of namespaces of its own, on this machine's kernel. Its disks are loop
 // devices. A device filter denies it all other disks. It needs root.
 //
-// It has no partitions, no pulled disks and no kernel of its own, and the host's clock. The whole machine can mount an
-// XFS with one UUID only once.
+// It has no partitions, no surprise removal and no kernel of its own. Its clock is the host's. The whole machine can
+// mount an XFS with one UUID only once.
 type Container struct {
 	o     ContainerOptions
 	work  *containerWork
