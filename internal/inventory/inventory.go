@@ -291,8 +291,8 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 	}
 }
 
-// ofDisk passes facts of the whole disk on to a partition: it carries the system, is claimed, is mounted as a whole, or
-// is a block volume. A claim on another partition counts too.
+// ofDisk passes facts of the whole disk on to a partition. The disk may carry the system, be claimed, be mounted as a
+// whole, or be a block volume. A claim on another partition counts too.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.one(f.Whole, c)
 	if err != nil {

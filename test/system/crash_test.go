@@ -19,7 +19,7 @@ import (
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // obedient replaces mkfs.xfs. The disk's serial number has orders for it. The n-th field after the colon is for the
-// n-th run that writes: a letter for the action, a letter for a system call, and the number of that call:
+// n-th run that writes. It has a letter for the action, a letter for a system call, and the number of that call:
 //
 //	kp7  killed in place of the 7th pwrite64
 //	sf1  stopped after the 1st fallocate

@@ -19,11 +19,11 @@ import (
 // standIns defines stand-ins for kubelets and containers: processes of that name in mount namespaces like those of a
 // container runtime.
 //
-//	kubelet NAME BIND PROPAGATION ROOT: as a container, the class directory bound
-//	  by --bind or --rbind, kubelet's root directory with propagation ROOT
-//	provisioner NAME PROPAGATION DIRECTORY: as the pod of its DaemonSet, the class
-//	  directory as DIRECTORY
-//	container NAME SOURCE: a container that has SOURCE as /data
+//	kubelet NAME BIND PROPAGATION ROOT: as a container. The class directory is bound
+//	  by --bind or --rbind. Kubelet's root directory has the propagation ROOT.
+//	provisioner NAME PROPAGATION DIRECTORY: as the pod of its DaemonSet. The class
+//	  directory is DIRECTORY.
+//	container NAME SOURCE: a container that has SOURCE as /data.
 //
 // All write the process's number to /run/NAME.pid.
 const standIns = `

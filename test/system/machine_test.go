@@ -3,11 +3,11 @@
 // Package system checks on a real Debian that the installed package keeps its promises. Each test starts on a worker of
 // its own, on which the .deb was just installed.
 //
-// Most workers are containers ([startNode]). A test has a virtual machine ([start]) if it needs hot-plug of a real bus,
-// a serial number, a boot, a kernel of its own, a power cut or QEMU. With HOTMOUNT_TEST_WORKER=vm all tests run in
-// virtual machines.
+// Most workers are containers ([startNode]). Some tests need hot-plug of a real bus, a serial number, a boot, a kernel
+// of their own, a power cut or QEMU. They have a virtual machine ([start]). With HOTMOUNT_TEST_WORKER=vm all tests run
+// in virtual machines.
 //
-// Other tests need a kernel of their own for these reasons:
+// Some tests need a kernel of their own for these reasons:
 //   - The growth of ext4 takes CAP_SYS_RESOURCE, which root of a build machine may lack.
 //   - The kernel's log and the clock belong to the host.
 //   - The doctor reports a container and loop devices.
@@ -88,8 +88,8 @@ func quick() worker.File {
 	return worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte("[Service]\nEnvironment=HOTMOUNT_SETTLE=1s\n"), Mode: 0o644}
 }
 
-// parallel runs the test beside others. Most of a test is a wait for the emulated processor of a virtual machine, and
-// go test runs only as many at once as there are real processors. A test that starts several workers calls it several
+// parallel runs the test beside others. Most of a test is a wait for the emulated processor of a virtual machine. go
+// test runs only as many at once as there are real processors. A test that starts several workers calls it several
 // times.
 func parallel(t *testing.T) {
 	if _, again := inParallel.LoadOrStore(t, true); !again {

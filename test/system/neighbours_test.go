@@ -213,8 +213,8 @@ func (m machine) changes() map[string][][2]time.Time {
 // restart and reboot. After a power cut a disk with a volume is missing. Volumes are released before and during an
 // attach and a boot, and a disk is pulled while its released volume is cleaned.
 //
-// The test checks that the stand-in makes and cleans volumes only of finished mounts with filesystems of their own,
-// with the names and sizes that it would publish. A directory lacks its mount only during the mount or the unmount.
+// The stand-in must make and clean volumes only of finished mounts with filesystems of their own. Names and sizes must
+// be those that it would publish. A directory lacks its mount only during the mount or the unmount.
 func TestProvisioner(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
