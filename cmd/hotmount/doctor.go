@@ -52,7 +52,7 @@ func doctorCommand() *cobra.Command {
 	return configured(c)
 }
 
-// foundError reports that something is not as it should be.
+// foundError reports that a command found a fault.
 type foundError struct{ error }
 
 func verdict(r *doctor.Report) error {

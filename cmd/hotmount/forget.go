@@ -40,7 +40,7 @@ func forgetCommand() *cobra.Command {
 				return fmt.Errorf("cannot forget %s: %w", disk.Visible(given[0]), err)
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s is listed as missing no more\n", given[0])
-			// The daemon reports anew what is missing.
+			// The daemon reports the missing filesystems again.
 			return helper.Rescan(c.Context(), socket)
 		},
 	}

@@ -1,5 +1,5 @@
-// Command hotmount makes filesystems of the disks that are plugged into a
-// Kubernetes node, mounted by UUID for the local-static-provisioner.
+// Command hotmount formats the disks that are attached to a Kubernetes node and mounts them by UUID, for the
+// local-static-provisioner.
 package main
 
 import (
@@ -22,8 +22,7 @@ func main() {
 	os.Exit(exitCode(err))
 }
 
-// exitCode is the one place where an error becomes an exit code; hotmount(8)
-// lists them.
+// exitCode returns the exit code for an error; hotmount(8) lists them. No other function chooses one.
 func exitCode(err error) int {
 	var usage usageError
 	var found foundError

@@ -37,7 +37,7 @@ func planCommand() *cobra.Command {
 	return configured(c)
 }
 
-// prove is how root's commands read a disk.
+// prove reads a disk for root's commands.
 func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error) {
 	return helper.Prove(ctx, host(), f, s)
 }

@@ -18,10 +18,10 @@ import (
 	"hotmount/internal/store"
 )
 
-// Set by the linker (Makefile).
+// The linker sets these (Makefile).
 var version, commit, date = "unknown", "unknown", "unknown"
 
-// usageError is a mistake in the call itself.
+// usageError is an error in the command line itself.
 type usageError struct{ error }
 
 func root() *cobra.Command {
@@ -31,12 +31,12 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	})
-	// The package has the scripts that it prints.
+	// The package has the scripts that this command prints.
 	c.CompletionOptions.HiddenDefaultCmd = true
-	// Files are offered where a file is wanted.
+	// Files are offered only where an argument is a file.
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	// For people.
+	// These are for people.
 	c.AddCommand(
 		planCommand(),
 		explainCommand(),
@@ -55,7 +55,7 @@ func root() *cobra.Command {
 		stateCommand(),
 		versionCommand(),
 	)
-	// For the units.
+	// These are for the units.
 	c.AddCommand(
 		runCommand(),
 		rescanCommand(),
@@ -80,8 +80,8 @@ func root() *cobra.Command {
 	return c
 }
 
-// group makes a command that only has others below it. By itself, cobra takes an unknown command
-// for a call for help, or for a failure.
+// group makes a command that only has subcommands. By default cobra takes an unknown command for a request for help, or
+// for a failure.
 func group(c *cobra.Command) *cobra.Command {
 	c.DisableFlagsInUseLine = true
 	c.SuggestionsMinimumDistance = 2
@@ -123,8 +123,8 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// outputFlag adds the flag -o with those words, of which the first is the default, and
-// returns what reads it.
+// outputFlag adds the flag -o with those words, the first of which is the default. It returns a function that reads the
+// flag.
 func outputFlag(c *cobra.Command, words ...string) func() (string, error) {
 	var output string
 	last := len(words) - 1
@@ -139,7 +139,7 @@ func outputFlag(c *cobra.Command, words ...string) func() (string, error) {
 	}
 }
 
-// configured returns the command with the flags that take the place of the configuration's settings.
+// configured returns the command with the flags that override the configuration's settings.
 func configured(c *cobra.Command) *cobra.Command {
 	config.AddFlags(c.Flags())
 	return c
@@ -154,9 +154,8 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 	return &s, nil
 }
 
-// running returns the settings that the daemon runs with, or load's if no daemon has run since
-// the boot, or if there are flags. The daemon's unit may name another configuration, and an
-// edited file is not yet what mounts.
+// running returns the settings of the running daemon. If no daemon has run since the boot, or flags are given, it
+// returns load's. The daemon's unit may name another configuration, and an edited file does not apply before a reload.
 func running(c *cobra.Command) (*disk.Settings, error) {
 	if s, err := host().Store.Settings(); err == nil && !config.Given(c.Flags()) {
 		return s, nil
@@ -164,9 +163,8 @@ func running(c *cobra.Command) (*disk.Settings, error) {
 	return load(c)
 }
 
-// usable is load for commands that only look. If the configuration has a fault it returns the
-// settings of the daemon, or the defaults if these cannot be read, and prints which. A fault in
-// the flags is an error all the same.
+// usable is load for commands that change nothing. If the configuration has a fault, it returns the daemon's settings,
+// or the defaults if these are unreadable, and prints which. A fault in the flags is still an error.
 func usable(c *cobra.Command) (*disk.Settings, error) {
 	s, err := load(c)
 	if err == nil || config.Given(c.Flags()) {
@@ -183,14 +181,13 @@ func usable(c *cobra.Command) (*disk.Settings, error) {
 	return theirs, err
 }
 
-// host and socket are where the commands find the node and its daemon. Tests have
-// others.
+// host and socket are the node and its daemon. Tests replace them.
 var (
 	host   = func() inventory.Host { return inventory.Host{Store: store.Default()} }
 	socket = control.Socket
 )
 
-// hostFor returns the node as these settings want it seen.
+// hostFor returns the node for these settings.
 func hostFor(s *disk.Settings) inventory.Host {
 	return host().For(s)
 }

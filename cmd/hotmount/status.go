@@ -44,7 +44,7 @@ func statusCommand() *cobra.Command {
 	return configured(c)
 }
 
-// statusVerdict is an error if a disk is refused or failed.
+// statusVerdict returns an error if a disk is refused or failed.
 func statusVerdict(st *cli.Status) error {
 	if bad := st.Bad(); bad > 0 {
 		return foundError{fmt.Errorf("%s refused or failed", disk.Count(bad, "disk"))}

@@ -15,9 +15,9 @@ import (
 	"hotmount/internal/usage"
 )
 
-// The commands here are for hotmount's units alone, and are not offered to people.
+// The commands in this file are for hotmount's units, and hidden from people.
 
-// diskCommand is a command of a unit that is called with a disk sequence number.
+// diskCommand returns a command of a unit that takes a disk sequence number.
 func diskCommand(use, short string, do func(ctx context.Context, seq uint64) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " SEQ", Short: short, Hidden: true, Args: args(cobra.ExactArgs(1)),
@@ -126,7 +126,7 @@ func rescanCommand() *cobra.Command {
 	}
 }
 
-// usageCommand is for status and the daemon, as a process of its own that may hang.
+// usageCommand is for status and the daemon. It runs as a process of its own that may hang.
 func usageCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "usage PATH...", Short: "Say how full filesystems are", Hidden: true, Args: args(cobra.MinimumNArgs(1)),

@@ -13,9 +13,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// What the shells offer (the scripts that ask for it are cobra's, and in the
-// package). Whatever cannot be read is not offered: nobody who presses the
-// tabulator wants to read an error.
+// These are the shells' completions, for cobra's scripts in the package. They leave out anything unreadable, because a
+// press of the tabulator should print no error.
 
 // CompleteFirst offers words for the first argument of a command.
 func CompleteFirst(words func() []cobra.Completion) cobra.CompletionFunc {
@@ -34,7 +33,7 @@ func CompleteFlag(c *cobra.Command, flag string, words ...cobra.Completion) {
 	}
 }
 
-// seenDisk is a disk as far as the caller may know it.
+// seenDisk is a disk as far as the caller may read about it.
 type seenDisk struct {
 	facts    *disk.Facts
 	decision disk.Decision
@@ -87,13 +86,13 @@ func UUIDsWith(host func() inventory.Host, fit func(*disk.Facts, disk.Decision) 
 	}
 }
 
-// NotIgnored is fit for DisksWith: the disks that hotmount does not ignore.
+// NotIgnored fits the disks that hotmount does not ignore. It is for DisksWith.
 func NotIgnored(_ *disk.Facts, d disk.Decision) bool { return d.Action != disk.Ignore }
 
-// MountedOnly is fit for DisksWith: the disks that are mounted.
+// MountedOnly fits the mounted disks. It is for DisksWith.
 func MountedOnly(_ *disk.Facts, d disk.Decision) bool { return d.Mounted() }
 
-// EventSubjects offers what hotmount events can be asked about: disks, UUIDs, classes, reasons.
+// EventSubjects offers the arguments of hotmount events: disks, UUIDs, classes and reasons.
 func EventSubjects(host func() inventory.Host) []cobra.Completion {
 	words := slices.Concat(DisksWith(host, NotIgnored)(), UUIDsWith(host, NotIgnored)())
 	for _, name := range ClassNames() {

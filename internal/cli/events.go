@@ -21,8 +21,8 @@ import (
 	"hotmount/internal/report"
 )
 
-// EventMatches returns journalctl's words for hotmount's events, those of one disk, UUID or
-// class if one is given. They are root's events alone, for anybody may write to the journal.
+// EventMatches returns journalctl's arguments for hotmount's events, or for those of the given disks, UUIDs, classes
+// and reasons. It matches only root's events, because any user may write to the journal.
 func EventMatches(which, classes []string) []string {
 	matches := []string{"_UID=0"}
 	for _, kind := range slices.Sorted(maps.Keys(report.Kinds())) {
@@ -36,14 +36,14 @@ func EventMatches(which, classes []string) []string {
 			matches = append(matches, "HOTMOUNT_CLASS="+w)
 		case slices.ContainsFunc(policy.Reasons(), func(e policy.Entry) bool { return string(e.Reason) == w }):
 			matches = append(matches, "HOTMOUNT_REASON="+w)
-		default: // also of a disk that is gone
+		default: // the disk may be gone
 			matches = append(matches, "HOTMOUNT_DEVICE=/dev/"+DiskName(w))
 		}
 	}
 	return matches
 }
 
-// Event is one entry of the journal, as people and programs get it.
+// Event is one entry of the journal, for people and programs.
 type Event struct {
 	Time time.Time `json:"time"`
 	// Kind is a word of report.Kinds.
@@ -60,8 +60,7 @@ type Event struct {
 	Message  string `json:"message"`
 }
 
-// FollowEvents reads the journal through journalctl(1), which knows its files,
-// their rotation and who may read them.
+// FollowEvents reads the journal through journalctl(1), which handles its files, their rotation and their permissions.
 func FollowEvents(ctx context.Context, matches []string, lines int, follow bool, show func(Event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -71,7 +70,7 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	}
 	c := exec.CommandContext(ctx, "/usr/bin/journalctl", append(args, matches...)...)
 	c.Env = []string{"LC_ALL=C.UTF-8"}
-	// It ends with this command, however that ends.
+	// journalctl ends with this command, however that ends.
 	c.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	var words bytes.Buffer
 	c.Stderr = &words
@@ -108,7 +107,6 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	return nil
 }
 
-// eventOf reads an entry of the journal.
 func eventOf(e report.Entry) Event {
 	text := e.Text
 	micros, _ := strconv.ParseInt(text("__REALTIME_TIMESTAMP"), 10, 64)
@@ -121,13 +119,13 @@ func eventOf(e report.Entry) Event {
 	}
 }
 
-// The limits of priorities (syslog(3)) that are painted.
+// These priorities (syslog(3)) are the limits for colours.
 const (
 	priorityError   = 3
 	priorityWarning = 4
 )
 
-// PrintEvent returns what prints an event for people.
+// PrintEvent returns a function that prints an event for people.
 func PrintEvent(w io.Writer, colour bool) func(Event) error {
 	return func(e Event) error {
 		var lines []string
@@ -145,7 +143,7 @@ func PrintEvent(w io.Writer, colour bool) func(Event) error {
 	}
 }
 
-// EncodeEvent returns what prints an event for programs.
+// EncodeEvent returns a function that prints an event for programs.
 func EncodeEvent(w io.Writer) func(Event) error {
 	return func(e Event) error {
 		text, err := json.Marshal(e)

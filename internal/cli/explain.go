@@ -15,7 +15,7 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Dump is all that a decision rests on, for a disk that is elsewhere.
+// Dump has everything on which a decision rests, for a look from another machine.
 type Dump struct {
 	Version  int            `json:"version"`
 	Hotmount string         `json:"hotmount"`
@@ -31,7 +31,7 @@ const (
 	maxDump     = 4 << 20
 )
 
-// DumpOf looks at the disk, and as root reads it where the daemon would. Version is hotmount's.
+// DumpOf looks at the disk. As root it also reads it if the daemon would. version is hotmount's.
 func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings, prove Prover, version string) (*Dump, error) {
 	f, err := h.For(s).ByName(name)
 	if err != nil {
@@ -46,7 +46,7 @@ func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings
 	return &Dump{dumpVersion, version, s, f, f.Standing.Formats, &content}, nil
 }
 
-// ReadDump reads what was printed into the file, or into stdin for "-".
+// ReadDump reads a printed dump from the file, or from stdin for "-".
 func ReadDump(stdin io.Reader, file string) (*Dump, error) {
 	if file != "-" {
 		f, err := os.Open(file)
@@ -75,8 +75,7 @@ func ReadDump(stdin io.Reader, file string) (*Dump, error) {
 	return &d, nil
 }
 
-// Explain prints which class has the disk and why, what speaks against formatting it, and the
-// decision.
+// Explain prints the disk's class and why it matches, what prevents formatting, and the decision.
 func Explain(w io.Writer, from *Dump) error {
 	f, c, s := from.Facts, from.Content, from.Settings
 	var b strings.Builder

@@ -29,7 +29,7 @@ func PrintHistory(w io.Writer, all []disk.Record) error {
 	return nil
 }
 
-// describe returns what tells the disk from others.
+// describe returns what identifies the disk.
 func describe(id disk.Identity) string {
 	serial, slot := "no serial", "no slot"
 	if id.Serial != "" {
@@ -41,7 +41,7 @@ func describe(id disk.Identity) string {
 	return fmt.Sprintf("%s, %s, %s, disk sequence number %d of boot %s", serial, disk.HumanSize(id.Size), slot, id.Seq, disk.Visible(id.Boot))
 }
 
-// indented returns each line of evidence on a line of its own.
+// indented returns each line of evidence, indented.
 func indented(evidence []string) string {
 	var b []byte
 	for _, line := range evidence {

@@ -22,12 +22,11 @@ import (
 	"hotmount/internal/usage"
 )
 
-// Prover reads a disk and returns what is on it.
+// Prover reads a disk and returns its content.
 type Prover func(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error)
 
-// Plan prints for every disk what the daemon would do with it, and why. With verbose it prints
-// below the table what was found on each disk. Root has the disks read on which nothing is known.
-// It returns the disks.
+// Plan prints for every disk what the daemon would do with it, and why. With verbose it adds the evidence for each disk
+// below the table. As root it reads the disks with unknown content. It returns the disks.
 func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, prove Prover, verbose bool) ([]disk.Facts, error) {
 	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})
 	if err != nil {
@@ -41,11 +40,10 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		c := f.Known()
 		d := policy.Decide(f, &c, s)
 		if d.Action == disk.Ignore && f.Size == 0 {
-			continue // a loop device without a file, a drive without a medium
+			continue // a loop device without a file, or a drive without a medium
 		}
 		if d.Action == disk.Prove && os.Geteuid() == 0 {
-			// The daemon's next step, and the same functions: the proof, and the
-			// decision on what it found.
+			// This is the daemon's next step, with the same functions: the proof, and the decision on its result.
 			if c, err = prove(ctx, f, s); err != nil {
 				if errors.Is(err, format.ErrBusy) {
 					err = fmt.Errorf("%w; is it being proven? systemctl status hotmount-format@%d", err, f.Seq)
@@ -77,7 +75,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		}
 	}
 	if os.Geteuid() != 0 {
-		return disks, nil // what is remembered is root's to read
+		return disks, nil // only root may read what the store remembers
 	}
 	notices, err := h.For(s).Notices(s)
 	for _, n := range notices {
@@ -86,7 +84,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	return disks, err
 }
 
-// WarnUnused warns of the classes and exclusions in the files that select none of the disks.
+// WarnUnused warns about the classes and exclusions in the files that select none of the disks.
 func WarnUnused(w io.Writer, src config.Source, disks []disk.Facts, s *disk.Settings) error {
 	var warnings strings.Builder
 	for _, key := range policy.Unused(disks, s) {
@@ -101,12 +99,12 @@ func WarnUnused(w io.Writer, src config.Source, disks []disk.Facts, s *disk.Sett
 	return err
 }
 
-// OtherSettings prints a note if the settings are not those of the running daemon. Its unit may
-// have another environment or other flags, or a changed configuration is not loaded yet.
+// OtherSettings prints a note if the settings are not those of the running daemon. The daemon's unit may have another
+// environment or other flags, or a changed configuration may not be loaded yet.
 func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	theirs, err := st.Settings()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil // no daemon has run since the boot, or its settings are root's to read
+		return nil // no daemon has run since the boot, or only root may read its settings
 	}
 	if err != nil {
 		return err

@@ -1,5 +1,4 @@
-// Package cli has what hotmount's commands print: tables, JSON, YAML and the words that the
-// shells complete.
+// Package cli prints the output of hotmount's commands: tables, JSON, YAML and the shells' completions.
 package cli
 
 import (
@@ -17,7 +16,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// PrintJSON prints what programs read. It is for people's terminals, too.
+// PrintJSON prints output for programs. It is safe for a terminal too.
 func PrintJSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -29,7 +28,7 @@ func PrintJSON(w io.Writer, v any) error {
 
 // PrintYAML prints the same keys and values as PrintJSON.
 func PrintYAML(w io.Writer, v any) error {
-	// JSON is YAML, too.
+	// JSON is YAML too.
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -46,8 +45,8 @@ func PrintYAML(w io.Writer, v any) error {
 	return err
 }
 
-// plain takes from nodes the style of JSON, but for the quotes of values: what is
-// called "no" is no boolean, also to older readers.
+// plain removes JSON's style from the nodes, except for the quotes of values. So older readers do not take the string
+// "no" for a boolean.
 func plain(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode {
 		n.Style = 0
@@ -60,7 +59,7 @@ func plain(n *yaml.Node) {
 	}
 }
 
-// Terminal reports whether a person reads what is written.
+// Terminal reports whether w is a terminal.
 func Terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -70,12 +69,12 @@ func Terminal(w io.Writer) bool {
 	return err == nil
 }
 
-// Colour reports whether what is written may be in colour.
+// Colour reports whether output to w may be in colour.
 func Colour(w io.Writer) bool {
 	return Terminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// columns is the width that the table keeps within.
+// columns is the maximum width of the table.
 const columns = 100
 
 func or(s string) string {

@@ -16,24 +16,24 @@ import (
 	"hotmount/internal/usage"
 )
 
-// Status is what hotmount status prints.
+// Status is the output of hotmount status.
 type Status struct {
 	// Daemon is "running" or "down".
 	Daemon string       `json:"daemon"`
 	Disks  []DiskStatus `json:"disks"`
-	// Missing are the filesystems of earlier boots whose disks nobody saw leaving, and
-	// that are on none of the disks. Only root can know them.
+	// Missing are the filesystems of earlier boots that are on none of the disks, and whose disks were not seen
+	// leaving. Only root can read them.
 	Missing []MissingStatus `json:"missing,omitempty"`
-	// MissingUnknown is why it is not known what is missing, empty if it is.
+	// MissingUnknown is the reason why the missing filesystems are unknown, or empty.
 	MissingUnknown string `json:"missing_unknown,omitempty"`
 }
 
-// MissingStatus is one filesystem that is missing.
+// MissingStatus is one missing filesystem.
 type MissingStatus struct {
 	UUID  string `json:"uuid"`
 	Type  string `json:"type"`
 	Class string `json:"class,omitempty"`
-	// Size, Serial and Slot are those of the disk, Since when it was last mounted.
+	// Size, Serial and Slot belong to the disk. Since is when it was last mounted.
 	Size   uint64    `json:"size"`
 	Serial string    `json:"serial,omitempty"`
 	Slot   string    `json:"slot,omitempty"`
@@ -45,7 +45,7 @@ type MissingStatus struct {
 // DiskStatus is one disk.
 type DiskStatus struct {
 	Disk string `json:"disk"`
-	// Size in bytes.
+	// Size is in bytes.
 	Size    uint64    `json:"size"`
 	Serial  string    `json:"serial,omitempty"`
 	Content disk.Kind `json:"content"`
@@ -55,23 +55,21 @@ type DiskStatus struct {
 	// State is a word for the decision and its reason.
 	State    string        `json:"state"`
 	Decision disk.Decision `json:"decision"`
-	// Hold is the kind of a hold, empty where the disk is not held.
+	// Hold is the kind of hold, empty for a disk that is not held.
 	Hold policy.Hold `json:"hold,omitempty"`
-	// Since is when it was mounted, when the daemon has decided so, or else when udev
-	// last saw it change.
+	// Since is the time of the mount, of the daemon's decision, or otherwise of the last change that udev saw.
 	Since time.Time `json:"since,omitzero"`
 	Where string    `json:"where,omitempty"`
-	// Used and Capacity in bytes, of a mounted filesystem that answers.
+	// Used and Capacity are in bytes, for a mounted filesystem that answers.
 	Used     uint64 `json:"used,omitempty"`
 	Capacity uint64 `json:"capacity,omitempty"`
 	Why      string `json:"why"`
 	Next     string `json:"next,omitempty"`
-	// Evidence is what was found on the disk, by udev or, for root to see, by the
-	// proof; it may quote the disk.
+	// Evidence is what udev found on the disk, and for root what the proof found. It may quote the disk.
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// Bad returns how many disks are refused or failed.
+// Bad returns the number of refused and failed disks.
 func (s *Status) Bad() int {
 	bad := 0
 	for _, d := range s.Disks {
@@ -82,7 +80,7 @@ func (s *Status) Bad() int {
 	return bad
 }
 
-// GetStatus decides as the daemon does, on the same facts. Hung is as for usage.Of.
+// GetStatus decides as the daemon does, on the same facts. hung is as for usage.Of.
 func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map[string]int) (*Status, error) {
 	disks, sizes, err := usage.Scan(ctx, h.For(s), hung)
 	if err != nil {
@@ -114,7 +112,7 @@ func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map
 	return st, nil
 }
 
-// statusOf returns what is to be said of one disk, or nil for nothing.
+// statusOf returns the status of one disk, or nil for a disk that is not shown.
 func statusOf(f *disk.Facts, s *disk.Settings, said []disk.Line, daemon string, sizes map[string]usage.Space) *DiskStatus {
 	c := f.Known()
 	d := policy.Decide(f, &c, s)
@@ -152,9 +150,8 @@ func statusOf(f *disk.Facts, s *disk.Settings, said []disk.Line, daemon string, 
 	return &line
 }
 
-// DaemonRuns reports whether the daemon's main process is there, below a root path.
-// Anybody may see it, unlike the control socket (cgroups(7)). A child of it that
-// hangs on a dead filesystem outlives it.
+// DaemonRuns reports whether the daemon's main process exists, below a root path. Unlike the control socket, any user
+// can see that (cgroups(7)). A child that hangs on a dead filesystem outlives the daemon and does not count.
 func DaemonRuns(root string) bool {
 	for _, hierarchy := range []string{"", "systemd", "unified"} {
 		b, err := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", hierarchy, "system.slice/hotmount.service/cgroup.procs"))
@@ -163,7 +160,7 @@ func DaemonRuns(root string) bool {
 		}
 		for _, pid := range strings.Fields(string(b)) {
 			line, err := os.ReadFile(filepath.Join(root, "proc", pid, "cmdline"))
-			// With hidepid= (proc(5)) others than root see no process but their own.
+			// With hidepid= (proc(5)) only root sees other users' processes.
 			if args := strings.Split(string(line), "\x00"); err != nil || len(args) > 1 && args[1] == "run" {
 				return true
 			}
@@ -172,10 +169,10 @@ func DaemonRuns(root string) bool {
 	return false
 }
 
-// hear takes from the daemon's published status what cannot be seen on the disk itself: what
-// failed. A caller other than root also learns what the proofs have found and what is remembered.
+// hear adds what only the daemon's published status has: failures. A caller other than root also gets the results of
+// the proofs, and what the store remembers.
 func (d *DiskStatus) hear(l *disk.Line, daemon string) {
-	// Whether it is mounted anybody can see; how much of the disk it takes, and which filesystem it is, not.
+	// Any user can see whether the disk is mounted, but not the filesystem's size and identity.
 	told := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
 	if os.Geteuid() != 0 && told {
 		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next

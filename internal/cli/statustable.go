@@ -16,10 +16,10 @@ import (
 	"hotmount/internal/inventory"
 )
 
-// watchPeriod is how often a status that is watched is looked at.
+// watchPeriod is the time between two looks with --watch.
 const watchPeriod = 2 * time.Second
 
-// StatusOutputs are the forms in which a status is printed.
+// StatusOutputs returns the output formats of a status.
 func StatusOutputs() []string { return []string{"text", "wide", "json", "yaml"} }
 
 // Print prints the status in one of StatusOutputs.
@@ -33,8 +33,7 @@ func (s *Status) Print(w io.Writer, output string, colour bool) error {
 	return printStatus(w, s, colour, output == "wide", time.Now())
 }
 
-// ShowStatus prints the status, and goes on until ctx ends with watch, printing what has
-// changed. It returns the last status.
+// ShowStatus prints the status. With watch it prints each change until ctx ends. It returns the last status.
 func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, output string, watch bool) (*Status, error) {
 	terminal, colour, hung := Terminal(w), Colour(w), map[string]int{}
 	for before := []byte(nil); ; {
@@ -43,7 +42,7 @@ func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Sett
 		if err == nil {
 			err = st.Print(&b, output, colour)
 		} else if watch {
-			// What is read while disks come and go may fail, and not the next time.
+			// A look while disks come and go may fail, and succeed the next time.
 			st = &Status{}
 			_, err = fmt.Fprintln(&b, err)
 		}
@@ -65,8 +64,7 @@ func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Sett
 	}
 }
 
-// printStatus prints the table and then, for each disk that is not used, why and
-// what helps.
+// printStatus prints the table. Below it, it prints the reason and the remedy for each disk that is not in use.
 func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error {
 	var b bytes.Buffer
 	if err := printTable(&b, s, wide, now); err != nil {
@@ -144,7 +142,7 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 	return t.Flush()
 }
 
-// paint colours the lines that want something.
+// paint colours the lines that need attention.
 func paint(state, line string) string {
 	switch state {
 	case "refused", "failed":

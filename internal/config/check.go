@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// check adds the faults that no value has alone: those of values that do not go together.
+// check adds the faults of values that are valid alone but not together.
 func check(s *disk.Settings, from origins, faults *faults) {
 	for i := range s.Exclude {
 		exclusion{&s.Exclude[i], from.below("exclude", i), faults}.check()
@@ -17,7 +17,7 @@ func check(s *disk.Settings, from origins, faults *faults) {
 	for i := range s.Classes {
 		c := class{&s.Classes[i], from.below("classes", i), faults}
 		if _, ok := c.at[""]; !ok {
-			continue // the default class, which no file has
+			continue // the built-in default class
 		}
 		c.needed()
 		c.selectors()
@@ -28,7 +28,7 @@ func check(s *disk.Settings, from origins, faults *faults) {
 	}
 }
 
-// below returns the places of one entry of a list by its keys. Its own has the key "".
+// below returns the places of one entry of a list by its keys. The entry itself has the key "".
 func (o origins) below(list string, i int) origins {
 	of, entry := origins{}, fmt.Sprintf("%s[%d]", list, i)
 	for key, at := range o {
@@ -39,7 +39,7 @@ func (o origins) below(list string, i int) origins {
 	return of
 }
 
-// class is a class that is checked.
+// class is a class under check.
 type class struct {
 	*disk.Class
 	// at has the places of its keys.
@@ -59,8 +59,8 @@ func (c class) selectors() {
 	if reflect.DeepEqual(c.Selectors, disk.Selectors{Partitions: true}) {
 		c.add(c.at["partitions"], "found no other selector, expected one, such as names: [vd[b-z][1-9]]")
 	}
-	// Many programs have loop devices. As policy.Select has it, a pattern that begins with
-	// these letters as they are may select them.
+	// Many programs use loop devices. Like policy.Select, this compares the pattern's literal first letters: only such
+	// a pattern can select loop devices.
 	loop := slices.IndexFunc(c.Names, func(name string) bool {
 		return strings.HasPrefix(strings.TrimPrefix(name, regexpPrefix), "lo")
 	})
@@ -73,7 +73,7 @@ func (c class) selectors() {
 	}
 }
 
-// acts checks what is done with the disks of the class.
+// acts checks the keys that act on the disks of the class.
 func (c class) acts() {
 	expected := expectedMkfs
 	if c.Create == disk.Ext4 {
@@ -98,7 +98,7 @@ func (c class) acts() {
 	}
 }
 
-// apart wants the class and one before it to have different disks and directories.
+// apart checks that the class shares neither disks nor directories with an earlier one.
 func (c class) apart(earlier class) {
 	at, other := c.at[""], earlier.at[""]
 	name := fmt.Sprintf("%s (line %d)", other.key, other.line)

@@ -1,6 +1,5 @@
-// Package config makes the checked settings from the built-in defaults, the
-// configuration files, the environment and the command line. The later of these
-// wins. What is not understood is an error, never a guess.
+// Package config makes the checked settings from four sources: the built-in defaults, the configuration files, the
+// environment and the command line. Later sources win. Anything that it does not understand is an error.
 package config
 
 import (
@@ -20,21 +19,21 @@ import (
 // DefaultPath is the configuration file that is read if no other is named.
 const DefaultPath = "/etc/hotmount/config.yaml"
 
-// Source is what the settings are made from.
+// Source is where the settings come from.
 type Source struct {
-	// Path of the file that is read if neither --config nor HOTMOUNT_CONFIG
-	// names one. It may be missing; a named one may not. Empty means DefaultPath.
+	// Path is the file that is read if neither --config nor HOTMOUNT_CONFIG names one. It may be missing; a named file
+	// may not. Empty means DefaultPath.
 	Path string
 	// Environ is the environment in the form of os.Environ.
 	Environ []string
 	// Flags is the parsed command line with the flags of AddFlags, or nil.
 	Flags *pflag.FlagSet
-	// Trust returns what is wrong with owner and mode of a file. Nil means that
-	// the file must belong to root and be writable by root alone.
+	// Trust returns an error if owner or mode of a file are wrong. Nil means that the file must belong to root, and
+	// that only root may write to it.
 	Trust func(fs.FileInfo) error
 }
 
-// Default returns the settings that hold where nothing else is said.
+// Default returns the built-in settings.
 func Default() disk.Settings {
 	class := defaultClass()
 	class.Name, class.Directory = "default", "/mnt/disks"
@@ -52,8 +51,7 @@ func Default() disk.Settings {
 	}
 }
 
-// defaultClass returns what holds for the keys that a class leaves out. It cannot
-// leave out name and directory.
+// defaultClass returns the defaults of the keys that a class may omit: all but name and directory.
 func defaultClass() disk.Class {
 	return disk.Class{
 		Selectors:   disk.Selectors{Names: []string{"vd[a-z]", "vd[a-z][a-z]"}},
@@ -72,11 +70,11 @@ func defaultClass() disk.Class {
 	}
 }
 
-// layer is what one source says: checked values by key, in the types of disk.Settings.
+// layer has the checked values of one source by key, in the types of disk.Settings.
 type layer map[string]any
 
-// Load returns the settings, or every fault of every source. Each fault has a line
-// of its own with the place, what was found and what was expected.
+// Load returns the settings, or every fault of every source. Each fault is a line with its place, the value found and
+// the value expected.
 func Load(src Source) (disk.Settings, error) {
 	s, _, err := load(src)
 	return s, err
@@ -99,10 +97,10 @@ func load(src Source) (disk.Settings, origins, error) {
 	return s, files.origins, nil
 }
 
-// merge returns the defaults with the layers on top, the last one uppermost.
+// merge returns the defaults overlaid with the layers, of which the last wins.
 func merge(layers []layer) (s disk.Settings, err error) {
-	// viper's own environment is that of the process, and its own flags and files
-	// convert silently. So all of them come as layers of checked values.
+	// viper's environment is the process's, and its flags and files convert silently. So all sources come as layers of
+	// checked values.
 	v := viper.New()
 	for key, value := range fields(Default()) {
 		v.SetDefault(key, value)
@@ -121,8 +119,7 @@ func merge(layers []layer) (s disk.Settings, err error) {
 	return s, err
 }
 
-// fields returns the fields of a struct by their keys, without those that are
-// omitted because they are empty.
+// fields returns the fields of a struct by their keys, without empty fields that omitempty omits.
 func fields(of any) layer {
 	l := layer{}
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {

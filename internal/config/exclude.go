@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// exclusion is an exclusion that is checked. One that can hold for no disk is a fault:
-// the disk that is meant would be formatted.
+// exclusion is an exclusion under check. One that cannot match any disk is a fault: hotmount would format the disk that
+// its author meant to exclude.
 type exclusion struct {
 	*disk.Selectors
 	// at has the places of its keys.
@@ -18,31 +18,29 @@ type exclusion struct {
 	*faults
 }
 
-// prefixes are how the kernel names the disks of each transport.
+// prefixes map the beginning of a kernel name to the disk's transport.
 var prefixes = map[string]string{"vd": "virtio", "sd": "scsi", "nvme": "nvme", "dm-": "dm", "loop": "loop"}
 
-// limit is what an attribute of a transport's disks can be.
+// limit describes the possible values of an attribute of a transport's disks.
 type limit struct {
-	// most is how many characters it has at most, 0 for any number.
+	// most is the highest number of characters, 0 for any.
 	most int
-	// begins has what it can begin with, nil for anything.
+	// begins are the possible beginnings, nil for any.
 	begins []string
 }
 
-// attributes are those that sysfs.FS finds of the disks of each transport.
+// attributes are those that sysfs.FS finds for the disks of each transport.
 var attributes = map[string]map[string]limit{
-	// VIRTIO_BLK_ID_BYTES (include/uapi/linux/virtio_blk.h); vendor_show
-	// (drivers/virtio/virtio.c).
+	// VIRTIO_BLK_ID_BYTES (include/uapi/linux/virtio_blk.h); vendor_show (drivers/virtio/virtio.c).
 	"virtio": {"serial": {most: 20}, "vendor": {begins: []string{"0x"}}},
-	// INQUIRY's fields (SPC; scsi_add_lun, drivers/scsi/scsi_scan.c). A WWN is as the
-	// disk says where that is a SCSI name string (scsi_vpd_lun_id).
+	// These are the fields of INQUIRY (SPC; scsi_add_lun in drivers/scsi/scsi_scan.c). A WWN that is a SCSI name string
+	// has the disk's own form (scsi_vpd_lun_id).
 	"scsi": {"serial": {}, "model": {most: 16}, "vendor": {most: 8}, "wwn": {}},
-	// The fields SN and MN of Identify Controller (NVMe base specification); wwid_show
-	// (drivers/nvme/host). The serial of another namespace than the first begins with n2-,
-	// up to n4294967295-.
+	// These are the fields SN and MN of Identify Controller (NVMe base specification) and wwid_show
+	// (drivers/nvme/host). The serial of any namespace but the first begins with n2- to n4294967295-.
 	"nvme": {"serial": {most: 32}, "model": {most: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
 	"dm":   {"serial": {}, "mapper_names": {}},
-	// Disks of a name that tells no transport may have anything.
+	// A disk whose name shows no transport may have any attribute.
 	"": {"serial": {}, "model": {}, "vendor": {}, "wwn": {}, "mapper_names": {}},
 }
 
@@ -73,9 +71,9 @@ func (e exclusion) patterns(key string, patterns []string, wrong func(string) st
 	}
 }
 
-// diskName is how the kernel names disks and partitions (virtblk_name_format in
-// drivers/block/virtio_blk.c, sd_format_disk_name in drivers/scsi/sd.c, nvme_alloc_ns in
-// drivers/nvme/host/core.c, bdevname in block/partitions/core.c).
+// diskName matches the kernel names of disks and partitions (virtblk_name_format in drivers/block/virtio_blk.c,
+// sd_format_disk_name in drivers/scsi/sd.c, nvme_alloc_ns in drivers/nvme/host/core.c, bdevname in
+// block/partitions/core.c).
 const diskName = `^(?:[vs]d[a-z]+(?:[1-9][0-9]*)?|(?:nvme[0-9]+n|dm-|loop)[0-9]+(?:p[1-9][0-9]*)?)$`
 
 func (e exclusion) wrongName(name string) string {
@@ -91,7 +89,7 @@ func (e exclusion) wrongName(name string) string {
 	return ""
 }
 
-// transportOf returns the transport of the disks whose names begin so, "" if that does not tell.
+// transportOf returns the transport of the disks whose names begin with start, "" if that is open.
 func transportOf(start string) string {
 	for prefix, t := range prefixes {
 		if strings.HasPrefix(start, prefix) {
@@ -101,7 +99,7 @@ func transportOf(start string) string {
 	return ""
 }
 
-// transports returns those of the disks for which the exclusion can hold, "" for any other.
+// transports returns the transports of the disks that the exclusion can match, "" for any other.
 func (e exclusion) transports() []string {
 	can := []string{"virtio", "scsi", "nvme", "dm", "loop", ""}
 	if len(e.Transport) > 0 {
@@ -125,7 +123,7 @@ func (e exclusion) transports() []string {
 // tooMuch returns what is expected instead of a pattern that no disk of the transports can match.
 func tooMuch(transports []string, key, pattern string) string {
 	if key == "serial" && len(transports) > 1 && slices.Contains(transports, "virtio") {
-		// A virtio disk is probably meant, also where others are excluded.
+		// A virtio disk is probably meant, even if the exclusion covers others too.
 		if expected := attributes["virtio"][key].wrong("virtio", key, pattern); expected != "" {
 			return expected + " (for other disks alone: transport: [scsi])"
 		}
@@ -158,8 +156,7 @@ func (l limit) wrong(transport, key, pattern string) string {
 	return ""
 }
 
-// literal returns what every text that the pattern matches begins with, and whether that is
-// all of it.
+// literal returns the common beginning of every text that the pattern matches, and whether that is the whole text.
 func literal(pattern string) (start string, complete bool) {
 	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {
 		re, err := regexp.Compile(expression)
@@ -174,8 +171,7 @@ func literal(pattern string) (start string, complete bool) {
 	return pattern, true
 }
 
-// least returns how many characters a text has at least that the glob matches. It returns
-// 0 for a regular expression.
+// least returns the smallest number of characters that the glob matches. It returns 0 for a regular expression.
 func least(glob string) int {
 	if strings.HasPrefix(glob, regexpPrefix) {
 		return 0

@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// origins are the places where the values of keys come from, by the full names of the keys.
+// origins maps the full names of keys to the places of their values.
 type origins map[string]place
 
 // String returns the file with its line, the variable or the flag.
@@ -21,13 +21,13 @@ func (p place) String() string {
 	return p.name
 }
 
-// place is where a fault, or a value, is.
+// place is the place of a fault or a value.
 type place struct {
-	// name of the file, the variable or the flag; safe to print.
+	// name is the file, the variable or the flag. It is safe to print.
 	name string
-	// line of the file, counted from 1; 0 is the whole file.
+	// line is the line of the file, counted from 1. 0 is the whole file.
 	line int
-	// key is the full path of the key, "classes[1].name"; safe to print.
+	// key is the full path of the key, such as "classes[1].name". It is safe to print.
 	key string
 }
 
@@ -51,8 +51,8 @@ func (fs *faults) add(at place, format string, args ...any) {
 	*fs = append(*fs, &fault{at, fmt.Sprintf(format, args...)})
 }
 
-// maxFaults of one source are reported one by one: a file that is no configuration at
-// all must not fill the journal.
+// maxFaults bounds the faults that are reported for one source. A file that is no configuration at all must not fill
+// the journal.
 const maxFaults = 100
 
 // err joins the faults in the order of their files and lines. It returns nil if there are none.
@@ -88,8 +88,7 @@ func suggest(name string, known []string) string {
 	return "expected one of " + strings.Join(known, ", ")
 }
 
-// distance returns Levenshtein's distance, or limit+1 if it is larger: names in a file
-// may be long.
+// distance returns the Levenshtein distance, or limit+1 if it is larger. The limit keeps long names cheap.
 func distance(a, b string, limit int) int {
 	if d := len(a) - len(b); d > limit || -d > limit {
 		return limit + 1

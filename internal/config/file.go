@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxFile is the size in bytes that a file may have.
+	// maxFile bounds the size of a file in bytes.
 	maxFile = 1 << 20
 	// maxFiles bounds the number of drop-ins.
 	maxFiles = 64
-	// dropIns is the directory beside the file whose *.yaml files are read after it.
+	// dropIns is the directory beside the file. Its *.yaml files are read after the file.
 	dropIns = "config.d"
 )
 
-// read returns the configuration file, if there is one, and its drop-ins.
+// read returns the configuration file, if it exists, and its drop-ins.
 func (src *Source) read() ([]document, error) {
 	file, at, explicit := src.path()
 	if file == "" {
@@ -32,8 +32,8 @@ func (src *Source) read() ([]document, error) {
 	if trust == nil {
 		trust = rootAlone
 	}
-	// Who can write to the directory can take the file away, and with it what it
-	// forbids. From a directory such as /tmp nobody can take another's file.
+	// Write access to the directory allows removal of the file, and so of everything that it forbids. A sticky
+	// directory such as /tmp protects other owners' files.
 	info, err := os.Stat(filepath.Dir(file))
 	if err == nil && info.Mode()&fs.ModeSticky == 0 {
 		if err := trust(info); err != nil {
@@ -56,8 +56,8 @@ func (src *Source) read() ([]document, error) {
 	return append(documents, more...), nil
 }
 
-// readDropIns reads the drop-ins in the order of their names. One that cannot be read
-// is an error: it may be what keeps a disk from being used.
+// readDropIns reads the drop-ins in the order of their names. An unreadable one is an error, because it may protect a
+// disk.
 func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) {
 	wrong := func(name string, err error) error {
 		return fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(name), bare(err))
@@ -94,8 +94,8 @@ func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) 
 	return documents, nil
 }
 
-// missing reports whether nothing has that name. A symlink to nowhere, also one in place of
-// a directory on the way, is not missing: a file was meant to be there.
+// missing reports whether the name does not exist. A dangling symlink, at any part of the path, is not missing: it was
+// meant to lead to a file.
 func missing(name string) bool {
 	for path := filepath.Clean(name); ; path = filepath.Dir(path) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
@@ -107,7 +107,7 @@ func missing(name string) bool {
 }
 
 func read(path string, trust func(fs.FileInfo) error) ([]byte, error) {
-	// O_NONBLOCK: a FIFO must not hang the start.
+	// O_NONBLOCK keeps a FIFO from blocking the start.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
 		return nil, bare(err)
@@ -141,8 +141,7 @@ func bare(err error) error {
 	return err
 }
 
-// rootAlone checks owner and mode. Where there is an access control list, the group's
-// bits of the mode are its mask (acl(5)).
+// rootAlone checks owner and mode. With an access control list, the group bits of the mode are its mask (acl(5)).
 func rootAlone(info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	mode := "0644"

@@ -2,16 +2,16 @@ package config
 
 import "time"
 
-// key is a key of the configuration with the values that it takes.
+// key is a key of the configuration with its possible values.
 type key struct {
 	name string
 	kind
 	count count
-	// usage is that of the flag, for the keys that have one.
+	// usage is the usage of the flag, for the keys that have one.
 	usage string
 }
 
-// count says how many values a key has.
+// count is the number of values that a key has.
 type count int
 
 const (
@@ -20,7 +20,7 @@ const (
 	nonEmptyList
 )
 
-// scalars are the keys that can be set in a file, in the environment and on the command line.
+// scalars are the keys that files, the environment and the command line can set.
 var scalars = []key{
 	{"format", boolean, single, "format blank disks"},
 	{"format_present", boolean, single, "format blank disks that were there before hotmount was installed"},
@@ -53,7 +53,7 @@ var selectorKeys = []key{
 	{"partitions", boolean, single, ""},
 }
 
-// actKeys say what is done with the disks of a class.
+// actKeys are the keys that act on the disks of a class.
 var actKeys = []key{
 	{"directory", directory, single, ""},
 	{"mode", mode, single, ""},

@@ -14,14 +14,14 @@ import (
 
 // kind is a type of value.
 type kind struct {
-	// name is what the usage of a flag calls it.
+	// name is the value's name in the usage of a flag.
 	name string
-	// tag is the YAML tag that the value has in a file.
+	// tag is the YAML tag of the value in a file.
 	tag string
-	// expected says in words what parse takes.
+	// expected describes the texts that parse accepts.
 	expected string
 	parse    func(string) (any, bool)
-	// wrong, if set, says more precisely what was expected instead of a text that parse refuses.
+	// wrong, if set, returns a more precise description for a text that parse refuses.
 	wrong func(string) string
 }
 
@@ -38,11 +38,10 @@ func (k *kind) expects(s string) string {
 	return k.expected
 }
 
-// matching returns a kind of text of at most so many bytes that matches a regular expression
-// as a whole. wrong, which is asked next, returns what was expected instead, "" if nothing
-// is wrong.
+// matching returns a kind for texts of at most that many bytes that match a regular expression as a whole. Each wrong
+// then returns what was expected instead, or "" if the text is good.
 func matching(expression string, most int, expected string, wrong ...func(s, expected string) string) kind {
-	// Compiled at need: most of the program's processes read no configuration.
+	// The expression is compiled when needed, because most of the program's processes read no configuration.
 	form := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:` + expression + `)$`) })
 	k := kind{tag: "!!str", expected: expected, wrong: func(s string) string {
 		if len(s) > most || !form().MatchString(s) {
@@ -59,7 +58,7 @@ func matching(expression string, most int, expected string, wrong ...func(s, exp
 	return k
 }
 
-// oneOf returns a kind of text with few values.
+// oneOf returns a kind for texts with few values.
 func oneOf(values ...string) kind {
 	last := len(values) - 1
 	return matching(strings.Join(values, "|"), 16, strings.Join(values[:last], ", ")+" or "+values[last])
@@ -70,7 +69,7 @@ var boolean = kind{
 	parse: func(s string) (any, bool) { return s == "true", s == "true" || s == "false" },
 }
 
-// duration returns a kind of durations from least to most. A most of 0 is no upper bound.
+// duration returns a kind for durations from least to most. A most of 0 is no upper bound.
 func duration(least, most time.Duration) kind {
 	limits := "of at least " + short(least)
 	if most > 0 {
@@ -80,7 +79,7 @@ func duration(least, most time.Duration) kind {
 		name: "duration", tag: "!!str", expected: "a duration with a unit " + limits + ", such as 30s or 1m30s",
 		parse: func(s string) (any, bool) {
 			d, err := time.ParseDuration(s)
-			// ParseDuration takes a zero without a unit.
+			// ParseDuration accepts a zero without a unit.
 			unit := strings.ContainsAny(s, "smh")
 			return d, err == nil && unit && d >= least && (most == 0 || d <= most)
 		},
@@ -92,7 +91,7 @@ func whole(least, most int) kind {
 		name: "int", tag: "!!int", expected: fmt.Sprintf("a whole number from %d to %d", least, most),
 		parse: func(s string) (any, bool) {
 			n, err := strconv.Atoi(s)
-			// What begins with 0 is octal to some readers of YAML.
+			// Some readers of YAML take a number with a leading 0 for octal.
 			return n, err == nil && n >= least && n <= most && s == strconv.Itoa(n)
 		},
 	}
@@ -108,7 +107,7 @@ var size = kind{
 	},
 }
 
-// leastRate in bytes per second still reads 64 GiB within five hours.
+// leastRate, in bytes per second, still reads 64 GiB within five hours.
 const leastRate = 4 << 20
 
 var rate = kind{
@@ -130,7 +129,7 @@ var units = map[string]uint64{
 	"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
 }
 
-// short returns time.Duration's String without zero seconds and minutes: "10m", "1h".
+// short returns the String of a duration without zero seconds and minutes: "10m", "1h".
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -15,7 +15,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// maxList bounds every list, so that comparing each entry with each stays cheap.
+// maxList bounds every list, so that comparing all pairs of entries stays cheap.
 const maxList = 64
 
 // document is the content of a file.
@@ -24,15 +24,15 @@ type document struct {
 	data []byte
 }
 
-// parser reads one file after the other. It takes no anchors, tags and merge keys:
-// without them a value stands where it is read, and its size is that of the file.
+// parser reads one file after the other. It accepts no anchors, tags and merge keys. Without them a value stands where
+// it is read, and has the size of its text.
 type parser struct {
-	// name is that of the current file, safe to print.
+	// name is the current file, safe to print.
 	name string
-	// layers are what the files say, one each, and the lists of all files.
+	// layers has one layer for each file, and one for the lists of all files.
 	layers  []layer
 	origins origins
-	// classes of all files are merged by name, exclusions add up.
+	// classes of all files are merged by name. Exclusions add up.
 	classes, exclude []section
 	faults
 }
@@ -74,7 +74,7 @@ func parse(documents []document) *parser {
 	return p
 }
 
-// fillIn returns a class the defaults of the keys that it leaves out.
+// fillIn gives a class the defaults of the keys that it omits.
 func (s *section) fillIn() {
 	values := fields(defaultClass())
 	if s.selects() {
@@ -107,8 +107,8 @@ func (p *parser) document(text []byte) {
 	}
 }
 
-// syntax reports an error of the yaml package. The line in it, if any, is that of the
-// fault or one above it: there the list or mapping begins that is at fault.
+// syntax reports an error of the yaml package. Its line, if any, is that of the fault or one above: the start of the
+// faulty list or mapping.
 func (p *parser) syntax(err error) {
 	yamlError := regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
 	at, what := place{name: p.name}, err.Error()
@@ -122,7 +122,6 @@ func (p *parser) syntax(err error) {
 	p.add(at, "expected YAML: %s", disk.Visible(what))
 }
 
-// root reads the root of one file.
 func (p *parser) root(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && n.Value == "" && n.Style == 0 && n.Anchor == "" {
 		return // "---" alone
@@ -139,8 +138,7 @@ func (p *parser) root(n *yaml.Node) {
 	}
 }
 
-// addClasses adds the classes of one file to those of the files before. What a class
-// does not say here stays.
+// addClasses adds the classes of one file to those of earlier files. Keys that it omits keep their earlier values.
 func (p *parser) addClasses(n *yaml.Node) {
 	before := len(p.classes)
 	named := func(classes []section, name any) int {
@@ -180,14 +178,14 @@ func (p *parser) addExclusions(n *yaml.Node) {
 	}
 }
 
-// section reads a class or an exclusion. Without ok it is not one.
+// section reads a class or an exclusion. It returns false if the node is neither.
 func (p *parser) section(n *yaml.Node, full string, keys []key) (s section, ok bool) {
 	nodes := p.mapping(n, full, names(keys))
 	values, from := p.values(nodes, full+".", keys)
 	return section{p.place(n, full), values, from}, nodes != nil
 }
 
-// values returns the values of the keys, and their places, without those that are wrong.
+// values returns the valid values of the keys, and their places.
 func (p *parser) values(nodes map[string]*yaml.Node, parent string, keys []key) (layer, origins) {
 	values, from := layer{}, origins{}
 	for _, k := range keys {
@@ -219,7 +217,7 @@ func (p *parser) at(n *yaml.Node, key, format string, args ...any) {
 	p.add(p.place(n, key), format, args...)
 }
 
-// plain reports whether the node is one that is taken.
+// plain reports whether the node is of an accepted form. Otherwise it adds a fault.
 func (p *parser) plain(n *yaml.Node, key string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode:
@@ -234,7 +232,7 @@ func (p *parser) plain(n *yaml.Node, key string) bool {
 	return false
 }
 
-// mapping returns the values of the known keys of n, or nil if n is no mapping.
+// mapping returns the values of the known keys of n, or nil if n is not a mapping.
 func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*yaml.Node {
 	if !p.plain(n, key) {
 		return nil
@@ -267,7 +265,7 @@ func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*y
 	return values
 }
 
-// items returns the entries of a list that has at least so many.
+// items returns the entries of a list with at least that many.
 func (p *parser) items(n *yaml.Node, key, expected string, least int) []*yaml.Node {
 	switch {
 	case !p.plain(n, key):
@@ -283,7 +281,7 @@ func (p *parser) items(n *yaml.Node, key, expected string, least int) []*yaml.No
 	return nil
 }
 
-// list returns the values of a list. Without ok one of them is wrong.
+// list returns the values of a list. It returns false if one of them is wrong.
 func (p *parser) list(n *yaml.Node, full string, k key) (values []any, ok bool) {
 	least, before := 0, len(p.faults)
 	if k.count == nonEmptyList {
@@ -303,7 +301,7 @@ func (p *parser) list(n *yaml.Node, full string, k key) (values []any, ok bool) 
 	return values, len(p.faults) == before
 }
 
-// scalar returns the value of n. Without ok it is wrong.
+// scalar returns the value of n. It returns false if that is wrong.
 func (p *parser) scalar(n *yaml.Node, key string, k kind) (value any, ok bool) {
 	if !p.plain(n, key) {
 		return nil, false
@@ -319,7 +317,7 @@ func (p *parser) scalar(n *yaml.Node, key string, k kind) (value any, ok bool) {
 	return nil, false
 }
 
-// found describes what is at a node.
+// found describes the content of a node.
 func found(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -14,15 +14,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Show returns the effective settings as a configuration file that says the same, each
-// value with the place that it comes from.
+// Show returns the effective settings as a configuration file, each value with its origin.
 func Show(src Source) (string, error) {
 	s, from, err := load(src)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	// section writes the keys that of has, the first after one indent, the others after another.
+	// section writes the keys of a struct. It puts first before the first line, and others before the rest.
 	section := func(of any, keys []key, first, others string, from origins) {
 		values := fields(of)
 		for _, k := range keys {
@@ -52,8 +51,7 @@ func Show(src Source) (string, error) {
 	return b.String(), nil
 }
 
-// Origin returns the place that the value of a key, such as "classes[1].mkfs_options",
-// comes from.
+// Origin returns the origin of a key's value, such as that of "classes[1].mkfs_options".
 func Origin(src Source, key string) string {
 	_, from, err := load(src)
 	if p, ok := from[key]; err == nil && ok {
@@ -62,7 +60,7 @@ func Origin(src Source, key string) string {
 	return "default"
 }
 
-// written returns a value of the key as it stands in a file.
+// written returns a value of the key as it appears in a file.
 func (k key) written(value any) string {
 	switch v := value.(type) {
 	case time.Duration:
@@ -84,11 +82,11 @@ func (k key) written(value any) string {
 	case *bool:
 		return fmt.Sprint(*v)
 	case []string, []uint32, string:
-		text, err := json.Marshal(v) // which is YAML, too
+		text, err := json.Marshal(v) // JSON is YAML too
 		if err != nil {
-			panic(err) // there is nothing in texts that cannot be written
+			panic(err) // texts can always be written
 		}
-		// Marshal escapes what HTML would take amiss.
+		// Marshal escapes characters that are special in HTML.
 		return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(strings.ReplaceAll(string(text), `","`, `", "`))
 	}
 	return fmt.Sprint(value)
@@ -105,8 +103,8 @@ func sizeText(n uint64) string {
 	return fmt.Sprintf("%d%s", n/units[best], best)
 }
 
-// Directories returns what is wrong on this machine with the directories of the
-// classes. One below a symbolic link can come to be another place under its mounts.
+// Directories returns an error if this machine's file system does not suit the directories of the classes. A directory
+// below a symbolic link can become another place beneath its mounts.
 func Directories(src Source) error {
 	s, from, err := load(src)
 	if err != nil {

@@ -16,12 +16,12 @@ const (
 	configFlag     = "config"
 	configVariable = prefix + "CONFIG"
 	prefix         = "HOTMOUNT_"
-	// testPrefix is left to the tests of this repository.
+	// testPrefix is reserved for the tests of this repository.
 	testPrefix = prefix + "TEST_"
 )
 
-// AddFlags adds --config and a flag for every scalar key. Load checks their values,
-// so that it reports a wrong one together with all other faults.
+// AddFlags adds --config and a flag for every scalar key. Load checks their values, so that it reports a wrong one
+// together with all other faults.
 func AddFlags(flags *pflag.FlagSet) {
 	flags.String(configFlag, DefaultPath, "configuration `file`")
 	defaults := fields(Default())
@@ -37,12 +37,12 @@ func AddFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// Given reports whether any of the flags of AddFlags was given.
+// Given reports whether the command line has any of the flags of AddFlags.
 func Given(flags *pflag.FlagSet) bool {
 	return flags.Changed(configFlag) || slices.ContainsFunc(scalars, func(k key) bool { return flags.Changed(k.flag()) })
 }
 
-// text is the value of a flag as it was given.
+// text is the unchecked value of a flag.
 type text struct{ value, kind string }
 
 func (t *text) Set(s string) error { t.value = s; return nil }
@@ -60,7 +60,6 @@ func (src *Source) flags(from origins) (layer, error) {
 	return l, faults.err()
 }
 
-// set sets the key to a value that was given as text.
 func (l layer) set(k key, given string, at place, faults *faults) {
 	value, ok := k.parse(given)
 	if !ok {
@@ -105,7 +104,7 @@ func (src *Source) environment(from origins) (layer, error) {
 	return l, faults.err()
 }
 
-// path returns the path of the file, where it was named, and whether it was.
+// path returns the path of the file, the place that names it, and whether any place does.
 func (src *Source) path() (path string, at place, explicit bool) {
 	if path, ok := src.flag(configFlag); ok {
 		return path, place{name: "--" + configFlag}, true

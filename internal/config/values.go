@@ -11,12 +11,11 @@ import (
 	"hotmount/internal/disk"
 )
 
-// minimumXFS in bytes is the smallest size on which mkfs.xfs makes a filesystem
-// (xfsprogs 5.19 and later, mkfs/xfs_mkfs.c, validate_supported). mkfs.xfs is asked
-// whether it would refuse before an ext4 is made, too.
+// minimumXFS is the smallest size in bytes on which mkfs.xfs makes a filesystem (validate_supported in mkfs/xfs_mkfs.c
+// of xfsprogs 5.19 and later). It holds for ext4 too: hotmount first checks whether mkfs.xfs would refuse.
 const minimumXFS = 300 << 20
 
-// Texts with few values.
+// These texts have few values.
 var (
 	mode           = oneOf(disk.ModeFilesystem, disk.ModeBlock)
 	filesystemMade = oneOf(disk.XFS, disk.Ext4, "none")
@@ -25,11 +24,11 @@ var (
 	transport      = oneOf("virtio", "scsi", "nvme", "dm")
 )
 
-// Texts of a form.
+// These texts have a form.
 var (
 	className = matching(`[a-z0-9][a-z0-9-]*`, 63,
 		"a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen")
-	// Names of objects of Kubernetes are DNS subdomains (RFC 1123).
+	// Names of Kubernetes objects are DNS subdomains (RFC 1123).
 	storageClass = matching(`[a-z0-9.-]*`, 253,
 		"the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or \"\" for none")
 	nodeName = storageClass.called("name")
@@ -40,15 +39,15 @@ var (
 		"an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or a slash too many", wrongDirectory)
 	mountOption = matching(`[!-~]+`, 256,
 		"one mount option of at most 256 visible characters without ',', '\\', '%' and '\"'", wrongOption)
-	// check looks at the options of mkfs again, once it is known which mkfs has them.
+	// check looks at the options of mkfs again when it knows which mkfs has them.
 	mkfsOption = matching(`(?s:.*)`, maxFile, "an option of mkfs in quotes")
-	// A kernel name has at most 31 bytes (DISK_NAME_LEN, include/linux/blkdev.h) and no slash.
-	// A pattern needs some more.
+	// A kernel name has at most 31 bytes (DISK_NAME_LEN in include/linux/blkdev.h) and no slash. A pattern may be
+	// longer.
 	kernelNames = matching(`[!-.0-~]+`, 128,
 		"a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces", wrongPattern)
 	anyText = matching(`[ -~]+`, 128,
 		"a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:", wrongPattern)
-	// The first directory stands there by its name, so that no pattern means any file.
+	// The first directory must be literal, so that no pattern matches every file.
 	backingFile = matching(`/[ -)+-.0->@-Z\]-~]+/[ -~]+`, 128,
 		"a glob of absolute paths that begins with a directory by its name, such as /srv/ci/*.img", wrongBackingFile)
 )
@@ -59,7 +58,7 @@ const expectedMkfsExt4 = `an option of mkfs.ext4 such as "-m 0": -i, -m, -N with
 
 func wrongOwner(s, expected string) string {
 	for number := range strings.SplitSeq(s, ":") {
-		// The highest number means that nothing is to be changed (chown(2)).
+		// The highest number means no change (chown(2)).
 		if n, err := strconv.ParseUint(number, 10, 32); err != nil || n == 1<<32-1 {
 			return expected
 		}
@@ -74,10 +73,10 @@ func wrongBackingFile(s, expected string) string {
 	return ""
 }
 
-// regexpPrefix as in policy.Regexp.
+// regexpPrefix is the same as in policy.Regexp.
 const regexpPrefix = "re:"
 
-// wrongPattern returns what is expected instead of a pattern that cannot be read.
+// wrongPattern returns what is expected instead of an invalid pattern.
 func wrongPattern(s, expected string) string {
 	if expression, ok := strings.CutPrefix(s, regexpPrefix); ok {
 		if _, err := regexp.Compile(expression); err != nil {
@@ -91,7 +90,7 @@ func wrongPattern(s, expected string) string {
 	return ""
 }
 
-// bracket finds the brackets of a glob, and what is escaped outside of them.
+// bracket finds the brackets of a glob, and escaped characters outside of them.
 var bracket = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\.|\[(?:\\.|[^\]\\])+\]`) })
 
 // emptyBracket reports whether the glob has a bracket that no character matches.
@@ -106,7 +105,7 @@ func emptyBracket(glob string) bool {
 	})
 }
 
-// reserved are the directories that the system needs as they are.
+// reserved are directories that the system needs unchanged.
 var reserved = []string{"/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/boot"}
 
 func wrongDirectory(s, expected string) string {
@@ -115,9 +114,8 @@ func wrongDirectory(s, expected string) string {
 		return expected
 	case s == "/":
 		return "a directory of its own, not the root directory"
-	// The unit's name is the path escaped, "-" becoming "\x2d", and has at most
-	// 255 characters (UNIT_NAME_MAX, systemd's src/basic/unit-name.h). A UUID
-	// below the directory and ".mount" take 55 of them.
+	// The unit's name is the escaped path, with "\x2d" for "-", and has at most 255 characters (UNIT_NAME_MAX in
+	// systemd's src/basic/unit-name.h). A UUID below the directory and ".mount" take 55 of them.
 	case len(s)+3*strings.Count(s, "-") > 190:
 		return "a path that is short enough for the name of a mount unit: at most 190 characters, a '-' counted as 4"
 	}
@@ -145,9 +143,8 @@ func wrongOption(s, expected string) string {
 	return refusal(name)
 }
 
-// refusal returns what is expected instead of an option that changes who owns a mount
-// or what is done by it (mount(8), systemd.mount(5)), that brings in another device,
-// or that would let XFS mount a twin.
+// refusal returns what is expected instead of a forbidden option, or "". Forbidden options change who owns a mount or
+// what it does (mount(8), systemd.mount(5)), add another device, or let XFS mount a twin.
 func refusal(name string) string {
 	switch name {
 	case "nofail":

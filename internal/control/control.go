@@ -1,5 +1,4 @@
-// Package control is the socket over which the command line asks the daemon for
-// what changes something. Only root may use it.
+// Package control is the socket for requests of the command line that change something. Only root may use it.
 package control
 
 import (
@@ -24,13 +23,11 @@ const Socket = "/run/hotmount/control.sock"
 // ErrDown reports that no daemon listens.
 var ErrDown = errors.New("the daemon does not run (systemctl start hotmount)")
 
-// Request is what the command line asks for.
+// Request is a request of the command line.
 type Request struct {
-	// Do is the name of what is to be done: "accept", "release", or "look" for
-	// a look at every disk.
+	// Do is the action: "accept", "release", or "look" for a look at every disk.
 	Do string `json:"do"`
-	// Disk is a kernel name, Seq the disk sequence number of the attachment that is
-	// meant, 0 for whatever disk has that name.
+	// Disk is a kernel name. Seq is the disk sequence number of the attachment, 0 for any disk with that name.
 	Disk string `json:"disk"`
 	Seq  uint64 `json:"seq,omitempty"`
 }
@@ -41,8 +38,8 @@ type Response struct {
 	Error string `json:"error,omitempty"`
 }
 
-// maxRequest is the largest request in bytes; patience is how long the daemon has
-// for an answer, and delivery how long that then has to arrive.
+// maxRequest bounds a request in bytes. patience bounds the time until the daemon answers, and delivery the time to
+// send the answer.
 const (
 	maxRequest = 4096
 	patience   = 30 * time.Second
@@ -61,8 +58,7 @@ func Serve(ctx context.Context, path string, handle Handler) error {
 	if err != nil {
 		return fmt.Errorf("cannot listen for the command line: %w", err)
 	}
-	// The unit's umask makes the socket root's alone from its first moment; the
-	// peer's uid is checked all the same.
+	// The unit's umask makes the socket root's from its first moment. The peer's uid is checked all the same.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("cannot listen for the command line: %w", err), l.Close())
 	}
@@ -96,7 +92,7 @@ func serve(ctx context.Context, c *net.UnixConn, handle Handler) {
 	} else {
 		answer.Text = text
 	}
-	// Whoever asked may have gone, or not listen: then nobody misses the answer.
+	// The peer may be gone or not read. Then nobody misses the answer.
 	_ = c.SetWriteDeadline(time.Now().Add(delivery))
 	_ = json.NewEncoder(c).Encode(answer)
 }
@@ -128,8 +124,7 @@ func readRequest(from io.Reader) (r Request, err error) {
 	return r, nil
 }
 
-// peerUID is the user id of the process at the other end (SO_PEERCRED,
-// unix(7)).
+// peerUID returns the user id of the process at the other end (SO_PEERCRED in unix(7)).
 func peerUID(c *net.UnixConn) (uint32, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -146,7 +141,7 @@ func peerUID(c *net.UnixConn) (uint32, error) {
 	return cred.Uid, nil
 }
 
-// Listens reports whether there is a daemon that listens at the path.
+// Listens reports whether a daemon listens at the path.
 func Listens(ctx context.Context, path string) bool {
 	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", path)
 	if err != nil {
@@ -156,8 +151,8 @@ func Listens(ctx context.Context, path string) bool {
 	return true
 }
 
-// Ask sends the request to the daemon that listens at the path and gives its
-// answer. The error wraps ErrDown if there is none.
+// Ask sends the request to the daemon that listens at the path, and returns its answer. The error wraps ErrDown if
+// there is none.
 func Ask(ctx context.Context, path string, r Request) (string, error) {
 	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {

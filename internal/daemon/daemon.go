@@ -1,5 +1,5 @@
-// Package daemon wires the agent to the node: to the kernel's events, the mount table, PID 1,
-// the control socket, the journal, the published status and the metrics.
+// Package daemon connects the agent to the node: to uevents, mount table, PID 1, control socket, journal, published
+// status and metrics.
 package daemon
 
 import (
@@ -25,7 +25,7 @@ import (
 	"hotmount/internal/unit"
 )
 
-// Daemon is what the daemon is started with.
+// Daemon holds the parameters of the daemon.
 type Daemon struct {
 	Host     inventory.Host
 	Settings *disk.Settings
@@ -34,25 +34,25 @@ type Daemon struct {
 	Log  *report.Log
 	// Socket is the path of the control socket.
 	Socket string
-	// MetricsDirectory is where the metrics are written if it is there. Empty is for none.
+	// MetricsDirectory is where the metrics are written if it exists. Empty means no metrics.
 	MetricsDirectory string
 	Version          string
 }
 
-// parts are what the goroutines of the daemon share.
+// parts is the state that the goroutines of the daemon share.
 type parts struct {
 	Daemon
 	agent    *agent.Agent
-	host     inventory.Host // with what is remembered between looks
+	host     inventory.Host // with the state that looks share
 	seen     observer
 	mounting *arrivals
 	events   *uevent.Listener
 	nodes    *uevent.Nodes // nil without a watch
-	// partitions and loops: the settings want partitions, or have a class of loop devices.
+	// partitions and loops report whether the settings ask for partitions, and have a class of loop devices.
 	partitions, loops atomic.Bool
 }
 
-// Run runs the daemon until ctx ends, or a part of it fails.
+// Run runs the daemon until ctx ends or a part of it fails.
 func (d Daemon) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -70,8 +70,8 @@ func (d Daemon) Run(ctx context.Context) error {
 	}
 	part(p.hear)
 	part(p.watchNodes)
-	// What is mounted before the agent looks for the first time is no change. Without it each disk that
-	// is mounted is looked at twice.
+	// Mounts from before the agent's first look are no change. Otherwise the agent would look twice at each mounted
+	// disk.
 	before, err := p.host.Mounts()
 	if err != nil {
 		p.seen.Problem(err)
@@ -94,8 +94,8 @@ func (d Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the parts. From here on the kernel's events are heard, so that nothing is lost
-// between the first look at all disks and the first event.
+// connect makes the parts. It already listens to the kernel's events, so that none is lost between the first look at
+// all disks and the first event.
 func (d Daemon) connect() (*parts, error) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -105,7 +105,7 @@ func (d Daemon) connect() (*parts, error) {
 	reporter := report.Agent{Log: d.Log}
 	said, err := d.Host.Store.Published()
 	if err != nil {
-		reporter.Problem(err) // since when is not known, that is all
+		reporter.Problem(err) // the only loss is since when a decision holds
 	}
 	p.seen = observer{reporter, report.NewBoard(said), metrics.New(d.Version), new(sync.Mutex), d.Host}
 	if p.events, err = uevent.Listen(); err != nil {
@@ -113,7 +113,7 @@ func (d Daemon) connect() (*parts, error) {
 	}
 	p.host.Shared, p.host.Measure = new(inventory.Shared), mounts.XFSGeometry
 	p.host.Partitions = p.partitions.Load
-	// There may be no room for a watch (fs.inotify.max_user_instances).
+	// The node may have no room for a watch (fs.inotify.max_user_instances).
 	p.nodes, err = uevent.WatchNodes("/dev", func(name string) bool { return mayBeDisk(name, p.loops.Load()) })
 	if err != nil {
 		reporter.Problem(fmt.Errorf("%w; a disk that is pulled and comes back in another slot at once may have to be accepted", err))
@@ -124,7 +124,7 @@ func (d Daemon) connect() (*parts, error) {
 	return p, nil
 }
 
-// hear has the agent look at what the kernel's events are about.
+// hear makes the agent look at the disks in the kernel's events.
 func (p *parts) hear(ctx context.Context) error {
 	return p.events.Run(ctx, func(h uevent.Hint) {
 		wanted := !h.Partition || p.partitions.Load()
@@ -135,7 +135,7 @@ func (p *parts) hear(ctx context.Context) error {
 	})
 }
 
-// watchNodes does without what it watches when that fails.
+// watchNodes continues without the watch if it fails.
 func (p *parts) watchNodes(ctx context.Context) error {
 	if p.nodes == nil {
 		return nil
@@ -174,7 +174,7 @@ type commanded interface {
 	Retry(ctx context.Context) error
 }
 
-// answer has the agent do what the command line asks for.
+// answer passes a request of the command line to the agent.
 func answer(ctx context.Context, a commanded, r control.Request) (string, error) {
 	switch r.Do {
 	case "accept":

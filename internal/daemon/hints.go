@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/uevent"
 )
 
-// mayBeDisk reports whether the kernel names disks that a class can have, or their partitions, so.
-// Loops: a class has loop devices, which come and go on many nodes.
+// mayBeDisk reports whether a kernel name can be that of a class's disk, or of its partition. The loops argument
+// reports whether a class has loop devices, which come and go on many nodes.
 func mayBeDisk(name string, loops bool) bool {
 	if loops && strings.HasPrefix(name, "loop") {
 		return true
@@ -30,9 +30,8 @@ type looker interface {
 	LookAtAll()
 }
 
-// look has the agent look at the disk of the hint, if that is wanted, and at the whole disk if
-// partitions come or go. When the kernel reads a partition table anew, these are its only events
-// (bdev_disk_changed in block/partitions/core.c).
+// look makes the agent look at the disk of the hint, if wanted, and at the whole disk if partitions come or go. When
+// the kernel reads a partition table again, these are its only events (bdev_disk_changed in block/partitions/core.c).
 func look(a looker, h uevent.Hint, wanted bool) {
 	if h.Rescan {
 		a.LookAtAll()
@@ -46,9 +45,8 @@ func look(a looker, h uevent.Hint, wanted bool) {
 	}
 }
 
-// watchMounts has the agent look at the disks whose mounts have changed. A node
-// that starts pods changes its mount table all the time; other mounts than those
-// of disks wake nobody. Before is the table as it was before the agent's first look.
+// watchMounts makes the agent look at the disks whose mounts have changed. Changes of other mounts, of which a node
+// that starts pods has many, wake nobody. before is the table from before the agent's first look.
 func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 	return mounts.Watch(ctx, func() {
 		now, err := p.host.Mounts()
@@ -58,14 +56,14 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 			return
 		}
 		for _, dev := range mounts.Changed(before, now) {
-			// The link's last part is the kernel name (Documentation/ABI,
-			// /sys/dev). A device that is gone is dealt with by its uevent.
+			// The link's last part is the kernel name (Documentation/ABI, /sys/dev). The uevent of a removed device
+			// covers that device.
 			if link, err := os.Readlink("/sys/dev/block/" + dev.String()); err == nil {
 				p.agent.Look(filepath.Base(link))
 			}
 		}
-		// Last: a mount that was waited for causes a look, too. Both are one look if the change
-		// is queued by then.
+		// This comes last, because an awaited mount causes a look too. If the change is already queued, both are one
+		// look.
 		p.mounting.shown(now)
 		before = now
 	})

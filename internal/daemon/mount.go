@@ -29,8 +29,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	defer forget()
 	asked := u.host.Monotonic()
 	over, err := u.startMount(ctx, f, class, uuid, fstype)
-	// A unit that is there already is that of an earlier daemon, which ended during the
-	// recovery of a log, say, or of the mount before.
+	// An existing unit belongs to the previous mount, or to an earlier daemon, which ended during the recovery of a
+	// log, for example.
 	exists := errors.Is(err, unit.ErrExists)
 	var held error
 	if exists {
@@ -43,29 +43,29 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
 		if held != nil {
-			// Nothing is said of the disk, and the mount point may be needed yet.
+			// The disk is not at fault, and the mount point may still be needed.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
 		err = failure(err, f.Node(), kernelSaid(ctx, run.Exec{}, u.host, f.ID, asked), u.host.Store.Holders(uuid), policy.Check(f, fstype))
-		// What PID 1 starts after a failed mount must not meet the next try.
+		// The cleanup that PID 1 starts after a failed mount must not meet the next attempt.
 		err = errors.Join(err, u.StartCleanup(ctx, path))
 	}
 	if err == nil {
-		// Its former users have let go.
+		// The mount shows that its former users have released it.
 		err = disk.OfNode(u.host.Store.ForgetHolders(uuid))
 	}
 	return err
 }
 
-// startMount makes the mount point, and returns when PID 1 was asked. The caller must call over
-// when it does not wait for the mount any more.
+// startMount makes the mount point, and returns when PID 1 has the request. The caller must call over when it no longer
+// waits for the mount.
 func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
 	over = func() {}
 	if err := u.host.Propagates(class.Directory); err != nil {
 		return over, disk.OfNode(err)
 	}
 	path := class.MountPoint(uuid)
-	// If it fails the directory is still there, and that tells what is wrong with it.
+	// If this fails, the directory still exists and shows the cause.
 	_ = u.AwaitCleanup(ctx, path)
 	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
 		return over, disk.OfNode(barred(err))
@@ -80,19 +80,19 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 	})
 }
 
-// failure explains a failed mount by what the kernel has just said. Holders are the users of the
-// filesystem when its disk was last detached. Check is the command that looks for damage.
+// failure explains a failed mount by the kernel's log. holders are the users of the filesystem when its disk was last
+// detached. check is the command that looks for damage.
 func failure(err error, node, said, holders, check string) error {
-	// "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in
-	// fs/xfs/xfs_mount.c). Nothing is wrong with the disk.
+	// "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in fs/xfs/xfs_mount.c). The disk is not at
+	// fault.
 	if strings.Contains(said, "duplicate UUID") {
 		if holders != "" {
 			holders = "; when its disk went it was used by: " + holders
 		}
 		return fmt.Errorf("%w: %w%s; it is mounted by itself when all have let go; who has it now: hotmount doctor", err, disk.ErrHeld, holders)
 	}
-	// "%s: Can't open blockdev" (setup_bdev_super, before get_tree_bdev, in fs/super.c): it was not read.
-	// A unit of an earlier daemon, hotmount-format@, may still read it.
+	// "%s: Can't open blockdev" (setup_bdev_super, before that get_tree_bdev, in fs/super.c) means that the kernel did
+	// not read it. A unit of an earlier daemon, hotmount-format@, may still read it.
 	if strings.Contains(said, "Can't open blockdev") {
 		return fmt.Errorf("%w; the kernel says: %s; it was not read, nor is it said to be damaged; whoever has it open for himself alone: fuser -v %s", err, said, node)
 	}
@@ -102,8 +102,8 @@ func failure(err error, node, said, holders, check string) error {
 	return fmt.Errorf("%w%s; look at it with: %s", err, said, check)
 }
 
-// barred adds a remedy to the error of a mount point that could not be made because the daemon's
-// sandbox is read-only there (ProtectSystem=, systemd.exec(5)).
+// barred adds a remedy to the error of a mount point in a place that the daemon's sandbox has read-only (ProtectSystem=
+// in systemd.exec(5)).
 func barred(err error) error {
 	if !errors.Is(err, unix.EROFS) {
 		return err
@@ -111,17 +111,16 @@ func barred(err error) error {
 	return fmt.Errorf("%w: if it is not so for others, that is the sandbox of hotmount.service, to be opened with: hotmount config apply-sandbox && systemctl daemon-reload && systemctl restart hotmount", err)
 }
 
-// It is looked after so long whether the mount has failed, and then each time after
-// twice as long. From askSure on PID 1 is asked: it may have a reason to keep a unit that
-// has failed.
+// await first checks after askFirst whether the mount has failed, then after twice the last wait, up to askMost. After
+// askSure it asks PID 1, which may have a reason to keep a failed unit.
 const (
 	askFirst = time.Second
 	askSure  = 8 * time.Second
 	askMost  = 16 * time.Second
 )
 
-// await waits until the mount is there, or its job has ended. It keeps no connection to PID 1
-// meanwhile, which would send a message for each change of each unit.
+// await waits until the mount exists or its job has ended. It keeps no connection to PID 1 meanwhile: PID 1 would send
+// it a message for each change of each unit.
 func await(ctx context.Context, path string, arrived <-chan struct{}, ended func(ctx context.Context, path string, sure bool) (bool, error)) error {
 	for wait := askFirst; ; wait = min(2*wait, askMost) {
 		select {
@@ -137,8 +136,8 @@ func await(ctx context.Context, path string, arrived <-chan struct{}, ended func
 	}
 }
 
-// PID 1 reads the mount table once a second where much is mounted and unmounted (mount_enumerate in systemd's
-// src/core/mount.c). It calls a mount unit stopped whose mount it has not seen.
+// PID 1 reads the mount table once a second when there are many mounts and unmounts (mount_enumerate in systemd's
+// src/core/mount.c). It calls a mount unit stopped if it has not yet seen its mount.
 const (
 	seenAfter = time.Second
 	seenTries = 4
@@ -161,7 +160,7 @@ func untilUnmounted(ctx context.Context, stop func() error, there func() (bool, 
 	}
 }
 
-// arrivals wakes what waits for a mount, once the mount table shows it.
+// arrivals wakes those who wait for a mount when the mount table shows it.
 type arrivals struct {
 	mu      sync.Mutex
 	waiting map[arrival]chan struct{}
@@ -188,7 +187,7 @@ func (a *arrivals) expect(path string, dev disk.Dev) (arrived <-chan struct{}, f
 	}
 }
 
-// shown takes the mount table as it is now.
+// shown compares the current mount table with the expected mounts.
 func (a *arrivals) shown(table []mounts.Mount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,18 +199,17 @@ func (a *arrivals) shown(table []mounts.Mount) {
 	}
 }
 
-// kernelSaid returns what the kernel has logged of the disk since that time of CLOCK_MONOTONIC.
-// mount(8) reports only an error number for a damaged filesystem.
+// kernelSaid returns the kernel's log messages about the disk since that time of CLOCK_MONOTONIC. For a damaged
+// filesystem mount(8) reports only an error number.
 func kernelSaid(ctx context.Context, r run.Runner, h inventory.Host, id disk.ID, since time.Duration) string {
-	// The filesystems begin their messages with "XFS (vdb): " or "EXT4-fs (vdb): ", what is before
-	// them with "/dev/vdb: ".
+	// Filesystems begin their messages with "XFS (vdb): " or "EXT4-fs (vdb): ". The layer before them uses "/dev/vdb:
+	// ".
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second,
 		Args: []string{"-k", "-b", "-q", "-o", "json", "--no-pager", "-n", "3", "--since", "-1min", "-g", `\(` + id.Name + `\):|/dev/` + id.Name + `: Can't open blockdev`}})
 	if err != nil {
 		return ""
 	}
-	// While the disk is attached its name is not reused. Once it is gone, nobody knows whose
-	// lines these are.
+	// While the disk is attached, the kernel does not reuse its name. Afterwards the lines may be about another disk.
 	if now, err := h.Look(id.Name); err != nil || now.Seq != id.Seq {
 		return ""
 	}
@@ -221,8 +219,8 @@ func kernelSaid(ctx context.Context, r run.Runner, h inventory.Host, id disk.ID,
 		if in.Decode(&e) != nil {
 			break
 		}
-		// The journal's time, not the kernel's own (_SOURCE_MONOTONIC_TIMESTAMP), which goes by
-		// another clock: printk(9) takes local_clock().
+		// This is the journal's time. The kernel's own (_SOURCE_MONOTONIC_TIMESTAMP) comes from another clock:
+		// printk(9) uses local_clock().
 		micros, err := strconv.ParseInt(e.Text("__MONOTONIC_TIMESTAMP"), 10, 64)
 		if err == nil && time.Duration(micros)*time.Microsecond >= since {
 			said = append(said, strings.TrimSpace(e.Text("MESSAGE")))

@@ -25,18 +25,18 @@ type node struct {
 	inventory.Host
 	report  report.Agent
 	metrics *metrics.Metrics
-	// partitions and loops are what the settings say of them.
+	// partitions and loops come from the settings.
 	partitions, loops *atomic.Bool
 }
 
-// Names are listed for a look at every disk, which sees also what the kernel does not tell of.
+// Names returns the names of all disks for a look at every disk. That look also finds changes without an event.
 func (n node) Names() ([]string, error) {
 	n.metrics.Rescanned(time.Now())
 	n.DoubtMounts()
 	return n.Host.Names()
 }
 
-// inBoot calls do with the boot that the node is in.
+// inBoot calls do with the id of the current boot.
 func (n node) inBoot(do func(boot string) error) error {
 	boot, err := n.Boot()
 	if err != nil {
@@ -68,8 +68,8 @@ func (n node) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 
 func (n node) Forget(seq uint64) error { return n.Store.Forget(seq) }
 
-// SaveSettings fails for what the formatting units need. A state directory that
-// cannot be written keeps no filesystem from being mounted.
+// SaveSettings saves the settings. It returns an error if it cannot save what the formatting units need. An unwritable
+// state directory prevents no mount.
 func (n node) SaveSettings(s *disk.Settings) error {
 	if err := n.Store.SaveSettings(s); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (n node) SaveSettings(s *disk.Settings) error {
 	return nil
 }
 
-// saveDirectories keeps a directory that no class has any more as long as something of
-// ours is in it: when that disk goes somebody has to look there, and after a power cut.
+// saveDirectories also keeps the directory of a former class while something of hotmount's is in it. The directory
+// needs a cleanup when that disk goes, and after a power failure.
 func (n node) saveDirectories(s *disk.Settings) error {
 	former, err := n.Store.Directories()
 	table, tableErr := n.Mounts()
@@ -94,8 +94,8 @@ func (n node) saveDirectories(s *disk.Settings) error {
 	return errors.Join(err, tableErr, n.Store.SaveDirectories(s, former...))
 }
 
-// hasLeftovers reports whether helper.CleanupAll may find something in the directory. What cannot
-// be looked at may have some; what is no directory any more is not cleaned up.
+// hasLeftovers reports whether helper.CleanupAll may find something in the directory. It returns true if it cannot
+// look, and false for a path that is no directory any more.
 func hasLeftovers(dir string) bool {
 	names, err := unit.Leftovers(dir)
 	if err != nil {

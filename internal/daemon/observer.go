@@ -18,12 +18,11 @@ import (
 	"hotmount/internal/usage"
 )
 
-// observer tells the journal, the status for other users and the metrics what the
-// agent reports.
+// observer passes the agent's reports to the journal, to the status for other users and to the metrics.
 type observer struct {
 	report.Agent
 	board   *report.Board
-	metrics *metrics.Metrics // written only if there is a directory for it
+	metrics *metrics.Metrics // written only if the directory exists
 	status  *sync.Mutex      // held while the status is published
 	host    inventory.Host
 }
@@ -56,13 +55,13 @@ func (o observer) Gone(f *disk.Facts, path string) {
 	o.board.Gone(f)
 }
 
-// Disregarded is not reported: the operator who changed the configuration knows.
+// Disregarded is not reported, because the operator changed the configuration.
 func (o observer) Disregarded(f *disk.Facts) {
 	o.metrics.Gone(f)
 	o.board.Gone(f)
 }
 
-// Ready publishes the status before systemd is told: other users may read it from then on.
+// Ready publishes the status before it notifies systemd, because other users may read it from then on.
 func (o observer) Ready() {
 	if err := o.publishStatus(); err != nil {
 		o.Problem(err)
@@ -75,7 +74,7 @@ func (o observer) Alive() {
 	o.metrics.Alive(time.Now())
 }
 
-// heard takes an event before the agent does.
+// heard records an event before the agent gets it.
 func (o observer) heard(h uevent.Hint) {
 	switch {
 	case h.Rescan:
@@ -86,24 +85,23 @@ func (o observer) heard(h uevent.Hint) {
 	}
 }
 
-// metricsFile is the name of the file for node_exporter, metricsPeriod how often
-// it is written when nothing happens: as often as Prometheus asks, by default.
+// metricsFile is the name of the file for node_exporter. metricsPeriod is the time between two writes without events:
+// the default scrape interval of Prometheus.
 const (
 	metricsFile   = "hotmount.prom"
 	metricsPeriod = time.Minute
 )
 
-// publishAfter is how long a change of the status waits for more of them: when the daemon starts each
-// disk makes one, and each is written out with all others.
+// publishAfter is how long a change of the status waits for others. At the start each disk causes one, and each write
+// covers all disks.
 const publishAfter = 100 * time.Millisecond
 
-// publishEvery is the least time between two that are written: the more disks the node has, the more
-// they are, and the longer each is.
+// publishEvery is the least time between two writes of the status. A node with more disks has more changes and longer
+// writes.
 const publishEvery = 500 * time.Millisecond
 
-// publish writes the status for other users when it changes, and the metrics. The
-// metrics are off where their directory is not there when the daemon starts: in
-// its sandbox it would never be.
+// publish writes the status for other users after each change, and the metrics. There are no metrics if their directory
+// does not exist when the daemon starts, because in its sandbox it would never appear.
 func (o observer) publish(ctx context.Context, directory string) error {
 	var tick <-chan time.Time
 	if info, err := os.Stat(directory); directory != "" && err == nil && info.IsDir() {
@@ -126,7 +124,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 			case <-ctx.Done():
 			case <-time.After(max(publishAfter, time.Until(published.Add(publishEvery)))):
 			}
-			// What has come meanwhile is in it.
+			// This write covers all changes so far.
 			select {
 			case <-o.board.Changed():
 			default:
@@ -134,7 +132,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 			published = time.Now()
 			errs = append(errs, o.publishStatus())
 			if ctx.Err() != nil {
-				return nil // the filesystems cannot be asked any more
+				return nil // there is no time left to measure the filesystems
 			}
 		case <-tick:
 		}
@@ -143,7 +141,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 			mounted, err := o.filesystems(ctx, lines, hung)
 			errs = append(errs, err, o.metrics.Write(filepath.Join(directory, metricsFile), lines, mounted))
 		}
-		// Once is enough.
+		// Repeats of one problem are not reported.
 		text := ""
 		if err := errors.Join(errs...); err != nil {
 			if text = err.Error(); text != said {
@@ -154,14 +152,14 @@ func (o observer) publish(ctx context.Context, directory string) error {
 	}
 }
 
-// publishStatus writes what is to be said of each disk now.
+// publishStatus writes the current line of each disk.
 func (o observer) publishStatus() error {
 	o.status.Lock()
 	defer o.status.Unlock()
 	return o.host.Store.Publish(o.board.Lines())
 }
 
-// filesystems measures those that are mounted; hung is as for usage.Of.
+// filesystems measures the mounted filesystems. hung is as for usage.Of.
 func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([]metrics.Filesystem, error) {
 	s, err := o.host.Store.Settings()
 	if err != nil {
@@ -185,8 +183,8 @@ func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[s
 	return measured(tree, paths, at, usage.Of(ctx, paths, hung)), nil
 }
 
-// measured fills in what is known of the filesystems at the paths. What does not propagate into this
-// process's mount namespace is not what was asked there.
+// measured fills in the sizes of the filesystems at the paths. It skips a filesystem that does not propagate into this
+// process's mount namespace, because the size then belongs to another.
 func measured(tree []mounts.Mount, paths []string, at map[string]metrics.Filesystem, sizes map[string]usage.Space) []metrics.Filesystem {
 	var all []metrics.Filesystem
 	for _, path := range paths {

@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/unit"
 )
 
-// units has PID 1 carry out what the agent decides. What runs one unit is the manager's.
+// units makes PID 1 carry out what the agent decides. The embedded manager runs single units.
 type units struct {
 	*unit.Manager
 	mounting *arrivals
@@ -27,7 +27,7 @@ func (u units) Unmount(ctx context.Context, path string) error {
 	})
 }
 
-// NameHolders costs nothing where nobody has it.
+// NameHolders records who still holds the removed disk's filesystem. It does nothing if nobody does.
 func (u units) NameHolders(ctx context.Context, f *disk.Facts, path string) error {
 	if !mounts.MountedAnywhere(u.host.Root, f.Name) {
 		return nil

@@ -11,8 +11,7 @@ import (
 //go:embed advice.txt
 var adviceText string
 
-// advice returns the lines of one piece of advice.txt. Values are pairs: the name of a
-// placeholder, and what it stands for.
+// advice returns the lines of the named section of advice.txt. Values are pairs of a placeholder's name and its value.
 func advice(name string, values ...string) []string {
 	_, text, _ := strings.Cut(adviceText, "\n== "+name+" ==\n")
 	text, _, _ = strings.Cut(text, "\n== ")
@@ -23,11 +22,11 @@ func advice(name string, values ...string) []string {
 	return strings.Split(strings.NewReplacer(pairs...).Replace(strings.TrimSpace(text)), "\n")
 }
 
-// plain are the bytes that mean only themselves, everywhere.
+// plain are the bytes without a special meaning in any shell, path or unit file.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
-// shell quotes a word for a shell. A word with bytes that a terminal does not show is not
-// to be typed: they are made visible, so the word is another one.
+// shell quotes a word for a shell. It makes bytes visible that a terminal does not show. The result then is another
+// word, because nobody should type the original.
 func shell(s string) string {
 	if s != "" && strings.Trim(s, plain+":@+") == "" {
 		return s
@@ -35,7 +34,7 @@ func shell(s string) string {
 	return "'" + strings.ReplaceAll(disk.Visible(s), "'", `'\''`) + "'"
 }
 
-// remedy returns what lets a process see the class directory as the host does.
+// remedy returns the advice that lets a process see the class directory as the host does.
 func remedy(p *Process, dir string) []string {
 	switch p.Role {
 	case Provisioner:
@@ -46,23 +45,22 @@ func remedy(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rslave", "HostToContainer")
 }
 
-// remedyRoot returns what lets the container runtime see what a kubelet mounts.
+// remedyRoot returns the advice that lets the container runtime see the mounts of a kubelet.
 func remedyRoot(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rshared", "Bidirectional")
 }
 
-// kubeletAdvice is for the distribution that the kubelet is of. hotmount(8) has all of it.
+// kubeletAdvice returns the advice for the kubelet's distribution. hotmount(8) explains it in full.
 func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
 	name := distribution(p)
 	if name == "kubelet-rke" && dir == defaultRoot {
-		// RKE binds it itself (cluster/plan.go), and refuses a second one in extra_binds
-		// ("Duplicate mount point").
+		// RKE binds it itself (cluster/plan.go) and refuses a second bind in extra_binds ("Duplicate mount point").
 		name = "kubelet-rke-root"
 	}
 	return advice(name, "dir", dir, "propagation", propagation, "kubernetes", kubernetes)
 }
 
-// distribution returns the advice for the Kubernetes that a kubelet seems to be of.
+// distribution returns the advice.txt section for the Kubernetes distribution to which a kubelet seems to belong.
 func distribution(p *Process) string {
 	switch base := path.Base(p.Exe); {
 	case base == "kubelite" || p.Name == "kubelite" || strings.HasPrefix(p.Exe, "/snap/microk8s/"):

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// Live is the running system. It looks by children: this program with the command
-// that ends in Child.
+// Live returns the source for the running system. It looks through child processes: this program with the command that
+// calls Child.
 func Live() Source {
 	return Source{
 		Look: askLook,
@@ -24,8 +24,7 @@ func Live() Source {
 	}
 }
 
-// askLook has a child run Look. The paths go by a file: they may be more than fits
-// on a command line.
+// askLook runs Look in a child process. It passes the paths in a file, because they may not fit on a command line.
 func askLook(ctx context.Context, pid int, paths []string) ([]Answer, error) {
 	fd, err := unix.MemfdCreate("paths", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -39,7 +38,7 @@ func askLook(ctx context.Context, pid int, paths []string) ([]Answer, error) {
 	return ask(ctx, given, "look", strconv.Itoa(pid))
 }
 
-// ask takes out of a child's answers why there are no more.
+// ask runs a child and returns its answers. A Failure in the last answer becomes the error.
 func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) {
 	all, err := run.Self[Answer](ctx, stdin, args...)
 	if n := len(all); n > 0 && all[n-1].Failure != "" {
@@ -48,9 +47,8 @@ func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) 
 	return all, err
 }
 
-// Child answers one question of Live: List for a directory, or Look for a process
-// and the paths of r, with NUL between them. The last answer to w is the error, if
-// there is one.
+// Child answers one question of Live: List for a directory, or Look for a process and the NUL-separated paths in r. On
+// an error the last answer to w carries it.
 func Child(list bool, asked string, r io.Reader, w io.Writer) error {
 	err := func() error {
 		if list {

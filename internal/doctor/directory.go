@@ -40,7 +40,7 @@ func (e *examiner) directory(c *disk.Class) {
 	e.viewers(c, at, disks)
 }
 
-// noDirectory finds why the host does not have the class directory.
+// noDirectory reports why the host does not have the class directory.
 func (e *examiner) noDirectory(c *disk.Class) {
 	f := Finding{Class: c.Name, Paths: []string{c.Directory}}
 	switch hidden := e.s.Host.mountsIn(c.Directory); {
@@ -55,7 +55,7 @@ func (e *examiner) noDirectory(c *disk.Class) {
 	}
 }
 
-// covered finds mounts at one path of which one hides another.
+// covered reports mounts at one path that hide one another.
 func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)
 	for i := range e.s.Host.Mounts {
@@ -79,7 +79,7 @@ func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	}
 }
 
-// describe names a directory of a mount's filesystem.
+// describe returns words for a directory of a mount's filesystem.
 func describe(m *mounts.Mount, dir string) string {
 	name := fmt.Sprintf("%s %s (%s)", disk.Visible(m.Type), disk.Visible(m.Source), m.Dev)
 	if dir != "/" {
@@ -88,7 +88,7 @@ func describe(m *mounts.Mount, dir string) string {
 	return name
 }
 
-// entry judges what lies in the class directory itself.
+// entry judges an entry of the class directory itself.
 func (e *examiner) entry(c *disk.Class, entry *Entry, mounted bool) {
 	p := path.Join(c.Directory, entry.Name)
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)

@@ -38,22 +38,21 @@ func Examine(s *Snapshot) *Report {
 type examiner struct {
 	s      *Snapshot
 	report *Report
-	// masters are the peer groups that a peer group is a slave of.
+	// masters maps a peer group to the peer groups whose slave it is.
 	masters map[int][]int
-	// rescued are the directories for copies that are taken.
+	// rescued are the copy directories already in use.
 	rescued map[string]bool
 }
 
-// find adds a finding to the report. What is a format: everything foreign among args
-// has been made visible.
+// find adds a finding to the report. What is a format. The caller makes all foreign bytes among args visible.
 func (e *examiner) find(f Finding, level Level, kind Kind, do []string, what string, args ...any) {
 	f.Level, f.Kind, f.Do, f.What = level, kind, do, fmt.Sprintf(what, args...)
 	f.Processes = f.Processes[:min(len(f.Processes), 10)]
 	e.report.Findings = append(e.report.Findings, f)
 }
 
-// reaches reports whether what is mounted on a mount of a peer group arrives at m: m is
-// one of its peers, or its slave over any number of hops.
+// reaches reports whether a new mount on a mount of the peer group arrives at m. It does if m is a peer or, over any
+// number of hops, a slave.
 func (e *examiner) reaches(group int, m *mounts.Mount) bool {
 	if group == 0 {
 		return false
@@ -81,16 +80,15 @@ type point struct {
 type place struct {
 	point
 	mount *mounts.Mount
-	// own is whether the path is a mount point.
+	// own reports whether the path is a mount point.
 	own bool
 }
 
-// deletedSuffix is what the kernel puts after the root of a mount that was
-// removed (show_mountinfo, seq_dentry in fs/seq_file.c).
+// deletedSuffix is what the kernel appends to the root of a mount whose directory was removed (show_mountinfo;
+// seq_dentry in fs/seq_file.c).
 const deletedSuffix = "//deleted"
 
-// place returns where a path ends in a view; false if that is not known, or if nothing
-// is there.
+// place returns where a path ends in a view. It returns false if that is not known or nothing is there.
 func (v *View) place(p string) (place, bool) {
 	s, ok := v.Sights[p]
 	if !ok || s.Absent || s.Failure != "" {
@@ -105,9 +103,8 @@ func (v *View) place(p string) (place, bool) {
 	return place{}, false
 }
 
-// compare returns what the view has at a path where the host has a place: seesSame,
-// seesOther, seesAbsent or seesUnknown. The place is that of the view, zero unless the
-// first two.
+// compare compares what the view has at a path with the host's place. It returns seesSame, seesOther, seesAbsent or
+// seesUnknown. For the first two it also returns the view's place, otherwise a zero one.
 func (v *View) compare(p string, host place) (string, place) {
 	at, ok := v.place(p)
 	switch {
@@ -126,7 +123,7 @@ func (v *View) unknown(p string) string {
 	return cmp.Or(v.Sights[p].Failure, "its mount is not in the mount table")
 }
 
-// below returns the part of a path below a directory, empty for the directory itself.
+// below returns the part of a path below a directory. It is empty for the directory itself.
 func below(p, dir string) (string, bool) {
 	if p == dir {
 		return "", true
@@ -142,8 +139,8 @@ func isBelow(p, dir string) bool {
 	return ok
 }
 
-// hostPath returns the shortest path on the host of a directory of a filesystem, whether or
-// not something is mounted over it; empty if the host does not have it.
+// hostPath returns the shortest host path of a directory of a filesystem, even if a mount hides it. It is empty if the
+// host does not have the directory.
 func (e *examiner) hostPath(at point) string {
 	best := ""
 	for i := range e.s.Host.Mounts {
@@ -157,7 +154,7 @@ func (e *examiner) hostPath(at point) string {
 	return best
 }
 
-// system judges what is not about mounts.
+// system judges everything that is not about mounts.
 func (e *examiner) system() {
 	for _, rule := range e.s.Rules {
 		file := rule[:strings.LastIndexByte(rule, ':')]

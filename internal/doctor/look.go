@@ -17,31 +17,30 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Answer is one line of what Look and List write, as JSON: one of its parts.
+// Answer is one JSON line from Look or List. It has one of the following parts.
 type Answer struct {
-	// Namespace of the process that was looked at, at the beginning and at the end:
-	// another process may have got its number.
+	// Namespace is the namespace of the process, sent first and last. A difference shows that another process got its
+	// PID.
 	Namespace string `json:"namespace,omitempty"`
 	// Args is the process's command line.
 	Args []string `json:"args,omitempty"`
-	// At is the path that was asked for, Sight what is there.
+	// At is a requested path. Sight is what is there.
 	At    string `json:"at,omitempty"`
 	Sight *Sight `json:"sight,omitempty"`
 	// Entry is one entry of a directory.
 	Entry *Entry `json:"entry,omitempty"`
-	// Failure says why there is no more.
+	// Failure is the reason why no more answers follow.
 	Failure string `json:"failure,omitempty"`
 }
 
-// maxArgs bounds in bytes how much of a command line is read.
+// maxArgs bounds how much of a command line is read, in bytes.
 const maxArgs = 64 << 10
 
-// Look finds out what a process has at each path, resolved inside its root, and
-// writes an Answer a line, in any order. Reading the command line of a process, and
-// resolving a path on a filesystem that is dead or in the hands of somebody else,
-// can hang forever: this runs in a process of its own, and what can be said
-// although other paths hang is said. Nothing is opened but by O_PATH, so that no
-// file is read and no device or FIFO is touched.
+// Look finds out what a process has at each path, resolved inside its root. It writes one Answer a line, in any order.
+//
+// Look can hang forever: on the command line of a process, or on a path on a dead or foreign filesystem. It therefore
+// runs in a process of its own, and answers for the other paths while one hangs. It opens with O_PATH only, so it reads
+// no file and touches no device or FIFO.
 func Look(pid int, paths []string, w io.Writer) error {
 	out := json.NewEncoder(w)
 	proc := "/proc/" + strconv.Itoa(pid)
@@ -71,12 +70,10 @@ func Look(pid int, paths []string, w io.Writer) error {
 	return out.Encode(Answer{Args: strings.Split(strings.TrimRight(line, "\x00"), "\x00")})
 }
 
-// maxHung bounds how many paths may hang before the others are not looked at: each
-// keeps a thread.
+// maxHung bounds how many paths may hang before the others are not looked at. Each keeps a thread.
 const maxHung = 16
 
-// sights looks at all paths, several at once, and tells of each as soon as it is
-// known.
+// sights looks at several paths at once, and passes each result to tell as soon as it has it.
 func sights(paths []string, look func(string) Sight, tell func(Answer) error) error {
 	var telling sync.Mutex
 	var failure error
@@ -104,7 +101,7 @@ func sight(root int, path string) Sight {
 	if err != nil {
 		return Sight{Failure: err.Error()}
 	}
-	// d_path(): the path in the mount namespace that the file is in.
+	// d_path() gives the path in the mount namespace of the file.
 	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return Sight{Failure: err.Error()}
@@ -112,8 +109,8 @@ func sight(root int, path string) Sight {
 	return Sight{MountID: id, Path: strings.TrimSuffix(real, " (deleted)")}
 }
 
-// mountID is the first field of mountinfo (proc_pid_fdinfo(5)). Unlike statx(2)
-// it asks nothing of the filesystem.
+// mountID returns the first field of mountinfo for an open file (proc_pid_fdinfo(5)). Unlike statx(2) it asks nothing
+// of the filesystem.
 func mountID(fd int) (int, error) {
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	if err != nil {
@@ -130,9 +127,8 @@ func mountID(fd int) (int, error) {
 // maxEntries bounds how many entries of a class directory are looked at.
 const maxEntries = 4096
 
-// List writes what lies in a directory itself, an Answer a line: not what is
-// mounted over its entries. It looks through a copy of the directory's own mount
-// that no other process sees (open_tree(2)) and that is gone when it returns.
+// List writes the entries of a directory itself, one Answer a line, not what is mounted over them. It looks through a
+// copy of the directory's mount (open_tree(2)). No other process sees the copy, which ends with the call.
 func List(dir string, w io.Writer) error {
 	copied, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {

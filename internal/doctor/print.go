@@ -52,7 +52,7 @@ func (r *Report) Print(w io.Writer) error {
 	return err
 }
 
-// whereIs says on what the data of a finding is.
+// whereIs returns words for the disk that holds the data of a finding.
 func (r *Report) whereIs(f *Finding) string {
 	if f.Kind == NotItsDisk {
 		return "on the host"
@@ -67,8 +67,8 @@ func (r *Report) whereIs(f *Finding) string {
 	return "on the host's system disk"
 }
 
-// harmless takes out what a terminal would obey. What is foreign has been made
-// visible where it was put into words; this is for what was forgotten there.
+// harmless replaces characters that control a terminal. Foreign bytes are already visible in the findings; this catches
+// those that were forgotten.
 func harmless(line string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -78,7 +78,7 @@ func harmless(line string) string {
 	}, line)
 }
 
-// words says what one process sees of a class directory.
+// words describes what one process sees of a class directory.
 func (s *Seen) words() string {
 	dir := disk.Visible(s.Directory)
 	switch s.Sees {

@@ -57,7 +57,7 @@ func (src Source) views(s *Snapshot) ([]View, error) {
 			src.cgroup(&p)
 		}
 		if i == 0 && p.Role == "" && pid != 1 {
-			continue // hundreds, of which nothing is asked
+			continue // there are hundreds, and nothing needs them
 		}
 		views[i].Processes = append(views[i].Processes, p)
 	}
@@ -80,7 +80,7 @@ func (src Source) views(s *Snapshot) ([]View, error) {
 	return views, nil
 }
 
-// key tells the views of processes apart.
+// key identifies the view of a process.
 type key struct{ namespace, root string }
 
 func (src Source) key(pid int) (key, error) {
@@ -93,7 +93,7 @@ func (src Source) key(pid int) (key, error) {
 	return key{namespace, root}, err
 }
 
-// gone reports whether an error says that a process has ended (proc(5)).
+// gone reports whether an error means that a process has ended (proc(5)).
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }
@@ -110,11 +110,11 @@ func (src Source) pids() ([]int, error) {
 	return pids, err
 }
 
-// maxTable bounds a mount table in bytes: a pod may make as many mounts as
-// /proc/sys/fs/mount-max allows, with long names.
+// maxTable bounds a mount table in bytes. A pod may make as many mounts as /proc/sys/fs/mount-max allows, with long
+// names.
 const maxTable = 32 << 20
 
-// table reads the mount table of the view's first process that still lives.
+// table reads the mount table of the view's first process that is still alive.
 func (src Source) table(v *View) error {
 	err := fs.ErrNotExist
 	for len(v.Processes) > 0 {
@@ -145,11 +145,10 @@ func (src Source) tableOf(pid int) ([]mounts.Mount, error) {
 	return tree, err
 }
 
-// maxStatus bounds in bytes what is read of a process's small files.
+// maxStatus bounds how much of a process's small files is read, in bytes.
 const maxStatus = 16 << 10
 
-// process reads a process's name and role. Of the files of /proc that can hang
-// on a process's memory none is touched.
+// process reads a process's name and role. It reads no file of /proc that can hang on the process's memory.
 func (src Source) process(pid int) (Process, error) {
 	p := Process{PID: pid}
 	proc := src.path("/proc/" + strconv.Itoa(pid))
@@ -170,8 +169,8 @@ func (src Source) process(pid int) (Process, error) {
 	return p, nil
 }
 
-// roles by the name of the executable. The kernel cuts the name of a process at
-// 15 bytes (TASK_COMM_LEN, include/linux/sched.h).
+// roles maps the name of an executable to its role. The kernel cuts the name of a process to 15 bytes (TASK_COMM_LEN in
+// include/linux/sched.h).
 var roles = map[string]Role{
 	"kubelet": Kubelet, "kubelite": Kubelet, "k3s": Kubelet, "k3s-server": Kubelet, "k3s-agent": Kubelet, "hyperkube": Kubelet,
 	"local-provisioner": Provisioner, "local-volume-provisioner": Provisioner, "local-static-provisioner": Provisioner,
@@ -181,17 +180,16 @@ var roles = map[string]Role{
 }
 
 func role(name, exe string) Role {
-	// The containerd of k3s is k3s by another name.
+	// The containerd of k3s is the k3s executable under another name.
 	if r := roles[name]; r != "" {
 		return r
 	}
 	return roles[path.Base(exe)]
 }
 
-// plausible reports whether a process can be what its name says: what runs in a pod can
-// give itself any name. Kubelets and runtimes mount on the host: they have
-// CAP_SYS_ADMIN (capabilities(7)), and that in the host's user namespace, for in
-// one of its own everybody has it (user_namespaces(7)).
+// plausible reports whether a process can be what its name claims, for anything in a pod can take any name. Kubelets
+// and runtimes mount on the host, so they have CAP_SYS_ADMIN (capabilities(7)). They have it in the host's user
+// namespace: in its own user namespace every process has it (user_namespaces(7)).
 func (src Source) plausible(p *Process) bool {
 	switch {
 	case p.Role == Provisioner:
@@ -218,8 +216,8 @@ var (
 	containerInCgroup = pattern(`([0-9a-f]{64})(?:\.scope)?$`)
 )
 
-// cgroup reads which pod and container the process is in (cgroups(7)); kubelet
-// and the runtimes name both in the control group's path.
+// cgroup reads the pod and container of a process from its control group (cgroups(7)). Kubelet and the runtimes put
+// both into the path.
 func (src Source) cgroup(p *Process) {
 	text, err := readLimited(src.path(fmt.Sprintf("/proc/%d/cgroup", p.PID)), maxStatus)
 	if err != nil {
@@ -236,7 +234,7 @@ func (src Source) cgroup(p *Process) {
 	}
 }
 
-// readLimited reads the beginning of a file of /proc, so many bytes.
+// readLimited returns at most limit bytes from the beginning of a file of /proc.
 func readLimited(name string, limit int64) (string, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -247,8 +245,8 @@ func readLimited(name string, limit int64) (string, error) {
 	return string(b), err
 }
 
-// arguments reads the command line of a process that may be a kubelet, and takes
-// the role away from one that is another part of Kubernetes.
+// arguments reads the command line of a process that may be a kubelet. It clears the role if the process is another
+// part of Kubernetes.
 func (src Source) arguments(ctx context.Context, p *Process) {
 	if p.Role != Kubelet && p.Role != Agent {
 		return
@@ -263,7 +261,7 @@ func (src Source) arguments(ctx context.Context, p *Process) {
 	case err != nil:
 	case p.Role == Agent && !slices.Contains(p.Args, "run"):
 		p.Role = ""
-	// One executable for all of Kubernetes: "hyperkube kubelet".
+	// Hyperkube is one executable for all of Kubernetes: "hyperkube kubelet".
 	case isHyperkube(p) && !slices.ContainsFunc(p.Args, func(a string) bool { return path.Base(a) == "kubelet" }):
 		p.Role = ""
 	}
@@ -271,16 +269,15 @@ func (src Source) arguments(ctx context.Context, p *Process) {
 
 func isHyperkube(p *Process) bool { return path.Base(p.Exe) == "hyperkube" || p.Name == "hyperkube" }
 
-// defaultRoot is kubelet's --root-dir unless the command line says otherwise.
+// defaultRoot is the default of kubelet's --root-dir.
 const defaultRoot = "/var/lib/kubelet"
 
-// maxRoots bounds how many root directories a kubelet is believed to have. One
-// is usual.
+// maxRoots bounds how many root directories a kubelet may have. One is usual.
 const maxRoots = 8
 
-// rootDirectories returns the root directories of a kubelet, which its command line
-// and its mounts say, and those that are left out: what is not of the bytes that
-// the configuration allows in a directory's name would stand in lines to paste.
+// rootDirectories returns a kubelet's root directories from its command line and its mounts. It also returns those that
+// it leaves out: names with bytes that the configuration does not allow in a directory's name. The advice prints the
+// names as lines to paste.
 func rootDirectories(p *Process, table []mounts.Mount) (dirs, left []string) {
 	if p.Role != Kubelet {
 		return nil, nil

@@ -7,66 +7,65 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Level is how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
-// The levels. Problems and warnings ask for action, notes do not.
+// The levels. Problems and warnings ask for action; notes do not.
 const (
-	// Problem: data is or will be in an unexpected place, or cannot be kept.
+	// Problem means that data is or will be in an unexpected place, or cannot be kept.
 	Problem Level = "problem"
-	// Warning: something does not work, or may get in the way, but no data is lost
-	// unnoticed.
+	// Warning means that something does not work or may get in the way, but no data is lost unnoticed.
 	Warning Level = "warning"
-	// Note: worth knowing.
+	// Note is worth knowing.
 	Note Level = "note"
 )
 
-// Kind is what was found, for programs.
+// Kind identifies what was found, for programs.
 type Kind string
 
 // The kinds of findings.
 const (
-	// NotPropagated: what is mounted from now on does not arrive.
+	// NotPropagated: new mounts on the host do not arrive.
 	NotPropagated Kind = "not-propagated"
-	// OtherDirectory: at the class directory's path lies another one.
+	// OtherDirectory: the process has another directory at the path of the class directory.
 	OtherDirectory Kind = "other-directory"
-	// NoDirectory: the class directory is not there.
+	// NoDirectory: the class directory does not exist.
 	NoDirectory Kind = "no-directory"
-	// WrongMount: at the path of a disk lies something else.
+	// WrongMount: the process sees something else at the path of a disk.
 	WrongMount Kind = "wrong-mount"
-	// NoMount: at the path of a disk lies nothing.
+	// NoMount: the process sees nothing at the path of a disk.
 	NoMount Kind = "no-mount"
 	// ReadOnly: the daemon cannot make mount points.
 	ReadOnly Kind = "read-only"
-	// NotShared: the host's own mount of the class directory is not shared.
+	// NotShared: the host's mount that carries the class directory is not shared.
 	NotShared Kind = "host-not-shared"
 	// OnSystemDisk: a volume lies on the class directory's own filesystem.
 	OnSystemDisk Kind = "volume-on-system-disk"
-	// NotItsDisk: a volume is not on the disk it is made of.
+	// NotItsDisk: a volume is not on the disk that it is made of.
 	NotItsDisk Kind = "volume-not-on-its-disk"
 	// BareDirectory: a container has a pod's directory instead of the volume.
 	BareDirectory Kind = "bare-pod-directory"
-	// NotSharedBack: what kubelet mounts for pods does not arrive at the runtime.
+	// NotSharedBack: kubelet's mounts for pods do not arrive at the runtime.
 	NotSharedBack Kind = "not-shared-back"
-	// StaleCopy: a mount that the host no longer has is still held.
+	// StaleCopy: a process still holds a mount that the host no longer has.
 	StaleCopy Kind = "stale-copy"
-	// Covered: one mount lies over another.
+	// Covered: one mount hides another.
 	Covered Kind = "covered"
-	// DataHidden: there are files under a mount.
+	// DataHidden: a mount hides files.
 	DataHidden Kind = "data-hidden"
-	// NotAMount: something in a class directory is no mount.
+	// NotAMount: an entry of a class directory is not a mount.
 	NotAMount Kind = "not-a-mount"
-	// UdevRule: a udev rule mounts as well.
+	// UdevRule: a udev rule runs systemd-mount.
 	UdevRule Kind = "udev-rule"
 	// Trimmed: fstrim.timer trims the disks.
 	Trimmed Kind = "fstrim"
 	// NoHelper: a program is missing.
 	NoHelper Kind = "missing-helper"
-	// LoopDevices: a class has loop devices.
+	// LoopDevices: a class selects loop devices.
 	LoopDevices Kind = "loop-devices"
 	// NoKubelet: no kubelet runs.
 	NoKubelet Kind = "no-kubelet"
-	// Blind: something could not be seen.
+	// Blind: the doctor could not see something.
 	Blind Kind = "not-seen"
 )
 
@@ -79,27 +78,25 @@ type Pod struct {
 	Volume    string `json:"volume,omitempty"`
 }
 
-// Finding is one thing that is not as it should be.
+// Finding is one fault of the node.
 type Finding struct {
 	Level Level `json:"level"`
 	Kind  Kind  `json:"kind"`
-	// Class is the name of the class it is about, Paths are the places.
+	// Class is the name of the class, and Paths are the places, that the finding is about.
 	Class string   `json:"class,omitempty"`
 	Paths []string `json:"paths,omitempty"`
-	// Processes are those it is about, at most 10.
+	// Processes are the processes that the finding is about, at most 10.
 	Processes []Process `json:"processes,omitempty"`
 	Pod       *Pod      `json:"pod,omitempty"`
-	// Data is where the data really is on the host, also if something is mounted
-	// over it; Reach a path by which root can read it now.
+	// Data is the host path of the data, even if a mount hides it. Reach is a path by which root can read it now.
 	Data  string `json:"data,omitempty"`
 	Reach string `json:"reach,omitempty"`
-	// What is the finding in words, Do what to do about it, one step a line.
+	// What is the finding in words. Do is the remedy, one step a line.
 	What string   `json:"what"`
 	Do   []string `json:"do,omitempty"`
 }
 
-// same reports whether two looks have found the same. Counts in the words may have
-// changed.
+// same reports whether two examinations found the same. Counts in the words may have changed.
 func (f *Finding) same(o *Finding) bool {
 	if f.Kind != o.Kind || f.Class != o.Class {
 		return false
@@ -110,13 +107,13 @@ func (f *Finding) same(o *Finding) bool {
 	return slices.ContainsFunc(f.Paths, func(p string) bool { return slices.Contains(o.Paths, p) })
 }
 
-// What a process sees at a path, compared with what the host has there.
+// These compare what a process sees at a path with what the host has there.
 const (
 	seesSame      = "same"
 	seesOther     = "other"
 	seesAbsent    = "absent"
 	seesUnknown   = "unknown"
-	seesDirectory = "directory" // that of the class directory's own filesystem
+	seesDirectory = "directory" // a directory on the class directory's own filesystem
 )
 
 // Seen is what one process sees of one class directory.
@@ -124,10 +121,10 @@ type Seen struct {
 	Process   Process `json:"process"`
 	Namespace string  `json:"namespace"`
 	Class     string  `json:"class"`
-	// Directory is the path at which it has the class directory.
+	// Directory is the path at which the process has the class directory.
 	Directory string `json:"directory"`
-	// Sees is "same", "other", "absent" or "unknown", as against the host;
-	// Arrives, whether what the host mounts from now on will be seen.
+	// Sees is "same", "other", "absent" or "unknown", compared with the host. Arrives reports whether new mounts on the
+	// host arrive at the process.
 	Sees    string      `json:"sees"`
 	Arrives bool        `json:"arrives"`
 	Mounts  []SeenMount `json:"mounts,omitempty"`
@@ -136,8 +133,7 @@ type Seen struct {
 // SeenMount is what one process sees at the path of one disk.
 type SeenMount struct {
 	Path string `json:"path"`
-	// Sees is "same", "absent", "unknown", "directory" (that of the class
-	// directory's own filesystem) or "other".
+	// Sees is "same", "absent", "unknown", "other", or "directory": one on the class directory's own filesystem.
 	Sees string   `json:"sees"`
 	Dev  disk.Dev `json:"dev"`
 	Root string   `json:"root,omitempty"`
@@ -145,8 +141,7 @@ type SeenMount struct {
 
 // Report is the result of an examination.
 type Report struct {
-	// Host is what PID 1 has in the class directories, Seen what the others see
-	// of it.
+	// Host is what PID 1 has in the class directories. Seen is what the other processes see of it.
 	Host     []HostDirectory `json:"host"`
 	Seen     []Seen          `json:"seen"`
 	Findings []Finding       `json:"findings"`
@@ -156,15 +151,15 @@ type Report struct {
 type HostDirectory struct {
 	Class     string `json:"class"`
 	Directory string `json:"directory"`
-	// Dev and Root are the filesystem and the directory in it.
+	// Dev is the filesystem that carries the directory. Root is the directory within it.
 	Dev  disk.Dev `json:"dev"`
 	Root string   `json:"root,omitempty"`
-	// Shared is the peer group of the mount that carries it, 0 for none.
+	// Shared is the peer group of the mount that carries the directory, 0 for none.
 	Shared int            `json:"shared"`
 	Mounts []mounts.Mount `json:"mounts"`
 }
 
-// Count returns how many findings are of a level.
+// Count returns the number of findings of a level.
 func (r *Report) Count(l Level) int {
 	n := 0
 	for _, f := range r.Findings {
@@ -175,8 +170,8 @@ func (r *Report) Count(l Level) int {
 	return n
 }
 
-// Confirmed examines a snapshot, and a second one if anything is wrong: mounts come and
-// go while their tables are read.
+// Confirmed examines a snapshot. If anything is wrong it examines a second one, because mounts change while their
+// tables are read.
 func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
 	s, err := take()
 	if err != nil {
@@ -193,8 +188,7 @@ func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
 	return r, nil
 }
 
-// confirm keeps what both reports have found: a mount that was being made while the tables
-// were read is no finding.
+// confirm keeps the findings that both reports have. A mount that was under way in one of them is no finding.
 func (r *Report) confirm(again *Report) {
 	before := r.Findings
 	*r = *again

@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// mkfs and mountHelpers are the Debian packages of the programs that a type needs:
-// /sbin/mkfs.TYPE, and /sbin/mount.TYPE where the kernel cannot mount it alone (mount(8)).
+// mkfs and mountHelpers map a filesystem type to the Debian package of its programs. Those are /sbin/mkfs.TYPE, and
+// /sbin/mount.TYPE where the kernel cannot mount the type alone (mount(8)).
 var (
 	mkfs         = map[string]string{"xfs": "xfsprogs", "ext4": "e2fsprogs"}
 	mountHelpers = map[string]string{
@@ -22,7 +22,7 @@ var (
 	}
 )
 
-// helpers are the programs that the class needs, with their packages.
+// helpers returns the programs that the class needs, with their packages.
 func helpers(c *disk.Class) map[string]string {
 	all := map[string]string{}
 	if pkg, ok := mkfs[c.Create]; ok {
@@ -36,7 +36,7 @@ func helpers(c *disk.Class) map[string]string {
 	return all
 }
 
-// system gathers what is not about mounts.
+// system gathers everything that is not about mounts.
 func (src Source) system(s *Snapshot) {
 	s.Programs = map[string]bool{}
 	for i := range s.Classes {
@@ -68,7 +68,7 @@ func (src Source) system(s *Snapshot) {
 	}
 }
 
-// hasLine reports whether a file has a line that is no comment.
+// hasLine reports whether a text has a line that is neither empty nor a comment.
 func hasLine(text string) bool {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
@@ -78,10 +78,10 @@ func hasLine(text string) bool {
 	return false
 }
 
-// maxFile bounds in bytes what is read of a file of the system.
+// maxFile bounds how much of a system file is read, in bytes.
 const maxFile = 1 << 20
 
-// read returns a file of the system's configuration; one that is none is empty.
+// read returns the text of a configuration file. It is empty if the file does not exist or is not a regular file.
 func (src Source) read(name string) (string, error) {
 	info, err := os.Stat(src.path(name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
@@ -97,7 +97,7 @@ func (src Source) read(name string) (string, error) {
 	return text, err
 }
 
-// ruleDirectories are those of udev (udev(7)). Of files of one name the first counts.
+// ruleDirectories are udev's (udev(7)). The first file of a name wins.
 var ruleDirectories = []string{"/etc/udev/rules.d", "/run/udev/rules.d", "/usr/local/lib/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"}
 
 // udevRules finds rules that run systemd-mount.
@@ -133,9 +133,8 @@ func (src Source) udevRules(s *Snapshot) error {
 	return nil
 }
 
-// names reads what pods and containers are called from the names of kubelet's
-// logs: /var/log/pods/NAMESPACE_POD_UID and
-// /var/log/containers/POD_NAMESPACE_CONTAINER-ID.log. No log is opened.
+// names reads the names of pods and containers from the file names of kubelet's logs: /var/log/pods/NAMESPACE_POD_UID
+// and /var/log/containers/POD_NAMESPACE_CONTAINER-ID.log. It opens no log.
 func (src Source) names(s *Snapshot) {
 	s.Pods, s.Containers = map[string]PodName{}, map[string]string{}
 	pods, _ := os.ReadDir(src.path("/var/log/pods"))

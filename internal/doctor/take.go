@@ -17,24 +17,21 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Source is where a snapshot is taken from.
+// Source is the system of which Take takes a snapshot.
 type Source struct {
-	// Root is the directory below which the node is; "" is the live system.
+	// Root is the directory below which the node lies. "" is the live system.
 	Root string
-	// Look and List are the functions of this package, run in processes of
-	// their own with a time limit. They return what was answered until then, and an
-	// error if that is not all.
+	// Look and List are the functions of this package, run in processes of their own with a time limit. They return the
+	// answers so far, and an error if those are not all.
 	Look func(ctx context.Context, pid int, paths []string) ([]Answer, error)
 	List func(ctx context.Context, dir string) ([]Answer, error)
 }
 
-// initialPIDs is the link of the host's PID namespace (PROC_PID_INIT_INO in
-// include/linux/proc_ns.h).
+// initialPIDs is the link of the host's PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
 const initialPIDs = "pid:[4026531836]"
 
-// Take gathers a snapshot. Processes that end meanwhile are left out; what else
-// cannot be seen stands in Blind. The error is that of what nothing can be said
-// without: PID 1's mount table.
+// Take gathers a snapshot. It leaves out processes that end meanwhile. Blind lists what it cannot see. It returns an
+// error only if it cannot read what every verdict needs: PID 1's mount table.
 func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.Dev) (*Snapshot, error) {
 	s := &Snapshot{Classes: classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
 	if pids, err := os.Readlink(src.path("/proc/self/ns/pid")); err == nil && pids != initialPIDs {
@@ -74,8 +71,7 @@ func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.D
 
 func (src Source) path(p string) string { return filepath.Join("/", src.Root, p) }
 
-// kubelets reads the command lines of kubelets and daemons, and the root directories
-// of kubelets.
+// kubelets reads the command lines of kubelets and daemons, and the root directories of kubelets.
 func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 	var all []*Process
 	for _, v := range s.all() {
@@ -96,11 +92,10 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// lookers bounds how many processes are looked at at once: what hangs is waited
-// for side by side.
+// lookers bounds how many processes are looked at concurrently. Hanging looks then time out together.
 const lookers = 8
 
-// each calls f for each of all, so many at once, and returns when all is done.
+// each calls f for each element, at most atOnce at a time, and returns when all calls are done.
 func each[T any](all []T, atOnce int, f func(T)) {
 	free := make(chan struct{}, atOnce)
 	var done sync.WaitGroup
@@ -111,13 +106,11 @@ func each[T any](all []T, atOnce int, f func(T)) {
 	done.Wait()
 }
 
-// podsTime is how long all looks at what runs in pods may take: there may be as
-// many as somebody likes, and all may hang.
+// podsTime bounds all looks at processes in pods together. Anybody can make many of them, and all may hang.
 const podsTime = 20 * time.Second
 
-// lookAll looks at the class directories and every mount in them as PID 1, and at
-// the same as all others who need them. Provisioners come last: anything in a pod
-// can pass for one.
+// lookAll looks at the class directories and every mount in them, first as PID 1, then as each process that needs them.
+// Provisioners come last, because any process in a pod can pass for one.
 func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 	var roots []string
 	var nodes, pods []*View
@@ -154,8 +147,8 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// lookFrom looks at the class directories and the kubelets' root directories as the
-// processes of a view. A runtime needs the latter alone.
+// lookFrom looks at the class directories and the kubelets' root directories as the processes of a view do. A runtime
+// needs only the root directories.
 func (src Source) lookFrom(ctx context.Context, s *Snapshot, v *View, roots []string) {
 	v.Bases = map[string]string{}
 	paths := slices.Clone(roots)
@@ -177,8 +170,7 @@ func (src Source) lookFrom(ctx context.Context, s *Snapshot, v *View, roots []st
 	src.look(ctx, v, slices.Compact(paths))
 }
 
-// placeOf returns where a directory of a filesystem is mounted in the view, or
-// otherwise.
+// placeOf returns where a directory of a filesystem is mounted in the view, or otherwise if it is not.
 func (v *View) placeOf(p place, otherwise string) string {
 	for i := range v.Mounts {
 		if m := &v.Mounts[i]; (point{m.Dev, m.Root}) == p.point {
@@ -188,9 +180,8 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// look fills in what the view's first process that answers has at each path, or why
-// that cannot be seen. A mount that was made since the table was read makes it be read
-// again.
+// look fills in what the view's first process that answers has at each path, or why that cannot be seen. It reads the
+// mount table again after a mount that the table does not have yet.
 func (src Source) look(ctx context.Context, v *View, paths []string) {
 	for reads := 1; len(v.Processes) > 0; reads++ {
 		pid := v.Processes[0].PID
@@ -218,8 +209,8 @@ func (src Source) look(ctx context.Context, v *View, paths []string) {
 	}
 }
 
-// sights returns nil for a process that has ended or is another one by now, and
-// whether a path hangs.
+// sights returns what a process has at each path, and whether a path hangs. The map is nil if the process has ended or
+// its PID belongs to another one.
 func (src Source) sights(ctx context.Context, v *View, pid int, paths []string) (sights map[string]Sight, hung bool, err error) {
 	answers, err := src.Look(ctx, pid, paths)
 	if len(answers) == 0 {
@@ -235,7 +226,7 @@ func (src Source) sights(ctx context.Context, v *View, pid int, paths []string) 
 		}
 		if a.Sight != nil {
 			if v.Root != "/" {
-				// d_path() begins at our root, the table at the process's.
+				// d_path() begins at this process's root, the table at the other's.
 				a.Sight.Path = "/" + strings.TrimPrefix(strings.TrimPrefix(a.Sight.Path, v.Root), "/")
 			}
 			sights[a.At] = *a.Sight

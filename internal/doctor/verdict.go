@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// pattern compiles a regular expression when it is first used: the daemon and its
-// helpers never use one of the doctor's.
+// pattern returns a function that compiles a regular expression at its first call. The daemon and its helpers never
+// need those of the doctor.
 func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
@@ -31,13 +31,12 @@ var (
 	volumePath  = pattern(`^(.*)/pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)$`)
 	subPath     = pattern(`^(.*)/pods/([^/]+)/volume-subpaths/([^/]+)/([^/]+)/[0-9]+$`)
 	barePodPath = pattern(`^(?:.*/|/)pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)(?:/.*)?$`)
-	// provisioned is the name of a volume of the local-static-provisioner (disk.VolumeName).
+	// provisioned matches the name of a volume of the local-static-provisioner (disk.VolumeName).
 	provisioned = pattern(`^local-pv-[0-9a-f]{1,8}$`)
 )
 
-// podVolume parses a path at which kubelet mounts a local volume, or a part of a
-// volume for one container (pkg/volume/local and pkg/volume/util/subpath of
-// Kubernetes).
+// podVolume parses a path at which kubelet mounts a local volume, or a part of one for a container (pkg/volume/local
+// and pkg/volume/util/subpath of Kubernetes).
 func podVolume(p string) (volume, bool) {
 	if !strings.Contains(p, "/pods/") {
 		return volume{}, false
@@ -51,18 +50,17 @@ func podVolume(p string) (volume, bool) {
 	return volume{}, false
 }
 
-// hit is a mount that should not be as it is.
+// hit is a mount with a fault.
 type hit struct {
 	view   *View
 	mount  *mounts.Mount
 	volume volume
-	// level and why are those of NotItsDisk.
+	// level and why belong to NotItsDisk.
 	level Level
 	why   string
 }
 
-// process returns the process by which the mount is held: that of a container
-// rather than kubelet.
+// process returns the process that holds the mount. It prefers a container's to kubelet.
 func (h *hit) process() *Process {
 	for i := range h.view.Processes {
 		if h.view.Processes[i].Role == "" {
@@ -75,24 +73,24 @@ func (h *hit) process() *Process {
 	return &h.view.Processes[0]
 }
 
-// group is the mounts that one finding is about. The key is the entry of a class directory,
-// the volume, or the device. Each pod has a finding of its own.
+// group identifies the mounts of one finding. The key is the entry of a class directory, the volume, or the device.
+// Each pod has a finding of its own.
 type group struct {
 	kind       Kind
 	class, key string
 }
 
-// hostFacts is what the host's own table says, by which each mount is judged.
+// hostFacts are the facts of the host's own table by which each mount is judged.
 type hostFacts struct {
 	// carriers are the places of each class directory, in the order of the classes.
 	carriers [][]point
-	// mounted are the filesystems that the host has mounted, points the directories of them,
-	// without the mounts for pods.
+	// mounted are the filesystems that the host has mounted. The points are their mounted directories, without the
+	// mounts for pods.
 	mounted map[disk.Dev]bool
 	points  map[point]bool
 	// groups are the peer groups of the host's mounts.
 	groups map[int]bool
-	// volumes are the mounts of the disk that a volume is made of, by the volume's name.
+	// volumes maps a volume's name to the mounts of the disk that it is made of.
 	volumes map[string][]*mounts.Mount
 }
 
@@ -117,8 +115,7 @@ func (e *examiner) hostFacts() *hostFacts {
 	return h
 }
 
-// carriers returns the places where a class directory lies on the host, also those
-// that something was mounted over later.
+// carriers returns the places of a class directory on the host, including those that a later mount hides.
 func (e *examiner) carriers(dir string) []point {
 	var all []point
 	if at, ok := e.s.Host.place(dir); ok {
@@ -133,8 +130,7 @@ func (e *examiner) carriers(dir string) []point {
 	return all
 }
 
-// mounts is the one pass over all mounts of all views: each gets its verdicts, and the
-// verdicts of one group and one pod are one finding.
+// mounts judges each mount of each view, in one pass. The verdicts of one group and one pod become one finding.
 func (e *examiner) mounts() {
 	host := e.hostFacts()
 	hits := map[group][]hit{}
@@ -156,7 +152,7 @@ func (e *examiner) mounts() {
 			byPod[h.volume.pod] = append(byPod[h.volume.pod], h)
 		}
 		if len(byPod) > 1 {
-			// Every service with a namespace of its own has copies of what kubelet mounts.
+			// Every service with a mount namespace of its own has copies of kubelet's mounts.
 			delete(byPod, "")
 		}
 		for _, uid := range slices.Sorted(maps.Keys(byPod)) {
@@ -166,12 +162,10 @@ func (e *examiner) mounts() {
 }
 
 // judge adds the verdicts on one mount to hits:
-//   - OnSystemDisk: it is something in a class directory, on that directory's own
-//     filesystem. Its maker wanted a disk that was not there.
-//   - BareDirectory: it is the directory at which kubelet mounts a volume, without the
-//     volume.
-//   - StaleCopy: its disk is gone, or the host no longer has that mounted.
-//   - NotItsDisk: it is a pod's volume, but not on the disk that the volume is made of.
+//   - OnSystemDisk: the mount lies in a class directory, on that directory's own filesystem. Its disk was not there.
+//   - BareDirectory: the mount is the directory at which kubelet mounts a volume, without the volume.
+//   - StaleCopy: the disk is gone, or the host no longer has it mounted.
+//   - NotItsDisk: the mount is a pod's volume, but not on the disk that the volume is made of.
 func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[group][]hit) {
 	root := strings.TrimSuffix(m.Root, deletedSuffix)
 	of, ofPod := podVolume(m.Path)
@@ -208,8 +202,8 @@ func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[gro
 	}
 }
 
-// entryOf returns the name of the entry of a class directory that a directory of a
-// filesystem is, or is in; empty if there is none.
+// entryOf returns the name of the class directory's entry that is or contains the given directory. It returns "" if
+// there is none.
 func entryOf(p point, carriers []point) string {
 	for _, at := range carriers {
 		if rest, ok := below(p.dir, at.dir); ok && rest != "" && p.dev == at.dev {
@@ -220,13 +214,13 @@ func entryOf(p point, carriers []point) string {
 	return ""
 }
 
-// stale reports whether a mount of a disk that is gone, or that the host no longer has
-// mounted, is a finding: it is a pod's, or of one of our disks.
+// stale reports whether a mount that outlives its disk, or the host's mount of it, is a finding. It is if it belongs to
+// a pod or to a disk of a class.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
-	// The RuntimeDirectory= of hotmount-stage@.service, which has it for a moment.
+	// RuntimeDirectory= of hotmount-stage@.service, which holds the mount for a moment.
 	const staging = "/run/hotmount-stage/"
 	if v != &e.s.Host {
-		// One that follows a mount of the host's goes with that.
+		// A mount that follows one of the host's ends with that.
 		follows := m.Shared != 0 && host.groups[m.Shared] || m.Master != 0 && host.groups[m.Master]
 		if follows || strings.HasPrefix(m.Path, staging) {
 			return false
@@ -235,10 +229,10 @@ func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) 
 	return ofPod || e.s.Gone[m.Dev] || slices.Contains(e.s.Disks, m.Dev)
 }
 
-// wrongDisk returns why a pod's volume is not on the disk it is made of; empty if it may
-// be. Where the name of the StorageClass is known, the volume's name tells which disk that
-// is. Otherwise a volume of the provisioner must be a mount point of the host, and no
-// volume may be a container's own filesystem.
+// wrongDisk returns why a pod's volume is not on the disk that it is made of, or "" if it may be.
+//
+// Where the name of the StorageClass is known, the volume's name identifies the disk. Otherwise a volume of the
+// provisioner must be a mount point of the host, and no volume may be a container's own filesystem.
 func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, string) {
 	disks := h.volumes[of.name]
 	switch {
@@ -254,8 +248,8 @@ func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, s
 	return "", ""
 }
 
-// rank returns how well a mount serves to reach the data: a container's is best, for it
-// keeps what was removed.
+// rank returns how well a mount gives access to the data. A container's mount ranks highest, because it keeps removed
+// data.
 func (e *examiner) rank(h *hit) int {
 	switch {
 	case h.process().Pod != "":
@@ -334,9 +328,8 @@ func (p *Pod) words() string {
 	return words
 }
 
-// rescue returns a directory for a copy that no other finding has. The advice makes it,
-// and fails if it is there: copies into one directory overwrite each other, and cp(1)
-// writes through the symlinks that an earlier copy has left.
+// rescue returns a directory for a copy that no other finding has. The advice creates it, and fails if it exists. Two
+// copies in one directory would overwrite each other, and cp(1) writes through symlinks that an earlier copy left.
 func (e *examiner) rescue(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '/' || !strings.ContainsRune(plain, r) {
@@ -344,7 +337,7 @@ func (e *examiner) rescue(name string) string {
 		}
 		return r
 	}, name)
-	name = name[:min(len(name), 200)] // of NAME_MAX (limits.h)
+	name = name[:min(len(name), 200)] // within NAME_MAX (limits.h)
 	dir := "/root/rescued/" + name
 	for n := 2; e.rescued[dir]; n++ {
 		dir = fmt.Sprintf("/root/rescued/%s.%d", name, n)
@@ -353,7 +346,7 @@ func (e *examiner) rescue(name string) string {
 	return dir
 }
 
-// staleCopy adds the finding that a disk is held which the host no longer has mounted.
+// staleCopy adds the finding that a process holds a disk that the host no longer has mounted.
 func (e *examiner) staleCopy(hits []hit) {
 	var f Finding
 	var holders, do []string

@@ -41,7 +41,7 @@ func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
 	}
 }
 
-// viewer judges what one process sees of a class directory, and returns it as Seen.Sees.
+// viewer judges what one process sees of a class directory, and returns it as in Seen.Sees.
 func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, disks map[string]place) string {
 	base := v.Bases[c.Directory]
 	f := Finding{Class: c.Name, Paths: []string{base}, Processes: []Process{*p}}
@@ -130,7 +130,7 @@ func (e *examiner) disksSeen(c *disk.Class, v *View, p *Process, seen *Seen, hos
 	}
 }
 
-// some names the first of the paths and how many more there are.
+// some names the first of the paths and counts the others.
 func some(paths []string) string {
 	if len(paths) == 1 {
 		return disk.Visible(paths[0])
@@ -138,8 +138,7 @@ func some(paths []string) string {
 	return fmt.Sprintf("%s and %d more", disk.Visible(paths[0]), len(paths)-1)
 }
 
-// sharedBack judges whether what a kubelet mounts for pods arrives where the
-// container runtime is.
+// sharedBack judges whether a kubelet's mounts for pods arrive at the container runtime.
 func (e *examiner) sharedBack() {
 	var runtimes []*View
 	for _, v := range e.s.all() {
@@ -163,7 +162,7 @@ func (e *examiner) sharedBack() {
 	}
 	for _, v := range e.s.all() {
 		i := slices.IndexFunc(v.Processes, func(p Process) bool { return p.Role == Kubelet })
-		// The runtime of k3s and others is a child of kubelet's.
+		// The runtime of k3s and others is a child of kubelet, in its namespace.
 		if i < 0 || slices.ContainsFunc(runtimes, func(r *View) bool { return r.Namespace == v.Namespace }) {
 			continue
 		}

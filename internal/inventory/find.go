@@ -11,14 +11,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// For returns the host with partitions wanted as the settings have it.
+// For returns the host with partitions if the settings ask for them.
 func (h Host) For(s *disk.Settings) Host {
 	h.Partitions = s.Partitions
 	return h
 }
 
-// BySeq returns the facts of the attached disk with that disk sequence number. The error
-// wraps disk.ErrGone if there is none.
+// BySeq returns the facts of the attached disk with that disk sequence number. The error wraps disk.ErrGone if there is
+// none.
 func (h Host) BySeq(seq uint64) (*disk.Facts, error) {
 	f, err := h.find(func(f *disk.Facts) bool { return f.Seq == seq })
 	if err == nil && f == nil {
@@ -36,7 +36,7 @@ func (h Host) ByName(name string) (*disk.Facts, error) {
 	return f, err
 }
 
-// find scans all disks, since the facts of one include its peers.
+// find scans all disks, because the facts of one include its peers.
 func (h Host) find(is func(*disk.Facts) bool) (*disk.Facts, error) {
 	disks, err := h.Scan()
 	if err != nil {
@@ -50,8 +50,7 @@ func (h Host) find(is func(*disk.Facts) bool) (*disk.Facts, error) {
 	return nil, nil
 }
 
-// NodeName returns the configured name of the node, or the one that kubelet uses by default
-// (GetHostname in pkg/util/node).
+// NodeName returns the configured name of the node, or kubelet's default (GetHostname in pkg/util/node).
 func NodeName(configured string) (string, error) {
 	if configured != "" {
 		return configured, nil
@@ -63,7 +62,7 @@ func NodeName(configured string) (string, error) {
 // Monotonic returns the time of CLOCK_MONOTONIC.
 func (Host) Monotonic() time.Duration {
 	var now unix.Timespec
-	// It fails for no clock that there is (clock_gettime(2)).
+	// It cannot fail for an existing clock (clock_gettime(2)).
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
 	return time.Duration(now.Nano())
 }

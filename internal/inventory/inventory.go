@@ -1,6 +1,5 @@
-// Package inventory gathers all that is known of the node's disks without
-// reading them: from sysfs and the udev database, the mount table, the system's
-// configuration and hotmount's own stores.
+// Package inventory gathers everything that is known about the node's disks without reading them. It asks sysfs, udev's
+// database, the mount table, the system's configuration and hotmount's own stores.
 package inventory
 
 import (
@@ -22,38 +21,36 @@ import (
 	"hotmount/internal/sysfs"
 )
 
-// HoldFile switches all formatting off as long as it exists.
+// HoldFile switches all formatting off while it exists.
 const HoldFile = "/etc/hotmount/hold"
 
 // systemPaths are the mount points that make a disk one of the running system's.
 var systemPaths = map[string]bool{"/": true, "/boot": true, "/boot/efi": true, "/usr": true, "/var": true}
 
-// Host is a node, as seen below a root directory; "" is the live system.
+// Host is a node below a root directory. "" is the live system.
 type Host struct {
 	Root  string
 	Store store.Store
-	// Shared is for who looks often, and at many disks at once; nil for nobody.
+	// Shared is the state that frequent looks share, at many disks at once. It may be nil.
 	Shared *Shared
-	// Measure gives the geometry of an XFS that is mounted at the path, and whose
-	// disk has nothing to do; nil to do without. It is asked once of each mount, by
-	// who has Shared.
+	// Measure returns the geometry of an XFS that is mounted at the path and whose disk is idle. It may be nil. Only a
+	// Host with Shared calls it, once for each mount.
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
-	// Partitions reports whether partitions are wanted as well; nil for never.
+	// Partitions reports whether partitions count too. Nil means never.
 	Partitions func() bool
-	// CameAfter reports whether the disk with the one kernel name, which is attached, is known to
-	// have come after one with the other name had gone; nil for nothing known.
+	// CameAfter reports whether the attached disk with one kernel name is known to have come after the one with the
+	// other name had gone. Nil means that nothing is known.
 	CameAfter func(name, gone string) bool
-	// Asks reports that what a loop device lies on is asked for, and not guessed: one that this
-	// process may not open seems to lie on each disk.
+	// Asks reports whether only the kernel's answer counts for what lies below a loop device. A loop device that this
+	// process may not open then counts as lying on every disk.
 	Asks bool
 }
 
-// Names are the kernel names of all disks that are attached, and of their partitions
-// where these are wanted.
+// Names returns the kernel names of all attached disks, and of their partitions if these count.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
-// Newest returns the highest disk sequence number of those attached that may have been
-// attached together with the disk of that kernel name, which is gone.
+// Newest returns the highest disk sequence number among the attached disks that may have coexisted with the removed
+// disk of that kernel name.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }
@@ -61,8 +58,8 @@ func (h Host) Newest(name string) (uint64, error) {
 // Mounts returns PID 1's mount table (mounts.Reader.Tree).
 func (h Host) Mounts() ([]mounts.Mount, error) { return h.Shared.reader().Tree(h.Root) }
 
-// MountedAt reports whether the device is mounted at the path. The error may be that another
-// one is mounted over it.
+// MountedAt reports whether the device is mounted at the path. It returns an error if another device is mounted over
+// it.
 func (h Host) MountedAt(path string, dev disk.Dev) (bool, error) {
 	tree, err := h.Mounts()
 	if err != nil {
@@ -71,17 +68,16 @@ func (h Host) MountedAt(path string, dev disk.Dev) (bool, error) {
 	return mounts.OnTop(tree, path, dev)
 }
 
-// DoubtMounts has the mount table read anew by the next who wants it (mounts.Reader.Doubt).
+// DoubtMounts makes the next reader of the mount table read it again (mounts.Reader.Doubt).
 func (h Host) DoubtMounts() { h.Shared.reader().Doubt() }
 
-// Propagates says, by nil, that what PID 1 mounts below the directory shows in this
-// process's mount namespace (mounts.Reader.Propagates).
+// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace
+// (mounts.Reader.Propagates).
 func (h Host) Propagates(directory string) error {
 	return h.Shared.reader().Propagates(h.Root, directory)
 }
 
-// Unknown are the names of the disks that udev has not finished with in this
-// attachment, as disk.Udev.Initialized has it.
+// Unknown returns the names of the disks that udev has not finished in this attachment (disk.Udev.Initialized).
 func (h Host) Unknown() ([]string, error) {
 	names, err := h.Names()
 	if err != nil {
@@ -101,12 +97,13 @@ func (h Host) Unknown() ([]string, error) {
 	return unknown, nil
 }
 
-// Look gathers the facts of one disk, all but its peers (disk.Facts.FindPeers).
-// The error wraps disk.ErrGone if it is not attached any more.
+// Look gathers the facts of one disk except its peers (disk.Facts.FindPeers). The error wraps disk.ErrGone if it is no
+// longer attached.
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
-// Gather reads what is common to all disks, and returns Look by that. So many looks cost little more than one. It is for
-// looks that begin before Gather is called, of which several may be at work at once: their facts are then as new.
+// Gather reads what all disks have in common, and returns a Look that uses it. So many looks cost little more than one.
+// It suits looks that begin before Gather is called, for which the common facts are as new as their own. Several may
+// run at once.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
@@ -120,7 +117,7 @@ func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	}
 }
 
-// Counters reads what the kernel has counted of the disk's I/O, and nothing else (sysfs.FS.Counters).
+// Counters reads only the kernel's counts of the disk's I/O (sysfs.FS.Counters).
 func (h Host) Counters(name string) (sysfs.Counters, error) { return h.sysfs().Counters(name) }
 
 // Scan gathers the facts of all disks, with their peers.
@@ -158,17 +155,17 @@ func (h Host) sysfs() sysfs.FS {
 	return sysfs.FS{Root: h.Root, Partitions: h.Partitions != nil && h.Partitions()}
 }
 
-// common is what is gathered once for all disks.
+// common are the facts that are gathered once for all disks.
 type common struct {
 	tree   []mounts.Mount
 	paths  mounts.Paths // of tree
 	swaps  []string
 	claims []mounts.Claim
 	loops  []mounts.Loop
-	// loopUUIDs returns, by the kernel name of a loop device, the UUID of the filesystem that udev knows on it.
+	// loopUUIDs returns the UUID of the filesystem that udev found on each loop device, by kernel name.
 	loopUUIDs func() map[string]string
 	memory    store.Memory
-	// off is why all formatting is off, empty if it is not.
+	// off is the reason why all formatting is off, or empty.
 	off string
 }
 
@@ -202,8 +199,7 @@ func (h Host) gather() (common, error) {
 	return c, nil
 }
 
-// formattingOff returns the switch of this node that stops all formatting, in words. What cannot be read stops it as
-// well.
+// formattingOff returns the switch of this node that stops all formatting, in words. An unreadable switch stops it too.
 func (h Host) formattingOff(forbidden bool) string {
 	_, err := os.Lstat(filepath.Join("/", h.Root, HoldFile))
 	switch {
@@ -266,14 +262,14 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 	return f, nil
 }
 
-// addMounts fills in where the disk, or anything on it, is mounted: names are those of the devices on it.
+// addMounts fills in where the disk, or anything on it, is mounted. names has the devices on the disk.
 func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
 	for i := range c.tree {
 		m := c.tree[i].MountPoint
 		on := devices[m.Dev]
 		if m.Dev.Major == 0 && !strings.HasPrefix(m.Type, "fuse") {
-			// A filesystem with a device number of its own (btrfs) is known by
-			// its source alone. That of a FUSE is what its user says.
+			// The source alone identifies a filesystem with a device number of its own (btrfs). FUSE has any source
+			// that its user chooses.
 			on = h.deviceName(m.Source)
 		}
 		if !names[on] {
@@ -295,9 +291,8 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 	}
 }
 
-// ofDisk has a partition share what is the business of its whole disk: that it carries
-// the system, that it is claimed, also for another partition, mounted as a whole, or a
-// block volume.
+// ofDisk passes facts of the whole disk on to a partition. The disk may carry the system, be claimed, be mounted as a
+// whole, or be a block volume. A claim on another partition counts too.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.one(f.Whole, c)
 	if err != nil {
@@ -316,8 +311,8 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	return nil
 }
 
-// onVolume has a device-mapper device share that a disk below it is or was a block
-// volume: whoever has that may have put the logical volume there.
+// onVolume records for a device-mapper device that a disk below it is or was a block volume. The volume's user may have
+// made the logical volume.
 func (h Host) onVolume(f *disk.Facts, c *common) error {
 	names, err := h.sysfs().Below(f.Name)
 	if err != nil {
@@ -342,7 +337,7 @@ func (h Host) onVolume(f *disk.Facts, c *common) error {
 	return nil
 }
 
-// leads reports whether the link is there and leads to that attachment of a disk.
+// leads reports whether the link exists and leads to that attachment of a disk.
 func (h Host) leads(link string, seq uint64) bool {
 	if link == "" {
 		return false
@@ -356,27 +351,25 @@ func (h Host) leads(link string, seq uint64) bool {
 	return err == nil && second == disk.ID{Seq: seq}.BySeq()
 }
 
-// fault returns what the kernel has done to a filesystem that it found damaged or
-// could not write to. The device is named as the kernel names it; the path of the
-// mount may be asked if it leads to it. Nothing is opened: that may wait for a dead
-// disk, and for ever.
+// fault returns what the kernel did to a filesystem that it found damaged or could not write to. device is the kernel's
+// name. ask reports whether the path leads to this mount, so that it may be asked.
+//
+// fault opens nothing, because an open can wait for a dead disk forever.
 func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	has := func(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 	if has(m.SuperOptions) && !has(m.Options) {
 		return "the kernel has made it read-only"
 	}
-	// An ext4 counts its errors in its superblock until e2fsck has mended them. That it
-	// takes no more writes (errors=remount-ro) shows nowhere else: since 6.1 the kernel
-	// leaves the mount's "rw" as it is (ext4_handle_error in fs/ext4/super.c).
+	// An ext4 counts its errors in its superblock until e2fsck repairs them. Nothing else shows that it refuses writes
+	// (errors=remount-ro): since Linux 6.1 the mount keeps its "rw" (ext4_handle_error in fs/ext4/super.c).
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
 		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
 			return fmt.Sprintf("the kernel has counted errors in its ext4 (%s) and may write to it no more", disk.Visible(n))
 		}
 	}
-	// An XFS that is shut down says so to whoever asks for its root directory's
-	// attributes, also of one that is closed to the caller; it takes no lock for that and
-	// reads nothing from the disk (xfs_vn_getattr in the kernel's fs/xfs/xfs_iops.c).
+	// An XFS that is shut down answers EIO for the attributes of its root directory, even if the caller may not read
+	// it. This takes no lock and reads nothing from the disk (xfs_vn_getattr in fs/xfs/xfs_iops.c).
 	var st unix.Stat_t
 	if m.Type == "xfs" && ask && errors.Is(unix.Lstat(filepath.Join("/", h.Root, m.Path), &st), unix.EIO) {
 		return "the kernel has shut it down"
@@ -384,10 +377,10 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	return ""
 }
 
-// Changed returns the names of those disks of which the mounts, what lies over them, or the fault of the
-// filesystem are not as in their facts. With Shared it goes by the mount table as it was read last: what
-// the kernel does not tell of (mounts.Reader.Tree) the next look at every disk finds, but for a damaged
-// filesystem, of which there is more to see.
+// Changed returns the names of those disks whose mounts, covering mounts or filesystem faults differ from their facts.
+//
+// With Shared it uses the last mount table that was read. Changes without a notice from the kernel (mounts.Reader.Tree)
+// wait for the next look at every disk. Damage of a filesystem does not, because it also shows elsewhere.
 func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 	tree := h.Shared.reader().Last()
 	if tree == nil {
@@ -412,7 +405,7 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 		place, at := inPlace(&m), -1
 		for i := range tree {
 			t := &tree[i]
-			// It can be mounted twice at one path, of which the first is covered.
+			// A filesystem can be mounted twice at one path. The first is then covered.
 			if t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root && (!place || covered(paths, t) == m.Covered) {
 				at = i
 				break
@@ -429,17 +422,17 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 	return fault != f.Fault
 }
 
-// covered reports whether the path of that mount leads to another.
+// covered reports whether the mount's path leads to another mount.
 func covered(paths mounts.Paths, m *mounts.Mount) bool { return paths.At(m.Path) != m }
 
-// inPlace reports whether it is a place of ours; what lies elsewhere is asked nothing.
+// inPlace reports whether the mount is where hotmount mounts. Other mounts are asked nothing.
 func inPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && disk.ValidUUID(filepath.Base(m.Path))
 }
 
-// measure fills in how much the filesystem takes that is mounted in a place of ours, as it was measured when it
-// was last to grow, for a mounted one becomes no smaller, or as the daemon has found it; and its UUID, as only the
-// kernel has it of what it has mounted.
+// measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from its last
+// attempt to grow, because a mounted filesystem does not shrink, or from the daemon's measurement. Only the kernel
+// knows the UUID of a mounted filesystem.
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit
@@ -454,8 +447,8 @@ func (h Host) measure(f *disk.Facts) {
 	f.Geometry = &grown
 }
 
-// fits reports whether what was measured is of the filesystem that is mounted, for all that is known: another may have
-// been made on the disk since.
+// fits reports whether a measurement can be about the filesystem that is mounted. Another may have been made on the
+// disk since.
 func fits(f *disk.Facts, g *disk.Geometry) bool {
 	switch {
 	case len(f.Mounts) == 0:
@@ -468,8 +461,7 @@ func fits(f *disk.Facts, g *disk.Geometry) bool {
 	return slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return filepath.Base(m.Path) == g.UUID })
 }
 
-// deviceName returns the kernel name of the device that a path below /dev leads
-// to, empty for anything else.
+// deviceName returns the kernel name of the device to which a path below /dev leads, empty for any other path.
 func (h Host) deviceName(path string) string {
 	if !strings.HasPrefix(path, "/dev/") {
 		return ""

@@ -7,8 +7,8 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// addLoops adds to f the loop devices that lie on the disk, which devices are those of: itself,
-// its partitions and what is built on them. To a loop device it adds the others on its file.
+// addLoops adds the loop devices that lie on the disk to f. devices are the disk itself, its partitions and everything
+// built on them. For a loop device it adds the others with the same file.
 func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string) {
 	own := slices.IndexFunc(c.loops, func(l mounts.Loop) bool { return l.Name == on.Name })
 	for i := range c.loops {
@@ -25,8 +25,8 @@ func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string
 	}
 }
 
-// seemsBelow reports whether a loop device, of which the kernel tells nothing, may lie on the disk. It may if it
-// is called like one of the devices, or if udev knows the same filesystem on both.
+// seemsBelow reports whether a loop device may lie on the disk although the kernel does not report it. It may if its
+// file has the name of one of the devices, or if udev found the same filesystem on both.
 func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[disk.Dev]string) bool {
 	if l.Denied && h.Asks {
 		return true
@@ -39,7 +39,7 @@ func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[d
 	return f.Udev.FSUUID != "" && c.loopUUIDs()[l.Name] == f.Udev.FSUUID
 }
 
-// loopUUIDs is common.loopUUIDs. One that cannot be read may be gone, and is left out.
+// loopUUIDs returns the map of common.loopUUIDs. It leaves out unreadable devices, which may be gone.
 func (h Host) loopUUIDs(loops []mounts.Loop) map[string]string {
 	all := map[string]string{}
 	for i := range loops {

@@ -15,15 +15,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Notices gives, in words, what is amiss beside single disks: filesystems that
-// were there at an earlier boot and whose disks are missing, and what lies in a
-// class directory and is no mount of ours.
+// Notices returns, in words, problems that are not about an attached disk. Those are filesystems of an earlier boot
+// whose disks are missing, and entries of a class directory that are not hotmount's mounts.
 func (h Host) Notices(s *disk.Settings) ([]string, error) {
 	missing, err := h.earlier()
 	if err != nil {
 		return nil, err
 	}
-	if len(missing) > 0 { // mostly there is none, and no need to look at each disk
+	if len(missing) > 0 { // usually none is missing, and no scan is needed
 		disks, err := h.Scan()
 		if err != nil {
 			return nil, err
@@ -45,7 +44,7 @@ func (h Host) Notices(s *disk.Settings) ([]string, error) {
 	return all, nil
 }
 
-// Absence says, of a filesystem that is missing, on which disk it was, and what helps.
+// Absence returns words for the disk of a missing filesystem, and for the remedy.
 func Absence(m *disk.Sighting) (what, next string) {
 	where := "with no serial"
 	if m.Identity.Serial != "" {
@@ -58,15 +57,15 @@ func Absence(m *disk.Sighting) (what, next string) {
 		"attach it; if gone for good: hotmount forget " + disk.Visible(m.UUID)
 }
 
-// Missing returns the filesystems that were mounted at an earlier boot, whose
-// disks were not seen leaving, and that are on none of the disks.
+// Missing returns the filesystems that were mounted at an earlier boot, are on none of the disks, and whose disks were
+// not seen leaving.
 func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
 	earlier, err := h.earlier()
 	return without(earlier, disks), err
 }
 
-// earlier returns the filesystems that were mounted at an earlier boot and not in this one, and
-// whose disks were not seen leaving.
+// earlier returns the filesystems that were mounted at an earlier boot but not in this one, and whose disks were not
+// seen leaving.
 func (h Host) earlier() ([]disk.Sighting, error) {
 	boot, err := h.Boot()
 	if err != nil {
@@ -76,7 +75,7 @@ func (h Host) earlier() ([]disk.Sighting, error) {
 	return slices.DeleteFunc(seen, func(m disk.Sighting) bool { return m.Identity.Boot == boot || m.Left }), err
 }
 
-// without returns those of the filesystems that are on none of the disks.
+// without returns the filesystems that are on none of the disks.
 func without(all []disk.Sighting, disks []disk.Facts) []disk.Sighting {
 	here := map[string]bool{}
 	for i := range disks {
@@ -88,8 +87,8 @@ func without(all []disk.Sighting, disks []disk.Facts) []disk.Sighting {
 	return slices.DeleteFunc(all, func(m disk.Sighting) bool { return here[m.UUID] })
 }
 
-// strays returns what is in a class directory and is neither a mount point in use
-// nor an empty directory on its way to be one.
+// strays returns the entries of a class directory that are neither a mount point in use nor an empty directory that is
+// about to be one.
 func (h Host) strays(dir string) ([]string, error) {
 	real := filepath.Join("/", h.Root, dir)
 	entries, err := os.ReadDir(real)
@@ -99,7 +98,7 @@ func (h Host) strays(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A mount is not opened: it may be one of a dead disk or server, which never answers.
+	// A mount is not opened: its disk or server may be dead and never answer.
 	before, err := h.Mounts()
 	if err != nil {
 		return nil, err
@@ -108,7 +107,7 @@ func (h Host) strays(dir string) ([]string, error) {
 	for _, m := range before {
 		mounted[m.Path] = true
 	}
-	// With a dot before its name one is being made or removed: empty but for the marker, too.
+	// A name that begins with a dot is being made or removed, and holds nothing but the marker either.
 	point := func(name string) bool { return disk.ValidUUID(strings.TrimPrefix(name, ".")) }
 	full := map[string]string{}
 	for _, e := range entries {
@@ -120,7 +119,7 @@ func (h Host) strays(dir string) ([]string, error) {
 			full[e.Name()] = first
 		}
 	}
-	// After the directories were read: what was mounted meanwhile is no stray.
+	// The table is read after the directories, so that a mount that came meanwhile is no stray.
 	table, err := h.Mounts()
 	if err != nil {
 		return nil, err
@@ -134,7 +133,7 @@ func (h Host) strays(dir string) ([]string, error) {
 			continue
 		}
 		if top, _, nested := strings.Cut(below, "/"); nested && mounted[dir+"/"+top] {
-			continue // inside a volume: its owner's business
+			continue // inside a volume, and so its owner's
 		} else if nested || !disk.ValidUUID(below) {
 			all = append(all, fmt.Sprintf("%s is mounted in the class directory %s, and not by hotmount: the provisioner may take it for a volume", disk.Visible(m.Path), dir))
 		}
@@ -155,16 +154,14 @@ func (h Host) strays(dir string) ([]string, error) {
 	return all, nil
 }
 
-// given reports whether the entry of a class directory is a link by which a disk is
-// given out, or was until just now.
+// given reports whether the entry of a class directory is the link of a block volume, or was until just now.
 func (h Host) given(dir, name string) bool {
 	target, err := os.Readlink(filepath.Join("/", h.Root, dir, name))
 	return err == nil && target == disk.LinkDirectory+"/"+name
 }
 
-// firstEntry returns the name of an entry of a directory, empty if it has none but
-// the marker, which is an empty file.
-// It is not followed if it is a symlink.
+// firstEntry returns the name of an entry of a directory. It is empty if there is none but the marker, an empty file.
+// It does not follow a symlink.
 func firstEntry(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/store"
 )
 
-// Shared is what looks have in common, which they need not each gather for
-// themselves. The zero value is ready. It is for one Host.
+// Shared is the state that looks have in common, so that not each has to gather it. The zero value is ready. It is for
+// one Host.
 type Shared struct {
 	tables   mounts.Reader
 	expected store.Expectations
@@ -20,7 +20,7 @@ type Shared struct {
 	measured  map[uint64]measured // by disk sequence number
 }
 
-// Boot is the kernel's id of this boot.
+// Boot returns the kernel's id of this boot.
 func (h Host) Boot() (string, error) { return h.sysfs().BootID() }
 
 func (s *Shared) reader() *mounts.Reader {
@@ -37,15 +37,14 @@ func (s *Shared) expectations() *store.Expectations {
 	return &s.expected
 }
 
-// Expect has looks go by the sighting, which is of this boot, from now on, whether or not Remember
-// can record it. It is for who has Shared.
+// Expect makes looks use the sighting of this boot from now on, whether or not Remember can record it. It needs Shared.
 func (h Host) Expect(seen disk.Sighting) {
-	// Without the boot it is of another one; then no look is possible either.
+	// Without a boot id it counts as another boot's. No look is possible then either.
 	seen.Identity.Boot, _ = h.Boot()
 	h.Shared.expected.Expect(seen)
 }
 
-// Remember records what is expected, also what could not be recorded before.
+// Remember records all expected sightings, including those that it could not record before.
 func (h Host) Remember() error {
 	all := h.Shared.expected.Expected()
 	err := h.Store.Remember(all)
@@ -55,20 +54,20 @@ func (h Host) Remember() error {
 	return err
 }
 
-// measuredMost bounds what is kept of disks, of which nobody says that they are gone.
+// measuredMost bounds the measurements that are kept, because no event removes those of detached disks.
 const measuredMost = 4096
 
-// measured is what a mounted XFS takes of its disk.
+// measured is the part of its disk that a mounted XFS uses.
 type measured struct {
 	path     string
 	geometry disk.Geometry
 }
 
-// geometry returns that of the disk's XFS in a place of ours, nil if it is not known.
-// The open that it needs may wait for whoever waits for the disk with the root
-// directory locked (xfs_dir_open in the kernel's fs/xfs/xfs_file.c), and nobody can
-// end who waits so: it is made once a mount, and only if the disk owes no answer.
-// Else hotmount-grow@.service measures, which may wait.
+// geometry returns the geometry of the disk's XFS where hotmount mounts it, nil if unknown.
+//
+// Measuring needs an open. That may wait for a process that waits for the disk with the root directory locked
+// (xfs_dir_open in fs/xfs/xfs_file.c), and nothing can end such a wait. So geometry measures once for each mount, and
+// only if the disk owes no answer. Otherwise hotmount-grow@.service measures, which may wait.
 func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
 	if s == nil || measure == nil {
 		return nil
@@ -99,7 +98,7 @@ func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Ge
 	s.measuring.Lock()
 	defer s.measuring.Unlock()
 	if s.measured == nil || len(s.measured) >= measuredMost {
-		s.measured = map[uint64]measured{} // most are of disks that have long gone
+		s.measured = map[uint64]measured{} // most of these disks are long gone
 	}
 	s.measured[f.Seq] = measured{f.Mounts[i].Path, g}
 	return &g

@@ -11,9 +11,9 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Stale returns what is still mounted in a place that a class gives out, or has given out
-// (store.Store.Directories), although its disk is gone: of each what is remembered of the
-// disk, and that mount alone. With an error there may be more.
+// Stale returns the mounts whose disk is gone, where a class gives volumes out or did so before
+// (store.Store.Directories). Each result has the remembered facts of the disk, and only that mount. With an error there
+// may be more.
 func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 	table, err := h.Mounts()
 	if err != nil {
@@ -43,17 +43,16 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 	return all, errs
 }
 
-// Attached returns the sequence number of the disk or partition that has that device number, 0 if
-// none has. While a filesystem is mounted the kernel gives its number to no other: what is
-// mounted from a number that is attached is on a living disk.
+// Attached returns the sequence number of the disk or partition with that device number, 0 if there is none. While a
+// filesystem is mounted, the kernel gives its number to no other device. So an attached number means a living disk.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
-// IsPlace reports whether the mount is what hotmount mounts in a class directory.
+// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory.
 func IsPlace(m *mounts.Mount) bool {
 	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(path.Base(m.Path))
 }
 
-// recall fills in what is remembered of the disk with that filesystem.
+// recall fills in what the store remembers about the disk with that filesystem.
 func (h Host) recall(f *disk.Facts, uuid string) error {
 	boot, err := h.Boot()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package metrics writes what the daemon does and has for Prometheus, as a file
-// that node_exporter's textfile collector reads: the daemon opens no socket.
+// Package metrics writes the daemon's metrics for Prometheus to a file that node_exporter's textfile collector reads.
+// So the daemon opens no socket.
 package metrics
 
 import (
@@ -17,21 +17,20 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Filesystem is what a mounted filesystem says of itself (statfs(2)).
+// Filesystem has the usage of a mounted filesystem (statfs(2)).
 type Filesystem struct {
 	UUID   string
 	Class  string
 	Device string
-	// Size, Free and Available in bytes; Free is root's.
+	// Size, Free and Available are in bytes. Free includes root's reserve.
 	Size, Free, Available uint64
 	Inodes, FreeInodes    uint64
 }
 
-// Metrics counts from the start of the process. Make it with New. Methods may be
-// called by several goroutines.
+// Metrics counts from the start of the process. Make it with New. Its methods are safe for concurrent use.
 type Metrics struct {
 	mu sync.Mutex
-	// all are in the order in which they are written.
+	// all is in the order of the output.
 	all []*family
 
 	refusals, formats, mounts, failures *family
@@ -42,19 +41,17 @@ type Metrics struct {
 	arrival                             *family
 	allocations                         *family
 
-	// added are the disks whose event has come and that are not mounted yet, by disk
-	// sequence number.
+	// added are the disks whose event has come and that are not mounted yet, by disk sequence number.
 	added map[uint64]added
 }
 
-// added is when the event of a disk has come, and whether it was formatted since.
+// added is the time of a disk's event, and whether the disk was formatted since.
 type added struct {
 	at   time.Time
 	made bool
 }
 
-// arrivalsKept bounds the disks whose event is remembered: loop devices that come
-// and go are none of hotmount's business, and nobody says that they are gone.
+// arrivalsKept bounds the remembered events. Loop devices that do not concern hotmount come and go without a report.
 const arrivalsKept = 1024
 
 // New makes the metrics of a daemon of that version.
@@ -74,7 +71,7 @@ func New(version string) *Metrics {
 	m.rescan = add(gauge, "last_rescan_timestamp_seconds", "When every disk was last looked at.")
 	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "When the daemon's loop last fed the service manager's watchdog.")
 	for _, f := range []*family{m.overruns, m.rescan, m.watchdog} {
-		f.of() // it is written before it has happened
+		f.of() // it is written even before it has happened
 	}
 	m.disks = add(gauge, "disks", "Attached disks that are hotmount's business.", "class", "reason", "state")
 	m.size = add(gauge, "filesystem_size_bytes", "Size of a mounted filesystem.", "class", "device", "uuid")
@@ -83,14 +80,13 @@ func New(version string) *Metrics {
 	m.inodes = add(gauge, "filesystem_inodes", "Inodes of a mounted filesystem.", "class", "device", "uuid")
 	m.freeInodes = add(gauge, "filesystem_free_inodes", "Free inodes of a mounted filesystem.", "class", "device", "uuid")
 	m.arrival = add(histogram, "attach_to_mounted_seconds", "Time from the event of a new disk until it was mounted.", "formatted")
-	// From the bare mount of a disk with a filesystem to the proof of one of 64 GiB on
-	// slow storage.
+	// The bounds range from the mount of a formatted disk to the proof of 64 GiB on slow storage.
 	m.arrival.bounds = []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
 	m.allocations = add(counter, "heap_allocations_total", "Objects that the daemon has allocated.")
 	return m
 }
 
-// Added takes the event of a new disk.
+// Added records the event of a new disk.
 func (m *Metrics) Added(seq uint64, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,14 +98,14 @@ func (m *Metrics) Added(seq uint64, at time.Time) {
 	}
 }
 
-// Decided takes a decision that differs from the disk's last one.
+// Decided records a decision that differs from the disk's last one.
 func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch d.Action {
 	case disk.Refuse, disk.Hold:
 		m.refusals.of(d.Class, string(d.Reason)).sum++
-		delete(m.added, f.Seq) // what comes of it is not hotmount's time
+		delete(m.added, f.Seq) // what follows is not hotmount's time
 	case disk.Ignore, disk.Keep:
 		delete(m.added, f.Seq)
 	case disk.Mount:
@@ -122,7 +118,7 @@ func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	}
 }
 
-// Mounted takes a mount that the mount table shows.
+// Mounted records a mount that the mount table shows.
 func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,31 +129,31 @@ func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	}
 }
 
-// Failed takes an action that failed.
+// Failed records a failed action.
 func (m *Metrics) Failed(d disk.Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failures.of(cmp.Or(string(d.Action), "look")).sum++
 }
 
-// Gone takes a disk that was detached.
+// Gone records that a disk was detached.
 func (m *Metrics) Gone(f *disk.Facts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.added, f.Seq)
 }
 
-// Lost takes events that were lost.
+// Lost records a loss of events.
 func (m *Metrics) Lost() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.overruns.of().sum++
 }
 
-// Rescanned takes a look at every disk.
+// Rescanned records a look at every disk.
 func (m *Metrics) Rescanned(at time.Time) { m.set(m.rescan, at) }
 
-// Alive takes a turn of the loop that feeds the watchdog.
+// Alive records a turn of the loop that feeds the watchdog.
 func (m *Metrics) Alive(at time.Time) { m.set(m.watchdog, at) }
 
 func (m *Metrics) set(f *family, at time.Time) {
@@ -168,8 +164,7 @@ func (m *Metrics) set(f *family, at time.Time) {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// Write replaces the file at the path as a whole. Those who have the old one open
-// keep it, and nobody sees half of one.
+// Write replaces the file at the path as a whole. Readers of the old file keep it, and no reader sees a partial one.
 func (m *Metrics) Write(path string, lines []disk.Line, filesystems []Filesystem) error {
 	if err := replace(path, m.text(lines, filesystems)); err != nil {
 		return fmt.Errorf("cannot write the metrics: %w", err)
@@ -195,8 +190,8 @@ func (m *Metrics) text(lines []disk.Line, filesystems []Filesystem) []byte {
 			f.of(fs.Class, fs.Device, fs.UUID).sum = float64(n)
 		}
 	}
-	// Not by runtime/metrics, which leaves out what each processor has allocated since it last looked
-	// for room: more than a disk costs.
+	// runtime/metrics omits what each processor has allocated since it last looked for room. That is more than the cost
+	// of a disk.
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	m.allocations.of().sum = float64(memory.Mallocs)

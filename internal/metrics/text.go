@@ -11,12 +11,11 @@ import (
 	"hotmount/internal/disk"
 )
 
-// The text format (https://prometheus.io/docs/instrumenting/exposition_formats/) is
-// written here and not by client_golang, which has net/http, crypto/tls and protobuf in
-// it: five of the program's thirteen megabytes, and a third of what each process of
-// hotmount does before its main function begins.
+// This package writes the text format (https://prometheus.io/docs/instrumenting/exposition_formats/) itself.
+// client_golang imports net/http, crypto/tls and protobuf. Those are five of the program's thirteen megabytes, and a
+// third of the work of each hotmount process before its main function.
 
-// Kinds of metrics.
+// These are the kinds of metrics.
 const (
 	counter   = "counter"
 	gauge     = "gauge"
@@ -28,22 +27,20 @@ type family struct {
 	name, kind, help string
 	// labels are the names of its labels, sorted.
 	labels []string
-	// bounds are the upper bounds of a histogram's buckets, but for the last, which is
-	// infinite.
+	// bounds are the upper bounds of a histogram's buckets, without the last, infinite one.
 	bounds []float64
-	// series are by the labels as they are written, without the braces.
+	// series is by the labels in their written form, without the braces.
 	series map[string]*series
 }
 
-// series is a value, or of a histogram the sum of what was observed, how often that
-// was, and how often each bound was kept to.
+// series is a value. For a histogram it is the sum and the number of observations, and how many were within each bound.
 type series struct {
 	sum     float64
 	count   uint64
 	buckets []uint64
 }
 
-// of returns the series with those values of the labels, which is 0 if it is new.
+// of returns the series with those values of the labels. A new one is 0.
 func (f *family) of(values ...string) *series {
 	var pairs []string
 	for i, label := range f.labels {
@@ -70,7 +67,7 @@ func (f *family) observe(v float64, values ...string) {
 	}
 }
 
-// write writes nothing of a family without a series.
+// write writes the family, or nothing if it has no series.
 func (f *family) write(b *bytes.Buffer) {
 	if len(f.series) == 0 {
 		return

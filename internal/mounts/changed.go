@@ -7,11 +7,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Changed returns the devices whose mounts differ between two tables, each once,
-// by device number. The order of the mounts in a table is no difference. Of a table that
-// has an ID twice a device may be named that has not changed.
+// Changed returns the devices whose mounts differ between two tables, each once, by device number. The order of the
+// mounts in a table does not matter. If a table has an ID twice, the result may include an unchanged device.
 func Changed(before, now []Mount) []disk.Dev {
-	// Mostly one line has changed.
+	// Usually only one line has changed.
 	for len(before) > 0 && len(now) > 0 && before[0] == now[0] {
 		before, now = before[1:], now[1:]
 	}
@@ -22,8 +21,8 @@ func Changed(before, now []Mount) []disk.Dev {
 	was := make(map[int]*Mount, len(before))
 	for i := range before {
 		m := &before[i]
-		// While the kernel hands out a table a mount that is in it already can end, and
-		// its ID be that of a new one, further on.
+		// While the kernel writes a table, a mount that is already in it can end. A new mount further on can then have
+		// its ID.
 		if o := was[m.ID]; o != nil {
 			devices = append(devices, o.Dev)
 		}
@@ -40,7 +39,7 @@ func Changed(before, now []Mount) []disk.Dev {
 	for _, m := range was {
 		devices = append(devices, m.Dev)
 	}
-	// The order of a map is another one each time.
+	// The order of a map differs each time.
 	slices.SortFunc(devices, func(a, b disk.Dev) int {
 		return cmp.Or(cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor))
 	})

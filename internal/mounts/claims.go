@@ -16,21 +16,18 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Claim is a place in the system's configuration that names a device: whoever
-// wrote it wants the device for something else.
+// Claim is a place in the system's configuration that names a device. Its author intends the device for something else.
 type Claim struct {
 	// Where is the file and line, such as "/etc/fstab:4".
 	Where string
-	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag
-	// such as UUID=… (fstab(5)). Quotes and octal escapes are undone. Empty where
-	// nobody knows what is named: that may be any disk.
+	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag such as UUID=… (fstab(5)). Quotes and
+	// octal escapes are undone. It is empty if the named device is unknown: that may be any disk.
 	Spec string
 }
 
-// unitDirectories are where administrators, packages and generators put unit files
-// (systemd.unit(5)). Those in /run/systemd/transient are hotmount's own. What generators
-// make of fstab is read twice; of the kernel command line (systemd.mount-extra=) it
-// is nowhere else.
+// unitDirectories are where administrators, packages and generators put unit files (systemd.unit(5)). The list lacks
+// /run/systemd/transient, which has hotmount's own units. Generated units repeat what fstab has. They are the only
+// place for what the kernel command line has (systemd.mount-extra=).
 var unitDirectories = []string{
 	"/etc/systemd/system.control",
 	"/run/systemd/system.control",
@@ -43,11 +40,11 @@ var unitDirectories = []string{
 	"/usr/lib/systemd/system",
 }
 
-// Claims returns all claims of fstab(5), crypttab(5), mdadm.conf(5) and the What=
-// of mount and swap units, below a root path, "" or "/" for the live system. A
-// unit file that another one overrides counts as well. What is not there claims
-// nothing. A unit file that cannot be read is a claim without a Spec: it may be a link
-// to somewhere in a home directory. Anything else that cannot be read is an error.
+// Claims returns all claims of fstab(5), crypttab(5), mdadm.conf(5) and the What= of mount and swap units. They lie
+// below a root path, "" or "/" for the live system. A unit file that another one overrides counts too.
+//
+// A missing file claims nothing. An unreadable unit file, such as a link into a home directory, is a claim without a
+// Spec. Any other unreadable file is an error.
 func Claims(root string) ([]Claim, error) {
 	claims, err := claimsBelow(filepath.Join("/", root))
 	if err != nil {
@@ -63,7 +60,7 @@ func claimsBelow(root string) ([]Claim, error) {
 		unit  bool
 	}
 	sources := []source{{"/etc/fstab", parseFstab, false}, {"/etc/crypttab", parseCrypttab, false}}
-	// mdadm.conf(5): Debian's place, the usual one, and directories beside both.
+	// mdadm.conf(5): Debian's place, the usual one, and the drop-in directory beside each.
 	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
 		sources = append(sources, source{name, parseMdadm, false})
 		names, err := list(root, name+".d", ".conf")
@@ -76,8 +73,8 @@ func claimsBelow(root string) ([]Claim, error) {
 	}
 	var unseen []Claim
 	for _, dir := range unitDirectories {
-		// The directories of drop-ins end in .d: of one unit, of all whose names
-		// begin alike, of all of one type.
+		// The directories of drop-ins end in .d. They apply to one unit, to all with a common prefix, or to all of one
+		// type.
 		names, err := list(root, dir, ".mount", ".swap", ".mount.d", ".swap.d", "mount.d", "swap.d")
 		if err != nil {
 			return nil, err
@@ -109,17 +106,16 @@ func claimsBelow(root string) ([]Claim, error) {
 		}
 		claims = append(claims, s.parse(text, s.path)...)
 	}
-	// What has no name claims nothing, unless nobody can read it.
+	// A claim without a name claims nothing, unless its file is unreadable.
 	claims = slices.DeleteFunc(claims, func(c Claim) bool { return c.Spec == "" })
 	return append(claims, unseen...), nil
 }
 
-// hidden reports whether a unit file or a directory of drop-ins is a link to where the daemon
-// sees nothing (disk.Hidden): below /home it may not look, and what is below /tmp seems not
-// to be there. Who sees it does not read it either, so that hotmount plan says what the
-// daemon does.
+// hidden reports whether a unit file or a directory of drop-ins is a link into a place that the daemon cannot see
+// (disk.Hidden). Its sandbox denies access below /home and shows an empty /tmp. Processes that could see the place do
+// not read it either, so that hotmount plan agrees with the daemon.
 func hidden(root, name string) bool {
-	// As many as the kernel follows (MAXSYMLINKS, include/linux/namei.h).
+	// the kernel's own limit (MAXSYMLINKS in include/linux/namei.h)
 	for range 40 {
 		target, err := os.Readlink(filepath.Join(root, name))
 		if err != nil {
@@ -135,8 +131,7 @@ func hidden(root, name string) bool {
 	return false
 }
 
-// list returns the paths of the entries of a directory whose names have one of the
-// endings.
+// list returns the paths of the directory's entries whose names have one of the endings.
 func list(root, dir string, endings ...string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(root, dir))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -154,8 +149,8 @@ func list(root, dir string, endings ...string) ([]string, error) {
 	return names, nil
 }
 
-// readFile reads a file of the configuration; one that is not there is empty, and
-// so is what is no file: a masked unit is a link to /dev/null.
+// readFile returns the text of a configuration file. It is empty if the file does not exist or is not a regular file: a
+// masked unit is a link to /dev/null.
 func readFile(name string) (string, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
@@ -176,7 +171,7 @@ func readFile(name string) (string, error) {
 	return string(text), err
 }
 
-// lines calls f with the number and the words of each line that says something.
+// lines calls f with the number and the words of each line that is neither empty nor a comment.
 func lines(text string, f func(number int, words []string)) {
 	number := 0
 	for line := range strings.Lines(text) {
@@ -189,8 +184,7 @@ func lines(text string, f func(number int, words []string)) {
 
 func at(where string, line int) string { return where + ":" + strconv.Itoa(line) }
 
-// parseFstab reads fstab(5). Options name devices too: logdev= of XFS, device= of
-// btrfs, journal_path= of ext4.
+// parseFstab reads fstab(5). Options can name devices too: logdev= of XFS, device= of btrfs, journal_path= of ext4.
 func parseFstab(text, where string) []Claim {
 	var claims []Claim
 	lines(text, func(number int, words []string) {
@@ -202,8 +196,8 @@ func parseFstab(text, where string) []Claim {
 	return claims
 }
 
-// parseCrypttab reads crypttab(5): the device, a key on a device (/key:LABEL=x),
-// a detached header and the like among the options.
+// parseCrypttab reads crypttab(5): the device, a key on a device (/key:LABEL=x), and devices among the options, such as
+// a detached header's.
 func parseCrypttab(text, where string) []Claim {
 	var claims []Claim
 	lines(text, func(number int, words []string) {
@@ -231,8 +225,7 @@ func optionClaims(options, where string) []Claim {
 	return claims
 }
 
-// keyClaims finds a device in a path that may be on a device of its own
-// (PATH:DEVICE in crypttab(5)).
+// keyClaims finds the device in a path that names one, or names the device that holds it (PATH:DEVICE in crypttab(5)).
 func keyClaims(value, where string) []Claim {
 	value = unquote(value)
 	if strings.HasPrefix(value, "/dev/") {
@@ -244,9 +237,8 @@ func keyClaims(value, where string) []Claim {
 	return nil
 }
 
-// parseMdadm reads mdadm.conf(5): the devices of DEVICE lines and of ARRAY lines,
-// and the UUIDs of the arrays, which their members carry. A line that begins with
-// white space continues the one before; keywords may be cut to three letters.
+// parseMdadm reads mdadm.conf(5): the devices of DEVICE and ARRAY lines, and the UUIDs of arrays, which their members
+// carry. A line that begins with white space continues the one before. Keywords may be cut to three letters.
 func parseMdadm(text, where string) []Claim {
 	var (
 		claims  []Claim
@@ -287,8 +279,7 @@ func isKeyword(word, keyword string) bool {
 	return len(word) >= 3 && strings.HasPrefix(keyword, word)
 }
 
-// parseUnit reads What= of a unit file (systemd.syntax(7), systemd.mount(5),
-// systemd.swap(5)).
+// parseUnit reads What= of a unit file (systemd.syntax(7), systemd.mount(5), systemd.swap(5)).
 func parseUnit(text, where string) []Claim {
 	var (
 		claims  []Claim
@@ -307,7 +298,7 @@ func parseUnit(text, where string) []Claim {
 			return
 		}
 		if value = strings.TrimSpace(value); value != "" {
-			// Of the specifiers only %% can be part of a device's name.
+			// Among the specifiers only %% can be part of a device's name.
 			claims = append(claims, Claim{at(where, first), unquote(strings.ReplaceAll(value, "%%", "%"))})
 		}
 	}
@@ -332,7 +323,7 @@ func parseUnit(text, where string) []Claim {
 	return claims
 }
 
-// unquote takes away quotes around the whole or around the value of a tag.
+// unquote removes quotes around the whole string or around the value of a tag.
 func unquote(s string) string {
 	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {
 		s = s[1 : len(s)-1]
@@ -344,10 +335,9 @@ func unquote(s string) string {
 	return s
 }
 
-// Matches reports whether the claim names the disk, one of its partitions or one
-// that it might have. It errs on the side of yes: a name of a partition counts
-// though the disk has none at the moment. Another disk's device that was built on
-// this one is no match: this one is then held.
+// Matches reports whether the claim names the disk, one of its partitions, or one that it might have. It errs towards
+// yes: a partition's name counts even if the disk has no such partition now. A claim on a device built on this disk
+// does not match, but that device holds the disk.
 func (c Claim) Matches(f *disk.Facts) bool {
 	if strings.HasPrefix(c.Spec, "/") {
 		return matchesPath(path.Clean(c.Spec), f)
@@ -364,7 +354,7 @@ func (c Claim) Matches(f *disk.Facts) bool {
 	case "ID":
 		return matchesPath("/dev/disk/by-id/"+value, f)
 	}
-	// PARTUUID= and PARTLABEL= are never a whole disk's.
+	// PARTUUID= and PARTLABEL= never name a whole disk.
 	return false
 }
 
@@ -373,8 +363,7 @@ func matchesUUID(uuid string, f *disk.Facts) bool {
 	return uuid != "" && (uuid == plainUUID(f.Udev.FSUUID) || uuid == plainUUID(f.Known().UUID))
 }
 
-// plainUUID takes away what differs between ways to write a UUID: case, and the
-// colons of mdadm.
+// plainUUID removes the differences between spellings of a UUID: case, dashes, and mdadm's colons.
 func plainUUID(s string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", ":", "").Replace(s))
 }
@@ -397,7 +386,7 @@ func matchesPath(p string, f *disk.Facts) bool {
 	case "/dev/block/":
 		return name == f.Dev.String()
 	}
-	// The kernel writes a slash in a name as "!" in sysfs.
+	// In sysfs the kernel writes the slash of a name as "!".
 	node := "/dev/" + strings.ReplaceAll(f.Name, "!", "/")
 	for _, own := range append([]string{node}, f.Udev.Links...) {
 		if matchesPattern(p, own) {
@@ -412,8 +401,7 @@ func matchesPath(p string, f *disk.Facts) bool {
 	return isPartitionOf(p, node, f)
 }
 
-// matchesPattern reports whether p is the path, or a pattern that it fits
-// (mdadm.conf(5), DEVICE).
+// matchesPattern reports whether p is the path, or a pattern that matches it (DEVICE in mdadm.conf(5)).
 func matchesPattern(p, own string) bool {
 	if p == own {
 		return true
@@ -422,9 +410,8 @@ func matchesPattern(p, own string) bool {
 	return match && err == nil
 }
 
-// isPartitionOf reports whether the path is that of a partition which the disk might
-// have: named by the kernel (disk_name in block/genhd.c: "vdb1", but "nvme0n1p1"
-// after a digit) or linked by udev ("…-part1").
+// isPartitionOf reports whether the path names a partition that the disk might have. The kernel names it "vdb1", but
+// "nvme0n1p1" after a digit (disk_name in block/genhd.c). udev's links end in "-part1".
 func isPartitionOf(p, node string, f *disk.Facts) bool {
 	separator := ""
 	if last := node[len(node)-1]; last >= '0' && last <= '9' {

@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// DeviceUsers returns the processes that have the disk itself open, by whatever node. It
-// sees all only as root with all capabilities. A process that ends meanwhile is left out.
+// DeviceUsers returns the processes that have the disk itself open, by any node. Only root with all capabilities sees
+// them all. It leaves out processes that end meanwhile.
 func DeviceUsers(root string, id disk.ID) ([]User, error) {
 	var users []User
 	proc := filepath.Join("/", root, "proc")
@@ -36,7 +36,7 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 		}
 		for _, fd := range fds {
 			var st unix.Statx_t
-			// What lies on a dead server is not asked.
+			// This flag avoids a request to a server, which may be dead.
 			err := unix.Statx(unix.AT_FDCWD, filepath.Join(dir, "fd", fd.Name()), unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
 			if err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && (disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}) == id.Dev {
 				users = append(users, User{PID: pid, Command: command(dir), Pod: podOf(dir), Unit: unitOf(dir), How: "has it open"})
@@ -47,7 +47,7 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 	return users, nil
 }
 
-// unitOf is the last part of the name of a process's control group.
+// unitOf returns the last part of the name of a process's control group.
 func unitOf(dir string) string {
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
 	return filepath.Base(strings.TrimSpace(string(groups)))

@@ -12,12 +12,12 @@ import (
 	"hotmount/internal/disk"
 )
 
-// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, _IOR('X', 100, struct xfs_fsop_geom_v1)
-// (Linux, fs/xfs/libxfs/xfs_fs.h). It needs no capability.
+// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, _IOR('X', 100, struct xfs_fsop_geom_v1) (fs/xfs/libxfs/xfs_fs.h of Linux). It
+// needs no capability.
 const xfsGeometry = 0x80705864
 
-// XFSGeometry returns how much of its disk a mounted XFS takes, and its UUID. The path must be
-// that of a mount of the device in this process's mount namespace.
+// XFSGeometry returns the size and the UUID of a mounted XFS. The device must be mounted at the path in this process's
+// mount namespace.
 func XFSGeometry(path string, dev disk.Dev) (disk.Geometry, error) {
 	g, err := xfsGeometryOf(path, dev)
 	if err != nil {
@@ -48,8 +48,8 @@ func xfsGeometryOf(path string, dev disk.Dev) (g disk.Geometry, err error) {
 	return g, nil
 }
 
-// OpenMount opens the root directory of the device's filesystem, mounted at that
-// path. As long as it is open the filesystem cannot be unmounted.
+// OpenMount opens the root directory of the device's filesystem, mounted at that path. While it is open, the filesystem
+// cannot be unmounted.
 func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	dir, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -66,7 +66,7 @@ func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	return dir, nil
 }
 
-// otherError reports that another device's filesystem is there.
+// otherError reports that another device is mounted there.
 type otherError struct{ on, want disk.Dev }
 
 func (e *otherError) Error() string {

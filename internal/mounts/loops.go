@@ -15,31 +15,31 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Loop is a loop device (loop(4)) that has a file.
+// Loop is a loop device (loop(4)) with a backing file.
 type Loop struct {
 	// Name is its kernel name.
 	Name string
-	// File is the path of what lies below it, as whoever set it up called it, who may have been
-	// in another mount namespace. Foreign bytes.
+	// File is the path of the backing file as the process that set it up had it, perhaps in another mount namespace. It
+	// is in foreign bytes.
 	File string
-	// Below is the block device that lies below it, zero for none that is found. Known says that
-	// the kernel has told it, and not the path, which may mean another here.
+	// Below is the block device below the loop device, zero if none is found. Known reports whether the kernel named
+	// it. A path may name another device here.
 	Below disk.Dev
 	Known bool
-	// Device and Inode are those of its file, as stat(2) has them, where the kernel has told it (Known).
+	// Device and Inode are those of the backing file, as in stat(2). They are valid if Known is true.
 	Device, Inode uint64
-	// Denied reports that this process may not open it, and so cannot ask.
+	// Denied reports whether this process may not open the device, and so cannot ask the kernel.
 	Denied bool
 }
 
-// Called reports whether its path ends as that of a disk's node does, below whatever directory
-// that is dev to somebody, or in a mount of its own.
+// Called reports whether the path ends like that of the named disk's node: in a directory named dev, or at the root of
+// a mount.
 func (l *Loop) Called(name string) bool {
 	dir, base := path.Split(strings.TrimSuffix(l.File, " (deleted)"))
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
 }
 
-// SameFile reports whether both lie on one file: as the kernel tells it, and where it does not by the path.
+// SameFile reports whether both have the same backing file: by inode if the kernel named both, otherwise by path.
 func (l *Loop) SameFile(other *Loop) bool {
 	if l.Known && other.Known {
 		return l.Device == other.Device && l.Inode == other.Inode
@@ -47,12 +47,13 @@ func (l *Loop) SameFile(other *Loop) bool {
 	return l.File != "" && l.File == other.File
 }
 
-// Loops returns the loop devices that have a file. What is below one can be a disk, and
-// nothing else tells of it: the kernel neither lists it among the disk's holders nor has
-// it claim the disk. Who may open loop devices, which the daemon may not, is told by the
-// kernel what lies below; others go by the path, in PID 1's mount table.
+// Loops returns the loop devices with a backing file. A loop device can hide a use of a disk. The kernel neither lists
+// it among the disk's holders nor lets it claim the disk.
+//
+// For a process that may open loop devices, the kernel names the device below. The daemon may not open them, and goes
+// by the path in PID 1's mount table.
 func Loops(root string, table Paths) ([]Loop, error) {
-	// /proc/partitions, which has none of those that wait to be used, has all disks.
+	// /proc/partitions omits unused loop devices, but it lists all disks.
 	const where = "sys/devices/virtual/block"
 	entries, err := os.ReadDir(filepath.Join("/", root, where))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,8 +68,8 @@ func Loops(root string, table Paths) ([]Loop, error) {
 		if !strings.HasPrefix(l.Name, "loop") {
 			continue
 		}
-		// Documentation/ABI/testing/sysfs-block-loop. One that waits to be used has none, nor has a
-		// device whose file was taken away meanwhile. A path can be too long to be told.
+		// Documentation/ABI/testing/sysfs-block-loop. The file is missing for a device without a backing file, or one
+		// that lost it meanwhile. The kernel cannot report a path that is too long.
 		file, err := os.ReadFile(filepath.Join("/", root, where, l.Name, "loop/backing_file"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			continue
@@ -85,9 +86,9 @@ func Loops(root string, table Paths) ([]Loop, error) {
 	return all, nil
 }
 
-// ask has the kernel tell what lies below (LOOP_GET_STATUS64, loop(4)). A file has the device number
-// zero there, or that of no block device (loop_get_status in the kernel's drivers/block/loop.c,
-// which asks for the file's attributes: not where a server may never answer).
+// ask asks the kernel for the backing file (LOOP_GET_STATUS64, loop(4)). For a regular file the device number is zero
+// or that of no block device. The kernel reads the file's attributes for it (loop_get_status in drivers/block/loop.c),
+// so ask skips files on a server, which may never answer.
 func (l *Loop) ask(root string, table Paths) {
 	if m := table.At(l.File); m != nil && !slices.Contains(local, m.Type) {
 		return
@@ -106,14 +107,14 @@ func (l *Loop) ask(root string, table Paths) {
 	l.Device, l.Inode = info.Device, info.Inode
 }
 
-// local are the filesystems of which this kernel alone tells a file's attributes.
+// local are the filesystems whose file attributes come from this kernel alone, not from a server.
 var local = []string{
 	"bcachefs", "btrfs", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "iso9660", "jfs", "nilfs2",
 	"ntfs3", "overlay", "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
 }
 
-// Regular reports whether its path leads to a regular file on a filesystem of this kernel alone. It does not where
-// the file is not visible to this process.
+// Regular reports whether the path leads to a regular file on a local filesystem. It returns false if this process
+// cannot see the file.
 func (l *Loop) Regular(root string, table Paths) bool {
 	if m := table.At(l.File); m == nil || !slices.Contains(local, m.Type) {
 		return false
@@ -122,7 +123,8 @@ func (l *Loop) Regular(root string, table Paths) bool {
 	return mode == unix.S_IFREG
 }
 
-// stat returns the type of what its path leads to, and the number of a device, unless the way leads past a server.
+// stat returns the type of the file at the path, and the number of a device. It returns zeros if the way leads past a
+// server.
 func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	if slices.ContainsFunc(table.onWay(l.File), func(m *Mount) bool { return !slices.Contains(local, m.Type) }) {
 		return 0, disk.Dev{}
@@ -134,8 +136,8 @@ func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	return st.Mode & unix.S_IFMT, disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
 }
 
-// follow goes by the path if that leads to where device nodes are, or are bound to, and past no
-// server: other ways may lead through a directory of a dead disk.
+// follow finds the device below by the path, if that lies where device nodes are or are bind-mounted, and past no
+// server. Other paths may lead through a directory of a dead disk.
 func (l *Loop) follow(root string, table Paths) {
 	if m := table.At(l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 		return

@@ -1,6 +1,5 @@
-// Package mounts reads the mount table and hears of its changes, and reads which
-// disks swap space and the system's configuration lay claim to. It asks the
-// kernel and files, never systemd.
+// Package mounts reads the mount table and watches it for changes. It also reads which disks swap space and the
+// system's configuration claim. It asks the kernel and reads files, and never asks systemd.
 package mounts
 
 import (
@@ -23,26 +22,24 @@ import (
 )
 
 const (
-	// tablePath is PID 1's mount table, the host's: that of a sandboxed service
-	// shows mounts twice.
+	// tablePath is the mount table of PID 1 and so of the host. The table of a sandboxed service shows mounts twice.
 	tablePath = "/proc/1/mountinfo"
-	// ownTablePath is that of this process.
+	// ownTablePath is the mount table of this process.
 	ownTablePath = "/proc/self/mountinfo"
 )
 
-// maxLine bounds a line of the table in bytes. Longer ones are cut: only the
-// options of the filesystem, which come last, can be that long (overlayfs names
-// all its layers there), and the reader of the library fails on lines from 64 KiB.
+// maxLine bounds a line of the table in bytes. Longer lines are cut. Only the filesystem's options, which come last,
+// can be that long: overlayfs names all its layers there. The library's reader fails on lines from 64 KiB.
 const maxLine = 32 << 10
 
-// Tree is that of a Reader, for who reads the table once.
+// Tree is Reader.Tree for a single read.
 func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
 
-// At returns the mount of the tree to which a path leads, nil if there is none: who
-// opens the path asks that filesystem, whatever is mounted below it.
+// At returns the mount of the tree to which a path leads, nil if there is none. Opening the path asks that filesystem,
+// even if it hides others.
 func At(tree []Mount, path string) *Mount { return ByPath(tree).At(path) }
 
-// Paths finds the mounts of a tree by path, for who asks about many paths. Make it with ByPath.
+// Paths finds the mounts of a tree by path, for many lookups. Make it with ByPath.
 type Paths struct {
 	at  map[string][]*Mount // in the kernel's order
 	ids map[int]bool
@@ -58,19 +55,19 @@ func ByPath(tree []Mount) Paths {
 	return p
 }
 
-// At is the package's At.
+// At returns the mount to which a path leads, like the function At.
 func (p Paths) At(path string) *Mount {
 	way := p.onWay(path)
 	var at *Mount
 	for range way {
 		var next *Mount
 		for _, m := range way {
-			// The root's parent is in no table that a process sees the root of.
+			// A process that sees the root mount does not have the root's parent in its table.
 			first := m.Parent == m.ID || !p.ids[m.Parent]
 			if at != nil && (m.Parent != at.ID || m == at) || at == nil && !first {
 				continue
 			}
-			// The way there comes to the shortest path first. Of those at one path the last is on top.
+			// The walk reaches the shortest path first. Among mounts at one path the last is on top.
 			if next == nil || len(m.Path) <= len(next.Path) {
 				next = m
 			}
@@ -97,8 +94,8 @@ func (p Paths) onWay(path string) []*Mount {
 	return way
 }
 
-// OnTop reports whether the device is mounted at the path. The error says that another one
-// is mounted over it, which umount(8) would take away in its place.
+// OnTop reports whether the device is mounted at the path. It returns an error if another device is mounted over it,
+// because umount(8) would unmount that one.
 func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
 	if at := At(tree, path); there && at != nil && (at.Path != path || at.Dev != dev) {
@@ -107,24 +104,23 @@ func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	return there, nil
 }
 
-// Mount is a mount with its place in the tree of its namespace and what it
-// shares with others (proc_pid_mountinfo(5), mount_namespaces(7)).
+// Mount is a mount with its place in the tree of its namespace and its peer groups (proc_pid_mountinfo(5),
+// mount_namespaces(7)).
 type Mount struct {
 	disk.MountPoint
-	// ID is that of the mount, Parent that of the mount it is mounted on. They
-	// can be compared within one namespace only.
+	// ID identifies the mount, and Parent the mount that it is mounted on. They are comparable within one namespace
+	// only.
 	ID     int `json:"id"`
 	Parent int `json:"parent"`
-	// Shared is the peer group the mount is a member of, Master the one it is a
-	// slave of, From the nearest one above that has a member the process can
-	// reach; 0 for none. Peer groups are the same in all namespaces.
+	// Shared is the peer group of which the mount is a member, and Master the one of which it is a slave. From is the
+	// nearest dominating group with a member that the process can reach. All are 0 for none. Peer groups are the same
+	// in all namespaces.
 	Shared int `json:"shared,omitempty"`
 	Master int `json:"master,omitempty"`
 	From   int `json:"from,omitempty"`
 }
 
-// ParseTree reads a mount table (proc_pid_mountinfo(5)): of each line a mount, in their
-// order.
+// ParseTree reads a mount table (proc_pid_mountinfo(5)). It returns one mount for each line, in their order.
 func ParseTree(r io.Reader) ([]Mount, error) {
 	bounded, err := boundLines(r)
 	if err != nil {
@@ -132,7 +128,7 @@ func ParseTree(r io.Reader) ([]Mount, error) {
 	}
 	infos, err := mountinfo.GetMountsFromReader(bounded, nil)
 	if err != nil {
-		// The library's words hold the line.
+		// The library's error quotes the line.
 		return nil, errors.New(disk.Visible(err.Error()))
 	}
 	var tree []Mount
@@ -163,11 +159,11 @@ func group(m *mountinfo.Info, name string) int {
 	return n
 }
 
-// boundLines reads a mount table, cuts lines that are too long and checks what the library
-// takes for granted: it reads a number it cannot parse as 0.
+// boundLines reads a mount table, cuts lines that are too long, and checks the numbers: the library reads an invalid
+// one as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
-	// Of its usual size: what is allocated for each table is most of a look's garbage.
+	// The default size: each table allocates a buffer, most of a look's garbage.
 	lines := bufio.NewReader(r)
 	for {
 		line, long, err := lines.ReadLine()
@@ -197,12 +193,12 @@ func boundLines(r io.Reader) (io.Reader, error) {
 	}
 }
 
-// Swaps returns the paths of all active swap space, as the kernel names it in
-// /proc/swaps (proc_swaps(5)): device nodes below /dev, or files.
+// Swaps returns the paths of all active swap space as the kernel names it in /proc/swaps (proc_swaps(5)): device nodes
+// below /dev, or files.
 func Swaps(root string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join("/", root, "proc/swaps"))
 	if errors.Is(err, fs.ErrNotExist) {
-		// A kernel without CONFIG_SWAP.
+		// The kernel has no CONFIG_SWAP.
 		return nil, nil
 	}
 	if err != nil {
@@ -227,8 +223,8 @@ func parseSwaps(text string) ([]string, error) {
 	return paths, nil
 }
 
-// unescapeOctal undoes \NNN, by which the kernel (mangle_path in fs/seq_file.c)
-// and fstab(5) write white space and backslashes.
+// unescapeOctal undoes \NNN, by which the kernel (mangle_path in fs/seq_file.c) and fstab(5) write white space and
+// backslashes.
 func unescapeOctal(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -247,5 +243,5 @@ func unescapeOctal(s string) string {
 
 func isOctal(c, highest byte) bool { return c >= '0' && c <= highest }
 
-// maxFile bounds the size in bytes of a file that is read whole.
+// maxFile bounds the size of a file that is read whole, in bytes.
 const maxFile = 1 << 20

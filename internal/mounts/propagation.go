@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Propagates is that of a Reader, for who asks once.
+// Propagates is Reader.Propagates for a single call.
 func Propagates(root, dir string) error { return new(Reader).Propagates(root, dir) }
 
 func propagates(hosts, owns []Mount, dir string) error {
@@ -26,7 +26,7 @@ func propagates(hosts, owns []Mount, dir string) error {
 	}
 	switch {
 	case host.ID == own.ID && host.Path == own.Path:
-		// A mount has one id in the whole system: this is PID 1's namespace.
+		// A mount has one ID in the whole system, so this is PID 1's namespace.
 		return nil
 	case host.Shared == 0:
 		at := disk.Visible(host.Path)
@@ -34,8 +34,8 @@ func propagates(hosts, owns []Mount, dir string) error {
 	case own.Shared != host.Shared && own.Master != host.Shared:
 		return fmt.Errorf("cannot see what is mounted below %s: this process has it by another mount than the host", dir)
 	case inside(own, dir) != inside(host, dir):
-		// A bind mount is a peer of what it was made of, whatever part of it
-		// that was: a mount on one's directory shows on the same directory.
+		// A bind mount is a peer of its original, whatever part of it that shows. A mount on one's directory appears on
+		// the same directory of the other.
 		return fmt.Errorf("cannot see what is mounted below %s: this process has another directory there than the host", dir)
 	}
 	return nil
@@ -50,14 +50,12 @@ func carrier(tree []Mount, dir string) (*Mount, error) {
 	return at, nil
 }
 
-// inside returns the path within the filesystem of a directory that is reached
-// through the mount.
+// inside returns the path within the filesystem of a directory that is reached through the mount.
 func inside(m *Mount, dir string) string {
 	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
 }
 
-// tag returns an optional field of the table, such as shared:1 (proc_pid_mountinfo(5)),
-// without its name.
+// tag returns an optional field of the table without its name, such as shared:1 (proc_pid_mountinfo(5)).
 func tag(m *mountinfo.Info, name string) string {
 	fields := strings.Fields(m.Optional)
 	i := slices.IndexFunc(fields, func(f string) bool { return strings.HasPrefix(f, name) })

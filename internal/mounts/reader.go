@@ -15,48 +15,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader reads the mount tables of PID 1 and of this process again and again. PID 1's is read only
-// when it has changed, and of what is read only lines are parsed that were not in it before: the more is
-// mounted, and on a node with pods that is much, the longer the kernel takes to write it out. The zero
-// value is ready, also for several at once, and is for one root.
+// Reader reads the mount tables of PID 1 and of this process repeatedly. It reads PID 1's only after a change, and
+// parses only lines that are new. A node with pods has many mounts, and the kernel takes longer to write a longer
+// table.
+//
+// The zero value is ready, is safe for concurrent use, and is for one root.
 type Reader struct {
 	host, own oneTable
 
 	mu sync.Mutex
-	// propagates is of which directories Propagates has said so, and since when.
+	// propagates maps each directory for which Propagates returned nil to the time of that check.
 	propagates map[string]time.Time
 }
 
-// propagationHolds is how long it holds that a directory propagates.
+// propagationHolds is how long a positive check of propagation stays valid.
 const propagationHolds = time.Second
 
-// Tree returns PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the
-// live system, in the kernel's order: of two mounts at one path the later one is on top.
-// SuperOptions of absurd length are cut. It is not to be changed. What the kernel does not tell of
-// (changed) may be as it was until the table changes, or Doubt is called.
+// Tree returns PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the live system. It is in
+// the kernel's order: the later of two mounts at one path is on top. Excessively long SuperOptions are cut. The caller
+// must not change the table.
+//
+// Some changes come without a notice from the kernel (see changed). The result may lack them until the table changes
+// again, or Doubt is called.
 func (r *Reader) Tree(root string) ([]Mount, error) {
 	return r.host.read(filepath.Join("/", root, tablePath), true)
 }
 
-// Last returns the table that Tree has read last, not to be changed; nil if it has read none.
+// Last returns the table of the last call of Tree, nil if there was none. The caller must not change it.
 func (r *Reader) Last() []Mount {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
 	return r.host.last
 }
 
-// Doubt has Tree read the table anew, whatever the kernel tells of it.
+// Doubt makes Tree read the table again, even without a notice from the kernel.
 func (r *Reader) Doubt() {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
 	r.host.doubted = true
 }
 
-// Propagates says, by nil, that what PID 1 mounts below the directory shows in this
-// process's mount namespace. Where it does not, a directory there can be a live mount point
-// on the host without looking like one, and removing it would take the mount away. Both tables are
-// read for it: of a change of the propagation alone the kernel does not tell. What it says holds for a second: where disks come one after the other each mount changes
-// both tables, and the more is mounted the longer it takes to read them. What it refuses does not.
+// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. Otherwise a
+// directory there can be a live mount point on the host without looking like one, and removing it would remove the
+// mount.
+//
+// It reads both tables, because the kernel gives no notice of a change of propagation alone. Nil stays valid for a
+// second, an error does not. When disks come one after the other, each mount changes both tables, and reading them
+// takes longer with more mounts.
 func (r *Reader) Propagates(root, dir string) error {
 	begun := time.Now()
 	r.mu.Lock()
@@ -86,20 +91,20 @@ func (r *Reader) Propagates(root, dir string) error {
 	return nil
 }
 
-// oneTable is what was read last of a mount table.
+// oneTable is the last state of a mount table.
 type oneTable struct {
 	mu   sync.Mutex
 	file *os.File // where it is kept open
-	// doubted has it read although nothing is told of it.
+	// doubted makes read read the table without a notice from the kernel.
 	doubted bool
-	// last are the mounts of the lines, which are of text; next is for the next text.
+	// last are the mounts of the lines, which point into text. next is for the next text.
 	last       []Mount
 	lines      [][]byte
 	text, next bytes.Buffer
 }
 
-// read reads the table, from the third time on only where it has changed if keep is given: who reads
-// it once leaves nothing open.
+// read returns the table. With keep, from the third call on, it reads the table only after a change. A single read
+// leaves nothing open.
 func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,12 +131,12 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 		return t.last, nil
 	}
 	t.doubted = false
-	// What changes from here on is told by the next call of changed.
+	// The next call of changed reports changes from here on.
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
 
-// openUnwatched opens a file that Go's poller does not watch, as it would one of os.Open: what the kernel tells the
-// poller of a mount table it does not tell changed any more.
+// openUnwatched opens a file that Go's poller does not watch. With os.Open the poller would consume the kernel's change
+// notices, which changed needs.
 func openUnwatched(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -140,28 +145,28 @@ func openUnwatched(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// tells reports whether changed can go by the file: a mount table of procfs, and no copy of one.
+// tells reports whether changed works for the file: a mount table of procfs, not a copy of one.
 func tells(file *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(file.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
 }
 
-// changed reports whether the kernel may have changed the mount table since it was opened or this was last
-// asked (mounts_poll in the kernel's fs/proc_namespace.c). It is not told of a filesystem that the kernel
-// itself makes read-only, or somebody in another mount namespace or by fsconfig(2); of what mount(2) does to
-// the propagation alone (do_change_type in fs/namespace.c); nor of a mount point whose path is another since a
-// directory above it was renamed.
+// changed reports whether the kernel may have changed the mount table since it was opened, or since the last call
+// (mounts_poll in fs/proc_namespace.c). The kernel gives no notice of:
+//   - a filesystem that becomes read-only by the kernel itself, from another mount namespace, or by fsconfig(2);
+//   - a change by mount(2) of the propagation alone (do_change_type in fs/namespace.c);
+//   - a mount point whose path changes because a directory above it is renamed.
 func changed(file *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(file.Fd()), Events: unix.POLLPRI}}
 	n, err := unix.Poll(fds, 0)
 	return n != 0 || err != nil
 }
 
-// parse returns the mounts of the table: of a line that was in the one before what it was then. The order
-// of what stays is the same, as the kernel has it; else a line is parsed once more.
+// parse returns the mounts of the table. It reuses the mounts of unchanged lines from the previous table. The kernel
+// keeps the order of mounts that stay; if a line moves, parse parses it again.
 func (t *oneTable) parse(r io.Reader) ([]Mount, error) {
 	last, lines := t.last, t.lines
-	t.last, t.lines = nil, nil // until all is well
+	t.last, t.lines = nil, nil // until the whole table is parsed
 	t.next.Reset()
 	if _, err := t.next.ReadFrom(r); err != nil {
 		return nil, err

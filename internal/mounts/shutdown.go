@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// goingDown is XFS_IOC_GOINGDOWN (fs/xfs/libxfs/xfs_fs.h) and EXT4_IOC_SHUTDOWN
-	// (fs/ext4/ext4.h), each _IOR('X', 125, __u32). Both want CAP_SYS_ADMIN.
+	// goingDown is XFS_IOC_GOINGDOWN (fs/xfs/libxfs/xfs_fs.h) and EXT4_IOC_SHUTDOWN (fs/ext4/ext4.h), both _IOR('X',
+	// 125, __u32). Both need CAP_SYS_ADMIN.
 	goingDown = 0x8004587d
-	// noLogFlush is XFS_FSOP_GOING_FLAGS_NOLOGFLUSH and
-	// EXT4_GOING_FLAGS_NOLOGFLUSH: nothing is written, not even the log.
+	// noLogFlush is XFS_FSOP_GOING_FLAGS_NOLOGFLUSH and EXT4_GOING_FLAGS_NOLOGFLUSH. The kernel then writes nothing,
+	// not even the log.
 	noLogFlush = 2
 )
 
-// ShutDown has the filesystem of a device that is gone answer EIO to everybody from now
-// on, by any mount of it that is left, in whatever namespace. Without it an XFS or ext4
-// goes on in memory until the kernel writes its log, up to half a minute later (Linux
-// before 6.6), and what was deleted or written meanwhile was not. That it is not mounted
-// anywhere, or not any more, is no error; that the device is there is one. It has nothing
-// read from the disk, but may wait for whom a container has asked for the way there.
+// ShutDown makes the filesystem of a removed device answer EIO to every process, through any remaining mount in any
+// namespace. Otherwise an XFS or ext4 goes on in memory until the kernel writes its log. On Linux before 6.6 that takes
+// up to half a minute, and all changes in that time are lost.
+//
+// It returns nil if the device is not mounted anywhere, and an error if the device still exists. It reads nothing from
+// the disk. It may block on a server in a container's path.
 func ShutDown(root string, dev disk.Dev) error {
 	if err := shutDownAll(root, dev); err != nil {
 		return fmt.Errorf("cannot shut down the filesystem of %s: %w", dev, err)
@@ -39,7 +39,7 @@ func shutDownAll(root string, dev disk.Dev) error {
 	if err != nil {
 		return err
 	}
-	// The host's mounts first: it has to be soon, and most often there is one.
+	// The host's mounts come first: time matters, and usually there is one.
 	down, errs := shutDownBy(filepath.Join("/", root), root, host, dev)
 	if down {
 		return nil
@@ -60,12 +60,12 @@ func shutDownAll(root string, dev disk.Dev) error {
 	return errs
 }
 
-// shutDownBy tries each mount of the device's filesystem that the table has, as seen
-// below the root directory of one who has that table.
+// shutDownBy tries each mount of the device's filesystem in the table. base is the root directory of a process with
+// that table.
 func shutDownBy(base, root string, table []Mount, dev disk.Dev) (down bool, err error) {
 	for i := range table {
 		if m := &table[i]; m.Dev == dev && (m.Type == disk.XFS || m.Type == disk.Ext4) {
-			// A container's path can lead anywhere: it is seen what was opened.
+			// A container's path can lead anywhere, so shutDown checks what it opened.
 			one := shutDown(filepath.Join(base, m.Path), root, dev)
 			var other *otherError
 			switch {
@@ -89,7 +89,7 @@ func shutDown(path, root string, dev disk.Dev) error {
 		return err
 	}
 	defer dir.Close()
-	// As long as it is open no other disk gets the number.
+	// While the filesystem is open, no other disk gets the number.
 	_, err = os.Lstat(filepath.Join("/", root, "sys/dev/block", dev.String()))
 	switch {
 	case err == nil:

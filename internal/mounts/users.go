@@ -18,16 +18,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// User is one use of a mounted filesystem that keeps it in use when it is
-// unmounted at its mount point.
+// User is one use of a mounted filesystem that keeps it in use after it is unmounted at its mount point.
 type User struct {
-	// PID and Command are of the process, zero and empty for a mount of the host.
+	// PID and Command belong to the process. They are zero and empty for a mount on the host.
 	PID     int    `json:"pid,omitempty"`
 	Command string `json:"command,omitempty"`
-	// Pod is the UID of the Kubernetes pod that the use belongs to, empty if it
-	// belongs to none.
+	// Pod is the UID of the Kubernetes pod that the use belongs to, or empty.
 	Pod string `json:"pod,omitempty"`
-	// Unit is the process's systemd unit, where DeviceUsers has found it.
+	// Unit is the process's systemd unit. Only DeviceUsers sets it.
 	Unit string `json:"unit,omitempty"`
 	// How is the kind of use, in words. Foreign bytes in it are visible.
 	How string `json:"how"`
@@ -45,7 +43,7 @@ func (u User) String() string {
 	return s
 }
 
-// Lines returns the users in words, each on an indented line of its own but for the first.
+// Lines returns the users in words, one a line. All but the first line are indented.
 func Lines(users []User) string {
 	var lines []string
 	for _, u := range users {
@@ -54,9 +52,8 @@ func Lines(users []User) string {
 	return strings.Join(lines, "\n  ")
 }
 
-// MountedAnywhere reports whether an XFS or ext4 of the disk with that kernel name is mounted
-// in any mount namespace. It is then in /sys/fs/TYPE (xfs_mountfs in fs/xfs/xfs_mount.c,
-// ext4_register_sysfs in fs/ext4/sysfs.c).
+// MountedAnywhere reports whether an XFS or ext4 on the named disk is mounted in any mount namespace. It then has an
+// entry in /sys/fs/TYPE (xfs_mountfs in fs/xfs/xfs_mount.c, ext4_register_sysfs in fs/ext4/sysfs.c).
 func MountedAnywhere(root, name string) bool {
 	for _, fstype := range []string{disk.XFS, disk.Ext4} {
 		if _, err := os.Lstat(filepath.Join("/", root, "sys/fs", fstype, name)); err == nil {
@@ -66,12 +63,12 @@ func MountedAnywhere(root, name string) bool {
 	return false
 }
 
-// Users returns who uses the filesystem of that device number that is mounted at
-// the path: mounts of it elsewhere, also in other mount namespaces, and
-// processes with a file of it open, mapped, or as a working or root directory,
-// also where the mount that they came by is not in any table any more.
-// It has nothing read from the disk, which may be dead, and sees all only
-// as root with all capabilities. A process that ends meanwhile is left out.
+// Users returns the users of the filesystem with that device number that is mounted at the path. Those are other mounts
+// of it, in any mount namespace, and processes. A process counts if it has a file open or mapped, or a working or root
+// directory there. Its mount need not be in any table any more.
+//
+// Users reads nothing from the disk, which may be dead. Only root with all capabilities sees every user. It leaves out
+// processes that end meanwhile.
 func Users(root string, dev disk.Dev, path string) ([]User, error) {
 	host, err := Tree(root)
 	if err != nil {
@@ -112,16 +109,16 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 	return users, nil
 }
 
-// task is a process whose mount namespace is known; first says that it is the first of
-// its namespace, which is not the host's.
+// task is a process with a known mount namespace. first reports whether it is the first process of a namespace other
+// than the host's.
 type task struct {
 	pid            int
 	dir, namespace string
 	first          bool
 }
 
-// namespaces returns the mount table of each mount namespace as its first process sees
-// it, the host's is given, and the processes.
+// namespaces returns all processes, and the mount table of each mount namespace as its first process sees it. The
+// caller passes the host's.
 func namespaces(root string, host []Mount) (trees map[string][]Mount, tasks []task, err error) {
 	fail := func(err error) (map[string][]Mount, []task, error) { return nil, nil, err }
 	proc := filepath.Join("/", root, "proc")
@@ -162,13 +159,12 @@ func namespaces(root string, host []Mount) (trees map[string][]Mount, tasks []ta
 	return trees, tasks, nil
 }
 
-// follower tells the mounts in other namespaces that go with the host's. What
-// counts is what they are mounted on: the kernel unmounts what lies on the same
-// place of each mount that hears of the host's (propagate_umount in fs/pnode.c,
-// mount_namespaces(7)). Of what group the copy itself is does not matter.
+// follower identifies the mounts in other namespaces that end with the host's. The mount below decides: the kernel
+// unmounts the same place on each mount that receives the host mount's events (propagate_umount in fs/pnode.c,
+// mount_namespaces(7)). The peer group of the copy itself does not matter.
 type follower struct {
-	// groups are the peer groups that hear of what is unmounted from the mount
-	// below the host's, place the directory in its filesystem.
+	// groups are the peer groups that receive an unmount from the mount below the host's. place is the directory in
+	// that mount's filesystem.
 	groups map[int]bool
 	place  string
 	dev    disk.Dev
@@ -199,8 +195,8 @@ func follow(host []Mount, dev disk.Dev, path string, trees map[string][]Mount) f
 	return f
 }
 
-// follows reports whether the mount goes when the host's does. One of which the
-// process does not see what it is mounted on is taken to stay.
+// follows reports whether the mount ends when the host's does. It returns false if the process cannot see the mount
+// below.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
 	return below != nil && (f.groups[below.Shared] || f.groups[below.Master] || f.groups[below.From]) && below.Dev == f.dev && inside(below, m.Path) == f.place
@@ -218,7 +214,6 @@ func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
-// tree reads a mount table.
 func tree(table string) ([]Mount, error) {
 	file, err := os.Open(table)
 	if err != nil {
@@ -232,9 +227,8 @@ func tree(table string) ([]Mount, error) {
 	return all, nil
 }
 
-// uses returns how the process uses the filesystem, each kind once; ids are the mounts
-// that it sees, true for those of the filesystem. A process that has ended uses
-// nothing.
+// uses returns how the process uses the filesystem, each kind once. ids has the mounts that the process sees, true for
+// those of the filesystem. A process that has ended uses nothing.
 func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 	var how []string
 	fds, _ := os.ReadDir(filepath.Join(dir, "fdinfo"))
@@ -246,7 +240,7 @@ func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 		}
 	}
 	for link, words := range map[string]string{"cwd": "works in a directory of it", "root": "has its root directory there"} {
-		// O_PATH reaches what the link stands for without asking the filesystem.
+		// O_PATH opens the link's target without asking the filesystem.
 		f, err := unix.Open(filepath.Join(dir, link), unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue
@@ -259,7 +253,7 @@ func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 	}
 	if maps, err := os.Open(filepath.Join(dir, "maps")); err == nil {
 		defer maps.Close()
-		// address perms offset dev inode path (proc_pid_maps(5)), dev in hex.
+		// address perms offset dev inode path (proc_pid_maps(5)), with dev in hex.
 		want := fmt.Sprintf("%02x:%02x", dev.Major, dev.Minor)
 		lines := bufio.NewScanner(maps)
 		for lines.Scan() {
@@ -272,16 +266,15 @@ func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 	return how
 }
 
-// on reports whether what is open lies on the filesystem of the device: by its mount, and
-// where that is in no table, by what the kernel knows of it. So it is where a mount was
-// taken off the tree, which rmdir(2) does in namespaces where something is mounted on
-// the directory (detach_mounts in fs/namespace.c).
+// on reports whether an open file lies on the device's filesystem. Its mount decides, or its stat if no table has the
+// mount. A removal of the mount point in another namespace detaches such a mount (rmdir(2), detach_mounts in
+// fs/namespace.c).
 func on(info, open string, ids map[int]bool, dev disk.Dev) bool {
 	if ours, known := ids[mountOf(info)]; known {
 		return ours
 	}
 	var st unix.Statx_t
-	// Nobody is asked for what the kernel does not know.
+	// The flag avoids a request to a server.
 	err := unix.Statx(unix.AT_FDCWD, open, unix.AT_STATX_DONT_SYNC, 0, &st)
 	if errors.Is(err, unix.EIO) {
 		return deadOn(open, dev)
@@ -289,9 +282,8 @@ func on(info, open string, ids map[int]bool, dev disk.Dev) bool {
 	return err == nil && st.Dev_major == dev.Major && st.Dev_minor == dev.Minor
 }
 
-// deadOn reports whether what answers EIO is an XFS of the device that is shut down, which
-// does so (xfs_vn_getattr in fs/xfs/xfs_iops.c): its statfs(2) does answer, with the
-// device (xfs_fs_statfs in fs/xfs/xfs_super.c).
+// deadOn reports whether a file that answers EIO lies on an XFS of the device that is shut down. Its stat fails so
+// (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) answers, with the device (xfs_fs_statfs in fs/xfs/xfs_super.c).
 func deadOn(path string, dev disk.Dev) bool {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {
@@ -301,7 +293,7 @@ func deadOn(path string, dev disk.Dev) bool {
 	return dev == disk.Dev{Major: unix.Major(number), Minor: unix.Minor(number)}
 }
 
-// mountOf is the mnt_id of a fdinfo file (proc_pid_fdinfo(5)), -1 for none.
+// mountOf returns the mnt_id of a fdinfo file (proc_pid_fdinfo(5)), -1 for none.
 func mountOf(info string) int {
 	for line := range strings.Lines(info) {
 		if id, found := strings.CutPrefix(line, "mnt_id:"); found {
@@ -319,8 +311,8 @@ func command(dir string) string {
 }
 
 var (
-	// The kubelet's own directories (/var/lib/kubelet/pods/UID), and its control
-	// groups by both drivers (pod<UID>, with _ for - in systemd's).
+	// These match the kubelet's own directories (/var/lib/kubelet/pods/UID) and its control groups. Both cgroup drivers
+	// write pod<UID>; systemd's has _ for -.
 	podPath = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`/pods/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/`)
 	})

@@ -9,14 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch calls changed once at the start and then each time something was
-// mounted, unmounted or remounted in PID 1's mount namespace, until the context
-// ends, which is no error. Changes that come while changed runs make one more
-// call.
+// Watch calls changed once at the start and after each mount, unmount or remount in PID 1's mount namespace. Changes
+// during a call cause one more call. Watch returns nil when the context ends.
 //
-// Where PID 1's table cannot be opened (hidepid= in proc(5) hides it from who
-// is not root), this process's own is watched: what systemd mounts propagates
-// into it, which is all that a hint has to tell.
+// If it cannot open PID 1's table, it watches this process's own. hidepid= in proc(5) hides PID 1's from all but root.
+// The mounts of systemd propagate into this process's table, which is enough for a hint.
 func Watch(ctx context.Context, changed func()) error {
 	if err := watch(ctx, changed, tablePath, ownTablePath); err != nil {
 		return fmt.Errorf("cannot watch mount table: %w", err)
@@ -30,8 +27,8 @@ func watch(ctx context.Context, changed func(), paths ...string) error {
 		return err
 	}
 	defer unix.Close(table)
-	// Go's own poller knows no POLLPRI, which is how the kernel tells of a
-	// change (proc_pid_mountinfo(5)); so poll(2), woken by a descriptor of ours.
+	// Go's own poller does not support POLLPRI, by which the kernel reports a change (proc_pid_mountinfo(5)). So this
+	// uses poll(2), and an eventfd to wake it.
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return os.NewSyscallError("eventfd", err)
@@ -46,7 +43,7 @@ func watch(ctx context.Context, changed func(), paths ...string) error {
 		{Fd: int32(table), Events: unix.POLLPRI | unix.POLLERR},
 		{Fd: int32(wake), Events: unix.POLLIN},
 	}
-	// Opening the table began the watch: a change from here on is not missed.
+	// The watch began when the table was opened, so no change from here on is missed.
 	if ctx.Err() == nil {
 		changed()
 	}
@@ -69,10 +66,9 @@ func watch(ctx context.Context, changed func(), paths ...string) error {
 	return err
 }
 
-// openFirst opens the first path that can be. Not by os.Open, which would have
-// Go's poller watch the descriptor as well: a change is told once for each open
-// file (mounts_poll in the kernel's fs/proc_namespace.c), and whoever of the two
-// asked first would take it from the other.
+// openFirst opens the first path that it can. It avoids os.Open, because Go's poller would then watch the descriptor
+// too. The kernel reports a change once for each open file (mounts_poll in fs/proc_namespace.c), so the poller could
+// take the notice.
 func openFirst(paths []string) (int, error) {
 	var failed error
 	for _, path := range paths {

@@ -1,5 +1,4 @@
-// Package nodetest has a node for tests: a tree of files that looks like /sys, /proc and
-// /run/udev of a machine with disks.
+// Package nodetest has a node for tests: a tree of files like /sys, /proc and /run/udev of a machine with disks.
 package nodetest
 
 import (
@@ -13,11 +12,10 @@ import (
 	"hotmount/internal/store"
 )
 
-// BootID is the boot that the node is in.
+// BootID is the id of the node's current boot.
 const BootID = "6b5c3a0e-7f1d-4c7a-9a56-0d6f2f1b7c11"
 
-// Write makes files below a directory; "-> X" is a symbolic link to X and a path
-// that ends in a slash a directory.
+// Write makes files below a directory. "-> X" makes a symbolic link to X, and a path that ends in a slash a directory.
 func Write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -34,8 +32,8 @@ func Write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// Attach adds a virtio disk, with what udev's database says of it. Its number is
-// the disk's minor and, but for 0, part of the sequence number.
+// Attach adds a virtio disk, with its entry in udev's database. Its number is the disk's minor, and unless 0 part of
+// the sequence number.
 func Attach(t *testing.T, root, name string, number int, serial string, udev ...string) {
 	t.Helper()
 	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", number) + ":00.0/block/" + name + "/"
@@ -55,8 +53,8 @@ func Attach(t *testing.T, root, name string, number int, serial string, udev ...
 	})
 }
 
-// New returns a node without a daemon, below a directory of its own. It has a system disk
-// vda, a filesystem on vdb, and a disk vdc that is refused.
+// New returns a node without a daemon, below a directory of its own. It has a system disk vda, a filesystem on vdb, and
+// a refused disk vdc.
 func New(t *testing.T) inventory.Host {
 	t.Helper()
 	dir := t.TempDir()

@@ -12,14 +12,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// object is what is looked at of a Kubernetes object.
+// object has the fields of a Kubernetes object that parse reads.
 type object struct {
 	Kind  string            `yaml:"kind"`
 	Data  map[string]string `yaml:"data"`
 	Items []object          `yaml:"items"`
 }
 
-// parse finds in a file what the provisioner is told.
+// parse returns the provisioner's configuration from a file.
 func parse(data []byte) (*values, error) {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -31,8 +31,7 @@ func parse(data []byte) (*values, error) {
 		if err != nil {
 			return nil, err
 		}
-		// What is no object of Kubernetes, or none that is looked for, may have
-		// any form.
+		// Other objects, and texts that are not objects, may have any form.
 		var o object
 		if n.Decode(&o) == nil && o.Kind != "" {
 			for _, o := range append(o.Items, o) {
@@ -52,7 +51,6 @@ func parse(data []byte) (*values, error) {
 	}
 }
 
-// configMap reads the data of the provisioner's ConfigMap.
 func configMap(data map[string]string) (*values, error) {
 	var v values
 	var n yaml.Node
@@ -81,7 +79,7 @@ func configMap(data map[string]string) (*values, error) {
 	return v.filled(), nil
 }
 
-// filled has what the chart and the provisioner take for what is not said.
+// filled returns the values with the defaults of the chart and the provisioner.
 func (v *values) filled() *values {
 	for i := range v.Classes {
 		c := &v.Classes[i]

@@ -1,6 +1,5 @@
-// Package provisioner knows what sig-storage-local-static-provisioner is told:
-// it makes the helm values that fit the configuration, and finds where a values
-// file or a ConfigMap does not.
+// Package provisioner handles the configuration of sig-storage-local-static-provisioner. It makes the helm values that
+// fit hotmount's configuration, and checks whether a values file or a ConfigMap fits.
 package provisioner
 
 import (
@@ -15,30 +14,27 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Patterns of the names that hotmount gives out, as the provisioner matches them
-// (Go's filepath.Match). Anything else that comes to lie in a class directory is
-// left alone.
+// These are patterns of the names in class directories, in the form that the provisioner matches (Go's filepath.Match).
+// The provisioner leaves other entries alone.
 const (
-	// MountPattern is that of filesystem UUIDs.
+	// MountPattern matches filesystem UUIDs.
 	MountPattern = "????????-????-????-????-????????????"
-	// LinkPattern is that of the links to block volumes (disk.Facts.LinkName).
+	// LinkPattern matches the links to block volumes (disk.Facts.LinkName).
 	LinkPattern = "[a-z]*-*"
 )
 
-// Names like those that are given out.
+// These are examples of such names.
 const (
 	sampleMount = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	sampleLink  = "virtio-DATA-1"
 )
 
-// blockCleaner has the provisioner overwrite a released block volume with zeros,
-// once: what it does by itself, quick_reset.sh, leaves the last tenant's data to the
-// next.
+// blockCleaner makes the provisioner overwrite a released block volume once with zeros. Its default, quick_reset.sh,
+// leaves the last tenant's data to the next.
 var blockCleaner = []string{"/scripts/dd_zero.sh", "1"}
 
-// values are those of the chart (helm/provisioner/values.yaml of the
-// provisioner's source, version 2.9) that depend on hotmount. Of a ConfigMap
-// (ProvisionerConfiguration in pkg/common/common.go) they are made.
+// values are the values of the chart that depend on hotmount (helm/provisioner/values.yaml of the provisioner's source,
+// version 2.9). For a ConfigMap (ProvisionerConfiguration in pkg/common/common.go) they are derived.
 type values struct {
 	UseNodeNameOnly bool    `yaml:"useNodeNameOnly"`
 	SetPVOwnerRef   bool    `yaml:"setPVOwnerRef"`
@@ -66,7 +62,6 @@ type class struct {
 	StorageClass yaml.Node `yaml:"storageClass"`
 }
 
-// storageClass returns what the chart's storageClass says.
 func (c *class) storageClass() (s storageClass, err error) {
 	if c.StorageClass.Kind == yaml.MappingNode {
 		err = c.StorageClass.Decode(&s)
@@ -79,7 +74,7 @@ type storageClass struct {
 	MountOptions  []string `yaml:"mountOptions"`
 }
 
-// expected returns the provisioner's class for one of ours.
+// expected returns the provisioner's class for a class of hotmount.
 func expected(c *disk.Class) class {
 	p := class{
 		Name: c.StorageClass, HostDir: c.Directory, MountDir: c.Directory,
@@ -139,9 +134,8 @@ func Values(s *disk.Settings) ([]byte, error) {
 	return b.Bytes(), e.Close()
 }
 
-// Check gives, in words, each point in which what the provisioner is told does
-// not fit the settings. The data is a values file, a ConfigMap, or manifests of
-// which one is that ConfigMap. The error says that it is none of these.
+// Check returns, in words, each point in which the provisioner's configuration does not fit the settings. The data is a
+// values file, a ConfigMap, or manifests that include that ConfigMap. For any other data Check returns an error.
 func Check(s *disk.Settings, data []byte) ([]string, error) {
 	v, err := parse(data)
 	if err != nil {
@@ -183,7 +177,7 @@ func (k *checker) whole() {
 	}
 }
 
-// ours finds what is amiss with one of our classes.
+// ours checks one of hotmount's classes.
 func (k *checker) ours(c *disk.Class) {
 	want := expected(c)
 	n := 0
@@ -235,8 +229,7 @@ func (k *checker) pair(c *disk.Class, got, want *class) {
 	}
 }
 
-// theirs finds what is amiss with one of the file's classes, whether or not it
-// has a directory of ours.
+// theirs checks one of the file's classes, whether or not hotmount has its directory.
 func (k *checker) theirs(i int) {
 	c := &k.v.Classes[i]
 	name := "class " + disk.Visible(c.Name)

@@ -10,19 +10,17 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Board keeps what was last said of each disk that is hotmount's business, for
-// hotmount status and for the metrics. Make it with NewBoard. Methods may be
-// called by several goroutines.
+// Board keeps the current line of each disk that concerns hotmount, for hotmount status and for the metrics. Make it
+// with NewBoard. Its methods are safe for concurrent use.
 type Board struct {
 	mu    sync.Mutex
 	lines map[string]disk.Line
-	// former are the lines of a daemon that ran before in this boot.
+	// former are the lines of an earlier daemon in this boot.
 	former  map[string]disk.Line
 	changed chan struct{}
 }
 
-// NewBoard makes an empty board. The lines that a daemon before has left say since
-// when what is decided again has held.
+// NewBoard makes an empty board. The lines of the earlier daemon date decisions that are made again.
 func NewBoard(former []disk.Line) *Board {
 	b := &Board{lines: map[string]disk.Line{}, former: map[string]disk.Line{}, changed: make(chan struct{}, 1)}
 	for _, l := range former {
@@ -63,7 +61,7 @@ func (b *Board) change(f func()) {
 	}
 }
 
-// Decided takes a decision that differs from the disk's last one.
+// Decided records a decision that differs from the disk's last one.
 func (b *Board) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
 	b.change(func() {
 		if d.Action == disk.Ignore {
@@ -82,8 +80,8 @@ func line(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) dis
 	return l
 }
 
-// Repeats reports whether it is a refusal, or a hold, that the daemon before has told in
-// the same words: a restart is no reason to tell it again.
+// Repeats reports whether the earlier daemon logged this refusal or hold in the same words. A restart is no reason to
+// log it again.
 func (b *Board) Repeats(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) bool {
 	if d.Action != disk.Refuse && d.Action != disk.Hold {
 		return false
@@ -94,7 +92,7 @@ func (b *Board) Repeats(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk
 	return former.Seq == l.Seq && former.Decision == l.Decision && former.Why == l.Why
 }
 
-// put takes the line of a decision, which holds as long as it was taken before.
+// put records the line of a decision. An unchanged decision keeps its date.
 func (b *Board) put(l disk.Line) {
 	l.Since = time.Now().UTC()
 	for _, before := range []disk.Line{b.former[l.Disk], b.lines[l.Disk]} {
@@ -106,15 +104,15 @@ func (b *Board) put(l disk.Line) {
 	b.lines[l.Disk] = l
 }
 
-// Mounted takes a mount that the mount table shows.
+// Mounted records a mount that the mount table shows.
 func (b *Board) Mounted(f *disk.Facts, d disk.Decision, path string) {
 	b.change(func() {
 		b.put(disk.Line{Disk: f.Name, Seq: f.Seq, Kind: disk.Filesystem, Type: d.Type, UUID: d.UUID, Decision: d, Why: "it is mounted at " + path})
 	})
 }
 
-// Failed takes what could not be done, and when it is tried again (negative: not).
-// What is left of a disk that is gone has no line.
+// Failed records a failure and the wait until the next attempt (negative for none). A failure about what remains of a
+// removed disk gets a line only if there is one.
 func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, wait time.Duration) {
 	b.change(func() {
 		l, ok := b.lines[f.Name]
@@ -132,7 +130,7 @@ func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, wait time.Dura
 	})
 }
 
-// Recovered takes the word that what failed does not fail any more.
+// Recovered records that the last failure is over.
 func (b *Board) Recovered(f *disk.Facts) {
 	b.change(func() {
 		if l, ok := b.lines[f.Name]; ok && l.Failure != "" {
@@ -142,7 +140,7 @@ func (b *Board) Recovered(f *disk.Facts) {
 	})
 }
 
-// Gone takes a disk that was detached.
+// Gone records that a disk was detached.
 func (b *Board) Gone(f *disk.Facts) {
 	b.change(func() { delete(b.lines, f.Name) })
 }

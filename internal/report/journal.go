@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// journalSocket is where journald takes entries.
+// journalSocket is the socket on which journald receives entries.
 const journalSocket = "/run/systemd/journal/socket"
 
-// journalPatience is how long journald may take to read what it was sent before. One that is
-// stopped or hangs keeps nobody longer, and once only until it reads again.
+// journalPatience bounds the wait for journald to read earlier entries. A stopped or hanging journald delays only one
+// entry, until it reads again.
 const journalPatience = 2 * time.Second
 
-// send has journald take an entry (systemd.io/JOURNAL_NATIVE_PROTOCOL). It is not by
-// go-systemd, whose journal.Send waits for journald without end, and which is not connected:
-// who is not is not told that there is room again.
+// send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). It does not use go-systemd, whose journal.Send
+// waits for journald without end. journal.Send is also not connected, and the kernel does not wake an unconnected
+// sender when there is room again.
 func (l *Log) send(fields map[string]string) error {
 	var data bytes.Buffer
 	for name, value := range fields {
@@ -33,9 +33,8 @@ func (l *Log) send(fields map[string]string) error {
 		err = l.sendData(data.Bytes(), false)
 	}
 	if err != nil {
-		// All that journald has not read yet counts against the connection by which it came
-		// (SO_SNDBUF), long before journald's queue is full. And the socket, which outlives
-		// journald, may be another one since.
+		// Everything that journald has not read yet counts against its connection (SO_SNDBUF), long before journald's
+		// queue is full. The socket may also be another one by now, although it outlives journald.
 		if err = l.connect(); err == nil {
 			err = l.sendData(data.Bytes(), !l.stuck)
 		}
@@ -44,7 +43,7 @@ func (l *Log) send(fields map[string]string) error {
 	return err
 }
 
-// connect connects to journald, anew if it is.
+// connect connects to journald, and replaces an existing connection.
 func (l *Log) connect() error {
 	if l.journald != nil {
 		_ = l.journald.Close() // nothing is left in it
@@ -57,11 +56,11 @@ func (l *Log) connect() error {
 	return err
 }
 
-// sendData sends an entry; wait is as for give.
+// sendData sends an entry. wait is as for give.
 func (l *Log) sendData(data []byte, wait bool) error {
 	err := l.give(data, nil, wait)
 	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) {
-		// What is too long for a message goes as a file.
+		// An entry that is too long for a message goes as a file.
 		file, e := sealed(data)
 		if e != nil {
 			return e
@@ -72,7 +71,7 @@ func (l *Log) sendData(data []byte, wait bool) error {
 	return err
 }
 
-// give sends one message. With wait it waits for room where there is none.
+// give sends one message. With wait it waits until there is room.
 func (l *Log) give(data, rights []byte, wait bool) error {
 	raw, err := l.journald.SyscallConn()
 	if err != nil {
@@ -93,7 +92,7 @@ func (l *Log) give(data, rights []byte, wait bool) error {
 	return cmp.Or(err, sent, l.journald.SetWriteDeadline(time.Time{}))
 }
 
-// sealed returns a file with that in it which nobody can change: journald takes no other.
+// sealed returns a sealed file with the data. journald accepts no other.
 func sealed(data []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("journal", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -110,8 +109,8 @@ func sealed(data []byte) (*os.File, error) {
 	return file, nil
 }
 
-// toStderr writes a line to standard error. Under the journal that is a stream to journald
-// as well, which holds some hundred KiB for it; for room there nobody waits.
+// toStderr writes a line to standard error. Under the journal that is a stream to journald, with a buffer of a few
+// hundred KiB. toStderr does not wait for room in it.
 func toStderr(line string) error {
 	err := unix.Send(int(os.Stderr.Fd()), []byte(line), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	if errors.Is(err, unix.ENOTSOCK) {

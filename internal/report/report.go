@@ -1,5 +1,5 @@
-// Package report tells people and the service manager what hotmount does: the
-// journal, or readable text where there is none, and sd_notify.
+// Package report reports hotmount's work to people and to the service manager. It uses the journal, or text if there is
+// none, and sd_notify.
 package report
 
 import (
@@ -23,11 +23,11 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Kind is the MESSAGE_ID of a kind of event (systemd.journal-fields(7)), made
-// once with `systemd-id128 new` and never changed.
+// Kind is the MESSAGE_ID of a kind of event (systemd.journal-fields(7)). It comes from `systemd-id128 new` and never
+// changes.
 type Kind string
 
-// The kinds of events; the journal's catalog (packaging/catalog) explains each.
+// These are the kinds of events. The journal's catalog (packaging/catalog) explains each.
 const (
 	KindSeen      Kind = "1a5fdbd3a9e44bcf857513f51e889e21"
 	KindDecided   Kind = "8d257cf62e324ae2818900eb75c8833f"
@@ -57,28 +57,27 @@ func Kinds() map[Kind]string {
 	}
 }
 
-// Log writes events to the journal by its native protocol, or as text or JSON
-// where the process does not run under the journal.
+// Log writes events to the journal by its native protocol. Outside of the journal it writes text or JSON.
 type Log struct {
 	text io.Writer // nil for the journal
 	json bool      // one object a line instead of text
-	// socket is another than journalSocket in tests.
+	// socket replaces journalSocket in tests.
 	socket string
 
 	mu sync.Mutex
-	// journald is the connection to it, nil if there is none yet.
+	// journald is the connection to journald, nil before the first one.
 	journald *net.UnixConn
-	// stuck reports that journald did not read the last entry in time, lost is how many
-	// were written nowhere since the last that was.
+	// stuck reports whether journald failed to read the last entry in time. lost is the number of entries lost since
+	// the last that was written.
 	stuck bool
 	lost  int
 }
 
-// Formats are the words that NewAs takes.
+// Formats are the words that NewAs accepts.
 var Formats = []string{"auto", "text", "json"}
 
-// New makes a log for this process: the journal if standard error is connected
-// to it (JOURNAL_STREAM, systemd.exec(5)), else text on standard error.
+// New makes a log for this process: the journal if standard error is connected to it (JOURNAL_STREAM in
+// systemd.exec(5)), otherwise text on standard error.
 func New() *Log {
 	if native, err := journal.StderrIsJournalStream(); err == nil && native && journal.Enabled() {
 		return &Log{}
@@ -86,9 +85,8 @@ func New() *Log {
 	return &Log{text: os.Stderr}
 }
 
-// NewAs makes a log of that format: "auto" is New, "text" and "json" write to
-// standard error, also under the journal. The error says that it is none of
-// Formats.
+// NewAs makes a log of that format. "auto" means New. "text" and "json" write to standard error, even under the
+// journal. NewAs returns an error if the format is not one of Formats.
 func NewAs(format string) (*Log, error) {
 	switch format {
 	case "auto":
@@ -99,9 +97,8 @@ func NewAs(format string) (*Log, error) {
 	return nil, fmt.Errorf("cannot log as %q: give %s", disk.Visible(format), strings.Join(Formats, ", "))
 }
 
-// Event writes one event about the disk f, nil for none. Path is the mount
-// point to whose unit's story it belongs, empty for none. The message must have
-// no foreign bytes left in it.
+// Event writes one event about the disk f, nil for none. path is the mount point to whose unit the event belongs, empty
+// for none. The message must be free of foreign bytes.
 func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decision, path, message string) {
 	fields := map[string]string{"MESSAGE_ID": string(kind)}
 	if f != nil {
@@ -114,8 +111,7 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 		fields["HOTMOUNT_UUID"] = d.UUID
 	}
 	if path != "" {
-		// With this field `journalctl -u UNIT` shows the entry
-		// (systemd.journal-fields(7)).
+		// This field makes `journalctl -u UNIT` show the entry (systemd.journal-fields(7)).
 		fields["OBJECT_SYSTEMD_UNIT"] = unit.UnitNamePathEscape(path) + ".mount"
 	}
 	for k, v := range fields {
@@ -154,8 +150,7 @@ func (l *Log) write(fields map[string]string) error {
 		for k, v := range fields {
 			object[strings.ToLower(strings.TrimPrefix(k, "HOTMOUNT_"))] = v
 		}
-		// Strings alone can always be encoded; whom to tell that they cannot be
-		// written?
+		// A map of strings can always be encoded.
 		text, _ := json.Marshal(object)
 		line = string(disk.VisibleJSON(text))
 	}
@@ -166,7 +161,7 @@ func (l *Log) write(fields map[string]string) error {
 	return err
 }
 
-// Name is how a disk is called in a message.
+// Name returns the name of a disk for a message.
 func Name(f *disk.Facts) string {
 	s := f.Node()
 	if f.Serial != "" {
@@ -183,7 +178,7 @@ type Agent struct{ Log *Log }
 // Decided reports a decision that differs from the disk's last one.
 func (a Agent) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
 	if d.Reason == disk.ReasonNoClass {
-		return // loop devices and the like, on every node; hotmount plan shows them
+		return // every node has such loop devices; hotmount plan shows them
 	}
 	why, next := policy.Words(f, c, s, d)
 	message := fmt.Sprintf("%s: %s: %s", Name(f), d.Action, why)
@@ -220,7 +215,7 @@ func (a Agent) Mounted(f *disk.Facts, d disk.Decision, path string) {
 	a.Log.Event(KindMounted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: mounted %s %s at %s", Name(f), d.Type, d.UUID, path))
 }
 
-// Failed reports what could not be done.
+// Failed reports a failure and the wait until the next attempt.
 func (a Agent) Failed(f *disk.Facts, d disk.Decision, path string, err error, wait time.Duration) {
 	again := "not tried again until the disk changes (or: hotmount accept " + f.Name + ")"
 	if wait >= 0 {
@@ -229,21 +224,20 @@ func (a Agent) Failed(f *disk.Facts, d disk.Decision, path string, err error, wa
 	a.Log.Event(KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; %s", Name(f), oneLine(err.Error()), again))
 }
 
-// Gone reports a disk that was detached.
+// Gone reports that a disk was detached.
 func (a Agent) Gone(f *disk.Facts, path string) {
 	message := Name(f) + ": gone"
 	switch {
 	case path != "" && path == f.Standing.Link:
 		message += "; it was given out at " + path
-		path = "" // the journal of no mount unit
+		path = "" // no mount unit has this in its journal
 	case path != "":
 		message += "; it was mounted at " + path
 	}
 	a.Log.Event(KindGone, journal.PriNotice, f, disk.Decision{UUID: uuidOf(path)}, path, message)
 }
 
-// uuidOf is the filesystem's UUID, by which its mount point is called, empty for
-// another path.
+// uuidOf returns the filesystem's UUID from the name of its mount point, empty for any other path.
 func uuidOf(mountPoint string) string {
 	if name := path.Base(mountPoint); disk.ValidUUID(name) {
 		return name
@@ -251,34 +245,33 @@ func uuidOf(mountPoint string) string {
 	return ""
 }
 
-// Bounced reports a mount that ended with a disk that was not detached.
+// Bounced reports a mount that ended although its disk was not detached.
 func (a Agent) Bounced(f *disk.Facts, path string) {
 	a.Log.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(path)}, path, Name(f)+": systemd took it for unplugged and unmounted it, nobody did by hand: it is mounted again when it is back")
 }
 
-// Rescan reports that every disk is looked at since events were lost.
+// Rescan reports a look at every disk after a loss of events.
 func (a Agent) Rescan(cause string) {
 	a.Log.Event(KindRescan, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+oneLine(cause))
 }
 
-// Notice reports what is amiss beside a single disk, and needs somebody's hand.
+// Notice reports a problem that is not about a single disk and needs a person.
 func (a Agent) Notice(text string) {
 	a.Log.Event(KindNotice, journal.PriWarning, nil, disk.Decision{}, "", text)
 }
 
-// Problem reports what went wrong beside a single disk.
+// Problem reports an error that is not about a single disk.
 func (a Agent) Problem(err error) {
 	a.Log.Event(KindProblem, journal.PriErr, nil, disk.Decision{}, "", oneLine(err.Error()))
 }
 
-// Status returns the service manager the state in one line (STATUS=,
-// sd_notify(3)).
+// Status sends the service manager the state in one line (STATUS= in sd_notify(3)).
 func (a Agent) Status(line string) { a.notify("STATUS=" + oneLine(line)) }
 
-// Ready tells the service manager that the start or the reload is done.
+// Ready notifies the service manager that the start or the reload is done.
 func (a Agent) Ready() { a.notify(daemon.SdNotifyReady) }
 
-// Reloading tells the service manager that a reload has begun.
+// Reloading notifies the service manager that a reload has begun.
 func (a Agent) Reloading() { a.notify(daemon.SdNotifyReloading) }
 
 // Alive feeds the watchdog.
@@ -290,8 +283,7 @@ func (a Agent) notify(state string) {
 	}
 }
 
-// oneLine makes one line of an error's words. Whoever puts foreign bytes into an
-// error makes them visible; this is the net below.
+// oneLine turns an error's text into one line. It also replaces foreign bytes that the error should have made visible.
 func oneLine(s string) string {
 	var lines []string
 	for line := range strings.SplitSeq(s, "\n") {

@@ -10,18 +10,16 @@ import (
 	"hotmount/internal/disk"
 )
 
-// How often a scan that takes long is spoken of, in the journal and in the
-// unit's status.
+// These are the intervals at which a long scan is reported, in the journal and in the unit's status.
 const (
 	firstWord   = 5 * time.Second
 	everyWord   = 30 * time.Second
 	everyStatus = time.Second
 )
 
-// Scan reports how far the proof of one disk has come, for the process that
-// makes it. Make it with NewScan.
+// Scan reports the progress of the proof of one disk, for the process that makes it. Make it with NewScan.
 type Scan struct {
-	// Doing says what the disk is read for.
+	// Doing is the purpose of the read, in words.
 	Doing string
 
 	log    *Log
@@ -35,14 +33,13 @@ type Scan struct {
 // NewScan makes the report of a proof that begins now.
 func NewScan(log *Log, f *disk.Facts) *Scan {
 	return &Scan{Doing: "proving that it is blank", log: log, facts: f, notify: func(state string) {
-		// Who has no service manager misses nothing: the journal has it too.
+		// The journal has the report even without a service manager.
 		_, _ = daemon.SdNotify(false, state)
 	}}
 }
 
-// Progress is told, after each read of a scan, that so many bytes were read on
-// the way to at, which goes up to size. The service manager is asked for patience
-// from then on: a proof that does not get on is ended by it.
+// Progress reports a read of a scan that is at a position up to size, after that many bytes read. It asks the service
+// manager for patience from now on, so that the service manager ends only a proof that makes no progress.
 func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 	now := time.Now()
 	if s.begun.IsZero() || read < s.read {
@@ -67,8 +64,8 @@ func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 	}
 }
 
-// Status returns the service manager the state in one line, and asks it for
-// patience from now on (STATUS=, EXTEND_TIMEOUT_USEC=, sd_notify(3)).
+// Status sends the service manager the state in one line, and asks it for patience from now on (STATUS= and
+// EXTEND_TIMEOUT_USEC= in sd_notify(3)).
 func (s *Scan) Status(line string, patience time.Duration) {
 	s.notify(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", oneLine(line), patience.Microseconds()))
 }

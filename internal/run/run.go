@@ -1,5 +1,5 @@
-// Package run starts child processes and waits for them: by absolute path, with
-// a time limit, bounded output and an environment of their own.
+// Package run starts child processes and waits for them: by absolute path, with a time limit, bounded output and an
+// environment of their own.
 package run
 
 import (
@@ -19,12 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limit is the largest output in bytes that is taken from each of a child's two
-// streams. What hotmount runs prints a few kilobytes.
+// Limit is the largest output of each of a child's two streams, in bytes. Hotmount's children print a few kilobytes.
 const Limit = 1 << 20
 
-// ErrOutput reports that the child printed more than Limit. What it printed is
-// thrown away: half an answer is no answer.
+// ErrOutput reports that the child printed more than Limit. The incomplete output is discarded.
 var ErrOutput = fmt.Errorf("more than %d bytes of output", Limit)
 
 // ErrTimeout reports that the child did not end within its time limit.
@@ -32,47 +30,43 @@ var ErrTimeout = errors.New("it did not end in time")
 
 // Command is one child process to be run.
 type Command struct {
-	// Path is absolute: nothing is looked up in PATH.
+	// Path is absolute. PATH is not searched.
 	Path string
 	Args []string
-	// Env is added to the environment, which is else of run's choice, "KEY=value".
+	// Env is added to the default environment, in the form "KEY=value".
 	Env []string
-	// Timeout is the longest it may run; zero is refused.
+	// Timeout is the longest time that it may run. Zero is refused.
 	Timeout time.Duration
 }
 
 // String returns the command line, for people and not for a shell.
 func (c Command) String() string { return strings.Join(append([]string{c.Path}, c.Args...), " ") }
 
-// Result is what a child that ended by itself left behind.
+// Result is the result of a child that ended by itself.
 type Result struct {
 	Stdout, Stderr []byte
 	ExitCode       int
-	// Wrote is how many bytes it has had written, by the kernel's count (getrusage(2),
-	// ru_oublock, in units of 512): exact for what goes past the page cache.
+	// Wrote is the number of bytes that the kernel counted as written by the child (ru_oublock in getrusage(2), in
+	// units of 512). It is exact for direct I/O.
 	Wrote uint64
 }
 
-// Runner runs a command to its end. A non-zero exit code is no error: the caller
-// knows which ones mean what. Everything else is: a command that could not be
-// started, was killed by a signal, ran into its time limit or ctx's end, or
-// printed more than Limit.
+// Runner runs a command to its end. A non-zero exit code is not an error, because the caller interprets it. An error
+// means that the command did not start, was killed by a signal, exceeded its time limit, ctx or Limit.
 type Runner interface {
 	Run(ctx context.Context, c Command) (Result, error)
 }
 
-// outputDelay is how long the output of a child that has ended may take to be read:
-// it is there already, unless somebody else holds it open. One second was too short
-// on a slow machine that reads several disks.
+// outputDelay bounds the time to read the output of a child that has ended. The output is complete unless another
+// process holds it open. One second was too short on a slow machine that reads several disks.
 const outputDelay = 5 * time.Second
 
 // Exec is the Runner that starts real processes.
 type Exec struct{}
 
-// Run starts the command in a process group of its own and waits for it. At the
-// end of ctx or of the time limit the whole group is killed. A child that hangs
-// in the kernel on dead storage cannot be killed and is waited for: whoever
-// may not hang runs this in a process of its own.
+// Run starts the command in a process group of its own and waits for it. At the end of ctx or of the time limit it
+// kills the whole group. It also waits for a child that hangs in the kernel on dead storage, which nothing can kill. A
+// caller that must not hang calls Run in a process of its own.
 func (Exec) Run(ctx context.Context, c Command) (Result, error) {
 	res, err := start(ctx, c)
 	if err != nil {
@@ -100,16 +94,14 @@ func start(ctx context.Context, c Command) (Result, error) {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = outputDelay
 	cmd.Cancel = func() error { return killGroup(cmd) }
-	// A child does not outlive us: while we live we hold the disk open, which
-	// keeps its name from being given to another disk. The kernel sends the
-	// signal when the thread ends that started the child, not the process
-	// (prctl(2), PR_SET_PDEATHSIG); so this goroutine keeps its thread until
-	// the child has been waited for.
+	// The child must not outlive this process, which holds the disk open and so keeps its name from another disk. The
+	// kernel sends the signal when the thread that started the child ends, not the process (PR_SET_PDEATHSIG in
+	// prctl(2)). So this goroutine keeps its thread until the child has ended.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	// Go's own descriptors are closed in the child; those that whoever started us
-	// has left open are closed here (close_range(2), Linux 5.11).
+	// Go closes its own descriptors in the child. This closes those inherited from the parent (close_range(2), Linux
+	// 5.11).
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return Result{}, os.NewSyscallError("close_range", err)
 	}
@@ -140,8 +132,8 @@ func start(ctx context.Context, c Command) (Result, error) {
 
 func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
-// output is a child's stream up to Limit; beyond it the child is ended. The
-// buffer is not embedded: io.Copy would find its ReadFrom and go around Write.
+// output is a child's stream up to Limit, beyond which the child is killed. The buffer is not embedded, because io.Copy
+// would call its ReadFrom instead of Write.
 type output struct {
 	buf      bytes.Buffer
 	overflow context.CancelCauseFunc

@@ -9,23 +9,24 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Counters are what the kernel has counted of the I/O of one attachment of a disk or a partition.
+// Counters are the kernel's counts of the I/O of one attachment of a disk or a partition.
 type Counters struct {
 	// Seq is the attachment's sequence number (disk.ID.Seq).
 	Seq uint64
-	// Writes counts the write and discard requests that have completed (disk.Facts.Writes).
+	// Writes counts the completed write and discard requests (disk.Facts.Writes).
 	Writes uint64
 	// InFlightWrites counts the writes and discards that the disk has not answered yet. It is read before Writes, so
-	// that each request is in one of them. disk.Facts.InFlight counts reads too, and is read after Writes.
+	// that each request is in at least one of them. disk.Facts.InFlight counts reads too, and is read after Writes.
 	InFlightWrites uint64
-	// BytesRead and BytesWritten are the bytes transferred. BytesWritten includes zeros that the disk makes by itself.
+	// BytesRead and BytesWritten are the bytes transferred. BytesWritten includes zeros that the disk writes on its
+	// own.
 	BytesRead, BytesWritten uint64
-	// Uncounted reports whether the kernel has ceased to count (disk.Facts.Uncounted).
+	// Uncounted reports whether the kernel has stopped counting (disk.Facts.Uncounted).
 	Uncounted bool
 }
 
-// Counters reads the counters of the disk of that kernel name, and nothing else. The error wraps disk.ErrGone if the
-// disk is not attached, or was detached meanwhile.
+// Counters reads only the counters of the disk with that kernel name. The error wraps disk.ErrGone if the disk is not
+// attached, or was detached meanwhile.
 func (f FS) Counters(name string) (Counters, error) {
 	c, err := f.counters(name)
 	if err != nil {
@@ -53,7 +54,7 @@ func readCounters(at attachment) (Counters, error) {
 	if err != nil {
 		return c, err
 	}
-	// Reads, then writes (Documentation/ABI/stable/sysfs-block).
+	// Reads come before writes (Documentation/ABI/stable/sysfs-block).
 	if _, err := fmt.Sscan(text, new(uint64), &c.InFlightWrites); err != nil {
 		return c, fmt.Errorf("cannot parse %s: %w", inFlight, err)
 	}
@@ -66,8 +67,8 @@ func readCounters(at attachment) (Counters, error) {
 	return c, err
 }
 
-// uncounted reports whether the kernel does not count the I/O of the disk in that directory, as
-// Documentation/ABI/stable/sysfs-block, queue/iostats, has it.
+// uncounted reports whether the kernel does not count the I/O of the disk in that directory (queue/iostats in
+// Documentation/ABI/stable/sysfs-block).
 func uncounted(dir string) (bool, error) {
 	text, err := readAttribute(filepath.Join(dir, "queue/iostats"))
 	if err != nil && !missing(err) {
@@ -76,7 +77,8 @@ func uncounted(dir string) (bool, error) {
 	return strings.TrimSpace(text) != "1", nil
 }
 
-// stat is what hotmount needs of a disk's I/O statistics (Documentation/block/stat.rst). A sector has 512 bytes.
+// stat has the fields of a disk's I/O statistics that hotmount needs (Documentation/block/stat.rst). A sector has 512
+// bytes.
 type stat struct {
 	sectorsRead, writes, sectorsWritten, inFlight, discards uint64
 }

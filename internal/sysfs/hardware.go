@@ -15,34 +15,32 @@ import (
 	"hotmount/internal/disk"
 )
 
-// fillHardware reads what the hardware says of itself. Which attributes there
-// are depends on the driver.
+// fillHardware reads the identity of the hardware. The driver determines which attributes exist.
 func fillHardware(facts *disk.Facts, dir string) error {
 	var err error
 	if facts.Transport, err = transport(facts.Name, dir); err != nil {
 		return err
 	}
 	if facts.Transport == "loop" {
-		// A path of more than a page cannot be read: such a disk fits no class.
+		// A path longer than a page is unreadable. Such a disk matches no class.
 		file, err := readAttribute(filepath.Join(dir, "loop/backing_file"))
 		if missing(err) {
-			return fmt.Errorf("%w: %w", disk.ErrGone, err) // its file was taken away meanwhile
+			return fmt.Errorf("%w: %w", disk.ErrGone, err) // its file was detached meanwhile
 		}
 		facts.BackingFile = strings.TrimSuffix(file, "\n")
 	}
 	for _, from := range []struct {
 		to *string
-		// The first attribute that is there and not empty is taken.
+		// The first attribute that exists and is not empty counts.
 		attributes []string
-		// SCSI and NVMe fill what they say up with spaces (SPC, INQUIRY; NVMe, Identify
-		// Controller), virtio-blk does not.
+		// SCSI and NVMe pad their values with spaces (SPC, INQUIRY; NVMe, Identify Controller). virtio-blk does not.
 		trim string
-		// virtio reports that a virtio-blk disk may have it (drivers/block/virtio_blk.c and
-		// drivers/virtio/virtio.c). To open what is not there is a good part of a look.
+		// virtio reports whether a virtio-blk disk may have the attribute (drivers/block/virtio_blk.c and
+		// drivers/virtio/virtio.c). Opening missing files is a large part of a look.
 		virtio bool
 	}{
 		{&facts.Serial, []string{"serial"}, "", true},
-		// LVM gives each logical volume a dm/uuid of its own for ever.
+		// LVM gives each logical volume a permanent dm/uuid of its own.
 		{&facts.Serial, []string{"dm/uuid"}, "", false},
 		{&facts.Serial, []string{"device/serial"}, " ", false},
 		{&facts.Model, []string{"device/model"}, " ", false},
@@ -50,7 +48,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		{&facts.WWN, []string{"wwid", "device/wwid"}, "", false},
 		{&facts.MapperName, []string{"dm/name"}, "", false},
 	} {
-		// A loop device has none.
+		// A loop device has no identity.
 		if facts.Transport == "loop" || facts.Transport == "virtio" && !from.virtio {
 			continue
 		}
@@ -73,8 +71,8 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		facts.Serial = unitSerial(page)
 	}
 	if facts.Serial != "" && strings.HasPrefix(facts.Name, "nvme") {
-		// The namespaces of an NVMe controller have its serial in common (nsid,
-		// drivers/nvme/host/sysfs.c). In front: what begins alike may be one that virtio cut.
+		// The namespaces of an NVMe controller share its serial (nsid in drivers/nvme/host/sysfs.c). The namespace goes
+		// in front, because virtio may have cut off the end.
 		id, err := readAttribute(filepath.Join(dir, "nsid"))
 		if err != nil && !without(err) {
 			return err
@@ -85,8 +83,8 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// recordable returns a serial as JSON keeps it, in which it is remembered: each byte that is of no
-// character of UTF-8 (virtio cuts at 20 bytes) becomes %xx.
+// recordable returns a serial in the form in which JSON keeps it. Each byte that is not UTF-8 becomes %xx; virtio cuts
+// at 20 bytes.
 func recordable(serial string) string {
 	if utf8.ValidString(serial) {
 		return serial
@@ -104,9 +102,8 @@ func recordable(serial string) string {
 	return b.String()
 }
 
-// unitSerial returns the serial number of a SCSI disk from its page 80h of vital
-// product data (SPC, "Unit Serial Number VPD page"): four bytes, of which the last
-// two are the length, and text filled up with spaces.
+// unitSerial returns the serial number of a SCSI disk from page 80h of its vital product data (SPC, "Unit Serial Number
+// VPD page"). The page has four bytes, the last two of which are the length, and text padded with spaces.
 func unitSerial(page string) string {
 	if len(page) < 4 || page[1] != 0x80 {
 		return ""
@@ -115,9 +112,8 @@ func unitSerial(page string) string {
 	return strings.Trim(page[4:min(len(page), 4+length)], " \x00")
 }
 
-// without reports whether the error means that this kind of disk does not have the
-// attribute, or that this disk has no value for it (sdev_show_wwid in
-// drivers/scsi/scsi_sysfs.c says EINVAL).
+// without reports whether the error means that this kind of disk lacks the attribute, or that this disk has no value.
+// The latter is EINVAL from sdev_show_wwid (drivers/scsi/scsi_sysfs.c).
 func without(err error) bool {
 	for _, e := range []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EINVAL, syscall.ENXIO, syscall.EOPNOTSUPP} {
 		if errors.Is(err, e) {
@@ -160,11 +156,11 @@ func transport(name, dir string) (string, error) {
 	return "", nil
 }
 
-// pciAddress is a function on a PCI bus as the kernel names it (pci_dev_name).
+// pciAddress matches a function on a PCI bus as the kernel names it (pci_dev_name).
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// busAddress returns the last PCI address on the path of a device, in the form
-// that udev's path_id gives to ID_PATH; empty if there is none.
+// busAddress returns the last PCI address on the path of a device, in the form that udev's path_id gives ID_PATH. It is
+// empty if there is none.
 func busAddress(dir string) string {
 	elements := strings.Split(dir, "/")
 	for _, e := range slices.Backward(elements) {

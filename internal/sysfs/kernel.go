@@ -22,9 +22,8 @@ func (f FS) BootID() (string, error) {
 	return id, nil
 }
 
-// KernelFormatOff reports whether the word hotmount.format= on the kernel command
-// line (/proc/cmdline) forbids to format: with any value but yes, true, on or 1,
-// since who writes the word there wants it off, however he spells it.
+// KernelFormatOff reports whether hotmount.format= on the kernel command line (/proc/cmdline) forbids formatting. Any
+// value but yes, true, on or 1 does: the word is there to switch formatting off, even if it is misspelt.
 func (f FS) KernelFormatOff() (bool, error) {
 	text, err := os.ReadFile(f.path("proc/cmdline"))
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// sequence reads ID.Seq. That of a partition is below its disk's directory, which a
-// symbolic link does not show.
+// sequence reads ID.Seq. A partition's is below its disk's directory, and not visible through a symbolic link.
 func sequence(dir string) (uint64, error) {
 	seq, err := number(dir, "diskseq")
 	if !missing(err) {
@@ -31,8 +30,7 @@ func sequence(dir string) (uint64, error) {
 	return disk.PartitionSeq(seq, uint32(part)), err
 }
 
-// Attached returns the sequence number of the disk or partition that has that device number, 0 if
-// none has.
+// Attached returns the sequence number of the disk or partition with that device number, 0 if there is none.
 func (f FS) Attached(dev disk.Dev) (uint64, error) {
 	link := f.path("sys/dev/block", dev.String())
 	seq, err := sequence(link)
@@ -71,7 +69,7 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 		return err
 	}
 	facts.Writes, facts.InFlight = stat.writes+stat.discards, stat.inFlight
-	// What has the whole disk has the partition.
+	// A holder of the whole disk holds the partition too.
 	of, err := f.holders(filepath.Dir(dir), nil)
 	if err != nil {
 		return err
@@ -94,9 +92,9 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// disown takes from what udev's database has of a partition what it has of the disk:
-// 60-persistent-storage.rules hand ID_* of a disk on to its partitions before
-// these are probed: the partition table, and in older versions ID_FS_*, too.
+// disown removes a disk's properties from those that udev's database has for a partition. udev's rules pass a disk's
+// ID_* on to its partitions before they are probed (60-persistent-storage.rules). Those are the partition table, and in
+// older versions ID_FS_*.
 func disown(part, whole *disk.Udev) {
 	if part.PartTable == whole.PartTable && part.PartTableUUID == whole.PartTableUUID {
 		part.PartTable, part.PartTableUUID = "", ""

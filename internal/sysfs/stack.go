@@ -11,9 +11,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// holders returns the kernel names of what is built on the disk in that directory
-// and on its partitions, at any depth, sorted. A holder that goes meanwhile is
-// named, but not what was built on it.
+// holders returns the kernel names of everything built on the disk in that directory and on its partitions, at any
+// depth, sorted. A holder that disappears meanwhile is included, but not what was built on it.
 func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	found := map[string]bool{}
 	var walk func(dir string, partitions []string) error
@@ -46,8 +45,8 @@ func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// Below returns the kernel names of what a device-mapper device is built on, at any
-// depth, of partitions their disk's, sorted. What goes meanwhile is left out.
+// Below returns the kernel names of the disks beneath a device-mapper device, at any depth, sorted. For a partition it
+// returns the disk. It leaves out devices that disappear meanwhile.
 func (f FS) Below(name string) ([]string, error) {
 	found := map[string]bool{}
 	var walk func(dir string) error
@@ -92,9 +91,8 @@ func partitionsOf(holder string) ([]string, error) {
 	return names, err
 }
 
-// partitions returns the kernel names of the partitions of the disk in that
-// directory, sorted. They begin with the name of the disk (add_partition in
-// block/partitions/core.c).
+// partitions returns the kernel names of the partitions of the disk in that directory, sorted. They begin with the name
+// of the disk (add_partition in block/partitions/core.c).
 func partitions(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -115,10 +113,10 @@ func partitions(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Devices returns the kernel names, by device number, of the disk, its partitions,
-// its holders and their partitions: what of it can be mounted or swapped on. The
-// error wraps disk.ErrGone if the disk is not there any more; what else has gone
-// meanwhile is left out.
+// Devices returns the kernel names, by device number, of everything on a disk that can be mounted or swapped on. Those
+// are the disk, its partitions, its holders and their partitions.
+//
+// The error wraps disk.ErrGone if the disk is gone. Devices leaves out anything else that disappears meanwhile.
 func (f FS) Devices(facts *disk.Facts) (map[disk.Dev]string, error) {
 	devices, err := f.devices(facts)
 	if err != nil {

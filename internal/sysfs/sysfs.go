@@ -1,5 +1,5 @@
-// Package sysfs reads the facts of disks from sysfs and from udev's database,
-// below a root path. It opens no disk, reads no content and runs nothing.
+// Package sysfs reads the facts of disks from sysfs and from udev's database, below a root path. It opens no disk,
+// reads no content and runs nothing.
 package sysfs
 
 import (
@@ -16,12 +16,11 @@ import (
 	"hotmount/internal/disk"
 )
 
-// FS is a file system tree with sysfs, procfs and udev's database in their usual
-// places.
+// FS is a file system tree with sysfs, procfs and udev's database in their usual places.
 type FS struct {
-	// Root is where the tree begins; "" and "/" are the live system.
+	// Root is where the tree begins. "" and "/" are the live system.
 	Root string
-	// Partitions reports that partitions are wanted, too.
+	// Partitions reports whether partitions count too.
 	Partitions bool
 }
 
@@ -29,11 +28,10 @@ func (f FS) path(elements ...string) string {
 	return filepath.Join(append([]string{"/", f.Root}, elements...)...)
 }
 
-// Names returns the kernel names of all whole disks, sorted, and where they are wanted
-// of all partitions, each after its disk: all entries of
-// /sys/block, be they virtual, empty or removable, but for hidden ones, which
-// have no device node (the single paths of NVMe multipath, GENHD_FL_HIDDEN), and
-// for loop devices without a file.
+// Names returns the kernel names of all whole disks, sorted. With Partitions each disk's partitions follow it.
+//
+// It lists all entries of /sys/block, whether virtual, empty or removable, with two exceptions. Hidden entries have no
+// device node: the single paths of NVMe multipath (GENHD_FL_HIDDEN). Loop devices without a file are unused.
 func (f FS) Names() ([]string, error) {
 	entries, err := os.ReadDir(f.path("sys/block"))
 	if err != nil {
@@ -59,10 +57,11 @@ func (f FS) Names() ([]string, error) {
 	return names, nil
 }
 
-// Newest returns the highest disk sequence number of those attached that may have been
-// attached together with a disk of that kernel name, which is gone. What has its name
-// now came later, and with it all of higher numbers; so did those of which later, unless nil,
-// says so.
+// Newest returns the highest sequence number among the attached disks that may have coexisted with a removed one. name
+// is the kernel name of the removed disk.
+//
+// Whatever has the name now came later, and so did all disks with higher numbers. So did the disks for which later,
+// unless nil, returns true.
 func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	names, err := FS{Root: f.Root}.Names()
 	if err != nil {
@@ -95,10 +94,9 @@ func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	return newest, nil
 }
 
-// Disk returns the facts of the disk of that kernel name which sysfs and udev's
-// database hold: the fields of disk.Facts from ID to Holders and Udev. The
-// sequence number is read first and last, so that they are facts of one disk.
-// The error wraps disk.ErrGone if it is not there, or not there any more.
+// Disk returns the facts about a disk that sysfs and udev's database hold: the fields of disk.Facts from ID to Holders,
+// and Udev. It reads the sequence number first and last, so that all facts are about one disk. The error wraps
+// disk.ErrGone if the disk is not attached, or was detached meanwhile.
 func (f FS) Disk(name string) (disk.Facts, error) {
 	facts, err := f.disk(name)
 	if err != nil {
@@ -118,8 +116,7 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	} else {
 		err = f.fill(&facts, at.dir)
 	}
-	// Whatever went wrong in a directory that is not the disk's any more says
-	// nothing about the disk.
+	// An error in a directory that is no longer the disk's is not about the disk.
 	if gone := at.check(); gone != nil {
 		return disk.Facts{}, gone
 	}
@@ -138,7 +135,7 @@ type attachment struct {
 	whole string
 }
 
-// find returns the attachment of that kernel name. The error wraps disk.ErrGone if there is none.
+// find returns the attachment with that kernel name. The error wraps disk.ErrGone if there is none.
 func (f FS) find(name string) (at attachment, err error) {
 	if at.entry, err = f.entry(name); err != nil {
 		return at, err
@@ -175,8 +172,7 @@ func (at *attachment) check() error {
 	return nil
 }
 
-// entry is the path of the disk's entry in /sys/block, or of the partition's in
-// /sys/class/block where partitions are wanted.
+// entry returns the path of a disk's entry in /sys/block, or with Partitions of a partition's in /sys/class/block.
 func (f FS) entry(name string) (string, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return "", errors.New("not a name of a disk")
@@ -192,9 +188,8 @@ func (f FS) entry(name string) (string, error) {
 	return f.path("sys/block", name), nil
 }
 
-// follow returns the directory that an entry of /sys/block or /sys/class/block leads to:
-// by one link, which leads through no other. An entry can be the directory itself
-// (CONFIG_SYSFS_DEPRECATED, until Linux 6.0).
+// follow returns the directory to which an entry of /sys/block or /sys/class/block leads. That is one link, which leads
+// through no other. An entry can be the directory itself (CONFIG_SYSFS_DEPRECATED, until Linux 6.0).
 func follow(entry string) (string, error) {
 	target, err := os.Readlink(entry)
 	switch {
@@ -206,8 +201,8 @@ func follow(entry string) (string, error) {
 	return filepath.Join(filepath.Dir(entry), target), nil
 }
 
-// detached reports whether the directory of a whole disk is that of a loop device without a file. Only with
-// a file it has its directory "loop" (loop_sysfs_init in drivers/block/loop.c).
+// detached reports whether the directory of a whole disk belongs to a loop device without a file. The directory "loop"
+// exists only with a file (loop_sysfs_init in drivers/block/loop.c).
 func detached(dir string) bool {
 	if !strings.HasPrefix(filepath.Base(dir), "loop") {
 		return false
@@ -216,7 +211,7 @@ func detached(dir string) bool {
 	return missing(err)
 }
 
-// goneOr adds disk.ErrGone to the error if the disk's directory is not there.
+// goneOr adds disk.ErrGone to the error if the disk's directory does not exist.
 func goneOr(dir string, err error) error {
 	if _, stat := os.Stat(dir); missing(stat) || errors.Is(err, syscall.ENODEV) {
 		return fmt.Errorf("%w: %w", disk.ErrGone, err)
@@ -224,9 +219,8 @@ func goneOr(dir string, err error) error {
 	return err
 }
 
-// missing reports whether the error is one of a directory of sysfs that is not
-// there: ENOENT, and ENODEV from a file that was open as it went
-// (kernfs_get_active in fs/kernfs/dir.c).
+// missing reports whether the error means that a directory of sysfs does not exist. That is ENOENT, or ENODEV from a
+// file that was open when it disappeared (kernfs_get_active in fs/kernfs/dir.c).
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
@@ -244,8 +238,7 @@ func fillDevice(facts *disk.Facts, dir string) error {
 	if err != nil {
 		return err
 	}
-	// The unit of the attribute is 512 bytes, whatever the disk's sectors are
-	// (SECTOR_SIZE in include/linux/blkdev.h).
+	// The attribute's unit is 512 bytes, whatever the disk's sector size (SECTOR_SIZE in include/linux/blkdev.h).
 	facts.Size = sectors * 512
 	return nil
 }
@@ -274,7 +267,7 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 	if facts.Uncounted, err = uncounted(dir); err != nil {
 		return err
 	}
-	// queue/discard_max_bytes: 0 for a disk that cannot.
+	// queue/discard_max_bytes is 0 for a disk without discard.
 	discards, err := readAttribute(filepath.Join(dir, "queue/discard_max_bytes"))
 	if err != nil && !missing(err) {
 		return err
@@ -301,7 +294,6 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// readAttribute reads an attribute of sysfs.
 func readAttribute(path string) (string, error) {
 	b, err := os.ReadFile(path)
 	return string(b), err

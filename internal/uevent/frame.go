@@ -10,9 +10,8 @@ import (
 	"github.com/pilebones/go-udev/netlink"
 )
 
-// The header of a frame that udev sends to its listeners, struct
-// monitor_netlink_header in systemd's src/libsystemd/sd-device/device-monitor.c.
-// Magic and hashes are in network byte order, the lengths in the machine's.
+// These describe the header of a frame that udev sends to its listeners: struct monitor_netlink_header in systemd's
+// src/libsystemd/sd-device/device-monitor.c. Magic and hashes are in network byte order, the lengths in the machine's.
 const (
 	prefix = "libudev\x00"
 
@@ -25,22 +24,21 @@ const (
 	headerSize      = 40
 
 	udevMagic = 0xfeedcafe
-	// MurmurHash2 with seed 0 of "block", "disk" and "partition" (string_hash32 in
-	// systemd's device-monitor.c).
+	// These are MurmurHash2 with seed 0 of "block", "disk" and "partition" (string_hash32 in systemd's
+	// device-monitor.c).
 	blockHash = 0xf0031db7
 	diskHash  = 0x7bcbc5ee
 	partHash  = 0xcb234489
 )
 
-// maxName is the longest name of a disk, DISK_NAME_LEN in the kernel's
-// include/linux/blkdev.h, with the NUL that ends it.
+// maxName is the longest name of a disk with its final NUL: DISK_NAME_LEN in the kernel's include/linux/blkdev.h.
 const maxName = 32
 
 // errForeign is the error for a well-formed frame that is not about a disk or partition.
 var errForeign = errors.New("not about a disk")
 
-// parse returns the hint of one frame of udev. It does not panic: it checks first what go-udev's parser takes for
-// granted. That parser rejects a property whose value holds an equals sign.
+// parse returns the hint of one frame of udev. It first checks everything that go-udev's parser relies on, so that it
+// cannot panic. That parser rejects a property with an equals sign in its value.
 func parse(frame []byte) (Hint, error) {
 	end, err := checkHeader(frame)
 	if err != nil {
@@ -48,15 +46,15 @@ func parse(frame []byte) (Hint, error) {
 	}
 	event, err := netlink.ParseUEvent(frame[:end])
 	if err != nil {
-		// The parser's words may hold the frame's bytes.
+		// The parser's error may quote the frame's bytes.
 		return Hint{}, fmt.Errorf("%.128q", err.Error())
 	}
 	return hint(event)
 }
 
-// checkHeader returns where the frame's properties end, the last one with its NUL.
+// checkHeader returns the end of the frame's properties, including the last NUL.
 func checkHeader(frame []byte) (int, error) {
-	// go-udev takes a frame of no more than a header for one of the kernel's.
+	// go-udev takes a frame that is no longer than a header for one of the kernel's.
 	if len(frame) <= headerSize {
 		return 0, fmt.Errorf("%d bytes are too short for a header and properties", len(frame))
 	}
@@ -91,7 +89,7 @@ func hint(event *netlink.UEvent) (Hint, error) {
 	if !plausibleName(h.Name) || partition && !plausibleName(h.Whole) {
 		return Hint{}, errors.New("no plausible device name")
 	}
-	// That of a partition's event is its disk's.
+	// A partition's event has the sequence number of its disk.
 	if seq, found := event.Env["DISKSEQ"]; found && !partition {
 		var err error
 		if h.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {
@@ -101,8 +99,8 @@ func hint(event *netlink.UEvent) (Hint, error) {
 	return h, nil
 }
 
-// plausibleName reports whether s can be the name of an entry in /sys/block. The
-// kernel writes the slash of a name such as "cciss/c0d0" as "!" there.
+// plausibleName reports whether s can be the name of an entry in /sys/block. There the kernel writes the slash of a
+// name such as "cciss/c0d0" as "!".
 func plausibleName(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) >= maxName {
 		return false

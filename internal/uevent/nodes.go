@@ -12,28 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nodes hears of the entries of a directory, /dev, in the order in which they come into being
-// and go. The kernel makes the node of a new disk before it sends its own event, and removes it
-// before the one that the disk is gone (device_add and device_del in drivers/base/core.c);
-// udev's come when udev's rules have run, those of one disk beside those of another. Make it
-// with WatchNodes.
+// Nodes records the order in which entries of a directory, /dev, appear and disappear. The kernel makes the node of a
+// new disk before its own event, and removes it before the event of the removal (device_add and device_del in
+// drivers/base/core.c). udev's events come after its rules, which run for several disks at once. Make it with
+// WatchNodes.
 //
-// It is not by fsnotify, which asks for all that happens to the entries: in /dev each write
-// to /dev/null would wake who hears of it.
+// It does not use fsnotify, which asks for everything that happens to the entries. Each write to /dev/null would then
+// wake the daemon.
 type Nodes struct {
 	directory string
 	wanted    func(name string) bool
 	events    *os.File
 
 	mu sync.Mutex
-	// heard counts the events; made and gone have its value when the entry of that name came
-	// into being, which is still there, or went last.
+	// heard counts the events. made has its value for entries that exist, from when they appeared. gone has it from
+	// when the entry of that name last disappeared.
 	heard      uint64
 	made, gone map[string]uint64
 	buf        []byte
 }
 
-// WatchNodes begins to watch the directory for entries with wanted names. Run has to be called.
+// WatchNodes starts to watch the directory for entries with wanted names. The caller must call Run.
 func WatchNodes(directory string, wanted func(name string) bool) (*Nodes, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -46,13 +45,13 @@ func WatchNodes(directory string, wanted func(name string) bool) (*Nodes, error)
 	return &Nodes{
 		directory: directory, wanted: wanted, events: events,
 		made: map[string]uint64{}, gone: map[string]uint64{},
-		// At least one event with the longest name (inotify(7)).
+		// It has room for at least one event with the longest name (inotify(7)).
 		buf: make([]byte, 4096),
 	}, nil
 }
 
-// Run takes the events as they come, so that the kernel's queue does not overflow. It returns when the context
-// ends, which is no error.
+// Run reads the events as they come, so that the kernel's queue does not overflow. It returns nil when the context
+// ends.
 func (n *Nodes) Run(ctx context.Context) error {
 	defer n.events.Close()
 	stop := context.AfterFunc(ctx, func() { n.events.Close() })
@@ -74,17 +73,16 @@ func (n *Nodes) Run(ctx context.Context) error {
 	return fmt.Errorf("cannot hear of new entries of %s: %w", n.directory, err)
 }
 
-// CameAfter reports whether the entry is known to have come into being, and not to have gone since,
-// after the other one had gone, which is not there again either: whose going was the last one
-// is not told of one that is.
+// CameAfter reports whether the entry is known to have appeared after the other one disappeared. It returns false if
+// the entry has disappeared since, or the other one exists again. The last disappearance of an existing entry does not
+// count.
 func (n *Nodes) CameAfter(name, other string) bool {
 	if n == nil {
 		return false
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// Run may not have come to what is queued. Where it cannot be read any more nothing
-	// that is newer is known.
+	// Run may not have read all queued events. If they cannot be read, nothing newer is known.
 	if conn, err := n.events.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { _ = n.read(int(fd)) })
 	}
@@ -95,7 +93,7 @@ func (n *Nodes) CameAfter(name, other string) bool {
 	return went != 0 && went < made
 }
 
-// read takes all events that are queued. Its caller holds n.mu.
+// read reads all queued events. The caller holds n.mu.
 func (n *Nodes) read(fd int) error {
 	for {
 		size, err := unix.Read(fd, n.buf)
@@ -108,15 +106,15 @@ func (n *Nodes) read(fd int) error {
 			return os.NewSyscallError("read", err)
 		}
 		for at := n.buf[:size]; len(at) >= unix.SizeofInotifyEvent; {
-			// struct inotify_event of inotify(7): the second word is what happened, the last one
-			// the length of the name that follows, padded with zeros.
+			// In struct inotify_event of inotify(7) the second word is the event. The last one is the length of the
+			// name that follows, padded with zeros.
 			mask, length := binary.NativeEndian.Uint32(at[4:]), int(binary.NativeEndian.Uint32(at[12:]))
 			padded, rest := at[unix.SizeofInotifyEvent:][:length], at[unix.SizeofInotifyEvent+length:]
 			raw, _, _ := bytes.Cut(padded, []byte{0})
 			n.heard++
 			switch name := string(raw); {
 			case mask&unix.IN_Q_OVERFLOW != 0:
-				clear(n.gone) // what had gone may be there again
+				clear(n.gone) // an entry that had disappeared may exist again
 			case name == "" || !n.wanted(name):
 			case mask&unix.IN_CREATE != 0:
 				n.made[name] = n.heard

@@ -1,7 +1,5 @@
-// Package uevent hears udev say that something happened to a disk. What it
-// hears is a hint to look at a disk again and nothing more: a frame that was
-// lost, cut short or that cannot be read becomes the hint to look at all of
-// them.
+// Package uevent receives udev's events about disks. An event is only a hint to look at a disk again. A frame that is
+// lost, cut short or unreadable becomes a hint to look at all disks.
 package uevent
 
 import (
@@ -16,41 +14,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hint says which disk to look at again.
+// Hint names a disk to look at again.
 type Hint struct {
-	// Name is the kernel's name of the disk, the entry in /sys/block; empty
-	// with Rescan.
+	// Name is the kernel's name of the disk, the entry in /sys/block. It is empty with Rescan.
 	Name string
-	// Seq is the disk sequence number that the event was about, 0 if it said
-	// none.
+	// Seq is the disk sequence number in the event, 0 for none.
 	Seq uint64
-	// Action is the kernel's word for what happened: "add", "change", "remove"
-	// and so on (enum kobject_action in include/linux/kobject.h).
+	// Action is the kernel's word for the event: "add", "change", "remove" and so on (enum kobject_action in
+	// include/linux/kobject.h).
 	Action string
-	// Partition reports that it is about a partition, which Name names; Seq is 0 then, and Whole
-	// the name of its disk.
+	// Partition reports whether the event is about a partition. Name is then the partition's, Whole its disk's, and Seq
+	// is 0.
 	Partition bool
 	Whole     string
-	// Rescan asks to look at every disk, Cause says why.
+	// Rescan asks for a look at every disk. Cause is the reason.
 	Rescan bool
 	Cause  string
 }
 
 // Counters count what a Listener has received since it was made.
 type Counters struct {
-	// Frames passed the kernel's filter and were read.
+	// Frames counts the frames that passed the kernel's filter and were read.
 	Frames uint64
-	// Foreign frames were dropped: their sender is not root, they were not sent
-	// to udev's group, or they are not about a disk or partition.
+	// Foreign counts dropped frames: not sent by root, not sent to udev's group, or not about a disk or partition.
 	Foreign uint64
-	// Unreadable frames were cut short or could not be parsed: a rescan each.
+	// Unreadable counts frames that were cut short or could not be parsed. Each causes a rescan.
 	Unreadable uint64
-	// Overruns are the times the kernel had no room for a frame: a rescan at
-	// once and one when the socket is empty.
+	// Overruns counts how often the kernel had no room for a frame. Each causes a rescan at once, and one when the
+	// socket is empty.
 	Overruns uint64
 }
 
-// Listener holds a socket that receives udev's events of disks and partitions.
+// Listener holds a socket that receives udev's events about disks and partitions.
 type Listener struct {
 	socket *os.File
 
@@ -58,22 +53,20 @@ type Listener struct {
 }
 
 const (
-	// udevGroup is the multicast group to which udev sends a device after its
-	// rules have run (MONITOR_GROUP_UDEV in systemd's device-monitor-private.h);
-	// as a bit mask, which is what bind(2) and the sender's address hold.
+	// udevGroup is the multicast group to which udev sends a device after its rules have run (MONITOR_GROUP_UDEV in
+	// systemd's device-monitor-private.h). It is a bit mask, as in bind(2) and in the sender's address.
 	udevGroup = 2
-	// maxFrame is the longest frame in bytes that is read whole. udev's own
-	// listeners read 8 KiB.
+	// maxFrame is the longest frame that is read whole, in bytes. udev's own listeners read 8 KiB.
 	maxFrame = 32 << 10
-	// receiveBuffer in bytes is asked for; the kernel gives no more than
-	// net.core.rmem_max to those without CAP_NET_ADMIN (socket(7)).
+	// receiveBuffer is the requested size in bytes. Without CAP_NET_ADMIN the kernel gives at most net.core.rmem_max
+	// (socket(7)).
 	receiveBuffer = 4 << 20
 )
 
 const lost = "events were lost: the socket's buffer was full"
 
-// Listen opens the socket. Events are kept by the kernel from then on, so that
-// a scan after Listen misses nothing. The Listener must be run to be closed.
+// Listen opens the socket. From then on the kernel keeps events, so that a scan after Listen misses nothing. The caller
+// must call Run, which closes it.
 func Listen() (*Listener, error) { return listen(receiveBuffer) }
 
 func listen(buffer int) (*Listener, error) {
@@ -81,8 +74,7 @@ func listen(buffer int) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen to udev: %w", os.NewSyscallError("socket", err))
 	}
-	// The filter comes before bind: until then the socket is in no group, and
-	// nothing that did not pass the filter can be waiting in it.
+	// The filter comes before bind: until then the socket is in no group, and so has no unfiltered frame.
 	if err := setUp(fd, buffer); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("cannot listen to udev: %w", err)
@@ -105,10 +97,9 @@ func setUp(fd, buffer int) error {
 	return os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: udevGroup}))
 }
 
-// filter is the socket filter that keeps a node's busy network events from
-// waking us: it lets through what carries udev's magic number and its hashes of
-// SUBSYSTEM=block and DEVTYPE=disk or partition. A load beyond a frame's end drops the frame
-// (Documentation/networking/filter.rst).
+// filter returns a socket filter that keeps a node's busy network events from waking the daemon. It passes frames with
+// udev's magic number and its hashes of SUBSYSTEM=block and DEVTYPE=disk or partition. A load beyond the end of a frame
+// drops it (Documentation/networking/filter.rst).
 func filter() []unix.SockFilter {
 	const (
 		load = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -138,9 +129,8 @@ func (l *Listener) Counters() Counters {
 	}
 }
 
-// Run calls emit for each hint until the context ends, which is no error, and
-// closes the socket. It is called once. While emit blocks, the kernel keeps what
-// it has room for.
+// Run calls emit for each hint until the context ends, closes the socket and returns nil. It may be called once. While
+// emit blocks, the kernel keeps as many frames as it has room for.
 func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	raw, err := l.socket.SyscallConn()
 	if err != nil {
@@ -149,8 +139,7 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		// The one error that is possible is that the socket cannot be polled;
-		// then the first read has failed with the same.
+		// The only possible error is that the socket cannot be polled. The first read has then failed with it too.
 		_ = l.socket.SetReadDeadline(time.Unix(1, 0))
 	})
 	defer func() {
@@ -164,9 +153,8 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 		m, err := r.receive()
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
-			// Once it has said so, the kernel drops all that comes, silently,
-			// until the socket is empty (netlink_overrun, netlink_rcv_wake in
-			// net/netlink/af_netlink.c): a rescan now may be too early.
+			// After this error the kernel silently drops all frames until the socket is empty (netlink_overrun and
+			// netlink_rcv_wake in net/netlink/af_netlink.c). So a rescan now may be too early.
 			l.overruns.Add(1)
 			r.lossy = true
 			emit(Hint{Rescan: true, Cause: lost})
@@ -187,7 +175,7 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	return nil
 }
 
-// judge makes a hint of a message, or none if the message is nothing to us.
+// judge turns a message into a hint. It returns false for a message that is not about a disk.
 func (l *Listener) judge(m message) (Hint, bool) {
 	if !m.fromRoot() || m.groups != udevGroup {
 		l.foreign.Add(1)
@@ -209,7 +197,7 @@ func (l *Listener) judge(m message) (Hint, bool) {
 	return h, true
 }
 
-// message is what recvmsg(2) gave.
+// message is a message from recvmsg(2).
 type message struct {
 	frame   []byte
 	control []byte
@@ -217,9 +205,8 @@ type message struct {
 	groups  uint32
 }
 
-// fromRoot reports whether the kernel vouches for a sender with uid 0
-// (SCM_CREDENTIALS, unix(7)). Who may send to udev's group holds CAP_NET_ADMIN,
-// but need not be root.
+// fromRoot reports whether the kernel vouches for a sender with uid 0 (SCM_CREDENTIALS in unix(7)). Sending to udev's
+// group takes CAP_NET_ADMIN, but not uid 0.
 func (m *message) fromRoot() bool {
 	controls, err := unix.ParseSocketControlMessage(m.control)
 	if err != nil || len(controls) != 1 {
@@ -232,11 +219,11 @@ func (m *message) fromRoot() bool {
 // errEmpty reports that the socket of a lossy receiver is empty.
 var errEmpty = errors.New("socket is empty")
 
-// receiver receives messages into buffers that are used again.
+// receiver receives messages into reused buffers.
 type receiver struct {
 	raw            syscall.RawConn
 	frame, control []byte
-	// lossy is set after an overrun, until the socket is seen empty.
+	// lossy is set after an overrun, until the socket was empty once.
 	lossy bool
 }
 

@@ -11,10 +11,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// MakeLink makes the link of that path in a class directory, which leads over
-// disk.LinkDirectory to the disk. What was left there of an earlier attachment is
-// replaced; anything else that has the name is an error. The one who calls keeps the
-// disk open: as long as it is, the kernel gives its name to no other.
+// MakeLink makes the link at that path in a class directory. It leads through disk.LinkDirectory to the disk. MakeLink
+// replaces a link of an earlier attachment; anything else with that name is an error.
+//
+// The caller keeps the disk open, so that the kernel cannot give its name to another.
 func MakeLink(link string, id disk.ID) error {
 	if err := makeLink(link, id); err != nil {
 		return fmt.Errorf("cannot make the link %s to %s: %w", disk.Visible(link), id, err)
@@ -28,7 +28,7 @@ func makeLink(link string, id disk.ID) error {
 		return err
 	}
 	defer class.Close()
-	// The first part of the way is made last: whoever follows the link arrives.
+	// The link in the class directory comes last, so that it never leads nowhere.
 	if err := os.Mkdir(disk.LinkDirectory, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
@@ -38,7 +38,7 @@ func makeLink(link string, id disk.ID) error {
 	}
 	defer via.Close()
 	if target, err := readlink(via, name); err == nil && target != id.BySeq() {
-		// Of an attachment that has ended: nobody else has the serial.
+		// It belongs to an attachment that has ended: the name has the disk's serial, which no other disk has.
 		if err := unix.Unlinkat(int(via.Fd()), name, 0); err != nil {
 			return err
 		}
@@ -49,8 +49,8 @@ func makeLink(link string, id disk.ID) error {
 	return symlink(disk.LinkDirectory+"/"+name, class, name)
 }
 
-// RemoveLink removes the link of that path from a class directory, and what it leads
-// over, if it is that to the disk. That it is not there is no error.
+// RemoveLink removes the link at that path from a class directory, and the link that it leads through, if they lead to
+// the disk. A missing link is no error.
 func RemoveLink(link string, id disk.ID) error {
 	if err := removeLink(link, id); err != nil {
 		return fmt.Errorf("cannot remove the link %s to %s: %w", disk.Visible(link), id, err)
@@ -81,7 +81,7 @@ func removeLink(link string, id disk.ID) error {
 	case err != nil:
 		return err
 	case target != id.BySeq():
-		return nil // it is that of another attachment by now
+		return nil // it belongs to another attachment by now
 	}
 	if err := removeDead(class, name); err != nil {
 		return err
@@ -89,8 +89,8 @@ func removeLink(link string, id disk.ID) error {
 	return unix.Unlinkat(int(via.Fd()), name, 0)
 }
 
-// RemoveDeadLink removes a link of ours from a class directory that leads nowhere
-// since its disk, or the boot, is gone.
+// RemoveDeadLink removes a link of hotmount's from a class directory if it leads nowhere, because its disk or the boot
+// is gone.
 func RemoveDeadLink(dir, name string) error {
 	class, err := openDirectory(dir)
 	if err != nil {
@@ -103,7 +103,7 @@ func RemoveDeadLink(dir, name string) error {
 	return removeDead(class, name)
 }
 
-// removeDead removes the entry if it is a link of ours.
+// removeDead removes the entry if it is a link of hotmount's.
 func removeDead(class *os.File, name string) error {
 	target, err := readlink(class, name)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || err == nil && target != disk.LinkDirectory+"/"+name {

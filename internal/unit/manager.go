@@ -1,7 +1,6 @@
-// Package unit asks PID 1 for what hotmount cannot and may not do itself: mount
-// units, and the services that format and clean up. It is the only package that
-// speaks D-Bus, and what can be asked for is built here alone. It also makes and
-// removes the mount points.
+// Package unit asks PID 1 for what hotmount cannot or may not do itself. That is to start mount units, and the services
+// that format and clean up. No other package speaks D-Bus or builds such requests. It also makes and removes the mount
+// points.
 package unit
 
 import (
@@ -23,38 +22,37 @@ import (
 	"hotmount/internal/disk"
 )
 
-// privateSocket is PID 1's own socket, for root alone. On the system bus any
-// local user could send us the signal that a job is done.
+// privateSocket is PID 1's own socket, for root alone. On the system bus any local user could send hotmount the signal
+// that a job is done.
 const privateSocket = "/run/systemd/private"
 
-// transientUnits is where PID 1 has the files of transient units as long as it has the
-// units (systemd.unit(5), unit_remove_transient in systemd's src/core/unit.c).
+// transientUnits is where PID 1 keeps the files of transient units while the units are loaded (systemd.unit(5),
+// unit_remove_transient in systemd's src/core/unit.c).
 const transientUnits = "/run/systemd/transient"
 
-// patience is how long PID 1 may take for a connection or a call: as long as PID 1 itself waits for who connects
-// (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). In a storm of events an emulated one has taken 30
-// seconds. dialEvery is how often it is asked while it executes itself anew.
+// patience bounds a connection to PID 1 or a call. It is PID 1's own limit for a connecting client (BUS_AUTH_TIMEOUT in
+// systemd's src/libsystemd/sd-bus/bus-socket.c). An emulated PID 1 has taken 30 seconds during many events. dialEvery
+// is the time between attempts to connect while PID 1 re-executes itself.
 const (
 	patience  = 90 * time.Second
 	dialEvery = 100 * time.Millisecond
 )
 
-// errLost reports that the connection to PID 1 broke while a job was under way:
-// what became of the job is not known. systemctl daemon-reexec does that.
+// errLost reports that the connection to PID 1 broke during a job, so its result is unknown. systemctl daemon-reexec
+// does that.
 var errLost = errors.New("the connection to systemd was lost")
 
-// errSilent reports that PID 1 accepts connections, and answers nothing.
+// errSilent reports that PID 1 accepts connections but does not answer.
 var errSilent = fmt.Errorf("no answer for %s", patience)
 
-// ErrExists reports that the unit is loaded already
-// (org.freedesktop.systemd1.UnitExists).
+// ErrExists reports that the unit is already loaded (org.freedesktop.systemd1.UnitExists).
 var ErrExists = errors.New("the unit exists already")
 
-// JobError reports that a job did not end well.
+// JobError reports that a job failed.
 type JobError struct {
 	Unit string
-	// Result is systemd's word, see JobRemoved in org.freedesktop.systemd1(5):
-	// canceled, timeout, failed, dependency, skipped.
+	// Result is the result in JobRemoved, see org.freedesktop.systemd1(5): canceled, timeout, failed, dependency or
+	// skipped.
 	Result string
 }
 
@@ -62,23 +60,23 @@ func (e *JobError) Error() string {
 	return fmt.Sprintf("systemd's job for %s ended %q; see journalctl -u '%s'", e.Unit, e.Result, e.Unit)
 }
 
-// Manager speaks with PID 1. The zero value is ready. Each request has a connection of its own, which ends with it:
-// on its private socket PID 1 tells each connection of every change of every unit, which on a busy node would wake
-// the daemon all the time.
+// Manager speaks with PID 1. The zero value is ready. Each request has a connection of its own, which ends with it. On
+// its private socket PID 1 reports every change of every unit to each connection. On a busy node that would wake the
+// daemon constantly.
 type Manager struct {
-	// socket and transient are others than privateSocket and transientUnits in tests.
+	// socket and transient replace privateSocket and transientUnits in tests.
 	socket, transient string
 
 	starts starts
 }
 
-// Names of org.freedesktop.systemd1(5).
+// These are names from org.freedesktop.systemd1(5).
 const (
 	systemd     = "org.freedesktop.systemd1"
 	systemdPath = "/org/freedesktop/systemd1"
 )
 
-// with calls use with a connection that hears of the ends of jobs. The context of use ends with the connection.
+// with calls use with a connection that receives the signals about jobs. The context of use ends with the connection.
 func (m *Manager) with(ctx context.Context, use func(context.Context, *sd.Conn) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -90,9 +88,10 @@ func (m *Manager) with(ctx context.Context, use func(context.Context, *sd.Conn) 
 	return use(ctx, c)
 }
 
-// connect connects by go-systemd, which asks for a connection for calls and one for signals. It gets the same one: in a
-// storm of events each more costs PID 1 seconds. The connection ends with ctx. When it ends, or PID 1 does not
-// answer, connect calls end with the reason.
+// connect connects through go-systemd. That library asks for one connection for calls and one for signals, and gets the
+// same one twice. During many events each extra connection costs PID 1 seconds.
+//
+// The connection ends with ctx. When it breaks, or PID 1 does not answer, connect calls end with the reason.
 func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd.Conn, error) {
 	late := time.AfterFunc(patience, func() { end(errSilent) })
 	defer late.Stop()
@@ -104,7 +103,7 @@ func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd
 	if err != nil {
 		return nil, errors.Join(err, bus.Close())
 	}
-	// systemd 252 sends the signals on this socket also without it (bus_foreach_bus in its src/core/dbus.c).
+	// systemd 252 sends the signals on this socket even without it (bus_foreach_bus in its src/core/dbus.c).
 	if err := c.Subscribe(); err != nil {
 		c.Close()
 		return nil, err
@@ -132,8 +131,8 @@ func (m *Manager) dial(ctx context.Context) (*dbus.Conn, error) {
 	}
 }
 
-// executing reports whether PID 1 executes itself anew (systemctl daemon-reexec, an upgrade of
-// systemd): nobody listens on the socket, or who has accepted the connection is gone.
+// executing reports whether the error means that PID 1 re-executes itself (systemctl daemon-reexec, or an upgrade of
+// systemd). Then nothing listens on the socket, or the accepting process is gone.
 func executing(err error) bool {
 	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, io.EOF} {
 		if errors.Is(err, e) {
@@ -149,7 +148,7 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 		return nil, err
 	}
 	late := time.AfterFunc(patience, func() { c.Close() })
-	// Without Hello: there is no bus on this socket, PID 1 is at its other end.
+	// There is no Hello, because this socket has no bus: PID 1 is at its other end.
 	err = c.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))})
 	if !late.Stop() {
 		err = errSilent
@@ -160,9 +159,8 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 	return c, nil
 }
 
-// job starts a job and waits until it has ended. When ctx ends it returns, and
-// the job goes on: it is PID 1's. One whose end was not heard of is started again: none
-// does more than was asked for if it is.
+// job starts a job and waits until it has ended. It returns when ctx ends, while PID 1 goes on with the job. If the
+// connection breaks, it starts the job again, which is harmless for every job here.
 func (m *Manager) job(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	for {
 		if err := m.jobOnce(ctx, unit, start); !errors.Is(err, errLost) {
@@ -173,7 +171,7 @@ func (m *Manager) job(ctx context.Context, unit string, start func(context.Conte
 
 func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	return m.with(ctx, func(connected context.Context, c *sd.Conn) error {
-		// With room for the result: go-systemd hands it out under a lock.
+		// The buffer lets go-systemd send the result, which it does under a lock.
 		result := make(chan string, 1)
 		if _, err := start(connected, c, result); err != nil && c.Connected() {
 			return refusal(unit, err)
@@ -190,8 +188,8 @@ func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.C
 	})
 }
 
-// startAlone has PID 1 start one mount unit, and the mount point removed if it has said that it does
-// not mount there. Without its answer it may do so yet.
+// startAlone asks PID 1 to start one mount unit. It removes the mount point if PID 1 refuses. Without an answer it
+// keeps the mount point, because PID 1 may still mount there.
 func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	properties, err := u.properties()
 	if err != nil {
@@ -205,11 +203,11 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	return errors.Join(err, m.StartCleanup(ctx, u.Path))
 }
 
-// startTransient has PID 1 make a transient unit and start it, and make others beside it. That it is
-// there already is ErrExists. Nobody waits for the job, so it needs no connection for signals.
+// startTransient asks PID 1 to make and start a transient unit, and to make others beside it. It returns ErrExists if
+// the unit exists. It does not wait for the job, so it needs no connection for signals.
 //
-// PID 1 is asked once more if its answer is lost, as when it executes itself anew: it may have the job. Then it
-// answers that the unit exists.
+// It asks once more if the answer is lost, as when PID 1 re-executes itself. If PID 1 already has the job, it answers
+// that the unit exists.
 func (m *Manager) startTransient(ctx context.Context, name string, properties []sd.Property, others []sd.PropertyCollection) error {
 	var job dbus.ObjectPath
 	start := func() error { return m.call(ctx, "StartTransientUnit", &job, name, "fail", properties, others) }
@@ -221,8 +219,8 @@ func (m *Manager) startTransient(ctx context.Context, name string, properties []
 	return refusal(name, err)
 }
 
-// call calls a method of PID 1's manager on a connection of its own and stores what it returns. It waits for
-// patience at most.
+// call calls a method of PID 1's manager on a connection of its own and stores the result. It waits at most for
+// patience.
 func (m *Manager) call(ctx context.Context, method string, result any, args ...any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 	defer cancel()
@@ -234,10 +232,11 @@ func (m *Manager) call(ctx context.Context, method string, result any, args ...a
 	return c.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager."+method, 0, args...).Store(result)
 }
 
-// MountEnded reports whether the job of StartMount has ended. Where it has ended and
-// nothing is mounted the error is a *JobError. As long as PID 1 has the file of the
-// unit it has the unit, and is asked for its job only if it has to be sure: for who is
-// connected it makes a message of each change of each unit.
+// MountEnded reports whether the job of StartMount has ended. The error is a *JobError if the job has ended and nothing
+// is mounted.
+//
+// While the unit's file exists, PID 1 has the unit, and MountEnded asks for the job only if sure is true. A connection
+// makes PID 1 send a message for each change of each unit.
 func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool, error) {
 	if err := checkPath(path); err != nil {
 		return false, err
@@ -261,8 +260,8 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 		}
 		return p.Value.Value(), nil
 	}
-	// The job before the state: a unit that waits for its device is inactive, with
-	// a job. Its number is 0 if there is none (org.freedesktop.systemd1(5)).
+	// The job comes before the state, because a unit that waits for its device is inactive with a job. Without a job
+	// the number is 0 (org.freedesktop.systemd1(5)).
 	job, err := get("Job")
 	if err != nil {
 		return false, err
@@ -275,8 +274,7 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 		return false, err
 	}
 	if state != "active" {
-		// The unit that has failed is collected: what the result was, its journal
-		// tells.
+		// PID 1 has collected the failed unit. The journal has its result.
 		return true, &JobError{Unit: name, Result: "failed"}
 	}
 	return true, nil
@@ -288,8 +286,8 @@ func (m *Manager) has(path string) bool {
 	return err == nil
 }
 
-// refusal tells why PID 1 took no job for the unit, nil if it did. That the disk is at fault
-// the end of a job says.
+// refusal returns why PID 1 took no job for the unit, nil if it did. It never blames the disk: only the result of a job
+// does.
 func refusal(unit string, err error) error {
 	var e dbus.Error
 	switch {
@@ -301,8 +299,7 @@ func refusal(unit string, err error) error {
 	return disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", unit, err))
 }
 
-// StopMount stops the mount unit of that mount point. That there is no such unit
-// is no error.
+// StopMount stops the mount unit of that mount point. A missing unit is no error.
 func (m *Manager) StopMount(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err
@@ -320,15 +317,15 @@ func (m *Manager) stop(ctx context.Context, name string) error {
 	return err
 }
 
-// noSuchUnit reports whether PID 1 has said that it has not loaded the unit.
+// noSuchUnit reports whether PID 1 answered that it has not loaded the unit.
 func noSuchUnit(err error) bool {
 	var e dbus.Error
 	return errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit"
 }
 
-// Plugged returns the time of CLOCK_MONOTONIC since which PID 1 has the disk of that
-// kernel name plugged (ActiveEnterTimestampMonotonic of its device unit, in
-// microseconds, org.freedesktop.systemd1(5)), zero if it has not.
+// Plugged returns the time of CLOCK_MONOTONIC since which PID 1 has the named disk plugged. That is
+// ActiveEnterTimestampMonotonic of its device unit, in microseconds (org.freedesktop.systemd1(5)). It returns zero if
+// the disk is not plugged.
 func (m *Manager) Plugged(ctx context.Context, name string) (time.Duration, error) {
 	device := unit.UnitNamePathEscape("/dev/"+name) + ".device"
 	var properties map[string]any
@@ -349,8 +346,8 @@ func (m *Manager) Plugged(ctx context.Context, name string) (time.Duration, erro
 	return time.Duration(since) * time.Microsecond, nil
 }
 
-// Format runs hotmount-format@.service for the disk of that sequence number
-// and waits until it has ended. One that runs already is waited for.
+// Format runs hotmount-format@.service for the disk with that sequence number, or joins a running one. It waits until
+// the service has ended.
 func (m *Manager) Format(ctx context.Context, seq uint64) error {
 	if seq == 0 {
 		return errors.New("cannot format a disk without a disk sequence number")
@@ -358,8 +355,8 @@ func (m *Manager) Format(ctx context.Context, seq uint64) error {
 	return m.startService(ctx, fmt.Sprintf("hotmount-format@%d.service", seq))
 }
 
-// Fill runs hotmount-stage@.service for the disk of that sequence number and
-// waits until it has ended. One that runs already is waited for.
+// Fill runs hotmount-stage@.service for the disk with that sequence number, or joins a running one. It waits until the
+// service has ended.
 func (m *Manager) Fill(ctx context.Context, seq uint64) error {
 	if seq == 0 {
 		return errors.New("cannot grow the filesystem of a disk without a disk sequence number")
@@ -367,8 +364,8 @@ func (m *Manager) Fill(ctx context.Context, seq uint64) error {
 	return m.startService(ctx, fmt.Sprintf("hotmount-stage@%d.service", seq))
 }
 
-// Grow runs hotmount-grow@.service for the disk of that sequence number and
-// waits until it has ended. One that runs already is waited for.
+// Grow runs hotmount-grow@.service for the disk with that sequence number, or joins a running one. It waits until the
+// service has ended.
 func (m *Manager) Grow(ctx context.Context, seq uint64) error {
 	if seq == 0 {
 		return errors.New("cannot grow the filesystem of a disk without a disk sequence number")
@@ -376,8 +373,8 @@ func (m *Manager) Grow(ctx context.Context, seq uint64) error {
 	return m.startService(ctx, fmt.Sprintf("hotmount-grow@%d.service", seq))
 }
 
-// GiveOut runs hotmount-block@.service for the disk of that sequence number and
-// waits until the link is made. One that runs already is started anew.
+// GiveOut starts hotmount-block@.service for the disk with that sequence number, or restarts a running one. It waits
+// until the link is made.
 func (m *Manager) GiveOut(ctx context.Context, seq uint64) error {
 	name, err := blockUnit(seq)
 	if err != nil {
@@ -388,8 +385,8 @@ func (m *Manager) GiveOut(ctx context.Context, seq uint64) error {
 	})
 }
 
-// TakeBack ends hotmount-block@.service for the disk of that sequence number, and
-// with it the link. That there is none is no error.
+// TakeBack stops hotmount-block@.service for the disk with that sequence number, which removes the link. A missing unit
+// is no error.
 func (m *Manager) TakeBack(ctx context.Context, seq uint64) error {
 	name, err := blockUnit(seq)
 	if err != nil {
@@ -405,8 +402,7 @@ func blockUnit(seq uint64) (string, error) {
 	return fmt.Sprintf("hotmount-block@%d.service", seq), nil
 }
 
-// StartCleanup runs hotmount-cleanup@.service for that mount point and waits
-// until it has ended.
+// StartCleanup runs hotmount-cleanup@.service for that mount point and waits until it has ended.
 func (m *Manager) StartCleanup(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err
@@ -414,9 +410,8 @@ func (m *Manager) StartCleanup(ctx context.Context, path string) error {
 	return m.startService(ctx, cleanupUnit(path))
 }
 
-// AwaitCleanup returns when PID 1 removes nothing at that mount point, so that the next mount can use a
-// directory again that is left there. PID 1 starts the cleanup when a mount ends. A cleanup that comes
-// later would remove the directory before the next mount is there.
+// AwaitCleanup returns when PID 1 is not removing that mount point, so that the next mount can reuse the directory. PID
+// 1 starts the cleanup when a mount ends. A later cleanup would remove the directory before the next mount.
 func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err
@@ -424,7 +419,7 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if !m.leftover(path) {
 		return nil
 	}
-	// PID 1 has the unit as long as it has a job for it, or the unit runs.
+	// PID 1 has the unit while it has a job for it, or while the unit runs.
 	var unit dbus.ObjectPath
 	if noSuchUnit(m.call(ctx, "GetUnit", &unit, cleanupUnit(path))) {
 		return nil
@@ -432,15 +427,15 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	return m.StartCleanup(ctx, path)
 }
 
-// leftover reports whether a mount point is there without a mount unit: as long as PID 1 has the
-// unit the directory is that one's.
+// leftover reports whether a mount point exists without a mount unit. While PID 1 has the unit, the directory belongs
+// to that.
 func (m *Manager) leftover(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, os.ErrNotExist) && !m.has(path)
 }
 
-// UnmountGone runs hotmount-unmount@.service for that mount point and the
-// device that is or was mounted there and is gone, and waits until it has ended.
+// UnmountGone runs hotmount-unmount@.service for that mount point and the removed device that is or was mounted there.
+// It waits until the service has ended.
 func (m *Manager) UnmountGone(ctx context.Context, path string, dev disk.Dev) error {
 	if err := checkPath(path); err != nil {
 		return err

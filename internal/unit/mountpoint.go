@@ -13,15 +13,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// ErrNotEmpty reports that a mount point on which nothing is mounted has something
-// in it. It is never removed, and nothing is mounted over it.
+// ErrNotEmpty reports that a mount point without a mount holds files. hotmount then neither removes it nor mounts over
+// it.
 var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there")
 
 const marker = disk.Marker
 
-// MakeMountPoint makes the directory for a UUID in a class directory, which comes
-// into being with the marker in it. One that is there already will do if it holds
-// nothing else.
+// MakeMountPoint makes the directory for a UUID in a class directory. The directory appears with the marker in it. An
+// existing one is fine if it holds nothing else.
 func MakeMountPoint(dir, uuid string) error {
 	if err := makeMountPoint(dir, uuid); err != nil {
 		return fmt.Errorf("cannot make the mount point %s/%s: %w", dir, disk.Visible(uuid), err)
@@ -49,7 +48,7 @@ func makeMountPoint(dir, uuid string) error {
 	if err := isBare(point); err != nil {
 		return err
 	}
-	// One that a crash has left mostly has the marker: then it is never writable.
+	// A directory left by a crash mostly has the marker, and then it need not become writable.
 	if m, err := openMarker(point, 0); err == nil {
 		m.Close()
 	} else if err := errors.Join(setImmutable(point, false), mark(point)); err != nil {
@@ -58,7 +57,7 @@ func makeMountPoint(dir, uuid string) error {
 	return errors.Join(setImmutable(point, true), isBare(point))
 }
 
-// draft is the name of a mount point before it is whole and when it goes.
+// draft returns the name of a mount point while it is being made or removed.
 func draft(uuid string) string { return "." + uuid }
 
 func newMountPoint(class *os.File, uuid string) error {
@@ -82,7 +81,7 @@ func newMountPoint(class *os.File, uuid string) error {
 	return setImmutable(point, true)
 }
 
-// removeDraft removes what was left of making or removing the mount point.
+// removeDraft removes what an interrupted creation or removal of the mount point left.
 func removeDraft(class *os.File, uuid string) error {
 	if err := removeBare(class, draft(uuid)); err != nil {
 		return fmt.Errorf("cannot remove %s/%s: %w", class.Name(), draft(uuid), err)
@@ -142,9 +141,8 @@ func unmark(d *os.File) error {
 	return unix.Unlinkat(int(d.Fd()), marker, 0)
 }
 
-// RemoveMountPoint removes the directory of a UUID from a class directory, if it
-// holds nothing but the marker. One on which something is mounted is left alone; that one is not
-// there at all is no error.
+// RemoveMountPoint removes the directory of a UUID from a class directory if it holds nothing but the marker. It leaves
+// a directory with a mount alone. A missing directory is no error.
 func RemoveMountPoint(dir, uuid string) error {
 	if err := removeMountPoint(dir, uuid); err != nil {
 		return fmt.Errorf("cannot remove the mount point %s/%s: %w", dir, disk.Visible(uuid), err)
@@ -184,11 +182,11 @@ func removeMountPoint(dir, uuid string) error {
 	if err := setImmutable(point, false); err != nil {
 		return err
 	}
-	// Without the marker it must not be seen by its name.
+	// Without the marker it must not be visible under its name.
 	err = unix.Renameat2(int(class.Fd()), uuid, int(class.Fd()), draft(uuid), unix.RENAME_NOREPLACE)
 	if err != nil {
 		again := setImmutable(point, true)
-		if errors.Is(err, unix.EBUSY) { // it was mounted in between: then it stays as it was
+		if errors.Is(err, unix.EBUSY) { // it was mounted in between, so it stays as it was
 			return again
 		}
 		return errors.Join(err, again)
@@ -196,8 +194,7 @@ func removeMountPoint(dir, uuid string) error {
 	return removeDraft(class, uuid)
 }
 
-// Leftovers returns the names of all entries of a class directory; of a directory
-// that is not there, none.
+// Leftovers returns the names of all entries of a class directory, and none if the directory does not exist.
 func Leftovers(dir string) ([]string, error) {
 	class, err := openDirectory(dir)
 	if errors.Is(err, unix.ENOENT) {
@@ -210,13 +207,12 @@ func Leftovers(dir string) ([]string, error) {
 	return class.Readdirnames(-1)
 }
 
-// errMounted reports that something is mounted on a mount point.
+// errMounted reports that a mount point has a mount.
 var errMounted = errors.New("something is mounted there")
 
-// openDirectory opens a directory step by step from the root, following no
-// symlink: a pod that has the class directory by hostPath cannot lead us
-// elsewhere. openat2(2) would do it in one, but RestrictSUIDSGID= answers it
-// with ENOSYS (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
+// openDirectory opens a directory step by step from the root and follows no symlink. A pod that has the class directory
+// by hostPath cannot lead it elsewhere. openat2(2) would need one step, but RestrictSUIDSGID= makes it fail with ENOSYS
+// (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
 func openDirectory(dir string) (*os.File, error) {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir {
 		return nil, fmt.Errorf("%q is not a clean absolute path", dir)
@@ -236,8 +232,8 @@ func openDirectory(dir string) (*os.File, error) {
 	return d, nil
 }
 
-// openPoint opens a mount point; the error is errMounted if something is mounted
-// on it. The mount itself is not touched: its filesystem may be dead.
+// openPoint opens a mount point. It returns errMounted if something is mounted there. It does not touch the mount
+// itself, whose filesystem may be dead.
 func openPoint(class *os.File, uuid string) (*os.File, error) {
 	place, err := openBelow(class, uuid, unix.O_PATH)
 	if err != nil {
@@ -258,7 +254,7 @@ func openPoint(class *os.File, uuid string) (*os.File, error) {
 	return openBelow(place, ".", 0)
 }
 
-// openBelow opens a directory in another, by whose name its own is the whole path.
+// openBelow opens a directory within another. Its name is the whole path.
 func openBelow(d *os.File, name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(int(d.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
@@ -267,9 +263,8 @@ func openBelow(d *os.File, name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path.Join(d.Name(), name)), nil
 }
 
-// mountID is the id of the mount that the file is reached by, as in the first
-// field of mountinfo (proc_pid_fdinfo(5)). Unlike statx(2) it asks nothing of the
-// filesystem.
+// mountID returns the id of the mount through which the file is open: the first field of mountinfo
+// (proc_pid_fdinfo(5)). Unlike statx(2) it asks nothing of the filesystem.
 func mountID(f *os.File) (string, error) {
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
 	if err != nil {
@@ -309,11 +304,11 @@ func isBare(d *os.File) error {
 	return nil
 }
 
-// immutable is FS_IMMUTABLE_FL (linux/fs.h), which x/sys does not have.
+// immutable is FS_IMMUTABLE_FL (linux/fs.h), which x/sys lacks.
 const immutable = 0x10
 
-// setImmutable sets or clears FS_IMMUTABLE_FL (ioctl_iflags(2), chattr(1)). A
-// filesystem that has no such flag, such as tmpfs before Linux 6.6, goes without.
+// setImmutable sets or clears FS_IMMUTABLE_FL (ioctl_iflags(2), chattr(1)). It does nothing on a filesystem without the
+// flag, such as tmpfs before Linux 6.6.
 func setImmutable(d *os.File, on bool) error {
 	flags, err := unix.IoctlGetUint32(int(d.Fd()), unix.FS_IOC_GETFLAGS)
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {

@@ -15,35 +15,35 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// starts has the mounts that are asked for while others are under way wait for these, and then
-// asked for together: where many disks come at once, what costs PID 1 and the processors most is a
-// mount(8) for each. How many go together so depends on how fast mounts are. The zero value is ready.
+// starts batches mounts: those requested while others are under way wait, and then go to PID 1 together. When many
+// disks come at once, one mount(8) for each is the largest cost for PID 1 and the processors. So the speed of mounts
+// decides the size of a batch. The zero value is ready.
 type starts struct {
 	mu      sync.Mutex
 	waiting []*start
-	// turn has room for the one request whose mounts are under way. It is no mutex, so that one can wait for
-	// it and for the answer to another's request at once.
+	// turn has room for the one request whose mounts are under way. It is not a mutex, so that a request can wait for
+	// it and for another's answer at once.
 	turn chan struct{}
-	// together is when a service was asked for last.
+	// together is when a service was last requested.
 	together time.Time
-	// most is another than waitMost in tests.
+	// most replaces waitMost in tests.
 	most time.Duration
 }
 
-// start is one mount that is asked for.
+// start is one requested mount.
 type start struct {
 	unit MountUnit
 	over func()
-	// answered is closed when it was asked for with others, or is to be asked for alone.
+	// answered is closed when the mount was requested with others, or is to be requested alone.
 	answered chan struct{}
 	alone    bool
 }
 
-// waitMost is how long those that come wait for the mounts that are under way: one may take its time, to
-// recover a log or on a disk that does not answer.
+// waitMost bounds how long new mounts wait for those under way. One of these may have a log to recover, or a disk that
+// does not answer.
 const waitMost = 500 * time.Millisecond
 
-// add has a mount wait for its turn, and gives the turn.
+// add queues a mount and returns the channel for its turn.
 func (s *starts) add(one *start) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *starts) add(one *start) chan struct{} {
 	return s.turn
 }
 
-// take returns all that wait.
+// take removes and returns all waiting mounts.
 func (s *starts) take() []*start {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *starts) take() []*start {
 	return all
 }
 
-// withdraw reports whether one was still waiting, and does not any more.
+// withdraw removes a mount from the queue, and reports whether it was there.
 func (s *starts) withdraw(one *start) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,17 +76,17 @@ func (s *starts) withdraw(one *start) bool {
 	return false
 }
 
-// underWay reports whether a mount that is asked for now has to wait.
+// underWay reports whether a new mount has to wait.
 func (s *starts) underWay() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.turn) > 0
 }
 
-// StartMount has a filesystem mounted by a transient mount unit. It returns when
-// PID 1 has been asked; that it is mounted the mount table tells, that it cannot be
-// MountEnded. Whoever calls it calls over when he does not wait for the mount any more, also after an
-// error: those that have come meanwhile have waited for that.
+// StartMount starts a transient mount unit for a filesystem. It returns when PID 1 has the request. The mount table
+// shows that the filesystem is mounted, and MountEnded reports that it cannot be.
+//
+// The caller must call over when it no longer waits for the mount, even after an error. Until then later requests wait.
 func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err error) {
 	if err := u.check(); err != nil {
 		return func() {}, fmt.Errorf("cannot mount %s: %w", u.ID, err)
@@ -110,9 +110,9 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err
 	return s.over, nil
 }
 
-// end has the turn end when all of these mounts are over, or have taken too long.
+// end calls turn when all of these mounts are over, or after most.
 func end(all []*start, most time.Duration, turn func()) {
-	if len(all) == 0 { // another had this one among its own
+	if len(all) == 0 { // another request had this one in its batch
 		turn()
 		return
 	}
@@ -130,8 +130,8 @@ func end(all []*start, most time.Duration, turn func()) {
 	}
 }
 
-// heldBack is how long PID 1 may hold back jobs of mount units after several mounts: it reads the mount table five
-// times a second at most (mount_enumerate in systemd's src/core/mount.c), and no such job runs until it has.
+// heldBack is how long PID 1 may hold back jobs of mount units after several mounts. PID 1 reads the mount table at
+// most five times a second (mount_enumerate in systemd's src/core/mount.c), and runs no such job before it has.
 const heldBack = 1500 * time.Millisecond
 
 // mayBeHeldBack reports whether PID 1 may hold back jobs of mount units now.
@@ -141,16 +141,18 @@ func (s *starts) mayBeHeldBack() bool {
 	return time.Since(s.together) <= heldBack
 }
 
-// service notes that a service was asked for.
+// service records that a service was requested.
 func (s *starts) service() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.together = time.Now()
 }
 
-// ask asks PID 1 for these mounts by one service, if they are several, or if one comes when PID 1 may hold back
-// jobs of mount units: a service it does not hold back. Where that fails each is asked for alone: PID 1 refuses
-// all if it has one of the units already, or that is masked.
+// ask requests these mounts from PID 1. Several mounts go by one service. A single mount does too while PID 1 may hold
+// back jobs of mount units, because it does not hold back a service.
+//
+// If that fails, each mount must be requested alone. PID 1 refuses the whole batch if it has one of the units, or one
+// is masked.
 func (m *Manager) ask(ctx context.Context, all []*start) {
 	alone := len(all) == 1 && !m.starts.mayBeHeldBack()
 	if len(all) > 0 && !alone {
@@ -163,20 +165,19 @@ func (m *Manager) ask(ctx context.Context, all []*start) {
 	}
 }
 
-// togetherUnit begins the name of a service that mounts several disks. It is not "hotmount-", by which systemd gives our
-// services their sandbox: that of mount(8) would be another.
+// togetherUnit begins the name of a service that mounts several disks. It is not "hotmount-", because the sandbox of
+// those services would apply to mount(8).
 const togetherUnit = "hotmounts-"
 
-// condition is one of a unit (Conditions in org.freedesktop.systemd1(5)).
+// condition is a condition of a unit (Conditions in org.freedesktop.systemd1(5)).
 type condition struct {
 	Type            string
 	Trigger, Negate bool
 	Parameter       string
 }
 
-// startTogether has PID 1 start the mount units after a service that runs one mount(8) for all of them. As soon as
-// PID 1 sees a mount, the job of its unit is done; one that is not there when the service has ended PID 1
-// mounts by its unit.
+// startTogether asks PID 1 to start the mount units after a service that runs one mount(8) for all of them. As soon as
+// PID 1 sees a mount, the job of its unit is done. PID 1 itself then mounts those that the service did not.
 func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	var table strings.Builder
 	var names []string
@@ -191,8 +192,9 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 		if err != nil {
 			return err
 		}
-		// Of a job that is done by this PID 1 would say "Condition check resulted in … being skipped", which is not
-		// what happened (job_emit_done_message in systemd's src/core/job.c; LOG_INFO). What mount(8) says is a notice.
+		// PID 1 would log "Condition check resulted in … being skipped" for the job of a mount that the service has
+		// made. That is misleading (job_emit_done_message in systemd's src/core/job.c; LOG_INFO). The output of
+		// mount(8) is a notice.
 		properties = append(properties, p("LogLevelMax", int32(syslog.LOG_NOTICE)), p("SyslogLevel", int32(syslog.LOG_NOTICE)))
 		names = append(names, Name(s.unit.Path))
 		mounts = append(mounts, sd.PropertyCollection{Name: Name(s.unit.Path), Properties: properties})
@@ -203,10 +205,10 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	return m.startTransient(ctx, fmt.Sprintf("%s%d.service", togetherUnit, all[0].unit.ID.Seq), []sd.Property{
 		p("Description", fmt.Sprintf("Mount disks that come together (%d)", len(all))),
 		p("Type", "oneshot"),
-		// A process for each, so that none waits for another's log or disk. It has PID 1's mount
-		// namespace, capabilities and user, as the mount(8) of a mount unit has.
+		// Each mount has a process, so that none waits for another's log or disk. It has PID 1's mount namespace,
+		// capabilities and user, like the mount(8) of a mount unit.
 		sd.PropExecStart([]string{"/usr/bin/mount", "--all", "--fork", "--fstab", "/proc/self/fd/0"}, false),
-		// PID 1 looks before a mount unit's mount(8), which follows a link.
+		// PID 1 checks this before a mount unit's mount(8), which follows a link.
 		p("Conditions", conditions),
 		p("StandardInput", "data"),
 		p("StandardInputData", []byte(table.String())),
@@ -220,8 +222,8 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	}, mounts)
 }
 
-// Held returns an error if PID 1 may keep the unit of a mount point for those that it was asked for with: as long
-// as a disk does not answer, on which one of them is to be mounted.
+// Held returns an error if PID 1 may keep the unit of a mount point for its batch. It does so while another disk of the
+// batch does not answer.
 func (m *Manager) Held(path string) error {
 	at := filepath.Join(cmp.Or(m.transient, transientUnits), togetherUnit)
 	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.has(path) {

@@ -10,12 +10,11 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 )
 
-// Kubelets are the services that hand volumes to pods, as hotmount.service has
-// them in its Before=.
+// Kubelets are the services that give volumes to pods, the same as in Before= of hotmount.service.
 const Kubelets = "kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service k0sworker.service k0scontroller.service snap.microk8s.daemon-kubelite.service"
 
-// Static returns the mount unit as the text of a unit file (systemd.mount(5)) that
-// needs no hotmount: the filesystem is found by its UUID, at every boot.
+// Static returns the mount unit as the text of a unit file (systemd.mount(5)) that needs no hotmount. It finds the
+// filesystem by its UUID at every boot.
 func (u *MountUnit) Static() (string, error) {
 	if err := u.check(); err != nil {
 		return "", fmt.Errorf("cannot write a unit for %s: %w", u.ID, err)

@@ -1,5 +1,5 @@
-// Package usage asks mounted filesystems how full they are, in a process of its own: one whose
-// disk is dead may never answer.
+// Package usage measures mounted filesystems in a process of its own, because a filesystem on a dead disk may never
+// answer.
 package usage
 
 import (
@@ -18,20 +18,18 @@ import (
 	"hotmount/internal/run"
 )
 
-// Space is what a mounted filesystem says of itself (statfs(2)), in bytes.
+// Space is the usage of a mounted filesystem in bytes (statfs(2)).
 type Space struct {
 	At             string
 	Used, Capacity uint64
-	// Size, Free and Available as statvfs(3) has them; Inodes are counted.
+	// Size, Free and Available are those of statvfs(3). Inodes are counts.
 	Size, Free, Available, Inodes, FreeInodes uint64
-	// Dev is its device, and Geometry how much of that it takes: of an XFS, if the
-	// caller may open it.
+	// Dev is the filesystem's device. Geometry is the part of it that an XFS uses, if the caller may open it.
 	Dev      disk.Dev
 	Geometry *disk.Geometry
 }
 
-// Scan gathers the facts of all disks with what their mounted filesystems say of
-// themselves, by path. Hung is as for Of.
+// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. hung is as for Of.
 func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Facts, map[string]Space, error) {
 	disks, err := h.Scan()
 	if err != nil {
@@ -56,12 +54,12 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 	return disks, sizes, nil
 }
 
-// Of asks the filesystems at the paths, all at once, in a process of its own: a dead filesystem
-// never answers. One that has not answered is not asked again as long as that process, whose id
-// hung has, cannot be ended: each time would leave another one behind.
+// Of measures the filesystems at the paths concurrently, in a process of its own, because a dead filesystem never
+// answers. The hung map has the id of that process for the path of each filesystem without an answer. While the process
+// cannot be killed, Of skips the path, so that it leaves no more of them behind.
 func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
 	for p, pid := range hung {
-		// It was killed. With ECHILD it has been waited for, for another path.
+		// It was killed. ECHILD means that it was reaped for another path.
 		if ended, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); ended != 0 || err != nil {
 			delete(hung, p)
 		}
@@ -89,8 +87,8 @@ func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Spa
 	return known
 }
 
-// Print asks the filesystems at the paths and prints each answer as it comes. It is what the
-// process does that Of starts.
+// Print measures the filesystems at the paths and prints each answer as it comes. It runs in the process that Of
+// starts.
 func Print(w io.Writer, paths []string) error {
 	out := json.NewEncoder(w)
 	var (
@@ -110,7 +108,7 @@ func Print(w io.Writer, paths []string) error {
 	return failed
 }
 
-// at asks one filesystem, and may never return.
+// at measures one filesystem, and may never return.
 func at(p string) Space {
 	u := Space{At: p}
 	var s unix.Statfs_t

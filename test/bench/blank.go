@@ -14,14 +14,14 @@ import (
 
 const (
 	blankSize = 5 << 30
-	// secondLook in milliseconds is for how long hotmount leaves a new filesystem alone before it reads it once more
+	// secondLook, in milliseconds, is how long hotmount leaves a new filesystem alone before it reads it again
 	// (secondLook in internal/helper/prove.go).
 	secondLook = 3000
-	// bytesPerSecond is the speed of the disk that is throttled.
+	// bytesPerSecond is the speed of the throttled disk.
 	bytesPerSecond = 500_000_000
 )
 
-// blanks measures blank disks that are read as fast as memory: the kernel has zeros for what was never written.
+// blanks measures blank disks at the speed of memory: the kernel returns zeros for blocks never written.
 func (in *inside) blanks(ctx context.Context) error {
 	for r := range in.Turns {
 		for _, way := range order(in.Ways, nil, r) {
@@ -68,8 +68,8 @@ func (in *inside) blankTurn(ctx context.Context, way string) error {
 	return errors.Join(err, in.clear(ctx, loops), os.Remove(file))
 }
 
-// parts does what has to be done with a blank disk, one after the other, and returns how long that took, in
-// milliseconds. A unit of PID 1 does it, which is throttled as hotmount's is. It begins after udev's event.
+// parts does the single steps for a blank disk one after the other, and returns their time in milliseconds. A unit of
+// PID 1 runs them, so that it is throttled like hotmount's. It begins after udev's event.
 func (in *inside) parts(ctx context.Context, l *loop) (float64, error) {
 	n, err := in.numbers(ctx, "systemd-run -q --pipe --wait --collect bash -ec "+quote(fmt.Sprintf(`udevadm settle; s=$(date +%%s%%N)
 dd if=%[1]s of=/dev/null bs=1M iflag=direct 2>/dev/null; mkfs.xfs -q -K %[1]s
@@ -83,7 +83,7 @@ systemd-mount -q --fsck=no -t xfs %[1]s %[2]sparts; e=$(date +%%s%%N); echo $(( 
 	return n[0] / 1000, nil
 }
 
-// throttled measures blank disks with the speed of a good SATA disk.
+// throttled measures blank disks at the speed of a good SATA disk.
 func (in *inside) throttled(ctx context.Context) error {
 	loops, err := in.loops(1)
 	if err != nil {
@@ -96,7 +96,7 @@ func (in *inside) throttled(ctx context.Context) error {
 	return errors.Join(in.blanks(ctx), lift())
 }
 
-// throttle limits what the container reads of a device. The function that it returns ends that.
+// throttle limits the container's reads from a device. The returned function ends that.
 func throttle(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))
@@ -120,7 +120,7 @@ func throttleUnified(dev string) error {
 }
 
 // throttleLegacy limits all of the container's processes by cgroup v1. A root group cannot be limited, so they move
-// into one of their own, and back at the end.
+// into a group of their own, and back at the end.
 func throttleLegacy(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	root, err := os.MkdirTemp("", "bench-blkio-")
@@ -134,7 +134,7 @@ func throttleLegacy(dev string) (lift func() error, err error) {
 	lift = func() error {
 		return errors.Join(moveAll(root), removeGroup(group), unix.Unmount(root, 0), os.Remove(root))
 	}
-	// One that a killed run has left is as good.
+	// A group that a killed run has left is fine too.
 	if err := os.MkdirAll(group, 0o755); err != nil {
 		return lift, err
 	}
@@ -145,7 +145,7 @@ func throttleLegacy(dev string) (lift func() error, err error) {
 	return lift, moveAll(group)
 }
 
-// moveAll moves all processes of the container into a group. One that was forked meanwhile is found by the next look.
+// moveAll moves all processes of the container into a group. The next pass finds a process forked meanwhile.
 func moveAll(group string) error {
 	for range 3 {
 		pids, err := filepath.Glob("/proc/[0-9]*")
@@ -162,7 +162,7 @@ func moveAll(group string) error {
 	return nil
 }
 
-// removeGroup removes a group whose last processes may just be ending.
+// removeGroup removes a group whose last processes may still be ending.
 func removeGroup(group string) error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		err := os.Remove(group)

@@ -8,18 +8,18 @@ import (
 type figure struct {
 	name  string
 	disks int
-	// blanks are blank disks besides.
+	// blanks is the number of additional blank disks.
 	blanks int
-	// turns of each way at most.
+	// turns is the highest number of turns of each way.
 	turns int
 	ways  []string
-	// apart has it measured only when it is named.
+	// apart reports whether it is measured only when it is named.
 	apart bool
-	// traced has the kernel trace the turns, from outside the container.
+	// traced reports whether the kernel traces the turns, from outside the container.
 	traced bool
 }
 
-// figures are those of a run, in its order.
+// figures are the figures of a run, in its order.
 var figures = []figure{
 	{name: "one", disks: 1, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount}},
 	{name: "twenty", disks: 20, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount}},
@@ -32,7 +32,7 @@ var figures = []figure{
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
 }
 
-// seldom has ways take part in one round of so many: those that no bound is about.
+// seldom maps the ways that no bound is about to n: they take part in each nth round.
 var seldom = map[string]map[string]int{
 	"one":      {shellLoop: 3, systemdMount: 3},
 	"twenty":   {hotPlug: 6, shellLoop: 6, systemdMount: 6},
@@ -50,24 +50,25 @@ type Turn struct {
 	Figure string `json:"figure"`
 	Way    string `json:"way"`
 	Disks  int    `json:"disks"`
-	// Load is the load average of the last minute, Idle the processors' idle share (0 to 1) in the half second before.
+	// Load is the load average of the last minute. Idle is the processors' idle share (0 to 1) in the half second
+	// before.
 	Load float64 `json:"load"`
 	Idle float64 `json:"idle"`
-	// Others is the share of the processors (0 to 1) that others than the container took during the turn.
+	// Others is the share of the processors (0 to 1) that processes outside the container took during the turn.
 	Others  float64            `json:"others"`
 	Added   map[string]float64 `json:"added,omitempty"`   // the kernel's event
 	Probed  map[string]float64 `json:"probed,omitempty"`  // udev's event
 	Mounted map[string]float64 `json:"mounted,omitempty"` // seen in the mount table
-	// CPU has milliseconds by group until a while after the last mount. "all" is the container but for this program,
-	// with what it did itself as a way.
+	// CPU has milliseconds by group until a while after the last mount. "all" is the container without this program,
+	// except for its work as a way.
 	CPU map[string]float64 `json:"cpu,omitempty"`
 	// Values are other results, by name.
 	Values map[string]float64 `json:"values,omitempty"`
-	// Fault tells why the turn does not count.
+	// Fault is the reason why the turn does not count.
 	Fault string `json:"fault,omitempty"`
 }
 
-// quiet reports whether the machine had next to nothing else to do.
+// quiet reports whether the machine had almost nothing else to do.
 func (t Turn) quiet() bool { return t.Idle >= 1-busyBefore && t.Others <= busyMeanwhile }
 
 func first(times map[string]float64) float64 {

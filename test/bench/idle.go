@@ -9,16 +9,17 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// dropIn is what the daemon has while ways take turns: one that is frozen cannot feed the watchdog, and settle is a wait.
+// dropIn configures the daemon while ways take turns. A frozen daemon cannot feed the watchdog, and settle would be a
+// wait.
 const (
 	dropIn     = "/etc/systemd/system/hotmount.service.d/bench.conf"
 	dropInText = "[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n"
 )
 
-// settled is for how long the daemon has had nothing to do before it is measured.
+// settled is the idle time of the daemon before it is measured.
 const settled = 90 * time.Second
 
-// idle measures what the daemon, as it is installed, does with many disks while nothing happens.
+// idle measures the installed daemon with many disks while nothing happens.
 func (in *inside) idle(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -90,7 +91,7 @@ func (in *inside) switches(ctx context.Context) (n float64, err error) {
 	return n, nil
 }
 
-// asMeasured has the daemon again as while ways take turns, and detaches the disks.
+// asMeasured configures the daemon for turns again, and detaches the disks.
 func (in *inside) asMeasured(ctx context.Context, loops []*loop, err error) error {
 	text := "mkdir -p $(dirname " + dropIn + "); printf %s " + quote(dropInText) + " >" + dropIn + "; systemctl daemon-reload; systemctl restart hotmount"
 	return errors.Join(err, in.clear(ctx, loops), in.script(ctx, text))

@@ -18,19 +18,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// task is what the program inside the container is asked for, as JSON on its command line.
+// task is the request to the program inside the container, as JSON on its command line.
 type task struct {
 	Figure string   `json:"figure"`
 	Ways   []string `json:"ways"`
 	Disks  int      `json:"disks"`
 	Blanks int      `json:"blanks"`
 	Turns  int      `json:"turns"`
-	// First is the container's first loop device, Dir the directory for the files behind them.
+	// First is the container's first loop device. Dir is the directory for the files behind them.
 	First int    `json:"first"`
 	Dir   string `json:"dir"`
 	// Idle is in seconds.
 	Idle int `json:"idle"`
-	// Packages are those that the ways named so measure.
+	// Packages maps ways to the packages that they measure.
 	Packages map[string]string `json:"packages"`
 }
 
@@ -39,13 +39,13 @@ type inside struct {
 	task
 	turns *json.Encoder
 	out   io.Writer
-	// patience is for how long this figure still waits for a quiet machine.
+	// patience is the remaining wait of this figure for a quiet machine.
 	patience time.Duration
 	// installed is the way whose package is installed.
 	installed string
 }
 
-// patience is for how long one figure waits for a quiet machine, in all of its turns.
+// patience bounds the wait of one figure for a quiet machine, over all of its turns.
 const patience = 90 * time.Second
 
 func runInside(ctx context.Context, text string, host io.Reader, turns, out io.Writer) error {
@@ -73,13 +73,12 @@ func (in *inside) as(way string, f func() error) error {
 	return errors.Join(in.install(way), f())
 }
 
-// resume leaves the container as it is after the installation.
+// resume restores the state of the container after the installation.
 func (in *inside) resume() error {
-	ctx := context.Background() // also after the end of the other
+	ctx := context.Background() // works even after the end of the other context
 	return errors.Join(in.clear(ctx, nil), in.script(ctx, setUp(hotmount, in.Dir)))
 }
 
-// script runs a script of bash.
 func (in *inside) script(ctx context.Context, text string) error {
 	_, err := in.output(ctx, text)
 	return err
@@ -113,7 +112,7 @@ func (in *inside) numbers(ctx context.Context, text string) ([]float64, error) {
 	return all, nil
 }
 
-// install has the package of a way installed, if it is another one.
+// install installs the package of a way, if it is another one.
 func (in *inside) install(way string) error {
 	deb := in.Packages[way]
 	if deb == "" || way == in.installed {
@@ -125,7 +124,7 @@ said=$(DEBIAN_FRONTEND=noninteractive dpkg -i --force-confold,downgrade `+quote(
 systemctl daemon-reload; systemctl restart hotmount`)
 }
 
-// clear ends every way, unmounts what it has mounted, and detaches the disks.
+// clear ends every way, unmounts its mounts, and detaches the disks.
 func (in *inside) clear(ctx context.Context, loops []*loop) error {
 	if err := in.script(ctx, off); err != nil {
 		return err
@@ -133,14 +132,14 @@ func (in *inside) clear(ctx context.Context, loops []*loop) error {
 	if err := unmountAll(); err != nil {
 		return err
 	}
-	// Mount points of hotmount go with the mounts, and with them what a power cut is played with.
+	// Mount points of hotmount go with the mounts, and so do the leftovers of a simulated power cut.
 	if err := in.script(ctx, idleAgain+"\nhotmount cleanup --all"); err != nil {
 		return err
 	}
 	if err := detach(loops); err != nil {
 		return err
 	}
-	// Those of systemd-mount stay.
+	// The mount points of systemd-mount stay.
 	left, err := filepath.Glob(below + "*")
 	if err != nil {
 		return err
@@ -153,7 +152,7 @@ func (in *inside) clear(ctx context.Context, loops []*loop) error {
 	return in.script(ctx, idleAgain)
 }
 
-// unmountAll unmounts all disks. One that is busy is tried again for a while.
+// unmountAll unmounts all disks. It retries a busy one for a while.
 func unmountAll() error {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		points, err := mountPoints()
@@ -186,7 +185,7 @@ func mountPoints() ([]string, error) {
 }
 
 // endWorkers ends udevd's idle workers, as udevd itself does after three seconds (on_post in systemd's
-// src/udev/udevd.c), so that a disk finds udevd as on a node on which nothing has happened for a while.
+// src/udev/udevd.c). So a disk finds udevd as on a node without recent events.
 func (in *inside) endWorkers(ctx context.Context) error {
 	main, err := in.numbers(ctx, "systemctl show -P MainPID systemd-udevd")
 	if err != nil || len(main) != 1 {

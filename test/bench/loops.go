@@ -19,7 +19,8 @@ import (
 type loop struct {
 	name string // loop700
 	dev  string // major:minor
-	// file is held open while the device has a file: the last close of a device that is open for writing is an event.
+	// file is open while the device has a file, because the last close of a device that is open for writing is an
+	// event.
 	file *os.File
 }
 
@@ -38,7 +39,7 @@ func (in *inside) loops(n int) ([]*loop, error) {
 
 func (l *loop) node() string { return "/dev/" + l.name }
 
-// attach connects the device with a file. The node in /dev comes just before, as from devtmpfs.
+// attach connects the device with a file. It makes the node in /dev just before, like devtmpfs.
 func (l *loop) attach(file string) (err error) {
 	var major, minor uint32
 	if _, err := fmt.Sscanf(l.dev, "%d:%d", &major, &minor); err != nil {
@@ -51,7 +52,7 @@ func (l *loop) attach(file string) (err error) {
 	return err
 }
 
-// detach takes the files from the devices, and their nodes.
+// detach detaches the files from the devices, and removes their nodes.
 func detach(loops []*loop) error {
 	var errs []error
 	for _, l := range loops {
@@ -72,11 +73,11 @@ func detach(loops []*loop) error {
 
 const diskSize = 1 << 30
 
-// uuid returns the UUID of the filesystem on the disk i. It is that of no other container: the kernel mounts no two XFS
-// with the same one.
+// uuid returns the UUID of the filesystem on the disk i. No other container has it: the kernel mounts no two XFS with
+// one UUID.
 func (in *inside) uuid(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012d", in.First, i) }
 
-// disks makes sparse files with an XFS each, unless they are there.
+// disks makes sparse files with an XFS each, unless they exist.
 func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
 	all := make([]string, n)
 	for i := range all {
@@ -87,7 +88,7 @@ func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
 		if err := sparse(all[i], diskSize); err != nil {
 			return nil, err
 		}
-		// Zeros take no memory, of which 200 logs would take much.
+		// Holes take no memory. The logs of 200 disks would take much.
 		for _, args := range [][]string{{"mkfs.xfs", "-q", "-m", "uuid=" + in.uuid(i)}, {"fallocate", "--dig-holes"}} {
 			if said, err := exec.CommandContext(ctx, args[0], append(args[1:], all[i])...).CombinedOutput(); err != nil {
 				return nil, fmt.Errorf("cannot make the disk %s: %s: %w: %s", all[i], args[0], err, said)
@@ -97,7 +98,7 @@ func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
 	return all, nil
 }
 
-// blank makes a new file that holds nothing, and takes no memory while it is read.
+// blank makes a new, empty sparse file, which takes no memory while it is read.
 func (in *inside) blank(name string, size int64) (string, error) {
 	path := filepath.Join(in.Dir, name)
 	if err := os.RemoveAll(path); err != nil {

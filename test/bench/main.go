@@ -1,6 +1,5 @@
-// Command bench measures hotmount against other ways to mount a disk that appears. It boots a container
-// (test/worker), and there the ways take turns. It is called by make bench. It writes a table, all turns as JSON, and
-// two plots.
+// Command bench measures hotmount against other ways to mount a new disk. It boots a container (test/worker) in which
+// the ways take turns. It writes a table, all turns as JSON, and two plots. make bench calls it.
 package main
 
 import (
@@ -56,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 	return b.run(ctx, wanted)
 }
 
-// chosen returns the figures that are named, in the order of the run.
+// chosen returns the named figures, in the order of the run.
 func chosen(only string) ([]figure, error) {
 	var all []figure
 	named := map[string]bool{}

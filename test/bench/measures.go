@@ -2,13 +2,13 @@ package main
 
 import "slices"
 
-// measure is what is made of each turn of a figure.
+// measure is a value that is computed from each turn of a figure.
 type measure struct {
 	figure, group, title, unit string
 	of                         func(Turn) (float64, bool)
 }
 
-// to returns the time from the kernel's first event to the last mount.
+// toMounted returns the time from the kernel's first event to the last mount.
 func toMounted(t Turn) (float64, bool) {
 	return last(t.Mounted) - first(t.Added), len(t.Mounted) > 0 && t.Way != parts
 }
@@ -68,7 +68,7 @@ var measures = slices.Concat(
 		{"idle", "idle, 24 disks", "seconds", "", value("seconds")},
 	})
 
-// cpus are the measures of the CPU of each disk.
+// cpus returns the measures of the CPU of each disk.
 func cpus(figure, group string) []measure {
 	return []measure{
 		{figure, group, "CPU a disk: container", "ms", cpu("all")},
@@ -84,7 +84,7 @@ func triggeredToMounted(t Turn) (float64, bool) {
 	return ms, ok && len(t.Added) == t.Disks
 }
 
-// bound is what the issue says of a figure, made of samples of ways.
+// bound is a bound on a figure from the issue, made of samples of ways.
 type bound struct {
 	title, unit string
 	make        func(samples ...[]float64) float64
@@ -97,7 +97,7 @@ type sampled struct {
 	of          func(Turn) (float64, bool)
 }
 
-// against is the ratio of hotmount to another way.
+// against returns the bound on the ratio of hotmount to another way.
 func against(figure, title, way string, of func(Turn) (float64, bool), most, goal float64) bound {
 	return bound{title, "", ratio, []sampled{{figure, hotmount, of}, {figure, way, of}}, most, goal}
 }

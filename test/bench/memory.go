@@ -14,12 +14,12 @@ import (
 
 const mib = 1 << 20
 
-// blankOne is no usual size. A disk that may have been there before hotmount was installed is not formatted, and without a
-// serial number the size alone tells: another container's loop devices are seen, too.
+// blankOne is an unusual size. hotmount does not format a disk that may have existed before its installation. Without a
+// serial number only the size identifies a disk, and other containers' loop devices are visible too.
 const blankOne = diskSize + 12*mib
 
-// memory measures what the daemon has of memory with many disks, and the most that all of hotmount's processes have
-// while blank ones are formatted.
+// memory measures the daemon's memory with many disks, and the peak of all of hotmount's processes while blank disks
+// are formatted.
 func (in *inside) memory(ctx context.Context) error {
 	for _, way := range in.Ways {
 		if err := in.as(way, func() error { return in.memoryTurn(ctx, way) }); err != nil {
@@ -71,7 +71,7 @@ func (in *inside) memoryTurn(ctx context.Context, way string) error {
 	return in.asMeasured(ctx, loops, err)
 }
 
-// resident reads how much of the daemon's memory is resident, in MiB.
+// resident reads the daemon's resident memory, in MiB.
 func (in *inside) resident(ctx context.Context, values map[string]float64) error {
 	status, err := in.status(ctx)
 	if err != nil {
@@ -100,11 +100,11 @@ func (in *inside) status(ctx context.Context) (procfs.ProcStatus, error) {
 	return p.NewStatus()
 }
 
-// peak is the most of memory, in MiB: of hotmount's processes alone, how many these were, and with the tools.
+// peak is the highest memory in MiB: of hotmount's processes alone, with their number, and including the tools.
 type peak struct{ own, processes, all float64 }
 
-// peakUntil adds up, fifty times a second, what the processes of hotmount's units have of memory of their own (RssAnon,
-// proc_pid_status(5)), until ctx ends.
+// peakUntil samples the private memory of the processes of hotmount's units fifty times a second, until ctx ends
+// (RssAnon in proc_pid_status(5)).
 func peakUntil(ctx context.Context) (most peak, err error) {
 	for ctx.Err() == nil {
 		p, err := memoryNow()
@@ -115,7 +115,7 @@ func peakUntil(ctx context.Context) (most peak, err error) {
 		if p.own > most.own {
 			most.own, most.processes = p.own, p.processes
 		}
-		_ = pause(ctx, 20*time.Millisecond) // its end is no fault
+		_ = pause(ctx, 20*time.Millisecond) // its end is no error
 	}
 	return most, nil
 }
@@ -137,7 +137,7 @@ func memoryNow() (sum peak, err error) {
 	}
 	for _, p := range all {
 		parent, ours := parents[p.PID]
-		// A child that has not become a tool yet has its parent's memory (vfork(2)).
+		// A child that is not a tool yet has its parent's memory (vfork(2)).
 		if _, child := parents[parent]; !ours || child && !tools[p.PID] {
 			continue
 		}

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probed is a disk of which udev has told, with the UUID of its filesystem.
+// probed is a disk that udev has announced, with the UUID of its filesystem.
 type probed struct{ name, uuid string }
 
-// ownWay is a way that this program is itself: a thread that mounts what udev has told of.
+// ownWay is a way within this program: a thread that mounts the disks that udev announces.
 type ownWay struct {
 	disks chan probed
 	done  chan error
@@ -71,7 +71,7 @@ func (o *ownWay) call(d probed) error {
 	return nil
 }
 
-// run starts systemd-mount, for which end waits.
+// run starts systemd-mount. end waits for it.
 func (o *ownWay) run(d probed) error {
 	tool := exec.Command("systemd-mount", "-q", "--no-block", "--collect", "--fsck=no", "-t", "xfs", "-o", "noatime", "/dev/"+d.name, filepath.Join(below, d.uuid))
 	if err := tool.Start(); err != nil {

@@ -21,7 +21,7 @@ func (r *Result) plotOne() string {
 			bars = append(bars, bar{way, parts})
 		}
 	}
-	if len(bars) == 0 { // without a tracer the whole is shown
+	if len(bars) == 0 { // without a tracer the plot shows the whole
 		names = []string{"udev", "from udev's event to mounted"}
 		for _, way := range r.ways("one") {
 			before, _, _ := r.values("one", way, toUdev)
@@ -34,7 +34,7 @@ func (r *Result) plotOne() string {
 	return stacked("One disk: time from the kernel's event to mounted", "ms, medians", names, bars)
 }
 
-// plotMany returns the plot of bursts: how many disks are mounted when, in the median burst of each way.
+// plotMany returns the plot of bursts: the number of mounted disks over time, in the median burst of each way.
 func (r *Result) plotMany() string {
 	figures := []struct{ name, title string }{
 		{"twenty", "20 disks at once: the median burst of each way"},
@@ -46,7 +46,7 @@ func (r *Result) plotMany() string {
 		var names []string
 		var all []series
 		for _, way := range r.ways(f.name) {
-			// The shell loop takes so long that the others would be one line.
+			// The shell loop takes so long that it would squeeze the others into one line.
 			if t, ok := r.medianTurn(f.name, way); ok && way != shellLoop {
 				names = append(names, way)
 				all = append(all, series{way, mountedAfter(t)})
@@ -60,7 +60,7 @@ func (r *Result) plotMany() string {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="860" height="%g">`+"\n%s</svg>\n", max(1, down), panels)
 }
 
-// mountedAfter returns when the disks of a turn were mounted, since the kernel's first event.
+// mountedAfter returns the times of a turn's mounts, since the kernel's first event.
 func mountedAfter(t Turn) []float64 {
 	var times []float64
 	for at := range maps.Values(t.Mounted) {

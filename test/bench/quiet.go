@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// busyBefore is the share of the processors that a quiet machine uses at most before a turn, busyMeanwhile that of
-	// others than the container during it. The kernel's own threads, which also work for the disks, are among them.
+	// busyBefore is the largest share of the processors that a quiet machine uses before a turn. busyMeanwhile is the
+	// largest for processes outside the container during it. The kernel's threads are among these, even when they work
+	// for the disks.
 	busyBefore    = 0.1
 	busyMeanwhile = 0.2
-	// gate is how long one turn waits for a quiet machine at most.
+	// gate bounds the wait of one turn for a quiet machine.
 	gate = 10 * time.Second
-	// sample is how long one look at the processors takes.
+	// sample is the time of one look at the processors.
 	sample = 500 * time.Millisecond
 )
 
@@ -34,7 +35,7 @@ func now() float64 {
 	return float64(t.Nano()) / 1e6
 }
 
-// processors returns how long all processors have been busy, and how long they have been there, in milliseconds.
+// processors returns the busy time and the total time of all processors, in milliseconds.
 func processors() (busy, all float64, err error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -61,8 +62,8 @@ func load() (float64, error) {
 	return l.Load1, nil
 }
 
-// waitQuiet waits until the machine is quiet, as long as the gate and the figure's patience last. It returns the idle
-// share of the last look.
+// waitQuiet waits until the machine is quiet, at most for the gate and the figure's patience. It returns the idle share
+// of the last look.
 func (in *inside) waitQuiet(ctx context.Context) (idle float64, err error) {
 	begun := time.Now()
 	for {
@@ -98,7 +99,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 const cgroups = "/sys/fs/cgroup"
 
-// groups are the control groups whose CPU is told apart.
+// groups are the control groups whose CPU is counted separately.
 var groups = map[string]string{
 	"PID 1":    "init.scope",
 	"hotmount": "system.slice/hotmount.service",
@@ -107,8 +108,8 @@ var groups = map[string]string{
 	"dbus":     "system.slice/dbus.service",
 }
 
-// spent returns the milliseconds of CPU that the groups have used, and under "all" those of the container but for the
-// group of this program.
+// spent returns the milliseconds of CPU that the groups have used. "all" is the container without the group of this
+// program.
 func spent() (map[string]float64, error) {
 	self, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -139,7 +140,7 @@ func spent() (map[string]float64, error) {
 	return ms, nil
 }
 
-// groupCPU returns the milliseconds of CPU that a control group has used, 0 if there is none.
+// groupCPU returns the milliseconds of CPU that a control group has used, 0 if it does not exist.
 func groupCPU(group string) (float64, error) {
 	path := filepath.Join(cgroups, group, "cpu.stat")
 	text, err := os.ReadFile(path)

@@ -24,7 +24,7 @@ type bench struct {
 	result Result
 }
 
-// run measures the figures. What there is is saved after each of them.
+// run measures the figures. It saves the results after each of them.
 func (b *bench) run(ctx context.Context, wanted []figure) error {
 	for _, f := range wanted {
 		begun := time.Now()
@@ -32,7 +32,7 @@ func (b *bench) run(ctx context.Context, wanted []figure) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			// The others are measured all the same.
+			// The other figures are measured all the same.
 			b.result.note("%s is not measured, or not all of it: %v", f.name, err)
 			fmt.Fprintf(b.out, "%s is not measured, or not all of it: %v\n", f.name, err)
 		}
@@ -44,8 +44,8 @@ func (b *bench) run(ctx context.Context, wanted []figure) error {
 	return b.result.table().write(os.Stdout)
 }
 
-// figure measures one figure in a container of its own. It has no more loop devices than it needs, for hotmount looks at
-// each that there is.
+// figure measures one figure in a container of its own. The container has only the loop devices that it needs, because
+// hotmount looks at all of them.
 func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	return b.measure(ctx, c, f)
 }
 
-// program is where this program is inside, packages are where the packages are.
+// program is the path of this program inside, and packages those of the packages.
 const program = "/root/bench"
 
 var packages = map[string]string{hotmount: "/root/hotmount.deb", hotmountBase: "/root/base.deb"}
@@ -93,7 +93,7 @@ func (b *bench) made(ctx context.Context, c *worker.Container) (string, error) {
 	return fmt.Sprintf("hotmount %s, %s, in a container: %s, %d processors", b.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"), strings.TrimSpace(said), runtime.NumCPU()), nil
 }
 
-// measure has the turns of a figure taken.
+// measure takes the turns of a figure.
 func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) error {
 	t := task{
 		Figure: f.name, Ways: f.ways, Disks: f.disks, Turns: min(f.turns, b.turns), Idle: b.idle,
@@ -123,14 +123,14 @@ func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) erro
 	return nil
 }
 
-// inside runs this program inside the container and returns the turns that it took, even if it fails.
+// inside runs this program inside the container. It returns the completed turns, even on an error.
 func (b *bench) inside(ctx context.Context, c *worker.Container, t task) ([]Turn, error) {
 	text, err := json.Marshal(t)
 	if err != nil {
 		return nil, err
 	}
 	cmd := c.Command(ctx, program, "inside", string(text))
-	// It clears up and ends when its input ends.
+	// The program cleans up and ends when its input ends.
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func readTurns(from io.Reader) ([]Turn, error) {
 	}
 }
 
-// save writes the table, the turns and the plots of what there is.
+// save writes the table, the turns and the plots of the results so far.
 func (b *bench) save() error {
 	var text strings.Builder
 	table := b.result.table()

@@ -67,12 +67,12 @@ func (in *inside) present(ctx context.Context, loops []*loop, files []string) er
 	return in.script(ctx, idleAgain+"\nrm -f "+masked+"; udevadm control --reload")
 }
 
-// triggered has the rule mount disks that are there already.
+// triggered makes the rule mount disks that are already attached.
 func (in *inside) triggered(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.present(ctx, loops, files); err != nil {
 		return err
 	}
-	// A rule makes its directories anew, as they are gone by then.
+	// A rule makes its directories again, because they are gone by then.
 	if err := in.script(ctx, "hotmount cleanup --all; ln -sf /dev/null "+masked); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (in *inside) triggered(ctx context.Context, way string, loops []*loop, file
 	return in.turns.Encode(t)
 }
 
-// started measures the daemon: a start that mounts the disks, starts with all mounted, and one as at boot.
+// started measures three kinds of start: one that mounts the disks, some with all mounted, and one as at boot.
 func (in *inside) started(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.present(ctx, loops, files); err != nil {
 		return err
@@ -113,11 +113,11 @@ func (in *inside) started(ctx context.Context, way string, loops []*loop, files 
 }
 
 func (in *inside) starts(ctx context.Context, way string, loops []*loop) (Turn, error) {
-	// Not setUp, which starts the daemon: the container is as it is to be.
+	// setUp would start the daemon too early.
 	return in.observe(ctx, way+", started", awaited{mounts: true}, loops, func() error { return in.script(ctx, "systemctl start hotmount") })
 }
 
-// restarted measures a start while all is mounted.
+// restarted measures a start while all disks are mounted.
 func (in *inside) restarted(ctx context.Context, way string) error {
 	t := Turn{Figure: in.Figure, Way: way + ", restarted", Disks: in.Disks, Values: map[string]float64{}}
 	var err error
@@ -146,7 +146,7 @@ func (in *inside) restarted(ctx context.Context, way string) error {
 	return in.turns.Encode(t)
 }
 
-// booted measures what happens at a boot after a power cut: hotmount-tidy runs first, and nothing in /run is left.
+// booted measures a boot after a power cut: hotmount-tidy runs first, and /run is empty.
 func (in *inside) booted(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.present(ctx, loops, files); err != nil {
 		return err
@@ -183,7 +183,7 @@ func leaveMountPoint(dir string) error {
 	return errors.Join(immutable(marker), immutable(dir))
 }
 
-// immutable marks a file immutable, on filesystems that can do it.
+// immutable marks a file immutable, on filesystems that support it.
 func immutable(path string) error {
 	const flag = 0x10 // FS_IMMUTABLE_FL in linux/fs.h
 	f, err := os.Open(path)
@@ -198,12 +198,12 @@ func immutable(path string) error {
 	return nil
 }
 
-// allMounted attaches disks and waits until the daemon, as it is installed, has mounted them.
+// allMounted attaches disks and waits until the installed daemon has mounted them.
 func (in *inside) allMounted(ctx context.Context, loops []*loop, files []string) error {
 	if err := in.clear(ctx, loops); err != nil {
 		return err
 	}
-	// The watchdog and settle as they are installed.
+	// This restores the installed watchdog and settle.
 	if err := in.script(ctx, "rm -f "+dropIn+"; systemctl daemon-reload; "+setUp(hotmount, in.Dir)+"; systemctl restart hotmount"); err != nil {
 		return err
 	}

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Interval is an estimate and its 95 % interval.
+// Interval is an estimate with its 95 % interval.
 type Interval struct {
 	Is   float64 `json:"is"`
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 }
 
-// resamples is of how many samples, drawn from the turns, an interval is made.
+// resamples is the number of samples, drawn from the turns, behind an interval.
 const resamples = 2000
 
-// estimate returns what f makes of the samples, with the percentile bootstrap's interval. The same samples give the same
-// interval. Of one or two turns it says little.
+// estimate returns f of the samples, with the interval of the percentile bootstrap. The same samples give the same
+// interval. With one or two turns it means little.
 func estimate(f func(samples ...[]float64) float64, samples ...[]float64) Interval {
 	random := rand.New(rand.NewPCG(38, 38))
 	drawn := make([][]float64, len(samples))
@@ -48,7 +48,7 @@ func medianOf(s ...[]float64) float64 { return median(s[0]) }
 // ratio returns the ratio of two medians.
 func ratio(s ...[]float64) float64 { return median(s[0]) / median(s[1]) }
 
-// beyond returns the ratio of two medians, each without the third.
+// beyond returns the ratio of two medians, each minus the third.
 func beyond(s ...[]float64) float64 {
 	return (median(s[0]) - median(s[2])) / (median(s[1]) - median(s[2]))
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// svg is a picture with a plot area and axes. It has no library: two small plots need none.
+// svg is a picture with a plot area and axes. Two small plots need no library.
 type svg struct {
 	strings.Builder
 	width, height            float64
@@ -25,7 +25,7 @@ func newSVG(width, height, left float64) *svg {
 
 func (s *svg) end() string { return s.String() + "</svg>\n" }
 
-// text writes at a place; anchor is start, middle or end.
+// text writes at a position. anchor is start, middle or end.
 func (s *svg) text(x, y float64, anchor, text string) {
 	fmt.Fprintf(s, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, escape(text))
 }
@@ -52,7 +52,7 @@ func (s *svg) legend(names []string) {
 	}
 }
 
-// xAxis draws the axis from 0 to most and returns where a value is.
+// xAxis draws the axis from 0 to most and returns a function from a value to its position.
 func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.left + v/most*(s.right-s.left) }
 	for v := 0.0; v <= most; v += step(most) {
@@ -64,7 +64,7 @@ func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 	return at
 }
 
-// yAxis is the same from the bottom to the top.
+// yAxis does the same from the bottom to the top.
 func (s *svg) yAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.bottom - v/most*(s.bottom-s.top) }
 	for v := 0.0; v <= most; v += step(most) {
@@ -124,7 +124,7 @@ func total(parts []float64) (sum float64) {
 	return sum
 }
 
-// series is how many disks were mounted when: the sorted times since the kernel's first event.
+// series has the sorted times of mounts, since the kernel's first event.
 type series struct {
 	name  string
 	times []float64

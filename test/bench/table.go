@@ -9,9 +9,9 @@ import (
 	"text/tabwriter"
 )
 
-// Result is what a run has measured.
+// Result has the measurements of a run.
 type Result struct {
-	Made  string // of what, when, where
+	Made  string // the package, the machine and the time
 	Turns []Turn
 	Notes []string
 }
@@ -20,7 +20,7 @@ func (r *Result) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Table is what a run shows.
+// Table is the output of a run.
 type Table struct {
 	Made   string   `json:"made"`
 	Bounds []Bound  `json:"bounds"`
@@ -37,12 +37,12 @@ type Row struct {
 	Median Interval `json:"median"`
 	Least  float64  `json:"least"`
 	Most   float64  `json:"most"`
-	// Quiet is how many of the turns were quiet. If none was, all count.
+	// Quiet is the number of quiet turns. If there are none, all turns count.
 	Quiet int `json:"quiet"`
 	Turns int `json:"turns"`
 }
 
-// Bound is a figure with the most that it may be.
+// Bound is a figure with its upper bound.
 type Bound struct {
 	Figure string `json:"figure"`
 	Interval
@@ -52,8 +52,8 @@ type Bound struct {
 	Met  bool    `json:"met"`
 }
 
-// values returns what f makes of a way's turns of a figure: of the quiet ones, or of all if none was quiet. Turns of
-// which f makes nothing do not count.
+// values returns f of a way's turns of a figure: of the quiet turns, or of all if none was quiet. Turns for which f
+// returns false do not count.
 func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (values []float64, quiet, turns int) {
 	var all []float64
 	for _, t := range r.Turns {
@@ -75,12 +75,12 @@ func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (value
 	return values, len(values), len(all)
 }
 
-// table makes the table of the turns that there are.
+// table makes the table of the turns so far.
 func (r *Result) table() Table {
 	t := Table{Made: r.Made, Notes: slices.Clone(r.Notes)}
 	for _, m := range measures {
 		for _, way := range r.ways(m.figure) {
-			// What a way has none of, such as the CPU of a daemon that is frozen, is left out.
+			// This leaves out values that a way does not have, such as the CPU of a frozen daemon.
 			if values, quiet, turns := r.values(m.figure, way, m.of); len(values) > 0 && slices.Max(values) > 0 {
 				t.Rows = append(t.Rows, Row{m.group, m.title, way, m.unit, estimate(medianOf, values), slices.Min(values), slices.Max(values), quiet, turns})
 			}
@@ -112,7 +112,7 @@ func (r *Result) table() Table {
 	return t
 }
 
-// ways returns the ways that a figure was measured with, in the order in which they came first.
+// ways returns the ways that took turns in a figure, in the order of their first turns.
 func (r *Result) ways(figure string) []string {
 	var all []string
 	for _, t := range r.Turns {
@@ -206,7 +206,7 @@ func (i Interval) span() string { return number(i.Low) + " to " + number(i.High)
 
 func unit(n, unit string) string { return strings.TrimSpace(n + " " + unit) }
 
-// number shows three digits.
+// number formats with three digits.
 func number(x float64) string {
 	if math.Abs(x) >= 100 {
 		return fmt.Sprintf("%.0f", x)

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trace is an instance of the kernel's tracer. The host's part of the bench has it, not the container.
+// trace is an instance of the kernel's tracer. It belongs to the bench on the host, not to the container.
 type trace struct {
 	tracefs *os.File // a mount that is attached nowhere, and ends with this descriptor
 	dir     string
 }
 
-// instance is its name. A killed run may leave one, which the next one uses.
+// instance is its name. The next run reuses one that a killed run has left.
 const instance = "hotmount-bench"
 
-// traced are the events, with their filters: who wakes PID 1, what it forks, and which processes start. The kernel does
-// not know the names of all processes that have run before; those that ask PID 1 it tells with sched_switch.
+// traced are the events, with their filters: wake-ups of PID 1, its forks, and starts of processes. The kernel does not
+// have the names of all processes that ran before. sched_switch names those that ask PID 1.
 var traced = map[string]string{
 	"sched/sched_waking":       `comm == "systemd"`,
 	"sched/sched_process_fork": `parent_comm == "systemd"`,
@@ -100,10 +100,10 @@ type traceEvent struct {
 	at   float64 // CLOCK_MONOTONIC in milliseconds
 	pid  string  // of the thread that ran
 	name string
-	text string // what follows the event's name
+	text string // the text after the event's name
 }
 
-// traceLine is as in the kernel's Documentation/trace/ftrace.rst.
+// traceLine matches a line in the format of the kernel's Documentation/trace/ftrace.rst.
 var traceLine = regexp.MustCompile(`^\s*.+-(\d+)\s+\[\d+\]\s+\S+\s+([\d.]+): (\w+): (.*)$`)
 
 func parseTrace(from io.Reader) ([]traceEvent, error) {
@@ -112,7 +112,7 @@ func parseTrace(from io.Reader) ([]traceEvent, error) {
 	for s.Scan() {
 		m := traceLine.FindStringSubmatch(s.Text())
 		if m == nil {
-			continue // a comment, or of another kind
+			continue // a comment, or another kind
 		}
 		seconds, err := strconv.ParseFloat(m[2], 64)
 		if err != nil {
@@ -123,7 +123,7 @@ func parseTrace(from io.Reader) ([]traceEvent, error) {
 	return all, s.Err()
 }
 
-// field returns the field of an event, such as child_pid of sched_process_fork.
+// field returns a field of an event, such as child_pid of sched_process_fork.
 func (e traceEvent) field(name string) string {
 	_, rest, _ := strings.Cut(" "+e.text, " "+name+"=")
 	value, _, _ := strings.Cut(rest, " ")

@@ -14,12 +14,12 @@ import (
 const (
 	// tail is how long CPU is counted after the last mount.
 	tail = time.Second
-	// rest is between the last unmount and a turn: while much is mounted and unmounted PID 1 reads its mount table only
-	// once a second (the rate limit in mount_setup_proc_self_mountinfo, systemd's src/core/mount.c).
+	// rest is the time between the last unmount and a turn. With many mounts and unmounts PID 1 reads its mount table
+	// only once a second (the rate limit in mount_setup_proc_self_mountinfo in systemd's src/core/mount.c).
 	rest = 2 * time.Second
 )
 
-// rounds has the ways take turns.
+// rounds makes the ways take turns.
 func (in *inside) rounds(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -28,7 +28,7 @@ func (in *inside) rounds(ctx context.Context) error {
 	if err := in.clear(ctx, nil); err != nil {
 		return err
 	}
-	// One turn does not count: hotmount is to know the disks.
+	// One turn does not count, because hotmount must first see the disks.
 	if _, err := in.turn(ctx, hotmount, files); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func order(ways []string, seldom map[string]int, round int) []string {
 	return all
 }
 
-// prepare switches the way on, and waits for a quiet machine. It returns how idle that is.
+// prepare switches the way on, and waits for a quiet machine. It returns the machine's idle share.
 func (in *inside) prepare(ctx context.Context, way string) (idle float64, err error) {
 	begun := time.Now()
 	if on := setUp(way, in.Dir); on != "" {
@@ -84,7 +84,7 @@ func (in *inside) prepare(ctx context.Context, way string) (idle float64, err er
 	return in.waitQuiet(ctx)
 }
 
-// turn attaches the files and watches until the way has mounted them. It clears up.
+// turn attaches the files and watches until the way has mounted them. Then it cleans up.
 func (in *inside) turn(ctx context.Context, way string, files []string) (Turn, error) {
 	loops, err := in.loops(len(files))
 	if err != nil {
@@ -105,7 +105,7 @@ func attachAll(loops []*loop, files []string) func() error {
 	}
 }
 
-// observe prepares the way, begins, and watches until there is what is awaited.
+// observe prepares the way, calls begin, and watches until the awaited events have come.
 func (in *inside) observe(ctx context.Context, way string, want awaited, loops []*loop, begin func() error) (Turn, error) {
 	t := Turn{
 		Figure: in.Figure, Way: way, Disks: len(loops), Values: map[string]float64{},
@@ -177,7 +177,7 @@ func newMeter() (m meter, err error) {
 	return m, err
 }
 
-// read has the turn know what was used since then; own is what this program used as a way.
+// read records the CPU used since then in the turn. own is this program's use as a way.
 func (m meter) read(t *Turn, own float64) error {
 	after, err := newMeter()
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaited is what a turn waits for, for each device.
+// awaited names what a turn waits for, for each device.
 type awaited struct{ events, mounts bool }
 
-// watcher hears the kernel's and udev's events, and sees mounts come.
+// watcher receives the kernel's and udev's events, and watches for mounts.
 type watcher struct {
 	want   awaited
 	turn   *Turn
@@ -24,11 +24,11 @@ type watcher struct {
 	events int
 	table  int
 	buffer []byte
-	// probed has the disks for a way of this program; it may be nil.
+	// probed receives the disks for a way of this program. It may be nil.
 	probed chan<- probed
 }
 
-// watch begins to watch the devices.
+// watch starts to watch the devices.
 func watch(want awaited, loops []*loop, t *Turn) (*watcher, error) {
 	w := &watcher{want: want, turn: t, names: map[string]string{}, events: -1, table: -1, buffer: make([]byte, 64<<10)}
 	for _, l := range loops {
@@ -47,7 +47,7 @@ func (w *watcher) open() (err error) {
 	if err := unix.SetsockoptInt(w.events, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20); err != nil {
 		return err
 	}
-	// The groups of the kernel and of udev.
+	// These are the groups of the kernel and of udev.
 	if err := unix.Bind(w.events, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 | 2}); err != nil {
 		return err
 	}
@@ -65,10 +65,10 @@ func (w *watcher) close() error {
 	return errors.Join(errs...)
 }
 
-// until waits until all that is awaited is there, and reports whether it is.
+// until waits for all awaited events, and reports whether they came.
 func (w *watcher) until(limit time.Duration) (bool, error) {
-	// The time of an event is when it is read here, so this thread runs before all others. Where the kernel does not allow
-	// it the times are a little late.
+	// An event's time is the time of its read here, so this thread runs before all others. If the kernel does not allow
+	// that, the times are a little late.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	realTime := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
@@ -102,7 +102,7 @@ func (w *watcher) done() bool {
 	return (!w.want.events || len(w.turn.Probed) == n) && (!w.want.mounts || len(w.turn.Mounted) == n)
 }
 
-// hear takes all events that are there.
+// hear reads all queued events.
 func (w *watcher) hear() error {
 	for {
 		n, _, err := unix.Recvfrom(w.events, w.buffer, 0)
@@ -131,7 +131,8 @@ func (w *watcher) hear() error {
 
 // parse returns the properties of an event, and reports whether it is udev's.
 func parse(frame []byte) (properties map[string]string, fromUdev bool) {
-	// struct monitor_netlink_header in systemd's src/libsystemd/sd-device/device-monitor.c: where the properties begin.
+	// struct monitor_netlink_header in systemd's src/libsystemd/sd-device/device-monitor.c has the offset of the
+	// properties.
 	const magic, offset, size = "libudev\x00", 16, 40
 	if bytes.HasPrefix(frame, []byte(magic)) && len(frame) > size {
 		fromUdev = true

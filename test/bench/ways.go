@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The names of the ways.
+// These are the names of the ways.
 const (
 	hotmount     = "hotmount"
 	hotmountBase = "hotmount (base)"
@@ -15,7 +15,7 @@ const (
 	systemdMount = "systemd-mount"
 	mountCall    = "mount(2)"
 	hotPlug      = "hot-plug alone"
-	// parts are what has to be done with a blank disk, one after the other.
+	// parts are the steps for a blank disk, one after the other.
 	parts = "dd, mkfs.xfs -K, systemd-mount"
 )
 
@@ -25,8 +25,8 @@ const (
 	masked = "/run/udev/rules.d/90-hotmount.rules"
 )
 
-// setUp returns the script that switches a way on, for disks whose files are in dir. Ways for which it is empty are
-// this program's own.
+// setUp returns the script that switches a way on, for disks whose files are in dir. It is empty for this program's own
+// ways.
 func setUp(way, dir string) string {
 	const tool = "/usr/bin/systemd-mount --no-block --collect "
 	match := fmt.Sprintf(`ACTION=="add|change", SUBSYSTEM=="block", ATTR{loop/backing_file}=="%s/*", ENV{ID_FS_TYPE}=="xfs", ENV{ID_FS_UUID_ENC}=="?*", RUN+="%s`, dir, tool)
@@ -39,7 +39,7 @@ func setUp(way, dir string) string {
 	case tuned:
 		return asRule(match + "--fsck=no -t xfs -o noatime " + where)
 	case shellLoop:
-		// From a file: systemd would expand the variables of a command line.
+		// The loop comes from a file, because systemd would expand the variables of a command line.
 		return "echo " + quote(strings.ReplaceAll(looping, "DIR", dir)) + " >/run/bench-loop; systemd-run -q --collect --unit=bench-loop bash /run/bench-loop"
 	}
 	return ""
@@ -61,7 +61,8 @@ const looping = `while :; do
 	sleep 1
 done`
 
-// off ends every way. The daemon is frozen, not stopped: on a node it has run for long. Only hotmount has its rules.
+// off ends every way. It freezes the daemon instead of stopping it, because a node's daemon has run for long. Only
+// hotmount has its rules.
 const off = `! systemctl -q is-active bench-loop || systemctl stop bench-loop
 ! systemctl -q is-active hotmount || systemctl freeze hotmount
 mkdir -p /run/udev/rules.d; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `; udevadm control --reload`
@@ -69,12 +70,12 @@ mkdir -p /run/udev/rules.d; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `
 // stopped ends the daemon as well.
 const stopped = "systemctl thaw hotmount 2>/dev/null; systemctl stop hotmount\n"
 
-// idleAgain waits until udev has no events left, and PID 1 no mounts and no jobs. It sees late that much was unmounted.
+// idleAgain waits until udev has no events left, and PID 1 no mounts and no jobs. PID 1 sees many unmounts late.
 const idleAgain = `udevadm settle
 busy() { systemctl list-units --no-legend --state=activating,active,deactivating 'mnt-disks-*.mount'; systemctl list-jobs --no-legend; }
 for i in $(seq 600); do [ -n "$(busy)" ] || break; sleep 0.1; done
 [ -z "$(busy)" ] || { busy >&2; exit 1; }`
 
-// rulesRead has udevd read its rules, which it does with the first event after a reload (event_queue_start in systemd's
+// rulesRead makes udevd read its rules, which it does at the first event after a reload (event_queue_start in systemd's
 // src/udev/udevd.c).
 const rulesRead = "udevadm trigger --action=change --settle /sys/class/mem/null; systemctl reset-failed"

@@ -1,6 +1,5 @@
-// Command demo shows what a user sees: it boots a Debian worker under libvirt,
-// installs the package, runs virsh attach-disk and looks at what came of it. It
-// is called by make demo.
+// Command demo shows hotmount as a user sees it. It boots a Debian worker under libvirt, installs the package, runs
+// virsh attach-disk and shows the results. make demo calls it.
 package main
 
 import (
@@ -62,7 +61,7 @@ func demo(ctx context.Context, out io.Writer, deb string) (err error) {
 	}
 	for _, look := range []struct {
 		command string
-		// says is what a user has to find in it.
+		// says are words that a user must find in the output.
 		says []string
 	}{
 		{"lsblk -o NAME,SIZE,SERIAL,FSTYPE,UUID,MOUNTPOINT", []string{"vdb", "DEMO-1", "xfs", "/mnt/disks/"}},

@@ -1,7 +1,6 @@
-// Command full runs every test there is, two at a time, for hours, and writes a
-// dated report as it goes. What a report says has passed for the same sources is
-// not run again, so it can be stopped and called again, on another machine too if
-// the report was committed. It is called by make test-full.
+// Command full runs every test, two at a time, for hours, and updates a dated report. It skips tests that a report
+// lists as passed for the same sources. So it can be stopped and called again, even on another machine if the report
+// was committed. make test-full calls it.
 package main
 
 import (
@@ -45,10 +44,10 @@ func main() {
 	}
 }
 
-// longest are the steps of the better part of an hour and more, the longest last.
+// longest are the steps of most of an hour or more, the longest last.
 var longest = []string{"TestSwap", "TestSoakPulled"}
 
-// step is one command, of which exit code 0 means passed.
+// step is one command. Exit code 0 means passed.
 type step struct {
 	name    string
 	command []string
@@ -87,9 +86,8 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 		fmt.Printf("==> %d of %d: %s: %s\n", i+1, len(steps), steps[i].name, result)
 		errs = append(errs, err, report.set(i, result))
 	}
-	// What make does shares build/, or wants the machine for itself, but for the unit
-	// tests; each of the others has at most a virtual machine or two, most of the time
-	// waiting for it.
+	// The steps of make share build/ or need the machine for themselves, except for the unit tests. Each other step
+	// mostly waits for a virtual machine or two.
 	var todo []int
 	for i, s := range steps {
 		if s.command[0] == "make" && s.command[1] != "test-unit" {
@@ -98,7 +96,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 			todo = append(todo, i)
 		}
 	}
-	// What takes an hour by itself must not begin when all else has ended.
+	// The longest steps must not begin last.
 	slices.SortStableFunc(todo, func(a, b int) int { return slices.Index(longest, steps[b].name) - slices.Index(longest, steps[a].name) })
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -123,8 +121,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 	return errors.Join(errs...)
 }
 
-// steps are the checks without virtual machines, each test in a virtual machine,
-// and each fuzz test.
+// steps returns the checks without virtual machines, each test in a virtual machine, and each fuzz test.
 func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	var all []step
 	for _, target := range []string{"lint", "test-deb", "test-same", "bench-scan", "demo", "test-unit"} {
@@ -148,7 +145,7 @@ func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 		return nil, err
 	}
 	for _, t := range targets {
-		// By number, again and again: a -fuzztime that ends within an input is a failure to go test now and then.
+		// The loop counts inputs: go test sometimes reports a failure if -fuzztime ends within an input.
 		script := fmt.Sprintf("end=$((SECONDS + %d)); while ((SECONDS < end)); do go test '-run=^$' '-fuzz=^%s$' -fuzztime=200000x %s; done", int(fuzz.Seconds()), t.name, t.pkg)
 		all = append(all, step{filepath.Base(t.pkg) + "." + t.name + " for " + fuzz.String(), []string{"bash", "-ec", script}})
 	}
@@ -166,7 +163,7 @@ func contains(all []test, t test) bool {
 	return false
 }
 
-// list returns the tests of those names in the packages.
+// list returns the tests with those names in the packages.
 func list(ctx context.Context, pattern string, args ...string) ([]test, error) {
 	var all []test
 	packages, err := output(ctx, append([]string{"go", "list"}, args...)...)
@@ -218,7 +215,7 @@ func (s step) run(ctx context.Context, dir string) (string, error) {
 	out := bufio.NewWriter(log)
 	begun := time.Now()
 	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
-	// With all that it has started: go test would leave the test behind.
+	// go test would leave its test behind, so the signal goes to the process group.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.Env = append(os.Environ(), "HOTMOUNT_TEST_FULL=1")
@@ -235,12 +232,12 @@ func (s step) run(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The log stays behind on the machine.
+	// The log stays on this machine.
 	if found := seed.Find(text); found != nil {
 		result += ", " + string(found)
 	}
 	return fmt.Sprintf("%s | %s | %s", result, now.Sub(begun).Round(time.Second), now.UTC().Format("2006-01-02 15:04")), nil
 }
 
-// seed is what a test says that chooses at random, and takes to choose the same again.
+// seed matches the output of a randomised test that makes it repeat its choices.
 var seed = regexp.MustCompile("HOTMOUNT_TEST_SEED=[0-9]+")

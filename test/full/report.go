@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// report is a table in a file: a line for each step.
+// report is a table in a file, with a line for each step.
 type report struct {
 	path  string
 	head  string
@@ -18,7 +18,7 @@ type report struct {
 
 const notRun = "NOT RUN | | "
 
-// openReport goes on with the report of the same sources, or begins one.
+// openReport continues the report of the same sources, or begins one.
 func openReport(dir, commit, tree, date string, steps []step) (*report, error) {
 	r := &report{steps: steps, path: filepath.Join(dir, fmt.Sprintf("%s-%.12s.md", date, commit))}
 	r.head = fmt.Sprintf("# All tests, begun on %s\n\nCommit %s, sources %s (what make test-full digests), %s, %d processors.\n\n| test | result | took | ended (UTC) |\n|---|---|---|---|\n",
@@ -56,7 +56,7 @@ func openReport(dir, commit, tree, date string, steps []step) (*report, error) {
 
 func (r *report) passed(i int) bool { return strings.HasPrefix(r.rows[i], "passed") }
 
-// missing is how many steps have not passed.
+// missing returns the number of steps that have not passed.
 func (r *report) missing() int {
 	n := 0
 	for i := range r.rows {
@@ -67,7 +67,7 @@ func (r *report) missing() int {
 	return n
 }
 
-// set keeps the result of a step, at once: what comes after it takes hours.
+// set writes the result of a step at once, because the next steps take hours.
 func (r *report) set(i int, result string) error {
 	r.rows[i] = result
 	var b strings.Builder

@@ -13,8 +13,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestForeignXFS: a disk with an XFS full of files from elsewhere is mounted,
-// with every byte the same (issue 2, shown 2).
+// TestForeignXFS checks that a disk with a foreign XFS full of files is mounted, and that every byte stays the same
+// (issue 2, shown 2).
 func TestForeignXFS(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	// Another worker stands for elsewhere: this one, with the daemon stopped.
@@ -61,8 +61,7 @@ func TestForeignXFS(t *testing.T) {
 	}
 }
 
-// TestExt4: an ext4 is mounted by a class that accepts it, and left alone by one
-// that does not.
+// TestExt4 checks that a class that accepts ext4 mounts it, and that another class leaves it alone.
 func TestExt4(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := blank(t, gib)
@@ -81,9 +80,9 @@ func TestExt4(t *testing.T) {
 	}
 }
 
-// TestTwentyDisks: twenty disks attached back to back are all mounted, none
-// twice (issue 2, shown 4). Half of them hold a filesystem, half are blank. So are
-// six more, after which the kernel's names of virtio disks have four letters.
+// TestTwentyDisks checks that twenty disks attached back to back are all mounted, each once (issue 2, shown 4). Half of
+// them hold a filesystem, half are blank. So are six more, after which the kernel's names of virtio disks have four
+// letters.
 func TestTwentyDisks(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var images []string
@@ -138,8 +137,8 @@ func TestTwentyDisks(t *testing.T) {
 	m.startsNothing() // with all of them mounted (issue 8)
 }
 
-// TestDetach: an idle disk's unit and directory go with it, and it comes back at
-// the same path with its data; also while the daemon is down (issue 2, shown 6).
+// TestDetach checks that an idle disk's unit and directory go with it, even while the daemon is down. The disk comes
+// back at the same path with its data (issue 2, shown 6).
 func TestDetach(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -169,9 +168,8 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestTogether: disks that come at once are mounted by one process, each by a transient mount unit of
-// its own like any other (issue 8). One that is damaged and those that do not answer keep none of the others from being
-// mounted or released, nor does one whose unit is masked.
+// TestTogether checks that one process mounts disks that come at once, each by a transient mount unit of its own (issue
+// 8). Damaged disks, disks that do not answer, and a masked unit do not keep the others from being mounted or released.
 func TestTogether(t *testing.T) { together(t, worker.Options{}) }
 
 func together(t *testing.T, o worker.Options) {
@@ -302,8 +300,8 @@ func together(t *testing.T, o worker.Options) {
 	}
 }
 
-// TestVirsh is the user's own path: a real libvirt, virsh attach-disk and
-// detach-disk, blockresize, and the journal of the mount unit (issue 2, shown 1 and 6).
+// TestVirsh checks a user's steps with a real libvirt: virsh attach-disk and detach-disk, blockresize, and the journal
+// of the mount unit (issue 2, shown 1 and 6).
 func TestVirsh(t *testing.T) {
 	parallel(t)
 	o := worker.Options{Deb: deb(t), Progress: os.Stderr, Dir: logs(t)}
@@ -367,9 +365,8 @@ func TestVirsh(t *testing.T) {
 	}
 }
 
-// TestExchange: on each bus whose driver gives names in a way of its own, a link to a
-// block volume never leads to the disk that comes in its disk's place while udev is late.
-// That of virtio is in TestBlockVolumes.
+// TestExchange checks that a link to a block volume never leads to the disk that replaces its own while udev is late.
+// It does so on each bus whose driver has its own way of naming. TestBlockVolumes covers virtio.
 func TestExchange(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'
@@ -396,9 +393,9 @@ systemctl reload hotmount`)
 	}
 }
 
-// TestExchangedBeforeItsMount: a disk whose mount has waited at start is pulled, and another
-// one has its kernel name, while udev hears of neither. PID 1 finds that one by the link of
-// the first: it does not stay in the other's place, nor on record there.
+// TestExchangedBeforeItsMount exchanges a disk whose mount waits at start for another with the same kernel name, while
+// udev hears of neither. PID 1 then mounts the new disk by the link of the first. The test checks that it neither stays
+// in the other's place nor is recorded there.
 func TestExchangedBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; echo 'ready_timeout: 30s' >/etc/hotmount/config.yaml")
@@ -435,8 +432,8 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	}
 }
 
-// TestRewrittenBeforeItsMount: what is on a disk changes, by way of its storage, between udev's look and the
-// mount: who would use the path of the first filesystem is told that another is there.
+// TestRewrittenBeforeItsMount changes the content of a disk through its storage, between udev's look and the mount. It
+// checks that users of the first filesystem's path learn that another filesystem is there.
 func TestRewrittenBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -466,9 +463,9 @@ func TestRewrittenBeforeItsMount(t *testing.T) {
 	}
 }
 
-// TestLoopDevices: a disk that is in use through a loop device, which claims nothing and is
-// nobody's holder to the kernel, is neither mounted a second time nor formatted, also not by
-// the operator's word, and not called safe to detach.
+// TestLoopDevices checks a disk in use through a loop device, which the kernel shows neither as a claim nor as a
+// holder. The disk is neither mounted a second time nor formatted, even if the operator accepts it. It is not called
+// safe to detach.
 func TestLoopDevices(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -518,8 +515,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 }
 
-// TestShrunk: a disk smaller than its filesystem is an error in the journal; it is
-// not mounted if it was not, and not written to.
+// TestShrunk checks that a disk smaller than its filesystem is an error in the journal. It is not newly mounted, and
+// not written to.
 func TestShrunk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := blank(t, 2*gib)
@@ -579,8 +576,8 @@ func TestShrunk(t *testing.T) {
 	}
 }
 
-// TestGrowDuringMkfs: a disk that grows while mkfs.xfs runs on it is mounted, made
-// once, and fills its disk.
+// TestGrowDuringMkfs checks that a disk that grows while mkfs.xfs runs is mounted. Its filesystem is made once and
+// fills the disk.
 func TestGrowDuringMkfs(t *testing.T) {
 	m, w := obedientNode(t)
 	victims := m.victims(w, 0, "sp20")

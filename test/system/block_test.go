@@ -21,9 +21,8 @@ classes:
     storage_class: raw
 `
 
-// exchanged has another disk in place of one that is given out before udev hears of
-// either: the link leads nowhere, and goes once udev has heard. It gives the other's
-// kernel name and ID.
+// exchanged replaces a disk that is given out with another before udev hears of either. The link leads nowhere, and
+// goes once udev has heard. exchanged returns the other's kernel name and ID.
 func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker.Disk) (string, string) {
 	m.t.Helper()
 	_, base, _ := strings.Cut(link, "/block/")
@@ -42,10 +41,11 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 	return now, otherID
 }
 
-// unexpected returns the lines of the provisioner's log that are neither a start nor of a
-// volume that was a disk, nor within what gone says: from before a disk's end until after
-// the end of its link, which udev's word of it ends. There each pass says it once, and
-// the last one may be a moment late.
+// unexpected returns the lines of the provisioner's log that are neither about its start nor about a volume that was a
+// disk.
+//
+// It also skips the lines within gone: from before a disk's end until after the end of its link, which udev's event
+// ends. Each pass of the provisioner logs the missing disk once there, and the last one may be a moment late.
 func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second
@@ -73,10 +73,9 @@ func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
 
 const raw = "/var/lib/disks/block/virtio-"
 
-// TestBlockVolumes: a class in block mode gives disks out by links that lead to
-// them or nowhere, to what plays the provisioner, through attach, use, cleaning,
-// detach with a late udev, restart and power cut. What was given out once is never
-// formatted.
+// TestBlockVolumes checks that a class in block mode gives disks out by links that lead to them or nowhere. A stand-in
+// plays the provisioner, through attach, use, cleaning, detach with a late udev, restart and power cut. A disk that was
+// given out once is never formatted.
 func TestBlockVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
@@ -126,8 +125,8 @@ func TestBlockVolumes(t *testing.T) {
 	m.run("systemctl reload hotmount")
 	given("RAW-1", name)
 
-	// A tenant's data goes with the volume, and the disk is blank to its last byte; it is
-	// in use while somebody has it open.
+	// A tenant's data goes with the volume, and the disk is blank to its last byte; it is in use while somebody has it
+	// open.
 	m.run("head -c 20M /dev/urandom >/dev/" + name + "; sync")
 	since := m.lines()
 	m.release(volume)
@@ -146,9 +145,8 @@ func TestBlockVolumes(t *testing.T) {
 	gone[1] = clock()
 	given("RAW-2", name)
 
-	// It looks blank, and is given out, in another slot than before at the operator's
-	// word: a second disk with its serial was seen. Never formatted, with any
-	// configuration.
+	// It looks blank, and is given out, in another slot than before at the operator's word: a second disk with its
+	// serial was seen. Never formatted, with any configuration.
 	held := func(name string) {
 		t.Helper()
 		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*its serial RAW-1 is that of a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")
@@ -178,8 +176,8 @@ func TestBlockVolumes(t *testing.T) {
 	if is := slot(second); is != was {
 		t.Errorf("it is in slot %s, not in that of the first, %s", is, was)
 	}
-	// The link that a power cut leaves is gone before the provisioner looks, and
-	// there again once the disk is identified.
+	// The link that a power cut leaves is gone before the provisioner looks, and there again once the disk is
+	// identified.
 	m.run("[ -L " + raw + "RAW-2 ] && sync")
 	if err := w.PowerCut(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -223,8 +221,7 @@ func TestBlockVolumes(t *testing.T) {
 	}
 	m.run("hotmount plan | tr -s '\n ' ' ' | grep 'hotmount release " + name + "'; hotmount release " + name + " | grep 'safe to detach'; ! [ -L " + raw + "RAW-2 ]")
 
-	// The removal of the package leaves the link, and says so; purging it takes what
-	// leads nowhere.
+	// The removal of the package leaves the link, and says so; purging it takes what leads nowhere.
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount; hotmount accept " + name)
 	given("RAW-2", name)
 	if out := m.run("dpkg --remove hotmount 2>&1"); !strings.Contains(out, "lead nowhere once their disk is gone, and after the next reboot:\n  "+raw+"RAW-2\n") {

@@ -17,16 +17,14 @@ import (
 	"hotmount/test/worker"
 )
 
-// writer is a service that writes into the mount all the time and fails at the
-// first error.
+// writer is a service that writes into the mount constantly and fails at the first error.
 const writer = `cat >/run/systemd/system/writer.service <<'X'
 [Service]
 ExecStart=/bin/bash -c 'set -e; cd /mnt/disks/%s; while :; do date +%%%%N >new; sync new; mv new old; cat old >/dev/null; sleep 0.05; done'
 X
 systemctl daemon-reload; systemctl start writer`
 
-// kubelet is a service in kubelet's place that leaves what it saw when it was started at
-// the next boot.
+// kubelet is a service in kubelet's place that records at each boot what it saw at its start.
 const kubelet = `cat >/etc/systemd/system/kubelet.service <<'X'
 [Service]
 Type=oneshot
@@ -37,14 +35,14 @@ WantedBy=multi-user.target
 X
 systemctl -q enable kubelet; rm -f /root/kubelet-saw`
 
-// immutable is the script that makes a mount point as hotmount leaves it.
+// immutable returns a script that makes a mount point as hotmount leaves it.
 func immutable(where string) string {
 	return "mkdir " + where + "; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where
 }
 
-// TestMountsOutliveTheAgent: killed, hanging, restarted, upgraded, also cut short in
-// that, and removed, the agent leaves each mount in place, and a writer in it never sees
-// an error (issue 2, shown 5). Afterwards a reboot mounts everything before kubelet starts.
+// TestMountsOutliveTheAgent checks that each mount stays while the agent is killed, hangs, restarts, is upgraded, even
+// with an interruption, and is removed. A writer in the mount never sees an error (issue 2, shown 5). Afterwards a
+// reboot mounts everything before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -103,8 +101,8 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
-	// dpkg is killed as it says one of the states on the way, the last of which is "installed".
-	// Not the first: it says a state before it has written it down.
+	// dpkg is killed as it says one of the states on the way, the last of which is "installed". Not the first: it says
+	// a state before it has written it down.
 	m.run("mkfifo /root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>/root/states &" +
 		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' /root/states; kill -KILL $!; ! wait $!", 2+chance(t).IntN(4)))
 	if got := m.run("dpkg-query -W -f '${Status}' hotmount"); got == "install ok installed" {
@@ -163,8 +161,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	}
 }
 
-// TestAttachedWhileDown: what was attached while the agent or the machine was
-// down is handled the same way.
+// TestAttachedWhileDown checks that disks attached while the agent or the machine was down are handled the same way.
 func TestAttachedWhileDown(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -186,8 +183,8 @@ func TestAttachedWhileDown(t *testing.T) {
 	}
 }
 
-// TestPowerCut: after the power was cut the same filesystem is mounted again,
-// and no leftover directory stays.
+// TestPowerCut checks that the same filesystem is mounted again after a power cut, and that no leftover directory
+// stays.
 func TestPowerCut(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "CUT"})
@@ -210,8 +207,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestConfiguration: a fault in the configuration is explained, and changes nothing for a
-// daemon that runs; a reload takes all or nothing.
+// TestConfiguration checks that a fault in the configuration is explained, and changes nothing for a running daemon. A
+// reload applies all of it or nothing.
 func TestConfiguration(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -232,7 +229,7 @@ func TestConfiguration(t *testing.T) {
 	m.mounted(held)
 }
 
-// numbers are the words of a text.
+// numbers returns the words of a text as numbers.
 func numbers(t *testing.T, text string) (all []float64) {
 	t.Helper()
 	for _, word := range strings.Fields(text) {
@@ -245,12 +242,12 @@ func numbers(t *testing.T, text string) (all []float64) {
 	return all
 }
 
-// lookAt returns what a trace of the daemon has once for each look at the disk. What udev knows of a loop device is read
-// in looks at others, too.
+// lookAt returns a text that a trace of the daemon has once for each look at the disk. Looks at other disks also read
+// what udev has about a loop device.
 func lookAt(name string) string { return "/block/" + name + "/queue/iostats\"" }
 
-// TestStorm: a storm of two thousand events costs no disk, and ends with one look at each; and udevd, which
-// forgets some events, costs none either.
+// TestStorm checks that a storm of two thousand events costs no disk, and ends with one look at each. udevd forgets
+// some of the events, and that costs no disk either.
 func TestStorm(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var names []string
@@ -292,8 +289,8 @@ func TestStorm(t *testing.T) {
 		} else {
 			t.Logf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		}
-		// The daemon hears of it until after udevd is done, one look each five seconds; and when the disk that goes has left its
-		// mount point all are looked at once more.
+		// The daemon hears of it until after udevd is done, one look each five seconds; and when the disk that goes has
+		// left its mount point all are looked at once more.
 		end, last := slices.IndexFunc(all, func(at float64) bool { return at > times[2] }), all[len(all)-1]
 		if end < 0 {
 			continue
@@ -337,8 +334,8 @@ func TestStorm(t *testing.T) {
 	m.mounted(name)
 }
 
-// stops returns how long each stop of hotmount.service took: between the entries of
-// PID 1 that say Stopping and Stopped (systemd's sd-messages.h).
+// stops returns how long each stop of hotmount.service took: the time between PID 1's entries Stopping and Stopped
+// (systemd's sd-messages.h).
 func (m machine) stops() []time.Duration {
 	m.t.Helper()
 	const stopping, stopped = "de5b426a63be47a7b6ac3eaac82e2f6f", "9d1aaa27d60140bd96365438aad20286"
@@ -366,10 +363,9 @@ func (m machine) stops() []time.Duration {
 	return all
 }
 
-// TestReinstalled: a new system mounts the disks of the old one, which are there when
-// hotmount is installed, at the same paths, and formats none, not the blank one either;
-// those of a machine that went down with a busy pod need no recovery. What is not there
-// any more is listed as missing.
+// TestReinstalled checks that a new system mounts the old system's disks at the same paths. They are attached when
+// hotmount is installed. It formats none, not even the blank one. Disks of a machine that went down with a busy pod
+// need no recovery. It lists missing disks as missing.
 func TestReinstalled(t *testing.T) {
 	one, two := made(t, 320<<20), made(t, 320<<20)
 	m, w := start(t, worker.Options{})
@@ -379,9 +375,9 @@ func TestReinstalled(t *testing.T) {
 	second := m.mounted(name)
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + name)
 	m.run("echo one >/mnt/disks/" + first + "/f; echo two >/mnt/disks/" + second + "/f")
-	// As a kubelet and a runtime have it: the volume bound for the pod, and its process in
-	// a scope below kubepods.slice, which nothing orders against mounts, with the bind in a
-	// mount namespace of its own. It takes its time to end, and writes until then.
+	// As a kubelet and a runtime have it: the volume bound for the pod, and its process in a scope below
+	// kubepods.slice, which nothing orders against mounts, with the bind in a mount namespace of its own. It takes its
+	// time to end, and writes until then.
 	bind := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
 	m.run("mkdir -p " + bind + "; mount --bind /mnt/disks/" + first + " " + bind +
 		"; setsid systemd-run --quiet --scope --unit=cri-containerd-pod --slice=kubepods-besteffort-pod0e3b1b0a_1111_2222_3333_444444444444.slice unshare --mount --propagation private" +
@@ -441,9 +437,8 @@ func TestReinstalled(t *testing.T) {
 	}
 }
 
-// TestSystemDisk: while disks are formatted, mounted, refused, released and detached the
-// system disk stays the same byte for byte, and nothing is written to it (issue 2, shown 7).
-// What the system would write there itself goes to memory.
+// TestSystemDisk checks that nothing is written to the system disk while disks are formatted, mounted, refused,
+// released and detached (issue 2, shown 7). It stays the same byte for byte. The system's own writes go to memory.
 func TestSystemDisk(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`modprobe overlay
@@ -468,12 +463,11 @@ func TestSystemDisk(t *testing.T) {
 	}
 }
 
-// TestSystemDiskElsewhere: where the system is on a SCSI disk, vda is like any
-// other virtio disk.
+// TestSystemDiskElsewhere checks that vda is like any other virtio disk if the system is on a SCSI disk.
 func TestSystemDiskElsewhere(t *testing.T) {
 	m, w := start(t, worker.Options{SystemBus: worker.BusSCSI})
-	// Before hotmount starts the package has the driver loaded, also where there is no
-	// such disk yet, and no initramfs that has it, as the worker's.
+	// Before hotmount starts the package has the driver loaded, also where there is no such disk yet, and no initramfs
+	// that has it, as the worker's.
 	m.run("modprobe -r virtio_blk; [ ! -e /sys/module/virtio_blk ]; systemctl restart systemd-modules-load; [ -e /sys/module/virtio_blk ]; systemctl show -p After --value hotmount | grep -qw systemd-modules-load.service")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if name != "vda" {
@@ -485,9 +479,8 @@ func TestSystemDiskElsewhere(t *testing.T) {
 	}
 }
 
-// TestDebian13DiskOnDebian12: a disk that was made on Debian 13 mounts on Debian
-// 12 and can be repaired there; and all that Debian 13's mkfs.xfs writes is known
-// as our own.
+// TestDebian13DiskOnDebian12 checks that a disk made on Debian 13 mounts on Debian 12 and can be repaired there.
+// hotmount also recognises everything that Debian 13's mkfs.xfs writes as its own.
 func TestDebian13DiskOnDebian12(t *testing.T) {
 	m, w := start(t, worker.Options{Suite: "trixie"})
 	image := blank(t, 320<<20)
@@ -526,9 +519,8 @@ func TestDebian13DiskOnDebian12(t *testing.T) {
 	t.Log(m.run("xfs_repair -V && xfs_repair -n /dev/" + name + " 2>&1 && xfs_repair /dev/" + name + " 2>&1"))
 }
 
-// TestDebian13: on Debian 13 with its own kernel and systemd a blank disk is
-// formatted, mounted, grown, released and taken away; in the full run also found
-// again after a reboot.
+// TestDebian13 checks Debian 13 with its own kernel and systemd: a blank disk is formatted, mounted, grown, released
+// and detached. In the full run it is also found again after a reboot.
 func TestDebian13(t *testing.T) {
 	m, w := start(t, worker.Options{Suite: "trixie"})
 	if got := m.run(". /etc/os-release; echo $VERSION_ID; uname -r; systemctl --version | head -n 1"); !strings.HasPrefix(got, "13\n6.12.") || !strings.Contains(got, "systemd 257") {
@@ -557,6 +549,5 @@ func TestDebian13(t *testing.T) {
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 }
 
-// TestTogetherOnDebian13: what one process mounts is its units' with systemd 257 and a mount(8) that uses the
-// kernel's newer calls, too.
+// TestTogetherOnDebian13 runs TestTogether with systemd 257 and a mount(8) that uses the kernel's newer calls.
 func TestTogetherOnDebian13(t *testing.T) { together(t, worker.Options{Suite: "trixie"}) }

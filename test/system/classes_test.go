@@ -11,10 +11,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestFastAndSlow: the example with fast, slow and block classes puts six disks,
-// of virtio, virtio-scsi and NVMe, into their places, blank ones formatted; what is
-// excluded is left alone and explained, here and from a dump; a reload takes all or
-// nothing, drop-ins included.
+// TestFastAndSlow checks the example with fast, slow and block classes. Six disks on virtio, virtio-scsi and NVMe come
+// into their places, the blank ones formatted. Excluded disks are left alone and explained, here and from a dump. A
+// reload applies all of the configuration with its drop-ins, or nothing.
 func TestFastAndSlow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/fast-slow.yaml")
@@ -92,8 +91,8 @@ func TestFastAndSlow(t *testing.T) {
 	name := attach("SLOW-3", worker.BusSCSI, made(t, gib), "/var/lib/disks/hdd")
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
 
-	// A volume that another class selects stays what it is, and is then held: also when
-	// it was accepted for something else.
+	// A volume that another class selects stays what it is, and is then held: also when it was accepted for something
+	// else.
 	moved := all[3].name
 	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
 	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*it was a volume of class hdd '")
@@ -101,10 +100,9 @@ func TestFastAndSlow(t *testing.T) {
 	m.wait("the volume of its new class", "findmnt -no TARGET /dev/"+moved+" | grep ^/var/lib/disks/ssd/")
 }
 
-// TestThreeClasses: six disks on three buses, blank and with a filesystem, each in
-// its class's directory, and published by what plays the provisioner with the values
-// that hotmount prints; one that is excluded and one that is too small for its class
-// in none.
+// TestThreeClasses attaches six disks on three buses, blank and with a filesystem. Each is mounted in its class's
+// directory, and the stand-in of the provisioner publishes it with the values that hotmount prints. An excluded disk,
+// and one too small for its class, are in none.
 func TestThreeClasses(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.example("fast-slow.yaml")
@@ -185,9 +183,9 @@ X
 	}
 }
 
-// TestDropIns: drop-ins are merged in the order of their names, checked, shown with
-// the place of each value, and taken by a reload in full or not at all; what the
-// configuration means for a disk is explained, also when the disk has gone.
+// TestDropIns checks that drop-ins are merged in the order of their names, checked, and shown with the place of each
+// value. A reload applies them in full or not at all. The configuration's effect on a disk is explained, even after the
+// disk is gone.
 func TestDropIns(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`mkdir -p /etc/hotmount/config.d; cd /etc/hotmount
@@ -241,11 +239,12 @@ func TestDropIns(t *testing.T) {
 	}
 }
 
-// TestPartitions: of a disk that another installer partitioned, as the example has it,
-// the partitions that hold a filesystem are mounted, one without is refused and not
-// written to, and the disk is nobody's trouble. Each is released for itself. They are
-// mounted again after a reboot, and all goes with the disk. A filesystem that a guest
-// has made on a partition of its raw volume is never mounted, before and after the reboot.
+// TestPartitions checks a disk that another installer partitioned, as in the example. Partitions with a filesystem are
+// mounted. One without is refused and not written to, and the disk is not reported as a problem. Each is released
+// alone.
+//
+// They are mounted again after a reboot, and all go with the disk. A filesystem that a guest made on a partition of its
+// raw volume is never mounted, neither before nor after the reboot.
 func TestPartitions(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -337,9 +336,9 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// TestLogicalVolumes: ten logical volumes of 5 GB, selected by name, become
-// filesystems, and others on the same disk, of other names, do not. They are mounted
-// again after a reboot, the node's own configuration file being the example's.
+// TestLogicalVolumes checks that ten logical volumes of 5 GB, selected by name, become filesystems. Volumes with other
+// names on the same disk do not. After a reboot they are mounted again. The node's configuration file is that of the
+// example.
 func TestLogicalVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/lvm.yaml")
@@ -352,8 +351,8 @@ func TestLogicalVolumes(t *testing.T) {
 	// Old blocks, as a volume has them that was in use before.
 	m.run("lvcreate -q -y -n disk1 -L 5G vg0 && echo old | dd of=/dev/vg0/disk1 bs=1M seek=100 conv=fsync status=none")
 	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
-	// The event that ends LVM's hiding of a new volume is lost now and then; what
-	// hotmount reports that helps has to help.
+	// The event that ends LVM's hiding of a new volume is lost now and then; what hotmount reports that helps has to
+	// help.
 	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if it stays so: //p' | sort -u | sh -ex")
 	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
 	m.waits(3, "ten filesystems", ten)
@@ -365,8 +364,8 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("hotmount explain " + other); !strings.Contains(got, "NO   mapper_names: vg0-disk*: found vg0-other") || !strings.Contains(got, "yes  names: dm-*: found "+other) {
 		t.Error(got)
 	}
-	// In the course of lvextend systemd may take a volume for unplugged: nobody's hand, and
-	// mounted at its place when it has grown.
+	// In the course of lvextend systemd may take a volume for unplugged: nobody's hand, and mounted at its place when
+	// it has grown.
 	first := m.run("findmnt -no TARGET /dev/vg0/disk1")
 	m.run("lvextend -q -y -L +1G vg0/disk1 && udevadm settle")
 	m.waits(3, "the first to be grown", "findmnt "+first+" && [ $(stat -f -c '%b * %S' "+first+" | xargs expr) -ge 6200000000 ] && [ $(cat "+first+"/number) = 1 ]")
@@ -377,8 +376,8 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("for i in 1 2 3 4 5 6 7 8 9 10; do cat $(findmnt -no TARGET /dev/vg0/disk$i)/number; done | tr '\\n' ' '"); got != "1 2 3 4 5 6 7 8 9 10" {
 		t.Errorf("after the reboot: %s", got)
 	}
-	// The mounts stay when the package goes, also when udev looks at the volumes anew without
-	// its rule. Volumes that were there before the package are mounted when it comes.
+	// The mounts stay when the package goes, also when udev looks at the volumes anew without its rule. Volumes that
+	// were there before the package are mounted when it comes.
 	m.run("dpkg -r hotmount && udevadm control --reload && udevadm trigger --action=change --subsystem-match=block && udevadm settle")
 	m.run(ten + " && ! ls /dev/disk/by-diskseq/$(cat /sys/class/block/$(basename $(readlink -f /dev/vg0/disk1))/diskseq) && umount /mnt/disks/*-*")
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
@@ -391,8 +390,8 @@ func TestLogicalVolumes(t *testing.T) {
 	m.waits(3, "ten filesystems after the installation", ten)
 }
 
-// TestClassDirectory: nothing can be written where nothing is mounted; what is in
-// the way is told and never deleted nor mounted over, an empty leftover goes.
+// TestClassDirectory checks that nothing can write where nothing is mounted. Entries in the way are reported, and
+// neither deleted nor mounted over. An empty leftover goes.
 func TestClassDirectory(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)

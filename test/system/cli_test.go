@@ -17,7 +17,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestPlanWritesNothing: the plan says what the daemon then does.
+// TestPlanWritesNothing checks that the plan writes nothing, and that the daemon then does what it shows.
 func TestPlanWritesNothing(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -53,8 +53,7 @@ func TestPlanWritesNothing(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestStatus: anybody sees which disk is mounted where and which is refused, also
-// while the daemon is down.
+// TestStatus checks that any user sees which disk is mounted where and which is refused, even while the daemon is down.
 func TestStatus(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
@@ -97,8 +96,7 @@ func TestStatus(t *testing.T) {
 	if out := m.run("strace -f -qq -s 400 -e trace=open,openat -o /root/trace hotmount status >/dev/null || true; grep -c 'status.json' /root/trace; ! grep '\"/dev/[vd][dm]' /root/trace"); out != "1" {
 		t.Errorf("status opens, after how often status.json: %s", out)
 	}
-	// Colour is for terminals and for who wants it. --watch goes on until it is ended,
-	// and ends with what it has shown.
+	// Colour is for terminals and for who wants it. --watch goes on until it is ended, and ends with what it has shown.
 	for line, want := range map[string]string{
 		`TERM=xterm script -qec "hotmount status" /dev/null`:                                                                    "coloured 3",
 		`TERM=xterm NO_COLOR=1 script -qec "hotmount status" /dev/null`:                                                         "plain 3",
@@ -122,14 +120,13 @@ func TestStatus(t *testing.T) {
 	m.run("systemctl stop watch")
 }
 
-// TestStatusOfTheDead: a filesystem that never answers, over the disk's, holds up neither the daemon nor
-// who asks it.
+// TestStatusOfTheDead checks that a filesystem that never answers, over the disk's, delays neither the daemon nor a
+// status.
 func TestStatusOfTheDead(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
 	uuid := m.mounted(name)
-	// A FUSE whose server is silent.
-	// That of an NFS server that is gone cannot be ended either.
+	// A FUSE whose server is silent. That of an NFS server that is gone cannot be ended either.
 	m.run("systemctl start hotmount; modprobe fuse; systemd-run -q -u dead bash -c 'exec 3<>/dev/fuse; mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other dead /mnt/disks/" + uuid + "; exec sleep infinity'")
 	m.wait("the dead filesystem", "grep -q ' /mnt/disks/"+uuid+" .* fuse ' /proc/1/mountinfo")
 	m.run("if timeout -s KILL 2 stat /mnt/disks/" + uuid + " >/dev/null 2>&1; then exit 1; elif [ $? != 137 ]; then exit 1; fi")
@@ -143,11 +140,10 @@ func TestStatusOfTheDead(t *testing.T) {
 	m.run("systemctl stop dead; umount -l /mnt/disks/" + uuid)
 }
 
-// failing names the variable that has TestThatFails fail.
+// failing names the variable that makes TestThatFails fail.
 const failing = "HOTMOUNT_TEST_FAILS"
 
-// TestThatFails does so for TestLogsAreKept: with a worker that is there, and one that cannot
-// be prepared.
+// TestThatFails fails for TestLogsAreKept: with a running worker, and with one whose preparation fails.
 func TestThatFails(t *testing.T) {
 	how := os.Getenv(failing)
 	if how == "" {
@@ -161,8 +157,8 @@ func TestThatFails(t *testing.T) {
 	}
 }
 
-// TestLogsAreKept: a test that fails keeps serial log, journal and QMP log of each of
-// its workers, and says where; one that passes keeps nothing.
+// TestLogsAreKept checks that a failing test keeps serial log, journal and QMP log of each of its workers, and prints
+// where. A passing test keeps nothing.
 func TestLogsAreKept(t *testing.T) {
 	parallel(t)
 	dir := t.TempDir()
@@ -198,8 +194,8 @@ func TestLogsAreKept(t *testing.T) {
 	}
 }
 
-// TestFormatByToken: a disk that is refused is overwritten by the right token
-// alone, and no token outlives a change of the disk or of what is on it.
+// TestFormatByToken checks that only the right token overwrites a refused disk, and that no token outlives a change of
+// the disk or of its content.
 func TestFormatByToken(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := blank(t, 320<<20)
@@ -269,9 +265,8 @@ func TestFormatByToken(t *testing.T) {
 	}
 }
 
-// TestPartitionsForgotten: the kernel forgets the partitions of a disk that is formatted, or
-// it would stay refused. Swap is not formatted. A container has no nodes of partitions, and its
-// swap would be the host's.
+// TestPartitionsForgotten checks that the kernel forgets the partitions of a disk that is formatted; otherwise it would
+// stay refused. Swap is not formatted. A container has no nodes of partitions, and its swap would be the host's.
 func TestPartitionsForgotten(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	parted := blank(t, 640<<20)
@@ -294,7 +289,7 @@ func TestPartitionsForgotten(t *testing.T) {
 	}
 }
 
-// fails runs a script that has to fail and gives what it prints.
+// fails runs a script that must fail and returns its output.
 func (m machine) fails(script string) string {
 	m.t.Helper()
 	out := m.run("if out=$(" + script + " 2>&1); then echo \"it succeeded: $out\"; else echo \"refused: $out\"; fi")
@@ -304,7 +299,7 @@ func (m machine) fails(script string) string {
 	return out
 }
 
-// writes counts the write and discard requests that the guest has sent.
+// writes returns the number of write and discard requests that the guest has sent.
 func (m machine) writes(name string) string {
 	m.t.Helper()
 	return m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat")
@@ -323,7 +318,7 @@ func (m machine) offer(name string) (text, token string) {
 	return text, found[1]
 }
 
-// scribble puts random bytes into the file of a disk; the first is not zero.
+// scribble puts random bytes into the file of a disk, the first of which is not zero.
 func scribble(t *testing.T, image string, at int64, n int) {
 	t.Helper()
 	c := chance(t)
@@ -341,9 +336,8 @@ func scribble(t *testing.T, image string, at int64, n int) {
 	}
 }
 
-// throttle bounds how fast the worker reads and writes a disk, in bytes a second;
-// 0 for no bound. The id is QEMU's: a virtio disk's reads and writes are of a part
-// of it.
+// throttle bounds the worker's reads and writes of a disk, in bytes a second, 0 for no bound. The id is QEMU's: a
+// virtio disk's I/O belongs to a part of it.
 func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	t.Helper()
 	args := map[string]any{"id": id, "bps": 0, "bps_rd": read, "bps_wr": write, "iops": 0, "iops_rd": 0, "iops_wr": 0}
@@ -352,7 +346,7 @@ func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	}
 }
 
-// TestWait: a service that needs a disk at boot waits for it.
+// TestWait checks that a service that needs a disk at boot waits for it.
 func TestWait(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)

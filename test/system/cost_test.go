@@ -10,14 +10,15 @@ import (
 	"hotmount/test/worker"
 )
 
-// What one attach of a disk with a filesystem costs the daemon, in counts that do not depend on the machine.
+// These are the costs of one attachment of a disk with a filesystem for the daemon, as counts that do not depend on the
+// machine.
 const (
 	mostLooks       = 3
 	mostDBusCalls   = 1
 	mostConnections = 1
 )
 
-// startsNothing has the daemon start anew, which runs no program.
+// startsNothing restarts the daemon, and checks that this runs no program.
 func (m machine) startsNothing() {
 	m.t.Helper()
 	m.wait("whatever else is started to be done", `[ -z "$(systemctl list-jobs --no-legend; systemctl list-units --no-legend --state activating,deactivating)" ]`)
@@ -29,7 +30,7 @@ func (m machine) startsNothing() {
 	}
 }
 
-// traceStart has the daemon start anew, traced from its first system call on, which the sandbox does not let it be.
+// traceStart restarts the daemon under a trace from its first system call on, which the sandbox would prevent.
 func (m machine) traceStart() {
 	m.t.Helper()
 	m.run(`mkdir -p /run/systemd/system/hotmount.service.d; cat >/run/systemd/system/hotmount.service.d/traced.conf <<-X
@@ -43,8 +44,8 @@ func (m machine) traceStart() {
 		systemctl daemon-reload; systemctl restart hotmount; systemctl show -P StatusText hotmount >/dev/null`)
 }
 
-// programs traces what PID 1, udevd and their children run, until the function that it returns is called. That
-// counts those that anybody may start for a disk.
+// programs traces the programs that PID 1, udevd and their children run, until ran is called. ran counts those that
+// anybody may start for a disk.
 func (m machine) programs() (ran func() string) {
 	m.t.Helper()
 	m.run(`rm -f /root/programs; udev=$(systemctl show -P MainPID systemd-udevd)
@@ -58,8 +59,9 @@ func (m machine) programs() (ran func() string) {
 	}
 }
 
-// TestCounts: one attach costs a bounded number of looks and of calls of PID 1, and no process but mount(8). A
-// network device that comes and goes costs nothing. A start with a mounted disk runs nothing and looks at it once.
+// TestCounts checks that one attachment costs a bounded number of looks and of calls of PID 1, and no process but
+// mount(8). A network device that comes and goes costs nothing. A start with a mounted disk runs nothing and looks at
+// it once.
 func TestCounts(t *testing.T) {
 	exclusive(t) // the daemon hears of the disks of other containers
 	m, w := startNode(t, worker.Options{})
@@ -148,14 +150,14 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestRests: an idle daemon wakes up at most 60 times in ten minutes, also while network devices come and go. A wake-up
-// is a second in which one of its threads runs.
+// TestRests checks that an idle daemon wakes up at most 60 times in ten minutes, even while network devices come and
+// go. A wake-up is a second in which one of its threads runs.
 func TestRests(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
 	m.mounted(name)
-	// It rests a minute after it has done something. Others on the system may mount something, which it has to
-	// hear, in one of the spans of 130 seconds. The shell that looks starts no process, so that udev has no event.
+	// It rests a minute after it has done something. Others on the system may mount something, which it has to hear, in
+	// one of the spans of 130 seconds. The shell that looks starts no process, so that udev has no event.
 	m.run(`pid=$(systemctl show -P MainPID hotmount)
 		switches() {
 			n=0

@@ -15,23 +15,21 @@ import (
 	"hotmount/test/worker"
 )
 
-// full asks for all there is instead of a choice (make test-full).
+// full asks for all cases instead of a choice (make test-full).
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// obedient takes the place of mkfs.xfs. What happens to the n-th run that writes
-// says the disk's serial number in its n-th field after the colon, one letter for
-// what, one for a system call and the number of that call at which it happens:
+// obedient replaces mkfs.xfs. The disk's serial number has orders for it. The n-th field after the colon is for the
+// n-th run that writes. It has a letter for the action, a letter for a system call, and the number of that call:
 //
 //	kp7  killed in place of the 7th pwrite64
 //	sf1  stopped after the 1st fallocate
 //
-// A loop device has its file's name as a serial number, any other disk without one that of the
-// file /var/lib/orders/serial.
+// "s0" is stopped before the first write, "kx" killed and "sx" stopped after the last. The serial number of a loop
+// device is its file's name. A disk without one uses the name in the file /var/lib/orders/serial.
 //
-// "s0" is stopped before the first write, "kx" killed and "sx" stopped after the last. Each run is
-// recorded with its arguments, and whether what it left is a finished XFS. The record of a run is
-// the name of an empty file: the kernel would count bytes in a file for mkfs.xfs, which hotmount
-// compares with those that reach the disk, and names in a journaled ext4 it counts for nobody.
+// Each run is recorded with its arguments, and whether it left a finished XFS. The record is the name of an empty file.
+// The kernel would count bytes in a file as mkfs.xfs's, which hotmount compares with those that reach the disk. It
+// counts names in a journaled ext4 for nobody.
 const obedient = `#!/bin/bash
 case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
 node=${!#}
@@ -63,14 +61,13 @@ echo $state >"$dir/left.$n"
 kill -KILL $$
 `
 
-// obey puts obedient in its place, for which the formatting unit has to allow
-// strace.
+// obey puts obedient in mkfs.xfs's place. The formatting unit has to allow strace for it.
 const obey = `mkdir /usr/local/real /var/lib/orders
 mv /usr/sbin/mkfs.xfs /usr/local/real/
 mv /usr/local/obedient /usr/sbin/mkfs.xfs
 systemctl daemon-reload`
 
-// obedientOptions are of a worker on which obedient is mkfs.xfs.
+// obedientOptions returns the options of a worker on which obedient is mkfs.xfs.
 func obedientOptions() worker.Options {
 	return worker.Options{Setup: obey, Files: []worker.File{
 		{Path: "/usr/local/obedient", Data: []byte(obedient), Mode: 0o755},
@@ -103,12 +100,11 @@ func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 	return worker.Disk{File: named}
 }
 
-// crashSize is the size of the disks: the smallest that mkfs.xfs takes.
+// crashSize is the size of the disks: the smallest that mkfs.xfs accepts.
 const crashSize = 300 << 20
 
-// mkfsWrites returns the writes of mkfs.xfs on a disk of that size, in their order, in
-// obedient's words: p1, p2, f1, p3 and so on; super is the index of the one that
-// writes the superblock first.
+// mkfsWrites returns the writes of mkfs.xfs on a disk of that size, in order and in obedient's words: p1, p2, f1, p3
+// and so on. super is the index of the first that writes the superblock.
 func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	m.t.Helper()
 	m.run("systemctl stop hotmount")
@@ -134,8 +130,7 @@ func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	return all, super
 }
 
-// some returns all of the writes, or a choice: the first, that of the superblock,
-// the last, and as many more.
+// some returns all of the writes, or a choice: the first, that of the superblock, the last, and as many more.
 func some(c *rand.Rand, writes []string, super, more int) []string {
 	if full {
 		return writes
@@ -172,7 +167,7 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 
 func (v victim) dir() string { return "/var/lib/orders/" + v.serial }
 
-// stopped waits until mkfs.xfs stands where it was to be stopped.
+// stopped waits until mkfs.xfs is stopped where its orders say.
 func (m machine) stopped(v victim) {
 	m.t.Helper()
 	m.wait("mkfs.xfs to be stopped at "+v.order, "grep stopped "+v.dir()+"/trace.1")
@@ -185,9 +180,8 @@ func (m machine) byName(v *victim) {
 	v.name = strings.Split(m.run("grep -lx "+quote(v.serial)+" /sys/block/vd*/serial"), "/")[3]
 }
 
-// whole waits until the disk is mounted, and checks how it came about: every run
-// was for the UUID that it is mounted by, there are no more runs than it needs,
-// and nothing was refused on the way. It gives a line for a table.
+// whole waits until the disk is mounted, and checks its history. Every run had the UUID by which it is mounted, there
+// are no more runs than necessary, and nothing was refused on the way. It returns a line for a table.
 func (m machine) whole(v victim, runs int) string {
 	m.t.Helper()
 	uuid := m.mounted(v.name)
@@ -213,7 +207,7 @@ func (m machine) left(v victim, run int) string {
 	return m.run(fmt.Sprintf("cat %s/left.%d", v.dir(), run))
 }
 
-// forget takes the disks out, and what the worker knows of their names with them.
+// forget detaches the disks, and deletes the worker's records of their names.
 func (m machine) forget(w worker.Node, victims []victim) {
 	m.t.Helper()
 	for _, v := range victims {
@@ -223,9 +217,8 @@ func (m machine) forget(w worker.Node, victims []victim) {
 	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q")
 }
 
-// TestAgentKilled: the daemon is killed at each of mkfs.xfs's writes: mkfs goes
-// on, and the next daemon waits for it. The other half of the disks lose the
-// process that formats as well.
+// TestAgentKilled kills the daemon at each of mkfs.xfs's writes. It checks that mkfs continues, and that the next
+// daemon waits for it. The other half of the disks lose the process that formats too.
 func TestAgentKilled(t *testing.T) {
 	m, w := obedientNode(t)
 	orders := []string{"s0"}
@@ -280,9 +273,8 @@ func TestAgentKilled(t *testing.T) {
 	t.Logf("%d times", len(turns))
 }
 
-// TestMkfsKilled: SIGKILL in place of each of mkfs.xfs's writes, after the last
-// one, and again while that is mended, ends in one mounted XFS with the intended
-// UUID (issue 3, Shown).
+// TestMkfsKilled kills mkfs.xfs in place of each of its writes, after the last one, and again during the repair. It
+// checks that the result is one mounted XFS with the intended UUID (issue 3, Shown).
 func TestMkfsKilled(t *testing.T) {
 	m, w := obedientNode(t)
 	writes, super := m.mkfsWrites(w)
@@ -321,11 +313,11 @@ func TestMkfsKilled(t *testing.T) {
 	}
 }
 
-// TestPowerCutAfterGrowth: of an XFS that has just grown only the log knows. Debian 12's
-// kernel fails in the first recovery of what was written to new allocation groups, and
-// after that of a growth of the last one, which ends well, it shuts the filesystem down
-// once the new space is used. Both happen before the filesystem is mounted in its place;
-// there it works, with its data.
+// TestPowerCutAfterGrowth checks an XFS that has just grown, of which only the log has the new size. Debian 12's kernel
+// fails in the first recovery of writes to new allocation groups. After a growth of only the last group the recovery
+// succeeds, but the kernel shuts the filesystem down once the new space is used.
+//
+// Both happen before the filesystem is mounted in its place. There it works, with its data.
 func TestPowerCutAfterGrowth(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
@@ -387,10 +379,9 @@ func TestPowerCutAfterGrowth(t *testing.T) {
 	}
 }
 
-// ownOrders puts what obedient records on a filesystem of its own, and has the
-// system's write by itself nothing for an hour: an ext4 that is told to make one
-// file durable makes all durable that was written before, and with it the intent
-// of a daemon that did not wait for that.
+// ownOrders puts obedient's records on a filesystem of their own, and keeps the system's from writing by itself for an
+// hour. An ext4 that makes one file durable also makes all earlier writes durable. That would include the intent of a
+// daemon that did not wait for it.
 func (m machine) ownOrders(w *worker.Worker) {
 	m.t.Helper()
 	image := blank(m.t, 64<<20)
@@ -403,7 +394,7 @@ func (m machine) ownOrders(w *worker.Worker) {
 	m.run("findmnt -n /dev/" + name + "; sync; mount -o remount,commit=3600 /; findmnt -no OPTIONS / | grep commit=3600")
 }
 
-// TestPowerCutDuringMkfs: the power goes after each of mkfs.xfs's writes.
+// TestPowerCutDuringMkfs cuts the power after each of mkfs.xfs's writes.
 func TestPowerCutDuringMkfs(t *testing.T) {
 	m, w := obedientWorker(t)
 	writes, super := m.mkfsWrites(w)
@@ -447,9 +438,8 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 	}
 }
 
-// TestCopyOfAHalfMade: the power goes while a disk is overwritten by the operator's
-// word, and a copy of it is attached to get at what it held. The copy is not
-// overwritten as well, nor is the disk itself before the operator says so again.
+// TestCopyOfAHalfMade cuts the power while a disk is overwritten by the operator's order, and attaches a copy of it.
+// The copy is not overwritten, nor is the disk itself before the operator orders it again.
 func TestCopyOfAHalfMade(t *testing.T) {
 	m, w := obedientWorker(t)
 	image := blank(t, crashSize)
@@ -487,8 +477,8 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestStalledWrite: a write that begins while a disk settles, past the page cache, and
-// that the storage does not answer is in no count of writes that are done. It has won.
+// TestStalledWrite checks a write past the page cache that begins while a disk settles, and that the storage does not
+// answer. The write wins, although no count of completed writes has it.
 func TestStalledWrite(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=15s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl stop hotmount")
@@ -517,8 +507,8 @@ func TestStalledWrite(t *testing.T) {
 	}
 }
 
-// TestTornFormat: what a power cut during mkfs has left without the header of a group is
-// refused, whatever is said for it but to have it formatted.
+// TestTornFormat checks that a disk is refused if a power cut during mkfs left it without the header of a group. Only
+// an order to format it overrides that.
 func TestTornFormat(t *testing.T) {
 	m, w := obedientNode(t)
 	v := m.victims(w, 0, "sx")[0]
@@ -546,8 +536,8 @@ func TestTornFormat(t *testing.T) {
 	m.run("umount /dev/" + v.name + "; xfs_repair -n /dev/" + v.name)
 }
 
-// TestDisturbedFormat: what somebody has written to after mkfs and before it was read back
-// is held, also when it is read again and found whole.
+// TestDisturbedFormat checks that a disk is held if somebody wrote to it between mkfs and the read-back. It stays held
+// even if a later read finds it intact.
 func TestDisturbedFormat(t *testing.T) {
 	m, w := obedientWorker(t)
 	name, _ := m.attach(w, m.ordered(w, blank(t, crashSize), "DISTURBED"))

@@ -11,11 +11,11 @@ import (
 	"hotmount/test/worker"
 )
 
-// kernelErrors are the kernel's complaints about disks and filesystems.
+// kernelErrors prints the kernel's complaints about disks and filesystems.
 const kernelErrors = `journalctl -b -k -o cat --no-pager >/run/kernel; grep -iE 'xfs.*(error|shutdown|corrupt)|i/o error|buffer_io' /run/kernel || true`
 
-// TestRelease: a disk in use is not released, and who uses it is named; an idle
-// one is unmounted, stays so, and loses nothing when it is detached.
+// TestRelease checks that a disk in use is not released, and that its users are named. An idle one is unmounted, stays
+// so, and loses nothing when it is detached.
 func TestRelease(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -107,10 +107,9 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestSurpriseRemoval: a disk that is pulled, idle or busy, leaves no stale mount,
-// no directory and no endless loop, also where the daemon was down; when it returns
-// while the old mount is held, by a mount of a pod's own too, it is mounted again by
-// itself as soon as that is let go.
+// TestSurpriseRemoval checks that a pulled disk, idle or busy, leaves no stale mount, no directory and no endless loop.
+// That holds even if the daemon was down. If it returns while somebody, such as a pod's mount, holds the old mount, it
+// is mounted again as soon as that is released.
 func TestSurpriseRemoval(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -144,9 +143,8 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("cat " + where + "/f"); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// Held by a mount elsewhere in a namespace of its own, as a container has it, which
-	// does not keep the host's from being unmounted, and by a file of one that goes
-	// with the directory.
+	// Held by a mount elsewhere in a namespace of its own, as a container has it, which does not keep the host's from
+	// being unmounted, and by a file of one that goes with the directory.
 	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec 3<" + where + "/f; exec sleep 1001'")
 	m.wait("the pod", "[ -e /proc/$(pgrep -f '^sleep 1001')/fd/3 ]")
 	if err := w.DetachSurprise(ctx(t), id2); err != nil {
@@ -238,11 +236,10 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 }
 
-// TestPulledFromAPod: the kubelet has a volume bound in the host's own mount namespace for
-// each pod. That the disk is gone, and has returned, is no reason to touch what is the
-// kubelet's: at the volume's path nothing stays meanwhile, the pod is named, and as soon as
-// the filesystem can be mounted again it is, by itself. An XFS can when nobody has the old
-// one any more, an ext4 at once.
+// TestPulledFromAPod checks volumes that the kubelet has bound in the host's own mount namespace for each pod. A disk
+// that goes and returns is no reason to touch the kubelet's mounts. Nothing stays at the volume's path meanwhile, and
+// the pod is named. The filesystem is mounted again as soon as possible. For an XFS that is when nobody has the old
+// one, for an ext4 at once.
 func TestPulledFromAPod(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for fstype, mkfs := range map[string][]string{"xfs": {"mkfs.xfs", "-q"}, "ext4": {"mkfs.ext4", "-q", "-F"}} {

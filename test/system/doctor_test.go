@@ -16,14 +16,14 @@ import (
 	"hotmount/test/worker"
 )
 
-// standIns defines what stands in for kubelets and containers: processes of that
-// name in mount namespaces that are made as a container runtime makes them.
+// standIns defines stand-ins for kubelets and containers: processes of that name in mount namespaces like those of a
+// container runtime.
 //
-//	kubelet NAME BIND PROPAGATION ROOT: as a container, the class directory bound
-//	  by --bind or --rbind, kubelet's root directory with propagation ROOT
-//	provisioner NAME PROPAGATION DIRECTORY: as the pod of its DaemonSet, the class
-//	  directory as DIRECTORY
-//	container NAME SOURCE: a container that has SOURCE as /data
+//	kubelet NAME BIND PROPAGATION ROOT: as a container. The class directory is bound
+//	  by --bind or --rbind. Kubelet's root directory has the propagation ROOT.
+//	provisioner NAME PROPAGATION DIRECTORY: as the pod of its DaemonSet. The class
+//	  directory is DIRECTORY.
+//	container NAME SOURCE: a container that has SOURCE as /data.
 //
 // All write the process's number to /run/NAME.pid.
 const standIns = `
@@ -55,7 +55,7 @@ container() {
 }
 `
 
-// examined is what hotmount doctor says, and its exit code.
+// examined returns the report of hotmount doctor, and its exit code.
 func (m machine) examined() (doctor.Report, string) {
 	m.t.Helper()
 	out := m.run("timeout 90 hotmount doctor -o json && echo 0 || echo $?")
@@ -67,7 +67,7 @@ func (m machine) examined() (doctor.Report, string) {
 	return r, out[i+1:]
 }
 
-// pid is that of a stand-in.
+// pid returns the PID of a stand-in.
 func (m machine) pid(name string) int {
 	m.t.Helper()
 	pid, err := strconv.Atoi(m.run("cat /run/" + name + ".pid"))
@@ -77,7 +77,7 @@ func (m machine) pid(name string) int {
 	return pid
 }
 
-// found returns what was found of which processes, but for notes.
+// found returns the findings with their processes, without notes.
 func found(r doctor.Report) []string {
 	all := []string{}
 	for _, f := range r.Findings {
@@ -95,7 +95,7 @@ func found(r doctor.Report) []string {
 	return all
 }
 
-// kinds returns what was found of a process, but for notes.
+// kinds returns the findings about a process, without notes.
 func kinds(r doctor.Report, pid int) []string {
 	all := []string{}
 	for _, f := range r.Findings {
@@ -115,8 +115,8 @@ func words(r doctor.Report) string {
 	return b.String()
 }
 
-// TestDoctorPods: pods whose data is on the system disk are named, with the place
-// of the data; those that are right are not.
+// TestDoctorPods checks that pods with data on the system disk are named, with the place of the data. Correct pods are
+// not.
 func TestDoctorPods(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
@@ -146,8 +146,8 @@ func TestDoctorPods(t *testing.T) {
 		t.Errorf("with good pods alone: exit code %s\n%s", code, words(r))
 	}
 
-	// The trap: the directory under the mount, seen by a mount that is not
-	// recursive. hotmount has made it immutable; an older one need not be.
+	// The trap: the directory under the mount, seen by a mount that is not recursive. hotmount has made it immutable;
+	// an older one need not be.
 	m.run(standIns + fmt.Sprintf(`
 		mkdir /run/below; mount --bind /mnt/disks /run/below; chattr -i /run/below/%[4]s; echo lost >/run/below/%[4]s/file; ln -s /etc/cron.d/x /run/below/%[4]s/link
 		mkdir -p %[2]slocal-pv-2 /mnt/disks/removed /run/bare
@@ -185,8 +185,8 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run("cat " + trapped.Reach + "/file"); got != "lost" {
 		t.Errorf("%s holds %q", trapped.Reach, got)
 	}
-	// The lines as they are printed: what two pods call the same is there twice,
-	// and what is there already is not written over.
+	// The lines as they are printed: what two pods call the same is there twice, and what is there already is not
+	// written over.
 	also := find(doctor.OnSystemDisk, volumes+"local-pv-4")
 	lines := trapped.Do[0] + "\n" + also.Do[0] + "\n" + find(doctor.DataHidden, place).Do[1]
 	if got := m.run(lines + "\ncd /root/rescued; cat *-local-pv-2/file *-local-pv-4/file " + uuid + "/file; readlink *-local-pv-2/link; ls | wc -l"); got != "lost\nalso lost\nlost\n/etc/cron.d/x\n3" {
@@ -236,8 +236,7 @@ func TestDoctorPods(t *testing.T) {
 		t.Errorf("the doctor has changed %s", got)
 	}
 
-	// Something is mounted over the disk; then the disk is gone, and two
-	// containers still hold it.
+	// Something is mounted over the disk; then the disk is gone, and two containers still hold it.
 	m.run("mount -t tmpfs none " + place)
 	r, _ = m.examined()
 	if f := find(doctor.Covered, place); f.Level != doctor.Problem {
@@ -256,9 +255,8 @@ func TestDoctorPods(t *testing.T) {
 	t.Log(words(r))
 }
 
-// TestDoctorSystem: a leftover rule, a kubelet that dies all the time, a pod that
-// calls itself kubelet to write on root's terminal, and one that calls itself
-// provisioner on a filesystem that never answers.
+// TestDoctorSystem checks a leftover rule, a kubelet that keeps dying, and two pods. One calls itself kubelet to write
+// on root's terminal. The other calls itself provisioner on a filesystem that never answers.
 func TestDoctorSystem(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -315,9 +313,8 @@ func TestDoctorSystem(t *testing.T) {
 	t.Log(words(r))
 }
 
-// TestDoctorKubelets: every way in which a kubelet can have the class directory
-// is told apart, before and after a disk comes that the wrong ones do not see,
-// and what the doctor says is what the kernel then does.
+// TestDoctorKubelets checks that the doctor distinguishes every way in which a kubelet can have the class directory. It
+// does so before and after a disk comes that the wrong ones do not see. The kernel then behaves as the doctor predicts.
 func TestDoctorKubelets(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
@@ -412,8 +409,7 @@ func TestDoctorKubelets(t *testing.T) {
 	t.Log(m.run("hotmount doctor || true"))
 }
 
-// TestDoctorManyPods: of many pods those that are trapped are found, and nothing
-// else.
+// TestDoctorManyPods checks that the doctor finds the trapped ones among many pods, and nothing else.
 func TestDoctorManyPods(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -453,9 +449,8 @@ func TestDoctorManyPods(t *testing.T) {
 	if r, code := m.examined(); code != "0" {
 		t.Errorf("without the trapped ones: exit code %s\n%s", code, words(r))
 	}
-	// The fastest of three, in seconds of the clock and of a processor, against
-	// reading every mount table there is: under emulation only the ratio means
-	// anything.
+	// The fastest of three, in seconds of the clock and of a processor, against reading every mount table there is:
+	// under emulation only the ratio means anything.
 	var wall, cpu, tables float64
 	out := m.run(`TIMEFORMAT='%R %U %S'
 		best() { for i in 1 2 3; do { time "$@" >/dev/null 2>&1; } 2>&1; done | awk '{c=$2+$3; if (NR==1 || c<min) min=c; if (NR==1 || $1<wall) wall=$1} END {print wall, min}'; }

@@ -31,8 +31,7 @@ func (m machine) resize(w worker.Node, id string, size int64) {
 	}
 }
 
-// takes waits until the filesystem at the mount point takes at least that many of
-// the bytes that df counts.
+// takes waits until df counts at least that many bytes for the filesystem at the mount point.
 func (m machine) takes(uuid string, least int64) {
 	m.t.Helper()
 	m.wait(fmt.Sprint(uuid, " to take ", least), fmt.Sprintf("[ $(stat -f -c '%%b * %%S' /mnt/disks/%s | xargs expr) -ge %d ]", uuid, least))
@@ -50,10 +49,9 @@ func (m machine) count(pattern string) int {
 
 const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >data/f && sync && sha256sum data/f`
 
-// TestGrow: XFS and ext4 grow online with their disks, at once, and after a
-// growth while the daemon was down; after one while they were detached, before
-// anybody sees the mount. The data stays. A tail that is too small for
-// XFS is no reason to try, one too small for ext4 to try once.
+// TestGrow checks that XFS and ext4 grow online with their disks, at once, and after a growth while the daemon was
+// down. After one while they were detached, they grow before anybody sees the mount. The data stays. A tail too small
+// for XFS is no reason to try. For ext4 hotmount tries once.
 func TestGrow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
@@ -167,8 +165,8 @@ func TestGrow(t *testing.T) {
 		}
 	}
 	same("growing while detached")
-	// Of what is known to take the whole of a disk of this size our rule asks nothing, but
-	// by the superblock on the disk, not by what has become of it since udev's event.
+	// Of what is known to take the whole of a disk of this size our rule asks nothing, but by the superblock on the
+	// disk, not by what has become of it since udev's event.
 	back := func() {
 		t.Helper()
 		m.detach(w, xID)
@@ -196,7 +194,7 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// used returns how much of the host's storage the image takes.
+// used returns the host's storage used by the image, in bytes.
 func used(t *testing.T, image string) int64 {
 	t.Helper()
 	var st syscall.Stat_t

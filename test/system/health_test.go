@@ -14,9 +14,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestDamaged: a damaged filesystem is not mounted, not repaired and not tried
-// for ever; the journal has the kernel's words and the command to look with; when
-// it is repaired it is mounted. A container does not hear the kernel.
+// TestDamaged checks that a damaged filesystem is not mounted, not repaired and not tried forever. The journal has the
+// kernel's words and the command that checks it. After a repair it is mounted. A container does not receive the
+// kernel's log.
 func TestDamaged(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -42,14 +42,14 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// told wants the status to have these words.
+// told checks that the status has these words.
 func (m machine) told(words string) {
 	m.t.Helper()
 	m.run("(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E " + quote(words))
 }
 
-// TestGivenUp: what the kernel gives up is told, what has shrunk is not mounted, and what cannot be recorded is
-// not done.
+// TestGivenUp checks that a filesystem that the kernel gives up is reported, and that a shrunken one is not mounted.
+// Without a record hotmount does not act.
 func TestGivenUp(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -100,9 +100,8 @@ func TestGivenUp(t *testing.T) {
 	m.untouched(name)
 }
 
-// TestRepairedLate: a damaged filesystem is tried eight times more, which takes some
-// minutes, and no more; one that is repaired after that is mounted at once, for the
-// repair is a write.
+// TestRepairedLate checks that a damaged filesystem is tried eight times more, over some minutes, and no more. One
+// repaired after that is mounted at once, because the repair is a write.
 func TestRepairedLate(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -149,8 +148,8 @@ func TestRepairedLate(t *testing.T) {
 	}
 }
 
-// TestSlowRecovery: a log that takes longer to be replayed than systemd waits for
-// anything by default is waited for, tried once, and holds nobody else back.
+// TestSlowRecovery checks a log whose replay takes longer than systemd's default timeout. hotmount waits for it, tries
+// once, and delays no other disk.
 func TestSlowRecovery(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 1<<30)
@@ -228,8 +227,8 @@ func TestSlowRecovery(t *testing.T) {
 	once()
 }
 
-// TestShutDownWhileItRests: no event tells of it, and it is found within ten minutes by the daemon as it is
-// installed, which looks at no disk for an hour.
+// TestShutDownWhileItRests checks that the installed daemon finds a shut-down filesystem within ten minutes. No event
+// reports it, and the daemon looks at no disk for an hour.
 func TestShutDownWhileItRests(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -239,8 +238,8 @@ func TestShutDownWhileItRests(t *testing.T) {
 	m.run("for i in $(seq 70); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut it down' && exit 0; sleep 5; done; exit 1")
 }
 
-// TestTrim: what was deleted is given back to the host, only after 24 hours in use,
-// whoever made the filesystem, and not where it is switched off.
+// TestTrim checks that deleted space is given back to the host, only after 24 hours in use, whoever made the
+// filesystem. It is not if the configuration switches that off.
 func TestTrim(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	if got := m.run("systemctl is-active hotmount-trim.timer; systemctl is-enabled hotmount-trim.timer"); got != "active\nenabled" {
@@ -273,8 +272,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("young, the one takes %d, the one made elsewhere %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
 	}
-	// All of a day but a moment passes in the record, and the rest on the clock: less
-	// than that between two runs is not enough.
+	// All of a day but a moment passes in the record, and the rest on the clock: less than that between two runs is not
+	// enough.
 	m.run(`systemctl start hotmount-trim; sed -i -E 's/"ran": [0-9]+/"ran": 86370000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
 	ran := m.run(`awk '{print int($1)}' /proc/uptime; grep -c '"ran": 863[789]' /var/lib/hotmount/running.json`)
 	if a, b := used(t, own), used(t, foreign); a < least || b < least || !strings.HasSuffix(ran, "\n3") {
@@ -286,8 +285,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("after a day, switched off, they take %d and %d", a, b)
 	}
-	// The timer's own time comes. What it takes by chance, and may be late, is set aside:
-	// systemd takes three hours at most of it anew when the clock is set past the time.
+	// The timer's own time comes. What it takes by chance, and may be late, is set aside: systemd takes three hours at
+	// most of it anew when the clock is set past the time.
 	m.run(`mkdir -p /run/systemd/system/hotmount-trim.timer.d; printf '[Timer]\nRandomizedDelaySec=0\nAccuracySec=1s\n' >/run/systemd/system/hotmount-trim.timer.d/test.conf; systemctl daemon-reload`)
 	ended := "systemctl show -P ExecMainExitTimestampMonotonic hotmount-trim"
 	last := m.run(ended)

@@ -15,8 +15,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestAFilesystemVanishes: a disk without a serial that turns to zeros while it is
-// attached is held, naming what lay on it, and freed by no word for something else.
+// TestAFilesystemVanishes checks that a disk without a serial that turns to zeros while it is attached is held. The
+// hold names the former filesystem. Accepting anything else does not lift it.
 func TestAFilesystemVanishes(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -44,8 +44,7 @@ func TestAFilesystemVanishes(t *testing.T) {
 	}
 }
 
-// TestASickFilesystemVanishes: the word that what failed is worth another try says nothing
-// of zeros, either.
+// TestASickFilesystemVanishes checks that accepting another try after a failure does not accept zeros.
 func TestASickFilesystemVanishes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	zeros := digest(t, blank(t, 320<<20))
@@ -70,9 +69,8 @@ func TestASickFilesystemVanishes(t *testing.T) {
 	}
 }
 
-// TestHistoryAndFormerSerial: a format is recorded with disk, evidence and UUID;
-// a blank disk that comes with the serial of one that is gone is held, naming
-// that UUID, also after a reboot, until that is accepted, and nothing else.
+// TestHistoryAndFormerSerial checks that a format is recorded with disk, evidence and UUID. A blank disk with the
+// serial of a former one is held, naming that UUID, even after a reboot. Only accepting that lifts the hold.
 func TestHistoryAndFormerSerial(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "H1"})
@@ -111,8 +109,8 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	m.says(fmt.Sprintf(held, again, again))
 	m.untouched(again)
 
-	// The word for one hold does not lift another, which was not told when it was given: it
-	// is one of those that were there when the package was installed once more.
+	// The word for one hold does not lift another, which was not told when it was given: it is one of those that were
+	// there when the package was installed once more.
 	m.run("touch /var/lib/hotmount/removed; hotmount state init; systemctl reload hotmount")
 	m.says(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
 	m.run("hotmount accept " + again)
@@ -130,8 +128,8 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	}
 }
 
-// TestPresentDisksAreHeld: a first installation holds the blank disks that are
-// there, says so, and formats one when it is accepted.
+// TestPresentDisksAreHeld checks that a first installation holds the blank disks that are there and reports it. It
+// formats one when that is accepted.
 func TestPresentDisksAreHeld(t *testing.T) {
 	parallel(t)
 	m, w := startAs(t, worker.Options{})
@@ -148,8 +146,8 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	later, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "NEW"})
 	m.mounted(later)
 
-	// The hold lasts over restarts of the daemon and of the machine, also for a disk
-	// without a serial, and of another size by then.
+	// The hold lasts over restarts of the daemon and of the machine, also for a disk without a serial, and of another
+	// size by then.
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + bare)
 	m.run("systemctl restart hotmount")
 	m.wait("the holds of the new daemon", "systemctl show -P StatusText hotmount | grep -q '^2 mounted, 2 held, '")
@@ -182,9 +180,8 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	m.mounted(held)
 }
 
-// TestBrake: what comes after as many formats as format_limit allows is held,
-// also by a new daemon, until it is accepted. Of two that are proven at the same
-// time one is.
+// TestBrake checks that after format_limit formats further disks are held, even by a new daemon, until they are
+// accepted. Of two disks proven at the same time one is held.
 func TestBrake(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf 'format_limit: 1\\nformat_period: 24h\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
@@ -213,9 +210,8 @@ func TestBrake(t *testing.T) {
 	t.Log(m.run("journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep 'too many' || true"))
 }
 
-// TestStateDirectoryThatCannotBeWritten: full, read-only or lost, nothing is
-// formatted until `hotmount state init`, and what carries a filesystem is
-// mounted all the same.
+// TestStateDirectoryThatCannotBeWritten checks that nothing is formatted while the state directory is full, read-only
+// or lost, until `hotmount state init`. Disks with a filesystem are still mounted.
 func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; mkdir /root/state; cp -a /var/lib/hotmount/. /root/state; mount -t tmpfs -o size=256k,mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount")
@@ -254,8 +250,8 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestSwitchesStopFormatting: the configuration, the hold file and the kernel
-// command line, each alone.
+// TestSwitchesStopFormatting checks that the configuration, the hold file and the kernel command line each stop
+// formatting.
 func TestSwitchesStopFormatting(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for _, tt := range []struct{ on, off, says string }{
@@ -312,8 +308,7 @@ func TestSwitchesStopFormatting(t *testing.T) {
 	m.wait("five mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 5 ]")
 }
 
-// TestSeen: journal, catalog, events, completion, status and metrics as a user
-// meets them (issue 6).
+// TestSeen checks journal, catalog, events, completion, status and metrics as a user meets them (issue 6).
 func TestSeen(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	if err := worker.Need(ctx(t), os.Stderr, []string{"bash-completion", "man-db"}); err != nil {
@@ -327,8 +322,8 @@ func TestSeen(t *testing.T) {
 	if out := m.run("journalctl -b -u hotmount -p warning -o cat | grep -i metrics || echo none"); out != "none" {
 		t.Errorf("without the directory of the metrics: %s", out)
 	}
-	// A configuration with a class of another directory for one serial is what
-	// others test; here the disks are in the default class.
+	// A configuration with a class of another directory for one serial is what others test; here the disks are in the
+	// default class.
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount; systemd-run -q -u live -p StandardOutput=file:/root/live hotmount events -n 0; systemd-run -q -u livejson -p StandardOutput=file:/root/live.json hotmount events -n 0 -o json vdc")
 	name, id := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GOOD"})
 	uuid := m.mounted(name)
@@ -471,9 +466,9 @@ bash /root/complete.sh ` + quote(line))
 	t.Log(m.run("p=$(systemctl show -p MainPID --value hotmount); grep -E '^(VmRSS|RssAnon|RssFile)' /proc/$p/status; systemctl show -p MemoryCurrent hotmount"))
 }
 
-// TestNextInASlot: the power goes while a disk without a serial is formatted, and then
-// others come to its slot. A volume that is on record is mounted as it was, what is blank gets a
-// UUID of its own, and the disk itself, in another slot, the one that it was to have.
+// TestNextInASlot cuts the power while a disk without a serial is formatted, and then attaches others to its slot. A
+// recorded volume is mounted as before, and a blank disk gets a UUID of its own. The disk itself, in another slot, gets
+// its intended UUID.
 func TestNextInASlot(t *testing.T) {
 	m, w := obedientWorker(t)
 	slot := func(name string) string { return m.run("readlink -f /sys/block/" + name + " | cut -d/ -f5") }
@@ -526,9 +521,9 @@ func TestNextInASlot(t *testing.T) {
 	}
 }
 
-// TestBackAtOnceInAnotherSlot: a disk is pulled, and is back in another slot before the daemon
-// has heard of either. That it had left when it came the kernel's own order tells; it is mounted
-// again by itself. What came before it left is another disk, whatever its serial.
+// TestBackAtOnceInAnotherSlot pulls a disk and attaches it to another slot before the daemon hears of either. The
+// kernel's own order shows that it had left before it came, so it is mounted again. A disk that came before it left is
+// another disk, whatever its serial.
 func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := blank(t, 320<<20)
@@ -571,8 +566,8 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	m.wait("mount and directory to go", "[ ! -e "+where+" ]")
 }
 
-// TestUnmountedByHand: a hand is respected until the operator or a reboot takes it
-// back; a device unit that bounced is no hand.
+// TestUnmountedByHand checks that hotmount respects an unmount by hand until the operator accepts the disk, or a
+// reboot. A device unit that bounced is not an unmount by hand.
 func TestUnmountedByHand(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})

@@ -1,16 +1,18 @@
 //go:build vm
 
-// Package system shows on a real Debian that the installed package does what it
-// promises. Each test starts on a worker of its own, on which the .deb was just installed.
+// Package system checks on a real Debian that the installed package keeps its promises. Each test starts on a worker of
+// its own, on which the .deb was just installed.
 //
-// Most workers are containers ([startNode]). A test has a virtual machine ([start]) where
-// it needs hot-plug of a real bus, a serial number, a boot, a kernel of its own, a power
-// cut or QEMU. With HOTMOUNT_TEST_WORKER=vm all tests run in virtual machines.
+// Most workers are containers ([startNode]). Some tests need hot-plug of a real bus, a serial number, a boot, a kernel
+// of their own, a power cut or QEMU. They have a virtual machine ([start]). With HOTMOUNT_TEST_WORKER=vm all tests run
+// in virtual machines.
 //
-// A kernel of its own need, besides: the growth of ext4 (CAP_SYS_RESOURCE, which root of a build machine may
-// lack), the kernel's log, the clock, doctor (which tells of a container and of loop devices), the purge of
-// the package (a container's class stays), and disks with parts of an array or a volume group, which the
-// host's udev might assemble.
+// Some tests need a kernel of their own for these reasons:
+//   - The growth of ext4 takes CAP_SYS_RESOURCE, which root of a build machine may lack.
+//   - The kernel's log and the clock belong to the host.
+//   - The doctor reports a container and loop devices.
+//   - A container's class outlives the purge of the package.
+//   - The host's udev might assemble disks with parts of an array or a volume group.
 package system
 
 import (
@@ -34,8 +36,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// deb is the package under test, nextDeb the one that it is upgraded to; the Makefile
-// names them.
+// deb returns the package under test, nextDeb the one to which it is upgraded. The Makefile names them.
 func deb(t *testing.T) string     { t.Helper(); return fileOf(t, "HOTMOUNT_DEB") }
 func nextDeb(t *testing.T) string { t.Helper(); return fileOf(t, "HOTMOUNT_DEB_NEXT") }
 
@@ -48,15 +49,14 @@ func fileOf(t *testing.T, variable string) string {
 	return path
 }
 
-// machine is a worker with what the tests ask of it; a failure of its methods
-// ends the test.
+// machine is a worker with the tests' helper methods. A failure of its methods ends the test.
 type machine struct {
 	worker.Machine
 	t *testing.T
 }
 
-// ctx ends ten minutes from now, and two minutes before go test would panic, which
-// keeps no logs and ends no worker.
+// ctx returns a context of ten minutes that ends two minutes before go test would panic. A panic keeps no logs and ends
+// no worker.
 func ctx(t *testing.T) context.Context {
 	end := time.Now().Add(10 * time.Minute)
 	if last, ok := t.Deadline(); ok && last.Add(-2*time.Minute).Before(end) {
@@ -67,8 +67,7 @@ func ctx(t *testing.T) context.Context {
 	return c
 }
 
-// logs is where a worker of the test leaves what it says; it is kept if the test fails,
-// which says where it is.
+// logs returns the directory for the logs of a worker of the test. A failing test keeps it and prints its path.
 func logs(t *testing.T) string {
 	dir, err := worker.LogDir(t.Name())
 	if err != nil {
@@ -84,15 +83,14 @@ func logs(t *testing.T) string {
 	return dir
 }
 
-// quick returns a drop-in that keeps the proof short. A test that is about the defaults
-// removes it.
+// quick returns a drop-in that keeps the proof short. A test of the defaults removes it.
 func quick() worker.File {
 	return worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte("[Service]\nEnvironment=HOTMOUNT_SETTLE=1s\n"), Mode: 0o644}
 }
 
-// parallel has the test run beside another: most of a test is waiting, in a virtual
-// machine for one emulated processor, and go test runs no more of them at once than there
-// are real ones. A test that starts several workers comes here several times.
+// parallel runs the test beside others. Most of a test is a wait for the emulated processor of a virtual machine. go
+// test runs only as many at once as there are real processors. A test that starts several workers calls it several
+// times.
 func parallel(t *testing.T) {
 	if _, again := inParallel.LoadOrStore(t, true); !again {
 		t.Parallel()
@@ -101,11 +99,11 @@ func parallel(t *testing.T) {
 
 var inParallel sync.Map
 
-// exclusive has the test run beside no other.
+// exclusive runs the test beside no other.
 func exclusive(t *testing.T) { inParallel.Store(t, true) }
 
-// startNode returns a container on which the package was just installed. With
-// HOTMOUNT_TEST_WORKER=vm it is a virtual machine.
+// startNode returns a container on which the package was just installed. With HOTMOUNT_TEST_WORKER=vm it is a virtual
+// machine.
 func startNode(t *testing.T, o worker.Options) (machine, worker.Node) {
 	t.Helper()
 	switch kind := os.Getenv("HOTMOUNT_TEST_WORKER"); kind {
@@ -136,7 +134,7 @@ func start(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	return startAs(t, o)
 }
 
-// startAs returns a worker as it is asked for.
+// startAs returns a worker with exactly these options.
 func startAs(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	t.Helper()
 	o.Progress, o.Dir = os.Stderr, logs(t)
@@ -149,8 +147,7 @@ func startAs(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	return m, w
 }
 
-// endWith has the worker stopped when the test ends, and what it knows kept in the
-// directory of its logs if it failed.
+// endWith stops the worker when the test ends. If the test failed, it first saves the worker's logs in dir.
 func (m machine) endWith(dir string) {
 	m.t.Cleanup(func() {
 		if m.t.Failed() {
@@ -166,7 +163,7 @@ func (m machine) endWith(dir string) {
 	})
 }
 
-// run runs a script that has to succeed and gives what it prints.
+// run runs a script that must succeed and returns its output.
 func (m machine) run(script string) string {
 	m.t.Helper()
 	out, err := m.Run(ctx(m.t), script)
@@ -176,13 +173,13 @@ func (m machine) run(script string) string {
 	return strings.TrimSpace(out)
 }
 
-// wait waits until the script succeeds, for a minute at least.
+// wait waits until the script succeeds, for at least a minute.
 func (m machine) wait(what, script string) {
 	m.t.Helper()
 	m.waits(1, what, script)
 }
 
-// waits waits as many minutes.
+// waits waits that many minutes.
 func (m machine) waits(minutes int, what, script string) {
 	m.t.Helper()
 	_, err := m.Run(ctx(m.t), fmt.Sprintf("for i in $(seq 1 %[2]d); do if (%[1]s) >/dev/null 2>&1; then exit 0; fi; sleep 0.2; done; (%[1]s)", script, 300*minutes))
@@ -191,7 +188,7 @@ func (m machine) waits(minutes int, what, script string) {
 	}
 }
 
-// mounted waits until the device is mounted below /mnt/disks and gives the UUID.
+// mounted waits until the device is mounted below /mnt/disks and returns the UUID.
 func (m machine) mounted(dev string) string {
 	m.t.Helper()
 	m.wait(dev+" mounted", "findmnt -n /dev/"+dev)
@@ -211,26 +208,26 @@ func (m machine) says(pattern string) {
 	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
 }
 
-// make makes a filesystem by hand. While udev works on a disk it does not watch it, and
-// would not hear of the write: it is asked to look once more.
+// make makes a filesystem by hand. While udev works on a disk it does not watch it, and would miss the write. So make
+// triggers it once more.
 func (m machine) make(name, mkfs string) {
 	m.t.Helper()
 	m.run("udevadm settle; " + mkfs + " /dev/" + name)
 	m.wait("udev to know what is on "+name, "udevadm trigger -s block -y "+name+"; udevadm settle; udevadm info -q property /dev/"+name+" | grep ^ID_FS_UUID=")
 }
 
-// trigger has udev look at the worker's disks once more.
+// trigger makes udev look at the worker's disks once more.
 const trigger = "for d in /dev/[sv]d[a-z] /dev/loop*[0-9]; do [ ! -b $d ] || udevadm trigger $d; done; udevadm settle"
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// unitOf is the name of the mount unit of a UUID.
+// unitOf returns the name of the mount unit of a UUID.
 func unitOf(uuid string) string {
 	return `mnt-disks-` + strings.ReplaceAll(uuid, "-", `\x2d`) + ".mount"
 }
 
-// diskDir returns the test's directory for files of disks, by which a container's class selects
-// its loop devices. From the container's start on it is the container's own, in memory.
+// diskDir returns the test's directory for files of disks. A container's class selects its loop devices by it. From the
+// start of the container it is the container's own, in memory.
 func diskDir(t *testing.T) string {
 	t.Helper()
 	dir, found := diskDirs.Load(t)
@@ -243,8 +240,8 @@ func diskDir(t *testing.T) string {
 
 var diskDirs sync.Map
 
-// visibleDir makes a directory that the daemon sees: it has a /tmp of its own. It lies in memory, since a container's
-// systemd would wait for the host's disk that it is on.
+// visibleDir makes a directory that the daemon sees, because the daemon has a /tmp of its own. It lies in memory.
+// Otherwise a container's systemd would wait for the host's disk below it.
 func visibleDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "hotmount-disks-")
@@ -282,8 +279,8 @@ func blank(t *testing.T, size int64) string {
 	return f.Name()
 }
 
-// made makes the file of a disk with an empty XFS: what a test is not about the
-// making of is mounted in a tenth of the time.
+// made makes the file of a disk with an empty XFS. A test that is not about formatting so saves nine tenths of the time
+// until the mount.
 func made(t *testing.T, size int64) string {
 	t.Helper()
 	path := blank(t, size)
@@ -313,7 +310,7 @@ func copyOf(t *testing.T, image string) string {
 
 const gib = 1 << 30
 
-// attach plugs a disk in and gives its kernel name.
+// attach attaches a disk and returns its kernel name and its id.
 func (m machine) attach(w worker.Node, d worker.Disk) (name, id string) {
 	m.t.Helper()
 	a, err := w.Attach(ctx(m.t), d)
@@ -326,8 +323,7 @@ func (m machine) attach(w worker.Node, d worker.Disk) (name, id string) {
 	return name, a.ID
 }
 
-// detach takes a disk out. The kernel keeps a loop device that is mounted: a container's
-// disk is unmounted first.
+// detach detaches a disk. It unmounts a container's disk first, because the kernel keeps a loop device that is mounted.
 func (m machine) detach(w worker.Node, id string) {
 	m.t.Helper()
 	if c, is := w.(*worker.Container); is {
@@ -342,7 +338,7 @@ func (m machine) detach(w worker.Node, id string) {
 	}
 }
 
-// digest is that of a disk's file on the host.
+// digest returns the digest of a disk's file on the host.
 func digest(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.Open(path)
@@ -357,8 +353,7 @@ func digest(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// chance is what decides where a test may choose. The seed is printed, and
-// HOTMOUNT_TEST_SEED replays it.
+// chance returns the source of a test's random choices. It prints the seed, and HOTMOUNT_TEST_SEED replays it.
 func chance(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -376,12 +371,12 @@ func chance(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// kernelReadOnly requires that the daemon can write to nothing below /proc and /sys: of its unit's
-// exposure that is not a part (systemd/hotmount.service).
+// kernelReadOnly checks that the daemon cannot write to anything below /proc and /sys, which its unit's exposure level
+// does not cover (systemd/hotmount.service).
 func (m machine) kernelReadOnly() {
 	m.t.Helper()
-	// The last line of a path is what is mounted on top. What systemd has the daemon write to, if it
-	// wants to be told of memory pressure, is the daemon's own.
+	// The last line of a path is what is mounted on top. What systemd has the daemon write to, if it wants to be told
+	// of memory pressure, is the daemon's own.
 	const modes = `awk '$5 ~ "^/(proc|sys)(/|$)" && $5 !~ "hotmount.service/memory.pressure$" {sub(/,.*/, "", $6); top[$5] = $6} END {for (p in top) print p, top[p]}' /proc/$(systemctl show -P MainPID hotmount)/mountinfo`
 	got := m.run(modes)
 	if writable := m.run(modes + " | grep -v ' ro$' || true"); writable != "" || !strings.Contains("\n"+got, "\n/proc ro") || !strings.Contains("\n"+got, "\n/sys ro") {

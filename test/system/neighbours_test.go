@@ -20,10 +20,10 @@ import (
 	"hotmount/test/worker"
 )
 
-// fieldRule is the udev rule of the field. A loop device gets its file by a change.
+// fieldRule is the udev rule in use before hotmount. A loop device gets its file by a change event.
 const fieldRule = `ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="vd[b-z]|loop*", ENV{ID_FS_TYPE}=="xfs", RUN+="/usr/bin/systemd-mount --no-block --collect $devnode /mnt/disks/$env{ID_FS_UUID}"`
 
-// example puts a configuration in place that the package ships, and has it hold.
+// example installs a configuration from the package's examples, and applies it.
 func (m machine) example(name string) {
 	m.t.Helper()
 	text, err := os.ReadFile("../../packaging/examples/" + name)
@@ -33,10 +33,9 @@ func (m machine) example(name string) {
 	m.run(fmt.Sprintf("[ -e /usr/share/doc/hotmount/examples/%s ] || [ -e /usr/share/doc/hotmount/examples/%[1]s.gz ]; cat >/etc/hotmount/config.yaml <<'EOF'\n%sEOF\n", name, text))
 }
 
-// TestUdevRuleTakenOver: a node on which a udev rule mounted its disks is taken
-// over in place. Its mounts are adopted: not mounted again, not disturbed while a
-// writer is in them, gone with their directory when the disk goes, and mounted by
-// hotmount from then on.
+// TestUdevRuleTakenOver checks a node on which a udev rule mounted the disks. hotmount adopts the mounts: it neither
+// mounts them again nor disturbs a writer in them. They go with their directory when the disk goes. From then on
+// hotmount mounts them.
 func TestUdevRuleTakenOver(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; cat >/etc/udev/rules.d/99-disks.rules <<'X'\n" + fieldRule + "\nX\nudevadm control --reload")
@@ -93,7 +92,7 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	}
 }
 
-// putStandin builds what stands in for Kubernetes and puts it into the worker.
+// putStandin builds the stand-in for Kubernetes and copies it into the worker.
 func (m machine) putStandin(w worker.Node) {
 	m.t.Helper()
 	helper := filepath.Join(m.t.TempDir(), "standin")
@@ -108,8 +107,8 @@ func (m machine) putStandin(w worker.Node) {
 	m.run("chmod 755 /usr/local/bin/standin")
 }
 
-// provision has the stand-in of the provisioner run at ten times its rate, in a
-// mount namespace as HostToContainer makes it, started when kubelet is.
+// provision runs the stand-in of the provisioner at ten times its rate, in a mount namespace as with HostToContainer.
+// It starts with kubelet.
 func (m machine) provision(w worker.Node, classes string) {
 	m.t.Helper()
 	m.putStandin(w)
@@ -123,8 +122,8 @@ X
 systemctl -q enable --now kubelet`)
 }
 
-// volume waits until the provisioner has made a volume of the entry after that many
-// lines of its log, and gives its name and size.
+// volume waits until the provisioner has made a volume of the entry, after that many lines of its log. It returns its
+// name and size.
 func (m machine) volume(entry, class string, since int) (name string, size uint64) {
 	m.t.Helper()
 	name = disk.VolumeName(entry, "worker-1", class)
@@ -136,7 +135,7 @@ func (m machine) volume(entry, class string, since int) (name string, size uint6
 	return name, size
 }
 
-// lines is how long the provisioner's log is.
+// lines returns the length of the provisioner's log in lines.
 func (m machine) lines() (n int) {
 	m.t.Helper()
 	if _, err := fmt.Sscan(m.run("wc -l </var/lib/standin/log"), &n); err != nil {
@@ -145,17 +144,16 @@ func (m machine) lines() (n int) {
 	return n
 }
 
-// log waits until the provisioner's log has a line that matches after that many.
+// log waits until the provisioner's log has a matching line after that many.
 func (m machine) log(pattern string, since int) {
 	m.t.Helper()
 	m.wait("the provisioner's log to say "+pattern, fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep -E -- %s", since+1, quote(pattern)))
 }
 
-// release has the volume's claim deleted.
+// release deletes the volume's claim.
 func (m machine) release(volume string) { m.run("touch /var/lib/standin/released/" + volume) }
 
-// pretty is the size of a volume of so many bytes: full GiB from 10 on, else full
-// MiB.
+// pretty returns the published size of a volume with that many bytes: full GiB from 10 on, otherwise full MiB.
 func pretty(n uint64) uint64 {
 	if n >= 10<<30 {
 		return n >> 30 << 30
@@ -171,8 +169,7 @@ var (
 	finished = regexp.MustCompile(` (?:created|cleaned) [^ ]+ /mnt/disks/([0-9a-f-]{36}) .*root=/ type=(?:xfs|ext4) uuid=(.*)$`)
 )
 
-// changes returns when this boot's mount units began and ended to change: to mount, or
-// to unmount, with the cleanup after it.
+// changes returns when this boot's mount units began and ended their changes: mounts, and unmounts with their cleanup.
 func (m machine) changes() map[string][][2]time.Time {
 	m.t.Helper()
 	const (
@@ -212,12 +209,12 @@ func (m machine) changes() map[string][][2]time.Time {
 	return all
 }
 
-// TestProvisioner: what plays the provisioner's side, at ten times its rate,
-// through attach, release, detach, grow, restart, reboot and a power cut after which
-// a disk that has a volume is missing, with volumes released before and during an attach
-// and a boot, and a disk pulled while its released volume is cleaned. It makes and cleans volumes of finished mounts
-// of their own filesystems alone, with the names and sizes that it would publish, and
-// a directory is without its mount only while that is mounted or unmounted.
+// TestProvisioner runs the stand-in of the provisioner at ten times its rate, through attach, release, detach, grow,
+// restart and reboot. After a power cut a disk with a volume is missing. Volumes are released before and during an
+// attach and a boot, and a disk is pulled while its released volume is cleaned.
+//
+// The stand-in must make and clean volumes only of finished mounts with filesystems of their own. Names and sizes must
+// be those that it would publish. A directory lacks its mount only during the mount or the unmount.
 func TestProvisioner(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
@@ -244,8 +241,7 @@ func TestProvisioner(t *testing.T) {
 		return name
 	}
 
-	// Attach: a blank disk, a large XFS and an ext4; both were made elsewhere, when their
-	// disks were smaller.
+	// Attach: a blank disk, a large XFS and an ext4; both were made elsewhere, when their disks were smaller.
 	smallDisk := worker.Disk{File: blank(t, gib), Serial: "SMALL"}
 	large, ext4 := blank(t, 12*gib), blank(t, 400<<20)
 	for _, c := range [][]string{{"mkfs.xfs", "-q", large}, {"mkfs.ext4", "-q", "-F", ext4}} {
@@ -271,8 +267,8 @@ func TestProvisioner(t *testing.T) {
 	smallVolume := published(small, 0)
 	m.run(fmt.Sprintf("for i in %s %s %s; do echo tenant >/mnt/disks/$i/data; done; sync", small, big, other))
 
-	// Release: the tenant's data goes, and a new volume comes. While the disk is
-	// away nothing can be cleaned, and the data goes once it is back.
+	// Release: the tenant's data goes, and a new volume comes. While the disk is away nothing can be cleaned, and the
+	// data goes once it is back.
 	since := m.lines()
 	m.release(smallVolume)
 	published(small, since)
@@ -333,8 +329,8 @@ func TestProvisioner(t *testing.T) {
 		m.release(smallVolume)
 		emptied(small, smallVolume, since)
 
-		// Pulled while the cleaner is at work, and for long: what it deletes from then on
-		// would be deleted in memory alone, and what it does not find taken for deleted.
+		// Pulled while the cleaner is at work, and for long: what it deletes from then on would be deleted in memory
+		// alone, and what it does not find taken for deleted.
 		tenant(small, 1000)
 		since = m.lines()
 		m.release(smallVolume)
@@ -379,8 +375,8 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 		changes = append(changes, m.changes())
 	}
-	// Two volumes are released; the disk of one stays away: what is left of its mount
-	// point would be cleaned in its place. The other is cleaned from the first pass on.
+	// Two volumes are released; the disk of one stays away: what is left of its mount point would be cleaned in its
+	// place. The other is cleaned from the first pass on.
 	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()
@@ -431,8 +427,8 @@ func TestProvisioner(t *testing.T) {
 			}
 		case b != nil:
 			lines++
-			// A pass of the provisioner is at most that late, and the directory is
-			// there a moment before PID 1 begins, or after it. Each pass says it once.
+			// A pass of the provisioner is at most that late, and the directory is there a moment before PID 1 begins,
+			// or after it. Each pass says it once.
 			const pass, moment = time.Second, time.Second / 2
 			// Of two changes, a detach and the attach after it, it is of the nearer one.
 			var one change
@@ -457,7 +453,7 @@ func TestProvisioner(t *testing.T) {
 	t.Logf("%d lines of a directory without its mount", lines)
 }
 
-// nfsPackages are nfs-kernel-server and what it needs that a worker has not.
+// nfsPackages are nfs-kernel-server and those of its dependencies that a worker lacks.
 var nfsPackages = []string{
 	"libsasl2-modules-db", "libsasl2-2", "libldap-2.5-0", "libevent-core-2.1-7", "libnfsidmap1", "netbase", "rpcbind", "keyutils", "nfs-common", "nfs-kernel-server",
 }
@@ -485,8 +481,8 @@ func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 	return m, w
 }
 
-// lan returns the worker a network card with that address, on a wire that two workers
-// share: the one that is given a port listens there.
+// lan gives the worker a network card with that address, on a wire that two workers share. The one with listen set
+// listens on the port.
 func (m machine) lan(w *worker.Worker, port int, listen bool, address string) {
 	m.t.Helper()
 	end := "connect"
@@ -517,10 +513,9 @@ X
 systemctl daemon-reload; systemctl -q enable --now lan`)
 }
 
-// TestNFSServer: Debian's NFS server, whose exports and whose own state lie on a
-// disk of hotmount's, is restarted, its worker is, and its disk is moved to another
-// worker: the data and the identity are the same, and a client that writes all the
-// time goes on.
+// TestNFSServer checks Debian's NFS server, whose exports and state lie on one of hotmount's disks. The server and its
+// worker are restarted, and its disk is moved to another worker. The data and the identity stay the same, and a client
+// that writes constantly continues.
 func TestNFSServer(t *testing.T) {
 	parallel(t)
 	var packages []worker.File

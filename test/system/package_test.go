@@ -15,8 +15,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// interruptible makes of a package one of which a maintainer script kills dpkg,
-// once, where /run/kill says: at the script's beginning or end, and only then.
+// interruptible changes a package so that one of its maintainer scripts kills dpkg once, if /run/kill names it: at the
+// script's beginning or end.
 const interruptible = `set -e
 rm -rf /root/tree
 dpkg-deb -R "$1" /root/tree
@@ -32,10 +32,9 @@ case $1 in *next*) echo '# new' >>/root/tree/etc/hotmount/config.yaml ;; esac
 dpkg-deb -b -Znone /root/tree "$1" >/dev/null
 `
 
-// TestPackage: what dpkg does to the package, with a mount in use (issue 7,
-// Package): upgrade and downgrade, also cut short at each maintainer script; the
-// administrator's configuration, mask, preset and policy-rc.d; the messages;
-// purging; the daemon's end within a second.
+// TestPackage checks the package in dpkg's hands, with a mount in use (issue 7, Package). It upgrades and downgrades,
+// with an interruption at each maintainer script. It checks the administrator's configuration, mask, preset and
+// policy-rc.d, the messages, a purge, and that the daemon ends within a second.
 func TestPackage(t *testing.T) {
 	later := nextDeb(t)
 	m, w := start(t, worker.Options{})
@@ -152,8 +151,7 @@ func TestPackage(t *testing.T) {
 		t.Errorf("by the static unit: %s", got)
 	}
 
-	// The first installation: what is planned before it; a preset, a mask; a blank
-	// disk that is there; an interruption.
+	// The first installation: what is planned before it; a preset, a mask; a blank disk that is there; an interruption.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BLANK"})
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -203,8 +201,8 @@ func sorted(a, b string) []string {
 	return []string{a, b}
 }
 
-// fromRelease goes back to the last release, and from it to this package: what the one
-// has left the other goes on with, and formats.
+// fromRelease goes back to the last release, and from it to this package. Each continues with the other's state, and
+// formats.
 func (m machine) fromRelease(w worker.Node, previous, install string, stands func(after, version string), this string) {
 	m.t.Helper()
 	if err := w.Put(ctx(m.t), previous, "/root/previous.deb"); err != nil {
@@ -222,8 +220,7 @@ func (m machine) fromRelease(w worker.Node, previous, install string, stands fun
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 }
 
-// download has apt fetch packages, with all that the machine knows of mirrors, and says
-// where they are.
+// download makes apt fetch packages, with the machine's settings of mirrors, and returns their paths.
 func download(t *testing.T, packages ...string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -239,10 +236,9 @@ func download(t *testing.T, packages ...string) []string {
 	return files
 }
 
-// TestSystemdUpgraded: Debian's packages of systemd and udev are unpacked and configured
-// over themselves, with what they restart and execute again, with the daemon and without
-// it: what is mounted is mounted afterwards, nobody's hand is seen in it, and a
-// disk that is attached later is mounted.
+// TestSystemdUpgraded unpacks and configures Debian's packages of systemd and udev over themselves, with all their
+// restarts and re-executions, with and without the daemon. Mounted disks are mounted afterwards and count as untouched
+// by hand. A disk attached later is mounted.
 func TestSystemdUpgraded(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	packages := strings.Fields(m.run(`dpkg-query -W -f '${source:Package} ${db:Status-Abbrev} ${Package}=${Version}\n' | sed -n 's/^systemd ii *//p'`))
@@ -282,10 +278,10 @@ func TestSystemdUpgraded(t *testing.T) {
 	t.Log(m.run("tail -n 20 /root/dpkg; journalctl -b -o cat --no-pager -u hotmount | grep -c 'systemd took it for unplugged' || true; journalctl -b --no-pager -o cat _PID=1 | grep -ci reexecut"))
 }
 
-// TestTryOnDebian12: what make try and make bench run works on a Debian whose PID 1 is systemd.
+// TestTryOnDebian12 checks that make try and make bench work on a Debian whose PID 1 is systemd.
 func TestTryOnDebian12(t *testing.T) { tryOn(t, worker.Options{Memory: 2048}) }
 
-// TestTryOnDebian13: so it does with a newer kernel and systemd.
+// TestTryOnDebian13 does the same with a newer kernel and systemd.
 func TestTryOnDebian13(t *testing.T) { tryOn(t, worker.Options{Suite: "trixie", Memory: 2048}) }
 
 // tryOn runs try to its end, again after a killed run, and one turn of bench. They leave nothing behind. The worker's
@@ -360,7 +356,7 @@ find /sys/fs/cgroup -name 'hotmount-try*' -o -name 'hotmount-bench*'
 systemctl list-units --all --no-legend 'hotmount-try*' 'hotmount-bench*'; systemctl --failed --no-legend; pgrep -a sleep || true`
 )
 
-// tried runs try to its end. Its output has what a user is to see.
+// tried runs try to its end, and checks that its output has what a user should see.
 func (m machine) tried(own string) {
 	m.t.Helper()
 	out := m.run("time " + tryCommand + " 2>&1")

@@ -21,7 +21,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// suites are the Debian releases whose tools are tried.
+// suites returns the Debian releases whose tools are tried.
 func suites() []string {
 	if full {
 		return []string{"bookworm", "trixie"}
@@ -29,17 +29,16 @@ func suites() []string {
 	return []string{"bookworm"}
 }
 
-// alone keeps everybody but hotmount from acting on a disk that comes: what
-// assembles arrays and volume groups writes to their members.
+// alone keeps everything but hotmount from acting on a new disk. Otherwise the tools that assemble arrays and volume
+// groups would write to their members.
 const alone = `mkdir -p /run/udev/rules.d
 for r in 63-md-raid-arrays 64-md-raid-assembly 69-lvm 69-lvm-metad 69-bcache; do ln -sf /dev/null /run/udev/rules.d/$r.rules; done
 udevadm control --reload`
 
-// perWorker is how many disks are attached to one worker.
+// perWorker is the number of disks attached to one worker.
 const perWorker = 24
 
-// someKinds are one whole and one damaged kind of each class, or all kinds in
-// the full test.
+// someKinds returns one whole and one damaged kind of each class, or all kinds in the full test.
 func someKinds(r *rand.Rand) []corpus.Kind {
 	all := corpus.Kinds()
 	if full {
@@ -61,9 +60,8 @@ func someKinds(r *rand.Rand) []corpus.Kind {
 	return some
 }
 
-// TestCorpus: of all that disks may hold, what hotmount mounts has the same files
-// afterwards, and what it does not mount is the same byte for byte, with no write
-// to it counted by the kernel (issue 3).
+// TestCorpus checks disks with all kinds of content. Those that hotmount mounts have the same files afterwards. The
+// others are the same byte for byte, and the kernel counts no write to them (issue 3).
 func TestCorpus(t *testing.T) {
 	chance := chance(t)
 	for _, suite := range suites() {
@@ -103,8 +101,7 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 	for i := range disks {
 		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image, Serial: fmt.Sprint("CORPUS-", i)})
 	}
-	// Each disk has been decided about once the journal says so of it. All are
-	// waited for at once: the worker is slow.
+	// Each disk has been decided about once the journal says so of it. All are waited for at once: the worker is slow.
 	var names []string
 	for _, d := range disks {
 		names = append(names, d.name)
@@ -130,8 +127,8 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 		if !regexpLine(plan, `^`+d.name+` +[0-9.]+ [A-Z]iB +CORPUS-[0-9]+ +(refuse|ignore|mount) `) {
 			t.Errorf("%s (%s): the plan:\n%s", d.Name, d.name, plan)
 		}
-		// What udev calls an XFS is given to the kernel first, which flushes the disk
-		// before it refuses: a write request without a sector.
+		// What udev calls an XFS is given to the kernel first, which flushes the disk before it refuses: a write
+		// request without a sector.
 		requests := "0"
 		if slices.ContainsFunc(says, func(line string) bool { return strings.Contains(line, ": mount: it holds xfs ") }) {
 			requests = "[01]"
@@ -160,8 +157,7 @@ func (m machine) hasFiles(k corpus.Kind, uuid string) {
 	}
 }
 
-// TestBlanks: what is blank is formatted, whatever its size and sectors are and
-// however its zeros came there.
+// TestBlanks checks that blank disks are formatted, whatever their size, their sectors and the origin of their zeros.
 func TestBlanks(t *testing.T) {
 	for _, suite := range suites() {
 		t.Run(suite, func(t *testing.T) {
@@ -226,7 +222,7 @@ func writeZeros(t *testing.T, path string, size int64) {
 	}
 }
 
-// readFault is a disk of which one sector cannot be read, for some time or ever.
+// readFault is a disk with a sector that is unreadable, for some time or forever.
 type readFault struct {
 	// at is the offset in bytes of the sector.
 	at int64
@@ -246,8 +242,8 @@ func (f *readFault) String() string {
 
 const faultySize = 320 << 20
 
-// chooseFaults returns n disks that must not be formatted: of each either a sector
-// can never be read, or there is something in it that some reads do not show.
+// chooseFaults returns n disks that must not be formatted. On each, either a sector can never be read, or some reads do
+// not show the content.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
 	// Where the tools and the second looks read.
 	places := []int64{0, 512, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 16<<20 - 512, 16 << 20, faultySize / 4, faultySize / 2,
@@ -266,8 +262,8 @@ func chooseFaults(r *rand.Rand, n int) []*readFault {
 	return append(all, &readFault{at: faultySize - 512, times: 1, data: true, slow: 24 << 20}, &readFault{at: faultySize / 2, data: false, slow: 24 << 20})
 }
 
-// TestReadFaults: wherever a disk cannot be read, for however long, and however
-// slowly, it is not formatted (issue 3).
+// TestReadFaults checks that a disk with an unreadable place is not formatted, for however long and however slowly it
+// fails (issue 3).
 func TestReadFaults(t *testing.T) {
 	chance := chance(t)
 	rounds, disks := 1, 9
@@ -349,8 +345,7 @@ func writeByte(t *testing.T, path string, at int64) {
 	}
 }
 
-// TestForeignHalfMade: a filesystem that another node has begun to make is nobody's
-// business but the operator's.
+// TestForeignHalfMade checks that hotmount leaves a filesystem that another node has begun to make to the operator.
 func TestForeignHalfMade(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -362,8 +357,7 @@ func TestForeignHalfMade(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
 	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem .*; .*hotmount format " + name)
-	// udev calls it XFS, so that a mount was tried: the kernel flushes the disk
-	// then, a write request without a sector.
+	// udev calls it XFS, so that a mount was tried: the kernel flushes the disk then, a write request without a sector.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" {
 		t.Errorf("%s sectors were written", got)
 	}
@@ -375,8 +369,7 @@ func TestForeignHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestWritesThatAreNotCounted: without the kernel's count of writes nothing is
-// formatted.
+// TestWritesThatAreNotCounted checks that nothing is formatted without the kernel's count of writes.
 func TestWritesThatAreNotCounted(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -387,9 +380,8 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestDriverThatDoesNotCount: a driver can be told to count, and never do it (the heads of NVMe
-// multipath on this kernel; null_blk, where it does not queue): what nobody would see written to is
-// not formatted.
+// TestDriverThatDoesNotCount checks a driver that accepts counting and never counts, so that writes stay unseen. Its
+// disk is not formatted. Such drivers are the heads of NVMe multipath on this kernel, and null_blk without a queue.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	m, _ := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: nulls\\n    names: [nullb0]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
@@ -405,9 +397,8 @@ func TestDriverThatDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestSlowProof: a proof that takes long says how far it is, outlives the daemon,
-// is waited for by the next one, keeps no other disk waiting, and ends with its
-// disk.
+// TestSlowProof checks that a long proof reports its progress, outlives the daemon, and ends with its disk. The next
+// daemon waits for it, and no other disk does.
 func TestSlowProof(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	// It asks for more time than this as long as it gets on.
@@ -484,8 +475,8 @@ func TestSlowProof(t *testing.T) {
 	m.mounted(changed)
 }
 
-// TestHangingReads: disks on storage that answers no read any more, as many as
-// are read at once, keep no other disk waiting for long.
+// TestHangingReads checks disks on storage that answers no reads any more, as many as are read at once. No other disk
+// waits for long.
 func TestHangingReads(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
@@ -509,10 +500,9 @@ func TestHangingReads(t *testing.T) {
 	m.wait("the units to end", "[ -z \"$(systemctl list-units --no-legend 'hotmount-format@*')\" ]")
 }
 
-// TestZerosWhereAFilesystemWas: a disk without a serial that reads as zeros
-// after a reboot, in its old slot, is held, naming what is missing, whether hotmount
-// had mounted or refused it. A new disk in a slot that was given up while hotmount watched
-// is not.
+// TestZerosWhereAFilesystemWas checks that a disk without a serial that reads as zeros in its old slot after a reboot
+// is held. The hold names the missing filesystem, whether hotmount had mounted or refused it. A new disk is not held in
+// a slot that was given up while hotmount watched.
 func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -573,8 +563,7 @@ func regexpLine(text, pattern string) bool {
 	return regexp.MustCompile(`(?m)` + pattern).MatchString(text)
 }
 
-// TestSerials: odd serials, none, and one that two blank disks share (issue 2,
-// shown 3).
+// TestSerials checks odd serials, none, and one that two blank disks share (issue 2, shown 3).
 func TestSerials(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for _, serial := range []string{"a=b", "with space", "esc\x1b[31m\nnl\t", ""} {
@@ -604,7 +593,7 @@ func TestSerials(t *testing.T) {
 	m.mounted(second)
 }
 
-// TestTwoBlankDisksOfOneSerialAtOnce: the earlier one is used.
+// TestTwoBlankDisksOfOneSerialAtOnce checks that the earlier one is used.
 func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -620,8 +609,7 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	}
 }
 
-// untouchable are the ways to fill a disk that hotmount must not touch: shell
-// commands for the disk $d.
+// untouchable are the contents of a disk that hotmount must not touch, as shell commands for the disk $d.
 var untouchable = map[string]string{
 	"ext4, which the class does not accept": "mkfs.ext4 -q $d",
 	"GPT":                                   "sgdisk -n 1:0:0 $d",
@@ -640,9 +628,8 @@ var untouchable = map[string]string{
 	"tar":                                   "tar -cf $d -C /usr/lib udev",
 }
 
-// TestUntouched: what hotmount must not touch is the same byte for byte
-// afterwards (issue 2, shown 7). The disks are attached with their content, so
-// that the write counters of the attachment have to stay 0 as well.
+// TestUntouched checks that disks that hotmount must not touch are the same byte for byte afterwards (issue 2, shown
+// 7). They are attached with their content, so that the write counters of the attachment have to stay 0 as well.
 func TestUntouched(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount; systemctl mask --runtime --now lvm2-pvscan@.service >/dev/null 2>&1 || true")
@@ -655,8 +642,7 @@ func TestUntouched(t *testing.T) {
 		m.detach(w, id)
 		disks = append(disks, filled{what: what, image: image, digest: digest(t, image)})
 	}
-	// The system writes to its own disk, but not before its first partition, and not
-	// to what its packages have brought.
+	// The system writes to its own disk, but not before its first partition, and not to what its packages have brought.
 	const systemDisk = "lsblk -no NAME,PARTUUID,FSTYPE,UUID /dev/vda; dd if=/dev/vda bs=1M count=1 iflag=direct status=none | sha256sum; dpkg --verify coreutils systemd udev util-linux xfsprogs || true"
 	system := m.run(systemDisk)
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")
@@ -689,8 +675,7 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// TestWhoeverWritesFirstWins: a disk on which somebody starts to write while it
-// is proven blank is theirs.
+// TestWhoeverWritesFirstWins checks that a disk belongs to a program that starts to write while it is proven blank.
 func TestWhoeverWritesFirstWins(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=8s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")
@@ -712,7 +697,7 @@ func (m machine) untouched(name string) {
 	}
 }
 
-// history is what `hotmount history -o json` prints.
+// history returns the output of `hotmount history -o json`.
 func (m machine) history() []disk.Record {
 	m.t.Helper()
 	var all []disk.Record

@@ -13,9 +13,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestThreats tries what packaging/doc/threat-model.md lists: neither a pod with the class directory, nor a local user, a tenant's
-// filesystem or a mistaken administrator gets what is not theirs. A pod with
-// NET_ADMIN is TestForgedEvents.
+// TestThreats tries the threats in packaging/doc/threat-model.md. A pod with the class directory, a local user, a
+// tenant's filesystem and a mistaken administrator get nothing that is not theirs. TestForgedEvents has a pod with
+// NET_ADMIN.
 func TestThreats(t *testing.T) {
 	m, w := start(t, worker.Options{})
 
@@ -37,8 +37,8 @@ func TestThreats(t *testing.T) {
 	m.run("rm -f " + where + " /mnt/disks/." + uuid + "; rmdir " + victim + "; systemctl reload hotmount")
 	m.mounted(name)
 
-	// A tenant's filesystem, and a copy of it: a label that is no text, a program that
-	// is another user's, a device node.
+	// A tenant's filesystem, and a copy of it: a label that is no text, a program that is another user's, a device
+	// node.
 	hostile := filepath.Join(t.TempDir(), "hostile.raw")
 	if err := worker.NewDisk(hostile, 320<<20); err != nil {
 		t.Fatal(err)
@@ -66,8 +66,7 @@ func TestThreats(t *testing.T) {
 		}
 	}
 
-	// A local user reaches neither socket nor state, and can forge no event; root can
-	// do each of that, in this order.
+	// A local user reaches neither socket nor state, and can forge no event; root can do each of that, in this order.
 	if err := m.Write(ctx(t), "/tmp/forge.pl", []byte(forge), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -88,8 +87,7 @@ func TestThreats(t *testing.T) {
 		t.Errorf("what a local user finds: %s", got)
 	}
 
-	// A pod that does not see the mount takes its directory away, and with it the mount
-	// on the host, but for the flag.
+	// A pod that does not see the mount takes its directory away, and with it the mount on the host, but for the flag.
 	unseen := func(where, try string) string {
 		return m.run(strings.ReplaceAll("unshare -m --propagation private sh -c 'umount W; "+try+"' 2>&1 || true; findmnt -no TARGET W || true", "W", where))
 	}
@@ -115,8 +113,8 @@ chmod 755 /etc/hotmount; systemctl restart hotmount`)
 	}
 }
 
-// TestForgedEvents: whatever events say, only the disks themselves count: nothing
-// is formatted, mounted or unmounted, and the daemon stays up.
+// TestForgedEvents checks that only the disks themselves count, whatever events claim. Nothing is formatted, mounted or
+// unmounted, and the daemon stays up.
 func TestForgedEvents(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	c := chance(t)
@@ -189,9 +187,9 @@ func TestForgedEvents(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestNoCapabilityTooMany: each unit that works for the daemon fails, or does less,
-// without any of its capabilities, and does its work with all of them; and a disk
-// that a unit's sandbox bars is told from one that has a fault.
+// TestNoCapabilityTooMany checks that each unit that works for the daemon fails, or does less, without any of its
+// capabilities. It does its work with all of them. A disk that a unit's sandbox denies is distinguished from one with a
+// fault.
 func TestNoCapabilityTooMany(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	x, xID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "CAP-X"})
@@ -230,8 +228,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		return "CapabilityBoundingSet=\\nCapabilityBoundingSet=" + strings.Join(rest, " ") + "\\n"
 	}
 
-	// needsEach has the unit work for two disks, without each of its capabilities and
-	// with all; did gives for how many it has.
+	// needsEach has the unit work for two disks, without each of its capabilities and with all; did gives for how many
+	// it has.
 	needsEach := func(unit string, did func() int) {
 		t.Helper()
 		for _, capability := range all(unit) {
@@ -248,8 +246,7 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		}
 	}
 
-	// A disk whose unit may not open it. It was not touched, and is made when the
-	// sandbox is as it was.
+	// A disk whose unit may not open it. It was not touched, and is made when the sandbox is as it was.
 	const format = "hotmount-format@.service"
 	given(format, "DeviceAllow=\\n")
 	barred, _ := m.attach(w, worker.Disk{File: blank(t, 320*mib), Serial: "BARRED"})
@@ -352,8 +349,8 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	m.says("cannot shut down the filesystem of .*: permission denied")
 }
 
-// TestDevicesInReach: a process in the daemon's control group can open no disk,
-// and one in the formatting unit's only the disk that the unit is for.
+// TestDevicesInReach checks that a process in the daemon's control group can open no disk. One in the formatting unit's
+// can open only that unit's disk.
 func TestDevicesInReach(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=20s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")

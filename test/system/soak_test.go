@@ -19,9 +19,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// soakWriter appends records of 4 KiB to a file, each durable before its number is
-// written to the second argument; or it counts, in each of the directories, those that
-// are right from the first one on. What is behind them, cut off by a crash, goes.
+// soakWriter appends records of 4 KiB to a file. Each is durable before its number is written to the second argument.
+// With "count" it counts the correct records in each of the directories, from the first one on. It truncates records
+// behind them, which a crash has cut off.
 const soakWriter = `use strict; use IO::Handle;
 my ($do, @dirs) = @ARGV;
 my $id;
@@ -51,8 +51,7 @@ for (;; $n++) {
 }
 `
 
-// soakTruth prints what is the case: what is mounted of which disk, which
-// directories and units there are, who writes, and what has failed.
+// soakTruth prints the actual state: mounts by disk, directories, units, writers and failures.
 const soakTruth = `#!/bin/bash
 while read -r _ _ dev _ path _; do
 	disk=/sys/dev/block/$dev
@@ -66,9 +65,8 @@ awk '/^writes-/ && $3 == "active" {print "writer", $1}' /run/units | sort
 awk '$3 == "failed" {print "failed", $1}' /run/units
 `
 
-// soakSettled waits until that is what it has to be; with "rest" it wants it to be the
-// same when the daemon has no work any more, with "pass" also after the daemon has read
-// its settings and looked at each disk again.
+// soakSettled waits until the state is as given. With "rest" it must be the same when the daemon has no work any more.
+// With "pass" it must also be after the daemon has read its settings and looked at each disk again.
 const soakSettled = `#!/bin/bash
 comes() { for i in {1..400}; do "$@" && return; sleep 0.2; done; return 1; }
 right() { [[ $(bash /root/truth) = "$want" ]]; }
@@ -114,16 +112,14 @@ type soak struct {
 	serials int
 }
 
-// truth waits until everything is as the model says, and what was mounted before has
-// not been mounted anew.
+// truth waits until everything is as in the model, and checks that nothing mounted was mounted anew.
 func (s *soak) truth(after string) {
 	s.t.Helper()
 	s.compare(after, "")
 }
 
-// settled wants it to stay so, too, until the daemon has no work any more; in the full
-// test it looks at each disk again at each third step only, since that takes as long as
-// a step does.
+// settled checks that the state also stays so until the daemon has no work any more. In the full test the daemon looks
+// at each disk again only at each third step, because that takes as long as a step.
 func (s *soak) settled(after string) {
 	s.t.Helper()
 	how := "pass"
@@ -170,8 +166,7 @@ func (s *soak) compare(after, how string) {
 	}
 }
 
-// may has the daemon say an error of the disk that matches, and be tried again what
-// failed.
+// may allows the daemon a matching error about the disk, and retries after the failure.
 func (s *soak) may(d *soaked, pattern string) {
 	who := `\(serial ` + d.serial + `, `
 	if s.vm == nil {
@@ -180,8 +175,8 @@ func (s *soak) may(d *soaked, pattern string) {
 	s.errors = append(s.errors, who+`.*`+pattern+`.*; tried again in `)
 }
 
-// said wants no other errors in the journal of this boot since it was asked last:
-// what one step may cause is no excuse for the next.
+// said checks that this boot's journal has no other errors since the last call. One step's errors do not excuse the
+// next.
 func (s *soak) said(after string) {
 	s.t.Helper()
 	const mark = "the soak has looked"
@@ -197,8 +192,8 @@ func (s *soak) said(after string) {
 	s.errors = nil
 }
 
-// meanwhile runs the script at some moment of the second in which the disk has come,
-// is going or growing. What fails for it is tried again.
+// meanwhile runs the script at some moment of the second in which the disk comes, goes or grows. Failures from it are
+// retried.
 func (s *soak) meanwhile(d *soaked, script string) {
 	s.t.Helper()
 	if script != "" {
@@ -211,7 +206,7 @@ func (s *soak) later(script string) string {
 	return fmt.Sprintf("sleep 0.%03d; %s", s.chance.IntN(1000), script)
 }
 
-// pull takes the disk out. A container's is not mounted then.
+// pull pulls the disk. A container's is not mounted then.
 func (s *soak) pull(d *soaked, meanwhile string) {
 	s.t.Helper()
 	if s.vm == nil {
@@ -231,7 +226,7 @@ func (s *soak) pull(d *soaked, meanwhile string) {
 	d.id, d.writing, d.away, d.mounting = "", false, false, ""
 }
 
-// plug puts it in.
+// plug attaches the disk.
 func (s *soak) plug(d *soaked, meanwhile string) {
 	s.t.Helper()
 	disk := worker.Disk{File: d.image}
@@ -259,7 +254,7 @@ func (s *soak) called(d *soaked) {
 	}
 }
 
-// fresh returns a disk of which nothing is known.
+// fresh returns a disk without a history.
 func (s *soak) fresh(image string) *soaked {
 	d := &soaked{serial: strings.TrimSuffix(filepath.Base(image), ".raw"), image: image, size: 320 * mib}
 	if s.vm != nil {
@@ -269,8 +264,8 @@ func (s *soak) fresh(image string) *soaked {
 	return d
 }
 
-// blank has the disk that is out be another one, blank and never seen before: with
-// the serial of one that was, or in the slot of one without, it would be held.
+// blank replaces the detached disk by another, blank and new. With the serial of a former disk, or in the slot of one
+// without a serial, it would be held.
 func (s *soak) blank(d *soaked) {
 	s.t.Helper()
 	if err := os.Remove(d.image); err != nil {
@@ -279,7 +274,7 @@ func (s *soak) blank(d *soaked) {
 	*d = *s.fresh(blank(s.t, 320*mib))
 }
 
-// formatted wants the disk that came blank to be one XFS, made once.
+// formatted checks that the disk that came blank becomes one XFS, made once.
 func (s *soak) formatted(d *soaked) {
 	s.t.Helper()
 	d.uuid = s.mounted(d.name)
@@ -296,9 +291,8 @@ func (s *soak) formatted(d *soaked) {
 	}
 }
 
-// holds has somebody keep a file of the disk open until it is stopped: in a mount
-// namespace of its own, as a container has it, or on the host's mount. What is
-// unmounted all the same has to be tried for.
+// holds keeps a file of the disk open until it is stopped. It does so in a mount namespace of its own, as a container
+// does, or on the host's mount. An unmount has to be retried.
 func (s *soak) holds(d *soaked, unshare string) {
 	s.t.Helper()
 	s.may(d, "cannot unmount ")
@@ -306,7 +300,7 @@ func (s *soak) holds(d *soaked, unshare string) {
 	s.wait("the holder", "grep -qx sleep /proc/$(systemctl show -P MainPID holder)/comm")
 }
 
-// acknowledged notes what the writers know to be durable.
+// acknowledged records which records the writers know to be durable.
 func (s *soak) acknowledged() {
 	s.t.Helper()
 	for line := range strings.Lines(s.run("mkdir -p /run/acks; cd /run/acks; grep -H . * || true")) {
@@ -323,7 +317,7 @@ func (s *soak) acknowledged() {
 	}
 }
 
-// accept takes a hand back, which the daemon has to have seen before.
+// accept accepts an unmount by hand, which the daemon must have seen before.
 func (s *soak) accept(d *soaked) {
 	s.t.Helper()
 	s.wait("the hand to be seen", "hotmount plan | grep -q '^"+d.name+" .*hold '")
@@ -331,8 +325,8 @@ func (s *soak) accept(d *soaked) {
 	d.away = false
 }
 
-// kept checks the data of those of the disks that are mounted, also while they are
-// written to: as it is on the disks, in a virtual machine.
+// kept checks the data of those of the disks that are mounted, even during writes. In a virtual machine it checks the
+// data on the disks.
 func (s *soak) kept(disks ...*soaked) {
 	s.t.Helper()
 	s.acknowledged()
@@ -350,7 +344,7 @@ func (s *soak) kept(disks ...*soaked) {
 	}
 }
 
-// written checks the data of the disk and has the writer go on.
+// written checks the data of the disk and restarts the writer.
 func (s *soak) written(d *soaked) {
 	s.t.Helper()
 	s.kept(d)
@@ -388,11 +382,10 @@ func (s *soak) on(after string) {
 	}
 }
 
-// TestSoak: steps in random order on disks that are written to, each kind of them at
-// least once; after each the mounts, directories, units and writers are as a small
-// model says and stay so, nothing was mounted anew that was mounted, and all that was
-// durable on each mounted disk is there (issue 4). No error is said that the step does
-// not cause. Disks that come blank become one filesystem each.
+// TestSoak runs steps in random order on disks with writers, each kind of step at least once. After each the mounts,
+// directories, units and writers match a small model and stay so, and no mount was replaced. All durable data on each
+// mounted disk is there (issue 4). Only errors that the step causes are logged. Disks that come blank become one
+// filesystem each.
 func TestSoak(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	s := &soak{machine: m, w: w, chance: chance(t)}
@@ -400,7 +393,7 @@ func TestSoak(t *testing.T) {
 	s.soak(soakStill(s.chance))
 }
 
-// TestSoakPulled is TestSoak with what pulls a mounted disk or cuts the power; in the full test with all steps.
+// TestSoakPulled is TestSoak with steps that pull a mounted disk or cut the power. The full test has all steps.
 func TestSoakPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	s := &soak{machine: m, w: w, vm: w, chance: chance(t)}
@@ -454,21 +447,21 @@ func (s *soak) soak(steps []aStep) {
 	s.said("the last attachments")
 }
 
-// place is where a disk is.
+// place is the place of a disk.
 type place int
 
 const (
 	out place = iota
 	mounted
 	away // attached, and kept unmounted
-	// anywhere is where a step is possible that leaves the disk where it is; after
-	// a boot those that were away are mounted.
+	// anywhere is where a step is possible that leaves the disk where it is; after a boot those that were away are
+	// mounted.
 	anywhere
 	boot
 )
 
-// aStep is what may be done to a disk at one place, or to the machine (of the disk
-// only the number counts then), and leads to another.
+// aStep is a step with a disk at one place, which leads to another, or with the machine. For the latter only the disk's
+// number counts.
 type aStep struct {
 	name     string
 	weight   int
@@ -498,7 +491,7 @@ func (m move) apply(places []place) []place {
 	return places
 }
 
-// possible are the moves that are, each as often as it weighs.
+// possible returns the possible moves, each as often as its weight.
 func possible(steps []*aStep, places []place) []move {
 	var may []move
 	for _, step := range steps {
@@ -511,8 +504,8 @@ func possible(steps []*aStep, places []place) []move {
 	return may
 }
 
-// plan returns at least so many moves of disks that are not attached, at random: first
-// each of the steps once, with what has to be done between, then any.
+// plan returns at least that many random moves of disks that are not attached: first each step once, with the necessary
+// steps between them, then any.
 func plan(c *rand.Rand, steps []aStep, disks, least int) []move {
 	var moves []move
 	var all []*aStep
@@ -539,7 +532,7 @@ func script(text string) func(*soak, *soaked) {
 	return func(s *soak, _ *soaked) { s.run(text) }
 }
 
-// upset is what must not matter, whatever goes on.
+// upset is a disturbance that must not matter at any time.
 type upset struct{ name, script string }
 
 var upsets = []upset{
@@ -551,12 +544,11 @@ var upsets = []upset{
 	{"a restart", "systemctl restart hotmount"},
 }
 
-// formatSeconds is how long it takes in an emulated worker until a blank disk of
-// 320 MiB is mounted, the settle time of the tests included. It is upset at any moment
-// of that.
+// formatSeconds is the time until a blank disk of 320 MiB is mounted in an emulated worker, with the settle time of the
+// tests. The upset comes at any moment of it.
 const formatSeconds = 7
 
-// act is a step during which something else happens: a script, nothing if it is empty.
+// act is a step during which something else happens. Its script may be empty.
 type act struct {
 	name     string
 	weight   int
@@ -607,12 +599,12 @@ var acts = []act{
 	}},
 }
 
-// during is the act with the upset in the midst of it.
+// during returns the act with the upset in the middle of it.
 func during(a act, u upset) aStep {
 	return aStep{a.name + " during " + u.name, 1, a.from, a.to, func(s *soak, d *soaked) { a.do(s, d, u.script) }}
 }
 
-// soakSteps are all there are.
+// soakSteps returns all steps.
 func soakSteps() []aStep {
 	steps := slices.Clone(soakSingle)
 	for _, a := range acts {
@@ -627,14 +619,14 @@ func soakSteps() []aStep {
 	return steps
 }
 
-// pulling are the steps that pull a mounted disk or cut the power, as the act pull does. A container can do neither.
+// pulling are the steps that pull a mounted disk or cut the power, as the act pull does. A container supports neither.
 var pulling = []string{
 	"pull and attach again at once", "pull and attach again while a pod has it", "pull while it is down",
 	"pull while it is down and somebody has it", "a twin, and the first goes", "power cut",
 }
 
-// soakPulled are these and what they need, acts during one of the upsets at random. To pull a disk while no
-// daemon runs is left to the full test: in the step that is done somebody has it as well.
+// soakPulled returns these steps and those that they need, as acts during one of the upsets at random. Only the full
+// test pulls a disk while no daemon runs. In the step here a process also holds the disk.
 func soakPulled(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool {
 		return !slices.Contains(pulling, s.name) || s.name == "pull while it is down"
@@ -647,7 +639,7 @@ func soakPulled(c *rand.Rand) []aStep {
 	return steps
 }
 
-// soakStill are all others: each act and each upset, with one another at random.
+// soakStill returns all other steps: each act and each upset, combined at random.
 func soakStill(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool { return slices.Contains(pulling, s.name) })
 	still := slices.DeleteFunc(slices.Clone(acts), func(a act) bool { return a.name == "pull" })
@@ -761,8 +753,8 @@ var soakSingle = []aStep{
 	}},
 }
 
-// TestSoakPlan: whatever the seed, all plans can be gone through; each step is in the full one, each act and each
-// upset in one of the short ones. The one for a container pulls nothing.
+// TestSoakPlan checks that all plans can be carried out, whatever the seed. The full plan has each step, and one of the
+// short plans has each act and each upset. The plan for a container pulls nothing.
 func TestSoakPlan(t *testing.T) {
 	for seed := range uint64(100) {
 		check := func(c *rand.Rand, steps []aStep, disks, most int) map[string]bool {

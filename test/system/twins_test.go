@@ -16,8 +16,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestTwins: of two disks with one UUID the one that was there first is mounted,
-// also after a reboot; the other never takes its place by itself.
+// TestTwins checks that the first of two disks with one UUID is mounted, even after a reboot. The other never takes its
+// place by itself.
 func TestTwins(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -170,8 +170,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestTwoMachines: two machines, both with hotmount, share a disk: there is one
-// filesystem at most, and the machine that did not make it does not mount it.
+// TestTwoMachines checks two machines, both with hotmount, that share a disk. There is at most one filesystem, and the
+// machine that did not make it does not mount it.
 func TestTwoMachines(t *testing.T) {
 	one, w1 := start(t, worker.Options{})
 	two, w2 := start(t, worker.Options{})
@@ -243,13 +243,12 @@ func TestTwoMachines(t *testing.T) {
 	}
 }
 
-// TestRivals: somebody else begins to write at a random moment of the scan and of the
-// settle time, or had begun when hotmount came to the disk. Theirs wins (issue 3), which
-// is to say: what they have written is whole, and hotmount has made no filesystem.
-// hotmount has the disk open exclusively from before its first read on. Who asks for
-// that as well before the first write is told that the disk is busy, and has lost
-// nothing: they have written not one byte, hotmount was not disturbed, and its
-// filesystem is sound. Who does not ask is never kept from writing.
+// TestRivals lets another program write at a random moment of the scan and of the settle time, or before hotmount comes
+// to the disk. It wins (issue 3): its data is intact, and hotmount has made no filesystem.
+//
+// hotmount has the disk open exclusively from before its first read on. A rival that opens it exclusively before its
+// first write gets the answer that the disk is busy, and loses nothing. It has not written one byte, hotmount was not
+// disturbed, and its filesystem is sound. A rival that does not ask is never kept from writing.
 func TestRivals(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	// So much later than it should an emulated machine may begin what it is to do.
@@ -348,9 +347,8 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 	}
 }
 
-// rivals are others who write to the disk $d that hotmount looks at, and what has
-// to be there afterwards if they have succeeded. $u is a UUID of their own. Those that
-// ask open the disk exclusively before they write to it.
+// rivals are other programs that write to the disk $d that hotmount looks at, and the expected result if they succeed.
+// $u is a UUID of their own. Those that ask open the disk exclusively before they write to it.
 type rival struct {
 	what, write, check string
 	asks               bool
@@ -366,8 +364,7 @@ var rivals = []rival{
 	{"mkfs.xfs", "mkfs.xfs -q -m uuid=$u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && { findmnt $d || xfs_repair -n $d; }", true},
 }
 
-// withData makes the image of a disk that looks blank to everybody but who reads
-// all of it: mkfs.xfs would overwrite it.
+// withData makes the image of a disk that looks blank except to a full read. mkfs.xfs would overwrite it.
 func withData(t *testing.T, size, at int64) string {
 	t.Helper()
 	image := blank(t, size)
@@ -382,10 +379,9 @@ func withData(t *testing.T, size, at int64) string {
 	return image
 }
 
-// TestSwap: while a disk is proven blank or formatted it is pulled, and another
-// one, with data, is plugged in and may get its name. The other one is never
-// written to. In half of the rounds mkfs.xfs is held up right before its first
-// write, or after some.
+// TestSwap pulls a disk while it is proven blank or formatted, and attaches another one, with data, that may get its
+// name. The other one is never written to. In half of the rounds mkfs.xfs is held up right before its first write, or
+// after some.
 func TestSwap(t *testing.T) {
 	m, w := obedientWorker(t)
 	c := chance(t)
@@ -421,8 +417,7 @@ func TestSwap(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), victim.ID); err != nil {
 			t.Fatal(err)
 		}
-		// At once, when the kernel has let the first one go, or when nobody has it
-		// open any more and its name is free.
+		// At once, when the kernel has let the first one go, or when nobody has it open any more and its name is free.
 		patience := c.IntN(4)
 		if patience > 0 {
 			if err := w.WaitDetached(ctx(t), victim.ID); err != nil {
@@ -463,9 +458,8 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// forge sends frames to udev's group, as only root in the host's network namespace
-// can: perl, because every Debian has it. Its input is one frame a line: what to
-// do with it, then the properties.
+// forge sends frames to udev's group, as only root in the host's network namespace can. It is in perl, which every
+// Debian has. Its input is one frame a line: an action, then the properties.
 const forge = `use strict;
 socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
 sub out { my ($frame, $group) = @_;
@@ -485,12 +479,11 @@ while (my $line = <STDIN>) {
 }
 `
 
-// TestHangingMkfs: however many runs of mkfs.xfs hang on storage that answers
-// no write any more, other disks are formatted, and each ends with its disk.
+// TestHangingMkfs checks that other disks are formatted however many runs of mkfs.xfs hang on storage that answers no
+// writes. Each run ends with its disk.
 func TestHangingMkfs(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	// The disks that hang are SCSI: QEMU takes those away at once, whatever is
-	// under way on them.
+	// The disks that hang are SCSI: QEMU takes those away at once, whatever is under way on them.
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
 	const hanging = 3
 	var ids []string

@@ -1,6 +1,5 @@
-// Command try shows hotmount without a virtual machine: it boots a container with
-// the package, attaches three disks, shows what comes of them and leaves a shell to
-// play in. The disks are loop devices. It is called by make try.
+// Command try shows hotmount without a virtual machine. It boots a container with the package, attaches three disks,
+// shows the results, and leaves a shell to play in. The disks are loop devices. make try calls it.
 package main
 
 import (
@@ -34,8 +33,8 @@ func main() {
 	}
 }
 
-// makeDisks makes the files of the three disks. The physical volume is made on a
-// loop device whose file no class selects.
+// makeDisks makes the files of the three disks. It makes the physical volume on a loop device whose file no class
+// selects.
 //
 //go:embed disks.sh
 var makeDisks string
@@ -71,13 +70,13 @@ func try(ctx context.Context, out io.Writer, deb, suite, root string) (err error
 	return shell(ctx, out, c)
 }
 
-// look is a command that the user sees, and the words that its output must have.
+// look is a command for the user to see, and the words that its output must have.
 type look struct {
 	command string
 	words   []string
 }
 
-// show attaches the disks one by one and looks at what came of them.
+// show attaches the disks one by one and shows the results.
 func show(ctx context.Context, out io.Writer, c *worker.Container) error {
 	blank, data, lvm := device(c, 0), device(c, 1), device(c, 2)
 	for _, l := range []look{
@@ -102,13 +101,13 @@ func show(ctx context.Context, out io.Writer, c *worker.Container) error {
 	return nil
 }
 
-// until waits for what status reports of the disk.
+// until returns a script that waits until status shows the disk in that state.
 func until(name, state string) string {
 	return fmt.Sprintf("until hotmount status | grep -E '%s .*%s'; do sleep 0.2; done", name, state)
 }
 
 func (l look) run(ctx context.Context, out io.Writer, c *worker.Container) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // where the processor is emulated
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // long enough for an emulated processor
 	defer cancel()
 	said, err := c.Run(ctx, ". /root/.bashrc\n"+l.command)
 	if err != nil {

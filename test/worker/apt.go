@@ -20,7 +20,7 @@ type aptSource struct {
 	Trusted  bool
 }
 
-// line is the source in the one-line format of sources.list(5).
+// line returns the source in the one-line format of sources.list(5).
 func (s aptSource) line() string {
 	var options []string
 	if s.SignedBy != "" {
@@ -36,9 +36,8 @@ func (s aptSource) line() string {
 	return fmt.Sprintf("deb %s%s %s main", bracket, s.URI, s.Suite)
 }
 
-// debianSources returns the sources.list for suite: what this machine's own apt
-// uses for Debian (not for anything else), main only, with its release replaced
-// by suite. root is where to look for /etc.
+// debianSources returns the sources.list for suite. It has the sources for Debian of this machine's apt, main only,
+// with the release replaced by suite. root is the directory above etc.
 func debianSources(root, suite string) (string, error) {
 	own, err := ownSuite(root)
 	if err != nil {
@@ -65,8 +64,8 @@ func debianSources(root, suite string) (string, error) {
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
-// rewriteSuite replaces the release own in a suite's name by want. It knows the
-// suites of a Debian release, without backports and proposed updates.
+// rewriteSuite replaces the release own in a suite's name by want. It handles the suites of a Debian release, without
+// backports and proposed updates.
 func rewriteSuite(s, own, want string) (string, bool) {
 	switch strings.TrimSuffix(s, "/") {
 	case own:
@@ -79,13 +78,13 @@ func rewriteSuite(s, own, want string) (string, bool) {
 	return "", false
 }
 
-// debianSigned tells Debian's own sources from others that also name a Debian
-// release: theirs are signed with a keyring of their own.
+// debianSigned reports whether a source that names a Debian release is Debian's own. Others are signed with a keyring
+// of their own.
 func debianSigned(s aptSource) bool {
 	return s.SignedBy == "" || strings.HasPrefix(filepath.Base(s.SignedBy), "debian-archive-")
 }
 
-// ownSuite is the name of the release that runs below root.
+// ownSuite returns the name of the release that runs below root.
 func ownSuite(root string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(root, "etc/os-release"))
 	if err != nil {
@@ -208,8 +207,7 @@ func fromStanza(fields map[string]string) []aptSource {
 	return all
 }
 
-// aptOptions is how this machine's apt reaches its archives: proxies and the
-// like, as configuration lines.
+// aptOptions returns this machine's apt settings for reaching archives, such as proxies, as configuration lines.
 func aptOptions(ctx context.Context) ([]string, error) {
 	out, err := command(ctx, nil, "apt-config", "dump")
 	if err != nil {
@@ -231,17 +229,15 @@ func filterAptOptions(dump string) []string {
 	return options
 }
 
-// workerPackages are what this package runs on the host: each is the name of a
-// Debian package.
+// workerPackages are the Debian packages that this package runs on the host.
 var workerPackages = []string{
 	"mmdebstrap", "debian-archive-keyring", "e2fsprogs", "qemu-system-x86", "qemu-utils", "seabios", "openssh-client",
 }
 
 var libvirtPackages = []string{"libvirt-daemon", "libvirt-daemon-driver-qemu", "libvirt-clients", "util-linux", "mount"}
 
-// Prepare makes sure that the Debian packages that a [Worker] needs are
-// installed: root gets them installed, anybody else gets an error that names
-// what is missing. [Start] calls it.
+// Prepare checks that the Debian packages for a [Worker] are installed. It installs missing ones as root, and otherwise
+// returns an error that names them. [Start] calls it.
 func Prepare(ctx context.Context, progress io.Writer) error {
 	return Need(ctx, progress, workerPackages)
 }
@@ -251,8 +247,8 @@ func PrepareLibvirt(ctx context.Context, progress io.Writer) error {
 	return Need(ctx, progress, slices.Concat(workerPackages, libvirtPackages))
 }
 
-// Need makes sure that these Debian packages are installed: root gets them
-// installed, anybody else gets an error that names what is missing.
+// Need checks that these Debian packages are installed. It installs missing ones as root, and otherwise returns an
+// error that names them.
 func Need(ctx context.Context, progress io.Writer, packages []string) error {
 	return need(ctx, progress, packages, os.Getuid())
 }
@@ -291,9 +287,9 @@ func need(ctx context.Context, progress io.Writer, packages []string, uid int) e
 	return err
 }
 
-// missingPackages are those of packages that dpkg does not call installed.
+// missingPackages returns those packages that dpkg does not list as installed.
 func missingPackages(ctx context.Context, packages []string) []string {
-	// dpkg-query fails when it does not know one, and still tells of the others.
+	// dpkg-query fails on an unknown package, but still prints the others.
 	out, _ := command(ctx, nil, "dpkg-query", append([]string{"-W", "-f", "${Package} ${db:Status-Status}\n"}, packages...)...)
 	var missing []string
 	for _, p := range packages {
@@ -304,7 +300,7 @@ func missingPackages(ctx context.Context, packages []string) []string {
 	return missing
 }
 
-// say tells a person what takes so long.
+// say reports a step that takes long.
 func say(progress io.Writer, format string, args ...any) {
 	if progress != nil {
 		fmt.Fprintf(progress, "worker: "+format+"\n", args...)

@@ -18,9 +18,8 @@ import (
 	"time"
 )
 
-// CacheDir is where images and saved states are kept: $HOTMOUNT_TEST_CACHE, or
-// hotmount in the user's cache directory, or in the system's where the user
-// has none.
+// CacheDir returns the directory for images and saved states. It is $HOTMOUNT_TEST_CACHE, or hotmount in the user's
+// cache directory, or in the system's if the user has none.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("HOTMOUNT_TEST_CACHE"); dir != "" {
 		abs, err := filepath.Abs(dir)
@@ -35,15 +34,14 @@ func CacheDir() (string, error) {
 			return own, nil
 		}
 	}
-	// HOME is unset, or names what cannot be written: builds under a service
-	// manager or in a container.
+	// HOME is unset or not writable, as in builds under a service manager or in a container.
 	return filepath.Join("/var/cache", fmt.Sprintf("hotmount-test-%d", os.Getuid())), nil
 }
 
-// cache is a directory of entries, each made once, whole or not at all.
+// cache is a directory of entries. Each is made once, as a whole.
 type cache struct{ dir string }
 
-// entry is a finished cache entry that this process holds a shared lock on.
+// entry is a finished cache entry. This process holds a shared lock on it.
 type entry struct {
 	dir  string
 	lock *os.File
@@ -65,9 +63,8 @@ func openCache() (*cache, error) {
 	return &cache{dir: real}, nil
 }
 
-// get returns the entry called name and has it built, in a temporary directory
-// that is renamed when it is complete, if it is not there. The entry is locked
-// (shared) until it is released.
+// get returns the named entry with a shared lock, until it is released. If the entry does not exist, get builds it in a
+// temporary directory, and renames that when it is complete.
 func (c *cache) get(ctx context.Context, name string, build func(dir string) error) (*entry, error) {
 	dir := filepath.Join(c.dir, name)
 	for {
@@ -94,10 +91,10 @@ func (c *cache) build(ctx context.Context, name string, build func(dir string) e
 		return err
 	}
 	defer lock.Close()
-	if exists(dir) { // somebody else was faster
+	if exists(dir) { // another process was faster
 		return nil
 	}
-	tmp := dir + ".tmp" // ours alone: we hold the lock; an older one is a killed build's
+	tmp := dir + ".tmp" // the lock makes it this process's; an older one is from a killed build
 	if err := os.RemoveAll(tmp); err != nil {
 		return fmt.Errorf("cannot remove a killed build: %w", err)
 	}
@@ -116,7 +113,7 @@ func (c *cache) build(ctx context.Context, name string, build func(dir string) e
 	return nil
 }
 
-// drop removes an entry that turned out to be unusable, unless others use it.
+// drop removes an unusable entry, unless others use it.
 func (c *cache) drop(name string) error {
 	lock, err := c.tryLock(name, syscall.LOCK_EX)
 	if err != nil {
@@ -126,8 +123,7 @@ func (c *cache) drop(name string) error {
 	return os.RemoveAll(filepath.Join(c.dir, name))
 }
 
-// prune removes all but the newest entries whose name begins with prefix. What
-// is in use stays.
+// prune removes all but the newest entries whose names begin with prefix. Entries in use stay.
 func (c *cache) prune(prefix string, keep int) {
 	found, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -163,8 +159,8 @@ func (e *entry) release() {
 	}
 }
 
-// id is a random name that the entry got when it was built: an entry that was
-// deleted and built again is another one, whatever its key says.
+// id returns the random name that the entry got when it was built. An entry that was deleted and built again has
+// another, even under the same key.
 func (e *entry) id() (string, error) {
 	b, err := os.ReadFile(e.path("id"))
 	if err != nil {
@@ -185,8 +181,7 @@ func randomHex(n int) string {
 
 var errLocked = errors.New("locked by another process")
 
-// lock takes the lock file called name; the lock ends with the file or with the
-// process. Waiting ends with the context.
+// lock takes the named lock file. The lock ends with the file or with the process. Waiting ends with the context.
 func (c *cache) lock(ctx context.Context, name string, how int) (*os.File, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -229,8 +224,7 @@ func flock(path string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// syncTree writes out what a build has made, so that a crash of this machine
-// cannot leave a finished name on unfinished files.
+// syncTree writes a build to disk, so that a crash of this machine leaves no finished name on unfinished files.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -253,7 +247,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// key is a short name for everything that v says.
+// key returns a short name that depends on all of v.
 func key(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -14,39 +14,37 @@ import (
 	"sync"
 )
 
-// ContainerOptions describe a [Container]. Of Options a container has Suite, Files, Deb, Setup, KernelArgs
-// (of which systemd and programs read), Dir and Progress; the others are a virtual machine's and ignored.
+// ContainerOptions describe a [Container]. From Options a container uses Suite, Files, Deb, Setup, KernelArgs (which
+// systemd and programs read), Dir and Progress. The others apply to virtual machines only.
 type ContainerOptions struct {
 	Options
-	// Name names its cgroup, its host and the directory /srv/Name of its disks. It has lower-case letters, digits
-	// and "-". No other container of this machine has it at the same time. By default it is a free one.
+	// Name names its cgroup, its host and the directory /srv/Name of its disks. It has lower-case letters, digits and
+	// "-". It is unique on this machine at any time. By default it is a free one.
 	Name string
-	// Root is a root filesystem that ContainerRoot has made, a directory or a tarball of it. By
-	// default the container has one made.
+	// Root is a root filesystem from ContainerRoot, as a directory or a tarball. By default the container makes one.
 	Root string
-	// Loops is how many loop devices it has, 32 by default.
+	// Loops is the number of its loop devices, 32 by default.
 	Loops int
-	// BackingDirs are directories of the host. Files in them are disks to the class default, as
-	// files in Disks are.
+	// BackingDirs are directories of the host. Like files in Disks, the class default selects files in them.
 	BackingDirs []string
 }
 
-// Container is a Debian whose systemd is PID 1 of namespaces of its own, on this machine's kernel. Its disks are
-// loop devices. A device filter keeps all other disks from it. It needs root.
+// Container is a Debian whose systemd is PID 1 of namespaces of its own, on this machine's kernel. Its disks are loop
+// devices. A device filter denies it all other disks. It needs root.
 //
-// It has no partitions, no pulled disks and no kernel of its own; the clock is the host's. A filesystem of
-// XFS with the same UUID can be mounted once on the whole machine.
+// It has no partitions, no surprise removal and no kernel of its own. Its clock is the host's. The whole machine can
+// mount an XFS with one UUID only once.
 type Container struct {
 	o     ContainerOptions
 	work  *containerWork
 	group *controlGroup
-	lower string // the directories of the root filesystem, as overlayfs takes them
-	leave func() // them
+	lower string // the directories of the root filesystem, in overlayfs's form
+	leave func() // releases them
 	first int
 
 	mu       sync.Mutex
 	init     *process
-	harness  *os.File // the cgroup of what the host runs inside
+	harness  *os.File // the cgroup of the host's processes inside
 	attached []*loopDisk
 	used     map[int]bool // numbers of loop devices that have had a disk
 }
@@ -58,8 +56,8 @@ var (
 
 var goodName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
-// StartContainer boots a container with what the options name. The caller must Stop it. When this process
-// is killed, the kernel kills the container; what it leaves behind the next one removes.
+// StartContainer boots a container according to the options. The caller must Stop it. When this process is killed, the
+// kernel kills the container, and the next start removes what that leaves behind.
 func StartContainer(ctx context.Context, o ContainerOptions) (*Container, error) {
 	o.Suite, o.Loops = cmp.Or(o.Suite, DefaultSuite), cmp.Or(o.Loops, 32)
 	if err := checkContainer(o); err != nil {
@@ -76,7 +74,7 @@ func StartContainer(ctx context.Context, o ContainerOptions) (*Container, error)
 	return c, nil
 }
 
-// checkContainer finds what this machine does not have. A container loads no module.
+// checkContainer returns an error if this machine lacks what a container needs. A container loads no module.
 func checkContainer(o ContainerOptions) error {
 	if os.Getuid() != 0 {
 		return errors.New("only root can")
@@ -91,7 +89,7 @@ func checkContainer(o ContainerOptions) error {
 			missing = append(missing, name)
 		}
 	}
-	if !exists("/sys/module/loop") { // /dev/loop-control may be there before the module, and opening it loads that
+	if !exists("/sys/module/loop") { // /dev/loop-control may exist before the module, and opening it loads that
 		missing = append(missing, "loop")
 	}
 	if len(missing) > 0 {
@@ -100,8 +98,8 @@ func checkContainer(o ContainerOptions) error {
 	return nil
 }
 
-// bootContainer boots a container with these directories as its root filesystem, which it leaves at
-// the end, and installs what the options name.
+// bootContainer boots a container with these directories as its root filesystem, and installs what the options name.
+// The container calls leave at its end.
 func bootContainer(ctx context.Context, o ContainerOptions, lower string, leave func()) (_ *Container, err error) {
 	c := &Container{o: o, lower: lower, leave: leave, used: map[int]bool{}}
 	defer func() {
@@ -125,7 +123,7 @@ func bootContainer(ctx context.Context, o ContainerOptions, lower string, leave 
 	return c, install(ctx, c, o.Options)
 }
 
-// prepare makes what stays from one boot of the container to the next.
+// prepare makes everything that outlives a boot of the container.
 func (c *Container) prepare(ctx context.Context) error {
 	lock, err := lockContainers(ctx)
 	if err != nil {
@@ -157,7 +155,7 @@ func (c *Container) prepare(ctx context.Context) error {
 	return c.writeClass()
 }
 
-// classFile has the container's class, unless Options.Files has it. It is there before the package is.
+// classFile has the container's class, unless Options.Files has that. It exists before the package is installed.
 const classFile = "/etc/hotmount/config.d/container.yaml"
 
 func (c *Container) writeClass() error {
@@ -179,7 +177,7 @@ func (c *Container) Class() string {
 	return "classes:\n- name: default\n  directory: /mnt/disks\n" + c.Selectors("  ")
 }
 
-// Selectors returns the lines of a class that select the container's disks, indented so.
+// Selectors returns the lines of a class that select the container's disks, each after indent.
 func (c *Container) Selectors(indent string) string {
 	var patterns []string
 	for _, dir := range append([]string{c.Disks(), c.HostDisks()}, c.o.BackingDirs...) {
@@ -191,7 +189,7 @@ func (c *Container) Selectors(indent string) string {
 // First returns the number of its first loop device.
 func (c *Container) First() int { return c.first }
 
-// Loops returns how many loop devices it has, with numbers in a row.
+// Loops returns the number of its loop devices. Their numbers are consecutive.
 func (c *Container) Loops() int { return c.o.Loops }
 
 // Disks returns the directory inside the container for files of disks. It lies in memory.

@@ -39,10 +39,10 @@ func (c *Container) PowerOn(ctx context.Context) (err error) {
 	return nil
 }
 
-// bootLog has what is printed before the container's first process is systemd.
+// bootLog returns the file with the output from before the container's first process is systemd.
 func (c *Container) bootLog() string { return filepath.Join(c.work.path, "boot.log") }
 
-// startInit starts what becomes systemd. c.mu is held.
+// startInit starts the process that becomes systemd. The caller holds c.mu.
 func (c *Container) startInit() error {
 	dir, err := os.Open(c.group.inside())
 	if err != nil {
@@ -67,16 +67,16 @@ func (c *Container) startInit() error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET | syscall.CLONE_NEWCGROUP,
-		// The kernel makes the cgroup that is joined the root of the cgroup namespace (clone3(2), since Linux 5.7).
+		// The kernel makes the joined cgroup the root of the cgroup namespace (clone3(2), since Linux 5.7).
 		UseCgroupFD: true, CgroupFD: int(dir.Fd()),
 	}
 	c.init, err = startProcess("the container's systemd", cmd)
 	return err
 }
 
-// awaitSystemd waits until PID 1 is systemd and answers. c.mu is held.
+// awaitSystemd waits until PID 1 is systemd and answers. The caller holds c.mu.
 func (c *Container) awaitSystemd(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // where the processor is emulated
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // long enough for an emulated processor
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -96,8 +96,8 @@ func (c *Container) awaitSystemd(ctx context.Context) error {
 	return nil
 }
 
-// answers reports whether the process is a systemd that has its private socket. Until the boot script becomes systemd it
-// may still have the host's root directory, in which the host's systemd has such a socket.
+// answers reports whether the process is a systemd with its private socket. The boot script may still have the host's
+// root directory, with such a socket of the host's systemd, until it becomes systemd.
 func answers(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && filepath.Base(exe) == "systemd" && exists(fmt.Sprintf("/proc/%d/root/run/systemd/private", pid))
@@ -119,12 +119,12 @@ func (c *Container) halt() error {
 	return err
 }
 
-// PowerCut is refused: the kernel goes on, so nothing that was written is lost.
+// PowerCut returns an error: the kernel continues, so no write is lost.
 func (c *Container) PowerCut(context.Context) error {
 	return errors.New("cannot cut a container's power: it needs the virtual machine")
 }
 
-// Reboot has systemd end what runs, and boots the container anew with the same disks.
+// Reboot shuts the container down through systemd, and boots it again with the same disks.
 func (c *Container) Reboot(ctx context.Context) error {
 	if err := c.Shutdown(ctx); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (c *Container) Reboot(ctx context.Context) error {
 	return c.PowerOn(ctx)
 }
 
-// Shutdown has systemd switch the container off, and waits until it is.
+// Shutdown switches the container off through systemd, and waits until it is off.
 func (c *Container) Shutdown(ctx context.Context) error {
 	if _, err := c.Run(ctx, "systemctl --no-block poweroff"); err != nil {
 		return fmt.Errorf("cannot shut down the container: %w", err)

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loopDisk is a disk that a container has.
+// loopDisk is a disk of a container.
 type loopDisk struct {
 	Attached
 	number int
-	// device is open as long as the disk is attached: closing what is open for writing is an event.
+	// device is open while the disk is attached, because closing a device that is open for writing causes an event.
 	device *os.File
 }
 
 func (d *loopDisk) name() string { return fmt.Sprintf("loop%d", d.number) }
 
-// Attach connects a loop device with the disk's file. A loop device has no serial, no bus and no image
-// format: with these the disk needs a [Worker].
+// Attach connects a loop device with the disk's file. A loop device has no serial, no bus and no image format. A disk
+// with any of these needs a [Worker].
 func (c *Container) Attach(_ context.Context, d Disk) (Attached, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +40,7 @@ func (c *Container) Attach(_ context.Context, d Disk) (Attached, error) {
 	return l.Attached, nil
 }
 
-// place completes what a disk does not say and finds it a free loop device. c.mu is held.
+// place completes the disk with defaults and finds a free loop device. The caller holds c.mu.
 func (c *Container) place(d Disk) (*loopDisk, error) {
 	if d.Serial != "" || d.Bus != "" || d.Format != "" && d.Format != "raw" || d.Shared || d.Direct || d.Blkdebug != nil || d.Device != nil {
 		return nil, errors.New("a loop device cannot be such a disk: it needs the virtual machine")
@@ -60,7 +60,7 @@ func (c *Container) place(d Disk) (*loopDisk, error) {
 	}
 	d.File = file
 	for n := c.first; n < c.first+c.o.Loops; n++ {
-		// One that a program inside has taken is not ours.
+		// A program inside may have taken some.
 		if !bound(n) && !taken(func(l *loopDisk) bool { return l.number == n }) {
 			return &loopDisk{Attached: Attached{Disk: d}, number: n}, nil
 		}
@@ -68,7 +68,7 @@ func (c *Container) place(d Disk) (*loopDisk, error) {
 	return nil, errors.New("no loop device is free")
 }
 
-// plug makes the node inside, as devtmpfs does for a new disk, and connects the device. c.mu is held.
+// plug makes the node inside, as devtmpfs does for a new disk, and connects the device. The caller holds c.mu.
 func (c *Container) plug(l *loopDisk) (err error) {
 	if err := c.renew(l.number); err != nil {
 		return err
@@ -88,8 +88,8 @@ func (c *Container) plug(l *loopDisk) (err error) {
 	return nil
 }
 
-// renew has the kernel make the loop device anew if it has had a disk: the counts and settings of the next
-// one begin anew. c.mu is held.
+// renew makes the kernel recreate a loop device that has had a disk, so that the counts and settings start afresh. The
+// caller holds c.mu.
 func (c *Container) renew(n int) error {
 	if !c.used[n] {
 		return nil
@@ -98,7 +98,7 @@ func (c *Container) renew(n int) error {
 	return renewLoop(n)
 }
 
-// node returns the host's name of the disk's node inside, "" while the container is off. c.mu is held.
+// node returns the host's name of the disk's node inside, "" while the container is off. The caller holds c.mu.
 func (c *Container) node(l *loopDisk) string {
 	if c.init == nil {
 		return ""
@@ -106,7 +106,7 @@ func (c *Container) node(l *loopDisk) string {
 	return fmt.Sprintf("/proc/%d/root/dev/%s", c.init.cmd.Process.Pid, l.name())
 }
 
-// find returns the disk called id. c.mu is held.
+// find returns the disk called id. The caller holds c.mu.
 func (c *Container) find(id string) (*loopDisk, error) {
 	i := slices.IndexFunc(c.attached, func(l *loopDisk) bool { return l.ID == id })
 	if i < 0 {
@@ -115,8 +115,8 @@ func (c *Container) find(id string) (*loopDisk, error) {
 	return c.attached[i], nil
 }
 
-// Detach takes a disk away and waits until it is gone. Nothing pulls a loop device from under its user: while a
-// filesystem on it is mounted, it is an error, and the kernel takes the disk away when that is unmounted.
+// Detach detaches a disk and waits until it is gone. Nothing can pull a loop device from under its user. While a
+// filesystem on it is mounted, Detach returns an error, and the kernel detaches the disk after the unmount.
 func (c *Container) Detach(ctx context.Context, id string) error {
 	c.mu.Lock()
 	l, err := c.find(id)
@@ -141,8 +141,7 @@ func (c *Container) Detach(ctx context.Context, id string) error {
 	return c.renew(l.number)
 }
 
-// DetachSurprise takes a disk away, without waiting for its users to let go. As long as they do not, the
-// kernel keeps it.
+// DetachSurprise detaches a disk without waiting for its users. The kernel keeps it until they close it.
 func (c *Container) DetachSurprise(_ context.Context, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +175,7 @@ func (c *Container) Resize(_ context.Context, id string, size int64) error {
 	return nil
 }
 
-// BlockDevice returns the kernel's name of the disk, such as loop100. It is there as soon as Attach returns.
+// BlockDevice returns the kernel's name of the disk, such as loop100. It exists as soon as Attach returns.
 func (c *Container) BlockDevice(_ context.Context, id string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

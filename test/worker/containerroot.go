@@ -13,7 +13,7 @@ import (
 //go:embed recipe/containerroot.sh
 var containerHook string
 
-// containerPackages are named one by one: a minimal Debian recommends nothing.
+// containerPackages are complete, because a minimal Debian installs no recommended packages.
 var containerPackages = []string{
 	"systemd", "systemd-sysv", "udev", "dbus", "kmod", "xfsprogs", "e2fsprogs", "btrfs-progs", "dosfstools", "attr", "util-linux", "mount",
 	"fdisk", "lvm2", "mdadm", "gdisk", "parted", "iproute2", "procps", "psmisc", "lsof", "strace",
@@ -22,8 +22,8 @@ var containerPackages = []string{
 // containerTools are Debian packages that a container needs on the host.
 var containerTools = []string{"mmdebstrap", "debian-archive-keyring", "util-linux", "mount"}
 
-// ContainerRoot returns the directory of the suite's root filesystem for containers, which is built
-// once and kept in the cache. It must not be changed, and stays until release is called.
+// ContainerRoot returns the directory of the suite's root filesystem for containers. It builds it once and keeps it in
+// the cache. The caller must not change it. It stays until release is called.
 func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir string, release func(), err error) {
 	if err := Need(ctx, progress, containerTools); err != nil {
 		return "", nil, err
@@ -49,7 +49,7 @@ func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir s
 	return e.path("tree"), e.release, nil
 }
 
-// givenRoot returns the root filesystem that Options.Root names. A tarball is unpacked once.
+// givenRoot returns the root filesystem that Options.Root names. It unpacks a tarball once.
 func givenRoot(ctx context.Context, root string) (dir string, release func(), err error) {
 	info, err := os.Stat(root)
 	if err != nil {
@@ -83,7 +83,7 @@ func givenRoot(ctx context.Context, root string) (dir string, release func(), er
 	return e.path("tree"), e.release, nil
 }
 
-// containerLower returns the root filesystem that the options name, as overlayfs takes it.
+// containerLower returns the root filesystem that the options name, in overlayfs's form.
 func containerLower(ctx context.Context, o ContainerOptions) (lower string, release func(), err error) {
 	if o.Root == "" {
 		return ContainerRoot(ctx, o.Suite, o.Progress)
@@ -91,7 +91,7 @@ func containerLower(ctx context.Context, o ContainerOptions) (lower string, rele
 	return givenRoot(ctx, o.Root)
 }
 
-// NewContainerRoot writes the suite's root filesystem as a tarball, for a machine that has no archive.
+// NewContainerRoot writes the suite's root filesystem as a tarball, for a machine without an archive.
 func NewContainerRoot(ctx context.Context, suite, tarball string, progress io.Writer) error {
 	dir, release, err := ContainerRoot(ctx, suite, progress)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 // containerBase has a directory and a lock for each container of this machine.
 const containerBase = "/run/hotmount-container"
 
-// containerWork is what a container has on the host. Its directory tells of it, so that the next container
-// removes what a killed process has left. The lock is held as long as the process lives.
+// containerWork is the host's part of a container. Its directory records that, so that the next container can remove
+// what a killed process left. The lock is held while the process lives.
 type containerWork struct {
 	name, path string
 	lock       *os.File
 }
 
-// memory is a tmpfs with what the container writes. Its disks lie in memory/disks.
+// memory returns the tmpfs with the container's writes. Its disks lie in memory/disks.
 func (w *containerWork) memory() string { return filepath.Join(w.path, "memory") }
 
-// takeWork takes a name, or a free one, and makes its directory. The caller holds the base's lock.
+// takeWork takes the given name, or a free one, and makes its directory. The caller holds the base's lock.
 func takeWork(name string) (_ *containerWork, err error) {
 	names := []string{name}
 	if name == "" {
@@ -70,7 +70,7 @@ func (w *containerWork) fill() error {
 	return nil
 }
 
-// note writes down what the container is about to have.
+// note records what the container is about to use.
 func (w *containerWork) note(what, text string) error {
 	if err := os.WriteFile(filepath.Join(w.path, what), []byte(text+"\n"), 0o644); err != nil {
 		return fmt.Errorf("cannot note what the container has: %w", err)
@@ -78,7 +78,7 @@ func (w *containerWork) note(what, text string) error {
 	return nil
 }
 
-// remove removes what an ended container has left. If something stays, so does the note of it.
+// remove removes what an ended container has left. If something stays, so does its record.
 func (w *containerWork) remove() error {
 	defer w.lock.Close()
 	var errs []error
@@ -93,7 +93,7 @@ func (w *containerWork) remove() error {
 		}
 		errs = append(errs, removeLoops(first, count))
 	}
-	// EINVAL: it is not mounted.
+	// EINVAL means that it is not mounted.
 	if err := unix.Unmount(w.memory(), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, fmt.Errorf("cannot unmount %s: %w", w.memory(), err))
 	}
@@ -103,7 +103,7 @@ func (w *containerWork) remove() error {
 	return os.RemoveAll(w.path)
 }
 
-// lockContainers has no other process make or clean containers until the lock is closed.
+// lockContainers keeps other processes from making or cleaning containers until the lock is closed.
 func lockContainers(ctx context.Context) (*os.File, error) {
 	if err := os.MkdirAll(containerBase, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make a working directory: %w", err)
@@ -137,7 +137,7 @@ func cleanContainers() error {
 	return nil
 }
 
-// lines returns the lines of a file, none where there is no file.
+// lines returns the lines of a file, none if there is no file.
 func lines(path string) []string {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -19,19 +19,19 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// controlGroup is the cgroup2 directory of a container. Two are below it: that of the container's
-// own processes, which its systemd sees as the root, and that of what the host runs inside.
+// controlGroup is the cgroup2 directory of a container. It has two below it. One is for the container's own processes,
+// whose systemd sees it as the root. The other is for the host's processes inside.
 type controlGroup struct {
 	dir string
-	// holder is a process that keeps a scope of the host's systemd alive, nil where there is none.
+	// holder is a process that keeps a scope of the host's systemd alive, nil without a scope.
 	holder *process
 }
 
 func (g *controlGroup) inside() string  { return filepath.Join(g.dir, "inside") }
 func (g *controlGroup) harness() string { return filepath.Join(g.dir, "harness") }
 
-// newControlGroup makes one. Where the host runs systemd, which owns the hierarchy, it is that of a delegated
-// scope (systemd's CGROUP_DELEGATION). It tells made of the directory that it is about to make.
+// newControlGroup makes a cgroup. If the host runs systemd, which owns the hierarchy, that is a delegated scope
+// (systemd's CGROUP_DELEGATION). Before it makes the directory, it calls made with it.
 func newControlGroup(ctx context.Context, name string, made func(dir string) error) (_ *controlGroup, err error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
 	if err != nil {
@@ -53,7 +53,7 @@ func newControlGroup(ctx context.Context, name string, made func(dir string) err
 	return g, nil
 }
 
-// newScope has the host's systemd make a scope, which begins with a process.
+// newScope makes a scope of the host's systemd, with a first process.
 func newScope(ctx context.Context, top, name string) (_ *controlGroup, err error) {
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func newScope(ctx context.Context, top, name string) (_ *controlGroup, err error
 	return nil, fmt.Errorf("cannot find the cgroup of %s", name)
 }
 
-// fill makes the two cgroups, and passes on to them the controllers that the host gives.
+// fill makes the two cgroups, and passes the host's controllers on to them.
 func (g *controlGroup) fill() error {
 	for _, dir := range []string{g.inside(), g.harness()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -117,7 +117,7 @@ func (g *controlGroup) fill() error {
 	return nil
 }
 
-// empty removes what an ended systemd has made.
+// empty removes the cgroups of a systemd that has ended.
 func (g *controlGroup) empty() error {
 	if err := removeGroups(g.inside()); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (g *controlGroup) empty() error {
 	return nil
 }
 
-// remove kills what is left in the cgroup and removes it.
+// remove kills the processes left in the cgroup and removes it.
 func (g *controlGroup) remove() error {
 	if g.holder != nil {
 		g.holder.kill()
@@ -137,8 +137,8 @@ func (g *controlGroup) remove() error {
 	return endGroup(g.dir)
 }
 
-// endGroup kills all processes in a container's cgroup and removes it. The host's systemd, which may not notice that a
-// scope is gone, is asked to stop it.
+// endGroup kills all processes in a container's cgroup and removes it. It asks the host's systemd to stop the scope,
+// because that may not notice the end.
 func endGroup(dir string) error {
 	if scope := filepath.Base(dir); exists("/run/systemd/system") && strings.HasSuffix(scope, ".scope") {
 		if err := killGroup(dir); err != nil {
@@ -153,8 +153,8 @@ func endGroup(dir string) error {
 	return removeGroups(dir)
 }
 
-// killGroup kills all processes in a cgroup. Before Linux 5.14, which cannot, the container's first process has
-// taken all others with it.
+// killGroup kills all processes in a cgroup. Before Linux 5.14 the kernel cannot do that, but there the end of the
+// container's first process has killed all others.
 func killGroup(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot end what runs in the cgroup %s: %w", dir, err)
@@ -162,7 +162,7 @@ func killGroup(dir string) error {
 	return nil
 }
 
-// removeGroups kills all processes in a cgroup, waits until they are gone, and removes it with all below it.
+// removeGroups kills all processes in a cgroup, waits until they are gone, and removes it and all below it.
 func removeGroups(dir string) error {
 	if err := killGroup(dir); err != nil {
 		return err

@@ -17,15 +17,15 @@ type device struct {
 }
 
 // basicDevices are null, zero, full, random, urandom, tty, ptmx and the pseudo-terminals
-// (Documentation/admin-guide/devices.txt in the kernel). Memory, the console, the kernel's log and
-// loop-control, which makes and removes loop devices of the host, are not among them.
+// (Documentation/admin-guide/devices.txt in the kernel). The list lacks memory, the console, the kernel's log, and
+// loop-control, which makes and removes loop devices of the host.
 var basicDevices = []device{
 	{false, 1, 3}, {false, 1, 5}, {false, 1, 7}, {false, 1, 8}, {false, 1, 9},
 	{false, 5, 0}, {false, 5, 2}, {false, 136, -1},
 }
 
-// allowDevices denies the cgroup all devices but these, also to mknod(2), for as long as the
-// cgroup exists. It works with any version of cgroups, as long as cgroup2 is mounted.
+// allowDevices denies the cgroup all other devices while it exists. That includes mknod(2). It works with any version
+// of cgroups while cgroup2 is mounted.
 func allowDevices(group string, all []device) error {
 	dir, err := os.Open(group)
 	if err != nil {
@@ -39,7 +39,7 @@ func allowDevices(group string, all []device) error {
 	defer program.Close() // the cgroup keeps it
 	err = link.RawAttachProgram(link.RawAttachProgramOptions{
 		Target: int(dir.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice,
-		// The systemd inside has filters of its own for units (BPF_F_ALLOW_MULTI); a device needs the leave of all.
+		// The systemd inside adds filters for units (BPF_F_ALLOW_MULTI). A device needs the permission of all filters.
 		Flags: unix.BPF_F_ALLOW_MULTI,
 	})
 	if err != nil {
@@ -48,8 +48,8 @@ func allowDevices(group string, all []device) error {
 	return nil
 }
 
-// deviceFilter returns a program that returns 1 for these devices, else 0. Its context is struct
-// bpf_cgroup_dev_ctx (linux/bpf.h): access_type, of which the low 16 bits are the type, major, minor.
+// deviceFilter returns a program that returns 1 for these devices, otherwise 0. Its context is struct
+// bpf_cgroup_dev_ctx (linux/bpf.h): access_type, with the type in the low 16 bits, major, minor.
 func deviceFilter(all []device) asm.Instructions {
 	const typeBlock, typeCharacter = 1, 2 // BPF_DEVCG_DEV_BLOCK, BPF_DEVCG_DEV_CHAR
 	program := asm.Instructions{

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bus is how a disk is attached.
+// Bus is the bus of a disk.
 type Bus string
 
 // The buses. SCSI disks share one virtio-scsi controller that every worker has.
@@ -27,26 +27,26 @@ const (
 
 // Disk is a disk to be attached.
 type Disk struct {
-	// ID names the disk here and is QEMU's name of the device; by default
-	// disk0, disk1, … It has lower-case letters, digits and "-".
+	// ID names the disk here, and QEMU's device. By default it is disk0, disk1, … It has lower-case letters, digits and
+	// "-".
 	ID string
 	// File is the image, which must exist: see NewDisk.
 	File string
 	// Format is raw (the default) or qcow2.
 	Format string
-	// Serial is what the guest sees as the serial number, of which virtio-blk
-	// and nvme have 20 bytes, scsi 36. Any UTF-8 but NUL goes.
+	// Serial is the serial number in the guest. virtio-blk and nvme have 20 bytes for it, scsi 36. Any UTF-8 but NUL
+	// works.
 	Serial string
-	// Bus is BusVirtio unless it says otherwise.
+	// Bus is BusVirtio by default.
 	Bus              Bus
 	ReadOnly         bool
 	LogicalBlockSize int // 512 by default
 	// Shared lets other workers have the same file at the same time.
 	Shared bool
-	// Direct goes past the host's page cache.
+	// Direct bypasses the host's page cache.
 	Direct bool
-	// Blkdebug are options of QEMU's blkdebug driver, such as "inject-error",
-	// to put it between the disk and its file.
+	// Blkdebug are options of QEMU's blkdebug driver, such as "inject-error". The driver then sits between the disk and
+	// its file.
 	Blkdebug map[string]any
 	// Device are further properties of QEMU's device.
 	Device map[string]any
@@ -58,8 +58,8 @@ type Attached struct {
 	slot int // the hot-plug port, or the SCSI target
 }
 
-// fileNode describes a file to QEMU. Who shares it cannot lock it. Nothing is flushed to the host's own disk:
-// what is in the host's page cache outlives any QEMU.
+// fileNode describes a file to QEMU. A shared file cannot be locked. QEMU flushes nothing to the host's own disk,
+// because the host's page cache outlives any QEMU.
 func fileNode(path, name string, readOnly, shared, direct bool) map[string]any {
 	return map[string]any{
 		"driver": "file", "node-name": name, "filename": path, "read-only": readOnly, "locking": onOff(!shared),
@@ -67,7 +67,7 @@ func fileNode(path, name string, readOnly, shared, direct bool) map[string]any {
 	}
 }
 
-// node is the name of the block node that the device is on.
+// node returns the name of the block node below the device.
 func (a *Attached) node() string { return a.ID + "-disk" }
 
 // nodes describes the block nodes, the lowest first.
@@ -87,7 +87,6 @@ func (a *Attached) nodes() []map[string]any {
 	})
 }
 
-// device describes the device.
 func (a *Attached) device() map[string]any {
 	d := map[string]any{"id": a.ID, "drive": a.node()}
 	if a.Serial != "" {
@@ -116,7 +115,7 @@ func (a *Attached) device() map[string]any {
 	return d
 }
 
-// sysfs is a shell pattern for the disk's directory in the guest's sysfs.
+// sysfs returns a shell pattern for the disk's directory in the guest's sysfs.
 func (a *Attached) sysfs() string {
 	slot, function := portAddress(a.slot)
 	port := fmt.Sprintf("/sys/devices/pci0000:00/0000:00:%02x.%x/0000:*", slot, function)
@@ -131,8 +130,8 @@ func (a *Attached) sysfs() string {
 
 var goodID = regexp.MustCompile(`^[a-z][a-z0-9-]{0,24}$`)
 
-// Attach plugs a disk in. The guest sees it a little later: see BlockDevice. A
-// worker that is switched off finds it when it is switched on.
+// Attach attaches a disk. The guest sees it a little later: see BlockDevice. A worker that is off finds it when it is
+// switched on.
 func (w *Worker) Attach(ctx context.Context, d Disk) (Attached, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,7 +148,7 @@ func (w *Worker) Attach(ctx context.Context, d Disk) (Attached, error) {
 	return *a, nil
 }
 
-// place completes what a disk does not say and finds it a free slot.
+// place completes the disk with defaults and finds a free slot.
 func (w *Worker) place(d Disk) (*Attached, error) {
 	if d.Format == "" {
 		d.Format = "raw"
@@ -214,7 +213,7 @@ func (w *Worker) plug(ctx context.Context, a *Attached) error {
 	return nil
 }
 
-// find returns the disk called id. w.mu is held.
+// find returns the disk called id. The caller holds w.mu.
 func (w *Worker) find(id string) (*Attached, error) {
 	i := slices.IndexFunc(w.disks, func(a *Attached) bool { return a.ID == id })
 	if i < 0 {
@@ -223,7 +222,7 @@ func (w *Worker) find(id string) (*Attached, error) {
 	return w.disks[i], nil
 }
 
-// Attached are the disks that the worker has now, besides its system disk.
+// Attached returns the disks that the worker has now, besides its system disk.
 func (w *Worker) Attached() []Attached {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,7 +233,7 @@ func (w *Worker) Attached() []Attached {
 	return all
 }
 
-// Detach pulls a disk and waits until the guest has let it go.
+// Detach pulls a disk and waits until the guest has released it.
 func (w *Worker) Detach(ctx context.Context, id string) error {
 	if err := w.DetachSurprise(ctx, id); err != nil {
 		return err
@@ -242,9 +241,8 @@ func (w *Worker) Detach(ctx context.Context, id string) error {
 	return w.WaitDetached(ctx, id)
 }
 
-// DetachSurprise pulls a disk without waiting for the guest. With BusSCSI it is
-// gone at once; a PCI device is gone when the guest's kernel, which cannot
-// refuse, has answered. WaitDetached must follow.
+// DetachSurprise pulls a disk without waiting for the guest. With BusSCSI it is gone at once. A PCI device is gone when
+// the guest's kernel, which cannot refuse, has answered. The caller must call WaitDetached.
 func (w *Worker) DetachSurprise(ctx context.Context, id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -264,7 +262,7 @@ func (w *Worker) DetachSurprise(ctx context.Context, id string) error {
 	return nil
 }
 
-// patience is how long a guest may take to let a disk go.
+// patience bounds the time until a guest releases a disk.
 const patience = 3 * time.Minute
 
 // WaitDetached waits until a pulled disk is gone.
@@ -298,7 +296,7 @@ func (w *Worker) WaitDetached(ctx context.Context, id string) error {
 	return nil
 }
 
-// deleteNode deletes a block node, whose device may still be on its way out.
+// deleteNode deletes a block node, whose device may not be gone yet.
 func (m *machine) deleteNode(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -335,8 +333,7 @@ func (w *Worker) Resize(ctx context.Context, id string, size int64) error {
 	return nil
 }
 
-// BlockDevice waits until the guest's kernel has the disk and returns its name,
-// such as vdb.
+// BlockDevice waits until the guest's kernel has the disk and returns its name, such as vdb.
 func (w *Worker) BlockDevice(ctx context.Context, id string) (string, error) {
 	w.mu.Lock()
 	a, err := w.find(id)

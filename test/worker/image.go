@@ -16,15 +16,15 @@ import (
 	"syscall"
 )
 
-// DefaultSuite is the Debian release of a worker unless Options says otherwise.
+// DefaultSuite is the default Debian release of a worker.
 const DefaultSuite = "bookworm"
 
 const lockExclusive = syscall.LOCK_EX
 
-// recipeVersion changes when the code below changes what it makes.
+// recipeVersion changes when the code below changes its result.
 const recipeVersion = 1
 
-// keptImages is how many images stay in the cache.
+// keptImages is the number of images that stay in the cache.
 const keptImages = 4
 
 const (
@@ -38,7 +38,7 @@ var essentialHook string
 //go:embed recipe/customize.sh
 var customizeHook string
 
-// imagePackages are named one by one: a minimal Debian recommends nothing.
+// imagePackages are complete, because a minimal Debian installs no recommended packages.
 var imagePackages = []string{
 	"systemd", "systemd-sysv", "udev", "dbus", "openssh-server",
 	"linux-image-cloud-amd64", "initramfs-tools", "kmod",
@@ -47,11 +47,11 @@ var imagePackages = []string{
 	"iproute2", "procps", "psmisc", "lsof", "strace",
 }
 
-// unwanted are the parts of an initramfs that a worker boots faster without:
-// its drivers are loaded by name, its root is found by blkid.
+// unwanted are parts of an initramfs without which a worker boots faster. Its drivers are loaded by name, and blkid
+// finds its root.
 var unwanted = []string{"udev", "lvm2", "mdadm", "btrfs", "dmsetup", "fsck", "thermal", "keymap", "resume", "fuse"}
 
-// recipe is all that an image is made of, but for the archive's contents.
+// recipe is everything that determines an image except the archive's contents.
 type recipe struct {
 	Version              int
 	Suite                string
@@ -83,7 +83,7 @@ func (i image) kernel() string { return i.path("vmlinuz") }
 func (i image) initrd() string { return i.path("initrd.img") }
 func (i image) sshKey() string { return i.path("id_ed25519") }
 
-// rootUUID is the UUID of the root filesystem.
+// rootUUID returns the UUID of the root filesystem.
 func (i image) rootUUID() (string, error) {
 	b, err := os.ReadFile(i.path("root-uuid"))
 	if err != nil {
@@ -92,7 +92,7 @@ func (i image) rootUUID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// cpu is the emulated processor that the suite's kernel runs on.
+// cpu returns the emulated processor for the suite's kernel.
 func cpu(suite string) (model string, disabled []string) {
 	switch suite {
 	case "bookworm", "bullseye":
@@ -152,9 +152,8 @@ func (r recipe) build(ctx context.Context, dir string) error {
 	return writeID(dir)
 }
 
-// MountRoot mounts the root filesystem of the suite's image read-only at the
-// directory, for tools of another release than this machine's, until unmount is
-// called. Only root can.
+// MountRoot mounts the root filesystem of the suite's image read-only at the directory, until unmount is called. So
+// tools of another release than this machine's can run. It needs root.
 func MountRoot(ctx context.Context, suite, dir string, progress io.Writer) (unmount func() error, err error) {
 	if err := Prepare(ctx, progress); err != nil {
 		return nil, err
@@ -179,7 +178,7 @@ func MountRoot(ctx context.Context, suite, dir string, progress io.Writer) (unmo
 	}, nil
 }
 
-// bootstrap unpacks a Debian into tree, from the archives this machine uses.
+// bootstrap unpacks a Debian into tree, from this machine's archives.
 func (r recipe) bootstrap(ctx context.Context, dir, tree, public string) error {
 	sources, err := debianSources("/", r.Suite)
 	if err != nil {
@@ -218,7 +217,7 @@ func (r recipe) bootstrap(ctx context.Context, dir, tree, public string) error {
 	return err
 }
 
-// makeDisk makes disk.raw: a partition table with one partition, tree in it.
+// makeDisk makes disk.raw: a partition table with one partition that holds tree.
 func (r recipe) makeDisk(ctx context.Context, dir, tree string) error {
 	disk := filepath.Join(dir, "disk.raw")
 	if err := NewDisk(disk, r.RootStart+r.RootSize); err != nil {
@@ -245,12 +244,12 @@ func (r recipe) makeDisk(ctx context.Context, dir, tree string) error {
 	return f.Close()
 }
 
-// masterBootRecord is a DOS partition table with one Linux partition.
+// masterBootRecord returns a DOS partition table with one Linux partition.
 func masterBootRecord(start, size int64) []byte {
 	mbr := make([]byte, 512)
 	copy(mbr[440:], "hotm") // the disk's identifier
 	entry := mbr[446:]
-	copy(entry[1:], []byte{0xfe, 0xff, 0xff}) // begins beyond what CHS can say
+	copy(entry[1:], []byte{0xfe, 0xff, 0xff}) // begins beyond the range of CHS
 	entry[4] = 0x83
 	copy(entry[5:], []byte{0xfe, 0xff, 0xff})
 	binary.LittleEndian.PutUint32(entry[8:], uint32(start/512))

@@ -23,8 +23,7 @@ var libvirtScript string
 // domainName is the only domain of a [Libvirt].
 const domainName = "worker"
 
-// Libvirt is a worker that is a domain of a real libvirtd, which runs for it
-// alone. Its disks are attached with the real virsh.
+// Libvirt is a worker that is a domain of a real libvirtd, which runs for it alone. The real virsh attaches its disks.
 type Libvirt struct {
 	*guest
 	image image
@@ -39,9 +38,9 @@ type Libvirt struct {
 	checked time.Time // when the domain was last seen running
 }
 
-// StartLibvirt returns a running domain, booted, since libvirt has its own idea of
-// the hardware, from the disk that [Start] with the same options would have. It
-// waits while another libvirt runs. The caller must Stop it.
+// StartLibvirt boots a domain from the disk that [Start] would have with the same options, and returns it. It cannot
+// restore a saved state, because libvirt defines other hardware. It waits while another libvirt runs. The caller must
+// Stop it.
 func StartLibvirt(ctx context.Context, o Options) (*Libvirt, error) {
 	l, err := startLibvirt(ctx, o.withDefaults())
 	if err != nil {
@@ -187,7 +186,7 @@ func (l *Libvirt) define(ctx context.Context, o Options) error {
 	}
 	_, disabled := cpu(o.Suite)
 	var ports []int
-	for i := range hotplugPorts + 4 { // libvirt puts the domain's own devices there, too
+	for i := range hotplugPorts + 4 { // libvirt puts the domain's own devices there too
 		ports = append(ports, i+1)
 	}
 	var b bytes.Buffer
@@ -208,7 +207,7 @@ func (l *Libvirt) define(ctx context.Context, o Options) error {
 	return err
 }
 
-// Domain is the name of the domain, for Virsh.
+// Domain returns the name of the domain, for Virsh.
 func (l *Libvirt) Domain() string { return domainName }
 
 // Virsh runs virsh against this libvirt and returns its standard output.
@@ -240,8 +239,7 @@ func (l *Libvirt) PowerCut(ctx context.Context) error {
 	return nil
 }
 
-// PowerOn boots the domain, with the disks that were attached persistently, and
-// waits until it answers.
+// PowerOn boots the domain, with the disks that were attached persistently, and waits until it answers.
 func (l *Libvirt) PowerOn(ctx context.Context) error {
 	if _, err := l.Virsh(ctx, "start", domainName); err != nil {
 		return err
@@ -262,14 +260,14 @@ func (l *Libvirt) PowerOn(ctx context.Context) error {
 	return err
 }
 
-// daemonEnded is an error that says how libvirtd ended.
+// daemonEnded returns an error that describes how libvirtd ended.
 func (l *Libvirt) daemonEnded() error {
 	shell, _ := os.ReadFile(l.logs.stderr.Name()) // both for the error only
 	own, _ := os.ReadFile(filepath.Join(l.root(), "var/log/libvirt/libvirtd.log"))
 	return fmt.Errorf("libvirtd has ended (%v): %s%s", l.daemon.cmd.ProcessState, tail(string(shell), 2000), tail(string(own), 3000))
 }
 
-// domainAlive is an error when the domain does not run; it asks now and then.
+// domainAlive returns an error if the domain does not run. It asks libvirt only now and then.
 func (l *Libvirt) domainAlive() error {
 	if !l.daemon.running() {
 		return l.daemonEnded()

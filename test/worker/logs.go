@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// logs are the files that tell of one worker.
+// logs are the log files of one worker.
 type logs struct {
 	serial string
 	qmp    *os.File
@@ -50,9 +50,8 @@ func (l *logs) close() {
 	}
 }
 
-// LogDir makes a directory for the logs of a worker of that test, below
-// $HOTMOUNT_TEST_LOGS or the temporary directory: one of its own for each worker, so that
-// nothing that was kept is lost. Who does not need the logs in the end removes it.
+// LogDir makes a directory for the logs of a worker of that test, below $HOTMOUNT_TEST_LOGS or the temporary directory.
+// Each worker has its own, so that it overwrites no other's logs. A caller that does not need the logs removes it.
 func LogDir(test string) (string, error) {
 	base := os.Getenv("HOTMOUNT_TEST_LOGS")
 	if base == "" {
@@ -85,14 +84,14 @@ type runner interface {
 	Run(ctx context.Context, script string) (stdout string, err error)
 }
 
-// shell runs scripts in a worker and places files there.
+// shell runs scripts in a worker and writes files there.
 type shell interface {
 	runner
 	Put(ctx context.Context, local, remote string) error
 	Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error
 }
 
-// saveLogs copies the files, and what g tells unless it is nil.
+// saveLogs copies the files, and the journal of g unless that is nil.
 func saveLogs(ctx context.Context, g runner, dir string, files ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot save logs: %w", err)
@@ -132,7 +131,7 @@ func same(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// workDir is a temporary directory that the next run removes, if we cannot.
+// workDir is a temporary directory. The next run removes it if this process cannot.
 type workDir struct {
 	path string
 	lock *os.File

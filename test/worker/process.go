@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// process is a long-running child that ends when we do, however we end.
+// process is a long-running child that ends when this process does, in any way.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -22,8 +22,8 @@ type process struct {
 
 // startProcess starts cmd so that the kernel kills it when this process dies.
 //
-// PR_SET_PDEATHSIG speaks of the parent's thread, not of the process: the
-// goroutine that forks stays locked to its thread until the child is gone.
+// PR_SET_PDEATHSIG applies to the parent's thread, not to the process. The goroutine that forks stays locked to its
+// thread until the child is gone.
 func startProcess(name string, cmd *exec.Cmd) (*process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -64,7 +64,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// end asks the process to end, and kills it when it has not after grace.
+// end asks the process to end, and kills it after grace.
 func (p *process) end(grace time.Duration) {
 	if p.running() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -86,14 +86,13 @@ func (p *process) wait(ctx context.Context) error {
 	}
 }
 
-// command runs a tool to its end and returns its standard output. The error
-// carries what the tool said.
+// command runs a tool to its end and returns its standard output. The error has the tool's output.
 func command(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	return runTool(ctx, &syscall.SysProcAttr{}, env, name, args...)
 }
 
-// contained does the same in namespaces for mounts and processes, so that
-// nothing is left of the tool when it ends or is killed. Only root can.
+// contained does the same in namespaces for mounts and processes. So nothing of the tool remains when it ends or is
+// killed. It needs root.
 func contained(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	const script = `set -e; mount --make-rprivate /; mount -t proc proc /proc; "$@"`
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
@@ -139,7 +138,7 @@ func toolError(ctx context.Context, name string, args []string, stderr string, e
 	return fmt.Errorf("cannot run %s: %w", what, err)
 }
 
-// tail is the end of s, at most n bytes of it.
+// tail returns the end of s, at most n bytes of it.
 func tail(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -18,11 +18,10 @@ import (
 
 const emulator = "qemu-system-x86_64"
 
-// hotplugPorts is how many disks can be attached to a bus of their own.
+// hotplugPorts is the number of disks that can have a port of their own.
 const hotplugPorts = 32
 
-// hardware is what must be alike where a state is saved and where it is
-// restored.
+// hardware must be the same where a state is saved and where it is restored.
 type hardware struct {
 	Layout    int // changes when the code below changes the devices
 	QEMU      string
@@ -39,8 +38,8 @@ type launch struct {
 	overlay      string
 	kernelArgs   []string
 	translations int    // as in Options
-	ram          string // a file to be the memory, or empty
-	ramShared    bool   // what the guest writes goes to the file
+	ram          string // a file for the memory, or empty
+	ramShared    bool   // the guest's writes go to the file
 	incoming     bool   // waits for a saved state
 	disks        []*Attached
 	serial       string
@@ -55,7 +54,7 @@ type machine struct {
 	port int // of the guest's ssh
 }
 
-// reset is the button (system_reset, QEMU's QMP reference).
+// reset presses the reset button (system_reset in QEMU's QMP reference).
 func (m *machine) reset(ctx context.Context) error {
 	_, err := m.execute(ctx, "system_reset", nil)
 	return err
@@ -67,7 +66,7 @@ func qemuVersion(ctx context.Context) (string, error) {
 	return line, err
 }
 
-// kernelLine is the kernel's command line of a worker.
+// kernelLine returns the kernel's command line of a worker.
 func kernelLine(img image, extra []string) (string, error) {
 	uuid, err := img.rootUUID()
 	if err != nil {
@@ -75,30 +74,29 @@ func kernelLine(img image, extra []string) (string, error) {
 	}
 	args := []string{
 		"root=UUID=" + uuid, "rootfstype=ext4", "rw", "console=ttyS0", "net.ifnames=0",
-		"panic=-1",        // a panic reboots at once, and is found in the serial log
-		"mitigations=off", // they are emulated, too
+		"panic=-1",        // a panic reboots at once, and shows in the serial log
+		"mitigations=off", // they are emulated too
 		"tsc=reliable",    // every emulated processor has the same
 		"random.trust_cpu=on",
 	}
 	return strings.Join(append(args, extra...), " "), nil
 }
 
-// portAddress is where the root bus has the hot-plug port of that number.
+// portAddress returns the address on the root bus of the hot-plug port with that number.
 func portAddress(i int) (slot, function int) { return 0x10 + i/8, i % 8 }
 
-// ownPrefix begins the names of all that is not a disk of the test's.
+// ownPrefix begins the names of all devices except the test's disks.
 const ownPrefix = "worker-"
 
 const scsiName = ownPrefix + "scsi"
 
 func portName(i int) string { return ownPrefix + "port" + strconv.Itoa(i) }
 
-// args is QEMU's command line.
+// args returns QEMU's command line.
 //
-// A TEST of a negative number and SETGE to memory that nothing has been written to yet, so
-// that the store faults, gives 1 under QEMU 7.2's TCG, each time; natively, in a register
-// and in memory that is there it gives 0. In Go that can be the assignment of a comparison
-// to a bool in a new page of the heap: in a worker it can be the opposite of what it is.
+// QEMU 7.2's TCG has a fault: a TEST of a negative number, then SETGE to memory without any write so far, gives 1. The
+// store causes a page fault there. Natively, in a register and in memory that exists the result is 0. In Go that can be
+// the assignment of a comparison to a bool in a new page of the heap. In a worker it can have the opposite value.
 func (l launch) args() ([]string, error) {
 	kernel, err := kernelLine(l.image, l.kernelArgs)
 	if err != nil {
@@ -184,7 +182,7 @@ func (l launch) start(ctx context.Context) (*machine, error) {
 	if err != nil {
 		return nil, errors.Join(err, ours.Close())
 	}
-	_ = theirs.Close() // or its end would not be seen
+	_ = theirs.Close() // otherwise its end would stay unnoticed
 	fmt.Fprintf(l.qmpLog, "%s == %s %q\n", time.Now().Format("15:04:05.000"), emulator, args)
 	q, err := newQMP(ctx, ours, l.qmpLog)
 	if err != nil {
@@ -208,8 +206,7 @@ func (m *machine) stop() {
 
 var forward = regexp.MustCompile(`TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+22\s`)
 
-// parseForward finds the port that the kernel chose for the guest's ssh in what
-// QEMU's "info usernet" prints.
+// parseForward returns the port that the kernel chose for the guest's ssh, from the output of QEMU's "info usernet".
 func parseForward(usernet string) (int, error) {
 	m := forward.FindStringSubmatch(usernet)
 	if m == nil {
@@ -230,7 +227,7 @@ func (m *machine) sshPort(ctx context.Context) (int, error) {
 	return parseForward(text)
 }
 
-// monitorPair is a connected pair of sockets, so that a monitor needs no name.
+// monitorPair returns a connected pair of sockets, so that a monitor needs no name.
 func monitorPair() (*net.UnixConn, *os.File, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -245,7 +242,7 @@ func monitorPair() (*net.UnixConn, *os.File, error) {
 	return conn.(*net.UnixConn), theirs, nil
 }
 
-// qemuQuote makes a value for QEMU's comma-separated options.
+// qemuQuote quotes a value for QEMU's comma-separated options.
 func qemuQuote(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
 func onOff(b bool) string {

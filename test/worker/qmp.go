@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Event is what QEMU tells unasked.
+// Event is an event from QEMU.
 type Event struct {
 	Name string          `json:"event"`
 	Data json.RawMessage `json:"data"`
@@ -31,7 +31,7 @@ func (e *QMPError) Error() string {
 	return fmt.Sprintf("QEMU refuses %s: %s (%s)", e.Command, e.Desc, e.Class)
 }
 
-// qmp is the one client of one QEMU's monitor.
+// qmp is the only client of a QEMU's monitor.
 type qmp struct {
 	conn *net.UnixConn
 	log  io.Writer // one line a message; used below mu only
@@ -62,8 +62,7 @@ type eventWaiter struct {
 	got   chan Event // buffered: the reader never waits
 }
 
-// newQMP speaks QMP on conn, which it owns from now on. Everything said in
-// either direction is written to log.
+// newQMP starts a client on conn, which it owns from now on. It writes all messages in either direction to log.
 func newQMP(ctx context.Context, conn *net.UnixConn, log io.Writer) (*qmp, error) {
 	q := &qmp{conn: conn, log: log, done: make(chan struct{}), pending: map[int]chan qmpMessage{}}
 	greeting := make(chan struct{})
@@ -112,7 +111,7 @@ func (q *qmp) read(greeting chan<- struct{}) {
 	}
 }
 
-// dispatch returns one message to whom it is for; q.mu is held.
+// dispatch passes one message to its receiver. The caller holds q.mu.
 func (q *qmp) dispatch(m qmpMessage, greeting chan<- struct{}) {
 	switch {
 	case m.Greeting != nil:
@@ -137,7 +136,7 @@ func (q *qmp) logLine(direction string, raw []byte) {
 	fmt.Fprintf(q.log, "%s %s %s\n", time.Now().Format("15:04:05.000"), direction, raw)
 }
 
-// execute runs one command. Files are passed along with it.
+// execute runs one command. It sends files along with it.
 func (q *qmp) execute(ctx context.Context, name string, args any, files ...*os.File) (json.RawMessage, error) {
 	answer := make(chan qmpMessage, 1)
 	q.mu.Lock()
@@ -184,7 +183,7 @@ func (q *qmp) execute(ctx context.Context, name string, args any, files ...*os.F
 	}
 }
 
-// expect must be called before the command that causes the event.
+// expect returns a waiter for a matching event. The caller calls it before the command that causes the event.
 func (q *qmp) expect(match func(Event) bool) *eventWaiter {
 	w := &eventWaiter{match: match, got: make(chan Event, 1)}
 	q.mu.Lock()
@@ -193,7 +192,7 @@ func (q *qmp) expect(match func(Event) bool) *eventWaiter {
 	return w
 }
 
-// forget ends an expectation that nobody waits for any more.
+// forget ends an expectation that is no longer needed.
 func (q *qmp) forget(w *eventWaiter) {
 	q.mu.Lock()
 	q.waiters = slices.DeleteFunc(q.waiters, func(x *eventWaiter) bool { return x == w })
@@ -202,7 +201,7 @@ func (q *qmp) forget(w *eventWaiter) {
 
 var errMonitorClosed = errors.New("QEMU's monitor closed")
 
-// await waits for the event that w expects. Who gives up for good forgets w.
+// await waits for the event that w expects. A caller that gives up for good must forget w.
 func (q *qmp) await(ctx context.Context, w *eventWaiter) (Event, error) {
 	select {
 	case e := <-w.got:

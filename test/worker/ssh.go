@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// ErrConnectionLost is in the error of a script whose outcome is unknown, since
-// the worker went away while it ran: a reboot, a power cut, a panic.
+// ErrConnectionLost reports that the result of a script is unknown, because the worker went away meanwhile: a reboot, a
+// power cut, a panic.
 var ErrConnectionLost = errors.New("the connection to the worker was lost")
 
 // ExitError reports that a script ran and did not exit 0.
@@ -45,7 +45,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("script exits %d%s\n  in: %s", e.Code, said, script)
 }
 
-// ExitCode is the exit code in err: 0 for nil, -1 where a script did not end.
+// ExitCode returns the exit code in err: 0 for nil, -1 if a script did not end.
 func ExitCode(err error) int {
 	var exit *ExitError
 	switch {
@@ -57,14 +57,14 @@ func ExitCode(err error) int {
 	return -1
 }
 
-// guest is what every kind of worker has inside: a root shell and a console.
+// guest is the inside of every kind of worker: a root shell and a console.
 type guest struct {
 	keyFile string
 	control string // a directory with a short name, for ssh's sockets
 	serial  string // the serial log
 
 	mu         sync.Mutex
-	alive      func() error // why there is nobody to connect to, if there is not
+	alive      func() error // returns the reason why no connection is possible, or nil
 	reset      func(context.Context) error
 	port       int // of ssh, on the loopback address
 	serialFrom int64
@@ -74,8 +74,7 @@ type guest struct {
 	seq        int
 }
 
-// restart reports that from now on another boot is reached on port, of a machine that
-// reset resets.
+// restart prepares for another boot, reachable on port, of a machine that reset resets.
 func (g *guest) restart(port int, alive func() error, reset func(context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,16 +96,14 @@ func (g *guest) sshArgs(socket string) []string {
 	}
 }
 
-// standing is for how long a kernel that has not come to its first process may say
-// nothing. Emulated, on a busy machine, it has been silent for five seconds.
+// standing bounds the silence of a kernel that has not started its first process. Emulated, on a busy machine, it has
+// been silent for five seconds.
 const standing = time.Minute
 
-// bootLimit is how long a worker may take until it answers. Emulated, on a busy
-// machine, it has taken a minute.
+// bootLimit bounds the time until a worker answers. Emulated, on a busy machine, it has taken a minute.
 const bootLimit = 5 * time.Minute
 
-// connect waits until the worker answers, runs first there, and returns the
-// identifier of its boot.
+// connect waits until the worker answers, runs first there, and returns the identifier of its boot.
 func (g *guest) connect(ctx context.Context, first string) (bootID string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -122,9 +119,8 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 	var last error
 	said, since, resets := "", time.Now(), 0
 	for {
-		// QEMU's emulation can lose the interrupt that a kernel waits for while it finds out
-		// what machine it is on (seen once in some thousand boots): nothing of the
-		// worker runs yet, and a reset is as if it had been switched on later.
+		// QEMU's emulation can lose an interrupt while the kernel detects its hardware (seen once in some thousand
+		// boots). Nothing of the worker runs yet, so a reset has the same effect as a later start.
 		if now := g.firstWords(); now != said || now == "" {
 			said, since = now, time.Now()
 		} else if time.Since(since) > standing && resets < 2 {
@@ -154,8 +150,8 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 	}
 }
 
-// probe looks whether an ssh server greets. QEMU accepts connections long
-// before the guest does, and ssh itself would take them for a slow server.
+// probe checks whether an ssh server greets. QEMU accepts connections long before the guest does, and ssh would wait
+// for them like for a slow server.
 func (g *guest) probe(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(g.port)))
@@ -173,8 +169,8 @@ func (g *guest) probe(ctx context.Context) error {
 	return nil
 }
 
-// startMaster makes the connection that all sessions share. It lasts as long as
-// its first session, which waits for the end of its input.
+// startMaster makes the connection that all sessions share. It lasts as long as its first session, which waits for the
+// end of its input.
 func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 	g.seq++
 	socket := filepath.Join(g.control, fmt.Sprintf("s%d", g.seq))
@@ -185,7 +181,7 @@ func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot start ssh: %w", err)
 	}
-	// A pipe of our own: that of exec would be closed under us by Wait.
+	// Wait would close a pipe from exec too early.
 	out, in, err := os.Pipe()
 	if err != nil {
 		return "", fmt.Errorf("cannot start ssh: %w", err)
@@ -212,7 +208,7 @@ func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// disconnect ends the connection; the next script makes another one.
+// disconnect ends the connection. The next script makes another one.
 func (g *guest) disconnect() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -228,7 +224,7 @@ func (g *guest) disconnectLocked() {
 	g.master = nil
 }
 
-// session is the socket of a living connection.
+// session returns the socket of a living connection.
 func (g *guest) session(ctx context.Context) (string, *process, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -240,13 +236,12 @@ func (g *guest) session(ctx context.Context) (string, *process, error) {
 	return g.socket, g.master, nil
 }
 
-// largest command line argument that Linux takes, and some room
+// maxArgument is below the largest command line argument of Linux.
 const maxArgument = 120 << 10
 
-// Run runs a bash script as root, with -e and no input, and returns its
-// standard output. Where it exits otherwise than 0 the error is an [*ExitError],
-// which has the standard error; see [ExitCode]. What the script starts in the
-// background must have all three streams redirected, or Run waits for it.
+// Run runs a bash script as root, with -e and no input, and returns its standard output. If the exit code is not 0, the
+// error is an [*ExitError] with the standard error; see [ExitCode]. Background processes of the script must have all
+// three streams redirected, or Run waits for them.
 func (g *guest) Run(ctx context.Context, script string) (stdout string, err error) {
 	var out bytes.Buffer
 	prefix := "set -e; export LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; "
@@ -264,7 +259,7 @@ func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, 
 	if err != nil {
 		return err
 	}
-	// Without the master there shall be no connection, rather than a new one.
+	// Without the master there must be no connection, rather than a new one.
 	args := append(g.sshArgs(socket), "-o", "ControlMaster=no", "-o", "ProxyCommand=false")
 	if stdin == nil {
 		args = append(args, "-n")
@@ -297,15 +292,15 @@ func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, 
 	return fmt.Errorf("cannot run %.100q in the worker: %w: %s", name, err, stderr.String())
 }
 
-// ended tells a lost connection from a script that exits 255: ssh's master ends
-// with the connection, if not in the same moment.
+// ended reports whether the connection is lost, as opposed to a script that exits 255. ssh's master ends with the
+// connection, but not always at once.
 func (g *guest) ended(ctx context.Context, master *process) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return master.wait(ctx) == nil
 }
 
-// Put copies a local file, with its mode, to remote; directories are made.
+// Put copies a local file, with its mode, to remote. It makes directories.
 func (g *guest) Put(ctx context.Context, local, remote string) error {
 	f, err := os.Open(local)
 	if err != nil {
@@ -319,7 +314,7 @@ func (g *guest) Put(ctx context.Context, local, remote string) error {
 	return g.write(ctx, f, remote, info.Mode().Perm())
 }
 
-// Write makes the file remote, with its directories, of data.
+// Write writes data to the file remote, and makes its directories.
 func (g *guest) Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error {
 	return g.write(ctx, bytes.NewReader(data), remote, mode)
 }
@@ -328,7 +323,7 @@ func (g *guest) write(ctx context.Context, from io.Reader, remote string, mode o
 	return g.exec(ctx, "write "+remote, writeScript(remote, mode), from, io.Discard)
 }
 
-// writeScript makes the file remote, with its directories, of standard input.
+// writeScript returns a script that writes standard input to the file remote, and makes its directories.
 func writeScript(remote string, mode os.FileMode) string {
 	return fmt.Sprintf("set -e; mkdir -p %s; cat >%[2]s.part; chmod %[3]o %[2]s.part; mv -f %[2]s.part %[2]s",
 		shellQuote(path.Dir(remote)), shellQuote(remote), mode.Perm())
@@ -346,14 +341,14 @@ func (g *guest) Get(ctx context.Context, remote, local string) error {
 	return f.Close()
 }
 
-// BootID is the kernel's identifier of the current boot.
+// BootID returns the kernel's identifier of the current boot.
 func (g *guest) BootID(ctx context.Context) (string, error) {
 	out, err := g.Run(ctx, "cat /proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(out), err
 }
 
-// Reboot has systemd reboot the worker and waits until another boot answers.
-// Units may still be starting then: see WaitBooted.
+// Reboot reboots the worker through systemd and waits until another boot answers. Units may still be starting then: see
+// WaitBooted.
 func (g *guest) Reboot(ctx context.Context) error {
 	before, err := g.BootID(ctx)
 	if err != nil {
@@ -385,14 +380,14 @@ func (g *guest) awaitBoot(ctx context.Context, before string) error {
 	}
 }
 
-// WaitBooted waits until systemd has no start job left. It returns the word for
-// the state: running, or degraded where a unit has failed.
+// WaitBooted waits until systemd has no start job left. It returns the state: running, or degraded if a unit has
+// failed.
 func (g *guest) WaitBooted(ctx context.Context) (string, error) {
 	out, err := g.Run(ctx, "systemctl is-system-running --wait || true")
 	return strings.TrimSpace(out), err
 }
 
-// Serial is all that the worker has written to its console so far.
+// Serial returns everything that the worker has written to its console so far.
 func (g *guest) Serial() (string, error) {
 	b, err := os.ReadFile(g.serial)
 	if err != nil {
@@ -401,12 +396,11 @@ func (g *guest) Serial() (string, error) {
 	return string(b), nil
 }
 
-// console is what was written to it since the machine was switched on, empty where that
-// cannot be read. g.mu is held.
+// console returns the console's output since the machine was switched on, empty if unreadable. The caller holds g.mu.
 func (g *guest) console() []byte {
 	f, err := os.Open(g.serial)
 	if err != nil {
-		return nil // not there yet
+		return nil // it does not exist yet
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.NewSectionReader(f, g.serialFrom, 64<<20))
@@ -416,8 +410,8 @@ func (g *guest) console() []byte {
 	return b
 }
 
-// firstWords is what the kernel has said in its last boot, empty once it has started the
-// first process. g.mu is held.
+// firstWords returns the kernel's output in its last boot, empty once it has started the first process. The caller
+// holds g.mu.
 func (g *guest) firstWords() string {
 	b := g.console()
 	at := bytes.LastIndex(b, []byte("] Linux version "))
@@ -427,7 +421,7 @@ func (g *guest) firstWords() string {
 	return string(b[at:])
 }
 
-// panicked is an error when the kernel has panicked in this boot. g.mu is held.
+// panicked returns an error if the kernel has panicked in this boot. The caller holds g.mu.
 func (g *guest) panicked() error {
 	b := g.console()
 	at := bytes.Index(b, []byte("Kernel panic - not syncing"))
@@ -437,7 +431,7 @@ func (g *guest) panicked() error {
 	return fmt.Errorf("the worker's kernel panicked: %s", tail(string(b[max(0, at-2000):min(len(b), at+3000)]), 5000))
 }
 
-// lastWords is the end of the serial log, for an error.
+// lastWords returns the end of the serial log, for an error.
 func (g *guest) lastWords() string {
 	log, err := g.Serial()
 	if err != nil || strings.TrimSpace(log) == "" {

@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// A saved state is an overlay of the image's disk, a file that is the memory,
-// and the state of the devices: disk.qcow2, ram, devices. A worker maps the
-// memory privately, so that restoring copies nothing.
+// A saved state is an overlay of the image's disk, the memory as a file, and the state of the devices: disk.qcow2, ram,
+// devices. A worker maps the memory privately, so that a restore copies nothing.
 
-// keptStates is how many saved states stay in the cache. One has the size of
-// the memory that its worker had used.
+// keptStates is the number of saved states that stay in the cache. Each is as large as the memory that its worker had
+// used.
 const keptStates = 6
 
-// errRestore is in the error of a saved state that cannot be restored.
+// errRestore reports that a saved state cannot be restored.
 var errRestore = errors.New("the saved state does not fit")
 
 // File is a file to be placed in a worker.
@@ -29,15 +28,15 @@ type File struct {
 	Mode os.FileMode // 0644 by default
 }
 
-// baseKey is what the state of a booted worker depends on.
+// baseKey is everything on which the state of a booted worker depends.
 type baseKey struct {
 	Hardware hardware
 	Image    string // of this build
-	Dir      string // overlays know their base by path
+	Dir      string // overlays name their base by path
 	Kernel   string
 }
 
-// setupKey is what the state of a worker with something installed depends on.
+// setupKey is everything on which the state of a worker with an installation depends.
 type setupKey struct {
 	Base  string // of this build
 	Deb   string // its hash
@@ -45,7 +44,7 @@ type setupKey struct {
 	Setup string
 }
 
-// getState returns the saved state that o asks for, and has it made.
+// getState returns the saved state for o, and makes it if it does not exist.
 func getState(ctx context.Context, c *cache, img image, hw hardware, o Options) (*entry, error) {
 	id, err := img.id()
 	if err != nil {
@@ -105,8 +104,8 @@ func getSetup(ctx context.Context, c *cache, img image, hw hardware, o Options, 
 	})
 }
 
-// makeState saves, in dir, a worker that was booted, or restored from base, and
-// then prepared. If that fails its logs go to logDir, unless that is empty.
+// makeState boots a worker, or restores it from base, prepares it, and saves its state in dir. If the preparation
+// fails, the logs go to logDir, unless that is empty.
 func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, base *entry, prepare func(context.Context, *guest) error) (err error) {
 	work, err := newWorkDir()
 	if err != nil {
@@ -127,7 +126,7 @@ func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, 
 	if base == nil {
 		err = makeOverlay(ctx, l.overlay, img.disk(), "raw")
 	} else {
-		// A chain of our own: the base may be pruned while this one is used.
+		// The chain is a copy, because the base may be pruned while this one is used.
 		_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("disk.qcow2"), l.overlay)
 		if err == nil {
 			_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("ram"), ram)
@@ -173,7 +172,7 @@ func bring(ctx context.Context, l launch, work *workDir, state *entry) (*machine
 	return m, g, nil
 }
 
-// come brings a started QEMU to where its guest answers.
+// come waits until the guest of a started QEMU answers.
 func come(ctx context.Context, m *machine, g *guest, state *entry) error {
 	g.restart(m.port, m.alive, m.reset)
 	if state == nil {
@@ -187,8 +186,8 @@ func come(ctx context.Context, m *machine, g *guest, state *entry) error {
 	return err
 }
 
-// freshen is a script for a worker that was restored: the clock stands where it
-// stood, and every worker of this state would draw the same random numbers.
+// freshen returns a script for a restored worker. Its clock stands where it was, and all workers of one state would
+// draw the same random numbers.
 func freshen() string {
 	now := time.Now()
 	return fmt.Sprintf(`date -u -s @%d.%09d >/dev/null
@@ -202,7 +201,7 @@ func settle(ctx context.Context, g *guest) error {
 	return err
 }
 
-// install does to a worker what o asks for.
+// install installs the files, the package and the setup of o in a worker.
 func install(ctx context.Context, g shell, o Options) error {
 	for _, f := range o.Files {
 		mode := f.Mode
@@ -244,14 +243,13 @@ func makeOverlay(ctx context.Context, overlay, base, format string) error {
 	return err
 }
 
-// stateCapabilities: the memory is in a file that need not travel, and the end
-// is told by an event.
+// The memory is in a file that need not be copied, and an event reports the end.
 var stateCapabilities = map[string]any{"capabilities": []map[string]any{
 	{"capability": "x-ignore-shared", "state": true},
 	{"capability": "events", "state": true},
 }}
 
-// save writes the state of the devices to a file; the guest stays stopped.
+// save writes the state of the devices to a file. The guest stays stopped.
 func (m *machine) save(ctx context.Context, file string) error {
 	if _, err := m.execute(ctx, "stop", nil); err != nil {
 		return err
@@ -267,7 +265,7 @@ func (m *machine) save(ctx context.Context, file string) error {
 	return f.Close()
 }
 
-// restore loads the state of the devices and lets the guest go on.
+// restore loads the state of the devices and lets the guest continue.
 func (m *machine) restore(ctx context.Context, file string) error {
 	f, err := os.Open(file)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// Machine is what all kinds of workers can do.
+// Machine is the common interface of all kinds of workers.
 type Machine interface {
 	Run(ctx context.Context, script string) (stdout string, err error)
 	Put(ctx context.Context, local, remote string) error
@@ -36,9 +36,9 @@ type Node interface {
 	Detach(ctx context.Context, id string) error
 	Resize(ctx context.Context, id string, size int64) error
 	BlockDevice(ctx context.Context, id string) (string, error)
-	// Shutdown has systemd end what runs, and waits until the machine is off.
+	// Shutdown switches the machine off through systemd, and waits until it is off.
 	Shutdown(ctx context.Context) error
-	// Selectors returns the lines of a class that select the machine's disks, each indented so.
+	// Selectors returns the lines of a class that select the machine's disks, each after indent.
 	Selectors(indent string) string
 }
 
@@ -48,32 +48,30 @@ var (
 	_ Machine = (*Libvirt)(nil)
 )
 
-// Options say which worker is wanted. The zero value is a good one.
+// Options describe a worker. The zero value is valid.
 type Options struct {
 	// Suite is the Debian release, DefaultSuite by default.
 	Suite string
-	// Files are placed first, then Deb, the path of a package, is installed,
-	// then the script Setup runs. What comes of it is saved, and restored for
-	// the next worker with the same three.
+	// Files are placed first, then Deb, the path of a package, is installed, then the script Setup runs. The result is
+	// saved, and restored for the next worker with the same three.
 	Files []File
 	Deb   string
 	Setup string
-	// Memory in MiB, 1024 by default, and CPUs, 2 by default.
+	// Memory is in MiB, 1024 by default. CPUs is 2 by default.
 	Memory, CPUs int
-	// Translations in MiB is for how much of the guest's code QEMU keeps what it has translated, 512
-	// by default. When that is full all of it is dropped.
+	// Translations is the size of QEMU's cache of translated guest code in MiB, 512 by default. When it is full, QEMU
+	// drops all of it.
 	Translations int
 	// SystemBus is BusVirtio (the system disk is vda) or BusSCSI (sda).
 	SystemBus Bus
-	// KernelArgs are added to the kernel's command line, for which the worker
-	// is booted.
+	// KernelArgs are added to the kernel's command line. With them the worker boots, instead of a restore.
 	KernelArgs []string
 	// NoSavedState boots the worker, with everything installed before.
 	NoSavedState bool
-	// Dir gets the logs: serial.log, qmp.log, qemu.log; also those of a worker that
-	// could not be prepared. By default they are removed by Stop.
+	// Dir gets the logs: serial.log, qmp.log, qemu.log. That includes those of a worker whose preparation failed. By
+	// default Stop removes them.
 	Dir string
-	// Progress is told what takes long.
+	// Progress receives messages about steps that take long.
 	Progress io.Writer
 }
 
@@ -95,7 +93,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) customised() bool { return o.Deb != "" || len(o.Files) > 0 || o.Setup != "" }
 
-// what is o's content, for a person.
+// what describes o for people.
 func (o Options) what() string {
 	var parts []string
 	if o.Deb != "" {
@@ -110,7 +108,7 @@ func (o Options) what() string {
 	return strings.Join(parts, ", ")
 }
 
-// Worker is a virtual machine under a QEMU of our own.
+// Worker is a virtual machine under a QEMU of this package.
 type Worker struct {
 	*guest
 	image image
@@ -121,19 +119,19 @@ type Worker struct {
 	translations int
 
 	mu         sync.Mutex
-	state      *entry // what the overlay is based on
+	state      *entry // the overlay's base
 	machine    *machine
 	kernelArgs []string
 	disks      []*Attached
-	gone       map[string]*eventWaiter // of disks that were pulled
+	gone       map[string]*eventWaiter // of pulled disks
 }
 
 func newGuest(img image, work *workDir, serial string) *guest {
 	return &guest{keyFile: img.sshKey(), control: work.path, serial: serial}
 }
 
-// Start returns a running worker, within seconds when another one like it was
-// started before. The caller must Stop it; it does not survive the process.
+// Start returns a running worker. That takes seconds if another one like it was started before. The caller must Stop
+// it. It does not survive the process.
 func Start(ctx context.Context, o Options) (*Worker, error) {
 	o = o.withDefaults()
 	for try := 1; ; try++ {
@@ -149,7 +147,7 @@ func Start(ctx context.Context, o Options) (*Worker, error) {
 	}
 }
 
-// Warm makes and saves all that Start with the same options needs.
+// Warm makes and saves everything that Start with the same options needs.
 func Warm(ctx context.Context, o Options) error {
 	w, err := Start(ctx, o)
 	if err != nil {
@@ -158,7 +156,7 @@ func Warm(ctx context.Context, o Options) error {
 	return w.Stop()
 }
 
-// prerequisites are the image and the saved state that o asks for.
+// prerequisites returns the image and the saved state for o.
 func prerequisites(ctx context.Context, o Options) (c *cache, img image, state *entry, hw hardware, err error) {
 	if err = Prepare(ctx, o.Progress); err != nil {
 		return
@@ -231,7 +229,7 @@ func start(ctx context.Context, o Options) (_ *Worker, err error) {
 
 func (w *Worker) overlay() string { return filepath.Join(w.work.path, "disk.qcow2") }
 
-// launch describes a cold start with the disks of now.
+// launch describes a cold start with the current disks.
 func (w *Worker) launch() launch {
 	return launch{
 		hardware: w.hw, image: w.image, overlay: w.overlay(), kernelArgs: w.kernelArgs, translations: w.translations, disks: w.disks,
@@ -239,7 +237,7 @@ func (w *Worker) launch() launch {
 	}
 }
 
-// alive is an error when the QEMU has ended.
+// alive returns an error if the QEMU has ended.
 func (m *machine) alive() error {
 	if m.running() {
 		return nil
@@ -260,8 +258,8 @@ func (w *Worker) QMP(ctx context.Context, command string, args any) (json.RawMes
 	return m.execute(ctx, command, args)
 }
 
-// ExpectEvent catches the next event of QEMU's that match wants. Call it before
-// what causes the event, then call the function that it returns to wait.
+// ExpectEvent catches QEMU's next event that matches. The caller calls it before the cause of the event, and then calls
+// the returned function to wait.
 func (w *Worker) ExpectEvent(match func(Event) bool) (wait func(context.Context) (Event, error), err error) {
 	w.mu.Lock()
 	m := w.machine
@@ -279,25 +277,23 @@ func (w *Worker) Selectors(indent string) string { return indent + "names: [\"vd
 // Install installs a package in the running worker.
 func (w *Worker) Install(ctx context.Context, deb string) error { return installDeb(ctx, w.guest, deb) }
 
-// SetKernelArgs replaces the additions to the kernel's command line, from the
-// next PowerOn on.
+// SetKernelArgs replaces the additions to the kernel's command line, from the next PowerOn on.
 func (w *Worker) SetKernelArgs(args ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.kernelArgs = args
 }
 
-// PowerCut ends the worker at once. What its kernel has not written to its
-// disks by then is lost.
+// PowerCut ends the worker at once. Everything that its kernel has not yet written to its disks is lost.
 func (w *Worker) PowerCut(context.Context) error {
 	w.mu.Lock()
 	w.off()
 	w.mu.Unlock()
-	w.disconnect() // after: who is connecting holds on until the machine is gone
+	w.disconnect() // after off: a connection attempt keeps the lock until the machine is gone
 	return nil
 }
 
-// off forgets the machine, and the disks that were pulled from it. w.mu is held.
+// off removes the machine, and the disks that were pulled from it. The caller holds w.mu.
 func (w *Worker) off() {
 	if w.machine == nil {
 		return
@@ -314,7 +310,7 @@ func (w *Worker) off() {
 	clear(w.gone)
 }
 
-// Shutdown has systemd switch the worker off, and waits until it is.
+// Shutdown switches the worker off through systemd, and waits until it is off.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	if _, err := w.Run(ctx, "systemctl --no-block poweroff"); err != nil && !errors.Is(err, ErrConnectionLost) {
 		return fmt.Errorf("cannot shut down: %w", err)
@@ -330,8 +326,8 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 	return w.PowerCut(ctx)
 }
 
-// PowerOn boots a worker that is off, with the same disks, and waits until it
-// answers. Units may still be starting then: see WaitBooted.
+// PowerOn boots a worker that is off, with the same disks, and waits until it answers. Units may still be starting
+// then: see WaitBooted.
 func (w *Worker) PowerOn(ctx context.Context) error {
 	w.mu.Lock()
 	m, err := w.switchOn(ctx)
@@ -345,7 +341,7 @@ func (w *Worker) PowerOn(ctx context.Context) error {
 	return nil
 }
 
-// switchOn starts a QEMU; w.mu is held.
+// switchOn starts a QEMU. The caller holds w.mu.
 func (w *Worker) switchOn(ctx context.Context) (*machine, error) {
 	if w.machine != nil {
 		return nil, errors.New("it is on")

@@ -1,5 +1,4 @@
-// Package runtest has the Runner for tests: it starts nothing and answers only
-// what it was told of.
+// Package runtest has a Runner for tests. It starts nothing and gives prepared answers.
 package runtest
 
 import (
@@ -15,26 +14,24 @@ import (
 // Answer stands for one run of a child process.
 type Answer func(run.Command) (run.Result, error)
 
-// Print is the answer of a child that prints stdout and ends with that code.
+// Print returns the answer of a child that prints stdout and exits with that code.
 func Print(stdout string, code int) Answer {
 	return func(run.Command) (run.Result, error) { return run.Result{Stdout: []byte(stdout), ExitCode: code}, nil }
 }
 
-// Complain is the answer of a child that prints to stderr and ends with that
-// code.
+// Complain returns the answer of a child that prints to stderr and exits with that code.
 func Complain(stderr string, code int) Answer {
 	return func(run.Command) (run.Result, error) { return run.Result{Stderr: []byte(stderr), ExitCode: code}, nil }
 }
 
-// Fail is the answer of a child that did not end by itself.
+// Fail returns the answer of a child that did not end by itself.
 func Fail(err error) Answer {
 	return func(c run.Command) (run.Result, error) {
 		return run.Result{}, fmt.Errorf("cannot run %s: %w", c, err)
 	}
 }
 
-// Runner answers command lines. A command line that it was not told of fails
-// the test.
+// Runner answers command lines. A command line without an answer fails the test.
 type Runner struct {
 	t       testing.TB
 	mu      sync.Mutex
@@ -42,11 +39,10 @@ type Runner struct {
 	calls   []string
 }
 
-// New returns a Runner that knows no command.
+// New returns a Runner without answers.
 func New(t testing.TB) *Runner { return &Runner{t: t, answers: map[string]Answer{}} }
 
-// On sets the answer to a command line, as run.Command.String gives it. It may
-// be called from within an answer.
+// On sets the answer to a command line in the form of run.Command.String. An answer may call it.
 func (r *Runner) On(line string, a Answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
