@@ -23,6 +23,8 @@ type departure struct {
 	unnamed error
 	// unmounted reports that only the directory remains to be removed.
 	unmounted bool
+	// leftover reports that the mount ended before the disk left: at most a directory is there. Its removal is tried once.
+	leftover bool
 	// answer receives the result of an operator's request, which is not retried. It is nil if the disk is gone.
 	answer chan error
 }
@@ -44,6 +46,9 @@ func (a *Agent) startDepartures(ctx context.Context, now time.Time) {
 // release makes sure that nothing is left of the mount of a disk that is gone. PID 1 stops the mount unit itself if the
 // disk was idle. No other disk is mounted there meanwhile, so that release cannot unmount the wrong one.
 func (a *Agent) release(ctx context.Context, dep *departure) error {
+	if dep.leftover {
+		return a.units.RemoveMountPoint(ctx, dep.path)
+	}
 	if dep.facts.Standing.Link == dep.path {
 		if err := a.units.TakeBack(ctx, dep.facts.Seq); err != nil {
 			return fmt.Errorf("cannot remove the link %s to %s: %w", dep.path, dep.facts.ID, err)
@@ -143,7 +148,10 @@ func (a *Agent) released(dep *departure, err error) {
 	if a.leaving[dep.path] != dep {
 		return
 	}
-	if err == nil {
+	if err != nil && dep.leftover {
+		a.report.Problem(err)
+	}
+	if err == nil || dep.leftover {
 		delete(a.leaving, dep.path)
 		if dep.unnamed != nil {
 			a.report.Problem(dep.unnamed)
@@ -165,6 +173,19 @@ func (a *Agent) released(dep *departure, err error) {
 	a.report.Failed(&dep.facts, disk.Decision{UUID: path.Base(dep.path)}, dep.path, err, wait)
 }
 
+// removeLeftover removes the directory of a disk whose mount ended before the disk left. The mount unit of somebody else,
+// such as systemd-mount's, leaves our directory behind.
+func (a *Agent) removeLeftover(st *state) {
+	seen := st.record.sighting
+	if seen == nil {
+		return
+	}
+	where := path.Join(seen.Directory, seen.UUID)
+	if a.leaving[where] == nil {
+		a.leaving[where] = &departure{facts: st.facts, path: where, leftover: true}
+	}
+}
+
 // gone drops a disk that is no longer attached, and starts the removal of its mount.
 func (a *Agent) gone(name string) {
 	st := a.disks[name]
@@ -173,20 +194,17 @@ func (a *Agent) gone(name string) {
 		return
 	}
 	where := a.path(st)
-	if where == "" && st.record.sighting != nil {
-		// The mount ended before the disk left. A mount unit of somebody else leaves our directory behind.
-		where = path.Join(st.record.sighting.Directory, st.record.sighting.UUID)
-	}
 	// While another disk is leaving there, the mount is that disk's.
 	if was := a.leaving[where]; where != "" && (was == nil || was.facts.Seq == st.facts.Seq) {
 		a.leaving[where] = &departure{facts: st.facts, path: where}
 	}
-	if a.path(st) == "" {
+	if where == "" {
 		// It may be mounted in a directory that no class has any more.
 		a.missed()
+		a.removeLeftover(st)
 	}
 	if d := st.decision; d.Action != disk.Ignore {
-		was := a.path(st)
+		was := where
 		if !d.Mounted() && !d.GivenOut() {
 			was = "" // it was only to be mounted there
 		}

@@ -487,3 +487,39 @@ func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 		}
 	}
 }
+
+// TestLeftoverIsTriedOnce: a directory that cannot be removed after its disk left is reported once. It is no mount, and it
+// does not keep the disk from its place.
+func TestLeftoverIsTriedOnce(t *testing.T) {
+	where := "/mnt/disks/" + uuidA
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			m.table = nil // somebody has unmounted it
+			m.plugged = map[uint64]time.Time{2: time.Now().Add(-time.Hour)}
+		})
+		a.Look("vdb")
+		settle()
+		m.change(func() {
+			m.log = nil
+			delete(m.disks, "vdb")
+			m.rmdirErr = errors.New("it is not empty")
+		})
+		a.Look("vdb")
+		time.Sleep(time.Hour)
+		m.change(func() {
+			if n := strings.Count(strings.Join(m.log, "\n"), "rmdir"); n != 1 || strings.Contains(m.status, "still mounted") {
+				t.Errorf("%d tries, status %q, log %q", n, m.status, m.log)
+			}
+			m.rmdirErr = nil
+			m.disks["vdc"] = xfsDisk("vdc", 3, uuidA)
+		})
+		a.Look("vdc")
+		settle()
+		m.change(func() {
+			if !slices.Contains(m.log, "vdc: mounted at "+uuidA) {
+				t.Errorf("the disk is back: %q (%s)", m.log, where)
+			}
+		})
+	})
+}

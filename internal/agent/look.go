@@ -15,6 +15,9 @@ import (
 // disks the wait is not noticeable. With 200 disks gatherings take a sixth of one processor.
 const disksPerGathering = 40
 
+// longestRest bounds the wait for the next gathering, if one took long.
+const longestRest = time.Second
+
 // startLooks begins the looks whose turn has come. They share one gathering of what is common to all disks. In a burst
 // each look would otherwise read the mounts and loop devices of all. A look that becomes due meanwhile waits for the
 // next gathering, because no fact may be older than its look.
@@ -42,7 +45,7 @@ func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 			close(gathered)
 			a.give(ctx, func() {
 				a.gathering = false
-				a.gatherDue = time.Now().Add(took * time.Duration(a.busy()) / disksPerGathering)
+				a.gatherDue = time.Now().Add(min(took*time.Duration(a.busy())/disksPerGathering, longestRest))
 			})
 		})
 	}

@@ -80,7 +80,7 @@ func (a *Agent) statusLine() (line string, work bool) {
 		}
 	}
 	for _, dep := range a.leaving {
-		if dep.answer == nil && dep.facts.Standing.Link != dep.path {
+		if dep.answer == nil && !dep.leftover && dep.facts.Standing.Link != dep.path {
 			left++
 		}
 	}

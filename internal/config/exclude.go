@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -101,7 +102,10 @@ func transportOf(start string) string {
 
 // transports returns the transports of the disks that the exclusion can match, "" for any other.
 func (e exclusion) transports() []string {
-	can := []string{"virtio", "scsi", "nvme", "dm", "loop", ""}
+	can := []string{"virtio", "scsi", "nvme", "dm"}
+	if len(e.Names) > 0 {
+		can = append(can, "loop", "")
+	}
 	if len(e.Transport) > 0 {
 		can = slices.Clone(e.Transport)
 	}
@@ -171,10 +175,37 @@ func literal(pattern string) (start string, complete bool) {
 	return pattern, true
 }
 
-// least returns the smallest number of characters that the glob matches. It returns 0 for a regular expression.
-func least(glob string) int {
-	if strings.HasPrefix(glob, regexpPrefix) {
-		return 0
+// least returns the smallest number of characters that the pattern matches.
+func least(pattern string) int {
+	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {
+		re, err := syntax.Parse(expression, syntax.Perl)
+		if err != nil {
+			return 0
+		}
+		return leastOf(re.Simplify())
 	}
-	return len(strings.ReplaceAll(bracket().ReplaceAllString(glob, "?"), "*", ""))
+	return len(strings.ReplaceAll(bracket().ReplaceAllString(pattern, "?"), "*", ""))
+}
+
+// leastOf returns the smallest number of characters that the regular expression matches.
+func leastOf(re *syntax.Regexp) int {
+	n := 0
+	switch re.Op {
+	case syntax.OpLiteral:
+		return len(re.Rune)
+	case syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return 1
+	case syntax.OpCapture, syntax.OpPlus:
+		return leastOf(re.Sub[0])
+	case syntax.OpConcat:
+		for _, s := range re.Sub {
+			n += leastOf(s)
+		}
+	case syntax.OpAlternate:
+		n = leastOf(re.Sub[0])
+		for _, s := range re.Sub {
+			n = min(n, leastOf(s))
+		}
+	}
+	return n
 }

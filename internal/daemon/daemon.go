@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
@@ -107,7 +108,7 @@ func (d Daemon) connect() (*parts, error) {
 	if err != nil {
 		reporter.Problem(err) // the only loss is since when a decision holds
 	}
-	p.seen = observer{reporter, report.NewBoard(said), metrics.New(d.Version), new(sync.Mutex), d.Host}
+	p.seen = observer{reporter, report.NewBoard(said), metrics.New(d.Version), new(sync.Mutex), d.Host, new(time.Time)}
 	if p.events, err = uevent.Listen(); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,12 @@ type observer struct {
 	metrics *metrics.Metrics // written only if the directory exists
 	status  *sync.Mutex      // held while the status is published
 	host    inventory.Host
+	rescan  *time.Time // of the last entry for a lost event, of the goroutine that hears udev
 }
+
+// rescanEntryEvery is the least time between two journal entries for lost or unreadable events. A pod can cause them: an
+// event is unreadable if a label on the pod's block volume has an equals sign.
+const rescanEntryEvery = time.Minute
 
 func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
 	if !o.board.Repeats(f, c, s, d) {
@@ -79,7 +84,10 @@ func (o observer) heard(h uevent.Hint) {
 	switch {
 	case h.Rescan:
 		o.metrics.Lost()
-		o.Rescan(h.Cause)
+		if now := time.Now(); now.Sub(*o.rescan) > rescanEntryEvery {
+			*o.rescan = now
+			o.Rescan(h.Cause)
+		}
 	case h.Action == "add" && h.Seq != 0 && !o.board.Knows(h.Name, h.Seq):
 		o.metrics.Added(h.Seq, time.Now())
 	}

@@ -25,7 +25,7 @@ func observing(t *testing.T) observer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return observer{report.Agent{Log: log}, report.NewBoard(nil), metrics.New("test"), new(sync.Mutex), inventory.Host{Store: store.Store{Runtime: t.TempDir()}}}
+	return observer{report.Agent{Log: log}, report.NewBoard(nil), metrics.New("test"), new(sync.Mutex), inventory.Host{Store: store.Store{Runtime: t.TempDir()}}, new(time.Time)}
 }
 
 // decide has the observer hear of a disk, without the journal.
