@@ -43,6 +43,22 @@ func (a *Agent) startDepartures(ctx context.Context, now time.Time) {
 	}
 }
 
+// takeBack removes the link of a block volume, and returns an error if it is still there.
+func (a *Agent) takeBack(ctx context.Context, dep *departure) error {
+	if err := a.units.TakeBack(ctx, dep.facts.Seq); err != nil {
+		return fmt.Errorf("cannot remove the link %s to %s: %w", dep.path, dep.facts.ID, err)
+	}
+	now, err := a.host.Gather()(dep.facts.Name)
+	switch {
+	case errors.Is(err, disk.ErrGone):
+	case err != nil:
+		return err
+	case now.Seq == dep.facts.Seq && now.Standing.Link == dep.path:
+		return fmt.Errorf("cannot remove the link %s to %s: it is still there; see journalctl -u hotmount-block@%d", dep.path, dep.facts.ID, dep.facts.Seq)
+	}
+	return nil
+}
+
 // release makes sure that nothing is left of the mount of a disk that is gone. PID 1 stops the mount unit itself if the
 // disk was idle. No other disk is mounted there meanwhile, so that release cannot unmount the wrong one.
 func (a *Agent) release(ctx context.Context, dep *departure) error {
@@ -50,18 +66,7 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 		return a.units.RemoveMountPoint(ctx, dep.path)
 	}
 	if dep.facts.Standing.Link == dep.path {
-		if err := a.units.TakeBack(ctx, dep.facts.Seq); err != nil {
-			return fmt.Errorf("cannot remove the link %s to %s: %w", dep.path, dep.facts.ID, err)
-		}
-		now, err := a.host.Gather()(dep.facts.Name)
-		switch {
-		case errors.Is(err, disk.ErrGone):
-		case err != nil:
-			return err
-		case now.Seq == dep.facts.Seq && now.Standing.Link == dep.path:
-			return fmt.Errorf("cannot remove the link %s to %s: it is still there; see journalctl -u hotmount-block@%d", dep.path, dep.facts.ID, dep.facts.Seq)
-		}
-		return nil
+		return a.takeBack(ctx, dep)
 	}
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
 	if err == nil && there && dep.answer == nil {
