@@ -96,6 +96,8 @@ func (m *making) progress(ctx context.Context, p probe.Progress) {
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
 	// The settle time has to pass even if little is read.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
+	// Many disks may be read at once: what the looks took is not kept meanwhile.
+	debug.FreeOSMemory()
 	c, err := m.session.Prove(ctx, m.class.Blank)
 	if m.token == "" { // with a token its samples are read again
 		// The next proof needs as much memory as this one used.
