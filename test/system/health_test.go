@@ -312,5 +312,5 @@ func TestTrim(t *testing.T) {
 	m.wait("the failure to be shown", "hotmount status | tr -s '\n ' ' ' | grep '"+x+" is mounted: it is mounted, and its filesystem could not be grown to fill it: .*systemctl start hotmount-grow@'")
 	m.run("umount " + tool + "; $(hotmount status | tr -s '\n ' ' ' | grep -o 'systemctl start hotmount-grow@[0-9]*')")
 	m.takes(xfs, gib+gib/2-130*mib)
-	m.wait("the failure to be over", "! hotmount status | grep 'could not be made'")
+	m.wait("the failure to be over", "! hotmount status | tr -s '\n ' ' ' | grep 'could not be grown'")
 }
