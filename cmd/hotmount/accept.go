@@ -13,9 +13,9 @@ import (
 func acceptCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept DISK",
-		Short: "Let a held disk be used",
-		Long: "Give the operator's word that a held disk may be used, or that a disk that failed is worth another try.\n" +
-			"It is still formatted only if it is proven blank.",
+		Short: "Let hotmount use a held disk",
+		Long: "Lift the hold that hotmount status shows for the disk, or let hotmount try a failed disk again.\n" +
+			"hotmount still formats the disk only if it is proven blank.",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(cli.DisksWith(host, func(f *disk.Facts, d disk.Decision) bool { return cli.NotIgnored(f, d) && !d.Mounted() })),
 		RunE: func(c *cobra.Command, given []string) error {

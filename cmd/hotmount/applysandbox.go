@@ -13,8 +13,8 @@ func applySandboxCommand() *cobra.Command {
 		Use:   "apply-sandbox",
 		Short: "Let the daemon make mount points in the directories of the classes",
 		Long: "Write " + helper.SandboxDropIn + ", which lets the daemon make mount points\n" +
-			"in the directories of the configuration's classes, or remove it where none but " + helper.ShippedDirectory + " is needed. Devices need\n" +
-			"nothing: the daemon opens none, and whatever the driver each formatting unit gets its own disk.",
+			"in the directories of the classes. If all classes use " + helper.ShippedDirectory + ", remove that file instead.\n" +
+			"Disks need no such setting: the daemon opens none, and each unit that formats may open its own disk only.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return applySandbox(c) },
 	})

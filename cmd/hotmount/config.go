@@ -18,13 +18,13 @@ import (
 func configCommand() *cobra.Command {
 	c := group(&cobra.Command{
 		Use:   "config",
-		Short: "Look at the configuration, and fit the sandbox to it",
+		Short: "Check and show the configuration, and fit the sandbox to it",
 	})
 	check := &cobra.Command{
 		Use:   "check",
-		Short: "Say what is wrong with the configuration",
-		Long: "Read the configuration as the daemon does and print every fault with its file and line, what was found and what was\n" +
-			"expected; exit code 3 if there is any. The directories of the classes are looked at as they are on this machine.\n" +
+		Short: "Check the configuration",
+		Long: "Read the configuration as the daemon does, and print each fault with its file and line, what was found and what is\n" +
+			"expected. This includes the class directories on this machine. The exit code is 3 if there is a fault.\n" +
 			"A class or an exclusion that selects no attached disk is only a warning.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return checkConfig(c) },
@@ -32,8 +32,8 @@ func configCommand() *cobra.Command {
 	show := &cobra.Command{
 		Use:   "show",
 		Short: "Print the effective configuration and where each value comes from",
-		Long: "Print what the daemon would run with, as a configuration file that says the same, each value with the file and line,\n" +
-			"the variable or the flag that it comes from.",
+		Long: "Print the effective configuration as a configuration file. A comment at each value names the file and line, the\n" +
+			"variable or the flag that set it.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			text, err := config.Show(source(c))

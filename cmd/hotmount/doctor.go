@@ -17,9 +17,9 @@ func doctorCommand() *cobra.Command {
 	var output func() (string, error)
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find pods and kubelets that do not have the disk where the host has it",
-		Long: "Compare what the host, every kubelet, every provisioner and every pod has mounted, and say where data is not on\n" +
-			"the disk it should be on, and what to change. Nothing is changed. For root.",
+		Short: "Find pods and kubelets that write to the system disk instead of a volume",
+		Long: "Compare the mounts of the host with those of each kubelet, provisioner and pod. Print where data is not on its disk,\n" +
+			"and what to change. This changes nothing, and needs root. The exit code is 3 if there is a problem or a warning.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			form, err := output()
@@ -67,13 +67,13 @@ func lookCommand() *cobra.Command {
 	var list bool
 	c := &cobra.Command{
 		Use:    "look {PID <PATHS | --list DIRECTORY}",
-		Short:  "Say what a process has at each path of the standard input (NUL between them), or what lies under the mounts in a directory",
+		Short:  "Print what a process has at each path of the standard input (separated by NUL), or a directory's own entries",
 		Hidden: true, // for doctor, as a process of its own that may hang
 		Args:   args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			return doctor.Child(list, given[0], c.InOrStdin(), c.OutOrStdout())
 		},
 	}
-	c.Flags().BoolVar(&list, "list", false, "list what lies in a directory under the mounts")
+	c.Flags().BoolVar(&list, "list", false, "list the entries of a directory that mounts hide")
 	return c
 }

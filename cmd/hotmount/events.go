@@ -16,9 +16,9 @@ func eventsCommand() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "events [DISK | UUID | CLASS | REASON]",
-		Short: "Follow what hotmount does, live",
-		Long: "Print what hotmount and its units have done, and go on as it happens: one line an event, from the journal.\n" +
-			"Whoever may read the journal may read it (groups adm and systemd-journal).",
+		Short: "Follow what hotmount does",
+		Long: "Print what hotmount and its units do, one line an event, from the journal.\n" +
+			"This needs root, or a member of the groups adm or systemd-journal.",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion { return cli.EventSubjects(host) }),
 		RunE: func(c *cobra.Command, given []string) error {
@@ -38,7 +38,7 @@ func eventsCommand() *cobra.Command {
 		},
 	}
 	output = outputFlag(c, "text", "json")
-	c.Flags().IntVarP(&lines, "lines", "n", 10, "how many of the events before are printed")
-	c.Flags().BoolVar(&noFollow, "no-follow", false, "end with what has happened up to now")
+	c.Flags().IntVarP(&lines, "lines", "n", 10, "how many earlier events to print")
+	c.Flags().BoolVar(&noFollow, "no-follow", false, "do not wait for further events")
 	return c
 }

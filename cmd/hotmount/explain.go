@@ -15,11 +15,11 @@ func explainCommand() *cobra.Command {
 	var from string
 	c := &cobra.Command{
 		Use:   "explain (DISK | --from FILE)",
-		Short: "Say which class has a disk and why, and what speaks against formatting it",
-		Long: "Print every class with every selector, what was found and whether it held; every condition that has to hold before\n" +
-			"the disk is formatted; and the decision. Nothing is written. As root it also reads a disk on which nothing is known.\n" +
-			"With --facts it prints instead all that this rests on, to be sent in: hotmount explain --from FILE explains that\n" +
-			"anywhere, with the configuration of the node where it was made, or with the one that the other flags give.",
+		Short: "Show which class selects a disk, and each rule that applies to it",
+		Long: "Print each selector of each class and whether it matches, each condition for a format, and the decision. Nothing is\n" +
+			"written. As root it also reads a disk with no known content.\n" +
+			"With --facts it prints the facts behind that, for a bug report. hotmount explain --from FILE explains those facts\n" +
+			"on any machine. It uses the configuration of the node that they come from, or the one that other flags name.",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(cli.DisksWith(host, cli.NotIgnored)),
 		RunE: func(c *cobra.Command, given []string) error {
@@ -47,7 +47,7 @@ func explainCommand() *cobra.Command {
 			return cli.Explain(c.OutOrStdout(), d)
 		},
 	}
-	c.Flags().BoolVar(&facts, "facts", false, "print what the decision rests on, as JSON")
-	c.Flags().StringVar(&from, "from", "", "explain what --facts has printed into this `file`; - is the standard input")
+	c.Flags().BoolVar(&facts, "facts", false, "print the facts behind the decision, as JSON")
+	c.Flags().StringVar(&from, "from", "", "explain the facts in this `file`; - is the standard input")
 	return configured(c)
 }

@@ -9,9 +9,9 @@ import (
 func exportUnitsCommand() *cobra.Command {
 	return configured(&cobra.Command{
 		Use:   "export-units DIRECTORY",
-		Short: "Write a static .mount file for each mounted filesystem, for those who leave",
-		Long: "Write a unit file for each filesystem that is mounted now, which mounts it at the same path at every boot without\n" +
-			"hotmount. Changes nothing else: no file is overwritten, and the commands that put them to use are printed.",
+		Short: "Write a static .mount unit for each mounted filesystem, to mount it without hotmount",
+		Long: "Write a unit file for each filesystem that is mounted now. The unit mounts it at the same path at every boot,\n" +
+			"without hotmount. No file is overwritten. The commands that enable the units are printed.",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs

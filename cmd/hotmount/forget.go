@@ -15,9 +15,9 @@ import (
 func forgetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "forget UUID",
-		Short: "Say that a missing disk will not come back",
-		Long: "Say of a filesystem that is missing that its disk is gone for good: it is listed as missing no more, and a blank\n" +
-			"disk in its slot is not held for it. Should the disk come back all the same, it is mounted. For root.",
+		Short: "Give up a missing filesystem",
+		Long: "Give up a filesystem whose disk is gone for good. hotmount then does not list it as missing, and holds no blank\n" +
+			"disk in its slot. If the disk comes back, hotmount mounts it as before. This needs root.",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion {
 			s, err := config.Load(config.Source{Environ: os.Environ()})
@@ -39,7 +39,7 @@ func forgetCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("cannot forget %s: %w", disk.Visible(given[0]), err)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s is listed as missing no more\n", given[0])
+			fmt.Fprintf(c.OutOrStdout(), "%s is not listed as missing any more\n", given[0])
 			// The daemon reports the missing filesystems again.
 			return helper.Rescan(c.Context(), socket)
 		},

@@ -16,10 +16,10 @@ func formatCommand() *cobra.Command {
 	var token string
 	c := &cobra.Command{
 		Use:   "format DISK [--confirm TOKEN]",
-		Short: "Have a disk that is refused overwritten",
-		Long: "Show what is on a disk that is refused, and print a token for it. With that token, format the disk: everything on\n" +
-			"it is lost. The token is for this disk as it is now. It does not hold any more once the disk was written to,\n" +
-			"resized or detached, or the machine has restarted. What is mounted, held, swap or the system's is never formatted.",
+		Short: "Format a refused disk and lose its data",
+		Long: "Show what is on a refused disk, and print a token. With that token, format the disk: everything on it is lost.\n" +
+			"The token is for this disk as it is now. It ends when the disk is written to, resized or detached, and when the\n" +
+			"machine restarts. A disk that is mounted, in use, swap space or part of the system is never formatted.",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(cli.DisksWith(host, func(_ *disk.Facts, d disk.Decision) bool { return d.Action == disk.Refuse || d.Action == disk.Hold })),
 		RunE: func(c *cobra.Command, given []string) error {
@@ -36,6 +36,6 @@ func formatCommand() *cobra.Command {
 			return helper.Offer(c.Context(), host(), c.OutOrStdout(), name)
 		},
 	}
-	c.Flags().StringVar(&token, "confirm", "", "the `token` that was printed for the disk")
+	c.Flags().StringVar(&token, "confirm", "", "the `token` for the disk")
 	return c
 }

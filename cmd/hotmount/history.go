@@ -15,8 +15,8 @@ func historyCommand() *cobra.Command {
 	var output func() (string, error)
 	c := &cobra.Command{
 		Use:   "history",
-		Short: "Say which disks were formatted, when, by whom, and on what evidence",
-		Long:  "Print the record of every filesystem that hotmount made on this node, the newest last. For root.",
+		Short: "List the disks that were formatted: when, by whom and with which evidence",
+		Long:  "Print the record of each filesystem that hotmount made on this node, the newest last. This needs root.",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			form, err := output()
@@ -25,7 +25,7 @@ func historyCommand() *cobra.Command {
 			}
 			all, err := host().Store.History()
 			if errors.Is(err, fs.ErrPermission) {
-				return fmt.Errorf("%w; it is for root alone", err)
+				return fmt.Errorf("%w; only root may read it", err)
 			}
 			if err != nil {
 				return err

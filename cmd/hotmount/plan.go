@@ -14,9 +14,9 @@ func planCommand() *cobra.Command {
 	var verbose bool
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Say for every disk what the daemon would do with it, and why",
-		Long: "Print for every disk the decision that the daemon would take and its reason. Nothing is written. As root it\n" +
-			"also reads the disks on which nothing is known, as the daemon would before it formats them.",
+		Short: "Show what the daemon would do with each disk, and why",
+		Long: "Print the decision for each disk, and its reason. Nothing is written. As root it also reads the disks with no known\n" +
+			"content, as the daemon does before it formats them.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := load(c)

@@ -14,13 +14,13 @@ import (
 func provisionerCommand() *cobra.Command {
 	c := group(&cobra.Command{
 		Use:   "provisioner",
-		Short: "What the local-static-provisioner has to be told",
+		Short: "Configure the local-static-provisioner",
 	})
 	values := &cobra.Command{
 		Use:   "values",
-		Short: "Print the helm values that fit the configuration",
-		Long: "Print the values for the chart of sig-storage-local-static-provisioner 2.9 that fit this node's configuration:\n" +
-			"a class of volumes for each class of disks.",
+		Short: "Print the Helm values for the configuration",
+		Long: "Print the values of the Helm chart of sig-storage-local-static-provisioner 2.9 for this node's configuration:\n" +
+			"one StorageClass for each class of disks.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := load(c)
@@ -36,9 +36,9 @@ func provisionerCommand() *cobra.Command {
 	}
 	check := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Say where helm values or a ConfigMap do not fit the configuration",
-		Long: "Compare a values file of the chart, or the ConfigMap that it makes, with this node's configuration and name each\n" +
-			"mismatch; exit code 3 if there is any. FILE is - for the standard input:\n" +
+		Short: "Compare Helm values or a ConfigMap with the configuration",
+		Long: "Compare a values file of the chart, or the ConfigMap that it makes, with this node's configuration. Print each\n" +
+			"mismatch. The exit code is 3 if there is one. FILE is - for the standard input:\n" +
 			"  kubectl get configmap -n NAMESPACE NAME -o yaml | hotmount provisioner check -",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {

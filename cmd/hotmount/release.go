@@ -14,9 +14,9 @@ func releaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release {DISK | UUID}",
 		Short: "Unmount a disk so that it can be detached",
-		Long: "Unmount a disk that nobody uses, and keep it unmounted until it is attached again, accepted or the machine\n" +
-			"booted. Says that it is safe to detach only when nothing on this machine holds it any more; of a disk that is\n" +
-			"unmounted already, too. Kills nothing: who uses it is named.",
+		Long: "Unmount a disk that nothing uses. hotmount does not mount it again until it is attached again or accepted, or the\n" +
+			"machine reboots. The command prints that the disk is safe to detach once nothing on this machine uses it, also\n" +
+			"for a disk that was unmounted before. It ends no process: it names the users.",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion {
 			return slices.Concat(cli.DisksWith(host, helper.Releasable)(), cli.UUIDsWith(host, cli.MountedOnly)())

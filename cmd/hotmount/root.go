@@ -111,7 +111,7 @@ func args(want cobra.PositionalArgs) cobra.PositionalArgs {
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Say which hotmount this is", Args: args(cobra.NoArgs),
+		Use: "version", Short: "Print the version", Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			goVersion := runtime.Version()
 			if info, ok := debug.ReadBuildInfo(); ok {

@@ -13,7 +13,7 @@ func runCommand() *cobra.Command {
 	var format, metricsTo string
 	c := &cobra.Command{
 		Use:   "run",
-		Short: "The daemon: look after the node's disks",
+		Short: "Run the daemon",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := load(c)

@@ -8,7 +8,7 @@ import (
 )
 
 func stateCommand() *cobra.Command {
-	c := group(&cobra.Command{Use: "state", Short: "Look after the state directory"})
+	c := group(&cobra.Command{Use: "state", Short: "Manage the state directory"})
 	c.AddCommand(&cobra.Command{
 		Use:   "init",
 		Short: "Make the state directory, holding the blank disks that are attached now",

@@ -14,9 +14,9 @@ func statusCommand() *cobra.Command {
 	var output func() (string, error)
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Say of every disk what is on it, where it is, and why it is not used",
-		Long: "Print a table of the disks, and below it why a disk is not used and what helps. Nothing is read from the disks:\n" +
-			"what the daemon has found on them is shown. The exit code is 3 if a disk is refused or failed.",
+		Short: "Show the content and state of each disk, and why it is not used",
+		Long: "Print a table of the disks. Below it stands why a disk is not used, and what helps. Nothing is read from the disks:\n" +
+			"their content is as the daemon found it. The exit code is 3 if a disk is refused or failed.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			form, err := output()
@@ -40,7 +40,7 @@ func statusCommand() *cobra.Command {
 		},
 	}
 	output = outputFlag(c, cli.StatusOutputs()...)
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print what has changed")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "print again whenever something changes")
 	return configured(c)
 }
 

@@ -41,16 +41,16 @@ func formatDiskCommand() *cobra.Command {
 // growDiskCommand is for hotmount-grow@.service and hotmount-stage@.service.
 func growDiskCommand() *cobra.Command {
 	var stage string
-	c := diskCommand("grow-disk", "Have the filesystem of one disk fill it", func(ctx context.Context, seq uint64) error {
+	c := diskCommand("grow-disk", "Grow the filesystem of one disk to fill it", func(ctx context.Context, seq uint64) error {
 		return helper.Grow(ctx, host(), seq, stage)
 	})
-	c.Flags().StringVar(&stage, "stage", "", "mount it in the `directory` meanwhile, in a mount namespace of its own")
+	c.Flags().StringVar(&stage, "stage", "", "mount it in the `directory` for that, in a private mount namespace")
 	return c
 }
 
 // giveOutCommand and takeBackCommand are for hotmount-block@.service.
 func giveOutCommand() *cobra.Command {
-	return diskCommand("give-out", "Give one disk out by a link, as long as this runs", func(_ context.Context, seq uint64) error {
+	return diskCommand("give-out", "Give one disk out by a link while this runs", func(_ context.Context, seq uint64) error {
 		return helper.GiveOut(host(), seq)
 	})
 }
@@ -64,7 +64,7 @@ func takeBackCommand() *cobra.Command {
 // unmountGoneCommand is for hotmount-unmount@.service.
 func unmountGoneCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "unmount-gone PATH:DEVICE", Short: "Take the mount of a disk that is gone off the tree, and name who has it", Hidden: true, Args: args(cobra.ExactArgs(1)),
+		Use: "unmount-gone PATH:DEVICE", Short: "Detach the mount of a disk that is gone, and name its users", Hidden: true, Args: args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, given []string) error {
 			where, dev, err := helper.ParseGone(given[0])
 			if err != nil {
@@ -78,7 +78,7 @@ func unmountGoneCommand() *cobra.Command {
 // goneCommand is for hotmount-gone@.service.
 func goneCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "gone NAME:SEQ:[PARTITION]:DEVICE", Short: "Unmount what is mounted of a disk that is gone, if there is no daemon that does", Hidden: true, Args: args(cobra.ExactArgs(1)),
+		Use: "gone NAME:SEQ:[PARTITION]:DEVICE", Short: "Unmount a disk that is gone, if no daemon does", Hidden: true, Args: args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			id, err := helper.ParseID(given[0])
 			if err != nil {
@@ -93,7 +93,7 @@ func goneCommand() *cobra.Command {
 func cleanupCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use: "cleanup {PATH | --all}", Short: "Remove empty mount points on which nothing is mounted, and dead links", Hidden: true, Args: args(cobra.MaximumNArgs(1)),
+		Use: "cleanup {PATH | --all}", Short: "Remove empty mount points and dead links", Hidden: true, Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			if all == (len(given) == 1) {
 				return usageError{errors.New("give either a path or --all")}
@@ -119,7 +119,7 @@ func trimCommand() *cobra.Command {
 // rescanCommand is for hotmount-udev.service.
 func rescanCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rescan", Short: "Announce what udevd has forgotten, and have the daemon look at every disk", Hidden: true, Args: args(cobra.NoArgs),
+		Use: "rescan", Short: "Trigger events for disks that udev does not know, and let the daemon look at each disk", Hidden: true, Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return errors.Join(helper.Announce(c.Context(), host(), run.Exec{}), helper.Rescan(c.Context(), socket))
 		},
@@ -129,7 +129,7 @@ func rescanCommand() *cobra.Command {
 // usageCommand is for status and the daemon. It runs as a process of its own that may hang.
 func usageCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "usage PATH...", Short: "Say how full filesystems are", Hidden: true, Args: args(cobra.MinimumNArgs(1)),
+		Use: "usage PATH...", Short: "Print the usage of filesystems", Hidden: true, Args: args(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error { return usage.Print(c.OutOrStdout(), given) },
 	}
 }

@@ -89,12 +89,12 @@ func failure(err error, node, said, holders, check string) error {
 		if holders != "" {
 			holders = "; when its disk went it was used by: " + holders
 		}
-		return fmt.Errorf("%w: %w%s; it is mounted by itself when all have let go; who has it now: hotmount doctor", err, disk.ErrHeld, holders)
+		return fmt.Errorf("%w: %w%s; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", err, disk.ErrHeld, holders)
 	}
 	// "%s: Can't open blockdev" (setup_bdev_super, before that get_tree_bdev, in fs/super.c) means that the kernel did
 	// not read it. A unit of an earlier daemon, hotmount-format@, may still read it.
 	if strings.Contains(said, "Can't open blockdev") {
-		return fmt.Errorf("%w; the kernel says: %s; it was not read, nor is it said to be damaged; whoever has it open for himself alone: fuser -v %s", err, said, node)
+		return fmt.Errorf("%w; the kernel says: %s; the kernel did not read the disk, so this is no sign of damage; to see which process has it open exclusively: fuser -v %s", err, said, node)
 	}
 	if said != "" {
 		said = "; the kernel says: " + said

@@ -165,10 +165,10 @@ func TestFailure(t *testing.T) {
 		said, holders, want string
 		held                bool
 	}{
-		{duplicate, "process 7 (db): has a file open", "systemd's job ended: " + disk.ErrHeld.Error() + "; when its disk went it was used by: process 7 (db): has a file open; it is mounted by itself when all have let go; who has it now: hotmount doctor", true},
-		{duplicate, "", "systemd's job ended: " + disk.ErrHeld.Error() + "; it is mounted by itself when all have let go; who has it now: hotmount doctor", true},
+		{duplicate, "process 7 (db): has a file open", "systemd's job ended: " + disk.ErrHeld.Error() + "; when its disk went it was used by: process 7 (db): has a file open; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", true},
+		{duplicate, "", "systemd's job ended: " + disk.ErrHeld.Error() + "; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", true},
 		{"XFS (vdc): Corruption", "process 7", "systemd's job ended; the kernel says: XFS (vdc): Corruption; look at it with: xfs_repair -n /dev/vdc", false},
-		{"/dev/vdc: Can't open blockdev", "process 7", "systemd's job ended; the kernel says: /dev/vdc: Can't open blockdev; it was not read, nor is it said to be damaged; whoever has it open for himself alone: fuser -v /dev/vdc", false},
+		{"/dev/vdc: Can't open blockdev", "process 7", "systemd's job ended; the kernel says: /dev/vdc: Can't open blockdev; the kernel did not read the disk, so this is no sign of damage; to see which process has it open exclusively: fuser -v /dev/vdc", false},
 		{"", "", "systemd's job ended; look at it with: xfs_repair -n /dev/vdc", false},
 	} {
 		err := failure(job, "/dev/vdc", test.said, test.holders, "xfs_repair -n /dev/vdc")

@@ -43,7 +43,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		}
 		counts = fmt.Sprintf("since it was first read the kernel has counted %d bytes written to it and %d for mkfs.xfs, whose log, zeroed beside that, has %d", counted, wrote, log)
 		if !zeros {
-			return fmt.Errorf("%w: %s; whether any of them are somebody else's nobody can tell, for the disk was not all zeros before", ErrWritten, counts)
+			return fmt.Errorf("%w: %s; hotmount cannot tell whether any of these writes are somebody else's, because the disk was not all zeros before", ErrWritten, counts)
 		}
 		// The reading may take long, or be interrupted, which would leave the question open.
 		o.Intent.Doubt = counts + ", and it was not read again to the end"

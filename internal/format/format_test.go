@@ -1172,8 +1172,8 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		"sampled, 1 GiB":  {"sampled", gib, false, true, "; nothing else is in the samples that were read again, and the disk was not read whole"},
 		"auto":            {"auto", size, false, true, ""},
 		"auto, 100 GiB":   {"auto", 100 * gib, false, true, "; nothing else is in the samples"},
-		"unsigned, 1 GiB": {"unsigned", gib, false, false, "; whether any of them are somebody else's nobody can tell"},
-		"a token":         {"full", size, true, false, "; whether any of them are somebody else's nobody can tell"},
+		"unsigned, 1 GiB": {"unsigned", gib, false, false, "; hotmount cannot tell whether any of these writes are somebody else's"},
+		"a token":         {"full", size, true, false, "; hotmount cannot tell whether any of these writes are somebody else's"},
 	}
 	for name, tc := range map[string]struct {
 		counted int64 // beside what mkfs.xfs wrote, and its zeros once

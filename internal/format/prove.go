@@ -67,7 +67,7 @@ func (s *Session) counts() error {
 	if s.counted {
 		return nil
 	}
-	return errors.New("the kernel has not counted what was read from it, so that nobody can tell whether somebody writes to it; its driver does not count")
+	return errors.New("the kernel has not counted what hotmount read from it, so hotmount cannot tell whether somebody writes to it; its driver does not count")
 }
 
 // tear sets Torn if the filesystem of the disk's intent is incomplete: a power cut before mkfs's last flush can leave

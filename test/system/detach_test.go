@@ -153,7 +153,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
 	m.says(where + " was unmounted: its disk .* is gone, and it was still used by")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
-	m.says("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; who has it now: hotmount doctor; tried again in")
+	m.says("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses it: hotmount doctor; tried again in")
 	// As good as hours: nothing of it is in the daemon's memory.
 	m.run("systemctl restart hotmount")
 	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has this filesystem mounted') -ge 2 ]")
