@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// turn returns one of a way with a disk that was mounted after so many milliseconds.
+// mountedTurn returns a turn of a way with a disk that was mounted after that many milliseconds.
 func mountedTurn(figure, way string, ms float64, busy bool) Turn {
 	t := Turn{
 		Figure: figure, Way: way, Disks: 1, Idle: 1, Added: map[string]float64{"loop100": 1000}, Probed: map[string]float64{"loop100": 1000 + ms/2},
@@ -35,7 +35,7 @@ func TestTableHasMediansOfQuietTurns(t *testing.T) {
 	want := []Row{
 		{"one disk", "to mounted", hotmount, "ms", Interval{20, 10, 30}, 10, 30, 3, 4},
 		{"one disk", "to mounted", rule, "ms", Interval{40, 20, 60}, 20, 60, 3, 3},
-		// No turn was quiet: all count.
+		// No turn was quiet, so all count.
 		{"one disk", "to mounted", mountCall, "ms", Interval{7, 7, 7}, 7, 7, 0, 1},
 	}
 	if got := table.Rows[:3]; !slices.Equal(got, want) {
@@ -76,7 +76,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// A round begins with another way each time, and what is seldom is so.
+// TestOrder checks that each round begins with another way, and that a seldom way takes part seldom.
 func TestOrder(t *testing.T) {
 	ways, seldom := []string{"a", "b", "c"}, map[string]int{"b": 3}
 	for round, want := range []string{"abc", "ca", "ca", "abc", "ca"} {
@@ -104,8 +104,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// tracedTurn is the turn of testdata/trace.txt, of which most of sched_switch is left out. tracedSplit is its split, read
-// by eye.
+// tracedTurn is the turn of testdata/trace.txt, which lacks most of sched_switch. tracedSplit is its split, read by
+// eye.
 var (
 	tracedTurn = Turn{
 		Way: hotmount, Disks: 1, Added: map[string]float64{"loop308": 3342100.186042}, Probed: map[string]float64{"loop308": 3342116.932068},
@@ -138,7 +138,7 @@ func TestSplitTurn(t *testing.T) {
 	}
 }
 
-// elements counts the elements of a picture that have a class, and fails if it is no XML.
+// elements returns how many elements of a picture have a class, and fails if the picture is no XML.
 func elements(t *testing.T, picture, class string) int {
 	t.Helper()
 	n := 0
