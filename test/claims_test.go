@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestClaims: each test that the threat model, a promise in it, or a list of long tests names is there.
+// TestClaims checks that each test exists that the threat model or a list of long tests names.
 func TestClaims(t *testing.T) {
 	named := map[string]bool{}
 	for file, pattern := range map[string]string{
