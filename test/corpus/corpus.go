@@ -1,6 +1,5 @@
-// Package corpus makes disk images that are not blank, for tests: formats made
-// by Debian's own tools, bytes that no tool knows, and damages of both. What is
-// on them was wanted by somebody, so none of them may ever be formatted.
+// Package corpus makes disk images that are not blank, for tests. They have formats made by Debian's own tools, bytes
+// that no tool knows, and damages of both. Each stands for somebody's data, so none of them may ever be formatted.
 package corpus
 
 import (
@@ -21,8 +20,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Packages are the Debian packages whose tools Make runs, besides coreutils and
-// util-linux.
+// Packages are the Debian packages whose tools Make runs, besides coreutils and util-linux.
 var Packages = []string{
 	"bcache-tools", "btrfs-progs", "cryptsetup-bin", "dosfstools", "e2fsprogs", "erofs-utils", "exfatprogs", "f2fs-tools",
 	"fdisk", "gdisk", "genisoimage", "gfs2-utils", "hfsutils", "jfsutils", "lvm2", "mount", "nilfs-tools", "ntfs-3g", "ocfs2-tools",
@@ -30,34 +28,33 @@ var Packages = []string{
 	"util-linux-extra", "xfsprogs", "zip",
 }
 
-// Size of an image in bytes, unless its format says otherwise.
+// Size is the size of an image in bytes, unless its format has another.
 const Size = 320 << 20
 
 // Kind is one kind of image: a format, whole or damaged.
 type Kind struct {
-	// Name is the format's and the damage's: "xfs, first 4 KiB zero".
+	// Name is the name of the format and of the damage, such as "xfs, first 4 KiB zero".
 	Name string
 	// Class is the class of formats that it belongs to.
 	Class Class
-	// Is says what the disk has to be taken for.
+	// Is is the kind that the disk must be taken for.
 	Is disk.Kind
-	// Type is what libblkid calls it, empty if that does not matter.
+	// Type is libblkid's name for it, empty if that does not matter.
 	Type string
-	// Mounts reports that the filesystem is whole and of a type that hotmount
-	// mounts; Files are in it.
+	// Mounts reports whether the filesystem is whole and of a type that hotmount mounts. It then has the Files.
 	Mounts bool
 
 	format *format
 	damage *damage
 }
 
-// Damaged reports that something has befallen the format.
+// Damaged reports whether the format is damaged.
 func (k *Kind) Damaged() bool { return k.damage != nil }
 
 // Class groups formats.
 type Class string
 
-// The classes.
+// These are the classes.
 const (
 	Filesystem Class = "filesystem"
 	Swap       Class = "swap"
@@ -137,7 +134,7 @@ func (k *Kind) make(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// prelude are shell functions for the scripts of formats. The image is $d.
+// prelude has shell functions for the scripts of formats. The image is $d.
 const prelude = `set -eu
 export LC_ALL=C.UTF-8 MKE2FS_CONFIG=/dev/null
 tmp=$(mktemp -d "$d.XXXXXX")
@@ -154,8 +151,7 @@ proto() {
 ext4=has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize,sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
 `
 
-// Files are the files in what Mounts, by their path, with the digest (SHA-256) of
-// their content.
+// Files returns the files in a filesystem that Mounts, by path, with the SHA-256 digest of their content.
 func Files() map[string]string {
 	var numbers []byte
 	for i := 1; i <= 20000; i++ {
@@ -177,7 +173,7 @@ func script(ctx context.Context, text, image string) error {
 	return nil
 }
 
-// image is a disk image that is written to; err is the first error.
+// image is a disk image while it is written. err is the first error.
 type image struct {
 	f    *os.File
 	size int64
@@ -198,7 +194,7 @@ func (im *image) get(at int64, n int) []byte {
 	return b
 }
 
-// zero makes zeros of the bytes from at up to end.
+// zero zeroes the bytes from at up to end.
 func (im *image) zero(at, end int64) {
 	if im.err == nil {
 		im.err = unix.Fallocate(int(im.f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, min(end, im.size)-at)
@@ -211,12 +207,11 @@ func (im *image) flip(at int64) {
 	im.put(at, []byte{b[0] ^ 1})
 }
 
-// ErrBlank reports that an image has no byte that is not zero.
+// ErrBlank reports that all bytes of an image are zero.
 var ErrBlank = errors.New("every byte is zero")
 
-// Digest is that of all bytes that are not zero and of where they are, with the
-// size. What the file has no blocks for is not read. The error is ErrBlank if
-// there are none.
+// Digest returns a digest of the image's size, of the blocks that are not zero, and of their offsets. It does not read
+// holes of the file. The error is ErrBlank if there is no such block.
 func Digest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
