@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestManifest: the corpus has what issue 3 asks for.
+// TestManifest checks that the corpus has what issue 3 asks for.
 func TestManifest(t *testing.T) {
 	names, classes := map[string]bool{}, map[Class]int{}
 	for _, k := range Kinds() {
@@ -35,7 +35,7 @@ func TestManifest(t *testing.T) {
 	}
 	for i := range damages {
 		if len(damages[i].of) < 3 {
-			t.Errorf("%s: of %d formats alone", damages[i].name, len(damages[i].of))
+			t.Errorf("%s damages only %d formats", damages[i].name, len(damages[i].of))
 		}
 		for j, o := range damages[i].of {
 			if slices.ContainsFunc(damages[i].of[:j], func(other outcome) bool { return other.format == o.format }) {
