@@ -2,15 +2,14 @@ package corpus
 
 import "hotmount/internal/disk"
 
-// damage is what may befall a format.
+// damage is one way to damage formats.
 type damage struct {
 	name string
 	do   func(*image, *format)
 	of   []outcome
 }
 
-// outcome is a format that the damage leaves something of, and what the disk has
-// to be taken for then.
+// outcome is a format of which the damage leaves something, and the kind that the disk must then be taken for.
 type outcome struct {
 	format string
 	is     disk.Kind
@@ -85,8 +84,8 @@ var damages = []damage{
 		),
 	},
 	{
-		// What counts is that nothing is formatted; whether the kernel mounts a
-		// filesystem with a wrong checksum is its decision.
+		// The point is that nothing is formatted. The kernel decides whether it mounts a filesystem with a wrong
+		// checksum.
 		name: "one bit of the superblock flipped",
 		do:   func(im *image, f *format) { im.flip(f.super + 100) },
 		of: both(
