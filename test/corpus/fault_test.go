@@ -16,10 +16,10 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// full reports that everything is to be tried, and not a choice.
+// full selects all cases instead of a choice.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// faulty is a disk of zeros of which one read, counted from 0, does not go well.
+// faulty is a disk of zeros on which one read, counted from 0, goes wrong.
 type faulty struct {
 	mu         sync.Mutex
 	reads, bad int
@@ -38,8 +38,8 @@ func (d *faulty) ReadAt(b []byte, _ int64) (int, error) {
 	return len(b), nil
 }
 
-// TestEveryReadCounts: a disk of zeros is not blank if any one of the reads of the
-// proof fails, is short, or gives one bit.
+// TestEveryReadCounts checks that a disk of zeros is not blank if any single read of the proof fails, is short, or
+// returns one bit.
 func TestEveryReadCounts(t *testing.T) {
 	ways := map[string]func([]byte) (int, error){
 		"an error":                  func([]byte) (int, error) { return 0, syscall.EIO },
@@ -51,7 +51,7 @@ func TestEveryReadCounts(t *testing.T) {
 		"a bit at its start":        func(b []byte) (int, error) { b[0] = 1; return len(b), nil },
 		"a bit at its end":          func(b []byte) (int, error) { b[len(b)-1] = 0x80; return len(b), nil },
 	}
-	// The tools see nothing.
+	// The tools find nothing.
 	runner := runtest.New(t)
 	runner.On("/usr/sbin/wipefs -n -J /dev/vdb", runtest.Print(`{"signatures": []}`, 0))
 	runner.On("/usr/sbin/blkid -p -o udev /dev/vdb", runtest.Print("", 2))
@@ -69,11 +69,11 @@ func TestEveryReadCounts(t *testing.T) {
 		for _, bad := range some(chance, sound.reads) {
 			for way, how := range ways {
 				if bad == 0 && strings.HasPrefix(way, "a bit") {
-					continue // the first read looks for an XFS alone, and is made again
+					continue // the first read only looks for an XFS, and is repeated
 				}
 				d := &faulty{bad: bad, how: how}
-				// Two are read at once, either may begin first, and when the one before is handed on the
-				// one after both may have begun.
+				// Two reads run at once, and either may begin first. When the earlier one is handed on, the one after
+				// both may have begun.
 				const ahead = 2
 				if kind, err := look(d); kind == "blank" || d.reads <= bad || d.reads > bad+1+ahead {
 					t.Errorf("%d bytes, read %d of %d, %s: %q, %v, after %d reads", size, bad, sound.reads, way, kind, err, d.reads)
@@ -86,14 +86,13 @@ func TestEveryReadCounts(t *testing.T) {
 // some returns the first, the last and some of n numbers, or many in the full test.
 func some(r *rand.Rand, n int) []int {
 	if full {
-		// Each costs a look at all before it: of a large disk's thousands not all.
+		// Each choice costs a look at everything before it. So not all of a large disk's thousands are tried.
 		return append(r.Perm(n)[:min(400, n)], n-2, n-1)
 	}
 	return append(r.Perm(n)[:min(12, n)], 0, 1, 2, n/2, n-2, n-1)
 }
 
-// seeded is what decides where a test may choose: HOTMOUNT_TEST_SEED, which is
-// printed.
+// seeded returns the source of a test's random choices. It prints the seed, and HOTMOUNT_TEST_SEED replays it.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
