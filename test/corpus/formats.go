@@ -6,24 +6,23 @@ import (
 	"hotmount/internal/disk"
 )
 
-// format is one thing that somebody may have on a disk.
+// format is one thing that may be on somebody's disk.
 type format struct {
 	name  string
 	class Class
-	// is what the disk has to be taken for, blkid how libblkid calls it.
+	// is is the kind that the disk must be taken for. blkid is libblkid's name for it.
 	is    disk.Kind
 	blkid string
-	// mounts reports that hotmount mounts it; files and proto are then in it.
+	// mounts reports whether hotmount mounts it. It then has what files or proto makes.
 	mounts bool
-	// script makes it, or write does.
+	// script makes the format, or write does.
 	script string
 	write  func(*image)
-	// size of the disk, Size unless it says otherwise.
+	// size is the size of the disk in bytes, 0 for Size.
 	size int64
 
-	// For damages, all in bytes: the superblock begins at super, its magic
-	// number at magic. It loses what is its first at the places up to backup,
-	// and backups beyond it stay.
+	// These offsets in bytes are for damages. The superblock begins at super, and its magic number at magic. A damage
+	// that leaves only backups zeroes everything up to backup.
 	super, magic, backup int64
 }
 
@@ -154,10 +153,10 @@ config="devices { use_devicesfile=0 scan=[\"/dev\"] filter=[\"a|^$l\$|\",\"r|.*|
 lvm pvcreate -qq --config "$config" $l
 `
 
-// at writes the byte 1 there.
+// at returns a function that writes the byte 1 at the offset.
 func at(offset int64) func(*image) { return func(im *image) { im.put(offset, []byte{1}) } }
 
-// noise fills with bytes that look random and are the same each time.
+// noise fills a range with bytes that look random and are the same each time.
 func (im *image) noise(from, to int64) {
 	r := rand.NewChaCha8([32]byte{byte(from), byte(from >> 20), 1})
 	buf := make([]byte, 1<<20)
@@ -168,7 +167,7 @@ func (im *image) noise(from, to int64) {
 	}
 }
 
-// fill fills with one byte.
+// fill fills a range with one byte.
 func (im *image) fill(from, to int64, c byte) {
 	b := make([]byte, to-from)
 	for i := range b {
