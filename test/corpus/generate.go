@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// What follows writes what tools write that need a kernel with the format, or
-// that Debian does not have. wipefs(8) has to know it again.
+// These functions write formats whose tools need a kernel with the format, or are not in Debian. wipefs(8) must
+// recognise the result.
 
 var (
 	le = binary.LittleEndian
@@ -15,8 +15,7 @@ var (
 
 const mdMagic = 0xa92b4efc
 
-// md090 writes struct mdp_superblock_s (linux/raid/md_p.h), in the last 64 KiB
-// that begin at a multiple of it.
+// md090 writes struct mdp_superblock_s (linux/raid/md_p.h), at the start of the disk's last aligned 64 KiB.
 func md090(im *image) {
 	b := make([]byte, 4096)
 	for i, v := range []uint32{mdMagic, 0, 90, 0, 0, 0x11223344, 1700000000, 1, 300000, 2, 2, 0, 0, 0x55667788, 0x99aabbcc, 0xddeeff00} {
@@ -53,7 +52,7 @@ func md1(im *image, at int64, minor uint64) {
 	im.put(at, b)
 }
 
-// ddf writes the anchor header of SNIA's DDF and the primary one that it names.
+// ddf writes the anchor header of SNIA's DDF, and the primary header that it names.
 func ddf(im *image) {
 	primary := im.size/512 - 2048
 	b := make([]byte, 512)
@@ -70,8 +69,7 @@ func ddf(im *image) {
 	im.put(primary*512, b)
 }
 
-// zfs writes the rings of uberblocks of all four labels, and something in place
-// of the list of names and values.
+// zfs writes the rings of uberblocks of all four labels, and a stub of the list of names and values.
 func zfs(im *image) {
 	end := im.size / (256 << 10) * (256 << 10)
 	for _, label := range []int64{0, 256 << 10, end - 512<<10, end - 256<<10} {
@@ -86,7 +84,7 @@ func zfs(im *image) {
 	}
 }
 
-// gpt4K writes a GPT for sectors of 4096 bytes and no MBR before it.
+// gpt4K writes a GPT for sectors of 4096 bytes, without an MBR before it.
 func gpt4K(im *image) {
 	entries := make([]byte, 16<<10)
 	copy(entries, "\xaf\x3d\xc6\x0f\x83\x84\x72\x47\x8e\x79\x3d\x69\xd8\x47\x7d\xe4partition-0000-1")
@@ -175,8 +173,8 @@ func drbd(im *image) {
 	im.put(im.size-4096, b)
 }
 
-// pages writes pages such as a database keeps that uses the disk without a
-// filesystem: a checksum, a number, rows, and much that is zero.
+// pages writes pages like those of a database on a disk without a filesystem. They have a checksum, a number, rows, and
+// many zeros.
 func (im *image) pages(from, to int64) {
 	const page = 16 << 10
 	for at := from; at < to; at += 16 * page {
