@@ -35,8 +35,8 @@ func (e elsewhere) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	return run.Exec{}.Run(ctx, c)
 }
 
-// runners are those of this machine's tools and, in the full test, of Debian
-// 13's, which know less: they go by checksums.
+// runners returns this machine's tools. In the full test it adds those of Debian 13, which recognise less because they
+// verify checksums.
 func runners(t *testing.T) map[string]run.Runner {
 	all := map[string]run.Runner{"here": run.Exec{}}
 	if !full {
@@ -63,11 +63,11 @@ func runners(t *testing.T) map[string]run.Runner {
 	return all
 }
 
-// look asks what is on the image, as the proof does.
+// look looks at the image as the proof does.
 func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECT, 0)
-	if errors.Is(err, syscall.EINVAL) { // a filesystem in memory
+	if errors.Is(err, syscall.EINVAL) { // a filesystem in memory has no direct reads
 		f, err = os.Open(path)
 	}
 	if err != nil {
@@ -85,20 +85,20 @@ func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content
 	return c
 }
 
-// trixie are the kinds that Debian 13's tools see in another way: its libblkid asks
-// for more than a magic number, and what generate.go writes has no more.
+// trixie has the kinds that Debian 13's tools take for something else. Its libblkid requires more than a magic number,
+// and generate.go writes no more.
 var trixie = map[string]disk.Kind{
 	"zfs":                     disk.Unknown,
 	"zfs, first MiB zero":     disk.Unknown,
 	"zfs, only backups left":  disk.Unknown,
 	"drbd, internal metadata": disk.Unknown,
 	"BitLocker":               disk.Unknown,
-	// blkid goes by the checksum and says nothing, wipefs names it.
+	// blkid rejects the checksum and prints nothing. wipefs names the XFS.
 	"xfs, one bit of the superblock flipped": disk.Other,
 }
 
-// TestNothingIsBlank: no kind of image is taken for blank, each is taken for what
-// it is, and none is changed by a byte.
+// TestNothingIsBlank checks that no kind of image is taken for blank. Each is taken for what it is, and no byte of it
+// changes.
 func TestNothingIsBlank(t *testing.T) {
 	kinds, tools := Kinds(), runners(t)
 	missed := make(chan string, len(kinds))
@@ -125,12 +125,12 @@ func TestNothingIsBlank(t *testing.T) {
 						}
 					}
 				}
-				// What only the first 4 KiB tell apart from a blank disk.
+				// The weakest plan takes some kinds for blank. The test counts them.
 				if c := look(t, path, probe.Unsigned, tools["here"]); c.Kind == disk.Blank {
 					missed <- k.Name
 				}
 				if after, err := Digest(path); err != nil || after != before {
-					t.Errorf("it was changed (%v)", err)
+					t.Errorf("its bytes have changed (%v)", err)
 				}
 			})
 		}
@@ -142,7 +142,7 @@ func TestNothingIsBlank(t *testing.T) {
 	}
 	slices.Sort(names)
 	t.Logf("%d kinds; the plan unsigned takes %d of them for blank: %q", len(kinds), len(names), names)
-	// A corpus that the weakest plan passes shows nothing.
+	// A corpus that even the weakest plan recognises would show nothing.
 	if len(names) < 40 {
 		t.Errorf("the plan unsigned takes only %d kinds for blank", len(names))
 	}
