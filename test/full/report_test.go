@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What has passed for the same sources is known to the next call, whatever the
-// commit; what failed, and what other sources did, is to be run.
+// TestReport checks that a call knows what passed for the same sources, whatever the commit. What failed, or passed
+// only for other sources, has to run.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	steps := []step{{name: "make lint"}, {name: "TestA"}, {name: "config.FuzzLoad for 1m0s"}, {name: "report.FuzzLoad for 1m0s"}}
@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A result says how it ended and with which seed.
+// TestRun checks that a result shows how the step ended and with which seed.
 func TestRun(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo all well":                             "passed | ",
