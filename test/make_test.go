@@ -1,5 +1,4 @@
-// Package test holds what needs more than one package, and here what make says
-// before anything is built.
+// Package test has tests that need more than one package. This file tests what make checks before anything is built.
 package test
 
 import (
@@ -14,15 +13,15 @@ import (
 	"testing"
 )
 
-// TestGoVersion: make says so where go is missing or too old, and a new one that
-// Go's installer has placed is found behind Debian's.
+// TestGoVersion checks that make reports a go that is missing or too old. It finds a new go where Go's installer puts
+// it, even if Debian's comes first in PATH.
 func TestGoVersion(t *testing.T) {
-	// By way of standard input, so that go test knows that the result depends on it.
+	// make reads the Makefile from standard input, so that go test knows that the result depends on it.
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools := t.TempDir() // all that is wanted of /usr/bin, where there may be a go
+	tools := t.TempDir() // all that make needs of /usr/bin, which may have a go
 	for _, tool := range []string{"date", "dpkg", "git", "head", "sed", "sort", "stat"} {
 		path, err := exec.LookPath(tool)
 		if err != nil {
@@ -32,7 +31,7 @@ func TestGoVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// golang gives a directory with a go of that version.
+	// golang returns a directory with a go of that version, or an empty one.
 	golang := func(version string) string {
 		dir := t.TempDir()
 		if version == "" {
@@ -72,7 +71,8 @@ func TestGoVersion(t *testing.T) {
 	}
 }
 
-// TestMissingPackages: who is not root is told which Debian packages are missing, and nothing is installed.
+// TestMissingPackages checks that packaging/need names the missing Debian packages to a user who is not root, and
+// installs nothing.
 func TestMissingPackages(t *testing.T) {
 	script, err := os.ReadFile("../packaging/need")
 	if err != nil {
@@ -95,8 +95,8 @@ func TestMissingPackages(t *testing.T) {
 	}
 }
 
-// TestSources: what is packed is among the sources whose digest make test-full's reports are for, but for what no test
-// reads.
+// TestSources checks that each packed directory is among the Makefile's SOURCES, except those that no test reads. The
+// reports of make test-full are for a digest of SOURCES.
 func TestSources(t *testing.T) {
 	words := func(file, pattern string) []string {
 		text, err := os.ReadFile(file)
@@ -113,7 +113,7 @@ func TestSources(t *testing.T) {
 	for _, packed := range words("../packaging/build", `(?m)^cp -R (.*) "\$stage"/$`) {
 		top, _, _ := strings.Cut(packed, "/")
 		if !slices.Contains(append(sources, "README.md", "CHANGELOG.md"), top) {
-			t.Errorf("%s is not among them", packed)
+			t.Errorf("%s is packed, but not among the Makefile's SOURCES", packed)
 		}
 	}
 }
