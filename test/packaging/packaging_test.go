@@ -1,7 +1,7 @@
 //go:build deb
 
-// Package packaging tests the Debian package that HOTMOUNT_DEB names, and what the units and security.md say of each
-// other. The tools it calls are among the Makefile's PACKAGES_test.
+// Package packaging tests the Debian package that HOTMOUNT_DEB names, and that the units and security.md agree. The
+// tools that it calls are among the Makefile's PACKAGES_test.
 package packaging
 
 import (
@@ -53,7 +53,7 @@ func TestLintian(t *testing.T) {
 	run(t, nil, "lintian", "--pedantic", "--tag-display-limit", "0", "--fail-on", "error,warning,pedantic", "--allow-root", deb(t))
 }
 
-// TestContents: packaging/check looks into the package of each architecture.
+// TestContents checks each architecture's package with packaging/check.
 func TestContents(t *testing.T) {
 	for path := range strings.SplitSeq(os.Getenv("HOTMOUNT_DEBS"), " ") {
 		field := func(name string) string { return run(t, nil, "dpkg-deb", "-f", path, name) }
@@ -61,7 +61,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// TestSize: the package has less than 4 MB, and takes less than 14 MB where it is installed.
+// TestSize checks that the package has less than 4 MB, and takes less than 14 MB when it is installed.
 func TestSize(t *testing.T) {
 	info, err := os.Stat(deb(t))
 	if err != nil {
@@ -100,7 +100,7 @@ func TestAlerts(t *testing.T) {
 	run(t, nil, "promtool", "test", "rules", "hotmount-alerts.test.yaml")
 }
 
-// TestCompletion: each shell reads its script, and completes a command.
+// TestCompletion checks that each shell reads its script and completes a command.
 func TestCompletion(t *testing.T) {
 	tree := t.TempDir()
 	run(t, nil, "dpkg-deb", "-x", deb(t), tree)
@@ -110,7 +110,7 @@ func TestCompletion(t *testing.T) {
 	run(t, nil, "zsh", "-n", zsh)
 	run(t, nil, "fish", "-n", fish)
 	path := []string{"PATH=" + filepath.Join(tree, "usr/bin") + ":" + os.Getenv("PATH")}
-	// zsh's own part, which needs a terminal, is stood in for.
+	// The stub replaces zsh's own part, which needs a terminal.
 	stub := `compdef() { :; }; _describe() { print -rl -- $completions; }; source ` + zsh + `; words=(hotmount rel); CURRENT=2; _hotmount`
 	for shell, offered := range map[string]string{
 		"fish": run(t, path, "fish", "--no-config", "-c", "source "+fish+`; complete -C "hotmount rel"`),
@@ -122,7 +122,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// exposures are what each service may be exposed to (systemd-analyze(1), security).
+// exposures has the highest exposure level of each service (systemd-analyze(1), security).
 var exposures = map[string]float64{
 	"hotmount.service":          1.6,
 	"hotmount-format@.service":  1.3,
@@ -143,7 +143,7 @@ var (
 	capabilities = regexp.MustCompile(`(?m)^CapabilityBoundingSet=(.*)$`)
 )
 
-// TestExposure: no service is exposed to more than it may be, each has a time limit, and the table in security.md is true.
+// TestExposure checks each service's exposure level and time limit, and the table in security.md.
 func TestExposure(t *testing.T) {
 	units, err := filepath.Glob(filepath.Join(root, "systemd/*.service"))
 	if err != nil || len(units) != len(exposures) {
@@ -155,10 +155,10 @@ func TestExposure(t *testing.T) {
 		text := read(t, "systemd/"+unit)
 		found := overall.FindStringSubmatch(run(t, nil, "systemd-analyze", "security", "--offline=true", "--no-pager", path))
 		if found == nil {
-			t.Fatalf("systemd-analyze tells no exposure of %s", unit)
+			t.Fatalf("systemd-analyze prints no exposure level of %s", unit)
 		}
 		if is, err := strconv.ParseFloat(found[1], 64); err != nil || is > exposures[unit] {
-			t.Errorf("%s is exposed to %s, it may be to %v (%v)", unit, found[1], exposures[unit], err)
+			t.Errorf("%s has an exposure level of %s, more than %v (%v)", unit, found[1], exposures[unit], err)
 		}
 		if !strings.Contains(text, "\nTimeoutStartSec=") {
 			t.Errorf("%s has no time limit", unit)
