@@ -7,10 +7,9 @@ import (
 	"testing"
 )
 
-// TestPostrmIsLedNowhere: who can write to a class directory puts a symlink in the
-// place of a leftover after postrm has looked at it, here when it calls ls. What the
-// symlink leads to is not touched; a leftover that stays one goes, unless what has the
-// marker's name holds something.
+// TestPostrmIsLedNowhere checks postrm against a user who can write to a class directory. The user replaces a leftover
+// by a symlink after postrm has looked at it, here when postrm calls ls. postrm does not touch the symlink's target. It
+// removes a leftover that stays one, unless the file with the marker's name has content.
 func TestPostrmIsLedNowhere(t *testing.T) {
 	script, err := os.Open("../packaging/debian/postrm")
 	if err != nil {
