@@ -12,16 +12,16 @@ import (
 	"testing"
 )
 
-// The most lines that a file and a function of the program may have.
+// maxFile and maxFunction are the most lines that a file and a function of the program may have.
 const (
 	maxFile     = 500
 	maxFunction = 80
 )
 
-// larger are the files and functions that may have more lines, each with why.
+// larger has the files and functions that may have more lines, each with the reason.
 var larger = map[string]int{}
 
-// TestSize: files and functions of the program are short enough to be read at once.
+// TestSize checks that files and functions of the program are short enough to be read at once.
 func TestSize(t *testing.T) {
 	found := map[string]bool{}
 	check := func(name string, lines, most int) {
@@ -30,7 +30,7 @@ func TestSize(t *testing.T) {
 			most = may
 		}
 		if lines > most {
-			t.Errorf("%s has %d lines, it may have %d", name, lines, most)
+			t.Errorf("%s has %d lines, more than %d", name, lines, most)
 		}
 	}
 	for _, top := range []string{"../cmd", "../internal"} {
@@ -62,7 +62,7 @@ func TestSize(t *testing.T) {
 	}
 	for name := range larger {
 		if !found[name] {
-			t.Errorf("%s is not there: it needs no exception", name)
+			t.Errorf("%s has an exception, but does not exist", name)
 		}
 	}
 }
