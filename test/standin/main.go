@@ -1,11 +1,10 @@
-// Command standin stands in for Kubernetes, in a worker, as root.
+// Command standin stands in for Kubernetes on a worker. It runs as root.
 //
 //	standin COUNT SOURCE
 //
-// makes containers: processes in mount namespaces of their own, each with one
-// volume, as a container runtime makes them. Each binds SOURCE where kubelet binds a
-// pod's volume, and a container that has it as /data. The containers live until
-// they are killed.
+// makes containers as a container runtime does: processes in mount namespaces of their own, each with one volume. It
+// binds SOURCE where kubelet binds a pod's volume, and the container has that as /data. The containers live until they
+// are killed.
 //
 //	standin provisioner DIRECTORY NODE PERIOD CLASS:MODE:DIRECTORY...
 //
@@ -62,7 +61,7 @@ func pods(count, source string) error {
 	return nil
 }
 
-// container goes into a root of its own and becomes a process that does nothing.
+// container enters a root of its own and becomes a process that does nothing.
 func container(volume string) error {
 	const root = "/run/standin-root"
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -87,7 +86,7 @@ func container(volume string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
-	// The old root comes to lie on the new one (pivot_root(2), NOTES).
+	// The old root then lies on the new one (pivot_root(2), NOTES).
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot_root: %w", err)
 	}
