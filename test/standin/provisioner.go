@@ -31,32 +31,32 @@ type class struct {
 	block           bool
 }
 
-// provision plays sig-storage-local-static-provisioner 2.9: every period it
-// cleans the volumes that are released, then looks for new ones, as
-// DiscoverLocalVolumes (pkg/discovery/discovery.go) and DeletePVs
-// (pkg/deleter/deleter.go) do. The cluster is a directory: volumes.json are the
-// volumes, a file released/NAME has that one released. A volume is cleaned beside the
-// passes, and deleted by the first one that finds it cleaned. Each line of its log is an
-// "error" as it would log it, or what it "created" or "cleaned", with what was
-// really there according to PID 1's mount table.
+// provision plays sig-storage-local-static-provisioner 2.9. Every period it cleans the released volumes and then looks
+// for new ones, as DeletePVs (pkg/deleter/deleter.go) and DiscoverLocalVolumes (pkg/discovery/discovery.go) do.
+//
+// The cluster is a directory. volumes.json has the volumes, and a file released/NAME marks one as released. A volume is
+// cleaned beside the passes. The first pass that finds it cleaned deletes it.
+//
+// Each line of the log is an "error" as the provisioner would log it, or a volume that it "created" or "cleaned". The
+// latter have what was really there, according to PID 1's mount table.
 type provision struct {
 	dir, node string
 	classes   []class
 	volumes   map[string]volume
-	// cleaning are the cleaners, by volume.
+	// cleaning has the cleaners by volume.
 	cleaning map[string]*cleaner
 	log      *os.File
 }
 
-// cleaner is at work on a volume until ended is closed: err is what came of it, before
-// and after what was there.
+// cleaner works on a volume until ended is closed. err is its result. before and after are what was at the volume's
+// path.
 type cleaner struct {
 	ended         chan struct{}
 	err           error
 	before, after string
 }
 
-// runProvisioner takes DIRECTORY NODE PERIOD CLASS:MODE:DIRECTORY...
+// runProvisioner runs with the arguments DIRECTORY NODE PERIOD CLASS:MODE:DIRECTORY...
 func runProvisioner(args []string) error {
 	period, err := time.ParseDuration(args[2])
 	if err != nil {
@@ -97,8 +97,7 @@ func (p *provision) say(format string, args ...any) {
 	fmt.Fprintf(p.log, time.Now().UTC().Format("2006-01-02T15:04:05.000Z ")+format+"\n", args...)
 }
 
-// save replaces the file as a whole, and the disk has it: the cluster remembers
-// what the node forgets.
+// save replaces the file as a whole and makes it durable, because a cluster remembers what the node forgets.
 func (p *provision) save() error {
 	data, err := json.Marshal(p.volumes)
 	if err != nil {
@@ -121,9 +120,8 @@ func (p *provision) save() error {
 	return os.Rename(name+".new", name)
 }
 
-// truth is what is at the path: the device, the type and, by udev, the UUID of the
-// filesystem mounted there, or the disk sequence number that the link leads to, or
-// "nothing".
+// truth returns what is at the path. Of a mounted filesystem that is the device, the type and, according to udev, the
+// UUID. Of a link it is the disk sequence number of its target. Otherwise it is "nothing".
 func truth(path string, block bool) string {
 	if block {
 		var st unix.Stat_t
@@ -161,7 +159,7 @@ func (p *provision) clean() {
 		if !ok {
 			continue
 		}
-		if _, err := os.Stat(v.Path); err != nil { // getVolMode
+		if _, err := os.Stat(v.Path); err != nil { // as in getVolMode
 			p.say("event cleaning %s: %v", n.Name(), err)
 			continue
 		}
@@ -204,7 +202,7 @@ func begin(v volume) *cleaner {
 
 func cleanVolume(v volume) error {
 	if v.Block {
-		// dd_zero.sh, as "hotmount provisioner values" has it.
+		// This is dd_zero.sh as "hotmount provisioner values" has it.
 		info, err := os.Stat(v.Path)
 		if err == nil && info.Mode()&fs.ModeDevice == 0 {
 			err = errors.New("it is no block device")
@@ -219,7 +217,7 @@ func cleanVolume(v volume) error {
 		}
 		return nil
 	}
-	// DeleteContents, which has the directory open to the end.
+	// This is DeleteContents, which has the directory open to the end.
 	dir, err := os.Open(v.Path)
 	if err != nil {
 		return err
@@ -232,8 +230,7 @@ func cleanVolume(v volume) error {
 	return err
 }
 
-// own returns the mount points of the provisioner's own mount table, with escapes
-// as they are.
+// own returns the mount points in the provisioner's own mount table, with escapes as they are.
 func own() (map[string]bool, error) {
 	table, err := os.ReadFile("/proc/mounts")
 	points := map[string]bool{}
@@ -283,7 +280,7 @@ func (p *provision) entry(c class, file string, points map[string]bool) error {
 	}
 	name := disk.VolumeName(file, p.node, c.name)
 	if _, exists := p.volumes[name]; exists {
-		// It would not look; who plays it does.
+		// The provisioner would not look. Its stand-in does.
 		if truth(path, c.block) == "nothing" {
 			return fmt.Errorf("path %q is a volume's, and nothing is there", path)
 		}
@@ -329,8 +326,7 @@ func deviceSize(path string) (uint64, error) {
 	return uint64(size), errors.Join(err, f.Close())
 }
 
-// pretty is roundDownCapacityPretty: full GiB from 10 of them on, else full MiB
-// from 10 on.
+// pretty is roundDownCapacityPretty: it returns full GiB from 10 GiB on, and full MiB from 10 MiB on.
 func pretty(n uint64) uint64 {
 	for _, unit := range []uint64{1 << 30, 1 << 20} {
 		if n/unit >= 10 {
