@@ -17,7 +17,7 @@ import (
 // (issue 2, shown 2).
 func TestForeignXFS(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
-	// Another worker stands for elsewhere: this one, with the daemon stopped.
+	// This worker stands in for another one while its daemon is stopped.
 	image := blank(t, gib)
 	m.run("systemctl stop hotmount")
 	name, id := m.attach(w, worker.Disk{File: image})
@@ -43,7 +43,7 @@ func TestForeignXFS(t *testing.T) {
 			t.Errorf("mount options %s lack %s", options, want)
 		}
 	}
-	// systemctl show gives What= as the mount table has it: the device's own node.
+	// systemctl show takes What= from the mount table, which has the device's own node.
 	description := m.run("systemctl show -P Description " + quote(unitOf(uuid)))
 	for _, want := range []string{"no serial", uuid, "1 GiB", "/dev/" + name} {
 		if !strings.Contains(description, want) {
@@ -71,7 +71,7 @@ func TestExt4(t *testing.T) {
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")
 	m.says("/dev/" + name + " .*refuse: its class does not accept the type of its filesystem: ext4")
 	if table := m.run("cat /proc/self/mountinfo"); strings.Contains(table, "/dev/"+name+" ") || strings.Contains(table, " /mnt/disks/") {
-		t.Errorf("mounted all the same:\n%s", table)
+		t.Errorf("mounted although its class does not accept it:\n%s", table)
 	}
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	uuid := m.mounted(name)
@@ -81,7 +81,7 @@ func TestExt4(t *testing.T) {
 }
 
 // TestTwentyDisks checks that twenty disks attached back to back are all mounted, each once (issue 2, shown 4). Half of
-// them hold a filesystem, half are blank. So are six more, after which the kernel's names of virtio disks have four
+// them hold a filesystem, half are blank. Six more follow, and the kernel's names of virtio disks then have four
 // letters.
 func TestTwentyDisks(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
@@ -93,7 +93,7 @@ func TestTwentyDisks(t *testing.T) {
 			images = append(images, blank(t, 320<<20))
 		}
 	}
-	// So often PID 1 does not read the mount table, but once a second: it must not lose the units meanwhile.
+	// Under this load PID 1 reads the mount table only once a second. It must not lose units meanwhile.
 	m.run(`mkdir /run/busy; (while [ -e /run/busy ]; do mount --bind /run/busy /run/busy; umount /run/busy; done) </dev/null >/dev/null 2>&1 &`)
 	last := ""
 	for _, image := range images {
@@ -129,7 +129,7 @@ func TestTwentyDisks(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if got := m.run("journalctl -b -o cat --no-pager -u 'hotmounts-*' | grep -c '^Starting.* disks that come together'"); got == "0" {
-		t.Error("none came together")
+		t.Error("no disks were mounted together")
 	}
 	if got := m.run("journalctl -b -o cat --no-pager | grep -c ': formatted: xfs'"); got != "10" {
 		t.Errorf("%s disks were formatted", got)
@@ -137,8 +137,8 @@ func TestTwentyDisks(t *testing.T) {
 	m.startsNothing() // with all of them mounted (issue 8)
 }
 
-// TestDetach checks that an idle disk's unit and directory go with it, even while the daemon is down. The disk comes
-// back at the same path with its data (issue 2, shown 6).
+// TestDetach checks that the unit and the directory of an idle disk go with it, even while the daemon is down. The disk
+// comes back at the same path with its data (issue 2, shown 6).
 func TestDetach(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -168,15 +168,16 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestTogether checks that one process mounts disks that come at once, each by a transient mount unit of its own (issue
-// 8). Damaged disks, disks that do not answer, and a masked unit do not keep the others from being mounted or released.
+// TestTogether checks that one process mounts disks that come at once, each by its own transient mount unit (issue 8).
+// Damaged disks, disks that do not answer, and a masked unit do not keep the others from being mounted or released.
 func TestTogether(t *testing.T) { together(t, worker.Options{}) }
 
 func together(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
-	// The daemon hears of all at once. Of three that do not answer one may come first, and alone.
+	// The daemon sees all disks at once. One of the three that do not answer may still come first, and be mounted
+	// alone.
 	m.run("systemctl kill -s STOP hotmount")
-	const good, sick, slow, all = 4, 4, 5, 8 // the first four are good, from slow on none answers
+	const good, sick, slow, all = 4, 4, 5, 8 // the first four are good, and from slow on none answers
 	var names, ids, uuids, images []string
 	for i := range all {
 		image := made(t, 320<<20)
@@ -190,7 +191,7 @@ func together(t *testing.T, o worker.Options) {
 		names, ids, images = append(names, name), append(ids, id), append(images, image)
 		uuids = append(uuids, m.run("udevadm settle; blkid -o value -s UUID /dev/"+name))
 	}
-	// The header of the first inodes, which a mount reads.
+	// A mount reads the header of the first inodes.
 	m.run("head -c 512 /dev/urandom | dd of=/dev/" + names[sick] + " bs=512 seek=2 conv=notrunc,fsync status=none; udevadm settle")
 	for _, id := range ids[slow:] {
 		throttle(t, w, id+"/virtio-backend", 1, 0)
@@ -220,27 +221,27 @@ func together(t *testing.T, o worker.Options) {
 	if twice := m.run("findmnt -rno TARGET | sort | uniq -d"); twice != "" {
 		t.Errorf("mounted twice: %s", twice)
 	}
-	// What goes together has not failed while it may come: PID 1 is asked for sure after 15 seconds.
+	// A disk of the service has not failed while it may still answer, even after 20 seconds.
 	const service = "hotmounts-*.service"
-	m.wait("the slow ones to be awaited for long", `for unit in $(systemctl list-units --state activating --plain --no-legend '`+service+`' | cut -d ' ' -f 1); do
+	m.wait("the mounts of the slow disks to take long", `for unit in $(systemctl list-units --state activating --plain --no-legend '`+service+`' | cut -d ' ' -f 1); do
 		since=$(systemctl show -P InactiveExitTimestampMonotonic $unit); [ $(($(awk '{print int($1)}' /proc/uptime) - since / 1000000)) -lt 20 ] || exit 0; done; exit 1`)
 	awaited := strings.Join(names[slow:], "|")
 	if got := m.run("findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/'; journalctl -b -u hotmount -o cat --no-pager"); !strings.HasPrefix(got, "4\n") || regexpLine(got, "^/dev/("+awaited+") .*(cannot|ended)") {
 		t.Errorf("while some do not answer: %s", got)
 	}
-	// What is released meanwhile stays so, and what comes back is told why it waits.
+	// A disk that is released meanwhile stays released. The journal has the reason why a disk that comes back waits.
 	m.run("hotmount release " + uuids[2] + "; hotmount release " + uuids[3])
 	m.detach(w, ids[2])
 	kept := m.run("systemctl show -P Wants '" + service + "'")
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
-	// But not the one that came first.
+	// A disk that came first was mounted alone. It does not wait when it comes back.
 	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
 		m.says("/dev/" + back + " .*cannot mount .*systemd has mnt-disks-.* from another start")
 	}
-	// Another daemon finds them under way, and waits as well.
+	// The next daemon finds these mounts under way and waits as well.
 	m.run("systemctl kill -s KILL hotmount")
 	for _, name := range names[slow:] {
-		m.wait("the next daemon to want it", `[ $(journalctl -b -u hotmount -o cat --no-pager | grep -c '^/dev/`+name+` .*: mount: it holds') = 2 ]`)
+		m.wait("the next daemon to mount it", `[ $(journalctl -b -u hotmount -o cat --no-pager | grep -c '^/dev/`+name+` .*: mount: it holds') = 2 ]`)
 	}
 	for i, name := range names[slow:] {
 		throttle(t, w, ids[slow+i]+"/virtio-backend", 0, 0)
@@ -249,26 +250,26 @@ func together(t *testing.T, o worker.Options) {
 		}
 		m.says("/dev/" + name + " .*: mounted xfs " + uuids[slow+i])
 	}
-	// The damaged one is told of, and has its own journal.
-	m.waits(3, "the damaged one to be told of", "journalctl -b --no-pager -o cat | grep -E '^/dev/"+names[sick]+" .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/"+names[sick]+"'")
+	// The journal names the damaged disk and the remedy. The disk's mount unit has its own journal.
+	m.waits(3, "the damaged disk to be in the journal", "journalctl -b --no-pager -o cat | grep -E '^/dev/"+names[sick]+" .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/"+names[sick]+"'")
 	if own := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuids[sick]))); !regexpLine(own, "^mount: /mnt/disks/"+uuids[sick]+": ") {
-		t.Errorf("the damaged one's own journal: %s", own)
+		t.Errorf("the journal of the damaged disk's unit: %s", own)
 	}
 	m.wait("PID 1 to let the service go", "[ -z \"$(ls /run/systemd/transient | grep '^hotmounts-')\" ]")
-	m.waits(3, "what came back to be mounted", "findmnt /dev/"+back)
+	m.waits(3, "the disk that came back to be mounted", "findmnt /dev/"+back)
 	if got := m.run("journalctl -b -u hotmount -o cat --no-pager"); regexpLine(got, "^/dev/"+back+" .*TOGETHER-2.*look at it with") {
-		t.Errorf("what came back is said to be damaged: %s", got)
+		t.Errorf("the disk that came back is reported as damaged: %s", got)
 	}
 	if twice := m.run("findmnt -rno TARGET | sort | uniq -d"); twice != "" {
 		t.Errorf("mounted twice: %s", twice)
 	}
 	m.detach(w, ids[sick])
-	m.wait("what is not mounted to leave nothing behind", "[ $(ls /mnt/disks | wc -l) = 6 ]")
+	m.wait("the failed mount to leave no directory", "[ $(ls /mnt/disks | wc -l) = 6 ]")
 	if got := m.run("findmnt -rno TARGET | grep -c " + uuids[3] + " || [ $? = 1 ]; journalctl -b -o cat --no-pager -u '" + service + "' | grep '^Starting '"); !regexpLine(got, "^0\nStarting .*Mount disks that come together") {
-		t.Errorf("the released one's mounts, and how they came: %s", got)
+		t.Errorf("the mounts of the released disk, and the starts of the service: %s", got)
 	}
 
-	// PID 1 refuses all of which one is masked.
+	// PID 1 refuses to start mount units together if one of them is masked.
 	services := "journalctl -b -o cat --no-pager -u '" + service + "' | grep -c '^Starting '"
 	before := m.run(services)
 	m.run("systemctl kill -s STOP hotmount")
@@ -285,15 +286,15 @@ func together(t *testing.T, o worker.Options) {
 		t.Errorf("mounted although its unit is masked: %s", got)
 	}
 	if got := m.run(services); got != before {
-		t.Errorf("%s services mount together, %s before one was masked", got, before)
+		t.Errorf("%s services mounted disks together, %s before one unit was masked", got, before)
 	}
 
-	// Each goes like any other, while no daemon runs, too.
+	// Each mount ends like any other, even while no daemon runs.
 	m.run("systemctl stop hotmount; umount /mnt/disks/" + uuids[0])
-	m.wait("what is unmounted by hand to be cleared up", "[ ! -e /mnt/disks/"+uuids[0]+" ]")
+	m.wait("the cleanup after an unmount by hand", "[ ! -e /mnt/disks/"+uuids[0]+" ]")
 	for i, id := range map[int]string{1: ids[1], 2: backID} {
 		m.detach(w, id)
-		m.wait("what is pulled to be unmounted", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuids[i], quote(unitOf(uuids[i]))))
+		m.wait("the pulled disk to be unmounted", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuids[i], quote(unitOf(uuids[i]))))
 	}
 	if got := m.run("systemctl list-units --all --no-legend '" + service + "'; findmnt -rno TARGET | grep -c ^/mnt/disks/"); got != "5" {
 		t.Errorf("left: %s", got)
@@ -322,9 +323,9 @@ func TestVirsh(t *testing.T) {
 	virsh("attach-disk", l.Domain(), image, "vdc", "--persistent", "--serial", "VIRSH-1", "--subdriver", "raw")
 	m.wait("the disk", "[ -e /dev/vdb ]")
 	uuid := m.mounted("vdb")
-	// The proof reads all of it, once (Documentation/block/stat.rst).
+	// The proof reads the whole disk once (Documentation/block/stat.rst describes the fields).
 	if got := m.run("awk '{print ($3 >= 4194304 && $3 < 6291456)}' /sys/block/vdb/stat"); got != "1" {
-		t.Errorf("of the disk of 4194304 sectors this was read: %s", m.run("cat /sys/block/vdb/stat"))
+		t.Errorf("the reads of a disk of 4194304 sectors: %s", m.run("cat /sys/block/vdb/stat"))
 	}
 	if got := m.run("findmnt -no FSTYPE /mnt/disks/" + uuid); got != "xfs" {
 		t.Errorf("made a %s", got)
@@ -342,7 +343,7 @@ func TestVirsh(t *testing.T) {
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
 	virsh("blockresize", l.Domain(), "vdc", "3G")
 	m.says("/dev/vdb .*grown: xfs " + uuid + " from 2 GiB .* to 3 GiB .*online; .*PersistentVolume")
-	// What release says of a disk whose name on the host is another, taken at its word.
+	// release prints a command that finds the disk's name on the host. The test runs it as printed.
 	out := m.run("hotmount release vdb")
 	find := regexp.MustCompile(`(?m)^on the host it need not be called vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
 	if find == nil {
@@ -365,8 +366,8 @@ func TestVirsh(t *testing.T) {
 	}
 }
 
-// TestExchange checks that a link to a block volume never leads to the disk that replaces its own while udev is late.
-// It does so on each bus whose driver has its own way of naming. TestBlockVolumes covers virtio.
+// TestExchange checks that a link to a block volume never leads to another disk that replaces the volume's disk while
+// udev is late. It covers each bus with its own way of naming disks. TestBlockVolumes covers virtio.
 func TestExchange(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'
@@ -393,16 +394,16 @@ systemctl reload hotmount`)
 	}
 }
 
-// TestExchangedBeforeItsMount exchanges a disk whose mount waits at start for another with the same kernel name, while
-// udev hears of neither. PID 1 then mounts the new disk by the link of the first. The test checks that it neither stays
-// in the other's place nor is recorded there.
+// TestExchangedBeforeItsMount replaces a disk whose mount waits at start by another with the same kernel name. udev
+// sees neither event. PID 1 then mounts the new disk by the link of the first. The test checks that the new disk is
+// unmounted again and is not recorded as the first.
 func TestExchangedBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; echo 'ready_timeout: 30s' >/etc/hotmount/config.yaml")
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
 	seq := m.run("cat /sys/block/" + name + "/diskseq")
-	// For one that udev does not know the mount of another that is new here waits.
+	// The mount of a disk that is new on this worker waits while udev does not know another disk.
 	m.run("udevadm control --stop-exec-queue")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.run("systemctl start --no-block hotmount")
@@ -416,7 +417,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.says("which has its name now, was mounted in its place, and is unmounted again")
 	m.wait("the mount point to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	if got := m.run("findmnt -rno TARGET /dev/" + name + " || true; if [ -e /var/lib/hotmount/filesystems.json ]; then cat /var/lib/hotmount/filesystems.json; fi"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
-		t.Errorf("left of it: %s", got)
+		t.Errorf("left behind: %s", got)
 	}
 	m.run("udevadm control --start-exec-queue")
 	for _, name := range []string{next, late} {
@@ -424,7 +425,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 			t.Errorf("%s is mounted as %s", name, got)
 		}
 	}
-	for _, name := range []string{next, late} { // the record is where the first one's was looked for
+	for _, name := range []string{next, late} { // shows that the check above read the right file
 		m.wait("the record of "+name, "grep -q $(blkid -o value -s UUID /dev/"+name+") /var/lib/hotmount/filesystems.json")
 	}
 	if got := m.run("ls -A /mnt/disks | wc -l; hotmount status"); !strings.HasPrefix(got, "2\n") || strings.Contains(got, uuid) {
@@ -433,7 +434,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 }
 
 // TestRewrittenBeforeItsMount changes the content of a disk through its storage, between udev's look and the mount. It
-// checks that users of the first filesystem's path learn that another filesystem is there.
+// checks that users of the first filesystem's path learn of the other filesystem.
 func TestRewrittenBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -454,7 +455,7 @@ func TestRewrittenBeforeItsMount(t *testing.T) {
 	for _, who := range []string{"", "setpriv --reuid=65534 --clear-groups "} {
 		got := m.run(who + "hotmount status 2>&1 || [ $? = 3 ]")
 		if got = strings.Join(strings.Fields(got), " "); !strings.Contains(got, trigger+"; stop the pods that use it, then umount /mnt/disks/"+uuid) {
-			t.Errorf("%shotmount status does not say what to do: %s", who, got)
+			t.Errorf("%shotmount status does not show the remedy: %s", who, got)
 		}
 	}
 	m.run(trigger + "; udevadm settle; umount /mnt/disks/" + uuid)
@@ -463,9 +464,9 @@ func TestRewrittenBeforeItsMount(t *testing.T) {
 	}
 }
 
-// TestLoopDevices checks a disk in use through a loop device, which the kernel shows neither as a claim nor as a
-// holder. The disk is neither mounted a second time nor formatted, even if the operator accepts it. It is not called
-// safe to detach.
+// TestLoopDevices checks a disk in use through a loop device. The kernel has no claim and no holder for such a use. The
+// disk is not mounted a second time and not formatted, even if the operator accepts it. hotmount does not call it safe
+// to detach.
 func TestLoopDevices(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -475,7 +476,7 @@ func TestLoopDevices(t *testing.T) {
 	}
 	used, _ := m.attach(w, worker.Disk{File: image, Serial: "USED"})
 	empty, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "EMPTY"})
-	// By a node of another name that the daemon does not see, as in a container.
+	// The loop devices use a node of another name that the daemon does not see, as in a container.
 	m.run("udevadm settle; for d in " + used + " " + empty + "; do mknod /root/node-$d b $(sed 's/:/ /' /sys/block/$d/dev); done; losetup /dev/loop3 /root/node-" + used + "; mount /dev/loop3 /srv; echo kept >/srv/f; sync; losetup /dev/loop4 /root/node-" + empty + "; udevadm settle; systemctl start hotmount")
 	m.says("/dev/" + used + " .*ignore: it seems to be in use through /dev/loop3")
 	m.says("/dev/" + empty + " .* it is in use through /dev/loop4; tried again in")
@@ -497,7 +498,7 @@ func TestLoopDevices(t *testing.T) {
 	}
 	m.mounted(empty)
 
-	// As kubelet has it, which the daemon sees.
+	// The loop device uses a bind mount of the node, as kubelet makes it. The daemon sees this one.
 	bound, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "BOUND"})
 	boundAt := "/mnt/disks/" + m.mounted(bound)
 	m.run("umount " + boundAt + "; touch /run/volume; mount --bind /dev/" + bound + " /run/volume; losetup /dev/loop4 /run/volume; udevadm settle; hotmount accept " + bound)
@@ -515,7 +516,7 @@ func TestLoopDevices(t *testing.T) {
 	}
 }
 
-// TestShrunk checks that a disk smaller than its filesystem is an error in the journal. It is not newly mounted, and
+// TestShrunk checks that a disk smaller than its filesystem is an error in the journal. It is not mounted again, and
 // not written to.
 func TestShrunk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
