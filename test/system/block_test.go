@@ -21,8 +21,8 @@ classes:
     storage_class: raw
 `
 
-// exchanged replaces a disk that is given out with another before udev hears of either. The link leads nowhere, and
-// goes once udev has heard. exchanged returns the other's kernel name and ID.
+// exchanged detaches a disk that is given out, and attaches another one, before udev sees either event. It checks that
+// the link leads nowhere, and that it goes once udev sees the events. It returns the other disk's kernel name and ID.
 func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker.Disk) (string, string) {
 	m.t.Helper()
 	_, base, _ := strings.Cut(link, "/block/")
@@ -41,11 +41,11 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 	return now, otherID
 }
 
-// unexpected returns the lines of the provisioner's log that are neither about its start nor about a volume that was a
-// disk.
+// unexpected returns the lines of the provisioner's log, without those about its start and about volumes that are
+// disks.
 //
-// It also skips the lines within gone: from before a disk's end until after the end of its link, which udev's event
-// ends. Each pass of the provisioner logs the missing disk once there, and the last one may be a moment late.
+// It also skips the lines within gone, from before a disk's end until after the end of its link, which udev's event
+// ends. Each pass of the provisioner logs the missing disk once there. The last of these lines may be a moment late.
 func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second
@@ -98,13 +98,13 @@ func TestBlockVolumes(t *testing.T) {
 		t.Errorf("the volume has %d bytes", size)
 	}
 	m.log(fmt.Sprintf(" created %s .* seq=%s$", volume, seq(name)), 0)
-	// The holder costs little, and has no capability.
+	// The holder is a sleep without capabilities.
 	status := m.run("cat /proc/$(systemctl show -p MainPID --value hotmount-block@" + seq(name) + ")/status")
 	if !strings.Contains(status, "Name:\tsleep") || !regexpLine(status, "^CapEff:\t0000000000000000$") {
 		t.Errorf("the holder: %s", status)
 	}
 
-	// No serial, and one that another has.
+	// One disk has no serial, and one has the serial of another disk.
 	none, noneID := m.attach(w, worker.Disk{File: blank(t, gib)})
 	m.says("/dev/" + none + " .*refuse: it has no serial")
 	second, secondID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
@@ -113,7 +113,8 @@ func TestBlockVolumes(t *testing.T) {
 	m.detach(w, secondID)
 	m.detach(w, noneID)
 
-	// Restart, and what somebody kills, is mended, without touching what works.
+	// A daemon that is killed and restarted does not touch a link that works. A reload makes the link again after
+	// somebody killed its holder.
 	before := m.run("stat -c %i " + raw + "RAW-1")
 	m.run("systemctl kill -s KILL hotmount; sleep 1; systemctl restart hotmount")
 	m.wait("the daemon", "systemctl show -p StatusText hotmount | grep -q '1 given out'")
@@ -125,8 +126,8 @@ func TestBlockVolumes(t *testing.T) {
 	m.run("systemctl reload hotmount")
 	given("RAW-1", name)
 
-	// A tenant's data goes with the volume, and the disk is blank to its last byte; it is in use while somebody has it
-	// open.
+	// The provisioner removes a tenant's data with the volume, and the disk is blank to its last byte. The disk is in
+	// use while a process has it open.
 	m.run("head -c 20M /dev/urandom >/dev/" + name + "; sync")
 	since := m.lines()
 	m.release(volume)
@@ -138,15 +139,15 @@ func TestBlockVolumes(t *testing.T) {
 
 	var otherID string
 	var err error
-	// In the clock of the provisioner's log.
+	// clock returns the time as the provisioner's log has it.
 	clock := func() string { return m.run("date -u +%FT%T.%3NZ") }
 	gone := [2]string{clock()}
 	name, otherID = m.exchanged(w, name, id, raw+"RAW-1", worker.Disk{File: blank(t, gib), Serial: "RAW-2"})
 	gone[1] = clock()
 	given("RAW-2", name)
 
-	// It looks blank, and is given out, in another slot than before at the operator's word: a second disk with its
-	// serial was seen. Never formatted, with any configuration.
+	// The disk looks blank, but is held because a second disk with its serial was seen. `hotmount accept` gives it out,
+	// in another slot than before. No configuration ever formats it.
 	held := func(name string) {
 		t.Helper()
 		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*its serial RAW-1 is that of a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")
@@ -157,7 +158,7 @@ func TestBlockVolumes(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	given("RAW-1", name)
-	// The second one does not get its name when the first one goes.
+	// The second disk does not get the name when the first one goes.
 	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
 	m.wait("the second to be refused", "hotmount plan | grep -E '^"+second+" .*refuse .*another disk has its serial RAW-1'")
 	if got := m.run("hotmount status || [ $? = 3 ]; hotmount release " + name); !strings.Contains(got, "given out") || !strings.Contains(got, "safe to detach") {
@@ -169,15 +170,14 @@ func TestBlockVolumes(t *testing.T) {
 	was := slot(name)
 	m.detach(w, id)
 	held(second)
-	// Nor when it comes alone, in the slot of the first.
+	// It does not get the name either if it comes alone, in the slot of the first.
 	m.detach(w, secondID)
 	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
 	held(second)
 	if is := slot(second); is != was {
 		t.Errorf("it is in slot %s, not in that of the first, %s", is, was)
 	}
-	// The link that a power cut leaves is gone before the provisioner looks, and there again once the disk is
-	// identified.
+	// The link that a power cut leaves goes before the provisioner looks. It comes back once the disk is identified.
 	m.run("[ -L " + raw + "RAW-2 ] && sync")
 	if err := w.PowerCut(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -215,13 +215,13 @@ func TestBlockVolumes(t *testing.T) {
 	}
 	t.Log(log)
 
-	// What another class gave out is taken back by the operator's word.
+	// `hotmount release` takes back a disk that another class gave out.
 	if name, err = w.BlockDevice(ctx(t), otherID); err != nil {
 		t.Fatal(err)
 	}
 	m.run("hotmount plan | tr -s '\n ' ' ' | grep 'hotmount release " + name + "'; hotmount release " + name + " | grep 'safe to detach'; ! [ -L " + raw + "RAW-2 ]")
 
-	// The removal of the package leaves the link, and says so; purging it takes what leads nowhere.
+	// Removing the package leaves the link and prints its name. Purging removes links that lead nowhere.
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount; hotmount accept " + name)
 	given("RAW-2", name)
 	if out := m.run("dpkg --remove hotmount 2>&1"); !strings.Contains(out, "lead nowhere once their disk is gone, and after the next reboot:\n  "+raw+"RAW-2\n") {
