@@ -24,7 +24,7 @@ ExecStart=/bin/bash -c 'set -e; cd /mnt/disks/%s; while :; do date +%%%%N >new; 
 X
 systemctl daemon-reload; systemctl start writer`
 
-// kubelet is a service in kubelet's place that records at each boot what it saw at its start.
+// kubelet is a service that stands in for kubelet. At each boot it records what it sees at its start.
 const kubelet = `cat >/etc/systemd/system/kubelet.service <<'X'
 [Service]
 Type=oneshot
@@ -40,9 +40,9 @@ func immutable(where string) string {
 	return "mkdir " + where + "; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where
 }
 
-// TestMountsOutliveTheAgent checks that each mount stays while the agent is killed, hangs, restarts, is upgraded, even
-// with an interruption, and is removed. A writer in the mount never sees an error (issue 2, shown 5). Afterwards a
-// reboot mounts everything before kubelet starts.
+// TestMountsOutliveTheAgent checks that mounts stay while the agent is killed, hangs, and is restarted, upgraded and
+// removed. They also stay when an upgrade is interrupted. A writer in the mount never sees an error (issue 2, shown 5).
+// Afterwards a reboot mounts everything before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -68,13 +68,13 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	m.wait("a new daemon", "[ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
 	running()
 	alive("kill -9")
-	// One that hangs is ended by the watchdog, which the shipped unit has at twenty minutes.
+	// The watchdog ends a daemon that hangs. The shipped unit sets it to twenty minutes.
 	if got := m.run("systemctl show -P WatchdogUSec hotmount"); got != "20min" {
 		t.Errorf("the watchdog of the shipped unit: %s", got)
 	}
 	m.run("mkdir -p /run/systemd/system/hotmount.service.d; printf '[Service]\\nWatchdogSec=6\\n' >/run/systemd/system/hotmount.service.d/w.conf; systemctl daemon-reload; systemctl restart hotmount")
 	running()
-	// What is not fed is ended in that time, too.
+	// The daemon feeds the watchdog. Otherwise it would be ended within these 13 seconds.
 	m.run("id=$(systemctl show -P InvocationID hotmount); sleep 13; [ $(systemctl show -P InvocationID hotmount) = $id ]")
 	m.run("systemctl kill -s STOP hotmount")
 	m.wait("the watchdog", "journalctl -b --no-pager -o cat -u hotmount | grep -q 'Watchdog timeout' && [ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
@@ -87,7 +87,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	m.run("for i in 1 2 3; do systemctl stop hotmount; systemctl start hotmount; done; systemctl stop hotmount")
 	times := m.stops()
 	if len(times) != stops+4 {
-		t.Errorf("%d stops are in the journal, and before them %d", len(times), stops)
+		t.Errorf("the journal has %d stops, and %d from before", len(times), stops)
 	}
 	// The process ends within a second of SIGTERM (issue 2).
 	for _, took := range times[stops:] {
@@ -101,8 +101,8 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
-	// dpkg is killed as it says one of the states on the way, the last of which is "installed". Not the first: it says
-	// a state before it has written it down.
+	// dpkg is killed as it reports one of the states on the way, of which the last is "installed". It is not killed at
+	// the first, because dpkg reports a state before it records it.
 	m.run("mkfifo /root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>/root/states &" +
 		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' /root/states; kill -KILL $!; ! wait $!", 2+chance(t).IntN(4)))
 	if got := m.run("dpkg-query -W -f '${Status}' hotmount"); got == "install ok installed" {
@@ -116,7 +116,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	alive("an upgrade")
 	m.run("dpkg -r hotmount")
 	alive("removal")
-	// What comes now is older than what is installed then.
+	// This disk is older than the next installation.
 	old, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if said := m.run("udevadm settle; dpkg -i /root/next.deb 2>&1"); !strings.Contains(said, "hotmount accept "+old) {
 		t.Errorf("the installation says: %s", said)
@@ -137,7 +137,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	}
 	slices.Sort(all)
 	m.run(kubelet)
-	// What a crash leaves goes before kubelet starts.
+	// Before kubelet starts, hotmount removes what a crash left.
 	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
 	bare := strings.Replace(leftover, "1111", "2222", 1)
 	m.run("systemctl stop hotmount; " + immutable(leftover) + "; mkdir " + bare + "; sync; ls -d " + leftover + " " + bare)
@@ -150,9 +150,9 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if got := m.run("cat /root/kubelet-saw"); got != strings.Join(all, "\n")+"\n/mnt/disks/"+strings.Join(all, "\n/mnt/disks/") {
 		t.Errorf("when kubelet started it saw %q", got)
 	}
-	// In a container all boots are one to the journal.
-	m.wait("it to be held in this boot, too", "journalctl --no-pager -o cat --since @"+since+" | grep '^/dev/"+old+" .*hold: .*attached before hotmount was installed'")
-	// systemd flushes a container's disks as it shuts down: these are requests that write nothing.
+	// The journal takes all boots of a container for one.
+	m.wait("the hold in this boot, too", "journalctl --no-pager -o cat --since @"+since+" | grep '^/dev/"+old+" .*hold: .*attached before hotmount was installed'")
+	// systemd flushes a container's disks at shutdown. These requests write nothing, so sectors count.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + old + "/stat"); got != "0" {
 		t.Errorf("%s sectors of %s were written", got, old)
 	}
@@ -242,12 +242,12 @@ func numbers(t *testing.T, text string) (all []float64) {
 	return all
 }
 
-// lookAt returns a text that a trace of the daemon has once for each look at the disk. Looks at other disks also read
-// what udev has about a loop device.
+// lookAt returns a text that a trace of the daemon has once for each look at the disk. udev's data would not do,
+// because looks at other disks also read those of loop devices.
 func lookAt(name string) string { return "/block/" + name + "/queue/iostats\"" }
 
-// TestStorm checks that a storm of two thousand events costs no disk, and ends with one look at each. udevd forgets
-// some of the events, and that costs no disk either.
+// TestStorm checks that no disk is lost in a storm of two thousand events, which ends with one look at each. No disk is
+// lost either when udevd forgets some of the events.
 func TestStorm(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var names []string
@@ -264,8 +264,8 @@ func TestStorm(t *testing.T) {
 	if _, is := w.(*worker.Worker); is {
 		stormed = append(stormed, "vda") // a container's system is on no disk
 	}
-	const events = 500 // of each disk; make bench has five times as many
-	// Until a disk has come in the midst of it, and one gone, udevd tells nothing.
+	const events = 500 // for each disk; make bench sends five times as many
+	// udevd passes no event on until one disk has come and another has gone in the midst of the storm.
 	m.run(`udevadm settle; udevadm control --stop-exec-queue; pid=$(systemctl show -P MainPID hotmount)
 		strace -f -qq -ttt -s 400 -e trace=openat -e signal=none -o /root/trace -p $pid </dev/null >/dev/null 2>/root/said &
 		for i in $(seq 100); do grep -q '^TracerPid:.*[1-9]' /proc/$pid/status && break; sleep 0.1; done
@@ -281,16 +281,16 @@ func TestStorm(t *testing.T) {
 	times := numbers(t, m.run("cat /root/times"))
 	for _, name := range names {
 		looks := "grep -F '" + lookAt(name) + "' /root/trace | awk '{print $2}'"
-		m.wait("the look that the last event is for", fmt.Sprintf("%s | awk '{last = $1} END {exit !(last > %f)}'", looks, times[1]))
+		m.wait("the look after the last event", fmt.Sprintf("%s | awk '{last = $1} END {exit !(last > %f)}'", looks, times[1]))
 		all := numbers(t, m.run(looks))
-		// Eight at once, six of growing distance, then one each five seconds.
+		// The first eight looks come at once, the next six at growing distances, then one every five seconds.
 		if most := 14 + (times[2]-times[0])/5; float64(len(all)) > most {
 			t.Errorf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		} else {
 			t.Logf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		}
-		// The daemon hears of it until after udevd is done, one look each five seconds; and when the disk that goes has
-		// left its mount point all are looked at once more.
+		// The daemon receives events until after udevd is done, with one look every five seconds. It looks at all disks
+		// once more when the removed disk has left its mount point.
 		end, last := slices.IndexFunc(all, func(at float64) bool { return at > times[2] }), all[len(all)-1]
 		if end < 0 {
 			continue
@@ -310,7 +310,7 @@ func TestStorm(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	// What udevd has in its queue it forgets when it is restarted.
+	// A restarted udevd forgets the events in its queue.
 	forgets := func(what func()) {
 		t.Helper()
 		m.run("udevadm settle; udevadm control --stop-exec-queue")
@@ -323,10 +323,10 @@ func TestStorm(t *testing.T) {
 	uuid := m.mounted(name)
 	forgets(func() { m.detach(w, id) })
 	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+uuid+" && [ ! -e /mnt/disks/"+uuid+" ]")
-	// The next one with that number udevd takes for the one whose end it has forgotten.
+	// udevd forgot the end of the last disk with this number, and takes the next one for it.
 	forgets(func() { name, id = m.attach(w, worker.Disk{File: image}) })
 	m.mounted(name)
-	m.wait("its release", "hotmount release "+name) // it is mounted before the daemon knows
+	m.wait("its release", "hotmount release "+name) // the mount is there before the daemon knows it
 	forgets(func() {
 		m.detach(w, id)
 		name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -363,9 +363,9 @@ func (m machine) stops() []time.Duration {
 	return all
 }
 
-// TestReinstalled checks that a new system mounts the old system's disks at the same paths. They are attached when
-// hotmount is installed. It formats none, not even the blank one. Disks of a machine that went down with a busy pod
-// need no recovery. It lists missing disks as missing.
+// TestReinstalled checks that a new system mounts the old system's disks at the same paths. The disks are attached when
+// hotmount is installed. It formats none of them, not even the blank one. Disks of a machine that went down with a busy
+// pod need no recovery. hotmount lists missing disks as missing.
 func TestReinstalled(t *testing.T) {
 	one, two := made(t, 320<<20), made(t, 320<<20)
 	m, w := start(t, worker.Options{})
@@ -375,9 +375,9 @@ func TestReinstalled(t *testing.T) {
 	second := m.mounted(name)
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + name)
 	m.run("echo one >/mnt/disks/" + first + "/f; echo two >/mnt/disks/" + second + "/f")
-	// As a kubelet and a runtime have it: the volume bound for the pod, and its process in a scope below
-	// kubepods.slice, which nothing orders against mounts, with the bind in a mount namespace of its own. It takes its
-	// time to end, and writes until then.
+	// kubelet and a runtime set up a pod like this. The volume is bound for the pod, whose process is in a scope below
+	// kubepods.slice. Nothing orders the scope against mounts. The process sees the bind in a mount namespace of its
+	// own. It writes until it ends, which takes it three seconds.
 	bind := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
 	m.run("mkdir -p " + bind + "; mount --bind /mnt/disks/" + first + " " + bind +
 		"; setsid systemd-run --quiet --scope --unit=cri-containerd-pod --slice=kubepods-besteffort-pod0e3b1b0a_1111_2222_3333_444444444444.slice unshare --mount --propagation private" +
@@ -407,7 +407,7 @@ func TestReinstalled(t *testing.T) {
 	}
 	m.says("missing: xfs " + second + ", on a disk of 320 MiB .*serial TWO.*" + slot + ".*attached without --persistent.*hotmount forget " + second)
 	if got := m.run("hotmount status | grep -A 9 '^missing: xfs " + second + "'; hotmount status -o json | grep '\"serial\": \"TWO\"'; hotmount forget " + second + "; hotmount status | grep missing: || true"); !strings.Contains(got, "hotmount forget "+second) || !strings.HasSuffix(got, "is not listed as missing any more") {
-		t.Errorf("what is missing in the status, and forgotten: %s", got)
+		t.Errorf("the missing filesystem in the status, and after forget: %s", got)
 	}
 	if got := m.run("journalctl -b -k -o cat --no-pager | grep -c 'Starting recovery' || true"); got != "0" {
 		t.Errorf("%s filesystems needed recovery", got)
@@ -466,8 +466,8 @@ func TestSystemDisk(t *testing.T) {
 // TestSystemDiskElsewhere checks that vda is like any other virtio disk if the system is on a SCSI disk.
 func TestSystemDiskElsewhere(t *testing.T) {
 	m, w := start(t, worker.Options{SystemBus: worker.BusSCSI})
-	// Before hotmount starts the package has the driver loaded, also where there is no such disk yet, and no initramfs
-	// that has it, as the worker's.
+	// The package loads the driver before hotmount starts. It does so even before such a disk is there, and on workers
+	// whose initramfs lacks the driver, as here.
 	m.run("modprobe -r virtio_blk; [ ! -e /sys/module/virtio_blk ]; systemctl restart systemd-modules-load; [ -e /sys/module/virtio_blk ]; systemctl show -p After --value hotmount | grep -qw systemd-modules-load.service")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if name != "vda" {
