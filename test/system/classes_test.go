@@ -12,8 +12,8 @@ import (
 )
 
 // TestFastAndSlow checks the example with fast, slow and block classes. Six disks on virtio, virtio-scsi and NVMe come
-// into their places, the blank ones formatted. Excluded disks are left alone and explained, here and from a dump. A
-// reload applies all of the configuration with its drop-ins, or nothing.
+// to their classes, and the blank ones are formatted. Excluded disks are left alone. `hotmount explain` shows why, here
+// and from a dump. A reload applies all of the configuration with its drop-ins, or nothing.
 func TestFastAndSlow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/fast-slow.yaml")
@@ -34,14 +34,14 @@ func TestFastAndSlow(t *testing.T) {
 	}
 	attach("FAST-1", worker.BusNVMe, blank(t, gib), "/var/lib/disks/ssd")
 	attach("FAST-2", worker.BusNVMe, made(t, gib), "/var/lib/disks/ssd")
-	// What sets the mode fails: the ext4, which is whole, is not mounted before it has it.
+	// debugfs, which sets the mode of the root, fails. The ext4 is complete, but is not mounted without its mode.
 	m.run("mount --bind /bin/false /usr/sbin/debugfs")
 	slow := attach("SLOW-1", worker.BusSCSI, blank(t, gib), "/var/lib/disks/hdd")
 	m.says("/dev/" + slow + ".* cannot run /usr/sbin/debugfs .*: exit code 1")
 	if got := m.run("blkid -p -o value -s TYPE /dev/" + slow + "; findmnt -n /dev/" + slow + " || true; touch /etc/hotmount/hold; umount /usr/sbin/debugfs; systemctl reload hotmount"); got != "ext4" {
 		t.Errorf("without the mode: %s", got)
 	}
-	// Nor is it set while nothing may be formatted.
+	// The mode is not set either while nothing may be formatted.
 	m.says("/dev/" + slow + ".* cannot finish the ext4 on .*: nothing is formatted: /etc/hotmount/hold exists")
 	if got := m.run("debugfs -R 'stat <2>' /dev/" + slow + " 2>/dev/null | grep -o 'Mode: *0755'; findmnt -n /dev/" + slow + " || true; rm /etc/hotmount/hold; systemctl reload hotmount"); got != "Mode:  0755" {
 		t.Errorf("with the hold file: %s", got)
@@ -69,7 +69,7 @@ func TestFastAndSlow(t *testing.T) {
 		t.Errorf("in the directories: %s", got)
 	}
 
-	// Why not.
+	// `hotmount explain` shows why the disk is excluded.
 	m.wait("the excluded disk to be ignored", "hotmount plan | grep -E '^"+left+" .*ignore .*excludes it'")
 	explained := m.run("hotmount explain " + left)
 	for _, want := range []string{"exclude[0] holds for it", "yes  serial: BACKUP-*: found BACKUP-1", "NO   transport: nvme: found virtio", "Decision: ignore: the configuration excludes it"} {
@@ -81,7 +81,7 @@ func TestFastAndSlow(t *testing.T) {
 		t.Errorf("from the dump:\n%s\nhere:\n%s", there, explained)
 	}
 
-	// All or nothing.
+	// A reload applies all or nothing.
 	m.run("printf 'exclude: []\\nclasses:\\n- {name: hdd, blank: fool}\\n' >/etc/hotmount/config.d/50-bad.yaml; systemctl reload hotmount")
 	m.says(`cannot reload, the settings stay as they were: /etc/hotmount/config.d/50-bad.yaml:3: classes\[0\].blank: found "fool"`)
 	if out, err := m.Run(ctx(t), "hotmount config check"); err == nil || !strings.Contains(fmt.Sprint(out, err), "50-bad.yaml:3") {
@@ -91,8 +91,8 @@ func TestFastAndSlow(t *testing.T) {
 	name := attach("SLOW-3", worker.BusSCSI, made(t, gib), "/var/lib/disks/hdd")
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
 
-	// A volume that another class selects stays what it is, and is then held: also when it was accepted for something
-	// else.
+	// A volume that another class selects keeps its own while it is mounted. Afterwards it is held, even if it was
+	// accepted after a release.
 	moved := all[3].name
 	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
 	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*it was a volume of class hdd '")
@@ -101,8 +101,8 @@ func TestFastAndSlow(t *testing.T) {
 }
 
 // TestThreeClasses attaches six disks on three buses, blank and with a filesystem. Each is mounted in its class's
-// directory, and the stand-in of the provisioner publishes it with the values that hotmount prints. An excluded disk,
-// and one too small for its class, are in none.
+// directory, and the stand-in of the provisioner publishes it with the values that hotmount prints. No class has the
+// excluded disk and the disk that is too small.
 func TestThreeClasses(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.example("fast-slow.yaml")
@@ -153,7 +153,7 @@ func TestThreeClasses(t *testing.T) {
 		}
 	}
 
-	// A disk of which every selector tells something.
+	// Every selector has something to match on this disk.
 	m.run(`mkdir -p /etc/hotmount/config.d /var/lib/disks/odd; cat >/etc/hotmount/config.d/odd.yaml <<'X'
 classes:
   - name: odd
@@ -206,7 +206,7 @@ func TestDropIns(t *testing.T) {
 		}
 	}
 
-	// What has a fault is not taken, not in part either.
+	// A configuration with a fault is not applied, not even in part.
 	m.run(`printf 'format: false\nclasses:\n- name: main\n  sreial: [X]\n' >/etc/hotmount/config.d/30-c.yaml; systemctl reload hotmount`)
 	const fault = `/etc/hotmount/config.d/30-c.yaml:4: classes\[0\].sreial: unknown key, did you mean "serial"\?`
 	m.says("cannot reload, the settings stay as they were: " + fault)
@@ -214,7 +214,7 @@ func TestDropIns(t *testing.T) {
 		t.Errorf("hotmount config check: %s", got)
 	}
 	fresh, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "DATA-2"})
-	own := m.mounted(fresh) // format: false does not hold
+	own := m.mounted(fresh) // format: false was not applied
 	if got := m.run("stat -c '%a %u:%g' /mnt/disks/" + own + "; xfs_info /mnt/disks/" + own + " | grep -o isize=1024"); got != "2770 1000:2000\nisize=1024" {
 		t.Errorf("the filesystem that was made has %s", got)
 	}
@@ -240,11 +240,11 @@ func TestDropIns(t *testing.T) {
 }
 
 // TestPartitions checks a disk that another installer partitioned, as in the example. Partitions with a filesystem are
-// mounted. One without is refused and not written to, and the disk is not reported as a problem. Each is released
-// alone.
+// mounted. One without is refused and not written to, and the disk is not reported as a problem. Each partition is
+// released alone.
 //
-// They are mounted again after a reboot, and all go with the disk. A filesystem that a guest made on a partition of its
-// raw volume is never mounted, neither before nor after the reboot.
+// The partitions are mounted again after a reboot, and all mounts go with the disk. A filesystem that a guest made on a
+// partition of its raw volume is never mounted, before the reboot and after it.
 func TestPartitions(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -272,7 +272,7 @@ func TestPartitions(t *testing.T) {
 	one, two := m.mounted(name+"1"), m.mounted(name+"2")
 	m.run("echo 1 >/mnt/disks/" + one + "/number; echo 2 >/mnt/disks/" + two + "/number")
 	m.run("grep -x What=/dev/disk/by-diskseq/$(cat /sys/block/" + name + "/diskseq)-part1 '/run/systemd/transient/" + unitOf(one) + "'")
-	// Without a class for them they stay mounted, as they would by a daemon that starts then.
+	// Partitions that no class selects any more stay mounted. They also would if the daemon started then.
 	m.run("cp /etc/hotmount/config.yaml /root/config.yaml; : >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.wait("the partitions to be left alone", "! hotmount status | grep '^"+name+"[12] '")
 	m.run("cp /root/config.yaml /etc/hotmount/config.yaml; systemctl reload hotmount; hotmount rescan")
@@ -321,7 +321,8 @@ func TestPartitions(t *testing.T) {
 		t.Errorf("the journal has errors: %s", got)
 	}
 
-	// Pulled while somebody has a file of the one open, and the other by a mount of his own.
+	// The disk is pulled while one process has a file on the first partition open, and another has its own mount of the
+	// second.
 	name, id = m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
 	m.mounted(name + "1")
 	m.mounted(name + "2")
@@ -337,8 +338,7 @@ func TestPartitions(t *testing.T) {
 }
 
 // TestLogicalVolumes checks that ten logical volumes of 5 GB, selected by name, become filesystems. Volumes with other
-// names on the same disk do not. After a reboot they are mounted again. The node's configuration file is that of the
-// example.
+// names on the same disk do not. After a reboot the ten are mounted again. The node's configuration is the example.
 func TestLogicalVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/lvm.yaml")
@@ -348,10 +348,10 @@ func TestLogicalVolumes(t *testing.T) {
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + string(example) + "X\nhotmount config check && systemctl reload hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 60*gib), Serial: "VG"})
 	m.run("udevadm settle; pvcreate -q /dev/" + name + " && vgcreate -q vg0 /dev/" + name + " && lvcreate -q -y -n other -L 1G vg0")
-	// Old blocks, as a volume has them that was in use before.
+	// This volume has old blocks, like one that was in use before.
 	m.run("lvcreate -q -y -n disk1 -L 5G vg0 && echo old | dd of=/dev/vg0/disk1 bs=1M seek=100 conv=fsync status=none")
 	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
-	// The event that ends LVM's hiding of a new volume is lost now and then; what hotmount reports that helps has to
+	// The event that ends LVM's hiding of a new volume is lost now and then. The remedy that hotmount then reports must
 	// help.
 	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if it stays so: //p' | sort -u | sh -ex")
 	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
@@ -364,8 +364,8 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("hotmount explain " + other); !strings.Contains(got, "NO   mapper_names: vg0-disk*: found vg0-other") || !strings.Contains(got, "yes  names: dm-*: found "+other) {
 		t.Error(got)
 	}
-	// In the course of lvextend systemd may take a volume for unplugged: nobody's hand, and mounted at its place when
-	// it has grown.
+	// During lvextend systemd may take a volume for unplugged. hotmount does not take this for an unmount by hand, and
+	// mounts the grown volume at the same path.
 	first := m.run("findmnt -no TARGET /dev/vg0/disk1")
 	m.run("lvextend -q -y -L +1G vg0/disk1 && udevadm settle")
 	m.waits(3, "the first to be grown", "findmnt "+first+" && [ $(stat -f -c '%b * %S' "+first+" | xargs expr) -ge 6200000000 ] && [ $(cat "+first+"/number) = 1 ]")
@@ -376,22 +376,23 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("for i in 1 2 3 4 5 6 7 8 9 10; do cat $(findmnt -no TARGET /dev/vg0/disk$i)/number; done | tr '\\n' ' '"); got != "1 2 3 4 5 6 7 8 9 10" {
 		t.Errorf("after the reboot: %s", got)
 	}
-	// The mounts stay when the package goes, also when udev looks at the volumes anew without its rule. Volumes that
-	// were there before the package are mounted when it comes.
+	// The mounts stay when the package is removed, even when udev handles the volumes again without its rule. Volumes
+	// that were there before the package are mounted when it is installed.
 	m.run("dpkg -r hotmount && udevadm control --reload && udevadm trigger --action=change --subsystem-match=block && udevadm settle")
 	m.run(ten + " && ! ls /dev/disk/by-diskseq/$(cat /sys/class/block/$(basename $(readlink -f /dev/vg0/disk1))/diskseq) && umount /mnt/disks/*-*")
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody's hand has unmounted them, which is respected; accepted, they would still wait for udev.
+	// Somebody unmounted the volumes by hand, so they are held. Accepted volumes would still wait if udev had not
+	// handled them again.
 	m.run("dpkg -i /root/next.deb >/dev/null 2>&1")
 	m.waits(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted it') = 10 ]")
 	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do hotmount accept $(basename $(readlink -f /dev/vg0/disk$i)); done")
 	m.waits(3, "ten filesystems after the installation", ten)
 }
 
-// TestClassDirectory checks that nothing can write where nothing is mounted. Entries in the way are reported, and
-// neither deleted nor mounted over. An empty leftover goes.
+// TestClassDirectory checks that nothing can write where nothing is mounted. Entries in the way are reported. They are
+// not deleted, and nothing is mounted over them. Empty leftovers are removed.
 func TestClassDirectory(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -399,12 +400,12 @@ func TestClassDirectory(t *testing.T) {
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
 	if got := m.run("mkdir /root/below; mount --bind / /root/below; touch /root/below" + where + "/f 2>&1 || true; umount /root/below"); !strings.Contains(got, "not permitted") {
-		t.Errorf("under the mount can be written: %q", got)
+		t.Errorf("a write below the mount is possible: %q", got)
 	}
 	m.detach(w, id)
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 
-	// As hotmount leaves a mount point, but for the file.
+	// This is a mount point as hotmount leaves it, except for the file.
 	m.run("mkdir " + where + "; echo precious >" + where + "/f; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where + "; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555 /mnt/disks/nested; mount -t tmpfs none /mnt/disks/nested; systemctl reload hotmount")
 	m.says(where + " holds files although nothing is mounted there .the first: f.")
 	m.says("/mnt/disks/pipe is a FIFO")
@@ -413,7 +414,7 @@ func TestClassDirectory(t *testing.T) {
 	m.run("umount /mnt/disks/nested; rmdir /mnt/disks/nested")
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "STRAY"})
 	m.says("/dev/" + name + " .*cannot make the mount point " + where + ".*not empty")
-	// Leftovers go at boot also where the daemon cannot start, and before kubelet starts.
+	// Leftovers are removed at boot before kubelet starts, even if the daemon cannot start.
 	m.run(kubelet + "; echo 'nonsense: true' >/etc/hotmount/config.yaml; ls -d /mnt/disks/11111111-2222-4333-8444-555555555555; sync")
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -429,10 +430,10 @@ func TestClassDirectory(t *testing.T) {
 		t.Errorf("after a reboot: %s", got)
 	}
 	name = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"STRAY\" {print $1}'")
-	// The daemon tries again by itself, with a growing delay: not while this is done.
+	// The daemon tries again by itself with a growing delay. It must not do so in the middle of the remedy.
 	remedy := m.run("journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^" + where + " holds files .* first), then: ||p' | tail -n 1")
 	m.run("systemctl freeze hotmount")
-	m.wait("what it has asked of systemd", "[ -z \"$(systemctl list-jobs --no-legend)\" ]")
+	m.wait("the daemon's jobs of systemd", "[ -z \"$(systemctl list-jobs --no-legend)\" ]")
 	m.run("chattr -i " + where + "; rm " + where + "/f; sh -exc '" + remedy + "'; [ ! -e " + where + " ]; systemctl thaw hotmount; systemctl reload hotmount")
 	m.mounted(name)
 }
