@@ -17,7 +17,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestPlanWritesNothing checks that the plan writes nothing, and that the daemon then does what it shows.
+// TestPlanWritesNothing checks that a plan writes nothing, and that the daemon then does what the plan shows.
 func TestPlanWritesNothing(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -92,11 +92,13 @@ func TestStatus(t *testing.T) {
 	}
 	t.Log(m.run("hotmount status || true; hotmount status -o wide || true"))
 
-	// What is shown was read before: no disk is opened, but for loop devices, which tell what is behind them.
+	// status opens no disk, because it shows what the daemon read before. It only opens loop devices, to learn what is
+	// behind them.
 	if out := m.run("strace -f -qq -s 400 -e trace=open,openat -o /root/trace hotmount status >/dev/null || true; grep -c 'status.json' /root/trace; ! grep '\"/dev/[vd][dm]' /root/trace"); out != "1" {
-		t.Errorf("status opens, after how often status.json: %s", out)
+		t.Errorf("how often status opens status.json, and the disks that it opens: %s", out)
 	}
-	// Colour is for terminals and for who wants it. --watch goes on until it is ended, and ends with what it has shown.
+	// Output is coloured on a terminal, unless TERM or NO_COLOR forbids it. --watch repeats the table until it is
+	// ended. Its exit status is that of the last table.
 	for line, want := range map[string]string{
 		`TERM=xterm script -qec "hotmount status" /dev/null`:                                                                    "coloured 3",
 		`TERM=xterm NO_COLOR=1 script -qec "hotmount status" /dev/null`:                                                         "plain 3",
@@ -110,7 +112,7 @@ func TestStatus(t *testing.T) {
 		}
 	}
 
-	// It is live.
+	// --watch shows disks that come and go.
 	m.run("systemctl start hotmount; systemd-run -q -u watch -p StandardOutput=file:/root/watched hotmount status --watch")
 	m.wait("the first table", "grep -q 1.GiB /root/watched")
 	live, liveID := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -120,13 +122,13 @@ func TestStatus(t *testing.T) {
 	m.run("systemctl stop watch")
 }
 
-// TestStatusOfTheDead checks that a filesystem that never answers, over the disk's, delays neither the daemon nor a
-// status.
+// TestStatusOfTheDead mounts a filesystem that never answers over the disk's. It checks that the daemon and the
+// commands do not wait for it.
 func TestStatusOfTheDead(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
 	uuid := m.mounted(name)
-	// A FUSE whose server is silent. That of an NFS server that is gone cannot be ended either.
+	// The server of this FUSE filesystem never answers, like an NFS server that is gone.
 	m.run("systemctl start hotmount; modprobe fuse; systemd-run -q -u dead bash -c 'exec 3<>/dev/fuse; mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other dead /mnt/disks/" + uuid + "; exec sleep infinity'")
 	m.wait("the dead filesystem", "grep -q ' /mnt/disks/"+uuid+" .* fuse ' /proc/1/mountinfo")
 	m.run("if timeout -s KILL 2 stat /mnt/disks/" + uuid + " >/dev/null 2>&1; then exit 1; elif [ $? != 137 ]; then exit 1; fi")
@@ -143,7 +145,7 @@ func TestStatusOfTheDead(t *testing.T) {
 // failing names the variable that makes TestThatFails fail.
 const failing = "HOTMOUNT_TEST_FAILS"
 
-// TestThatFails fails for TestLogsAreKept: with a running worker, and with one whose preparation fails.
+// TestThatFails fails for TestLogsAreKept. One of its workers runs, and the preparation of the other fails.
 func TestThatFails(t *testing.T) {
 	how := os.Getenv(failing)
 	if how == "" {
@@ -157,8 +159,8 @@ func TestThatFails(t *testing.T) {
 	}
 }
 
-// TestLogsAreKept checks that a failing test keeps serial log, journal and QMP log of each of its workers, and prints
-// where. A passing test keeps nothing.
+// TestLogsAreKept checks that a failing test keeps the serial log, the journal and the QMP log of each worker, and
+// prints where. A passing test keeps nothing.
 func TestLogsAreKept(t *testing.T) {
 	parallel(t)
 	dir := t.TempDir()
@@ -224,25 +226,26 @@ func TestFormatByToken(t *testing.T) {
 		t.Errorf("after wrong tokens: %s write requests", got)
 	}
 
-	// One byte, which the samples see.
+	// The samples read this byte.
 	m.run("printf x | dd of=/dev/" + name + " bs=1 seek=100000000 conv=notrunc,fsync 2>/dev/null")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token does not hold") {
 		t.Error(out)
 	}
 	_, token = m.offer(name)
-	// The same disk, attached anew.
+	// The same disk is attached again.
 	changed := digest(t, image)
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image})
-	// While the daemon has it proven: the token is for the next unit.
+	// The daemon is proving the disk now. The token is for the unit that comes after.
 	m.wait("the proof", "journalctl -u hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep 'Starting hotmount-format'")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token does not hold") {
 		t.Error(out)
 	}
 	_, token = m.offer(name)
-	// Somebody has it open exclusively.
+	// A process has the disk open exclusively.
 	m.run("systemd-run --quiet --unit=holder perl -MFcntl -e 'until (sysopen(F, \"/dev/" + name + "\", O_RDONLY|O_EXCL)) { sleep 1 } open(HELD, \">\", \"/run/held\"); sleep 600'")
-	// Not by trying to open it: the daemon's own proof of it may still have it.
+	// The file shows that. An attempt to open the disk would not, because the daemon's own proof may still have it
+	// open.
 	m.wait("the holder", "test -e /run/held")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "somebody else uses it") {
 		t.Error(out)
@@ -265,8 +268,9 @@ func TestFormatByToken(t *testing.T) {
 	}
 }
 
-// TestPartitionsForgotten checks that the kernel forgets the partitions of a disk that is formatted; otherwise it would
-// stay refused. Swap is not formatted. A container has no nodes of partitions, and its swap would be the host's.
+// TestPartitionsForgotten checks that the kernel forgets the partitions of a disk that is formatted. Otherwise the disk
+// would stay refused. Swap in use is not formatted. A container would not do: it has no nodes of partitions, and its
+// swap would be the host's.
 func TestPartitionsForgotten(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	parted := blank(t, 640<<20)
@@ -307,7 +311,7 @@ func (m machine) writes(name string) string {
 
 var confirmPattern = regexp.MustCompile(`--confirm ([0-9a-f]{32})`)
 
-// offer asks for the token of a disk.
+// offer returns what `hotmount format` prints for a disk, and the token in it.
 func (m machine) offer(name string) (text, token string) {
 	m.t.Helper()
 	text = m.run("hotmount format " + name)
@@ -318,7 +322,7 @@ func (m machine) offer(name string) (text, token string) {
 	return text, found[1]
 }
 
-// scribble puts random bytes into the file of a disk, the first of which is not zero.
+// scribble writes random bytes to the file of a disk. The first of them is not zero.
 func scribble(t *testing.T, image string, at int64, n int) {
 	t.Helper()
 	c := chance(t)
@@ -336,8 +340,8 @@ func scribble(t *testing.T, image string, at int64, n int) {
 	}
 }
 
-// throttle bounds the worker's reads and writes of a disk, in bytes a second, 0 for no bound. The id is QEMU's: a
-// virtio disk's I/O belongs to a part of it.
+// throttle limits the worker's reads and writes of a disk, in bytes a second. 0 means no limit. The id is QEMU's. The
+// I/O of a virtio disk belongs to a part of it.
 func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	t.Helper()
 	args := map[string]any{"id": id, "bps": 0, "bps_rd": read, "bps_wr": write, "iops": 0, "iops_rd": 0, "iops_wr": 0}
