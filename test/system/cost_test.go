@@ -10,27 +10,28 @@ import (
 	"hotmount/test/worker"
 )
 
-// These are the costs of one attachment of a disk with a filesystem for the daemon, as counts that do not depend on the
-// machine.
+// These are the most that one attachment of a disk with a filesystem may cost the daemon. The counts do not depend on
+// the machine.
 const (
 	mostLooks       = 3
 	mostDBusCalls   = 1
 	mostConnections = 1
 )
 
-// startsNothing restarts the daemon, and checks that this runs no program.
+// startsNothing restarts the daemon, and checks that the start runs no other program.
 func (m machine) startsNothing() {
 	m.t.Helper()
-	m.wait("whatever else is started to be done", `[ -z "$(systemctl list-jobs --no-legend; systemctl list-units --no-legend --state activating,deactivating)" ]`)
+	m.wait("systemd to have no jobs", `[ -z "$(systemctl list-jobs --no-legend; systemctl list-units --no-legend --state activating,deactivating)" ]`)
 	m.traceStart()
 	programs := m.run("grep -c execve /run/hotmount/trace; grep execve /run/hotmount/trace | grep -v '\"/usr/bin/hotmount\"' || true")
 	m.run("rm /run/systemd/system/hotmount.service.d/traced.conf; systemctl daemon-reload; systemctl restart hotmount")
 	if programs != "1" {
-		m.t.Errorf("programs that the start of the daemon has run, after the count of its own: %s", programs)
+		m.t.Errorf("how often the daemon's start runs a program, and the other programs: %s", programs)
 	}
 }
 
-// traceStart restarts the daemon under a trace from its first system call on, which the sandbox would prevent.
+// traceStart restarts the daemon under a trace from its first system call on. The sandbox would prevent that, so the
+// drop-in lifts it.
 func (m machine) traceStart() {
 	m.t.Helper()
 	m.run(`mkdir -p /run/systemd/system/hotmount.service.d; cat >/run/systemd/system/hotmount.service.d/traced.conf <<-X
@@ -45,7 +46,7 @@ func (m machine) traceStart() {
 }
 
 // programs traces the programs that PID 1, udevd and their children run, until ran is called. ran counts those that
-// anybody may start for a disk.
+// serve disks, such as mount and blkid.
 func (m machine) programs() (ran func() string) {
 	m.t.Helper()
 	m.run(`rm -f /root/programs; udev=$(systemctl show -P MainPID systemd-udevd)
@@ -63,17 +64,17 @@ func (m machine) programs() (ran func() string) {
 // mount(8). A network device that comes and goes costs nothing. A start with a mounted disk runs nothing and looks at
 // it once.
 func TestCounts(t *testing.T) {
-	exclusive(t) // the daemon hears of the disks of other containers
+	exclusive(t) // the daemon receives events of other containers' disks
 	m, w := startNode(t, worker.Options{})
 	image := made(t, gib)
-	// What is done once is done before, for a first disk.
+	// The first disk takes the costs that occur once.
 	name, id := m.attach(w, worker.Disk{File: image})
 	m.mounted(name)
 	m.wait("the status", "systemctl show -P StatusText hotmount | grep -q '^1 mounted.*failing$'")
 	m.detach(w, id)
 	m.wait("the end of the first mount", `[ -z "$(ls -A /mnt/disks)" ]`)
 
-	// What an earlier step has left to be done is done: no CPU is used for a second.
+	// quiet waits until the daemon has finished the work of earlier steps: it uses no CPU for a second.
 	quiet := func() {
 		m.run(`now() { head -n 1 /sys/fs/cgroup/system.slice/hotmount.service/cpu.stat; }
 			udevadm settle; for i in $(seq 60); do a=$(now); sleep 1; [ "$a" != "$(now)" ] || exit 0; done; exit 1`)
@@ -111,7 +112,7 @@ func TestCounts(t *testing.T) {
 	children := count(lines, `(execve|fork|clone3?)\(`) - threads
 	t.Logf("%d looks, %d D-Bus calls, %d connections, %d child processes", looks, dbus, connections, children)
 	if looks == 0 || dbus == 0 || connections == 0 || count(lines, heard) == 0 {
-		t.Errorf("not even udev's event, or the mount unit, was seen to be heard or asked for: %d D-Bus calls:\n%s", dbus, strings.Join(lines, "\n"))
+		t.Errorf("the trace lacks udev's event, the look or the call of PID 1: %d D-Bus calls:\n%s", dbus, strings.Join(lines, "\n"))
 	}
 	if looks > mostLooks || dbus > mostDBusCalls || connections > mostConnections || children > 0 {
 		t.Errorf("an attach costs too much: %d looks (at most %d), %d D-Bus calls (%d), %d connections to PID 1 (%d), %d child processes (0):\n%s",
@@ -140,11 +141,11 @@ func TestCounts(t *testing.T) {
 		name2, id2 := m.attach(w, worker.Disk{File: another})
 		m.mounted(name2)
 		programs := ran()
-		if i > 0 && strings.Join(strings.Fields(programs), " ") != "1 mount" { // the first time it is new to the node
-			t.Errorf("programs that an attach has run: %s", programs)
+		if i > 0 && strings.Join(strings.Fields(programs), " ") != "1 mount" { // the first time the disk is new to the node
+			t.Errorf("the programs that an attach runs: %s", programs)
 		}
 		m.detach(w, id2)
-		m.wait("the end of the mount, and of who cleans up after it", `[ $(ls /mnt/disks | wc -l) = 1 ] &&
+		m.wait("the end of the mount and its cleanup", `[ $(ls /mnt/disks | wc -l) = 1 ] &&
 			[ $(systemctl list-units --all --plain --no-legend 'mnt-disks-*.mount' | wc -l) = 1 ] &&
 			[ -z "$(systemctl list-jobs --no-legend; systemctl list-units --no-legend --state activating,active,deactivating 'hotmount-cleanup@*')" ]`)
 	}
@@ -156,8 +157,9 @@ func TestRests(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
 	m.mounted(name)
-	// It rests a minute after it has done something. Others on the system may mount something, which it has to hear, in
-	// one of the spans of 130 seconds. The shell that looks starts no process, so that udev has no event.
+	// The daemon rests a minute after its last action. Another program may mount something within one of the spans of
+	// 130 seconds, which wakes the daemon, so one quiet span is enough. The shell that watches starts no process, so
+	// that udev has no event.
 	m.run(`pid=$(systemctl show -P MainPID hotmount)
 		switches() {
 			n=0
