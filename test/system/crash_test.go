@@ -15,21 +15,21 @@ import (
 	"hotmount/test/worker"
 )
 
-// full asks for all cases instead of a choice (make test-full).
+// full selects all cases instead of a choice (make test-full).
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // obedient replaces mkfs.xfs. The disk's serial number has orders for it. The n-th field after the colon is for the
 // n-th run that writes. It has a letter for the action, a letter for a system call, and the number of that call:
 //
-//	kp7  killed in place of the 7th pwrite64
+//	kp7  killed instead of the 7th pwrite64
 //	sf1  stopped after the 1st fallocate
 //
 // "s0" is stopped before the first write, "kx" killed and "sx" stopped after the last. The serial number of a loop
 // device is its file's name. A disk without one uses the name in the file /var/lib/orders/serial.
 //
-// Each run is recorded with its arguments, and whether it left a finished XFS. The record is the name of an empty file.
-// The kernel would count bytes in a file as mkfs.xfs's, which hotmount compares with those that reach the disk. It
-// counts names in a journaled ext4 for nobody.
+// Each run is recorded with its arguments, and with whether it left a finished XFS. The record is the name of an empty
+// file. The kernel would count bytes in a file as writes of mkfs.xfs, which hotmount compares with those that reach the
+// disk. It counts names in a journaled ext4 for no process.
 const obedient = `#!/bin/bash
 case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
 node=${!#}
@@ -61,7 +61,7 @@ echo $state >"$dir/left.$n"
 kill -KILL $$
 `
 
-// obey puts obedient in mkfs.xfs's place. The formatting unit has to allow strace for it.
+// obey installs obedient as mkfs.xfs. The formatting unit has to allow strace for it.
 const obey = `mkdir /usr/local/real /var/lib/orders
 mv /usr/sbin/mkfs.xfs /usr/local/real/
 mv /usr/local/obedient /usr/sbin/mkfs.xfs
@@ -76,7 +76,7 @@ func obedientOptions() worker.Options {
 	}}
 }
 
-// obedientNode returns such a container, obedientWorker such a virtual machine.
+// obedientNode returns a container on which obedient is mkfs.xfs, and obedientWorker returns a virtual machine.
 func obedientNode(t *testing.T) (machine, worker.Node) {
 	t.Helper()
 	return startNode(t, obedientOptions())
@@ -103,15 +103,15 @@ func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 // crashSize is the size of the disks: the smallest that mkfs.xfs accepts.
 const crashSize = 300 << 20
 
-// mkfsWrites returns the writes of mkfs.xfs on a disk of that size, in order and in obedient's words: p1, p2, f1, p3
-// and so on. super is the index of the first that writes the superblock.
+// mkfsWrites returns the writes of mkfs.xfs on a disk of crashSize, in order and as orders name them: p1, p2, f1, p3
+// and so on. super is the index of the first write of the superblock.
 func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	m.t.Helper()
 	m.run("systemctl stop hotmount")
 	name, id := m.attach(w, worker.Disk{File: blank(m.t, crashSize)})
 	m.wait("udev", "[ -e /dev/"+name+" ] && udevadm settle")
 	trace := m.run("strace -qq -o /root/trace -e trace=pwrite64,fallocate /usr/local/real/mkfs.xfs -K -m uuid=$(cat /proc/sys/kernel/random/uuid) /dev/" + name + " >/dev/null; cat /root/trace")
-	// QEMU 7.2 does not always survive that a disk is taken out while udev reads it.
+	// QEMU 7.2 does not always survive the removal of a disk while udev reads it.
 	m.run("udevadm settle")
 	m.detach(w, id)
 	m.run("systemctl start hotmount")
@@ -130,7 +130,7 @@ func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	return all, super
 }
 
-// some returns all of the writes, or a choice: the first, that of the superblock, the last, and as many more.
+// some returns all of the writes, or a choice: the first, the superblock's, the last, and that many more.
 func some(c *rand.Rand, writes []string, super, more int) []string {
 	if full {
 		return writes
@@ -158,7 +158,7 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 	var all []victim
 	for i, order := range orders {
 		v := victim{order: order, serial: fmt.Sprintf("%d:%s", first+i, order)}
-		// Of a size of its own: the slots are used again.
+		// Each disk has its own size, because the slots are used again.
 		v.name, v.id = m.attach(w, m.ordered(w, blank(m.t, crashSize+int64(first+i)<<12), v.serial))
 		all = append(all, v)
 	}
@@ -167,7 +167,7 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 
 func (v victim) dir() string { return "/var/lib/orders/" + v.serial }
 
-// stopped waits until mkfs.xfs is stopped where its orders say.
+// stopped waits until mkfs.xfs is stopped as ordered.
 func (m machine) stopped(v victim) {
 	m.t.Helper()
 	m.wait("mkfs.xfs to be stopped at "+v.order, "grep stopped "+v.dir()+"/trace.1")
@@ -188,7 +188,7 @@ func (m machine) whole(v victim, runs int) string {
 	lines := strings.Split(m.run("ls "+v.dir()+"/runs"), "\n")
 	for _, line := range lines {
 		if !strings.Contains(line, "uuid="+uuid+" ") {
-			m.t.Errorf("%s: mounted is %s, made was %s", v.order, uuid, line)
+			m.t.Errorf("%s: %s is mounted, %s was made", v.order, uuid, line)
 		}
 	}
 	if len(lines) != runs {
@@ -201,7 +201,7 @@ func (m machine) whole(v victim, runs int) string {
 	return fmt.Sprintf("%-12s %d runs, %s", v.order, len(lines), uuid)
 }
 
-// left reports whether the killed run had finished the filesystem.
+// left returns what the killed run left on the disk: "finished", "begun" or "none".
 func (m machine) left(v victim, run int) string {
 	m.t.Helper()
 	return m.run(fmt.Sprintf("cat %s/left.%d", v.dir(), run))
@@ -218,7 +218,7 @@ func (m machine) forget(w worker.Node, victims []victim) {
 }
 
 // TestAgentKilled kills the daemon at each of mkfs.xfs's writes. It checks that mkfs continues, and that the next
-// daemon waits for it. The other half of the disks lose the process that formats too.
+// daemon waits for it. For half of the disks it kills the formatting process, too.
 func TestAgentKilled(t *testing.T) {
 	m, w := obedientNode(t)
 	orders := []string{"s0"}
@@ -227,7 +227,7 @@ func TestAgentKilled(t *testing.T) {
 		orders = append(orders, "s"+at)
 	}
 	last := orders[len(orders)-1]
-	// So that both fates meet each write in the full test, the other half is one behind.
+	// The other half is one order behind, so that the full test meets each write in both ways.
 	var turns []int
 	for i := range orders {
 		if full || i%2 == 0 {
@@ -262,7 +262,7 @@ func TestAgentKilled(t *testing.T) {
 		}
 		for _, v := range alone {
 			if got := m.run("ls " + v.dir() + "/runs | wc -l; findmnt -n /dev/" + v.name + " || true; pkill -CONT -f 'mkfs.xfs .*/dev/" + v.name + "$'"); got != "1" {
-				t.Errorf("%s: while mkfs.xfs stands still: %s", v.order, got)
+				t.Errorf("%s: while mkfs.xfs is stopped: %s", v.order, got)
 			}
 		}
 		for _, v := range alone {
@@ -273,7 +273,7 @@ func TestAgentKilled(t *testing.T) {
 	t.Logf("%d times", len(turns))
 }
 
-// TestMkfsKilled kills mkfs.xfs in place of each of its writes, after the last one, and again during the repair. It
+// TestMkfsKilled kills mkfs.xfs instead of each of its writes, after the last one, and again during the repair. It
 // checks that the result is one mounted XFS with the intended UUID (issue 3, Shown).
 func TestMkfsKilled(t *testing.T) {
 	m, w := obedientNode(t)
@@ -283,7 +283,7 @@ func TestMkfsKilled(t *testing.T) {
 	for _, at := range some(c, writes, super, 1) {
 		orders = append(orders, "k"+at)
 	}
-	// The second run begins by zeroing what the first has made.
+	// The second run first zeroes what the first run made.
 	twice := 1
 	if full {
 		twice = 20
@@ -293,7 +293,7 @@ func TestMkfsKilled(t *testing.T) {
 	}
 	orders = append(orders, "kx")
 	begun := 0
-	// Two at once are read, each twice and more: of many the last would wait for long.
+	// Two disks are read at once, each at least twice. In a larger group the last would wait for long.
 	for some := range slices.Chunk(orders, 6) {
 		victims := m.victims(w, begun, some...)
 		begun += len(some)
@@ -305,7 +305,7 @@ func TestMkfsKilled(t *testing.T) {
 				runs--
 			}
 			if (left == "finished") != (v.order == "kx") {
-				t.Errorf("%s: what was left is %s", v.order, left)
+				t.Errorf("%s: the killed run left %s", v.order, left)
 			}
 			t.Logf("%s, %s at first", m.whole(v, runs), left)
 		}
@@ -313,15 +313,15 @@ func TestMkfsKilled(t *testing.T) {
 	}
 }
 
-// TestPowerCutAfterGrowth checks an XFS that has just grown, of which only the log has the new size. Debian 12's kernel
+// TestPowerCutAfterGrowth checks an XFS that has just grown, so that only the log has the new size. Debian 12's kernel
 // fails in the first recovery of writes to new allocation groups. After a growth of only the last group the recovery
 // succeeds, but the kernel shuts the filesystem down once the new space is used.
 //
-// Both happen before the filesystem is mounted in its place. There it works, with its data.
+// Both happen in a mount elsewhere, before the filesystem is mounted in its place. There it works, with its data.
 func TestPowerCutAfterGrowth(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
-	// The log is all that knows of it for as long as the test lasts (xfs_log_worker).
+	// Only the log has the growth for as long as the test lasts (xfs_log_worker).
 	m.run("modprobe xfs; sysctl -q -w fs.xfs.xfssyncd_centisecs=720000")
 	const eighth = gib / 8
 	grown := []struct {
@@ -342,7 +342,7 @@ func TestPowerCutAfterGrowth(t *testing.T) {
 		m.takes(uuid, g.to-150*mib)
 		uuids = append(uuids, uuid)
 	}
-	// A directory goes into the next allocation group, and its files with it.
+	// XFS puts a new directory into the next allocation group, and its files with it.
 	const write = "cd /mnt/disks/%s; for i in {1..40}; do mkdir %s$i; head -c 256K /dev/urandom >%[2]s$i/f; done; sync; "
 	for i, g := range grown {
 		if g.written {
@@ -379,9 +379,9 @@ func TestPowerCutAfterGrowth(t *testing.T) {
 	}
 }
 
-// ownOrders puts obedient's records on a filesystem of their own, and keeps the system's from writing by itself for an
-// hour. An ext4 that makes one file durable also makes all earlier writes durable. That would include the intent of a
-// daemon that did not wait for it.
+// ownOrders puts obedient's records on a filesystem of their own, and lets the system's filesystem commit by itself
+// only once an hour. An ext4 that makes one file durable also makes all earlier writes durable. That would include the
+// intent of a daemon that did not wait for it.
 func (m machine) ownOrders(w *worker.Worker) {
 	m.t.Helper()
 	image := blank(m.t, 64<<20)
@@ -409,7 +409,7 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 		orders = append(others, last)
 	}
 	begun := 0
-	for some := range slices.Chunk(orders, 8) { // each costs a boot
+	for some := range slices.Chunk(orders, 8) { // each chunk costs a boot
 		victims := m.victims(w, begun, some...)
 		begun += len(some)
 		for _, v := range victims {
@@ -429,9 +429,9 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 				runs = 1
 			}
 			t.Log(m.whole(v, runs))
-			// What was written down before the power went is still there.
+			// What was recorded before the power cut is still there.
 			if got := m.run("hotmount history | grep -c " + m.mounted(v.name) + " || true"); got == "0" {
-				t.Errorf("%s: the history does not know it", v.order)
+				t.Errorf("%s: the history does not have it", v.order)
 			}
 		}
 		m.forget(w, victims)
@@ -439,7 +439,7 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 }
 
 // TestCopyOfAHalfMade cuts the power while a disk is overwritten by the operator's order, and attaches a copy of it.
-// The copy is not overwritten, nor is the disk itself before the operator orders it again.
+// The copy is not overwritten. The disk itself is not overwritten either before the operator orders it again.
 func TestCopyOfAHalfMade(t *testing.T) {
 	m, w := obedientWorker(t)
 	image := blank(t, crashSize)
@@ -477,8 +477,8 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestStalledWrite checks a write past the page cache that begins while a disk settles, and that the storage does not
-// answer. The write wins, although no count of completed writes has it.
+// TestStalledWrite checks a direct write that begins while a disk settles, on storage that does not answer it. The disk
+// is not formatted, although no count of completed writes includes the write.
 func TestStalledWrite(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=15s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl stop hotmount")
@@ -488,16 +488,16 @@ func TestStalledWrite(t *testing.T) {
 	write := func(from, at string) string {
 		return fmt.Sprintf("dd if=%s of=/dev/%s bs=4096 count=1 seek=%s oflag=direct conv=notrunc status=none", from, name, at)
 	}
-	m.run(write("/dev/zero", "0")) // the first write goes, the next one waits for ever
+	m.run(write("/dev/zero", "0")) // the first write completes, the next one waits for ever
 	before := m.writes(name)
 	m.run("yes theirs | head -c 4096 >/root/theirs; systemctl start hotmount")
 	unit := "hotmount-format@" + m.run("cat /sys/block/"+name+"/diskseq")
 	m.wait("the proof", "systemctl is-active "+unit+" | grep activating")
-	m.run("systemd-run -q --unit=theirs " + write("/root/theirs", "51200")) // byte 200 MiB
+	m.run("systemd-run -q --unit=theirs " + write("/root/theirs", "51200")) // at byte 200 MiB
 	m.wait("the write to stall", "awk '$2 != 1 {exit 1}' /sys/block/"+name+"/inflight")
 	m.says("/dev/" + name + ".*somebody writes to it: 1 writes that the disk has not answered yet")
 	if now := m.writes(name); now != before {
-		t.Errorf("%s writes are done, %s were: the count alone would have told it", now, before)
+		t.Errorf("%s writes are complete, before %s: the count alone would have shown it", now, before)
 	}
 	throttle(t, w, id+"/virtio-backend", 0, 0)
 	m.says("^/dev/" + name + " .*refuse: .*old data from byte 209715200")
@@ -513,7 +513,7 @@ func TestTornFormat(t *testing.T) {
 	m, w := obedientNode(t)
 	v := m.victims(w, 0, "sx")[0]
 	m.stopped(v)
-	// Group 2 of 4, byte 150 MiB.
+	// Group 2 of 4 begins at byte 150 MiB.
 	m.run(fmt.Sprintf("systemctl stop hotmount; dd if=/dev/zero of=/dev/%s bs=4096 count=1 seek=38400 oflag=direct conv=notrunc status=none; systemctl kill -s KILL 'hotmount-format@*'", v.name))
 	m.wait("the unit's end", "! systemctl is-active 'hotmount-format@*' | grep -E '^(de)?activating' && ! pgrep mkfs.xfs")
 	m.run("systemctl start hotmount")
