@@ -14,8 +14,8 @@ import (
 // kernelErrors prints the kernel's complaints about disks and filesystems.
 const kernelErrors = `journalctl -b -k -o cat --no-pager >/run/kernel; grep -iE 'xfs.*(error|shutdown|corrupt)|i/o error|buffer_io' /run/kernel || true`
 
-// TestRelease checks that a disk in use is not released, and that its users are named. An idle one is unmounted, stays
-// so, and loses nothing when it is detached.
+// TestRelease checks that a disk in use is not released, and that its users are named. An idle disk is unmounted, stays
+// unmounted, and loses nothing when it is detached.
 func TestRelease(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -37,7 +37,7 @@ func TestRelease(t *testing.T) {
 	m.run("systemd-run -q --unit=dweller -p WorkingDirectory=" + where + " sleep 1000")
 	refused("works in a directory of it")
 	m.run("systemctl stop dweller")
-	// As the kubelet binds a volume for a pod, and a container has it alone.
+	// kubelet binds a volume for a pod like this, and a container has it in a mount namespace of its own.
 	pod := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
 	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod)
 	refused("pod 0e3b1b0a-1111-2222-3333-444444444444")
@@ -50,30 +50,30 @@ func TestRelease(t *testing.T) {
 	if out := m.run("hotmount release --force " + name + " 2>&1 || true"); !strings.Contains(out, "these pods have to be deleted before it can be detached (kubectl get pods -A ") || !strings.Contains(out, "0e3b1b0a-1111-2222-3333-444444444444") || !strings.Contains(out, "NOT safe to detach") {
 		t.Errorf("forced: %s", out)
 	}
-	// The pod goes, what has the volume in a namespace of its own not yet.
+	// The pod is gone, but a container still has the volume in its mount namespace.
 	m.run("umount " + pod)
 	if out := m.run("hotmount status; hotmount release " + name + " 2>&1 || true"); strings.Contains(out, "can be detached") || !strings.Contains(out, "whether it is safe to detach: hotmount release "+name) || !strings.Contains(out, "NOT safe to detach") || !strings.Contains(out, "in its mount namespace") {
 		t.Errorf("forced, and still held: %s", out)
 	}
 	m.run("systemctl stop container")
 	if out := m.run("hotmount release " + name); !strings.Contains(out, "\nsafe to detach: ") {
-		t.Errorf("nobody holds it any more, and release said %q", out)
+		t.Errorf("nobody holds it any more, and release prints %q", out)
 	}
 	m.run("hotmount accept " + name)
 	m.mounted(name)
 	container("container", "private", "")
 	refused("in its mount namespace")
 	m.run("systemctl stop container")
-	// As docker -v UUID:/data:rslave has it.
+	// docker -v UUID:/data:rslave makes such a mount.
 	container("slave", "slave", "mkdir -p /srv/own; mount --bind "+where+" /srv/own; ")
 	refused("mounted at /srv/own in its mount namespace")
 	m.run("systemctl stop slave")
-	// A file that is open on a mount that nobody sees.
+	// A process has a file open on a mount that no namespace shows any more.
 	m.run("systemd-run -q --unit=hidden sh -c 'mount --bind " + where + " /srv/own; exec 3>/srv/own/hidden; umount -l /srv/own; exec sleep 1000'")
 	m.wait("the umount", "grep -qx sleep /proc/$(systemctl show -p MainPID --value hidden)/comm")
 	refused("has a file open")
 	m.run("systemctl stop hidden")
-	// A mount in a namespace without a process, which nobody sees.
+	// This mount is in a namespace without a process, where nobody can find it.
 	m.run("mkdir /run/pin; mount --bind --make-private /run/pin /run/pin; touch /run/pin/ns; unshare --mount=/run/pin/ns --propagation private mount --bind " + where + " /srv/own")
 	if out, err := m.Run(ctx(t), "hotmount release "+name); err == nil || strings.Contains(out, "safe to detach") || !strings.Contains(err.Error(), "NOT safe to detach") {
 		t.Errorf("released while it is held: %q, %v", out, err)
@@ -108,8 +108,8 @@ func TestRelease(t *testing.T) {
 }
 
 // TestSurpriseRemoval checks that a pulled disk, idle or busy, leaves no stale mount, no directory and no endless loop.
-// That holds even if the daemon was down. If it returns while somebody, such as a pod's mount, holds the old mount, it
-// is mounted again as soon as that is released.
+// That holds even if the daemon was down. A disk may return while somebody, such as a pod's mount, holds the old mount.
+// It is mounted again as soon as that is released.
 func TestSurpriseRemoval(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -127,7 +127,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !strings.Contains(got, "taken off the tree") || !strings.Contains(got, "(sh)") && !strings.Contains(got, "(sleep)") {
 		t.Errorf("the unit's journal does not name the holder:\n%s", got)
 	}
-	// systemd's own try and the daemon's; then it is taken off the tree.
+	// systemd tries to unmount, and so does the daemon. Then the mount is taken off the tree.
 	if n := strings.Count(m.run("journalctl -b --no-pager -o cat -u "+quote(unitOf(uuid))), "Unmounting "); n < 1 || n > 3 {
 		t.Errorf("%d tries to unmount", n)
 	}
@@ -143,8 +143,8 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("cat " + where + "/f"); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// Held by a mount elsewhere in a namespace of its own, as a container has it, which does not keep the host's from
-	// being unmounted, and by a file of one that goes with the directory.
+	// A mount in another namespace holds the filesystem, as in a container. It does not keep the host's mount from
+	// being unmounted. An open file holds it, too, on a mount that goes with the directory.
 	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec 3<" + where + "/f; exec sleep 1001'")
 	m.wait("the pod", "[ -e /proc/$(pgrep -f '^sleep 1001')/fd/3 ]")
 	if err := w.DetachSurprise(ctx(t), id2); err != nil {
@@ -154,7 +154,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	m.says(where + " was unmounted: its disk .* is gone, and it was still used by")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	m.says("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses it: hotmount doctor; tried again in")
-	// As good as hours: nothing of it is in the daemon's memory.
+	// A restart is as good as hours: the daemon forgets what it knew of the filesystem.
 	m.run("systemctl restart hotmount")
 	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has this filesystem mounted') -ge 2 ]")
 	if got := m.run("journalctl -b -o cat --no-pager -u hotmount >/run/said; grep xfs_repair /run/said || [ $? = 1 ]"); got != "" {
@@ -167,7 +167,7 @@ func TestSurpriseRemoval(t *testing.T) {
 		m.run("systemd-run -q --unit=opener sh -c 'exec 3<" + where + "/f; exec sleep 1002'")
 		m.wait("the file", "[ -e /proc/$(pgrep -f '^sleep 1002')/fd/3 ]")
 	}
-	// While there is no daemon, or one that cannot start.
+	// The disk is pulled while there is no daemon, or one that cannot start.
 	for _, c := range []struct {
 		down, words, holder string
 		held                func()
@@ -191,13 +191,13 @@ func TestSurpriseRemoval(t *testing.T) {
 			t.Errorf("%s: the unit's journal:\n%s", c.down, got)
 		}
 		if got := m.run("systemctl show -p ActiveState --value hotmount"); got == "active" {
-			t.Errorf("%s: it was the daemon", c.down)
+			t.Errorf("%s: the daemon runs", c.down)
 		}
 		m.run("systemctl stop opener; echo 'settle: 1s' >/etc/hotmount/config.yaml; systemctl restart hotmount")
 		again, id3 = m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 		m.mounted(again)
 	}
-	// And something else is mounted over it.
+	// Something else is mounted over the pulled disk's filesystem.
 	opened()
 	before := strings.Count(m.run("journalctl -b -o cat --no-pager -u "+quote(unitOf(uuid))), "was taken off the tree")
 	gone := m.run("echo hotmount-gone@" + again + ":$(cat /sys/block/" + again + "/diskseq)::$(cat /sys/block/" + again + "/dev)")
@@ -218,28 +218,27 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Errorf("the unit's journal does not name the second holder:\n%s", got)
 	}
 	m.run("systemctl stop opener")
-	// Idle.
+	// This time the pulled disk is idle.
 	again, id4 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	m.mounted(again)
 	tries := "journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid)) + " | grep -c '^Unmounting '"
 	tried := m.run(tries)
-	m.wait("those who had it to be forgotten", "[ -z \"$(ls /run/hotmount/holders)\" ]")
+	m.wait("the former holders to be forgotten", "[ -z \"$(ls /run/hotmount/holders)\" ]")
 	if err := w.DetachSurprise(ctx(t), id4); err != nil {
 		t.Fatal(err)
 	}
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
 	if got := m.run("expr $(" + tries + ") - " + tried); got != "1" {
-		t.Errorf("%s tries to unmount an idle one", got)
+		t.Errorf("%s tries to unmount an idle filesystem", got)
 	}
 	if got := m.run("ls /mnt/disks; findmnt -no SOURCE /mnt/disks/" + stays + "; systemctl list-units --failed --no-legend 'mnt-*'"); got != stays+"\n/dev/"+other {
 		t.Errorf("the rest of the node: %s", got)
 	}
 }
 
-// TestPulledFromAPod checks volumes that the kubelet has bound in the host's own mount namespace for each pod. A disk
-// that goes and returns is no reason to touch the kubelet's mounts. Nothing stays at the volume's path meanwhile, and
-// the pod is named. The filesystem is mounted again as soon as possible. For an XFS that is when nobody has the old
-// one, for an ext4 at once.
+// TestPulledFromAPod checks volumes that kubelet has bound in the host's mount namespace for each pod. When a disk goes
+// and returns, hotmount leaves kubelet's mounts alone. Meanwhile nothing is at the volume's path, and the journal names
+// the pod. The filesystem is mounted again as soon as possible: an ext4 at once, an XFS when nobody has the old one.
 func TestPulledFromAPod(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for fstype, mkfs := range map[string][]string{"xfs": {"mkfs.xfs", "-q"}, "ext4": {"mkfs.ext4", "-q", "-F"}} {
