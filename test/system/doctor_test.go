@@ -126,14 +126,14 @@ func TestDoctorPods(t *testing.T) {
 		scope    = "89abcdef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 		volumes  = "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~local-volume/"
 		subPaths = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-1/main/0"
-		// What is trapped is also named by it.
+		// trappedPart is a part of a trapped volume by subPath. The doctor names it by this path.
 		trappedPart = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-7/side/0"
 	)
 	place := "/mnt/disks/" + uuid
-	// The name by which the volume is known, and one that is not that disk's.
+	// named has the volume's own name. local-pv-1 is not a name of this disk.
 	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- name: default\\n  directory: /mnt/disks\\n  storage_class: fast\\n' >/etc/hotmount/config.d/fast.yaml")
 	named := volumes + disk.VolumeName(uuid, m.run("hostname"), "fast")
-	// The good ones: a volume, a part of it by subPath, a provisioner.
+	// These are correct: a kubelet, a volume, and a part of it by subPath.
 	m.run(standIns + fmt.Sprintf(`
 		(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
 		started host kubelet
@@ -146,8 +146,8 @@ func TestDoctorPods(t *testing.T) {
 		t.Errorf("with good pods alone: exit code %s\n%s", code, words(r))
 	}
 
-	// The trap: the directory under the mount, seen by a mount that is not recursive. hotmount has made it immutable;
-	// an older one need not be.
+	// The trap is the directory under the mount, seen through a bind mount that is not recursive. hotmount makes it
+	// immutable, but an older one need not be.
 	m.run(standIns + fmt.Sprintf(`
 		mkdir /run/below; mount --bind /mnt/disks /run/below; chattr -i /run/below/%[4]s; echo lost >/run/below/%[4]s/file; ln -s /etc/cron.d/x /run/below/%[4]s/link
 		mkdir -p %[2]slocal-pv-2 /mnt/disks/removed /run/bare
@@ -185,8 +185,8 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run("cat " + trapped.Reach + "/file"); got != "lost" {
 		t.Errorf("%s holds %q", trapped.Reach, got)
 	}
-	// The lines as they are printed: what two pods call the same is there twice, and what is there already is not
-	// written over.
+	// The test runs the lines as printed. Files of the same name from two pods are both rescued. Existing files are not
+	// overwritten.
 	also := find(doctor.OnSystemDisk, volumes+"local-pv-4")
 	lines := trapped.Do[0] + "\n" + also.Do[0] + "\n" + find(doctor.DataHidden, place).Do[1]
 	if got := m.run(lines + "\ncd /root/rescued; cat *-local-pv-2/file *-local-pv-4/file " + uuid + "/file; readlink *-local-pv-2/link; ls | wc -l"); got != "lost\nalso lost\nlost\n/etc/cron.d/x\n3" {
@@ -214,7 +214,7 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run(strings.TrimSuffix(find(doctor.DataHidden, place).Do[0], "   # shows them")); !strings.Contains(got, "file") {
 		t.Errorf("the line that shows the hidden data shows %s", got)
 	}
-	// The system disk by another way, and another filesystem under the disk's name.
+	// One volume is on the system disk by another way. The other has another filesystem under the disk's name.
 	m.run(fmt.Sprintf(`umount %[1]s; mkdir -p /srv/plain /srv/other %[2]slocal-pv-6; mount --bind /srv/plain %[2]slocal-pv-6
 		mount -t tmpfs -o size=1m none /srv/other; mount --bind /srv/other %[1]s`, named, volumes))
 	r, _ = m.examined()
@@ -230,13 +230,13 @@ func TestDoctorPods(t *testing.T) {
 			t.Errorf("false alarm for %s: %q", name, got)
 		}
 	}
-	// It changes nothing.
+	// The doctor changes nothing.
 	t.Log(m.run("cat /proc/1/mountinfo >/root/before; touch /root/stamp; hotmount doctor || [ $? = 3 ]"))
 	if got := m.run("diff /root/before /proc/1/mountinfo; find /mnt/disks /var/lib/kubelet /srv /etc /root -cnewer /root/stamp; mount --bind /mnt/disks /run/below; find /run/below -cnewer /root/stamp; umount /run/below"); got != "" {
 		t.Errorf("the doctor has changed %s", got)
 	}
 
-	// Something is mounted over the disk; then the disk is gone, and two containers still hold it.
+	// First something is mounted over the disk. Then the disk is gone, and two containers still hold it.
 	m.run("mount -t tmpfs none " + place)
 	r, _ = m.examined()
 	if f := find(doctor.Covered, place); f.Level != doctor.Problem {
@@ -284,9 +284,9 @@ func TestDoctorSystem(t *testing.T) {
 	}
 	m.run("systemctl stop restarts")
 	if r, code := m.examined(); code != "0" {
-		t.Errorf("after the kubelet that dies: exit code %s\n%s", code, words(r))
+		t.Errorf("after the kubelet that keeps dying: exit code %s\n%s", code, words(r))
 	}
-	// 30 disks, each of which hangs.
+	// There are 30 more disks, and the provisioner hangs at each of them.
 	m.run(standIns + `modprobe fuse
 		for i in $(seq 10 39); do mkdir /mnt/disks/x$i; mount -t tmpfs -o size=64k none /mnt/disks/x$i; done
 		(echo $BASHPID >/run/hang.pid; exec unshare -m bash -ec 'exec 7<>/dev/fuse; mount -i -t fuse -o fd=7,rootmode=40000,user_id=0,group_id=0 none /mnt; exec local-provision infinity') </dev/null >/run/hang.log 2>&1 &
@@ -349,7 +349,7 @@ func TestDoctorKubelets(t *testing.T) {
 			"rprivate": {[]string{"not-propagated"}, true, false},
 			"bind":     {[]string{"wrong-mount"}, false, true},
 			"back":     {[]string{"not-shared-back"}, true, true},
-			// Its own root is no mount of the host's either.
+			// The root of this kubelet is not a mount of the host either.
 			"hops":  {[]string{"not-shared-back"}, true, true},
 			"chart": {nil, true, true}, "elsewhere": {nil, true, true},
 			"none": {[]string{"not-propagated"}, true, false},
@@ -382,7 +382,7 @@ func TestDoctorKubelets(t *testing.T) {
 			if got := r.Seen[i]; got.Arrives != e.late {
 				t.Errorf("%s: %s: arrives %v", round, name, got.Arrives)
 			}
-			// What the kernel says, in that very namespace.
+			// nsenter asks the kernel in that very namespace.
 			for _, m2 := range r.Seen[i].Mounts {
 				real := m.run(fmt.Sprintf("d=$(stat -c %%d /mnt/disks/%s); e=$(nsenter -t %d -m -r stat -c %%d %s); [ $d = $e ] && echo same || echo directory", path.Base(m2.Path), pid, m2.Path))
 				if real != m2.Sees {
@@ -393,7 +393,7 @@ func TestDoctorKubelets(t *testing.T) {
 				}
 			}
 		}
-		// Nothing else, neither of others nor of nobody.
+		// There is no other finding, whether about another process or about none.
 		if slices.Sort(all); !slices.Equal(found(r), all) {
 			t.Errorf("%s: found %q, want %q\n%s", round, found(r), all, words(r))
 		}
@@ -409,7 +409,7 @@ func TestDoctorKubelets(t *testing.T) {
 	t.Log(m.run("hotmount doctor || true"))
 }
 
-// TestDoctorManyPods checks that the doctor finds the trapped ones among many pods, and nothing else.
+// TestDoctorManyPods checks that the doctor finds the trapped pods among many, and nothing else.
 func TestDoctorManyPods(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -422,7 +422,7 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Helper()
 		m.run(fmt.Sprintf(`before=$(pgrep -xc sleep || true); standin %d %s </dev/null >/run/standin.log 2>&1; for i in $(seq 1 600); do [ $(pgrep -xc sleep) = $((before + %[1]d)) ] && exit 0; sleep 0.1; done; cat /run/standin.log; pgrep -xc sleep; exit 1`, n, source))
 	}
-	// The first two get the directory below the mount, before the others come.
+	// The first two pods get the directory below the mount, before the others start.
 	m.run("mkdir /run/below; mount --bind /mnt/disks /run/below")
 	containers(2, "/run/below/"+uuid)
 	m.run("umount /run/below; for i in 0 1; do mv /var/lib/kubelet/pods/6a6e9d0c-1111-4222-8333-00000000000$i /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-00000000000$i; done")
@@ -447,10 +447,10 @@ func TestDoctorManyPods(t *testing.T) {
 	t.Log("two looks:", m.run("(time hotmount doctor >/dev/null) 2>&1 || true; wc -l </proc/1/mountinfo; ls -d /proc/[0-9]* | wc -l"))
 	m.run("umount /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-*/volumes/kubernetes.io~local-volume/*; kill $(pgrep -xo sleep); kill $(pgrep -xo sleep)")
 	if r, code := m.examined(); code != "0" {
-		t.Errorf("without the trapped ones: exit code %s\n%s", code, words(r))
+		t.Errorf("without the trapped pods: exit code %s\n%s", code, words(r))
 	}
-	// The fastest of three, in seconds of the clock and of a processor, against reading every mount table there is:
-	// under emulation only the ratio means anything.
+	// The times are the best of three, in seconds of the clock and of a processor. They are compared with the time to
+	// read all mount tables: under emulation only the ratio means anything.
 	var wall, cpu, tables float64
 	out := m.run(`TIMEFORMAT='%R %U %S'
 		best() { for i in 1 2 3; do { time "$@" >/dev/null 2>&1; } 2>&1; done | awk '{c=$2+$3; if (NR==1 || c<min) min=c; if (NR==1 || $1<wall) wall=$1} END {print wall, min}'; }
@@ -460,7 +460,7 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Errorf("one look takes %v s of a processor, all mount tables %v s (%v)", cpu, tables, err)
 	}
 	t.Logf("one look: %v s, %v s of a processor; all mount tables: %v s", wall, cpu, tables)
-	// What it costs: a few files of each process, whatever it has mounted.
+	// One look costs a few files of each process, however much the process has mounted.
 	var calls, processes int
 	out = m.run("strace -f -qq -e trace=openat,readlinkat -o /root/trace hotmount doctor >/dev/null; grep -c '\"/proc/' /root/trace; ls -d /proc/[0-9]* | wc -l")
 	if _, err := fmt.Sscan(out, &calls, &processes); err != nil || calls > 10*processes {
