@@ -31,7 +31,7 @@ func (m machine) resize(w worker.Node, id string, size int64) {
 	}
 }
 
-// takes waits until df counts at least that many bytes for the filesystem at the mount point.
+// takes waits until the filesystem at the mount point has at least that many bytes, as df counts them.
 func (m machine) takes(uuid string, least int64) {
 	m.t.Helper()
 	m.wait(fmt.Sprint(uuid, " to take ", least), fmt.Sprintf("[ $(stat -f -c '%%b * %%S' /mnt/disks/%s | xargs expr) -ge %d ]", uuid, least))
@@ -49,16 +49,16 @@ func (m machine) count(pattern string) int {
 
 const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >data/f && sync && sha256sum data/f`
 
-// TestGrow checks that XFS and ext4 grow online with their disks, at once, and after a growth while the daemon was
-// down. After one while they were detached, they grow before anybody sees the mount. The data stays. A tail too small
-// for XFS is no reason to try. For ext4 hotmount tries once.
+// TestGrow checks that XFS and ext4 grow online with their disks: at once, or at the daemon's start if it was down. If
+// the disk grew while it was detached, they grow before anybody sees the mount. The data stays. hotmount does not try
+// for a tail that is too small for XFS. For ext4 it tries once.
 func TestGrow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
 	xImage := made(t, gib)
 	x, xID := m.attach(w, worker.Disk{File: xImage, Serial: "GROW-X"})
 	xfs := m.mounted(x)
-	// Debian 12's libblkid does not say how much an XFS takes; our rule does.
+	// Debian 12's libblkid does not report the size of an XFS. hotmount's udev rule does.
 	if got := m.run("udevadm info -q property --property=HOTMOUNT_XFS --value -n /dev/" + x); got != "00001000 00000000 00040000" {
 		t.Errorf("udev knows of the XFS %q", got)
 	}
@@ -70,7 +70,7 @@ func TestGrow(t *testing.T) {
 	ext4 := m.mounted(e)
 	sums := map[string]string{}
 	for _, uuid := range []string{xfs, ext4} {
-		// The root directory is the pod's own.
+		// The root directory belongs to the pod.
 		m.run(fmt.Sprintf("chown 1000:1000 /mnt/disks/%s && chmod 0700 /mnt/disks/%s", uuid, uuid))
 		sums[uuid] = m.run(fmt.Sprintf(fill, uuid))
 	}
@@ -90,7 +90,7 @@ func TestGrow(t *testing.T) {
 	for uuid, dev := range map[string]string{xfs: x, ext4: e} {
 		m.says("/dev/" + dev + ` .*grown: .* ` + uuid + ` from 1 GiB \(1073741824 bytes\) to 2 GiB \(2147483648 bytes\), online; .*capacity.*` + disk.VolumeName(uuid, "worker-1", "local") + " ")
 		if story := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !strings.Contains(story, "grown") {
-			t.Errorf("the unit's story of %s does not tell of it: %s", uuid, story)
+			t.Errorf("the journal of the unit of %s does not have the growth: %s", uuid, story)
 		}
 	}
 	t.Log(m.run("journalctl -b --no-pager -o cat -u 'mnt-disks-*.mount' | grep grown"))
@@ -106,7 +106,7 @@ func TestGrow(t *testing.T) {
 	m.wait("four growths", "[ $(journalctl -b --no-pager -o cat | grep -c 'grown: ') = 4 ]")
 	same("growing while the daemon was down")
 
-	// 63 blocks beyond a group, one block beyond what ext4 uses.
+	// The XFS has 63 blocks beyond a group. The ext4 has one block beyond what ext4 uses.
 	group := m.run("xfs_info /mnt/disks/" + xfs + " | sed -n 's/.*agsize=\\([0-9]*\\) blks.*/\\1/p'")
 	blocks, err := strconv.ParseInt(group, 10, 64)
 	if err != nil {
@@ -123,7 +123,7 @@ func TestGrow(t *testing.T) {
 	m.wait("a try", fmt.Sprintf("grep -q %d /run/hotmount/fits/*", 3*gib+4096))
 	before := ran()
 	if before < 6 {
-		t.Fatalf("%d runs of hotmount-grow@ are counted, 6 were made at least", before)
+		t.Fatalf("%d runs of hotmount-grow@ are counted, of at least 6", before)
 	}
 	for range 5 {
 		m.run("udevadm trigger -s block -c change; udevadm settle; systemctl reload hotmount")
@@ -161,12 +161,12 @@ func TestGrow(t *testing.T) {
 		m.wait("the rest", "systemctl show -p StatusText --value hotmount | grep -q ' 0 failing'")
 		story := m.run("journalctl -b --no-pager -o cat --since @" + since + " -u " + quote(unitOf(uuid)) + ` | grep -oE 'grown: .* before it is mounted|online|mounted at|Mounted .*\.mount' | sed 's/grown: .* before/before/; s/Mounted.*/Mounted/'`)
 		if !strings.HasPrefix(story, "before it is mounted\nMounted") || strings.Contains(story, "online") {
-			t.Errorf("the story of %s after it had grown while detached: %s\nall of it: %s", uuid, story, m.run("journalctl -b --no-pager --since @"+since))
+			t.Errorf("the journal of %s after a growth while detached: %s\nall of it: %s", uuid, story, m.run("journalctl -b --no-pager --since @"+since))
 		}
 	}
 	same("growing while detached")
-	// Of what is known to take the whole of a disk of this size our rule asks nothing, but by the superblock on the
-	// disk, not by what has become of it since udev's event.
+	// The udev rule does not read an XFS that is recorded to fill a disk of this size. The record comes from the
+	// superblock in udev's event, and not from a growth since then.
 	back := func() {
 		t.Helper()
 		m.detach(w, xID)
@@ -175,14 +175,14 @@ func TestGrow(t *testing.T) {
 		m.mounted(x)
 	}
 	if got := m.run("ls /var/lib/hotmount/full >/run/full; grep -c " + xfs + " /run/full || true"); got != "0" {
-		t.Errorf("%s sizes are recorded that it fills", got)
+		t.Errorf("%s sizes are recorded for the XFS, want none", got)
 	}
 	back()
 	m.wait("the record", fmt.Sprintf("[ -e /var/lib/hotmount/full/%s-%d ]", xfs, 4*gib/512))
 	m.run("udevadm info -q property --property=HOTMOUNT_XFS --value -n /dev/" + x + " | grep .")
 	back()
 	if got := m.run("udevadm info -q property --property=HOTMOUNT_XFS --value -n /dev/" + x + "; ls /var/lib/hotmount/full | grep -c " + xfs); got != "1" {
-		t.Errorf("udev was told of the XFS, which has not changed, or not one size is recorded: %q", got)
+		t.Errorf("udev has the unchanged XFS, or not one size is recorded: %q", got)
 	}
 	m.takes(xfs, 4*gib-300*mib)
 	same("a return")
@@ -194,7 +194,7 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// used returns the host's storage used by the image, in bytes.
+// used returns how many bytes the image takes on the host.
 func used(t *testing.T, image string) int64 {
 	t.Helper()
 	var st syscall.Stat_t
