@@ -15,8 +15,8 @@ import (
 )
 
 // TestDamaged checks that a damaged filesystem is not mounted, not repaired and not tried forever. The journal has the
-// kernel's words and the command that checks it. After a repair it is mounted. A container does not receive the
-// kernel's log.
+// kernel's message and the command that checks the filesystem. After a repair it is mounted. The test needs a virtual
+// machine, because a container does not receive the kernel's log.
 func TestDamaged(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -26,12 +26,12 @@ func TestDamaged(t *testing.T) {
 	m.detach(w, id)
 	m.run("systemctl stop hotmount")
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	// The header of the first inodes, sector 2, which a mount reads.
+	// A mount reads the header of the first inodes in sector 2.
 	m.run(fmt.Sprintf("dd if=/dev/%[1]s of=/root/agi bs=512 skip=2 count=1 status=none; head -c 512 /dev/urandom | dd of=/dev/%[1]s bs=512 seek=2 conv=notrunc,fsync status=none; dd if=/dev/%[1]s bs=512 skip=2 count=1 status=none | sha256sum >/root/sum; udevadm settle; systemctl start hotmount", name))
 	m.says("/dev/" + name + " .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/" + name)
 	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
 	m.told(name + " is failed: .*the kernel says: .*XFS .*xfs_repair -n /dev/" + name)
-	// A mount that fails may write to the log; a repair would mend the header.
+	// A mount that fails may write to the log. A repair would change the header.
 	m.run("dd if=/dev/" + name + " bs=512 skip=2 count=1 iflag=direct status=none | sha256sum -c --quiet /root/sum")
 	m.run(fmt.Sprintf("dd if=/root/agi of=/dev/%s bs=512 seek=2 conv=notrunc,fsync status=none", name))
 	if got := m.mounted(name); got != uuid {
@@ -42,21 +42,21 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// told checks that the status has these words.
+// told checks that the status shows these words.
 func (m machine) told(words string) {
 	m.t.Helper()
 	m.run("(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E " + quote(words))
 }
 
 // TestGivenUp checks that a filesystem that the kernel gives up is reported, and that a shrunken one is not mounted.
-// Without a record hotmount does not act.
+// hotmount does not format what it cannot record.
 func TestGivenUp(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
-	// Nothing tells of what the kernel gives up: it is found by the look now and then.
+	// No event reports a filesystem that the kernel gives up. The periodic rescan finds it.
 	m.run("echo 'rescan: 10s' >/etc/hotmount/config.yaml; systemctl reload hotmount")
-	// Its root directory may be a pod's own.
+	// The root directory may belong to a pod.
 	m.run("chown 1000:1000 /mnt/disks/" + uuid + "; chmod 0700 /mnt/disks/" + uuid + "; xfs_io -x -c shutdown /mnt/disks/" + uuid)
 	m.says("/dev/" + name + " .*the kernel has shut it down")
 	failed := func(name string) {
@@ -75,7 +75,7 @@ func TestGivenUp(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: ext4})
 	uuid = m.mounted(name)
 	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null")
-	// The mount table says "rw" all the same (Linux 6.1).
+	// The mount table still shows "rw" (Linux 6.1).
 	m.run("touch /mnt/disks/" + uuid + "/f 2>&1 | grep 'Read-only file system'")
 	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .[0-9]+. and may write to it no more.*e2fsck -fn /dev/" + name)
 	failed(name)
@@ -93,15 +93,15 @@ func TestGivenUp(t *testing.T) {
 		t.Error("the shrunk disk was written to")
 	}
 
-	// What cannot be recorded is not done.
+	// hotmount does nothing that it cannot record.
 	m.run("systemctl stop hotmount; cp -a /var/lib/hotmount /root/state; mount -t tmpfs -o mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount; mount -o remount,ro /var/lib/hotmount; systemctl start hotmount")
 	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written .*read-only file system")
 	m.untouched(name)
 }
 
-// TestRepairedLate checks that a damaged filesystem is tried eight times more, over some minutes, and no more. One
-// repaired after that is mounted at once, because the repair is a write.
+// TestRepairedLate checks that a damaged filesystem is tried eight more times, over some minutes, and then no more. A
+// filesystem repaired after that is mounted at once, because the repair is a write.
 func TestRepairedLate(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -109,7 +109,7 @@ func TestRepairedLate(t *testing.T) {
 	uuid := m.mounted(name)
 	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
 	m.detach(w, id)
-	// The header of the first inodes, as in TestDamaged.
+	// This is the header of the first inodes, as in TestDamaged.
 	good := make([]byte, 512)
 	f, err := os.Open(image)
 	if err == nil {
@@ -128,13 +128,13 @@ func TestRepairedLate(t *testing.T) {
 	if got := tried(); got != "8" {
 		t.Errorf("tried again %s times", got)
 	}
-	// Looks are no tries.
+	// A look is not a try.
 	mounting := "journalctl -b -o cat --no-pager _PID=1 | grep -c '^Mounting .*" + uuid + "'"
 	before := m.run(mounting)
 	m.run("for i in 1 2 3; do udevadm trigger -s block; udevadm settle; done; hotmount plan | grep '^" + name + " '")
 	m.wait("its failure to be shown", "hotmount status | grep '^"+name+" .* failed '")
 	if got := m.run(mounting); got != before {
-		t.Errorf("it was tried %s times, and is %s", before, got)
+		t.Errorf("it was tried %s times, and now %s times", before, got)
 	}
 	if err := m.Write(ctx(t), "/root/agi", good, 0o600); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestSlowRecovery(t *testing.T) {
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "DIRTY"})
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
-	// In the log and not yet in its place.
+	// These changes are in the log and not yet in their place.
 	m.run("mkdir " + where + "/d; cd " + where + "/d; for i in $(seq 20); do seq -f \"$i-%g\" 1000 | xargs touch; sync -f .; done; ls | wc -l")
 	if err := w.PowerCut(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestSlowRecovery(t *testing.T) {
 	}
 	once()
 
-	// So at a boot, where kubelet waits for it if READY is told to.
+	// The same holds at boot. kubelet waits for the replay if ready_timeout lets READY wait for it.
 	m.run(kubelet + "; mkdir -p /etc/systemd/system/hotmount.service.d; printf '[Service]\\nExecStartPre=/bin/sh -c \"until [ -e /run/throttled ]; do sleep 0.1; done\"\\n' >/etc/systemd/system/hotmount.service.d/throttled.conf; echo 'ready_timeout: 10m' >/etc/hotmount/config.yaml; sync")
 	m.run("cd " + where + "/d; for i in $(seq 21 40); do seq -f \"$i-%g\" 1000 | xargs touch; sync -f .; done")
 	if err := w.PowerCut(ctx(t)); err != nil {
@@ -238,8 +238,8 @@ func TestShutDownWhileItRests(t *testing.T) {
 	m.run("for i in $(seq 70); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut it down' && exit 0; sleep 5; done; exit 1")
 }
 
-// TestTrim checks that deleted space is given back to the host, only after 24 hours in use, whoever made the
-// filesystem. It is not if the configuration switches that off.
+// TestTrim checks that deleted space is given back to the host, but only after 24 hours in use. It does not matter who
+// made the filesystem. Nothing is given back if the configuration switches that off.
 func TestTrim(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	if got := m.run("systemctl is-active hotmount-trim.timer; systemctl is-enabled hotmount-trim.timer"); got != "active\nenabled" {
@@ -270,10 +270,10 @@ func TestTrim(t *testing.T) {
 
 	m.run("systemctl start hotmount-trim")
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
-		t.Errorf("young, the one takes %d, the one made elsewhere %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
+		t.Errorf("before a day, the own image takes %d and the foreign one %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
 	}
-	// All of a day but a moment passes in the record, and the rest on the clock: less than that between two runs is not
-	// enough.
+	// The record gets all of a day but 30 seconds, and the rest passes on the clock. Until then another run trims
+	// nothing.
 	m.run(`systemctl start hotmount-trim; sed -i -E 's/"ran": [0-9]+/"ran": 86370000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
 	ran := m.run(`awk '{print int($1)}' /proc/uptime; grep -c '"ran": 863[789]' /var/lib/hotmount/running.json`)
 	if a, b := used(t, own), used(t, foreign); a < least || b < least || !strings.HasSuffix(ran, "\n3") {
@@ -285,8 +285,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("after a day, switched off, they take %d and %d", a, b)
 	}
-	// The timer's own time comes. What it takes by chance, and may be late, is set aside: systemd takes three hours at
-	// most of it anew when the clock is set past the time.
+	// The test sets the clock to the timer's time. It sets the random delay and the accuracy aside: systemd would draw
+	// up to three hours of delay again when the clock is set past the time.
 	m.run(`mkdir -p /run/systemd/system/hotmount-trim.timer.d; printf '[Timer]\nRandomizedDelaySec=0\nAccuracySec=1s\n' >/run/systemd/system/hotmount-trim.timer.d/test.conf; systemctl daemon-reload`)
 	ended := "systemctl show -P ExecMainExitTimestampMonotonic hotmount-trim"
 	last := m.run(ended)
@@ -296,16 +296,16 @@ func TestTrim(t *testing.T) {
 		t.Errorf("after a day they take %d and %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
 	}
 	if got := used(t, kept); got < least {
-		t.Errorf("of a disk that cannot discard %d are left", got)
+		t.Errorf("the image of a disk that cannot discard takes %d", got)
 	}
 	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(xfs))); !strings.Contains(got, "trimmed: ") {
-		t.Errorf("the unit's story: %s", got)
+		t.Errorf("the unit's journal: %s", got)
 	}
 	if got := m.run("systemctl start hotmount-trim; journalctl -b --no-pager -o cat -u hotmount-trim | grep -c 'trimmed: /mnt'"); got != "2" {
-		t.Errorf("trimmed %s times, want once for each", got)
+		t.Errorf("trimmed %s times, want once for each filesystem", got)
 	}
 
-	// A growth that fails is not only in the journal.
+	// The status shows a failed growth, too.
 	tool := m.run("command -v xfs_growfs")
 	m.run("mount --bind /bin/false " + tool)
 	m.resize(w, xID, gib+gib/2)
