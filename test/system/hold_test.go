@@ -44,7 +44,7 @@ func TestAFilesystemVanishes(t *testing.T) {
 	}
 }
 
-// TestASickFilesystemVanishes checks that accepting another try after a failure does not accept zeros.
+// TestASickFilesystemVanishes checks that accepting another try after a failed mount does not accept zeros.
 func TestASickFilesystemVanishes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	zeros := digest(t, blank(t, 320<<20))
@@ -70,7 +70,8 @@ func TestASickFilesystemVanishes(t *testing.T) {
 }
 
 // TestHistoryAndFormerSerial checks that a format is recorded with disk, evidence and UUID. A blank disk with the
-// serial of a former one is held, naming that UUID, even after a reboot. Only accepting that lifts the hold.
+// serial of a former one is held, even after a reboot, and the hold names that UUID. Only accepting that lifts the
+// hold.
 func TestHistoryAndFormerSerial(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "H1"})
@@ -109,14 +110,14 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	m.says(fmt.Sprintf(held, again, again))
 	m.untouched(again)
 
-	// The word for one hold does not lift another, which was not told when it was given: it is one of those that were
-	// there when the package was installed once more.
+	// Accepting one hold does not lift another that was not shown by then. This disk is one of those that were there
+	// when the package was installed once more.
 	m.run("touch /var/lib/hotmount/removed; hotmount state init; systemctl reload hotmount")
 	m.says(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
 	m.run("hotmount accept " + again)
-	m.wait("the next hold to be told", "hotmount status | grep -q "+uuid+" && hotmount plan | grep -E '^"+again+" .*hold .*"+uuid+"'")
+	m.wait("the next hold to be shown", "hotmount status | grep -q "+uuid+" && hotmount plan | grep -E '^"+again+" .*hold .*"+uuid+"'")
 	if got := m.run("journalctl -b --no-pager -o cat -u hotmount | grep -c 'hold: it looks blank, but data lay on a disk with its serial'"); got != "2" {
-		t.Errorf("it was told %s times, want twice", got)
+		t.Errorf("the journal has it %s times, want twice", got)
 	}
 	m.untouched(again)
 	m.run("hotmount accept " + again)
@@ -128,8 +129,8 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	}
 }
 
-// TestPresentDisksAreHeld checks that a first installation holds the blank disks that are there and reports it. It
-// formats one when that is accepted.
+// TestPresentDisksAreHeld checks that a first installation holds the blank disks that are there, and reports that. It
+// formats one once that is accepted.
 func TestPresentDisksAreHeld(t *testing.T) {
 	parallel(t)
 	m, w := startAs(t, worker.Options{})
@@ -146,8 +147,8 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	later, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "NEW"})
 	m.mounted(later)
 
-	// The hold lasts over restarts of the daemon and of the machine, also for a disk without a serial, and of another
-	// size by then.
+	// The hold lasts over restarts of the daemon and of the machine. It also lasts for a disk without a serial, which
+	// has another size by then.
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + bare)
 	m.run("systemctl restart hotmount")
 	m.wait("the holds of the new daemon", "systemctl show -P StatusText hotmount | grep -q '^2 mounted, 2 held, '")
@@ -180,7 +181,7 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	m.mounted(held)
 }
 
-// TestBrake checks that after format_limit formats further disks are held, even by a new daemon, until they are
+// TestBrake checks that further disks are held after format_limit formats, even by a new daemon, until they are
 // accepted. Of two disks proven at the same time one is held.
 func TestBrake(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
@@ -188,7 +189,7 @@ func TestBrake(t *testing.T) {
 	for range 3 {
 		m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	}
-	// All at once: two proofs run at a time, and the third comes late.
+	// All disks come at once. Two proofs run at a time, and the third comes late.
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
@@ -258,7 +259,7 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 	} {
-		// Switched while the disk is proven blank: that is read afresh before mkfs.
+		// The switch is set while the disk is proven blank. hotmount reads it again before mkfs.
 		name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 		throttle(t, w, id+"/virtio-backend", 20<<20, 0)
 		m.wait("the proof", "systemctl is-active hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep activating")
@@ -266,13 +267,14 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		throttle(t, w, id+"/virtio-backend", 0, 0)
 		m.says("/dev/" + name + " .*hold: nothing is formatted: " + tt.says)
 		if out, err := m.Run(ctx(t), "hotmount accept "+name); err == nil {
-			t.Errorf("accept goes before the switch: %s", out)
+			t.Errorf("accept succeeds despite the switch: %s", out)
 		}
 		m.untouched(name)
 		m.run(tt.off + "; systemctl reload hotmount")
 		m.mounted(name)
 	}
-	// Both are looked at once more when udev, which has the disk's lock, lets it go.
+	// Here the disk is locked, as udev locks it, until after the proof. hotmount reads both switches again when the
+	// lock is gone.
 	for _, tt := range []struct{ on, off, says string }{
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
@@ -322,8 +324,7 @@ func TestSeen(t *testing.T) {
 	if out := m.run("journalctl -b -u hotmount -p warning -o cat | grep -i metrics || echo none"); out != "none" {
 		t.Errorf("without the directory of the metrics: %s", out)
 	}
-	// A configuration with a class of another directory for one serial is what others test; here the disks are in the
-	// default class.
+	// These disks are in the default class. Other tests have a class with another directory for one serial.
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount; systemd-run -q -u live -p StandardOutput=file:/root/live hotmount events -n 0; systemd-run -q -u livejson -p StandardOutput=file:/root/live.json hotmount events -n 0 -o json vdc")
 	name, id := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GOOD"})
 	uuid := m.mounted(name)
@@ -335,7 +336,7 @@ func TestSeen(t *testing.T) {
 		t.Errorf("the metrics of a mounted disk:\n%s", out)
 	}
 
-	// Bytes that nobody knows: what the proof has found is root's to read.
+	// Nobody knows these bytes. Only root may read what the proof found.
 	unknown := blank(t, gib)
 	f, err := os.OpenFile(unknown, os.O_WRONLY, 0)
 	if err != nil {
@@ -366,7 +367,7 @@ func TestSeen(t *testing.T) {
 		t.Errorf("what anybody may read: %s", out)
 	}
 
-	// A refusal is said once, however often the disk is looked at, and the daemon started.
+	// A refusal is logged once, however often the daemon looks at the disk or starts.
 	m.run("systemctl start hotmount; journalctl --rotate; sleep 0.1")
 	before := m.run("journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager -o cat | wc -l")
 	m.run("for i in 1 2 3; do udevadm trigger -s block; udevadm settle; systemctl reload hotmount; done; systemctl restart hotmount")
@@ -392,7 +393,7 @@ func TestSeen(t *testing.T) {
 	m.run("systemctl stop live livejson")
 	t.Log(m.run("tail -n 3 /root/live"))
 
-	// What a bash with completion loaded offers.
+	// offers returns what a bash with completion loaded offers for the line.
 	offers := func(line string) string {
 		return m.run(`cat >/root/complete.sh <<'X'
 . /root/bash_completion
@@ -422,7 +423,7 @@ bash /root/complete.sh ` + quote(line))
 	} {
 		i := strings.Index(story[at:], want)
 		if i < 0 {
-			t.Errorf("the story does not say %q after what came before", want)
+			t.Errorf("the unit's journal lacks %q, or has it out of order", want)
 			continue
 		}
 		at += i
@@ -447,7 +448,7 @@ bash /root/complete.sh ` + quote(line))
 			t.Errorf("the metrics do not say %s:\n%s", want, out)
 		}
 	}
-	// The pages as they are installed, by the man-db of this machine.
+	// The pages are those installed, shown by the man-db of this machine.
 	for _, page := range []string{"man8/hotmount.8", "man5/hotmount.yaml.5"} {
 		local := filepath.Join(t.TempDir(), filepath.Base(page)+".gz")
 		if err := w.Get(ctx(t), "/usr/share/man/"+page+".gz", local); err != nil {
@@ -466,9 +467,9 @@ bash /root/complete.sh ` + quote(line))
 	t.Log(m.run("p=$(systemctl show -p MainPID --value hotmount); grep -E '^(VmRSS|RssAnon|RssFile)' /proc/$p/status; systemctl show -p MemoryCurrent hotmount"))
 }
 
-// TestNextInASlot cuts the power while a disk without a serial is formatted, and then attaches others to its slot. A
-// recorded volume is mounted as before, and a blank disk gets a UUID of its own. The disk itself, in another slot, gets
-// its intended UUID.
+// TestNextInASlot cuts the power while a disk without a serial is formatted, and then attaches other disks to its slot.
+// A recorded volume is mounted as before, and a blank disk gets a UUID of its own. The disk itself, in another slot,
+// gets its intended UUID.
 func TestNextInASlot(t *testing.T) {
 	m, w := obedientWorker(t)
 	slot := func(name string) string { return m.run("readlink -f /sys/block/" + name + " | cut -d/ -f5") }
@@ -502,7 +503,7 @@ func TestNextInASlot(t *testing.T) {
 	}
 	name, id = m.attach(w, worker.Disk{File: volume})
 	if uuid, at := m.mounted(name), slot(name); uuid != known || at != here {
-		t.Errorf("in slot %s, for %s, is mounted %s, not %s", at, here, uuid, known)
+		t.Errorf("the volume in slot %s, want %s, is mounted as %s, not %s", at, here, uuid, known)
 	}
 	if got := m.run("cat /mnt/disks/" + known + "/f"); got != "data" {
 		t.Errorf("it holds %q", got)
@@ -510,20 +511,20 @@ func TestNextInASlot(t *testing.T) {
 	leave(name, id)
 	name, _ = m.attach(w, worker.Disk{File: blank(t, crashSize)})
 	if uuid, at := m.mounted(name), slot(name); uuid == intended || at != here {
-		t.Errorf("what is blank, in slot %s, for %s, has become %s", at, here, uuid)
+		t.Errorf("the blank disk in slot %s, want %s, is mounted as %s", at, here, uuid)
 	}
 	name, _ = m.attach(w, worker.Disk{File: half})
 	if uuid, at := m.mounted(name), slot(name); uuid != intended || at == here {
-		t.Errorf("what was half made, in slot %s, has become %s, not %s", at, uuid, intended)
+		t.Errorf("the half made disk in slot %s is mounted as %s, not %s", at, uuid, intended)
 	}
 	if got := m.run("ls /var/lib/hotmount/intents; journalctl -b --no-pager -o cat >/run/said; grep -E '(refuse|hold): ' /run/said || true"); got != "" {
-		t.Errorf("at last: %s", got)
+		t.Errorf("at the end: %s", got)
 	}
 }
 
-// TestBackAtOnceInAnotherSlot pulls a disk and attaches it to another slot before the daemon hears of either. The
-// kernel's own order shows that it had left before it came, so it is mounted again. A disk that came before it left is
-// another disk, whatever its serial.
+// TestBackAtOnceInAnotherSlot pulls a disk and attaches it to another slot before the daemon sees either event. The
+// kernel's own order shows that it left before it came, so it is mounted again. A disk that comes before the other
+// leaves is another disk, whatever its serial.
 func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := blank(t, 320<<20)
@@ -552,7 +553,7 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 		t.Errorf("it holds %q", got)
 	}
 
-	// A copy with its serial comes while it is there, and nobody sees them side by side.
+	// A copy with the same serial comes while the disk is there. The daemon does not see them side by side.
 	snapshot := filepath.Join(t.TempDir(), "copy.raw")
 	m.run("sync")
 	if out, err := exec.CommandContext(ctx(t), "cp", "--sparse=always", image, snapshot).CombinedOutput(); err != nil {
@@ -575,7 +576,7 @@ func TestUnmountedByHand(t *testing.T) {
 	where := "/mnt/disks/" + uuid
 	for _, hand := range []string{"umount " + where, "systemctl stop " + quote(unitOf(uuid))} {
 		m.run(hand)
-		m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+		m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
 		m.run(trigger + "; systemctl restart hotmount")
 		m.wait("the directory to go", "[ ! -e "+where+" ]")
 		if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
@@ -584,24 +585,24 @@ func TestUnmountedByHand(t *testing.T) {
 		m.run("hotmount accept " + name)
 		m.mounted(name)
 	}
-	// The clock was set meanwhile. That of a container is the host's.
+	// The clock is set meanwhile. A container has the host's clock, so its clock stays.
 	clock := ""
 	if _, is := w.(*worker.Worker); is {
 		clock = "date -s '+1 hour' >/dev/null; "
 	}
 	m.run("systemctl stop hotmount; umount " + where + "; " + clock + "systemctl start hotmount")
-	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
 
 	m.run("hotmount accept " + name)
 	m.mounted(name)
-	// A release that a kill cut short has left this behind, and the mount.
+	// A release that was killed leaves this file and the mount.
 	left := "/run/hotmount/unmounted/" + m.run("cat /sys/block/"+name+"/diskseq")
 	m.run("printf released >" + left + "; systemctl restart hotmount")
 	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
-	// What a pod has stays.
+	// The mount of a pod stays.
 	const pod = "/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1"
 	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod + "; umount " + where)
-	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
 	m.run("systemctl restart hotmount; " + trigger)
 	if got := m.run("findmnt -rno TARGET /dev/" + name); got != pod {
 		t.Errorf("beneath a pod it is mounted at %s", got)
@@ -617,16 +618,16 @@ func TestUnmountedByHand(t *testing.T) {
 		m.wait("systemd to unmount it", "! findmnt "+where)
 		m.run("rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name + "; systemctl start hotmount")
 		m.wait("the mount", "findmnt "+where)
-		m.wait("it to be said", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd took it for unplugged') = %d ]", name, i+1))
+		m.wait("the journal to explain it", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd took it for unplugged') = %d ]", name, i+1))
 	}
 
 	m.run("umount " + where + " " + pod)
-	m.wait("the hand to be seen", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
 	stopped, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	third := m.mounted(stopped)
 	m.run("systemctl stop " + quote(unitOf(third)))
-	m.wait("that hand to be seen", "hotmount plan | grep -q '^"+stopped+" .*hold .*somebody unmounted it'")
-	// So is a release, until the same moment.
+	m.wait("the stop by hand to be noticed", "hotmount plan | grep -q '^"+stopped+" .*hold .*somebody unmounted it'")
+	// A released disk also stays unmounted until the reboot.
 	released, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	second := "/mnt/disks/" + m.mounted(released)
 	m.run("hotmount release " + released)
