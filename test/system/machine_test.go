@@ -67,7 +67,7 @@ func ctx(t *testing.T) context.Context {
 	return c
 }
 
-// logs returns the directory for the logs of a worker of the test. A failing test keeps it and prints its path.
+// logs returns a directory for the logs of a worker. A failing test keeps it and prints its path.
 func logs(t *testing.T) string {
 	dir, err := worker.LogDir(t.Name())
 	if err != nil {
@@ -88,9 +88,9 @@ func quick() worker.File {
 	return worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte("[Service]\nEnvironment=HOTMOUNT_SETTLE=1s\n"), Mode: 0o644}
 }
 
-// parallel runs the test beside others. Most of a test is a wait for the emulated processor of a virtual machine. go
-// test runs only as many at once as there are real processors. A test that starts several workers calls it several
-// times.
+// parallel runs the test beside others, because most of a test is a wait for the emulated processor of a virtual
+// machine. go test runs only as many tests at once as there are real processors. A test that starts several workers
+// calls parallel several times.
 func parallel(t *testing.T) {
 	if _, again := inParallel.LoadOrStore(t, true); !again {
 		t.Parallel()
@@ -99,7 +99,7 @@ func parallel(t *testing.T) {
 
 var inParallel sync.Map
 
-// exclusive runs the test beside no other.
+// exclusive runs the test alone.
 func exclusive(t *testing.T) { inParallel.Store(t, true) }
 
 // startNode returns a container on which the package was just installed. With HOTMOUNT_TEST_WORKER=vm it is a virtual
@@ -208,8 +208,8 @@ func (m machine) says(pattern string) {
 	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
 }
 
-// make makes a filesystem by hand. While udev works on a disk it does not watch it, and would miss the write. So make
-// triggers it once more.
+// make makes a filesystem by hand. udev does not watch a disk while it works on it, and would miss the write. So make
+// triggers udev once more.
 func (m machine) make(name, mkfs string) {
 	m.t.Helper()
 	m.run("udevadm settle; " + mkfs + " /dev/" + name)
@@ -226,8 +226,8 @@ func unitOf(uuid string) string {
 	return `mnt-disks-` + strings.ReplaceAll(uuid, "-", `\x2d`) + ".mount"
 }
 
-// diskDir returns the test's directory for files of disks. A container's class selects its loop devices by it. From the
-// start of the container it is the container's own, in memory.
+// diskDir returns the test's directory for files of disks. A container's class selects its loop devices by this
+// directory. When the container starts, it gets the directory, which is in memory, for itself.
 func diskDir(t *testing.T) string {
 	t.Helper()
 	dir, found := diskDirs.Load(t)
@@ -375,8 +375,8 @@ func chance(t *testing.T) *rand.Rand {
 // does not cover (systemd/hotmount.service).
 func (m machine) kernelReadOnly() {
 	m.t.Helper()
-	// The last line of a path is what is mounted on top. What systemd has the daemon write to, if it wants to be told
-	// of memory pressure, is the daemon's own.
+	// The last line of a path is the mount on top. systemd gives the daemon a memory.pressure file of its own to write
+	// to.
 	const modes = `awk '$5 ~ "^/(proc|sys)(/|$)" && $5 !~ "hotmount.service/memory.pressure$" {sub(/,.*/, "", $6); top[$5] = $6} END {for (p in top) print p, top[p]}' /proc/$(systemctl show -P MainPID hotmount)/mountinfo`
 	got := m.run(modes)
 	if writable := m.run(modes + " | grep -v ' ro$' || true"); writable != "" || !strings.Contains("\n"+got, "\n/proc ro") || !strings.Contains("\n"+got, "\n/sys ro") {
