@@ -33,9 +33,9 @@ func (m machine) example(name string) {
 	m.run(fmt.Sprintf("[ -e /usr/share/doc/hotmount/examples/%s ] || [ -e /usr/share/doc/hotmount/examples/%[1]s.gz ]; cat >/etc/hotmount/config.yaml <<'EOF'\n%sEOF\n", name, text))
 }
 
-// TestUdevRuleTakenOver checks a node on which a udev rule mounted the disks. hotmount adopts the mounts: it neither
-// mounts them again nor disturbs a writer in them. They go with their directory when the disk goes. From then on
-// hotmount mounts them.
+// TestUdevRuleTakenOver checks a node on which a udev rule mounted the disks. hotmount adopts the mounts. It does not
+// mount them again, and does not disturb a writer in them. They go with their directory when the disk goes. From then
+// on hotmount mounts the disks.
 func TestUdevRuleTakenOver(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; cat >/etc/udev/rules.d/99-disks.rules <<'X'\n" + fieldRule + "\nX\nudevadm control --reload")
@@ -50,7 +50,7 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	m.run("systemctl start hotmount")
 	m.wait("both to be adopted", "systemctl show -p StatusText hotmount | grep -q '2 mounted, 0 held, 0 refused, 0 failing'")
 
-	// Both at once, as between the installation and the end of the rule.
+	// The rule and hotmount act on the same disk, as between the installation and the end of the rule.
 	third, thirdID := m.attach(w, worker.Disk{File: made(t, gib)})
 	three := m.mounted(third)
 	m.wait("three", "systemctl show -p StatusText hotmount | grep -q '3 mounted, 0 held, 0 refused, 0 failing'")
@@ -64,13 +64,13 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	if after := table(); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
-	// While there were two, one of them came too late. A container's detach unmounts by hand before it takes the disk away.
+	// While both acted, one of them came too late. A container's detach unmounts by hand before it takes the disk away.
 	of := "/dev/" + third + " .*(the unit exists already; tried again|hold: somebody unmounted it)"
 	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager | grep -vE '" + of + "' || true"); got != "active" {
 		t.Errorf("got %s", got)
 	}
 
-	// Its life goes on as any other's.
+	// The life of an adopted mount goes on like any other's.
 	m.resize(w, firstID, 2*gib)
 	m.takes(one, 19*gib/10)
 	m.run("systemctl stop writer; sync")
@@ -86,7 +86,7 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	if got := m.run("findmnt -no TARGET /dev/" + second); got != "/mnt/disks/"+two {
 		t.Errorf("the second is mounted at %s", got)
 	}
-	// Nor will anybody mount it after the next reboot, once hotmount is gone.
+	// Once hotmount is removed, nobody mounts the disk after the next reboot.
 	if said := m.run("dpkg -r hotmount 2>&1"); !strings.Contains(said, "missing after the next reboot:\n") || !strings.Contains(said, "\n  /mnt/disks/"+two+"\n") {
 		t.Errorf("the removal says: %s", said)
 	}
@@ -108,7 +108,7 @@ func (m machine) putStandin(w worker.Node) {
 }
 
 // provision runs the stand-in of the provisioner at ten times its rate, in a mount namespace as with HostToContainer.
-// It starts with kubelet.
+// It runs as kubelet.service.
 func (m machine) provision(w worker.Node, classes string) {
 	m.t.Helper()
 	m.putStandin(w)
@@ -122,8 +122,8 @@ X
 systemctl -q enable --now kubelet`)
 }
 
-// volume waits until the provisioner has made a volume of the entry, after that many lines of its log. It returns its
-// name and size.
+// volume waits until the provisioner creates a volume of the entry, later in its log than that many lines. It returns
+// the volume's name and size.
 func (m machine) volume(entry, class string, since int) (name string, size uint64) {
 	m.t.Helper()
 	name = disk.VolumeName(entry, "worker-1", class)
@@ -135,7 +135,7 @@ func (m machine) volume(entry, class string, since int) (name string, size uint6
 	return name, size
 }
 
-// lines returns the length of the provisioner's log in lines.
+// lines returns how many lines the provisioner's log has.
 func (m machine) lines() (n int) {
 	m.t.Helper()
 	if _, err := fmt.Sscan(m.run("wc -l </var/lib/standin/log"), &n); err != nil {
@@ -144,7 +144,7 @@ func (m machine) lines() (n int) {
 	return n
 }
 
-// log waits until the provisioner's log has a matching line after that many.
+// log waits until the provisioner's log has a matching line after that many lines.
 func (m machine) log(pattern string, since int) {
 	m.t.Helper()
 	m.wait("the provisioner's log to say "+pattern, fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep -E -- %s", since+1, quote(pattern)))
@@ -162,9 +162,9 @@ func pretty(n uint64) uint64 {
 }
 
 var (
-	// bare is a directory without its mount, or one that went between the list and the look.
+	// bare matches a line about a directory without its mount, or one that went between the list and the look.
 	bare = regexp.MustCompile(` error (?:path "|stat )/mnt/disks/([0-9a-f-]{36})(?:" is (?:not an actual mountpoint|a volume's, and nothing is there)|: no such file or directory)$`)
-	// being is a mount point that comes or goes, which no volume is made of.
+	// being matches a line about a mount point that comes or goes. No volume is made of it.
 	being    = regexp.MustCompile(` foreign /mnt/disks/\.[0-9a-f-]{36}$`)
 	finished = regexp.MustCompile(` (?:created|cleaned) [^ ]+ /mnt/disks/([0-9a-f-]{36}) .*root=/ type=(?:xfs|ext4) uuid=(.*)$`)
 )
@@ -211,7 +211,7 @@ func (m machine) changes() map[string][][2]time.Time {
 
 // TestProvisioner runs the stand-in of the provisioner at ten times its rate, through attach, release, detach, grow,
 // restart and reboot. After a power cut a disk with a volume is missing. Volumes are released before and during an
-// attach and a boot, and a disk is pulled while its released volume is cleaned.
+// attach and a boot. A disk is pulled while its released volume is cleaned.
 //
 // The stand-in must make and clean volumes only of finished mounts with filesystems of their own. Names and sizes must
 // be those that it would publish. A directory lacks its mount only during the mount or the unmount.
@@ -227,7 +227,7 @@ func TestProvisioner(t *testing.T) {
 		name, id := m.attach(w, d)
 		return m.mounted(name), id
 	}
-	// published waits for the volume, whose size is that of the filesystem.
+	// published waits for the volume, which has the size of the filesystem, and returns its name.
 	published := func(uuid string, since int) (name string) {
 		t.Helper()
 		name, got := m.volume(uuid, "local", since)
@@ -241,7 +241,8 @@ func TestProvisioner(t *testing.T) {
 		return name
 	}
 
-	// Attach: a blank disk, a large XFS and an ext4; both were made elsewhere, when their disks were smaller.
+	// Attach: a blank disk, a large XFS and an ext4. The two filesystems were made elsewhere, when their disks were
+	// smaller.
 	smallDisk := worker.Disk{File: blank(t, gib), Serial: "SMALL"}
 	large, ext4 := blank(t, 12*gib), blank(t, 400<<20)
 	for _, c := range [][]string{{"mkfs.xfs", "-q", large}, {"mkfs.ext4", "-q", "-F", ext4}} {
@@ -267,15 +268,15 @@ func TestProvisioner(t *testing.T) {
 	smallVolume := published(small, 0)
 	m.run(fmt.Sprintf("for i in %s %s %s; do echo tenant >/mnt/disks/$i/data; done; sync", small, big, other))
 
-	// Release: the tenant's data goes, and a new volume comes. While the disk is away nothing can be cleaned, and the
-	// data goes once it is back.
+	// Release: the tenant's data goes, and a new volume comes. While the disk is away nothing can be cleaned. The data
+	// goes once the disk is back.
 	since := m.lines()
 	m.release(smallVolume)
 	published(small, since)
 	if got := m.run(fmt.Sprintf("ls -A /mnt/disks/%s; cat /mnt/disks/%s/data", small, big)); got != "tenant" {
 		t.Errorf("after cleaning the files are %q", got)
 	}
-	// emptied waits until the volume that was released is made anew, empty.
+	// emptied waits until the released volume is created again, empty.
 	emptied := func(uuid, volume string, since int) {
 		t.Helper()
 		m.log(" cleaned "+volume, since)
@@ -284,12 +285,12 @@ func TestProvisioner(t *testing.T) {
 			t.Errorf("the next tenant finds the last one's files: %s", made)
 		}
 	}
-	// So many files that the cleaner is at work for some passes.
+	// tenant makes so many files that the cleaner works for some passes.
 	tenant := func(uuid string, files int) {
 		t.Helper()
 		m.run(fmt.Sprintf("cd /mnt/disks/%s && mkdir -p many/{1..20} && (cd many && for i in {1..20}; do touch $i/{1..%d}; done) && echo old tenant >data && sync", uuid, files))
 	}
-	// clock is the guest's, by which the log goes.
+	// clock returns the guest's time, which the log has.
 	clock := func() time.Time {
 		t.Helper()
 		var nanoseconds int64
@@ -298,7 +299,7 @@ func TestProvisioner(t *testing.T) {
 		}
 		return time.Unix(0, nanoseconds)
 	}
-	var pulls [][2]time.Time // from before the disk was pulled until its directory was gone
+	var pulls [][2]time.Time // each from before the disk was pulled until its directory was gone
 	rounds := 1
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		rounds = 20
@@ -318,7 +319,7 @@ func TestProvisioner(t *testing.T) {
 		}
 		emptied(small, smallVolume, since)
 
-		// Released while it is attached: before it is mounted, while it is, or after.
+		// The volume is released while its disk is attached: before, during or after the mount.
 		tenant(small, 100)
 		m.detach(w, smallID)
 		m.wait("the directory to go", "! [ -e /mnt/disks/"+small+" ]")
@@ -329,8 +330,8 @@ func TestProvisioner(t *testing.T) {
 		m.release(smallVolume)
 		emptied(small, smallVolume, since)
 
-		// Pulled while the cleaner is at work, and for long: what it deletes from then on would be deleted in memory
-		// alone, and what it does not find taken for deleted.
+		// The disk is pulled while the cleaner works, and stays away for long. The cleaner would then delete in memory
+		// alone, and would take files that it does not find for deleted.
 		tenant(small, 1000)
 		since = m.lines()
 		m.release(smallVolume)
@@ -339,7 +340,7 @@ func TestProvisioner(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), smallID); err != nil {
 			t.Fatal(err)
 		}
-		// While it is mounted no stat(2) finds it, either.
+		// While the pulled disk's filesystem is mounted, stat(2) fails as well. So the mount table counts, too.
 		m.wait("the end of all units for it", "! grep -qF ' /mnt/disks/"+small+" ' /proc/self/mountinfo && ! [ -e /mnt/disks/"+small+" ] && ! systemctl list-units --plain --no-legend 'hotmount-*@mnt*' | grep .")
 		pulls = append(pulls, [2]time.Time{pulled, clock()})
 		if got := m.run(fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep ' cleaned ' || true", since+1)); got != "" {
@@ -350,7 +351,7 @@ func TestProvisioner(t *testing.T) {
 		}
 	}
 
-	// Grow: the volume keeps its size until it is made anew.
+	// Grow: the volume keeps its size until it is created again.
 	m.resize(w, bigID, 14*gib)
 	m.takes(big, 13*gib)
 	since = m.lines()
@@ -363,7 +364,7 @@ func TestProvisioner(t *testing.T) {
 	m.run("systemctl restart hotmount; systemctl stop hotmount; systemctl start hotmount")
 	changes := []map[string][][2]time.Time{m.changes()}
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
-		// With the cleaner at work.
+		// The machine goes while the cleaner works.
 		tenant(small, 100)
 		since = m.lines()
 		m.release(smallVolume)
@@ -375,8 +376,8 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 		changes = append(changes, m.changes())
 	}
-	// Two volumes are released; the disk of one stays away: what is left of its mount point would be cleaned in its
-	// place. The other is cleaned from the first pass on.
+	// Two volumes are released, and the disk of one stays away. If its mount point were left, the cleaner would clean
+	// that. The other volume is cleaned from the first pass on.
 	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()
@@ -393,7 +394,7 @@ func TestProvisioner(t *testing.T) {
 	m.log(" event cleaning "+smallVolume, since)
 	m.wait("the mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 2 ]")
 	emptied(big, bigVolume, since)
-	// Two passes more, each of which says it.
+	// Two more passes each log the event.
 	since = m.lines()
 	m.log(" event cleaning "+smallVolume, since)
 	m.log(" event cleaning "+smallVolume, m.lines())
@@ -403,7 +404,7 @@ func TestProvisioner(t *testing.T) {
 	}
 	changes = append(changes, m.changes())
 
-	// First: of a test's output CI shows the end, which is to be what is wrong.
+	// The log comes first. CI shows the end of a test's output, which has to be the errors.
 	log := m.run("cat /var/lib/standin/log")
 	t.Logf("the log:\n%s", log)
 	type change struct {
@@ -427,10 +428,10 @@ func TestProvisioner(t *testing.T) {
 			}
 		case b != nil:
 			lines++
-			// A pass of the provisioner is at most that late, and the directory is there a moment before PID 1 begins,
-			// or after it. Each pass says it once.
+			// A pass of the provisioner is late by this much at most. The directory is there a moment before PID 1
+			// begins, or after it. Each pass logs this once.
 			const pass, moment = time.Second, time.Second / 2
-			// Of two changes, a detach and the attach after it, it is of the nearer one.
+			// A detach and the next attach are two changes. The line belongs to the nearer one.
 			var one change
 			var took time.Duration
 			nearest := pass
@@ -458,7 +459,7 @@ var nfsPackages = []string{
 	"libsasl2-modules-db", "libsasl2-2", "libldap-2.5-0", "libevent-core-2.1-7", "libnfsidmap1", "netbase", "rpcbind", "keyutils", "nfs-common", "nfs-kernel-server",
 }
 
-// nfsServer returns a worker with Debian's NFS server, which does not run yet.
+// nfsServer returns a worker with Debian's NFS server, which is stopped.
 func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 	t.Helper()
 	o := worker.Options{Files: append([]worker.File{}, packages...), Setup: `set -e
@@ -481,7 +482,7 @@ func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 	return m, w
 }
 
-// lan gives the worker a network card with that address, on a wire that two workers share. The one with listen set
+// lan gives the worker a network card with that address, on a wire that two workers share. The worker with listen set
 // listens on the port.
 func (m machine) lan(w *worker.Worker, port int, listen bool, address string) {
 	m.t.Helper()
@@ -561,7 +562,7 @@ systemctl daemon-reload; systemctl start client`)
 		if _, err := fmt.Sscan(b.run("cat /run/client || echo 0"), &n); err != nil {
 			t.Fatal(err)
 		}
-		b.wait("the client to go on after "+after, fmt.Sprintf("[ $(cat /run/client) -gt %d ] && systemctl is-active client", n+5))
+		b.wait("the client to continue after "+after, fmt.Sprintf("[ $(cat /run/client) -gt %d ] && systemctl is-active client", n+5))
 	}
 	goesOn("the start")
 	a.run("systemctl restart nfs-server")
@@ -574,7 +575,7 @@ systemctl daemon-reload; systemctl start client`)
 		t.Errorf("the server was\n%s\nand is\n%s", before, got)
 	}
 
-	// The move: address and disk.
+	// The address and the disk move to the other worker.
 	a.run("ip address flush to 10.9.0.1/32; systemctl disable --now -q nfs-disk@" + uuid)
 	if got := a.run("hotmount release " + uuid); !regexpLine(got, "^safe to detach") {
 		t.Errorf("released: %s", got)
@@ -592,7 +593,7 @@ systemctl daemon-reload; systemctl start client`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nothing is missing and nothing is there twice.
+	// No line is missing, and none is there twice.
 	b.run(fmt.Sprintf("head -n %d /srv/nfs/log | cmp - <(seq %[1]d)", n))
 	t.Logf("%d lines", n)
 }
