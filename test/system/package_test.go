@@ -15,8 +15,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// interruptible changes a package so that one of its maintainer scripts kills dpkg once, if /run/kill names it: at the
-// script's beginning or end.
+// interruptible changes a package so that one of its maintainer scripts kills dpkg once. The file /run/kill names the
+// script, and whether it does so at its beginning or at its end.
 const interruptible = `set -e
 rm -rf /root/tree
 dpkg-deb -R "$1" /root/tree
@@ -32,9 +32,9 @@ case $1 in *next*) echo '# new' >>/root/tree/etc/hotmount/config.yaml ;; esac
 dpkg-deb -b -Znone /root/tree "$1" >/dev/null
 `
 
-// TestPackage checks the package in dpkg's hands, with a mount in use (issue 7, Package). It upgrades and downgrades,
-// with an interruption at each maintainer script. It checks the administrator's configuration, mask, preset and
-// policy-rc.d, the messages, a purge, and that the daemon ends within a second.
+// TestPackage checks what dpkg does with the package while a mount is in use (issue 7, Package). It upgrades and
+// downgrades, with an interruption at each maintainer script. It checks the administrator's configuration, mask, preset
+// and policy-rc.d, the messages, and a purge.
 func TestPackage(t *testing.T) {
 	later := nextDeb(t)
 	m, w := start(t, worker.Options{})
@@ -53,7 +53,7 @@ func TestPackage(t *testing.T) {
 	this, next := m.run("dpkg-deb -f /root/this.deb Version"), m.run("dpkg-deb -f /root/next.deb Version")
 	const install = "DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold -i "
 
-	// stands reports whether all is as it should be while the package is installed.
+	// stands checks that the daemon, the package and the mount are as they should be while the package is installed.
 	stands := func(after, version string) {
 		t.Helper()
 		m.wait("the daemon after "+after, "systemctl is-active hotmount && systemctl show -p StatusText hotmount | grep -q '1 mounted'")
@@ -71,7 +71,7 @@ func TestPackage(t *testing.T) {
 			t.Fatalf("after %s the configuration is\n%s", after, got)
 		}
 	}
-	// What was released stays so over an upgrade.
+	// A released disk stays released over an upgrade.
 	released, releasedID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "RELEASED"})
 	m.mounted(released)
 	m.run("hotmount release " + released)
@@ -89,9 +89,9 @@ func TestPackage(t *testing.T) {
 	stands("a downgrade", this)
 	kept("a downgrade")
 
-	// dpkg is killed from its maintainer script; what was begun is ended.
+	// A maintainer script kills dpkg, which then completes what it began.
 	version := this
-	// prerm is cut short below, too, at the removal, and postinst at the first installation.
+	// prerm is also interrupted below, at the removal, and postinst at the first installation.
 	cuts := []string{"postrm-end", "postinst-begin"}
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		cuts = append(cuts, "prerm-begin", "prerm-end", "postrm-begin", "postinst-end")
@@ -105,9 +105,9 @@ func TestPackage(t *testing.T) {
 		if got := m.run("systemctl is-active writer; findmnt -no ID " + where); got != "active\n"+mountID {
 			t.Fatalf("cut short at %s: %s", at, got)
 		}
-		// Before postinst the package is half installed, which dpkg configures no more.
+		// Before postinst begins, the package is half installed, and dpkg does not configure it any more.
 		m.run("DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold --configure -a || [ " + at + " != postinst-begin ]")
-		// What was cut short before it was unpacked is begun anew.
+		// An upgrade that was interrupted before the unpacking begins again.
 		m.run("[ \"$(dpkg-query -W -f '${Status} ${Version}' hotmount)\" = \"install ok installed $(dpkg-deb -f " + file + " Version)\" ] || " + install + file)
 		if version = next; file == "/root/this.deb" {
 			version = this
@@ -116,7 +116,7 @@ func TestPackage(t *testing.T) {
 		kept("an interruption at " + at)
 	}
 
-	// The administrator's word against a start.
+	// The administrator forbids a start, by a mask and by policy-rc.d.
 	m.run("systemctl mask --now hotmount; " + install + "/root/next.deb 2>&1")
 	if got := m.run("systemctl is-enabled hotmount || true; systemctl is-active hotmount || true; findmnt -no ID " + where); got != "masked\ninactive\n"+mountID {
 		t.Errorf("upgraded while masked: %s", got)
@@ -128,7 +128,7 @@ func TestPackage(t *testing.T) {
 	m.run("rm /usr/sbin/policy-rc.d; systemctl start hotmount")
 	stands("all that", this)
 
-	// Those who leave.
+	// An administrator who leaves hotmount exports its mounts as static units.
 	m.run("mkdir /root/units; hotmount export-units /root/units; if hotmount export-units /root/units 2>/dev/null; then exit 1; fi; systemd-analyze verify /root/units/*.mount")
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n  - name: far\n    names: [vdz]\n    directory: /srv/far\n' >/root/far.yaml; hotmount config apply-sandbox --config /root/far.yaml; [ -e /etc/systemd/system/hotmount.service.d/50-classes.conf ]`)
 	m.wait("the metrics", "[ -e /var/lib/prometheus/node-exporter/hotmount.prom ]")
@@ -148,10 +148,10 @@ func TestPackage(t *testing.T) {
 	static := "'" + unitOf(uuid) + "'"
 	m.run("cp /root/units/*.mount /etc/systemd/system; systemctl stop writer " + static + "; systemctl daemon-reload; systemctl enable " + static + "; systemctl start " + static)
 	if got := m.run("findmnt -no TARGET /dev/" + name + "; systemctl show -p FragmentPath --value " + static); got != where+"\n/etc/systemd/system/"+unitOf(uuid) {
-		t.Errorf("by the static unit: %s", got)
+		t.Errorf("mounted by the static unit: %s", got)
 	}
 
-	// The first installation: what is planned before it; a preset, a mask; a blank disk that is there; an interruption.
+	// A plan comes before the first installation, which meets a preset, a mask, a blank disk and an interruption.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BLANK"})
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -174,16 +174,16 @@ func TestPackage(t *testing.T) {
 		t.Errorf("after the first installation: %s", got)
 	}
 
-	// For what is unpacked and not configured dpkg calls no prerm.
+	// dpkg calls no prerm for a package that is unpacked and not configured.
 	m.run("dpkg --force-confdef --force-confold --unpack /root/next.deb; systemctl start hotmount; systemctl is-active hotmount; dpkg -r hotmount")
 	if got := m.run("systemctl is-active hotmount || true; pgrep -x hotmount || true"); got != "inactive" {
-		t.Errorf("after the removal of what was unpacked: %s", got)
+		t.Errorf("after the removal of an unpacked package: %s", got)
 	}
 	between, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BETWEEN"})
 	m.run(install + "/root/this.deb; systemctl start hotmount")
 	m.says("/dev/" + between + " .*hold")
 
-	// Leftovers go with the program, or are named where there is no chattr.
+	// Leftovers go with the package. The purge names them where there is no chattr.
 	leftover = strings.Replace(leftover, "1111", "3333", 1)
 	m.run("systemctl stop hotmount; " + immutable(leftover) + "; dpkg -r hotmount; [ ! -e " + leftover + " ]")
 	if said := m.run(immutable(leftover) + "; mv $(command -v chattr) /root; dpkg -P hotmount 2>&1"); !strings.Contains(said, leftover+" is left; it goes by (chattr is in e2fsprogs): chattr -i "+leftover) {
@@ -201,8 +201,8 @@ func sorted(a, b string) []string {
 	return []string{a, b}
 }
 
-// fromRelease goes back to the last release, and from it to this package. Each continues with the other's state, and
-// formats.
+// fromRelease goes back to the last release, and from it to this package. Each version continues with the other's
+// state, and formats.
 func (m machine) fromRelease(w worker.Node, previous, install string, stands func(after, version string), this string) {
 	m.t.Helper()
 	if err := w.Put(ctx(m.t), previous, "/root/previous.deb"); err != nil {
@@ -220,7 +220,7 @@ func (m machine) fromRelease(w worker.Node, previous, install string, stands fun
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 }
 
-// download makes apt fetch packages, with the machine's settings of mirrors, and returns their paths.
+// download fetches packages by apt, with the machine's settings of mirrors, and returns their paths.
 func download(t *testing.T, packages ...string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -237,15 +237,15 @@ func download(t *testing.T, packages ...string) []string {
 }
 
 // TestSystemdUpgraded unpacks and configures Debian's packages of systemd and udev over themselves, with all their
-// restarts and re-executions, with and without the daemon. Mounted disks are mounted afterwards and count as untouched
-// by hand. A disk attached later is mounted.
+// restarts and re-executions. It does so with the daemon and without it. Mounted disks are mounted afterwards, and do
+// not count as unmounted by hand. A disk attached later is mounted.
 func TestSystemdUpgraded(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	packages := strings.Fields(m.run(`dpkg-query -W -f '${source:Package} ${db:Status-Abbrev} ${Package}=${Version}\n' | sed -n 's/^systemd ii *//p'`))
 	if !slices.ContainsFunc(packages, func(p string) bool { return strings.HasPrefix(p, "udev=") }) {
-		t.Fatalf("of systemd's packages there are %q", packages)
+		t.Fatalf("the installed packages of systemd are %q", packages)
 	}
-	// A new initramfs, which udev asks for, is no part of it and takes minutes.
+	// udev asks for a new initramfs. That takes minutes, and is no part of the test.
 	m.run("mkdir /root/systemd; mkdir -p /etc/initramfs-tools; echo update_initramfs=no >/etc/initramfs-tools/update-initramfs.conf")
 	for _, f := range download(t, packages...) {
 		if err := w.Put(ctx(t), f, "/root/systemd/"+filepath.Base(f)); err != nil {
@@ -281,7 +281,7 @@ func TestSystemdUpgraded(t *testing.T) {
 // TestTryOnDebian12 checks that make try and make bench work on a Debian whose PID 1 is systemd.
 func TestTryOnDebian12(t *testing.T) { tryOn(t, worker.Options{Memory: 2048}) }
 
-// TestTryOnDebian13 does the same with a newer kernel and systemd.
+// TestTryOnDebian13 checks the same with a newer kernel and systemd.
 func TestTryOnDebian13(t *testing.T) { tryOn(t, worker.Options{Suite: "trixie", Memory: 2048}) }
 
 // tryOn runs try to its end, again after a killed run, and one turn of bench. They leave nothing behind. The worker's
@@ -289,13 +289,13 @@ func TestTryOnDebian13(t *testing.T) { tryOn(t, worker.Options{Suite: "trixie", 
 func tryOn(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
 	m.putTry()
-	// The modules are the host's to load: try names them, and loads none.
+	// Only the host loads modules: try names the missing ones, and loads none.
 	loaded := m.run("cut -d ' ' -f 1 /proc/modules")
 	if _, err := m.Run(ctx(t), tryCommand); err == nil || !strings.Contains(err.Error(), "modprobe -a overlay xfs") {
 		t.Errorf("without modules: %v", err)
 	}
 	if got := m.run("cut -d ' ' -f 1 /proc/modules"); got != loaded {
-		t.Errorf("of modules there were %q, after try %q", loaded, got)
+		t.Errorf("the modules were %q, and after try %q", loaded, got)
 	}
 	m.run("modprobe -a overlay xfs loop; truncate -s 400M /srv/decoy.img; losetup /dev/loop0 /srv/decoy.img")
 	own, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -323,7 +323,7 @@ kill -9 $pid; [ -d /run/hotmount-container/try ] || { cat /root/killed.log >&2; 
 	}
 }
 
-// putTry puts try and bench, as make builds them, and the container's userland on the worker.
+// putTry copies try and bench, built as make builds them, and the container's userland to the worker.
 func (m machine) putTry() {
 	m.t.Helper()
 	dir := m.t.TempDir()
@@ -371,7 +371,7 @@ func (m machine) tried(own string) {
 	}
 }
 
-// benched takes one turn of each way that mounts one disk.
+// benched runs one turn of each way that mounts one disk.
 func (m machine) benched() {
 	m.t.Helper()
 	m.t.Log(m.run("time " + benchCommand + " 2>&1"))
@@ -379,7 +379,7 @@ func (m machine) benched() {
 	m.t.Log(table)
 	for _, words := range []string{"hotmount", "rule tuned", "systemd-mount", "mount(2)"} {
 		if !strings.Contains(table, words) || strings.Contains(table, "not measured") {
-			m.t.Errorf("the bench has measured no %s", words)
+			m.t.Errorf("bench did not measure %s", words)
 		}
 	}
 }
