@@ -53,7 +53,7 @@ func someKinds(r *rand.Rand) []corpus.Kind {
 			some = append(some, k)
 		}
 	}
-	// What is mounted is to be among them.
+	// At least one of the kinds must be one that hotmount mounts.
 	if !slices.ContainsFunc(some, func(k corpus.Kind) bool { return k.Mounts }) {
 		some = append(some, all[slices.IndexFunc(all, func(k corpus.Kind) bool { return k.Mounts })])
 	}
@@ -101,7 +101,8 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 	for i := range disks {
 		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image, Serial: fmt.Sprint("CORPUS-", i)})
 	}
-	// Each disk has been decided about once the journal says so of it. All are waited for at once: the worker is slow.
+	// The journal has a decision about each disk in the end. The test waits for all at once, because the worker is
+	// slow.
 	var names []string
 	for _, d := range disks {
 		names = append(names, d.name)
@@ -127,8 +128,8 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 		if !regexpLine(plan, `^`+d.name+` +[0-9.]+ [A-Z]iB +CORPUS-[0-9]+ +(refuse|ignore|mount) `) {
 			t.Errorf("%s (%s): the plan:\n%s", d.Name, d.name, plan)
 		}
-		// What udev calls an XFS is given to the kernel first, which flushes the disk before it refuses: a write
-		// request without a sector.
+		// hotmount gives the kernel what udev calls an XFS. The kernel flushes the disk before it refuses, which is a
+		// write request without a sector.
 		requests := "0"
 		if slices.ContainsFunc(says, func(line string) bool { return strings.Contains(line, ": mount: it holds xfs ") }) {
 			requests = "[01]"
@@ -222,15 +223,15 @@ func writeZeros(t *testing.T, path string, size int64) {
 	}
 }
 
-// readFault is a disk with a sector that is unreadable, for some time or forever.
+// readFault is a disk with a sector that cannot be read, for some time or forever.
 type readFault struct {
-	// at is the offset in bytes of the sector.
+	// at is the offset of the sector in bytes.
 	at int64
 	// times is how many reads fail, 0 for all of them.
 	times int
-	// data reports that there is something in the sector.
+	// data reports whether there is something in the sector.
 	data bool
-	// slow is how many bytes a second are read, 0 for as many as can be.
+	// slow limits the reads, in bytes a second. 0 means no limit.
 	slow int
 
 	image, digest, name string
@@ -245,7 +246,7 @@ const faultySize = 320 << 20
 // chooseFaults returns n disks that must not be formatted. On each, either a sector can never be read, or some reads do
 // not show the content.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
-	// Where the tools and the second looks read.
+	// The tools and the second looks read here.
 	places := []int64{0, 512, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 16<<20 - 512, 16 << 20, faultySize / 4, faultySize / 2,
 		faultySize - 16<<20, faultySize - 64<<10, faultySize - 4096, faultySize - 512}
 	var all []*readFault
@@ -262,8 +263,8 @@ func chooseFaults(r *rand.Rand, n int) []*readFault {
 	return append(all, &readFault{at: faultySize - 512, times: 1, data: true, slow: 24 << 20}, &readFault{at: faultySize / 2, data: false, slow: 24 << 20})
 }
 
-// TestReadFaults checks that a disk with an unreadable place is not formatted, for however long and however slowly it
-// fails (issue 3).
+// TestReadFaults checks that a disk with an unreadable place is not formatted, however long and however slowly it fails
+// (issue 3).
 func TestReadFaults(t *testing.T) {
 	chance := chance(t)
 	rounds, disks := 1, 9
@@ -303,8 +304,8 @@ func tryFaults(t *testing.T, faults []*readFault) {
 			}
 		}
 	}
-	// What can be read in the end is read again until it is.
-	m.waits(5, "a word about each disk", fmt.Sprintf(
+	// A disk that can be read in the end is read again until then.
+	m.waits(5, "a refusal or an error for each disk", fmt.Sprintf(
 		`journalctl -b -o cat --no-pager >/tmp/journal
 		for d in %s; do grep -qE "^/dev/$d .*(refuse: |cannot )" /tmp/journal || exit 1; done
 		for d in %s; do grep -qE "^/dev/$d .*refuse: " /tmp/journal || exit 1; done`, strings.Join(names, " "), strings.Join(readable, " ")))
@@ -345,7 +346,7 @@ func writeByte(t *testing.T, path string, at int64) {
 	}
 }
 
-// TestForeignHalfMade checks that hotmount leaves a filesystem that another node has begun to make to the operator.
+// TestForeignHalfMade checks that hotmount refuses a filesystem that another node began to make. The operator decides.
 func TestForeignHalfMade(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -357,7 +358,8 @@ func TestForeignHalfMade(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
 	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem .*; .*hotmount format " + name)
-	// udev calls it XFS, so that a mount was tried: the kernel flushes the disk then, a write request without a sector.
+	// udev calls it XFS, so that hotmount tried a mount. The kernel then flushes the disk, which is a write request
+	// without a sector.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" {
 		t.Errorf("%s sectors were written", got)
 	}
@@ -380,18 +382,19 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestDriverThatDoesNotCount checks a driver that accepts counting and never counts, so that writes stay unseen. Its
-// disk is not formatted. Such drivers are the heads of NVMe multipath on this kernel, and null_blk without a queue.
+// TestDriverThatDoesNotCount checks a driver that accepts the switch for counting and never counts, so that writes stay
+// unseen. Its disk is not formatted. Such drivers are the heads of NVMe multipath on this kernel, and null_blk without
+// a queue.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	m, _ := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: nulls\\n    names: [nullb0]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
-	// The link by sequence number is made for no such disk.
+	// udev makes no link by sequence number for such a disk.
 	m.run(`echo 'KERNEL=="nullb0", SYMLINK+="disk/by-diskseq/$env{DISKSEQ}"' >/etc/udev/rules.d/99-null.rules; udevadm control --reload`)
 	m.run("modprobe null_blk queue_mode=0 memory_backed=1 gb=1 nr_devices=1; udevadm settle")
 	m.says("/dev/nullb0 .*refuse: the kernel does not count the writes to it .*echo 1 >/sys/block/nullb0/queue/iostats")
 	m.run("echo 1 >/sys/block/nullb0/queue/iostats; systemctl reload hotmount")
 	m.says("/dev/nullb0 .*its driver does not count")
-	// The disk reads as zeros, and reading it shows nowhere.
+	// The disk reads as zeros, and the reads are not counted anywhere.
 	if got := m.run("cmp -n 1073741824 /dev/nullb0 /dev/zero; awk '{print $3, $7}' /sys/block/nullb0/stat; ls -A /mnt/disks"); got != "0 0" {
 		t.Errorf("counted, written to, or mounted: %q", got)
 	}
@@ -401,7 +404,7 @@ func TestDriverThatDoesNotCount(t *testing.T) {
 // daemon waits for it, and no other disk does.
 func TestSlowProof(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	// It asks for more time than this as long as it gets on.
+	// The unit asks for more time than this as long as the proof advances.
 	m.run("mkdir /etc/systemd/system/hotmount-format@.service.d; printf '[Service]\\nTimeoutStartSec=20s\\n' >/etc/systemd/system/hotmount-format@.service.d/short.conf; systemctl daemon-reload; systemctl stop hotmount")
 	slow, slowID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "SLOW"})
 	throttle(t, w, slowID+"/virtio-backend", 10<<20, 0)
@@ -413,7 +416,7 @@ func TestSlowProof(t *testing.T) {
 	m.wait("the daemon's status", "systemctl status hotmount | grep -E 'Status: .*proving blank, and formatting if so: "+slow+"'")
 	t.Log(m.run("systemctl status " + unit + " | grep Status; systemctl status hotmount | grep Status; journalctl -o cat --no-pager -b | grep 'proving that'"))
 	invocation := m.run("systemctl show -P InvocationID " + unit)
-	// Who asks by hand waits for a place like everybody else.
+	// A plan by hand waits for its turn to read like everybody else.
 	m.run("systemd-run --quiet --unit=place flock /run/hotmount/scan.1 sleep infinity; timeout 10 hotmount plan 2>&1 | grep -x 'waiting until other disks have been read'; systemctl stop place")
 
 	m.run("systemctl kill -s KILL hotmount")
@@ -423,17 +426,17 @@ func TestSlowProof(t *testing.T) {
 	if got := m.run("systemctl show -P InvocationID -P ActiveState " + unit); got != invocation+"\nactivating" && got != "activating\n"+invocation {
 		t.Errorf("the unit was %s and is %s", invocation, got)
 	}
-	m.wait("a second word of it, after 35 seconds", "test $(journalctl -b -o cat --no-pager | grep -c '^/dev/"+slow+" .*proving that it is blank: ') -ge 2")
+	m.wait("a second report of its progress, after 35 seconds", "test $(journalctl -b -o cat --no-pager | grep -c '^/dev/"+slow+" .*proving that it is blank: ') -ge 2")
 	throttle(t, w, slowID+"/virtio-backend", 0, 0)
 	m.mounted(slow)
 	if out, err := m.Run(ctx(t), "journalctl -b --no-pager -o cat -u "+unit+" | grep -i 'timed out'"); err == nil {
-		t.Errorf("it was not given more time: %s", out)
+		t.Errorf("the unit got no more time: %s", out)
 	}
 	if got := m.run("journalctl -b --no-pager -o cat -u " + unit + " | grep -c 'formatted: xfs'"); got != "1" {
 		t.Errorf("formatted %s times", got)
 	}
 
-	// The rate may be limited; two are read at once, and have 16 MiB together.
+	// scan_rate limits the rate of a scan. Two disks are read at once, and their scans have 16 MiB of memory together.
 	m.run("echo 'scan_rate: 10MiB' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "BESIDE"})
 	gone, goneID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "GONE"})
@@ -450,12 +453,12 @@ func TestSlowProof(t *testing.T) {
 		}
 		read = max(read, bytes*1000/ms)
 		if own > 16<<10 {
-			t.Errorf("two scans have %d KiB of their own", own)
+			t.Errorf("two scans have %d KiB of private memory", own)
 		}
 	}
-	t.Logf("two scans at once have %d KiB of their own, and one reads at most %d bytes a second", own, read)
+	t.Logf("two scans at once have %d KiB of private memory, and one reads at most %d bytes a second", own, read)
 	if read == 0 || read > 12<<20 {
-		t.Errorf("it is read at %d bytes a second, and may be at 10 MiB", read)
+		t.Errorf("it is read at %d bytes a second, and the limit is 10 MiB", read)
 	}
 	begun := time.Now()
 	m.detach(w, goneID)
@@ -467,7 +470,7 @@ func TestSlowProof(t *testing.T) {
 	}
 	t.Log(m.run("journalctl -b --no-pager -o cat -u " + unit + " | tail -n 4"))
 
-	// What a disk is proven for holds until it is written to, or it is proven again.
+	// The settings for which a disk is proven must hold until mkfs writes. Otherwise the disk is proven again.
 	changed, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "CHANGED"})
 	m.says("/dev/" + changed + " .*proving that it is blank")
 	m.run("printf 'scan_rate: 10MiB\nclasses:\n  - name: default\n    directory: /mnt/disks\n    names: [\"vd[a-z]\"]\n    blank: sampled\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
@@ -475,8 +478,8 @@ func TestSlowProof(t *testing.T) {
 	m.mounted(changed)
 }
 
-// TestHangingReads checks disks on storage that answers no reads any more, as many as are read at once. No other disk
-// waits for long.
+// TestHangingReads attaches disks on storage that answers no reads any more, as many as are read at once. It checks
+// that no other disk waits for long.
 func TestHangingReads(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
@@ -500,9 +503,9 @@ func TestHangingReads(t *testing.T) {
 	m.wait("the units to end", "[ -z \"$(systemctl list-units --no-legend 'hotmount-format@*')\" ]")
 }
 
-// TestZerosWhereAFilesystemWas checks that a disk without a serial that reads as zeros in its old slot after a reboot
-// is held. The hold names the missing filesystem, whether hotmount had mounted or refused it. A new disk is not held in
-// a slot that was given up while hotmount watched.
+// TestZerosWhereAFilesystemWas checks a disk without a serial that reads as zeros in its old slot after a reboot. It is
+// held, and the hold names the missing filesystem, whether hotmount had mounted or refused it. A new disk is not held
+// in a slot that was given up while hotmount watched.
 func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -528,11 +531,11 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m.run("systemctl start hotmount")
 	btrfs := m.run("blkid -p -o value -s UUID /dev/" + refused)
 	m.says("/dev/" + refused + " .*refuse: .*btrfs")
-	m.wait("what was refused to be noted", "grep -q "+btrfs+" /var/lib/hotmount/contents.json")
+	m.wait("the record of the refused content", "grep -q "+btrfs+" /var/lib/hotmount/contents.json")
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	// As a snapshot from before the format would.
+	// A snapshot from before the format would have the same effect.
 	for _, size := range []int64{0, 320 << 20} {
 		if err := errors.Join(os.Truncate(image, size), os.Truncate(foreign, size)); err != nil {
 			t.Fatal(err)
@@ -556,20 +559,20 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 			t.Errorf("the new filesystem has the old UUID")
 		}
 	}
-	m.wait("what is mounted in the slot to be noted no more", "! grep -q "+btrfs+" /var/lib/hotmount/contents.json")
+	m.wait("the end of the record of the slot's former content", "! grep -q "+btrfs+" /var/lib/hotmount/contents.json")
 }
 
 func regexpLine(text, pattern string) bool {
 	return regexp.MustCompile(`(?m)` + pattern).MatchString(text)
 }
 
-// TestSerials checks odd serials, none, and one that two blank disks share (issue 2, shown 3).
+// TestSerials checks odd serials, a missing serial, and a serial that two blank disks share (issue 2, shown 3).
 func TestSerials(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for _, serial := range []string{"a=b", "with space", "esc\x1b[31m\nnl\t", ""} {
 		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: serial})
 		uuid := m.mounted(name)
-		// It did reach the kernel, and what people read has it made visible.
+		// The serial reaches the kernel. Texts for people show its control characters in a visible form.
 		if got := m.run("cat /sys/block/" + name + "/serial | od -An -v -tx1 | tr -d ' \\n'"); got != fmt.Sprintf("%x", serial) {
 			t.Errorf("the kernel has the serial %q as %s", serial, got)
 		}
@@ -593,7 +596,7 @@ func TestSerials(t *testing.T) {
 	m.mounted(second)
 }
 
-// TestTwoBlankDisksOfOneSerialAtOnce checks that the earlier one is used.
+// TestTwoBlankDisksOfOneSerialAtOnce checks that hotmount uses the earlier of the two.
 func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -602,14 +605,14 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	m.run("systemctl start hotmount")
 	m.mounted(one)
 	m.says("/dev/" + two + " .*hold: it looks blank, and another disk has its serial TWICE: .*" + one + " .*; this is " + two + " ")
-	// Not only until the other one is mounted.
+	// The second disk is held even after the first is mounted.
 	m.run("hotmount rescan")
 	if got := m.run("hotmount plan | grep '^" + two + " '"); !strings.Contains(got, " hold ") || m.writes(two) != "0" {
 		t.Errorf("%s: %s, %s write requests", two, got, m.writes(two))
 	}
 }
 
-// untouchable are the contents of a disk that hotmount must not touch, as shell commands for the disk $d.
+// untouchable are contents of a disk that hotmount must not touch, as shell commands for the disk $d.
 var untouchable = map[string]string{
 	"ext4, which the class does not accept": "mkfs.ext4 -q $d",
 	"GPT":                                   "sgdisk -n 1:0:0 $d",
@@ -629,7 +632,7 @@ var untouchable = map[string]string{
 }
 
 // TestUntouched checks that disks that hotmount must not touch are the same byte for byte afterwards (issue 2, shown
-// 7). They are attached with their content, so that the write counters of the attachment have to stay 0 as well.
+// 7). They are attached with their content, so that the write counters of the attachment must stay 0, too.
 func TestUntouched(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount; systemctl mask --runtime --now lvm2-pvscan@.service >/dev/null 2>&1 || true")
@@ -642,7 +645,7 @@ func TestUntouched(t *testing.T) {
 		m.detach(w, id)
 		disks = append(disks, filled{what: what, image: image, digest: digest(t, image)})
 	}
-	// The system writes to its own disk, but not before its first partition, and not to what its packages have brought.
+	// The system writes to its own disk, but not before its first partition, and not to files of its packages.
 	const systemDisk = "lsblk -no NAME,PARTUUID,FSTYPE,UUID /dev/vda; dd if=/dev/vda bs=1M count=1 iflag=direct status=none | sha256sum; dpkg --verify coreutils systemd udev util-linux xfsprogs || true"
 	system := m.run(systemDisk)
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")
