@@ -19,26 +19,26 @@ import (
 func TestThreats(t *testing.T) {
 	m, w := start(t, worker.Options{})
 
-	// A pod puts a symlink, and a link in place of one, where a disk is going to be mounted.
+	// A pod puts a symlink where a disk is going to be mounted, and one at the temporary name of the mount point.
 	const uuid = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 	const where = "/mnt/disks/" + uuid
 	image := blank(t, 320<<20)
 	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", "-m", "uuid="+uuid, image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.xfs: %v: %s", err, out)
 	}
-	// Where the daemon may write: it is the symlink that stops it, not its sandbox.
+	// The daemon may write there. So the symlink stops it, and not its sandbox.
 	const victim = "/mnt/disks/.victim"
 	m.run("mkdir " + victim + "; ln -s " + victim + " " + where + "; ln -s " + victim + " /mnt/disks/." + uuid)
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "LED"})
 	m.says("/dev/" + name + " .*cannot make the mount point " + where + ".*(not a directory|too many levels)")
 	if got := m.run("ls -A " + victim + "; lsattr -d " + victim + " | cut -c5; findmnt -n /dev/" + name + " || true"); got != "-" {
-		t.Errorf("led elsewhere: %s", got)
+		t.Errorf("the symlink was followed: %s", got)
 	}
 	m.run("rm -f " + where + " /mnt/disks/." + uuid + "; rmdir " + victim + "; systemctl reload hotmount")
 	m.mounted(name)
 
-	// A tenant's filesystem, and a copy of it: a label that is no text, a program that is another user's, a device
-	// node.
+	// A tenant's filesystem, and a copy of it, have a label that is no text. The tenant adds a program that runs as
+	// another user, and a device node.
 	hostile := filepath.Join(t.TempDir(), "hostile.raw")
 	if err := worker.NewDisk(hostile, 320<<20); err != nil {
 		t.Fatal(err)
@@ -62,11 +62,12 @@ func TestThreats(t *testing.T) {
 	}
 	for _, visible := range []string{`label \x1b[2J\n\u009b2m\u202e../`, `\u001b[2J\n\u009b2m\u202e../`} {
 		if !strings.Contains(shown, visible) {
-			t.Errorf("nothing shows a label, as %s:\n%s", visible, shown)
+			t.Errorf("no output shows the label as %s:\n%s", visible, shown)
 		}
 	}
 
-	// A local user reaches neither socket nor state, and can forge no event; root can do each of that, in this order.
+	// A local user cannot reach the socket or the state, and cannot forge an event. Root can do each of these, in this
+	// order.
 	if err := m.Write(ctx(t), "/tmp/forge.pl", []byte(forge), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -87,18 +88,19 @@ func TestThreats(t *testing.T) {
 		t.Errorf("what a local user finds: %s", got)
 	}
 
-	// A pod that does not see the mount takes its directory away, and with it the mount on the host, but for the flag.
+	// A pod that does not see the mount could take its directory away, and with it the mount on the host. The flag
+	// prevents that.
 	unseen := func(where, try string) string {
 		return m.run(strings.ReplaceAll("unshare -m --propagation private sh -c 'umount W; "+try+"' 2>&1 || true; findmnt -no TARGET W || true", "W", where))
 	}
 	if got := unseen(where, "rmdir W; mv W W.x; rm -rf W"); !strings.HasSuffix(got, "\n"+where) || strings.Count(got, "Operation not permitted") < 3 {
-		t.Errorf("taken from where it is not seen: %s", got)
+		t.Errorf("removed from a namespace without the mount: %s", got)
 	}
 	if got := unseen(at, "chattr -i W W/not-mounted; rm W/not-mounted; rmdir W"); got != "" {
-		t.Errorf("without the flag it is not taken either: %s", got)
+		t.Errorf("without the flag it cannot be removed either: %s", got)
 	}
 
-	// A mistaken administrator: a file that others can write, and a class that has every disk.
+	// A mistaken administrator has a file that others can write, and a class that selects every disk.
 	m.run("echo 'format_present: true' >/etc/hotmount/config.yaml; chmod 666 /etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.says("cannot reload.*config.yaml.*writable")
 	m.run("chmod 644 /etc/hotmount/config.yaml; chown nobody /etc/hotmount/config.yaml; systemctl reload hotmount")
@@ -109,7 +111,7 @@ func TestThreats(t *testing.T) {
 chmod 755 /etc/hotmount; systemctl restart hotmount`)
 	m.wait("the system disk to be ignored", "hotmount plan | grep -q '^vda .*ignore .*system'")
 	if got := m.run("cat /etc/hotmount/config.yaml | head -n 1; hotmount history | grep -c made || true; systemctl is-active hotmount"); got != "format_present: true\n0\nactive" {
-		t.Errorf("with every disk selected: %s", got)
+		t.Errorf("with a class that selects every disk: %s", got)
 	}
 }
 
@@ -123,7 +125,7 @@ func TestForgedEvents(t *testing.T) {
 	data := withData(t, crashSize, 200<<20)
 	foreign, _ := m.attach(w, worker.Disk{File: data, Serial: "FOREIGN"})
 	m.says("^/dev/" + foreign + " .*refuse: ")
-	// By its serial: nothing but the decision about this disk keeps it from being formatted.
+	// This disk is held because of its serial. Only the decision about this disk keeps it from being formatted.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
 	m.says("^/dev/" + held + " .*hold: ")
 	before := digest(t, data)
@@ -169,7 +171,7 @@ func TestForgedEvents(t *testing.T) {
 	if got := m.run("perl /root/forge.pl </root/frames 2>&1 | sort | uniq -c | head"); got != "" {
 		t.Errorf("not all of %d frames were sent: %s", len(lines), got)
 	}
-	// They have been heard, and what they asked for would have been done by now.
+	// The daemon has received the events, and would have done by now what they ask for.
 	m.says("an event (could not be read|was too long)")
 	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '1 mounted, 1 held, 1 refused, 0 failing'")
 	m.run("systemctl reload hotmount")
@@ -182,14 +184,14 @@ func TestForgedEvents(t *testing.T) {
 	if digest(t, data) != before {
 		t.Error("the disk with data was written to")
 	}
-	// And a true event is still heard.
+	// A true event still reaches the daemon.
 	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "NEW"})
 	m.mounted(name)
 }
 
-// TestNoCapabilityTooMany checks that each unit that works for the daemon fails, or does less, without any of its
-// capabilities. It does its work with all of them. A disk that a unit's sandbox denies is distinguished from one with a
-// fault.
+// TestNoCapabilityTooMany checks that each unit that works for the daemon fails, or does less, without any one of its
+// capabilities. It does its work with all of them. The journal distinguishes a disk that a unit's sandbox denies from
+// one with a fault.
 func TestNoCapabilityTooMany(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	x, xID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "CAP-X"})
@@ -201,23 +203,23 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	e, eID := m.attach(w, worker.Disk{File: image, Serial: "CAP-E"})
 	ext4 := m.mounted(e)
 
-	// given changes a unit's sandbox until the next change; "" is the shipped one.
+	// given changes a unit's sandbox until the next change. "" restores the shipped one.
 	given := func(unit, lines string) {
 		t.Helper()
 		dir := "/run/systemd/system/" + unit + ".d"
 		script := "rm -rf " + dir
 		if lines != "" {
-			// At once: PID 1 reads it anew for each disk, also just now.
+			// The file appears at once, because PID 1 may read it for some disk at any time.
 			script = "mkdir -p " + dir + "; printf '[Service]\\n" + lines + "' >" + dir + "/new; mv " + dir + "/new " + dir + "/sandbox.conf"
 		}
 		m.run(script + "; systemctl daemon-reload")
 	}
-	// all are a unit's capabilities.
+	// all returns a unit's capabilities.
 	all := func(unit string) []string {
 		t.Helper()
 		return strings.Fields(m.run("sed -n 's/^CapabilityBoundingSet=//p' /lib/systemd/system/" + unit))
 	}
-	// without gives the lines for all but one of them.
+	// without returns the lines for all capabilities but one.
 	without := func(unit, capability string) string {
 		var rest []string
 		for _, c := range all(unit) {
@@ -228,8 +230,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		return "CapabilityBoundingSet=\\nCapabilityBoundingSet=" + strings.Join(rest, " ") + "\\n"
 	}
 
-	// needsEach has the unit work for two disks, without each of its capabilities and with all; did gives for how many
-	// it has.
+	// needsEach runs the unit for two disks, without each of its capabilities and with all. did returns for how many of
+	// the two it worked.
 	needsEach := func(unit string, did func() int) {
 		t.Helper()
 		for _, capability := range all(unit) {
@@ -246,7 +248,7 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		}
 	}
 
-	// A disk whose unit may not open it. It was not touched, and is made when the sandbox is as it was.
+	// The unit of this disk may not open it. The disk stays untouched, and is formatted once the sandbox is as shipped.
 	const format = "hotmount-format@.service"
 	given(format, "DeviceAllow=\\n")
 	barred, _ := m.attach(w, worker.Disk{File: blank(t, 320*mib), Serial: "BARRED"})
@@ -260,7 +262,7 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	m.run("hotmount accept " + barred)
 	m.mounted(barred)
 
-	// The root directories are a pod's own, and only one who may everything opens them.
+	// The root directories belong to a pod, and opening them takes a capability.
 	m.run("systemctl stop hotmount; cd /mnt/disks; chown 1000:1000 " + xfs + " " + ext4 + "; chmod 0700 " + xfs + " " + ext4)
 	const grow = "hotmount-grow@.service"
 	size := int64(gib)
@@ -282,7 +284,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	}
 	needsEach(grow, grown)
 
-	// Those of two disks that nobody has mounted.
+	// These two disks are not mounted.
 	const stage = "hotmount-stage@.service"
 	image = blank(t, gib)
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "root_owner=1000:1000", image).CombinedOutput(); err != nil {
@@ -312,7 +314,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	m.detach(w, seID)
 
 	const trim = "hotmount-trim.service"
-	// A day passes in the record.
+	// The record shows a day in use.
 	m.run("systemctl start " + trim + `; sed -i -E 's/"ran": [0-9]+/"ran": 86400000000000/' /var/lib/hotmount/running.json; grep '"ran": 86400000000000' /var/lib/hotmount/running.json`)
 	for _, capability := range all(trim) {
 		given(trim, without(trim, capability))
@@ -321,7 +323,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	given(trim, "")
 	m.run("systemctl start " + trim)
 
-	// A disk that is pulled while somebody uses it.
+	// A disk is pulled while a process uses it.
 	const unmount = "hotmount-unmount@.service"
 	at := "/mnt/disks/" + ext4
 	m.run("systemd-run -q --unit=holder sh -c 'cd " + at + " && exec sleep infinity'; systemctl start hotmount")
@@ -356,7 +358,7 @@ func TestDevicesInReach(t *testing.T) {
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=20s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")
 	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "ONE"})
 	m.wait("the proof to run", "systemctl list-units 'hotmount-format@*' --no-legend | grep -q activating")
-	// open moves itself into the unit's control group, where reach opens disks.
+	// open moves itself into the unit's control group. There it runs reach, which opens disks.
 	m.run(`cat >/usr/local/bin/reach <<'X'
 for disk in vda ` + one + `; do
 	for how in '<' '>>'; do if eval ": $how/dev/$disk" 2>/dev/null; then echo "$disk $how"; fi; done
@@ -366,11 +368,11 @@ X
 echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgroup.procs && . /usr/local/bin/reach' >/root/open`)
 	const none = "that is all"
 	if got := m.run("bash /root/open hotmount.service"); got != none {
-		t.Errorf("in the daemon's control group can be opened:\n%s", got)
+		t.Errorf("a process in the daemon's control group can open:\n%s", got)
 	}
 	want := one + " <\n" + one + " >>\n" + none
 	if got := m.run("bash /root/open $(systemctl list-units 'hotmount-format@*' --plain --no-legend | cut -d' ' -f1)"); got != want {
-		t.Errorf("in the formatting unit's control group can be opened:\n%s", got)
+		t.Errorf("a process in the formatting unit's control group can open:\n%s", got)
 	}
 	// One bit each (capability.h): CAP_LINUX_IMMUTABLE is 9, CAP_SYS_ADMIN 21.
 	for unit, most := range map[string]string{"hotmount": "0000000000000200", "hotmount-format@*": "0000000000200000"} {
@@ -378,7 +380,7 @@ echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgro
 			t.Errorf("%s may have the capabilities %s", unit, got)
 		}
 	}
-	// Those that come and go, with reach in place of the program.
+	// These units come and go. They run reach instead of their program.
 	seq := m.run("cat /sys/block/" + one + "/diskseq")
 	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "trim": none, "tidy": none} {
 		m.run("d=/run/systemd/system/hotmount-" + unit + ".service.d; mkdir $d; printf '[Service]\\nExecStart=\\nExecStart=/bin/bash /usr/local/bin/reach\\nStandardOutput=append:/run/reach\\n' >$d/reach.conf; systemctl daemon-reload")
