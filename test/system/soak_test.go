@@ -20,8 +20,8 @@ import (
 )
 
 // soakWriter appends records of 4 KiB to a file. Each is durable before its number is written to the second argument.
-// With "count" it counts the correct records in each of the directories, from the first one on. It truncates records
-// behind them, which a crash has cut off.
+// First it truncates what follows the correct records, where a crash cut one off. With "count" it counts the correct
+// records in each of the directories, from the first one on.
 const soakWriter = `use strict; use IO::Handle;
 my ($do, @dirs) = @ARGV;
 my $id;
@@ -65,8 +65,8 @@ awk '/^writes-/ && $3 == "active" {print "writer", $1}' /run/units | sort
 awk '$3 == "failed" {print "failed", $1}' /run/units
 `
 
-// soakSettled waits until the state is as given. With "rest" it must be the same when the daemon has no work any more.
-// With "pass" it must also be after the daemon has read its settings and looked at each disk again.
+// soakSettled waits until the state is as given. With "rest" it must still be so when the daemon has no more work. With
+// "pass" it must also be so after the daemon has read its settings and looked at each disk again.
 const soakSettled = `#!/bin/bash
 comes() { for i in {1..400}; do "$@" && return; sleep 0.2; done; return 1; }
 right() { [[ $(bash /root/truth) = "$want" ]]; }
@@ -90,11 +90,11 @@ esac
 type soaked struct {
 	serial, image, uuid string
 	size                int64
-	id, name            string // as it is attached; empty if it is not
+	id, name            string // while it is attached, otherwise empty
 	away                bool   // kept unmounted: released, or unmounted by hand
 	writing             bool
-	durable             int    // so many records are on it at least
-	mounting            string // its mount unit's invocation, empty until it was seen mounted
+	durable             int    // at least so many records are on it
+	mounting            string // its mount unit's invocation, empty until it is seen mounted
 }
 
 func (d *soaked) mounted() bool  { return d.id != "" && !d.away }
@@ -104,22 +104,22 @@ func (d *soaked) writer() string { return "writes-" + d.uuid }
 type soak struct {
 	machine
 	w      worker.Node
-	vm     *worker.Worker // the same, nil for a container
+	vm     *worker.Worker // w as a virtual machine, nil for a container
 	disks  []*soaked
 	chance *rand.Rand
-	errors []string // patterns of what the daemon may say during this step
-	// serials counts those that a virtual machine's disks have had.
+	errors []string // patterns of errors that the daemon may log during this step
+	// serials counts the serials that a virtual machine's disks have had.
 	serials int
 }
 
-// truth waits until everything is as in the model, and checks that nothing mounted was mounted anew.
+// truth waits until everything is as in the model, and checks that no mount was replaced.
 func (s *soak) truth(after string) {
 	s.t.Helper()
 	s.compare(after, "")
 }
 
-// settled checks that the state also stays so until the daemon has no work any more. In the full test the daemon looks
-// at each disk again only at each third step, because that takes as long as a step.
+// settled also checks that the state stays so until the daemon has no more work. In the full test the daemon looks at
+// each disk again only in about every third step, because that takes as long as a step.
 func (s *soak) settled(after string) {
 	s.t.Helper()
 	how := "pass"
@@ -175,14 +175,14 @@ func (s *soak) may(d *soaked, pattern string) {
 	s.errors = append(s.errors, who+`.*`+pattern+`.*; tried again in `)
 }
 
-// said checks that this boot's journal has no other errors since the last call. One step's errors do not excuse the
+// said checks that this boot's journal has no other errors since the last call. Errors of one step do not excuse the
 // next.
 func (s *soak) said(after string) {
 	s.t.Helper()
 	const mark = "the soak has looked"
 	cursor := "/run/cursor"
 	if s.vm == nil {
-		cursor = "/root/cursor" // all its boots are one to the journal
+		cursor = "/root/cursor" // the journal takes all its boots for one
 	}
 	may := strings.Join(append(s.errors, "^"+mark+"$"), "|")
 	// Without a line to show, journalctl writes no cursor and fails (systemd 252).
@@ -192,8 +192,8 @@ func (s *soak) said(after string) {
 	s.errors = nil
 }
 
-// meanwhile runs the script at some moment of the second in which the disk comes, goes or grows. Failures from it are
-// retried.
+// meanwhile runs the script at some moment of the second in which the disk comes, goes or grows. hotmount retries what
+// fails because of it.
 func (s *soak) meanwhile(d *soaked, script string) {
 	s.t.Helper()
 	if script != "" {
@@ -206,7 +206,7 @@ func (s *soak) later(script string) string {
 	return fmt.Sprintf("sleep 0.%03d; %s", s.chance.IntN(1000), script)
 }
 
-// pull pulls the disk. A container's is not mounted then.
+// pull pulls the disk. A container's disk must not be mounted then.
 func (s *soak) pull(d *soaked, meanwhile string) {
 	s.t.Helper()
 	if s.vm == nil {
@@ -274,7 +274,7 @@ func (s *soak) blank(d *soaked) {
 	*d = *s.fresh(blank(s.t, 320*mib))
 }
 
-// formatted checks that the disk that came blank becomes one XFS, made once.
+// formatted checks that a disk that came blank becomes one XFS, which is made once.
 func (s *soak) formatted(d *soaked) {
 	s.t.Helper()
 	d.uuid = s.mounted(d.name)
@@ -292,7 +292,7 @@ func (s *soak) formatted(d *soaked) {
 }
 
 // holds keeps a file of the disk open until it is stopped. It does so in a mount namespace of its own, as a container
-// does, or on the host's mount. An unmount has to be retried.
+// does, or on the host's mount. hotmount has to retry the unmount.
 func (s *soak) holds(d *soaked, unshare string) {
 	s.t.Helper()
 	s.may(d, "cannot unmount ")
@@ -300,14 +300,14 @@ func (s *soak) holds(d *soaked, unshare string) {
 	s.wait("the holder", "grep -qx sleep /proc/$(systemctl show -P MainPID holder)/comm")
 }
 
-// acknowledged records which records the writers know to be durable.
+// acknowledged records how many records the writers know to be durable.
 func (s *soak) acknowledged() {
 	s.t.Helper()
 	for line := range strings.Lines(s.run("mkdir -p /run/acks; cd /run/acks; grep -H . * || true")) {
 		uuid, n, _ := strings.Cut(strings.TrimSpace(line), ":")
 		count, err := strconv.Atoi(n)
 		if err != nil {
-			continue // it is being written
+			continue // the writer is writing it
 		}
 		for _, d := range s.disks {
 			if d.uuid == uuid {
@@ -317,16 +317,16 @@ func (s *soak) acknowledged() {
 	}
 }
 
-// accept accepts an unmount by hand, which the daemon must have seen before.
+// accept accepts a disk that was unmounted by hand. The daemon must have seen that before.
 func (s *soak) accept(d *soaked) {
 	s.t.Helper()
-	s.wait("the hand to be seen", "hotmount plan | grep -q '^"+d.name+" .*hold '")
+	s.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+d.name+" .*hold '")
 	s.run("hotmount accept " + d.name)
 	d.away = false
 }
 
-// kept checks the data of those of the disks that are mounted, even during writes. In a virtual machine it checks the
-// data on the disks.
+// kept checks the data of those of the disks that are mounted, even during writes. In a virtual machine it reads the
+// data from the disks.
 func (s *soak) kept(disks ...*soaked) {
 	s.t.Helper()
 	s.acknowledged()
@@ -382,10 +382,10 @@ func (s *soak) on(after string) {
 	}
 }
 
-// TestSoak runs steps in random order on disks with writers, each kind of step at least once. After each the mounts,
-// directories, units and writers match a small model and stay so, and no mount was replaced. All durable data on each
-// mounted disk is there (issue 4). Only errors that the step causes are logged. Disks that come blank become one
-// filesystem each.
+// TestSoak runs steps in random order on disks with writers, each kind of step at least once. After each step the
+// mounts, directories, units and writers match a small model and stay so, and no mount was replaced. All durable data
+// on each mounted disk is there (issue 4). Only errors that the step causes are logged. Disks that come blank become
+// one filesystem each.
 func TestSoak(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	s := &soak{machine: m, w: w, chance: chance(t)}
@@ -414,7 +414,7 @@ func (s *soak) soak(steps []aStep) {
 			t.Fatal(err)
 		}
 	}
-	m.run("sync") // a power cut would take them
+	m.run("sync") // a power cut would take these files
 	for range disks {
 		d := s.fresh(made(t, 320*mib))
 		out, err := exec.CommandContext(ctx(t), "blkid", "-p", "-o", "value", "-s", "UUID", d.image).Output()
@@ -447,21 +447,20 @@ func (s *soak) soak(steps []aStep) {
 	s.said("the last attachments")
 }
 
-// place is the place of a disk.
+// place is where a disk is.
 type place int
 
 const (
 	out place = iota
 	mounted
 	away // attached, and kept unmounted
-	// anywhere is where a step is possible that leaves the disk where it is; after a boot those that were away are
-	// mounted.
+	// anywhere is for a step that is possible at each place, and leaves the disk there. boot is for a step after which
+	// disks that were away are mounted.
 	anywhere
 	boot
 )
 
-// aStep is a step with a disk at one place, which leads to another, or with the machine. For the latter only the disk's
-// number counts.
+// aStep is a step of a disk from one place to another, or of the machine. For the latter the disk does not matter.
 type aStep struct {
 	name     string
 	weight   int
@@ -504,8 +503,8 @@ func possible(steps []*aStep, places []place) []move {
 	return may
 }
 
-// plan returns at least that many random moves of disks that are not attached: first each step once, with the necessary
-// steps between them, then any.
+// plan returns at least that many random moves of disks, none of which is attached at first. Each step comes once, with
+// the necessary steps between them. Then any steps follow.
 func plan(c *rand.Rand, steps []aStep, disks, least int) []move {
 	var moves []move
 	var all []*aStep
@@ -582,7 +581,7 @@ var acts = []act{
 		if meanwhile == "" {
 			s.run(release)
 		} else {
-			// It is asked for again until it is said to be done.
+			// The release is repeated until it succeeds.
 			s.may(d, "")
 			s.run("(" + s.later(meanwhile) + ") & " + release + " || true; wait $!")
 			s.wait("the release", release)
@@ -625,8 +624,8 @@ var pulling = []string{
 	"pull while it is down and somebody has it", "a twin, and the first goes", "power cut",
 }
 
-// soakPulled returns these steps and those that they need, as acts during one of the upsets at random. Only the full
-// test pulls a disk while no daemon runs. In the step here a process also holds the disk.
+// soakPulled returns the pulling steps and the acts that they need, each during one of the upsets at random. Of the
+// pulls without a daemon it has the one while a process holds the disk. The full test has both.
 func soakPulled(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool {
 		return !slices.Contains(pulling, s.name) || s.name == "pull while it is down"
@@ -664,7 +663,7 @@ var soakSingle = []aStep{
 		s.truth("the pull")
 		s.may(d, "still has this filesystem mounted")
 		s.plug(d, "")
-		s.wait("it to be held", "hotmount status | grep '^"+d.name+" .* failed '")
+		s.wait("it to fail", "hotmount status | grep '^"+d.name+" .* failed '")
 		s.run("systemctl stop holder")
 		s.truth("the end of the pod")
 		s.written(d)
