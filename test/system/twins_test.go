@@ -31,13 +31,13 @@ func TestTwins(t *testing.T) {
 	refused := "/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin + " && udevadm trigger /dev/" + twin
 	m.says(refused)
 	m.wait("the link by UUID to move", "[ $(readlink -f /dev/disk/by-uuid/"+uuid+") = /dev/"+twin+" ]")
-	// What helps helps, with a copy that needs its log replayed.
+	// The remedy in the journal works, even for a copy that needs its log replayed.
 	cured := func(d worker.Disk) {
 		t.Helper()
 		name, id := m.attach(w, d)
 		command := "journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^/dev/" + name + " .*" + d.Serial + ".* a UUID of its own: ||p' | grep ."
-		m.wait("what helps "+name, command)
-		m.run("sh -c " + quote(m.run(command))) // e2fsck's exit code is 1 where it has replayed a journal
+		m.wait("the remedy for "+name, command)
+		m.run("sh -c " + quote(m.run(command))) // e2fsck exits with 1 if it has replayed a journal
 		m.mounted(name)
 		m.detach(w, id)
 		m.wait(name+" to go", "! findmnt -n /dev/"+name)
@@ -51,7 +51,7 @@ func TestTwins(t *testing.T) {
 	m.run("touch /mnt/disks/" + m.mounted(e) + "/f; sync")
 	cured(worker.Disk{File: copyOf(t, ext4), Serial: "CURED-E"})
 	m.detach(w, eID)
-	// One that goes takes nothing with it.
+	// A twin that goes takes nothing with it.
 	m.detach(w, twinID)
 	m.wait("the end of the twin", "udevadm settle; journalctl -b -u hotmount -o cat --no-pager | grep '^/dev/"+twin+" .*SECOND.*gone'")
 	if got := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid); got != before {
@@ -63,7 +63,7 @@ func TestTwins(t *testing.T) {
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	// The one on record is known also by its serial alone.
+	// The disk on record is also recognised by its serial alone.
 	if err := os.Truncate(image, 384<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestTwins(t *testing.T) {
 	}
 	m.run("hotmount accept " + twin)
 	m.mounted(twin)
-	// The other in its place, while nobody looks.
+	// The first disk replaces its twin while the daemon is stopped.
 	m.run("systemctl stop hotmount")
 	m.detach(w, twinID)
 	name, id = m.attach(w, worker.Disk{File: image, Serial: "FIRST"})
@@ -99,11 +99,11 @@ func TestTwins(t *testing.T) {
 	}
 	m.run("hotmount accept " + name)
 	m.mounted(name)
-	// And the other once more, with which udev is not done before the first has gone.
+	// The twin comes once more, and the first goes before udev has handled the twin.
 	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q; udevadm control --stop-exec-queue")
 	twin, twinID = m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
 	m.detach(w, id)
-	m.run("hotmount rescan") // udev's word of that waits in the same queue
+	m.run("hotmount rescan") // udev's event of that waits in the same queue
 	m.wait("the first to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	m.run("udevadm control --start-exec-queue")
 	m.says("/dev/" + twin + " .*refuse: its UUID " + uuid + " was last mounted from another disk, which left when this one was attached already: .*FIRST.*hotmount accept " + twin)
@@ -112,7 +112,7 @@ func TestTwins(t *testing.T) {
 	}
 	m.detach(w, twinID)
 
-	// Without serials they are told apart by their slots, and by which one is on record.
+	// Without serials hotmount distinguishes them by their slots, and by the one on record.
 	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	bare := made(t, 320<<20)
 	name, id = m.attach(w, worker.Disk{File: bare})
@@ -135,20 +135,20 @@ func TestTwins(t *testing.T) {
 	if got := m.run("hotmount plan; findmnt -n /dev/" + twin + " || true"); !regexpLine(got, "^"+twin+" .* refuse ") || !regexpLine(got, "^"+name+" .* keep ") {
 		t.Errorf("the first and its twin: %s", got)
 	}
-	// The same after a boot, where the kernel may call them otherwise.
+	// The same holds after a boot, when the kernel may give them other names.
 	first := slot(name)
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 	m.wait("the mount", "findmnt /mnt/disks/"+uuid)
 	if got := slot(strings.TrimPrefix(m.run("findmnt -no SOURCE /mnt/disks/"+uuid), "/dev/")); got != first {
-		t.Errorf("after a reboot that at %s is mounted, before that at %s", got, first)
+		t.Errorf("after a reboot the disk at %s is mounted, before the one at %s", got, first)
 	}
 	for _, a := range w.Attached() {
 		m.detach(w, a.ID)
 	}
 
-	// Two of which none is on record, at boot: nobody knows which one is meant.
+	// Two disks are there at boot, and none is on record. Nobody knows which one is meant.
 	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestTwins(t *testing.T) {
 	m.says("refuse: it has the UUID .*this is vd. .*.serial THIRD.")
 	m.says("refuse: it has the UUID .*this is vd. .*.serial FOURTH.")
 	if got := m.run("ls -A /mnt/disks; journalctl -b -u hotmount -o cat --no-pager | grep ': mounted' || true"); got != "" {
-		t.Errorf("of two that are not on record one is mounted: %s", got)
+		t.Errorf("one of two disks that are not on record is mounted: %s", got)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestTwoMachines(t *testing.T) {
 		rounds = 20
 	}
 	mounted := 0
-	// Both may give up in each round; at least once one of them must not.
+	// Both machines may give up in a round. In at least one round one of them must not.
 	for round := 0; round < rounds || mounted == 0 && round < 20; round++ {
 		shared := worker.Disk{File: blank(t, crashSize+int64(round)<<12), Serial: fmt.Sprint("SHARED", round), Shared: true}
 		var ids, names [2]string
@@ -214,7 +214,7 @@ func TestTwoMachines(t *testing.T) {
 		var by []int
 		for i, m := range machines {
 			t.Logf("skew %s, machine %d: %s", skew, i, m.run("journalctl -b -o cat --no-pager -u hotmount | grep -E '^/dev/"+names[i]+" .*SHARED' | tail -n 3 | cut -c1-400"))
-			// What it has heard of udev by now changes nothing.
+			// Later events of udev change nothing.
 			m.run("udevadm settle; i=$(stat -c %i /run/hotmount/settings.json); systemctl reload hotmount; for n in $(seq 300); do [ $(stat -c %i /run/hotmount/settings.json) = $i ] || exit 0; sleep 0.1; done; exit 1")
 			m.wait("quiet", "systemctl is-active hotmount && ! systemctl show -p StatusText --value hotmount | grep 'working on'")
 			where := m.run("findmnt -no TARGET /dev/" + names[i] + " || true")
@@ -232,7 +232,7 @@ func TestTwoMachines(t *testing.T) {
 		}
 		for _, i := range by {
 			mounted++
-			// The filesystem is one machine's from its first byte to its last.
+			// One machine wrote the filesystem from its first byte to its last.
 			machines[i].run(fmt.Sprintf("echo x >$(findmnt -no TARGET /dev/%s)/f; umount /dev/%[1]s; xfs_repair -n /dev/%[1]s 2>&1 || { echo 'the filesystem is damaged' >&2; exit 1; }", names[i]))
 		}
 		one.detach(w1, ids[0])
@@ -243,15 +243,15 @@ func TestTwoMachines(t *testing.T) {
 	}
 }
 
-// TestRivals lets another program write at a random moment of the scan and of the settle time, or before hotmount comes
-// to the disk. It wins (issue 3): its data is intact, and hotmount has made no filesystem.
+// TestRivals lets another program write at a random moment of the scan and of the settle time, or before hotmount looks
+// at the disk. The rival wins (issue 3): its data is intact, and hotmount has made no filesystem.
 //
-// hotmount has the disk open exclusively from before its first read on. A rival that opens it exclusively before its
-// first write gets the answer that the disk is busy, and loses nothing. It has not written one byte, hotmount was not
-// disturbed, and its filesystem is sound. A rival that does not ask is never kept from writing.
+// hotmount has the disk open exclusively from before its first read on. A rival that opens the disk exclusively before
+// its first write learns that the disk is busy, and loses nothing. It has written no byte and has not disturbed
+// hotmount, whose filesystem is sound. A rival that does not ask is never kept from writing.
 func TestRivals(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	// So much later than it should an emulated machine may begin what it is to do.
+	// An emulated machine may begin this much later than it should.
 	const settle, late = 6 * time.Second, 2 * time.Second
 	m.run(fmt.Sprintf("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=%s HOTMOUNT_FORMAT_LIMIT=256\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount", settle))
 	c := chance(t)
@@ -267,7 +267,7 @@ func TestRivals(t *testing.T) {
 	for round := range rounds {
 		begin, here := "", rivals
 		if round == 0 {
-			// In the first round those that ask are there twice. The second ones begin first.
+			// In the first round the rivals that ask take part twice. The second ones begin before hotmount.
 			m.run("systemctl stop hotmount")
 			here = slices.Concat(rivals, slices.DeleteFunc(slices.Clone(rivals), func(r rival) bool { return !r.asks }))
 		}
@@ -283,7 +283,7 @@ func TestRivals(t *testing.T) {
 			all = append(all, o)
 			moment := ""
 			if i < len(rivals) {
-				// From when the disk is open on; before that its unit waits for its turn.
+				// The moment comes after hotmount opens the disk. Before that its unit waits for its turn.
 				moment = fmt.Sprintf(`unit=/sys/fs/cgroup/system.slice/system-hotmount*format.slice/hotmount-format@$(cat /sys/block/%s/diskseq).service
 opened() { local f; read -r pid <$unit/cgroup.procs && for f in /proc/$pid/fd/*; do [ $f -ef $d ] && return; done; }
 until opened; do sleep 0.1; done 2>/dev/null
@@ -314,9 +314,9 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 				won[o.what]++
 				m.run(o.env + "; udevadm settle; { " + o.check + "; } >&2")
 				for _, f := range formats {
-					// It is in the history before the last look at the disk.
+					// The history has the format before the last look at the disk.
 					if !regexpLine(f.Failure, "somebody writes to it|somebody else uses it|(?i)busy") {
-						t.Errorf("%s was first, and yet: %+v", o.what, f)
+						t.Errorf("%s was first, but the history has %+v", o.what, f)
 					}
 				}
 				continue
@@ -330,7 +330,7 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 				t.Errorf("%s failed, %s is mounted, and the formats are %+v", o.what, uuid, formats)
 			}
 			if got := m.run("journalctl -b -o cat --no-pager | grep -E '^/dev/" + o.name + " .*" + o.serial + ".*somebody writes to it' || true"); got != "" {
-				t.Errorf("%s failed, and has written before: %s", o.what, got)
+				t.Errorf("%s failed, but had written before: %s", o.what, got)
 			}
 			m.run(fmt.Sprintf("umount /dev/%s; xfs_repair -n /dev/%[1]s >&2", o.name))
 		}
@@ -347,8 +347,8 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 	}
 }
 
-// rivals are other programs that write to the disk $d that hotmount looks at, and the expected result if they succeed.
-// $u is a UUID of their own. Those that ask open the disk exclusively before they write to it.
+// rival is another program that writes to the disk $d that hotmount looks at. check succeeds if the program has. $u is
+// a UUID of its own. A rival that asks opens the disk exclusively before it writes.
 type rival struct {
 	what, write, check string
 	asks               bool
@@ -380,7 +380,7 @@ func withData(t *testing.T, size, at int64) string {
 }
 
 // TestSwap pulls a disk while it is proven blank or formatted, and attaches another one, with data, that may get its
-// name. The other one is never written to. In half of the rounds mkfs.xfs is held up right before its first write, or
+// name. The other disk is never written to. In half of the rounds mkfs.xfs is stopped right before its first write, or
 // after some.
 func TestSwap(t *testing.T) {
 	m, w := obedientWorker(t)
@@ -389,7 +389,7 @@ func TestSwap(t *testing.T) {
 	if full {
 		rounds = 200
 	}
-	// The time from the attachment of a disk to its end, for the random moments.
+	// took is the time from the attachment of a disk to its mount. It bounds the random moments.
 	begun := time.Now()
 	name, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "TIME"})
 	m.mounted(name)
@@ -417,7 +417,8 @@ func TestSwap(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), victim.ID); err != nil {
 			t.Fatal(err)
 		}
-		// At once, when the kernel has let the first one go, or when nobody has it open any more and its name is free.
+		// The other disk comes at once, or when the kernel has released the first. Otherwise it comes when nobody has
+		// the first open and its name is free.
 		patience := c.IntN(4)
 		if patience > 0 {
 			if err := w.WaitDetached(ctx(t), victim.ID); err != nil {
@@ -431,7 +432,7 @@ func TestSwap(t *testing.T) {
 		serial := fmt.Sprintf("B%d", round)
 		name, id := m.attach(w, worker.Disk{File: data, Serial: serial})
 		if order != "" {
-			// One that lives on against all odds shall do its worst.
+			// A mkfs.xfs that is still alive would do its worst now.
 			m.run("pkill -CONT -f 'mkfs.xfs .*/dev/' || true")
 		}
 		if victim.ID != "" {
@@ -458,8 +459,8 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// forge sends frames to udev's group, as only root in the host's network namespace can. It is in perl, which every
-// Debian has. Its input is one frame a line: an action, then the properties.
+// forge sends frames to udev's group, which only root in the host's network namespace can do. It is in Perl, which
+// every Debian has. Its input is one frame a line: an action, then the properties.
 const forge = `use strict;
 socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
 sub out { my ($frame, $group) = @_;
@@ -483,16 +484,16 @@ while (my $line = <STDIN>) {
 // writes. Each run ends with its disk.
 func TestHangingMkfs(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	// The disks that hang are SCSI: QEMU takes those away at once, whatever is under way on them.
+	// The disks that hang are SCSI. QEMU removes those at once, whatever is under way on them.
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
 	const hanging = 3
 	var ids []string
 	for i := range hanging {
 		_, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: fmt.Sprint("DEAD", i), Bus: worker.BusSCSI})
-		throttle(t, w, id, 0, 1) // the first write goes, the next one waits for ever
+		throttle(t, w, id, 0, 1) // the first write completes, the next one waits for ever
 		ids = append(ids, id)
 	}
-	// One of the two that are read at once does not answer at all.
+	// Two disks are read at once. One of them does not answer at all.
 	_, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "DEAF", Bus: worker.BusSCSI})
 	m.run("udevadm settle")
 	throttle(t, w, id, 1, 0)
@@ -501,7 +502,7 @@ func TestHangingMkfs(t *testing.T) {
 	count := "[ $(pgrep -a mkfs.xfs | grep -vc -- -N) = " + fmt.Sprint(hanging) + " ]"
 	m.wait("mkfs.xfs on all of them", count)
 	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "ALIVE"})
-	// They are as many as are worked on at once, until they are a minute old.
+	// The hanging disks take all places until they are a minute old.
 	m.waits(3, "the disk that answers", "findmnt -n /dev/"+name)
 	m.mounted(name)
 	m.run(count)
