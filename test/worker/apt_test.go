@@ -135,7 +135,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestNeed: who is not root is told what is missing; what is there is not asked for.
+// TestNeed checks that need names missing packages to a user who is not root, and no installed ones.
 func TestNeed(t *testing.T) {
 	err := need(t.Context(), io.Discard, []string{"bash", "hotmount-no-such"}, 1000)
 	if err == nil || err.Error() != "these Debian packages are missing: hotmount-no-such" {
@@ -146,7 +146,8 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// TestNeedInstalls: for root what is missing is installed, once more with new lists if that fails.
+// TestNeedInstalls checks that need installs missing packages for root. If that fails, it tries once more with new
+// lists.
 func TestNeedInstalls(t *testing.T) {
 	for name, fails := range map[string]int{"at once": 0, "with new lists": 1, "not at all": 2} {
 		dir := t.TempDir()
