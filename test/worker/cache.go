@@ -94,7 +94,7 @@ func (c *cache) build(ctx context.Context, name string, build func(dir string) e
 	if exists(dir) { // another process was faster
 		return nil
 	}
-	tmp := dir + ".tmp" // the lock makes it this process's; an older one is from a killed build
+	tmp := dir + ".tmp" // the lock protects it; an older one is from a killed build
 	if err := os.RemoveAll(tmp); err != nil {
 		return fmt.Errorf("cannot remove a killed build: %w", err)
 	}
