@@ -46,7 +46,7 @@ func runIn(t *testing.T, c *Container, script string) string {
 	return strings.TrimSpace(out)
 }
 
-// refused wants the script to fail with these words, inside.
+// refused checks that the script fails in the container with these words.
 func refused(t *testing.T, c *Container, script, words string) {
 	t.Helper()
 	if _, err := c.Run(t.Context(), script); err == nil || !strings.Contains(err.Error(), words) {
@@ -81,7 +81,7 @@ func attach(t *testing.T, c *Container, d Disk) (id, name string) {
 
 const untilNamed = "for i in $(seq 100); do udevadm info -q property /dev/%s | grep -x ID_FS_TYPE=xfs && exit; sleep 0.1; done; exit 1"
 
-// TestContainer: systemd runs in it, udev names its disks, and it has what a worker has.
+// TestContainer checks that systemd runs in a container, that udev names its disks, and that it has what a worker has.
 func TestContainer(t *testing.T) {
 	c := startContainer(t, ContainerOptions{Options: Options{Setup: "echo set up >/root/setup", KernelArgs: []string{"hotmount.format=no"}}})
 	if state := runIn(t, c, "systemctl is-system-running || systemctl --failed --no-legend"); state != "running" {
@@ -124,7 +124,7 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-// TestContainerFiles copies to the container and back, and ends what outlasts its time.
+// TestContainerFiles checks copies to the container and back, and the end of a script that takes too long.
 func TestContainerFiles(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	dir := t.TempDir()
@@ -152,7 +152,7 @@ func TestContainerFiles(t *testing.T) {
 	runIn(t, c, "for i in $(seq 50); do pgrep -x sleep || exit 0; sleep 0.1; done; exit 1")
 }
 
-// TestContainerDisks attaches disks in all ways there are.
+// TestContainerDisks attaches disks in all possible ways.
 func TestContainerDisks(t *testing.T) {
 	c := startContainer(t, ContainerOptions{Loops: 2})
 	for _, d := range []Disk{{Serial: "x"}, {Bus: BusSCSI}, {Format: "qcow2"}, {Shared: true}, {Blkdebug: map[string]any{}}, {Device: map[string]any{}}} {
@@ -185,7 +185,7 @@ func TestContainerDisks(t *testing.T) {
 	attach(t, c, Disk{File: xfsFile(t)})
 }
 
-// hostDisk is a loop device of the host, with a file.
+// hostDisk returns a loop device of the host, with a file.
 func hostDisk(t *testing.T, file string) (name string, number int) {
 	t.Helper()
 	number, err := addLoops(1, func(int) error { return nil })
@@ -212,7 +212,7 @@ func hostDisk(t *testing.T, file string) (name string, number int) {
 	return fmt.Sprintf("loop%d", number), number
 }
 
-// node returns the container a node that it cannot make itself.
+// node makes a node in the container that the container cannot make itself.
 func node(t *testing.T, c *Container, name string, number int) {
 	t.Helper()
 	path := fmt.Sprintf("/proc/%d/root/dev/%s", c.init.cmd.Process.Pid, name)
@@ -221,7 +221,7 @@ func node(t *testing.T, c *Container, name string, number int) {
 	}
 }
 
-// TestContainerHost: what is the host's stays out of reach.
+// TestContainerHost checks that a container cannot reach what belongs to the host.
 func TestContainerHost(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	foreign, number := hostDisk(t, xfsFile(t))
@@ -249,7 +249,7 @@ func TestContainerHost(t *testing.T) {
 	}
 }
 
-// TestContainerUnits: units inside have device filters of their own.
+// TestContainerUnits checks that units inside have device filters of their own.
 func TestContainerUnits(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	_, name := attach(t, c, Disk{File: xfsFile(t)})
@@ -261,7 +261,7 @@ func TestContainerUnits(t *testing.T) {
 	}
 }
 
-// TestContainerTwo: two containers at once cannot use each other's disks.
+// TestContainerTwo checks that two containers at once cannot use each other's disks.
 func TestContainerTwo(t *testing.T) {
 	a, b := startContainer(t, ContainerOptions{}), startContainer(t, ContainerOptions{})
 	_, name := attach(t, a, Disk{File: xfsFile(t)})
