@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// deb is the package that the Makefile has built.
+// deb returns the package that the Makefile built.
 func deb(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("HOTMOUNT_DEB")
@@ -36,8 +36,8 @@ func digest(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// written are the kernel's counts of writes and discards of a disk, and of what they wrote (Documentation/block/stat
-// in the kernel).
+// written returns the kernel's counts of writes and discards of a disk, and of what they wrote
+// (Documentation/block/stat in the kernel).
 func written(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile("/sys/block/" + name + "/stat")
@@ -50,15 +50,15 @@ func written(t *testing.T, name string) string {
 
 const untilMounted = "for i in $(seq 300); do findmnt -no TARGET /dev/%s && exit; sleep 0.1; done; hotmount status; exit 1"
 
-// TestContainerDecoy: the host has a blank loop device whose file the container's class selects. hotmount inside
-// formats and mounts disks of its own, and cannot touch that one, also when it is announced again.
+// TestContainerDecoy checks a blank loop device of the host whose file the container's class selects. hotmount inside
+// formats and mounts its own disks. It cannot touch the host's, even if that is announced again.
 func TestContainerDecoy(t *testing.T) {
-	dir, err := os.MkdirTemp("/run", "hotmount-decoy-") // where the daemon sees it: it has a /tmp of its own
+	dir, err := os.MkdirTemp("/run", "hotmount-decoy-") // the daemon sees /run, but has a /tmp of its own
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	// Their sizes tell them apart, for hotmount too: one that may have been there before it is held.
+	// The disks differ in size, also for hotmount, which holds a disk that may be older than its installation.
 	blank := func(path string, mib int64) string {
 		if err := NewDisk(path, mib<<20); err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestContainerDecoy(t *testing.T) {
 	_, third := attach(t, c, Disk{File: blank(filepath.Join(dir, "third.img"), 480)})
 	runIn(t, c, fmt.Sprintf(untilMounted, third))
 	for i, name := range []string{early, late} {
-		// It would, if it could: else this test shows nothing.
+		// hotmount would format the disk if it could. Otherwise this test would show nothing.
 		runIn(t, c, "journalctl -q -u hotmount | grep -F '"+name+" ' | grep -F prove:")
 		if got := written(t, name); got != before[i] {
 			t.Errorf("%s was written: %s, before %s", name, got, before[i])
