@@ -100,7 +100,7 @@ func TestCacheForgetsAFailedBuild(t *testing.T) {
 	write(t, filepath.Join(c.dir, "x.tmp/left"), "by a killed build")
 	_, err := c.get(t.Context(), "x", func(dir string) error {
 		if exists(filepath.Join(dir, "left")) {
-			t.Error("the build finds what another has left")
+			t.Error("the build finds the files of a killed build")
 		}
 		write(t, filepath.Join(dir, "half"), "")
 		return why
