@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// killedName has in its value the file of a disk for TestToBeKilled.
+// killedName is the variable with the file of a disk for TestToBeKilled.
 const killedName = "HOTMOUNT_TEST_TO_BE_KILLED"
 
 // TestToBeKilled is the process that TestContainerKilled starts and kills. Alone it does nothing.
@@ -23,7 +23,7 @@ func TestToBeKilled(t *testing.T) {
 	}
 	c := startContainer(t, ContainerOptions{Name: "killed"})
 	_, name := attach(t, c, Disk{File: file})
-	// One that systemd has mounted, and one that a program inside has connected.
+	// systemd mounts one disk, and a program inside connects another.
 	runIn(t, c, fmt.Sprintf(untilNamed, name))
 	runIn(t, c, fmt.Sprintf(`systemd-mount /dev/%s /mnt/held; n=%d; truncate -s 1G %s/x.img
 mknod /dev/loop$n b 7 $n; losetup /dev/loop$n %[3]s/x.img`, name, c.First()+1, c.Disks()))
@@ -31,7 +31,7 @@ mknod /dev/loop$n b 7 $n; losetup /dev/loop$n %[3]s/x.img`, name, c.First()+1, c
 	select {}
 }
 
-// TestContainerKilled: a killed process takes its container with it, and the next one removes the rest.
+// TestContainerKilled checks that a killed process takes its container with it. The next container removes the rest.
 func TestContainerKilled(t *testing.T) {
 	var pid, first int
 	var group string
@@ -56,7 +56,7 @@ func TestContainerKilled(t *testing.T) {
 		t.Error("the killed run has left nothing: this test shows nothing")
 	}
 
-	for _, name := range []string{"", "killed"} { // of any name, and of the same
+	for _, name := range []string{"", "killed"} { // with any name, and with the same
 		c := startContainer(t, ContainerOptions{Name: name})
 		if exists(fmt.Sprintf("/proc/%d/root/run/systemd", pid)) {
 			t.Errorf("process %d goes on", pid)
@@ -69,13 +69,13 @@ func TestContainerKilled(t *testing.T) {
 		if err := c.Stop(); err != nil {
 			t.Error(err)
 		}
-		c.work, c.group, c.leave = nil, nil, nil // stopped
+		c.work, c.group, c.leave = nil, nil, nil // already stopped
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil || strings.Contains(string(mounts), filepath.Join(containerBase, "killed")) {
 		t.Errorf("a mount is left: %v", err)
 	}
-	// The directory goes when all else is gone: see containerWork.remove.
+	// The directory goes after all else: see containerWork.remove.
 	for _, path := range []string{group, filepath.Join(containerBase, "killed")} {
 		if exists(path) {
 			t.Errorf("%s is left", path)
