@@ -32,7 +32,7 @@ func startProcess(name string, cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr.Setpgid = true // a terminal's ^C is for the test, which cleans up
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
-	go func() { // owned by the process: stop and wait wait for it
+	go func() { // belongs to the process: kill, end and wait wait for it
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		err := cmd.Start()
 		started <- err
