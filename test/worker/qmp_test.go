@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// fakeQEMU answers every command by what respond makes of it.
+// fakeQEMU returns a client of a QEMU that answers every command with the lines from respond.
 func fakeQEMU(t *testing.T, respond func(command string, id int) []string) (*qmp, *bytes.Buffer) {
 	t.Helper()
 	ours, theirs, err := monitorPair()
@@ -46,7 +46,7 @@ func fakeQEMU(t *testing.T, respond func(command string, id int) []string) (*qmp
 			if lines == nil {
 				return
 			}
-			// One write: a client must not depend on where messages are cut.
+			// This is one write, because a client must not depend on where messages are cut.
 			fmt.Fprint(conn, strings.Join(lines, "\r\n")+"\r\n")
 		}
 	}()
