@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// scopeName is set where TestScopeInside is to do something.
+// scopeName is the variable that makes TestScopeInside do something.
 const scopeName = "HOTMOUNT_TEST_SCOPE"
 
 // TestScopeInside makes a cgroup on a machine whose PID 1 is systemd. TestScope runs it in a container, which is
@@ -51,7 +51,7 @@ func TestScopeInside(t *testing.T) {
 	}
 }
 
-// TestScope: where systemd is PID 1, the cgroup is a scope that it has delegated.
+// TestScope checks that the cgroup is a delegated scope where systemd is PID 1.
 func TestScope(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	if err := c.Put(t.Context(), os.Args[0], "/root/worker.test"); err != nil {
@@ -63,8 +63,8 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestAnswers: as long as the container's first process has the host's root directory, the socket of the host's systemd
-// is not taken for the container's. Else what is run inside would change the host.
+// TestAnswers checks that the socket of the host's systemd is not taken for the container's. At first the container's
+// first process has the host's root directory. A script for the container would then change the host.
 func TestAnswers(t *testing.T) {
 	host := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs x /run; mkdir /run/systemd; : >/run/systemd/private; echo there; read end")
 	stdin, err1 := host.StdinPipe()
