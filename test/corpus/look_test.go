@@ -125,7 +125,8 @@ func TestNothingIsBlank(t *testing.T) {
 						}
 					}
 				}
-				// The weakest plan takes some kinds for blank. The test counts them.
+				// The weakest plan, unsigned, requires zeros only in the first 4 KiB. The test counts the kinds that it
+				// takes for blank.
 				if c := look(t, path, probe.Unsigned, tools["here"]); c.Kind == disk.Blank {
 					missed <- k.Name
 				}
