@@ -122,7 +122,7 @@ test-full: deps deb deb-next deb-previous ## every test there is, for hours; can
 
 # ONLY names figures, ROUNDS is how many turns each way takes at most, BASE is another package, ROOT the container's userland.
 ROUNDS := 30
-bench: deb ## measure against other ways to mount, in a container (an hour; ONLY=one,twenty ROUNDS=5 BASE=other.deb)
+bench: deb ## measure against other ways to mount, in a container (half an hour; ONLY=one,twenty ROUNDS=5 BASE=other.deb)
 	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench
 	@build/bench -deb $(DEB) -commit $(COMMIT) -turns $(ROUNDS) $(if $(ONLY),-only '$(ONLY)') $(if $(BASE),-base '$(BASE)') $(if $(ROOT),-root '$(ROOT)') $(BENCH)
 bench-idle: ## measure what an idle daemon does in ten minutes
