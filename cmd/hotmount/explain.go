@@ -31,6 +31,7 @@ func explainCommand() *cobra.Command {
 			if from != "" {
 				if d, err = cli.ReadDump(c.InOrStdin(), from); err == nil && config.Given(c.Flags()) {
 					d.Settings, err = load(c)
+					d.Fails = "" // with other settings it may be another decision
 				}
 			} else {
 				var s *disk.Settings

@@ -1,12 +1,19 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/cli"
+	"hotmount/internal/config"
 	"hotmount/internal/daemon"
 	"hotmount/internal/disk"
 	"hotmount/internal/report"
+	"hotmount/internal/store"
 )
 
 func runCommand() *cobra.Command {
@@ -16,16 +23,20 @@ func runCommand() *cobra.Command {
 		Short: "Run the daemon",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := load(c)
-			if err != nil {
-				return err
-			}
 			log, err := report.NewAs(format)
 			if err != nil {
 				return usageError{err}
 			}
+			journal := report.Agent{Log: log}
+			s, fault := loadAndKeep(c, journal)
+			if fault != nil {
+				if s, err = lastGood(host().Store, fault); err != nil {
+					return err
+				}
+				journal.Problem(fmt.Errorf("cannot use the configuration: %w; hotmount runs on its last good settings: what is on record is mounted, and nothing else is formatted, mounted or given out; once it is corrected it is used by itself; to see each fault: hotmount config check", fault))
+			}
 			d := daemon.Daemon{
-				Host: host(), Settings: s, Load: func() (*disk.Settings, error) { return load(c) }, Log: log,
+				Host: host(), Settings: s, Load: func() (*disk.Settings, error) { return loadAndKeep(c, journal) }, Log: log,
 				Socket: socket, MetricsDirectory: metricsTo, Version: version,
 			}
 			return d.Run(c.Context())
@@ -38,4 +49,41 @@ func runCommand() *cobra.Command {
 		panic(err) // there is no such flag
 	}
 	return configured(c)
+}
+
+// loadAndKeep is load for the daemon. It keeps good settings for a start with a faulty configuration.
+func loadAndKeep(c *cobra.Command, journal report.Agent) (*disk.Settings, error) {
+	s, err := load(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := host().Store.KeepSettings(config.File(s)); err != nil {
+		journal.Problem(err)
+	}
+	return s, nil
+}
+
+// lastGood returns the settings that were kept, for the time of a fault in the configuration. They are read like any
+// configuration file. Mounted filesystems do not grow meanwhile, which the operator may have switched off. Without kept
+// settings lastGood returns the fault as its error.
+func lastGood(st store.Store, fault error) (*disk.Settings, error) {
+	file, err := st.KeptSettings()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault
+	}
+	var s disk.Settings
+	if err == nil {
+		s, err = config.Load(config.Source{Environ: []string{"HOTMOUNT_CONFIG=" + file}})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w\ncannot use the last good settings instead: %w", fault, err)
+	}
+	first, rest, more := strings.Cut(fault.Error(), "\n")
+	if s.Fault = first; more {
+		s.Fault += fmt.Sprintf(" (and %d more)", 1+strings.Count(rest, "\n"))
+	}
+	for i := range s.Classes {
+		s.Classes[i].Grow = false
+	}
+	return &s, nil
 }

@@ -75,10 +75,11 @@ type machine struct {
 	lookedBy    []string // the looks, and by which gathering each was made
 	rmdirErr    error
 	keepErr     error
-	lastGone    string   // where the disk that left last was mounted
-	blind       bool     // no partition is found
-	checked     []string // what was asked for changes
-	changed     []string // the answer
+	again       disk.Tries // of the last failure
+	lastGone    string     // where the disk that left last was mounted
+	blind       bool       // no partition is found
+	checked     []string   // what was asked for changes
+	changed     []string   // the answer
 	changedErr  error
 	gate        func(work, name string) // each look, mount and growth goes through it
 }
@@ -522,12 +523,13 @@ func (m *machine) Decided(f *disk.Facts, _ *disk.Content, _ *disk.Settings, d di
 func (m *machine) Mounted(f *disk.Facts, _ disk.Decision, p string) {
 	m.note("%s: mounted at %s", f.Name, path.Base(p))
 }
-func (m *machine) Failed(f *disk.Facts, _ disk.Decision, _ string, err error, wait time.Duration) {
-	if wait < 0 {
-		m.note("%s: failed: %v, for good", f.Name, err)
-		return
+func (m *machine) Failed(f *disk.Facts, _ disk.Decision, _ string, err error, again disk.Tries) {
+	m.mu.Lock()
+	m.again = again
+	m.mu.Unlock()
+	if !again.Quiet {
+		m.note("%s: failed: %v", f.Name, err)
 	}
-	m.note("%s: failed: %v", f.Name, err)
 }
 func (m *machine) Gone(f *disk.Facts, where string) {
 	m.note("%s: gone", f.Name)
@@ -955,18 +957,42 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	})
 }
 
-func TestRetriesLaterAndLaterThenNoMore(t *testing.T) {
+// inAnHour reports whether a disk can have been tried that often in its first hour: after 0, 1, 3, …, 2047 and 4095
+// seconds, or a quarter less.
+func inAnHour(tries int) bool { return tries == 12 || tries == 13 }
+
+// TestRetriesLaterAndLaterForEver: no disk is given up. The journal has a failure that stays the same less and less
+// often.
+func TestRetriesLaterAndLaterForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
 	with(t, m, func(t *testing.T, a *Agent) {
-		time.Sleep(time.Hour)
-		settle()
-		if n := strings.Count(strings.Join(m.log, "\n"), "mount vdb"); n != retries+1 {
-			t.Errorf("%d tries, want %d", n, retries+1)
+		after := func(d time.Duration) (tries, told int) {
+			time.Sleep(d)
+			settle()
+			m.change(func() {
+				log := strings.Join(m.log, "\n")
+				tries, told = strings.Count(log, "mount vdb"), strings.Count(log, "vdb: failed: "+m.mountErr["vdb"].Error())
+				if len(m.log) > 0 && m.again.Count < tries {
+					t.Errorf("%d tries are counted as %d", tries, m.again.Count)
+				}
+			})
+			return tries, told
 		}
-		m.log = nil
+		if n, told := after(time.Hour); !inAnHour(n) || told != n {
+			t.Errorf("%d tries in an hour, told %d times", n, told)
+		}
+		if n, told := after(9 * 24 * time.Hour); n < 9*24 || n > 9*24*4/3+longest || told < longest+8 || told > longest+10 {
+			t.Errorf("%d tries in ten days, told %d times", n, told)
+		}
+		// Another failure is told at once.
+		m.change(func() { m.log, m.mountErr["vdb"] = nil, errors.New("never") })
+		if n, told := after(time.Hour); n < 1 || told != 1 {
+			t.Errorf("another failure, %d tries, told %d times", n, told)
+		}
+		// A look is no try.
+		m.change(func() { m.log = nil })
 		a.Look("vdb")
-		time.Sleep(time.Hour)
 		m.expect(t, ``)
 		// A disk that was written to, say by xfs_repair, is worth a new try.
 		m.change(func() { m.disks["vdb"].Writes++; delete(m.mountErr, "vdb") })
@@ -987,8 +1013,8 @@ func TestATryThatWritesIsNoChange(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		time.Sleep(time.Hour)
 		settle()
-		if n := strings.Count(strings.Join(m.log, "\n"), "mount vdb"); n != retries+1 {
-			t.Errorf("%d tries, want %d", n, retries+1)
+		if n := strings.Count(strings.Join(m.log, "\n"), "mount vdb"); !inAnHour(n) {
+			t.Errorf("%d tries in an hour", n)
 		}
 		m.change(func() { m.disks["vdb"].Writes++; delete(m.mountErr, "vdb") })
 		a.Look("vdb")
@@ -1014,8 +1040,8 @@ func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
 		time.Sleep(time.Hour)
 		settle()
 		log := strings.Join(m.log, "\n")
-		if n := strings.Count(log, "mount vdb1"); n != retries+1 || strings.Contains(log, "format") {
-			t.Errorf("%d tries, want %d:\n%s", n, retries+1, log)
+		if n := strings.Count(log, "mount vdb1"); !inAnHour(n) || strings.Contains(log, "format") {
+			t.Errorf("%d tries in an hour:\n%s", n, log)
 		}
 	})
 }
@@ -1140,7 +1166,7 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 					said++
 				}
 			}
-			if said > heldMost {
+			if said > heldLongest {
 				t.Errorf("what is tried for ever is told %d times", said)
 			}
 			m.log = nil
@@ -1622,7 +1648,7 @@ func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 		time.Sleep(time.Hour)
 		settle()
 		log := strings.Join(m.log, "\n")
-		if n := strings.Count(log, "format seq 2"); n < 2 || n > retries || !strings.Contains(log, "vdb: failed: its proof left no result") {
+		if n := strings.Count(log, "format seq 2"); n < 2 || n > longest || !strings.Contains(log, "vdb: failed: its proof left no result") {
 			t.Errorf("%d proofs:\n%s", n, log)
 		}
 	})

@@ -95,8 +95,9 @@ type Reporter interface {
 	Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision)
 	// Mounted reports a mount that the mount table shows.
 	Mounted(f *disk.Facts, d disk.Decision, path string)
-	// Failed reports what could not be done, and when it is tried again. A negative wait means that it is not.
-	Failed(f *disk.Facts, d disk.Decision, path string, err error, wait time.Duration)
+	// Failed reports each failure to do something with the disk. again tells when it is tried again, and whether the
+	// journal has it already.
+	Failed(f *disk.Facts, d disk.Decision, path string, err error, again disk.Tries)
 	// Recovered reports a disk that had a failure and needs nothing any more.
 	Recovered(f *disk.Facts)
 	// Gone reports a disk that was detached. path is where it was mounted.

@@ -12,11 +12,11 @@ import (
 
 // departure is a mount whose disk is gone or was released.
 type departure struct {
-	facts    disk.Facts
-	path     string
-	busy     bool
-	failures int
-	retry    time.Time
+	facts disk.Facts
+	path  string
+	busy  bool
+	attempts
+	retry time.Time
 	// named reports that its users were named when it was detached from the tree. unnamed is why users elsewhere could
 	// not be named.
 	named   bool
@@ -172,10 +172,10 @@ func (a *Agent) released(dep *departure, err error) {
 		a.around.wanted = true
 		return
 	}
-	dep.failures++
-	wait := backoff(min(dep.failures, retries))
-	dep.retry = time.Now().Add(wait)
-	a.report.Failed(&dep.facts, disk.Decision{UUID: path.Base(dep.path)}, dep.path, err, wait)
+	now := time.Now()
+	again := dep.again(err, now, nodeLongest)
+	dep.retry = now.Add(again.Wait)
+	a.report.Failed(&dep.facts, disk.Decision{UUID: path.Base(dep.path)}, dep.path, err, again)
 }
 
 // removeLeftover removes the directory of a disk whose mount ended before the disk left. The mount unit of somebody else,

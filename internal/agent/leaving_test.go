@@ -73,7 +73,7 @@ func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
 	})
 }
 
-// One that returns damaged is not tried for ever.
+// One that returns damaged is tried ever later, and is mounted once it can be.
 func TestReturnOfADamagedDisk(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -86,7 +86,14 @@ func TestReturnOfADamagedDisk(t *testing.T) {
 		a.Look("vdc")
 		time.Sleep(time.Hour)
 		m.change(func() {
-			if !slices.Contains(m.log, "vdc: failed: Structure needs cleaning, for good") {
+			if m.again.Count < 10 || m.again.Wait < 15*time.Minute {
+				t.Errorf("%+v: %q", m.again, m.log)
+			}
+			delete(m.mountErr, "vdc")
+		})
+		time.Sleep(time.Hour)
+		m.change(func() {
+			if !slices.Contains(m.log, "vdc: mounted at "+uuidA) {
 				t.Errorf("%q", m.log)
 			}
 		})
@@ -375,7 +382,7 @@ func TestPulledWithoutItsClass(t *testing.T) {
 	})
 }
 
-// TestStaleAndGivenUp: what was given up because a dead mount lay in its place is tried again when
+// TestStaleAndGivenUp: what failed because a dead mount lay in its place is tried again when
 // that is found and gone.
 func TestStaleAndGivenUp(t *testing.T) {
 	where := "/mnt/disks/" + uuidA

@@ -156,8 +156,8 @@ func (a *Agent) outdated(st *state, d disk.Decision) bool {
 func (a *Agent) rest(st *state) {
 	st.tries.forget()
 	st.filled, st.filling = 0, nil
-	if st.tries.failing {
-		st.tries.failing = false
+	if st.tries.told != "" {
+		st.tries.told = ""
 		a.report.Recovered(&st.facts)
 	}
 }

@@ -41,7 +41,7 @@ func (a *Agent) accept(name string, seq uint64) (string, error) {
 	case st == nil:
 		return "", fmt.Errorf("cannot accept %s: no disk of that name is known; see hotmount plan", name)
 	case !st.seen && seq == 0:
-		st.tries.failures = 0
+		st.tries.count, st.tries.step = 0, 0
 		a.wanted(name)
 		return name + " is looked at once more", nil
 	case seq != 0 && st.facts.Seq != seq:

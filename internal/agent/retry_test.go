@@ -19,8 +19,8 @@ func many(n int) []*disk.Facts {
 	return disks
 }
 
-// Each retry comes after twice as long as the one before, less up to a quarter that
-// is each disk's own: twenty do not come back at once.
+// Each retry comes after twice as long as the one before, and after an hour at most, less up to a quarter that is each
+// disk's own: twenty do not come back at once.
 func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	m := newMachine(many(20)...)
 	tries := map[string][]time.Time{}
@@ -35,15 +35,15 @@ func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 		m.mountErr[name] = errors.New("no")
 	}
 	with(t, m, func(t *testing.T, _ *Agent) {
-		time.Sleep(time.Hour)
+		time.Sleep(6 * time.Hour)
 		settle()
 		seconds := map[time.Duration]bool{}
 		for name, at := range tries {
-			if len(at) != retries+1 {
+			if len(at) < longest+4 || len(at) > longest+8 {
 				t.Fatalf("%s: %d tries", name, len(at))
 			}
-			for i := range retries {
-				gap, most := at[i+1].Sub(at[i]).Round(time.Millisecond), time.Second<<i
+			for i := range len(at) - 1 {
+				gap, most := at[i+1].Sub(at[i]).Round(time.Millisecond), min(time.Second<<i, time.Hour)
 				if gap < most*3/4 || gap > most {
 					t.Errorf("%s: %s from try %d to the next, want up to a quarter less than %s", name, gap, i, most)
 				}
@@ -56,8 +56,8 @@ func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	})
 }
 
-// A fault of the node's is tried for ever, two minutes apart, and not told for ever; what
-// is found of the disk then has all of its retries.
+// A fault of the node's is tried two minutes apart, and not told for ever; what is found of the disk then is tried ever
+// later.
 func TestANodesFaultIsTriedForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	broken := fmt.Errorf("cannot: %w", disk.OfNode(errors.New("systemd is silent")))
@@ -69,14 +69,14 @@ func TestANodesFaultIsTriedForEver(t *testing.T) {
 		if n := strings.Count(log, "mount vdb"); n < 5*60/3 || n > 5*60 {
 			t.Errorf("%d tries in 5 hours", n)
 		}
-		if n := strings.Count(log, "vdb: failed"); n == 0 || n > retries {
+		if n := strings.Count(log, "vdb: failed"); n == 0 || n > nodeLongest {
 			t.Errorf("it is told %d times", n)
 		}
 		m.change(func() { m.log, m.mountErr["vdb"] = nil, errors.New("it is damaged") })
 		time.Sleep(5 * time.Hour)
 		settle()
-		if n := strings.Count(strings.Join(m.log, "\n"), "mount vdb"); n != retries+1 {
-			t.Errorf("%d tries of a damaged disk, want %d", n, retries+1)
+		if n := strings.Count(strings.Join(m.log, "\n"), "mount vdb"); n < 7 || n > 11 {
+			t.Errorf("%d tries of a damaged disk in 5 hours", n)
 		}
 	})
 	for _, fault := range []func(m *machine, err error){
@@ -97,7 +97,7 @@ func TestANodesFaultIsTriedForEver(t *testing.T) {
 	}
 }
 
-// What was given up is tried again by the operator's rescan, and by no other look.
+// What waits for its next try is tried at once by the operator's rescan, and by no other look.
 func TestRescanTriesAgain(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")

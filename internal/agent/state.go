@@ -18,7 +18,7 @@ const (
 	waiting
 	// acting: the decision is being carried out.
 	acting
-	// backingOff: something failed, and is tried again later or when the disk has changed.
+	// backingOff: something failed, and is tried again later, or at once when the disk has changed.
 	backingOff
 )
 

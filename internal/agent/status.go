@@ -91,6 +91,9 @@ func (a *Agent) statusLine() (line string, work bool) {
 	if left > 0 {
 		line += fmt.Sprintf(", %d gone but still mounted", left)
 	}
+	if a.settings.Fault != "" {
+		line += "; the configuration has a fault, and only what is on record is used"
+	}
 	if len(outstanding) > 0 {
 		slices.Sort(outstanding)
 		line += "; working on " + strings.Join(outstanding, ", ")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
@@ -24,6 +25,9 @@ type Dump struct {
 	// Formats is Facts.Standing.Formats, in nanoseconds.
 	Formats []time.Duration `json:"formats"`
 	Content *disk.Content   `json:"content"`
+	// Fails is why the daemon fails to do what was decided, and Helps what helps. Both are empty if it does not.
+	Fails string `json:"fails,omitempty"`
+	Helps string `json:"helps,omitempty"`
 }
 
 const (
@@ -37,13 +41,19 @@ func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings
 	if err != nil {
 		return nil, err
 	}
+	said, err := h.Store.Published()
+	if err != nil {
+		return nil, err
+	}
 	content := f.Known()
-	if policy.Decide(f, &content, s).Action == disk.Prove && os.Geteuid() == 0 {
+	d := policy.Decide(f, &content, s)
+	fails, helps := failing(lineOf(f, said), d, daemonState())
+	if d.Action == disk.Prove && os.Geteuid() == 0 {
 		if content, err = prove(ctx, f, s); err != nil {
 			return nil, err
 		}
 	}
-	return &Dump{dumpVersion, version, s, f, f.Standing.Formats, &content}, nil
+	return &Dump{dumpVersion, version, s, f, f.Standing.Formats, &content, fails, helps}, nil
 }
 
 // ReadDump reads a printed dump from the file, or from stdin for "-".
@@ -122,11 +132,25 @@ func Explain(w io.Writer, from *Dump) error {
 	}
 	why, next := policy.Words(f, c, s, d)
 	fmt.Fprintf(&b, "\nDecision: %s: %s (%s)\n", d.Action, disk.Visible(why), d.Reason)
+	if from.Fails != "" {
+		fmt.Fprintf(&b, "It fails: %s\n", printable(from.Fails))
+		next = printable(from.Helps)
+	}
 	if next != "" {
 		fmt.Fprintf(&b, "What helps: %s\n", next)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printable replaces what controls a terminal: a dump may come from anywhere.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
 }
 
 // matchLines returns a line for each selector.

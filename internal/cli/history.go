@@ -20,8 +20,12 @@ func PrintHistory(w io.Writer, all []disk.Record) error {
 		case r.Failure != "":
 			outcome = "failed " + stamp(r.Ended) + ": " + disk.Visible(r.Failure)
 		}
+		when := stamp(r.Begun)
+		if noticed := r.Time(time.Now()); !noticed.Equal(r.Begun) {
+			when += " by a wrong clock, noticed " + stamp(noticed)
+		}
 		_, err := fmt.Fprintf(w, "%s  %s %s on %s, by the %s\n  disk: %s\n  outcome: %s\n  evidence:\n%s",
-			stamp(r.Begun), cmp.Or(r.Type, disk.XFS), r.UUID, disk.Visible(r.Name), disk.Visible(r.By), describe(r.Identity), outcome, indented(r.Evidence))
+			when, cmp.Or(r.Type, disk.XFS), r.UUID, disk.Visible(r.Name), disk.Visible(r.By), describe(r.Identity), outcome, indented(r.Evidence))
 		if err != nil {
 			return err
 		}

@@ -17,8 +17,10 @@ func TestPrintHistory(t *testing.T) {
 	failed := disk.Record{Name: "vdc", Identity: disk.Identity{Boot: "b", Seq: 13}, UUID: "V", By: disk.ByOperator, Begun: at, Ended: at, Failure: "no\nspace"}
 	open := failed
 	open.Ended, open.Failure = time.Time{}, ""
+	future := open
+	future.Begun, future.Noticed = at.AddDate(1000, 0, 0), at
 	var b strings.Builder
-	if err := PrintHistory(&b, []disk.Record{record, failed, open}); err != nil {
+	if err := PrintHistory(&b, []disk.Record{record, failed, open, future}); err != nil {
 		t.Fatal(err)
 	}
 	const want = `2026-11-21T07:00:00Z  xfs U on vdb, by the daemon
@@ -32,6 +34,10 @@ func TestPrintHistory(t *testing.T) {
   outcome: failed 2026-11-21T07:00:00Z: no\nspace
   evidence:
 2026-11-21T07:00:00Z  xfs V on vdc, by the operator
+  disk: no serial, 0 B, no slot, disk sequence number 13 of boot b
+  outcome: not recorded: under way, or ended by a crash
+  evidence:
+3026-11-21T07:00:00Z by a wrong clock, noticed 2026-11-21T07:00:00Z  xfs V on vdc, by the operator
   disk: no serial, 0 B, no slot, disk sequence number 13 of boot b
   outcome: not recorded: under way, or ended by a crash
   evidence:

@@ -32,6 +32,11 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	if err != nil {
 		return nil, err
 	}
+	said, err := h.Store.Published()
+	if err != nil {
+		return nil, err
+	}
+	daemon := daemonState()
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	var evidence strings.Builder
 	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tDECISION\tWHY")
@@ -39,6 +44,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		f := &disks[i]
 		c := f.Known()
 		d := policy.Decide(f, &c, s)
+		fails, helps := failing(lineOf(f, said), d, daemon)
 		if d.Action == disk.Ignore && f.Size == 0 {
 			continue // a loop device without a file, or a drive without a medium
 		}
@@ -60,6 +66,9 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		why, next := policy.Words(f, &c, s, d)
 		if d.Action == disk.Prove {
 			next = "run hotmount plan as root to read it"
+		}
+		if fails != "" {
+			why, next = why+"; it fails: "+fails, helps
 		}
 		if next != "" {
 			why += "; " + next

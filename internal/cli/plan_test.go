@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
@@ -100,6 +101,78 @@ func TestPlanOfOtherSettings(t *testing.T) {
 	settings.Classes[0].Grow = !settings.Classes[0].Grow
 	if got := said(); !strings.Contains(got, "another: classes, settle\n") {
 		t.Errorf("with others: %q", got)
+	}
+}
+
+// TestFailing: plan, explain and status tell alike of what fails, how often it has, and when it is tried again. They tell
+// of this attachment and this decision alone.
+func TestFailing(t *testing.T) {
+	h := nodetest.New(t)
+	settings := config.Default()
+	line := disk.Line{Disk: "vdb", Seq: 1016, Decision: disk.Decision{Action: disk.Mount}, Failure: "no way", Remedy: "another way", Tries: 7, Retry: time.Now()}
+	all := func(l disk.Line) (shown [3]string) {
+		t.Helper()
+		if err := h.Store.Publish([]disk.Line{l}); err != nil {
+			t.Fatal(err)
+		}
+		var plan, explained strings.Builder
+		_, err := Plan(t.Context(), h, &plan, &settings, prove(h), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dump, err := DumpOf(t.Context(), h, "vdb", &settings, prove(h), "1")
+		if err == nil {
+			err = Explain(&explained, dump)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := GetStatus(t.Context(), h, &settings, map[string]int{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range st.Disks {
+			if d := &st.Disks[i]; d.Disk == "vdb" {
+				shown[2] = d.Why + "; " + d.Next
+			}
+		}
+		return [3]string{plan.String(), explained.String(), shown[2]}
+	}
+	// The daemon of the tests is down.
+	for i, got := range all(line) {
+		if !strings.Contains(got, "when the daemon ran: no way") || !strings.Contains(got, "systemctl start hotmount") {
+			t.Errorf("%d does not tell of the failure:\n%s", i, got)
+		}
+	}
+	for name, change := range map[string]func(*disk.Line){
+		"another attachment": func(l *disk.Line) { l.Seq++ },
+		"another decision":   func(l *disk.Line) { l.Decision.Action = disk.Hold },
+		"no failure":         func(l *disk.Line) { l.Failure = "" },
+	} {
+		l := line
+		change(&l)
+		for i, got := range all(l) {
+			if os.Geteuid() != 0 && i == 2 && l.Decision.Action == disk.Hold {
+				continue // others than root take the daemon's word for it
+			}
+			if strings.Contains(got, "no way") {
+				t.Errorf("%s: %d tells of a failure:\n%s", name, i, got)
+			}
+		}
+	}
+	why, next := failing(&line, line.Decision, "running")
+	if want := "no way; failed 7 times so far, tried again at " + line.Retry.UTC().Format("15:04:05 MST"); why != want || next != "another way" {
+		t.Errorf("%q, %q", why, next)
+	}
+	// A dump may come from anywhere.
+	var b strings.Builder
+	d, err := DumpOf(t.Context(), h, "vdb", &settings, prove(h), "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Fails, d.Helps = "\x1b[2J", "\x1b[3J"
+	if err := Explain(&b, d); err != nil || strings.Contains(b.String(), "\x1b") || !strings.Contains(b.String(), "It fails: \ufffd[2J\nWhat helps: \ufffd[3J\n") {
+		t.Errorf("%v: %q", err, b.String())
 	}
 }
 

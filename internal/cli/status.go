@@ -19,8 +19,10 @@ import (
 // Status is the output of hotmount status.
 type Status struct {
 	// Daemon is "running" or "down".
-	Daemon string       `json:"daemon"`
-	Disks  []DiskStatus `json:"disks"`
+	Daemon string `json:"daemon"`
+	// Fault is disk.Settings.Fault.
+	Fault string       `json:"configuration_fault,omitempty"`
+	Disks []DiskStatus `json:"disks"`
 	// Missing are the filesystems of earlier boots that are on none of the disks, and whose disks were not seen
 	// leaving. Only root can read them.
 	Missing []MissingStatus `json:"missing,omitempty"`
@@ -65,6 +67,9 @@ type DiskStatus struct {
 	Capacity uint64 `json:"capacity,omitempty"`
 	Why      string `json:"why"`
 	Next     string `json:"next,omitempty"`
+	// Tries is how often in a row what is to be done with the disk has failed. Retry is when the daemon tries it again.
+	Tries int       `json:"tries,omitempty"`
+	Retry time.Time `json:"retry,omitzero"`
 	// Evidence is what udev found on the disk, and for root what the proof found. It may quote the disk.
 	Evidence []string `json:"evidence,omitempty"`
 }
@@ -86,10 +91,7 @@ func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map
 	if err != nil {
 		return nil, err
 	}
-	st := &Status{Daemon: "down", Disks: []DiskStatus{}}
-	if DaemonRuns("/") {
-		st.Daemon = "running"
-	}
+	st := &Status{Daemon: daemonState(), Fault: s.Fault, Disks: []DiskStatus{}}
 	said, err := h.Store.Published()
 	if err != nil {
 		return nil, err
@@ -140,14 +142,22 @@ func statusOf(f *disk.Facts, s *disk.Settings, said []disk.Line, daemon string, 
 	}
 	line.Evidence, c.Evidence = c.Evidence, nil
 	line.Why, line.Next = policy.Words(f, &c, s, d)
-	if i := slices.IndexFunc(said, func(l disk.Line) bool { return l.Disk == f.Name && l.Seq == f.Seq }); i >= 0 {
-		line.hear(&said[i], daemon)
+	if l := lineOf(f, said); l != nil {
+		line.hear(l, daemon)
 	}
 	line.Hold = policy.HoldOf(line.Decision)
 	if u := sizes[line.Where]; u.Dev == f.Dev {
 		line.Used, line.Capacity = u.Used, u.Capacity
 	}
 	return &line
+}
+
+// daemonState returns "running" or "down".
+func daemonState() string {
+	if DaemonRuns("/") {
+		return "running"
+	}
+	return "down"
 }
 
 // DaemonRuns reports whether the daemon's main process exists, below a root path. Unlike the control socket, any user
@@ -180,11 +190,27 @@ func (d *DiskStatus) hear(l *disk.Line, daemon string) {
 	if l.Decision == d.Decision && !l.Since.IsZero() && (d.State != "mounted" || d.Since.IsZero()) {
 		d.Since = l.Since
 	}
-	switch {
-	case l.Failure == "" || l.Decision.Action != d.Decision.Action:
-	case daemon == "down":
-		d.State, d.Why, d.Next = "failed", "when the daemon ran: "+l.Failure, "it is tried again when the daemon is started: systemctl start hotmount"
-	default:
-		d.State, d.Why, d.Next = "failed", l.Failure, l.Remedy
+	if why, next := failing(l, d.Decision, daemon); why != "" {
+		d.State, d.Why, d.Next, d.Tries, d.Retry = "failed", why, next, l.Tries, l.Retry
 	}
+}
+
+// lineOf returns what the daemon has published of the disk, nil for nothing.
+func lineOf(f *disk.Facts, said []disk.Line) *disk.Line {
+	if i := slices.IndexFunc(said, func(l disk.Line) bool { return l.Disk == f.Name && l.Seq == f.Seq }); i >= 0 {
+		return &said[i]
+	}
+	return nil
+}
+
+// failing returns why the daemon fails to do what was decided, and what helps. Both are empty if it does not. status,
+// plan and explain show it alike.
+func failing(l *disk.Line, d disk.Decision, daemon string) (why, next string) {
+	switch {
+	case l == nil || l.Failure == "" || l.Decision.Action != d.Action:
+		return "", ""
+	case daemon == "down":
+		return "when the daemon ran: " + l.Failure, "it is tried again when the daemon is started: systemctl start hotmount"
+	}
+	return l.Failing(), l.Remedy
 }

@@ -214,6 +214,8 @@ func TestHears(t *testing.T) {
 			DiskStatus{State: "mounted", Decision: mounted, Since: then}},
 		{"a failure", DiskStatus{State: "refused", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r"}, "running",
 			DiskStatus{State: "failed", Decision: refused, Why: "f", Next: "r"}},
+		{"a failure that repeats itself", DiskStatus{State: "unmounted", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r", Tries: 3, Retry: then}, "running",
+			DiskStatus{State: "failed", Decision: refused, Why: "f; failed 3 times so far, tried again at 08:00:00 UTC", Next: "r", Tries: 3, Retry: then}},
 		{"a failure of a daemon that is down", DiskStatus{State: "refused", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r"}, "down",
 			DiskStatus{State: "failed", Decision: refused, Why: "when the daemon ran: f", Next: "it is tried again when the daemon is started: systemctl start hotmount"}},
 	} {
@@ -224,6 +226,32 @@ func TestHears(t *testing.T) {
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+// TestStatusOfAFault: above the table it says what the settings are, and why.
+func TestStatusOfAFault(t *testing.T) {
+	s := testStatus(time.Time{})
+	s.Fault = "/etc/hotmount/config.yaml:1: formt: unknown key"
+	var b bytes.Buffer
+	if err := printStatus(&b, s, true, false, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	above, _, table := strings.Cut(b.String(), "\n\nDISK ")
+	if words := strings.Join(strings.Fields(above), " "); !table || !strings.Contains(words, "last good settings") || !strings.Contains(words, s.Fault) || !strings.HasSuffix(words, "what helps: hotmount config check") {
+		t.Errorf("got\n%s", b.String())
+	}
+	h := nodetest.New(t)
+	settings := config.Default()
+	settings.Fault = "x"
+	st, err := GetStatus(t.Context(), h, &settings, map[string]int{})
+	if err != nil || st.Fault != "x" {
+		t.Fatalf("%v, %+v", err, st)
+	}
+	for _, d := range st.Disks {
+		if d.Disk == "vdb" && (d.State != "held" || !strings.Contains(d.Why, "configuration has a fault")) {
+			t.Errorf("got %+v", d)
 		}
 	}
 }

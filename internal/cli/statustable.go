@@ -72,6 +72,9 @@ func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error
 	}
 	lines := strings.SplitAfter(b.String(), "\n")
 	b.Reset()
+	if s.Fault != "" {
+		fmt.Fprintf(&b, "%s\n\n", wrap("hotmount runs on its last good settings, for the configuration has a fault: "+s.Fault+"; what is on record is mounted, and nothing else is formatted, mounted or given out; what helps: hotmount config check", "  "))
+	}
 	for i, line := range lines {
 		if line = strings.TrimRight(line, " \n"); line == "" {
 			continue

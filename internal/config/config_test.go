@@ -659,10 +659,14 @@ func TestWithoutFlags(t *testing.T) {
 	}
 }
 
-// TestKeysAreTheSettings: each field of the settings has its key, and each key its field.
+// TestKeysAreTheSettings: each field of the settings has its key, and each key its field. No file can say that the
+// configuration has a fault.
 func TestKeysAreTheSettings(t *testing.T) {
+	if _, err := Load(source(t, "fault: x", []string{"HOTMOUNT_FAULT=x"})); err == nil || !strings.Contains(err.Error(), "fault: unknown key") || !strings.Contains(err.Error(), "HOTMOUNT_FAULT: unknown variable") {
+		t.Errorf("a fault by a file: %v", err)
+	}
 	for of, want := range map[any][]string{
-		reflect.TypeFor[disk.Settings]():  append([]string{"classes", "exclude"}, names(scalars)...),
+		reflect.TypeFor[disk.Settings]():  append([]string{"classes", "exclude", "fault"}, names(scalars)...),
 		reflect.TypeFor[disk.Class]():     names(classKeys),
 		reflect.TypeFor[disk.Selectors](): names(selectorKeys),
 	} {

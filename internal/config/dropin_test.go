@@ -109,6 +109,16 @@ classes:
 	if diff := cmp.Diff(s, again); err != nil || diff != "" {
 		t.Errorf("what is shown is not what holds: %v %s\n%s", err, diff, text)
 	}
+	// So does the file without origins.
+	text = File(&s)
+	again, err = Load(source(t, text, nil))
+	if diff := cmp.Diff(s, again); err != nil || diff != "" || strings.Contains(text, " # ") {
+		t.Errorf("what is kept is not what holds: %v %s\n%s", err, diff, text)
+	}
+	s = Default()
+	if again, err = Load(source(t, File(&s), nil)); err != nil || cmp.Diff(s, again) != "" {
+		t.Errorf("the defaults are not kept: %v %s", err, cmp.Diff(s, again))
+	}
 }
 
 func TestFaultsOfDropIns(t *testing.T) {

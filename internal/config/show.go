@@ -20,7 +20,16 @@ func Show(src Source) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return file(&s, from), nil
+}
+
+// File returns a configuration file that says the same as the settings.
+func File(s *disk.Settings) string { return file(s, nil) }
+
+// file returns the settings as a configuration file, with their origins if these are known.
+func file(s *disk.Settings, from origins) string {
 	var b strings.Builder
+	known := from != nil
 	// section writes the keys of a struct. It puts first before the first line, and others before the rest.
 	section := func(of any, keys []key, first, others string, from origins) {
 		values := fields(of)
@@ -29,15 +38,20 @@ func Show(src Source) (string, error) {
 			if !ok {
 				continue
 			}
+			line := fmt.Sprintf("%s%s: %s", first, k.name, k.written(value))
+			first = others
+			if !known {
+				b.WriteString(line + "\n")
+				continue
+			}
 			where := "default"
 			if p, ok := from[k.name]; ok {
 				where = p.String()
 			}
-			fmt.Fprintf(&b, "%-50s # %s\n", fmt.Sprintf("%s%s: %s", first, k.name, k.written(value)), where)
-			first = others
+			fmt.Fprintf(&b, "%-50s # %s\n", line, where)
 		}
 	}
-	section(s, scalars, "", "", from)
+	section(*s, scalars, "", "", from)
 	if len(s.Exclude) > 0 {
 		b.WriteString("exclude:\n")
 	}
@@ -48,7 +62,7 @@ func Show(src Source) (string, error) {
 	for i, c := range s.Classes {
 		section(c, classKeys, "  - ", "    ", from.below("classes", i))
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 // Origin returns the origin of a key's value, such as that of "classes[1].mkfs_options".

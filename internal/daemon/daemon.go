@@ -147,23 +147,37 @@ func (p *parts) watchNodes(ctx context.Context) error {
 	return nil
 }
 
-// reload replaces the settings on SIGHUP, all or nothing.
+// loadEvery is how often a faulty configuration is read again: a corrected one is used without being asked.
+const loadEvery = 10 * time.Second
+
+// reload replaces the settings on SIGHUP, all or nothing, and once a configuration that was faulty at start is correct.
 func (p *parts) reload(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)
 	defer signal.Stop(hup)
+	again := time.NewTicker(loadEvery)
+	defer again.Stop()
+	if p.Settings.Fault == "" {
+		again.Stop()
+	}
 	for {
+		asked := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-hup:
-			s, err := p.Load()
-			if err == nil {
-				err = p.agent.Reload(ctx, s)
-			}
-			if err != nil {
-				p.seen.Problem(fmt.Errorf("cannot reload, the settings stay as they were: %w", err))
-			}
+			asked = true
+		case <-again.C:
+		}
+		s, err := p.Load()
+		if err == nil {
+			err = p.agent.Reload(ctx, s)
+		}
+		switch {
+		case err == nil:
+			again.Stop()
+		case asked:
+			p.seen.Problem(fmt.Errorf("cannot reload, the settings stay as they were: %w", err))
 		}
 	}
 }

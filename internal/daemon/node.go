@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -32,6 +33,11 @@ type node struct {
 // Names returns the names of all disks for a look at every disk. That look also finds changes without an event.
 func (n node) Names() ([]string, error) {
 	n.metrics.Rescanned(time.Now())
+	if count, err := n.Store.NoticeFuture(); err != nil {
+		n.report.Problem(err)
+	} else if count > 0 {
+		n.report.Notice(fmt.Sprintf("the history has %s with a time in the future: a clock was wrong; for format_limit that time is now (hotmount history)", disk.Count(count, "format")))
+	}
 	n.DoubtMounts()
 	return n.Host.Names()
 }
@@ -77,6 +83,7 @@ func (n node) SaveSettings(s *disk.Settings) error {
 	if err := n.saveDirectories(s); err != nil {
 		n.report.Problem(err)
 	}
+	n.metrics.Faulty(s.Fault != "")
 	n.partitions.Store(s.Partitions())
 	n.loops.Store(s.LoopDevices())
 	return nil

@@ -46,10 +46,10 @@ func (o observer) Mounted(f *disk.Facts, d disk.Decision, path string) {
 	o.board.Mounted(f, d, path)
 }
 
-func (o observer) Failed(f *disk.Facts, d disk.Decision, path string, err error, wait time.Duration) {
-	o.Agent.Failed(f, d, path, err, wait)
+func (o observer) Failed(f *disk.Facts, d disk.Decision, path string, err error, again disk.Tries) {
+	o.Agent.Failed(f, d, path, err, again)
 	o.metrics.Failed(d)
-	o.board.Failed(f, d, err, wait)
+	o.board.Failed(f, d, err, again)
 }
 
 func (o observer) Recovered(f *disk.Facts) { o.board.Recovered(f) }

@@ -81,6 +81,9 @@ type Settings struct {
 	Exclude []Selectors `json:"exclude"`
 	// Classes are in order of precedence: the first class that selects a disk has it.
 	Classes []Class `json:"classes"`
+	// Fault is why the configuration cannot be used, empty if it can. With a fault these are the last good settings, and
+	// only what is on record is used. It is safe to print.
+	Fault string `json:"fault,omitempty"`
 }
 
 // Partitions reports whether any class selects partitions.

@@ -1,6 +1,9 @@
 package disk
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Line is the daemon's last published state of one disk. It contains nothing read from disks except names, so anybody
 // may read it.
@@ -20,6 +23,26 @@ type Line struct {
 	Failure string `json:"failure,omitempty"`
 	// Remedy is what helps against the failure.
 	Remedy string `json:"remedy,omitempty"`
+	// Tries is how often in a row it has failed. Retry is when it is tried again.
+	Tries int       `json:"tries,omitempty"`
+	Retry time.Time `json:"retry,omitzero"`
+}
+
+// Failing returns what fails, how often it has, and when it is tried again.
+func (l *Line) Failing() string {
+	if l.Tries == 0 {
+		return l.Failure
+	}
+	return fmt.Sprintf("%s; failed %s so far, tried again at %s", l.Failure, Count(l.Tries, "time"), l.Retry.UTC().Format("15:04:05 MST"))
+}
+
+// Tries tells how often in a row something with a disk has failed.
+type Tries struct {
+	Count int
+	// Wait is the time until the next try.
+	Wait time.Duration
+	// Quiet reports that the journal has the same failure already.
+	Quiet bool
 }
 
 // State returns a word for the decision and its reason, for tables and metrics.

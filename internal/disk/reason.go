@@ -50,6 +50,7 @@ const (
 
 	// The disk waits until the operator accepts it.
 	ReasonFormatOff    Reason = "formatting-off"
+	ReasonSettings     Reason = "configuration-fault"
 	ReasonPresent      Reason = "attached-before-installation"
 	ReasonUnseen       Reason = "claims-unseen"
 	ReasonSameSerial   Reason = "same-serial"

@@ -27,10 +27,20 @@ type Record struct {
 	// Evidence is Content.Evidence of the content found before.
 	Evidence []string  `json:"evidence"`
 	Begun    time.Time `json:"begun"`
+	// Noticed is when it was noticed that Begun was in the future, zero for never. A clock was wrong.
+	Noticed time.Time `json:"noticed,omitzero"`
 	// Ended is zero while the result is not recorded: the format is running, or a crash ended it.
 	Ended time.Time `json:"ended,omitzero"`
 	// Failure is why the filesystem was not made, empty if it was.
 	Failure string `json:"failure,omitempty"`
+}
+
+// Time returns when the format began. Noticed stands in for a time that is in the future.
+func (r *Record) Time(now time.Time) time.Time {
+	if r.Begun.After(now) && !r.Noticed.IsZero() {
+		return r.Noticed
+	}
+	return r.Begun
 }
 
 // Made reports whether the filesystem is known to have been made.

@@ -96,6 +96,8 @@ type Snapshot struct {
 	Gone map[disk.Dev]bool
 	// Entries maps each class directory to its own entries.
 	Entries map[string][]Entry
+	// Fault is disk.Settings.Fault.
+	Fault string
 	// Rules are the places of udev rules that run systemd-mount, such as "/etc/udev/rules.d/99-disks.rules:3".
 	Rules []string
 	// Trim reports whether fstrim.timer is on. FstabEmpty reports whether fstab(5) has no entries.

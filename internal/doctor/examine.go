@@ -156,6 +156,10 @@ func (e *examiner) hostPath(at point) string {
 
 // system judges everything that is not about mounts.
 func (e *examiner) system() {
+	if e.s.Fault != "" {
+		e.find(Finding{}, Warning, FaultySettings, advice("configuration"),
+			"the configuration has a fault, and hotmount runs on its last good settings: only what is on record is mounted or given out, and nothing is formatted: %s", e.s.Fault)
+	}
 	for _, rule := range e.s.Rules {
 		file := rule[:strings.LastIndexByte(rule, ':')]
 		e.find(Finding{Paths: []string{rule}}, Warning, UdevRule, advice("udev-rule", "file", file),

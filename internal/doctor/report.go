@@ -63,6 +63,8 @@ const (
 	NoHelper Kind = "missing-helper"
 	// LoopDevices: a class selects loop devices.
 	LoopDevices Kind = "loop-devices"
+	// FaultySettings: the configuration has a fault.
+	FaultySettings Kind = "configuration-fault"
 	// NoKubelet: no kubelet runs.
 	NoKubelet Kind = "no-kubelet"
 	// Blind: the doctor could not see something.

@@ -23,6 +23,9 @@ type job struct {
 	log   *report.Log
 	place *store.Place // given back once the disk has been read
 	token string       // the operator's, empty if there is none
+	// again reports that the disk is known to hold a filesystem, which could not be mounted. The daemon reports that, so
+	// nothing is logged unless the disk turns out to hold something else.
+	again bool
 	// facts and settings are those of the last look. The look before the first write replaces them.
 	facts    *disk.Facts
 	settings *disk.Settings
@@ -57,9 +60,11 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	}
 	c := f.Known()
 	// A disk that could not be mounted is read as well.
-	if d := policy.Decide(f, &c, s); d.Action != disk.Prove && d.Action != disk.Format && (d.Action != disk.Mount || c.Proven) {
+	d := policy.Decide(f, &c, s)
+	if d.Action != disk.Prove && d.Action != disk.Format && (d.Action != disk.Mount || c.Proven) {
 		return j.nothingToProve(&c, d)
 	}
+	j.again = d.Action == disk.Mount
 	// A full state directory must show before the disk is read in vain. With an intent the disk may hold a whole
 	// filesystem, which has to be mounted in any case.
 	if f.Standing.Intent == nil && c.Kind == disk.Unread {

@@ -28,6 +28,8 @@ type making struct {
 	comparing  func() // shows that the token is being compared
 	record     *store.Format
 	session    *format.Session
+	// unsaid logs what was found on a disk that is read again, nil for nothing.
+	unsaid func()
 }
 
 // proveAndMake returns the final content of the disk, and the write count for which that is valid. After an error
@@ -43,6 +45,9 @@ func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, 
 	}
 	if err := m.decideAgain(&c); err != nil {
 		return c, 0, err
+	}
+	if m.unsaid != nil && m.decision.Action != disk.Mount {
+		m.unsaid()
 	}
 	if m.decision.Action != disk.Format {
 		err := m.conclude(ctx, &c)
@@ -67,14 +72,25 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 	// The new filesystem's journal entries begin here.
 	var condition string
 	condition, m.comparing = readFor(m.scan, j.token != "")
-	log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read; if "+condition+" it becomes "+class.Create+" "+uuid)
+	if j.again {
+		m.scan.Doing = "reading what is on it, which could not be mounted"
+	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // else it was logged at the first try
+		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read; if "+condition+" it becomes "+class.Create+" "+uuid)
+	}
 	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
 		m.scan.Doing = "reading what was made, for somebody else may have written"
 		return m.progress, j.place.Again(ctx)
 	}
 	tell := func(message string, evidence ...string) {
 		m.scan.Status(message, mkfsPatience)
-		log.Event(report.KindProven, journal.PriInfo, m.facts, m.decision, m.path, strings.Join(append([]string{message}, evidence...), "\n  "))
+		say := func() {
+			log.Event(report.KindProven, journal.PriInfo, m.facts, m.decision, m.path, strings.Join(append([]string{message}, evidence...), "\n  "))
+		}
+		if j.again && m.decision.Action == disk.Prove {
+			m.unsaid = say
+			return
+		}
+		say()
 	}
 	m.session, err = open(ctx, j.host, f, s, format.Deps{Intents: m.record, Progress: m.progress, ReadAgain: readAgain, Log: tell})
 	if err != nil {
@@ -130,8 +146,10 @@ func (m *making) decideAgain(c *disk.Content) (err error) {
 // conclude ends an earlier format on a disk that is not to be formatted, if the content is the result of that format.
 func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 	f, d, log := m.facts, m.decision, m.log
-	why, _ := policy.Words(f, c, m.settings, d)
-	log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
+	if !m.again || d.Action != disk.Mount {
+		why, _ := policy.Words(f, c, m.settings, d)
+		log.Event(report.KindProven, journal.PriInfo, f, d, "", fmt.Sprintf("%s: %s: %s", f.Node(), d.Action, why))
+	}
 	o := outcome(f, c, d)
 	if c.Made = o.made; o.made && d.Action != disk.Ignore {
 		if err := m.session.Finish(ctx); err != nil {

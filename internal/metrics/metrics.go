@@ -34,7 +34,7 @@ type Metrics struct {
 	all []*family
 
 	refusals, formats, mounts, failures *family
-	overruns, rescan, watchdog          *family
+	overruns, rescan, watchdog, faulty  *family
 	disks                               *family
 	size, free, available               *family
 	inodes, freeInodes                  *family
@@ -70,7 +70,8 @@ func New(version string) *Metrics {
 	m.overruns = add(counter, "lost_events_total", "Times that events were lost or unreadable (overruns), and every disk was looked at for it.")
 	m.rescan = add(gauge, "last_rescan_timestamp_seconds", "When every disk was last looked at.")
 	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "When the daemon's loop last fed the service manager's watchdog.")
-	for _, f := range []*family{m.overruns, m.rescan, m.watchdog} {
+	m.faulty = add(gauge, "configuration_fault", "1 while the configuration has a fault and the daemon runs on its last good settings, else 0.")
+	for _, f := range []*family{m.overruns, m.rescan, m.watchdog, m.faulty} {
 		f.of() // it is written even before it has happened
 	}
 	m.disks = add(gauge, "disks", "Attached disks that are hotmount's business.", "class", "reason", "state")
@@ -152,6 +153,16 @@ func (m *Metrics) Lost() {
 
 // Rescanned records a look at every disk.
 func (m *Metrics) Rescanned(at time.Time) { m.set(m.rescan, at) }
+
+// Faulty records whether the configuration has a fault.
+func (m *Metrics) Faulty(fault bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.faulty.of().sum = 0
+	if fault {
+		m.faulty.of().sum = 1
+	}
+}
 
 // Alive records a turn of the loop that feeds the watchdog.
 func (m *Metrics) Alive(at time.Time) { m.set(m.watchdog, at) }

@@ -45,6 +45,7 @@ func used(t *testing.T) string {
 	m.Lost()
 	m.Rescanned(at)
 	m.Alive(at)
+	m.Faulty(true)
 	path := filepath.Join(t.TempDir(), "hotmount.prom")
 	lines := []disk.Line{
 		{Disk: "vdb", Decision: disk.Decision{Action: disk.Keep, Class: "default", Reason: disk.ReasonMounted}},
@@ -93,6 +94,7 @@ func TestMetrics(t *testing.T) {
 		`hotmount_lost_events_total 1`,
 		`hotmount_last_rescan_timestamp_seconds 1.7000000005e+09`,
 		`hotmount_watchdog_timestamp_seconds 1.7000000005e+09`,
+		`hotmount_configuration_fault 1`,
 		`hotmount_attach_to_mounted_seconds_bucket{formatted="true",le="5"} 0`,
 		`hotmount_attach_to_mounted_seconds_bucket{formatted="true",le="10"} 1`,
 		`hotmount_attach_to_mounted_seconds_bucket{formatted="true",le="+Inf"} 1`,
@@ -186,6 +188,20 @@ func TestBeforeAnything(t *testing.T) {
 	for _, want := range []string{"lost_events_total 0", "last_rescan_timestamp_seconds 0", "watchdog_timestamp_seconds 0"} {
 		if !strings.Contains(text, "\nhotmount_"+want+"\n") {
 			t.Errorf("no line %s in:\n%s", want, text)
+		}
+	}
+}
+
+// TestFaulty: a fault is over once it is, and there is none before it is known.
+func TestFaulty(t *testing.T) {
+	m := New("1")
+	for _, fault := range []bool{false, true, false} {
+		want := "hotmount_configuration_fault 0\n"
+		if fault {
+			want = "hotmount_configuration_fault 1\n"
+		}
+		if m.Faulty(fault); !strings.Contains(string(m.text(nil, nil)), want) {
+			t.Errorf("no %s", want)
 		}
 	}
 }

@@ -67,6 +67,13 @@ var formattable = []rule{{
 	found:  udevKnows,
 	remedy: func(w *told) string { return "udevadm trigger -s block -y " + w.f.Name },
 }, {
+	// The correct configuration may exclude the disk.
+	reason: disk.ReasonSettings, action: disk.Hold, on: raw | blank, kind: HoldOperator,
+	when:   func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
+	wanted: "the configuration has no fault, or it was given out before", means: "the configuration has a fault, and until it is corrected only what is on record is used",
+	found:  func(w *told) string { return w.s.Fault },
+	remedy: func(*told) string { return "to see each fault: hotmount config check" },
+}, {
 	reason: disk.ReasonFormatOff, action: disk.Hold, on: blank, kind: HoldOperator,
 	when:   func(in input) bool { return !in.s.Format || in.f.Standing.Formatting != "" },
 	wanted: "formatting is switched on",

@@ -58,6 +58,8 @@ func mountedAt(path string) disk.MountPoint {
 	return disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: path, Type: "xfs"}
 }
 
+func faulty(s *disk.Settings) { s.Fault = "/etc/hotmount/config.yaml: its mode is 0664" }
+
 func growing(s *disk.Settings) { s.Classes[0].Grow = true }
 
 // grown is an XFS of that size; 63 blocks of the disk are beyond its first group.
@@ -793,6 +795,20 @@ func TestDecide(t *testing.T) {
 		{"block, a former filesystem's serial, given out before", func(f *disk.Facts) {
 			f.Standing.FormerSerial, f.Standing.Given = &lay, &disk.Given{Serial: f.Serial, Size: f.Size}
 		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"a faulty configuration, blank", nil, proven(disk.Blank), faulty, disk.Hold, disk.ReasonSettings},
+		{"a faulty configuration, unread", nil, proven(disk.Unread), faulty, disk.Hold, disk.ReasonSettings},
+		{"a faulty configuration, and formatting is off", nil, proven(disk.Unread), func(s *disk.Settings) { faulty(s); s.Format = false }, disk.Hold, disk.ReasonSettings},
+		{"a faulty configuration, a format of ours that did not finish", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, faulty, disk.Hold, disk.ReasonSettings},
+		{"a faulty configuration, xfs", nil, xfs(), faulty, disk.Hold, disk.ReasonSettings},
+		{"a faulty configuration, xfs, accepted for everything", func(f *disk.Facts) { f.Standing.Accepted = everyWord }, xfs(), faulty, disk.Hold, disk.ReasonSettings},
+		{"a faulty configuration, xfs on record", func(f *disk.Facts) { f.Standing.Volume = &disk.Sighting{UUID: uuid} }, xfs(), faulty, disk.Mount, disk.ReasonFilesystem},
+		{"a faulty configuration, xfs, and another on record", func(f *disk.Facts) { f.Standing.Volume = &disk.Sighting{UUID: otherUUID} }, xfs(), faulty, disk.Hold, disk.ReasonSettings},
+		{"a faulty configuration, xfs made here", nil, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, faulty, disk.Mount, disk.ReasonFilesystem},
+		{"a faulty configuration, mounted", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours} }, xfs(), faulty, disk.Keep, disk.ReasonMounted},
+		{"a faulty configuration, block", nil, proven(disk.Unread), func(s *disk.Settings) { faulty(s); block(s) }, disk.Hold, disk.ReasonSettings},
+		{"a faulty configuration, block, given out before", another(disk.Given{Serial: "S1", Size: 5 << 30}), proven(disk.Unread), func(s *disk.Settings) { faulty(s); block(s) }, disk.Link, disk.ReasonBlock},
+		{"a faulty configuration, the system", func(f *disk.Facts) { f.System = "/" }, proven(disk.Blank), faulty, disk.Ignore, disk.ReasonSystem},
+		{"a faulty configuration, in use", func(f *disk.Facts) { f.Standing.Volume = &disk.Sighting{UUID: uuid}; f.Holders = []string{"dm-0"} }, xfs(), faulty, disk.Ignore, disk.ReasonHeld},
 		{"given out by the name that its class would give", func(f *disk.Facts) { f.Standing.Link = "/mnt/disks/virtio-S1" }, xfs(), nil, disk.Ignore, disk.ReasonGivenElse},
 		{"a partition, something else, with an intent", partOf(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), &disk.Content{Kind: disk.Other}, parts, disk.Refuse, disk.ReasonOther},
 		{"a partition, unknown", part, proven(disk.Unknown), parts, disk.Refuse, disk.ReasonPartition},
@@ -1191,6 +1207,9 @@ var conditions = []condition{
 	{name: "the class creates nothing", reason: disk.ReasonNoCreate, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Create = "none" }},
 	{name: "formatting it failed for good", reason: disk.ReasonFormatFailed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: "x"}
+	}},
+	{name: "the configuration has a fault", reason: disk.ReasonSettings, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		s.Fault = "/etc/hotmount/config.yaml:1: formt: unknown key"
 	}},
 	{name: "formatting is off in the configuration", reason: disk.ReasonFormatOff, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Format = false }},
 	{name: "formatting is off on this node", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = "lost" }},

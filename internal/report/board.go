@@ -111,9 +111,9 @@ func (b *Board) Mounted(f *disk.Facts, d disk.Decision, path string) {
 	})
 }
 
-// Failed records a failure and the wait until the next attempt (negative for none). A failure about what remains of a
-// removed disk gets a line only if there is one.
-func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, wait time.Duration) {
+// Failed records a failure and when it is tried again. A failure about what remains of a removed disk gets a line only
+// if there is one.
+func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, again disk.Tries) {
 	b.change(func() {
 		l, ok := b.lines[f.Name]
 		if (!ok || l.Seq != f.Seq) && f.Seq != 0 {
@@ -123,9 +123,7 @@ func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, wait time.Dura
 			l = disk.Line{Disk: f.Name, Kind: disk.Unread, Decision: d}
 		}
 		l.Failure, l.Remedy = oneLine(err.Error()), "it is tried again; to have that done at once: hotmount accept "+f.Name
-		if wait < 0 {
-			l.Remedy = "it is not tried again until the disk changes; to have it tried: hotmount accept " + f.Name
-		}
+		l.Tries, l.Retry = again.Count, time.Now().UTC().Add(again.Wait).Round(time.Second)
 		b.lines[f.Name] = l
 	})
 }
@@ -134,7 +132,7 @@ func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, wait time.Dura
 func (b *Board) Recovered(f *disk.Facts) {
 	b.change(func() {
 		if l, ok := b.lines[f.Name]; ok && l.Failure != "" {
-			l.Failure, l.Remedy = "", ""
+			l.Failure, l.Remedy, l.Tries, l.Retry = "", "", 0, time.Time{}
 			b.lines[f.Name] = l
 		}
 	})

@@ -37,15 +37,19 @@ func TestBoard(t *testing.T) {
 	if l.Why == "" || l.Next == "" || l.Decision != refused || l.Kind != disk.Unknown || l.Seq != 12 || !b.Knows("vdb", 12) || b.Knows("vdb", 13) {
 		t.Errorf("refused: %+v", l)
 	}
-	b.Failed(f, refused, errors.New("no\nway"), time.Second)
-	if l = one("failed"); l.Failure != "no; way" || l.Remedy == "" || l.Decision != refused {
+	b.Failed(f, refused, errors.New("no\nway"), disk.Tries{Count: 9, Wait: time.Hour, Quiet: true})
+	if l = one("failed"); l.Failure != "no; way" || l.Remedy == "" || l.Decision != refused || l.Tries != 9 || time.Until(l.Retry) < 59*time.Minute {
 		t.Errorf("failed: %+v", l)
 	}
+	l.Retry = time.Date(2026, 11, 28, 2, 3, 4, 0, time.UTC)
+	if got := l.Failing(); got != "no; way; failed 9 times so far, tried again at 02:03:04 UTC" {
+		t.Errorf("in words: %s", got)
+	}
 	b.Recovered(f)
-	if l = one("recovered"); l.Failure != "" || l.Remedy != "" || l.Next == "" {
+	if l = one("recovered"); l.Failure != "" || l.Remedy != "" || l.Next == "" || l.Tries != 0 || !l.Retry.IsZero() {
 		t.Errorf("recovered: %+v", l)
 	}
-	b.Failed(f, refused, errors.New("no"), -1)
+	b.Failed(f, refused, errors.New("no"), disk.Tries{})
 	ours := disk.Decision{Action: disk.Keep, Reason: disk.ReasonMounted, Class: "default", UUID: uuid, Type: "xfs"}
 	b.Mounted(f, ours, "/mnt/disks/"+uuid)
 	if diff := cmp.Diff(disk.Line{Disk: "vdb", Seq: 12, Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Decision: ours, Why: "it is mounted at /mnt/disks/" + uuid}, one("mounted"), cmpopts.IgnoreFields(disk.Line{}, "Since")); diff != "" {
@@ -54,14 +58,14 @@ func TestBoard(t *testing.T) {
 	// The mount of another disk that is gone cannot be taken away.
 	former := facts("S")
 	former.Seq = 11
-	b.Failed(former, disk.Decision{UUID: uuid}, errors.New("busy"), time.Second)
+	b.Failed(former, disk.Decision{UUID: uuid}, errors.New("busy"), disk.Tries{Wait: time.Second})
 	if l = one("another failed"); l.Failure != "" {
 		t.Errorf("another disk's failure: %+v", l)
 	}
 	b.Gone(f)
 	changed("gone")
 	// A disk that could not be looked at yet has no number.
-	b.Failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, disk.Decision{}, errors.New("no"), time.Second)
+	b.Failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, disk.Decision{}, errors.New("no"), disk.Tries{Wait: time.Second})
 	if l = one("not seen"); l.Failure != "no" {
 		t.Errorf("not seen: %+v", l)
 	}

@@ -215,13 +215,16 @@ func (a Agent) Mounted(f *disk.Facts, d disk.Decision, path string) {
 	a.Log.Event(KindMounted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: mounted %s %s at %s", Name(f), d.Type, d.UUID, path))
 }
 
-// Failed reports a failure and the wait until the next attempt.
-func (a Agent) Failed(f *disk.Facts, d disk.Decision, path string, err error, wait time.Duration) {
-	again := "not tried again until the disk changes (or: hotmount accept " + f.Name + ")"
-	if wait >= 0 {
-		again = "tried again in " + wait.Round(100*time.Millisecond).String()
+// Failed reports a failure and the wait until the next try, unless the journal has it already.
+func (a Agent) Failed(f *disk.Facts, d disk.Decision, path string, err error, again disk.Tries) {
+	if again.Quiet {
+		return
 	}
-	a.Log.Event(KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; %s", Name(f), oneLine(err.Error()), again))
+	message := fmt.Sprintf("%s: %s; tried again in %s", Name(f), oneLine(err.Error()), again.Wait.Round(100*time.Millisecond))
+	if again.Count > 1 {
+		message += fmt.Sprintf(" (failed %d times so far)", again.Count)
+	}
+	a.Log.Event(KindFailed, journal.PriErr, f, d, path, message)
 }
 
 // Gone reports that a disk was detached.

@@ -214,10 +214,15 @@ func TestJournalFields(t *testing.T) {
 			a.Decided(facts("DATA-1"), &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid}, settings(), d)
 		},
 			"6", KindDecided, mountUnit, name + ": mount: it holds xfs " + uuid, of},
-		{"failed, to be tried again", func() { a.Failed(facts("DATA-1"), d, path, errors.New("no\nway\n"), 90*time.Second+time.Microsecond) },
+		{"failed, to be tried again", func() {
+			a.Failed(facts("DATA-1"), d, path, errors.New("no\nway\n"), disk.Tries{Count: 1, Wait: 90*time.Second + time.Microsecond})
+		},
 			"3", KindFailed, mountUnit, name + ": no; way; tried again in 1m30s", of},
-		{"failed for good", func() { a.Failed(facts("DATA-1"), d, "", errors.New("no way"), -1) },
-			"3", KindFailed, "", name + ": no way; not tried again until the disk changes (or: hotmount accept vdb)", of},
+		{"failed again", func() {
+			a.Failed(facts("DATA-1"), d, "", errors.New("said before"), disk.Tries{Count: 2, Wait: time.Hour, Quiet: true})
+			a.Failed(facts("DATA-1"), d, "", errors.New("no way"), disk.Tries{Count: 3, Wait: time.Hour})
+		},
+			"3", KindFailed, "", name + ": no way; tried again in 1h0m0s (failed 3 times so far)", of},
 		{"gone", func() { a.Gone(facts("DATA-1"), path) }, "5", KindGone, mountUnit, name + ": gone; it was mounted at " + path,
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_SERIAL": "DATA-1", "HOTMOUNT_UUID": uuid}},
 		{"gone, not mounted, without a serial", func() { a.Gone(facts(""), "") }, "5", KindGone, "", "/dev/vdb (no serial, 5 GiB): gone",
@@ -353,7 +358,7 @@ func TestHostile(t *testing.T) {
 			}
 			d := disk.Decision{Action: disk.Mount, Reason: disk.ReasonFilesystem, Class: "default", UUID: uuid, Type: "xfs"}
 			a.Mounted(f, d, "/mnt/disks/"+uuid)
-			a.Failed(f, d, "/mnt/disks/"+uuid, errors.New(cut(h)), time.Second)
+			a.Failed(f, d, "/mnt/disks/"+uuid, errors.New(cut(h)), disk.Tries{Wait: time.Second})
 			a.Gone(f, "")
 			a.Problem(errors.New(cut(h)))
 			a.Rescan(cut(h))

@@ -26,11 +26,13 @@ const (
 	evidenceSize = 2 << 10
 )
 
-// entry is one line of history.jsonl: either the beginning of a format or its end.
+// entry is one line of history.jsonl: the beginning of a format, its end, or when it was noticed that the lines before
+// have times in the future.
 type entry struct {
 	Version int          `json:"version"`
 	Begin   *disk.Record `json:"begin,omitempty"`
 	End     *ending      `json:"end,omitempty"`
+	Noticed time.Time    `json:"noticed,omitzero"`
 }
 
 // ending closes the last record with that UUID.
@@ -80,9 +82,37 @@ func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 		if e.End != nil {
 			e.End.close(all)
 		}
+		if !e.Noticed.IsZero() {
+			futureAt(all, e.Noticed)
+		}
 		rest, whole = rest[n:], whole+n
 	}
 	return all, whole, nil
+}
+
+// futureFrom is how far in the future a time shows that a clock was wrong. A clock that is adjusted may step back less.
+const futureFrom = time.Minute
+
+// futureAt gives the records that are in the future at that time this time instead, and returns how many there are.
+func futureAt(all []disk.Record, now time.Time) (count int) {
+	for i := range all {
+		if all[i].Time(now).After(now.Add(futureFrom)) {
+			all[i].Noticed = now
+			count++
+		}
+	}
+	return count
+}
+
+// NoticeFuture records, once, that the history has times in the future, and returns how many. A clock was wrong, and
+// they would count for format_limit until then.
+func (s Store) NoticeFuture() (count int, err error) {
+	all, err := s.History()
+	now := time.Now().UTC().Round(0) // a format may have begun meanwhile
+	if count = futureAt(all, now); err != nil || count == 0 {
+		return 0, nil // Load reports a history that cannot be read
+	}
+	return count, s.append(func([]disk.Record) (entry, error) { return entry{Noticed: now}, nil })
 }
 
 func (e *ending) close(all []disk.Record) {
@@ -160,7 +190,7 @@ func (s Store) begin(f *Format) error {
 		r := f.Record
 		r.Begun, r.Ended, r.Failure = time.Now().UTC().Round(0), time.Time{}, ""
 		r.Evidence = bounded(r.Evidence)
-		recent := slices.DeleteFunc(slices.Clone(all), func(old disk.Record) bool { return r.Begun.Sub(old.Begun) >= f.Period })
+		recent := slices.DeleteFunc(slices.Clone(all), func(old disk.Record) bool { return r.Begun.Sub(old.Time(r.Begun)) >= f.Period })
 		count := len(identity.Formatted(append(recent, r))) - 1
 		if f.Limit > 0 && count >= f.Limit {
 			return entry{}, fmt.Errorf("%w: %d within %s", ErrBrake, count, f.Period)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"hotmount/internal/disk"
 )
@@ -36,6 +37,46 @@ func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	}
 	return nil
 }
+
+// The first and the last line of the last good settings. A file without the last one is not whole.
+const (
+	keptHead    = "# hotmount's last good settings, version "
+	keptVersion = "1"
+	keptEnd     = "# end\n"
+)
+
+// KeepSettings records, synced, a configuration file with settings that were loaded well. If that fails, the record of
+// formats has no gap: only a start with a faulty configuration has nothing to go by.
+func (s Store) KeepSettings(text string) error {
+	text = keptHead + keptVersion + "\n" + text + keptEnd
+	if old, err := readFile(s.keptFile()); err == nil && string(old) == text {
+		return nil
+	}
+	if err := replace(s.keptFile(), []byte(text), true); err != nil {
+		return fmt.Errorf("cannot keep the settings for a start with a faulty configuration: %w", err)
+	}
+	return nil
+}
+
+// KeptSettings returns the path of the configuration file that KeepSettings has recorded. It returns an error if there
+// is none (fs.ErrNotExist), or if it is not whole or of another version.
+func (s Store) KeptSettings() (path string, err error) {
+	data, err := readFile(s.keptFile())
+	if err != nil {
+		return "", err
+	}
+	head, _, _ := strings.Cut(string(data), "\n")
+	version, ours := strings.CutPrefix(head, keptHead)
+	switch {
+	case ours && version != keptVersion:
+		return "", fmt.Errorf("%s has version \"%s\", this hotmount knows %s", s.keptFile(), disk.Visible(version), keptVersion)
+	case !ours || !strings.HasSuffix(string(data), "\n"+keptEnd):
+		return "", fmt.Errorf("%s is not whole", s.keptFile())
+	}
+	return s.keptFile(), nil
+}
+
+func (s Store) keptFile() string { return filepath.Join(s.State, "settings.yaml") }
 
 // Settings returns the settings that the daemon runs with.
 func (s Store) Settings() (*disk.Settings, error) {

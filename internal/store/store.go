@@ -194,7 +194,7 @@ func (s Store) Load(boot string, e *Expectations) Memory {
 	now := time.Now()
 	m.Formatted = identity.Formatted(m.History)
 	for i := range m.Formatted {
-		m.Formats = append(m.Formats, now.Sub(m.Formatted[i].Begun))
+		m.Formats = append(m.Formats, now.Sub(m.Formatted[i].Time(now)))
 	}
 	return m
 }

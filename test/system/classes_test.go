@@ -415,7 +415,7 @@ func TestClassDirectory(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "STRAY"})
 	m.says("/dev/" + name + " .*cannot make the mount point " + where + ".*not empty")
 	// Leftovers are removed at boot before kubelet starts, even if the daemon cannot start.
-	m.run(kubelet + "; echo 'nonsense: true' >/etc/hotmount/config.yaml; ls -d /mnt/disks/11111111-2222-4333-8444-555555555555; sync")
+	m.run(kubelet + "; echo 'nonsense: true' >/etc/hotmount/config.yaml; rm /var/lib/hotmount/settings.yaml; ls -d /mnt/disks/11111111-2222-4333-8444-555555555555; sync")
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}

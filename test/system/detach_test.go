@@ -173,7 +173,7 @@ func TestSurpriseRemoval(t *testing.T) {
 		held                func()
 	}{
 		{"systemctl stop hotmount", "was taken off the tree", "(sleep): has a file open", opened},
-		{"echo broken >/etc/hotmount/config.yaml; systemctl restart --no-block hotmount", "was unmounted: its disk", "(sleep): mounted at /srv in its mount namespace", func() {
+		{"echo broken >/etc/hotmount/config.yaml; rm /var/lib/hotmount/settings.yaml; systemctl restart --no-block hotmount", "was unmounted: its disk", "(sleep): mounted at /srv in its mount namespace", func() {
 			m.run("systemd-run -q --unit=opener unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; umount " + where + "; exec sleep 1003'")
 			m.wait("the pod", "pgrep -f '^sleep 1003'")
 		}},

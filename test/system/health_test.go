@@ -100,8 +100,8 @@ func TestGivenUp(t *testing.T) {
 	m.untouched(name)
 }
 
-// TestRepairedLate checks that a damaged filesystem is tried eight more times, over some minutes, and then no more. A
-// filesystem repaired after that is mounted at once, because the repair is a write.
+// TestRepairedLate checks that a damaged filesystem is tried ever later, and that status, plan and explain tell how
+// often. Once it is repaired it is mounted at once, because the repair is a write.
 func TestRepairedLate(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -121,12 +121,15 @@ func TestRepairedLate(t *testing.T) {
 	}
 	scribble(t, image, 1024, 512)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	tried := func() string {
-		return m.run("journalctl -b -u hotmount -o cat --no-pager | grep -c '^/dev/" + name + " .*tried again in' || true")
-	}
-	m.waits(8, "the last try", "journalctl -b -u hotmount -o cat --no-pager | grep '^/dev/"+name+" .*not tried again until the disk changes'")
-	if got := tried(); got != "8" {
-		t.Errorf("tried again %s times", got)
+	// After the eighth try the next comes in 96 seconds or more.
+	m.waits(5, "the eighth try", "journalctl -b -u hotmount -o cat --no-pager | grep '^/dev/"+name+" .*failed 8 times so far'")
+	m.told(name + " is failed: .*failed 8 times so far, tried again at")
+	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^It fails: .*failed 8 times so far'")
+	// Nobody is frightened, and the journal is not filled.
+	m.run("! journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep -E 'seen: it is read|becomes xfs'")
+	lines := m.run("journalctl -b _COMM=hotmount -o cat --no-pager | grep -c '^/dev/" + name + "'")
+	if n, err := strconv.Atoi(lines); err != nil || n > 2*8+1 {
+		t.Errorf("%s lines of hotmount's for 8 tries", lines)
 	}
 	// A look is not a try.
 	mounting := "journalctl -b -o cat --no-pager _PID=1 | grep -c '^Mounting .*" + uuid + "'"

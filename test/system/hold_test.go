@@ -93,7 +93,7 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 		}
 	}
 	t.Logf("history:\n%s", text)
-	if out, err := m.Run(ctx(t), "su nobody -s /bin/sh -c 'hotmount history'"); err == nil || !strings.Contains(err.Error(), "for root alone") {
+	if out, err := m.Run(ctx(t), "su nobody -s /bin/sh -c 'hotmount history'"); err == nil || !strings.Contains(err.Error(), "only root may read it") {
 		t.Errorf("nobody may read the history: %s, %v", out, err)
 	}
 

@@ -1,0 +1,76 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestKeptSettings: a file that is not whole, or of another version, is not used.
+func TestKeptSettings(t *testing.T) {
+	s := made(t)
+	if path, err := s.KeptSettings(); path != "" || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("none: %q, %v", path, err)
+	}
+	if err := s.KeepSettings("settle: 1s\n"); err != nil {
+		t.Fatal(err)
+	}
+	path, err := s.KeptSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(whole), "\nsettle: 1s\n") {
+		t.Fatalf("%q, %v", whole, err)
+	}
+	// The same settings are not written again, others are.
+	if err := s.KeepSettings("settle: 1s\n"); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := os.Stat(path); err != nil || !os.SameFile(info, again) {
+		t.Errorf("written again, %v", err)
+	}
+	if err := s.KeepSettings("settle: 2s\n"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "\nsettle: 2s\n") {
+		t.Errorf("%q, %v", text, err)
+	}
+	const broken, other = "is not whole", `has version "2", this hotmount knows 1`
+	for _, tt := range []struct{ text, want string }{
+		{"", broken},
+		{string(whole[:len(whole)-1]), broken},
+		{strings.TrimSuffix(string(whole), keptEnd), broken},
+		{"settle: 1s\n" + keptEnd, broken},
+		{keptHead + keptVersion + "\n", broken},
+		{strings.Replace(string(whole), keptHead+"1", keptHead+"2", 1), other},
+		{strings.Replace(string(whole), keptHead+"1", keptHead+"\x1b[2J", 1), `has version "\x1b[2J"`},
+	} {
+		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.KeptSettings(); got != "" || err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: %q, %v", tt.text, got, err)
+		}
+	}
+}
+
+// That the settings cannot be kept is no gap in the record of formats.
+func TestSettingsThatCannotBeKept(t *testing.T) {
+	s := made(t)
+	if err := os.Mkdir(s.keptFile(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.KeepSettings("x"); err == nil {
+		t.Error("kept")
+	}
+	if err := s.failure(); err != nil {
+		t.Errorf("a gap: %v", err)
+	}
+}
