@@ -1171,6 +1171,29 @@ func TestAnotherDiskUnderTheSameName(t *testing.T) {
 	})
 }
 
+// TestTheSecondOfTwoPathsIsHeld: of two disks without a serial, and looked at again when the first is gone.
+func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
+	one, two := blankDisk("vdb", 2), blankDisk("vdc", 3)
+	one.WWN, two.WWN = "naa.5000c50015ea71ac", "naa.5000c50015ea71ac"
+	one.ReadOnly = true
+	m := newMachine(one)
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { m.log = nil; m.disks["vdc"] = two })
+		a.Look("vdc")
+		m.expect(t, `vdc: hold (same-wwn)`)
+		m.change(func() { delete(m.disks, "vdb") })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: gone
+			forgot 2
+			vdc: prove (nothing-known-on-it)
+			format seq 3
+			vdc: mount (filesystem)
+			mount vdc seq 3: xfs at /mnt/disks/`+uuidB[:34]+`63
+			vdc: mounted at `+uuidB[:34]+`63`)
+	})
+}
+
 func TestTheSecondOfTwoWithOneSerialIsHeld(t *testing.T) {
 	one, two := blankDisk("vdb", 2), blankDisk("vdc", 3)
 	one.Serial, two.Serial = "S", "S"
