@@ -1194,6 +1194,28 @@ func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
 	})
 }
 
+// TestSelves: a disk waits before it is refused for good while serial and WWN let the other be the same disk.
+func TestSelves(t *testing.T) {
+	for name, tt := range map[string]struct {
+		serial, wwn           string
+		otherSerial, otherWWN string
+		want                  bool
+	}{
+		"neither":        {want: true},
+		"one serial":     {serial: "S", otherSerial: "S", want: true},
+		"another serial": {serial: "S", otherSerial: "T"},
+		"one WWN":        {wwn: "naa.1", otherWWN: "naa.1", want: true},
+		"another WWN":    {wwn: "naa.1", otherWWN: "naa.2"},
+	} {
+		st := &state{decision: disk.Decision{Action: disk.Refuse, Reason: disk.ReasonTwin}}
+		st.facts.Serial, st.facts.WWN = tt.serial, tt.wwn
+		st.facts.SameUUID = []disk.Peer{{ID: disk.ID{Seq: 3}, Serial: tt.otherSerial, WWN: tt.otherWWN}}
+		if got := st.waits(); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestTheSecondOfTwoWithOneSerialIsHeld(t *testing.T) {
 	one, two := blankDisk("vdb", 2), blankDisk("vdc", 3)
 	one.Serial, two.Serial = "S", "S"
@@ -2422,6 +2444,7 @@ func TestNotesWhatIsNotMounted(t *testing.T) {
 		}), "xfs", uuidA},
 		"no serial and no slot": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Slot, f.ReadOnly = "", true }), "", ""},
 		"the system's":          {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.System = "/" }), "", ""},
+		"a WWN and no slot":     {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Slot, f.WWN, f.ReadOnly = "", "naa.1", true }), "xfs", uuidA},
 		"udev has not seen it":  {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Udev.Initialized = false }), "", ""},
 		"given out once":        {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Standing.Given = &disk.Given{} }), "", ""},
 		"remembered as mounted": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) {

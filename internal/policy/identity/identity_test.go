@@ -104,6 +104,7 @@ func TestRelations(t *testing.T) {
 		"a stranger with a copy":               {is: func(f *disk.Facts) { f.Serial = "S2" }, want: want{lastOn: true}},
 		"another attached when this one left":  {was: func(s *disk.Sighting) { s.Identity.Boot, s.Left, s.Newest = "now", true, 7 }, is: func(f *disk.Facts) { f.Slot = "pci-2" }, want: want{onRecord: true, lastOn: true, beside: true}},
 		"back in its slot after it has left":   {was: func(s *disk.Sighting) { s.Identity.Boot, s.Left, s.Newest = "now", true, 4 }, is: func(*disk.Facts) {}, want: want{onRecord: true}},
+		"one WWN, in another slot meanwhile":   {was: func(s *disk.Sighting) { s.Identity.Boot, s.Identity.Serial, s.Identity.WWN = "now", "", "naa.1" }, is: func(f *disk.Facts) { f.Serial, f.WWN, f.Slot = "", "naa.1", "pci-2" }, want: want{onRecord: true}},
 		"no serial, in another slot meanwhile": {was: func(s *disk.Sighting) { s.Identity.Boot, s.Identity.Serial = "now", "" }, is: func(f *disk.Facts) { f.Serial, f.Slot = "", "pci-2" }, want: want{lastOn: true}},
 	} {
 		s := disk.Sighting{Identity: was, UUID: uuidA, Type: "xfs", Mounted: time.Unix(1, 0)}
@@ -170,6 +171,10 @@ func TestWWN(t *testing.T) {
 		if st := by.Standing(of(wwn, elsewhere), Attachment{}); st.Intent == nil || st.IntentDoubt != doubt {
 			t.Errorf("a disk of WWN %q with the UUID of a format: %+v, doubt %v", wwn, st.Intent, st.IntentDoubt)
 		}
+	}
+	// A partition's record is of its disk.
+	if st := (&Records{Boot: "now", Contents: []disk.Sighting{partition}}).Standing(of(own, was.Slot), Attachment{}); st.FormerSlot == nil {
+		t.Error("nothing lay in its slot, where a partition of it lay")
 	}
 	renamed := sighting
 	renamed.Identity.Seq, renamed.UUID = 9, uuidB
