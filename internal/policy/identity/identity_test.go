@@ -62,13 +62,14 @@ func TestStrangersChangeNothing(t *testing.T) {
 		if f.WorldWide() != "" && rapid.Bool().Draw(t, "by its WWN alone") {
 			stranger.Serial = ""
 		}
-		r.Present = slices.Insert(r.Present, 0, stranger)
-		r.Braked = slices.Insert(r.Braked, 0, stranger)
-		r.Twins = slices.Insert(r.Twins, 0, Twin{stranger, uuidC})
-		r.Intents = slices.Insert(r.Intents, 0, disk.Intent{Identity: stranger, UUID: uuidC})
+		// In new slices: what is known points into the old ones.
+		r.Present = slices.Concat([]disk.Identity{stranger}, r.Present)
+		r.Braked = slices.Concat([]disk.Identity{stranger}, r.Braked)
+		r.Twins = slices.Concat([]Twin{{stranger, uuidC}}, r.Twins)
+		r.Intents = slices.Concat([]disk.Intent{{Identity: stranger, UUID: uuidC}}, r.Intents)
 		r.Sightings = append(r.Sightings, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
 		r.Contents = append(r.Contents, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
-		r.Given = slices.Insert(r.Given, 0, disk.Given{Serial: stranger.Serial, Slot: stranger.Slot})
+		r.Given = slices.Concat([]disk.Given{{Serial: stranger.Serial, WWN: stranger.WWN, Slot: stranger.Slot}}, r.Given)
 		if with := r.Standing(f, Attachment{}); !reflect.DeepEqual(with, alone) {
 			t.Fatalf("with the records of a stranger:\n%+v\nwithout:\n%+v", with, alone)
 		}
