@@ -78,7 +78,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 		alike := (f.Whole == "") == (o.Whole == "")
 		serial := alike && SameSerial(f.Serial, o.Serial)
 		multipath := f.pathOf(o)
-		world := multipath || alike && f.Partition() == o.Partition() && !serial && f.WWN != "" && f.WWN == o.WWN && !OtherSerial(f.Serial, o.Serial)
+		world := multipath || f.sameWWN(o)
 		same := own != "" && uuid == own
 		moved := former != "" && uuid == former
 		if former != "" && !moved {

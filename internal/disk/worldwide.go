@@ -26,6 +26,11 @@ func otherWWN(a, b string) bool {
 	return a != b && a != "" && strings.HasPrefix(b, kind+".")
 }
 
+// sameWWN reports whether only the WWN shows o to be the same disk, or the same partition of it, on another path.
+func (f *Facts) sameWWN(o *Facts) bool {
+	return f.WWN != "" && f.WWN == o.WWN && f.Partition() == o.Partition() && (f.Serial == "" || o.Serial == "")
+}
+
 // pathOf reports whether o is the multipath device for the disk's WWN. multipathd gives such a device the uuid "mpath-"
 // and its WWID. For NVMe that is the kernel's WWN. For SCSI it is udev's ID_SERIAL: a digit for the kind, and the number
 // with "_" for spaces (check_fill_0x83_id in scsi_serial.c of systemd).
