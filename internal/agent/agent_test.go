@@ -1197,6 +1197,51 @@ func TestAnotherDiskUnderTheSameName(t *testing.T) {
 	})
 }
 
+// TestTheSecondOfTwoPathsIsHeld: of two disks without a serial, and looked at again when the first is gone.
+func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
+	one, two := blankDisk("vdb", 2), blankDisk("vdc", 3)
+	one.WWN, two.WWN = "naa.5000c50015ea71ac", "naa.5000c50015ea71ac"
+	one.ReadOnly = true
+	m := newMachine(one)
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() { m.log = nil; m.disks["vdc"] = two })
+		a.Look("vdc")
+		m.expect(t, `vdc: hold (same-wwn)`)
+		m.change(func() { delete(m.disks, "vdb") })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: gone
+			forgot 2
+			vdc: prove (nothing-known-on-it)
+			format seq 3
+			vdc: mount (filesystem)
+			mount vdc seq 3: xfs at /mnt/disks/`+uuidB[:34]+`63
+			vdc: mounted at `+uuidB[:34]+`63`)
+	})
+}
+
+// TestSelves: a disk waits before it is refused for good while serial and WWN let the other be the same disk.
+func TestSelves(t *testing.T) {
+	for name, tt := range map[string]struct {
+		serial, wwn           string
+		otherSerial, otherWWN string
+		want                  bool
+	}{
+		"neither":        {want: true},
+		"one serial":     {serial: "S", otherSerial: "S", want: true},
+		"another serial": {serial: "S", otherSerial: "T"},
+		"one WWN":        {wwn: "naa.1", otherWWN: "naa.1", want: true},
+		"another WWN":    {wwn: "naa.1", otherWWN: "naa.2"},
+	} {
+		st := &state{decision: disk.Decision{Action: disk.Refuse, Reason: disk.ReasonTwin}}
+		st.facts.Serial, st.facts.WWN = tt.serial, tt.wwn
+		st.facts.SameUUID = []disk.Peer{{ID: disk.ID{Seq: 3}, Serial: tt.otherSerial, WWN: tt.otherWWN}}
+		if got := st.waits(); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestTheSecondOfTwoWithOneSerialIsHeld(t *testing.T) {
 	one, two := blankDisk("vdb", 2), blankDisk("vdc", 3)
 	one.Serial, two.Serial = "S", "S"
@@ -2425,6 +2470,7 @@ func TestNotesWhatIsNotMounted(t *testing.T) {
 		}), "xfs", uuidA},
 		"no serial and no slot": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Slot, f.ReadOnly = "", true }), "", ""},
 		"the system's":          {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.System = "/" }), "", ""},
+		"a WWN and no slot":     {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Slot, f.WWN, f.ReadOnly = "", "naa.1", true }), "xfs", uuidA},
 		"udev has not seen it":  {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Udev.Initialized = false }), "", ""},
 		"given out once":        {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Standing.Given = &disk.Given{} }), "", ""},
 		"remembered as mounted": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) {

@@ -81,7 +81,7 @@ func (a *Agent) meet(st *state) {
 	}
 }
 
-// waits reports whether every disk for which this one is refused may be the same disk, by its serial, and none was
+// waits reports whether every disk for which this one is refused may be the same disk, by serial and WWN, and none was
 // looked at since.
 func (st *state) waits() bool {
 	selves := st.selves()
@@ -92,7 +92,7 @@ func (st *state) waits() bool {
 func (st *state) selves() []disk.Peer {
 	f := &st.facts
 	peers, _ := policy.Peers(f, st.decision.Reason)
-	if !policy.Unrecorded(f, st.decision.Reason) || slices.ContainsFunc(peers, func(p disk.Peer) bool { return disk.OtherSerial(p.Serial, f.Serial) }) {
+	if !policy.Unrecorded(f, st.decision.Reason) || slices.ContainsFunc(peers, func(p disk.Peer) bool { return !p.MayBe(f) }) {
 		return nil
 	}
 	return peers
@@ -128,7 +128,7 @@ func attached(peers []disk.Peer, seq uint64) bool {
 func (a *Agent) note(st *state, c *disk.Content) {
 	f, d := &st.facts, st.decision
 	i := f.Standing.Intent
-	if !f.Udev.Initialized || i != nil && (!f.Standing.IntentBySlot || i.UUID == c.UUID) || f.System != "" || f.Slot == "" && f.Serial == "" {
+	if !f.Udev.Initialized || i != nil && (!f.Standing.IntentBySlot || i.UUID == c.UUID) || f.System != "" || f.Slot == "" && f.Serial == "" && f.WorldWide() == "" {
 		return
 	}
 	want := disk.Sighting{Identity: f.Identity("")}

@@ -88,8 +88,8 @@ type Facts struct {
 	Udev Udev `json:"udev"`
 	// Standing is what hotmount's own stores hold about the disk.
 	Standing Standing `json:"standing"`
-	// SameSerial are the other attached disks with this disk's serial, SameWWN further disks with its WWN. SameUUID are
-	// those with a filesystem of this disk's UUID.
+	// SameSerial are the other attached disks with this disk's serial. SameWWN are further ones with its WWN that no serial
+	// tells apart from it. SameUUID are those with a filesystem of this disk's UUID.
 	SameSerial []Peer `json:"same_serial,omitempty"`
 	SameWWN    []Peer `json:"same_wwn,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`

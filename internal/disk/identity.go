@@ -23,24 +23,25 @@ func (f *Facts) ControllerSerial(serial string) string {
 	return rest
 }
 
-// Identity distinguishes a disk from others across reboots, as far as possible. A disk without a serial is recognised
-// only by its slot and size.
+// Identity distinguishes a disk from others across reboots, as far as possible. If not both of two disks have a serial
+// the WWN decides. A disk without either is recognised only by its slot and size.
 type Identity struct {
 	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within one boot Seq alone decides.
 	Boot   string `json:"boot"`
 	Seq    uint64 `json:"seq"`
 	Serial string `json:"serial,omitempty"`
-	Slot   string `json:"slot,omitempty"`
-	Size   uint64 `json:"size"`
+	// WWN is Facts.WorldWide.
+	WWN  string `json:"wwn,omitempty"`
+	Slot string `json:"slot,omitempty"`
+	Size uint64 `json:"size"`
 }
 
 // Identity returns the identity of the disk as attached in the boot with that id.
 func (f *Facts) Identity(boot string) Identity {
-	return Identity{Boot: boot, Seq: f.Seq, Serial: f.Serial, Slot: f.Slot, Size: f.Size}
+	return Identity{Boot: boot, Seq: f.Seq, Serial: f.Serial, WWN: f.WorldWide(), Slot: f.Slot, Size: f.Size}
 }
 
-// Is reports whether both may be the same disk. Within one boot the sequence number decides. Across a reboot the serial
-// decides, or the slot if there is none, and the size must be the same.
+// Is reports whether both may be the same disk. Within one boot the sequence number decides. Across a reboot Like does.
 func (i Identity) Is(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -60,33 +61,66 @@ func OtherSerial(a, b string) bool {
 // SameSerial reports whether the serials may belong to one disk, on any bus.
 func SameSerial(a, b string) bool { return a != "" && b != "" && !OtherSerial(a, b) }
 
-// Like reports whether both may be the same disk, perhaps attached again within the same boot.
-func (i Identity) Like(other Identity) bool {
-	if i.Serial != other.Serial || i.Size != other.Size {
-		return false
+// Same reports whether serial or WWN show both to be one disk, on any bus. If both have a serial the serial decides.
+func (i Identity) Same(other Identity) bool {
+	if i.Serial != "" && other.Serial != "" {
+		return SameSerial(i.Serial, other.Serial)
 	}
-	return i.Serial != "" || i.Slot == other.Slot
+	return i.WWN != "" && i.WWN == other.WWN
 }
 
-// ResizedTo reports whether the other may be the same disk with another size, perhaps attached again. The serial
-// decides. Without a serial the slot decides, and the disk must have grown.
-func (i Identity) ResizedTo(other Identity) bool {
-	if i.Serial != other.Serial || i.Size == other.Size {
+// Other reports whether serial or WWN show two different disks. If both have a serial the serial decides.
+func (i Identity) Other(other Identity) bool {
+	if i.Serial != "" && other.Serial != "" {
+		return OtherSerial(i.Serial, other.Serial)
+	}
+	return otherWWN(i.WWN, other.WWN)
+}
+
+// Hardware reports whether serial or WWN decide, and if so, whether for the same disk. Unlike in Same and Other, a cut
+// serial is another one.
+func (i Identity) Hardware(other Identity) (same, decides bool) {
+	if i.Serial != "" && other.Serial != "" {
+		return i.Serial == other.Serial, true
+	}
+	return i.Same(other), i.Same(other) || i.Other(other)
+}
+
+// Like reports whether both may be the same disk, perhaps attached again within the same boot. Serial or WWN decide,
+// else the slot. The size must be the same.
+func (i Identity) Like(other Identity) bool {
+	if i.Size != other.Size {
 		return false
 	}
-	return i.Serial != "" || i.Slot != "" && i.Slot == other.Slot && i.Size < other.Size
+	if same, decides := i.Hardware(other); decides {
+		return same
+	}
+	return i.Serial == other.Serial && i.Slot == other.Slot
+}
+
+// ResizedTo reports whether the other may be the same disk with another size, perhaps attached again. Serial or WWN
+// decide, else the slot, and then the disk must have grown.
+func (i Identity) ResizedTo(other Identity) bool {
+	if i.Size == other.Size {
+		return false
+	}
+	if same, decides := i.Hardware(other); decides {
+		return same
+	}
+	return i.Serial == other.Serial && i.Slot != "" && i.Slot == other.Slot && i.Size < other.Size
 }
 
 // MayBe reports whether this may be the disk recorded as other in an earlier boot, whatever changed since. Another
-// size, or a new serial, does not make it another disk. If both have a serial the serial decides, else the slot. Within
-// one boot the sequence number decides.
+// size, or a new serial, does not make it another disk. Serial or WWN decide, else the slot. Within one boot the
+// sequence number decides.
 func (i Identity) MayBe(other Identity) bool {
-	switch {
-	case i.Boot == other.Boot:
+	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
-	case i.Serial != "" && other.Serial != "":
-		return i.Serial == other.Serial
-	case i.Slot == "":
+	}
+	if same, decides := i.Hardware(other); decides {
+		return same
+	}
+	if i.Slot == "" {
 		return i.Like(other)
 	}
 	return i.Slot == other.Slot

@@ -20,6 +20,9 @@ type Peer struct {
 	InUse string `json:"in_use,omitempty"`
 	// Known reports that udev or the kernel knows of something on it.
 	Known bool `json:"known,omitempty"`
+	// Multipath reports that it is the multipath device for the disk's WWN. The disk is a path of it, even if the device
+	// does not use that path.
+	Multipath bool `json:"multipath,omitempty"`
 	// Serial, WWN, OnRecord, InPlace and Resized are as in Facts and Standing.
 	Serial   string `json:"serial,omitempty"`
 	WWN      string `json:"wwn,omitempty"`
@@ -30,7 +33,12 @@ type Peer struct {
 
 // MayBe reports whether p may be the same disk as f: neither serial nor WWN shows them to be different.
 func (p *Peer) MayBe(f *Facts) bool {
-	return !OtherSerial(p.Serial, f.Serial) && (p.WWN == "" || f.WWN == "" || p.WWN == f.WWN)
+	return !OtherSerial(p.Serial, f.Serial) && !otherWWN(p.WWN, f.WWN)
+}
+
+// Same reports whether serial or WWN show p to be the same disk as f, on another path.
+func (p *Peer) Same(f *Facts) bool {
+	return SameSerial(p.Serial, f.Serial) || f.WWN != "" && f.WWN == p.WWN && !OtherSerial(p.Serial, f.Serial)
 }
 
 // inUse returns Peer.InUse for the disk.
@@ -69,7 +77,8 @@ func (f *Facts) FindPeers(all []*Facts) {
 		}
 		alike := (f.Whole == "") == (o.Whole == "")
 		serial := alike && SameSerial(f.Serial, o.Serial)
-		world := alike && !serial && f.WWN != "" && f.WWN == o.WWN
+		multipath := f.pathOf(o)
+		world := multipath || f.sameWWN(o)
 		same := own != "" && uuid == own
 		moved := former != "" && uuid == former
 		if former != "" && !moved {
@@ -79,7 +88,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 		if !serial && !world && !same && !moved {
 			continue
 		}
-		p := Peer{ID: o.ID, Slot: o.Slot, Type: fstype, UUID: uuid, Serial: o.Serial, WWN: o.WWN, OnRecord: o.Standing.OnRecord, InPlace: o.Standing.InPlace, Resized: o.Standing.Resized, Known: o.Holds(), InUse: o.inUse()}
+		p := Peer{ID: o.ID, Slot: o.Slot, Type: fstype, UUID: uuid, Serial: o.Serial, WWN: o.WWN, OnRecord: o.Standing.OnRecord, InPlace: o.Standing.InPlace, Resized: o.Standing.Resized, Known: o.Holds(), Multipath: multipath, InUse: o.inUse()}
 		if len(o.Mounts) > 0 {
 			p.Mounted = o.Mounts[0].Path
 		}
@@ -97,5 +106,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 		}
 	}
 	// The order is stable, because the first is named to the operator.
-	slices.SortFunc(f.SameSerial, func(a, b Peer) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, same := range [...][]Peer{f.SameSerial, f.SameWWN} {
+		slices.SortFunc(same, func(a, b Peer) int { return cmp.Compare(a.Seq, b.Seq) })
+	}
 }

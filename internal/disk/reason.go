@@ -54,6 +54,7 @@ const (
 	ReasonPresent      Reason = "attached-before-installation"
 	ReasonUnseen       Reason = "claims-unseen"
 	ReasonSameSerial   Reason = "same-serial"
+	ReasonSameWWN      Reason = "same-wwn"
 	ReasonBefore       Reason = "filesystem-vanished"
 	ReasonFormerSerial Reason = "former-serial"
 	ReasonFormerSlot   Reason = "former-slot"

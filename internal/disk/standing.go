@@ -20,8 +20,8 @@ type Standing struct {
 	// IntentDoubt reports that Intent may be another disk's. Only the filesystem's UUID matches, as on a copy. If the
 	// intent overwrites content, what matches is something that a copy has as well.
 	IntentDoubt bool `json:"intent_doubt,omitempty"`
-	// IntentBySlot reports that only slot and size match Intent to this disk. The disk has no serial, is another
-	// attachment, and udev does not know the intent's UUID on it. The next disk in the slot looks the same.
+	// IntentBySlot reports that only slot and size match Intent to this disk. Neither serial nor WWN decide, it is
+	// another attachment, and udev does not know the intent's UUID on it. The next disk in the slot looks the same.
 	IntentBySlot bool `json:"intent_by_slot,omitempty"`
 	// Verdict is the result of the last proof for this attachment.
 	Verdict *Verdict `json:"verdict,omitempty"`
@@ -29,8 +29,8 @@ type Standing struct {
 	Fit *Fit `json:"fit,omitempty"`
 	// Before is the filesystem that lay on the disk earlier in this attachment, nil for none.
 	Before *Sighting `json:"before,omitempty"`
-	// FormerSerial is the last filesystem on a disk with this disk's serial, or other content that was there when an
-	// earlier boot ended.
+	// FormerSerial is the last filesystem on a disk with this disk's serial or WWN (Identity.Same), or other content that
+	// was there when an earlier boot ended.
 	FormerSerial *Sighting `json:"former_serial,omitempty"`
 	// FormerSlot is what lay on a disk of this size in this slot when an earlier boot ended. It is nil where
 	// FormerSerial is the same and has no UUID.
@@ -56,7 +56,7 @@ type Standing struct {
 	InPlace bool `json:"in_place,omitempty"`
 	// Resized reports the same as OnRecord where the size was another.
 	Resized bool `json:"resized,omitempty"`
-	// LastOn is the record of the filesystem on the disk if serial, slot or Beside show that it was on another disk,
+	// LastOn is the record of the filesystem on the disk if serial, WWN, slot or Beside show that it was on another disk,
 	// else nil.
 	LastOn *Sighting `json:"last_on,omitempty"`
 	// Beside reports that this disk was already attached when the other one left, in this boot.

@@ -64,10 +64,11 @@ func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) 
 // intendedUUID returns the UUID of the disk's unfinished format, or a new one. The UUID stays the same until the format
 // has ended, so that a disk has at most one intent.
 //
-// Two cases get a new UUID. A copy of another disk that the operator overwrites needs a filesystem of its own. A disk
-// recognised only by its slot may be the next disk there, and must not become the other's twin.
+// Three cases get a new UUID. A copy of another disk that the operator overwrites needs a filesystem of its own. A disk
+// recognised only by its slot may be the next disk there, and must not become the other's twin. Nor must a disk with the
+// serial or WWN of the one on which the format began, and which is attached.
 func intendedUUID(f *disk.Facts, over bool) (string, error) {
-	if i := f.Standing.Intent; i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
+	if i := policy.Intent(f, &disk.Content{}); i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
 		return i.UUID, nil
 	}
 	// The kernel's generator of random UUIDs (random(4)).

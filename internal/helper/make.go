@@ -67,7 +67,7 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 		return nil, err
 	}
 	class := policy.Select(f, s)
-	m := &making{job: j, class: class, uuid: uuid, path: class.MountPoint(uuid), scan: report.NewScan(log, f), record: &store.Format{Store: j.host.Store}}
+	m := &making{job: j, class: class, uuid: uuid, path: class.MountPoint(uuid), scan: report.NewScan(log, f), record: &store.Format{Store: j.host.Store, Attached: j.attached}}
 	m.decision = disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
 	// The new filesystem's journal entries begin here.
 	var condition string
@@ -97,6 +97,12 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// attached reports whether a disk with that sequence number is attached, or may be.
+func (j *job) attached(seq uint64) bool {
+	_, err := j.host.BySeq(seq)
+	return !errors.Is(err, disk.ErrGone)
 }
 
 // progress is called while the disk is read.

@@ -47,8 +47,11 @@ func (h Host) Notices(s *disk.Settings) ([]string, error) {
 // Absence returns words for the disk of a missing filesystem, and for the remedy.
 func Absence(m *disk.Sighting) (what, next string) {
 	where := "with no serial"
-	if m.Identity.Serial != "" {
+	switch {
+	case m.Identity.Serial != "":
 		where = "with serial " + disk.Visible(m.Identity.Serial)
+	case m.Identity.WWN != "":
+		where = "with WWN " + disk.Visible(m.Identity.WWN)
 	}
 	if m.Identity.Slot != "" {
 		where += " at " + disk.Visible(m.Identity.Slot)

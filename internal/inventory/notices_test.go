@@ -157,3 +157,16 @@ func TestMissing(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestAbsence: the disk of a missing filesystem is named by its serial, else by its WWN.
+func TestAbsence(t *testing.T) {
+	for want, id := range map[string]disk.Identity{
+		"on a disk of 0 B with serial S at pci-1, ": {Serial: "S", WWN: "naa.1", Slot: "pci-1"},
+		"on a disk of 0 B with WWN naa.1, ":         {WWN: "naa.1"},
+		"on a disk of 0 B with no serial, ":         {},
+	} {
+		if what, _ := Absence(&disk.Sighting{Identity: id}); !strings.Contains(what, want) {
+			t.Errorf("%q, want %q", what, want)
+		}
+	}
+}

@@ -44,7 +44,7 @@ var giving = []rule{{
 		return in.f.Standing.Given == nil && stillMissing(in.f, in.f.Standing.FormerSerial, disk.ReasonFormerSerial)
 	},
 	names:  func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	wanted: "nothing lay on a disk with its serial", means: "it looks blank, but data lay on a disk with its serial",
+	wanted: "nothing lay on a disk with its serial or WWN", means: "it looks blank, but data lay on a disk with its serial or WWN",
 	found:  func(w *told) string { return sighted(w.f.Standing.FormerSerial) },
 	remedy: giveUp,
 }}

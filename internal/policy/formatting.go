@@ -116,12 +116,20 @@ var formattable = []rule{{
 	wanted: "no other disk has its serial", means: "it looks blank, and another attached disk has its serial",
 	found:  func(w *told) string { return only(w.f.Serial != "", serial(w.f.Serial)) },
 	why:    sameSerialWhy,
-	remedy: func(w *told) string { return "if it is another disk: hotmount accept " + w.f.Name },
+	remedy: sameSerialRemedy,
+}, {
+	reason: disk.ReasonSameWWN, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldIdentity, peers: withWWN,
+	when:   func(in input) bool { return sameWWN(in.f) != nil },
+	names:  func(in input) (string, string) { return sameWWN(in.f).UUID, "" },
+	wanted: "no other disk has its WWN", means: "it looks blank, and another attached disk has its WWN: it may be a second path to that disk",
+	found:  func(w *told) string { return only(w.f.WWN != "", "WWN "+visible(w.f.WWN)) },
+	why:    sameWWNWhy,
+	remedy: func(w *told) string { return pathOrDisk(w, sameWWN(w.f)) },
 }, {
 	reason: disk.ReasonFormerSerial, action: disk.Hold, on: blank, lift: byAccept,
 	when:   func(in input) bool { return missing(in, in.f.Standing.FormerSerial, disk.ReasonFormerSerial) },
 	names:  func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	wanted: "nothing lay on a disk with its serial",
+	wanted: "nothing lay on a disk with its serial or WWN",
 }, {
 	reason: disk.ReasonFormerSlot, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldData, peers: atItsSlot,
 	when: func(in input) bool {

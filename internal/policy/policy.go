@@ -95,10 +95,17 @@ func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in
 
 // Intent returns the unfinished format that concerns the disk with this content, nil if there is none.
 func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
-	if nextInSlot(f, c) {
+	on := func(p disk.Peer) bool { return begunOn(f, &p) }
+	if nextInSlot(f, c) || slices.ContainsFunc(f.SameSerial, on) || slices.ContainsFunc(f.SameWWN, on) {
 		return nil
 	}
 	return f.Standing.Intent
+}
+
+// begunOn reports whether the disk's unfinished format began on the peer, which is attached. The peer finishes it.
+func begunOn(f *disk.Facts, p *disk.Peer) bool {
+	i := f.Standing.Intent
+	return i != nil && i.Identity.Seq == p.Seq
 }
 
 // nextInSlot reports whether the intent is recognised only by its slot and is another disk's. That is so if this disk
@@ -319,12 +326,30 @@ func disagrees(u disk.Udev, c *disk.Content) bool {
 	return u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
-// sameSerial returns the disk whose serial a blank disk repeats: one that came earlier or that holds something. It
-// returns nil if there is none or it was accepted. Of two blank disks the first is used.
+// sameSerial returns the disk whose serial a blank disk repeats, nil if there is none.
 func sameSerial(f *disk.Facts) *disk.Peer {
-	for i := range f.SameSerial {
-		p := &f.SameSerial[i]
-		if (p.Seq < f.Seq || p.Known || p.UUID != "" || p.Mounted != "") && !f.Standing.Lifted(disk.ReasonSameSerial, p.UUID) {
+	return sameDisk(f, f.SameSerial, disk.ReasonSameSerial)
+}
+
+// sameWWN returns the disk to which a blank disk may be a second path by its WWN, nil if there is none.
+func sameWWN(f *disk.Facts) *disk.Peer { return sameDisk(f, f.SameWWN, disk.ReasonSameWWN) }
+
+// sameDisk returns the peer that a blank disk may be: one that came earlier, holds something, is in use or is being
+// formatted. It returns nil if there is none or it was accepted. Of two blank disks the first is used.
+func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
+	for i := range peers {
+		p := &peers[i]
+		if (p.Seq < f.Seq || p.Known || p.UUID != "" || p.Mounted != "" || p.InUse != "" || begunOn(f, p)) && !f.Standing.Lifted(r, p.UUID) {
+			return p
+		}
+	}
+	return nil
+}
+
+// multipath returns the multipath device that the disk is a path of by its WWN, nil if there is none.
+func multipath(f *disk.Facts) *disk.Peer {
+	for i := range f.SameWWN {
+		if p := &f.SameWWN[i]; p.Multipath {
 			return p
 		}
 	}

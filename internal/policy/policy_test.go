@@ -101,7 +101,7 @@ func but(not ...disk.Word) []disk.Word {
 // gone are the words that give up the filesystem of lay.
 var gone = []disk.Word{
 	{Reason: disk.ReasonBefore, UUID: otherUUID}, {Reason: disk.ReasonFormerSerial, UUID: otherUUID}, {Reason: disk.ReasonFormerSlot, UUID: otherUUID},
-	{Reason: disk.ReasonSameSerial, UUID: otherUUID}, {Reason: disk.ReasonContent, UUID: otherUUID},
+	{Reason: disk.ReasonSameSerial, UUID: otherUUID}, {Reason: disk.ReasonSameWWN, UUID: otherUUID}, {Reason: disk.ReasonContent, UUID: otherUUID},
 }
 
 // hidden lets a unit that cannot be read claim the disk, perhaps.
@@ -137,6 +137,22 @@ func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 }
 
 func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
+
+// wwn has another disk with its WWN.
+func wwn(seq uint64, holds string) func(*disk.Facts) {
+	return func(f *disk.Facts) {
+		f.Serial, f.WWN = "", "naa.1"
+		f.SameWWN = append(f.SameWWN, disk.Peer{ID: disk.ID{Name: "sda", Seq: seq}, WWN: f.WWN, UUID: holds})
+	}
+}
+
+// begunBy has an unfinished format, which began on the disk with that sequence number.
+func begunBy(seq uint64, put func(*disk.Facts)) func(*disk.Facts) {
+	return func(f *disk.Facts) {
+		put(f)
+		f.Standing.Intent = &disk.Intent{UUID: uuid, Identity: disk.Identity{Seq: seq}}
+	}
+}
 
 func block(s *disk.Settings) { s.Classes[0].Mode = disk.ModeBlock }
 
@@ -379,6 +395,12 @@ func TestDecide(t *testing.T) {
 		{"mounted, shrunk, and with a fault", func(f *disk.Facts) { with(ours, grown(6<<30), nil)(f); f.Fault = "shut down" }, xfs(), nil, disk.Keep, disk.ReasonShrunk},
 		{"swap", func(f *disk.Facts) { f.Swap = true }, proven(disk.Other), nil, disk.Ignore, disk.ReasonSwap},
 		{"multipath leg", func(f *disk.Facts) { f.Udev.Multipath = true }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonMultipath},
+		{"multipath leg that udev does not mark", func(f *disk.Facts) {
+			f.SameWWN = []disk.Peer{{ID: disk.ID{Seq: 13}}, {ID: disk.ID{Seq: 14}, Multipath: true}}
+		}, xfs(), nil, disk.Ignore, disk.ReasonMultipath},
+		{"multipath leg that udev does not mark, mounted in its place", func(f *disk.Facts) {
+			f.SameWWN, f.Mounts = []disk.Peer{{ID: disk.ID{Seq: 14}, Multipath: true}}, []disk.MountPoint{ours}
+		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"not ready", func(f *disk.Facts) { f.Udev.NotReady = true }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNotReady},
 		{"held", func(f *disk.Facts) { f.Holders = []string{"dm-0"} }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonHeld},
 		{"claimed", func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }, xfs(), nil, disk.Ignore, disk.ReasonClaimed},
@@ -501,6 +523,26 @@ func TestDecide(t *testing.T) {
 		}, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameSerial},
 		{"first of a serial", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}} }, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
 		{"the serial of a later disk with a filesystem", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}, UUID: uuid}} }, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameSerial},
+		{"the serial of a later disk in use", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}, InUse: "dm-0"}} }, proven(disk.Blank), nil, disk.Hold, disk.ReasonSameSerial},
+		{"the serial of a later disk that is being formatted", begunBy(13, func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}} }), &disk.Content{Kind: disk.Unread}, nil, disk.Hold, disk.ReasonSameSerial},
+		{"the serial of a later disk whose half-made filesystem is on it, too", begunBy(13, func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}} }), &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonSameSerial},
+		{"the serial of an earlier disk that is being formatted", begunBy(11, func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 11}}} }), &disk.Content{Kind: disk.Unread}, nil, disk.Hold, disk.ReasonSameSerial},
+		{"first of a serial, and its format did not finish", begunBy(12, func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}} }), &disk.Content{Kind: disk.Unread}, nil, disk.Prove, disk.ReasonIntent},
+		{"second of a WWN", wwn(11, ""), proven(disk.Unread), nil, disk.Hold, disk.ReasonSameWWN},
+		{"second of a WWN, proven blank", wwn(11, ""), proven(disk.Blank), nil, disk.Hold, disk.ReasonSameWWN},
+		{"second of a WWN that is being formatted", begunBy(11, wwn(11, "")), &disk.Content{Kind: disk.Unread}, nil, disk.Hold, disk.ReasonSameWWN},
+		{"the WWN of a later disk that is being formatted", begunBy(13, wwn(13, "")), &disk.Content{Kind: disk.Unread}, nil, disk.Hold, disk.ReasonSameWWN},
+		{"second of a WWN, accepted", func(f *disk.Facts) {
+			wwn(11, "")(f)
+			f.Standing.Accepted = word(disk.ReasonSameWWN, "")
+		}, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+		{"second of a WWN, accepted, and now the first has a filesystem", func(f *disk.Facts) {
+			wwn(11, otherUUID)(f)
+			f.Standing.Accepted = word(disk.ReasonSameWWN, "")
+		}, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameWWN},
+		{"first of a WWN", wwn(13, ""), proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"the WWN of a later disk with a filesystem", wwn(13, uuid), proven(disk.Unread), nil, disk.Hold, disk.ReasonSameWWN},
+		{"xfs with a WWN that another disk has", wwn(1, ""), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"a former disk's serial", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), nil, disk.Hold, disk.ReasonFormerSerial},
 		{"a former disk's serial, proven blank", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Blank), nil, disk.Hold, disk.ReasonFormerSerial},
 		{"a former disk's serial, xfs", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
@@ -979,6 +1021,61 @@ func TestWordsOfASerialTwice(t *testing.T) {
 	}
 }
 
+// TestWordsOfACutSerial: whoever reads it learns that virtio cut the serial, and what to change on the host.
+func TestWordsOfACutSerial(t *testing.T) {
+	const cut, host = "virtio passes on only the first 20 characters", "on the host, give each a serial that differs in its first 20 characters (virsh"
+	for _, tt := range []struct {
+		serial, transport string
+		cut, path         bool
+	}{
+		{"kubernetes-dynamic-p", "virtio", true, false},
+		{"S1", "virtio", false, false},
+		{"kubernetes-dynamic-pvc-1", "scsi", false, true},
+	} {
+		f, s := blankDisk(), settings()
+		f.Serial, f.Transport, f.SameSerial = tt.serial, tt.transport, []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 11}, Serial: tt.serial}}
+		why, next := Words(f, proven(disk.Blank), s, Decide(f, proven(disk.Blank), s))
+		if strings.Contains(why, cut) != tt.cut || strings.HasPrefix(next, host) != tt.cut || strings.HasPrefix(next, "if it is a second path to vdc: leave both to multipathd") != tt.path || !strings.HasSuffix(next, "if it is another disk: hotmount accept vdb") {
+			t.Errorf("%s on %s: %s; %s", tt.serial, tt.transport, why, next)
+		}
+		s.Classes[0].Mode = disk.ModeBlock
+		if _, next := Words(f, proven(disk.Blank), s, Decide(f, proven(disk.Blank), s)); strings.HasSuffix(next, ", which differs in its first 20 characters") != tt.cut {
+			t.Errorf("%s on %s, as a block volume: %s", tt.serial, tt.transport, next)
+		}
+	}
+}
+
+// TestWordsOfTwoPaths: without a serial the WWN is named, and the other path; a copy of a path is never advised.
+func TestWordsOfTwoPaths(t *testing.T) {
+	f, s := blankDisk(), settings()
+	wwn(11, otherUUID)(f)
+	why, next := Words(f, proven(disk.Blank), s, Decide(f, proven(disk.Blank), s))
+	if !strings.Contains(why, "another disk has its WWN naa.1: sda (disk sequence number 11); this is vdb") || !strings.HasSuffix(why, "; the other holds "+otherUUID+"; it may be a second path to that disk") ||
+		next != "if it is a second path to sda: leave both to multipathd, or exclude it in the configuration; if it is another disk: hotmount accept vdb" {
+		t.Errorf("blank: %s; %s", why, next)
+	}
+	for inUse, want := range map[string]string{"/srv": "if it is a second path to sda: leave it to multipathd", "": "or if it is no second path to sda: give this one a UUID"} {
+		f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "sda", Seq: 11}, UUID: uuid, WWN: "naa.1", Mounted: inUse, InUse: inUse}}
+		why, next := Words(f, xfs(), s, Decide(f, xfs(), s))
+		if !strings.Contains(why, "(WWN naa.1); this is vdb") || strings.Contains(why, "this may be a second path to it") != (inUse != "") || !strings.Contains(next, want) {
+			t.Errorf("a twin, in use %q: %s; %s", inUse, why, next)
+		}
+	}
+	f.SameUUID, f.SameWWN = nil, nil
+	f.Standing.Twin, f.Standing.OnRecord = true, true
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.HasPrefix(why, "a disk with its WWN naa.1 was refused") {
+		t.Errorf("alone: %s", why)
+	}
+	f.Standing.LastOn = &disk.Sighting{UUID: uuid, Identity: disk.Identity{WWN: "naa.2", Slot: "pci-2"}}
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, "(WWN naa.2, at pci-2)") {
+		t.Errorf("moved: %s", why)
+	}
+	f.SameWWN = []disk.Peer{{ID: disk.ID{Name: "dm-0"}, Multipath: true}}
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); why != "it is a path of a multipath device: dm-0 has its WWN naa.1" {
+		t.Errorf("multipath: %s", why)
+	}
+}
+
 // TestWordsOfAFailedGrowth: a filesystem that does not fill its disk since growing it
 // failed is told as that, as long as the disk has that size.
 func TestWordsOfAFailedGrowth(t *testing.T) {
@@ -1070,6 +1167,7 @@ func TestWordsOfASecondPath(t *testing.T) {
 // perhaps one before the command that writes to it, and no word has it overwritten.
 func TestWordsOfATwinWithoutASerial(t *testing.T) {
 	const warned = "if it is no second path to vdd: give this one a UUID"
+	const left = "if it is a second path to vdd: leave it to multipathd"
 	const filesystem = "has its filesystem " + uuid + ", and no serial tells the two apart,"
 	vdd := disk.Peer{ID: disk.ID{Name: "vdd", Seq: 14}, UUID: uuid, WWN: "naa.1", Mounted: "/srv", InUse: "/srv"}
 	looped := vdd
@@ -1079,16 +1177,17 @@ func TestWordsOfATwinWithoutASerial(t *testing.T) {
 		peers []disk.Peer
 		path  bool
 		same  string
+		told  string
 	}{
-		"no WWN":              {"", []disk.Peer{vdd}, true, filesystem},
-		"its WWN":             {"naa.1", []disk.Peer{vdd}, true, "has its WWN naa.1"},
-		"another WWN":         {"naa.2", []disk.Peer{vdd}, false, ""},
-		"below a loop device": {"", []disk.Peer{looped}, true, filesystem},
-		"beside one not used": {"", []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, UUID: uuid, Serial: "S9"}, vdd}, true, filesystem},
+		"no WWN":              {"", []disk.Peer{vdd}, true, filesystem, warned},
+		"its WWN":             {"naa.1", []disk.Peer{vdd}, true, "has its WWN naa.1", left},
+		"another WWN":         {"naa.2", []disk.Peer{vdd}, false, "", "detach one, or give this one a UUID"},
+		"below a loop device": {"", []disk.Peer{looped}, true, filesystem, warned},
+		"beside one not used": {"", []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, UUID: uuid, Serial: "S9"}, vdd}, true, filesystem, warned},
 	} {
 		f, s := blankDisk(), settings()
 		f.Serial, f.WWN, f.SameUUID = "", tt.wwn, tt.peers
-		if _, next := Words(f, xfs(), s, Decide(f, xfs(), s)); strings.Contains(next, warned) != tt.path {
+		if _, next := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(next, tt.told) || strings.Contains(next, "second path") != tt.path || tt.told == left && strings.Contains(next, "UUID") {
 			t.Errorf("%s: %s", name, next)
 		}
 		d, ok := Confirmable(f, xfs(), s)
@@ -1226,6 +1325,18 @@ var conditions = []condition{
 	}},
 	{name: "the serial of a later disk that holds something", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, Known: true}}
+	}},
+	{name: "the serial of a later disk in use", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, InUse: "dm-0"}}
+	}},
+	{name: "the WWN of an earlier disk", reason: disk.ReasonSameWWN, lift: word(disk.ReasonSameWWN, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.WWN, f.SameWWN = "naa.1", append(f.SameWWN, disk.Peer{ID: disk.ID{Name: "sda", Seq: 1}})
+	}},
+	{name: "the WWN of a disk with a filesystem", reason: disk.ReasonSameWWN, lift: word(disk.ReasonSameWWN, otherUUID), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.WWN, f.SameWWN = "naa.1", append(f.SameWWN, disk.Peer{ID: disk.ID{Name: "sda", Seq: 99}, UUID: otherUUID, Type: "xfs"})
+	}},
+	{name: "the WWN of a multipath device", reason: disk.ReasonMultipath, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.WWN, f.SameWWN = "naa.1", append(f.SameWWN, disk.Peer{ID: disk.ID{Name: "dm-0", Seq: 99}, Multipath: true})
 	}},
 	{name: "a filesystem vanished", reason: disk.ReasonBefore, lift: gone, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Before = &lay }},
 	{name: "a former disk's serial", reason: disk.ReasonFormerSerial, lift: gone, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.FormerSerial = &lay }},

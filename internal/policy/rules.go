@@ -142,6 +142,8 @@ const (
 
 func withSerial(f *disk.Facts) []disk.Peer { return f.SameSerial }
 
+func withWWN(f *disk.Facts) []disk.Peer { return f.SameWWN }
+
 func withUUID(f *disk.Facts) []disk.Peer { return f.SameUUID }
 
 // atItsSlot returns no disk: the missing content may turn up on any.
@@ -205,9 +207,16 @@ var othersUse = []rule{{
 	when:   func(in input) bool { return in.f.Swap },
 	wanted: "it is not swap space in use", means: "it is swap space in use",
 }, {
-	reason: disk.ReasonMultipath, action: disk.Ignore, on: free,
-	when:   func(in input) bool { return in.f.Udev.Multipath },
+	// multipathd tells udev only of paths that it uses.
+	reason: disk.ReasonMultipath, action: disk.Ignore, on: free, peers: withWWN,
+	when:   func(in input) bool { return in.f.Udev.Multipath || multipath(in.f) != nil },
 	wanted: "it is no path of a multipath device", means: "it is a path of a multipath device",
+	found: func(w *told) string {
+		if p := multipath(w.f); p != nil {
+			return say("%s has its WWN %s", p.Name, visible(w.f.WWN))
+		}
+		return ""
+	},
 }, {
 	reason: disk.ReasonNotReady, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Udev.NotReady },

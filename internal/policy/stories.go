@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -30,7 +31,7 @@ func serialTwiceWhy(w *told) string {
 }
 
 func serialTwiceRemedy(w *told) string {
-	return onlyPath(w.f, "attach each with a serial of its own")
+	return onlyPath(w.f, "attach each with a serial of its own"+only(w.f.SerialCut(), ", which differs in its first 20 characters"))
 }
 
 func misplacedRemedy(w *told) string {
@@ -114,12 +115,39 @@ func otherClassWhy(w *told) string {
 }
 
 func sameSerialWhy(w *told) string {
-	p := sameSerial(w.f)
-	why := say("it looks blank, and another disk has its serial %s: %s; this is %s", visible(w.f.Serial), place(p.ID, p.Slot), place(w.f.ID, w.f.Slot))
-	if what := strings.TrimSpace(p.Type + " " + p.UUID); what != "" {
-		why += "; the other holds " + visible(what)
+	why := besides(w.f, sameSerial(w.f), serial(w.f.Serial))
+	if w.f.SerialCut() {
+		why += "; virtio passes on only the first 20 characters of a serial"
 	}
 	return why
+}
+
+func sameWWNWhy(w *told) string {
+	return besides(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; it may be a second path to that disk"
+}
+
+// besides names the disk that a blank disk may be. They share what.
+func besides(f *disk.Facts, p *disk.Peer, what string) string {
+	why := say("it looks blank, and another disk has its %s: %s; this is %s", what, place(p.ID, p.Slot), place(f.ID, f.Slot))
+	if holds := strings.TrimSpace(p.Type + " " + p.UUID); holds != "" {
+		why += "; the other holds " + visible(holds)
+	}
+	return why
+}
+
+func sameSerialRemedy(w *told) string {
+	switch accept := "if it is another disk: hotmount accept " + w.f.Name; {
+	case w.f.SerialCut():
+		return "on the host, give each a serial that differs in its first 20 characters (virsh attach-disk --serial); or, " + accept
+	case w.f.Transport == "virtio":
+		return accept
+	}
+	return pathOrDisk(w, sameSerial(w.f))
+}
+
+// pathOrDisk returns the remedy for a blank disk that may be a second path to p.
+func pathOrDisk(w *told, p *disk.Peer) string {
+	return say("if it is a second path to %s: leave both to multipathd, or exclude it in the configuration; if it is another disk: hotmount accept %s", p.Name, w.f.Name)
 }
 
 // itOrItsSlots names the disk of an intent that may be recognised only by its slot.
@@ -188,7 +216,7 @@ func filesystemWhy(w *told) string {
 // rival returns the disk because of which a twin is refused. path reports whether this disk may be a second path to
 // that one, which is in use.
 func rival(f *disk.Facts) (p *disk.Peer, path bool) {
-	i := slices.IndexFunc(f.SameUUID, func(p disk.Peer) bool { return p.InUse != "" && disk.SameSerial(p.Serial, f.Serial) })
+	i := slices.IndexFunc(f.SameUUID, func(p disk.Peer) bool { return p.InUse != "" && p.Same(f) })
 	return &f.SameUUID[max(i, 0)], i >= 0
 }
 
@@ -198,7 +226,7 @@ func twinWhy(w *told) string {
 	switch {
 	case len(f.SameUUID) > 0:
 		p, path := rival(f)
-		why := say("it has the UUID %s of another disk: %s (%s); this is %s (%s)", d.UUID, place(p.ID, p.Slot), serial(p.Serial), place(f.ID, f.Slot), serial(f.Serial))
+		why := say("it has the UUID %s of another disk: %s (%s); this is %s (%s)", d.UUID, place(p.ID, p.Slot), hardware(p.Serial, p.WWN), place(f.ID, f.Slot), hardware(f.Serial, f.WWN))
 		if path {
 			return why + "; the other is in use (" + visible(p.InUse) + "), and this may be a second path to it"
 		}
@@ -211,9 +239,9 @@ func twinWhy(w *told) string {
 		if f.Standing.Beside {
 			left = "left when this one was attached already"
 		}
-		return say("its UUID %s was last mounted from another disk, which %s: %s; %s (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), danger, serial(f.Serial))
-	case f.Serial != "" && f.Standing.OnRecord:
-		return say("a disk with its serial %s was refused while another had its UUID %s, and this may be the same disk: %s", visible(f.Serial), d.UUID, danger)
+		return say("its UUID %s was last mounted from another disk, which %s: %s; %s (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), danger, hardware(f.Serial, f.WWN))
+	case (f.Serial != "" || f.WorldWide() != "") && f.Standing.OnRecord:
+		return say("a disk with its %s was refused while another had its UUID %s, and this may be the same disk: %s", hardware(f.Serial, f.WWN), d.UUID, danger)
 	}
 	return say("it came while another disk had its UUID %s, and that disk is gone: %s", d.UUID, danger)
 }
@@ -234,8 +262,8 @@ func twinRemedy(w *told) string {
 	if path { // nouuid must not override the kernel's refusal here
 		return twoPaths(p)
 	}
-	if other := secondPath(f); other != nil {
-		own = "if it is no second path to " + other.Name + ": " + own
+	if other := secondPath(f); other != nil || p.Same(f) {
+		own = "if it is no second path to " + cmp.Or(other, p).Name + ": " + own
 	}
 	if p.Mounted != "" {
 		return "detach one, or " + own

@@ -119,7 +119,7 @@ func sightedOn(l *disk.Sighting) string {
 }
 
 func identified(id disk.Identity) string {
-	return say("a disk of %s (%s, at %s)", disk.HumanSize(id.Size), serial(id.Serial), slot(id.Slot))
+	return say("a disk of %s (%s, at %s)", disk.HumanSize(id.Size), hardware(id.Serial, id.WWN), slot(id.Slot))
 }
 
 func serial(s string) string {
@@ -127,6 +127,14 @@ func serial(s string) string {
 		return "no serial"
 	}
 	return "serial " + visible(s)
+}
+
+// hardware names what identifies a disk: its serial, else its WWN.
+func hardware(s, wwn string) string {
+	if s == "" && wwn != "" {
+		return "WWN " + visible(wwn)
+	}
+	return serial(s)
 }
 
 func slot(s string) string { return visible(cmp.Or(s, "an unknown slot")) }

@@ -343,14 +343,14 @@ func TestHostile(t *testing.T) {
 		f.Udev.FSLabel, f.Udev.FSType, f.Udev.Ambivalent = h, h, h
 		f.Mounts = []disk.MountPoint{{Path: h, Source: h}}
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 1}, Slot: h, UUID: h, Mounted: h, InUse: h, Serial: h}}
-		f.SameUUID = f.SameSerial
+		f.SameUUID, f.SameWWN = f.SameSerial, f.SameSerial
 		f.Standing.Verdict = &disk.Verdict{Failure: h}
 		c := &disk.Content{Kind: disk.Other, Type: h, Label: h}
 		for _, a := range []Agent{{in.log()}, {&Log{text: &text}}} {
 			events := 0
 			for _, reason := range []disk.Reason{
 				disk.ReasonSystem, disk.ReasonElsewhere, disk.ReasonHeld, disk.ReasonClaimed, disk.ReasonSeed, disk.ReasonPartitions, disk.ReasonTwin,
-				disk.ReasonType, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonSameSerial, disk.ReasonUnseen, disk.ReasonFormatFailed, disk.ReasonFilesystem,
+				disk.ReasonType, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonSameSerial, disk.ReasonSameWWN, disk.ReasonUnseen, disk.ReasonFormatFailed, disk.ReasonFilesystem,
 			} {
 				d := disk.Decision{Action: disk.Mount, Reason: reason, Class: "default", UUID: uuid, Type: h}
 				a.Decided(f, c, settings(), d)

@@ -133,18 +133,21 @@ type Format struct {
 	// Limit is how many disks may be formatted within Period, 0 for any number.
 	Limit  int
 	Period time.Duration
+	// Attached reports whether the disk with that sequence number is attached, or may be. nil means that none is.
+	Attached func(seq uint64) bool
 
 	// open reports that the record has begun and has no end yet.
 	open bool
 }
 
 // Begin returns once the decision and the intent would survive a power cut. The error wraps ErrBrake if the limit is
-// reached. Processes that call it at the same time are counted one after the other.
+// reached. Processes that call it at the same time are counted one after the other. A format of the same disk that has
+// begun on another path is an error.
 func (f *Format) Begin(i disk.Intent) error {
 	err := f.Store.begin(f)
 	if err == nil {
 		f.open = true
-		err = f.Store.Begin(i)
+		err = f.Store.begins(i, f.Attached)
 	}
 	return err
 }

@@ -13,11 +13,17 @@ import (
 
 // Begin records, synced, that a filesystem is about to be made. It drops the noted content of the disk, which is no
 // longer missed, even if a crash leaves the disk half made.
-func (s Store) Begin(i disk.Intent) error {
+func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
+
+// begins is Begin. If attached is not nil, it fails if a format of the same disk has begun on an attached path.
+func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 	if !disk.ValidUUID(i.UUID) {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
 	}
 	err := s.locked(func() error {
+		if err := s.overlap(i, attached); err != nil {
+			return err
+		}
 		if err := s.note([]disk.Sighting{{Identity: i.Identity}}, false); err != nil {
 			return err
 		}
@@ -43,6 +49,25 @@ func (s Store) saveIntent(i disk.Intent) error {
 	return nil
 }
 
+// overlap returns an error if serial or WWN show that the unfinished format of another attached disk is on the same one.
+// Of two paths to one disk, or two disks with one serial, the second waits until the first is finished.
+func (s Store) overlap(by disk.Intent, attached func(seq uint64) bool) error {
+	if attached == nil {
+		return nil
+	}
+	all, err := s.intents()
+	if err != nil {
+		return s.failed(err)
+	}
+	for _, n := range all {
+		was := n.Identity
+		if was.Boot == by.Identity.Boot && was.Seq != by.Identity.Seq && was.Same(by.Identity) && attached(was.Seq) {
+			return fmt.Errorf("the disk with sequence number %d has its serial or WWN, and a format of that has begun and not ended", was.Seq)
+		}
+	}
+	return nil
+}
+
 // displace records that intents matched to the disk only by slot and size belong to another disk: this one was found to
 // be blank.
 //
@@ -55,7 +80,7 @@ func (s Store) displace(by disk.Intent) error {
 	}
 	for _, n := range all {
 		was := n.Identity
-		if n.UUID == by.UUID || n.Left || n.Over && !(by.Over && by.Was == n.Was) || n.Doubt != "" || was.Serial != "" || !was.Like(by.Identity) || was.Boot == by.Identity.Boot && was.Seq == by.Identity.Seq {
+		if n.UUID == by.UUID || n.Left || n.Over && !(by.Over && by.Was == n.Was) || n.Doubt != "" || was.Serial != "" || was.Same(by.Identity) || !was.Like(by.Identity) || was.Boot == by.Identity.Boot && was.Seq == by.Identity.Seq {
 			continue
 		}
 		n.Left = true

@@ -126,11 +126,12 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 	for _, n := range found {
 		id := n.Identity
 		all = slices.DeleteFunc(all, func(o disk.Sighting) bool {
+			same, _ := o.Identity.Hardware(id)
 			here := o.Identity.Boot == id.Boot && o.Identity.Seq == id.Seq
 			if n.Left {
 				return here
 			}
-			return here || id.Slot != "" && o.Identity.Slot == id.Slot || id.Serial != "" && o.Identity.Serial == id.Serial && o.Identity.Boot != id.Boot
+			return here || id.Slot != "" && o.Identity.Slot == id.Slot || same && o.Identity.Boot != id.Boot
 		})
 		if add && !n.Left {
 			all = append(all, n)

@@ -232,8 +232,8 @@ const remount = disk.Reason("remount")
 
 func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)
-	// The accept is for one disk: records of another disk with its serial stay.
-	alone := func(p disk.Identity) bool { return len(f.SameSerial) == 0 || p.Slot == id.Slot }
+	// The accept is for one disk: records of another disk with its serial or WWN stay.
+	alone := func(p disk.Identity) bool { return len(f.SameSerial)+len(f.SameWWN) == 0 || p.Slot == id.Slot }
 	err := s.change(func(st *state) bool {
 		before := len(st.Present) + len(st.Braked) + len(st.Twins)
 		switch w.Reason {

@@ -79,11 +79,11 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		}
 		facts.Serial = disk.NamespacePrefix(strings.TrimSuffix(id, "\n")) + facts.Serial
 	}
-	facts.Serial = recordable(facts.Serial)
+	facts.Serial, facts.WWN = recordable(facts.Serial), recordable(facts.WWN)
 	return nil
 }
 
-// recordable returns a serial in the form in which JSON keeps it. Each byte that is not UTF-8 becomes %xx; virtio cuts
+// recordable returns a serial or WWN in the form in which JSON keeps it. Each byte that is not UTF-8 becomes %xx; virtio cuts
 // at 20 bytes.
 func recordable(serial string) string {
 	if utf8.ValidString(serial) {

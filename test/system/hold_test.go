@@ -99,7 +99,7 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 
 	m.detach(w, id)
 	again, _ := m.attach(w, worker.Disk{File: blank(t, 400<<20), Serial: "H1"})
-	held := "/dev/%s .*hold: it looks blank, but data lay on a disk with its serial: xfs " + uuid + ".*hotmount accept %s"
+	held := "/dev/%s .*hold: it looks blank, but data lay on a disk with its serial or WWN: xfs " + uuid + ".*hotmount accept %s"
 	m.says(fmt.Sprintf(held, again, again))
 	m.untouched(again)
 	m.run("sync")
@@ -116,7 +116,7 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	m.says(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
 	m.run("hotmount accept " + again)
 	m.wait("the next hold to be shown", "hotmount status | grep -q "+uuid+" && hotmount plan | grep -E '^"+again+" .*hold .*"+uuid+"'")
-	if got := m.run("journalctl -b --no-pager -o cat -u hotmount | grep -c 'hold: it looks blank, but data lay on a disk with its serial'"); got != "2" {
+	if got := m.run("journalctl -b --no-pager -o cat -u hotmount | grep -c 'hold: it looks blank, but data lay on a disk with its serial or WWN'"); got != "2" {
 		t.Errorf("the journal has it %s times, want twice", got)
 	}
 	m.untouched(again)

@@ -39,57 +39,70 @@ func (r *Records) noted(id disk.Identity) *disk.Sighting {
 	return &r.Contents[i]
 }
 
-// formerSerial returns the last content on a disk with f's serial. Content that was never mounted comes first, if it
+// formerSerial returns the last content on a disk with the serial or WWN of id. Content that was never mounted comes first, if it
 // was there when an earlier boot ended. It is the newest, because Remember drops what it replaces. Then come mounted
 // filesystems, then filesystems that were made.
-func (r *Records) formerSerial(f *disk.Facts) *disk.Sighting {
+func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 	for i := range slices.Backward(r.Contents) {
-		if l := &r.Contents[i]; l.Identity.Boot != r.Boot && serialOf(l, f) {
+		if l := &r.Contents[i]; l.Identity.Boot != r.Boot && sameDisk(l, id) {
 			return l
 		}
 	}
 	for i := range slices.Backward(r.Sightings) {
-		if l := &r.Sightings[i]; serialOf(l, f) {
+		if l := &r.Sightings[i]; sameDisk(l, id) {
 			return l
 		}
 	}
 	for i := range slices.Backward(r.History) {
-		if r := &r.History[i]; disk.SameSerial(r.Identity.Serial, f.Serial) && r.Made() {
+		if r := &r.History[i]; r.Identity.Same(id) && r.Made() {
 			return madeBy(r)
 		}
 	}
 	return nil
 }
 
-// serialOf reports whether the filesystem lay on a disk with f's serial, or on a partition of one.
-func serialOf(l *disk.Sighting, f *disk.Facts) bool {
-	serial := l.Identity.Serial
-	i := strings.LastIndex(serial, disk.PartitionSuffix)
-	return disk.SameSerial(serial, f.Serial) || i > 0 && disk.SameSerial(serial[:i], f.Serial)
+// sameDisk reports whether serial or WWN show that the filesystem lay on the disk with that identity, or on a partition
+// of it.
+func sameDisk(l *disk.Sighting, id disk.Identity) bool {
+	return l.Identity.Same(id) || whole(l.Identity).Same(id)
 }
 
-// formerSlot returns what lay in f's slot when an earlier boot ended, on a disk that may have been f. It must be the
+// otherDisk reports whether serial or WWN show that it lay on another disk.
+func otherDisk(l *disk.Sighting, id disk.Identity) bool {
+	return l.Identity.Other(id) && whole(l.Identity).Other(id)
+}
+
+// whole returns the identity with a partition's serial and WWN replaced by its disk's.
+func whole(id disk.Identity) disk.Identity {
+	for _, s := range [...]*string{&id.Serial, &id.WWN} {
+		if i := strings.LastIndex(*s, disk.PartitionSuffix); i > 0 {
+			*s = (*s)[:i]
+		}
+	}
+	return id
+}
+
+// formerSlot returns what lay in the slot of id when an earlier boot ended, on a disk that may have been it. It must be the
 // last in that slot, not seen in this boot and not seen leaving. Content that was never mounted is newer, as in
 // formerSerial.
-func (r *Records) formerSlot(f *disk.Facts) *disk.Sighting {
-	if f.Slot == "" {
+func (r *Records) formerSlot(id disk.Identity) *disk.Sighting {
+	if id.Slot == "" {
 		return nil
 	}
-	if l := r.lastInSlot(r.Contents, f); l != nil {
+	if l := r.lastInSlot(r.Contents, id); l != nil {
 		return l
 	}
-	return r.lastInSlot(r.Sightings, f)
+	return r.lastInSlot(r.Sightings, id)
 }
 
-func (r *Records) lastInSlot(all []disk.Sighting, f *disk.Facts) *disk.Sighting {
+func (r *Records) lastInSlot(all []disk.Sighting, id disk.Identity) *disk.Sighting {
 	for i := range slices.Backward(all) {
 		l := &all[i]
-		part := strings.HasPrefix(l.Identity.Slot, f.Slot+disk.PartitionSuffix)
-		if l.Identity.Slot != f.Slot && !part {
+		part := strings.HasPrefix(l.Identity.Slot, id.Slot+disk.PartitionSuffix)
+		if l.Identity.Slot != id.Slot && !part {
 			continue
 		}
-		other := l.Identity.Serial != "" && f.Serial != "" && !serialOf(l, f)
-		if l.Identity.Boot == r.Boot || l.Left || other || l.Identity.Size != f.Size && !part {
+		if l.Identity.Boot == r.Boot || l.Left || otherDisk(l, id) || l.Identity.Size != id.Size && !part {
 			return nil
 		}
 		return l

@@ -54,7 +54,7 @@ func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
 	st.Braked = slices.ContainsFunc(r.Braked, id.Is)
 	r.sightings(&st, f, id, uuid)
 	r.place(&st, f, id, uuid)
-	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = r.before(id), r.formerSerial(f), r.formerSlot(f), r.noted(id)
+	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = r.before(id), r.formerSerial(id), r.formerSlot(id), r.noted(id)
 	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
 		st.FormerSlot = nil // otherwise its loss would have to be accepted twice
 	}
@@ -84,7 +84,7 @@ func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, 
 		}
 		st.OnRecord, st.Resized = s.Identity.Like(id), s.Identity.ResizedTo(id)
 		st.Beside = beside(s, id)
-		if st.Beside || elsewhere(s, id) || disk.OtherSerial(s.Identity.Serial, f.Serial) {
+		if st.Beside || elsewhere(s, id) || s.Identity.Other(id) {
 			st.LastOn = s
 		}
 	}
@@ -124,10 +124,11 @@ func beside(s *disk.Sighting, id disk.Identity) bool {
 }
 
 // elsewhere reports whether the disk is in another slot than the sighting's disk had in this boot, without that disk
-// having been seen leaving. No serial shows that they are the same. A copy attached meanwhile looks like that.
+// having been seen leaving. Neither serial nor WWN show that they are the same. A copy attached meanwhile looks like
+// that.
 func elsewhere(s *disk.Sighting, id disk.Identity) bool {
 	was := s.Identity
-	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && (was.Serial == "" || id.Serial == "") &&
+	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && !was.Same(id) &&
 		was.Slot != "" && id.Slot != "" && was.Slot != id.Slot
 }
 
@@ -140,7 +141,7 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 		switch {
 		case was.Boot == id.Boot && was.Seq == id.Seq:
 			return 5
-		case was.Serial != "" && was.Like(id):
+		case was.Same(id) && was.Like(id):
 			return 4
 		case n.UUID == uuid:
 			return 3
@@ -168,15 +169,15 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 // isOf reports whether the intent is the disk's, as far as slot, size and the UUID on it can tell.
 //
 // On a disk that was blank an unfinished filesystem holds nothing to lose. There the likeness of an earlier attachment
-// suffices. Without a serial another slot is acceptable as well, once slots may have been reassigned.
+// suffices. Without serial and WWN another slot is acceptable as well, once slots may have been reassigned.
 //
 // Content that was to be overwritten may be on a copy as well, perhaps the only one. There it must be the disk itself.
 func isOf(n *disk.Intent, id disk.Identity) bool {
 	if n.Over {
-		return n.Identity.Is(id) && (n.Identity.Boot == id.Boot || id.Serial != "")
+		return n.Identity.Is(id) && (n.Identity.Boot == id.Boot || n.Identity.Same(id))
 	}
 	was := n.Identity
-	if was.Serial == "" && id.Serial == "" && was.Size == id.Size && (n.Left || was.Boot != id.Boot) {
+	if was.Serial == "" && id.Serial == "" && was.Size == id.Size && !was.Other(id) && (n.Left || was.Boot != id.Boot) {
 		return true
 	}
 	return was.Is(id) || was.Like(id)
@@ -188,9 +189,9 @@ type Twin struct {
 	UUID     string        `json:"uuid"`
 }
 
-// Is reports whether t may be the disk with that identity and filesystem, in any attachment, slot or size. Without a
-// serial any disk may be it, except the one on record. The attachment from which the filesystem was mounted is never
-// it, if another attachment was refused.
+// Is reports whether t may be the disk with that identity and filesystem, in any attachment, slot or size. If neither
+// serial nor WWN decide, any disk may be it, except the one on record. The attachment from which the filesystem was
+// mounted is never it, if another attachment was refused.
 func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:
@@ -202,7 +203,10 @@ func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	case t.Identity.Like(id):
 		return true
 	}
-	return t.Identity.Serial == id.Serial && (id.Serial != "" || !onRecord)
+	if same, decides := t.Identity.Hardware(id); decides {
+		return same
+	}
+	return t.Identity.Serial == id.Serial && !onRecord
 }
 
 // attached reports whether t is that attachment of the disk.
@@ -211,8 +215,8 @@ func (t Twin) attached(id disk.Identity) bool {
 }
 
 // Renamed reports whether the refused disk now has a UUID of its own and was mounted by it. A disk with the other UUID
-// is then not it. Without a serial, another disk in its slot looks the same, so that does not count.
+// is then not it. Without serial and WWN, another disk in its slot looks the same, so that does not count.
 func (t Twin) Renamed(n disk.Sighting) bool {
-	same := t.attached(n.Identity) || n.Identity.Serial != "" && n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
+	same := t.attached(n.Identity) || t.Identity.Same(n.Identity) && n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
 	return !n.Left && t.UUID != n.UUID && same
 }

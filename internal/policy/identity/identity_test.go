@@ -18,6 +18,7 @@ func someDisk(t *rapid.T) *disk.Facts {
 	of := func(label string, values ...string) string { return rapid.SampledFrom(values).Draw(t, label) }
 	return &disk.Facts{
 		ID: disk.ID{Name: "vdb", Seq: rapid.Uint64Range(1, 4).Draw(t, "seq")}, Serial: of("serial", "", "S1", "S2"), Slot: of("slot", "", "pci-1", "pci-2"),
+		WWN:  of("wwn", "", "naa.1", "naa.2", "eui.3"),
 		Size: rapid.Uint64Range(1, 3).Draw(t, "size") << 30,
 		Udev: disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: of("uuid", uuidA, uuidB)},
 	}
@@ -46,7 +47,7 @@ func someRecords(t *rapid.T) Records {
 			r.Contents = append(r.Contents, disk.Sighting{Identity: identity(), UUID: uuid(), Type: "xfs"})
 		case 6:
 			id := identity()
-			r.Given = append(r.Given, disk.Given{Serial: id.Serial, Slot: id.Slot, Seq: id.Seq, Boot: id.Boot, Size: id.Size})
+			r.Given = append(r.Given, disk.Given{Serial: id.Serial, WWN: id.WWN, Slot: id.Slot, Seq: id.Seq, Boot: id.Boot, Size: id.Size})
 		}
 	}
 	return r
@@ -57,14 +58,18 @@ func TestStrangersChangeNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, r := someDisk(t), someRecords(t)
 		alone := r.Standing(f, Attachment{})
-		stranger := disk.Identity{Boot: rapid.SampledFrom([]string{"now", "then"}).Draw(t, "boot"), Seq: 99, Serial: "STRANGER", Slot: "pci-9", Size: 9 << 40}
-		r.Present = slices.Insert(r.Present, 0, stranger)
-		r.Braked = slices.Insert(r.Braked, 0, stranger)
-		r.Twins = slices.Insert(r.Twins, 0, Twin{stranger, uuidC})
-		r.Intents = slices.Insert(r.Intents, 0, disk.Intent{Identity: stranger, UUID: uuidC})
+		stranger := disk.Identity{Boot: rapid.SampledFrom([]string{"now", "then"}).Draw(t, "boot"), Seq: 99, Serial: "STRANGER", WWN: "naa.9", Slot: "pci-9", Size: 9 << 40}
+		if f.WorldWide() != "" && rapid.Bool().Draw(t, "by its WWN alone") {
+			stranger.Serial = ""
+		}
+		// In new slices: what is known points into the old ones.
+		r.Present = slices.Concat([]disk.Identity{stranger}, r.Present)
+		r.Braked = slices.Concat([]disk.Identity{stranger}, r.Braked)
+		r.Twins = slices.Concat([]Twin{{stranger, uuidC}}, r.Twins)
+		r.Intents = slices.Concat([]disk.Intent{{Identity: stranger, UUID: uuidC}}, r.Intents)
 		r.Sightings = append(r.Sightings, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
 		r.Contents = append(r.Contents, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
-		r.Given = slices.Insert(r.Given, 0, disk.Given{Serial: stranger.Serial, Slot: stranger.Slot})
+		r.Given = slices.Concat([]disk.Given{{Serial: stranger.Serial, WWN: stranger.WWN, Slot: stranger.Slot}}, r.Given)
 		if with := r.Standing(f, Attachment{}); !reflect.DeepEqual(with, alone) {
 			t.Fatalf("with the records of a stranger:\n%+v\nwithout:\n%+v", with, alone)
 		}
@@ -79,7 +84,7 @@ func TestRecordedHere(t *testing.T) {
 		mounted := time.Unix(2, 0)
 		r := Records{Boot: "now", Sightings: []disk.Sighting{{Identity: f.Identity("now"), UUID: f.Udev.FSUUID, Type: "xfs", Mounted: mounted}}}
 		st := r.Standing(f, Attachment{})
-		if !st.OnRecord || !st.InPlace || st.LastOn != nil || st.Beside || st.Twin || !st.WasMounted.Equal(mounted) || st.Volume == nil {
+		if r.Sightings[0].Identity.WWN != f.WWN || !st.OnRecord || !st.InPlace || st.LastOn != nil || st.Beside || st.Twin || !st.WasMounted.Equal(mounted) || st.Volume == nil {
 			t.Fatalf("%+v", st)
 		}
 	})
@@ -100,6 +105,7 @@ func TestRelations(t *testing.T) {
 		"a stranger with a copy":               {is: func(f *disk.Facts) { f.Serial = "S2" }, want: want{lastOn: true}},
 		"another attached when this one left":  {was: func(s *disk.Sighting) { s.Identity.Boot, s.Left, s.Newest = "now", true, 7 }, is: func(f *disk.Facts) { f.Slot = "pci-2" }, want: want{onRecord: true, lastOn: true, beside: true}},
 		"back in its slot after it has left":   {was: func(s *disk.Sighting) { s.Identity.Boot, s.Left, s.Newest = "now", true, 4 }, is: func(*disk.Facts) {}, want: want{onRecord: true}},
+		"one WWN, in another slot meanwhile":   {was: func(s *disk.Sighting) { s.Identity.Boot, s.Identity.Serial, s.Identity.WWN = "now", "", "naa.1" }, is: func(f *disk.Facts) { f.Serial, f.WWN, f.Slot = "", "naa.1", "pci-2" }, want: want{onRecord: true}},
 		"no serial, in another slot meanwhile": {was: func(s *disk.Sighting) { s.Identity.Boot, s.Identity.Serial = "now", "" }, is: func(f *disk.Facts) { f.Serial, f.Slot = "", "pci-2" }, want: want{lastOn: true}},
 	} {
 		s := disk.Sighting{Identity: was, UUID: uuidA, Type: "xfs", Mounted: time.Unix(1, 0)}
@@ -113,5 +119,67 @@ func TestRelations(t *testing.T) {
 		if got := (want{st.OnRecord, st.InPlace, st.Resized, st.LastOn != nil, st.Beside}); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
+	}
+}
+
+// TestWWN: without serials the WWN tells a record's disk in any slot, and tells another disk in the record's slot.
+func TestWWN(t *testing.T) {
+	const own, copied, elsewhere, nothing = "naa.1", "naa.2", "pci-2", ""
+	of := func(wwn, slot string) *disk.Facts {
+		return &disk.Facts{ID: disk.ID{Name: "sda", Seq: 5}, WWN: wwn, Slot: slot, Size: 1 << 30, Udev: disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuidA}}
+	}
+	was := of(own, "pci-1").Identity("then")
+	was.Seq = 2
+	sighting := disk.Sighting{Identity: was, UUID: uuidA, Type: "xfs", Mounted: time.Unix(1, 0)}
+	intent := disk.Intent{Identity: was, UUID: uuidB}
+	over := disk.Intent{Identity: was, UUID: uuidB, Over: true}
+	partition := sighting
+	partition.Identity.WWN, partition.Identity.Slot, partition.Identity.Size = own+"-part1", "pci-1-part1", 1<<20
+	for name, tt := range map[string]struct {
+		records               Records
+		of                    func(disk.Standing) bool
+		moved, next, unmarked bool // of the same WWN in another slot, of another in the record's slot, of none in that slot
+	}{
+		"present":                  {Records{Present: []disk.Identity{was}}, func(s disk.Standing) bool { return s.Present != nil }, true, false, true},
+		"braked":                   {Records{Braked: []disk.Identity{was}}, func(s disk.Standing) bool { return s.Braked }, true, false, true},
+		"a twin":                   {Records{Twins: []Twin{{was, uuidA}}}, func(s disk.Standing) bool { return s.Twin }, true, false, true},
+		"on record":                {Records{Sightings: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.OnRecord }, true, false, true},
+		"in place":                 {Records{Sightings: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.InPlace }, false, false, true},
+		"last on another":          {Records{Sightings: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.LastOn != nil }, false, true, false},
+		"mounted from such a disk": {Records{Sightings: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.FormerSerial != nil }, true, false, false},
+		"content of such a disk":   {Records{Contents: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.FormerSerial != nil }, true, false, false},
+		"made on such a disk":      {Records{History: []disk.Record{{Identity: was, UUID: uuidA, Ended: time.Unix(1, 0)}}}, func(s disk.Standing) bool { return s.FormerSerial != nil }, true, false, false},
+		"on a partition of it":     {Records{Sightings: []disk.Sighting{partition}}, func(s disk.Standing) bool { return s.FormerSerial != nil }, true, false, false},
+		"in its slot":              {Records{Contents: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.FormerSlot != nil }, false, false, true},
+		"a partition in its slot":  {Records{Contents: []disk.Sighting{partition}}, func(s disk.Standing) bool { return s.FormerSlot != nil }, false, false, true},
+		"a format":                 {Records{Intents: []disk.Intent{intent}}, func(s disk.Standing) bool { return s.Intent != nil && !s.IntentDoubt }, true, false, true},
+		"a format, by its slot":    {Records{Intents: []disk.Intent{intent}}, func(s disk.Standing) bool { return s.IntentBySlot }, false, false, true},
+		"a format over content":    {Records{Intents: []disk.Intent{over}}, func(s disk.Standing) bool { return s.Intent != nil && !s.IntentDoubt }, true, false, false},
+	} {
+		tt.records.Boot = "now"
+		for wwn, c := range map[string]struct {
+			slot string
+			want bool
+		}{own: {elsewhere, tt.moved}, copied: {was.Slot, tt.next}, nothing: {was.Slot, tt.unmarked}} {
+			if got := tt.of(tt.records.Standing(of(wwn, c.slot), Attachment{})); got != c.want {
+				t.Errorf("%s, a disk of WWN %q at %s: %v", name, wwn, c.slot, got)
+			}
+		}
+	}
+	// By the UUID on it a format is known as well, of which the disk may be a copy.
+	by := Records{Boot: "now", Intents: []disk.Intent{{Identity: was, UUID: uuidA}}}
+	for wwn, doubt := range map[string]bool{own: false, copied: true, nothing: false} {
+		if st := by.Standing(of(wwn, elsewhere), Attachment{}); st.Intent == nil || st.IntentDoubt != doubt {
+			t.Errorf("a disk of WWN %q with the UUID of a format: %+v, doubt %v", wwn, st.Intent, st.IntentDoubt)
+		}
+	}
+	// A partition's record is of its disk.
+	if st := (&Records{Boot: "now", Contents: []disk.Sighting{partition}}).Standing(of(own, was.Slot), Attachment{}); st.FormerSlot == nil {
+		t.Error("nothing lay in its slot, where a partition of it lay")
+	}
+	renamed := sighting
+	renamed.Identity.Seq, renamed.UUID = 9, uuidB
+	if !(Twin{was, uuidA}).Renamed(renamed) {
+		t.Error("a refused disk with a UUID of its own is not known by its WWN")
 	}
 }

@@ -1,0 +1,45 @@
+package disk
+
+import (
+	"fmt"
+	"strings"
+)
+
+// WorldWide returns the WWN if it identifies the disk, else nothing. A number of the kinds NAA, EUI-64 and UUID does,
+// unless it is zero. The kernel makes the other kinds ("t10.", "nvme.") of vendor, model and serial: without a serial
+// all disks of a model have the same. A partition's is its disk's with "-partN" appended.
+func (f *Facts) WorldWide() string {
+	kind, number, _ := strings.Cut(f.WWN, ".")
+	if kind != "naa" && kind != "eui" && kind != "uuid" || strings.Trim(number, "0-") == "" {
+		return ""
+	}
+	if n := f.Partition(); n > 0 {
+		return fmt.Sprintf("%s%s%d", f.WWN, PartitionSuffix, n)
+	}
+	return f.WWN
+}
+
+// otherWWN reports whether the WWNs belong to two different disks. An empty one can be any disk's. So can one of
+// another kind: a disk can have several, and which of them the kernel prefers depends on its version.
+func otherWWN(a, b string) bool {
+	kind, _, _ := strings.Cut(a, ".")
+	return a != b && a != "" && strings.HasPrefix(b, kind+".")
+}
+
+// sameWWN reports whether only the WWN shows o to be the same disk, or the same partition of it, on another path.
+func (f *Facts) sameWWN(o *Facts) bool {
+	return f.WWN != "" && f.WWN == o.WWN && f.Partition() == o.Partition() && (f.Serial == "" || o.Serial == "")
+}
+
+// pathOf reports whether o is the multipath device for the disk's WWN. multipathd gives such a device the uuid "mpath-"
+// and its WWID. For NVMe that is the kernel's WWN. For SCSI it is udev's ID_SERIAL: a digit for the kind, and the number
+// with "_" for spaces (check_fill_0x83_id in scsi_serial.c of systemd).
+func (f *Facts) pathOf(o *Facts) bool {
+	id, is := strings.CutPrefix(o.Serial, "mpath-")
+	if !is || o.Transport != "dm" || f.WWN == "" {
+		return false
+	}
+	kind, number, _ := strings.Cut(f.WWN, ".")
+	digit := map[string]string{"t10": "1", "eui": "2", "naa": "3"}[kind]
+	return id == f.WWN || digit != "" && id == digit+strings.Join(strings.Fields(number), "_")
+}
