@@ -38,6 +38,7 @@ func Show(src Source) (string, error) {
 		}
 	}
 	section(s, scalars, "", "", from)
+	section(s, lists, "", "", from)
 	if len(s.Exclude) > 0 {
 		b.WriteString("exclude:\n")
 	}

@@ -52,6 +52,7 @@ const (
 	ReasonFormatOff    Reason = "formatting-off"
 	ReasonPresent      Reason = "attached-before-installation"
 	ReasonUnseen       Reason = "claims-unseen"
+	ReasonCSI          Reason = "may-be-a-csi-volume"
 	ReasonSameSerial   Reason = "same-serial"
 	ReasonBefore       Reason = "filesystem-vanished"
 	ReasonFormerSerial Reason = "former-serial"
