@@ -25,7 +25,7 @@ func ofThisNode(in input) bool {
 		return in.f.Standing.Given != nil
 	}
 	i, st := Intent(in.f, in.c), &in.f.Standing
-	return onRecord(in) || i != nil && !st.IntentDoubt && (!st.IntentBySlot || i.UUID == in.c.UUID)
+	return onRecord(in) || st.Made || i != nil && !st.IntentDoubt && (!st.IntentBySlot || i.UUID == in.c.UUID)
 }
 
 // singledOut reports whether the class says that the disk is the node's own: it ignores neighbours, or a pattern spells

@@ -91,6 +91,7 @@ func TestGuard(t *testing.T) {
 		{"on record", drivenWith(was("/mnt/disks", "default")), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"another is on record", drivenWith(func(f *disk.Facts) { f.Standing.Volume = &disk.Sighting{UUID: otherUUID} }), xfs(), nil, disk.Hold, disk.ReasonCSI},
 		{"made here, and not mounted yet", driven, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"made here in an earlier boot", drivenWith(func(f *disk.Facts) { f.Standing.Made = true }), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"given out before", drivenWith(another(given)), unread, block, disk.Link, disk.ReasonBlock},
 		{"begun here", drivenWith(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), unproved(halfMade), nil, disk.Prove, disk.ReasonIntent},
 		{"begun here, and proven so", drivenWith(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), halfMade, nil, disk.Format, disk.ReasonIntent},
