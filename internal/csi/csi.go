@@ -3,6 +3,7 @@
 package csi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,9 +23,9 @@ import (
 // DefaultRoot is the default of kubelet's --root-dir.
 const DefaultRoot = "/var/lib/kubelet"
 
-// Roots are the root directories of kubelets. K3s and RKE2 use kubelet's default, but some of their nodes are set up
+// roots are the root directories of kubelets. K3s and RKE2 use kubelet's default, but some of their nodes are set up
 // with a directory of their own.
-var Roots = []string{
+var roots = []string{
 	DefaultRoot,
 	"/var/lib/k0s/kubelet",
 	"/var/lib/rancher/k3s/agent/kubelet",
@@ -37,7 +38,7 @@ var Roots = []string{
 // who may read little, it counts as empty.
 func Drivers(root string) []disk.Driver {
 	names := finder{root: root, found: map[string]bool{}}
-	for _, kubelet := range Roots {
+	for _, kubelet := range roots {
 		names.kubelet(kubelet)
 	}
 	names.rook()
@@ -66,11 +67,11 @@ func (n *finder) kubelet(dir string) {
 	}
 	dra := map[string]bool{}
 	for _, plugins := range []string{"plugins", "csi-plugins"} {
-		for _, e := range n.entries(path.Join(dir, plugins)) {
+		for _, e := range n.entries(path.Join(dir, plugins), "") {
 			if !e.IsDir() || e.Name() == "kubernetes.io" { // volumes of kubelet's own are below that
 				continue
 			}
-			sockets := n.entries(path.Join(dir, plugins, e.Name()))
+			sockets := n.entries(path.Join(dir, plugins, e.Name()), e.Name())
 			// A driver that ends in order removes its socket, and its directory stays over a reboot.
 			switch {
 			case slices.ContainsFunc(sockets, ofCSI), known[e.Name()]&disk.Local != 0:
@@ -80,17 +81,17 @@ func (n *finder) kubelet(dir string) {
 			}
 		}
 	}
-	for _, e := range n.entries(path.Join(dir, "plugins_registry")) {
-		// Kubelet takes no notice of a name that begins with a dot (pkg/kubelet/pluginmanager/pluginwatcher).
-		if e.Type() != fs.ModeSocket || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
+	for _, e := range n.entries(path.Join(dir, "plugins_registry"), "") {
 		name := strings.TrimSuffix(strings.TrimSuffix(e.Name(), ".sock"), "-reg")
-		if !driverOf(dra, name) {
+		if e.Type() == fs.ModeSocket && driverName().MatchString(name) && !driverOf(dra, name) {
 			n.found[name] = true
 		}
 	}
 }
+
+// driverName matches the names that a CSI driver can have (GetPluginInfoResponse in the CSI specification). Device
+// plugins register too, and have an underscore in theirs: that of a resource, such as example.com_sriov.
+var driverName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`) })
 
 // ofCSI reports whether the entry of a plugin's directory is a CSI driver's socket. Its name is a convention: "socket"
 // is Hetzner's, "csi_sock" Dell's.
@@ -127,8 +128,8 @@ var osd = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-
 
 // rook finds Rook where it has made an OSD of a disk. Its CSI drivers take none.
 func (n *finder) rook() {
-	for _, namespace := range n.entries(rookDirectory) {
-		if namespace.IsDir() && slices.ContainsFunc(n.entries(path.Join(rookDirectory, namespace.Name())), ofOSD) {
+	for _, namespace := range n.entries(rookDirectory, "") {
+		if namespace.IsDir() && slices.ContainsFunc(n.entries(path.Join(rookDirectory, namespace.Name()), ""), ofOSD) {
 			n.found["rook"] = true
 		}
 	}
@@ -139,13 +140,14 @@ func ofOSD(e fs.DirEntry) bool { return osd().MatchString(e.Name()) }
 // maxEntries bounds how much of a directory is read.
 const maxEntries = 4096
 
-// entries returns the entries of a directory, none if there is no such directory.
-func (n *finder) entries(dir string) []fs.DirEntry {
+// entries returns the entries of a directory, none if there is no such directory. One that cannot be read counts as the
+// driver of that name, or as one without a known name.
+func (n *finder) entries(dir, driver string) []fs.DirEntry {
 	all, err := read(filepath.Join("/", n.root, dir))
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
 	default:
-		n.found[fmt.Sprintf("unknown, since %s cannot be read", dir)] = true
+		n.found[cmp.Or(driver, fmt.Sprintf("unknown, since %s cannot be read", dir))] = true
 	}
 	return all
 }

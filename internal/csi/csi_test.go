@@ -3,6 +3,7 @@ package csi
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,13 +67,15 @@ func TestDrivers(t *testing.T) {
 		"a DRA driver":          {[]string{"var/lib/kubelet/plugins_registry/gpu.example.com-reg.sock", "var/lib/kubelet/plugins/gpu.example.com/dra.sock"}, ""},
 		"a DRA driver, updated": {[]string{"var/lib/kubelet/plugins_registry/gpu.example.com-ad4af911-5bcd-47c5-a554-f35cea869472-reg.sock", "var/lib/kubelet/plugins/gpu.example.com/dra-ad4af911-5bcd-47c5-a554-f35cea869472.sock"}, ""},
 		"a CSI driver whose name begins as a DRA driver's": {[]string{"var/lib/kubelet/plugins_registry/gpu.example.com-disk-reg.sock", "var/lib/kubelet/plugins/gpu.example.com/dra.sock"}, "gpu.example.com-disk:7"},
-		"both in one":                    {[]string{"var/lib/kubelet/plugins/both.example.com/dra.sock", "var/lib/kubelet/plugins/both.example.com/csi.sock"}, "both.example.com:7"},
-		"a socket that kubelet ignores":  {[]string{"var/lib/kubelet/plugins_registry/.csi.example.com-reg.sock"}, ""},
-		"a directory in the registry":    {[]string{"var/lib/kubelet/plugins_registry/csi.example.com-reg.sock/"}, ""},
-		"the sockets of a device plugin": {[]string{"var/lib/kubelet/device-plugins/kubelet.sock", "var/lib/kubelet/plugins/gpu.example.com/health.sock"}, ""},
-		"kubelet's own volumes":          {[]string{"var/lib/kubelet/plugins/kubernetes.io/csi.sock"}, ""},
-		"Rook with an OSD":               {[]string{"var/lib/rook/rook-ceph/" + osds + "/"}, "rook:6"},
-		"Rook without":                   {[]string{"var/lib/rook/rook-ceph/log/", "var/lib/rook/mon-a/data/"}, ""},
+		"both in one":                     {[]string{"var/lib/kubelet/plugins/both.example.com/dra.sock", "var/lib/kubelet/plugins/both.example.com/csi.sock"}, "both.example.com:7"},
+		"a socket that kubelet ignores":   {[]string{"var/lib/kubelet/plugins_registry/.csi.example.com-reg.sock"}, ""},
+		"a device plugin in the registry": {[]string{"var/lib/kubelet/plugins_registry/intel.com_sriov_netdevice.sock"}, ""},
+		"a registrar of another kind":     {[]string{"var/lib/kubelet/plugins_registry/csi.example.com.sock"}, "csi.example.com:7"},
+		"a directory in the registry":     {[]string{"var/lib/kubelet/plugins_registry/csi.example.com-reg.sock/"}, ""},
+		"the sockets of a device plugin":  {[]string{"var/lib/kubelet/device-plugins/kubelet.sock", "var/lib/kubelet/plugins/gpu.example.com/health.sock"}, ""},
+		"kubelet's own volumes":           {[]string{"var/lib/kubelet/plugins/kubernetes.io/csi.sock"}, ""},
+		"Rook with an OSD":                {[]string{"var/lib/rook/rook-ceph/" + osds + "/"}, "rook:6"},
+		"Rook without":                    {[]string{"var/lib/rook/rook-ceph/log/", "var/lib/rook/mon-a/data/"}, ""},
 	} {
 		var got []string
 		for _, d := range Drivers(node(t, tt.have...)) {
@@ -93,11 +96,26 @@ func TestDriversOfAnUnreadableDirectory(t *testing.T) {
 	}
 	root = node(t, "var/lib/kubelet/plugins_registry/")
 	for i := range maxEntries + 1 {
-		if err := os.WriteFile(filepath.Join(root, "var/lib/kubelet/plugins_registry", strings.Repeat("x", 1+i%200)+string(rune('a'+i/200))), nil, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(root, "var/lib/kubelet/plugins_registry", strconv.Itoa(i)), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := Drivers(root); len(got) != 1 || got[0] != want {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestDriversOfAnUnreadablePlugin: the directory's name is known.
+func TestDriversOfAnUnreadablePlugin(t *testing.T) {
+	root := node(t, "var/lib/kubelet/plugins/csi.example.com/", "var/lib/kubelet/plugins/csi.tigera.io/")
+	for _, name := range []string{"csi.example.com", "csi.tigera.io"} {
+		for i := range maxEntries + 1 {
+			if err := os.WriteFile(filepath.Join(root, "var/lib/kubelet/plugins", name, strconv.Itoa(i)), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := Drivers(root); len(got) != 1 || got[0] != (disk.Driver{Name: "csi.example.com", Reach: disk.Anything}) {
 		t.Errorf("%+v", got)
 	}
 }

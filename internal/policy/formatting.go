@@ -70,7 +70,7 @@ var formattable = []rule{{
 	// Before any proof: it would lock a driver out of its disk.
 	reason: disk.ReasonCSI, action: disk.Hold, on: raw | blank, names: theFilesystem, lift: byAccept, kind: HoldUser,
 	when:   mayBeCSI,
-	wanted: "no storage driver on the node can have brought it, or can take it", means: "a storage driver of Kubernetes on this node can have brought it, or can take it, so hotmount does not open it",
+	wanted: "no storage driver on the node can have brought it or can take it, or class or record show that it is the node's own", means: "a storage driver of Kubernetes on this node can have brought it, or can take it, so hotmount does not open it",
 	found:  driversOf,
 	why:    csiWhy,
 	remedy: csiRemedy,

@@ -69,7 +69,7 @@ func (m machine) stage(w worker.Node, name, id, image string) {
 // keepsOff fails if hotmount has proven, formatted or mounted anything since the boot.
 func (m machine) keepsOff() {
 	m.t.Helper()
-	if got := m.run("journalctl -b --no-pager -o cat -u 'hotmount-format@*' -u 'mnt-disks-*.mount'; ls -A /mnt/disks"); got != "" {
+	if got := m.run("journalctl -q -b --no-pager -o cat -u 'hotmount-format@*' -u 'mnt-disks-*.mount'; ls -A /mnt/disks"); got != "" {
 		m.t.Errorf("hotmount did something:\n%s", got)
 	}
 }
