@@ -12,9 +12,9 @@ import (
 	"hotmount/internal/policy"
 )
 
-// InitState initialises the state directory, and prints which disks are held from now on, and which later ones will be. It needs no daemon. If
-// it cannot see the disks, as in a chroot without /sys, it fails and writes nothing. Otherwise all disks would count as
-// new later.
+// InitState initialises the state directory, and prints which disks are held from now on, and which later ones will be.
+// It needs no daemon. If it cannot see the disks, as in a chroot without /sys, it fails and writes nothing. Otherwise all
+// disks would count as new later.
 func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	boot, err := h.Boot()
 	if err != nil {

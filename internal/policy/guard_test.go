@@ -94,6 +94,7 @@ func TestGuard(t *testing.T) {
 		{"made here in an earlier boot", drivenWith(func(f *disk.Facts) { f.Standing.Made = true }), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"given out before", drivenWith(another(given)), unread, block, disk.Link, disk.ReasonBlock},
 		{"begun here", drivenWith(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), unproved(halfMade), nil, disk.Prove, disk.ReasonIntent},
+		{"begun here, nothing known on it", drivenWith(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), unproved(unread), nil, disk.Prove, disk.ReasonIntent},
 		{"begun here, and proven so", drivenWith(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), halfMade, nil, disk.Format, disk.ReasonIntent},
 		{"begun in its slot", drivenWith(func(f *disk.Facts) { f.Standing.Intent, f.Standing.IntentBySlot = &disk.Intent{UUID: uuid}, true }), unproved(unread), nil, disk.Hold, disk.ReasonCSI},
 		{"begun in its slot, and proven so", drivenWith(func(f *disk.Facts) { f.Standing.Intent, f.Standing.IntentBySlot = &disk.Intent{UUID: uuid}, true }), halfMade, nil, disk.Format, disk.ReasonIntent},
