@@ -78,7 +78,7 @@ func presentAndHeld(disks []disk.Facts, boot string, s *disk.Settings) (present 
 		if f.Standing.Given != nil {
 			continue // it is given out again, and never formatted
 		}
-		f.Standing = disk.Standing{Present: &id, Volume: f.Standing.Volume}
+		f.Standing = disk.Standing{Present: &id, Volume: f.Standing.Volume, Made: f.Standing.Made}
 		content := f.Known()
 		if policy.Decide(f, &content, s).Action == disk.Hold {
 			held = append(held, f)
