@@ -138,7 +138,7 @@ func (n *finder) rook() {
 func ofOSD(e fs.DirEntry) bool { return osd().MatchString(e.Name()) }
 
 // maxEntries bounds how much of a directory is read.
-const maxEntries = 4096
+const maxEntries = 1024
 
 // entries returns the entries of a directory, none if there is no such directory. One that cannot be read counts as the
 // driver of that name, or as one without a known name.

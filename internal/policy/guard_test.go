@@ -158,7 +158,7 @@ func TestSelectorOfADisk(t *testing.T) {
 		f := blankDisk()
 		driven(f)
 		tt.put(f)
-		if got := selector(f); got != tt.want {
+		if got := selectorOf(f); got != tt.want {
 			t.Errorf("serial %q: %s, want %s", f.Serial, got, tt.want)
 		}
 		s := settings()

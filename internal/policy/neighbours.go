@@ -24,12 +24,12 @@ func csiWhy(w *told) string {
 }
 
 func csiRemedy(w *told) string {
-	return say("if it is the node's own: hotmount accept %s; or beforehand, in its class: %s", w.f.Name, cmp.Or(selector(w.f), "neighbours: ignore"))
+	return say("if it is the node's own: hotmount accept %s; or beforehand, in its class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
-// selector returns a selector that means this disk alone, as it is written in a class. It is empty if the disk has
+// selectorOf returns a selector that means this disk alone, as it is written in a class. It is empty if the disk has
 // neither serial, WWN nor mapper name that can be written.
-func selector(f *disk.Facts) string {
+func selectorOf(f *disk.Facts) string {
 	for _, s := range [...]struct{ key, value string }{{"serial", itself(f).serial()}, {"wwn", f.WWN}, {"mapper_names", f.MapperName}} {
 		glob := globEscaper.Replace(s.value)
 		if strings.HasPrefix(glob, Regexp) {
