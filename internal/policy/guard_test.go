@@ -81,6 +81,7 @@ func TestGuard(t *testing.T) {
 		{"by too little of its serial", named, xfs(), serial("DAT*"), disk.Hold, disk.ReasonCSI},
 		{"by too little of its serial, and another's", named, xfs(), serial("DAT*", "OTHER-1"), disk.Hold, disk.ReasonCSI},
 		{"by the serial of a namespace", drivenWith(func(f *disk.Facts) { f.Name, f.Transport, f.Serial = "nvme0n2", "nvme", "n2-S3Z1NB0K" }), xfs(), func(s *disk.Settings) { names("nvme*")(s); serial("S3Z1NB0K")(s) }, disk.Mount, disk.ReasonFilesystem},
+		{"by the whole serial of a namespace", drivenWith(func(f *disk.Facts) { f.Name, f.Transport, f.Serial = "nvme0n2", "nvme", "n2-S3Z1NB0K" }), xfs(), func(s *disk.Settings) { names("nvme*")(s); serial("n2-S3Z1NB0K")(s) }, disk.Mount, disk.ReasonFilesystem},
 		{"by WWN", drivenWith(func(f *disk.Facts) { f.WWN = "naa.5000c50015ea71ad" }), xfs(), func(s *disk.Settings) { s.Classes[0].WWN = []string{"naa.5000c5*"} }, disk.Mount, disk.ReasonFilesystem},
 		{"by the kind of its WWN", drivenWith(func(f *disk.Facts) { f.WWN = "naa.5000c50015ea71ad" }), xfs(), func(s *disk.Settings) { s.Classes[0].WWN = []string{"naa.500*"} }, disk.Hold, disk.ReasonCSI},
 		{"by mapper name", func(f *disk.Facts) { of("dm-3", "dm", disk.Mapper)(f); f.MapperName = "vg0-data1" }, xfs(), func(s *disk.Settings) { names("dm-*")(s); s.Classes[0].MapperNames = []string{"vg0-data*"} }, disk.Mount, disk.ReasonFilesystem},
