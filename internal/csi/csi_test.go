@@ -50,6 +50,8 @@ func TestDrivers(t *testing.T) {
 		"Hetzner":                            {[]string{"var/lib/kubelet/plugins/csi.hetzner.cloud/socket"}, "csi.hetzner.cloud:4"},
 		"a driver that nobody knows":         {[]string{"var/lib/kubelet/plugins_registry/csi.example.com-reg.sock"}, "csi.example.com:7"},
 		"one in a directory of another name": {[]string{"var/lib/kubelet/plugins/ours/csi.sock"}, "ours:7"},
+		"Hetzner's name for the socket":      {[]string{"var/lib/kubelet/plugins/ours/socket"}, "ours:7"},
+		"a directory for the socket":         {[]string{"var/lib/kubelet/plugins/ours/csi.sock/"}, ""},
 		"Dell's name for the socket":         {[]string{"var/lib/kubelet/plugins/unity.emc.dell.com/csi_sock"}, "unity.emc.dell.com:1"},
 		"an old directory":                   {[]string{"var/lib/kubelet/csi-plugins/diskplugin.csi.alibabacloud.com/csi.sock"}, "diskplugin.csi.alibabacloud.com:4"},
 		"k0s":                                {[]string{"var/lib/k0s/kubelet/plugins_registry/csi.example.com-reg.sock"}, "csi.example.com:7"},
