@@ -195,3 +195,24 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 		m.stage(w, name, id, image)
 	}
 }
+
+// TestCSIVolumesBeforeInstallation checks that an installation takes no volume that a driver has brought before.
+func TestCSIVolumesBeforeInstallation(t *testing.T) {
+	parallel(t)
+	m, w := startAs(t, worker.Options{})
+	m.register("cinder.csi.openstack.org")
+	images := []string{blank(t, 320<<20), ext4Disk(t, 320<<20)}
+	var names, ids []string
+	for _, image := range images {
+		name, id := m.attach(w, worker.Disk{File: image})
+		names, ids = append(names, name), append(ids, id)
+	}
+	if err := w.Install(ctx(t), deb(t)); err != nil {
+		t.Fatal(err)
+	}
+	for i, image := range images {
+		m.heldFor(names[i], "cinder.csi.openstack.org")
+		m.stage(w, names[i], ids[i], image)
+	}
+	m.keepsOff()
+}
