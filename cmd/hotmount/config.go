@@ -25,7 +25,7 @@ func configCommand() *cobra.Command {
 		Short: "Check the configuration",
 		Long: "Read the configuration as the daemon does, and print each fault with its file and line, what was found and what is\n" +
 			"expected. This includes the class directories on this machine. The exit code is 3 if there is a fault.\n" +
-			"A class or an exclusion that selects no attached disk is only a warning.",
+			"A class or an exclusion that selects no attached disk is only a warning, and so is a class whose new disks are held.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return checkConfig(c) },
 	}
@@ -72,5 +72,8 @@ func checkConfig(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("cannot tell whether each class selects a disk: %w", err)
 	}
-	return cli.WarnUnused(c.ErrOrStderr(), src, disks, &s)
+	if err := cli.WarnUnused(c.ErrOrStderr(), src, disks, &s); err != nil {
+		return err
+	}
+	return cli.WarnHeld(c.ErrOrStderr(), host(), &s)
 }

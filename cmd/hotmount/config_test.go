@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -56,5 +57,38 @@ func TestWarningsOfUnused(t *testing.T) {
 		if out, code, err = call(t, command...); code != 0 || strings.Contains(out, "warning") {
 			t.Errorf("%v of the defaults: %s: %d, %v", command, out, code, err)
 		}
+	}
+}
+
+// TestNewDisksHeld: beside a driver that can bring such disks, each command that looks ahead says that new disks are held.
+func TestNewDisksHeld(t *testing.T) {
+	h := machine(t)
+	registry := filepath.Join(h.Root, "var/lib/kubelet/plugins_registry")
+	if err := os.MkdirAll(registry, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mknod(filepath.Join(registry, "cinder.csi.openstack.org-reg.sock"), syscall.S_IFSOCK|0o600, 0); err != nil {
+		t.Fatal(err)
+	}
+	attach(t, h.Root, "vdd", 48, "4d8ac1b2-9f6e-4a3c-8")
+	const line = "class default holds each new disk until hotmount accept: a storage driver on this node can bring or take such disks (cinder.csi.openstack.org); "
+	const held = "a storage driver on this node can have brought it, or can take it: cinder.csi.openstack.org; hotmount does not open it; " +
+		"if it is the node's own: hotmount accept vdd; or beforehand, in its class: serial: ['4d8ac1b2-9f6e-4a3c-8']\n"
+	for command, want := range map[string][]string{
+		"config check": {"warning: " + line}, "plan": {"warning: " + line, held}, "state init": {"\n" + line, "/dev/vdd (5 GiB) is held: " + held},
+	} {
+		out, code, err := call(t, strings.Fields(command)...)
+		for _, w := range want {
+			if code != 0 || err != nil || !strings.Contains(out, w) {
+				t.Errorf("%s: no %q in %s: %d, %v", command, w, out, code, err)
+			}
+		}
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("csi_ignore: [cinder.csi.openstack.org]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code, err := call(t, "plan", "--config="+file); code != 0 || err != nil || strings.Contains(out, "storage driver") {
+		t.Errorf("ignored: %s: %d, %v", out, code, err)
 	}
 }

@@ -30,6 +30,9 @@ func planCommand() *cobra.Command {
 			if err := cli.WarnUnused(c.ErrOrStderr(), source(c), disks, s); err != nil {
 				return err
 			}
+			if err := cli.WarnHeld(c.ErrOrStderr(), host(), s); err != nil {
+				return err
+			}
 			return cli.OtherSettings(c.ErrOrStderr(), host().Store, s)
 		},
 	}

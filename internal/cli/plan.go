@@ -108,6 +108,16 @@ func WarnUnused(w io.Writer, src config.Source, disks []disk.Facts, s *disk.Sett
 	return err
 }
 
+// WarnHeld warns about the classes that hold new disks because of the drivers on the node.
+func WarnHeld(w io.Writer, h inventory.Host, s *disk.Settings) error {
+	for _, line := range policy.Neighbours(h.Drivers(), s) {
+		if _, err := fmt.Fprintln(w, "warning: "+line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // OtherSettings prints a note if the settings are not those of the running daemon. The daemon's unit may have another
 // environment or other flags, or a changed configuration may not be loaded yet.
 func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {

@@ -47,6 +47,7 @@ func Default() disk.Settings {
 		Rescan:        time.Hour,
 		Workers:       16,
 		Trim:          true,
+		CSIIgnore:     []string{},
 		Classes:       []disk.Class{class},
 	}
 }
@@ -56,6 +57,7 @@ func defaultClass() disk.Class {
 	return disk.Class{
 		Selectors:   disk.Selectors{Names: []string{"vd[a-z]", "vd[a-z][a-z]"}},
 		Mode:        disk.ModeFilesystem,
+		Neighbours:  disk.NeighboursHold,
 		Create:      "xfs",
 		MkfsOptions: []string{},
 		RootOwner:   "0:0",

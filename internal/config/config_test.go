@@ -82,7 +82,7 @@ func TestLoad(t *testing.T) {
 		{
 			name: "every scalar",
 			file: "format: false\nformat_present: true\nformat_limit: 256\nformat_period: 24h\nsettle: 0s\nscan_rate: 100MiB\nready_timeout: 10m\nrescan: 10s\nworkers: 64\nnode: n-1.example\ntrim: false\n",
-			want: disk.Settings{FormatPresent: true, FormatLimit: 256, FormatPeriod: 24 * time.Hour, ScanRate: 100 << 20, ReadyTimeout: 10 * time.Minute, Rescan: 10 * time.Second, Workers: 64, Node: "n-1.example", Classes: Default().Classes},
+			want: disk.Settings{FormatPresent: true, FormatLimit: 256, FormatPeriod: 24 * time.Hour, ScanRate: 100 << 20, ReadyTimeout: 10 * time.Minute, Rescan: 10 * time.Second, Workers: 64, Node: "n-1.example", CSIIgnore: []string{}, Classes: Default().Classes},
 		},
 		{
 			name: "classes",
@@ -111,11 +111,13 @@ classes:
 				fast.Name, fast.Directory = "fast", "/var/lib/disks/fast"
 				fast.Create, fast.RootOwner, fast.RootMode = "ext4", "1000:2000", "2770"
 				s.Classes = []disk.Class{fast, {
-					Name: "slow-1", Selectors: disk.Selectors{Names: []string{"sd?"}}, Directory: "/var/lib/disks/slow", Mode: disk.ModeBlock, Create: "none",
+					Name: "slow-1", Selectors: disk.Selectors{Names: []string{"sd?"}}, Directory: "/var/lib/disks/slow", Mode: disk.ModeBlock, Neighbours: disk.NeighboursHold, Create: "none",
 					MkfsOptions: []string{}, RootOwner: "0:0", RootMode: "0755", Accept: []string{"ext4"}, Options: []string{}, Blank: "sampled", MinimumSize: 1000, Provision: true, StorageClass: "slow",
 				}}
 			}),
 		},
+		{name: "drivers to ignore", file: "csi_ignore: [csi.example.com, old]\n", want: with(func(s *disk.Settings) { s.CSIIgnore = []string{"csi.example.com", "old"} })},
+		{name: "neighbours to ignore", file: "classes:\n- {name: default, directory: /mnt/disks, neighbours: ignore}\n", want: with(func(s *disk.Settings) { s.Classes[0].Neighbours = "ignore" })},
 		{
 			name: "the environment wins over the file",
 			file: "settle: 1s\nworkers: 2\n", environ: []string{"PATH=/bin", "HOTMOUNT_SETTLE=2s", "HOTMOUNT_FORMAT=false", "HOTMOUNT_TEST_X=1"},
@@ -204,7 +206,7 @@ func TestSources(t *testing.T) {
 
 const (
 	durationWords = `expected a duration with a unit from 0s to 10m, such as 30s or 1m30s`
-	rootWords     = `classes, exclude, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers, node, trim`
+	rootWords     = `classes, exclude, csi_ignore, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers, node, trim`
 	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
 	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, of at least 4MiB (a second)`
 	hidden        = `expected a directory that the daemon sees: its unit hides /home, /root, /tmp and /var/tmp from it (ProtectHome=, PrivateTmp=)`
@@ -236,7 +238,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootWords},
 		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootWords},
 		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found a second time, expected once: it stands in line 1`},
-		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, mapper_names, backing_file, transport, serial, wwn, model, vendor, by_path, size, rotational, removable, logical_sector, partitions, directory, mode, create, mkfs_options, root_owner, root_mode, accept, options, blank, minimum_size, grow, trim, provision, storage_class`},
+		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, mapper_names, backing_file, transport, serial, wwn, model, vendor, by_path, size, rotational, removable, logical_sector, partitions, directory, mode, neighbours, create, mkfs_options, root_owner, root_mode, accept, options, blank, minimum_size, grow, trim, provision, storage_class`},
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
 		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: it stands in line 2`},
 
@@ -666,7 +668,7 @@ func TestKeysAreTheSettings(t *testing.T) {
 		t.Errorf("a fault by a file: %v", err)
 	}
 	for of, want := range map[any][]string{
-		reflect.TypeFor[disk.Settings]():  append([]string{"classes", "exclude", "fault"}, names(scalars)...),
+		reflect.TypeFor[disk.Settings]():  append([]string{"classes", "exclude", "csi_ignore", "fault"}, names(scalars)...),
 		reflect.TypeFor[disk.Class]():     names(classKeys),
 		reflect.TypeFor[disk.Selectors](): names(selectorKeys),
 	} {
@@ -721,7 +723,7 @@ func TestShippedFile(t *testing.T) {
 			t.Errorf("the selector %s is not explained in the shipped file", key)
 		}
 	}
-	keys := append([]string{"name", "names", "exclude"}, names(actKeys)...)
+	keys := append([]string{"name", "names", "exclude", "csi_ignore"}, names(actKeys)...)
 	for _, s := range scalars {
 		keys = append(keys, s.name)
 	}

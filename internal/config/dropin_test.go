@@ -92,6 +92,7 @@ func TestDropIns(t *testing.T) {
 func TestShowWritesEveryValue(t *testing.T) {
 	src := source(t, `scan_rate: 5MB
 format_period: 90s
+csi_ignore: [csi.example.com]
 exclude: [{serial: ["a\"b<&>", 're:\d,"']}, {size: ..5GB}]
 classes:
 - {name: a, directory: /a, minimum_size: 1000MB, storage_class: x, size: 5GiB..10GB, rotational: false, removable: true, logical_sector: [512, 4096]}

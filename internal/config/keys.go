@@ -35,6 +35,11 @@ var scalars = []key{
 	{"trim", boolean, single, "give the free space of filesystems back to the storage"},
 }
 
+// lists are the keys at the root that only files can set. The last file that has one wins.
+var lists = []key{
+	{"csi_ignore", driverName, list, ""},
+}
+
 // selectorKeys are the keys of an exclusion. A class has them too.
 var selectorKeys = []key{
 	{"names", kernelNames, nonEmptyList, ""},
@@ -57,6 +62,7 @@ var selectorKeys = []key{
 var actKeys = []key{
 	{"directory", directory, single, ""},
 	{"mode", mode, single, ""},
+	{"neighbours", neighbours, single, ""},
 	{"create", filesystemMade, single, ""},
 	{"mkfs_options", mkfsOption, list, ""},
 	{"root_owner", rootOwner, single, ""},
@@ -74,7 +80,7 @@ var actKeys = []key{
 var classKeys = append(append([]key{{"name", className, single, ""}}, selectorKeys...), actKeys...)
 
 // rootKeys are the names of the keys at the root of a file.
-var rootKeys = append([]string{"classes", "exclude"}, names(scalars)...)
+var rootKeys = append(append([]string{"classes", "exclude"}, names(lists)...), names(scalars)...)
 
 func names(keys []key) []string {
 	var all []string

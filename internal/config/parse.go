@@ -127,7 +127,7 @@ func (p *parser) root(n *yaml.Node) {
 		return // "---" alone
 	}
 	nodes := p.mapping(n, "", rootKeys)
-	values, from := p.values(nodes, "", scalars)
+	values, from := p.values(nodes, "", slices.Concat(scalars, lists))
 	p.layers = append(p.layers, values)
 	maps.Copy(p.origins, from)
 	if v := nodes["classes"]; v != nil {

@@ -52,6 +52,7 @@ func file(s *disk.Settings, from origins) string {
 		}
 	}
 	section(*s, scalars, "", "", from)
+	section(*s, lists, "", "", from)
 	if len(s.Exclude) > 0 {
 		b.WriteString("exclude:\n")
 	}

@@ -18,6 +18,7 @@ const minimumXFS = 300 << 20
 // These texts have few values.
 var (
 	mode           = oneOf(disk.ModeFilesystem, disk.ModeBlock)
+	neighbours     = oneOf(disk.NeighboursHold, disk.NeighboursIgnore)
 	filesystemMade = oneOf(disk.XFS, disk.Ext4, "none")
 	filesystemKept = oneOf("xfs", "ext4")
 	proof          = oneOf("auto", "full", "sampled", "unsigned")
@@ -31,8 +32,9 @@ var (
 	// Names of Kubernetes objects are DNS subdomains (RFC 1123).
 	storageClass = matching(`[a-z0-9.-]*`, 253,
 		"the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or \"\" for none")
-	nodeName = storageClass.called("name")
-	rootMode = matching(`[0246][0-7][0-7][0-7]`, 4,
+	nodeName   = storageClass.called("name")
+	driverName = matching(`[A-Za-z0-9._-]+`, 253, "the name of a driver, as the hold prints it: letters, digits, '.', '_' and '-'")
+	rootMode   = matching(`[0246][0-7][0-7][0-7]`, 4,
 		`an octal mode of four digits in quotes, such as "0755" or "2770", without the sticky bit`)
 	rootOwner = matching(`[0-9]+:[0-9]+`, 128, `two numbers "UID:GID" in quotes, such as "1000:1000"`, wrongOwner)
 	directory = matching(`/[A-Za-z0-9/._-]*`, 4096,

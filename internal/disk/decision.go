@@ -77,6 +77,8 @@ type Settings struct {
 	Node string `json:"node"`
 	// Trim switches trimming as a whole.
 	Trim bool `json:"trim"`
+	// CSIIgnore are the names of drivers (Driver) that hold no disk.
+	CSIIgnore []string `json:"csi_ignore"`
 	// Exclude selects disks that no class may have. One matching entry is enough.
 	Exclude []Selectors `json:"exclude"`
 	// Classes are in order of precedence: the first class that selects a disk has it.
@@ -106,6 +108,12 @@ const (
 	ModeBlock      = "block"
 )
 
+// The values of Class.Neighbours.
+const (
+	NeighboursHold   = "hold"
+	NeighboursIgnore = "ignore"
+)
+
 // Class is one kind of disk and what hotmount does with it.
 type Class struct {
 	Name string `json:"name"`
@@ -115,6 +123,8 @@ type Class struct {
 	Directory string `json:"directory"`
 	// Mode is ModeFilesystem or ModeBlock.
 	Mode string `json:"mode"`
+	// Neighbours is NeighboursIgnore if the disks of the class are the node's own, whatever drivers (Driver) are on it.
+	Neighbours string `json:"neighbours"`
 	// Create is the type of the filesystems that are made on blank disks: XFS, Ext4 or "none".
 	Create string `json:"create"`
 	// MkfsOptions go to mkfs.xfs or mkfs.ext4. Each is written as on the command line: "-i size=1024".

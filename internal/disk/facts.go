@@ -84,6 +84,9 @@ type Facts struct {
 	// Unseen is an unreadable unit file that may name the disk, empty if there is none.
 	Unseen string `json:"unseen,omitempty"`
 
+	// Drivers are the drivers on the node that bring or take disks. All disks share the list.
+	Drivers []Driver `json:"-"`
+
 	// Udev is the disk's entry in the udev database.
 	Udev Udev `json:"udev"`
 	// Standing is what hotmount's own stores hold about the disk.

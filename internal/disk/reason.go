@@ -53,6 +53,7 @@ const (
 	ReasonSettings     Reason = "configuration-fault"
 	ReasonPresent      Reason = "attached-before-installation"
 	ReasonUnseen       Reason = "claims-unseen"
+	ReasonCSI          Reason = "may-be-a-csi-volume"
 	ReasonSameSerial   Reason = "same-serial"
 	ReasonSameWWN      Reason = "same-wwn"
 	ReasonBefore       Reason = "filesystem-vanished"

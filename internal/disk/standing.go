@@ -65,6 +65,8 @@ type Standing struct {
 	Twin bool `json:"twin,omitempty"`
 	// Volume is the last sighting of the filesystem on the disk, on whatever disk it was then, nil if there is none.
 	Volume *Sighting `json:"volume,omitempty"`
+	// Made reports that this node has made a filesystem of the UUID that is on the disk.
+	Made bool `json:"made,omitempty"`
 	// Given is the permanent record that this disk, this partition or a disk below this device-mapper device was given
 	// out as a block volume. It is nil if none was.
 	Given *Given `json:"given,omitempty"`

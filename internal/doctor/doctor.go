@@ -112,6 +112,8 @@ type Snapshot struct {
 	Pinned []string
 	// Unlikely are processes with a kubelet's name but without its rights.
 	Unlikely []Process
+	// Held has a line for each class that holds new disks because of the drivers on the node (policy.Neighbours).
+	Held []string
 	// Blind are the reasons why the doctor could not see something.
 	Blind []string
 }

@@ -179,6 +179,9 @@ func (e *examiner) system() {
 			}
 		}
 	}
+	for _, line := range e.s.Held {
+		e.find(Finding{}, Note, NewDisksHeld, nil, "%s", line)
+	}
 	for _, why := range e.s.Blind {
 		e.find(Finding{}, Warning, Blind, nil, "%s", why)
 	}

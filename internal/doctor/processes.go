@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hotmount/internal/csi"
 	"hotmount/internal/mounts"
 )
 
@@ -270,7 +271,7 @@ func (src Source) arguments(ctx context.Context, p *Process) {
 func isHyperkube(p *Process) bool { return path.Base(p.Exe) == "hyperkube" || p.Name == "hyperkube" }
 
 // defaultRoot is the default of kubelet's --root-dir.
-const defaultRoot = "/var/lib/kubelet"
+const defaultRoot = csi.DefaultRoot
 
 // maxRoots bounds how many root directories a kubelet may have. One is usual.
 const maxRoots = 8

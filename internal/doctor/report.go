@@ -61,6 +61,8 @@ const (
 	Trimmed Kind = "fstrim"
 	// NoHelper: a program is missing.
 	NoHelper Kind = "missing-helper"
+	// NewDisksHeld: a class holds new disks because of the drivers on the node.
+	NewDisksHeld Kind = "new-disks-held"
 	// LoopDevices: a class selects loop devices.
 	LoopDevices Kind = "loop-devices"
 	// FaultySettings: the configuration has a fault.

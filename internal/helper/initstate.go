@@ -12,9 +12,9 @@ import (
 	"hotmount/internal/policy"
 )
 
-// InitState initialises the state directory, and prints which blank disks are held from now on. It needs no daemon. If
-// it cannot see the disks, as in a chroot without /sys, it fails and writes nothing. Otherwise all disks would count as
-// new later.
+// InitState initialises the state directory, and prints which disks are held from now on, and which later ones will be.
+// It needs no daemon. If it cannot see the disks, as in a chroot without /sys, it fails and writes nothing. Otherwise all
+// disks would count as new later.
 func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	boot, err := h.Boot()
 	if err != nil {
@@ -50,9 +50,23 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 		fmt.Fprintln(w, "the state directory is a new one: systemctl restart hotmount")
 	}
 	for _, f := range held {
-		fmt.Fprintf(w, "%s (%s) is held: it was attached before hotmount and may be blank; to let hotmount use it: hotmount accept %s\n", f.Node(), disk.HumanSize(f.Size), f.Name)
+		fmt.Fprintf(w, "%s (%s) is held: %s\n", f.Node(), disk.HumanSize(f.Size), wordsOfHeld(f, settings))
+	}
+	for _, line := range policy.Neighbours(h.Drivers(), settings) {
+		fmt.Fprintln(w, line)
 	}
 	return nil
+}
+
+// wordsOfHeld returns why the disk is held, and what helps.
+func wordsOfHeld(f *disk.Facts, s *disk.Settings) string {
+	c := f.Known()
+	d := policy.Decide(f, &c, s)
+	if d.Reason == disk.ReasonPresent {
+		return "it was attached before hotmount and may be blank; to let hotmount use it: hotmount accept " + f.Name
+	}
+	why, next := policy.Words(f, &c, s, d)
+	return why + "; " + next
 }
 
 // presentAndHeld returns the identities of all disks, and the disks that are held once these are recorded as present.
@@ -64,7 +78,7 @@ func presentAndHeld(disks []disk.Facts, boot string, s *disk.Settings) (present 
 		if f.Standing.Given != nil {
 			continue // it is given out again, and never formatted
 		}
-		f.Standing = disk.Standing{Present: &id}
+		f.Standing = disk.Standing{Present: &id, Volume: f.Standing.Volume, Made: f.Standing.Made}
 		content := f.Known()
 		if policy.Decide(f, &content, s).Action == disk.Hold {
 			held = append(held, f)

@@ -26,6 +26,7 @@ func Snapshot(ctx context.Context, h inventory.Host, s *disk.Settings) (*doctor.
 		return nil, err
 	}
 	taken.Fault = s.Fault
+	taken.Held = policy.Neighbours(h.Drivers(), s)
 	// Without the node's name volumes would not be recognised by theirs.
 	taken.Node, err = inventory.NodeName(s.Node)
 	return taken, err

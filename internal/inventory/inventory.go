@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hotmount/internal/csi"
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
 	"hotmount/internal/store"
@@ -76,6 +77,9 @@ func (h Host) DoubtMounts() { h.Shared.reader().Doubt() }
 func (h Host) Propagates(directory string) error {
 	return h.Shared.reader().Propagates(h.Root, directory)
 }
+
+// Drivers returns the drivers on the node that bring or take disks (csi.Drivers). It reads them anew.
+func (h Host) Drivers() []disk.Driver { return csi.Drivers(h.Root) }
 
 // Unknown returns the names of the disks that udev has not finished in this attachment (disk.Udev.Initialized).
 func (h Host) Unknown() ([]string, error) {
@@ -164,6 +168,7 @@ type common struct {
 	loops  []mounts.Loop
 	// loopUUIDs returns the UUID of the filesystem that udev found on each loop device, by kernel name.
 	loopUUIDs func() map[string]string
+	drivers   []disk.Driver
 	memory    store.Memory
 	// off is the reason why all formatting is off, or empty.
 	off string
@@ -195,6 +200,7 @@ func (h Host) gather() (common, error) {
 	}
 	loops := c.loops
 	c.loopUUIDs = sync.OnceValue(func() map[string]string { return h.loopUUIDs(loops) })
+	c.drivers = h.Drivers()
 	c.off = h.formattingOff(forbidden)
 	return c, nil
 }
@@ -219,6 +225,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 	if err != nil {
 		return f, err
 	}
+	f.Drivers = c.drivers
 	devices, err := h.sysfs().Devices(&f)
 	if err != nil {
 		return f, err

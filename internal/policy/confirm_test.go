@@ -49,6 +49,8 @@ func TestConfirmable(t *testing.T) {
 		{"a filesystem lay in its slot", func(f *disk.Facts) { f.Standing.FormerSlot = &lay }, proven(disk.Unknown), nil, ""},
 		{"too many formats", func(f *disk.Facts) { f.Standing.Braked = true }, proven(disk.Unknown), nil, ""},
 		{"somebody wrote when another one was formatted", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Doubt: "x"} }, proven(disk.Unknown), nil, ""},
+		{"beside a storage driver", driven, proven(disk.Unknown), nil, ""},
+		{"beside a storage driver, a filesystem", driven, xfs(), nil, disk.ReasonCSI},
 		{"a claim unseen, blank", hidden, proven(disk.Blank), nil, disk.ReasonUnseen},
 		{"refused before", func(f *disk.Facts) {
 			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Failure: "x"}
@@ -135,6 +137,7 @@ func TestWord(t *testing.T) {
 		"of another class":           {was("/mnt/whole", "whole"), xfs(), beside(wholeClass), word(disk.ReasonOtherClass, uuid)[0]},
 		"another class, block":       {another(disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1", Class: "raw"}), proven(disk.Unread), func(s *disk.Settings) { block(s); beside(rawClass)(s) }, word(disk.ReasonOtherClass, "")[0]},
 		"a claim unseen":             {hidden, xfs(), nil, word(disk.ReasonUnseen, uuid)[0]},
+		"beside a storage driver":    {driven, xfs(), nil, word(disk.ReasonCSI, uuid)[0]},
 		"a twin whose peer is gone":  {func(f *disk.Facts) { f.Standing.Twin = true }, xfs(), nil, word(disk.ReasonTwin, uuid)[0]},
 		"a twin whose peer is there": {func(f *disk.Facts) { f.Standing.Twin, f.SameUUID = true, []disk.Peer{{}} }, xfs(), nil, disk.Word{}},
 		"released":                   {func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonReleased }, xfs(), nil, disk.Word{}},

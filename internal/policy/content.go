@@ -61,9 +61,13 @@ var unfinished = []rule{{
 		return onlyPath(w.f, say("if nothing on it is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
 	},
 }, {
+	// The proof would lock a driver out of its disk.
+	reason: disk.ReasonCSI, action: disk.Hold, on: content, names: theFilesystem,
+	when: func(in input) bool { return unproven(in) && mayBeCSI(in) },
+}, {
 	// udev's result does not suffice: to libblkid a half-made XFS looks like a whole one.
 	reason: disk.ReasonIntent, action: disk.Prove, on: content,
-	when:  func(in input) bool { return in.f.Whole == "" && Intent(in.f, in.c) != nil && !in.c.Proven },
+	when:  unproven,
 	means: "an earlier format of it did not finish",
 	why: func(w *told) string {
 		if w.f.Standing.IntentBySlot {
@@ -163,6 +167,9 @@ var mountable = []rule{{
 	reason: disk.ReasonUnseen, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return unseen(in.f, in.c.UUID) && !onRecord(in) },
 }, {
+	reason: disk.ReasonCSI, action: disk.Hold, on: filesystem, names: theFilesystem,
+	when: mayBeCSI,
+}, {
 	reason: disk.ReasonSettings, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return in.s.Fault != "" && !onRecord(in) },
 }, {
@@ -184,3 +191,8 @@ var unknown = []rule{{
 	why:    unknownWhy,
 	remedy: wipe,
 }}
+
+// unproven reports whether a format of the disk is unfinished, and the disk has not been read since.
+func unproven(in input) bool {
+	return in.f.Whole == "" && Intent(in.f, in.c) != nil && !in.c.Proven
+}

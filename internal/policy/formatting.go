@@ -67,6 +67,14 @@ var formattable = []rule{{
 	found:  udevKnows,
 	remedy: func(w *told) string { return "udevadm trigger -s block -y " + w.f.Name },
 }, {
+	// Before any proof: it would lock a driver out of its disk.
+	reason: disk.ReasonCSI, action: disk.Hold, on: raw | blank, names: theFilesystem, lift: byAccept, kind: HoldUser,
+	when:   mayBeCSI,
+	wanted: "no storage driver on the node can have brought it or can take it, or class or record show that it is the node's own", means: "a storage driver of Kubernetes on this node can have brought it, or can take it, so hotmount does not open it",
+	found:  driversOf,
+	why:    csiWhy,
+	remedy: csiRemedy,
+}, {
 	// The correct configuration may exclude the disk.
 	reason: disk.ReasonSettings, action: disk.Hold, on: raw | blank, kind: HoldOperator,
 	when:   func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },

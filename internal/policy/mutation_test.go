@@ -173,7 +173,7 @@ func unlifted(i int, l lift) lift {
 
 // The tests that see what decides, what lifts a rule, and what selects a disk.
 const (
-	decisions  = "^(TestDecide|TestEachConditionAloneBlocksFormat|TestConditionsOfWhatIsGivenOut|TestUnrecorded)$"
+	decisions  = "^(TestDecide|TestEachConditionAloneBlocksFormat|TestConditionsOfWhatIsGivenOut|TestUnrecorded|TestGuard)$"
 	lifts      = "^(TestConfirmable|TestWord|TestRetry|TestAnAcceptLiftsWhatWasTold)$"
 	selections = "^(TestDecide|TestConfirmable|TestPattern|TestSelectors|TestNamespaces|TestNamed|TestFirstClassHasIt|TestNarrow|TestLoopDevices|TestConsider|TestSelectAllocatesNothing|TestNoConfigurationHasTheSystem)$"
 )
@@ -194,7 +194,7 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		}
 	}
 	m := &mutator{}
-	for name, tests := range map[string]string{"policy.go": decisions + "|" + lifts, "confirm.go": lifts, "select.go": selections, "rules.go": "", "content.go": "", "formatting.go": ""} {
+	for name, tests := range map[string]string{"policy.go": decisions + "|" + lifts, "confirm.go": lifts, "select.go": selections, "guard.go": decisions, "rules.go": "", "content.go": "", "formatting.go": ""} {
 		var err error
 		m.seenBy, m.table = tests, tests == ""
 		if m.source, err = os.ReadFile(name); err != nil {

@@ -1314,6 +1314,7 @@ var conditions = []condition{
 	{name: "formatting is off on this node", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = "lost" }},
 	{name: "there before installation", reason: disk.ReasonPresent, lift: word(disk.ReasonPresent, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = &disk.Identity{} }},
 	{name: "a claim that cannot be read", reason: disk.ReasonUnseen, lift: word(disk.ReasonUnseen, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { hidden(f) }},
+	{name: "a storage driver may have brought it", reason: disk.ReasonCSI, lift: word(disk.ReasonCSI, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { driven(f) }},
 	{name: "the serial of an earlier disk", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}}
 	}},
@@ -1552,6 +1553,10 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			case disk.ReasonBefore, disk.ReasonFormerSerial, disk.ReasonFormerSlot:
 				if halfMade {
 					continue // it was given up when the format began
+				}
+			case disk.ReasonCSI:
+				if f.Standing.Intent != nil {
+					continue // this node began the format, so the disk is its own
 				}
 			case disk.ReasonSameSerial:
 				if slices.ContainsFunc(chosen[n+1:], func(i int) bool { return conditions[i].reason == cond.reason }) {

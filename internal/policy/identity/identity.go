@@ -54,6 +54,7 @@ func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
 	st.Braked = slices.ContainsFunc(r.Braked, id.Is)
 	r.sightings(&st, f, id, uuid)
 	r.place(&st, f, id, uuid)
+	st.Made = uuid != "" && slices.ContainsFunc(r.History, func(h disk.Record) bool { return h.UUID == uuid && h.Made() })
 	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = r.before(id), r.formerSerial(id), r.formerSlot(id), r.noted(id)
 	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
 		st.FormerSlot = nil // otherwise its loss would have to be accepted twice

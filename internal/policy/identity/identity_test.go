@@ -90,6 +90,29 @@ func TestRecordedHere(t *testing.T) {
 	})
 }
 
+// TestMadeHere: a filesystem is this node's by the record of the format that has made it.
+func TestMadeHere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		record disk.Record
+		want   bool
+	}{
+		"made":      {disk.Record{UUID: uuidA, Ended: time.Unix(1, 0)}, true},
+		"failed":    {disk.Record{UUID: uuidA, Ended: time.Unix(1, 0), Failure: "x"}, false},
+		"not ended": {disk.Record{UUID: uuidA}, false},
+		"another":   {disk.Record{UUID: uuidB, Ended: time.Unix(1, 0)}, false},
+		"none":      {disk.Record{Ended: time.Unix(1, 0)}, false},
+	} {
+		f := disk.Facts{ID: disk.ID{Name: "vdb", Seq: 2}, Size: 1 << 30, Udev: disk.Udev{Initialized: true, FSType: "xfs", FSUsage: "filesystem", FSUUID: uuidA}}
+		r := Records{Boot: "now", History: []disk.Record{tt.record}}
+		if name == "none" {
+			f.Udev = disk.Udev{Initialized: true}
+		}
+		if st := r.Standing(&f, Attachment{}); st.Made != tt.want {
+			t.Errorf("%s: %v", name, st.Made)
+		}
+	}
+}
+
 // TestRelations: what one record of a filesystem means for a disk that has it.
 func TestRelations(t *testing.T) {
 	was := disk.Identity{Boot: "then", Seq: 2, Serial: "S1", Slot: "pci-1", Size: 1 << 30}

@@ -1,0 +1,169 @@
+// Package csi finds the CSI drivers on the node, by the names of files. It asks no driver, and a driver that is not
+// running counts: at boot its files are there first.
+package csi
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"hotmount/internal/disk"
+)
+
+// DefaultRoot is the default of kubelet's --root-dir.
+const DefaultRoot = "/var/lib/kubelet"
+
+// roots are the root directories of kubelets. K3s and RKE2 use kubelet's default, but some of their nodes are set up
+// with a directory of their own.
+var roots = []string{
+	DefaultRoot,
+	"/var/lib/k0s/kubelet",
+	"/var/lib/rancher/k3s/agent/kubelet",
+	"/var/lib/rancher/rke2/agent/kubelet",
+	"/var/snap/microk8s/common/var/lib/kubelet",
+}
+
+// Drivers returns the drivers of the node below a root directory that bring or take disks, by name. "" is the live
+// system. A directory that cannot be read counts as a driver about which nothing is known. To a caller other than root,
+// who may read little, it counts as empty.
+func Drivers(root string) []disk.Driver {
+	names := finder{root: root, found: map[string]bool{}}
+	for _, kubelet := range roots {
+		names.kubelet(kubelet)
+	}
+	names.rook()
+	var all []disk.Driver
+	for _, name := range slices.Sorted(maps.Keys(names.found)) {
+		if reach := reachOf(name); reach != 0 {
+			all = append(all, disk.Driver{Name: name, Reach: reach})
+		}
+	}
+	return all
+}
+
+type finder struct {
+	root  string
+	found map[string]bool
+}
+
+// kubelet finds the drivers of one kubelet.
+//
+// The registrar of a driver makes plugins_registry/NAME-reg.sock, and removes it when it ends in order (buildSocketPath
+// and removeRegSocket in kubernetes-csi/node-driver-registrar). The driver makes its own socket in a directory that
+// usually has its name, below plugins, or below csi-plugins in old manifests.
+func (n *finder) kubelet(dir string) {
+	if _, err := os.Stat(filepath.Join("/", n.root, dir)); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	dra := map[string]bool{}
+	for _, plugins := range []string{"plugins", "csi-plugins"} {
+		for _, e := range n.entries(path.Join(dir, plugins), "") {
+			if !e.IsDir() || e.Name() == "kubernetes.io" { // volumes of kubelet's own are below that
+				continue
+			}
+			sockets := n.entries(path.Join(dir, plugins, e.Name()), e.Name())
+			// A driver that ends in order removes its socket, and its directory stays over a reboot.
+			switch {
+			case slices.ContainsFunc(sockets, ofCSI), known[e.Name()]&disk.Local != 0:
+				n.found[e.Name()] = true
+			case slices.ContainsFunc(sockets, ofDRA):
+				dra[e.Name()] = true
+			}
+		}
+	}
+	for _, e := range n.entries(path.Join(dir, "plugins_registry"), "") {
+		name := strings.TrimSuffix(strings.TrimSuffix(e.Name(), ".sock"), "-reg")
+		if e.Type() == fs.ModeSocket && driverName().MatchString(name) && !driverOf(dra, name) {
+			n.found[name] = true
+		}
+	}
+}
+
+// driverName matches the names that a CSI driver can have (GetPluginInfoResponse in the CSI specification). Device
+// plugins register too, and have an underscore in theirs: that of a resource, such as example.com_sriov.
+var driverName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`) })
+
+// ofCSI reports whether the entry of a plugin's directory is a CSI driver's socket. Its name is a convention: "socket"
+// is Hetzner's, "csi_sock" Dell's.
+func ofCSI(e fs.DirEntry) bool {
+	name := e.Name()
+	return e.Type() == fs.ModeSocket && (name == "csi.sock" || name == "csi_sock" || name == "socket")
+}
+
+// ofDRA reports whether the entry of a plugin's directory is the socket of a driver for dynamic resource allocation:
+// "dra.sock" or "dra-UID.sock" (Start in k8s.io/dynamic-resource-allocation/kubeletplugin). Such drivers register as
+// CSI drivers do.
+func ofDRA(e fs.DirEntry) bool {
+	return e.Type() == fs.ModeSocket && strings.HasPrefix(e.Name(), "dra") && strings.HasSuffix(e.Name(), ".sock")
+}
+
+// driverOf reports whether one of the drivers has registered under that name: its own, or with rolling updates its own
+// and the pod's UID.
+func driverOf(drivers map[string]bool, name string) bool {
+	for driver := range drivers {
+		rest, ok := strings.CutPrefix(name, driver)
+		if ok && (rest == "" || rest[0] == '-' && strings.Trim(rest, "-0123456789abcdef") == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// rookDirectory is the default of dataDirHostPath in Rook's CephCluster.
+const rookDirectory = "/var/lib/rook"
+
+// osd matches the directory of an OSD, which Rook makes below rookDirectory/NAMESPACE: the UUIDs of cluster and OSD
+// (getActivateOSDInitContainer in pkg/operator/ceph/cluster/osd).
+var osd = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f-]{36}_[0-9a-f-]{36}$`) })
+
+// rook finds Rook where it has made an OSD of a disk. Its CSI drivers take none.
+func (n *finder) rook() {
+	for _, namespace := range n.entries(rookDirectory, "") {
+		if namespace.IsDir() && slices.ContainsFunc(n.entries(path.Join(rookDirectory, namespace.Name()), ""), ofOSD) {
+			n.found["rook"] = true
+		}
+	}
+}
+
+func ofOSD(e fs.DirEntry) bool { return osd().MatchString(e.Name()) }
+
+// maxEntries bounds how much of a directory is read.
+const maxEntries = 1024
+
+// entries returns the entries of a directory, none if there is no such directory. One that cannot be read counts as the
+// driver of that name, or as one without a known name.
+func (n *finder) entries(dir, driver string) []fs.DirEntry {
+	all, err := read(filepath.Join("/", n.root, dir))
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
+	default:
+		n.found[cmp.Or(driver, fmt.Sprintf("unknown, since %s cannot be read", dir))] = true
+	}
+	return all
+}
+
+func read(dir string) ([]fs.DirEntry, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	all, err := d.ReadDir(maxEntries + 1)
+	switch {
+	case errors.Is(err, io.EOF):
+		err = nil
+	case len(all) > maxEntries:
+		err = fmt.Errorf("it has more than %d entries", maxEntries)
+	}
+	return all, err
+}

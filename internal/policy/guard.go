@@ -1,0 +1,43 @@
+package policy
+
+import (
+	"slices"
+
+	"hotmount/internal/disk"
+)
+
+// mayBeCSI reports whether a driver on the node can have brought the disk or can take it, and nothing shows that the
+// disk is hotmount's (ADR 0012).
+func mayBeCSI(in input) bool {
+	return slices.ContainsFunc(in.f.Drivers, func(d disk.Driver) bool { return reaches(d, in.f, in.s) }) &&
+		!ofThisNode(in) && !singledOut(in) && !in.accepted(disk.ReasonCSI)
+}
+
+// reaches reports whether the driver can bring or take such a disk, and is not ignored.
+func reaches(d disk.Driver, f *disk.Facts, s *disk.Settings) bool {
+	return d.Reach&f.Reach() != 0 && !slices.Contains(s.CSIIgnore, d.Name)
+}
+
+// ofThisNode reports whether this node has given the disk out or mounted its filesystem before, or has made or begun to
+// make what is on it. A record that may be another disk's does not count.
+func ofThisNode(in input) bool {
+	if in.at == raw {
+		return in.f.Standing.Given != nil
+	}
+	i, st := Intent(in.f, in.c), &in.f.Standing
+	return onRecord(in) || st.Made || i != nil && !st.IntentDoubt && (!st.IntentBySlot || i.UUID == in.c.UUID)
+}
+
+// singledOut reports whether the class says that the disk is the node's own: it ignores neighbours, or a pattern spells
+// enough of the disk's serial, WWN or mapper name. Anybody's disk may be in the right slot or of the right model.
+func singledOut(in input) bool {
+	s, a := &in.class.Selectors, itself(in.f)
+	return in.class.Neighbours == disk.NeighboursIgnore ||
+		spells(s, s.Serial, a.serial()) || spells(s, s.Serial, a.ControllerSerial(a.serial())) ||
+		spells(s, s.WWN, a.WWN) || spells(s, s.MapperNames, a.MapperName)
+}
+
+// spells reports whether one of the patterns matches the value and spells enough of it.
+func spells(s *disk.Selectors, patterns []string, value string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return literals(p) >= leastLiterals && pattern(s, p, value) })
+}

@@ -1,0 +1,230 @@
+package policy
+
+import (
+	"cmp"
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+)
+
+var cinder = disk.Driver{Name: "cinder.csi.openstack.org", Reach: disk.Local}
+
+// driven puts the disk on a node with a driver that can have brought it.
+func driven(f *disk.Facts) { f.Drivers = []disk.Driver{cinder} }
+
+// drivenWith does so after another change.
+func drivenWith(put func(*disk.Facts)) func(*disk.Facts) {
+	return func(f *disk.Facts) { driven(f); put(f) }
+}
+
+// csiDrivers puts the disk on a node with one driver of that reach.
+func csiDrivers(reach disk.Reach) func(*disk.Facts) {
+	return func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "a.example", Reach: reach}} }
+}
+
+// TestGuard: a disk that a driver on the node can have brought, or can take, is held before it is opened, unless
+// something shows that it is hotmount's.
+func TestGuard(t *testing.T) {
+	serial := func(patterns ...string) func(*disk.Settings) {
+		return func(s *disk.Settings) { s.Classes[0].Serial = patterns }
+	}
+	unread, lvm := proven(disk.Unread), &disk.Content{Kind: disk.Other, Type: "LVM2_member"}
+	halfMade := &disk.Content{Kind: disk.HalfMade, UUID: uuid, Type: "xfs", Proven: true}
+	named := func(f *disk.Facts) { driven(f); f.Serial = "DATA-1" }
+	of := func(name, transport string, reach disk.Reach) func(*disk.Facts) {
+		return func(f *disk.Facts) { csiDrivers(reach)(f); f.Name, f.Transport = name, transport }
+	}
+	names := func(pattern string) func(*disk.Settings) {
+		return func(s *disk.Settings) { s.Classes[0].Names = []string{pattern} }
+	}
+	for _, tt := range []struct {
+		name    string
+		facts   func(*disk.Facts)
+		content *disk.Content
+		config  func(*disk.Settings)
+		action  disk.Action
+		reason  disk.Reason
+	}{
+		{"a filesystem", driven, xfs(), nil, disk.Hold, disk.ReasonCSI},
+		{"nothing known on it", driven, unread, nil, disk.Hold, disk.ReasonCSI},
+		{"proven blank before the driver came", driven, proven(disk.Blank), nil, disk.Hold, disk.ReasonCSI},
+		{"block", driven, unread, block, disk.Hold, disk.ReasonCSI},
+		{"a filesystem on a partition", partOf(driven), xfs(), parts, disk.Hold, disk.ReasonCSI},
+		{"one of two drivers", func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "a.example", Reach: disk.Fabric}, cinder} }, xfs(), nil, disk.Hold, disk.ReasonCSI},
+		{"LVM, which is never opened", driven, lvm, nil, disk.Refuse, disk.ReasonOther},
+		{"too small, which is for good", driven, unread, func(s *disk.Settings) { s.Classes[0].MinimumSize = 6 << 30 }, disk.Refuse, disk.ReasonTooSmall},
+		{"a type that the class does not accept", driven, &disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuid}, nil, disk.Refuse, disk.ReasonType},
+		{"mounted by the driver", drivenWith(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/x")} }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"mounted in its place", drivenWith(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)} }), xfs(), nil, disk.Keep, disk.ReasonMounted},
+
+		{"a driver of a fabric, virtio", csiDrivers(disk.Fabric), unread, nil, disk.Prove, disk.ReasonUnread},
+		{"a driver that builds devices, virtio", csiDrivers(disk.Mapper), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"a driver that takes disks, virtio", csiDrivers(disk.Whole), unread, nil, disk.Hold, disk.ReasonCSI},
+		{"an unknown driver, virtio", csiDrivers(disk.Anything), unread, nil, disk.Hold, disk.ReasonCSI},
+		{"a driver of a fabric, SCSI", of("sdb", "scsi", disk.Fabric), xfs(), names("sd*"), disk.Hold, disk.ReasonCSI},
+		{"a driver of a fabric, NVMe", of("nvme0n1", "nvme", disk.Fabric), xfs(), names("nvme*"), disk.Hold, disk.ReasonCSI},
+		{"a driver of local disks, SCSI", of("sdb", "scsi", disk.Local), xfs(), names("sd*"), disk.Hold, disk.ReasonCSI},
+		{"a driver that builds devices, SCSI", of("sdb", "scsi", disk.Mapper), xfs(), names("sd*"), disk.Mount, disk.ReasonFilesystem},
+		{"a driver that builds devices, LVM", of("dm-3", "dm", disk.Mapper), xfs(), names("dm-*"), disk.Hold, disk.ReasonCSI},
+		{"a driver of local disks, LVM", of("dm-3", "dm", disk.Local), xfs(), names("dm-*"), disk.Mount, disk.ReasonFilesystem},
+		{"a driver of local disks, md", of("md0", "md", disk.Local), xfs(), names("md*"), disk.Mount, disk.ReasonFilesystem},
+		{"a driver of a fabric, an unknown bus", of("xvdb", "", disk.Fabric), xfs(), names("xvd*"), disk.Hold, disk.ReasonCSI},
+
+		{"ignored", driven, xfs(), func(s *disk.Settings) { s.CSIIgnore = []string{"other", cinder.Name} }, disk.Mount, disk.ReasonFilesystem},
+		{"another is ignored", driven, xfs(), func(s *disk.Settings) { s.CSIIgnore = []string{"other"} }, disk.Hold, disk.ReasonCSI},
+		{"neighbours ignored", driven, unread, func(s *disk.Settings) { s.Classes[0].Neighbours = disk.NeighboursIgnore }, disk.Prove, disk.ReasonUnread},
+		{"neighbours held", driven, unread, func(s *disk.Settings) { s.Classes[0].Neighbours = disk.NeighboursHold }, disk.Hold, disk.ReasonCSI},
+
+		{"by serial", named, xfs(), serial("DATA-1"), disk.Mount, disk.ReasonFilesystem},
+		{"by the beginning of its serial", named, unread, serial("DATA*"), disk.Prove, disk.ReasonUnread},
+		{"by too little of its serial", named, xfs(), serial("DAT*"), disk.Hold, disk.ReasonCSI},
+		{"by too little of its serial, and another's", named, xfs(), serial("DAT*", "OTHER-1"), disk.Hold, disk.ReasonCSI},
+		{"by the serial of a namespace", drivenWith(func(f *disk.Facts) { f.Name, f.Transport, f.Serial = "nvme0n2", "nvme", "n2-S3Z1NB0K" }), xfs(), func(s *disk.Settings) { names("nvme*")(s); serial("S3Z1NB0K")(s) }, disk.Mount, disk.ReasonFilesystem},
+		{"by the whole serial of a namespace", drivenWith(func(f *disk.Facts) { f.Name, f.Transport, f.Serial = "nvme0n2", "nvme", "n2-S3Z1NB0K" }), xfs(), func(s *disk.Settings) { names("nvme*")(s); serial("n2-S3Z1NB0K")(s) }, disk.Mount, disk.ReasonFilesystem},
+		{"by WWN", drivenWith(func(f *disk.Facts) { f.WWN = "naa.5000c50015ea71ad" }), xfs(), func(s *disk.Settings) { s.Classes[0].WWN = []string{"naa.5000c5*"} }, disk.Mount, disk.ReasonFilesystem},
+		{"by the kind of its WWN", drivenWith(func(f *disk.Facts) { f.WWN = "naa.5000c50015ea71ad" }), xfs(), func(s *disk.Settings) { s.Classes[0].WWN = []string{"naa.500*"} }, disk.Hold, disk.ReasonCSI},
+		{"by mapper name", func(f *disk.Facts) { of("dm-3", "dm", disk.Mapper)(f); f.MapperName = "vg0-data1" }, xfs(), func(s *disk.Settings) { names("dm-*")(s); s.Classes[0].MapperNames = []string{"vg0-data*"} }, disk.Mount, disk.ReasonFilesystem},
+		{"by slot and model", drivenWith(func(f *disk.Facts) { f.Model = "MODEL" }), xfs(), func(s *disk.Settings) {
+			s.Classes[0].ByPath, s.Classes[0].Model = []string{"pci-0000:05:00.0"}, []string{"MODEL"}
+		}, disk.Hold, disk.ReasonCSI},
+
+		{"on record", drivenWith(was("/mnt/disks", "default")), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"another is on record", drivenWith(func(f *disk.Facts) { f.Standing.Volume = &disk.Sighting{UUID: otherUUID} }), xfs(), nil, disk.Hold, disk.ReasonCSI},
+		{"made here, and not mounted yet", driven, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"made here in an earlier boot", drivenWith(func(f *disk.Facts) { f.Standing.Made = true }), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"given out before", drivenWith(another(given)), unread, block, disk.Link, disk.ReasonBlock},
+		{"begun here", drivenWith(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), unproved(halfMade), nil, disk.Prove, disk.ReasonIntent},
+		{"begun here, nothing known on it", drivenWith(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), unproved(unread), nil, disk.Prove, disk.ReasonIntent},
+		{"begun here, and proven so", drivenWith(func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }), halfMade, nil, disk.Format, disk.ReasonIntent},
+		{"begun in its slot", drivenWith(func(f *disk.Facts) { f.Standing.Intent, f.Standing.IntentBySlot = &disk.Intent{UUID: uuid}, true }), unproved(unread), nil, disk.Hold, disk.ReasonCSI},
+		{"begun in its slot, and proven so", drivenWith(func(f *disk.Facts) { f.Standing.Intent, f.Standing.IntentBySlot = &disk.Intent{UUID: uuid}, true }), halfMade, nil, disk.Format, disk.ReasonIntent},
+		{"begun here, or a copy of that", drivenWith(func(f *disk.Facts) { f.Standing.Intent, f.Standing.IntentDoubt = &disk.Intent{UUID: uuid}, true }), xfs(), nil, disk.Hold, disk.ReasonCSI},
+
+		{"accepted", drivenWith(func(f *disk.Facts) { f.Standing.Accepted = word(disk.ReasonCSI, uuid) }), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"accepted, a filesystem came since", drivenWith(func(f *disk.Facts) { f.Standing.Accepted = word(disk.ReasonCSI, "") }), xfs(), nil, disk.Hold, disk.ReasonCSI},
+		{"accepted, nothing known on it", drivenWith(func(f *disk.Facts) { f.Standing.Accepted = word(disk.ReasonCSI, "") }), unread, nil, disk.Prove, disk.ReasonUnread},
+	} {
+		f, s := blankDisk(), settings()
+		tt.facts(f)
+		if tt.config != nil {
+			tt.config(s)
+		}
+		if d := Decide(f, tt.content, s); d.Action != tt.action || d.Reason != tt.reason {
+			t.Errorf("%s: got %s (%s), want %s (%s)", tt.name, d.Action, d.Reason, tt.action, tt.reason)
+		}
+	}
+}
+
+// unproved is the content by udev's word.
+func unproved(c *disk.Content) *disk.Content {
+	other := *c
+	other.Proven = false
+	return &other
+}
+
+// TestLiterals: the characters that a pattern leaves open do not count, and neither do the beginnings of all WWNs.
+func TestLiterals(t *testing.T) {
+	for pattern, want := range map[string]int{
+		"DATA-1": 6, "*": 0, "????": 0, "D*T?A": 3, "[DATA]1": 1, `[\]D]1`: 1, `\*\?ab`: 4, `ab\`: 2, "": 0, "[": 0,
+		"naa.*": 0, "naa.500*": 3, "naa.5000*": 4, "naa?5000": 4, "eui.0025385b*": 8, "nvme.*": 0, "uuid.1*": 1, "t10.ATA*": 3,
+		"re:DATA-1": 6, "re:.*": 0, "re:DATA-.*": 5, "re:(DATA|LOG)-.*": 4, "re:(DATA|LO)-.*": 3, "re:[0-9a-f]{8}-[0-9a-f]{4}": 1,
+		"re:a{3}b": 4, "re:(ab)?cd": 2, "re:(ab)*cd": 2, "re:(abcd)+": 4, "re:(?:)": 0, "re:(": 0,
+		"re:naa[.]5.*": 1, "re:naa.5000": 4, `re:naa\.500`: 3, "re:(naa|eui)[.]500.*": 3, "re:(naa.5001|abcde)": 4,
+	} {
+		if got := literals(pattern); got != want {
+			t.Errorf("%s: %d, want %d", pattern, got, want)
+		}
+	}
+}
+
+// TestSelectorOfADisk: the selector that a hold prints lifts the hold when it is pasted, and selects nothing else.
+func TestSelectorOfADisk(t *testing.T) {
+	for _, tt := range []struct {
+		put  func(*disk.Facts)
+		want string
+	}{
+		{func(f *disk.Facts) { f.Serial = "4d8ac1b2-9f6e-4a3c-8" }, "serial: ['4d8ac1b2-9f6e-4a3c-8']"},
+		{func(f *disk.Facts) { f.Serial = "DATA 1  " }, "serial: ['DATA 1']"},
+		{func(f *disk.Facts) { f.Serial = `it's[*]\` }, `serial: ['it''s\[\*]\\']`},
+		{func(f *disk.Facts) { f.Serial = "re:DATA" }, `serial: ['\re:DATA']`},
+		{func(f *disk.Facts) { f.Serial = "DATA\n- x: y" }, ""},
+		{func(f *disk.Facts) { f.Serial = strings.Repeat("x", 129) }, ""},
+		{func(f *disk.Facts) { f.Serial, f.WWN = "S1", "naa.5000c50015ea71ad" }, "wwn: ['naa.5000c50015ea71ad']"},
+		{func(f *disk.Facts) { f.Serial, f.MapperName = "", "vg0-data" }, "mapper_names: ['vg0-data']"},
+		{partOf(func(f *disk.Facts) { f.Serial = "DATA-1-part1" }), "serial: ['DATA-1']"},
+		{func(f *disk.Facts) { f.Serial = "S1" }, ""},
+		{func(f *disk.Facts) { f.Serial = "" }, ""},
+	} {
+		f := blankDisk()
+		driven(f)
+		tt.put(f)
+		if got := selectorOf(f); got != tt.want {
+			t.Errorf("serial %q: %s, want %s", f.Serial, got, tt.want)
+		}
+		s := settings()
+		d := Decide(f, xfs(), s)
+		if _, next := Words(f, xfs(), s, d); f.Whole == "" && !strings.HasSuffix(next, "in its class: "+cmp.Or(tt.want, "neighbours: ignore")) {
+			t.Errorf("serial %q: %s", f.Serial, next)
+		}
+		if !strings.HasPrefix(tt.want, "serial: ['") {
+			continue
+		}
+		pasted := strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(tt.want, "serial: ['"), "']"), "''", "'")
+		if !Pattern(pasted, itself(f).serial()) || Pattern(pasted, "x"+itself(f).serial()) {
+			t.Errorf("%s does not select %q alone", pasted, f.Serial)
+		}
+	}
+}
+
+// TestWordsOfAGuard: the hold names the drivers that can have brought such a disk, and no others.
+func TestWordsOfAGuard(t *testing.T) {
+	f, s := blankDisk(), settings()
+	f.Drivers = []disk.Driver{{Name: "a\x1b[1m.example", Reach: disk.Anything}, cinder, {Name: "net.example", Reach: disk.Fabric}, {Name: "old.example", Reach: disk.Local}}
+	s.CSIIgnore = []string{"old.example"}
+	d := Decide(f, xfs(), s)
+	if why, _ := Words(f, xfs(), s, d); why != `a storage driver on this node can have brought it, or can take it: a\x1b[1m.example, cinder.csi.openstack.org; hotmount does not open it` {
+		t.Error(why)
+	}
+}
+
+// TestNeighbours: each class that holds new disks is named beforehand, with the drivers.
+func TestNeighbours(t *testing.T) {
+	class := func(name string, s disk.Selectors) disk.Class { return disk.Class{Name: name, Selectors: s} }
+	s := &disk.Settings{CSIIgnore: []string{"old.example"}, Classes: []disk.Class{
+		class("virtio", disk.Selectors{Names: []string{"vd[a-z]"}}),
+		class("weak", disk.Selectors{Names: []string{"re:vd."}, Serial: []string{"DATA-*", "D*"}}),
+		class("strong", disk.Selectors{Serial: []string{"DATA-*", "LOG-*"}}),
+		class("wwn", disk.Selectors{WWN: []string{"naa.5000c5*"}}),
+		class("lvm", disk.Selectors{Names: []string{"dm-*"}}),
+		class("named", disk.Selectors{Names: []string{"dm-*"}, MapperNames: []string{"vg0-data"}}),
+		class("scsi", disk.Selectors{Transport: []string{"scsi"}}),
+		class("large", disk.Selectors{Size: disk.SizeRange{Least: 1}}),
+		class("any", disk.Selectors{Names: []string{"*"}}),
+		class("ignores", disk.Selectors{Names: []string{"vd*"}}),
+	}}
+	s.Classes[9].Neighbours = disk.NeighboursIgnore
+	for _, tt := range []struct {
+		driver disk.Driver
+		want   string
+	}{
+		{cinder, "virtio weak scsi large any"},
+		{disk.Driver{Name: "net.example", Reach: disk.Fabric}, "lvm scsi large any"},
+		{disk.Driver{Name: "lvm.example", Reach: disk.Mapper}, "lvm"},
+		{disk.Driver{Name: "old.example", Reach: disk.Anything}, ""},
+	} {
+		var got []string
+		for _, line := range Neighbours([]disk.Driver{tt.driver}, s) {
+			got = append(got, strings.Fields(line)[1])
+			if !strings.Contains(line, "("+tt.driver.Name+")") {
+				t.Errorf("%s is not named: %s", tt.driver.Name, line)
+			}
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: %q, want %s", tt.driver.Name, got, tt.want)
+		}
+	}
+	if lines := Neighbours(nil, s); lines != nil {
+		t.Error(lines)
+	}
+}

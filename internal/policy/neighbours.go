@@ -1,0 +1,102 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// driversOf names the drivers because of which the disk may be held.
+func driversOf(w *told) string {
+	var names []string
+	for _, d := range w.f.Drivers {
+		if reaches(d, w.f, w.s) {
+			names = append(names, d.Name)
+		}
+	}
+	return joined(names)
+}
+
+func csiWhy(w *told) string {
+	return say("a storage driver on this node can have brought it, or can take it: %s; hotmount does not open it", driversOf(w))
+}
+
+func csiRemedy(w *told) string {
+	return say("if it is the node's own: hotmount accept %s; or beforehand, in its class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
+}
+
+// selectorOf returns a selector that means this disk alone, as it is written in a class. It is empty if the disk has
+// neither serial, WWN nor mapper name that can be written.
+func selectorOf(f *disk.Facts) string {
+	for _, s := range [...]struct{ key, value string }{{"serial", itself(f).serial()}, {"wwn", f.WWN}, {"mapper_names", f.MapperName}} {
+		glob := globEscaper.Replace(s.value)
+		if strings.HasPrefix(glob, Regexp) {
+			glob = `\` + glob
+		}
+		open := strings.ContainsFunc(glob, func(r rune) bool { return r < ' ' || r > '~' })
+		if !open && len(glob) <= 128 && literals(glob) >= leastLiterals {
+			return say("%s: ['%s']", s.key, strings.ReplaceAll(glob, "'", "''"))
+		}
+	}
+	return ""
+}
+
+// globEscaper escapes what path.Match treats specially.
+var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
+
+// Neighbours returns a line for each class that holds new disks because of the drivers on the node.
+func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
+	var lines []string
+	for i := range s.Classes {
+		c := &s.Classes[i]
+		if c.Neighbours == disk.NeighboursIgnore || allSpell(c.Serial) || allSpell(c.WWN) || allSpell(c.MapperNames) {
+			continue
+		}
+		var names []string
+		for _, d := range drivers {
+			if d.Reach&reachOf(&c.Selectors) != 0 && !slices.Contains(s.CSIIgnore, d.Name) {
+				names = append(names, d.Name)
+			}
+		}
+		if len(names) > 0 {
+			lines = append(lines, say("class %s holds each new disk until hotmount accept: a storage driver on this node can bring or take such disks (%s); "+
+				"to have the node's own used at once, select them by serial, or set neighbours: ignore", visible(c.Name), joined(names)))
+		}
+	}
+	return lines
+}
+
+// allSpell reports whether each disk that the patterns match is singled out.
+func allSpell(patterns []string) bool {
+	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return literals(p) < leastLiterals })
+}
+
+// transports are those of the disks whose names begin with these letters.
+var transports = map[string]string{"vd": "virtio", "sd": "scsi", "nv": "nvme", "dm": "dm", "lo": "loop", "md": "md"}
+
+// reachOf returns the kinds of disks that the selectors can select, by transport and name.
+func reachOf(s *disk.Selectors) disk.Reach {
+	of := func(transport string) disk.Reach { return (&disk.Facts{Transport: transport}).Reach() }
+	var all disk.Reach
+	for _, t := range s.Transport {
+		all |= of(t)
+	}
+	if all != 0 {
+		return all
+	}
+	for _, name := range s.Names {
+		kind := strings.TrimPrefix(name, Regexp)
+		kind = kind[:min(2, len(kind))]
+		if len(kind) == 2 && strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz") == "" {
+			all |= of(transports[kind])
+		} else {
+			all |= disk.Local | disk.Fabric // as in named
+		}
+	}
+	if all == 0 {
+		all = disk.Local | disk.Fabric
+	}
+	return all
+}

@@ -1,0 +1,218 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// kubeletRoot is kubelet's root directory in the worker.
+const kubeletRoot = "/var/lib/kubelet"
+
+// register leaves the sockets of drivers, as kubelet, their registrars and a power cut do: nobody listens.
+func (m machine) register(drivers ...string) {
+	m.t.Helper()
+	for _, driver := range drivers {
+		m.run(fmt.Sprintf(`mkdir -p %[1]s/plugins_registry %[1]s/plugins/%[2]s
+			for s in %[1]s/plugins_registry/%[2]s-reg.sock %[1]s/plugins/%[2]s/csi.sock; do
+				perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) && bind(S, sockaddr_un($ARGV[0])) or die $!' $s
+			done`, kubeletRoot, driver))
+	}
+}
+
+// unregister removes the drivers, as an administrator does.
+func (m machine) unregister() {
+	m.t.Helper()
+	m.run("rm -rf " + kubeletRoot + "/plugins_registry " + kubeletRoot + "/plugins")
+}
+
+// ext4Disk makes the file of a disk with an empty ext4.
+func ext4Disk(t *testing.T, size int64) string {
+	t.Helper()
+	image := blank(t, size)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	return image
+}
+
+// heldFor waits until the disk is held because of the driver.
+func (m machine) heldFor(name, driver string) {
+	m.t.Helper()
+	m.says("/dev/" + name + " .*hold: a storage driver on this node can have brought it, or can take it: .*" + driver + ".*hotmount accept " + name)
+}
+
+// stage does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume): it looks at the
+// disk, makes a filesystem on a blank one, mounts it, lets a pod write, and unmounts it. The disk is detached at once.
+// Each command must succeed the first time, and the pod's data must be on the storage.
+func (m machine) stage(w worker.Node, name, id, image string) {
+	m.t.Helper()
+	m.run(fmt.Sprintf(`set -e; d=%s/plugins/kubernetes.io/csi/cinder.csi.openstack.org/%s/globalmount; mkdir -p $d
+		blkid -p -s TYPE -s PTTYPE -o export /dev/%[2]s || { [ $? = 2 ]; mkfs.ext4 -q -F -m0 /dev/%[2]s; }
+		mount -t ext4 -o defaults /dev/%[2]s $d; echo a pod was here >$d/db; umount $d; rmdir $d
+		! findmnt /dev/%[2]s`, kubeletRoot, name))
+	if err := w.Detach(ctx(m.t), id); err != nil {
+		m.t.Fatal(err)
+	}
+	out, err := exec.CommandContext(ctx(m.t), "debugfs", "-R", "cat /db", image).Output()
+	if err != nil || string(out) != "a pod was here\n" {
+		m.t.Errorf("%s: the storage has %q (%v)", name, out, err)
+	}
+}
+
+// keepsOff fails if hotmount has proven, formatted or mounted anything since the boot.
+func (m machine) keepsOff() {
+	m.t.Helper()
+	if got := m.run("journalctl -q -b --no-pager -o cat | grep -E 'hotmount-format@|mnt-disks-[0-9a-f]' || true; ls -A /mnt/disks"); got != "" {
+		m.t.Errorf("hotmount did something:\n%s", got)
+	}
+}
+
+// csiRounds is how often a volume of each kind comes and goes.
+func csiRounds() int {
+	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
+		return 50
+	}
+	return 3
+}
+
+// TestCSIVolumes checks that hotmount keeps off the volumes of CSI drivers: kubelet formats, mounts and unmounts them
+// undisturbed, and the data is on the storage. Drivers that bring no such disks hold nothing. Each way to lift the hold
+// lifts it.
+func TestCSIVolumes(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	m.register("cinder.csi.openstack.org")
+	for range csiRounds() {
+		for _, image := range []string{blank(t, 320<<20), ext4Disk(t, 320<<20)} {
+			name, id := m.attach(w, worker.Disk{File: image})
+			m.heldFor(name, "cinder.csi.openstack.org")
+			m.stage(w, name, id, image)
+		}
+		// A raw volume: the device node is bound for the pod, which writes an ext4 of its own to it.
+		image := blank(t, 320<<20)
+		name, id := m.attach(w, worker.Disk{File: image})
+		m.heldFor(name, "cinder.csi.openstack.org")
+		m.run(fmt.Sprintf("set -e; d=%s/plugins/kubernetes.io/csi/volumeDevices/publish; mkdir -p $d; touch $d/%s; mount --bind /dev/%[2]s $d/%[2]s; mkfs.ext4 -q -F $d/%[2]s; umount $d/%[2]s", kubeletRoot, name))
+		if err := w.Detach(ctx(t), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.keepsOff()
+
+	// Beforehand.
+	const beforehand = "class default holds each new disk until hotmount accept: a storage driver on this node can bring or take such disks (cinder.csi.openstack.org)"
+	for _, command := range []string{"hotmount plan 2>&1 >/dev/null", "hotmount config check 2>&1", "hotmount doctor || true", "touch /var/lib/hotmount/removed; hotmount state init"} {
+		if got := m.run(command); !strings.Contains(got, beforehand) {
+			t.Errorf("%s: %s", command, got)
+		}
+	}
+
+	// What was mounted before the driver came stays, also over a restart. An accept is for one disk.
+	accepted, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	m.heldFor(accepted, "cinder.csi.openstack.org")
+	m.run("hotmount accept " + accepted)
+	uuid := m.mounted(accepted)
+	m.run("systemctl restart hotmount")
+	m.wait("the volume to be there", "systemctl show -P StatusText hotmount | grep -q '^1 mounted'")
+	if again := m.mounted(accepted); again != uuid {
+		t.Errorf("it was mounted as %s and is as %s", uuid, again)
+	}
+
+	lifts := func(config string) {
+		t.Helper()
+		name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+		m.heldFor(name, "cinder.csi.openstack.org")
+		m.run("cat >/etc/hotmount/config.d/zz.yaml <<'X'\n" + config + "X\nhotmount config check; systemctl reload hotmount")
+		m.mounted(name)
+		m.detach(w, id)
+		m.run("rm /etc/hotmount/config.d/zz.yaml; systemctl reload hotmount")
+	}
+	lifts("csi_ignore: [cinder.csi.openstack.org]\n")
+	lifts("classes:\n- {name: default, neighbours: ignore}\n")
+
+	// A driver that nobody knows holds, and so do those that take whole disks.
+	for _, driver := range []string{"csi.example.com", "directpv-min-io"} {
+		m.unregister()
+		m.register(driver)
+		name, id := m.attach(w, worker.Disk{File: ext4Disk(t, 320<<20)})
+		m.heldFor(name, driver)
+		m.detach(w, id)
+	}
+	m.unregister()
+	m.run("mkdir -p " + kubeletRoot + "/plugins/csi.hetzner.cloud; perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) && bind(S, sockaddr_un($ARGV[0])) or die $!' " + kubeletRoot + "/plugins/csi.hetzner.cloud/socket")
+	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	m.heldFor(name, "csi.hetzner.cloud")
+	m.detach(w, id)
+
+	// These bring no such disks.
+	m.unregister()
+	m.register("csi.tigera.io", "nfs.csi.k8s.io", "secrets-store.csi.k8s.io", "driver.longhorn.io", "rook-ceph.rbd.csi.ceph.com")
+	for _, image := range []string{blank(t, 320<<20), ext4Disk(t, 320<<20)} {
+		name, _ := m.attach(w, worker.Disk{File: image})
+		m.mounted(name)
+	}
+}
+
+// TestCSIVolumesOnVirtio checks the same where disks have serials, over a boot, and with a driver that was there before
+// hotmount. A class that selects by serial has its disk at once.
+func TestCSIVolumesOnVirtio(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.register("cinder.csi.openstack.org")
+	blankImage, ext4Image := blank(t, 320<<20), ext4Disk(t, 320<<20)
+	first, firstID := m.attach(w, worker.Disk{File: blankImage, Serial: "4d8ac1b2-9f6e-4a3c-8"})
+	m.heldFor(first, "cinder.csi.openstack.org")
+	m.says("/dev/" + first + " .*serial: \\['4d8ac1b2-9f6e-4a3c-8'\\]")
+	second, secondID := m.attach(w, worker.Disk{File: ext4Image, Serial: "5e9bd2c3-0a7f-5b4d-9"})
+	m.heldFor(second, "cinder.csi.openstack.org")
+	m.untouched(first)
+	m.untouched(second)
+
+	m.run("sync")
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	for serial, d := range map[string]struct{ id, image string }{"4d8ac1b2-9f6e-4a3c-8": {firstID, blankImage}, "5e9bd2c3-0a7f-5b4d-9": {secondID, ext4Image}} {
+		name := m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"" + serial + "\" {print $1}'")
+		m.heldFor(name, "cinder.csi.openstack.org")
+		m.stage(w, name, d.id, d.image)
+	}
+	m.keepsOff()
+
+	m.run("cat >/etc/hotmount/config.yaml <<'X'\nclasses:\n- {name: default, directory: /mnt/disks, serial: ['DATA-*']}\nX\nhotmount config check; systemctl reload hotmount")
+	ours, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "DATA-1"})
+	m.mounted(ours)
+	theirs, _ := m.attach(w, worker.Disk{File: ext4Disk(t, 320<<20), Serial: "6fac"})
+	m.wait("the other to be left alone", "hotmount plan | grep -E '^"+theirs+" .* ignore '")
+	for range csiRounds() {
+		image := blank(t, 320<<20)
+		name, id := m.attach(w, worker.Disk{File: image, Serial: "7abd"})
+		m.stage(w, name, id, image)
+	}
+}
+
+// TestCSIVolumesBeforeInstallation checks that an installation takes no volume that a driver has brought before.
+func TestCSIVolumesBeforeInstallation(t *testing.T) {
+	parallel(t)
+	m, w := startAs(t, worker.Options{})
+	m.register("cinder.csi.openstack.org")
+	images := []string{blank(t, 320<<20), ext4Disk(t, 320<<20)}
+	var names, ids []string
+	for _, image := range images {
+		name, id := m.attach(w, worker.Disk{File: image})
+		names, ids = append(names, name), append(ids, id)
+	}
+	if err := w.Install(ctx(t), deb(t)); err != nil {
+		t.Fatal(err)
+	}
+	for i, image := range images {
+		m.heldFor(names[i], "cinder.csi.openstack.org")
+		m.stage(w, names[i], ids[i], image)
+	}
+	m.keepsOff()
+}
