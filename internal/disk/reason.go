@@ -51,6 +51,7 @@ const (
 	// The disk waits until the operator accepts it.
 	ReasonFormatOff    Reason = "formatting-off"
 	ReasonPresent      Reason = "attached-before-installation"
+	ReasonNewMachine   Reason = "new-machine-id"
 	ReasonUnseen       Reason = "claims-unseen"
 	ReasonSameSerial   Reason = "same-serial"
 	ReasonBefore       Reason = "filesystem-vanished"

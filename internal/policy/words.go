@@ -151,12 +151,12 @@ func wipe(w *told) string {
 	switch {
 	case f.Whole != "", d.Reason == disk.ReasonNoCreate:
 		return hand
-	case d.Reason == disk.ReasonNeverFormat:
+	case ok:
+		return "if nothing on it is needed: hotmount format " + f.Name
+	case f.Standing.Given != nil:
 		return hand + "; then hotmount accept " + f.Name
 	case d.Reason == disk.ReasonTooSmall:
 		return "attach a larger disk"
-	case ok:
-		return "if nothing on it is needed: hotmount format " + f.Name
 	}
 	// On a terminal blkdiscard refuses a disk whose content libblkid recognises, unless it may skip the exclusive open.
 	return say("if nothing on it is needed: blkdiscard -z %s </dev/null; or detach it and attach a new volume", f.Node())

@@ -59,6 +59,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		alone := r.Standing(f, Attachment{})
 		stranger := disk.Identity{Boot: rapid.SampledFrom([]string{"now", "then"}).Draw(t, "boot"), Seq: 99, Serial: "STRANGER", Slot: "pci-9", Size: 9 << 40}
 		r.Present = slices.Insert(r.Present, 0, stranger)
+		r.Arrived = slices.Insert(r.Arrived, 0, stranger)
 		r.Braked = slices.Insert(r.Braked, 0, stranger)
 		r.Twins = slices.Insert(r.Twins, 0, Twin{stranger, uuidC})
 		r.Intents = slices.Insert(r.Intents, 0, disk.Intent{Identity: stranger, UUID: uuidC})
