@@ -23,7 +23,7 @@ func KeepState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 		fmt.Fprintln(w, "the records are of this machine-id already")
 		return nil
 	}
-	fmt.Fprintln(w, "the records are this worker's; blank disks that were held because of the machine-id are formatted")
+	fmt.Fprintln(w, "the records are this worker's again; the machine-id holds no disk any more")
 	// The daemon re-examines the disks that it has held.
 	if _, err := control.Ask(ctx, socket, control.Request{Do: "look"}); err != nil && !errors.Is(err, control.ErrDown) {
 		return err

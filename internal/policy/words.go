@@ -149,12 +149,12 @@ func wipe(w *told) string {
 	d, ok := Confirmable(f, w.c, w.s)
 	hand := say("if nothing on it is needed, by hand: wipefs -a %s; mkfs.%s %[1]s", f.Node(), byHand(w))
 	switch {
-	case f.Whole != "", d.Reason == disk.ReasonNoCreate:
-		return hand
 	case ok:
 		return "if nothing on it is needed: hotmount format " + f.Name
 	case f.Standing.Given != nil:
 		return hand + "; then hotmount accept " + f.Name
+	case f.Whole != "", d.Reason == disk.ReasonNoCreate:
+		return hand
 	case d.Reason == disk.ReasonTooSmall:
 		return "attach a larger disk"
 	}
