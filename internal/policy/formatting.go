@@ -14,7 +14,10 @@ var formattable = []rule{{
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank, lift: byToken | withToken,
 	when:   func(in input) bool { return in.f.Standing.Given != nil },
 	wanted: "it was never given out as a block volume", means: "it, or a disk below it, was given out as a block volume, and hotmount does not format it by itself",
-	found:  givenBefore,
+	found: givenBefore,
+	why: func(w *told) string {
+		return say("%s was given out as a block volume, and hotmount does not format it by itself: %s", wasGiven(w.f), givenBefore(w))
+	},
 	remedy: wipe,
 }, {
 	reason: disk.ReasonNoCreate, action: disk.Refuse, on: blank, lift: byToken,

@@ -78,7 +78,7 @@ func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 	m.t.Helper()
 	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
 	name, id := m.attach(w, disk)
-	m.wait("the remedy", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is refused: it, or a disk below it, was given out .* hotmount format "+name+"'")
+	m.wait("the remedy", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is refused: it was given out .* hotmount format "+name+"'")
 	m.run("$(hotmount format " + name + " | tail -n 1)")
 	uuid := m.mounted(name)
 	m.detach(w, id)
