@@ -58,11 +58,12 @@ func TestStrangersChangeNothing(t *testing.T) {
 		f, r := someDisk(t), someRecords(t)
 		alone := r.Standing(f, Attachment{})
 		stranger := disk.Identity{Boot: rapid.SampledFrom([]string{"now", "then"}).Draw(t, "boot"), Seq: 99, Serial: "STRANGER", Slot: "pci-9", Size: 9 << 40}
-		r.Present = slices.Insert(r.Present, 0, stranger)
-		r.Arrived = slices.Insert(r.Arrived, 0, stranger)
+		// Standing points into some of them, so they must not move.
+		r.Present = slices.Concat([]disk.Identity{stranger}, r.Present)
+		r.Arrived = slices.Concat([]disk.Identity{stranger}, r.Arrived)
 		r.Braked = slices.Insert(r.Braked, 0, stranger)
 		r.Twins = slices.Insert(r.Twins, 0, Twin{stranger, uuidC})
-		r.Intents = slices.Insert(r.Intents, 0, disk.Intent{Identity: stranger, UUID: uuidC})
+		r.Intents = slices.Concat([]disk.Intent{{Identity: stranger, UUID: uuidC}}, r.Intents)
 		r.Sightings = append(r.Sightings, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
 		r.Contents = append(r.Contents, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
 		r.Given = slices.Insert(r.Given, 0, disk.Given{Serial: stranger.Serial, Slot: stranger.Slot})
