@@ -187,6 +187,16 @@ func TestFirstStart(t *testing.T) {
 	}
 	expect(t, "after", s, "boot1", map[*disk.Facts]string{there: "present", later: "nothing"})
 
+	// A crash has cut a reset short, and the records are still there.
+	if err := os.WriteFile(s.firstFile(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cut := facts("vde", 5, "CUT")
+	if !starts(t, s, "boot1", cut) || s.First() {
+		t.Error("a reset that was cut short is not noticed")
+	}
+	expect(t, "cut short", s, "boot1", map[*disk.Facts]string{cut: "present", there: "present"})
+
 	// Removed, and installed anew from outside: what is attached then counts, too.
 	for _, mark := range []string{s.removedFile(), s.firstFile()} {
 		if err := os.WriteFile(mark, nil, 0o600); err != nil {
