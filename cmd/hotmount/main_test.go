@@ -61,6 +61,8 @@ func TestWrongCalls(t *testing.T) {
 		{"state bogus", `unknown command "bogus" for "hotmount state"; see hotmount state --help`},
 		{"state ini", "did you mean init?"},
 		{"state init x", "hotmount state init --help"},
+		{"state keep x", "hotmount state keep --help"},
+		{"state reset x", "hotmount state reset --help"},
 		{"accept", "hotmount accept --help"},
 		{"accept vdb vdc", "hotmount accept --help"},
 		{"accept --all", "--all"},

@@ -28,6 +28,8 @@ type Status struct {
 	Missing []MissingStatus `json:"missing,omitempty"`
 	// MissingUnknown is the reason why the missing filesystems are unknown, or empty.
 	MissingUnknown string `json:"missing_unknown,omitempty"`
+	// Elsewhere is that the records are of a worker with another machine-id, and what ends that. Only root can read it.
+	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
 // MissingStatus is one missing filesystem.
@@ -105,6 +107,9 @@ func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map
 		missing, err := h.Missing(disks)
 		if err != nil {
 			st.MissingUnknown = err.Error()
+		}
+		if what, next := h.Elsewhere(); what != "" {
+			st.Elsewhere = what + "; " + next
 		}
 		for _, m := range missing {
 			why, next := inventory.Absence(&m)

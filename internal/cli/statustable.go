@@ -106,6 +106,9 @@ func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error
 	if s.MissingUnknown != "" {
 		fmt.Fprintf(&b, "\n%s\n", wrap("what is missing is not known: "+disk.Visible(s.MissingUnknown), "  "))
 	}
+	if s.Elsewhere != "" {
+		fmt.Fprintf(&b, "\n%s\n", wrap(s.Elsewhere, "  "))
+	}
 	if s.Daemon == "down" {
 		b.WriteString("\nthe daemon does not run: systemctl start hotmount\n")
 	}

@@ -57,6 +57,9 @@ type parts struct {
 func (d Daemon) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if err := d.Host.RecordArrival(); err != nil {
+		report.Agent{Log: d.Log}.Problem(err)
+	}
 	p, err := d.connect()
 	if err != nil {
 		return err

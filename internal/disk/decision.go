@@ -57,8 +57,8 @@ func (d Decision) GivenOut() bool { return d.Reason == ReasonGivenOut }
 type Settings struct {
 	// Format switches formatting as a whole.
 	Format bool `json:"format"`
-	// FormatPresent lifts the hold on blank disks that were attached before
-	// hotmount was installed.
+	// FormatPresent lifts the hold on blank disks that were attached before hotmount was installed, at the first start of
+	// a clone, or at the first start under another machine-id.
 	FormatPresent bool `json:"format_present"`
 	// FormatLimit is how many disks may be formatted within FormatPeriod. Further disks are held.
 	FormatLimit  int           `json:"format_limit"`

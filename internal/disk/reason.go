@@ -52,6 +52,7 @@ const (
 	ReasonFormatOff    Reason = "formatting-off"
 	ReasonSettings     Reason = "configuration-fault"
 	ReasonPresent      Reason = "attached-before-installation"
+	ReasonNewMachine   Reason = "new-machine-id"
 	ReasonUnseen       Reason = "claims-unseen"
 	ReasonCSI          Reason = "may-be-a-csi-volume"
 	ReasonSameSerial   Reason = "same-serial"

@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+// HoldFile switches all formatting off while it exists. HeldBack and OffAtBoot are values of Standing.Formatting: an
+// operator has made that file, or has started the kernel with that word.
+const (
+	HoldFile  = "/etc/hotmount/hold"
+	HeldBack  = HoldFile + " exists"
+	OffAtBoot = "hotmount.format=no is on the kernel command line"
+)
+
 // Standing is what hotmount's stores hold about a disk.
 type Standing struct {
 	// Formatting is why formatting is switched off for every disk: a lost store, the hold file or the kernel command
@@ -13,6 +21,9 @@ type Standing struct {
 	// Present is a disk that was attached before hotmount was installed, was not accepted since, and may be this one.
 	// It is nil if there is none.
 	Present *Identity `json:"present,omitempty"`
+	// Arrived is a disk that was attached at the first start under another machine-id than that of the records, was not
+	// accepted since, and may be this one. It is nil if there is none.
+	Arrived *Identity `json:"arrived,omitempty"`
 	// Accepted are the holds that the operator has accepted for this attachment.
 	Accepted []Word `json:"accepted,omitempty"`
 	// Intent is the record of a format of this disk that began and whose end is not recorded.

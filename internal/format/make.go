@@ -274,7 +274,8 @@ func (s *Session) permit(o MakeOptions) error {
 	case id.Seq != s.disk.Seq || id.Size != s.disk.Size:
 		return errors.New("the intent is for another disk")
 	case o.Token != "":
-		if !s.proven.Proven || s.proven.Kind == disk.Blank {
+		// A former block volume is overwritten although it looks blank.
+		if !s.proven.Proven || s.proven.Kind == disk.Blank && s.disk.Standing.Given == nil {
 			return fmt.Errorf("nothing is known that could be overwritten: it is %q", s.proven.Kind)
 		}
 	case s.proven.Kind != want || !s.proven.Proven:

@@ -156,6 +156,12 @@ func (j *job) formatConfirmed(ctx context.Context) error {
 		return j.host.Store.SaveAnswer(f.Seq, answer)
 	}
 	answer.UUID, answer.Type = v.Content.UUID, v.Content.Type
+	if f.Standing.Given != nil {
+		// With the record the new filesystem is held until it is accepted.
+		if err := j.host.Store.Ungive(f); err != nil {
+			j.log.Event(report.KindProblem, journal.PriErr, f, disk.Decision{}, "", fmt.Sprintf("%s: %v", f.Node(), err))
+		}
+	}
 	return errors.Join(j.host.Store.SaveVerdict(v), j.host.Store.SaveAnswer(f.Seq, answer))
 }
 

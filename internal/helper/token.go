@@ -52,6 +52,9 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	for _, line := range content.Evidence {
 		fmt.Fprintf(w, "  %s\n", line)
 	}
+	if g := f.Standing.Given; g != nil {
+		fmt.Fprintf(w, "  it was given out as the block volume %s, first on %s\n", disk.Visible(g.Link), g.First.UTC().Format("2006-01-02"))
+	}
 	if b := f.Standing.Before; b != nil {
 		fmt.Fprintf(w, "  since it was attached %s %s lay on it\n", cmp.Or(b.Type, disk.XFS), b.UUID)
 	}
@@ -67,6 +70,8 @@ func what(c *disk.Content) string {
 		s = "something unknown"
 	case disk.Other:
 		s = "something"
+	case disk.Blank: // a former block volume
+		s = "nothing"
 	}
 	if c.Type != "" {
 		s += " (" + disk.Visible(c.Type) + ")"

@@ -22,9 +22,6 @@ import (
 	"hotmount/internal/sysfs"
 )
 
-// HoldFile switches all formatting off while it exists.
-const HoldFile = "/etc/hotmount/hold"
-
 // systemPaths are the mount points that make a disk one of the running system's.
 var systemPaths = map[string]bool{"/": true, "/boot": true, "/boot/efi": true, "/usr": true, "/var": true}
 
@@ -207,14 +204,14 @@ func (h Host) gather() (common, error) {
 
 // formattingOff returns the switch of this node that stops all formatting, in words. An unreadable switch stops it too.
 func (h Host) formattingOff(forbidden bool) string {
-	_, err := os.Lstat(filepath.Join("/", h.Root, HoldFile))
+	_, err := os.Lstat(filepath.Join("/", h.Root, disk.HoldFile))
 	switch {
 	case err == nil:
-		return HoldFile + " exists"
+		return disk.HeldBack
 	case !errors.Is(err, fs.ErrNotExist):
 		return err.Error()
 	case forbidden:
-		return "hotmount.format=no is on the kernel command line"
+		return disk.OffAtBoot
 	}
 	return ""
 }

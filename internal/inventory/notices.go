@@ -15,8 +15,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Notices returns, in words, problems that are not about an attached disk. Those are filesystems of an earlier boot
-// whose disks are missing, and entries of a class directory that are not hotmount's mounts.
+// Notices returns, in words, problems that are not about an attached disk. Those are records of another machine-id,
+// filesystems of an earlier boot whose disks are missing, and entries of a class directory that are not hotmount's
+// mounts.
 func (h Host) Notices(s *disk.Settings) ([]string, error) {
 	missing, err := h.earlier()
 	if err != nil {
@@ -30,6 +31,9 @@ func (h Host) Notices(s *disk.Settings) ([]string, error) {
 		missing = without(missing, disks)
 	}
 	var all []string
+	if what, next := h.Elsewhere(); what != "" {
+		all = append(all, what+"; "+next)
+	}
 	for _, m := range missing {
 		what, next := Absence(&m)
 		all = append(all, fmt.Sprintf("missing: %s; %s", what, next))

@@ -15,6 +15,9 @@ import (
 // BootID is the id of the node's current boot.
 const BootID = "6b5c3a0e-7f1d-4c7a-9a56-0d6f2f1b7c11"
 
+// MachineID is the node's machine-id.
+const MachineID = "0f3b5c6d7e8f4a1b9c2d3e4f5a6b7c8d"
+
 // Write makes files below a directory. "-> X" makes a symbolic link to X, and a path that ends in a slash a directory.
 func Write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
@@ -58,13 +61,15 @@ func Attach(t *testing.T, root, name string, number int, serial string, udev ...
 func New(t *testing.T) inventory.Host {
 	t.Helper()
 	dir := t.TempDir()
-	h := inventory.Host{Root: filepath.Join(dir, "root"), Store: store.Store{State: filepath.Join(dir, "lib"), Runtime: filepath.Join(dir, "run")}}
+	root := filepath.Join(dir, "root")
+	h := inventory.Host{Root: root, Store: store.Store{State: filepath.Join(dir, "lib"), Runtime: filepath.Join(dir, "run"), MachineID: filepath.Join(root, "etc/machine-id")}}
 	Write(t, dir, map[string]string{"run/": ""})
 	Write(t, h.Root, map[string]string{
 		"proc/1/mountinfo":               "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n",
 		"proc/swaps":                     "Filename Type\n",
 		"proc/cmdline":                   "ro\n",
 		"proc/sys/kernel/random/boot_id": BootID + "\n",
+		"etc/machine-id":                 MachineID + "\n",
 	})
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	Attach(t, h.Root, "vda", 0, "")

@@ -3,19 +3,24 @@ package policy
 import "hotmount/internal/disk"
 
 // Confirmable reports whether the operator's token may have the disk overwritten. The disk must be refused for its
-// proven content c, and would be formatted if it were blank. It must not be a second path to a disk in use: without
+// proven content c, or as a former block volume, and would be formatted if it were blank. It must not be a second path to a disk in use: without
 // multipathd the kernel prevents nobody from writing there. If the answer is no, the decision is the reason.
 func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
 	d, r := decide(inputOf(f, c, s), nothing)
 	if r.lift&byToken == 0 {
 		return d, false
 	}
+	// The user of a block volume has made what lies on it. The record protects the other volumes there as well.
+	if g := f.Standing.Given; g != nil && !g.Is(f) {
+		d.Action, d.Reason = disk.Refuse, disk.ReasonNeverFormat
+		return d, false
+	}
 	if secondPath(f) != nil {
 		d.Action, d.Reason = disk.Refuse, disk.ReasonSerialTwice
 		return d, false
 	}
-	// The token covers every hold that an accept would lift, besides the content. Vanished content is no concern here:
-	// content vanishes only from a disk that looks blank, and a token is never for such a disk.
+	// The token covers every hold that an accept would lift, besides the content. Content vanishes only from a disk that
+	// looks blank. A token is for such a disk only if it was a block volume, and what lay on that is told with the token.
 	in := inputOf(f, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	d, _ = decide(in, byAccept|withToken)
 	return d, d.Action == disk.Format

@@ -73,8 +73,20 @@ func TestConfirmable(t *testing.T) {
 		{"this node's, half made, class creates nothing", halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, disk.ReasonNoCreate},
 
 		{"blank", nil, proven(disk.Blank), nil, disk.ReasonBlank},
-		{"given out once, unknown bytes", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Unknown), nil, disk.ReasonNeverFormat},
-		{"given out once, partitions", func(f *disk.Facts) { f.Standing.Given, f.Partitions = &given, []string{"vdb1"} }, proven(disk.Other), nil, disk.ReasonNeverFormat},
+		{"given out once, blank", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), nil, ""},
+		{"given out once, unknown bytes", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Unknown), nil, ""},
+		{"given out once, partitions", func(f *disk.Facts) { f.Standing.Given, f.Partitions = &given, []string{"vdb1"} }, proven(disk.Other), nil, ""},
+		{"given out once, xfs", func(f *disk.Facts) { f.Standing.Given = &given }, xfs(), nil, ""},
+		{"given out once, blank, formatting off", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Format = false }, disk.ReasonFormatOff},
+		{"given out once, blank, a second path to it", func(f *disk.Facts) {
+			f.Standing.Given, f.SameSerial = &given, []disk.Peer{{Serial: f.Serial, InUse: "/srv"}}
+		}, proven(disk.Blank), nil, disk.ReasonSerialTwice},
+		{"given out now", func(f *disk.Facts) { f.Standing.Given, f.Standing.Link = &given, given.Link }, proven(disk.Unknown), nil, disk.ReasonGivenElse},
+		{"on a block volume, blank", onBlockVolume, proven(disk.Blank), nil, disk.ReasonNeverFormat},
+		{"on a block volume, unknown bytes", onBlockVolume, proven(disk.Unknown), nil, disk.ReasonNeverFormat},
+		{"on a block volume, xfs", onBlockVolume, xfs(), nil, disk.ReasonNeverFormat},
+		{"there at a new machine-id", arrived, proven(disk.Unknown), nil, ""},
+		{"there at a new machine-id, blank", arrived, proven(disk.Blank), nil, disk.ReasonNewMachine},
 		{"of a class in block mode", nil, proven(disk.Unknown), block, disk.ReasonBlock},
 		{"not read", nil, proven(disk.Unread), nil, disk.ReasonUnread},
 		{"a filesystem that is mounted", nil, xfs(), nil, disk.ReasonFilesystem},

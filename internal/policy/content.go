@@ -141,7 +141,7 @@ var mountable = []rule{{
 	},
 }, {
 	// The block volume's user made the filesystem.
-	reason: disk.ReasonFormerBlock, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept, kind: HoldData,
+	reason: disk.ReasonFormerBlock, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:  func(in input) bool { return in.f.Standing.Given != nil && !in.accepted(disk.ReasonFormerBlock) },
 	means: "it, or a disk below it, was given out as a block volume, and it holds a filesystem",
 	found: func(w *told) string {

@@ -11,13 +11,14 @@ import (
 // first hold is shown, and accepting it lifts no other.
 var formattable = []rule{{
 	// Users of block volumes, and the provisioner's cleaner, leave disks behind that look blank.
-	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank,
+	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank, lift: byToken | withToken,
 	when:   func(in input) bool { return in.f.Standing.Given != nil },
-	wanted: "it was never given out as a block volume", means: "it, or a disk below it, was given out as a block volume, and hotmount never formats it",
+	wanted: "it was never given out as a block volume", means: "it, or a disk below it, was given out as a block volume, and hotmount does not format it by itself",
 	found: givenBefore,
-	remedy: func(w *told) string {
-		return onlyPath(w.f, say("if nothing on it is needed, by hand: mkfs.%s %s; then hotmount accept %s", byHand(w), w.f.Node(), w.f.Name))
+	why: func(w *told) string {
+		return say("%s was given out as a block volume, and hotmount does not format it by itself: %s", wasGiven(w.f), givenBefore(w))
 	},
+	remedy: wipe,
 }, {
 	reason: disk.ReasonNoCreate, action: disk.Refuse, on: blank, lift: byToken,
 	when:   func(in input) bool { return !creates(in.class, in.c) },
@@ -88,7 +89,8 @@ var formattable = []rule{{
 	found: func(w *told) string {
 		return cmp.Or(w.f.Standing.Formatting, say("format: %v in the configuration", w.s.Format))
 	},
-	means: "nothing is formatted",
+	means:  "nothing is formatted",
+	remedy: formatOffRemedy,
 }, {
 	reason: disk.ReasonDisturbed, action: disk.Hold, on: blank, lift: byAccept,
 	when:   func(in input) bool { return disturbed(in.f) },
@@ -100,8 +102,18 @@ var formattable = []rule{{
 		return in.f.Standing.Present != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonPresent, "")
 	},
 	wanted: "it was attached after hotmount was installed", means: "nothing is known on it, and it was attached before hotmount was installed",
-	found:  wasPresent,
+	found:  func(w *told) string { return maybe(w.f.Standing.Present) },
 	remedy: func(w *told) string { return "to let hotmount use it: hotmount accept " + w.f.Name },
+}, {
+	reason: disk.ReasonNewMachine, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldPresent,
+	when: func(in input) bool {
+		return in.f.Standing.Arrived != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonNewMachine, "")
+	},
+	wanted: "it was attached after the first start under this machine-id", means: "nothing is known on it, and it was attached when hotmount first started under another machine-id",
+	found: func(w *told) string { return maybe(w.f.Standing.Arrived) },
+	remedy: func(w *told) string {
+		return say("to let hotmount use it: hotmount accept %s; for all such disks, if this is the same worker as before: hotmount state keep", w.f.Name)
+	},
 }, {
 	reason: disk.ReasonUnseen, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldUser,
 	when:   func(in input) bool { return in.f.Standing.Given == nil && unseen(in.f, "") },
@@ -196,8 +208,8 @@ func udevKnows(w *told) string {
 	return say("ID_FS_TYPE=%s ID_FS_USAGE=%s ID_FS_AMBIVALENT=%s ID_PART_TABLE_TYPE=%s", visible(u.FSType), visible(u.FSUsage), visible(u.Ambivalent), visible(u.PartTable))
 }
 
-func wasPresent(w *told) string {
-	p := w.f.Standing.Present
+// maybe names the recorded disk that this one may be.
+func maybe(p *disk.Identity) string {
 	if p == nil {
 		return ""
 	}

@@ -104,11 +104,17 @@ var gone = []disk.Word{
 	{Reason: disk.ReasonSameSerial, UUID: otherUUID}, {Reason: disk.ReasonSameWWN, UUID: otherUUID}, {Reason: disk.ReasonContent, UUID: otherUUID},
 }
 
+// arrived was attached at the first start under another machine-id.
+func arrived(f *disk.Facts) { f.Standing.Arrived = &disk.Identity{} }
+
 // hidden lets a unit that cannot be read claim the disk, perhaps.
 func hidden(f *disk.Facts) { f.Unseen = "/etc/systemd/system/srv.mount" }
 
 // given is the record of a block volume.
 var given = disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1"}
+
+// onBlockVolume lies on the disk of a block volume.
+func onBlockVolume(f *disk.Facts) { f.Serial, f.Transport, f.Standing.Given = "LVM-x", "dm", &given }
 
 func another(g disk.Given) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Standing.Given = &g }
@@ -503,6 +509,14 @@ func TestDecide(t *testing.T) {
 			f.Standing.Present, f.Standing.Accepted = &disk.Identity{}, word(disk.ReasonPresent, "")
 		}, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
 		{"there before installation, preseeded", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unread), func(s *disk.Settings) { s.FormatPresent = true }, disk.Prove, disk.ReasonUnread},
+		{"there at a new machine-id", arrived, proven(disk.Blank), nil, disk.Hold, disk.ReasonNewMachine},
+		{"there at a new machine-id, not read yet", arrived, proven(disk.Unread), nil, disk.Hold, disk.ReasonNewMachine},
+		{"there at a new machine-id, accepted", func(f *disk.Facts) { arrived(f); f.Standing.Accepted = word(disk.ReasonNewMachine, "") }, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+		{"there at a new machine-id, accepted as there before", func(f *disk.Facts) { arrived(f); f.Standing.Accepted = word(disk.ReasonPresent, "") }, proven(disk.Unread), nil, disk.Hold, disk.ReasonNewMachine},
+		{"there at a new machine-id, preseeded", arrived, proven(disk.Unread), func(s *disk.Settings) { s.FormatPresent = true }, disk.Prove, disk.ReasonUnread},
+		{"there at a new machine-id, xfs", arrived, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"block, there at a new machine-id", arrived, proven(disk.Unread), block, disk.Hold, disk.ReasonNewMachine},
+		{"block, there at a new machine-id, given out before", func(f *disk.Facts) { arrived(f); f.Standing.Given = &disk.Given{Serial: f.Serial, Size: f.Size} }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"there before installation, xfs", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"second of a serial", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 11}}} }, proven(disk.Unread), nil, disk.Hold, disk.ReasonSameSerial},
 		{"second of a serial, accepted", func(f *disk.Facts) {
@@ -983,8 +997,11 @@ func TestWordsOfARemedy(t *testing.T) {
 		"formatting off":                      {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, "blkdiscard -z /dev/vdb </dev/null; or detach it and attach a new volume"},
 		"class creates nothing":               {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
 		"class creates nothing, takes ext4":   {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb"},
-		"given out once":                      {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Other), nil, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb"},
-		"given out once, blank":               {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Accept = []string{disk.Ext4} }, "by hand: mkfs.ext4 /dev/vdb; then hotmount accept vdb"},
+		"given out once":                      {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Other), nil, format},
+		"given out once, blank":               {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), nil, format},
+		"given out once, creates nothing":     {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb"},
+		"on a block volume":                   {onBlockVolume, proven(disk.Other), nil, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb"},
+		"on a block volume, blank":            {onBlockVolume, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Accept = []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb; then hotmount accept vdb"},
 		"too small":                           {func(f *disk.Facts) { f.Size = 1 << 20 }, proven(disk.Other), nil, "attach a larger disk"},
 		"half made, of another type":          {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, nil, format},
 		"half made, class creates nothing":    {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
@@ -1313,6 +1330,9 @@ var conditions = []condition{
 	{name: "formatting is off in the configuration", reason: disk.ReasonFormatOff, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Format = false }},
 	{name: "formatting is off on this node", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = "lost" }},
 	{name: "there before installation", reason: disk.ReasonPresent, lift: word(disk.ReasonPresent, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = &disk.Identity{} }},
+	{name: "formatting is off by the hold file", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.HeldBack }},
+	{name: "formatting is off on the kernel command line", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.OffAtBoot }},
+	{name: "there at a new machine-id", reason: disk.ReasonNewMachine, lift: word(disk.ReasonNewMachine, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { arrived(f) }},
 	{name: "a claim that cannot be read", reason: disk.ReasonUnseen, lift: word(disk.ReasonUnseen, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { hidden(f) }},
 	{name: "a storage driver may have brought it", reason: disk.ReasonCSI, lift: word(disk.ReasonCSI, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { driven(f) }},
 	{name: "the serial of an earlier disk", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
@@ -1546,7 +1566,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 		halfMade := c.Kind == disk.HalfMade && f.Standing.Intent != nil && c.UUID == f.Standing.Intent.UUID && !f.Standing.IntentDoubt
 		for n, i := range chosen {
 			cond := &conditions[i]
-			lifted := slices.ContainsFunc(accepted, func(w disk.Word) bool { return slices.Contains(cond.lift, w) }) || s.FormatPresent && cond.reason == disk.ReasonPresent
+			lifted := slices.ContainsFunc(accepted, func(w disk.Word) bool { return slices.Contains(cond.lift, w) }) || s.FormatPresent && (cond.reason == disk.ReasonPresent || cond.reason == disk.ReasonNewMachine)
 			switch cond.reason {
 			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonTorn, disk.ReasonDisturbed, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass:
 				continue // of those that say what is on the disk the last counts

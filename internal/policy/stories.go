@@ -21,6 +21,19 @@ func givenElseRemedy(w *told) string {
 	return "to use it otherwise: hotmount release " + name
 }
 
+// formatOffRemedy names the place where an operator turned formatting off. The records name their own remedy.
+func formatOffRemedy(w *told) string {
+	switch off := w.f.Standing.Formatting; {
+	case off == "":
+		return "hotmount config show names the place of format: false; once that is true: systemctl reload hotmount"
+	case off == disk.HeldBack:
+		return say("once disks may be formatted: rm %s; hotmount rescan", disk.HoldFile)
+	case off == disk.OffAtBoot:
+		return "once disks may be formatted: remove that there, and reboot"
+	}
+	return ""
+}
+
 func serialTwiceWhy(w *told) string {
 	f := w.f
 	// Only the serial distinguishes block volumes.

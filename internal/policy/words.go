@@ -157,14 +157,14 @@ func wipe(w *told) string {
 	d, ok := Confirmable(f, w.c, w.s)
 	hand := say("if nothing on it is needed, by hand: wipefs -a %s; mkfs.%s %[1]s", f.Node(), byHand(w))
 	switch {
-	case f.Whole != "", d.Reason == disk.ReasonNoCreate:
-		return hand
-	case d.Reason == disk.ReasonNeverFormat:
-		return hand + "; then hotmount accept " + f.Name
-	case d.Reason == disk.ReasonTooSmall:
-		return "attach a larger disk"
 	case ok:
 		return "if nothing on it is needed: hotmount format " + f.Name
+	case f.Standing.Given != nil:
+		return hand + "; then hotmount accept " + f.Name
+	case f.Whole != "", d.Reason == disk.ReasonNoCreate:
+		return hand
+	case d.Reason == disk.ReasonTooSmall:
+		return "attach a larger disk"
 	}
 	// On a terminal blkdiscard refuses a disk whose content libblkid recognises, unless it may skip the exclusive open.
 	return say("if nothing on it is needed: blkdiscard -z %s </dev/null; or detach it and attach a new volume", f.Node())

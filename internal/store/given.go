@@ -13,13 +13,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// givenOut is given-out.json. It is never shortened, because a forgotten disk could be taken for blank.
+// givenOut is given-out.json. Only an operator's token shortens it, because a forgotten disk could be taken for blank.
 type givenOut struct {
 	Version int          `json:"version"`
 	Disks   []disk.Given `json:"disks"`
 }
 
-// Given returns the records of all disks that were ever given out as block volumes.
+// Given returns the records of all disks that were ever given out as block volumes and not formatted with a token
+// since.
 func (s Store) Given() ([]disk.Given, error) {
 	var all givenOut
 	err := readJSON(s.givenFile(), &all)
@@ -85,6 +86,22 @@ func (s Store) changeGiven(f *disk.Facts, change func(*disk.Given)) error {
 	})
 	if err != nil {
 		return fmt.Errorf("cannot change the record of the block volume on %s: %w", f.Name, err)
+	}
+	return nil
+}
+
+// Ungive removes, synced, the block volume records that may be the disk's: the operator has had it overwritten.
+func (s Store) Ungive(f *disk.Facts) error {
+	err := s.locked(func() error {
+		all, err := s.Given()
+		if err != nil {
+			return err
+		}
+		all = slices.DeleteFunc(all, func(g disk.Given) bool { return g.Is(f) })
+		return s.failed(writeSynced(s.givenFile(), givenOut{Version: version, Disks: all}))
+	})
+	if err != nil {
+		return fmt.Errorf("cannot remove the record of the block volume on %s: %w", f.Name, err)
 	}
 	return nil
 }

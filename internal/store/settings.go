@@ -32,7 +32,7 @@ func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 			dirs = append(dirs, dir)
 		}
 	}
-	if err := writeSynced(filepath.Join(s.State, "directories.json"), dirs); err != nil {
+	if err := writeSynced(s.directoriesFile(), dirs); err != nil {
 		return fmt.Errorf("cannot record the class directories: %w", s.failed(err))
 	}
 	return nil
@@ -90,7 +90,7 @@ func (s Store) Settings() (*disk.Settings, error) {
 // Directories returns the directories that the last daemon recorded with SaveDirectories.
 func (s Store) Directories() ([]string, error) {
 	var dirs []string
-	err := readJSON(filepath.Join(s.State, "directories.json"), &dirs)
+	err := readJSON(s.directoriesFile(), &dirs)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -99,3 +99,5 @@ func (s Store) Directories() ([]string, error) {
 	}
 	return dirs, nil
 }
+
+func (s Store) directoriesFile() string { return filepath.Join(s.State, "directories.json") }

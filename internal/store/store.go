@@ -34,14 +34,23 @@ var ErrLost = errors.New("the state directory is not initialised (hotmount state
 type Store struct {
 	State   string
 	Runtime string
+	// MachineID is the path of the worker's machine-id. Empty means that the records are this worker's.
+	MachineID string
 }
 
 // Default returns the store of the installed package.
-func Default() Store { return Store{State: StateDirectory, Runtime: RuntimeDirectory} }
+func Default() Store {
+	return Store{State: StateDirectory, Runtime: RuntimeDirectory, MachineID: MachineIDFile}
+}
 
 // state is state.json.
 type state struct {
 	Version int `json:"version"`
+	// Machine is the machine-id of the worker that the records are of. It is empty in the state of an older hotmount
+	// until the daemon starts.
+	Machine string `json:"machine,omitempty"`
+	// Arrival has the disks of the first start under another machine-id that were not accepted since, nil for none.
+	Arrival *arrival `json:"arrival,omitempty"`
 	// Present are the disks that were attached when hotmount was installed, the first time or again, and were not
 	// accepted since.
 	Present []disk.Identity `json:"present"`
@@ -52,20 +61,29 @@ type state struct {
 	Twins []identity.Twin `json:"twins,omitempty"`
 }
 
+// entries returns how many disks the state lists.
+func (st *state) entries() int {
+	n := len(st.Present) + len(st.Braked) + len(st.Twins)
+	if st.Arrival != nil {
+		n += len(st.Arrival.Present)
+	}
+	return n
+}
+
 // identitiesKept limits the lists of disks that grow by themselves.
 const identitiesKept = 1024
 
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
 // Init initialises the state directory with the disks that are attached now. An initialised one keeps its content, and
-// gets these disks if the package was removed in between. made reports whether the disks were recorded. When Init
+// gets these disks if the package was removed in between, or the first start is still to come. made reports whether the disks were recorded. When Init
 // returns without an error, the directory is writable and earlier failures are forgotten.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
 	if err != nil && !errors.Is(err, ErrLost) {
 		return false, err
 	}
-	if made = err != nil || s.Removed(); made {
+	if made = err != nil || s.Removed() || s.First(); made {
 		if err := os.MkdirAll(s.State, 0o700); err != nil {
 			return false, fmt.Errorf("cannot make the state directory: %w", err)
 		}
@@ -80,6 +98,9 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 				}
 			}
 			st.Version, st.Present = version, present
+			if st.Machine == "" {
+				st.Machine, _ = s.machine() // otherwise a start of the daemon records it
+			}
 			return writeSynced(s.stateFile(), st)
 		})
 		if err != nil {
@@ -92,7 +113,7 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	if err := replace(s.soundFile(), nil, true); err != nil {
 		return made, fmt.Errorf("cannot initialise the state directory: %w", err)
 	}
-	return made, errors.Join(removeIfThere(s.removedFile()), removeIfThere(s.failedFile()))
+	return made, errors.Join(removeIfThere(s.removedFile()), removeIfThere(s.failedFile()), removeIfThere(s.firstFile()))
 }
 
 // Removed reports whether the package was removed since Init. Disks attached then are not on record, so nothing may be
@@ -132,6 +153,9 @@ func (s Store) failed(err error) error {
 func (s Store) failure() error {
 	if s.Removed() {
 		return errors.New("hotmount was removed and is back, and the disks that are attached were not written down (hotmount state init does it)")
+	}
+	if s.First() {
+		return errors.New("this is a new worker, and the disks that are attached are not recorded yet (systemctl restart hotmount does it)")
 	}
 	text, err := readFile(s.failedFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -176,10 +200,11 @@ type Memory struct {
 // prevent mounting.
 func (s Store) Load(boot string, e *Expectations) Memory {
 	m := Memory{store: s, Records: identity.Records{Boot: boot}}
-	var errs [7]error
+	var errs [8]error
 	var st state
 	st, errs[0] = s.load()
-	m.Present, m.Braked, m.Twins = st.Present, st.Braked, st.Twins
+	m.Present, m.Arrived, errs[7] = s.present(&st)
+	m.Braked, m.Twins = st.Braked, st.Twins
 	m.Intents, errs[1] = s.intents()
 	m.History, errs[2] = s.History()
 	m.Sightings, errs[3] = e.sightings(s)
@@ -206,8 +231,8 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 
 // Accept records the operator's accept for this attachment of the disk.
 //
-// It also removes lasting records for the same reason: attached before installation, format limit, twin, volume of
-// another class. Without a reason it only allows another try, after a failure or an unmount. A disk that looks blank
+// It also removes lasting records for the same reason: attached before installation or under another machine-id, format
+// limit, twin, volume of another class. Without a reason it only allows another try, after a failure or an unmount. A disk that looks blank
 // then is held as before.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
@@ -235,8 +260,12 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	// The accept is for one disk: records of another disk with its serial or WWN stay.
 	alone := func(p disk.Identity) bool { return len(f.SameSerial)+len(f.SameWWN) == 0 || p.Slot == id.Slot }
 	err := s.change(func(st *state) bool {
-		before := len(st.Present) + len(st.Braked) + len(st.Twins)
+		before := st.entries()
 		switch w.Reason {
+		case disk.ReasonNewMachine:
+			if st.Arrival != nil {
+				st.Arrival.Present = slices.DeleteFunc(st.Arrival.Present, func(p disk.Identity) bool { return id.MayBe(p) && alone(p) })
+			}
 		case disk.ReasonPresent:
 			st.Present = slices.DeleteFunc(st.Present, func(p disk.Identity) bool { return id.MayBe(p) && alone(p) })
 		case disk.ReasonBrake:
@@ -244,7 +273,7 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 		case disk.ReasonTwin:
 			st.Twins = slices.DeleteFunc(st.Twins, func(t identity.Twin) bool { return t.Is(id, f.Known().UUID, false, false) })
 		}
-		return len(st.Present)+len(st.Braked)+len(st.Twins) != before
+		return st.entries() != before
 	})
 	if err == nil && w.Reason == disk.ReasonOtherClass {
 		err = s.free(f)

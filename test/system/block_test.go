@@ -73,6 +73,24 @@ func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
 
 const raw = "/var/lib/disks/block/virtio-"
 
+// formatsFormerBlock has a disk that was given out formatted with a token, the only way. It then comes back as any volume.
+func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
+	m.t.Helper()
+	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
+	name, id := m.attach(w, disk)
+	m.wait("the remedy", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is refused: it was given out .* hotmount format "+name+"'")
+	m.run("$(hotmount format " + name + " | tail -n 1)")
+	uuid := m.mounted(name)
+	m.detach(w, id)
+	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
+	name, id = m.attach(w, disk)
+	if got := m.mounted(name); got != uuid {
+		m.t.Errorf("it was %s and is %s", uuid, got)
+	}
+	m.detach(w, id)
+	m.run("mv /root/config.yaml /etc/hotmount; systemctl reload hotmount")
+}
+
 // TestBlockVolumes checks that a class in block mode gives disks out by links that lead to them or nowhere. A stand-in
 // plays the provisioner, through attach, use, cleaning, detach with a late udev, restart and power cut. A disk that was
 // given out once is never formatted.
@@ -208,6 +226,7 @@ func TestBlockVolumes(t *testing.T) {
 	if digest(t, image) != zeros {
 		t.Error("a disk that was given out was written to")
 	}
+	m.formatsFormerBlock(w, disk)
 
 	log := m.run("systemctl stop kubelet; cat /var/lib/standin/log")
 	for _, line := range unexpected(t, log, gone) {

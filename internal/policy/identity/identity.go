@@ -27,6 +27,8 @@ type Records struct {
 	// Formatted is the last record of each disk (func Formatted). Formats is how long ago each of these formats began.
 	Formatted []disk.Record
 	Formats   []time.Duration
+	// Arrived are the disks that were attached at the first start under another machine-id and not accepted since.
+	Arrived []disk.Identity
 	// Lost is why nothing may be formatted, nil if the records were readable.
 	Lost error
 }
@@ -50,6 +52,9 @@ func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
 	id, uuid := f.Identity(r.Boot), f.Known().UUID
 	if i := slices.IndexFunc(r.Present, id.MayBe); i >= 0 {
 		st.Present = &r.Present[i]
+	}
+	if i := slices.IndexFunc(r.Arrived, id.MayBe); i >= 0 {
+		st.Arrived = &r.Arrived[i]
 	}
 	st.Braked = slices.ContainsFunc(r.Braked, id.Is)
 	r.sightings(&st, f, id, uuid)

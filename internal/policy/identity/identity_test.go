@@ -64,6 +64,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		}
 		// In new slices: what is known points into the old ones.
 		r.Present = slices.Concat([]disk.Identity{stranger}, r.Present)
+		r.Arrived = slices.Concat([]disk.Identity{stranger}, r.Arrived)
 		r.Braked = slices.Concat([]disk.Identity{stranger}, r.Braked)
 		r.Twins = slices.Concat([]Twin{{stranger, uuidC}}, r.Twins)
 		r.Intents = slices.Concat([]disk.Intent{{Identity: stranger, UUID: uuidC}}, r.Intents)

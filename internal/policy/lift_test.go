@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+)
+
+// operator does what the remedy names first, to the disk of the facts or to the settings. It reports whether it knew what
+// to do.
+func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision, next string) bool {
+	accept, format := "hotmount accept "+f.Name, "hotmount format "+f.Name
+	switch {
+	case strings.Contains(next, accept):
+		if w := Word(f, d); w.Reason != "" {
+			f.Standing.Accepted = append(f.Standing.Accepted, w)
+			// What the store does at an accept (Store.Accept).
+			if v := f.Standing.Volume; w.Reason == disk.ReasonOtherClass && v != nil {
+				freed := *v
+				freed.Class, freed.Directory, f.Standing.Volume = "", "", &freed
+			}
+		} else if ruleOf(d.Reason).lift&byRetry != 0 {
+			f.Standing.Unmounted = ""
+		}
+		return true
+	case strings.Contains(next, format):
+		return true // nothing changes before the token
+	case strings.Contains(next, "hotmount config show"):
+		s.Format = true
+		return true
+	case strings.Contains(next, "rm "+disk.HoldFile), strings.Contains(next, "reboot") && f.Standing.Formatting == disk.OffAtBoot:
+		f.Standing.Formatting = ""
+		return true
+	}
+	return false
+}
+
+// TestEachHoldHasALift: the command that is printed with a hold lifts it. Where the token of `hotmount format` is offered,
+// it is taken.
+func TestEachHoldHasALift(t *testing.T) {
+	held := map[disk.Reason]bool{}
+	for _, cond := range conditions {
+		f, c, s := blankDisk(), proven(disk.Blank), settings()
+		cond.put(f, c, s)
+		d := Decide(f, c, s)
+		why, next := Words(f, c, s, d)
+		if strings.Contains(next, "hotmount format "+f.Name) {
+			if d, ok := Confirmable(f, c, s); !ok {
+				t.Errorf("%s: %q, and no token is taken: %s (%s)", cond.name, next, d.Action, d.Reason)
+			}
+		}
+		if d.Action != disk.Hold {
+			continue
+		}
+		held[d.Reason] = true
+		if f.Standing.Formatting == "lost" {
+			continue // the store's words name what helps (TestRemedyOfADamagedFile)
+		}
+		if !operator(f, c, s, d, next) {
+			t.Errorf("%s: nothing lifts it: %s; %q", cond.name, why, next)
+			continue
+		}
+		if now := Decide(f, c, s); now.Reason == d.Reason && now.UUID == d.UUID {
+			t.Errorf("%s: %q does not lift it", cond.name, next)
+		}
+	}
+	for _, e := range Reasons() {
+		if e.Action == disk.Hold && !held[e.Reason] {
+			t.Errorf("no condition has the hold %s", e.Reason)
+		}
+	}
+}
+
+// TestFormerBlockVolume: a disk that was given out is refused until the token that its remedy names.
+func TestFormerBlockVolume(t *testing.T) {
+	f, c, s := blankDisk(), proven(disk.Blank), settings()
+	f.Standing.Given, f.Standing.Accepted = &given, everyWord
+	d := Decide(f, c, s)
+	if _, next := Words(f, c, s, d); d.Reason != disk.ReasonNeverFormat || next != "if nothing on it is needed: hotmount format vdb" {
+		t.Errorf("%+v, %q", d, next)
+	}
+	if _, ok := Confirmable(f, c, s); !ok {
+		t.Error("the token does not help")
+	}
+}

@@ -1,0 +1,152 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// MachineIDFile has the id of the worker (machine-id(5)).
+const MachineIDFile = "/etc/machine-id"
+
+// arrival has the disks that were attached when the daemon first started under a machine-id that is not the state's.
+type arrival struct {
+	Machine string          `json:"machine"`
+	Present []disk.Identity `json:"present"`
+}
+
+var machineID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// machine returns the worker's machine-id, empty for a store without MachineID.
+func (s Store) machine() (string, error) {
+	if s.MachineID == "" {
+		return "", nil
+	}
+	text, err := readFile(s.MachineID)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the machine-id (systemd-machine-id-setup makes it): %w", err)
+	}
+	id := strings.TrimSpace(string(text))
+	if !machineID.MatchString(id) {
+		return "", fmt.Errorf("cannot use the machine-id in %s: it is not one of 32 hexadecimal digits (systemd-machine-id-setup makes it)", s.MachineID)
+	}
+	return id, nil
+}
+
+// present returns the lists that apply to this worker: the disks attached before installation or, under another
+// machine-id, those that were attached at the first start under it. The other worker's slots mean nothing here. With an
+// error nothing may be formatted.
+func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
+	id, err := s.machine()
+	switch {
+	case s.MachineID == "" || st.Machine == "" || err == nil && id == st.Machine:
+		return st.Present, nil, nil
+	case err != nil:
+		return st.Present, nil, err
+	case st.Arrival == nil || st.Arrival.Machine != id:
+		return nil, nil, errors.New("the machine-id is another one, and the attached disks are not recorded yet (systemctl restart hotmount does it)")
+	}
+	return nil, st.Arrival.Present, nil
+}
+
+// First reports whether the daemon's next start is the first one: hotmount was installed into an image, or `hotmount
+// state reset` has run. Nothing may be formatted until the disks that are attached then are recorded.
+func (s Store) First() bool {
+	_, err := os.Lstat(s.firstFile())
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// Start records whose disks these are, before the daemon looks at the first one. It calls attached if it has to record
+// the attached disks: at the first start, and at the first start under another machine-id.
+func (s Store) Start(attached func() ([]disk.Identity, error)) error {
+	err := s.start(attached)
+	if err != nil {
+		return fmt.Errorf("cannot record which disks are attached at the first start, and format none: %w", err)
+	}
+	return nil
+}
+
+func (s Store) start(attached func() ([]disk.Identity, error)) error {
+	if s.First() {
+		all, err := attached()
+		if err == nil {
+			_, err = s.Init(all)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	st, err := s.load()
+	if err != nil {
+		return nil // Load reports it
+	}
+	id, err := s.machine()
+	switch {
+	case err != nil || id == "" || st.Machine == id || st.Arrival != nil && st.Arrival.Machine == id:
+		return nil
+	case st.Machine == "": // of an older hotmount
+		return s.change(func(st *state) bool { st.Machine = id; return true })
+	}
+	all, err := attached()
+	if err != nil {
+		return err
+	}
+	return s.change(func(st *state) bool { st.Arrival = &arrival{id, all}; return true })
+}
+
+// Elsewhere reports whether the records are of a worker with another machine-id. It is false where nobody can tell.
+func (s Store) Elsewhere() bool {
+	st, err := s.load()
+	id, idErr := s.machine()
+	return err == nil && idErr == nil && id != "" && st.Machine != "" && st.Machine != id
+}
+
+// KeepMachine records that this is the worker of the records, under the machine-id that it has now. It ends the holds
+// of the first start under that id.
+func (s Store) KeepMachine() error {
+	id, err := s.machine()
+	if err == nil {
+		_, err = s.load()
+	}
+	if err == nil {
+		err = s.change(func(st *state) bool { st.Machine, st.Arrival = id, nil; return true })
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep the state: %w", err)
+	}
+	return nil
+}
+
+// Reset removes all records of the worker. The daemon's next start is then its first one. The list of class directories
+// stays, because they are part of this system. Nobody else may use the store meanwhile.
+func (s Store) Reset() error {
+	err := os.MkdirAll(s.State, 0o700)
+	if err == nil {
+		// The mark comes first: whatever a crash leaves, nothing is formatted by it.
+		err = replace(s.firstFile(), nil, true)
+	}
+	var entries []os.DirEntry
+	if err == nil {
+		entries, err = os.ReadDir(s.State)
+	}
+	kept := []string{filepath.Base(s.firstFile()), filepath.Base(s.directoriesFile()), "lock"}
+	for _, e := range entries {
+		if !slices.Contains(kept, e.Name()) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.State, e.Name())))
+		}
+	}
+	// What was accepted for an attachment of the worker before is not accepted now.
+	if err = errors.Join(err, os.RemoveAll(s.acceptedDir()), syncDir(s.State)); err != nil {
+		return fmt.Errorf("cannot reset the state directory: %w", err)
+	}
+	return nil
+}
+
+func (s Store) firstFile() string { return filepath.Join(s.State, "first-start") }

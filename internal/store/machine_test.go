@@ -1,0 +1,273 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+)
+
+const builder, clone, third = "0f3b5c6d7e8f4a1b9c2d3e4f5a6b7c8d", "11111111222233334444555555555555", "99999999222233334444555555555555"
+
+// on returns the store on a worker with that machine-id, empty for none.
+func on(t *testing.T, s Store, id string) Store {
+	t.Helper()
+	s.MachineID = filepath.Join(filepath.Dir(s.State), "machine-id")
+	err := os.WriteFile(s.MachineID, []byte(id+"\n"), 0o644)
+	if id == "" {
+		err = os.Remove(s.MachineID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// starts starts the daemon with these disks attached, and reports whether they were asked for.
+func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked bool) {
+	t.Helper()
+	err := s.Start(func() (all []disk.Identity, err error) {
+		asked = true
+		for _, f := range attached {
+			all = append(all, f.Identity(boot))
+		}
+		return all, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asked
+}
+
+// holds returns what the records say of a blank disk: nothing, off, present or arrived.
+func holds(s Store, f *disk.Facts, boot string) string {
+	switch st := standing(s, f, boot); {
+	case st.Formatting != "":
+		return "off"
+	case st.Present != nil && st.Arrived != nil:
+		return "both"
+	case st.Present != nil:
+		return "present"
+	case st.Arrived != nil:
+		return "arrived"
+	}
+	return "nothing"
+}
+
+// expect checks what the records say of several disks.
+func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Facts]string) {
+	t.Helper()
+	for f, w := range want {
+		if got := holds(s, f, boot); got != w {
+			t.Errorf("%s: %s of serial %q: %s, want %s", when, f.Name, f.Serial, got, w)
+		}
+	}
+}
+
+// TestAnotherMachineID: in a clone the disks of its first start are held, and the slots of the builder hold nothing. It
+// is so in every boot until somebody says which worker it is.
+func TestAnotherMachineID(t *testing.T) {
+	seed, old := facts("vdb", 2, ""), facts("vdc", 3, "OLD")
+	was := made(t, seed.Identity("boot1"), old.Identity("boot1"))
+	was = on(t, was, builder)
+	if asked := starts(t, was, "boot1", seed, old); asked {
+		t.Error("the state of an older hotmount has its disks recorded anew")
+	}
+	expect(t, "the builder", was, "boot1", map[*disk.Facts]string{seed: "present", old: "present"})
+	if was.Elsewhere() {
+		t.Error("the builder is taken for another worker")
+	}
+
+	s := on(t, was, clone)
+	first, later, inItsSlot := facts("vdd", 4, "NEW"), facts("vde", 9, "S9"), facts("vdb", 10, "")
+	expect(t, "before the first start", s, "boot2", map[*disk.Facts]string{first: "off", seed: "off"})
+	if !starts(t, s, "boot2", first) || starts(t, s, "boot2", first, later) {
+		t.Error("the disks are not recorded at the first start, or once more")
+	}
+	expect(t, "the clone", s, "boot2", map[*disk.Facts]string{first: "arrived", later: "nothing", inItsSlot: "nothing", old: "nothing"})
+	moved := facts("vdq", 11, "NEW")
+	expect(t, "the clone's next boot", s, "boot3", map[*disk.Facts]string{moved: "arrived", later: "nothing", inItsSlot: "nothing"})
+	if !s.Elsewhere() || starts(t, s, "boot3", later) {
+		t.Error("it is not known any more that this is a clone")
+	}
+
+	if err := s.Accept(moved, "boot3", disk.Word{Reason: disk.ReasonNewMachine}); err != nil {
+		t.Fatal(err)
+	}
+	if st := standing(s, moved, "boot3"); st.Arrived != nil || !st.Lifted(disk.ReasonNewMachine, "") {
+		t.Errorf("after accept: %+v", st)
+	}
+	expect(t, "accepted, the next boot", s, "boot4", map[*disk.Facts]string{facts("vdd", 4, "NEW"): "nothing"})
+
+	// An id that changes at each boot counts each time.
+	s = on(t, s, third)
+	expect(t, "a third id", s, "boot5", map[*disk.Facts]string{later: "off"})
+	if !starts(t, s, "boot5", later) {
+		t.Error("a third id is not noticed")
+	}
+	expect(t, "a third id, recorded", s, "boot5", map[*disk.Facts]string{later: "arrived", first: "nothing"})
+
+	s = on(t, s, builder)
+	expect(t, "the builder again", s, "boot6", map[*disk.Facts]string{facts("vdb", 30, ""): "present", later: "nothing"})
+	if s.Elsewhere() {
+		t.Error("the builder's own id is another one")
+	}
+}
+
+// TestKeepMachine: the same worker with a new id has its own records again.
+func TestKeepMachine(t *testing.T) {
+	old, first := facts("vdc", 3, "OLD"), facts("vdd", 4, "NEW")
+	s := on(t, made(t, old.Identity("boot1")), builder)
+	starts(t, s, "boot1")
+	s = on(t, s, clone)
+	starts(t, s, "boot2", first, old)
+	expect(t, "before", s, "boot2", map[*disk.Facts]string{first: "arrived", old: "arrived"})
+	if err := s.KeepMachine(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "after", s, "boot2", map[*disk.Facts]string{first: "nothing", facts("vdx", 20, "OLD"): "present"})
+	if s.Elsewhere() || starts(t, s, "boot3", first) {
+		t.Error("it is another worker still")
+	}
+	s = on(t, s, builder)
+	if !s.Elsewhere() {
+		t.Error("the former id is this worker's, too")
+	}
+	lost := on(t, newStore(t), clone)
+	if err := lost.KeepMachine(); !errors.Is(err, ErrLost) {
+		t.Errorf("without a state: %v", err)
+	}
+}
+
+// TestNoMachineID: where the worker cannot be told, nothing is formatted, and a state that names no worker is as before.
+func TestNoMachineID(t *testing.T) {
+	f := facts("vdb", 2, "S1")
+	s := on(t, made(t), builder)
+	starts(t, s, "boot1")
+	for _, id := range []string{"", "uninitialized", builder + "0", strings.Repeat("x", 32), strings.Repeat("0", 5<<20)} {
+		s := on(t, s, id)
+		if st := standing(s, f, "boot2"); !strings.Contains(st.Formatting, "machine-id") || !strings.Contains(st.Formatting, "systemd-machine-id-setup") || len(st.Formatting) > 300 {
+			t.Errorf("%.20q: %q", id, st.Formatting)
+		}
+		if starts(t, s, "boot2", f) || s.Elsewhere() || s.KeepMachine() == nil {
+			t.Errorf("%.20q is taken for an id", id)
+		}
+		on(t, s, builder)
+	}
+	s = on(t, made(t), builder)
+	s = on(t, s, "")
+	expect(t, "no worker is named", s, "boot1", map[*disk.Facts]string{f: "nothing"})
+}
+
+// TestFirstStart: in a clone of an image the first start records what is attached, as an installation does.
+func TestFirstStart(t *testing.T) {
+	s := newStore(t)
+	for _, dir := range []string{s.State, s.Runtime} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = on(t, s, clone)
+	// As the package's postinst does.
+	if err := os.WriteFile(s.firstFile(), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	there, later := facts("vdb", 2, ""), facts("vdc", 3, "S")
+	expect(t, "before", s, "boot1", map[*disk.Facts]string{there: "off"})
+	fails := errors.New("cannot look")
+	if err := s.Start(func() ([]disk.Identity, error) { return nil, fails }); !errors.Is(err, fails) {
+		t.Errorf("error %v", err)
+	}
+	expect(t, "without a look", s, "boot1", map[*disk.Facts]string{there: "off"})
+	if !starts(t, s, "boot1", there) || starts(t, s, "boot1", later) || s.First() || s.Elsewhere() {
+		t.Error("not once")
+	}
+	expect(t, "after", s, "boot1", map[*disk.Facts]string{there: "present", later: "nothing"})
+
+	// A crash has cut a reset short, and the records are still there.
+	if err := os.WriteFile(s.firstFile(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cut := facts("vde", 5, "CUT")
+	if !starts(t, s, "boot1", cut) || s.First() {
+		t.Error("a reset that was cut short is not noticed")
+	}
+	expect(t, "cut short", s, "boot1", map[*disk.Facts]string{cut: "present", there: "present"})
+
+	// Removed, and installed anew from outside: what is attached then counts, too.
+	for _, mark := range []string{s.removedFile(), s.firstFile()} {
+		if err := os.WriteFile(mark, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !starts(t, s, "boot2", later) || s.Removed() {
+		t.Error("a reinstallation into an image is not noticed")
+	}
+	expect(t, "installed once more", s, "boot2", map[*disk.Facts]string{facts("vdb", 9, ""): "present", later: "present", facts("vdd", 7, "T"): "nothing"})
+}
+
+// TestReset: nothing of the former worker is left but the class directories, not even what was accepted a moment ago.
+func TestReset(t *testing.T) {
+	f, block := facts("vdb", 2, "S1"), facts("vdc", 3, "S2")
+	s := on(t, made(t, f.Identity("boot1")), builder)
+	starts(t, s, "boot1")
+	settings := &disk.Settings{Classes: []disk.Class{{Directory: "/mnt/disks"}}}
+	for _, err := range []error{
+		s.Accept(f, "boot1", disk.Word{Reason: disk.ReasonPresent}), s.Keep(f, "boot1", disk.ReasonBrake), s.GiveOut(block, "boot1", "raw", "/mnt/raw/virtio-S2"),
+		s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: uuid, Type: "xfs", Full: true}}), s.Begin(disk.Intent{Identity: f.Identity("boot1"), UUID: uuid}),
+		s.Note([]disk.Sighting{{Identity: block.Identity("boot1"), Type: "swap"}}), s.SaveDirectories(settings),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Reset(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "before the start", s, "boot1", map[*disk.Facts]string{f: "off", block: "off"})
+	var left []string
+	entries, err := os.ReadDir(s.State)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if strings.Join(left, " ") != "directories.json first-start lock" || err != nil {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	s = on(t, s, clone)
+	if !starts(t, s, "boot1", f) || s.Elsewhere() {
+		t.Error("it is no first start")
+	}
+	expect(t, "after the start", s, "boot1", map[*disk.Facts]string{f: "present", block: "nothing"})
+	if st := standing(s, f, "boot1"); st.Lifted(disk.ReasonPresent, "") || st.Braked || st.Intent != nil || st.FormerSerial != nil {
+		t.Errorf("%+v", st)
+	}
+	if st := standing(s, block, "boot1"); st.Given != nil || st.FormerSerial != nil {
+		t.Errorf("%+v", st)
+	}
+	// Where there was nothing, it means the same.
+	none := newStore(t)
+	if err := none.Reset(); err != nil || !none.First() {
+		t.Errorf("without a state directory: %v", err)
+	}
+}
+
+// TestUngive: a block volume that was overwritten with a token is none, and the others stay.
+func TestUngive(t *testing.T) {
+	s := made(t)
+	one, two := facts("vdb", 2, "S1"), facts("vdc", 3, "S2")
+	one.WWN = "naa.1"
+	for _, f := range []*disk.Facts{one, two} {
+		if err := s.GiveOut(f, "boot1", "raw", "/mnt/raw/virtio-"+f.Serial); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Ungive(one); err != nil {
+		t.Fatal(err)
+	}
+	if standing(s, one, "boot2").Given != nil || standing(s, two, "boot2").Given == nil {
+		t.Error("not the one that was overwritten")
+	}
+}

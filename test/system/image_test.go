@@ -1,0 +1,208 @@
+//go:build vm
+
+package system
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// changeID gives the worker another machine-id.
+const changeID = "tr 0-9a-f 1-9a-f0 </etc/machine-id >/root/id; cat /root/id >/etc/machine-id; "
+
+// holds waits until the plan holds the disk for a reason that matches.
+func (m machine) holds(name, why string) {
+	m.t.Helper()
+	m.wait(name+" to be held", "hotmount plan | grep -E "+quote("^"+name+" .*hold .*"+why))
+	m.untouched(name)
+}
+
+const (
+	newID   = "it was attached when hotmount first started under another machine-id"
+	present = "it was attached before hotmount was installed"
+)
+
+// TestAnotherMachineID checks that under another machine-id the volumes stay, and that the blank disks of the first start
+// are held, until somebody says that this is the same worker. The journal belongs to the former id, so the plan is asked.
+func TestAnotherMachineID(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	was, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	uuid := m.mounted(was)
+	// A running daemon formats nothing once the id has changed, until it is started again.
+	m.run(changeID)
+	early, _ := m.attach(w, worker.Disk{File: blank(t, 340<<20)})
+	m.holds(early, "the machine-id is another one, .*systemctl restart hotmount")
+	m.run("systemctl restart hotmount")
+	m.holds(early, newID+".*hotmount accept "+early+".*hotmount state keep")
+	later, _ := m.attach(w, worker.Disk{File: blank(t, 350<<20)})
+	m.mounted(later)
+	m.run("systemctl restart hotmount; hotmount status -o json | grep 'hotmount state keep.*hotmount state reset'")
+	m.holds(early, newID)
+	if got := m.mounted(was); got != uuid {
+		t.Errorf("the volume was %s and is %s", uuid, got)
+	}
+	m.run("hotmount state keep; ! hotmount status -o json | grep machine-id")
+	m.mounted(early)
+}
+
+// TestStateReset checks that the records go only while nothing depends on them, and that the next start counts as the
+// installation.
+func TestStateReset(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	uuid := m.mounted(name)
+	refuses := func(want string) {
+		t.Helper()
+		if out, err := m.Run(ctx(t), "hotmount state reset"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("state reset: %s, %v; want %q", out, err, want)
+		}
+	}
+	refuses("systemctl stop hotmount")
+	m.run("systemctl stop hotmount")
+	refuses("umount /mnt/disks/" + uuid)
+	m.run("umount /mnt/disks/" + uuid + "; hotmount state reset")
+	if got := m.run("ls /var/lib/hotmount"); got != "directories.json\nfirst-start\nlock" {
+		t.Errorf("left: %s", got)
+	}
+	there, _ := m.attach(w, worker.Disk{File: blank(t, 330<<20)})
+	m.run("systemctl start hotmount")
+	m.holds(there, present+".*hotmount accept "+there)
+	if got := m.mounted(name); got != uuid {
+		t.Errorf("the former volume was %s and is %s", uuid, got)
+	}
+	later, _ := m.attach(w, worker.Disk{File: blank(t, 340<<20)})
+	m.mounted(later)
+	if all := m.history(); len(all) != 1 {
+		t.Errorf("the history is %+v", all)
+	}
+	m.run("hotmount accept " + there)
+	m.mounted(there)
+}
+
+// TestImage checks that the package can be installed into an image whose system does not run, and that the first start
+// then counts as the installation. The builder may have a systemd, and lend the image its /proc and /sys.
+func TestImage(t *testing.T) {
+	parallel(t)
+	root := ""
+	for what, script := range map[string]string{
+		"a bare root":           `dpkg --root="$1" -i "$1/root/hotmount.deb"`,
+		"the builder's systems": `mount --bind /sys "$1/sys"; mount -o remount,bind,ro "$1/sys"; mount -t proc proc "$1/proc"; mkdir -p "$1/run/systemd/system"; chroot "$1" dpkg -i /root/hotmount.deb; rm -r "$1/run/systemd"`,
+	} {
+		root = imageOf(t, script)
+		for path, there := range map[string]bool{"var/lib/hotmount/first-start": true, "var/lib/hotmount/state.json": false, "etc/systemd/system/multi-user.target.wants/hotmount.service": true} {
+			if _, err := os.Lstat(filepath.Join(root, path)); (err == nil) != there {
+				t.Errorf("%s: %s: %v", what, path, err)
+			}
+		}
+	}
+	// The first start is that after the first disk.
+	if err := os.Remove(filepath.Join(root, "etc/systemd/system/multi-user.target.wants/hotmount.service")); err != nil {
+		t.Fatal(err)
+	}
+	o := worker.Options{Files: []worker.File{quick()}, Progress: os.Stderr, Dir: logs(t)}
+	w, err := worker.StartContainer(ctx(t), worker.ContainerOptions{Options: o, Root: root, BackingDirs: []string{diskDir(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := machine{w, t}
+	m.endWith(o.Dir)
+	diskDirs.Store(t, w.HostDisks())
+	there, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	full, _ := m.attach(w, worker.Disk{File: made(t, 330<<20)})
+	m.run("systemctl daemon-reload; systemctl start hotmount; [ ! -e /var/lib/hotmount/first-start ]")
+	m.holds(there, present+".*hotmount accept "+there)
+	m.mounted(full)
+	later, _ := m.attach(w, worker.Disk{File: blank(t, 340<<20)})
+	m.mounted(later)
+	m.run("systemctl restart hotmount")
+	m.holds(there, present)
+	m.run("hotmount accept " + there)
+	m.mounted(there)
+}
+
+// imageOf returns a copy of the containers' root filesystem, in which the script has installed the package. $1 is the
+// copy, with the package in /root/hotmount.deb.
+func imageOf(t *testing.T, script string) string {
+	t.Helper()
+	from, release, err := worker.ContainerRoot(ctx(t), worker.DefaultSuite, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	root := filepath.Join(t.TempDir(), "image")
+	content, err := os.ReadFile(deb(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string, args ...string) {
+		t.Helper()
+		c := exec.CommandContext(ctx(t), name, args...)
+		c.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
+		if out, err := c.CombinedOutput(); err != nil || strings.Contains(string(out), "hotmount: ") {
+			t.Fatalf("%s: %v\n%s", args, err, out)
+		}
+	}
+	run("cp", "-a", from, root)
+	if err := os.WriteFile(filepath.Join(root, "root/hotmount.deb"), content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run("unshare", "--mount", "sh", "-ec", script, "sh", root)
+	return root
+}
+
+// TestMachineID checks a changed machine-id, and a sealed image, over real boots and with serials (TestAnotherMachineID,
+// TestStateReset).
+func TestMachineID(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	was, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "WAS"})
+	volume := m.mounted(was)
+	bySerial := func(serial string) string {
+		return m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"" + serial + "\" {print $1}'")
+	}
+	reboot := func() {
+		t.Helper()
+		if err := w.Reboot(ctx(t)); err != nil {
+			t.Fatal(err)
+		}
+		m.wait("the daemon", "systemctl is-active hotmount")
+		if got := m.mounted(bySerial("WAS")); got != volume {
+			t.Errorf("the volume was %s and is %s", volume, got)
+		}
+	}
+	m.run("systemctl stop hotmount")
+	m.attach(w, worker.Disk{File: blank(t, 330<<20), Serial: "CAME"})
+	m.attach(w, worker.Disk{File: blank(t, 340<<20)})
+	m.run(changeID + "sync")
+	reboot()
+	bare := m.run("lsblk -dno NAME,SIZE | awk '$2 == \"340M\" {print $1}'")
+	for range 2 {
+		m.says("the records in /var/lib/hotmount are of a worker with another machine-id.*hotmount state keep.*hotmount state reset")
+		for _, name := range []string{bySerial("CAME"), bare} {
+			m.says("/dev/" + name + " .*hold: .*" + newID + ".*hotmount accept " + name)
+			m.untouched(name)
+		}
+		reboot()
+	}
+	later, _ := m.attach(w, worker.Disk{File: blank(t, 350<<20), Serial: "LATER"})
+	m.mounted(later)
+	m.run("hotmount accept " + bare)
+	m.mounted(bare)
+	m.run("hotmount state keep")
+	m.mounted(bySerial("CAME"))
+
+	// Sealed, it is started as a clone.
+	m.run("systemctl stop hotmount")
+	m.attach(w, worker.Disk{File: blank(t, 360<<20), Serial: "CLONE"})
+	m.run("umount /mnt/disks/*; hotmount state reset; truncate -s 0 /etc/machine-id; sync")
+	reboot()
+	m.says("/dev/" + bySerial("CLONE") + " .*hold: .*" + present)
+	m.untouched(bySerial("CLONE"))
+	if got := m.run("findmnt -rno TARGET | grep -c ^/mnt/disks/; hotmount status -o json | grep machine-id || true"); got != "4" {
+		t.Errorf("the clone: %s", got)
+	}
+}
