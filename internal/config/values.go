@@ -20,6 +20,7 @@ var (
 	mode           = oneOf(disk.ModeFilesystem, disk.ModeBlock)
 	filesystemMade = oneOf(disk.XFS, disk.Ext4, "none")
 	filesystemKept = oneOf("xfs", "ext4")
+	adopted        = oneOf(disk.AdoptAny, disk.AdoptKnown)
 	proof          = oneOf("auto", "full", "sampled", "unsigned")
 	transport      = oneOf("virtio", "scsi", "nvme", "dm")
 )

@@ -64,8 +64,15 @@ func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
 		st.Given = &g
 	}
 	st.Intent, st.IntentDoubt, st.IntentBySlot = r.intent(id, uuid)
+	st.Made = r.made(uuid)
 	st.Formats = r.others(&st, id)
 	return st
+}
+
+// made reports whether this node made the filesystem of that UUID, or began to. It chose the UUID at random.
+func (r *Records) made(uuid string) bool {
+	return uuid != "" && (slices.ContainsFunc(r.Intents, func(i disk.Intent) bool { return i.UUID == uuid }) ||
+		slices.ContainsFunc(r.History, func(of disk.Record) bool { return of.UUID == uuid }))
 }
 
 // sightings sets what is known of the filesystem on the disk and of the attachment's own mounts.

@@ -85,6 +85,29 @@ func TestRecordedHere(t *testing.T) {
 	})
 }
 
+// TestMade: a filesystem was made here if its UUID was chosen here, whatever became of that.
+func TestMade(t *testing.T) {
+	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 5}, Size: 1 << 30, Udev: disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuidA}}
+	blank := &disk.Facts{ID: f.ID, Size: f.Size, Udev: disk.Udev{Initialized: true}}
+	for name, c := range map[string]struct {
+		f    *disk.Facts
+		r    Records
+		want bool
+	}{
+		"nothing is on record":         {f, Records{}, false},
+		"made":                         {f, Records{History: []disk.Record{{UUID: uuidB}, {UUID: uuidA, Ended: time.Unix(1, 0)}}}, true},
+		"failed":                       {f, Records{History: []disk.Record{{UUID: uuidA, Ended: time.Unix(1, 0), Failure: "x"}}}, true},
+		"begun":                        {f, Records{Intents: []disk.Intent{{UUID: uuidA}}}, true},
+		"others":                       {f, Records{History: []disk.Record{{UUID: uuidB}}, Intents: []disk.Intent{{UUID: uuidC}}}, false},
+		"mounted, and made elsewhere":  {f, Records{Sightings: []disk.Sighting{{UUID: uuidA, Adopted: 1 << 30}}}, false},
+		"no filesystem, and no record": {blank, Records{History: []disk.Record{{}}, Intents: []disk.Intent{{}}}, false},
+	} {
+		if got := c.r.Standing(c.f, Attachment{}).Made; got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // TestRelations: what one record of a filesystem means for a disk that has it.
 func TestRelations(t *testing.T) {
 	was := disk.Identity{Boot: "then", Seq: 2, Serial: "S1", Slot: "pci-1", Size: 1 << 30}
