@@ -282,7 +282,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	}
 	needsEach(grow, grown)
 
-	// Those of two disks that nobody has mounted.
+	// Those of two disks that are not mounted now.
 	const stage = "hotmount-stage@.service"
 	image = blank(t, gib)
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "root_owner=1000:1000", image).CombinedOutput(); err != nil {
@@ -293,6 +293,10 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	}
 	sx, sxID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "STAGE-X"})
 	se, seID := m.attach(w, worker.Disk{File: image, Serial: "STAGE-E"})
+	// Only after their first mount does a larger disk make them grow.
+	m.run("systemctl start hotmount")
+	sxUUID, seUUID := m.mounted(sx), m.mounted(se)
+	m.run("systemctl stop hotmount; grep -q " + sxUUID + " /var/lib/hotmount/filesystems.json && grep -q " + seUUID + " /var/lib/hotmount/filesystems.json; umount /mnt/disks/" + sxUUID + " /mnt/disks/" + seUUID)
 	size = gib
 	staged := func() int {
 		t.Helper()
