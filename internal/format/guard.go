@@ -93,7 +93,7 @@ func parseFeatures(text string) ([]feature, error) {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case begins && ends && flags[section] != "":
 			flag = flags[section]
-		case option && flag != "" && key != "" && value != "" && !strings.ContainsAny(key+value, " \t,;"):
+		case option && flag != "" && key != "" && value != "" && !strings.ContainsAny(key+value, " \t,;[]"):
 			all = append(all, feature{flag, key, value})
 		default:
 			return nil, fmt.Errorf("cannot understand %q in %s", disk.Visible(line), lts)

@@ -91,7 +91,7 @@ func TestParseFeatures(t *testing.T) {
 	if want := []feature{{"-m", "rmapbt", "0"}, {"-n", "parent", "0"}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
-	for _, text := range []string{"rmapbt=0", "[new]\nx=1", "[metadata]\nrmapbt", "[metadata]\n=1", "[metadata]\nrmapbt=", "[metadata]\nrmapbt=0 -f", "[metadata]\nrmapbt=0,uuid=1", "[metadata", "[metadata]\nrmapbt=0 ; why"} {
+	for _, text := range []string{"rmapbt=0", "[new]\nx=1", "[metadata]\nrmapbt", "[metadata]\n=1", "[metadata]\nrmapbt=", "[metadata]\nrmapbt=0 -f", "[metadata]\nrmapbt=0,uuid=1", "[metadata", "[metadata]\n[a=b]", "[metadata]\nrmapbt=0 ; why"} {
 		if got, err := parseFeatures(text); err == nil || !strings.Contains(err.Error(), lts) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
