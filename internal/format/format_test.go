@@ -257,7 +257,7 @@ func (w *world) rereadPartitions(*os.File) error {
 
 func (w *world) node(string) (disk.Dev, error) { return w.nodeDev, nil }
 
-func (w *world) read(path string) ([]byte, error) {
+func (w *world) readFile(path string) ([]byte, error) {
 	if path != lts || !w.lts {
 		return nil, fs.ErrNotExist
 	}

@@ -60,7 +60,7 @@ func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	if major < 6 || major == 6 && minor < 5 {
 		return guard{}, nil
 	}
-	text, err := sys.read(lts)
+	text, err := sys.readFile(lts)
 	if errors.Is(err, fs.ErrNotExist) {
 		var g guard
 		for _, f := range ltsFeatures {

@@ -25,8 +25,8 @@ type system interface {
 	node(path string) (disk.Dev, error)
 	// temp makes an empty file.
 	temp() (*os.File, error)
-	// read returns the content of a file.
-	read(path string) ([]byte, error)
+	// readFile returns the content of a file.
+	readFile(path string) ([]byte, error)
 }
 
 // identity is what must stay the same from the first read to the end of mkfs.
@@ -87,7 +87,7 @@ func (linux) node(path string) (disk.Dev, error) {
 
 func (linux) temp() (*os.File, error) { return os.CreateTemp("", "hotmount-ext4-") }
 
-func (linux) read(path string) ([]byte, error) { return os.ReadFile(path) }
+func (linux) readFile(path string) ([]byte, error) { return os.ReadFile(path) }
 
 func blockDevice(st *unix.Stat_t) (disk.Dev, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
