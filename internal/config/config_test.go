@@ -112,7 +112,7 @@ classes:
 				fast.Create, fast.RootOwner, fast.RootMode = "ext4", "1000:2000", "2770"
 				s.Classes = []disk.Class{fast, {
 					Name: "slow-1", Selectors: disk.Selectors{Names: []string{"sd?"}}, Directory: "/var/lib/disks/slow", Mode: disk.ModeBlock, Create: "none",
-					MkfsOptions: []string{}, RootOwner: "0:0", RootMode: "0755", Accept: []string{"ext4"}, Options: []string{}, Blank: "sampled", MinimumSize: 1000, Provision: true, StorageClass: "slow",
+					MkfsOptions: []string{}, RootOwner: "0:0", RootMode: "0755", Accept: []string{"ext4"}, Adopt: "any", Options: []string{}, Blank: "sampled", MinimumSize: 1000, Provision: true, StorageClass: "slow",
 				}}
 			}),
 		},
