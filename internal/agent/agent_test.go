@@ -108,6 +108,7 @@ func blankDisk(name string, seq uint64) *disk.Facts {
 func xfsDisk(name string, seq uint64, uuid string) *disk.Facts {
 	f := blankDisk(name, seq)
 	f.Udev.FSUsage, f.Udev.FSType, f.Udev.FSUUID, f.Udev.FSSpan = "filesystem", "xfs", uuid, f.Size
+	f.Standing.Made = true
 	return f
 }
 
@@ -791,6 +792,44 @@ func TestGrows(t *testing.T) {
 		if !strings.HasPrefix(m.status, "0 mounted, 0 held, 0 refused, 1 failing") || len(m.table) != 1 {
 			t.Errorf("status %q, %d mounted", m.status, len(m.table))
 		}
+	})
+}
+
+// TestAdoptedOnce: the size that a disk had when its filesystem came from elsewhere stays on record, and a growth
+// counts only beyond that.
+func TestAdoptedOnce(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	vdb.Standing.Made, vdb.Geometry = false, &disk.Geometry{Size: 4 << 30, Block: 4096}
+	m := newMachine(vdb)
+	m.grow = true
+	m.table = []disk.MountPoint{{Dev: vdb.Dev, Root: "/", Path: "/mnt/disks/" + uuidA, Type: "xfs"}}
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb: keep (mounted)
+			ready`)
+		size := vdb.Size
+		recorded := func(when string) {
+			t.Helper()
+			m.change(func() {
+				if last := m.sightings[len(m.sightings)-1]; last.Adopted != size {
+					t.Errorf("%s: adopted at %d, want %d", when, last.Adopted, size)
+				} else {
+					vdb.Standing.Volume = &last
+				}
+			})
+		}
+		recorded("at first")
+		m.change(func() { vdb.Size = 6 << 30 })
+		a.Look("vdb")
+		m.expect(t, `
+			vdb: grow (filesystem-smaller)
+			grow seq 2
+			vdb: keep (mounted)`)
+		recorded("larger")
+		m.change(func() { vdb.Size = 7 << 30 })
+		a.Look("vdb")
+		settle()
+		recorded("larger again")
 	})
 }
 

@@ -47,7 +47,7 @@ func (a *Agent) remember(st *state, changed bool) {
 		st.record.alive = a.host.Monotonic()
 		id := f.Identity("")
 		if changed || st.record.sighting == nil || st.record.sighting.Identity != id {
-			st.record.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.record.alive, Full: d.Type == "xfs" && f.Full()}
+			st.record.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.record.alive, Full: d.Type == "xfs" && f.Full(), Adopted: f.Adopted()}
 			a.expect(*st.record.sighting)
 		}
 	case policy.Unrecorded(f, d.Reason) && !st.waits(), doubted(f, d):

@@ -63,6 +63,7 @@ func defaultClass() disk.Class {
 		RootOwner:   "0:0",
 		RootMode:    "0755",
 		Accept:      []string{"xfs", "ext4"},
+		Adopt:       disk.AdoptAny,
 		Options:     []string{"noatime", "nodev", "nosuid"},
 		Blank:       "auto",
 		MinimumSize: minimumXFS,

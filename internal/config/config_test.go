@@ -112,7 +112,7 @@ classes:
 				fast.Create, fast.RootOwner, fast.RootMode = "ext4", "1000:2000", "2770"
 				s.Classes = []disk.Class{fast, {
 					Name: "slow-1", Selectors: disk.Selectors{Names: []string{"sd?"}}, Directory: "/var/lib/disks/slow", Mode: disk.ModeBlock, Neighbours: disk.NeighboursHold, Create: "none",
-					MkfsOptions: []string{}, RootOwner: "0:0", RootMode: "0755", Accept: []string{"ext4"}, Options: []string{}, Blank: "sampled", MinimumSize: 1000, Provision: true, StorageClass: "slow",
+					MkfsOptions: []string{}, RootOwner: "0:0", RootMode: "0755", Accept: []string{"ext4"}, Adopt: "any", Options: []string{}, Blank: "sampled", MinimumSize: 1000, Provision: true, StorageClass: "slow",
 				}}
 			}),
 		},
@@ -238,7 +238,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootWords},
 		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootWords},
 		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found a second time, expected once: it stands in line 1`},
-		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, mapper_names, backing_file, transport, serial, wwn, model, vendor, by_path, size, rotational, removable, logical_sector, partitions, directory, mode, neighbours, create, mkfs_options, root_owner, root_mode, accept, options, blank, minimum_size, grow, trim, provision, storage_class`},
+		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, mapper_names, backing_file, transport, serial, wwn, model, vendor, by_path, size, rotational, removable, local, logical_sector, partitions, directory, mode, neighbours, create, mkfs_options, root_owner, root_mode, accept, adopt, options, blank, minimum_size, grow, trim, provision, storage_class`},
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
 		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: it stands in line 2`},
 
@@ -377,6 +377,8 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("partitions: true\n  names: [vdb1]\n  mode: block"), `FILE:6: classes[0].mode: found "block", expected filesystem: partitions are not given out`},
 		{class("create: ~"), `FILE:4: classes[0].create: found nothing, expected xfs, ext4 or none`},
 		{class("accept: [xfs, btrfs]"), `FILE:4: classes[0].accept[1]: found "btrfs", expected xfs or ext4`},
+		{class("adopt: all"), `FILE:4: classes[0].adopt: found "all", expected any or known`},
+		{class("adopt: [known]"), `FILE:4: classes[0].adopt: found a list, expected any or known`},
 		{class("accept: []"), `FILE:4: classes[0].accept: found an empty list, expected at least 1 entry, each xfs or ext4`},
 		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected it too: the class makes it (create)`},
 		{class("blank: none"), `FILE:4: classes[0].blank: found "none", expected auto, full, sampled or unsigned`},

@@ -95,8 +95,8 @@ format_period: 90s
 csi_ignore: [csi.example.com]
 exclude: [{serial: ["a\"b<&>", 're:\d,"']}, {size: ..5GB}]
 classes:
-- {name: a, directory: /a, minimum_size: 1000MB, storage_class: x, size: 5GiB..10GB, rotational: false, removable: true, logical_sector: [512, 4096]}
-- {name: b, directory: /b, create: none, minimum_size: 0KiB, options: [], size: 1TiB..}
+- {name: a, directory: /a, minimum_size: 1000MB, storage_class: x, size: 5GiB..10GB, rotational: false, removable: true, local: false, logical_sector: [512, 4096]}
+- {name: b, directory: /b, create: none, adopt: known, minimum_size: 0KiB, options: [], size: 1TiB..}
 `, []string{"HOTMOUNT_SETTLE=0s"}, "--node=n")
 	s, err := Load(src)
 	if err != nil {

@@ -54,6 +54,7 @@ var selectorKeys = []key{
 	{"size", sizeRange, single, ""},
 	{"rotational", boolean, single, ""},
 	{"removable", boolean, single, ""},
+	{"local", boolean, single, ""},
 	{"logical_sector", sector, nonEmptyList, ""},
 	{"partitions", boolean, single, ""},
 }
@@ -68,6 +69,7 @@ var actKeys = []key{
 	{"root_owner", rootOwner, single, ""},
 	{"root_mode", rootMode, single, ""},
 	{"accept", filesystemKept, nonEmptyList, ""},
+	{"adopt", adopted, single, ""},
 	{"options", mountOption, list, ""},
 	{"blank", proof, single, ""},
 	{"minimum_size", size, single, ""},

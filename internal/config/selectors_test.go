@@ -27,6 +27,7 @@ classes:
   size: 5GiB..10GB
   rotational: false
   removable: true
+  local: true
   logical_sector: [512, 4096]
 - {name: b, directory: /b, size: ..1TiB}
 - {name: e, directory: /e, size: 5GiB..5GiB}
@@ -41,7 +42,7 @@ classes:
 		{
 			Names: []string{"dm-*", "re:dm-[0-9]+", "*"}, Transport: []string{"dm", "virtio", "scsi", "nvme"},
 			Serial: []string{"S 1", "re:S[0-9]+"}, WWN: []string{"naa.5*"}, Model: []string{"QEMU*"}, Vendor: []string{"0x1af4"}, ByPath: []string{"pci-0000:05:*"},
-			Size: disk.SizeRange{Least: 5 << 30, Most: 10e9}, Rotational: &no, Removable: &yes, LogicalSector: []uint32{512, 4096},
+			Size: disk.SizeRange{Least: 5 << 30, Most: 10e9}, Rotational: &no, Removable: &yes, Local: &yes, LogicalSector: []uint32{512, 4096},
 		},
 		{Size: disk.SizeRange{Most: 1 << 40}},
 		{Size: disk.SizeRange{Least: 5 << 30, Most: 5 << 30}},

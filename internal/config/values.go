@@ -21,6 +21,7 @@ var (
 	neighbours     = oneOf(disk.NeighboursHold, disk.NeighboursIgnore)
 	filesystemMade = oneOf(disk.XFS, disk.Ext4, "none")
 	filesystemKept = oneOf("xfs", "ext4")
+	adopted        = oneOf(disk.AdoptAny, disk.AdoptKnown)
 	proof          = oneOf("auto", "full", "sampled", "unsigned")
 	transport      = oneOf("virtio", "scsi", "nvme", "dm")
 )

@@ -75,7 +75,7 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 		serial = "serial " + disk.Visible(f.Serial)
 	}
 	return u.StartMount(ctx, unit.MountUnit{
-		ID: f.ID, Path: path, Type: fstype, Options: class.Options, Timeout: unit.MountTimeout,
+		ID: f.ID, Path: path, Type: fstype, Options: class.MountOptions(fstype), Timeout: unit.MountTimeout,
 		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
 	})
 }

@@ -114,6 +114,13 @@ const (
 	NeighboursIgnore = "ignore"
 )
 
+// What a class mounts of the filesystems whose type it accepts: any, or those that this node made or has mounted, and
+// those that the operator has accepted.
+const (
+	AdoptAny   = "any"
+	AdoptKnown = "known"
+)
+
 // Class is one kind of disk and what hotmount does with it.
 type Class struct {
 	Name string `json:"name"`
@@ -135,6 +142,8 @@ type Class struct {
 	RootMode  string `json:"root_mode"`
 	// Accept are the types of existing filesystems that are mounted.
 	Accept []string `json:"accept"`
+	// Adopt is which of these are mounted: AdoptAny, or AdoptKnown.
+	Adopt string `json:"adopt"`
 	// Options are the mount options.
 	Options []string `json:"options"`
 	// Blank is how blankness is proven. "auto" reads every byte of a disk of up to 64 GiB and samples a larger one.

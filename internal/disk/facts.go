@@ -39,6 +39,9 @@ type Facts struct {
 	// Slot is where the disk is plugged in: udev's ID_PATH, such as "pci-0000:05:00.0", else the last bus address in
 	// the sysfs path.
 	Slot string `json:"slot,omitempty"`
+	// Fabric reports that the way from the disk to this machine leads over a fabric (iSCSI, Fibre Channel, SRP, NVMe over
+	// fabrics), or does not show. A cloud's disks look local.
+	Fabric bool `json:"fabric,omitempty"`
 	// ReadOnly reports that the kernel refuses writes (/sys/block/*/ro).
 	ReadOnly bool `json:"read_only,omitempty"`
 	// Rotational and Removable are /sys/block/*/queue/rotational and /sys/block/*/removable.

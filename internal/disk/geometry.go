@@ -50,6 +50,22 @@ type Fit struct {
 // Valid reports whether attachment and size of the disk are still the same.
 func (v *Fit) Valid(f *Facts) bool { return v != nil && v.Seq == f.Seq && v.Size == f.Size }
 
+// Adopted returns the size in bytes that the disk had when its filesystem was first mounted on this node. It is 0 if the
+// node made the filesystem. Before the first mount it is the disk's size.
+func (f *Facts) Adopted() uint64 {
+	switch v := f.Standing.Volume; {
+	case v != nil:
+		return v.Adopted
+	case f.Standing.Made:
+		return 0
+	}
+	return f.Size
+}
+
+// Fixed reports whether the filesystem on the disk must not grow: it is not this node's, and the disk has not become
+// larger since it was first mounted here. Its owner may need the rest of the disk.
+func (f *Facts) Fixed() bool { return f.Size <= f.Adopted() }
+
 // Spans returns the geometry of the disk's mounted filesystem, nil if unknown.
 func (f *Facts) Spans() *Geometry {
 	if f.Geometry == nil && f.Standing.Fit.Valid(f) {

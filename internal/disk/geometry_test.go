@@ -62,6 +62,28 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestFixed: a filesystem from elsewhere grows only with its disk. One without such a record was made here.
+func TestFixed(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		f       Facts
+		adopted uint64
+		fixed   bool
+	}{
+		{"from elsewhere, not mounted yet", Facts{Size: 5}, 5, true},
+		{"made here, not mounted yet", Facts{Size: 5, Standing: Standing{Made: true}}, 0, false},
+		{"on record, made here", Facts{Size: 5, Standing: Standing{Volume: &Sighting{}}}, 0, false},
+		{"on record, from elsewhere", Facts{Size: 5, Standing: Standing{Volume: &Sighting{Adopted: 5}}}, 5, true},
+		{"the disk is larger now", Facts{Size: 6, Standing: Standing{Volume: &Sighting{Adopted: 5}}}, 5, false},
+		{"the disk is smaller now", Facts{Size: 4, Standing: Standing{Volume: &Sighting{Adopted: 5}}}, 5, true},
+		{"from elsewhere, and its UUID begun here since", Facts{Size: 5, Standing: Standing{Made: true, Volume: &Sighting{Adopted: 5}}}, 5, true},
+	} {
+		if got := tt.f.Adopted(); got != tt.adopted || tt.f.Fixed() != tt.fixed {
+			t.Errorf("%s: adopted at %d, fixed %v", tt.name, got, tt.f.Fixed())
+		}
+	}
+}
+
 // TestVolumeName: the names were computed with another FNV-1a (Python, by its
 // definition: offset basis 2166136261, prime 16777619), formatted by Go's %x as
 // the provisioner does, so without leading zeros.

@@ -70,6 +70,7 @@ const (
 	ReasonFormerBlock  Reason = "filesystem-on-former-block-volume"
 	ReasonOtherBlock   Reason = "name-of-another-block-volume"
 	ReasonOtherClass   Reason = "volume-of-another-class"
+	ReasonNotAdopted   Reason = "not-adopted"
 
 	// Something is to be done, or nothing needs to be done.
 	ReasonIntent     Reason = "unfinished-format"

@@ -66,6 +66,8 @@ type Sighting struct {
 	// Full reports that the filesystem, an XFS, was measured and took all of the disk that it can. The superblock on
 	// the disk agreed (Facts.Full).
 	Full bool `json:"full,omitempty"`
+	// Adopted is the size of the disk when the filesystem was first mounted on this node, 0 if the node had made it.
+	Adopted uint64 `json:"adopted,omitempty"`
 	// Newest is the highest disk sequence number attached at that moment, 0 if unknown. It distinguishes disks that
 	// were attached later.
 	Newest uint64 `json:"newest,omitempty"`

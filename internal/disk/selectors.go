@@ -26,9 +26,10 @@ type Selectors struct {
 	ByPath []string `json:"by_path,omitempty"`
 	// Size is the range of the disk's size.
 	Size SizeRange `json:"size,omitzero"`
-	// Rotational and Removable are as in Facts, nil for any.
+	// Rotational and Removable are as in Facts, nil for any. Local is the opposite of Facts.Fabric.
 	Rotational *bool `json:"rotational,omitempty"`
 	Removable  *bool `json:"removable,omitempty"`
+	Local      *bool `json:"local,omitempty"`
 	// LogicalSector is in bytes.
 	LogicalSector []uint32 `json:"logical_sector,omitempty"`
 	// Partitions selects partitions and no whole disks.

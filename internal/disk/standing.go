@@ -74,10 +74,10 @@ type Standing struct {
 	Beside bool `json:"beside,omitempty"`
 	// Twin reports that the disk was refused because another had its UUID, and has not been accepted since.
 	Twin bool `json:"twin,omitempty"`
+	// Made reports that this node made the filesystem on the disk, or began to.
+	Made bool `json:"made,omitempty"`
 	// Volume is the last sighting of the filesystem on the disk, on whatever disk it was then, nil if there is none.
 	Volume *Sighting `json:"volume,omitempty"`
-	// Made reports that this node has made a filesystem of the UUID that is on the disk.
-	Made bool `json:"made,omitempty"`
 	// Given is the permanent record that this disk, this partition or a disk below this device-mapper device was given
 	// out as a block volume. It is nil if none was.
 	Given *Given `json:"given,omitempty"`

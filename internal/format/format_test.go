@@ -256,8 +256,15 @@ func (w *world) rereadPartitions(*os.File) error {
 }
 
 func (w *world) node(string) (disk.Dev, error) { return w.nodeDev, nil }
-func (w *world) exists(string) (bool, error)   { return w.lts, nil }
-func (w *world) temp() (*os.File, error)       { return os.Create(w.image + ".like") }
+
+func (w *world) readFile(path string) ([]byte, error) {
+	if path != lts || !w.lts {
+		return nil, fs.ErrNotExist
+	}
+	return os.ReadFile("testdata/lts_6.1.conf")
+}
+
+func (w *world) temp() (*os.File, error) { return os.Create(w.image + ".like") }
 
 func (w *world) deps() Deps {
 	return Deps{
@@ -1543,12 +1550,12 @@ func TestEndOfContext(t *testing.T) {
 // no other.
 func TestArguments(t *testing.T) {
 	var got []string
-	for _, options := range []string{"", lts} {
+	for _, options := range []guard{{}, newest(t)} {
 		for _, class := range [][]string{nil, {"-i size=1024"}} {
 			for _, proto := range []string{"", "/tmp/x"} {
 				for _, over := range []bool{false, true} {
 					for _, dry := range []bool{true, false} {
-						m := making{node: "/dev/vdb", uuid: uuid, options: options, class: class, proto: proto, dry: dry, over: over}
+						m := making{node: "/dev/vdb", uuid: uuid, guard: options, class: class, proto: proto, dry: dry, over: over}
 						got = append(got, strings.Join(m.args(), " "))
 					}
 				}
@@ -1566,30 +1573,6 @@ func TestArguments(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// Newer versions are told not to use features that Debian 12 does not know.
-func TestOptions(t *testing.T) {
-	for _, tc := range []struct {
-		version string
-		there   bool
-		want    string
-	}{
-		{"5.10.0", true, ""},
-		{"6.1.0", true, ""}, // Debian 12
-		{"6.4.9", true, ""},
-		{"6.5.0", true, lts},
-		{"6.13.0", true, lts}, // Debian 13
-		{"6.13.0", false, ""},
-		{"7.0.0-rc1", true, lts},
-	} {
-		r := runtest.New(t)
-		r.On(versionLine, runtest.Print("mkfs.xfs version "+tc.version+"\n", 0))
-		got, err := chooseOptions(t.Context(), r, &world{lts: tc.there})
-		if err != nil || got != tc.want {
-			t.Errorf("%+v: %q, error %v", tc, got, err)
-		}
 	}
 }
 
@@ -1683,23 +1666,8 @@ func TestPrototype(t *testing.T) {
 // and comes before what makes it safe.
 func TestClassOptions(t *testing.T) {
 	m := MakeOptions{Mkfs: []string{"-i size=1024", "-m reflink=0"}, Proto: "/tmp/x", Intent: disk.Intent{UUID: uuid}}
-	if got := strings.Join(m.making("/dev/vdb", "").args(), " "); got != "-N -i size=1024 -m reflink=0 -p /tmp/x -K -m uuid="+uuid+" /dev/vdb" {
+	if got := strings.Join(m.making("/dev/vdb", guard{}).args(), " "); got != "-N -i size=1024 -m reflink=0 -p /tmp/x -K -m uuid="+uuid+" /dev/vdb" {
 		t.Error(got)
-	}
-}
-
-// Beside the file that keeps newer versions to what Debian 12 knows mkfs.xfs takes
-// no option that the file has too: "-m reflink option respecified".
-func TestClassFeatures(t *testing.T) {
-	for want, class := range map[string][]string{
-		"-c options=" + lts + " -i size=1024,maxpct=5 -d noalign":                                                        {"-i size=1024,maxpct=5", "-d noalign"},
-		"-m bigtime=1 -m finobt=1 -m inobtcount=1 -i sparse=1 -i nrext64=0 -m reflink=0,rmapbt=1":                        {"-m reflink=0,rmapbt=1"},
-		"-m bigtime=1 -m finobt=1 -m inobtcount=1 -m reflink=1 -m rmapbt=0 -i nrext64=0 -i size=512,sparse=0 -n size=8k": {"-i size=512,sparse=0", "-n size=8k"},
-	} {
-		m := MakeOptions{Mkfs: class, Intent: disk.Intent{UUID: uuid}}
-		if got := strings.Join(m.making("/dev/vdb", lts).args(), " "); got != "-N "+want+" -K -m uuid="+uuid+" /dev/vdb" {
-			t.Error(got)
-		}
 	}
 }
 

@@ -54,8 +54,8 @@ func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 }
 
 // making returns the dry run.
-func (o *MakeOptions) making(node, options string) making {
-	return making{node: node, uuid: o.Intent.UUID, options: options, class: o.Mkfs, proto: o.Proto, dry: true, over: o.RecoverHalfMade || o.Token != ""}
+func (o *MakeOptions) making(node string, g guard) making {
+	return making{node: node, uuid: o.Intent.UUID, guard: g, class: o.Mkfs, proto: o.Proto, dry: true, over: o.RecoverHalfMade || o.Token != ""}
 }
 
 // mkfsRun is one run of a mkfs.
@@ -67,14 +67,14 @@ type mkfsRun interface {
 // content only if it can ask a person. So mkfs.xfs checks in its place whether it would refuse.
 func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real mkfsRun, err error) {
 	if o.Intent.Ext4 == nil {
-		options, err := chooseOptions(ctx, s.deps.Runner, s.sys)
-		m := o.making(s.disk.Node(), options)
+		g, err := chooseGuard(ctx, s.deps.Runner, s.sys)
+		m := o.making(s.disk.Node(), g)
 		dry, m.dry = []mkfsRun{m}, false
 		return dry, m, err
 	}
 	look := MakeOptions{Intent: o.Intent, Token: o.Token}
 	e := ext4{node: s.disk.Node(), uuid: o.Intent.UUID, with: *o.Intent.Ext4, dry: true}
-	dry, e.dry = []mkfsRun{look.making(e.node, ""), ext4Dry{s, e}}, false
+	dry, e.dry = []mkfsRun{look.making(e.node, guard{}), ext4Dry{s, e}}, false
 	return dry, e, nil
 }
 

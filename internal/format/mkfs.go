@@ -3,7 +3,6 @@ package format
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,11 +10,7 @@ import (
 	"hotmount/internal/run"
 )
 
-const (
-	mkfs = "/usr/sbin/mkfs.xfs"
-	// lts is the set of features that Linux 6.1 and Debian 12's xfs_repair support (mkfs.xfs(8), "-c options=").
-	lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
-)
+const mkfs = "/usr/sbin/mkfs.xfs"
 
 // MkfsTime is far more than the 65 or so writes of mkfs.xfs need on a disk that answers, whatever its size.
 const MkfsTime = 10 * time.Minute
@@ -23,8 +18,7 @@ const MkfsTime = 10 * time.Minute
 // making is one run of mkfs.xfs.
 type making struct {
 	node, uuid string
-	// options is a configuration file for mkfs.xfs, empty for none.
-	options string
+	guard      guard
 	// class are the class's options. proto is a prototype file for the root directory (mkfs.xfs(8), "-p"), empty for
 	// none.
 	class []string
@@ -55,30 +49,17 @@ func (m making) args() []string {
 	return append(args, "-K", "-m", "uuid="+m.uuid, m.node)
 }
 
-// ltsFeatures are the features in lts_6.1.conf that mkfs.xfs would not choose by default, or that a class may name.
-var ltsFeatures = []struct{ flag, key, value string }{
-	{"-m", "bigtime", "1"}, {"-m", "finobt", "1"}, {"-m", "inobtcount", "1"}, {"-m", "reflink", "1"}, {"-m", "rmapbt", "0"},
-	{"-i", "sparse", "1"}, {"-i", "nrext64", "0"},
-}
-
-// features returns the arguments for the configuration file. mkfs.xfs rejects a feature that both the file and an
-// option name. If the class names one, features returns the file's other features instead.
+// features returns the arguments for the guard. mkfs.xfs rejects a feature that both the file and an option name. If
+// the class names one, features returns the file's other features instead.
 func (m making) features() []string {
-	if m.options == "" {
-		return nil
-	}
 	var rest []string
-	for _, f := range ltsFeatures {
-		named := slices.ContainsFunc(m.class, func(o string) bool {
-			flag, values, _ := strings.Cut(o, " ")
-			return flag == f.flag && strings.Contains(","+values, ","+f.key+"=")
-		})
-		if !named {
+	for _, f := range m.guard.features {
+		if !f.named(m.class) {
 			rest = append(rest, f.flag, f.key+"="+f.value)
 		}
 	}
-	if len(rest) == 2*len(ltsFeatures) {
-		return []string{"-c", "options=" + m.options}
+	if m.guard.file != "" && len(rest) == 2*len(m.guard.features) {
+		return []string{"-c", "options=" + m.guard.file}
 	}
 	return rest
 }
@@ -108,27 +89,6 @@ func runMkfs(ctx context.Context, r run.Runner, c run.Command, dry bool) ([]stri
 	return lines, res.Wrote, nil
 }
 
-// chooseOptions returns lts if it is needed, else "". From 6.5 on mkfs.xfs enables newer features by default. Version
-// 6.1.0 has the file but does not accept it, because nrext64 is in the wrong section.
-func chooseOptions(ctx context.Context, r run.Runner, sys system) (string, error) {
-	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: MkfsTime}
-	res, err := r.Run(ctx, c)
-	if err != nil {
-		return "", err
-	}
-	var major, minor int
-	if _, err := fmt.Sscanf(string(res.Stdout), "mkfs.xfs version %d.%d", &major, &minor); err != nil || res.ExitCode != 0 {
-		return "", fmt.Errorf("cannot understand %s: exit code %d, output %q", c, res.ExitCode, disk.Visible(string(res.Stdout)))
-	}
-	if major < 6 || major == 6 && minor < 5 {
-		return "", nil
-	}
-	if there, err := sys.exists(lts); err != nil || !there {
-		return "", err
-	}
-	return lts, nil
-}
-
 // Prototype returns the content of a prototype file for a root directory with that owner ("UID:GID") and octal mode
 // (mkfs.xfs(8), "-p protofile"). It is empty if these are mkfs.xfs's defaults.
 func Prototype(owner, mode string) (string, error) {
@@ -153,12 +113,12 @@ func Prototype(owner, mode string) (string, error) {
 // Agrees returns an error unless mkfs.xfs accepts the class's options and the prototype file for a disk of 1 GiB. It
 // writes nothing (-N) except an empty file.
 func Agrees(ctx context.Context, r run.Runner, class []string, proto, file string) error {
-	options, err := chooseOptions(ctx, r, linux{})
+	g, err := chooseGuard(ctx, r, linux{})
 	if err != nil {
 		return err
 	}
 	o := MakeOptions{Mkfs: class, Proto: proto, Intent: disk.Intent{UUID: "00000000-0000-4000-8000-000000000000"}}
-	m := o.making("-dfile,name="+file+",size=1g", options)
+	m := o.making("-dfile,name="+file+",size=1g", g)
 	_, _, err = m.run(ctx, r)
 	return err
 }

@@ -3,7 +3,6 @@ package format
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"unsafe"
 
@@ -26,8 +25,8 @@ type system interface {
 	node(path string) (disk.Dev, error)
 	// temp makes an empty file.
 	temp() (*os.File, error)
-	// exists reports whether the file exists.
-	exists(path string) (bool, error)
+	// readFile returns the content of a file.
+	readFile(path string) ([]byte, error)
 }
 
 // identity is what must stay the same from the first read to the end of mkfs.
@@ -88,13 +87,7 @@ func (linux) node(path string) (disk.Dev, error) {
 
 func (linux) temp() (*os.File, error) { return os.CreateTemp("", "hotmount-ext4-") }
 
-func (linux) exists(path string) (bool, error) {
-	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
+func (linux) readFile(path string) ([]byte, error) { return os.ReadFile(path) }
 
 func blockDevice(st *unix.Stat_t) (disk.Dev, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {

@@ -43,8 +43,8 @@ var (
 )
 
 // Mounted measures the XFS or ext4 with that UUID, mounted from f at the path, and grows it if it can take more of the
-// disk. It returns the geometry before and after. Both are the same if there was nothing to gain. Both are zero if it
-// is another XFS, which is left alone. The error wraps disk.ErrGone if the disk is another one now, ErrShrunk if it is
+// disk. It returns the geometry before and after. Both are the same if there was nothing to gain, or if the filesystem
+// must not grow (Facts.Fixed). Both are zero if it is another XFS, which is left alone. The error wraps disk.ErrGone if the disk is another one now, ErrShrunk if it is
 // too small.
 func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uuid string) (before, after disk.Geometry, err error) {
 	before, after, err = mounted(ctx, r, f, path, fstype, uuid)
@@ -132,7 +132,7 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 		return disk.Geometry{}, disk.Geometry{}, err
 	}
 	after = before
-	if room, err := hasRoom(before, f); !room {
+	if room, err := hasRoom(before, f); !room || f.Fixed() {
 		return before, after, err
 	}
 	c := run.Command{Path: xfsGrowfs, Args: []string{"-d", path}, Timeout: Time}

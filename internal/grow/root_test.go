@@ -34,7 +34,7 @@ func facts(t *testing.T, node string) *disk.Facts {
 	if err := unix.Stat(node, &st); err != nil {
 		t.Fatal(err)
 	}
-	f := &disk.Facts{ID: disk.ID{Name: filepath.Base(node), Dev: disk.Dev{Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)}}}
+	f := &disk.Facts{ID: disk.ID{Name: filepath.Base(node), Dev: disk.Dev{Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)}}, Standing: disk.Standing{Made: true}}
 	for name, to := range map[string]*uint64{"diskseq": &f.Seq, "size": &f.Size} {
 		n, err := os.ReadFile("/sys/block/" + f.Name + "/" + name)
 		if err == nil {
@@ -109,6 +109,12 @@ func TestUnmounted(t *testing.T) {
 		t.Errorf("damaged: %v", err)
 	}
 	flip()
+	// A filesystem from elsewhere is measured, and stays as it is.
+	foreign := *f
+	foreign.Standing = disk.Standing{Volume: &disk.Sighting{Adopted: f.Size}}
+	if before, after, err := Unmounted(t.Context(), run.Exec{}, &foreign, dir, "xfs", uuid, options); err != nil || before.Size != 512<<20 || after != before {
+		t.Errorf("from elsewhere: %+v, %+v, %v", before, after, err)
+	}
 	before, after, err := Unmounted(t.Context(), run.Exec{}, f, dir, "xfs", uuid, options)
 	if err != nil || before.Size != 512<<20 || after.Size != 1<<30 {
 		t.Errorf("twice the disk: %+v, %+v, %v", before, after, err)
@@ -159,6 +165,11 @@ func TestMounted(t *testing.T) {
 			}
 			if _, _, err := Mounted(t.Context(), run.Exec{}, f, filepath.Dir(path), fstype, uuid); err == nil {
 				t.Error("a path where another filesystem is")
+			}
+			foreign := *f
+			foreign.Standing = disk.Standing{}
+			if before, after, err := Mounted(t.Context(), noRunner{t}, &foreign, path, fstype, uuid); err != nil || before.Size != 512<<20 || after != before {
+				t.Errorf("from elsewhere: %+v, %+v, %v", before, after, err)
 			}
 			before, after, err = Mounted(t.Context(), run.Exec{}, f, path, fstype, uuid)
 			if err != nil || before.Size != 512<<20 || after.Size != 1<<30 {

@@ -31,7 +31,7 @@ func ExportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) 
 				continue
 			}
 			u := unit.MountUnit{
-				ID: f.ID, Path: class.MountPoint(d.UUID), Type: d.Type, Options: class.Options, Timeout: unit.MountTimeout,
+				ID: f.ID, Path: class.MountPoint(d.UUID), Type: d.Type, Options: class.MountOptions(d.Type), Timeout: unit.MountTimeout,
 				Description: fmt.Sprintf("%s %s, as hotmount mounted it", d.Type, d.UUID),
 			}
 			text, err := u.Static()

@@ -39,7 +39,7 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 		before, after, err = grow.Mounted(ctx, run.Exec{}, f, path, d.Type, d.UUID)
 	case d.Action == disk.Mount && stage != "" && policy.Grows(f, class):
 		path, when = class.MountPoint(d.UUID), "before it is mounted"
-		before, after, err = grow.Unmounted(ctx, run.Exec{}, f, stage, d.Type, d.UUID, class.Options)
+		before, after, err = grow.Unmounted(ctx, run.Exec{}, f, stage, d.Type, d.UUID, class.MountOptions(d.Type))
 	default:
 		return nil
 	}

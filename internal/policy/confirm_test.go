@@ -66,6 +66,7 @@ func TestConfirmable(t *testing.T) {
 		{"a format during which somebody else wrote, and which is gone", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, proven(disk.Blank), nil, disk.ReasonDisturbed},
 		{"a format that is whole", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.ReasonFilesystem},
 		{"a format that a power cut has torn, formatting off", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Torn: true}, func(s *disk.Settings) { s.Format = false }, disk.ReasonFormatOff},
+		{"a filesystem from elsewhere, known only", nil, xfs(), knownOnly, ""},
 		{"another machine's filesystem", func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID} }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.ReasonShared},
 
 		{"an intent of its slot", func(f *disk.Facts) { f.Standing.Intent, f.Standing.IntentBySlot = &disk.Intent{UUID: uuid}, true }, proven(disk.Unknown), nil, ""},
@@ -148,6 +149,7 @@ func TestWord(t *testing.T) {
 		"former serial, block":       {func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), block, word(disk.ReasonFormerSerial, otherUUID)[0]},
 		"of another class":           {was("/mnt/whole", "whole"), xfs(), beside(wholeClass), word(disk.ReasonOtherClass, uuid)[0]},
 		"another class, block":       {another(disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1", Class: "raw"}), proven(disk.Unread), func(s *disk.Settings) { block(s); beside(rawClass)(s) }, word(disk.ReasonOtherClass, "")[0]},
+		"from elsewhere":             {nil, xfs(), knownOnly, word(disk.ReasonNotAdopted, uuid)[0]},
 		"a claim unseen":             {hidden, xfs(), nil, word(disk.ReasonUnseen, uuid)[0]},
 		"beside a storage driver":    {driven, xfs(), nil, word(disk.ReasonCSI, uuid)[0]},
 		"a twin whose peer is gone":  {func(f *disk.Facts) { f.Standing.Twin = true }, xfs(), nil, word(disk.ReasonTwin, uuid)[0]},

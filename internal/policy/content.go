@@ -170,6 +170,17 @@ var mountable = []rule{{
 	reason: disk.ReasonCSI, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: mayBeCSI,
 }, {
+	// Whoever uses the filesystem elsewhere would lose data, and claims may bind to it.
+	reason: disk.ReasonNotAdopted, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
+	when: func(in input) bool {
+		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)
+	},
+	means: "this node neither made nor mounted its filesystem before, and its class mounts no other (adopt: known)",
+	why: func(w *told) string {
+		return say("it holds %s %s, which this node neither made nor mounted before, and class %s mounts no other (adopt: known)", visible(w.d.Type), w.d.UUID, visible(w.d.Class))
+	},
+	remedy: func(w *told) string { return say("if it belongs here: hotmount accept %s; ", w.f.Name) + wipe(w) },
+}, {
 	reason: disk.ReasonSettings, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return in.s.Fault != "" && !onRecord(in) },
 }, {

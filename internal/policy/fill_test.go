@@ -39,11 +39,19 @@ func TestFills(t *testing.T) {
 			f.Udev.FSSpan = f.Size
 			f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Content: disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Span: 1 << 30, Proven: true}}
 		}, true},
+		"from elsewhere, never mounted here": {func(f *disk.Facts, _ *disk.Class) { f.Standing.Made = false }, true},
+		"from elsewhere, as large as when it came": {func(f *disk.Facts, _ *disk.Class) {
+			f.Standing.Made, f.Standing.Volume = false, &disk.Sighting{UUID: uuid, Adopted: f.Size}
+		}, false},
+		"from elsewhere, larger than when it came": {func(f *disk.Facts, _ *disk.Class) {
+			f.Standing.Made, f.Standing.Volume = false, &disk.Sighting{UUID: uuid, Adopted: f.Size - 1}
+		}, true},
 		"the class does not grow": {func(f *disk.Facts, c *disk.Class) { c.Grow = false }, false},
 		"tried":                   {func(f *disk.Facts, _ *disk.Class) { f.Standing.Fit = &disk.Fit{Seq: f.Seq, Size: f.Size} }, false},
 		"tried at another size":   {func(f *disk.Facts, _ *disk.Class) { f.Standing.Fit = &disk.Fit{Seq: f.Seq, Size: f.Size - 1} }, true},
 	} {
 		f, class := blankDisk(), class
+		f.Standing.Made = true
 		f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid, FSSpan: 1 << 30}
 		c.change(f, &class)
 		if got := Fills(f, &class); got != c.want {

@@ -159,7 +159,8 @@ func wasMounted(f *disk.Facts, uuid string) bool {
 	return !f.Standing.WasMounted.IsZero() && v != nil && v.Identity.Seq == f.Seq && v.UUID == uuid
 }
 
-// Grows reports whether the disk's filesystem is to be grown: this was not yet tried at the disk's present size.
+// Grows reports whether the disk's filesystem is to be measured, and grown unless it is Fixed: this was not yet tried at
+// the disk's present size.
 func Grows(f *disk.Facts, class *disk.Class) bool {
 	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
@@ -184,13 +185,15 @@ func ofPod(path string) bool {
 	return strings.Contains(pod, "/volumes/kubernetes.io~") || strings.Contains(pod, "/volume-subpaths/")
 }
 
-// seed reports whether the label is one of cloud-init's data sources NoCloud and ConfigDrive.
+// seed reports whether the label is one of cloud-init's data sources NoCloud and ConfigDrive, or that of an ephemeral
+// disk: OpenStack names them ephemeral0 and so on (_create_ephemeral in nova/virt/libvirt/driver.py).
 func seed(label string) bool {
 	switch label {
 	case "cidata", "CIDATA", "config-2", "CONFIG-2":
 		return true
 	}
-	return false
+	const ephemeral = "ephemeral"
+	return len(label) > len(ephemeral) && strings.EqualFold(label[:len(ephemeral)], ephemeral) && strings.Trim(label[len(ephemeral):], "0123456789") == ""
 }
 
 // knownUUID returns the UUID of the filesystem that udev knows on the disk, empty for none.

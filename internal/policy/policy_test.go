@@ -72,8 +72,23 @@ func fit(size, span uint64) *disk.Fit {
 }
 
 func with(m disk.MountPoint, g *disk.Geometry, fit *disk.Fit) func(*disk.Facts) {
-	return func(f *disk.Facts) { f.Mounts, f.Geometry, f.Standing.Fit = []disk.MountPoint{m}, g, fit }
+	return func(f *disk.Facts) {
+		f.Mounts, f.Geometry, f.Standing.Fit, f.Standing.Made = []disk.MountPoint{m}, g, fit, true
+	}
 }
+
+// foreignOn is a filesystem from elsewhere, which was first mounted here when the disk had that size. With 0 it is
+// mounted for the first time.
+func foreignOn(size uint64, also func(*disk.Facts)) func(*disk.Facts) {
+	return func(f *disk.Facts) {
+		also(f)
+		if f.Standing.Made = false; size > 0 {
+			f.Standing.Volume = &disk.Sighting{UUID: uuid, Type: "xfs", Adopted: size}
+		}
+	}
+}
+
+func knownOnly(s *disk.Settings) { s.Classes[0].Adopt = disk.AdoptKnown }
 
 // lay is a filesystem that was mounted once.
 var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
@@ -368,6 +383,25 @@ func TestDecide(t *testing.T) {
 		{"mounted, room to grow, tried at another size", with(ours, grown(1<<30), fit(1<<30, 1<<30)), xfs(), growing, disk.Grow, disk.ReasonSmaller},
 		{"mounted, room to grow, the class does not", with(ours, grown(1<<30), nil), xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted, room to grow, read-only", func(f *disk.Facts) { with(ours, grown(1<<30), nil)(f); f.ReadOnly = true }, xfs(), growing, disk.Keep, disk.ReasonMounted},
+		{"mounted, from elsewhere, room to grow", foreignOn(0, with(ours, grown(1<<30), nil)), xfs(), growing, disk.Keep, disk.ReasonMounted},
+		{"mounted, from elsewhere, room to grow as when it came", foreignOn(5<<30, with(ours, grown(1<<30), nil)), xfs(), growing, disk.Keep, disk.ReasonMounted},
+		{"mounted, from elsewhere, on a disk that is larger now", foreignOn(5<<30-1, with(ours, grown(1<<30), nil)), xfs(), growing, disk.Grow, disk.ReasonSmaller},
+		{"mounted, from elsewhere, size not known", foreignOn(0, with(ours, nil, nil)), xfs(), growing, disk.Grow, disk.ReasonUnmeasured},
+		{"mounted, on record as made here, room to grow", func(f *disk.Facts) {
+			with(ours, grown(1<<30), nil)(f)
+			f.Standing.Made, f.Standing.Volume = false, &disk.Sighting{UUID: uuid}
+		}, xfs(), growing, disk.Grow, disk.ReasonSmaller},
+		{"from elsewhere, known only", nil, xfs(), knownOnly, disk.Hold, disk.ReasonNotAdopted},
+		{"from elsewhere, any", nil, xfs(), func(s *disk.Settings) { s.Classes[0].Adopt = disk.AdoptAny }, disk.Mount, disk.ReasonFilesystem},
+		{"from elsewhere, known only, accepted", func(f *disk.Facts) { f.Standing.Accepted = word(disk.ReasonNotAdopted, uuid) }, xfs(), knownOnly, disk.Mount, disk.ReasonFilesystem},
+		{"from elsewhere, known only, another accepted", func(f *disk.Facts) { f.Standing.Accepted = but(word(disk.ReasonNotAdopted, uuid)...) }, xfs(), knownOnly, disk.Hold, disk.ReasonNotAdopted},
+		{"on record, known only", was("/mnt/disks", "default"), xfs(), knownOnly, disk.Mount, disk.ReasonFilesystem},
+		{"another on record, known only", func(f *disk.Facts) { f.Standing.Volume = &lay }, xfs(), knownOnly, disk.Hold, disk.ReasonNotAdopted},
+		{"made here earlier, known only", func(f *disk.Facts) { f.Standing.Made = true }, xfs(), knownOnly, disk.Mount, disk.ReasonFilesystem},
+		{"just made, known only", nil, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, knownOnly, disk.Mount, disk.ReasonFilesystem},
+		{"mounted in its place, known only", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours} }, xfs(), knownOnly, disk.Keep, disk.ReasonMounted},
+		{"blank, known only", nil, proven(disk.Blank), knownOnly, disk.Format, disk.ReasonBlank},
+		{"a twin, known only", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{}} }, xfs(), knownOnly, disk.Refuse, disk.ReasonTwin},
 		{"mounted, fills the disk", with(ours, grown(5<<30), nil), xfs(), growing, disk.Keep, disk.ReasonMounted},
 		{"mounted, a tail too small for XFS", with(ours, grown(5<<30-63*4096), nil), xfs(), growing, disk.Keep, disk.ReasonMounted},
 		{"mounted, size not known", with(ours, nil, nil), xfs(), growing, disk.Grow, disk.ReasonUnmeasured},
@@ -411,6 +445,12 @@ func TestDecide(t *testing.T) {
 		{"held", func(f *disk.Facts) { f.Holders = []string{"dm-0"} }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonHeld},
 		{"claimed", func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }, xfs(), nil, disk.Ignore, disk.ReasonClaimed},
 		{"cloud-init seed", func(f *disk.Facts) { f.Udev.FSLabel = "cidata" }, proven(disk.Other), nil, disk.Ignore, disk.ReasonSeed},
+		{"a cloud's ephemeral disk", func(f *disk.Facts) { f.Udev.FSLabel = "ephemeral0" }, xfs(), nil, disk.Ignore, disk.ReasonSeed},
+		{"another ephemeral disk, in capitals", func(f *disk.Facts) { f.Udev.FSLabel = "EPHEMERAL12" }, xfs(), nil, disk.Ignore, disk.ReasonSeed},
+		{"a label that is only like theirs", func(f *disk.Facts) { f.Udev.FSLabel = "ephemeral0a" }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"a label of theirs without a number", func(f *disk.Facts) { f.Udev.FSLabel = "ephemeral" }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"a number after another label", func(f *disk.Facts) { f.Udev.FSLabel = "persisted0" }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"an ephemeral disk, mounted in its place", func(f *disk.Facts) { f.Udev.FSLabel, f.Mounts = "ephemeral0", []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"udev has not seen a logical volume", func(f *disk.Facts) { f.Udev.Initialized, f.MapperName = false, "vg0-a" }, proven(disk.Blank), nil, disk.Wait, disk.ReasonUdev},
 		{"udev has not seen it", func(f *disk.Facts) { f.Udev.Initialized = false }, proven(disk.Blank), nil, disk.Wait, disk.ReasonUdev},
 
@@ -1118,6 +1158,22 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 	}
 }
 
+// TestWordsOfAFixedFilesystem: one that does not grow, since it came from elsewhere, is told as that.
+func TestWordsOfAFixedFilesystem(t *testing.T) {
+	for _, tt := range []struct {
+		size, span uint64
+		grow, says bool
+	}{{0, 1 << 30, true, true}, {5 << 30, 1 << 30, true, true}, {4 << 30, 1 << 30, true, false}, {0, 5 << 30, true, false}, {0, 1 << 30, false, false}} {
+		f, s := blankDisk(), settings()
+		foreignOn(tt.size, with(mountedAt("/mnt/disks/"+uuid), grown(tt.span), fit(f.Size, tt.span)))(f)
+		s.Classes[0].Grow = tt.grow
+		why, next := Words(f, xfs(), s, Decide(f, xfs(), s))
+		if strings.Contains(why, "takes 1 GiB (1073741824 bytes) of 5 GiB (5368709120 bytes): this node did not make it") != tt.says || next != "" {
+			t.Errorf("%+v: %q, %q", tt, why, next)
+		}
+	}
+}
+
 // TestWordsOfTwins: of two of which none is mounted, the one that stays may have to be accepted.
 func TestWordsOfTwins(t *testing.T) {
 	for mounted, accept := range map[string]bool{"": true, "/mnt/disks/" + uuid: false} {
@@ -1293,6 +1349,10 @@ var conditions = []condition{
 		was("/mnt/whole", "whole")(f)
 		beside(wholeClass)(s)
 	}},
+	{name: "a filesystem from elsewhere", reason: disk.ReasonNotAdopted, put: func(_ *disk.Facts, c *disk.Content, s *disk.Settings) {
+		*c = *xfs()
+		knownOnly(s)
+	}},
 	{name: "it is mounted", reason: disk.ReasonElsewhere, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Mounts = []disk.MountPoint{mountedAt("/srv")}
 	}},
@@ -1315,6 +1375,7 @@ var conditions = []condition{
 	{name: "seed, NoCloud in capitals", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "CIDATA" }},
 	{name: "seed, ConfigDrive", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "config-2" }},
 	{name: "seed, ConfigDrive in capitals", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "CONFIG-2" }},
+	{name: "a cloud's ephemeral disk", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "ephemeral0" }},
 	{name: "udev has not finished", reason: disk.ReasonUdev, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Initialized = false }},
 	{name: "no size", reason: disk.ReasonSize, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) { f.Size, s.Classes[0].MinimumSize = 0, 0 }},
 	{name: "partitions", reason: disk.ReasonPartitions, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Partitions = []string{"vdb1"} }},
@@ -1568,7 +1629,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			cond := &conditions[i]
 			lifted := slices.ContainsFunc(accepted, func(w disk.Word) bool { return slices.Contains(cond.lift, w) }) || s.FormatPresent && (cond.reason == disk.ReasonPresent || cond.reason == disk.ReasonNewMachine)
 			switch cond.reason {
-			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonTorn, disk.ReasonDisturbed, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass:
+			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonTorn, disk.ReasonDisturbed, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass, disk.ReasonNotAdopted:
 				continue // of those that say what is on the disk the last counts
 			case disk.ReasonBefore, disk.ReasonFormerSerial, disk.ReasonFormerSlot:
 				if halfMade {

@@ -249,7 +249,7 @@ var othersUse = []rule{{
 }, {
 	reason: disk.ReasonSeed, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return seed(in.f.Udev.FSLabel) },
-	wanted: "it is no cloud-init seed", means: "its label is that of a cloud-init seed",
+	wanted: "it is no cloud-init seed and no cloud's ephemeral disk", means: "its label is that of a cloud-init seed, or of a cloud's ephemeral disk",
 	found: func(w *told) string { return visible(w.f.Udev.FSLabel) },
 }}
 
@@ -349,7 +349,7 @@ var mounting = []rule{{
 }, {
 	reason: disk.ReasonSmaller, action: disk.Grow, on: inPlace, names: theMounted,
 	when: func(in input) bool {
-		return mayGrow(in) && in.f.Spans().Usable(in.f.Size) > in.f.Spans().Size
+		return mayGrow(in) && !in.f.Fixed() && in.f.Spans().Usable(in.f.Size) > in.f.Spans().Size
 	},
 	means: "it is mounted, and its filesystem can be grown to fill it",
 	found: func(w *told) string {

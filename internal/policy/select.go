@@ -376,6 +376,7 @@ var selectors = [...]selector{
 		}},
 	boolean("rotational", func(s *disk.Selectors) *bool { return s.Rotational }, func(a subject) bool { return a.Rotational }),
 	boolean("removable", func(s *disk.Selectors) *bool { return s.Removable }, func(a subject) bool { return a.Removable }),
+	boolean("local", func(s *disk.Selectors) *bool { return s.Local }, func(a subject) bool { return !a.Fabric }),
 	{"partitions",
 		func(a subject, s *disk.Selectors) (bool, bool) { return s.Partitions && !a.anyKind, a.partition },
 		func(a subject, s *disk.Selectors) (string, string) {

@@ -81,6 +81,8 @@ func TestSelectors(t *testing.T) {
 		"not rotational":   {disk.Selectors{Rotational: &no}, false},
 		"removable":        {disk.Selectors{Removable: &yes}, false},
 		"not removable":    {disk.Selectors{Removable: &no}, true},
+		"local":            {disk.Selectors{Local: &yes}, true},
+		"not local":        {disk.Selectors{Local: &no}, false},
 		"sector":           {disk.Selectors{LogicalSector: []uint32{512, 4096}}, true},
 		"other sector":     {disk.Selectors{LogicalSector: []uint32{4096}}, false},
 		"all must hold":    {disk.Selectors{Transport: []string{"scsi"}, Vendor: []string{"ATA"}}, false},
@@ -197,11 +199,11 @@ func TestLoopDevices(t *testing.T) {
 // TestSelectAllocatesNothing, with every kind of selector and a compiled regular
 // expression: Decide is called for every event.
 func TestSelectAllocatesNothing(t *testing.T) {
-	no := false
+	yes, no := true, false
 	f := blankDisk()
 	every := disk.Selectors{
 		Names: []string{"vd[b-d]", "re:vd[a-z]+"}, Transport: []string{"virtio"}, Serial: []string{"re:S[0-9]"}, ByPath: []string{"pci-*.?"},
-		Size: disk.SizeRange{Least: 1 << 30, Most: 1 << 40}, Rotational: &no, Removable: &no, LogicalSector: []uint32{512},
+		Size: disk.SizeRange{Least: 1 << 30, Most: 1 << 40}, Rotational: &no, Removable: &no, Local: &yes, LogicalSector: []uint32{512},
 	}
 	s := settings()
 	s.Exclude = []disk.Selectors{{Serial: []string{"re:OLD-.*"}}, {Serial: []string{"OLD-*"}, Removable: &no}}

@@ -80,6 +80,9 @@ func mountedWhy(w *told) string {
 	if v := w.f.Standing.Fit; v.Valid(w.f) && v.Failure != "" {
 		return "it is mounted, and its filesystem could not be grown to fill it: " + visible(v.Failure)
 	}
+	if g := w.f.Spans(); g != nil && w.class != nil && w.class.Grow && w.f.Fixed() && g.Usable(w.f.Size) > g.Size {
+		return say("it is mounted, and its filesystem takes %s of %s: this node did not make it, so it grows only when the disk becomes larger", disk.ExactSize(g.Size), disk.ExactSize(w.f.Size))
+	}
 	return w.rule.means
 }
 

@@ -291,6 +291,7 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 	if facts.Slot == "" {
 		facts.Slot = busAddress(dir)
 	}
+	facts.Fabric = f.fabric(facts, dir)
 	return nil
 }
 

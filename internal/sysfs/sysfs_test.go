@@ -115,10 +115,12 @@ func TestDisk(t *testing.T) {
 				f.Udev, f.Slot, f.Dev, f.Vendor, f.Transport = disk.Udev{}, "", disk.Dev{Major: 1, Minor: 1}, "", ""
 			})},
 		{"another virtio driver", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/driver": "-> ../x/virtio_pmem"}), "vdb", as(func(f *disk.Facts) { f.Transport = "" })},
-		{"nvme", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme", vdb + "serial": "-", "sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/serial": "S1  \n"}), "vdb",
+		{"nvme", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme", vdb + "serial": "-", "sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/serial": "S1  \n", "sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/transport": "pcie\n"}), "vdb",
 			as(func(f *disk.Facts) { f.Transport, f.Serial = "nvme", "S1" })},
+		{"nvme over TCP", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme", "sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/transport": "tcp\n"}), "vdb",
+			as(func(f *disk.Facts) { f.Transport, f.Fabric = "nvme", true })},
 		{"a serial that is cut within a character", virtio.with(tree{vdb + "serial": "disk\xc3"}), "vdb", as(func(f *disk.Facts) { f.Serial = "disk%c3" })},
-		{"nvme with several paths", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme-subsystem"}), "vdb", as(func(f *disk.Facts) { f.Transport = "nvme" })},
+		{"nvme with several paths", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme-subsystem", "sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/nvme0/transport": "pcie\n"}), "vdb", as(func(f *disk.Facts) { f.Transport = "nvme" })},
 		{"logical volume", virtio.with(tree{vdb + "device": "-", vdb + "serial": "-", vdb + "dm/name": "vg-a\n", vdb + "dm/uuid": "LVM-x\n"}), "vdb",
 			as(func(f *disk.Facts) {
 				f.Transport, f.Vendor, f.MapperName, f.Serial = "dm", "", "vg-a", "LVM-x"

@@ -519,6 +519,23 @@ func TestDebian13DiskOnDebian12(t *testing.T) {
 	t.Log(m.run("xfs_repair -V && xfs_repair -n /dev/" + name + " 2>&1 && xfs_repair /dev/" + name + " 2>&1"))
 }
 
+// TestFeaturesOnDebian13 checks that a class that names one feature of XFS gets no other that Linux 6.1 does not know,
+// although Debian 13's mkfs.xfs turns some on by default.
+func TestFeaturesOnDebian13(t *testing.T) {
+	m, w := startNode(t, worker.Options{Suite: "trixie"})
+	m.run(`printf '%s\n' classes: '- name: default' '  directory: /mnt/disks' '  mkfs_options: ["-m reflink=0"]' >/etc/hotmount/config.d/50-mkfs.yaml; hotmount config check; systemctl reload hotmount`)
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	info := m.run("xfs_info /mnt/disks/" + m.mounted(name))
+	for _, want := range []string{"reflink=0", "rmapbt=0", "nrext64=0", "exchange=0", "metadir=0", "parent=0"} {
+		if !strings.Contains(info, want) {
+			t.Errorf("no %s in\n%s", want, info)
+		}
+	}
+	if got := m.run("truncate -s 320M /root/x; mkfs.xfs -m reflink=0 /root/x"); !strings.Contains(got, "rmapbt=1") {
+		t.Errorf("by default mkfs.xfs turns nothing on:\n%s", got)
+	}
+}
+
 // TestDebian13 checks Debian 13 with its own kernel and systemd: a blank disk is formatted, mounted, grown, released
 // and detached. In the full run it is also found again after a reboot.
 func TestDebian13(t *testing.T) {

@@ -242,7 +242,7 @@ func TestProvisioner(t *testing.T) {
 	}
 
 	// Attach: a blank disk, a large XFS and an ext4. The two filesystems were made elsewhere, when their disks were
-	// smaller.
+	// smaller, and stay so.
 	smallDisk := worker.Disk{File: blank(t, gib), Serial: "SMALL"}
 	large, ext4 := blank(t, 12*gib), blank(t, 400<<20)
 	for _, c := range [][]string{{"mkfs.xfs", "-q", large}, {"mkfs.ext4", "-q", "-F", ext4}} {
@@ -260,9 +260,9 @@ func TestProvisioner(t *testing.T) {
 	other, _ := attach(worker.Disk{File: ext4, Serial: "EXT4"})
 	published(other, 0)
 	bigVolume := published(big, 0)
-	for uuid, least := range map[string]uint64{other: 600 << 20, big: 12 * gib} {
-		if _, got := m.volume(uuid, "local", 0); got < least {
-			t.Errorf("the volume of %s, which grew while it was elsewhere, has %d bytes", uuid, got)
+	for uuid, most := range map[string]uint64{other: 400 << 20, big: 12 * gib} {
+		if _, got := m.volume(uuid, "local", 0); got > most {
+			t.Errorf("the volume of %s, whose disk grew while it was elsewhere, has %d bytes", uuid, got)
 		}
 	}
 	smallVolume := published(small, 0)

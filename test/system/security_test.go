@@ -295,6 +295,10 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	}
 	sx, sxID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "STAGE-X"})
 	se, seID := m.attach(w, worker.Disk{File: image, Serial: "STAGE-E"})
+	// Only after their first mount does a larger disk make them grow.
+	m.run("systemctl start hotmount")
+	sxUUID, seUUID := m.mounted(sx), m.mounted(se)
+	m.run("systemctl stop hotmount; grep -q " + sxUUID + " /var/lib/hotmount/filesystems.json && grep -q " + seUUID + " /var/lib/hotmount/filesystems.json; umount /mnt/disks/" + sxUUID + " /mnt/disks/" + seUUID)
 	size = gib
 	staged := func() int {
 		t.Helper()

@@ -59,7 +59,6 @@ func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
 	st.Braked = slices.ContainsFunc(r.Braked, id.Is)
 	r.sightings(&st, f, id, uuid)
 	r.place(&st, f, id, uuid)
-	st.Made = uuid != "" && slices.ContainsFunc(r.History, func(h disk.Record) bool { return h.UUID == uuid && h.Made() })
 	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = r.before(id), r.formerSerial(id), r.formerSlot(id), r.noted(id)
 	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
 		st.FormerSlot = nil // otherwise its loss would have to be accepted twice
@@ -70,8 +69,15 @@ func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
 		st.Given = &g
 	}
 	st.Intent, st.IntentDoubt, st.IntentBySlot = r.intent(id, uuid)
+	st.Made = r.made(uuid)
 	st.Formats = r.others(&st, id)
 	return st
+}
+
+// made reports whether this node made the filesystem of that UUID, or began to. It chose the UUID at random.
+func (r *Records) made(uuid string) bool {
+	return uuid != "" && (slices.ContainsFunc(r.Intents, func(i disk.Intent) bool { return i.UUID == uuid }) ||
+		slices.ContainsFunc(r.History, func(of disk.Record) bool { return of.UUID == uuid }))
 }
 
 // sightings sets what is known of the filesystem on the disk and of the attachment's own mounts.

@@ -91,25 +91,25 @@ func TestRecordedHere(t *testing.T) {
 	})
 }
 
-// TestMadeHere: a filesystem is this node's by the record of the format that has made it.
-func TestMadeHere(t *testing.T) {
-	for name, tt := range map[string]struct {
-		record disk.Record
-		want   bool
+// TestMade: a filesystem was made here if its UUID was chosen here, whatever became of that.
+func TestMade(t *testing.T) {
+	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 5}, Size: 1 << 30, Udev: disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuidA}}
+	blank := &disk.Facts{ID: f.ID, Size: f.Size, Udev: disk.Udev{Initialized: true}}
+	for name, c := range map[string]struct {
+		f    *disk.Facts
+		r    Records
+		want bool
 	}{
-		"made":      {disk.Record{UUID: uuidA, Ended: time.Unix(1, 0)}, true},
-		"failed":    {disk.Record{UUID: uuidA, Ended: time.Unix(1, 0), Failure: "x"}, false},
-		"not ended": {disk.Record{UUID: uuidA}, false},
-		"another":   {disk.Record{UUID: uuidB, Ended: time.Unix(1, 0)}, false},
-		"none":      {disk.Record{Ended: time.Unix(1, 0)}, false},
+		"nothing is on record":         {f, Records{}, false},
+		"made":                         {f, Records{History: []disk.Record{{UUID: uuidB}, {UUID: uuidA, Ended: time.Unix(1, 0)}}}, true},
+		"failed":                       {f, Records{History: []disk.Record{{UUID: uuidA, Ended: time.Unix(1, 0), Failure: "x"}}}, true},
+		"begun":                        {f, Records{Intents: []disk.Intent{{UUID: uuidA}}}, true},
+		"others":                       {f, Records{History: []disk.Record{{UUID: uuidB}}, Intents: []disk.Intent{{UUID: uuidC}}}, false},
+		"mounted, and made elsewhere":  {f, Records{Sightings: []disk.Sighting{{UUID: uuidA, Adopted: 1 << 30}}}, false},
+		"no filesystem, and no record": {blank, Records{History: []disk.Record{{}}, Intents: []disk.Intent{{}}}, false},
 	} {
-		f := disk.Facts{ID: disk.ID{Name: "vdb", Seq: 2}, Size: 1 << 30, Udev: disk.Udev{Initialized: true, FSType: "xfs", FSUsage: "filesystem", FSUUID: uuidA}}
-		r := Records{Boot: "now", History: []disk.Record{tt.record}}
-		if name == "none" {
-			f.Udev = disk.Udev{Initialized: true}
-		}
-		if st := r.Standing(&f, Attachment{}); st.Made != tt.want {
-			t.Errorf("%s: %v", name, st.Made)
+		if got := c.r.Standing(c.f, Attachment{}).Made; got != c.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

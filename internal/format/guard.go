@@ -1,0 +1,104 @@
+package format
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/run"
+)
+
+// lts is the set of features that Linux 6.1 and Debian 12's xfs_repair support (mkfs.xfs(8), "-c options="). It has a
+// line for each feature that the installed mkfs.xfs may choose, so a newer mkfs.xfs brings a newer file.
+const lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
+
+// guard keeps features out that not every supported kernel can mount. The zero value is for a mkfs.xfs that has none.
+type guard struct {
+	// file is lts, empty if it is missing. features are its lines.
+	file     string
+	features []feature
+}
+
+// feature is one feature of an XFS, as on the command line.
+type feature struct{ flag, key, value string }
+
+// named reports whether the class names the feature, with any value.
+func (f feature) named(class []string) bool {
+	return slices.ContainsFunc(class, func(o string) bool {
+		flag, values, _ := strings.Cut(o, " ")
+		return flag == f.flag && strings.Contains(","+values, ","+f.key+"=")
+	})
+}
+
+// ltsFeatures stand in for a missing file. since is the minor version of mkfs.xfs 6 that brought the option, 5 for all
+// that 6.5 has (doc/CHANGES in xfsprogs).
+var ltsFeatures = []struct {
+	feature
+	since int
+}{
+	{feature{"-m", "bigtime", "1"}, 5}, {feature{"-m", "crc", "1"}, 5}, {feature{"-m", "finobt", "1"}, 5}, {feature{"-m", "inobtcount", "1"}, 5},
+	{feature{"-m", "metadir", "0"}, 13}, {feature{"-m", "reflink", "1"}, 5}, {feature{"-m", "rmapbt", "0"}, 5}, {feature{"-m", "autofsck", "0"}, 10},
+	{feature{"-i", "sparse", "1"}, 5}, {feature{"-i", "nrext64", "0"}, 5}, {feature{"-i", "exchange", "0"}, 10}, {feature{"-n", "parent", "0"}, 10},
+}
+
+// chooseGuard returns the guard for the installed mkfs.xfs. From 6.5 on mkfs.xfs enables newer features by default.
+// Version 6.1.0 has the file but does not accept it, because nrext64 is in the wrong section.
+func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
+	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: MkfsTime}
+	res, err := r.Run(ctx, c)
+	if err != nil {
+		return guard{}, err
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(string(res.Stdout), "mkfs.xfs version %d.%d", &major, &minor); err != nil || res.ExitCode != 0 {
+		return guard{}, fmt.Errorf("cannot understand %s: exit code %d, output %q", c, res.ExitCode, disk.Visible(string(res.Stdout)))
+	}
+	if major < 6 || major == 6 && minor < 5 {
+		return guard{}, nil
+	}
+	text, err := sys.readFile(lts)
+	if errors.Is(err, fs.ErrNotExist) {
+		var g guard
+		for _, f := range ltsFeatures {
+			if major > 6 || minor >= f.since {
+				g.features = append(g.features, f.feature)
+			}
+		}
+		return g, nil
+	}
+	if err != nil {
+		return guard{}, err
+	}
+	features, err := parseFeatures(string(text))
+	return guard{lts, features}, err
+}
+
+// flags are the flags of mkfs.xfs for the sections of its configuration file (mkfs.xfs(8), "Configuration File Format").
+var flags = map[string]string{"block": "-b", "data": "-d", "inode": "-i", "log": "-l", "metadata": "-m", "naming": "-n", "realtime": "-r"}
+
+// parseFeatures returns the lines of a configuration file of mkfs.xfs.
+func parseFeatures(text string) ([]feature, error) {
+	var all []feature
+	flag := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		key, value, option := strings.Cut(line, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		section, ends := strings.CutSuffix(line, "]")
+		section, begins := strings.CutPrefix(section, "[")
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case begins && ends && flags[section] != "":
+			flag = flags[section]
+		case option && flag != "" && key != "" && value != "" && !strings.ContainsAny(key+value, " \t,;[]"):
+			all = append(all, feature{flag, key, value})
+		default:
+			return nil, fmt.Errorf("cannot understand %q in %s", disk.Visible(line), lts)
+		}
+	}
+	return all, nil
+}
