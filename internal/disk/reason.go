@@ -8,6 +8,7 @@ const (
 	// The disk is not hotmount's to use.
 	ReasonSystem    Reason = "system-disk"
 	ReasonElsewhere Reason = "mounted-elsewhere"
+	ReasonBound     Reason = "bound-as-device"
 	ReasonSwap      Reason = "swap"
 	ReasonMultipath Reason = "multipath-leg"
 	ReasonNotReady  Reason = "not-ready"
@@ -52,6 +53,7 @@ const (
 	ReasonFormatOff    Reason = "formatting-off"
 	ReasonPresent      Reason = "attached-before-installation"
 	ReasonUnseen       Reason = "claims-unseen"
+	ReasonUsed         Reason = "used-elsewhere"
 	ReasonSameSerial   Reason = "same-serial"
 	ReasonBefore       Reason = "filesystem-vanished"
 	ReasonFormerSerial Reason = "former-serial"

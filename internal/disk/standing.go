@@ -63,6 +63,9 @@ type Standing struct {
 	Beside bool `json:"beside,omitempty"`
 	// Twin reports that the disk was refused because another had its UUID, and has not been accepted since.
 	Twin bool `json:"twin,omitempty"`
+	// Used is the record of somebody else's use of the disk, which has not been accepted since. It is nil if there is
+	// none.
+	Used *Use `json:"used,omitempty"`
 	// Volume is the last sighting of the filesystem on the disk, on whatever disk it was then, nil if there is none.
 	Volume *Sighting `json:"volume,omitempty"`
 	// Given is the permanent record that this disk, this partition or a disk below this device-mapper device was given

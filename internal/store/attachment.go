@@ -104,7 +104,7 @@ func (s Store) Holders(uuid string) string {
 // Forget removes the runtime records of an attachment that has ended.
 func (s Store) Forget(seq uint64) error {
 	return errors.Join(removeIfThere(seqFile(s.acceptedDir(), seq)), removeIfThere(seqFile(s.verdictDir(), seq)), removeIfThere(seqFile(s.unmountedDir(), seq)),
-		removeIfThere(seqFile(s.confirmedDir(), seq)), removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.confirmedDir(), seq)+".lock"), removeIfThere(seqFile(s.fitDir(), seq)))
+		removeIfThere(seqFile(s.confirmedDir(), seq)), removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.confirmedDir(), seq)+".lock"), removeIfThere(seqFile(s.fitDir(), seq)), s.forgetOpener(seq))
 }
 
 func (s Store) acceptedDir() string { return filepath.Join(s.Runtime, "accepted") }

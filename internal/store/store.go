@@ -50,6 +50,8 @@ type state struct {
 	// Twins are the disks that were refused because another had their UUID and were not accepted since, the newest
 	// last.
 	Twins []identity.Twin `json:"twins,omitempty"`
+	// Used are the disks that somebody else used and that were not accepted since, the newest last.
+	Used []disk.Use `json:"used,omitempty"`
 }
 
 // identitiesKept limits the lists of disks that grow by themselves.
@@ -179,7 +181,7 @@ func (s Store) Load(boot string, e *Expectations) Memory {
 	var errs [7]error
 	var st state
 	st, errs[0] = s.load()
-	m.Present, m.Braked, m.Twins = st.Present, st.Braked, st.Twins
+	m.Present, m.Braked, m.Twins, m.Used = st.Present, st.Braked, st.Twins, st.Used
 	m.Intents, errs[1] = s.intents()
 	m.History, errs[2] = s.History()
 	m.Sightings, errs[3] = e.sightings(s)
@@ -206,8 +208,8 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 
 // Accept records the operator's accept for this attachment of the disk.
 //
-// It also removes lasting records for the same reason: attached before installation, format limit, twin, volume of
-// another class. Without a reason it only allows another try, after a failure or an unmount. A disk that looks blank
+// It also removes lasting records for the same reason: attached before installation, used by somebody else, format
+// limit, twin, volume of another class. Without a reason it only allows another try, after a failure or an unmount. A disk that looks blank
 // then is held as before.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
@@ -235,16 +237,18 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	// The accept is for one disk: records of another disk with its serial stay.
 	alone := func(p disk.Identity) bool { return len(f.SameSerial) == 0 || p.Slot == id.Slot }
 	err := s.change(func(st *state) bool {
-		before := len(st.Present) + len(st.Braked) + len(st.Twins)
+		before := len(st.Present) + len(st.Braked) + len(st.Twins) + len(st.Used)
 		switch w.Reason {
 		case disk.ReasonPresent:
 			st.Present = slices.DeleteFunc(st.Present, func(p disk.Identity) bool { return id.MayBe(p) && alone(p) })
+		case disk.ReasonUsed:
+			st.Used = slices.DeleteFunc(st.Used, func(u disk.Use) bool { return u.Is(id, f.Known().UUID) && alone(u.Identity) })
 		case disk.ReasonBrake:
 			st.Braked = slices.DeleteFunc(st.Braked, func(p disk.Identity) bool { return id.Is(p) && alone(p) })
 		case disk.ReasonTwin:
 			st.Twins = slices.DeleteFunc(st.Twins, func(t identity.Twin) bool { return t.Is(id, f.Known().UUID, false, false) })
 		}
-		return len(st.Present)+len(st.Braked)+len(st.Twins) != before
+		return len(st.Present)+len(st.Braked)+len(st.Twins)+len(st.Used) != before
 	})
 	if err == nil && w.Reason == disk.ReasonOtherClass {
 		err = s.free(f)

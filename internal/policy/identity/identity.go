@@ -17,7 +17,9 @@ type Records struct {
 	// limit was reached. None has been accepted since.
 	Present, Braked []disk.Identity
 	Twins           []Twin
-	Intents         []disk.Intent
+	// Used are the disks that somebody else used, and that have not been accepted since.
+	Used    []disk.Use
+	Intents []disk.Intent
 	// History are the decisions to format, the newest last.
 	History []disk.Record
 	// Sightings are the filesystems that were mounted, Contents what lay on disks without being mounted. In both the
@@ -52,6 +54,9 @@ func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
 		st.Present = &r.Present[i]
 	}
 	st.Braked = slices.ContainsFunc(r.Braked, id.Is)
+	if i := slices.IndexFunc(r.Used, func(u disk.Use) bool { return u.Is(id, uuid) }); i >= 0 {
+		st.Used = &r.Used[i]
+	}
 	r.sightings(&st, f, id, uuid)
 	r.place(&st, f, id, uuid)
 	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = r.before(id), r.formerSerial(f), r.formerSlot(f), r.noted(id)

@@ -31,7 +31,9 @@ func someRecords(t *rapid.T) Records {
 	}
 	uuid := func() string { return rapid.SampledFrom([]string{uuidA, uuidB}).Draw(t, "uuid") }
 	for range rapid.IntRange(0, 3).Draw(t, "records") {
-		switch rapid.IntRange(0, 6).Draw(t, "kind") {
+		switch rapid.IntRange(0, 7).Draw(t, "kind") {
+		case 7:
+			r.Used = append(r.Used, disk.Use{Identity: identity(), UUID: uuid()})
 		case 0:
 			r.Present = append(r.Present, identity())
 		case 1:
@@ -61,6 +63,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		r.Present = slices.Insert(r.Present, 0, stranger)
 		r.Braked = slices.Insert(r.Braked, 0, stranger)
 		r.Twins = slices.Insert(r.Twins, 0, Twin{stranger, uuidC})
+		r.Used = slices.Insert(r.Used, 0, disk.Use{Identity: stranger, UUID: uuidC})
 		r.Intents = slices.Insert(r.Intents, 0, disk.Intent{Identity: stranger, UUID: uuidC})
 		r.Sightings = append(r.Sightings, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
 		r.Contents = append(r.Contents, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
