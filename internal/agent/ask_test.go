@@ -44,12 +44,12 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 			m := newMachine(vdb)
 			use(m, vdb, true)
 			with(t, m, func(t *testing.T, a *Agent) {
-				used, held := "\nvdb is used by another: "+how, "vdb: hold (used-elsewhere)"
+				held := "vdb: hold (used-elsewhere)"
 				if volume {
-					used, held = "", "vdb: mount (filesystem)"+mounted
+					held = "vdb: mount (filesystem)" + mounted
 				}
 				settle()
-				if log := strings.Join(m.log, "\n"); !strings.Contains(log, "vdb: ignore ("+reason+")") || strings.Contains(log, strings.TrimSpace(used)) == volume {
+				if log := strings.Join(m.log, "\n"); !strings.Contains(log, "vdb: ignore ("+reason+")") || strings.Contains(log, "vdb is used by another: "+how) == volume {
 					t.Errorf("%s: %s", how, log)
 				}
 				m.change(func() { m.log = nil })

@@ -108,11 +108,7 @@ func claimsBelow(root string) ([]Claim, error) {
 	}
 	// A claim without a name claims nothing, unless its file is unreadable.
 	claims = slices.DeleteFunc(claims, func(c Claim) bool { return c.Spec == "" })
-	domains, err := domainClaims(root)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat(claims, unseen, domains), nil
+	return slices.Concat(claims, unseen, domainClaims(root)), nil
 }
 
 // hidden reports whether a unit file or a directory of drop-ins is a link into a place that the daemon cannot see

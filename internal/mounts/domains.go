@@ -12,14 +12,14 @@ import (
 // domainDirectories have the virtual machines of libvirt: those defined, and those that run.
 var domainDirectories = []string{"/etc/libvirt/qemu", "/run/libvirt/qemu"}
 
-// domainClaims returns the claims of libvirt's domains. A file that is unreadable, or no XML, is a claim without a
-// Spec.
-func domainClaims(root string) ([]Claim, error) {
+// domainClaims returns the claims of libvirt's domains. A directory or file that is unreadable, or no XML, is a claim
+// without a Spec.
+func domainClaims(root string) []Claim {
 	var claims []Claim
 	for _, dir := range domainDirectories {
 		names, err := list(root, dir, ".xml")
 		if err != nil {
-			return nil, err
+			claims = append(claims, Claim{Where: dir})
 		}
 		for _, name := range names {
 			text, err := readFile(filepath.Join(root, name))
@@ -31,7 +31,7 @@ func domainClaims(root string) ([]Claim, error) {
 			}
 		}
 	}
-	return claims, nil
+	return claims
 }
 
 // parseDomain adds the devices below /dev that a domain names in its <source dev=…> and <source file=…>
