@@ -324,6 +324,21 @@ func TestUseIsKeptUntilAccepted(t *testing.T) {
 	if err := lost.KeepUse(f, "boot1", "x"); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "cannot record that somebody else uses vdb") {
 		t.Errorf("%v", err)
 	}
+	if u := standing(lost, f, "boot1").Used; u == nil || u.How != "x" || standing(lost, facts("vdb", 5, "S"), "boot1").Used != nil {
+		t.Errorf("without a state directory: %+v", u)
+	}
+	for what, end := range map[string]func(Store) error{"forgotten": func(s Store) error { return s.Forget(4) }, "accepted": func(s Store) error { return s.Accept(f, "boot1", disk.Word{Reason: disk.ReasonUsed}) }} {
+		full := made(t)
+		if err := os.MkdirAll(full.usedDir(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeFile(seqFile(full.usedDir(), 4), disk.Use{How: "x"}, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(full); err != nil || standing(full, f, "boot1").Used != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }
 
 // TestOpener: the result is taken once, and lost with the attachment.

@@ -250,8 +250,12 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 		}
 		return len(st.Present)+len(st.Braked)+len(st.Twins)+len(st.Used) != before
 	})
-	if err == nil && w.Reason == disk.ReasonOtherClass {
+	switch {
+	case err != nil:
+	case w.Reason == disk.ReasonOtherClass:
 		err = s.free(f)
+	case w.Reason == disk.ReasonUsed:
+		err = s.forgetUse(f.Seq)
 	}
 	if err == nil {
 		err = os.MkdirAll(s.acceptedDir(), 0o700)

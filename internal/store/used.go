@@ -12,7 +12,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// KeepUse records, synced, how somebody else uses the disk. The disk is held from then on, until Accept.
+// KeepUse records, synced, how somebody else uses the disk. The disk is held from then on, until Accept. If the state
+// directory cannot be written, KeepUse returns an error, and the record is valid for this attachment.
 func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	use := disk.Use{Identity: f.Identity(boot), UUID: f.Known().UUID, How: cut(how, 512), Seen: time.Now().UTC().Round(0)}
 	err := s.change(func(st *state) bool {
@@ -23,10 +24,14 @@ func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 		}
 		return !known
 	})
-	if err != nil {
-		return fmt.Errorf("cannot record that somebody else uses %s, so that it may be taken once that ends: %w", f.Name, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	runErr := os.MkdirAll(s.usedDir(), 0o700)
+	if runErr == nil {
+		runErr = writeFile(seqFile(s.usedDir(), f.Seq), use, false)
+	}
+	return fmt.Errorf("cannot record that somebody else uses %s; after a reboot it may be mounted: %w", f.Name, errors.Join(err, runErr))
 }
 
 // SaveOpener records who has the disk with that sequence number open, nil for nobody.
@@ -59,4 +64,7 @@ func (s Store) TakeOpener(seq uint64) (*disk.Opener, error) {
 
 func (s Store) forgetOpener(seq uint64) error { return removeIfThere(seqFile(s.openerDir(), seq)) }
 
+func (s Store) forgetUse(seq uint64) error { return removeIfThere(seqFile(s.usedDir(), seq)) }
+
+func (s Store) usedDir() string   { return filepath.Join(s.Runtime, "used") }
 func (s Store) openerDir() string { return filepath.Join(s.Runtime, "openers") }

@@ -10,7 +10,7 @@ const (
 	hotmount     = "hotmount"
 	hotmountBase = "hotmount (base)"
 	// neighbour is hotmount beside a virtual machine monitor, and the disk not on record: it looks who has it open.
-	neighbour = "hotmount, who has it open"
+	neighbour    = "hotmount, who has it open"
 	rule         = "rule"
 	tuned        = "rule tuned"
 	shellLoop    = "shell loop"

@@ -38,6 +38,7 @@ type Attachment struct {
 	Accepted  []disk.Word
 	Verdict   *disk.Verdict
 	Fit       *disk.Fit
+	Used      *disk.Use
 	Unmounted disk.Reason
 	Remount   bool
 	Link      string
@@ -45,7 +46,7 @@ type Attachment struct {
 
 // Standing returns the disk's standing according to the records.
 func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
-	st := disk.Standing{Accepted: a.Accepted, Verdict: a.Verdict, Fit: a.Fit, Unmounted: a.Unmounted, Remount: a.Remount, Link: a.Link}
+	st := disk.Standing{Accepted: a.Accepted, Verdict: a.Verdict, Fit: a.Fit, Used: a.Used, Unmounted: a.Unmounted, Remount: a.Remount, Link: a.Link}
 	if r.Lost != nil {
 		st.Formatting = r.Lost.Error()
 	}
