@@ -25,7 +25,8 @@ func (a *Agent) startAsk(ctx context.Context, name string, l *lane) {
 	})
 }
 
-// answered handles the answer. A virtual machine's disk is held from then on. Any other process is waited for.
+// answered handles the answer. A virtual machine's disk is held from then on. Any other process is waited for, and so is
+// the machine if the operator has accepted the disk.
 func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	st := a.disks[name]
 	st.phase = idle
@@ -33,7 +34,7 @@ func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	case f.Seq != seq:
 	case err == nil && by == nil:
 		st.asked = seq
-	case err == nil && by.Machine && f.Standing.Used == nil:
+	case err == nil && by.Machine && f.Standing.Used == nil && !f.Standing.Lifted(disk.ReasonUsed, st.decision.UUID):
 		err = a.host.KeepUse(f, by.String())
 	case err == nil:
 		err = fmt.Errorf("cannot use it: it is %s; nothing on it was changed; to see who has it open: fuser -v %s", disk.Visible(by.String()), f.Node())

@@ -74,8 +74,12 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 // opens has a process of that name open the disk, with these flags of open(2).
 func (m machine) opens(unit, comm, name, flags string) {
 	m.t.Helper()
-	m.run(fmt.Sprintf(`systemd-run -q --unit=%s perl -MFcntl -e '$0 = shift; sysopen(F, shift, %s) or die $!; sleep' %s /dev/%s
-for i in $(seq 1 50); do grep -qx '%[3]s' /proc/$(systemctl show -P MainPID %[1]s)/comm && ls -l /proc/$(systemctl show -P MainPID %[1]s)/fd | grep -q /dev/%[4]s && exit 0; sleep 0.1; done; exit 1`, unit, flags, comm, name))
+	// systemd would expand variables of a command line.
+	m.run(fmt.Sprintf(`cat >/root/opens <<'X'
+use Fcntl; $0 = $ARGV[0]; sysopen(F, $ARGV[1], eval $ARGV[2]) or die $!; sleep;
+X
+systemd-run -q --unit=%[1]s perl /root/opens '%[3]s' /dev/%[4]s '%[2]s'
+for i in $(seq 1 50); do grep -qx '%[3]s' /proc/$(systemctl show -P MainPID %[1]s)/comm && ls -l /proc/$(systemctl show -P MainPID %[1]s)/fd | grep -q '/dev/%[4]s$' && exit 0; sleep 0.1; done; exit 1`, unit, flags, comm, name))
 }
 
 // TestOpenInAMachine checks that a disk that a virtual machine monitor has open is held, with and without O_EXCL,
