@@ -63,7 +63,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		r.Present = slices.Insert(r.Present, 0, stranger)
 		r.Braked = slices.Insert(r.Braked, 0, stranger)
 		r.Twins = slices.Insert(r.Twins, 0, Twin{stranger, uuidC})
-		r.Used = slices.Insert(r.Used, 0, disk.Use{Identity: stranger, UUID: uuidC})
+		r.Used = slices.Concat([]disk.Use{{Identity: stranger, UUID: uuidC}}, r.Used) // alone points into the old one
 		r.Intents = slices.Insert(r.Intents, 0, disk.Intent{Identity: stranger, UUID: uuidC})
 		r.Sightings = append(r.Sightings, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
 		r.Contents = append(r.Contents, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
