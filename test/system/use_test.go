@@ -31,7 +31,7 @@ func TestUsedByAnother(t *testing.T) {
 		m.run(use.end)
 		m.says("/dev/" + name + usedHold + use.how + ", seen .*; .*hotmount accept " + name)
 		m.run("systemctl restart hotmount")
-		held := "hotmount status | grep -q " + quote("hotmount accept "+name)
+		held := "systemctl is-active hotmount && hotmount status | grep -q " + quote("hotmount accept "+name)
 		m.wait("the next daemon to hold it", held)
 		if use.name == "mount" {
 			if err := w.(interface{ Reboot(context.Context) error }).Reboot(ctx(t)); err != nil {
