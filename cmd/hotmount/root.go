@@ -63,6 +63,7 @@ func root() *cobra.Command {
 		usageCommand(),
 		formatDiskCommand(),
 		growDiskCommand(),
+		usersCommand(),
 		giveOutCommand(),
 		takeBackCommand(),
 		trimCommand(),

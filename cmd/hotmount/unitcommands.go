@@ -48,6 +48,13 @@ func growDiskCommand() *cobra.Command {
 	return c
 }
 
+// usersCommand is for hotmount-users@.service.
+func usersCommand() *cobra.Command {
+	return diskCommand("find-users", "Find out who has one disk open", func(ctx context.Context, seq uint64) error {
+		return helper.Users(ctx, host(), seq)
+	})
+}
+
 // giveOutCommand and takeBackCommand are for hotmount-block@.service.
 func giveOutCommand() *cobra.Command {
 	return diskCommand("give-out", "Give one disk out by a link while this runs", func(_ context.Context, seq uint64) error {

@@ -86,6 +86,10 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 			early = append(early, name)
 			continue
 		}
+		if a.asks(st) {
+			a.startAsk(ctx, name, l)
+			continue
+		}
 		st.phase = acting
 		class := policy.Select(&st.facts, a.settings)
 		switch {
@@ -177,6 +181,10 @@ func (a *Agent) startProofs(ctx context.Context) {
 			continue
 		}
 		st := a.disks[name]
+		if a.asks(st) {
+			a.startAsk(ctx, name, l)
+			continue
+		}
 		seq := st.facts.Seq
 		st.phase = acting
 		a.beginProof(ctx, func() func() {
@@ -232,7 +240,7 @@ func (a *Agent) holds(name string) bool {
 // acted handles the end of an action. The next look shows the result.
 func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 	st := a.disks[name]
-	st.phase = idle
+	st.phase, st.asked = idle, 0
 	same := st.facts.Seq == seq
 	st.act.mounting = st.act.mounting || action == disk.Mount && same
 	if err != nil && same {

@@ -19,6 +19,8 @@
 //	waiting      the decision no longer holds                   looking
 //	acting       the end, well or not                           looking
 //
+// Where others open disks without claiming them, the first action on a disk is to find out who has it open (ask.go).
+//
 // An event during looking, waiting or acting is kept: the disk is looked at once more afterwards. A disk whose action
 // failed backs off once that look shows that the same is still to be done.
 //

@@ -82,6 +82,8 @@ type machine struct {
 	changed     []string   // the answer
 	changedErr  error
 	gate        func(work, name string) // each look, mount and growth goes through it
+	opener      *disk.Opener            // who has any disk open
+	openerErr   error
 }
 
 // job is how long PID 1 takes for anything: until then the loop has gone on.
@@ -238,6 +240,9 @@ func (m *machine) Accept(f *disk.Facts, w disk.Word) error {
 	st.Accepted = append(st.Accepted, w)
 	st.Twin = st.Twin && w.Reason != disk.ReasonTwin
 	st.Braked = st.Braked && w.Reason != disk.ReasonBrake
+	if w.Reason == disk.ReasonUsed {
+		st.Used = nil
+	}
 	return nil
 }
 
@@ -257,6 +262,24 @@ func (m *machine) Keep(f *disk.Facts, reason disk.Reason) error {
 		st.Braked = true
 	}
 	return nil
+}
+
+func (m *machine) KeepUse(f *disk.Facts, how string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say("%s is used by another: %s", f.Name, how)
+	if m.keepErr == nil {
+		m.disks[f.Name].Standing.Used = &disk.Use{Identity: f.Identity(""), UUID: f.Known().UUID, How: how}
+	}
+	return m.keepErr
+}
+
+func (m *machine) Opener(ctx context.Context, seq uint64) (*disk.Opener, error) {
+	time.Sleep(job)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say("ask who has seq %d open", seq)
+	return m.opener, m.openerErr
 }
 
 func (m *machine) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {

@@ -35,6 +35,8 @@ type Host interface {
 	// Keep records that the disk stays held or refused when the cause is gone. The cause is the format limit
 	// (ReasonBrake), another disk with its UUID (ReasonTwin), or with the serial of a block volume (ReasonSerialTwice).
 	Keep(f *disk.Facts, reason disk.Reason) error
+	// KeepUse records how somebody else uses the disk. It is held from then on, until Accept.
+	KeepUse(f *disk.Facts, how string) error
 	// KeepUnmounted records that this attachment must not be mounted: ReasonReleased or ReasonUnmounted. An empty
 	// reason removes the record.
 	KeepUnmounted(f *disk.Facts, reason disk.Reason) error
@@ -66,6 +68,8 @@ type Units interface {
 	// Fill runs the unit that grows the disk's filesystem, not mounted yet, to the disk. The unit continues if ctx
 	// ends.
 	Fill(ctx context.Context, seq uint64) error
+	// Opener runs the unit that finds out who has the disk open (disk.Opener). It returns nil if nobody does.
+	Opener(ctx context.Context, seq uint64) (*disk.Opener, error)
 	// Format runs the unit that proves a disk blank and formats it if it is. The unit continues if ctx ends.
 	Format(ctx context.Context, seq uint64) error
 	// Grow runs the unit that grows the disk's mounted filesystem to the disk. The unit continues if ctx ends.

@@ -50,6 +50,10 @@ func (a *Agent) remember(st *state, changed bool) {
 			st.record.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.record.alive, Full: d.Type == "xfs" && f.Full(), Adopted: f.Adopted()}
 			a.expect(*st.record.sighting)
 		}
+	case policy.Use(f, d) != "":
+		if err := a.host.KeepUse(f, policy.Use(f, d)); err != nil {
+			a.report.Problem(err)
+		}
 	case policy.Unrecorded(f, d.Reason) && !st.waits(), doubted(f, d):
 		if err := a.host.Keep(f, d.Reason); err != nil {
 			a.report.Problem(err)

@@ -38,6 +38,9 @@ type state struct {
 	initial bool
 	// remount reports that the disk's mount ended, but not by hand, and is to be made again.
 	remount bool
+	// asked is the sequence number of the disk that nobody has open, as far as was seen since its last action, 0 for
+	// none.
+	asked uint64
 	// filled is the sequence number of the disk whose filesystem was to grow before the next mount, 0 for none. filling
 	// is why that failed.
 	filled  uint64

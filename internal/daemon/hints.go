@@ -62,6 +62,11 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 				p.agent.Look(filepath.Base(link))
 			}
 		}
+		for _, name := range mounts.ChangedNodes(before, now) {
+			if mayBeDisk(name, p.loops.Load()) {
+				p.agent.Look(name)
+			}
+		}
 		// This comes last, because an awaited mount causes a look too. If the change is already queued, both are one
 		// look.
 		p.mounting.shown(now)

@@ -59,6 +59,10 @@ func (n node) Keep(f *disk.Facts, reason disk.Reason) error {
 	return n.inBoot(func(boot string) error { return n.Store.Keep(f, boot, reason) })
 }
 
+func (n node) KeepUse(f *disk.Facts, how string) error {
+	return n.inBoot(func(boot string) error { return n.Store.KeepUse(f, boot, how) })
+}
+
 func (n node) Note(found []disk.Sighting) error {
 	return n.inBoot(func(boot string) error {
 		for i := range found {

@@ -35,6 +35,13 @@ func (u units) NameHolders(ctx context.Context, f *disk.Facts, path string) erro
 	return u.UnmountGone(ctx, path, f.Dev)
 }
 
+func (u units) Opener(ctx context.Context, seq uint64) (*disk.Opener, error) {
+	if err := u.Users(ctx, seq); err != nil {
+		return nil, err
+	}
+	return u.host.Store.TakeOpener(seq)
+}
+
 func (u units) Plugged(ctx context.Context, f *disk.Facts) (time.Duration, error) {
 	return u.Manager.Plugged(ctx, f.Name)
 }

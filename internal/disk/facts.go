@@ -71,6 +71,12 @@ type Facts struct {
 	Loops []string `json:"loops,omitempty"`
 	// LoopsUnsure reports that none of these is certain.
 	LoopsUnsure bool `json:"loops_unsure,omitempty"`
+	// Bound are the places at which the disk's node is bound as a device (mounts.Bound). For a whole disk the nodes of
+	// its partitions count too, for a partition its disk's.
+	Bound []string `json:"bound,omitempty"`
+	// Neighbours reports that other software on the node may open the disk without claiming it: a CSI driver or a
+	// virtual machine monitor.
+	Neighbours bool `json:"neighbours,omitempty"`
 	// System is the mount point that makes this a disk of the running system: "/", "/boot", "/boot/efi", "/usr" or
 	// "/var". The mount may be on a partition or holder. System is empty for other disks.
 	System string `json:"system,omitempty"`

@@ -15,7 +15,7 @@ type Peer struct {
 	UUID string `json:"uuid,omitempty"`
 	// Mounted is the first place at which it is mounted.
 	Mounted string `json:"mounted,omitempty"`
-	// InUse is what uses it or anything on it: a mount point, a device built on it, or "swap". It is empty if nothing
+	// InUse is what uses it or anything on it: a mount point, a place of its node, a device built on it, or "swap". It is empty if nothing
 	// is known.
 	InUse string `json:"in_use,omitempty"`
 	// Known reports that udev or the kernel knows of something on it.
@@ -48,6 +48,8 @@ func (f *Facts) inUse() string {
 		return f.System
 	case len(f.Mounts) > 0:
 		return f.Mounts[0].Path
+	case len(f.Bound) > 0:
+		return f.Bound[0]
 	case len(f.Holders) > 0:
 		return f.Holders[0]
 	case len(f.Loops) > 0:

@@ -8,6 +8,7 @@ const (
 	// The disk is not hotmount's to use.
 	ReasonSystem    Reason = "system-disk"
 	ReasonElsewhere Reason = "mounted-elsewhere"
+	ReasonBound     Reason = "bound-as-device"
 	ReasonSwap      Reason = "swap"
 	ReasonMultipath Reason = "multipath-leg"
 	ReasonNotReady  Reason = "not-ready"
@@ -54,6 +55,7 @@ const (
 	ReasonPresent      Reason = "attached-before-installation"
 	ReasonNewMachine   Reason = "new-machine-id"
 	ReasonUnseen       Reason = "claims-unseen"
+	ReasonUsed         Reason = "used-elsewhere"
 	ReasonCSI          Reason = "may-be-a-csi-volume"
 	ReasonSameSerial   Reason = "same-serial"
 	ReasonSameWWN      Reason = "same-wwn"

@@ -76,6 +76,9 @@ type Standing struct {
 	Twin bool `json:"twin,omitempty"`
 	// Made reports that this node made the filesystem on the disk, or began to.
 	Made bool `json:"made,omitempty"`
+	// Used is the record of somebody else's use of the disk, which has not been accepted since. It is nil if there is
+	// none.
+	Used *Use `json:"used,omitempty"`
 	// Volume is the last sighting of the filesystem on the disk, on whatever disk it was then, nil if there is none.
 	Volume *Sighting `json:"volume,omitempty"`
 	// Given is the permanent record that this disk, this partition or a disk below this device-mapper device was given

@@ -164,7 +164,7 @@ func TestForbidden(t *testing.T) {
 	off := disk.Facts{}
 	off.Standing.Formatting = "lost"
 	for what, err := range map[string]error{
-		"it is in use through /dev/loop0": forbidden(&disk.Facts{Loops: []string{"loop0"}}, &on), "it seems to be": forbidden(&disk.Facts{Loops: []string{"loop0"}, LoopsUnsure: true}, &on), "lost": forbidden(&off, &on), "format: false": forbidden(&disk.Facts{}, &disk.Settings{}),
+		"it is in use through /dev/loop0": forbidden(&disk.Facts{Loops: []string{"loop0"}}, &on), "bound as a device at /x": forbidden(&disk.Facts{Bound: []string{"/x"}}, &on), "it seems to be": forbidden(&disk.Facts{Loops: []string{"loop0"}, LoopsUnsure: true}, &on), "lost": forbidden(&off, &on), "format: false": forbidden(&disk.Facts{}, &disk.Settings{}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s: %v", what, err)

@@ -123,6 +123,8 @@ func forbidden(now *disk.Facts, s *disk.Settings) error {
 	switch {
 	case len(now.Loops) > 0:
 		return errors.New(now.Through())
+	case len(now.Bound) > 0:
+		return errors.New("its node is bound as a device at " + disk.Visible(now.Bound[0]))
 	case now.Standing.Formatting != "":
 		return fmt.Errorf("nothing is formatted: %s", now.Standing.Formatting)
 	case !s.Format:

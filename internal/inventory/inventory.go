@@ -169,6 +169,9 @@ type common struct {
 	memory    store.Memory
 	// off is the reason why all formatting is off, or empty.
 	off string
+	// bound is mounts.Bound of tree, neighbours what neighbourhood returns.
+	bound      map[string][]string
+	neighbours bool
 }
 
 func (h Host) gather() (common, error) {
@@ -185,7 +188,7 @@ func (h Host) gather() (common, error) {
 	if c.tree, err = h.Mounts(); err != nil {
 		return c, err
 	}
-	c.paths = mounts.ByPath(c.tree)
+	c.paths, c.bound, c.neighbours = mounts.ByPath(c.tree), mounts.Bound(c.tree), h.neighbourhood()
 	if c.swaps, err = mounts.Swaps(h.Root); err != nil {
 		return c, err
 	}
@@ -236,6 +239,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		f.Swap = f.Swap || names[h.deviceName(s)]
 	}
 	h.addLoops(&f, &f, c, devices)
+	f.Bound, f.Neighbours = boundAt(&f, c.bound), c.neighbours
 	for _, claim := range c.claims {
 		if claim.Matches(&f) {
 			f.Claim = claim.Where

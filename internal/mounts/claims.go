@@ -40,11 +40,11 @@ var unitDirectories = []string{
 	"/usr/lib/systemd/system",
 }
 
-// Claims returns all claims of fstab(5), crypttab(5), mdadm.conf(5) and the What= of mount and swap units. They lie
-// below a root path, "" or "/" for the live system. A unit file that another one overrides counts too.
+// Claims returns all claims of fstab(5), crypttab(5), mdadm.conf(5), the What= of mount and swap units, and libvirt's
+// domains. They lie below a root path, "" or "/" for the live system. A unit file that another one overrides counts too.
 //
 // A missing file claims nothing. An unreadable unit file, such as a link into a home directory, is a claim without a
-// Spec. Any other unreadable file is an error.
+// Spec, and so is an unreadable domain. Any other unreadable file is an error.
 func Claims(root string) ([]Claim, error) {
 	claims, err := claimsBelow(filepath.Join("/", root))
 	if err != nil {
@@ -108,7 +108,7 @@ func claimsBelow(root string) ([]Claim, error) {
 	}
 	// A claim without a name claims nothing, unless its file is unreadable.
 	claims = slices.DeleteFunc(claims, func(c Claim) bool { return c.Spec == "" })
-	return append(claims, unseen...), nil
+	return slices.Concat(claims, unseen, domainClaims(root)), nil
 }
 
 // hidden reports whether a unit file or a directory of drop-ins is a link into a place that the daemon cannot see

@@ -34,17 +34,45 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot see what process %d uses: %w", pid, err)
 		}
+		open, writes := false, false
 		for _, fd := range fds {
 			var st unix.Statx_t
 			// This flag avoids a request to a server, which may be dead.
 			err := unix.Statx(unix.AT_FDCWD, filepath.Join(dir, "fd", fd.Name()), unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
 			if err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && (disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}) == id.Dev {
-				users = append(users, User{PID: pid, Command: command(dir), Pod: podOf(dir), Unit: unitOf(dir), How: "has it open"})
-				break
+				info, _ := os.ReadFile(filepath.Join(dir, "fdinfo", fd.Name()))
+				open, writes = true, writes || forWriting(string(info))
 			}
+		}
+		if open {
+			users = append(users, User{PID: pid, Command: command(dir), Pod: podOf(dir), Unit: unitOf(dir), Writes: writes, Machine: isMonitor(dir), How: "has it open"})
 		}
 	}
 	return users, nil
+}
+
+// forWriting reports whether the flags of a fdinfo file (proc_pid_fdinfo(5), octal) allow writing.
+func forWriting(info string) bool {
+	for line := range strings.Lines(info) {
+		if flags, found := strings.CutPrefix(line, "flags:"); found {
+			n, err := strconv.ParseUint(strings.TrimSpace(flags), 8, 64)
+			return err == nil && n&unix.O_ACCMODE != unix.O_RDONLY
+		}
+	}
+	return false
+}
+
+// isMonitor reports whether the process is a virtual machine monitor, by its name or by its program's. The kernel cuts
+// the name of a process to 15 characters.
+func isMonitor(dir string) bool {
+	program, _ := os.Readlink(filepath.Join(dir, "exe"))
+	for _, name := range []string{command(dir), filepath.Base(program)} {
+		switch {
+		case strings.HasPrefix(name, "qemu-"), strings.HasPrefix(name, "cloud-hyperviso"), name == "firecracker", name == "virt-launcher":
+			return true
+		}
+	}
+	return false
 }
 
 // unitOf returns the last part of the name of a process's control group.

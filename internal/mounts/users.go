@@ -25,8 +25,11 @@ type User struct {
 	Command string `json:"command,omitempty"`
 	// Pod is the UID of the Kubernetes pod that the use belongs to, or empty.
 	Pod string `json:"pod,omitempty"`
-	// Unit is the process's systemd unit. Only DeviceUsers sets it.
-	Unit string `json:"unit,omitempty"`
+	// Unit is the process's systemd unit. Writes reports that it has the disk open for writing, Machine that it is a
+	// virtual machine monitor. Only DeviceUsers sets them.
+	Unit    string `json:"unit,omitempty"`
+	Writes  bool   `json:"writes,omitempty"`
+	Machine bool   `json:"machine,omitempty"`
 	// How is the kind of use, in words. Foreign bytes in it are visible.
 	How string `json:"how"`
 }

@@ -167,6 +167,9 @@ var mountable = []rule{{
 	reason: disk.ReasonUnseen, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return unseen(in.f, in.c.UUID) && !onRecord(in) },
 }, {
+	reason: disk.ReasonUsed, action: disk.Hold, on: filesystem, names: theFilesystem,
+	when: func(in input) bool { return usedElsewhere(in.f, in.c.UUID) && !onRecord(in) },
+}, {
 	reason: disk.ReasonCSI, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: mayBeCSI,
 }, {

@@ -117,11 +117,17 @@ var formattable = []rule{{
 }, {
 	reason: disk.ReasonUnseen, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldUser,
 	when:   func(in input) bool { return in.f.Standing.Given == nil && unseen(in.f, "") },
-	wanted: "every unit file that may claim it can be read", means: "a unit file may claim it, and hotmount cannot read that file",
+	wanted: "every file that may claim it can be read", means: "a unit file or libvirt domain may claim it, and hotmount cannot read that file",
 	found: func(w *told) string { return visible(w.f.Unseen) },
 	remedy: func(w *told) string {
 		return say("look at it: cat %s; if it does not name this disk: hotmount accept %s", visible(w.f.Unseen), w.f.Name)
 	},
+}, {
+	reason: disk.ReasonUsed, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldUser,
+	when:   func(in input) bool { return in.f.Standing.Given == nil && usedElsewhere(in.f, "") },
+	wanted: "nobody else on this node was seen using it", means: "somebody else on this node used it, and it is no volume of hotmount's",
+	found:  usedHow,
+	remedy: func(w *told) string { return "if nobody else needs it: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonBefore, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldData,
 	when:   func(in input) bool { return missing(in, in.f.Standing.Before, disk.ReasonBefore) },
@@ -194,6 +200,14 @@ func givenBefore(w *told) string {
 		return ""
 	}
 	return say("%s, first on %s", visible(g.Link), g.First.UTC().Format("2006-01-02"))
+}
+
+func usedHow(w *told) string {
+	u := w.f.Standing.Used
+	if u == nil {
+		return ""
+	}
+	return say("%s, seen %s", visible(u.How), u.Seen.UTC().Format("2006-01-02 15:04 MST"))
 }
 
 func failure(w *told) string {

@@ -244,6 +244,12 @@ func unseen(f *disk.Facts, uuid string) bool {
 	return f.Unseen != "" && !f.Standing.Lifted(disk.ReasonUnseen, uuid)
 }
 
+// usedElsewhere reports whether somebody else was seen using the disk with that filesystem, or with none, and the
+// operator has not accepted that.
+func usedElsewhere(f *disk.Facts, uuid string) bool {
+	return f.Standing.Used != nil && !f.Standing.Lifted(disk.ReasonUsed, uuid)
+}
+
 // onRecord reports whether this node has mounted or made the filesystem.
 func onRecord(in input) bool {
 	v := in.f.Standing.Volume

@@ -125,6 +125,12 @@ func arrived(f *disk.Facts) { f.Standing.Arrived = &disk.Identity{} }
 // hidden lets a unit that cannot be read claim the disk, perhaps.
 func hidden(f *disk.Facts) { f.Unseen = "/etc/systemd/system/srv.mount" }
 
+// used was mounted by somebody else once.
+func used(f *disk.Facts) { f.Standing.Used = &disk.Use{How: "mounted at /srv"} }
+
+// node is bound as a device.
+func node(f *disk.Facts) { f.Bound = []string{"/run/volume"} }
+
 // given is the record of a block volume.
 var given = disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1"}
 
@@ -525,6 +531,25 @@ func TestDecide(t *testing.T) {
 		{"class creates nothing", nil, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, disk.Refuse, disk.ReasonNoCreate},
 
 		{"formatting off", nil, proven(disk.Blank), func(s *disk.Settings) { s.Format = false }, disk.Hold, disk.ReasonFormatOff},
+		{"used by another", used, proven(disk.Blank), nil, disk.Hold, disk.ReasonUsed},
+		{"used by another, accepted", func(f *disk.Facts) { used(f); f.Standing.Accepted = word(disk.ReasonUsed, "") }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"used by another, accepted for all else", func(f *disk.Facts) { used(f); f.Standing.Accepted = but(disk.Word{Reason: disk.ReasonUsed}) }, proven(disk.Blank), nil, disk.Hold, disk.ReasonUsed},
+		{"used by another, unread", used, proven(disk.Unread), nil, disk.Hold, disk.ReasonUsed},
+		{"used by another, xfs", used, xfs(), nil, disk.Hold, disk.ReasonUsed},
+		{"used by another, xfs, accepted", func(f *disk.Facts) { used(f); f.Standing.Accepted = word(disk.ReasonUsed, uuid) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"used by another, xfs, another was accepted", func(f *disk.Facts) { used(f); f.Standing.Accepted = word(disk.ReasonUsed, otherUUID) }, xfs(), nil, disk.Hold, disk.ReasonUsed},
+		{"used by another, a volume of this node", func(f *disk.Facts) { used(f); was("/mnt/disks", "default")(f) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"used by another, made by this node", used, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, disk.Mount, disk.ReasonFilesystem},
+		{"used by another, where a volume of this node was", func(f *disk.Facts) { used(f); f.Standing.Volume = &disk.Sighting{UUID: otherUUID} }, xfs(), nil, disk.Hold, disk.ReasonUsed},
+		{"used by another, something else on it", used, proven(disk.Other), nil, disk.Refuse, disk.ReasonOther},
+		{"used by another, mounted", func(f *disk.Facts) { used(f); f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
+		{"used by another, and mounted there again", func(f *disk.Facts) { used(f); f.Mounts = []disk.MountPoint{mountedAt("/srv")} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"its node bound", node, xfs(), nil, disk.Ignore, disk.ReasonBound},
+		{"its node bound, a volume of this node", func(f *disk.Facts) { node(f); was("/mnt/disks", "default")(f) }, xfs(), nil, disk.Ignore, disk.ReasonBound},
+		{"its node bound, accepted", func(f *disk.Facts) { node(f); f.Standing.Accepted = everyWord }, xfs(), nil, disk.Ignore, disk.ReasonBound},
+		{"its node bound, perhaps blank", node, proven(disk.Unread), nil, disk.Ignore, disk.ReasonBound},
+		{"its node bound, mounted", func(f *disk.Facts) { node(f); f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
+		{"its node bound, given out once", func(f *disk.Facts) { node(f); f.Standing.Given = &given }, xfs(), nil, disk.Ignore, disk.ReasonBound},
 		{"a claim unseen", hidden, proven(disk.Blank), nil, disk.Hold, disk.ReasonUnseen},
 		{"a claim unseen, accepted", func(f *disk.Facts) { hidden(f); f.Standing.Accepted = word(disk.ReasonUnseen, "") }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"a claim unseen, accepted for all else", func(f *disk.Facts) { hidden(f); f.Standing.Accepted = but(disk.Word{Reason: disk.ReasonUnseen}) }, proven(disk.Blank), nil, disk.Hold, disk.ReasonUnseen},
@@ -878,6 +903,11 @@ func TestDecide(t *testing.T) {
 		{"block, a filesystem, given out before", func(f *disk.Facts) { f.Udev.FSType, f.Standing.Given = "xfs", &given }, xfs(), block, disk.Link, disk.ReasonBlock},
 		{"block, a former filesystem's serial", func(f *disk.Facts) { f.Standing.FormerSerial = &lay }, proven(disk.Unread), block, disk.Hold, disk.ReasonFormerSerial},
 		{"block, there before installation", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unread), block, disk.Hold, disk.ReasonPresent},
+		{"block, its node bound", node, proven(disk.Unread), block, disk.Ignore, disk.ReasonBound},
+		{"block, its node bound, its link gone", func(f *disk.Facts) { node(f); f.Standing.Given = &disk.Given{Serial: f.Serial, Size: f.Size} }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, used by another", used, proven(disk.Unread), block, disk.Hold, disk.ReasonUsed},
+		{"block, used by another, accepted", func(f *disk.Facts) { used(f); f.Standing.Accepted = word(disk.ReasonUsed, "") }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, used by another, given out before", func(f *disk.Facts) { used(f); f.Standing.Given = &disk.Given{Serial: f.Serial, Size: f.Size} }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"block, a claim unseen", hidden, proven(disk.Unread), block, disk.Hold, disk.ReasonUnseen},
 		{"block, a claim unseen, accepted", func(f *disk.Facts) { hidden(f); f.Standing.Accepted = word(disk.ReasonUnseen, "") }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"block, a claim unseen, given out before", func(f *disk.Facts) { hidden(f); f.Standing.Given = &disk.Given{Serial: f.Serial, Size: f.Size} }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
@@ -1394,6 +1424,8 @@ var conditions = []condition{
 	{name: "formatting is off by the hold file", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.HeldBack }},
 	{name: "formatting is off on the kernel command line", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.OffAtBoot }},
 	{name: "there at a new machine-id", reason: disk.ReasonNewMachine, lift: word(disk.ReasonNewMachine, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { arrived(f) }},
+	{name: "its node is bound", reason: disk.ReasonBound, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { node(f) }},
+	{name: "somebody else used it", reason: disk.ReasonUsed, lift: word(disk.ReasonUsed, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { used(f) }},
 	{name: "a claim that cannot be read", reason: disk.ReasonUnseen, lift: word(disk.ReasonUnseen, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { hidden(f) }},
 	{name: "a storage driver may have brought it", reason: disk.ReasonCSI, lift: word(disk.ReasonCSI, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { driven(f) }},
 	{name: "the serial of an earlier disk", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {

@@ -241,6 +241,11 @@ var othersUse = []rule{{
 		return say("to see what uses it: losetup -l /dev/%[1]s, lsblk /dev/%[1]s; once nothing does: losetup -d /dev/%[1]s; hotmount rescan", w.f.Loops[0])
 	},
 }, {
+	reason: disk.ReasonBound, action: disk.Ignore, on: free,
+	when:   func(in input) bool { return len(in.f.Bound) > 0 && (in.at != raw || in.f.Standing.Given == nil) },
+	wanted: "its node is bound nowhere as a device", means: "its node is bound as a device, as kubelet does for a pod or a virtual machine",
+	found: func(w *told) string { return joined(w.f.Bound) },
+}, {
 	reason: disk.ReasonClaimed, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Claim != "" },
 	wanted: "the system's configuration does not claim it", means: "the system's configuration claims it",

@@ -262,12 +262,15 @@ func twinWhy(w *told) string {
 	return say("it came while another disk had its UUID %s, and that disk is gone: %s", d.UUID, danger)
 }
 
+// twinMount is where twinRemedy mounts a disk. The operator who follows it is no other user.
+const twinMount = "/run/twin"
+
 // twinRemedy returns how to give the disk a UUID of its own. A copy made from a mounted filesystem has a log, and
 // xfs_admin needs it replayed. The kernel refuses to mount the twin of a mounted filesystem, hence nouuid. The mount
 // point is below /run, away from class directories. udev may miss the last write, so it is triggered.
 func twinRemedy(w *told) string {
 	f := w.f
-	own := say("give this one a UUID of its own: mkdir -p /run/twin && mount -o nouuid %s /run/twin && umount /run/twin && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node())
+	own := say("give this one a UUID of its own: mkdir -p %[2]s && mount -o nouuid %[1]s %[2]s && umount %[2]s && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node(), twinMount)
 	if w.d.Type != "xfs" {
 		own = say("give this one a UUID of its own: e2fsck -fp %s; tune2fs -U random %[1]s && udevadm trigger %[1]s", f.Node())
 	}

@@ -25,6 +25,10 @@ func (s Store) attachment(seq uint64) identity.Attachment {
 	if readJSON(seqFile(s.fitDir(), seq), &fit) == nil {
 		a.Fit = &fit
 	}
+	var use disk.Use
+	if readJSON(seqFile(s.usedDir(), seq), &use) == nil {
+		a.Used = &use
+	}
 	if reason, err := readFile(seqFile(s.unmountedDir(), seq)); err == nil {
 		a.Unmounted = disk.Reason(reason)
 	}
@@ -104,7 +108,7 @@ func (s Store) Holders(uuid string) string {
 // Forget removes the runtime records of an attachment that has ended.
 func (s Store) Forget(seq uint64) error {
 	return errors.Join(removeIfThere(seqFile(s.acceptedDir(), seq)), removeIfThere(seqFile(s.verdictDir(), seq)), removeIfThere(seqFile(s.unmountedDir(), seq)),
-		removeIfThere(seqFile(s.confirmedDir(), seq)), removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.confirmedDir(), seq)+".lock"), removeIfThere(seqFile(s.fitDir(), seq)))
+		removeIfThere(seqFile(s.confirmedDir(), seq)), removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.confirmedDir(), seq)+".lock"), removeIfThere(seqFile(s.fitDir(), seq)), s.forgetOpener(seq), s.forgetUse(seq))
 }
 
 func (s Store) acceptedDir() string { return filepath.Join(s.Runtime, "accepted") }

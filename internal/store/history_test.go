@@ -294,6 +294,75 @@ func TestTheBrakeHoldsUntilAccepted(t *testing.T) {
 	}
 }
 
+// TestUseIsKeptUntilAccepted: over boots and attachments, each use once, and for this disk alone.
+func TestUseIsKeptUntilAccepted(t *testing.T) {
+	s, f := made(t), facts("vdb", 4, "S")
+	for range 2 {
+		if err := s.KeepUse(f, "boot1", "mounted at /srv"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.KeepUse(facts("vdc", 5, "T"), "boot1", "claimed by "+strings.Repeat("x", 4096)); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := s.load(); err != nil || len(st.Used) != 2 || len(st.Used[1].How) > 600 {
+		t.Errorf("%+v, %v", st.Used, err)
+	}
+	for _, boot := range []string{"boot1", "boot2"} {
+		u := standing(s, facts("vde", 9, "S"), boot).Used
+		if u == nil || u.How != "mounted at /srv" || u.Seen.IsZero() || standing(s, facts("vde", 9, "U"), boot).Used != nil {
+			t.Errorf("%s: %+v", boot, u)
+		}
+	}
+	if err := s.Accept(facts("vde", 9, "S"), "boot2", disk.Word{Reason: disk.ReasonUsed}); err != nil {
+		t.Fatal(err)
+	}
+	if standing(s, f, "boot3").Used != nil || standing(s, facts("vdc", 5, "T"), "boot3").Used == nil {
+		t.Error("the wrong disk was accepted")
+	}
+	lost := Store{State: t.TempDir(), Runtime: t.TempDir()}
+	if err := lost.KeepUse(f, "boot1", "x"); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "cannot record that somebody else uses vdb") {
+		t.Errorf("%v", err)
+	}
+	if u := standing(lost, f, "boot1").Used; u == nil || u.How != "x" || standing(lost, facts("vdb", 5, "S"), "boot1").Used != nil {
+		t.Errorf("without a state directory: %+v", u)
+	}
+	for what, end := range map[string]func(Store) error{"forgotten": func(s Store) error { return s.Forget(4) }, "accepted": func(s Store) error { return s.Accept(f, "boot1", disk.Word{Reason: disk.ReasonUsed}) }} {
+		full := made(t)
+		if err := os.MkdirAll(full.usedDir(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeFile(seqFile(full.usedDir(), 4), disk.Use{How: "x"}, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(full); err != nil || standing(full, f, "boot1").Used != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestOpener: the result is taken once, and lost with the attachment.
+func TestOpener(t *testing.T) {
+	s := made(t)
+	if o, err := s.TakeOpener(4); o != nil || err == nil {
+		t.Errorf("without a result: %v, %v", o, err)
+	}
+	for _, want := range []*disk.Opener{nil, {PID: 7, Command: "qemu\n", Machine: true}} {
+		if err := s.SaveOpener(4, want); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.TakeOpener(4); err != nil || (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("%v, %v, want %v", got, err, want)
+		}
+	}
+	if err := errors.Join(s.SaveOpener(4, nil), s.Forget(4)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.TakeOpener(4); err == nil {
+		t.Error("taken twice")
+	}
+}
+
 func sighting(f *disk.Facts, boot, uuid string) disk.Sighting {
 	return disk.Sighting{Identity: f.Identity(boot), UUID: uuid, Type: "xfs", Class: "default", Mounted: time.Unix(1e9, 0).UTC()}
 }

@@ -59,11 +59,13 @@ type state struct {
 	// Twins are the disks that were refused because another had their UUID and were not accepted since, the newest
 	// last.
 	Twins []identity.Twin `json:"twins,omitempty"`
+	// Used are the disks that somebody else used and that were not accepted since, the newest last.
+	Used []disk.Use `json:"used,omitempty"`
 }
 
 // entries returns how many disks the state lists.
 func (st *state) entries() int {
-	n := len(st.Present) + len(st.Braked) + len(st.Twins)
+	n := len(st.Present) + len(st.Braked) + len(st.Twins) + len(st.Used)
 	if st.Arrival != nil {
 		n += len(st.Arrival.Present)
 	}
@@ -204,7 +206,7 @@ func (s Store) Load(boot string, e *Expectations) Memory {
 	var st state
 	st, errs[0] = s.load()
 	m.Present, m.Arrived, errs[7] = s.present(&st)
-	m.Braked, m.Twins = st.Braked, st.Twins
+	m.Braked, m.Twins, m.Used = st.Braked, st.Twins, st.Used
 	m.Intents, errs[1] = s.intents()
 	m.History, errs[2] = s.History()
 	m.Sightings, errs[3] = e.sightings(s)
@@ -231,9 +233,9 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 
 // Accept records the operator's accept for this attachment of the disk.
 //
-// It also removes lasting records for the same reason: attached before installation or under another machine-id, format
-// limit, twin, volume of another class. Without a reason it only allows another try, after a failure or an unmount. A disk that looks blank
-// then is held as before.
+// It also removes lasting records for the same reason: attached before installation or under another machine-id, used by
+// somebody else, format limit, twin, volume of another class. Without a reason it only allows another try, after a
+// failure or an unmount. A disk that looks blank then is held as before.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
 		if err := s.lift(f, boot, w); err != nil {
@@ -268,6 +270,8 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 			}
 		case disk.ReasonPresent:
 			st.Present = slices.DeleteFunc(st.Present, func(p disk.Identity) bool { return id.MayBe(p) && alone(p) })
+		case disk.ReasonUsed:
+			st.Used = slices.DeleteFunc(st.Used, func(u disk.Use) bool { return u.Is(id, f.Known().UUID) && alone(u.Identity) })
 		case disk.ReasonBrake:
 			st.Braked = slices.DeleteFunc(st.Braked, func(p disk.Identity) bool { return id.Is(p) && alone(p) })
 		case disk.ReasonTwin:
@@ -275,8 +279,12 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 		}
 		return st.entries() != before
 	})
-	if err == nil && w.Reason == disk.ReasonOtherClass {
+	switch {
+	case err != nil:
+	case w.Reason == disk.ReasonOtherClass:
 		err = s.free(f)
+	case w.Reason == disk.ReasonUsed:
+		err = s.forgetUse(f.Seq)
 	}
 	if err == nil {
 		err = os.MkdirAll(s.acceptedDir(), 0o700)

@@ -373,6 +373,15 @@ func (m *Manager) Grow(ctx context.Context, seq uint64) error {
 	return m.startService(ctx, fmt.Sprintf("hotmount-grow@%d.service", seq))
 }
 
+// Users runs hotmount-users@.service for the disk with that sequence number, or joins a running one. It waits until the
+// service has ended.
+func (m *Manager) Users(ctx context.Context, seq uint64) error {
+	if seq == 0 {
+		return errors.New("cannot find the users of a disk without a disk sequence number")
+	}
+	return m.startService(ctx, fmt.Sprintf("hotmount-users@%d.service", seq))
+}
+
 // GiveOut starts hotmount-block@.service for the disk with that sequence number, or restarts a running one. It waits
 // until the link is made.
 func (m *Manager) GiveOut(ctx context.Context, seq uint64) error {

@@ -53,6 +53,7 @@ StopUnit mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount replac
 StartUnit hotmount-format@12.service replace
 StartUnit hotmount-stage@12.service replace
 StartUnit hotmount-grow@12.service replace
+StartUnit hotmount-users@12.service replace
 RestartUnit hotmount-block@12.service replace
 StopUnit hotmount-block@12.service replace
 StartUnit hotmount-cleanup@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.service replace
@@ -78,6 +79,7 @@ var jobs = []struct {
 	{"Format", func(ctx context.Context, m *Manager) error { return m.Format(ctx, 12) }},
 	{"Fill", func(ctx context.Context, m *Manager) error { return m.Fill(ctx, 12) }},
 	{"Grow", func(ctx context.Context, m *Manager) error { return m.Grow(ctx, 12) }},
+	{"Users", func(ctx context.Context, m *Manager) error { return m.Users(ctx, 12) }},
 	{"GiveOut", func(ctx context.Context, m *Manager) error { return m.GiveOut(ctx, 12) }},
 	{"TakeBack", func(ctx context.Context, m *Manager) error { return m.TakeBack(ctx, 12) }},
 	{"StartCleanup", func(ctx context.Context, m *Manager) error { return m.StartCleanup(ctx, mountUnit().Path) }},

@@ -21,7 +21,7 @@ type figure struct {
 
 // figures are the figures of a run, in its order.
 var figures = []figure{
-	{name: "one", disks: 1, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount}},
+	{name: "one", disks: 1, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount, neighbour}},
 	{name: "twenty", disks: 20, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount}},
 	{name: "blank", disks: 1, turns: 5, ways: []string{hotmount, parts}},
 	{name: "throttled", disks: 1, turns: 5, ways: []string{hotmount, parts}},
@@ -34,7 +34,7 @@ var figures = []figure{
 
 // seldom maps the ways that no bound is about to n: they take part in each nth round.
 var seldom = map[string]map[string]int{
-	"one":      {shellLoop: 3, systemdMount: 3},
+	"one":      {shellLoop: 3, systemdMount: 3, neighbour: 3},
 	"twenty":   {hotPlug: 6, shellLoop: 6, systemdMount: 6},
 	"hundreds": {rule: 5},
 }

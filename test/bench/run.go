@@ -83,7 +83,7 @@ func (b *bench) figure(ctx context.Context, f figure) (err error) {
 // program is the path of this program inside, and packages those of the packages.
 const program = "/root/bench"
 
-var packages = map[string]string{hotmount: "/root/hotmount.deb", hotmountBase: "/root/base.deb"}
+var packages = map[string]string{hotmount: "/root/hotmount.deb", hotmountBase: "/root/base.deb", neighbour: "/root/hotmount.deb"}
 
 func (b *bench) made(ctx context.Context, c *worker.Container) (string, error) {
 	said, err := c.Run(ctx, `. /etc/os-release; echo "$PRETTY_NAME, $(systemctl --version | head -n 1), Linux $(uname -r), $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)"`)

@@ -124,7 +124,7 @@ func (r *Result) ways(figure string) []string {
 	return all
 }
 
-var figureWays = []string{hotmount, hotmountBase, rule, tuned, shellLoop, systemdMount, mountCall, hotPlug, parts}
+var figureWays = []string{hotmount, hotmountBase, neighbour, rule, tuned, shellLoop, systemdMount, mountCall, hotPlug, parts}
 
 func (t Table) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -9,6 +9,8 @@ import (
 const (
 	hotmount     = "hotmount"
 	hotmountBase = "hotmount (base)"
+	// neighbour is hotmount beside a virtual machine monitor, and the disk not on record: it looks who has it open.
+	neighbour    = "hotmount, who has it open"
 	rule         = "rule"
 	tuned        = "rule tuned"
 	shellLoop    = "shell loop"
@@ -23,6 +25,8 @@ const (
 	below  = "/mnt/disks/"
 	rules  = "/run/udev/rules.d/99-bench.rules"
 	masked = "/run/udev/rules.d/90-hotmount.rules"
+	// monitor is a directory by which hotmount finds that others may have disks open.
+	monitor = "/run/libvirt"
 )
 
 // setUp returns the script that switches a way on, for disks whose files are in dir. It is empty for this program's own
@@ -34,6 +38,8 @@ func setUp(way, dir string) string {
 	switch way {
 	case hotmount, hotmountBase:
 		return "rm -f " + masked + "; udevadm control --reload; systemctl start hotmount; systemctl thaw hotmount"
+	case neighbour:
+		return setUp(hotmount, dir) + "; systemctl stop hotmount; rm -f /var/lib/hotmount/filesystems.json; mkdir -p " + monitor + "; systemctl start hotmount"
 	case rule:
 		return asRule(match + where)
 	case tuned:
@@ -65,7 +71,7 @@ done`
 // hotmount has its rules.
 const off = `! systemctl -q is-active bench-loop || systemctl stop bench-loop
 ! systemctl -q is-active hotmount || systemctl freeze hotmount
-mkdir -p /run/udev/rules.d; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `; udevadm control --reload`
+mkdir -p /run/udev/rules.d; rm -rf ` + monitor + `; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `; udevadm control --reload`
 
 // stopped ends the daemon as well.
 const stopped = "systemctl thaw hotmount 2>/dev/null; systemctl stop hotmount\n"

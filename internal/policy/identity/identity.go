@@ -17,7 +17,9 @@ type Records struct {
 	// limit was reached. None has been accepted since.
 	Present, Braked []disk.Identity
 	Twins           []Twin
-	Intents         []disk.Intent
+	// Used are the disks that somebody else used, and that have not been accepted since.
+	Used    []disk.Use
+	Intents []disk.Intent
 	// History are the decisions to format, the newest last.
 	History []disk.Record
 	// Sightings are the filesystems that were mounted, Contents what lay on disks without being mounted. In both the
@@ -38,6 +40,7 @@ type Attachment struct {
 	Accepted  []disk.Word
 	Verdict   *disk.Verdict
 	Fit       *disk.Fit
+	Used      *disk.Use
 	Unmounted disk.Reason
 	Remount   bool
 	Link      string
@@ -45,7 +48,7 @@ type Attachment struct {
 
 // Standing returns the disk's standing according to the records.
 func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
-	st := disk.Standing{Accepted: a.Accepted, Verdict: a.Verdict, Fit: a.Fit, Unmounted: a.Unmounted, Remount: a.Remount, Link: a.Link}
+	st := disk.Standing{Accepted: a.Accepted, Verdict: a.Verdict, Fit: a.Fit, Used: a.Used, Unmounted: a.Unmounted, Remount: a.Remount, Link: a.Link}
 	if r.Lost != nil {
 		st.Formatting = r.Lost.Error()
 	}
@@ -57,6 +60,9 @@ func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
 		st.Arrived = &r.Arrived[i]
 	}
 	st.Braked = slices.ContainsFunc(r.Braked, id.Is)
+	if i := slices.IndexFunc(r.Used, func(u disk.Use) bool { return u.Is(id, uuid) }); i >= 0 {
+		st.Used = &r.Used[i]
+	}
 	r.sightings(&st, f, id, uuid)
 	r.place(&st, f, id, uuid)
 	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = r.before(id), r.formerSerial(id), r.formerSlot(id), r.noted(id)

@@ -32,7 +32,9 @@ func someRecords(t *rapid.T) Records {
 	}
 	uuid := func() string { return rapid.SampledFrom([]string{uuidA, uuidB}).Draw(t, "uuid") }
 	for range rapid.IntRange(0, 3).Draw(t, "records") {
-		switch rapid.IntRange(0, 6).Draw(t, "kind") {
+		switch rapid.IntRange(0, 7).Draw(t, "kind") {
+		case 7:
+			r.Used = append(r.Used, disk.Use{Identity: identity(), UUID: uuid()})
 		case 0:
 			r.Present = append(r.Present, identity())
 		case 1:
@@ -67,6 +69,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		r.Arrived = slices.Concat([]disk.Identity{stranger}, r.Arrived)
 		r.Braked = slices.Concat([]disk.Identity{stranger}, r.Braked)
 		r.Twins = slices.Concat([]Twin{{stranger, uuidC}}, r.Twins)
+		r.Used = slices.Concat([]disk.Use{{Identity: stranger, UUID: uuidC}}, r.Used)
 		r.Intents = slices.Concat([]disk.Intent{{Identity: stranger, UUID: uuidC}}, r.Intents)
 		r.Sightings = append(r.Sightings, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
 		r.Contents = append(r.Contents, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})

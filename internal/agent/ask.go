@@ -1,0 +1,47 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/policy"
+)
+
+// asks reports whether it must first be known who has the disk open.
+func (a *Agent) asks(st *state) bool {
+	c := st.facts.Known()
+	return st.asked != st.facts.Seq && policy.Asks(&st.facts, &c, st.decision)
+}
+
+// startAsk finds out who has the disk open. The next look decides anew.
+func (a *Agent) startAsk(ctx context.Context, name string, l *lane) {
+	st := a.disks[name]
+	seq := st.facts.Seq
+	st.phase = acting
+	a.begin(ctx, l, func() func() {
+		by, err := a.units.Opener(ctx, seq)
+		return func() { a.answered(name, seq, by, err) }
+	})
+}
+
+// answered handles the answer. A virtual machine's disk is held from then on. Any other process is waited for, and so is
+// the machine if the operator has accepted the disk.
+func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
+	st := a.disks[name]
+	st.phase = idle
+	switch f := &st.facts; {
+	case f.Seq != seq:
+	case err == nil && by == nil:
+		st.asked = seq
+	case err == nil && by.Machine && f.Standing.Used == nil && !f.Standing.Lifted(disk.ReasonUsed, st.decision.UUID):
+		err = a.host.KeepUse(f, by.String())
+	case err == nil:
+		err = fmt.Errorf("cannot use it: it is %s; nothing on it was changed; to see who has it open: fuser -v %s", disk.Visible(by.String()), f.Node())
+	}
+	if err != nil {
+		a.failed(name, disk.OfNode(err))
+		st.tries.wrote = true // what others write meanwhile is no reason to ask again at once
+	}
+	a.wanted(name)
+}

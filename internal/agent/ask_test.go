@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"hotmount/internal/disk"
+)
+
+// TestUsedByAnotherIsHeld: a disk that is mounted elsewhere, bound as a device or claimed is held once that ends, until
+// it is accepted. A volume of this node is mounted again.
+func TestUsedByAnotherIsHeld(t *testing.T) {
+	for how, use := range map[string]func(m *machine, f *disk.Facts, on bool){
+		"mounted at /srv": func(m *machine, f *disk.Facts, on bool) {
+			m.table = nil
+			if on {
+				m.table = []disk.MountPoint{{Dev: f.Dev, Root: "/", Path: "/srv", Type: "xfs"}}
+			}
+		},
+		"bound as a device at /run/x": func(_ *machine, f *disk.Facts, on bool) {
+			f.Bound = nil
+			if on {
+				f.Bound = []string{"/run/x"}
+			}
+		},
+		"claimed by /etc/fstab:1": func(_ *machine, f *disk.Facts, on bool) {
+			f.Claim = ""
+			if on {
+				f.Claim = "/etc/fstab:1"
+			}
+		},
+	} {
+		reason := map[string]string{"m": "mounted-elsewhere", "b": "bound-as-device", "c": "claimed"}[how[:1]]
+		mounted := `
+			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
+			vdb: mounted at ` + uuidA
+		for _, volume := range []bool{false, true} {
+			vdb := xfsDisk("vdb", 2, uuidA)
+			if volume {
+				vdb.Standing.Volume = &disk.Sighting{Identity: disk.Identity{Boot: "before"}, UUID: uuidA, Type: "xfs", Directory: "/mnt/disks"}
+			}
+			m := newMachine(vdb)
+			use(m, vdb, true)
+			with(t, m, func(t *testing.T, a *Agent) {
+				held := "vdb: hold (used-elsewhere)"
+				if volume {
+					held = "vdb: mount (filesystem)" + mounted
+				}
+				settle()
+				if log := strings.Join(m.log, "\n"); !strings.Contains(log, "vdb: ignore ("+reason+")") || strings.Contains(log, "vdb is used by another: "+how) == volume {
+					t.Errorf("%s: %s", how, log)
+				}
+				m.change(func() { m.log = nil })
+				a.Look("vdb")
+				m.expect(t, "") // it is recorded once
+				m.change(func() { use(m, vdb, false) })
+				a.Look("vdb")
+				m.expect(t, held)
+				if volume {
+					return
+				}
+				if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+					t.Error(err)
+				}
+				m.expect(t, "accepted vdb (used-elsewhere)\nvdb: mount (filesystem)"+mounted)
+			})
+		}
+	}
+}
+
+// TestAsksBeforeTheFirstUse: where others open disks, the first mount, format or link of a disk waits until it is known
+// who has it open. Elsewhere, and for a volume, nobody is asked.
+func TestAsksBeforeTheFirstUse(t *testing.T) {
+	vdb, vdc, vdd := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3), xfsDisk("vdd", 4, uuidC)
+	vdd.Standing.Volume = &disk.Sighting{Identity: disk.Identity{Boot: "before"}, UUID: uuidC, Type: "xfs", Directory: "/mnt/disks"}
+	for _, f := range []*disk.Facts{vdb, vdc, vdd} {
+		f.Neighbours = true
+	}
+	m := newMachine(vdb, vdc, vdd)
+	with(t, m, func(t *testing.T, _ *Agent) {
+		settle()
+		log := strings.Join(m.log, "\n")
+		for before, after := range map[string]string{"ask who has seq 2 open": "mount vdb seq 2", "ask who has seq 3 open": "format seq 3"} {
+			if i, j := strings.Index(log, before), strings.Index(log, after); i < 0 || j < i || strings.Count(log, before) != 1 {
+				t.Errorf("%s, %s:\n%s", before, after, log)
+			}
+		}
+		if strings.Contains(log, "seq 4 open") || !strings.Contains(log, "mount vdd seq 4") || !strings.Contains(log, "vdc: mounted") {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+	raw := rawDisk("vdb", 2, "A")
+	raw.Neighbours = true
+	m = newMachine(raw)
+	m.mode = disk.ModeBlock
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, `
+			vdb: link (block-mode)
+			ask who has seq 2 open
+			give out seq 2
+			vdb: keep (given-out)
+			ready`)
+	})
+}
+
+// TestAMachinesDiskIsHeld: what a virtual machine monitor has open is held. After an accept it is still not mounted
+// while the monitor has it.
+func TestAMachinesDiskIsHeld(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	vdb.Neighbours = true
+	m := newMachine(vdb)
+	m.opener = &disk.Opener{PID: 7, Command: "qemu-system-x86", Machine: true}
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			vdb: mount (filesystem)
+			ask who has seq 2 open
+			vdb is used by another: opened by the virtual machine monitor qemu-system-x86 (process 7)
+			vdb: hold (used-elsewhere)
+			ready`)
+		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		m.change(func() {
+			if log := strings.Join(m.log, "\n"); strings.Contains(log, "mount vdb seq") || !strings.Contains(log, "cannot use it: it is opened by the virtual machine monitor") {
+				t.Errorf("log:\n%s", log)
+			}
+			m.log, m.opener = nil, nil
+		})
+		time.Sleep(time.Hour)
+		if log := strings.Join(m.log, "\n"); !strings.Contains(log, "vdb: mounted at "+uuidA) {
+			t.Errorf("it is never mounted:\n%s", log)
+		}
+	})
+}
+
+// TestAWriterIsWaitedFor: what another process has open for writing is not recorded, and mounted once that ends. So is
+// a disk of which nobody can tell.
+func TestAWriterIsWaitedFor(t *testing.T) {
+	for want, put := range map[string]func(m *machine){
+		"cannot use it: it is opened for writing by dd (process 8)": func(m *machine) { m.opener = &disk.Opener{PID: 8, Command: "dd"} },
+		"no answer": func(m *machine) { m.openerErr = errors.New("no answer") },
+		"no space":  func(m *machine) { m.opener, m.keepErr = &disk.Opener{Machine: true}, errors.New("no space") },
+	} {
+		vdb := xfsDisk("vdb", 2, uuidA)
+		vdb.Neighbours = true
+		m := newMachine(vdb)
+		put(m)
+		with(t, m, func(t *testing.T, _ *Agent) {
+			time.Sleep(10 * time.Minute)
+			m.change(func() {
+				log := strings.Join(m.log, "\n")
+				if !strings.Contains(log, want) || strings.Contains(log, "mount vdb seq") || strings.Contains(log, "hold") || vdb.Standing.Used != nil {
+					t.Errorf("%s:\n%s", want, log)
+				}
+				if asked := strings.Count(log, "ask who"); asked < 5 || asked > 20 {
+					t.Errorf("%s: asked %d times", want, asked)
+				}
+				m.log, m.opener, m.openerErr, m.keepErr = nil, nil, nil, nil
+			})
+			time.Sleep(10 * time.Minute)
+			if log := strings.Join(m.log, "\n"); !strings.Contains(log, "vdb: mounted at "+uuidA) {
+				t.Errorf("%s: it is never mounted:\n%s", want, log)
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package helper
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/mounts"
+)
+
+// openAgain is how long after the first look a process must still have the disk open. A program that only looks at a
+// new disk is done by then.
+const openAgain = time.Second
+
+// Users is the whole program of hotmount-users@.service. It leaves for the daemon who has the disk open.
+func Users(ctx context.Context, h inventory.Host, seq uint64) error {
+	_, f, err := settingsAndDisk(h, seq)
+	if err != nil {
+		return err
+	}
+	by, err := opener(ctx, func() ([]mounts.User, error) { return openers(h, f) })
+	if err != nil {
+		return err
+	}
+	return h.Store.SaveOpener(seq, by)
+}
+
+// openers returns the processes that have the disk open, or the whole disk of a partition.
+func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
+	users, err := mounts.DeviceUsers(h.Root, f.ID)
+	if err != nil || f.Whole == "" {
+		return users, err
+	}
+	whole, err := h.Look(f.Whole)
+	if err != nil {
+		return nil, err
+	}
+	more, err := mounts.DeviceUsers(h.Root, whole.ID)
+	return append(users, more...), err
+}
+
+// opener returns who uses the disk by the open files that look finds, nil if nobody does. That is a virtual machine
+// monitor, or any other process that has the disk open for writing in two looks.
+func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Opener, error) {
+	first, err := counting(look())
+	if err != nil || len(first) == 0 {
+		return nil, err
+	}
+	if monitor := slices.IndexFunc(first, func(u mounts.User) bool { return u.Machine }); monitor >= 0 {
+		return asOpener(first[monitor]), nil
+	}
+	select {
+	case <-time.After(openAgain):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	second, err := counting(look())
+	for _, u := range second {
+		if u.Machine || slices.ContainsFunc(first, func(o mounts.User) bool { return o.PID == u.PID }) {
+			return asOpener(u), err
+		}
+	}
+	return nil, err
+}
+
+// counting leaves out processes that only read, udev's and hotmount's own.
+func counting(users []mounts.User, err error) ([]mounts.User, error) {
+	return slices.DeleteFunc(users, func(u mounts.User) bool {
+		// udevd's own control group below its unit is "udev".
+		own := u.Unit == "systemd-udevd.service" || u.Unit == "udev" || strings.HasPrefix(u.Unit, "hotmount")
+		return !u.Machine && (!u.Writes || own)
+	}), err
+}
+
+func asOpener(u mounts.User) *disk.Opener {
+	return &disk.Opener{PID: u.PID, Command: u.Command, Machine: u.Machine}
+}

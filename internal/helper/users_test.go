@@ -1,0 +1,74 @@
+package helper
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
+)
+
+func TestOpener(t *testing.T) {
+	var (
+		qemu    = mounts.User{PID: 7, Command: "qemu-system-x86", Machine: true}
+		dd      = mounts.User{PID: 8, Command: "dd", Writes: true, Unit: "session-1.scope"}
+		reader  = mounts.User{PID: 9, Command: "smartd", Unit: "smartd.service"}
+		udevd   = mounts.User{PID: 10, Command: "(udev-worker)", Writes: true, Unit: "udev"}
+		older   = mounts.User{PID: 11, Command: "systemd-udevd", Writes: true, Unit: "systemd-udevd.service"}
+		own     = mounts.User{PID: 12, Command: "sleep", Writes: true, Unit: "hotmount-block@12.service"}
+		failure = errors.New("no")
+	)
+	for name, test := range map[string]struct {
+		first, second []mounts.User
+		err           error
+		want          *disk.Opener
+		waits         bool
+	}{
+		"nobody":                             {},
+		"a monitor":                          {first: []mounts.User{reader, qemu}, want: &disk.Opener{PID: 7, Command: "qemu-system-x86", Machine: true}},
+		"a writer, twice":                    {first: []mounts.User{dd}, second: []mounts.User{reader, dd}, want: &disk.Opener{PID: 8, Command: "dd"}, waits: true},
+		"a writer, once":                     {first: []mounts.User{dd}, waits: true},
+		"a writer, and then another":         {first: []mounts.User{dd}, second: []mounts.User{{PID: 13, Writes: true}}, waits: true},
+		"a writer that reads afterwards":     {first: []mounts.User{dd}, second: []mounts.User{{PID: 8, Command: "dd"}}, waits: true},
+		"a monitor that comes meanwhile":     {first: []mounts.User{dd}, second: []mounts.User{qemu}, want: &disk.Opener{PID: 7, Command: "qemu-system-x86", Machine: true}, waits: true},
+		"readers, udev and hotmount":         {first: []mounts.User{reader, udevd, older, own}},
+		"nobody can tell":                    {err: failure},
+		"a writer, and then nobody can tell": {first: []mounts.User{dd}, err: failure, waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun, looks := time.Now(), 0
+				got, err := opener(t.Context(), func() ([]mounts.User, error) {
+					looks++
+					if looks == 1 && test.waits {
+						return test.first, nil
+					}
+					if looks == 1 {
+						return test.first, test.err
+					}
+					return test.second, test.err
+				})
+				if diff := cmp.Diff(test.want, got); diff != "" || !errors.Is(err, test.err) {
+					t.Errorf("%v (-want +got):\n%s", err, diff)
+				}
+				if waited := time.Since(begun) >= openAgain; waited != test.waits {
+					t.Errorf("it took %s", time.Since(begun))
+				}
+			})
+		})
+	}
+}
+
+func TestOpenerEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	by, err := opener(ctx, func() ([]mounts.User, error) { return []mounts.User{{PID: 8, Writes: true}}, nil })
+	if by != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", by, err)
+	}
+}

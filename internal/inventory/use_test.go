@@ -1,0 +1,68 @@
+package inventory
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestBoundAsADevice: a bind of a disk's node, or of one on it, is a use of the disk.
+func TestBoundAsADevice(t *testing.T) {
+	const root = "27 1 0:2 / / rw - rootfs rootfs rw\n"
+	for name, test := range map[string]struct {
+		lines string
+		want  map[string][]string
+	}{
+		"nothing":           {"", map[string][]string{}},
+		"a whole disk":      {"60 27 0:5 /vdb /srv/pod rw - devtmpfs udev rw\n", map[string][]string{"vdb": {"/srv/pod"}}},
+		"a partition":       {"60 27 0:5 /vda2 /srv/pod rw - devtmpfs udev rw\n", map[string][]string{"vda": {"/srv/pod"}}},
+		"a removed node":    {"60 27 0:5 /vdb//deleted /srv/pod rw - devtmpfs udev rw\n", map[string][]string{}},
+		"a container's own": {"60 27 0:40 /dev/vdb /srv/pod rw - tmpfs none rw\n", map[string][]string{"vdb": {"/srv/pod"}}},
+	} {
+		got := map[string][]string{}
+		for disk, f := range scan(t, node.with(tree{table: root + test.lines}).make(t)) {
+			if len(f.Bound) > 0 {
+				got[disk] = f.Bound
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// TestNeighbourhood: each of the files alone shows that others may open disks.
+func TestNeighbourhood(t *testing.T) {
+	h := node.make(t)
+	if h.neighbourhood() || scan(t, h)["vdb"].Neighbours {
+		t.Error("there is nobody")
+	}
+	for path, want := range map[string]bool{
+		"var/lib/kubelet/plugins_registry/cinder.csi.openstack.org-reg.sock": true,
+		"var/lib/kubelet/plugins/cinder.csi.openstack.org/csi.sock":          true,
+		"var/lib/kubelet/plugins/csi.hetzner.cloud/socket":                   true,
+		"var/lib/kubelet/device-plugins/kubevirt-kvm.sock":                   true,
+		"var/lib/kubelet/device-plugins/kubelet.sock":                        false,
+		"etc/libvirt/qemu/":            true,
+		"etc/libvirt/libvirt.conf":     false,
+		"run/libvirt/":                 true,
+		"run/kata-containers/":         true,
+		"usr/bin/qemu-system-x86_64":   true,
+		"usr/bin/qemu-system-aarch64":  true,
+		"usr/bin/qemu-img":             false,
+		"usr/bin/cloud-hypervisor":     true,
+		"usr/bin/firecracker":          true,
+		"var/lib/kubelet/plugins/csi/": false,
+	} {
+		h := node.with(tree{path: ""}).make(t)
+		if h.neighbourhood() != want || scan(t, h)["vdb"].Neighbours != want {
+			t.Errorf("%s: want %v", path, want)
+		}
+	}
+	for _, pattern := range neighbours {
+		if _, err := filepath.Match(pattern, ""); err != nil {
+			t.Errorf("%s: %v", pattern, err)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package mounts
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// domainDirectories have the virtual machines of libvirt: those defined, and those that run.
+var domainDirectories = []string{"/etc/libvirt/qemu", "/run/libvirt/qemu"}
+
+// domainClaims returns the claims of libvirt's domains. A directory or file that is unreadable, or no XML, is a claim
+// without a Spec.
+func domainClaims(root string) []Claim {
+	var claims []Claim
+	for _, dir := range domainDirectories {
+		names, err := list(root, dir, ".xml")
+		if err != nil {
+			claims = append(claims, Claim{Where: dir})
+		}
+		for _, name := range names {
+			text, err := readFile(filepath.Join(root, name))
+			if err == nil {
+				claims, err = parseDomain(claims, text, name)
+			}
+			if err != nil {
+				claims = append(claims, Claim{Where: name})
+			}
+		}
+	}
+	return claims
+}
+
+// parseDomain adds the devices below /dev that a domain names in its <source dev=…> and <source file=…>
+// (https://libvirt.org/formatdomain.html). The elements' places do not matter.
+func parseDomain(claims []Claim, text, where string) ([]Claim, error) {
+	d := xml.NewDecoder(strings.NewReader(text))
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return claims, nil
+		}
+		if err != nil {
+			return claims, err
+		}
+		e, ok := token.(xml.StartElement)
+		if !ok || e.Name.Local != "source" {
+			continue
+		}
+		line, _ := d.InputPos()
+		for _, a := range e.Attr {
+			if slices.Contains([]string{"dev", "file"}, a.Name.Local) && strings.HasPrefix(a.Value, "/dev/") {
+				claims = append(claims, Claim{at(where, line), a.Value})
+			}
+		}
+	}
+}

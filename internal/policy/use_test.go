@@ -1,0 +1,83 @@
+package policy
+
+import (
+	"testing"
+
+	"hotmount/internal/disk"
+)
+
+func TestUse(t *testing.T) {
+	srv := mountedAt("/srv")
+	for name, test := range map[string]struct {
+		put    func(*disk.Facts)
+		config func(*disk.Settings)
+		want   string
+	}{
+		"nobody":           {func(*disk.Facts) {}, nil, ""},
+		"mounted":          {func(f *disk.Facts) { f.Mounts = []disk.MountPoint{srv} }, nil, "mounted at /srv"},
+		"bound":            {func(f *disk.Facts) { f.Bound = []string{"/run/a", "/run/b"} }, nil, "bound as a device at /run/a"},
+		"bound and looped": {func(f *disk.Facts) { f.Bound = []string{"/run/a"}; looped(f) }, nil, "bound as a device at /run/a"},
+		"looped alone":     {looped, nil, ""},
+		"claimed":          {func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }, nil, "claimed by /etc/fstab:4"},
+		"swap":             {func(f *disk.Facts) { f.Swap = true }, nil, ""},
+		"in its place":     {func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid), srv} }, nil, ""},
+		"in its place, bound": {func(f *disk.Facts) {
+			f.Mounts, f.Bound = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, []string{"/x"}
+		}, nil, ""},
+		"the twin's own place":   {func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt(twinMount)} }, nil, ""},
+		"there and elsewhere":    {func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt(twinMount), srv} }, nil, "mounted at /srv"},
+		"a volume on record":     {func(f *disk.Facts) { f.Mounts, f.Standing.Volume = []disk.MountPoint{srv}, &disk.Sighting{UUID: uuid} }, nil, ""},
+		"a block volume":         {func(f *disk.Facts) { f.Mounts, f.Standing.Given = []disk.MountPoint{srv}, &given }, block, ""},
+		"of no class":            {func(f *disk.Facts) { f.Name, f.Mounts = "sda", []disk.MountPoint{srv} }, nil, ""},
+		"the system's":           {func(f *disk.Facts) { f.System, f.Mounts = "/", []disk.MountPoint{srv} }, nil, ""},
+		"recorded already":       {func(f *disk.Facts) { f.Mounts, f.Standing.Used = []disk.MountPoint{srv}, &disk.Use{} }, nil, ""},
+		"to be given out, bound": {func(f *disk.Facts) { f.Bound = []string{"/run/a"} }, block, "bound as a device at /run/a"},
+	} {
+		f, s := blankDisk(), settings()
+		test.put(f)
+		if test.config != nil {
+			test.config(s)
+		}
+		if got := Use(f, Decide(f, xfs(), s)); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestAsks(t *testing.T) {
+	others := func(put func(*disk.Facts)) func(*disk.Facts) {
+		return func(f *disk.Facts) {
+			f.Neighbours = true
+			if put != nil {
+				put(f)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		put     func(*disk.Facts)
+		content *disk.Content
+		config  func(*disk.Settings)
+		want    bool
+	}{
+		"a node without others":     {func(*disk.Facts) {}, xfs(), nil, false},
+		"a filesystem":              {others(nil), xfs(), nil, true},
+		"a filesystem on record":    {others(was("/mnt/disks", "default")), xfs(), nil, false},
+		"another one was on record": {others(func(f *disk.Facts) { f.Standing.Volume = &disk.Sighting{UUID: otherUUID} }), xfs(), nil, true},
+		"one made here":             {others(nil), &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, false},
+		"perhaps blank":             {others(nil), proven(disk.Unread), nil, true},
+		"blank":                     {others(nil), proven(disk.Blank), nil, true},
+		"to be given out":           {others(nil), proven(disk.Unread), block, true},
+		"given out before":          {others(func(f *disk.Facts) { f.Standing.Given = &disk.Given{Serial: "S1", Size: f.Size} }), proven(disk.Unread), block, false},
+		"refused":                   {others(nil), proven(disk.Other), nil, false},
+		"mounted":                   {others(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)} }), xfs(), nil, false},
+	} {
+		f, s := blankDisk(), settings()
+		test.put(f)
+		if test.config != nil {
+			test.config(s)
+		}
+		if got := Asks(f, test.content, Decide(f, test.content, s)); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

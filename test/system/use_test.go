@@ -1,0 +1,184 @@
+//go:build vm
+
+package system
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// usedHold is what the journal says of a disk that somebody else used.
+const usedHold = " .*hold: somebody else on this node used it, and it is no volume of hotmount's: "
+
+// TestUsedByAnother checks that a disk that is mounted elsewhere, bound as a device or named in a domain of libvirt is
+// left alone. Once that ends it is held, by the next daemon and after a reboot too. An accept lifts that. The same with
+// a volume of hotmount's makes no hold.
+func TestUsedByAnother(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	for _, use := range []struct{ name, begin, ignored, end, how string }{
+		{"mount", "mkdir -p /srv/used; mount /dev/%s /srv/used", "it is mounted elsewhere: /srv/used", "umount /srv/used", "mounted at /srv/used"},
+		{"bind", "touch /run/volume; mount --bind /dev/%s /run/volume", "its node is bound as a device.*: /run/volume", "umount /run/volume", "bound as a device at /run/volume"},
+		{"domain", "mkdir -p /etc/libvirt/qemu; echo \"<domain><devices><disk><source dev='/dev/%s'/></disk></devices></domain>\" >/etc/libvirt/qemu/guest.xml", "the system's configuration claims it: /etc/libvirt/qemu/guest.xml:1", "rm -r /etc/libvirt; hotmount rescan", "claimed by /etc/libvirt/qemu/guest.xml:1"},
+	} {
+		m.run("systemctl stop hotmount")
+		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+		m.run("udevadm settle; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
+		m.says("/dev/" + name + " .*ignore: " + use.ignored)
+		m.run(use.end)
+		m.says("/dev/" + name + usedHold + use.how + ", seen .*; .*hotmount accept " + name)
+		m.run("systemctl restart hotmount")
+		held := "systemctl is-active hotmount && hotmount status | grep -q " + quote("hotmount accept "+name)
+		m.wait("the next daemon to hold it", held)
+		if use.name == "mount" {
+			if err := w.(interface{ Reboot(context.Context) error }).Reboot(ctx(t)); err != nil {
+				t.Fatal(err)
+			}
+			m.wait("the hold after a reboot", held)
+		}
+		if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
+			t.Errorf("%s: it is mounted: %s", use.name, got)
+		}
+		m.run("hotmount accept " + name)
+		where := "/mnt/disks/" + m.mounted(name)
+
+		// It is a volume now.
+		m.run("systemctl stop hotmount; umount " + where + "; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
+		m.wait("it to be left alone", "hotmount plan | grep -qE '^"+name+" .*ignore '")
+		m.run(use.end + "; hotmount accept " + name)
+		m.wait("the volume", "findmnt "+where)
+	}
+}
+
+// TestABindOfADiskThatIsHeld checks that hotmount sees a bind of a disk's node that begins and ends while it runs, and
+// does not format the disk.
+func TestABindOfADiskThatIsHeld(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	m.run("touch /etc/hotmount/hold /run/volume")
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	m.says("/dev/" + name + " .*hold: nothing is formatted")
+	m.run("mount --bind /dev/" + name + " /run/volume")
+	m.says("/dev/" + name + " .*ignore: its node is bound as a device")
+	m.run("umount /run/volume")
+	m.wait("the hold to be as before", "hotmount plan | grep -q '^"+name+" .*hold .*nothing is formatted'")
+	m.run("rm /etc/hotmount/hold; systemctl reload hotmount")
+	m.says("/dev/" + name + usedHold + "bound as a device at /run/volume")
+	m.untouched(name)
+	m.run("hotmount accept " + name)
+	m.mounted(name)
+}
+
+// opens has a process of that name open the disk, with these flags of open(2).
+func (m machine) opens(unit, comm, name, flags string) {
+	m.t.Helper()
+	// systemd would expand variables of a command line.
+	m.run(fmt.Sprintf(`cat >/root/opens <<'X'
+use Fcntl; $0 = $ARGV[0]; sysopen(F, $ARGV[1], eval $ARGV[2]) or die $!; sleep;
+X
+systemd-run -q --unit=%[1]s perl /root/opens '%[3]s' /dev/%[4]s '%[2]s'
+for i in $(seq 1 50); do grep -qx '%[3]s' /proc/$(systemctl show -P MainPID %[1]s)/comm && ls -l /proc/$(systemctl show -P MainPID %[1]s)/fd | grep -q '/dev/%[4]s$' && exit 0; sleep 0.1; done; exit 1`, unit, flags, comm, name))
+}
+
+// TestOpenInAMachine checks that a disk that a virtual machine monitor has open is held, with and without O_EXCL,
+// whatever is on it, and stays so. It is not used while the monitor has it, even if it is accepted. What another process
+// has open for writing is used once that ends. Who only reads does not count.
+func TestOpenInAMachine(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	m.run("mkdir -p /etc/libvirt/qemu")
+	for i, flags := range []string{"O_RDWR", "O_RDWR|O_EXCL", "O_RDONLY"} {
+		m.run("systemctl stop hotmount")
+		full, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+		empty, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+		m.run("udevadm settle")
+		for _, name := range []string{full, empty} {
+			m.opens(fmt.Sprintf("guest%d-%s", i, name), "qemu-system-x86", name, flags)
+		}
+		m.run("systemctl start hotmount")
+		for _, name := range []string{full, empty} {
+			m.says("/dev/" + name + usedHold + `opened by the virtual machine monitor qemu-system-x86 \(process [0-9]+\), seen .*; .*hotmount accept ` + name)
+			m.run("hotmount accept " + name)
+			m.says("/dev/" + name + " .*cannot use it: it is opened by the virtual machine monitor .*tried again in")
+		}
+		if got := m.run("findmnt -rno SOURCE | grep -E '/(" + full + "|" + empty + ")$' || true"); got != "" {
+			t.Errorf("%s: mounted are %s", flags, got)
+		}
+		m.untouched(empty)
+		m.run(fmt.Sprintf("systemctl stop guest%d-%s guest%[1]d-%[3]s; hotmount accept %[2]s; hotmount accept %[3]s", i, full, empty))
+		m.mounted(full)
+		m.mounted(empty)
+	}
+
+	m.run("systemctl stop hotmount")
+	written, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	read, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	m.run("udevadm settle")
+	m.opens("writer", "dd", written, "O_RDWR")
+	m.opens("reader", "smartd", read, "O_RDONLY")
+	m.run("systemctl start hotmount")
+	m.says("/dev/" + written + ` .*cannot use it: it is opened for writing by dd \(process [0-9]+\); nothing on it was changed; .*fuser -v /dev/` + written)
+	m.mounted(read)
+	m.run("! findmnt /dev/" + written + "; systemctl stop writer; hotmount accept " + written)
+	m.mounted(written)
+	if got := m.run("journalctl -b -o cat -u 'hotmount-users@*' -p warning --no-pager"); got != "" {
+		t.Errorf("the looks for open files say:\n%s", got)
+	}
+	m.run("rm -r /etc/libvirt")
+	before := m.run("journalctl -b -o cat --no-pager | grep -c 'has the disk with sequence number.*open' || true")
+	again, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	m.mounted(again)
+	if after := m.run("journalctl -b -o cat --no-pager | grep -c 'has the disk with sequence number.*open' || true"); after != before || before == "0" {
+		t.Errorf("without others it was looked for open files: %s lines, before %s", after, before)
+	}
+}
+
+// TestAMachinesDiskAfterABoot checks in a virtual machine what a container cannot show: another boot id, other sequence
+// numbers, and disks that are there before the daemon. A disk that QEMU had open stays held after a reboot, at which no
+// QEMU runs yet. So does a disk that was mounted elsewhere, with a serial and without. A disk that a domain names by a
+// link of udev's is not used, and held when the domain is gone. The data of each stays as it was.
+func TestAMachinesDiskAfterABoot(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("mkdir -p /etc/libvirt/qemu; systemctl stop hotmount")
+	images := map[string]string{}
+	attach := func(serial string) string {
+		t.Helper()
+		image := made(t, 320<<20)
+		name, _ := m.attach(w, worker.Disk{File: image, Serial: serial})
+		images[name] = image
+		return name
+	}
+	guest, elsewhere, bare, named := attach("GUEST"), attach("ELSEWHERE"), attach(""), attach("NAMED")
+	m.run("udevadm settle; mkdir /srv/a /srv/b; mount -o ro,norecovery /dev/" + elsewhere + " /srv/a; mount -o ro,norecovery /dev/" + bare + " /srv/b")
+	m.opens("guest", "qemu-system-x86", guest, "O_RDWR|O_EXCL")
+	m.run("echo \"<domain><devices><disk><source dev='/dev/disk/by-id/virtio-NAMED'/></disk></devices></domain>\" >/etc/libvirt/qemu/guest.xml; systemctl start hotmount")
+	m.says("/dev/" + guest + usedHold + "opened by the virtual machine monitor")
+	m.says("/dev/" + elsewhere + " .*ignore: it is mounted elsewhere: /srv/a")
+	m.says("/dev/" + bare + " .*ignore: it is mounted elsewhere: /srv/b")
+	m.says("/dev/" + named + " .*ignore: the system's configuration claims it: /etc/libvirt/qemu/guest.xml:1")
+	digests := map[string]string{}
+	for name, image := range images {
+		digests[name] = digest(t, image)
+	}
+	slots := m.run("for d in " + strings.Join([]string{guest, elsewhere, bare, named}, " ") + "; do udevadm info -q property --property ID_PATH --value /dev/$d; done")
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("three holds and the claim", "systemctl show -P StatusText hotmount | grep -q '^0 mounted, 3 held, '")
+	now := strings.Fields(m.run("for s in " + strings.Join(strings.Fields(slots), " ") + "; do readlink -f /dev/disk/by-path/$s | xargs basename; done"))
+	for i, how := range []string{"opened by the virtual machine monitor", "mounted at /srv/a", "mounted at /srv/b"} {
+		m.says("/dev/" + now[i] + usedHold + how)
+	}
+	m.run("rm /etc/libvirt/qemu/guest.xml; hotmount rescan")
+	m.says("/dev/" + now[3] + usedHold + "claimed by /etc/libvirt/qemu/guest.xml:1")
+	for name, image := range images {
+		if digest(t, image) != digests[name] {
+			t.Errorf("%s was written to", name)
+		}
+	}
+	for _, name := range now {
+		m.run("hotmount accept " + name)
+		m.mounted(name)
+	}
+}
