@@ -16,15 +16,15 @@ type Use struct {
 	Seen time.Time `json:"seen"`
 }
 
-// Is reports whether the record may be of the disk with that identity and filesystem. A serial identifies a disk in
-// every attachment. Without one the filesystem does, or slot and size across a reboot.
+// Is reports whether the record may be of the disk with that identity and filesystem. A serial or WWN identifies a
+// disk in every attachment. Without one the filesystem does, or slot and size across a reboot.
 func (u *Use) Is(id Identity, uuid string) bool {
 	was := u.Identity
 	switch {
-	case was.Boot == id.Boot && was.Seq == id.Seq:
+	case was.Boot == id.Boot && was.Seq == id.Seq, was.Same(id):
 		return true
-	case was.Serial != "" && id.Serial != "":
-		return SameSerial(was.Serial, id.Serial)
+	case was.Other(id):
+		return false
 	case uuid != "" && u.UUID == uuid:
 		return true
 	}

@@ -169,7 +169,7 @@ type common struct {
 	memory    store.Memory
 	// off is the reason why all formatting is off, or empty.
 	off string
-	// bound is mounts.Bound of tree, neighbours what neighbourhood returns.
+	// bound is mounts.Bound of tree, neighbours is Facts.Neighbours.
 	bound      map[string][]string
 	neighbours bool
 }
@@ -188,7 +188,7 @@ func (h Host) gather() (common, error) {
 	if c.tree, err = h.Mounts(); err != nil {
 		return c, err
 	}
-	c.paths, c.bound, c.neighbours = mounts.ByPath(c.tree), mounts.Bound(c.tree), h.neighbourhood()
+	c.paths, c.bound = mounts.ByPath(c.tree), mounts.Bound(c.tree)
 	if c.swaps, err = mounts.Swaps(h.Root); err != nil {
 		return c, err
 	}
@@ -201,6 +201,7 @@ func (h Host) gather() (common, error) {
 	loops := c.loops
 	c.loopUUIDs = sync.OnceValue(func() map[string]string { return h.loopUUIDs(loops) })
 	c.drivers = h.Drivers()
+	c.neighbours = len(c.drivers) > 0 || h.hasMonitor()
 	c.off = h.formattingOff(forbidden)
 	return c, nil
 }

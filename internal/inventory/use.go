@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -16,14 +17,10 @@ func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	return at
 }
 
-// neighbours are files that exist where a CSI driver attaches disks, or where a virtual machine monitor may open them:
-// the sockets of drivers and of KubeVirt below kubelet's root directory, libvirt's and Kata's directories, and the
-// monitors themselves. The daemon does not see processes of others (ProtectProc=).
-var neighbours = []string{
-	"/var/lib/kubelet/plugins_registry/*.sock",
-	"/var/lib/kubelet/plugins/*/csi.sock",
-	"/var/lib/kubelet/plugins/csi.hetzner.cloud/socket",
-	"/var/lib/kubelet/device-plugins/kubevirt-*.sock",
+// monitors are files that exist where a virtual machine monitor may open disks: libvirt's and Kata's directories, and the
+// monitors themselves. The daemon does not see processes of others (ProtectProc=). kubeVirt is the pattern of KubeVirt's
+// sockets below kubelet's root directory.
+var monitors = []string{
 	"/etc/libvirt/qemu",
 	"/run/libvirt",
 	"/run/kata-containers",
@@ -33,13 +30,16 @@ var neighbours = []string{
 	"/usr/bin/firecracker",
 }
 
-// neighbourhood reports whether one of the neighbours exists.
-func (h Host) neighbourhood() bool {
-	for _, pattern := range neighbours {
-		// The error is for a faulty pattern, and none is (TestNeighbourhood).
-		if found, _ := filepath.Glob(filepath.Join("/", h.Root, pattern)); len(found) > 0 {
+const kubeVirt = "/var/lib/kubelet/device-plugins/kubevirt-*.sock"
+
+// hasMonitor reports whether one of the monitors or KubeVirt exists.
+func (h Host) hasMonitor() bool {
+	for _, file := range monitors {
+		if _, err := os.Lstat(h.Root + file); err == nil {
 			return true
 		}
 	}
-	return false
+	// The error is for a faulty pattern, and this one is not.
+	found, _ := filepath.Glob(h.Root + kubeVirt)
+	return len(found) > 0
 }

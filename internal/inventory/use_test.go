@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,37 +33,37 @@ func TestBoundAsADevice(t *testing.T) {
 	}
 }
 
-// TestNeighbourhood: each of the files alone shows that others may open disks.
-func TestNeighbourhood(t *testing.T) {
+// TestMonitors checks that each of the files alone shows that others may open disks, and that a CSI driver does.
+func TestMonitors(t *testing.T) {
 	h := node.make(t)
-	if h.neighbourhood() || scan(t, h)["vdb"].Neighbours {
+	if h.hasMonitor() || scan(t, h)["vdb"].Neighbours {
 		t.Error("there is nobody")
 	}
 	for path, want := range map[string]bool{
-		"var/lib/kubelet/plugins_registry/cinder.csi.openstack.org-reg.sock": true,
-		"var/lib/kubelet/plugins/cinder.csi.openstack.org/csi.sock":          true,
-		"var/lib/kubelet/plugins/csi.hetzner.cloud/socket":                   true,
-		"var/lib/kubelet/device-plugins/kubevirt-kvm.sock":                   true,
-		"var/lib/kubelet/device-plugins/kubelet.sock":                        false,
-		"etc/libvirt/qemu/":            true,
-		"etc/libvirt/libvirt.conf":     false,
-		"run/libvirt/":                 true,
-		"run/kata-containers/":         true,
-		"usr/bin/qemu-system-x86_64":   true,
-		"usr/bin/qemu-system-aarch64":  true,
-		"usr/bin/qemu-img":             false,
-		"usr/bin/cloud-hypervisor":     true,
-		"usr/bin/firecracker":          true,
-		"var/lib/kubelet/plugins/csi/": false,
+		"var/lib/kubelet/device-plugins/kubevirt-kvm.sock": true,
+		"var/lib/kubelet/device-plugins/kubelet.sock":      false,
+		"etc/libvirt/qemu/":                                true,
+		"etc/libvirt/libvirt.conf":                         false,
+		"run/libvirt/":                                     true,
+		"run/kata-containers/":                             true,
+		"usr/bin/qemu-system-x86_64":                       true,
+		"usr/bin/qemu-system-aarch64":                      true,
+		"usr/bin/qemu-img":                                 false,
+		"usr/bin/cloud-hypervisor":                         true,
+		"usr/bin/firecracker":                              true,
 	} {
 		h := node.with(tree{path: ""}).make(t)
-		if h.neighbourhood() != want || scan(t, h)["vdb"].Neighbours != want {
+		if h.hasMonitor() != want || scan(t, h)["vdb"].Neighbours != want {
 			t.Errorf("%s: want %v", path, want)
 		}
 	}
-	for _, pattern := range neighbours {
-		if _, err := filepath.Match(pattern, ""); err != nil {
-			t.Errorf("%s: %v", pattern, err)
+	for driver, want := range map[string]bool{"cinder.csi.openstack.org": true, "csi.tigera.io": false} {
+		h := node.with(tree{"var/lib/kubelet/plugins_registry/": ""}).make(t)
+		if err := syscall.Mknod(filepath.Join(h.Root, "var/lib/kubelet/plugins_registry", driver+"-reg.sock"), syscall.S_IFSOCK|0o600, 0); err != nil {
+			t.Fatal(err)
+		}
+		if scan(t, h)["vdb"].Neighbours != want {
+			t.Errorf("%s: want %v", driver, want)
 		}
 	}
 }
