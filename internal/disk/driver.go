@@ -26,18 +26,20 @@ const (
 	Anything = Fabric | Mapper | Local
 )
 
-// Reach returns the kinds to which the disk may belong. Its transport does not tell a fabric from a local bus. Devices
+// Reach returns the kinds to which the disk may belong. A SCSI or NVMe disk whose path shows no fabric is local. Devices
 // without a known transport may be of any kind.
 func (f *Facts) Reach() Reach {
+	var fabric Reach
+	if f.Fabric {
+		fabric = Fabric
+	}
 	switch f.Transport {
 	case "virtio", "loop":
 		return Local
 	case "scsi", "nvme":
-		return Local | Fabric
-	case "dm": // also what multipathd builds on a fabric
-		return Mapper | Fabric
-	case "md":
-		return Mapper
+		return Local | fabric
+	case "dm", "md": // also what multipathd builds on a fabric
+		return Mapper | fabric
 	}
 	return Anything
 }

@@ -35,6 +35,9 @@ func TestGuard(t *testing.T) {
 	of := func(name, transport string, reach disk.Reach) func(*disk.Facts) {
 		return func(f *disk.Facts) { csiDrivers(reach)(f); f.Name, f.Transport = name, transport }
 	}
+	fabric := func(put func(*disk.Facts)) func(*disk.Facts) {
+		return func(f *disk.Facts) { put(f); f.Fabric = true }
+	}
 	names := func(pattern string) func(*disk.Settings) {
 		return func(s *disk.Settings) { s.Classes[0].Names = []string{pattern} }
 	}
@@ -62,8 +65,11 @@ func TestGuard(t *testing.T) {
 		{"a driver that builds devices, virtio", csiDrivers(disk.Mapper), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"a driver that takes disks, virtio", csiDrivers(disk.Whole), unread, nil, disk.Hold, disk.ReasonCSI},
 		{"an unknown driver, virtio", csiDrivers(disk.Anything), unread, nil, disk.Hold, disk.ReasonCSI},
-		{"a driver of a fabric, SCSI", of("sdb", "scsi", disk.Fabric), xfs(), names("sd*"), disk.Hold, disk.ReasonCSI},
-		{"a driver of a fabric, NVMe", of("nvme0n1", "nvme", disk.Fabric), xfs(), names("nvme*"), disk.Hold, disk.ReasonCSI},
+		{"a driver of a fabric, SCSI", fabric(of("sdb", "scsi", disk.Fabric)), xfs(), names("sd*"), disk.Hold, disk.ReasonCSI},
+		{"a driver of a fabric, NVMe", fabric(of("nvme0n1", "nvme", disk.Fabric)), xfs(), names("nvme*"), disk.Hold, disk.ReasonCSI},
+		{"a driver of a fabric, SCSI that is local", of("sdb", "scsi", disk.Fabric), xfs(), names("sd*"), disk.Mount, disk.ReasonFilesystem},
+		{"a driver of a fabric, multipath", fabric(of("dm-3", "dm", disk.Fabric)), xfs(), names("dm-*"), disk.Hold, disk.ReasonCSI},
+		{"a driver of local disks, SCSI on a fabric", fabric(of("sdb", "scsi", disk.Local)), xfs(), names("sd*"), disk.Hold, disk.ReasonCSI},
 		{"a driver of local disks, SCSI", of("sdb", "scsi", disk.Local), xfs(), names("sd*"), disk.Hold, disk.ReasonCSI},
 		{"a driver that builds devices, SCSI", of("sdb", "scsi", disk.Mapper), xfs(), names("sd*"), disk.Mount, disk.ReasonFilesystem},
 		{"a driver that builds devices, LVM", of("dm-3", "dm", disk.Mapper), xfs(), names("dm-*"), disk.Hold, disk.ReasonCSI},

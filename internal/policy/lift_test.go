@@ -29,6 +29,9 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	case strings.Contains(next, "hotmount config show"):
 		s.Format = true
 		return true
+	case strings.Contains(next, "hotmount config check"):
+		s.Fault = ""
+		return true
 	case strings.Contains(next, "rm "+disk.HoldFile), strings.Contains(next, "reboot") && f.Standing.Formatting == disk.OffAtBoot:
 		f.Standing.Formatting = ""
 		return true

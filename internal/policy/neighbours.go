@@ -78,7 +78,9 @@ var transports = map[string]string{"vd": "virtio", "sd": "scsi", "nv": "nvme", "
 
 // reachOf returns the kinds of disks that the selectors can select, by transport and name.
 func reachOf(s *disk.Selectors) disk.Reach {
-	of := func(transport string) disk.Reach { return (&disk.Facts{Transport: transport}).Reach() }
+	of := func(transport string) disk.Reach {
+		return (&disk.Facts{Transport: transport, Fabric: s.Local == nil || !*s.Local}).Reach()
+	}
 	var all disk.Reach
 	for _, t := range s.Transport {
 		all |= of(t)

@@ -101,7 +101,7 @@ func TestDisk(t *testing.T) {
 			func() disk.Facts { f := sdaFacts(); f.Serial = "S1"; return f }()},
 		{"a WWN that is no text", scsi.with(tree{"sys/devices/pci0000:00/0000:00:02.1/0000:02:00.0/virtio1/host2/target2:0:0/2:0:0:1/wwid": "naa.\xc3\n"}), "sda",
 			func() disk.Facts { f := sdaFacts(); f.WWN = "naa.%c3"; return f }()},
-		{"nvme with a WWN", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme", vdb + "wwid": "eui.0025388b710116a1\n"}), "vdb",
+		{"nvme with a WWN", virtio.with(tree{"sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/subsystem": "-> ../class/nvme", vdb + "wwid": "eui.0025388b710116a1\n", "sys/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/transport": "pcie\n"}), "vdb",
 			as(func(f *disk.Facts) { f.Transport, f.WWN = "nvme", "eui.0025388b710116a1" })},
 		{"scsi with another page", scsi.with(tree{"sys/devices/pci0000:00/0000:00:02.1/0000:02:00.0/virtio1/host2/target2:0:0/2:0:0:1/vpd_pg80": "\x00\x83\x00\x02S1"}), "sda", sdaFacts()},
 		{"scsi with a page cut short", scsi.with(tree{"sys/devices/pci0000:00/0000:00:02.1/0000:02:00.0/virtio1/host2/target2:0:0/2:0:0:1/vpd_pg80": "\x00\x80\x01"}), "sda", sdaFacts()},
