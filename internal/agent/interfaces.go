@@ -103,7 +103,8 @@ type Reporter interface {
 	Gone(f *disk.Facts, path string)
 	// Disregarded reports a partition that no class selects any more and that stays as it is.
 	Disregarded(f *disk.Facts)
-	// Bounced reports a mount that ended because PID 1 took the disk for unplugged, and that is made again.
+	// Bounced reports a mount that ended because PID 1 took the disk for unplugged or rebooted softly, and that is
+	// made again.
 	Bounced(f *disk.Facts, path string)
 	// Notice reports a problem that does not concern a single disk, each one once.
 	Notice(text string)
