@@ -114,6 +114,8 @@ type MountPoint struct {
 	// Covered reports that the path leads to another mount, over this one or over a directory above it. The mount table
 	// alone does not show it.
 	Covered bool `json:"covered,omitempty"`
+	// CoveredBy is where the mount is to which the path leads instead, empty if that is of the same filesystem.
+	CoveredBy string `json:"covered_by,omitempty"`
 }
 
 // Udev is the udev database's entry for a disk (/run/udev/data/b*).

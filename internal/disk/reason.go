@@ -76,6 +76,7 @@ const (
 	ReasonBlock      Reason = "block-mode"
 	ReasonGivenOut   Reason = "given-out"
 	ReasonFault      Reason = "mounted-with-a-fault"
+	ReasonCovered    Reason = "covered"
 	ReasonSmaller    Reason = "filesystem-smaller"
 	ReasonUnmeasured Reason = "filesystem-unmeasured"
 )

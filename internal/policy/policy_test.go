@@ -335,6 +335,10 @@ func TestDecide(t *testing.T) {
 		{"given out, and no class selects it now", func(f *disk.Facts) { f.Standing.Link = "/mnt/block/virtio-S1" }, proven(disk.Unread), noName(rawClass), disk.Keep, disk.ReasonGivenOut},
 		{"mounted in its place", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted in its place, with a fault", func(f *disk.Facts) { f.Mounts, f.Fault = []disk.MountPoint{ours}, "shut down" }, xfs(), nil, disk.Keep, disk.ReasonFault},
+		{"mounted in its place, covered by another", func(f *disk.Facts) {
+			with(ours, nil, nil)(f)
+			f.Mounts[0].Covered, f.Mounts[0].CoveredBy = true, "/mnt"
+		}, xfs(), growing, disk.Keep, disk.ReasonCovered},
 		{"mounted in its place and in a pod", func(f *disk.Facts) {
 			f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/x"), ours}
 		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
@@ -1172,6 +1176,11 @@ var conditions = []condition{
 	}},
 	{name: "it is mounted in its place, with a fault", reason: disk.ReasonFault, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Mounts, f.Fault = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, "shut down"
+	}},
+	{name: "it is mounted in its place, under another mount", reason: disk.ReasonCovered, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		m := mountedAt("/mnt/disks/" + uuid)
+		m.Covered, m.CoveredBy = true, "/mnt"
+		f.Mounts = []disk.MountPoint{m}
 	}},
 	{name: "it is swap", reason: disk.ReasonSwap, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Swap = true }},
 	{name: "it is a multipath leg", reason: disk.ReasonMultipath, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Multipath = true }},

@@ -334,6 +334,14 @@ var mounting = []rule{{
 		return say("stop the pods that use it; then hotmount release %s; then %s", w.f.Name, Check(w.f, w.d.Type))
 	},
 }, {
+	reason: disk.ReasonCovered, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
+	when:  func(in input) bool { return coveredBy(in.f, in.class) != "" },
+	means: "it is mounted, and another mount covers it: its data is safe, but pods that start now see what covers it",
+	found: func(w *told) string { return visible(coveredBy(w.f, w.class)) },
+	remedy: func(w *told) string {
+		return "if nothing needs that mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount it elsewhere"
+	},
+}, {
 	reason: disk.ReasonUnmeasured, action: disk.Grow, on: inPlace, names: theMounted, priority: asDebug,
 	when:  func(in input) bool { return mayGrow(in) && in.f.Spans() == nil },
 	means: "it is mounted, and it is not known yet whether its filesystem fills it",
@@ -352,6 +360,9 @@ var mounting = []rule{{
 	why:    mountedWhy,
 	remedy: mountedRemedy,
 }}
+
+// coveredBy returns where the mount is that covers the disk's in its place, empty if there is none.
+func coveredBy(f *disk.Facts, class *disk.Class) string { return ours(f, class).CoveredBy }
 
 func givenOut(in input) bool {
 	return in.at == raw && in.class.Links(in.f, in.f.Standing.Link)
