@@ -23,6 +23,9 @@ const (
 	// Its whole disk belongs to another class.
 	ReasonWhole Reason = "disk-of-another-class"
 
+	// No class selects it, and hotmount could use it.
+	ReasonUnselected Reason = "unselected"
+
 	// udev has not finished with it.
 	ReasonUdev Reason = "udev-pending"
 

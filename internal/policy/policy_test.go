@@ -218,12 +218,12 @@ func TestDecide(t *testing.T) {
 		{"no kind at all", nil, &disk.Content{}, nil, disk.Refuse, disk.ReasonUnknown},
 
 		{"system disk", func(f *disk.Facts) { f.System = "/" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonSystem},
-		{"no class", func(f *disk.Facts) { f.Name = "sda" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNoClass},
+		{"no class", func(f *disk.Facts) { f.Name = "sda" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonUnselected},
 		{"vdaa is selected", func(f *disk.Facts) { f.Name = "vdaa" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"vda is, where the system is elsewhere", func(f *disk.Facts) { f.Name = "vda" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"a partition is not", func(f *disk.Facts) { f.Name = "vdb1" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNoClass},
 		{"a partition with a filesystem, the class has disks", part, xfs(), func(s *disk.Settings) { s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonWhole},
-		{"a disk, the class has partitions", nil, proven(disk.Blank), func(s *disk.Settings) { parts(s); s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonNoClass},
+		{"a disk, the class has partitions", nil, proven(disk.Blank), func(s *disk.Settings) { parts(s); s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonUnselected},
 		{"a partition with a filesystem", part, xfs(), parts, disk.Mount, disk.ReasonFilesystem},
 		{"a partition of another name", partOf(func(f *disk.Facts) { f.Name = "vdb2" }), xfs(), parts, disk.Ignore, disk.ReasonNoClass},
 		{"a partition, by its disk's serial", part, xfs(), func(s *disk.Settings) { parts(s); s.Classes[0].Serial = []string{"S1"} }, disk.Mount, disk.ReasonFilesystem},
@@ -1149,7 +1149,10 @@ var conditions = []condition{
 	{name: "it is excluded", reason: disk.ReasonExcluded, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		s.Exclude = []disk.Selectors{{Transport: []string{"nvme"}}, {Serial: []string{"S*"}}}
 	}},
-	{name: "no class selects it", reason: disk.ReasonNoClass, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Names = []string{"nvme*"} }},
+	{name: "no class selects it", reason: disk.ReasonUnselected, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Names = []string{"nvme*"} }},
+	{name: "no class selects it, and it is in use", reason: disk.ReasonNoClass, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		f.Swap, s.Classes[0].Names = true, []string{"nvme*"}
+	}},
 	{name: "it is a partition", reason: disk.ReasonPartition, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) { part(f); parts(s) }},
 	{name: "its partitions are wanted", reason: disk.ReasonPartitioned, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		if parts(s); f.Whole == "" {

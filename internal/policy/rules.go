@@ -137,6 +137,7 @@ func Priority(d disk.Decision) int {
 // Priorities (syslog(3)) that differ from the action's.
 const (
 	asError = 3
+	asInfo  = 6
 	asDebug = 7
 )
 
@@ -173,6 +174,11 @@ var selection = []rule{{
 	when:  selectsOther,
 	means: "a class selects its partitions instead",
 	found: func(w *told) string { return joined(w.f.Partitions) },
+}, {
+	reason: disk.ReasonUnselected, action: disk.Ignore, on: unselected, priority: asInfo,
+	when:   func(in input) bool { return usable(in.f, in.c) },
+	means:  "no class selects it, and nothing uses it",
+	remedy: classToAdd,
 }, {
 	reason: disk.ReasonNoClass, action: disk.Ignore, on: unselected,
 	means: "no class selects it",
