@@ -21,7 +21,7 @@ var (
 	filesystemMade = oneOf(disk.XFS, disk.Ext4, "none")
 	filesystemKept = oneOf("xfs", "ext4")
 	proof          = oneOf("auto", "full", "sampled", "unsigned")
-	transport      = oneOf("virtio", "scsi", "nvme", "dm")
+	transport      = oneOf("virtio", "virtio-scsi", "scsi", "nvme", "dm")
 )
 
 // These texts have a form.

@@ -26,7 +26,8 @@ type Facts struct {
 	Model  string `json:"model,omitempty"`
 	Vendor string `json:"vendor,omitempty"`
 	WWN    string `json:"wwn,omitempty"`
-	// Transport is how the disk is attached: "virtio", "scsi", "nvme", "dm", "md" or "loop". It is empty for any other.
+	// Transport is how the disk is attached: "virtio", "scsi", VirtioSCSI, "nvme", "dm", "md" or "loop". It is empty for
+	// any other.
 	Transport string `json:"transport,omitempty"`
 	// MapperName is the name of a device-mapper device (/sys/block/*/dm/name).
 	// Foreign bytes.
@@ -95,6 +96,18 @@ type Facts struct {
 	SameUUID   []Peer `json:"same_uuid,omitempty"`
 	// Moved is the attached disk that now holds the content of Standing.FormerSlot.
 	Moved *Peer `json:"moved,omitempty"`
+}
+
+// VirtioSCSI is the transport of SCSI disks that a hypervisor attaches by virtio-scsi. What is said of "scsi" holds for
+// them, too: a selector, and the names of block volumes.
+const VirtioSCSI = "virtio-scsi"
+
+// Bus returns the transport, with "scsi" for VirtioSCSI.
+func (f *Facts) Bus() string {
+	if f.Transport == VirtioSCSI {
+		return "scsi"
+	}
+	return f.Transport
 }
 
 // MountPoint is one line of the mount table.

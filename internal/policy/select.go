@@ -360,7 +360,15 @@ var selectors = [...]selector{
 		func(a subject, s *disk.Selectors) (string, string) {
 			return strings.Join(s.BackingFile, ", "), a.BackingFile
 		}},
-	textual("transport", func(s *disk.Selectors) []string { return s.Transport }, func(a subject) string { return a.Transport }),
+	{"transport",
+		func(a subject, s *disk.Selectors) (bool, bool) {
+			given, held := matches(s, s.Transport, a.Transport)
+			_, bus := matches(s, s.Transport, a.Bus())
+			return given, held || bus
+		},
+		func(a subject, s *disk.Selectors) (string, string) {
+			return strings.Join(s.Transport, ", "), a.Transport
+		}},
 	{"serial",
 		func(a subject, s *disk.Selectors) (bool, bool) {
 			given, held := matches(s, s.Serial, a.serial())
