@@ -173,7 +173,7 @@ type commanded interface {
 	Accept(ctx context.Context, name string, seq uint64) (string, error)
 	Release(ctx context.Context, name string, seq uint64) error
 	Retry(ctx context.Context) error
-	LookAtAll()
+	LookAt(ctx context.Context, seq uint64) error
 }
 
 // answer passes a request of the command line to the agent.
@@ -186,8 +186,7 @@ func answer(ctx context.Context, a commanded, r control.Request) (string, error)
 	case "look":
 		return "", a.Retry(ctx)
 	case "hint":
-		a.LookAtAll()
-		return "", nil
+		return "", a.LookAt(ctx, r.Seq)
 	}
 	return "", fmt.Errorf("cannot do %q: this daemon does not know it", r.Do)
 }

@@ -65,7 +65,10 @@ func (a *told) Retry(context.Context) error {
 	return nil
 }
 
-func (a *told) LookAtAll() { *a = append(*a, "look at all") }
+func (a *told) LookAt(_ context.Context, seq uint64) error {
+	*a = append(*a, fmt.Sprint("look at ", seq))
+	return nil
+}
 
 func TestAnswer(t *testing.T) {
 	var a told
@@ -74,7 +77,7 @@ func TestAnswer(t *testing.T) {
 		text, err := answer(t.Context(), &a, control.Request{Do: do, Disk: "vdb", Seq: 7})
 		answers = append(answers, fmt.Sprint(text, err))
 	}
-	if want := (told{"accept vdb 7", "release vdb 7", "retry", "look at all"}); !slices.Equal(a, want) {
+	if want := (told{"accept vdb 7", "release vdb 7", "retry", "look at 7"}); !slices.Equal(a, want) {
 		t.Errorf("asked %q", a)
 	}
 	if want := []string{"accepted<nil>", "<nil>", "<nil>", "<nil>", `cannot do "format": this daemon does not know it`}; !slices.Equal(answers, want) {

@@ -103,7 +103,7 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 const hintPatience = 5 * time.Second
 
 // TakeBack removes the link to the disk, which may be gone. Then it makes the daemon behind the control socket look at
-// every disk: the daemon hears of nothing else that ends the link, and gives the disk out again if it is still to be.
+// the disk: the daemon hears of nothing else that ends the link, and gives the disk out again if it is still to be.
 func TakeBack(ctx context.Context, h inventory.Host, seq uint64, socket string) error {
 	link, err := h.Store.Link(seq)
 	if err != nil || link == "" {
@@ -118,7 +118,7 @@ func TakeBack(ctx context.Context, h inventory.Host, seq uint64, socket string) 
 	ctx, cancel := context.WithTimeout(ctx, hintPatience)
 	defer cancel()
 	// Without a running daemon there is nothing to do: the daemon looks when it starts.
-	if _, err := control.Ask(ctx, socket, control.Request{Do: "hint"}); !errors.Is(err, control.ErrDown) {
+	if _, err := control.Ask(ctx, socket, control.Request{Do: "hint", Seq: seq}); !errors.Is(err, control.ErrDown) {
 		return err
 	}
 	return nil

@@ -2,6 +2,7 @@ package helper
 
 import (
 	"bufio"
+	"fmt"
 	"net"
 	"path/filepath"
 	"testing"
@@ -47,7 +48,7 @@ func TestTakeBack(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := <-heard; got != `{"do":"hint","disk":""}`+"\n" || len(heard) != 0 {
+	if got := <-heard; got != fmt.Sprintf(`{"do":"hint","disk":"","seq":%d}`+"\n", f.Seq) || len(heard) != 0 {
 		t.Errorf("the daemon hears %q, and then %d more", got, len(heard))
 	}
 }
