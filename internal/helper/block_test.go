@@ -14,6 +14,9 @@ import (
 func TestTakeBack(t *testing.T) {
 	h := nodetest.New(t)
 	f, err := h.Look("vdb")
+	if err == nil {
+		_, err = h.Store.Init(nil)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
