@@ -136,7 +136,8 @@ func TestGivenOutByAFormerClass(t *testing.T) {
 	// No class's.
 	givenOutByAFormerClass(t, "vdz", `
 			vdb stays unmounted: released
-			take back seq 2`)
+			take back seq 2
+			vdb: ignore (unselected)`)
 }
 
 func givenOutByAFormerClass(t *testing.T, names, want string) {
