@@ -281,6 +281,27 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 	return true, nil
 }
 
+// FailedAbove returns the name of the failed mount unit of a directory above the mount point, empty if there is none.
+// PID 1 requires the mounts of fstab and of unit files above a mount (systemd.mount(5), "Implicit Dependencies").
+func (m *Manager) FailedAbove(ctx context.Context, path string) (name string, err error) {
+	if err := checkPath(path); err != nil {
+		return "", err
+	}
+	err = m.with(ctx, func(ctx context.Context, c *sd.Conn) error {
+		for dir := filepath.Dir(path); dir != "/" && name == ""; dir = filepath.Dir(dir) {
+			state, err := c.GetUnitPropertyContext(ctx, Name(dir), "ActiveState")
+			if err != nil {
+				return disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", Name(dir), err))
+			}
+			if state.Value.Value() == "failed" {
+				name = Name(dir)
+			}
+		}
+		return nil
+	})
+	return name, err
+}
+
 // has reports whether PID 1 has the transient mount unit of that mount point.
 func (m *Manager) has(path string) bool {
 	_, err := os.Lstat(filepath.Join(cmp.Or(m.transient, transientUnits), Name(path)))
