@@ -63,8 +63,8 @@ func giveOutCommand() *cobra.Command {
 }
 
 func takeBackCommand() *cobra.Command {
-	return diskCommand("take-back", "Remove the link to one disk", func(_ context.Context, seq uint64) error {
-		return helper.TakeBack(host(), seq)
+	return diskCommand("take-back", "Remove the link to one disk", func(ctx context.Context, seq uint64) error {
+		return helper.TakeBack(ctx, host(), seq, socket)
 	})
 }
 

@@ -260,8 +260,9 @@ const stopPatience = 15 * time.Minute
 // unmounted handles PID 1's answer about a disk whose mount has ended: since when its device unit is plugged.
 //
 // If PID 1 took the disk for unplugged, the mount ended with the unit. This happens when systemd is upgraded or a udev
-// rule changes. Otherwise somebody unmounted it. The same applies if the mount was still there long afterwards: it was
-// in use then, and PID 1 tries only once.
+// rule changes. After a soft reboot, which ends all mounts, PID 1's answer is when userspace began again. Otherwise
+// somebody unmounted it. The same applies if the mount was still there long afterwards: it was in use then, and PID 1
+// tries only once.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	st.phase = idle

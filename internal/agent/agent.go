@@ -87,6 +87,17 @@ func (a *Agent) Look(name string) { a.queue.add(name) }
 // LookAtAll requests a look at every disk. It never blocks.
 func (a *Agent) LookAtAll() { a.queue.addAll() }
 
+// LookAt requests a look at the attachment with that disk sequence number, because of an event that names no disk.
+func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
+	return a.ask(ctx, func() {
+		for name, st := range a.disks {
+			if st.seen && st.facts.Seq == seq {
+				a.hinted(name)
+			}
+		}
+	})
+}
+
 // Retry forgets earlier failures and looks at every disk.
 func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 

@@ -561,7 +561,11 @@ func (m *machine) Gone(f *disk.Facts, where string) {
 	defer m.mu.Unlock()
 	m.lastGone = where
 }
-func (m *machine) Disregarded(*disk.Facts)         {}
+func (m *machine) Disregarded(f *disk.Facts) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.told, f.Name)
+}
 func (m *machine) Bounced(f *disk.Facts, p string) { m.note("%s: bounced", f.Name) }
 func (m *machine) Recovered(f *disk.Facts)         { m.note("%s: recovered", f.Name) }
 func (m *machine) Problem(err error)               { m.note("problem: %v", err) }

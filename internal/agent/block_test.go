@@ -65,6 +65,19 @@ func TestBlock(t *testing.T) {
 			vdb: link (block-mode)
 			give out seq 2
 			vdb: keep (given-out)`)
+		// The unit tells its number alone. That of another disk is nothing.
+		m.change(func() { m.disks["vdb"].Standing.Link = "" })
+		if err := a.LookAt(t.Context(), 3); err != nil {
+			t.Error(err)
+		}
+		m.expect(t, ``)
+		if err := a.LookAt(t.Context(), 2); err != nil {
+			t.Error(err)
+		}
+		m.expect(t, `
+			vdb: link (block-mode)
+			give out seq 2
+			vdb: keep (given-out)`)
 		if err := a.Release(t.Context(), "vdb", 0); err != nil {
 			t.Error(err)
 		}
@@ -123,7 +136,8 @@ func TestGivenOutByAFormerClass(t *testing.T) {
 	// No class's.
 	givenOutByAFormerClass(t, "vdz", `
 			vdb stays unmounted: released
-			take back seq 2`)
+			take back seq 2
+			vdb: ignore (unselected)`)
 }
 
 func givenOutByAFormerClass(t *testing.T, names, want string) {

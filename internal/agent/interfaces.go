@@ -106,9 +106,11 @@ type Reporter interface {
 	Recovered(f *disk.Facts)
 	// Gone reports a disk that was detached. path is where it was mounted.
 	Gone(f *disk.Facts, path string)
-	// Disregarded reports a partition that no class selects any more and that stays as it is.
+	// Disregarded reports a partition that no class selects any more and that stays as it is, or the end of a disk that
+	// no class selected.
 	Disregarded(f *disk.Facts)
-	// Bounced reports a mount that ended because PID 1 took the disk for unplugged, and that is made again.
+	// Bounced reports a mount that ended because PID 1 took the disk for unplugged or rebooted softly, and that is
+	// made again.
 	Bounced(f *disk.Facts, path string)
 	// Notice reports a problem that does not concern a single disk, each one once.
 	Notice(text string)

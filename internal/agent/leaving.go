@@ -208,7 +208,10 @@ func (a *Agent) gone(name string) {
 		a.missed()
 		a.removeLeftover(st)
 	}
-	if d := st.decision; d.Action != disk.Ignore {
+	switch d := st.decision; {
+	case d.Reason == disk.ReasonUnselected:
+		a.report.Disregarded(&st.facts)
+	case d.Action != disk.Ignore:
 		was := where
 		if !d.Mounted() && !d.GivenOut() {
 			was = "" // it was only to be mounted there

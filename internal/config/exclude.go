@@ -82,7 +82,7 @@ func (e exclusion) wrongName(name string) string {
 	transport := transportOf(start)
 	switch {
 	case transport == "":
-	case len(e.Transport) > 0 && !slices.Contains(e.Transport, transport):
+	case len(e.Transport) > 0 && !slices.Contains(e.buses(), transport):
 		return "a pattern that can match something: the exclusion's transport is " + strings.Join(e.Transport, ", ")
 	case complete && !regexp.MustCompile(diskName).MatchString(start):
 		return "the name of a disk, such as vdb or nvme0n1, or of a partition, such as vdb1 or nvme0n1p1"
@@ -100,6 +100,20 @@ func transportOf(start string) string {
 	return ""
 }
 
+// buses returns the exclusion's transports, with scsi for virtio-scsi: what is known of SCSI disks holds for both.
+func (e exclusion) buses() []string {
+	var all []string
+	for _, t := range e.Transport {
+		if t == disk.VirtioSCSI {
+			t = "scsi"
+		}
+		if !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
 // transports returns the transports of the disks that the exclusion can match, "" for any other.
 func (e exclusion) transports() []string {
 	can := []string{"virtio", "scsi", "nvme", "dm"}
@@ -107,7 +121,7 @@ func (e exclusion) transports() []string {
 		can = append(can, "loop", "")
 	}
 	if len(e.Transport) > 0 {
-		can = slices.Clone(e.Transport)
+		can = e.buses()
 	}
 	if len(e.Names) > 0 {
 		can = slices.DeleteFunc(can, func(t string) bool {

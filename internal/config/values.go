@@ -23,7 +23,7 @@ var (
 	filesystemKept = oneOf("xfs", "ext4")
 	adopted        = oneOf(disk.AdoptAny, disk.AdoptKnown)
 	proof          = oneOf("auto", "full", "sampled", "unsigned")
-	transport      = oneOf("virtio", "scsi", "nvme", "dm")
+	transport      = oneOf("virtio", "virtio-scsi", "scsi", "nvme", "dm")
 )
 
 // These texts have a form.

@@ -25,7 +25,7 @@ var ErrDown = errors.New("the daemon does not run (systemctl start hotmount)")
 
 // Request is a request of the command line.
 type Request struct {
-	// Do is the action: "accept", "release", or "look" for a look at every disk.
+	// Do is the action: "accept", "release", "look" for a look at every disk, or "hint" for one at the attachment Seq.
 	Do string `json:"do"`
 	// Disk is a kernel name. Seq is the disk sequence number of the attachment, 0 for any disk with that name.
 	Disk string `json:"disk"`

@@ -190,6 +190,7 @@ type commanded interface {
 	Accept(ctx context.Context, name string, seq uint64) (string, error)
 	Release(ctx context.Context, name string, seq uint64) error
 	Retry(ctx context.Context) error
+	LookAt(ctx context.Context, seq uint64) error
 }
 
 // answer passes a request of the command line to the agent.
@@ -201,6 +202,8 @@ func answer(ctx context.Context, a commanded, r control.Request) (string, error)
 		return "", a.Release(ctx, r.Disk, r.Seq)
 	case "look":
 		return "", a.Retry(ctx)
+	case "hint":
+		return "", a.LookAt(ctx, r.Seq)
 	}
 	return "", fmt.Errorf("cannot do %q: this daemon does not know it", r.Do)
 }

@@ -65,17 +65,22 @@ func (a *told) Retry(context.Context) error {
 	return nil
 }
 
+func (a *told) LookAt(_ context.Context, seq uint64) error {
+	*a = append(*a, fmt.Sprint("look at ", seq))
+	return nil
+}
+
 func TestAnswer(t *testing.T) {
 	var a told
 	var answers []string
-	for _, do := range []string{"accept", "release", "look", "format"} {
+	for _, do := range []string{"accept", "release", "look", "hint", "format"} {
 		text, err := answer(t.Context(), &a, control.Request{Do: do, Disk: "vdb", Seq: 7})
 		answers = append(answers, fmt.Sprint(text, err))
 	}
-	if want := (told{"accept vdb 7", "release vdb 7", "retry"}); !slices.Equal(a, want) {
+	if want := (told{"accept vdb 7", "release vdb 7", "retry", "look at 7"}); !slices.Equal(a, want) {
 		t.Errorf("asked %q", a)
 	}
-	if want := []string{"accepted<nil>", "<nil>", "<nil>", `cannot do "format": this daemon does not know it`}; !slices.Equal(answers, want) {
+	if want := []string{"accepted<nil>", "<nil>", "<nil>", "<nil>", `cannot do "format": this daemon does not know it`}; !slices.Equal(answers, want) {
 		t.Errorf("answered %q", answers)
 	}
 }

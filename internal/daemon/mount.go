@@ -46,6 +46,12 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 			// The disk is not at fault, and the mount point may still be needed.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
+		if above, askErr := u.FailedAbove(ctx, path); above != "" {
+			err = fmt.Errorf("cannot mount %s: systemd requires %s for it, which has failed: nothing is wrong with the disk; see: systemctl status %[2]s", f.ID, above)
+			return disk.OfNode(errors.Join(err, u.StartCleanup(ctx, path)))
+		} else if askErr != nil {
+			err = errors.Join(err, askErr)
+		}
 		err = failure(err, f.Node(), kernelSaid(ctx, run.Exec{}, u.host, f.ID, asked), u.host.Store.Holders(uuid), policy.Check(f, fstype))
 		// The cleanup that PID 1 starts after a failed mount must not meet the next attempt.
 		err = errors.Join(err, u.StartCleanup(ctx, path))

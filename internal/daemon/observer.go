@@ -60,7 +60,7 @@ func (o observer) Gone(f *disk.Facts, path string) {
 	o.board.Gone(f)
 }
 
-// Disregarded is not reported, because the operator changed the configuration.
+// Disregarded is not reported, because the operator changed the configuration, or the disk was never hotmount's.
 func (o observer) Disregarded(f *disk.Facts) {
 	o.metrics.Gone(f)
 	o.board.Gone(f)

@@ -34,7 +34,7 @@ func (f *Facts) Reach() Reach {
 		fabric = Fabric
 	}
 	switch f.Transport {
-	case "virtio", "loop":
+	case "virtio", VirtioSCSI, "loop":
 		return Local
 	case "scsi", "nvme":
 		return Local | fabric

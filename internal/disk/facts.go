@@ -26,7 +26,8 @@ type Facts struct {
 	Model  string `json:"model,omitempty"`
 	Vendor string `json:"vendor,omitempty"`
 	WWN    string `json:"wwn,omitempty"`
-	// Transport is how the disk is attached: "virtio", "scsi", "nvme", "dm", "md" or "loop". It is empty for any other.
+	// Transport is how the disk is attached: "virtio", "scsi", VirtioSCSI, "nvme", "dm", "md" or "loop". It is empty for
+	// any other.
 	Transport string `json:"transport,omitempty"`
 	// MapperName is the name of a device-mapper device (/sys/block/*/dm/name).
 	// Foreign bytes.
@@ -109,6 +110,18 @@ type Facts struct {
 	Moved *Peer `json:"moved,omitempty"`
 }
 
+// VirtioSCSI is the transport of SCSI disks that a hypervisor attaches by virtio-scsi. What is said of "scsi" holds for
+// them, too: a selector, and the names of block volumes.
+const VirtioSCSI = "virtio-scsi"
+
+// Bus returns the transport, with "scsi" for VirtioSCSI.
+func (f *Facts) Bus() string {
+	if f.Transport == VirtioSCSI {
+		return "scsi"
+	}
+	return f.Transport
+}
+
 // MountPoint is one line of the mount table.
 type MountPoint struct {
 	// Dev is the device number of the mounted filesystem.
@@ -126,6 +139,8 @@ type MountPoint struct {
 	// Covered reports that the path leads to another mount, over this one or over a directory above it. The mount table
 	// alone does not show it.
 	Covered bool `json:"covered,omitempty"`
+	// CoveredBy is where the mount is to which the path leads instead, empty if that is of the same filesystem.
+	CoveredBy string `json:"covered_by,omitempty"`
 }
 
 // Udev is the udev database's entry for a disk (/run/udev/data/b*).

@@ -64,7 +64,7 @@ var states = map[Action]string{
 	Keep: "mounted", Grow: "mounted", Wait: "waiting",
 }
 
-// Amiss reports whether the disk is mounted and has a fault that loses data, or will.
+// Amiss reports whether the disk is mounted and has a fault by which data is lost, will be, or is out of sight.
 func (d Decision) Amiss() bool {
-	return d.Mounted() && (d.Reason == ReasonFault || d.Reason == ReasonShrunk)
+	return d.Mounted() && (d.Reason == ReasonFault || d.Reason == ReasonShrunk || d.Reason == ReasonCovered)
 }

@@ -10,7 +10,7 @@ import (
 // that a leftover class link leads nowhere.
 const LinkDirectory = "/dev/hotmount"
 
-// LinkName returns the name of the link by which the disk is given out: its transport and its serial. Bytes other than
+// LinkName returns the name of the link by which the disk is given out: its bus and its serial. Bytes other than
 // letters, digits and "-._:=+@," are in hexadecimal after a "%", so different serials give different names. LinkName is
 // empty for a disk without a serial, and if the name would be too long (NAME_MAX, limits.h; udev's links and lock files
 // add to it).
@@ -28,7 +28,7 @@ func (f *Facts) linkName(b []byte) []byte {
 	if f.Serial == "" {
 		return nil
 	}
-	b = append(append(b, cmp.Or(f.Transport, "disk")...), '-')
+	b = append(append(b, cmp.Or(f.Bus(), "disk")...), '-')
 	for i := 0; i < len(f.Serial) && len(b) <= longestLink; i++ {
 		const digits = "0123456789abcdef"
 		switch c := f.Serial[i]; {

@@ -22,6 +22,11 @@ func TestLinkName(t *testing.T) {
 		}
 		seen[got] = serial
 	}
+	for _, transport := range []string{"scsi", VirtioSCSI} {
+		if got := (&Facts{Serial: "S", Transport: transport}).LinkName(); got != "scsi-S" {
+			t.Errorf("%s: %q", transport, got)
+		}
+	}
 	if got := (&Facts{Serial: "S"}).LinkName(); got != "disk-S" {
 		t.Errorf("without a transport: %q", got)
 	}

@@ -24,6 +24,9 @@ const (
 	// Its whole disk belongs to another class.
 	ReasonWhole Reason = "disk-of-another-class"
 
+	// No class selects it, and hotmount could use it.
+	ReasonUnselected Reason = "unselected"
+
 	// udev has not finished with it.
 	ReasonUdev Reason = "udev-pending"
 
@@ -83,6 +86,7 @@ const (
 	ReasonBlock      Reason = "block-mode"
 	ReasonGivenOut   Reason = "given-out"
 	ReasonFault      Reason = "mounted-with-a-fault"
+	ReasonCovered    Reason = "covered"
 	ReasonSmaller    Reason = "filesystem-smaller"
 	ReasonUnmeasured Reason = "filesystem-unmeasured"
 )

@@ -15,7 +15,7 @@ type Selectors struct {
 	// BackingFile are patterns of Facts.BackingFile, in which "*" does not match a slash. A class selects loop devices
 	// only if it has both these and Names for them.
 	BackingFile []string `json:"backing_file,omitempty"`
-	// Transport is as in Facts.
+	// Transport is as in Facts. "scsi" also selects VirtioSCSI.
 	Transport []string `json:"transport,omitempty"`
 	// Serial, WWN, Model and Vendor are patterns of the hardware's own values. ByPath are patterns of udev's ID_PATH,
 	// the slot.

@@ -1,16 +1,19 @@
 package helper
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/coreos/go-systemd/v22/journal"
 	"golang.org/x/sys/unix"
 
+	"hotmount/internal/control"
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/policy"
@@ -96,8 +99,12 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	return device, nil
 }
 
-// TakeBack removes the link to the disk, which may be gone.
-func TakeBack(h inventory.Host, seq uint64) error {
+// hintPatience bounds the hint to the daemon, whose unit has TimeoutStopSec=30.
+const hintPatience = 5 * time.Second
+
+// TakeBack removes the link to the disk, which may be gone. Then it makes the daemon behind the control socket look at
+// the disk: the daemon hears of nothing else that ends the link, and gives the disk out again if it is still to be.
+func TakeBack(ctx context.Context, h inventory.Host, seq uint64, socket string) error {
 	link, err := h.Store.Link(seq)
 	if err != nil || link == "" {
 		return err
@@ -105,5 +112,14 @@ func TakeBack(h inventory.Host, seq uint64) error {
 	if err := unit.RemoveLink(link, disk.ID{Seq: seq}); err != nil {
 		return err
 	}
-	return h.Store.ForgetLink(seq)
+	if err := h.Store.ForgetLink(seq); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, hintPatience)
+	defer cancel()
+	// Without a running daemon there is nothing to do: the daemon looks when it starts.
+	if _, err := control.Ask(ctx, socket, control.Request{Do: "hint", Seq: seq}); !errors.Is(err, control.ErrDown) {
+		return err
+	}
+	return nil
 }

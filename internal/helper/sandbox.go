@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/unit"
 )
 
 // SandboxDropIn is the drop-in for what the configuration needs beyond hotmount.service. An administrator's own
@@ -39,6 +41,7 @@ func ApplySandbox(s *disk.Settings, path string) (changed bool, err error) {
 // that systemd expands.
 func sandbox(s *disk.Settings) string {
 	var b strings.Builder
+	var after []string
 	seen := map[string]bool{}
 	for i := range s.Classes {
 		dir := s.Classes[i].Directory
@@ -48,11 +51,17 @@ func sandbox(s *disk.Settings) string {
 		seen[dir] = true
 		// The "-" lets the other directories work if this one is missing.
 		b.WriteString("ReadWritePaths=-" + dir + "\n")
+		for above := dir; above != "/"; above = filepath.Dir(above) {
+			if mount := unit.Name(above); !slices.Contains(after, mount) {
+				after = append(after, mount)
+			}
+		}
 	}
 	if b.Len() == 0 {
 		return ""
 	}
-	return "# Written by hotmount config apply-sandbox.\n[Service]\n" + b.String()
+	// What is mounted above a class directory comes first, as in hotmount.service.
+	return "# Written by hotmount config apply-sandbox.\n[Unit]\nAfter=" + strings.Join(after, " ") + "\n[Service]\n" + b.String()
 }
 
 // replace writes the file as a whole, or removes it if the text is empty.

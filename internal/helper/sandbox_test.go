@@ -13,7 +13,8 @@ func TestSandbox(t *testing.T) {
 	for _, dir := range []string{"/mnt/disks", "/srv/a", "/mnt/disks/fast", "/srv/a", "/mnt/disks2"} {
 		s.Classes = append(s.Classes, disk.Class{Directory: dir})
 	}
-	const want = "# Written by hotmount config apply-sandbox.\n[Service]\nReadWritePaths=-/srv/a\nReadWritePaths=-/mnt/disks2\n"
+	const want = "# Written by hotmount config apply-sandbox.\n[Unit]\nAfter=srv-a.mount srv.mount mnt-disks2.mount mnt.mount\n" +
+		"[Service]\nReadWritePaths=-/srv/a\nReadWritePaths=-/mnt/disks2\n"
 	if got := sandbox(&s); got != want {
 		t.Errorf("%q", got)
 	}

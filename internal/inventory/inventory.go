@@ -289,7 +289,12 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 		}
 		if on == f.Name {
 			place := inPlace(&m)
-			m.Covered = place && covered(c.paths, &c.tree[i])
+			if at := c.paths.At(m.Path); place && at != &c.tree[i] {
+				m.Covered = true
+				if at != nil && (at.Dev != m.Dev || at.Root != m.Root) {
+					m.CoveredBy = at.Path
+				}
+			}
 			f.Mounts = append(f.Mounts, m)
 			if f.Fault == "" {
 				f.Fault = h.fault(on, &m, place && !m.Covered)

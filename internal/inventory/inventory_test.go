@@ -327,8 +327,15 @@ func TestCovered(t *testing.T) {
 	at := "/mnt/disks/" + uuid
 	f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" +
 		"41 40 0:50 / " + at + " rw - nfs4 server:/ rw\n42 27 0:51 / /srv rw - fuse.x /dev/vdb rw\n43 27 254:16 / /srv/b rw - xfs /dev/vdb rw\n"}).make(t))["vdb"]
-	if len(f.Mounts) != 2 || !f.Mounts[0].Covered || f.Mounts[1].Covered {
+	if len(f.Mounts) != 2 || !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != at || f.Mounts[1].Covered {
 		t.Errorf("%+v", f.Mounts)
+	}
+	// A directory above may be covered. The same filesystem on top hides nothing.
+	for over, by := range map[string]string{"41 27 0:50 / /mnt rw - tmpfs none rw": "/mnt", "41 40 254:16 / " + at + " rw - xfs /dev/vdb rw": ""} {
+		f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" + over + "\n"}).make(t))["vdb"]
+		if !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != by {
+			t.Errorf("%s: %+v", over, f.Mounts)
+		}
 	}
 }
 

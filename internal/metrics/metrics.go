@@ -74,7 +74,7 @@ func New(version string) *Metrics {
 	for _, f := range []*family{m.overruns, m.rescan, m.watchdog, m.faulty} {
 		f.of() // it is written even before it has happened
 	}
-	m.disks = add(gauge, "disks", "Attached disks that are hotmount's business.", "class", "reason", "state")
+	m.disks = add(gauge, "disks", "Attached disks that are hotmount's business, or could be.", "class", "reason", "state")
 	m.size = add(gauge, "filesystem_size_bytes", "Size of a mounted filesystem.", "class", "device", "uuid")
 	m.free = add(gauge, "filesystem_free_bytes", "Free space of a mounted filesystem.", "class", "device", "uuid")
 	m.available = add(gauge, "filesystem_available_bytes", "Free space of a mounted filesystem for others than root.", "class", "device", "uuid")

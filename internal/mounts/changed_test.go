@@ -20,6 +20,8 @@ func TestChanged(t *testing.T) {
 	}
 	vdb, vdc, sda := mount(254, 16, "/b"), mount(254, 32, "/c"), mount(8, 0, "/a")
 	again := mount(254, 16, "/b")
+	const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	volume, tmpfs := mount(254, 48, "/mnt/disks/"+uuid), disk.Dev{Minor: 50}
 	readOnly, private, other := vdb, vdb, vdc
 	readOnly.Options, private.Shared, other.ID = "ro", 1, vdb.ID
 	type table = []Mount
@@ -43,6 +45,10 @@ func TestChanged(t *testing.T) {
 		{"ended while the table was read, and its number another's", table{vdb, vdc}, table{vdb, other}, []disk.Dev{vdc.Dev}},
 		{"and then it is gone", table{vdb, other}, table{other}, []disk.Dev{vdb.Dev}},
 		{"another device on the path", table{vdb}, table{mount(254, 32, "/b")}, []disk.Dev{vdb.Dev, vdc.Dev}},
+		{"something over a volume", table{volume}, table{volume, mount(0, 50, "/mnt/disks/"+uuid)}, []disk.Dev{tmpfs, volume.Dev}},
+		{"something above a volume", table{volume, vdb}, table{volume, vdb, mount(0, 50, "/mnt")}, []disk.Dev{tmpfs, volume.Dev}},
+		{"no longer above a volume", table{mount(0, 50, "/mnt"), volume}, table{volume}, []disk.Dev{tmpfs, volume.Dev}},
+		{"above no volume", table{volume, vdb}, table{volume, vdb, mount(0, 50, "/mn")}, []disk.Dev{tmpfs}},
 		{"in the order of the numbers", table{vdc}, table{sda, vdb}, []disk.Dev{sda.Dev, vdb.Dev, vdc.Dev}},
 	} {
 		// The order must not hang on that of a map.

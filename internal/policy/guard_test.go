@@ -68,6 +68,8 @@ func TestGuard(t *testing.T) {
 		{"a driver of a fabric, SCSI", fabric(of("sdb", "scsi", disk.Fabric)), xfs(), names("sd*"), disk.Hold, disk.ReasonCSI},
 		{"a driver of a fabric, NVMe", fabric(of("nvme0n1", "nvme", disk.Fabric)), xfs(), names("nvme*"), disk.Hold, disk.ReasonCSI},
 		{"a driver of a fabric, SCSI that is local", of("sdb", "scsi", disk.Fabric), xfs(), names("sd*"), disk.Mount, disk.ReasonFilesystem},
+		{"a driver of a fabric, virtio-scsi", of("sdb", disk.VirtioSCSI, disk.Fabric), xfs(), names("sd*"), disk.Mount, disk.ReasonFilesystem},
+		{"a driver of local disks, virtio-scsi", of("sdb", disk.VirtioSCSI, disk.Local), xfs(), names("sd*"), disk.Hold, disk.ReasonCSI},
 		{"a driver of a fabric, multipath", fabric(of("dm-3", "dm", disk.Fabric)), xfs(), names("dm-*"), disk.Hold, disk.ReasonCSI},
 		{"a driver of local disks, SCSI on a fabric", fabric(of("sdb", "scsi", disk.Local)), xfs(), names("sd*"), disk.Hold, disk.ReasonCSI},
 		{"a driver of local disks, SCSI", of("sdb", "scsi", disk.Local), xfs(), names("sd*"), disk.Hold, disk.ReasonCSI},

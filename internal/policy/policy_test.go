@@ -263,12 +263,12 @@ func TestDecide(t *testing.T) {
 		{"no kind at all", nil, &disk.Content{}, nil, disk.Refuse, disk.ReasonUnknown},
 
 		{"system disk", func(f *disk.Facts) { f.System = "/" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonSystem},
-		{"no class", func(f *disk.Facts) { f.Name = "sda" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNoClass},
+		{"no class", func(f *disk.Facts) { f.Name = "sda" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonUnselected},
 		{"vdaa is selected", func(f *disk.Facts) { f.Name = "vdaa" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"vda is, where the system is elsewhere", func(f *disk.Facts) { f.Name = "vda" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
-		{"a partition is not", func(f *disk.Facts) { f.Name = "vdb1" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNoClass},
+		{"a partition is not", func(f *disk.Facts) { f.Name = "vdb1" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonUnselected},
 		{"a partition with a filesystem, the class has disks", part, xfs(), func(s *disk.Settings) { s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonWhole},
-		{"a disk, the class has partitions", nil, proven(disk.Blank), func(s *disk.Settings) { parts(s); s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonNoClass},
+		{"a disk, the class has partitions", nil, proven(disk.Blank), func(s *disk.Settings) { parts(s); s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonUnselected},
 		{"a partition with a filesystem", part, xfs(), parts, disk.Mount, disk.ReasonFilesystem},
 		{"a partition of another name", partOf(func(f *disk.Facts) { f.Name = "vdb2" }), xfs(), parts, disk.Ignore, disk.ReasonNoClass},
 		{"a partition, by its disk's serial", part, xfs(), func(s *disk.Settings) { parts(s); s.Classes[0].Serial = []string{"S1"} }, disk.Mount, disk.ReasonFilesystem},
@@ -380,6 +380,10 @@ func TestDecide(t *testing.T) {
 		{"given out, and no class selects it now", func(f *disk.Facts) { f.Standing.Link = "/mnt/block/virtio-S1" }, proven(disk.Unread), noName(rawClass), disk.Keep, disk.ReasonGivenOut},
 		{"mounted in its place", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted in its place, with a fault", func(f *disk.Facts) { f.Mounts, f.Fault = []disk.MountPoint{ours}, "shut down" }, xfs(), nil, disk.Keep, disk.ReasonFault},
+		{"mounted in its place, covered by another", func(f *disk.Facts) {
+			with(ours, nil, nil)(f)
+			f.Mounts[0].Covered, f.Mounts[0].CoveredBy = true, "/mnt"
+		}, xfs(), growing, disk.Keep, disk.ReasonCovered},
 		{"mounted in its place and in a pod", func(f *disk.Facts) {
 			f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/x"), ours}
 		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
@@ -1363,7 +1367,10 @@ var conditions = []condition{
 	{name: "it is excluded", reason: disk.ReasonExcluded, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		s.Exclude = []disk.Selectors{{Transport: []string{"nvme"}}, {Serial: []string{"S*"}}}
 	}},
-	{name: "no class selects it", reason: disk.ReasonNoClass, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Names = []string{"nvme*"} }},
+	{name: "no class selects it", reason: disk.ReasonUnselected, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Names = []string{"nvme*"} }},
+	{name: "no class selects it, and it is in use", reason: disk.ReasonNoClass, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		f.Swap, s.Classes[0].Names = true, []string{"nvme*"}
+	}},
 	{name: "it is a partition", reason: disk.ReasonPartition, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) { part(f); parts(s) }},
 	{name: "its partitions are wanted", reason: disk.ReasonPartitioned, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		if parts(s); f.Whole == "" {
@@ -1394,6 +1401,11 @@ var conditions = []condition{
 	}},
 	{name: "it is mounted in its place, with a fault", reason: disk.ReasonFault, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Mounts, f.Fault = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, "shut down"
+	}},
+	{name: "it is mounted in its place, under another mount", reason: disk.ReasonCovered, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		m := mountedAt("/mnt/disks/" + uuid)
+		m.Covered, m.CoveredBy = true, "/mnt"
+		f.Mounts = []disk.MountPoint{m}
 	}},
 	{name: "it is swap", reason: disk.ReasonSwap, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Swap = true }},
 	{name: "it is a multipath leg", reason: disk.ReasonMultipath, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.Multipath = true }},

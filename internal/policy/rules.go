@@ -137,6 +137,7 @@ func Priority(d disk.Decision) int {
 // Priorities (syslog(3)) that differ from the action's.
 const (
 	asError = 3
+	asInfo  = 6
 	asDebug = 7
 )
 
@@ -175,6 +176,11 @@ var selection = []rule{{
 	when:  selectsOther,
 	means: "a class selects its partitions instead",
 	found: func(w *told) string { return joined(w.f.Partitions) },
+}, {
+	reason: disk.ReasonUnselected, action: disk.Ignore, on: unselected, priority: asInfo,
+	when:   func(in input) bool { return usable(in.f, in.c) },
+	means:  "no class selects it, and nothing uses it",
+	remedy: classToAdd,
 }, {
 	reason: disk.ReasonNoClass, action: disk.Ignore, on: unselected,
 	means: "no class selects it",
@@ -348,6 +354,14 @@ var mounting = []rule{{
 		return say("stop the pods that use it; then hotmount release %s; then %s", w.f.Name, Check(w.f, w.d.Type))
 	},
 }, {
+	reason: disk.ReasonCovered, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
+	when:  func(in input) bool { return coveredBy(in.f, in.class) != "" },
+	means: "it is mounted, and another mount covers it: its data is safe, but pods that start now see what covers it",
+	found: func(w *told) string { return visible(coveredBy(w.f, w.class)) },
+	remedy: func(w *told) string {
+		return "if nothing needs that mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount it elsewhere"
+	},
+}, {
 	reason: disk.ReasonUnmeasured, action: disk.Grow, on: inPlace, names: theMounted, priority: asDebug,
 	when:  func(in input) bool { return mayGrow(in) && in.f.Spans() == nil },
 	means: "it is mounted, and it is not known yet whether its filesystem fills it",
@@ -366,6 +380,9 @@ var mounting = []rule{{
 	why:    mountedWhy,
 	remedy: mountedRemedy,
 }}
+
+// coveredBy returns where the mount is that covers the disk's in its place, empty if there is none.
+func coveredBy(f *disk.Facts, class *disk.Class) string { return ours(f, class).CoveredBy }
 
 func givenOut(in input) bool {
 	return in.at == raw && in.class.Links(in.f, in.f.Standing.Link)

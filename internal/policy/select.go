@@ -199,10 +199,8 @@ func holds(a subject, s *disk.Selectors) bool {
 // SCSI or NVMe disk, or if a pattern gives its kind literally. A pattern such as "*" must never reach a device-mapper,
 // loop or RAM device that somebody else made.
 func named(name string, s *disk.Selectors) bool {
-	for _, prefix := range []string{"vd", "sd", "nvme"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
+	if ordinary(name) {
+		return true
 	}
 	kind := name[:min(2, len(name))]
 	if strings.HasPrefix(name, "dm-") {
@@ -211,6 +209,16 @@ func named(name string, s *disk.Selectors) bool {
 	return len(kind) > 1 && slices.ContainsFunc(s.Names, func(p string) bool {
 		return strings.HasPrefix(strings.TrimPrefix(p, Regexp), kind) && pattern(s, p, name)
 	})
+}
+
+// ordinary reports whether the kernel name is that of a virtio-blk, SCSI or NVMe disk.
+func ordinary(name string) bool {
+	for _, prefix := range []string{"vd", "sd", "nvme"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // Regexp is the prefix of a pattern that is a regular expression (RE2, package regexp) and no glob.
@@ -352,7 +360,15 @@ var selectors = [...]selector{
 		func(a subject, s *disk.Selectors) (string, string) {
 			return strings.Join(s.BackingFile, ", "), a.BackingFile
 		}},
-	textual("transport", func(s *disk.Selectors) []string { return s.Transport }, func(a subject) string { return a.Transport }),
+	{"transport",
+		func(a subject, s *disk.Selectors) (bool, bool) {
+			given, held := matches(s, s.Transport, a.Transport)
+			_, bus := matches(s, s.Transport, a.Bus())
+			return given, held || bus
+		},
+		func(a subject, s *disk.Selectors) (string, string) {
+			return strings.Join(s.Transport, ", "), a.Transport
+		}},
 	{"serial",
 		func(a subject, s *disk.Selectors) (bool, bool) {
 			given, held := matches(s, s.Serial, a.serial())

@@ -97,6 +97,17 @@ func TestSelectors(t *testing.T) {
 			t.Errorf("%s: excluded %v", name, got)
 		}
 	}
+	// What is said of SCSI disks holds for those of virtio-scsi, and not the other way round.
+	for _, c := range []struct {
+		is, wanted string
+		want       bool
+	}{{"scsi", "scsi", true}, {"scsi", disk.VirtioSCSI, false}, {disk.VirtioSCSI, "scsi", true}, {disk.VirtioSCSI, disk.VirtioSCSI, true}, {disk.VirtioSCSI, "virtio", false}} {
+		f.Transport = c.is
+		s := &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Transport: []string{c.wanted}}}}}
+		if got := Select(f, s) != nil; got != c.want {
+			t.Errorf("transport %s: a %s disk is selected %v", c.wanted, c.is, got)
+		}
+	}
 }
 
 // What is no disk of the kinds that are meant has to be named by its first two letters, and by

@@ -18,11 +18,13 @@ type Board struct {
 	// former are the lines of an earlier daemon in this boot.
 	former  map[string]disk.Line
 	changed chan struct{}
+	// unselected has the sequence number of the last disk of that name that was logged because no class selects it.
+	unselected map[string]uint64
 }
 
 // NewBoard makes an empty board. The lines of the earlier daemon date decisions that are made again.
 func NewBoard(former []disk.Line) *Board {
-	b := &Board{lines: map[string]disk.Line{}, former: map[string]disk.Line{}, changed: make(chan struct{}, 1)}
+	b := &Board{lines: map[string]disk.Line{}, former: map[string]disk.Line{}, changed: make(chan struct{}, 1), unselected: map[string]uint64{}}
 	for _, l := range former {
 		b.former[l.Disk] = l
 	}
@@ -64,7 +66,7 @@ func (b *Board) change(f func()) {
 // Decided records a decision that differs from the disk's last one.
 func (b *Board) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
 	b.change(func() {
-		if d.Action == disk.Ignore {
+		if d.Action == disk.Ignore && d.Reason != disk.ReasonUnselected {
 			delete(b.lines, f.Name)
 			return
 		}
@@ -81,8 +83,11 @@ func line(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) dis
 }
 
 // Repeats reports whether the earlier daemon logged this refusal or hold in the same words. A restart is no reason to
-// log it again.
+// log it again. A disk that no class selects is logged once an attachment, even if others use it now and then.
 func (b *Board) Repeats(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) bool {
+	if d.Reason == disk.ReasonUnselected {
+		return b.mentioned(f)
+	}
 	if d.Action != disk.Refuse && d.Action != disk.Hold {
 		return false
 	}
@@ -90,6 +95,15 @@ func (b *Board) Repeats(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk
 	defer b.mu.Unlock()
 	l, former := line(f, c, s, d), b.former[f.Name]
 	return former.Seq == l.Seq && former.Decision == l.Decision && former.Why == l.Why
+}
+
+// mentioned reports whether the disk was logged as one that no class selects, and records that it is now.
+func (b *Board) mentioned(f *disk.Facts) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	former, last := b.former[f.Name], b.unselected[f.Name]
+	b.unselected[f.Name] = f.Seq
+	return last == f.Seq || former.Seq == f.Seq && former.Decision.Reason == disk.ReasonUnselected
 }
 
 // put records the line of a decision. An unchanged decision keeps its date.

@@ -75,6 +75,31 @@ func TestBoard(t *testing.T) {
 	}
 }
 
+// TestUnselected: a disk that no class selects has a line as long as nobody uses it, and is logged once an attachment.
+func TestUnselected(t *testing.T) {
+	f, c := facts("S"), &disk.Content{Kind: disk.Unread}
+	unselected, used := disk.Decision{Action: disk.Ignore, Reason: disk.ReasonUnselected}, disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}
+	b := NewBoard(nil)
+	for i, again := range []bool{false, true} {
+		if b.Repeats(f, c, settings(), unselected) != again {
+			t.Errorf("time %d: it is logged before: %v", i, !again)
+		}
+		b.Decided(f, c, settings(), unselected)
+		lines := b.Lines()
+		if len(lines) != 1 || lines[0].Next == "" {
+			t.Errorf("%+v", lines)
+		}
+		next := *f
+		next.Seq++
+		if later := NewBoard(lines); !later.Repeats(f, c, settings(), unselected) || later.Repeats(&next, c, settings(), unselected) {
+			t.Error("the next daemon logs it again, or not the next disk")
+		}
+		if b.Decided(f, c, settings(), used); len(b.Lines()) != 0 {
+			t.Errorf("in use: %+v", b.Lines())
+		}
+	}
+}
+
 // TestSince: a decision holds since it was taken first for that attachment of the
 // disk, also by the daemon before.
 func TestSince(t *testing.T) {

@@ -250,7 +250,7 @@ func uuidOf(mountPoint string) string {
 
 // Bounced reports a mount that ended although its disk was not detached.
 func (a Agent) Bounced(f *disk.Facts, path string) {
-	a.Log.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(path)}, path, Name(f)+": systemd took it for unplugged and unmounted it, nobody did by hand: it is mounted again when it is back")
+	a.Log.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(path)}, path, Name(f)+": systemd took it for unplugged, or rebooted softly, and unmounted it; nobody did by hand: it is mounted again when it is back")
 }
 
 // Rescan reports a look at every disk after a loss of events.

@@ -22,8 +22,8 @@ func (f FS) fabric(facts *disk.Facts, dir string) bool {
 // onFabric is fabric by sysfs alone.
 func (f FS) onFabric(name, dir, transport string) bool {
 	switch transport {
-	case "virtio", "loop":
-		return false
+	case "virtio", disk.VirtioSCSI, "loop":
+		return false // a guest cannot see the storage behind its hypervisor
 	case "scsi":
 		return onSCSIFabric(dir)
 	case "nvme":

@@ -127,7 +127,12 @@ func transport(name, dir string) (string, error) {
 	subsystem, err := os.Readlink(filepath.Join(dir, "device/subsystem"))
 	if err == nil {
 		switch subsystem = filepath.Base(subsystem); subsystem {
-		case "scsi", "nvme":
+		case "scsi":
+			if onVirtio(dir) {
+				return disk.VirtioSCSI, nil
+			}
+			return subsystem, nil
+		case "nvme":
 			return subsystem, nil
 		case "nvme-subsystem":
 			return "nvme", nil
@@ -154,6 +159,19 @@ func transport(name, dir string) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// onVirtio reports whether the SCSI host on the path of a device is one of virtio-scsi. The host is the child of its
+// virtio device (virtscsi_probe in drivers/scsi/virtio_scsi.c), and no other driver makes such a child.
+func onVirtio(dir string) bool {
+	above := ""
+	for e := range strings.SplitSeq(dir, "/") {
+		if strings.HasPrefix(e, "host") && strings.HasPrefix(above, "virtio") {
+			return true
+		}
+		above = e
+	}
+	return false
 }
 
 // pciAddress matches a function on a PCI bus as the kernel names it (pci_dev_name).

@@ -38,7 +38,7 @@ func sdaFacts() disk.Facts {
 		Model:         "QEMU HARDDISK",
 		Vendor:        "QEMU",
 		WWN:           "naa.5000c500a1b2c3d4",
-		Transport:     "scsi",
+		Transport:     "virtio-scsi",
 		Slot:          "pci-0000:02:00.0",
 		ReadOnly:      true,
 		Removable:     true,
@@ -357,6 +357,23 @@ func TestNamespaces(t *testing.T) {
 		got, err := named.make(t).Disk("nvme0n2")
 		if err != nil || got.Serial != want {
 			t.Errorf("namespace %q: serial %q, want %q, error %v", id, got.Serial, want, err)
+		}
+	}
+}
+
+// TestOnVirtio: virtio-scsi is known by the place of its SCSI host, and by nothing else that is virtio.
+func TestOnVirtio(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/sys/devices/pci0000:00/0000:00:06.0/virtio2/host2/target2:0:1/2:0:1:0/block/sda":          true,
+		"/sys/devices/platform/a003e00.virtio_mmio/virtio0/host0/target0:0:0/0:0:0:0/block/sda":     true,
+		"/sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/sda":             false,
+		"/sys/devices/platform/host3/session1/target3:0:0/3:0:0:1/block/sdb":                        false,
+		"/sys/devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/host6/target6:0:0/6:0:0:0/block/sdc": false,
+		"/sys/devices/pci0000:00/0000:00:06.0/virtio2/block/vda":                                    false,
+		"/sys/devices/pci0000:00/0000:00:06.0/virtio2/net/host2":                                    false,
+	} {
+		if onVirtio(path) != want {
+			t.Errorf("%s: %v", path, !want)
 		}
 	}
 }

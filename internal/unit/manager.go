@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/dbus"
@@ -280,6 +281,27 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 	return true, nil
 }
 
+// FailedAbove returns the name of the failed mount unit of a directory above the mount point, empty if there is none.
+// PID 1 requires the mounts of fstab and of unit files above a mount (systemd.mount(5), "Implicit Dependencies").
+func (m *Manager) FailedAbove(ctx context.Context, path string) (name string, err error) {
+	if err := checkPath(path); err != nil {
+		return "", err
+	}
+	err = m.with(ctx, func(ctx context.Context, c *sd.Conn) error {
+		for dir := filepath.Dir(path); dir != "/" && name == ""; dir = filepath.Dir(dir) {
+			state, err := c.GetUnitPropertyContext(ctx, Name(dir), "ActiveState")
+			if err != nil {
+				return disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", Name(dir), err))
+			}
+			if state.Value.Value() == "failed" {
+				name = Name(dir)
+			}
+		}
+		return nil
+	})
+	return name, err
+}
+
 // has reports whether PID 1 has the transient mount unit of that mount point.
 func (m *Manager) has(path string) bool {
 	_, err := os.Lstat(filepath.Join(cmp.Or(m.transient, transientUnits), Name(path)))
@@ -326,11 +348,17 @@ func noSuchUnit(err error) bool {
 // Plugged returns the time of CLOCK_MONOTONIC since which PID 1 has the named disk plugged. That is
 // ActiveEnterTimestampMonotonic of its device unit, in microseconds (org.freedesktop.systemd1(5)). It returns zero if
 // the disk is not plugged.
+//
+// A soft reboot ends all mounts and keeps the device units with their times. So the time is never before that at which
+// this userspace began (manager_timestamp_shall_serialize in systemd's src/core/manager-serialize.c).
 func (m *Manager) Plugged(ctx context.Context, name string) (time.Duration, error) {
 	device := unit.UnitNamePathEscape("/dev/"+name) + ".device"
 	var properties map[string]any
+	var userspace string
 	err := m.with(ctx, func(ctx context.Context, c *sd.Conn) (err error) {
-		properties, err = c.GetUnitPropertiesContext(ctx, device)
+		if properties, err = c.GetUnitPropertiesContext(ctx, device); err == nil {
+			userspace, err = c.GetManagerProperty("UserspaceTimestampMonotonic")
+		}
 		return err
 	})
 	if err != nil {
@@ -340,10 +368,15 @@ func (m *Manager) Plugged(ctx context.Context, name string) (time.Duration, erro
 	if !ok {
 		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: it has no ActiveEnterTimestampMonotonic", device))
 	}
+	// The library returns the variant as text, with the type t (uint64) before the number.
+	began, err := strconv.ParseUint(strings.TrimPrefix(userspace, "@t "), 10, 64)
+	if err != nil {
+		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd when userspace began: %w", err))
+	}
 	if properties["ActiveState"] != "active" || since == 0 {
 		return 0, nil
 	}
-	return time.Duration(since) * time.Microsecond, nil
+	return time.Duration(max(since, began)) * time.Microsecond, nil
 }
 
 // Format runs hotmount-format@.service for the disk with that sequence number, or joins a running one. It waits until

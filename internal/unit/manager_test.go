@@ -60,7 +60,10 @@ StartUnit hotmount-cleanup@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3
 StartUnit hotmount-unmount@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f:254:16.service replace
 Get mnt_2ddisks_2d5f0c8f3e_5cx2d2b3c_5cx2d4d61_5cx2d9c2e_5cx2d0a1b2c3d4e5f_2emount org.freedesktop.systemd1.Unit Job
 Get mnt_2ddisks_2d5f0c8f3e_5cx2d2b3c_5cx2d4d61_5cx2d9c2e_5cx2d0a1b2c3d4e5f_2emount org.freedesktop.systemd1.Unit ActiveState
-GetAll dev_2dvdb_2edevice org.freedesktop.systemd1.Unit`
+Get mnt_2ddisks_2emount org.freedesktop.systemd1.Unit ActiveState
+Get mnt_2emount org.freedesktop.systemd1.Unit ActiveState
+GetAll dev_2dvdb_2edevice org.freedesktop.systemd1.Unit
+Get systemd1 org.freedesktop.systemd1.Manager UserspaceTimestampMonotonic`
 
 // startMount asks for a mount that is over at once.
 func startMount(ctx context.Context, m *Manager, u MountUnit) error {
@@ -99,6 +102,10 @@ var everything = append(slices.Clone(jobs), []struct {
 	}},
 	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},                        // nothing
 	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // nothing, where there is no directory
+	{"FailedAbove", func(ctx context.Context, m *Manager) error {
+		_, err := m.FailedAbove(ctx, mountUnit().Path)
+		return err
+	}},
 	{"Plugged", func(ctx context.Context, m *Manager) error { _, err := m.Plugged(ctx, "vdb"); return err }},
 }...)
 
@@ -107,7 +114,7 @@ func TestWhatPID1IsAskedFor(t *testing.T) {
 	p.unit = map[string]any{"Job": struct {
 		ID   uint32
 		Path dbus.ObjectPath
-	}{0, "/"}, "ActiveState": "active", "ActiveEnterTimestampMonotonic": uint64(1)}
+	}{0, "/"}, "ActiveState": "active", "ActiveEnterTimestampMonotonic": uint64(1), "UserspaceTimestampMonotonic": uint64(1)}
 	left := map[string]bool{}
 	for m := range reflect.TypeFor[*Manager]().Methods() {
 		left[m.Name] = true
@@ -269,6 +276,40 @@ func TestFaultsOfTheNode(t *testing.T) {
 		}
 		if _, err := m.Plugged(background(t), "vdb"); !ofNode(err) {
 			t.Errorf("Plugged: %v", err)
+		}
+		if _, err := m.FailedAbove(background(t), mountUnit().Path); !ofNode(err) {
+			t.Errorf("FailedAbove: %v", err)
+		}
+	}
+}
+
+// TestFailedAbove: the nearest mount unit above that has failed is named.
+func TestFailedAbove(t *testing.T) {
+	for state, want := range map[string]string{"failed": "mnt-disks.mount", "active": "", "inactive": ""} {
+		p := startPID1(t)
+		p.unit = map[string]any{"ActiveState": state}
+		if got, err := p.manager().FailedAbove(background(t), mountUnit().Path); err != nil || got != want {
+			t.Errorf("%s: %q, error %v", state, got, err)
+		}
+	}
+}
+
+// TestPlugged: a device unit that a soft reboot has kept counts from when userspace began anew.
+func TestPlugged(t *testing.T) {
+	for name, test := range map[string]struct {
+		state            string
+		since, userspace uint64
+		want             time.Duration
+	}{
+		"plugged later":          {"active", 70e6, 2e6, 70 * time.Second},
+		"before the soft reboot": {"active", 70e6, 500e6, 500 * time.Second},
+		"unplugged":              {"inactive", 70e6, 2e6, 0},
+		"never":                  {"active", 0, 2e6, 0},
+	} {
+		p := startPID1(t)
+		p.unit = map[string]any{"ActiveState": test.state, "ActiveEnterTimestampMonotonic": test.since, "UserspaceTimestampMonotonic": test.userspace}
+		if got, err := p.manager().Plugged(background(t), "vdb"); err != nil || got != test.want {
+			t.Errorf("%s: since %s, error %v", name, got, err)
 		}
 	}
 }

@@ -139,9 +139,10 @@ func TestBlockVolumes(t *testing.T) {
 	if after := m.run("stat -c %i " + raw + "RAW-1"); after != before {
 		t.Errorf("the link was inode %s and is %s", before, after)
 	}
+	holder := "systemctl show -P MainPID hotmount-block@" + seq(name)
+	killed := m.run(holder)
 	m.run("systemctl kill -s KILL hotmount-block@" + seq(name))
-	m.wait("the link to go", "! [ -L "+raw+"RAW-1 ]")
-	m.run("systemctl reload hotmount")
+	m.wait("another to hold the disk", "now=$("+holder+") && [ $now != 0 ] && [ $now != "+killed+" ]")
 	given("RAW-1", name)
 
 	// The provisioner removes a tenant's data with the volume, and the disk is blank to its last byte. The disk is in

@@ -1,0 +1,22 @@
+package agent
+
+import "testing"
+
+// TestUnselected: a disk that no class selects, and nobody uses, goes without a word.
+func TestUnselected(t *testing.T) {
+	m := newMachine(blankDisk("sdb", 2))
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.expect(t, `
+			sdb: ignore (unselected)
+			ready`)
+		a.LookAtAll()
+		m.expect(t, ``)
+		m.change(func() { delete(m.disks, "sdb") })
+		a.Look("sdb")
+		m.expect(t, `
+			forgot 2`)
+		if len(m.told) > 0 {
+			t.Errorf("the report still has it: %v", m.told)
+		}
+	})
+}

@@ -1,0 +1,41 @@
+package policy
+
+import (
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// usable reports whether hotmount could use the disk, which no class has: it is a whole disk of an ordinary kind, nobody
+// uses it, and what udev knows on it is nothing or a filesystem. Other disks that no class has are on every node.
+func usable(f *disk.Facts, c *disk.Content) bool {
+	switch c.Kind {
+	case disk.Unread, disk.Blank, disk.HalfMade, disk.Filesystem:
+	default:
+		return false
+	}
+	u := &f.Udev
+	used := len(f.Mounts)+len(f.Partitions)+len(f.Holders)+len(f.Loops) > 0 || f.Swap || f.Claim != "" || f.Standing.Link != ""
+	return f.Whole == "" && ordinary(f.Name) && f.Size > 0 && !f.Removable && !used &&
+		u.Initialized && !u.NotReady && !u.Multipath && !seed(u.FSLabel)
+}
+
+// classToAdd returns the class that selects this disk alone. Defining it removes the built-in class.
+func classToAdd(w *told) string {
+	f := w.f
+	selector := "names: [" + f.Name + "]"
+	switch {
+	case plain(f.Serial):
+		selector = `serial: ["` + f.Serial + `"]`
+	case plain(f.Slot):
+		selector = `by_path: ["` + f.Slot + `"]`
+	}
+	return say("to have it used, add to the classes that hotmount config show prints, in /etc/hotmount/config.yaml: {name: extra, %s, directory: /mnt/extra}", selector)
+}
+
+// plain reports whether the value is a pattern that matches only itself, and needs no escape in a file.
+func plain(value string) bool {
+	return value != "" && !strings.HasPrefix(value, Regexp) && !strings.ContainsFunc(value, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._:", r))
+	})
+}
