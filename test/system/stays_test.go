@@ -45,7 +45,7 @@ func TestBlockLinksStay(t *testing.T) {
 // TestSoftReboot checks that a soft reboot, which ends all mounts and keeps the kernel's boot id, is nobody's hand: the
 // volumes are mounted again by themselves.
 func TestSoftReboot(t *testing.T) {
-	m, w := startNode(t, worker.Options{Suite: "trixie"})
+	m, w := start(t, worker.Options{Suite: "trixie"})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	where := "/mnt/disks/" + m.mounted(name)
 	boot, mount := m.run("cat /proc/sys/kernel/random/boot_id"), m.run("findmnt -no ID "+where)

@@ -68,7 +68,7 @@ func TestVirtioSCSI(t *testing.T) {
 	block, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "RAW-1", Bus: worker.BusSCSI})
 	m.wait("the link", "[ $(readlink -f /var/lib/disks/block/scsi-RAW-1) = /dev/"+block+" ]")
 
-	name, id = m.attach(w, worker.Disk{File: image, Serial: "DATA-1", Bus: worker.BusSCSI})
+	name, _ = m.attach(w, worker.Disk{File: image, Serial: "DATA-1", Bus: worker.BusSCSI})
 	if got := m.mounted(name); got != uuid {
 		t.Errorf("it comes back as %s, it was %s", got, uuid)
 	}
