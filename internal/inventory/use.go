@@ -24,13 +24,16 @@ var monitors = []string{
 	"/etc/libvirt/qemu",
 	"/run/libvirt",
 	"/run/kata-containers",
-	"/usr/bin/qemu-system-x86_64",
-	"/usr/bin/qemu-system-aarch64",
-	"/usr/bin/cloud-hypervisor",
-	"/usr/bin/firecracker",
+	bin + "qemu-system-x86_64",
+	bin + "qemu-system-aarch64",
+	bin + "cloud-hypervisor",
+	bin + "firecracker",
 }
 
-const kubeVirt = "/var/lib/kubelet/device-plugins/kubevirt-*.sock"
+const (
+	bin      = "/usr/bin/"
+	kubeVirt = "/var/lib/kubelet/device-plugins/kubevirt-*.sock"
+)
 
 // hasMonitor reports whether one of the monitors or KubeVirt exists.
 func (h Host) hasMonitor() bool {
