@@ -219,7 +219,7 @@ func TestBlockVolumes(t *testing.T) {
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "filesystem") + "X\nsystemctl reload hotmount")
 	m.wait("the other disk to be left alone", "hotmount plan | grep -E '^"+name+" .*ignore .*given out as a block volume'")
 	name, id = m.attach(w, disk)
-	m.says("/dev/" + name + " .*refuse: it, or a disk below it, was given out as a block volume, and hotmount never formats it: " + raw + "RAW-1, first on ")
+	m.says("/dev/" + name + " .*refuse: it was given out as a block volume, and hotmount does not format it by itself: " + raw + "RAW-1, first on ")
 	if _, err := m.Run(ctx(t), "hotmount accept "+name); err == nil {
 		t.Error("it could be accepted for formatting")
 	}

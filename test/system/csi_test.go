@@ -116,7 +116,7 @@ func TestCSIVolumes(t *testing.T) {
 	// What was mounted before the driver came stays, also over a restart. An accept is for one disk.
 	accepted, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.heldFor(accepted, "cinder.csi.openstack.org")
-	m.run("hotmount accept " + accepted)
+	m.wait("the accept", "hotmount accept "+accepted) // the journal has the hold of an earlier disk of that name, too
 	uuid := m.mounted(accepted)
 	m.run("systemctl restart hotmount")
 	m.wait("the volume to be there", "systemctl show -P StatusText hotmount | grep -q '^1 mounted'")
