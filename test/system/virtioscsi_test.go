@@ -55,7 +55,9 @@ func TestVirtioSCSI(t *testing.T) {
 	m.detach(w, twinID)
 
 	// The next disk gets the target, and the name, of one that was pulled while it was busy.
-	m.run("systemd-run --unit busy --working-directory " + where + " sleep infinity")
+	// systemd would stop a unit with this WorkingDirectory= before the mount.
+	m.run("systemd-run --unit busy sh -c 'cd " + where + " && exec sleep infinity'")
+	m.wait("the disk to be in use", "[ $(readlink /proc/$(systemctl show -P MainPID busy)/cwd) = "+where+" ]")
 	m.detach(w, id)
 	m.wait("the mount to go", "! findmnt "+where+" && ! [ -e "+where+" ]")
 	other, otherID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "DATA-3", Bus: worker.BusSCSI})
