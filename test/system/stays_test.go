@@ -28,7 +28,7 @@ func TestBlockLinksStay(t *testing.T) {
 	}
 	rule := "/run/udev/rules.d/99-away.rules"
 	for what, end := range map[string]string{
-		"killed": "systemctl kill -s KILL " + unit, "ended": "systemctl kill -s TERM " + unit, "stopped": "systemctl stop " + unit,
+		"killed": "systemctl kill -s KILL " + unit, "ended": "systemctl kill -s TERM " + unit, "stopped": "systemctl stop --no-block " + unit,
 		"taken for unplugged": `mkdir -p /run/udev/rules.d; echo 'KERNEL=="` + name + `", ENV{SYSTEMD_READY}="0"' >` + rule + `; udevadm control --reload; udevadm trigger --settle /dev/` + name +
 			"; rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name,
 	} {
