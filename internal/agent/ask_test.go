@@ -130,9 +130,11 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 			m.log, m.opener = nil, nil
 		})
 		time.Sleep(time.Hour)
-		if log := strings.Join(m.log, "\n"); !strings.Contains(log, "vdb: mounted at "+uuidA) {
-			t.Errorf("it is never mounted:\n%s", log)
-		}
+		m.change(func() {
+			if log := strings.Join(m.log, "\n"); !strings.Contains(log, "vdb: mounted at "+uuidA) {
+				t.Errorf("it is never mounted:\n%s", log)
+			}
+		})
 	})
 }
 
@@ -161,9 +163,11 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 				m.log, m.opener, m.openerErr, m.keepErr = nil, nil, nil, nil
 			})
 			time.Sleep(10 * time.Minute)
-			if log := strings.Join(m.log, "\n"); !strings.Contains(log, "vdb: mounted at "+uuidA) {
-				t.Errorf("%s: it is never mounted:\n%s", want, log)
-			}
+			m.change(func() {
+				if log := strings.Join(m.log, "\n"); !strings.Contains(log, "vdb: mounted at "+uuidA) {
+					t.Errorf("%s: it is never mounted:\n%s", want, log)
+				}
+			})
 		})
 	}
 }
