@@ -9,7 +9,7 @@ import (
 )
 
 // TestFormatsOfOneDiskDoNotOverlap: two formats of one disk, by its serial or its WWN, do not overlap. The second
-// waits only while the first belongs to an attached disk.
+// is refused while the first has not ended and its disk is attached.
 func TestFormatsOfOneDiskDoNotOverlap(t *testing.T) {
 	of := func(seq uint64, serial, wwn string) *disk.Facts {
 		f := facts("sda", seq, serial)
