@@ -1607,7 +1607,7 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 				f.Standing.Accepted = append(f.Standing.Accepted, Word(f, d))
 			}
 			if len(told) != 2 || !slices.Contains(told, one.reason) || !slices.Contains(told, other.reason) {
-				t.Errorf("%s, and %s: told %v", one.name, other.name, told)
+				t.Errorf("%s, and %s: reported %v", one.name, other.name, told)
 			}
 		}
 	}
