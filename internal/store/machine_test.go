@@ -74,7 +74,7 @@ func TestAnotherMachineID(t *testing.T) {
 	was := made(t, seed.Identity("boot1"), old.Identity("boot1"))
 	was = on(t, was, builder)
 	if asked := starts(t, was, "boot1", seed, old); asked {
-		t.Error("the state of an older hotmount has its disks recorded anew")
+		t.Error("the disks are recorded again in the state of an older hotmount")
 	}
 	expect(t, "the builder", was, "boot1", map[*disk.Facts]string{seed: "present", old: "present"})
 	if was.Elsewhere() {

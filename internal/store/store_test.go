@@ -88,7 +88,7 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 		t.Errorf("a third disk has %+v", got.Intent)
 	}
 	if err := s.Leave(uuid); err == nil {
-		t.Error("an unreadable intent was written anew")
+		t.Error("an unreadable intent was overwritten")
 	}
 }
 
