@@ -1043,15 +1043,15 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 			return tries, told
 		}
 		if n, told := after(time.Hour); !inAnHour(n) || told != n {
-			t.Errorf("%d tries in an hour, told %d times", n, told)
+			t.Errorf("%d tries in an hour, logged %d times", n, told)
 		}
 		if n, told := after(9 * 24 * time.Hour); n < 9*24 || n > 9*24*4/3+longest || told < longest+8 || told > longest+10 {
-			t.Errorf("%d tries in ten days, told %d times", n, told)
+			t.Errorf("%d tries in ten days, logged %d times", n, told)
 		}
 		// Another failure is logged at once.
 		m.change(func() { m.log, m.mountErr["vdb"] = nil, errors.New("never") })
 		if n, told := after(time.Hour); n < 1 || told != 1 {
-			t.Errorf("another failure, %d tries, told %d times", n, told)
+			t.Errorf("another failure, %d tries, logged %d times", n, told)
 		}
 		// A look is no try.
 		m.change(func() { m.log = nil })
@@ -1227,7 +1227,7 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 				}
 			}
 			if said > heldLongest {
-				t.Errorf("what is tried for ever is told %d times", said)
+				t.Errorf("a failure that is retried for ever is logged %d times", said)
 			}
 			m.log = nil
 			delete(m.mountErr, "vdc")
@@ -1357,8 +1357,8 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 	})
 }
 
-// A disk of another serial cannot be the one that is there. No disk waits either where the record alone speaks against
-// it.
+// A twin of another serial is refused at once, because it cannot be the disk that is there. The same holds where only
+// the record shows another disk.
 func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Serial = "A"
@@ -1378,7 +1378,7 @@ func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	})
 }
 
-// Where that cannot be recorded it is retried at each look, and no look causes another.
+// If a twin cannot be recorded, each look tries to record it again, and no look causes another.
 func TestThreeOfOneUUIDAndNoRecord(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA), xfsDisk("vdd", 4, uuidA))
 	m.keepErr = errors.New("read-only")
@@ -2375,8 +2375,8 @@ func TestTheNextDisksMountStays(t *testing.T) {
 	})
 }
 
-// Another disk has the name when PID 1 mounts it, and udev knows neither that it came nor that the first went. It is
-// unmounted before the agent reports or records anything.
+// Another disk has the name when PID 1 mounts it, and udev has seen neither of the two changes. It is unmounted
+// before the agent reports or records anything.
 func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		busy bool

@@ -70,7 +70,7 @@ func TestANodesFaultIsTriedForEver(t *testing.T) {
 			t.Errorf("%d tries in 5 hours", n)
 		}
 		if n := strings.Count(log, "vdb: failed"); n == 0 || n > nodeLongest {
-			t.Errorf("it is told %d times", n)
+			t.Errorf("the failure is logged %d times", n)
 		}
 		m.change(func() { m.log, m.mountErr["vdb"] = nil, errors.New("it is damaged") })
 		time.Sleep(5 * time.Hour)
