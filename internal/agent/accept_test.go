@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// The operator's word that a mount is worth another try is none that the disk may be
-// formatted once it shows zeros where its filesystem was.
+// An accept of a failed mount retries the mount. It does not allow a format once the disk shows zeros where its
+// filesystem was.
 func TestAnotherTryLiftsNothing(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Standing.FormerSerial = &disk.Sighting{UUID: uuidA}
@@ -36,8 +36,7 @@ func TestAnotherTryLiftsNothing(t *testing.T) {
 	})
 }
 
-// The operator is told one hold and gives the word for it: what else the disk is held for
-// is told then, and wants a word of its own.
+// The operator sees one hold and accepts it. Another hold of the disk is reported then, and needs its own accept.
 func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.Present, vdb.Standing.FormerSerial = &disk.Identity{}, &disk.Sighting{UUID: uuidA}
@@ -65,7 +64,7 @@ func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 	})
 }
 
-// What is said of one disk is not done to another that has its name by then.
+// An accept of one disk does not apply to another disk that has its name by then.
 func TestAnotherDiskHasTheName(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 3, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -80,7 +79,7 @@ func TestAnotherDiskHasTheName(t *testing.T) {
 	})
 }
 
-// A disk that could not even be looked at is looked at again at the operator's word.
+// Accept looks again at a disk that could not even be looked at.
 func TestAcceptOfADiskThatWasNeverSeen(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.lookErr = errors.New("no")
@@ -98,8 +97,8 @@ func TestAcceptOfADiskThatWasNeverSeen(t *testing.T) {
 	})
 }
 
-// A refusal is told by the settings as they are now, although the disk has not been
-// looked at since they changed, and may have no class any more.
+// A refusal follows the settings as they are now. The disk may not have been looked at since they changed, and may
+// have no class any more.
 func TestAcceptAfterAReload(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -136,8 +135,8 @@ func TestReloadTakesTheRescan(t *testing.T) {
 	})
 }
 
-// The disk goes while it is released at the operator's word: what is left of its mount
-// is tried again as of any disk that has gone, and told once.
+// The disk goes while the operator releases it. Its leftover mount is retried as for any disk that has gone, and is
+// reported once.
 func TestGoneDuringARelease(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	at := "/mnt/disks/" + uuidA
@@ -178,7 +177,7 @@ func TestGoneDuringARelease(t *testing.T) {
 	})
 }
 
-// What somebody else has taken meanwhile is not promised to be formatted.
+// The answer does not promise a format if another program has taken the disk meanwhile.
 func TestAcceptedWhileInUse(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.Standing.Unmounted, f.Holders = disk.ReasonReleased, []string{"dm-0"}

@@ -96,7 +96,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		case st.decision.Action == disk.Link:
 			a.startLink(ctx, name)
 		// The provisioner reads the size of a volume only once, when it first sees it, so the filesystem grows before
-		// the mount. Recovering a log can take long and a twin may come meanwhile, so the mount is decided anew.
+		// the mount. Recovering a log can take long and a twin may come meanwhile, so the mount is decided again.
 		case policy.Fills(&st.facts, class) && st.filled != st.facts.Seq:
 			a.startFill(ctx, name)
 		default:
@@ -114,7 +114,7 @@ func (a *Agent) startLink(ctx context.Context, name string) {
 	})
 }
 
-// startFill grows the filesystem to the disk before it is mounted. The next look decides anew.
+// startFill grows the filesystem to the disk before it is mounted. The next look decides again.
 func (a *Agent) startFill(ctx context.Context, name string) {
 	st := a.disks[name]
 	seq := st.facts.Seq
@@ -261,7 +261,7 @@ const stopPatience = 15 * time.Minute
 //
 // If PID 1 took the disk for unplugged, the mount ended with the unit. This happens when systemd is upgraded or a udev
 // rule changes. After a soft reboot, which ends all mounts, PID 1's answer is when userspace began again. Otherwise
-// somebody unmounted it. The same applies if the mount was still there long afterwards: it was in use then, and PID 1
+// it was unmounted by hand. The same applies if the mount was still there long afterwards: it was in use then, and PID 1
 // tries only once.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]

@@ -22,22 +22,21 @@ const (
 	uuidC = "cccccccc-0000-4000-8000-000000000003"
 )
 
-// machine is a node made of plain values: its disks, its mount table and what
-// systemd does with them. Everything that the agent does to it or says of it is
-// a line in its log, which the tests compare as a whole.
+// machine is a node made of plain values: its disks, its mount table and systemd's reactions. Each action and message
+// of the agent is a line in its log. The tests compare the log as a whole.
 type machine struct {
 	mu       sync.Mutex
 	disks    map[string]*disk.Facts
 	table    []disk.MountPoint
 	log      []string
 	ready    time.Time
-	told     map[string]disk.Facts // the facts with which a disk's decision was told last
+	told     map[string]disk.Facts // the facts of the last decision reported for a disk
 	status   string
 	statuses []string
-	// statusAtReady is the last line before READY was said.
+	// statusAtReady is the last line of the log before READY was sent.
 	statusAtReady string
 
-	hangs       string           // Look of that name hangs until hang is closed
+	hangs       string           // Look at that name hangs until hang is closed
 	hang        chan struct{}    // the channels are made in the bubble
 	mountErr    map[string]error // by kernel name
 	formatErr   map[uint64]error
@@ -46,50 +45,50 @@ type machine struct {
 	notes       []disk.Sighting
 	noteErr     error
 	rememberErr error
-	remembered  int  // how often Remember was called
-	noted       int  // how many there were in notes when it was called last
+	remembered  int  // the number of calls of Remember
+	noted       int  // the number of entries in notes at the last call
 	remembers   bool // it hangs until hang is closed
-	// later are the names of disks that are known to have come after another had gone.
+	// later holds the names of disks that are known to have come after another disk had gone.
 	later       []string
 	newestErr   error
-	asked       []string // the names for which Newest was asked
+	asked       []string // the names that Newest was called with
 	notices     []string
 	alive       int
 	plugged     map[uint64]time.Time // by disk sequence number
 	pluggedErr  error
-	holders     map[string]string // who still has the filesystem, by kernel name
-	covered     map[string]bool   // mount points over which another is mounted
+	holders     map[string]string // the processes that still have the filesystem, by kernel name
+	covered     map[string]bool   // mount points under another mount
 	noEffect    bool              // mount jobs are done, but mount nothing
-	onFill      func()            // what happens while a filesystem is made to fill its disk
+	onFill      func()            // runs while a filesystem is made to fill its disk
 	halfMade    bool              // what Format finds
-	noVerdict   bool              // it ends without a word
+	noVerdict   bool              // it ends without a result
 	slow        bool              // Mount and Format wait until hang is closed
-	grow        bool              // what the class says
+	grow        bool              // the setting of the class
 	fillErr     error
-	mountWrites bool   // also what fails writes to the disk
-	mode        string // likewise
+	mountWrites bool   // a failing mount also writes to the disk
+	mode        string // a setting of the class, too
 	running     int
 	most        int
 	looks       int
 	gathers     int
-	lookedBy    []string // the looks, and by which gathering each was made
+	lookedBy    []string // the looks, and the gathering of each
 	rmdirErr    error
 	keepErr     error
 	again       disk.Tries // of the last failure
 	lastGone    string     // where the disk that left last was mounted
 	blind       bool       // no partition is found
-	checked     []string   // what was asked for changes
+	checked     []string   // the filesystems that were checked for changes
 	changed     []string   // the answer
 	changedErr  error
 	gate        func(work, name string) // each look, mount and growth goes through it
-	opener      *disk.Opener            // who has any disk open
+	opener      *disk.Opener            // the process that has any disk open
 	openerErr   error
 }
 
-// job is how long PID 1 takes for anything: until then the loop has gone on.
+// job is how long PID 1 takes for anything. The loop has gone on by then.
 const job = time.Nanosecond
 
-// settle waits until all jobs that are under way have ended, and nothing moves.
+// settle waits until all running jobs have ended, and nothing moves.
 func settle() {
 	time.Sleep(1000 * job)
 	synctest.Wait()
@@ -222,7 +221,7 @@ func (m *machine) Stale(*disk.Settings) ([]disk.Facts, error) {
 	return stale, nil
 }
 
-// booted is when the machine has booted.
+// booted is when the machine booted.
 var booted = time.Date(1998, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (m *machine) Monotonic() time.Duration { return time.Since(booted) }
@@ -366,8 +365,7 @@ func (m *machine) Expect(s disk.Sighting) {
 	m.sightings = append(m.sightings, s)
 }
 
-// Newest is that of any disk that is not known to have come later: the name of one that is
-// gone is used by none.
+// Newest is the number of any disk that is not known to have come later. No disk uses the name of one that is gone.
 func (m *machine) Newest(name string) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -433,8 +431,7 @@ func (m *machine) wait(ctx context.Context) error {
 	}
 }
 
-// Format makes an xfs with uuidB of a blank disk, and finds what udev has found
-// on another.
+// Format makes an xfs with uuidB on a blank disk. On another disk it finds what udev found.
 func (m *machine) Format(ctx context.Context, seq uint64) error {
 	time.Sleep(job)
 	m.mu.Lock()
@@ -466,7 +463,7 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// Fill has the filesystem fill the disk.
+// Fill makes the filesystem fill the disk.
 func (m *machine) Fill(_ context.Context, seq uint64) error {
 	if m.onFill != nil {
 		m.mu.Lock()
@@ -488,7 +485,7 @@ func (m *machine) Fill(_ context.Context, seq uint64) error {
 	return nil
 }
 
-// Grow measures the filesystem, and has it fill the disk.
+// Grow measures the filesystem and makes it fill the disk.
 func (m *machine) Grow(_ context.Context, seq uint64) error {
 	time.Sleep(job)
 	m.pass("grow", "")
@@ -606,7 +603,7 @@ func (m *machine) change(f func()) {
 	m.mu.Unlock()
 }
 
-// unhang lets the look go on that hangs.
+// unhang lets the hanging look go on.
 func (m *machine) unhang() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -634,8 +631,8 @@ func testSettings() *disk.Settings {
 	}}}
 }
 
-// with runs an agent over the machine in a bubble where time passes by itself,
-// and requires that it ends within a second of its context.
+// with runs an agent over the machine in a bubble where time passes by itself. It requires that the agent ends within
+// a second of its context.
 func with(t *testing.T, m *machine, test func(t *testing.T, a *Agent)) {
 	t.Helper()
 	withHost(t, m, m, test)
@@ -708,8 +705,8 @@ func TestFormatsAndMountsABlankDisk(t *testing.T) {
 	})
 }
 
-// TestVolumeKeepsItsClass: what is mounted stays with its class when another selects
-// it, and is released there; then it is held, whatever else it was accepted for.
+// TestVolumeKeepsItsClass: a mounted volume stays with its class when another class selects it, and is released there.
+// Then it is held, whatever else it was accepted for.
 func TestVolumeKeepsItsClass(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -747,8 +744,8 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 	})
 }
 
-// TestRemembersWhatIsFull: an XFS that fills its disk, by the superblock on it as well,
-// and as long as it does.
+// TestRemembersWhatIsFull: the agent remembers that an XFS fills its disk, if the superblock on it agrees, and as long
+// as it does.
 func TestRemembersWhatIsFull(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	m.grow = true
@@ -786,8 +783,8 @@ func TestRemembersWhatIsFull(t *testing.T) {
 	})
 }
 
-// TestGrows: once for each size, at start, at an event and when nobody has told,
-// and the disk counts as mounted all the time.
+// TestGrows: a filesystem grows once for each size, at start, at an event and without any event. The disk counts as
+// mounted all the time.
 func TestGrows(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.grow = true
@@ -822,8 +819,8 @@ func TestGrows(t *testing.T) {
 	})
 }
 
-// TestAdoptedOnce: the size that a disk had when its filesystem came from elsewhere stays on record, and a growth
-// counts only beyond that.
+// TestAdoptedOnce: the size of a disk when its filesystem came from elsewhere stays on record. Growth counts only
+// beyond that size.
 func TestAdoptedOnce(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Standing.Made, vdb.Geometry = false, &disk.Geometry{Size: 4 << 30, Block: 4096}
@@ -862,8 +859,8 @@ func TestAdoptedOnce(t *testing.T) {
 
 const uuidVdd = "dddddddd-0000-4000-8000-000000000004"
 
-// TestFillsBeforeMounting: who sees the mount sees its whole size; what cannot
-// grow is mounted all the same, and what was tried is not tried again.
+// TestFillsBeforeMounting: the whole size is there as soon as the mount is. A filesystem that cannot grow is mounted
+// too, and the growth is not tried again.
 func TestFillsBeforeMounting(t *testing.T) {
 	smaller := func(name string, seq uint64, uuid string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)
@@ -882,7 +879,7 @@ func TestFillsBeforeMounting(t *testing.T) {
 		m.change(func() {
 			m.fillErr = errors.New("no room")
 			m.disks["vdc"] = xfsDisk("vdc", 3, uuidB)
-			m.disks["vdc"].Udev.FSSpan = 0 // who fills it reads it
+			m.disks["vdc"].Udev.FSSpan = 0 // the step that fills it reads it
 			m.disks["vdd"] = smaller("vdd", 4, uuidVdd)
 			m.disks["vdd"].Standing.Fit = &disk.Fit{Seq: 4, Size: m.disks["vdd"].Size, Geometry: disk.Geometry{Size: 1 << 30, Block: 4096}, Failure: "no room"}
 		})
@@ -904,8 +901,8 @@ func TestFillsBeforeMounting(t *testing.T) {
 	})
 }
 
-// TestATwinWhileFilling: what has come to have the UUID while a copy was made to fill its
-// disk is heard of before that is mounted.
+// TestATwinWhileFilling: another disk gets the UUID while a copy grows to fill its disk. The agent learns of it before
+// it mounts the copy.
 func TestATwinWhileFilling(t *testing.T) {
 	copied, first := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	copied.Udev.FSSpan = copied.Size - 256<<10
@@ -925,7 +922,7 @@ func TestATwinWhileFilling(t *testing.T) {
 			if len(m.table) != 1 || m.table[0].Dev != first.Dev {
 				t.Errorf("mounted is %v\n%s", m.table, strings.Join(m.log, "\n"))
 			}
-			// The operator says which it is to be, and that has a new size: what was filled was the old one.
+			// The operator chooses this disk, which has a new size by now. The earlier growth was for the old size.
 			m.onFill, m.log, m.table = nil, nil, nil
 			delete(m.disks, "vdc")
 			copied.Size += 1 << 30
@@ -945,7 +942,7 @@ func TestATwinWhileFilling(t *testing.T) {
 	})
 }
 
-// TestMeasuresAfterMounting what cannot be measured from outside.
+// TestMeasuresAfterMounting: a filesystem that cannot be measured from outside is measured after the mount.
 func TestMeasuresAfterMounting(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.grow = true
@@ -987,8 +984,8 @@ func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
 	})
 }
 
-// TestHangingFormatsHoldBackNoBlankDisk: what takes longer than a minute gives up its
-// turn, up to a bound on all, and once it ends nothing is left of that.
+// TestHangingFormatsHoldBackNoBlankDisk: a format that takes longer than a minute gives up its turn, up to a bound on
+// all formats. Once it ends it leaves nothing behind.
 func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	m := newMachine()
 	for i := range proofsInAll + 4 {
@@ -1023,12 +1020,12 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	})
 }
 
-// inAnHour reports whether a disk can have been tried that often in its first hour: after 0, 1, 3, …, 2047 and 4095
-// seconds, or a quarter less.
+// inAnHour reports whether a disk can have been tried that often in its first hour. The tries come after 0, 1, 3, …,
+// 2047 and 4095 seconds, or a quarter less.
 func inAnHour(tries int) bool { return tries == 12 || tries == 13 }
 
-// TestRetriesLaterAndLaterForEver: no disk is given up. The journal has a failure that stays the same less and less
-// often.
+// TestRetriesLaterAndLaterForEver: the agent never gives up a disk. The journal repeats an unchanged failure less and
+// less often.
 func TestRetriesLaterAndLaterForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -1046,21 +1043,21 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 			return tries, told
 		}
 		if n, told := after(time.Hour); !inAnHour(n) || told != n {
-			t.Errorf("%d tries in an hour, told %d times", n, told)
+			t.Errorf("%d tries in an hour, logged %d times", n, told)
 		}
 		if n, told := after(9 * 24 * time.Hour); n < 9*24 || n > 9*24*4/3+longest || told < longest+8 || told > longest+10 {
-			t.Errorf("%d tries in ten days, told %d times", n, told)
+			t.Errorf("%d tries in ten days, logged %d times", n, told)
 		}
-		// Another failure is told at once.
+		// Another failure is logged at once.
 		m.change(func() { m.log, m.mountErr["vdb"] = nil, errors.New("never") })
 		if n, told := after(time.Hour); n < 1 || told != 1 {
-			t.Errorf("another failure, %d tries, told %d times", n, told)
+			t.Errorf("another failure, %d tries, logged %d times", n, told)
 		}
 		// A look is no try.
 		m.change(func() { m.log = nil })
 		a.Look("vdb")
 		m.expect(t, ``)
-		// A disk that was written to, say by xfs_repair, is worth a new try.
+		// A disk that was written to, for example by xfs_repair, gets a new try.
 		m.change(func() { m.disks["vdb"].Writes++; delete(m.mountErr, "vdb") })
 		a.Look("vdb")
 		m.expect(t, `
@@ -1071,8 +1068,7 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 	})
 }
 
-// What a failed try itself has written, as the kernel may while it looks at the log, is
-// no change of the disk.
+// A failed try may write to the disk itself, for example when the kernel reads the log. That is no change of the disk.
 func TestATryThatWritesIsNoChange(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.mountWrites = errors.New("no"), true
@@ -1091,7 +1087,7 @@ func TestATryThatWritesIsNoChange(t *testing.T) {
 	})
 }
 
-// A partition that cannot be mounted is not read by the unit that formats.
+// The unit that formats does not read a partition that cannot be mounted.
 func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.ID.Name, f.ID.Seq, f.Whole = "vdb1", disk.PartitionSeq(2, 1), "vdb"
@@ -1112,7 +1108,7 @@ func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
 	})
 }
 
-// The end of a mount unit's job may not be heard, when PID 1 is slow to answer.
+// The end of a mount unit's job may go unheard when PID 1 is slow to answer.
 func TestAMountThatFailedAndIsThereIsReported(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -1133,7 +1129,7 @@ func TestAMountThatFailedAndIsThereIsReported(t *testing.T) {
 	})
 }
 
-// To udev a filesystem whose mkfs did not finish is one like any other.
+// udev reports a filesystem whose mkfs did not finish like any other.
 func TestWhatCanNotBeMountedIsRead(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.halfMade = errors.New("no"), true
@@ -1190,8 +1186,7 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	with(t, m, func(t *testing.T, a *Agent) {
 		settle()
-		// Gone while somebody holds it: the old mount stays for now, and the disk
-		// comes back as vdc.
+		// The disk goes while a process holds it. The old mount stays for now, and the disk comes back as vdc.
 		m.change(func() {
 			m.log = nil
 			delete(m.disks, "vdb")
@@ -1211,8 +1206,7 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 		}
 		a.Look("vdc")
 		m.expect(t, `vdc: mount (filesystem)`)
-		// Whoever holds it keeps the filesystem from being mounted again until he lets
-		// go, hours later.
+		// The process keeps the filesystem from being mounted again until it lets go, hours later.
 		m.change(func() {
 			m.mountErr["vdc"] = disk.ErrHeld
 			delete(m.mountErr, "lazily "+where)
@@ -1233,7 +1227,7 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 				}
 			}
 			if said > heldLongest {
-				t.Errorf("what is tried for ever is told %d times", said)
+				t.Errorf("a failure that is retried for ever is logged %d times", said)
 			}
 			m.log = nil
 			delete(m.mountErr, "vdc")
@@ -1263,7 +1257,8 @@ func TestAnotherDiskUnderTheSameName(t *testing.T) {
 	})
 }
 
-// TestTheSecondOfTwoPathsIsHeld: of two disks without a serial, and looked at again when the first is gone.
+// TestTheSecondOfTwoPathsIsHeld: of two disks without a serial the second is held. It is looked at again when the
+// first is gone.
 func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
 	one, two := blankDisk("vdb", 2), blankDisk("vdc", 3)
 	one.WWN, two.WWN = "naa.5000c50015ea71ac", "naa.5000c50015ea71ac"
@@ -1286,7 +1281,7 @@ func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
 	})
 }
 
-// TestSelves: a disk waits before it is refused for good while serial and WWN let the other be the same disk.
+// TestSelves: a disk waits before its final refusal as long as serial and WWN allow the other to be the same disk.
 func TestSelves(t *testing.T) {
 	for name, tt := range map[string]struct {
 		serial, wwn           string
@@ -1362,8 +1357,8 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 	})
 }
 
-// Of another serial it cannot be the one that is there; nor is there one to look at where
-// the record alone speaks against it.
+// A twin of another serial is refused at once, because it cannot be the disk that is there. The same holds where only
+// the record shows another disk.
 func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Serial = "A"
@@ -1383,7 +1378,7 @@ func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	})
 }
 
-// Where that cannot be recorded it is tried at each look, and no look leads to another.
+// If a twin cannot be recorded, each look tries to record it again, and no look causes another.
 func TestThreeOfOneUUIDAndNoRecord(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA), xfsDisk("vdd", 4, uuidA))
 	m.keepErr = errors.New("read-only")
@@ -1398,7 +1393,7 @@ func TestThreeOfOneUUIDAndNoRecord(t *testing.T) {
 	})
 }
 
-// One that is pulled and comes back under another name may be looked at there first.
+// A disk that is pulled and comes back under another name may be looked at there first.
 func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -1438,7 +1433,7 @@ func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 	})
 }
 
-// A copy with the serial of the original is as much on record as that, but not in its slot.
+// A copy with the original's serial is on record like the original, but not in its slot.
 func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	for _, f := range []*disk.Facts{clone, original} {
@@ -1457,8 +1452,8 @@ func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 	})
 }
 
-// A copy with the serial that was refused in the last boot is there again, and slower: READY waits,
-// and nothing is said of the one that is mounted.
+// A copy with the serial was refused in the last boot. It is there again, and is slower. READY waits, and
+// nothing is reported of the disk that is mounted.
 func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	for _, f := range []*disk.Facts{clone, original} {
@@ -1479,7 +1474,7 @@ func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	})
 }
 
-// One that is never seen does not keep such a disk undecided for ever.
+// A disk that never appears does not keep such a copy undecided for ever.
 func TestACloneBesideADiskThatHangs(t *testing.T) {
 	original := xfsDisk("vdb", 2, uuidA)
 	original.Serial, original.Standing.OnRecord, original.Standing.Twin, original.Standing.InPlace = "A", true, true, true
@@ -1497,8 +1492,8 @@ func TestACloneBesideADiskThatHangs(t *testing.T) {
 	})
 }
 
-// Disks that wait for the last one of the start cause no looks, at one another or again at one
-// that cannot be looked at.
+// Disks that wait for the last one of the start cause no looks at each other. They cause no second look at a disk that
+// cannot be looked at.
 func TestFewLooksWhileADiskHangs(t *testing.T) {
 	waiting := func(name string, seq uint64, uuid, serial string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)
@@ -1520,14 +1515,14 @@ func TestFewLooksWhileADiskHangs(t *testing.T) {
 		m.change(func() { m.lookErr = errors.New("input/output error") })
 		a.Look("vdb")
 		time.Sleep(11 * time.Second)
-		// One disk is tried after 1, 2 and 4 seconds, the other from the end of the wait on.
+		// One disk is tried after 1, 2 and 4 seconds. The other is tried from the end of the wait on.
 		if n := looks(); n > 10 {
 			t.Errorf("%d looks that fail", n)
 		}
 		m.change(func() { m.lookErr, m.log = nil, nil })
 		time.Sleep(time.Minute)
 		m.change(func() {
-			slices.Sort(m.log) // which is looked at first is by chance
+			slices.Sort(m.log) // the order of the looks is random
 		})
 		m.expect(t, `
 			vdb stays held: twin
@@ -1540,8 +1535,8 @@ func TestFewLooksWhileADiskHangs(t *testing.T) {
 	})
 }
 
-// One that was refused and comes alone, in the slot of the one on record, is on record as such: when
-// the other comes, it is not what tells which of them is meant.
+// A refused disk that comes alone, in the slot of the disk on record, is on record as that disk. When the other comes,
+// the record does not show which of them is the original.
 func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {
 	clone, late := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB)
 	clone.Serial, clone.Standing.OnRecord, clone.Standing.Twin, clone.Standing.InPlace = "A", true, true, true
@@ -1567,8 +1562,8 @@ func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {
 	})
 }
 
-// At boot udev may have finished with a copy before the disk that the volumes are on, or
-// with one of two of which none is on record.
+// At boot udev may finish with a copy before the disk that the volumes are on. It may also finish first with one of
+// two disks without a record.
 func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
 	for _, onRecord := range []bool{true, false} {
 		clone, original := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3)
@@ -1605,7 +1600,7 @@ func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
 	}
 }
 
-// A disk with which udev never finishes holds nobody back for ever.
+// A disk with which udev never finishes blocks no other disk for ever.
 func TestADiskThatUdevNeverHasAtBoot(t *testing.T) {
 	stuck := blankDisk("vdc", 3)
 	stuck.Udev.Initialized = false
@@ -1643,7 +1638,7 @@ func TestProvenBlankThenHeldThenFree(t *testing.T) {
 	})
 }
 
-// What waits for its turn is decided again when it comes.
+// A disk that waits for its turn is decided again when its turn comes.
 func TestReloadWhileDisksWait(t *testing.T) {
 	s := testSettings()
 	atOnce := mountsPerWorker * s.Workers
@@ -1685,13 +1680,13 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// And the second time, although the disk was accepted once.
+		// The same happens the second time, although the disk was accepted once.
 		m.change(func() { m.table = nil })
 		a.Look("vdb")
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
-		// The directory goes with the disk: one that the mount unit of somebody else was for is still there.
+		// The directory goes with the disk, but the directory of another program's mount unit stays.
 		m.change(func() { delete(m.disks, "vdb") })
 		a.Look("vdb")
 		m.expect(t, `
@@ -1701,7 +1696,7 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 	})
 }
 
-// What kubelet has bound for a pod stays when the mount that it was made of ends, by whomever.
+// A bind mount of kubelet for a pod stays when the mount that it was made of ends, whatever ended it.
 func TestUnmountedBeneathAPod(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(f)
@@ -1734,7 +1729,7 @@ func TestUnmountedBeneathAPod(t *testing.T) {
 		}
 		m.expect(t, `
 			another try of vdb`+again)
-		// What a pod has cannot be read alone: it is tried again without.
+		// A disk that a pod has cannot be read exclusively, so it is tried again without.
 		m.change(func() { m.mountErr["vdb"] = errors.New("no") })
 		ends(time.Now().Add(time.Hour), `
 			vdb: bounced
@@ -1750,7 +1745,7 @@ func TestUnmountedBeneathAPod(t *testing.T) {
 	})
 }
 
-// A proof that leaves nothing is a failure, also of a disk that is to be mounted.
+// A proof without a result is a failure, also for a disk that is to be mounted.
 func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.formatErr = errors.New("no"), map[uint64]error{}
@@ -1765,8 +1760,7 @@ func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 	})
 }
 
-// What was taken back and is not mounted yet was unmounted by nobody since, also to the
-// next agent.
+// No hand has unmounted a disk that was taken back and is not mounted yet. The next agent knows that, too.
 func TestTakenBackBeforeTheAgentEnded(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(f)
@@ -1783,7 +1777,7 @@ func TestTakenBackBeforeTheAgentEnded(t *testing.T) {
 	})
 }
 
-// As long as PID 1 does not answer, nobody knows whether it was a hand.
+// As long as PID 1 does not answer, it is unknown whether a hand unmounted it.
 func TestUnmountedWhilePID1DoesNotAnswer(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -1833,7 +1827,7 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// A hand after that is one.
+		// An unmount by hand after that counts as one.
 		time.Sleep(time.Second)
 		m.change(func() { m.table = nil })
 		a.Look("vdb")
@@ -1843,7 +1837,7 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 	})
 }
 
-// The watchdog is fed by the loop itself: not while the loop stands.
+// The loop itself feeds the watchdog, so a loop that stands does not feed it.
 func TestWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
@@ -1864,7 +1858,7 @@ func TestWatchdog(t *testing.T) {
 		if n := fed(); n != 7 {
 			t.Errorf("fed %d times in a minute", n-1)
 		}
-		// A request that does not end: the loop stands.
+		// A request that does not end stops the loop.
 		stand := make(chan struct{})
 		a.requests <- func() { <-stand }
 		time.Sleep(time.Minute)
@@ -1879,16 +1873,16 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// What is mounted is asked for faults each ten minutes, and the watchdog is fed in time, whatever its period.
+// Mounted filesystems are checked for faults every ten minutes. The watchdog is fed in time, whatever its period.
 func TestBeats(t *testing.T) {
 	for _, c := range []struct {
 		watchdog      time.Duration
-		checks, feeds int // of an hour
+		checks, feeds int // within an hour
 	}{
 		{0, 6, 0},
 		{10 * time.Second, 6, 360},
 		{checkPeriod, 6, 6},
-		// A check that is due between two beats comes with the one before.
+		// A check that is due between two beats comes with the earlier one.
 		{4 * time.Minute, 7, 15},
 		{time.Hour, 6, 6},
 	} {
@@ -1901,7 +1895,7 @@ func TestBeats(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- a.Run(ctx) }()
-				// The check of the first rest, and the feed of the start.
+				// These are the check of the first rest, and the feed of the start.
 				time.Sleep(restAfter + 10*time.Second + time.Millisecond)
 				var checks, feeds int
 				m.change(func() { checks, feeds = len(m.checked), m.alive })
@@ -1920,7 +1914,7 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-// What is mounted is asked for faults, of which no event tells; where there is none the loop rests.
+// Mounted filesystems are checked for faults that cause no event. Where no filesystem is mounted the loop rests.
 func TestChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdd", 4, uuidB), blankDisk("vdc", 3))
@@ -2088,8 +2082,8 @@ func TestReloadForgetsFailures(t *testing.T) {
 	})
 }
 
-// TestRemembersWhatIsMounted: each filesystem that is found mounted is
-// remembered once, and that its disk left.
+// TestRemembersWhatIsMounted: each filesystem that is found mounted is remembered once. The departure of its disk is
+// remembered, too.
 func TestRemembersWhatIsMounted(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Serial, vdb.Slot = "S", "pci-5"
@@ -2142,8 +2136,8 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 	})
 }
 
-// TestRecordsKeepTheirDistance: what is seen of disks that come one after the other is recorded together,
-// of the first at once, and of the last when the agent ends. What is not mounted and what has left do not wait.
+// TestRecordsKeepTheirDistance: sightings of disks that come one after the other are recorded together. The first is
+// recorded at once, and the last when the agent ends. Disks that are not mounted and disks that left do not wait.
 func TestRecordsKeepTheirDistance(t *testing.T) {
 	m := newMachine()
 	check := func(when string, want int) {
@@ -2184,7 +2178,7 @@ func TestRecordsKeepTheirDistance(t *testing.T) {
 		m.change(func() { m.disks["vde"] = vde })
 		a.Look("vde")
 		check("with what is not mounted", 4)
-		// In place of one that was mounted, it is the later one.
+		// In place of a mounted disk, it is the later one.
 		if len(m.notes) != 1 || m.noted != 0 {
 			t.Errorf("of %d that are not mounted %d were recorded before what is", len(m.notes), m.noted)
 		}
@@ -2200,8 +2194,8 @@ func TestRecordsKeepTheirDistance(t *testing.T) {
 	}
 }
 
-// TestRemembersOnceAtStart: what was seen of all disks, when they have been looked at, but
-// after a second at the latest, and when the agent ends.
+// TestRemembersOnceAtStart: all sightings are recorded once all disks were looked at, but after a second at the
+// latest. They are also recorded when the agent ends.
 func TestRemembersOnceAtStart(t *testing.T) {
 	mounted := func(hangs string) *machine {
 		m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC), blankDisk("vde", 5))
@@ -2241,7 +2235,7 @@ func TestRemembersOnceAtStart(t *testing.T) {
 		time.Sleep(2 * saveAfter)
 		m.change(func() { m.disks["vdb"].Size++ })
 		a.Look("vdb")
-		time.Sleep(saveAfter) // not in a loop that turns and turns
+		time.Sleep(saveAfter) // the loop must not spin
 		check(m, "recording hangs", 0)
 		m.change(func() { m.remembers = false })
 		m.unhang()
@@ -2270,8 +2264,7 @@ func TestRemembersOnceAtStart(t *testing.T) {
 	}
 }
 
-// TestADiskThatWasUnmountedBeforeItLeft: that it left is remembered, too, also by an
-// agent that never saw it mounted.
+// TestADiskThatWasUnmountedBeforeItLeft: its departure is remembered, too, also by an agent that never saw it mounted.
 func TestADiskThatWasUnmountedBeforeItLeft(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Slot = "pci-5"
@@ -2304,8 +2297,7 @@ func TestADiskThatWasUnmountedBeforeItLeft(t *testing.T) {
 	}
 }
 
-// A partition's disk may have left with it, and what cannot be read is no reason to
-// forget that it did.
+// A partition's disk may have left with it. A read error does not forget that it left.
 func TestAPartitionLeaves(t *testing.T) {
 	part := xfsDisk("vdb1", disk.PartitionSeq(2, 1), uuidA)
 	part.Whole = "vdb"
@@ -2325,7 +2317,7 @@ func TestAPartitionLeaves(t *testing.T) {
 	})
 }
 
-// A partition that no class asks for any more has not left, and stays mounted.
+// A partition that no class selects any more has not left, and stays mounted.
 func TestPartitionsAreDisregarded(t *testing.T) {
 	part := xfsDisk("vdb", 2, uuidA)
 	part.ID.Name, part.ID.Seq, part.Whole = "vdb1", disk.PartitionSeq(2, 1), "vdb"
@@ -2346,7 +2338,7 @@ func TestPartitionsAreDisregarded(t *testing.T) {
 		if len(m.table) != 1 || len(m.sightings) > 0 || strings.Contains(strings.Join(m.log, "\n"), "gone") {
 			t.Errorf("table %v, sightings %v, log %q", m.table, m.sightings, m.log)
 		}
-		// Who asks for them again has it as it was.
+		// A class that selects it again has it as it was.
 		m.change(func() { m.blind = false })
 		if err := a.Reload(t.Context(), wanted); err != nil {
 			t.Fatal(err)
@@ -2355,7 +2347,7 @@ func TestPartitionsAreDisregarded(t *testing.T) {
 		if len(m.table) != 1 || m.status != "1 mounted, 0 held, 0 refused, 0 failing" {
 			t.Errorf("table %v, status %q", m.table, m.status)
 		}
-		// What is not found though it is asked for has left.
+		// A selected partition that is not found has left.
 		m.change(func() { m.log, m.blind = nil, true })
 		a.Look("vdb1")
 		settle()
@@ -2365,8 +2357,8 @@ func TestPartitionsAreDisregarded(t *testing.T) {
 	})
 }
 
-// What is mounted from a number that is attached is on a living disk: somebody has mounted
-// there what came under the name and number of the one that left, before it was looked at.
+// A mount from an attached number is on a living disk. Another program mounted there the disk that got the name and
+// number of the one that left, before the look.
 func TestTheNextDisksMountStays(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2383,8 +2375,8 @@ func TestTheNextDisksMountStays(t *testing.T) {
 	})
 }
 
-// Another disk that has the name when PID 1 comes to mount it, while udev knows of neither's
-// coming nor going, is unmounted before anything is said or recorded of it.
+// Another disk has the name when PID 1 mounts it, and udev has seen neither of the two changes. It is unmounted
+// before the agent reports or records anything.
 func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		busy bool
@@ -2430,8 +2422,8 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 	}
 }
 
-// While the mount of a disk is under way its copy is on record at once: if the disk goes
-// before that ends nobody would know that the copy is one.
+// The copy of a disk is on record as soon as the mount of the disk begins. If the disk went before the mount ends,
+// nothing would show that the copy is one.
 func TestACloneDuringTheFirstMount(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Standing.OnRecord = true
@@ -2456,8 +2448,8 @@ func TestACloneDuringTheFirstMount(t *testing.T) {
 	})
 }
 
-// Whether what has another name when a disk is seen to leave was attached together with it, the
-// order of their coming and going tells, and no serial: a copy has that, too.
+// A disk is seen to leave while another name exists. The order of coming and going shows whether both were attached
+// together. The serial does not, because a copy has it, too.
 func TestAPulledDiskInAnotherSlot(t *testing.T) {
 	for _, tt := range []struct {
 		serial    string
@@ -2497,8 +2489,8 @@ func TestAPulledDiskInAnotherSlot(t *testing.T) {
 	}
 }
 
-// TestNotesWhatIsNotMounted: what lies on a disk and is not mounted from it is recorded,
-// once, and that it is there no more; of what the next boot cannot miss nothing is.
+// TestNotesWhatIsNotMounted: content that is not mounted is recorded once, and so is its departure. Content that the
+// next boot cannot miss is not recorded.
 func TestNotesWhatIsNotMounted(t *testing.T) {
 	at := func(f *disk.Facts, put func(*disk.Facts)) *disk.Facts { f.Slot = "pci-5"; put(f); return f }
 	lvm := func(id string) func(*disk.Facts) {
@@ -2592,7 +2584,7 @@ func TestNotesWhatIsNotMounted(t *testing.T) {
 	}
 }
 
-// TestNotesPartitions: where partitions are used each speaks for itself, and not the table.
+// TestNotesPartitions: where partitions are used each partition is noted by itself, and the table is not.
 func TestNotesPartitions(t *testing.T) {
 	vdb, part := blankDisk("vdb", 2), xfsDisk("vdb", 2, uuidA)
 	vdb.Slot, part.Slot = "pci-5", "pci-5-part1"
@@ -2607,7 +2599,7 @@ func TestNotesPartitions(t *testing.T) {
 			t.Fatal(err)
 		}
 		settle()
-		a.Look("vdb1") // which finds on record what was noted
+		a.Look("vdb1") // it finds the note on record
 		settle()
 		m.change(func() { m.hangs = ""; m.notes = nil; part.Standing.Noted = nil })
 		close(m.hang)
@@ -2621,8 +2613,8 @@ func TestNotesPartitions(t *testing.T) {
 	})
 }
 
-// TestNotesWhatChanges: what is wiped here is there no more, and what could not be mounted
-// is noted, until it is.
+// TestNotesWhatChanges: a wipe here ends the note. A filesystem that could not be mounted is noted until it is
+// mounted.
 func TestNotesWhatChanges(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Slot, vdb.Udev.FSType = "pci-5", "btrfs"
@@ -2646,7 +2638,7 @@ func TestNotesWhatChanges(t *testing.T) {
 		if got := noted(); !slices.Equal(got, []string{"2 btrfs false", "3 xfs false"}) {
 			t.Errorf("at first: %q", got)
 		}
-		// While udev's rules run nobody knows what is there.
+		// The content is unknown while udev's rules run.
 		for _, done := range []bool{false, true} {
 			m.change(func() { vdb.Udev.Initialized = done })
 			a.Look("vdb")
@@ -2664,7 +2656,7 @@ func TestNotesWhatChanges(t *testing.T) {
 		if got := noted(); !slices.Equal(got, []string{"2  true", "3  true"}) {
 			t.Errorf("wiped, and mounted: %q", got)
 		}
-		// What could not be recorded is told once, not at every look.
+		// A failure to record is reported once, not at every look.
 		m.change(func() {
 			m.log, m.noteErr = nil, errors.New("full")
 			vdb.Udev.FSType, vdb.Udev.FSUsage = "swap", "other"
@@ -2680,7 +2672,7 @@ func TestNotesWhatChanges(t *testing.T) {
 	})
 }
 
-// TestTheBrakeHoldsOnWhenTheTimeIsOver: until the disk is accepted.
+// TestTheBrakeHoldsOnWhenTheTimeIsOver: the disk is held until it is accepted.
 func TestTheBrakeHoldsOnWhenTheTimeIsOver(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.Formats = make([]time.Duration, 64)
@@ -2705,7 +2697,7 @@ func TestTheBrakeHoldsOnWhenTheTimeIsOver(t *testing.T) {
 	})
 }
 
-// TestAFilesystemThatWasMissingTurnsUp: the disk that was held for it is free.
+// TestAFilesystemThatWasMissingTurnsUp: the disk that was held for the missing filesystem is free.
 func TestAFilesystemThatWasMissingTurnsUp(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.FormerSlot = &disk.Sighting{UUID: uuidA, Type: "xfs"}
@@ -2725,8 +2717,8 @@ func TestAFilesystemThatWasMissingTurnsUp(t *testing.T) {
 	})
 }
 
-// A storm of events: few looks answer all of them, the last event is answered, and
-// the next event after the storm is answered at once.
+// In a storm of events a few looks answer all events. The last event is answered, and the next event after the storm
+// is answered at once.
 func TestStormOfEvents(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2739,7 +2731,7 @@ func TestStormOfEvents(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		m.expect(t, "vdb: mount (filesystem)\nmount vdb seq 2: xfs at /mnt/disks/"+uuidA+"\nvdb: mounted at "+uuidA+"\nready")
-		// The disk goes, which the last event tells.
+		// The last event reports that the disk goes.
 		m.change(func() { delete(m.disks, "vdb") })
 		a.Look("vdb")
 		time.Sleep(hintMost)
@@ -2747,7 +2739,7 @@ func TestStormOfEvents(t *testing.T) {
 		m.mu.Lock()
 		during := m.looks - before
 		m.mu.Unlock()
-		// 100 seconds: 8 at once, 7 up to the greatest distance, then one each.
+		// Within 100 seconds there are 8 looks at once, 7 up to the greatest distance, then one each.
 		if during > 36 || during < 20 {
 			t.Errorf("%d looks", during)
 		}
@@ -2759,15 +2751,14 @@ func TestStormOfEvents(t *testing.T) {
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		// And the one that shows what came of mounting it.
+		// One more look shows the result of the mount.
 		if got := m.looks - before - during; got != hintsAtOnce+1 {
 			t.Errorf("%d looks at %d single events", got, hintsAtOnce)
 		}
 	})
 }
 
-// An event that was put off in a storm is not lost with the disk that the name
-// was of: it may be the next disk's.
+// An event that was delayed in a storm is not lost with the disk of that name. It may belong to the next disk.
 func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 	refused := xfsDisk("vdb", 2, uuidA)
 	refused.Partitions = []string{"vdb1"}
@@ -2800,8 +2791,7 @@ func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 	})
 }
 
-// While there is work the status is told once a second, not at first, and when there is
-// none left at once.
+// While there is work the status is sent once a second, but not at first. It is sent at once when no work is left.
 func TestStatusWhileThereIsWork(t *testing.T) {
 	m := newMachine()
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2844,7 +2834,7 @@ func TestStatusWhileThereIsWork(t *testing.T) {
 		if got := told(); got != "5 mounted, 0 held, 0 refused, 0 failing" {
 			t.Errorf("after the reload: %q", got)
 		}
-		// What is done at once costs one line.
+		// Work that ends at once costs one line.
 		m.change(func() { m.slow, m.statuses = false, nil; m.disks["vdf"] = xfsDisk("vdf", 9, uuidB) })
 		a.Look("vdf")
 		if got := told(); got != "6 mounted, 0 held, 0 refused, 0 failing" || len(m.statuses) != 1 {
@@ -2870,8 +2860,8 @@ func TestGoneCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// The number of a disk that was pulled may be another's by now: that says nothing of the one that
-// was refused for it.
+// Another disk may have the number of a pulled disk by now. That says nothing about the disk that was refused because
+// of it.
 func TestAPulledDiskWhoseNumberIsAnothers(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {

@@ -14,7 +14,7 @@ func (a *Agent) asks(st *state) bool {
 	return st.asked != st.facts.Seq && policy.Asks(&st.facts, &c, st.decision)
 }
 
-// startAsk finds out who has the disk open. The next look decides anew.
+// startAsk finds out who has the disk open. The next look decides again.
 func (a *Agent) startAsk(ctx context.Context, name string, l *lane) {
 	st := a.disks[name]
 	seq := st.facts.Seq

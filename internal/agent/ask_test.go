@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestUsedByAnotherIsHeld: a disk that is mounted elsewhere, bound as a device or claimed is held once that ends, until
-// it is accepted. A volume of this node is mounted again.
+// TestUsedByAnotherIsHeld: a disk that is mounted elsewhere, bound as a device or claimed is held once that ends,
+// until it is accepted. A volume of this node is mounted again.
 func TestUsedByAnotherIsHeld(t *testing.T) {
 	for how, use := range map[string]func(m *machine, f *disk.Facts, on bool){
 		"mounted at /srv": func(m *machine, f *disk.Facts, on bool) {
@@ -54,7 +54,7 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 				}
 				m.change(func() { m.log = nil })
 				a.Look("vdb")
-				m.expect(t, "") // it is recorded once
+				m.expect(t, "")
 				m.change(func() { use(m, vdb, false) })
 				a.Look("vdb")
 				m.expect(t, held)
@@ -70,8 +70,8 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 	}
 }
 
-// TestAsksBeforeTheFirstUse: where others open disks, the first mount, format or link of a disk waits until it is known
-// who has it open. Elsewhere, and for a volume, nobody is asked.
+// TestAsksBeforeTheFirstUse: on a node where others open disks, the first mount, format or link of a disk waits for
+// its list of openers. Elsewhere, and for a volume, the agent does not ask.
 func TestAsksBeforeTheFirstUse(t *testing.T) {
 	vdb, vdc, vdd := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3), xfsDisk("vdd", 4, uuidC)
 	vdd.Standing.Volume = &disk.Sighting{Identity: disk.Identity{Boot: "before"}, UUID: uuidC, Type: "xfs", Directory: "/mnt/disks"}
@@ -105,8 +105,8 @@ func TestAsksBeforeTheFirstUse(t *testing.T) {
 	})
 }
 
-// TestAMachinesDiskIsHeld: what a virtual machine monitor has open is held. After an accept it is still not mounted
-// while the monitor has it.
+// TestAMachinesDiskIsHeld: a disk that a virtual machine monitor has open is held. After an accept it is still not
+// mounted while the monitor has it open.
 func TestAMachinesDiskIsHeld(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Neighbours = true
@@ -138,8 +138,8 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 	})
 }
 
-// TestAWriterIsWaitedFor: what another process has open for writing is not recorded, and mounted once that ends. So is
-// a disk of which nobody can tell.
+// TestAWriterIsWaitedFor: a disk that another process has open for writing is not recorded, and is mounted once that
+// ends. The same holds for a disk whose openers are unknown.
 func TestAWriterIsWaitedFor(t *testing.T) {
 	for want, put := range map[string]func(m *machine){
 		"cannot use it: it is opened for writing by dd (process 8)": func(m *machine) { m.opener = &disk.Opener{PID: 8, Command: "dd"} },

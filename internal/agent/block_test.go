@@ -43,8 +43,8 @@ func rawDisk(name string, seq uint64, serial string) *disk.Facts {
 	return f
 }
 
-// TestBlock: a disk is given out, stays so, is given out again when the link was
-// taken away, is taken back at the operator's word, and when it goes.
+// TestBlock: a disk is given out and stays so. It is given out again when the link was removed, and is taken back at
+// an accept and when the disk goes.
 func TestBlock(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode = disk.ModeBlock
@@ -65,7 +65,7 @@ func TestBlock(t *testing.T) {
 			vdb: link (block-mode)
 			give out seq 2
 			vdb: keep (given-out)`)
-		// The unit tells its number alone. That of another disk is nothing.
+		// The unit reports only its number. The number of another disk is ignored.
 		m.change(func() { m.disks["vdb"].Standing.Link = "" })
 		if err := a.LookAt(t.Context(), 3); err != nil {
 			t.Error(err)
@@ -103,8 +103,7 @@ func TestBlock(t *testing.T) {
 	})
 }
 
-// TestAPulledBlockVolumeIsNotTwice: it comes back under another name, and is looked at there
-// first.
+// TestAPulledBlockVolumeIsNotTwice: the disk comes back under another name, and is looked at there first.
 func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 	vdb := rawDisk("vdb", 2, "A")
 	m := newMachine(vdb)
@@ -118,7 +117,7 @@ func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 		})
 		a.Look("vdc")
 		settle()
-		// What is taken back and what is given out are two links of one name, in any order.
+		// The link that is taken back and the link that is given out share a name, in any order.
 		given, kept := slices.Index(m.log, "give out seq 3"), slices.Index(m.log, "vdc: keep (given-out)")
 		if log := strings.Join(m.log, "\n"); strings.Contains(log, "stays held") || given < 0 || kept < given {
 			t.Errorf("log:\n%s", log)
@@ -126,14 +125,14 @@ func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 	})
 }
 
-// TestGivenOutByAFormerClass: what was given out, and is to be mounted now, is taken back by the
-// operator's word; what lies on such a disk is not released instead.
+// TestGivenOutByAFormerClass: a disk that was given out, and is to be mounted now, is taken back by the operator. What
+// lies on such a disk is not released instead.
 func TestGivenOutByAFormerClass(t *testing.T) {
 	givenOutByAFormerClass(t, "vd[a-z]", `
 			vdb stays unmounted: released
 			take back seq 2
 			vdb: hold (released)`)
-	// No class's.
+	// No class has it.
 	givenOutByAFormerClass(t, "vdz", `
 			vdb stays unmounted: released
 			take back seq 2
@@ -164,9 +163,8 @@ func givenOutByAFormerClass(t *testing.T, names, want string) {
 	})
 }
 
-// TestBlockOfAnother: a disk with the serial of one that is given out does not get
-// its name when that goes, also not after a reboot, but by the operator's word; the
-// first one gets it again.
+// TestBlockOfAnother: a disk with the serial of a given-out disk does not get its name when that disk goes. A reboot
+// does not change that; an accept does. The first disk gets the name again.
 func TestBlockOfAnother(t *testing.T) {
 	first := rawDisk("vdb", 2, "A")
 	first.Slot = "pci-1"
@@ -199,7 +197,7 @@ func TestBlockOfAnother(t *testing.T) {
 			t.Errorf("log:\n%s", log)
 		}
 	})
-	// The reboot: it is there alone.
+	// After the reboot it is there alone.
 	m = newMachine(second(4))
 	m.mode = disk.ModeBlock
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -232,8 +230,7 @@ func TestBlockOfAnother(t *testing.T) {
 	})
 }
 
-// TestBlockSerialTwice: of two disks with a serial neither is given out, whichever
-// is seen first, until one is gone.
+// TestBlockSerialTwice: of two disks with one serial neither is given out, whichever is seen first, until one is gone.
 func TestBlockSerialTwice(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A"))
 	m.mode = disk.ModeBlock
@@ -254,7 +251,7 @@ func TestBlockSerialTwice(t *testing.T) {
 	})
 }
 
-// TestBlockWithoutEffect: that the unit says so makes no link.
+// TestBlockWithoutEffect: the report of the unit alone makes no link.
 func TestBlockWithoutEffect(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode, m.noEffect = disk.ModeBlock, true
@@ -266,7 +263,7 @@ func TestBlockWithoutEffect(t *testing.T) {
 	})
 }
 
-// TestTakenBackWithoutEffect: nobody is told that a link is gone which is there.
+// TestTakenBackWithoutEffect: no message says that a link is gone while it is there.
 func TestTakenBackWithoutEffect(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode = disk.ModeBlock
@@ -279,8 +276,8 @@ func TestTakenBackWithoutEffect(t *testing.T) {
 	})
 }
 
-// One with the serial of a volume that waits in line since before that was looked at is not given
-// out in its place when that leaves meanwhile.
+// A disk with a volume's serial waits in line since before the volume was looked at. It is not given out in the
+// volume's place when the volume leaves meanwhile.
 func TestOfOneSerialInLine(t *testing.T) {
 	vdb, vdc := rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A")
 	vdb.Slot, vdc.Slot = "pci-5", "pci-6"

@@ -16,7 +16,7 @@ type recorded struct {
 	*machine
 	store store.Store
 	known *store.Expectations
-	// takes is how long it takes to record, full says that nothing can be.
+	// takes is how long a record takes. full makes every record fail.
 	takes time.Duration
 	full  bool
 }
@@ -68,17 +68,17 @@ func (r *recorded) Keep(f *disk.Facts, reason disk.Reason) error {
 	return r.store.Keep(f, thisBoot, reason)
 }
 
-// A copy that was attached together with the original is not mounted in its place when that is
-// pulled: whatever its serial, in whatever order they are looked at, however long it takes to
-// record, and also where nothing can be recorded.
+// A copy that was attached together with the original is not mounted in its place when the original is pulled. The
+// serial, the order of the looks and the duration of the records do not matter. The same holds where nothing can be
+// recorded.
 func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	for _, serial := range []string{"S", "OTHER", ""} {
 		for name, tt := range map[string]struct {
 			looks []string
-			// before reports that the copy is looked at while the original is there.
+			// before makes the agent look at the copy while the original is there.
 			before, full bool
 			takes        time.Duration
-			// during has the copy's look begin before the original's ends.
+			// during starts the copy's look before the original's look ends.
 			during bool
 		}{
 			"the copy first":                      {looks: []string{"vdc", "vdb"}},
@@ -109,10 +109,10 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 						a.Look("vdc")
 						settle()
 					}
-					// PID 1 unmounts what is idle.
+					// PID 1 unmounts an idle filesystem.
 					m.change(func() { delete(m.disks, "vdb"); m.table = nil })
 					if tt.during {
-						// What the copy's look goes by is read before the original's has ended.
+						// The copy's look reads its records before the original's look has ended.
 						m.gate = func(work, name string) {
 							if work == "look" && name == "vdc" {
 								time.Sleep(time.Second)
@@ -142,8 +142,7 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	}
 }
 
-// What was pulled and is back under another name is no copy, where the order of coming and going
-// tells.
+// A disk that was pulled and is back under another name is no copy, if the order of coming and going shows it.
 func TestBackUnderAnotherName(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		was, is := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
@@ -166,9 +165,9 @@ func TestBackUnderAnotherName(t *testing.T) {
 	}
 }
 
-// A copy with the serial of the original, whose mount was decided before the original was looked
-// at and waits for its place in line, is not mounted when that leaves meanwhile: also one that cannot
-// be mounted itself, and was on record before a boot alone; also one of another serial without a record.
+// A copy with the original's serial waits in line. Its mount was decided before the original was looked at. It is not
+// mounted when the original leaves meanwhile. The same holds for an original that cannot be mounted itself and was on
+// record only before a boot. It also holds for a copy of another serial without a record.
 func TestACopyThatWaitsInLine(t *testing.T) {
 	for boot, mounted := range map[string]bool{thisBoot: true, "22222222-0000-4000-8000-000000000001": false, "": false} {
 		original, same := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
@@ -232,7 +231,7 @@ func TestACopyThatWaitsInLine(t *testing.T) {
 	}
 }
 
-// One whose original leaves while it waits in line is looked at once more, whatever was known of that.
+// A disk whose original leaves while it waits in line is looked at once more, whatever was known of that.
 func TestInLineWhenOneLeaves(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB))
 	m.table = []disk.MountPoint{{Path: "/mnt/disks/" + uuidA, Root: "/", Type: "xfs", Dev: m.disks["vdb"].Dev}}

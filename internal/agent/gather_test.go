@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestLooksShareAGathering: looks that are due together share a gathering. One that is due after it began waits for the
-// next, for what was read before may be older than the look. A look that hangs holds up no other.
+// TestLooksShareAGathering: looks that are due together share a gathering. A look that is due after it began waits for
+// the next, because the earlier data may be older than the look. A look that hangs delays no other.
 func TestLooksShareAGathering(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -50,7 +50,7 @@ func TestLooksShareAGathering(t *testing.T) {
 	})
 }
 
-// TestGatheringsRest: the more disks are busy, the longer the next gathering waits after one that took long.
+// TestGatheringsRest: the more disks are busy, the longer the next gathering waits after a long one.
 func TestGatheringsRest(t *testing.T) {
 	const took = 100 * time.Millisecond
 	for disks, want := range map[int]time.Duration{0: 2 * took / disksPerGathering, disksPerGathering - 2: took, 2*disksPerGathering - 2: 2 * took} {

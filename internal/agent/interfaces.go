@@ -68,7 +68,7 @@ type Units interface {
 	// Fill runs the unit that grows the disk's filesystem, not mounted yet, to the disk. The unit continues if ctx
 	// ends.
 	Fill(ctx context.Context, seq uint64) error
-	// Opener runs the unit that finds out who has the disk open (disk.Opener). It returns nil if nobody does.
+	// Opener runs the unit that finds out which process has the disk open (disk.Opener). It returns nil if none does.
 	Opener(ctx context.Context, seq uint64) (*disk.Opener, error)
 	// Format runs the unit that proves a disk blank and formats it if it is. The unit continues if ctx ends.
 	Format(ctx context.Context, seq uint64) error

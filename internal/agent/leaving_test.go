@@ -12,10 +12,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// A pod has the filesystem by a mount of its own, which does not keep it from being
-// unmounted on the host: the pod is named, and the disk that has returned is mounted
-// when the pod goes, hours later, without an event. So it is where the agent was
-// restarted meanwhile.
+// A pod has the filesystem by a mount of its own, which does not keep the host from unmounting it. The message names
+// the pod. The returned disk is mounted when the pod goes, hours later, without an event. A restart of the agent in
+// between does not change that.
 func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -73,7 +72,7 @@ func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
 	})
 }
 
-// One that returns damaged is tried ever later, and is mounted once it can be.
+// A disk that returns damaged is tried later and later, and is mounted once it can be.
 func TestReturnOfADamagedDisk(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -100,8 +99,8 @@ func TestReturnOfADamagedDisk(t *testing.T) {
 	})
 }
 
-// What is still mounted of a disk that went while the agent was down is taken away at
-// start, also when the disk is back already; and by the slow look at everything.
+// A disk went while the agent was down. Its leftover mount is removed at start, even if the disk is back already, and
+// by the slow look at all disks.
 func TestStaleMounts(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	stale := disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: where, Type: "xfs"}
@@ -131,7 +130,7 @@ func TestStaleMounts(t *testing.T) {
 			mount vdc seq 3: xfs at `+where+`
 			vdc: mounted at `+uuidA+`
 			ready`)
-		// One of which no event told.
+		// No event reported this one.
 		other := stale
 		other.Path, other.Dev.Minor = "/mnt/disks/"+uuidB, 64
 		m.change(func() { m.table = append(m.table, other) })
@@ -142,7 +141,7 @@ func TestStaleMounts(t *testing.T) {
 			rmdir `+other.Path+`
 			`+other.Path+` of old is still used by a pod
 			problem: as far as can be seen`)
-		// One that is found to be gone by the look at everything is told once.
+		// A disk that the look at all disks finds gone is reported once.
 		m.change(func() { delete(m.disks, "vdc"); m.mountErr = nil })
 		a.LookAtAll()
 		m.expect(t, `
@@ -153,8 +152,8 @@ func TestStaleMounts(t *testing.T) {
 	})
 }
 
-// What is mounted over the mount of a disk that is gone is alive, and is not taken
-// away in its place. It is the same for a disk that is to be released.
+// A mount over the mount of a gone disk is alive, and is not removed in its place. The same holds for a disk that is
+// to be released.
 func TestALivingMountOverAStaleOne(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -179,8 +178,8 @@ func TestALivingMountOverAStaleOne(t *testing.T) {
 	})
 }
 
-// An agent that was killed in the midst of a release has said that the disk is to stay
-// unmounted, which it is not: when it ends by itself later it is mounted again.
+// An agent was killed in the middle of a release. It had recorded that the disk stays unmounted, but the disk is
+// mounted. When the mount ends by itself later, the disk is mounted again.
 func TestReleaseThatWasCutShort(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.Standing.Unmounted = disk.ReasonReleased
@@ -204,7 +203,7 @@ func TestReleaseThatWasCutShort(t *testing.T) {
 	})
 }
 
-// A look in the midst of a release does not take that back.
+// A look in the middle of a release does not undo the release.
 func TestALookDuringARelease(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -232,8 +231,8 @@ func TestALookDuringARelease(t *testing.T) {
 	})
 }
 
-// TestAnOldLookAfterARelease: one that began while the disk was mounted, and ends when it
-// was released, does not mount it again: it may be detached any moment.
+// TestAnOldLookAfterARelease: a look that began while the disk was mounted ends after the release. It does not mount
+// the disk again, because the disk may be detached at any moment.
 func TestAnOldLookAfterARelease(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -274,8 +273,7 @@ func TestAnOldLookAfterARelease(t *testing.T) {
 	})
 }
 
-// TestReleasedAndItsDirectoryStays: the disk is unmounted all the same, by the operator's word
-// and by nobody's hand.
+// TestReleasedAndItsDirectoryStays: the disk counts as unmounted by the operator's release, and not by hand.
 func TestReleasedAndItsDirectoryStays(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.rmdirErr = errors.New("directory not empty")
@@ -292,9 +290,8 @@ func TestReleasedAndItsDirectoryStays(t *testing.T) {
 	})
 }
 
-// TestPulledTwice: a disk returns while its dead mount cannot be taken off yet, and is
-// pulled again. The dead mount is not forgotten for that, and when it is off at last
-// the disk, back once more, is mounted without being asked.
+// TestPulledTwice: a disk returns while its dead mount cannot be removed yet, and is pulled again. The dead mount is
+// not forgotten. Once it is removed, the disk, back once more, is mounted without a command.
 func TestPulledTwice(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -333,7 +330,7 @@ func TestPulledTwice(t *testing.T) {
 	})
 }
 
-// TestUnmountedInWordsAlone: what PID 1 says of the job is not all, the mount table is.
+// TestUnmountedInWordsAlone: PID 1's report of the job is not enough, because the mount table decides.
 func TestUnmountedInWordsAlone(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -358,8 +355,8 @@ func TestUnmountedInWordsAlone(t *testing.T) {
 	})
 }
 
-// TestPulledWithoutItsClass: a disk that is mounted in a directory that the configuration
-// has no more is unmounted at once when it is pulled.
+// TestPulledWithoutItsClass: a disk is mounted in a directory that the configuration no longer has. It is unmounted at
+// once when it is pulled.
 func TestPulledWithoutItsClass(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -382,8 +379,8 @@ func TestPulledWithoutItsClass(t *testing.T) {
 	})
 }
 
-// TestStaleAndGivenUp: what failed because a dead mount lay in its place is tried again when
-// that is found and gone.
+// TestStaleAndGivenUp: a mount that failed because of a dead mount in its place is retried when the dead mount is
+// found and gone.
 func TestStaleAndGivenUp(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	dead := disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 900}, Root: "/", Path: where, Type: "xfs"}
@@ -409,14 +406,14 @@ func TestStaleAndGivenUp(t *testing.T) {
 	})
 }
 
-// TestAHandAfterABounce: PID 1 has once taken the disk for unplugged, while it was in use,
-// and the mount outlived that. Who unmounts it later is a hand.
+// TestAHandAfterABounce: PID 1 once took the disk for unplugged while it was in use, and the mount outlived that. A
+// later unmount is one by hand.
 func TestAHandAfterABounce(t *testing.T) {
 	for after, want := range map[time.Duration]string{
 		24 * time.Hour: `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`,
-		// It may have been stopping still.
+		// The unit may still have been stopping.
 		time.Second: `
 			vdb: bounced
 			vdb: mount (filesystem)
@@ -441,7 +438,7 @@ func TestAHandAfterABounce(t *testing.T) {
 	}
 }
 
-// What a check finds mounted is, where no look comes for a day.
+// A mount that a check finds is a mount, even where no look comes for a day.
 func TestAHandAfterABounceWithoutALook(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	synctest.Test(t, func(t *testing.T) {
@@ -470,7 +467,7 @@ func TestAHandAfterABounceWithoutALook(t *testing.T) {
 	})
 }
 
-// A clock that was set tells nothing of whether a mount ended by a hand.
+// A clock that was set does not show whether a mount ended by hand.
 func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 	for _, step := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		f := xfsDisk("vdb", 2, uuidA)
@@ -495,14 +492,14 @@ func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 	}
 }
 
-// TestLeftoverIsTriedOnce: a directory that cannot be removed after its disk left is reported once. It is no mount, and it
-// does not keep the disk from its place.
+// TestLeftoverIsTriedOnce: a directory that cannot be removed after its disk left is reported once. It is no mount,
+// and does not keep the disk from its place.
 func TestLeftoverIsTriedOnce(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
 		m.change(func() {
-			m.table = nil // somebody has unmounted it
+			m.table = nil // another program has unmounted it
 			m.plugged = map[uint64]time.Time{2: time.Now().Add(-time.Hour)}
 		})
 		a.Look("vdb")

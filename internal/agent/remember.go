@@ -128,7 +128,7 @@ func attached(peers []disk.Peer, seq uint64) bool {
 }
 
 // note records content that hotmount does not mount from the disk, because it may be missing at the next boot. Content
-// about to be mounted or being overwritten is not recorded. Nor is the system's disk: without it there is no boot.
+// about to be mounted or being overwritten is not recorded. The system's disk is not either: without it there is no boot.
 func (a *Agent) note(st *state, c *disk.Content) {
 	f, d := &st.facts, st.decision
 	i := f.Standing.Intent

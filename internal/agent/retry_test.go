@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// many are disks from vdb on, each with an xfs of its own.
+// many are disks from vdb on, each with its own xfs.
 func many(n int) []*disk.Facts {
 	var disks []*disk.Facts
 	for i := range n {
@@ -19,8 +19,8 @@ func many(n int) []*disk.Facts {
 	return disks
 }
 
-// Each retry comes after twice as long as the one before, and after an hour at most, less up to a quarter that is each
-// disk's own: twenty do not come back at once.
+// Each retry waits twice as long as the one before, at most an hour, less up to a quarter that differs by disk. Twenty
+// disks do not come back at once.
 func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	m := newMachine(many(20)...)
 	tries := map[string][]time.Time{}
@@ -56,8 +56,8 @@ func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	})
 }
 
-// A fault of the node's is tried two minutes apart, and not told for ever; what is found of the disk then is tried ever
-// later.
+// A fault of the node is retried every two minutes, and is not logged for ever. A fault that is then found of the disk
+// is retried later and later.
 func TestANodesFaultIsTriedForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	broken := fmt.Errorf("cannot: %w", disk.OfNode(errors.New("systemd is silent")))
@@ -70,7 +70,7 @@ func TestANodesFaultIsTriedForEver(t *testing.T) {
 			t.Errorf("%d tries in 5 hours", n)
 		}
 		if n := strings.Count(log, "vdb: failed"); n == 0 || n > nodeLongest {
-			t.Errorf("it is told %d times", n)
+			t.Errorf("the failure is logged %d times", n)
 		}
 		m.change(func() { m.log, m.mountErr["vdb"] = nil, errors.New("it is damaged") })
 		time.Sleep(5 * time.Hour)
@@ -97,7 +97,7 @@ func TestANodesFaultIsTriedForEver(t *testing.T) {
 	}
 }
 
-// What waits for its next try is tried at once by the operator's rescan, and by no other look.
+// The operator's rescan retries a waiting disk at once, and no other look does.
 func TestRescanTriesAgain(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -120,8 +120,7 @@ func TestRescanTriesAgain(t *testing.T) {
 	})
 }
 
-// While a look is under way any number of events leads to one more, which sees what
-// the first did not.
+// While a look runs any number of events leads to one more look. It sees what the first look did not.
 func TestEventsDuringALook(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.ReadOnly = true
@@ -143,8 +142,8 @@ func TestEventsDuringALook(t *testing.T) {
 	})
 }
 
-// As many disks are looked at at once as there are workers, four times as many are
-// mounted, and two filesystems are grown; the others have their turn.
+// As many looks run at once as there are workers. Four times as many mounts and two growths run at once; the others
+// wait for their turn.
 func TestBounds(t *testing.T) {
 	workers := testSettings().Workers
 	for work, want := range map[string]int{"look": workers, "mount": 4 * workers, "grow": 2} {
@@ -179,7 +178,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// What no event has told of is found by the slow look at everything.
+// The slow look at all disks finds a change that no event reported.
 func TestADiskWithoutAnEvent(t *testing.T) {
 	m := newMachine()
 	with(t, m, func(t *testing.T, _ *Agent) {
@@ -190,7 +189,7 @@ func TestADiskWithoutAnEvent(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// That looks at each disk once.
+		// It looks at each disk once.
 		m.change(func() { m.looks = 0 })
 		time.Sleep(testSettings().Rescan)
 		settle()
@@ -200,7 +199,7 @@ func TestADiskWithoutAnEvent(t *testing.T) {
 	})
 }
 
-// The status counts what is mounted, held and refused, and names what is proven.
+// The status counts mounted, held and refused disks, and names the proven ones.
 func TestStatusOfEachKind(t *testing.T) {
 	disks := []*disk.Facts{xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3), xfsDisk("vdd", 4, uuidB), blankDisk("vde", 5), blankDisk("vdf", 6)}
 	disks[1].Standing.Formatting = "the hold file exists"
@@ -218,8 +217,7 @@ func TestStatusOfEachKind(t *testing.T) {
 	})
 }
 
-// The service manager waits for READY after each reload (sd_notify(3)); a daemon
-// that starts has not said it before.
+// The service manager waits for READY after each reload (sd_notify(3)). A daemon that starts has not sent it before.
 func TestReloadEndsWithReady(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.hangs = "vdb"
@@ -238,8 +236,8 @@ func TestReloadEndsWithReady(t *testing.T) {
 	})
 }
 
-// A disk that fails holds READY back until it is mounted or has had its time (DESIGN.md,
-// "Ready, and boot"), and only then is there talk of what is missing.
+// A disk that fails delays READY until it is mounted or its time is over (DESIGN.md, "Ready, and boot"). Only then is
+// anything reported as missing.
 func TestADiskThatFailsHasItsTime(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -270,7 +268,7 @@ func TestADiskThatFailsHasItsTime(t *testing.T) {
 	})
 }
 
-// What was never mounted was not mounted there.
+// A disk that was never mounted was not mounted there.
 func TestGoneBeforeItIsMounted(t *testing.T) {
 	for _, fails := range []bool{true, false} {
 		m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -289,7 +287,7 @@ func TestGoneBeforeItIsMounted(t *testing.T) {
 	}
 }
 
-// A look that failed says nothing of the filesystem: it is mounted without being read before.
+// A failed look says nothing of the filesystem, so it is mounted without a read before.
 func TestAFailedLookIsNoFailedMount(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.lookErr = errors.New("no")

@@ -38,8 +38,7 @@ type state struct {
 	initial bool
 	// remount reports that the disk's mount ended, but not by hand, and is to be made again.
 	remount bool
-	// asked is the sequence number of the disk that nobody has open, as far as was seen since its last action, 0 for
-	// none.
+	// asked is the sequence number of the disk if no process was seen to have it open since its last action, else 0.
 	asked uint64
 	// filled is the sequence number of the disk whose filesystem was to grow before the next mount, 0 for none. filling
 	// is why that failed.
@@ -102,7 +101,7 @@ func (st *state) lostMount(f *disk.Facts) bool {
 
 // hints limits the looks caused by events. hintsAtOnce in a row are answered at once. After that a look keeps a
 // distance from the previous one: first hintFirst, then doubled each time up to hintMost. hintsForgotten after the last
-// look it starts anew.
+// look it starts again.
 type hints struct {
 	count int
 	last  time.Time

@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Limits of the retries. What failed is tried again after retryFirst, then after twice as long and so on, for ever. Each
+// Limits of the retries. A failed step is tried again after retryFirst, then after twice as long and so on, for ever. Each
 // wait is shortened by up to a quarter at random, so that many disks do not come back at once.
 const (
 	retryFirst = time.Second

@@ -192,13 +192,13 @@ func TestFindPeers(t *testing.T) {
 	if p := f.SameUUID[0]; p.Name != "vdd" || p.OnRecord || !p.Resized {
 		t.Errorf("peer %+v", p)
 	}
-	// The one that is named stays the same, whoever is asked first.
+	// The same peer is named, whichever disk asks first.
 	all = []Facts{disk("vdd", 3, "S", ""), disk("vdb", 1, "S", uuid), disk("vdc", 2, "S", "")}
 	f = disk("vde", 4, "S", "")
 	if f.FindPeers(pointers(all)); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
 		t.Errorf("peers %+v", f.SameSerial)
 	}
-	// On virtio a serial is cut. A partition has its disk's, and is none.
+	// virtio cuts a serial. A partition has its disk's serial, and is not that disk.
 	long := disk("sda", 5, "ABCDEFGHIJKLMNOPQRST-and-more", uuid)
 	cut, part := disk("vdf", 6, "ABCDEFGHIJKLMNOPQRST", ""), disk("vdf1", 6, "ABCDEFGHIJKLMNOPQRST-part1", "")
 	part.Whole = "vdf"
@@ -207,7 +207,7 @@ func TestFindPeers(t *testing.T) {
 			t.Errorf("%s: peers %+v", f.Name, f.SameSerial)
 		}
 	}
-	// What is mounted in a place of ours is known although udev does not know it.
+	// A mount in a place of ours is known even if udev does not know it.
 	mounted := Facts{ID: ID{Name: "vdb", Seq: 1}, Serial: "S", Standing: Standing{Volume: &Sighting{UUID: uuid, Type: "ext4"}}}
 	for _, at := range [][]MountPoint{nil, {{Path: "/mnt/disks/" + uuid}}} {
 		mounted.Mounts = at
@@ -218,7 +218,7 @@ func TestFindPeers(t *testing.T) {
 	}
 }
 
-// TestPeersInUse: what is told of a peer is all that may have it in use, also through what is on it.
+// TestPeersInUse: a peer's use includes every use of the disk and of the devices on it.
 func TestPeersInUse(t *testing.T) {
 	for want, o := range map[string]Facts{
 		"":      {},
@@ -236,7 +236,7 @@ func TestPeersInUse(t *testing.T) {
 	}
 }
 
-// TestVisibleJSON: nothing that is not printable is left, and what is said is the same.
+// TestVisibleJSON: only printable characters are left, and the meaning stays the same.
 func TestUnescape(t *testing.T) {
 	for in, want := range map[string]string{
 		"":             "",
@@ -279,7 +279,7 @@ func TestVisibleJSON(t *testing.T) {
 	}
 }
 
-// TestState: a mounted disk with which something is wrong is not like one that is well.
+// TestState: a mounted disk with a fault has another state than a healthy one.
 func TestState(t *testing.T) {
 	for _, test := range []struct {
 		action Action
@@ -300,7 +300,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// BenchmarkFindPeers is one disk of 250.
+// BenchmarkFindPeers looks for the peers of one disk of 250.
 func BenchmarkFindPeers(b *testing.B) {
 	var all []*Facts
 	for i := range 250 {

@@ -20,7 +20,7 @@ const (
 	// Local: disks that look as if they were the node's own. Disks of virtual machines do, wherever they are stored.
 	Local
 
-	// Whole: the driver takes whole disks, whatever they are made of.
+	// Whole: the driver takes whole disks of any kind.
 	Whole = Local | Mapper
 	// Anything: nothing is known about the driver.
 	Anything = Fabric | Mapper | Local

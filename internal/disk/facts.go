@@ -110,8 +110,8 @@ type Facts struct {
 	Moved *Peer `json:"moved,omitempty"`
 }
 
-// VirtioSCSI is the transport of SCSI disks that a hypervisor attaches by virtio-scsi. What is said of "scsi" holds for
-// them, too: a selector, and the names of block volumes.
+// VirtioSCSI is the transport of SCSI disks that a hypervisor attaches by virtio-scsi. Selectors of
+// "scsi" and the names of its block volumes apply to them, too.
 const VirtioSCSI = "virtio-scsi"
 
 // Bus returns the transport, with "scsi" for VirtioSCSI.

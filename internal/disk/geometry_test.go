@@ -26,8 +26,8 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// TestFull: who was not measured is not full, nor who takes more than there is, nor
-// who may take less by the superblock on the disk.
+// TestFull: a filesystem is not full if it was not measured, or takes more than the disk has. It is not full either if
+// the superblock on the disk may record a smaller size.
 func TestFull(t *testing.T) {
 	const block, group = 4096, 65536 * 4096
 	xfs := &Geometry{Size: 4 * group, Block: block, Group: group}
@@ -62,7 +62,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFixed: a filesystem from elsewhere grows only with its disk. One without such a record was made here.
+// TestFixed: a filesystem from elsewhere grows only with its disk. A filesystem without such a record was made here.
 func TestFixed(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -84,9 +84,8 @@ func TestFixed(t *testing.T) {
 	}
 }
 
-// TestVolumeName: the names were computed with another FNV-1a (Python, by its
-// definition: offset basis 2166136261, prime 16777619), formatted by Go's %x as
-// the provisioner does, so without leading zeros.
+// TestVolumeName: another FNV-1a computed the names (Python, by the definition: offset basis 2166136261, prime
+// 16777619). They are formatted like Go's %x in the provisioner, so without leading zeros.
 func TestVolumeName(t *testing.T) {
 	for _, tt := range []struct{ entry, node, class, want string }{
 		{"5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f", "worker-1", "local-storage", "local-pv-fb8928b8"},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMountOptions: an ext4 does not choose what happens at an error and whether barriers are kept. The class can.
+// TestMountOptions: an ext4 superblock does not choose the error behaviour or the barriers. The class can.
 func TestMountOptions(t *testing.T) {
 	for _, c := range []struct{ fstype, options, want string }{
 		{XFS, "noatime,nodev", "noatime,nodev"},
@@ -20,7 +20,7 @@ func TestMountOptions(t *testing.T) {
 		{"ext3", "noatime", "noatime"},
 	} {
 		given := strings.Split(c.options, ",")
-		// Room behind the options must not be written to: several disks have one class.
+		// The spare capacity behind the options must not be written, because several disks share one class.
 		class := Class{Options: append(make([]string, 0, 8), given...)}
 		got := class.MountOptions(c.fstype)
 		if want := strings.Split(c.want, ","); !slices.Equal(got, want) {

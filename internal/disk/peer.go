@@ -15,7 +15,7 @@ type Peer struct {
 	UUID string `json:"uuid,omitempty"`
 	// Mounted is the first place at which it is mounted.
 	Mounted string `json:"mounted,omitempty"`
-	// InUse is what uses it or anything on it: a mount point, a place of its node, a device built on it, or "swap". It is empty if nothing
+	// InUse is the use of the disk or of anything on it: a mount point, a place of its node, a device built on it, or "swap". It is empty if nothing
 	// is known.
 	InUse string `json:"in_use,omitempty"`
 	// Known reports that udev or the kernel knows of something on it.

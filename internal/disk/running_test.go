@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestRunningSeen: only what lies between two looks at one mount counts.
+// TestRunningSeen: only the time between two looks at one mount counts.
 func TestRunningSeen(t *testing.T) {
 	mounted := time.Unix(1000, 0)
 	before := Running{Ran: time.Hour, Boot: "a", Seq: 3, Mounted: mounted, At: time.Minute}

@@ -2,7 +2,7 @@ package disk
 
 import "testing"
 
-// TestUseIs: which disks a record of use may be of.
+// TestUseIs checks which disks a record of use may belong to.
 func TestUseIs(t *testing.T) {
 	const one, two = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 	id := func(boot string, seq uint64, serial, slot string, size uint64) Identity {

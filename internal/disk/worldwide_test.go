@@ -2,7 +2,7 @@ package disk
 
 import "testing"
 
-// TestWorldWide: zeros, and what is made of model and serial, identify no disk.
+// TestWorldWide: zeros, and a WWN that is made of model and serial, identify no disk.
 func TestWorldWide(t *testing.T) {
 	for wwn, want := range map[string]string{
 		"naa.5000c50015ea71ac":                      "naa.5000c50015ea71ac",
@@ -28,7 +28,7 @@ func TestWorldWide(t *testing.T) {
 	}
 }
 
-// TestHardware: what serials and WWNs tell of two disks: one disk, two disks, or nothing.
+// TestHardware: serials and WWNs show that two disks are one disk, are two disks, or show nothing.
 func TestHardware(t *testing.T) {
 	const none, same, other = "none", "same", "other"
 	for _, tt := range []struct {
@@ -61,7 +61,7 @@ func TestHardware(t *testing.T) {
 			if a.Like(b) || a.ResizedTo(b) != (tt.want == same) {
 				t.Errorf("%+v: shrunk, like %v, resized %v", tt, a.Like(b), a.ResizedTo(b))
 			}
-			// In one slot, where nothing tells them apart.
+			// In one slot neither serial nor WWN distinguishes them.
 			a.Slot, a.Size = b.Slot, 1
 			if a.Like(b) != (tt.want == same || tt.want == none && a.Serial == b.Serial) || a.MayBe(b) != (tt.want != other) {
 				t.Errorf("%+v: in one slot, like %v, may be %v", tt, a.Like(b), a.MayBe(b))
@@ -74,7 +74,7 @@ func TestHardware(t *testing.T) {
 	}
 }
 
-// TestPeersByWWN: a WWN counts, of whatever kind, where no serial tells the disks apart.
+// TestPeersByWWN: a WWN of any kind counts where no serial distinguishes the disks.
 func TestPeersByWWN(t *testing.T) {
 	const wwn = "naa.5000c50015ea71ac"
 	sda := Facts{ID: ID{Name: "sda", Seq: 2}, WWN: wwn}
@@ -110,7 +110,7 @@ func TestPeersByWWN(t *testing.T) {
 			t.Errorf("%s: %+v", name, tt.f.SameWWN)
 		}
 	}
-	// The first of several is named, whoever is asked first.
+	// The first of several is named, whichever disk asks first.
 	f := sda
 	if f.FindPeers(pointers([]Facts{{ID: ID{Name: "sdc", Seq: 4}, WWN: wwn}, {ID: ID{Name: "sdb", Seq: 3}, WWN: wwn}})); len(f.SameWWN) != 2 || f.SameWWN[0].Name != "sdb" {
 		t.Errorf("%+v", f.SameWWN)

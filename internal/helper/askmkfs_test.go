@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// mkfs.xfs and mkfs.ext4, the real ones, are asked for what the classes want of them,
-// and nothing is written but below the temporary directory, which is empty again.
+// The test runs the real mkfs.xfs and mkfs.ext4 with the options of the classes. They write only below the temporary
+// directory, which is empty again afterwards.
 func TestAskMkfs(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	origin := func(key string) string { return "origin of " + key }

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// TestAttached: only a disk that is known to be gone is not attached.
+// TestAttached: only a disk that is known to be gone counts as not attached.
 func TestAttached(t *testing.T) {
 	j := &job{host: nodetest.New(t)}
 	for seq, want := range map[uint64]bool{1016: true, 1017: false} {

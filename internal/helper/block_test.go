@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// TestTakeBack: the daemon hears once that a link has ended, and a daemon that is down is missed by nobody.
+// TestTakeBack: the daemon gets one report that a link has ended. A daemon that is down causes no failure.
 func TestTakeBack(t *testing.T) {
 	h := nodetest.New(t)
 	f, err := h.Look("vdb")

@@ -11,12 +11,11 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// A mount point is removed where the host's mounts are seen, and only there: rmdir(2) would
-// take a live mount away that is not seen. For all of them the configuration may have a
-// fault.
+// A mount point is removed only where the host's mounts are visible, because rmdir(2) would remove an invisible live
+// mount. Each case also works with a fault in the configuration.
 func TestCleanup(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
-	const ours = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n" // as machine has PID 1's
+	const ours = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n" // the mounts of PID 1 in machine
 	const another = "127 99 254:0 / / rw - ext4 /dev/vda rw\n"
 	for name, tt := range map[string]struct {
 		table   string

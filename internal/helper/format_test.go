@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/report"
 )
 
-// The intent of a disk outlives whatever becomes of a copy of it.
+// The intent of a disk outlives any copy of it.
 func TestIntentOfAnother(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	itself := disk.Identity{Serial: "A", Size: 1 << 30}
@@ -20,8 +20,7 @@ func TestIntentOfAnother(t *testing.T) {
 		do    disk.Action
 
 		made, ends, failed bool
-		// own reports that another format of the disk, by the operator's word, has a UUID
-		// of its own.
+		// own reports that another format of the disk, after an accept, has its own UUID.
 		own bool
 	}{
 		"no intent":                        {nil, false, disk.Content{Kind: disk.Filesystem, UUID: found}, disk.Mount, false, false, false, true},
@@ -60,7 +59,8 @@ func TestIntentOfAnother(t *testing.T) {
 	}
 }
 
-// A disk that was proven for one class is not formatted for another, nor for what has become of it.
+// A disk that was proven for one class is not formatted for another. It is not formatted either if it has changed
+// since.
 func TestAsProven(t *testing.T) {
 	then := disk.Class{Name: "a", Blank: "full", Directory: "/mnt/a", Create: disk.XFS}
 	if now := then; !asProven(&then, &now) {
@@ -82,8 +82,8 @@ func TestAsProven(t *testing.T) {
 	}
 }
 
-// What may be the next disk in the slot does not become the twin of the one whose format
-// has not ended, nor does the end of its story end that.
+// The next disk in the slot does not become the twin of the disk whose format has not ended. It does not end that
+// disk's intent either.
 func TestIntentBySlot(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	f := &disk.Facts{Slot: "pci-0000:04:00.0", Size: 1 << 30}
@@ -107,7 +107,7 @@ func TestIntentBySlot(t *testing.T) {
 	}
 }
 
-// What is as it was when the disk was read is formatted; each change alone forbids it.
+// A disk that is unchanged since it was read is formatted. Each change alone forbids the format.
 func TestLastWord(t *testing.T) {
 	const begun = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 	type given struct {
@@ -172,7 +172,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// What the kernel has ceased to count, or counts of another disk, is no proof that nobody writes.
+// A count that the kernel has stopped, or that belongs to another disk, does not prove that no process writes.
 func TestWrites(t *testing.T) {
 	const dir = "sys/block/vdb/"
 	for name, tc := range map[string]struct {
@@ -200,7 +200,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// What was proven with one intent in mind, or with none, is not written to with another.
+// A disk that was proven with one intent, or with none, is not written to with another.
 func TestSameIntent(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	then := disk.Standing{Intent: &disk.Intent{UUID: begun}}
@@ -219,7 +219,7 @@ func TestSameIntent(t *testing.T) {
 	}
 }
 
-// A disk that the operator wants overwritten is not said to be proven blank.
+// A disk that the operator overwrites is not reported as proven blank.
 func TestReadFor(t *testing.T) {
 	scan := report.NewScan(nil, &disk.Facts{})
 	blank, comparing := readFor(scan, false)

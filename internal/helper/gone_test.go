@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// asked are the words that PID 1 would be asked for.
+// asked are the commands that PID 1 would get.
 type asked []string
 
 func (a *asked) unmount(_ context.Context, path string, dev disk.Dev) error {
@@ -20,19 +20,19 @@ func (a *asked) unmount(_ context.Context, path string, dev disk.Dev) error {
 	return nil
 }
 
-// What is left of a disk is unmounted where no daemon does it: also by one that starts
-// meanwhile it is not done twice, and by one that ends it is done.
+// The leftover mounts of a gone disk are unmounted where no daemon does it. They are not unmounted twice if a daemon
+// starts meanwhile, and are unmounted if the daemon ends.
 func TestGone(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	const where = "/mnt/disks/" + uuid
 	const root = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n"
 	id := disk.ID{Name: "vde", Seq: 7, Dev: disk.Dev{Major: 254, Minor: 64}}
 	for name, tt := range map[string]struct {
-		// daemon says of each time that it is asked whether it is there; at the last one
-		// nothing is mounted any more if it is.
+		// daemon holds, for each query, whether the daemon is there. If it is there at the last query, nothing is
+		// mounted any more.
 		daemon []bool
 		idle   bool
-		// held: somebody has the filesystem by a mount of his own.
+		// held: a process has the filesystem by its own mount.
 		held  bool
 		want  asked
 		after time.Duration
@@ -58,7 +58,7 @@ func TestGone(t *testing.T) {
 			}
 			table := func(text string) { nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": text}) }
 			if !tt.idle {
-				// Another disk that is gone is another's business.
+				// The mounts of another gone disk are left alone.
 				table(root + "40 27 254:64 / " + where + " rw - xfs /dev/vde rw\n41 27 254:80 / /mnt/disks/bbbbbbbb-0000-4000-8000-000000000002 rw - xfs /dev/vdf rw\n")
 			}
 			if tt.held {

@@ -58,7 +58,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	return nil
 }
 
-// wordsOfHeld returns why the disk is held, and what helps.
+// wordsOfHeld returns why the disk is held, and the remedy.
 func wordsOfHeld(f *disk.Facts, s *disk.Settings) string {
 	c := f.Known()
 	d := policy.Decide(f, &c, s)

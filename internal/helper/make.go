@@ -28,7 +28,7 @@ type making struct {
 	comparing  func() // shows that the token is being compared
 	record     *store.Format
 	session    *format.Session
-	// unsaid logs what was found on a disk that is read again, nil for nothing.
+	// unsaid logs the content found on a disk that is read again, nil for none.
 	unsaid func()
 }
 

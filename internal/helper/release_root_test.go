@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What is cached of the filesystem is on its disk afterwards: here a file, by a loop device.
+// The cached data of the filesystem is on its disk afterwards. A file behind a loop device stands for the disk.
 func TestSyncFilesystem(t *testing.T) {
 	ownNamespace(t)
 	dir := t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// TestAnnounce: a disk of which udev knows nothing, or one that had its number before, is
-// announced; the others are not.
+// TestAnnounce: a disk is announced if udev does not know it, or knows an earlier disk with its number. Other disks
+// are not announced.
 func TestAnnounce(t *testing.T) {
 	h := nodetest.New(t)
 	r := runtest.New(t)

@@ -60,7 +60,7 @@ func sandbox(s *disk.Settings) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	// What is mounted above a class directory comes first, as in hotmount.service.
+	// Mounts above a class directory come first, as in hotmount.service.
 	return "# Written by hotmount config apply-sandbox.\n[Unit]\nAfter=" + strings.Join(after, " ") + "\n[Service]\n" + b.String()
 }
 

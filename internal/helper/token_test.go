@@ -12,8 +12,7 @@ import (
 	"hotmount/internal/store"
 )
 
-// TestConfirmTwice: while somebody waits for what comes of the word for a disk, nobody
-// else's takes its place.
+// TestConfirmTwice: while one process waits for the result of an accept, no other process takes its place.
 func TestConfirmTwice(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
@@ -43,8 +42,7 @@ func TestConfirmTwice(t *testing.T) {
 	}
 }
 
-// TestFormatWithoutAToken: a token that cannot be read is nobody's word. Nothing is read or
-// answered in its name.
+// TestFormatWithoutAToken: an unreadable token confirms nothing. The disk is not read, and no answer is sent.
 func TestFormatWithoutAToken(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()

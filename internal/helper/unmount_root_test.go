@@ -20,11 +20,10 @@ import (
 
 const goneUUID = "aaaaaaaa-0000-4000-8000-000000000001"
 
-// ownNamespace returns the test's thread a mount namespace of its own, which ends
-// with the test.
+// ownNamespace gives the test's thread its own mount namespace, which ends with the test.
 func ownNamespace(t *testing.T) {
 	t.Helper()
-	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +32,7 @@ func ownNamespace(t *testing.T) {
 	}
 }
 
-// ownMachine is a machine whose PID 1 has the mounts of the test's thread, and no other
-// processes than one that has nothing open.
+// ownMachine is a machine whose PID 1 has the mounts of the test's thread. Its only other process has nothing open.
 func ownMachine(t *testing.T) inventory.Host {
 	t.Helper()
 	h := nodetest.New(t)
@@ -45,7 +43,7 @@ func ownMachine(t *testing.T) inventory.Host {
 	return h
 }
 
-// mountDisk mounts a filesystem that stands for a disk's.
+// mountDisk mounts a filesystem that stands for the filesystem of a disk.
 func mountDisk(t *testing.T, where string) disk.Dev {
 	t.Helper()
 	if err := unix.Mount("tmpfs", where, "tmpfs", 0, "size=64k"); err != nil {
@@ -72,8 +70,7 @@ func mountPoint(t *testing.T) string {
 	return where
 }
 
-// What is still mounted of a disk that is gone is unmounted, lazily where it is in use,
-// and a mount whose disk is there is left.
+// The leftover mounts of a gone disk are unmounted, lazily where they are in use. A mount whose disk is there stays.
 func TestUnmountGone(t *testing.T) {
 	for name, tt := range map[string]struct{ living, busy bool }{
 		"a living disk": {living: true}, "a dead disk": {}, "a dead disk in use": {busy: true},
@@ -103,9 +100,8 @@ func TestUnmountGone(t *testing.T) {
 	}
 }
 
-// The disk may come back, and be mounted, while it is found out who uses what is left of
-// it, and between the two tries, perhaps with its former number: then it is another mount,
-// which is left.
+// The disk may come back and be mounted while the users of the leftover mount are looked up, or between the two tries.
+// It may have its former number. It is another mount then, and stays.
 func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 	for name, tt := range map[string]struct{ between, sameNumber bool }{
 		"before the first try":                    {},
@@ -117,7 +113,7 @@ func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 			ownNamespace(t)
 			h, where := ownMachine(t), mountPoint(t)
 			dead := mountDisk(t, where)
-			// Whoever holds the dead one has its number not given again.
+			// The open file keeps the number of the dead mount from being given to another.
 			held, err := os.Create(filepath.Join(where, "f"))
 			if err != nil {
 				t.Fatal(err)
@@ -156,8 +152,8 @@ func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 	}
 }
 
-// What has been let go of by everybody, so that its number was given again, or its disk
-// has returned, is no trouble for anybody: it is not said that somebody holds it.
+// No process holds the mount any more, so its number was given to another or its disk has returned. No message says
+// that a process holds it.
 func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
 	for name, returns := range map[string]bool{"gone": false, "returned": true} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +173,7 @@ func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
 	}
 }
 
-// That PID 1 was first is no failure, any other is one.
+// It is no failure if PID 1 was first. Any other result is one.
 func TestUnmountGoneByPID1(t *testing.T) {
 	for name, first := range map[string]bool{"PID 1 is first": true, "nobody else does it": false} {
 		t.Run(name, func(t *testing.T) {

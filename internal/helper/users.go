@@ -15,7 +15,7 @@ import (
 // new disk is done by then.
 const openAgain = time.Second
 
-// Users is the whole program of hotmount-users@.service. It leaves for the daemon who has the disk open.
+// Users is the whole program of hotmount-users@.service. It records for the daemon which process has the disk open.
 func Users(ctx context.Context, h inventory.Host, seq uint64) error {
 	_, f, err := settingsAndDisk(h, seq)
 	if err != nil {
@@ -42,7 +42,7 @@ func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
 	return append(users, more...), err
 }
 
-// opener returns who uses the disk by the open files that look finds, nil if nobody does. That is a virtual machine
+// opener returns the process that uses the disk, by the open files that look finds, or nil. That is a virtual machine
 // monitor, or any other process that has the disk open for writing in two looks.
 func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Opener, error) {
 	first, err := counting(look())

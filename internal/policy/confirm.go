@@ -20,7 +20,7 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 		return d, false
 	}
 	// The token covers every hold that an accept would lift, besides the content. Content vanishes only from a disk that
-	// looks blank. A token is for such a disk only if it was a block volume, and what lay on that is told with the token.
+	// looks blank. A token is for such a disk only if it was a block volume, and the token is printed with its former content.
 	in := inputOf(f, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	d, _ = decide(in, byAccept|withToken)
 	return d, d.Action == disk.Format

@@ -173,7 +173,7 @@ var mountable = []rule{{
 	reason: disk.ReasonCSI, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: mayBeCSI,
 }, {
-	// Whoever uses the filesystem elsewhere would lose data, and claims may bind to it.
+	// Another user of the filesystem would lose data, and claims may bind to it.
 	reason: disk.ReasonNotAdopted, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when: func(in input) bool {
 		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestConditionsAreTheDecision: what is explained cannot differ from what is
-// done. All conditions hold exactly where the disk is formatted, or given out.
+// TestConditionsAreTheDecision: the explanation cannot differ from the decision. All conditions hold exactly where the
+// disk is formatted or given out.
 func TestConditionsAreTheDecision(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()
@@ -39,8 +39,8 @@ func TestConditionsAreTheDecision(t *testing.T) {
 	})
 }
 
-// TestConditionsOfWhatIsMadeAgain: what lay there before does not speak against what this
-// node has half made in its place, neither to the decision nor in its words.
+// TestConditionsOfWhatIsMadeAgain: this node has half made a filesystem in place of the former content. The former
+// content then blocks neither the decision nor its explanation.
 func TestConditionsOfWhatIsMadeAgain(t *testing.T) {
 	before := &disk.Sighting{UUID: otherUUID, Type: "xfs"}
 	for name, put := range map[string]func(*disk.Standing){
@@ -63,7 +63,7 @@ func TestConditionsOfWhatIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestConditionsOfWhatIsGivenOut: a disk that its class gives out is not in its own way.
+// TestConditionsOfWhatIsGivenOut: a disk that its class gives out does not block itself.
 func TestConditionsOfWhatIsGivenOut(t *testing.T) {
 	f, s := blankDisk(), settings()
 	block(s)
@@ -75,7 +75,7 @@ func TestConditionsOfWhatIsGivenOut(t *testing.T) {
 	}
 }
 
-// TestConditionsTellOfAccepts: what holds because it was accepted says so.
+// TestConditionsTellOfAccepts: a condition that holds because of an accept says so.
 func TestConditionsTellOfAccepts(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		f, s := blankDisk(), settings()
@@ -113,7 +113,8 @@ func TestConsider(t *testing.T) {
 	}
 }
 
-// TestConsiderLoopDevices: what keeps a loop device from its class is told where the selectors do not show it.
+// TestConsiderLoopDevices: the explanation says what keeps a loop device from its class, where the selectors do not
+// show it.
 func TestConsiderLoopDevices(t *testing.T) {
 	for want, f := range map[string]disk.Facts{
 		"has it":                                 {BackingFile: "/srv/ci/a.img"},
@@ -135,7 +136,7 @@ func TestConsiderLoopDevices(t *testing.T) {
 	}
 }
 
-// TestConsiderPartitions: the words for a disk, its partition, and what excludes both.
+// TestConsiderPartitions checks the texts for a disk, its partition, and an exclusion of both.
 func TestConsiderPartitions(t *testing.T) {
 	disks := disk.Class{Name: "hdd", Selectors: disk.Selectors{Transport: []string{"virtio"}}, Directory: "/mnt/hdd"}
 	parted := func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }
@@ -172,9 +173,8 @@ func TestConsiderPartitions(t *testing.T) {
 	}
 }
 
-// TestConsiderIsTheDecision: without an exclusion the first class that asks for the
-// disk, its partitions or its disk has what it asks for; and no class has a disk of
-// which one has a partition.
+// TestConsiderIsTheDecision: without an exclusion the first class that selects the disk or its partitions has them. No
+// class has a disk if a class has one of its partitions.
 func TestConsiderIsTheDecision(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		selectors := func(label string) disk.Selectors {

@@ -6,7 +6,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFills: what has room grows before it is mounted, once for each size.
+// TestFills: a filesystem that has room grows before it is mounted, once for each size of the disk.
 func TestFills(t *testing.T) {
 	class := settings().Classes[0]
 	class.Grow = true

@@ -29,7 +29,7 @@ func ofThisNode(in input) bool {
 }
 
 // singledOut reports whether the class says that the disk is the node's own: it ignores neighbours, or a pattern spells
-// enough of the disk's serial, WWN or mapper name. Anybody's disk may be in the right slot or of the right model.
+// enough of the disk's serial, WWN or mapper name. Another owner's disk may also be in the slot or of the model.
 func singledOut(in input) bool {
 	s, a := &in.class.Selectors, itself(in.f)
 	return in.class.Neighbours == disk.NeighboursIgnore ||

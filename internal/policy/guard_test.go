@@ -10,10 +10,10 @@ import (
 
 var cinder = disk.Driver{Name: "cinder.csi.openstack.org", Reach: disk.Local}
 
-// driven puts the disk on a node with a driver that can have brought it.
+// driven puts the disk on a node whose driver can have brought it.
 func driven(f *disk.Facts) { f.Drivers = []disk.Driver{cinder} }
 
-// drivenWith does so after another change.
+// drivenWith does the same after another change.
 func drivenWith(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) { driven(f); put(f) }
 }
@@ -23,8 +23,8 @@ func csiDrivers(reach disk.Reach) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "a.example", Reach: reach}} }
 }
 
-// TestGuard: a disk that a driver on the node can have brought, or can take, is held before it is opened, unless
-// something shows that it is hotmount's.
+// TestGuard: a disk that a driver on the node can have brought, or can take, is held before it is opened. It is not
+// held if a fact shows that it is hotmount's.
 func TestGuard(t *testing.T) {
 	serial := func(patterns ...string) func(*disk.Settings) {
 		return func(s *disk.Settings) { s.Classes[0].Serial = patterns }
@@ -124,14 +124,15 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// unproved is the content by udev's word.
+// unproved is the content according to udev.
 func unproved(c *disk.Content) *disk.Content {
 	other := *c
 	other.Proven = false
 	return &other
 }
 
-// TestLiterals: the characters that a pattern leaves open do not count, and neither do the beginnings of all WWNs.
+// TestLiterals: characters that a pattern leaves open do not count. The beginnings that all WWNs share do not count
+// either.
 func TestLiterals(t *testing.T) {
 	for pattern, want := range map[string]int{
 		"DATA-1": 6, "*": 0, "????": 0, "D*T?A": 3, "[DATA]1": 1, `[\]D]1`: 1, `\*\?ab`: 4, `ab\`: 2, "": 0, "[": 0,
@@ -146,7 +147,7 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
-// TestSelectorOfADisk: the selector that a hold prints lifts the hold when it is pasted, and selects nothing else.
+// TestSelectorOfADisk: the selector that a hold prints lifts the hold when it is pasted. It selects nothing else.
 func TestSelectorOfADisk(t *testing.T) {
 	for _, tt := range []struct {
 		put  func(*disk.Facts)
@@ -196,7 +197,7 @@ func TestWordsOfAGuard(t *testing.T) {
 	}
 }
 
-// TestNeighbours: each class that holds new disks is named beforehand, with the drivers.
+// TestNeighbours: the warning names each class that holds new disks, with the drivers, before a disk arrives.
 func TestNeighbours(t *testing.T) {
 	class := func(name string, s disk.Selectors) disk.Class { return disk.Class{Name: name, Selectors: s} }
 	s := &disk.Settings{CSIIgnore: []string{"old.example"}, Classes: []disk.Class{

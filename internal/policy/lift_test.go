@@ -7,15 +7,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// operator does what the remedy names first, to the disk of the facts or to the settings. It reports whether it knew what
-// to do.
+// operator runs the first command of the remedy on the disk of the facts, or on the settings. It reports whether it
+// knows the command.
 func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision, next string) bool {
 	accept, format := "hotmount accept "+f.Name, "hotmount format "+f.Name
 	switch {
 	case strings.Contains(next, accept):
 		if w := Word(f, d); w.Reason != "" {
 			f.Standing.Accepted = append(f.Standing.Accepted, w)
-			// What the store does at an accept (Store.Accept).
+			// Store.Accept does this at an accept.
 			if v := f.Standing.Volume; w.Reason == disk.ReasonOtherClass && v != nil {
 				freed := *v
 				freed.Class, freed.Directory, f.Standing.Volume = "", "", &freed
@@ -39,8 +39,8 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	return false
 }
 
-// TestEachHoldHasALift: the command that is printed with a hold lifts it. Where the token of `hotmount format` is offered,
-// it is taken.
+// TestEachHoldHasALift: the command that is printed with a hold lifts it. Where the remedy offers the token of
+// `hotmount format`, the token is valid.
 func TestEachHoldHasALift(t *testing.T) {
 	held := map[disk.Reason]bool{}
 	for _, cond := range conditions {
@@ -58,7 +58,7 @@ func TestEachHoldHasALift(t *testing.T) {
 		}
 		held[d.Reason] = true
 		if f.Standing.Formatting == "lost" {
-			continue // the store's words name what helps (TestRemedyOfADamagedFile)
+			continue // the store's message names the remedy (TestRemedyOfADamagedFile)
 		}
 		if !operator(f, c, s, d, next) {
 			t.Errorf("%s: nothing lifts it: %s; %q", cond.name, why, next)
@@ -75,7 +75,8 @@ func TestEachHoldHasALift(t *testing.T) {
 	}
 }
 
-// TestFormerBlockVolume: a disk that was given out is refused until the token that its remedy names.
+// TestFormerBlockVolume: a disk that was given out is refused until the operator enters the token that its remedy
+// names.
 func TestFormerBlockVolume(t *testing.T) {
 	f, c, s := blankDisk(), proven(disk.Blank), settings()
 	f.Standing.Given, f.Standing.Accepted = &given, everyWord

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// equivalent are the conditions whose absence cannot be seen, and why.
+// equivalent lists the conditions whose absence no test can see, and why.
 var equivalent = map[string]string{
 	"in.c.Proven of in.c.Kind == disk.HalfMade && in.c.Proven": "what is half-made is refused without an intent, and with one it is proven first",
 	"!c.Partitions":                  "saves copying facts: what does not ask for partitions selects none",
@@ -24,17 +24,16 @@ var equivalent = map[string]string{
 	"err != nil":                     "regexp.Compile gives nil with an error",
 }
 
-// mutator changes the source so that each condition in it can be taken out by
-// its number: a part of an "or" becomes false, a part of an "and" true, a case
-// of a switch over values matches nothing. In a table of rules it takes out each row's
-// condition, as a whole and in parts, and what lifts the row. It leaves the words alone.
+// mutator changes the source so that each condition can be removed by its number. Part of an "or" becomes false, part
+// of an "and" true. A case of a switch over values matches nothing. In a table of rules it removes each row's
+// condition, as a whole and in parts, and the row's lift. It leaves the texts alone.
 type mutator struct {
 	source  []byte
-	table   bool   // only rules' when and lift
+	table   bool   // only the when and lift of rules
 	seenBy  string // the tests of the source
 	inserts []insert
 	texts   []string // of the conditions, by number
-	tests   []string // that see each, by number
+	tests   []string // the tests that see each condition, by number
 }
 
 type insert struct {
@@ -52,7 +51,7 @@ func (m *mutator) wrap(e ast.Expr, text, before, after string, inner func()) {
 	m.inserts = append(m.inserts, insert{end, after})
 }
 
-// condition mutates e, which blocks or allows as a whole, and its parts.
+// condition mutates e as a whole, and each of its parts.
 func (m *mutator) condition(e ast.Expr) {
 	if p, ok := e.(*ast.ParenExpr); ok {
 		m.condition(p.X)
@@ -102,7 +101,7 @@ func (m *mutator) row(kv *ast.KeyValueExpr) {
 	}
 }
 
-// where is the line of a row's field.
+// where returns the line of a row's field.
 func (m *mutator) where(kv *ast.KeyValueExpr) string {
 	return fmt.Sprintf("line %d: ", 1+bytes.Count(m.source[:kv.Pos()-1], []byte{'\n'}))
 }
@@ -115,7 +114,7 @@ func (m *mutator) Visit(n ast.Node) ast.Visitor {
 		}
 		if f, ok := n.(*ast.FuncDecl); ok && f.Type.Results != nil {
 			if t, ok := f.Type.Results.List[0].Type.(*ast.Ident); !ok || t.Name != "bool" {
-				return nil // words, or what other packages ask of the table
+				return nil // texts, or fields that other packages read from the table
 			}
 			m.seenBy = decisions
 		}
@@ -171,15 +170,15 @@ func unlifted(i int, l lift) lift {
 }
 `
 
-// The tests that see what decides, what lifts a rule, and what selects a disk.
+// These tests check the decision, the lift of a rule, and the selection of a disk.
 const (
 	decisions  = "^(TestDecide|TestEachConditionAloneBlocksFormat|TestConditionsOfWhatIsGivenOut|TestUnrecorded|TestGuard)$"
 	lifts      = "^(TestConfirmable|TestWord|TestRetry|TestAnAcceptLiftsWhatWasTold)$"
 	selections = "^(TestDecide|TestConfirmable|TestPattern|TestSelectors|TestNamespaces|TestNamed|TestFirstClassHasIt|TestNarrow|TestLoopDevices|TestConsider|TestSelectAllocatesNothing|TestNoConfigurationHasTheSystem)$"
 )
 
-// TestTheSpecificationNeedsEachCondition: with any one condition taken out of what
-// decides, the tests of the decision fail.
+// TestTheSpecificationNeedsEachCondition: the tests of the decision fail if any one condition of the decision is
+// removed.
 func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 	dir := t.TempDir()
 	replace := map[string]string{}
@@ -230,7 +229,7 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	passes := func(mutant int, tests string) bool {
-		// Whether it fails is asked, not by how little.
+		// Only the failure counts, so rapid need not shrink it.
 		cmd := exec.Command(binary, "-test.run", tests, "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime", "1ms")
 		cmd.Env = append(os.Environ(), fmt.Sprint("HOTMOUNT_TEST_MUTANT=", mutant))
 		return cmd.Run() == nil

@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestMain sets how many combinations are tried, where -rapid.checks does not.
+// TestMain sets the number of combinations to try, unless -rapid.checks is given.
 func TestMain(m *testing.M) {
 	checks := "50000"
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
@@ -62,7 +62,7 @@ func faulty(s *disk.Settings) { s.Fault = "/etc/hotmount/config.yaml: its mode i
 
 func growing(s *disk.Settings) { s.Classes[0].Grow = true }
 
-// grown is an XFS of that size; 63 blocks of the disk are beyond its first group.
+// grown is an XFS of that size. 63 blocks of the disk lie beyond its first group.
 func grown(size uint64) *disk.Geometry {
 	return &disk.Geometry{Size: size, Block: 4096, Group: 5<<30 - 63*4096}
 }
@@ -77,7 +77,7 @@ func with(m disk.MountPoint, g *disk.Geometry, fit *disk.Fit) func(*disk.Facts) 
 	}
 }
 
-// foreignOn is a filesystem from elsewhere, which was first mounted here when the disk had that size. With 0 it is
+// foreignOn is a filesystem from elsewhere. It was first mounted here when the disk had that size; with 0 it is
 // mounted for the first time.
 func foreignOn(size uint64, also func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
@@ -93,10 +93,10 @@ func knownOnly(s *disk.Settings) { s.Classes[0].Adopt = disk.AdoptKnown }
 // lay is a filesystem that was mounted once.
 var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
 
-// word is that of an operator who was told of that hold and filesystem.
+// word is the accept of an operator who saw that hold and that filesystem.
 func word(r disk.Reason, uuid string) []disk.Word { return []disk.Word{{Reason: r, UUID: uuid}} }
 
-// everyWord are the operator's words for all holds, with either filesystem named or none.
+// everyWord returns the accepts of all holds, with either filesystem named, or none.
 var everyWord = func() (all []disk.Word) {
 	for _, c := range conditions {
 		for _, u := range []string{"", uuid, otherUUID} {
@@ -108,12 +108,12 @@ var everyWord = func() (all []disk.Word) {
 	return all
 }()
 
-// but are all words but these.
+// but returns all accepts except these.
 func but(not ...disk.Word) []disk.Word {
 	return slices.DeleteFunc(slices.Clone(everyWord), func(w disk.Word) bool { return slices.Contains(not, w) })
 }
 
-// gone are the words that give up the filesystem of lay.
+// gone returns the accepts that give up the filesystem of lay.
 var gone = []disk.Word{
 	{Reason: disk.ReasonBefore, UUID: otherUUID}, {Reason: disk.ReasonFormerSerial, UUID: otherUUID}, {Reason: disk.ReasonFormerSlot, UUID: otherUUID},
 	{Reason: disk.ReasonSameSerial, UUID: otherUUID}, {Reason: disk.ReasonSameWWN, UUID: otherUUID}, {Reason: disk.ReasonContent, UUID: otherUUID},
@@ -122,27 +122,27 @@ var gone = []disk.Word{
 // arrived was attached at the first start under another machine-id.
 func arrived(f *disk.Facts) { f.Standing.Arrived = &disk.Identity{} }
 
-// hidden lets a unit that cannot be read claim the disk, perhaps.
+// hidden is a disk that an unreadable unit may claim.
 func hidden(f *disk.Facts) { f.Unseen = "/etc/systemd/system/srv.mount" }
 
-// used was mounted by somebody else once.
+// used is a disk that another program mounted once.
 func used(f *disk.Facts) { f.Standing.Used = &disk.Use{How: "mounted at /srv"} }
 
-// node is bound as a device.
+// node is a disk that is bound as a device.
 func node(f *disk.Facts) { f.Bound = []string{"/run/volume"} }
 
 // given is the record of a block volume.
 var given = disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1"}
 
-// onBlockVolume lies on the disk of a block volume.
+// onBlockVolume is a filesystem on the disk of a block volume.
 func onBlockVolume(f *disk.Facts) { f.Serial, f.Transport, f.Standing.Given = "LVM-x", "dm", &given }
 
 func another(g disk.Given) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Standing.Given = &g }
 }
 
-// looped has a loop device on the disk.
-// bound was mounted in its place, and what is left is a bind of that for a pod.
+// looped is a disk with a loop device on it.
+// bound was mounted in its place. Only a bind mount of it for a pod is left.
 func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1")}
@@ -153,7 +153,7 @@ func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
-// onRecordInPlace is mounted in its place and on record so, and unknown to udev.
+// onRecordInPlace is mounted in its place, is on record there, and is unknown to udev.
 func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 	return bound(func(f *disk.Facts) {
 		f.Mounts, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, false
@@ -165,7 +165,7 @@ func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 
 func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
 
-// wwn has another disk with its WWN.
+// wwn adds another disk with the same WWN.
 func wwn(seq uint64, holds string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Serial, f.WWN = "", "naa.1"
@@ -173,7 +173,7 @@ func wwn(seq uint64, holds string) func(*disk.Facts) {
 	}
 }
 
-// begunBy has an unfinished format, which began on the disk with that sequence number.
+// begunBy is an unfinished format that began on the disk with that sequence number.
 func begunBy(seq uint64, put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		put(f)
@@ -183,7 +183,7 @@ func begunBy(seq uint64, put func(*disk.Facts)) func(*disk.Facts) {
 
 func block(s *disk.Settings) { s.Classes[0].Mode = disk.ModeBlock }
 
-// part makes the disk its first partition, and parts has the class select such.
+// part turns the disk into its first partition. parts makes the class select partitions.
 func part(f *disk.Facts) {
 	f.Name, f.Whole, f.WholeSize, f.Serial, f.Slot = "vdb1", "vdb", f.Size, f.Serial+"-part1", f.Slot+"-part1"
 	f.Size /= 2
@@ -197,11 +197,11 @@ func partOf(also func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) { part(f); also(f) }
 }
 
-// whole and raw are classes of all whole disks, beside those of settings.
+// whole and raw are classes of all whole disks, next to the classes of settings.
 var wholeClass = disk.Class{Name: "whole", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/whole", Accept: []string{"xfs"}}
 var rawClass = disk.Class{Name: "raw", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/block", Mode: disk.ModeBlock}
 
-// before and after put a class before or after the one of partitions.
+// before and after put a class before or after the class of partitions.
 func before(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { parts(s); s.Classes = append([]disk.Class{c}, s.Classes...) }
 }
@@ -210,19 +210,19 @@ func after(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { parts(s); s.Classes = append(s.Classes, c) }
 }
 
-// beside puts a class after the one of disks.
+// beside puts a class after the class of disks.
 func beside(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { s.Classes = append(s.Classes, c) }
 }
 
-// was makes the disk's filesystem one that was a volume in that directory.
+// was turns the disk's filesystem into a former volume of that directory.
 func was(directory, class string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Standing.Volume = &disk.Sighting{UUID: uuid, Type: "xfs", Directory: directory, Class: class}
 	}
 }
 
-// noName has no class select the disk.
+// noName makes no class select the disk.
 func noName(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) {
 		s.Classes[0].Names = []string{"sd*"}
@@ -238,7 +238,7 @@ func ages(minutes ...int) (all []time.Duration) {
 	return all
 }
 
-// TestDecide is the specification of the decision: one line a situation.
+// TestDecide is the specification of the decision, one line per situation.
 func TestDecide(t *testing.T) {
 	ours := mountedAt("/mnt/disks/" + uuid)
 	tests := []struct {
@@ -966,8 +966,8 @@ func TestDecide(t *testing.T) {
 			if why == "" || why == string(d.Reason) {
 				t.Errorf("%s has no words", d.Reason)
 			}
-			// A storm of events leaves no garbage (issue 8). To make a UUID lower case takes memory, but udev has
-			// those of XFS and ext4 so.
+			// A storm of events leaves no garbage (issue 8). Lowering the case of a UUID allocates, but udev reports
+			// the UUIDs of XFS and ext4 in lower case.
 			if n := testing.AllocsPerRun(10, func() { Decide(f, tt.content, s) }); n != 0 && strings.ToLower(f.Udev.FSUUID) == f.Udev.FSUUID {
 				t.Errorf("%v allocations", n)
 			}
@@ -975,7 +975,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestWordsOfPresent: what is told says which disk was there.
+// TestWordsOfPresent: the message says which disk was there.
 func TestWordsOfPresent(t *testing.T) {
 	f, s := blankDisk(), settings()
 	for want, p := range map[string]disk.Identity{
@@ -989,7 +989,7 @@ func TestWordsOfPresent(t *testing.T) {
 	}
 }
 
-// TestWordsOfLoopDevice: nobody is told to give a loop device a serial.
+// TestWordsOfLoopDevice: no message advises a serial for a loop device.
 func TestWordsOfLoopDevice(t *testing.T) {
 	f := blankDisk()
 	f.Transport, f.Serial = "loop", ""
@@ -998,7 +998,7 @@ func TestWordsOfLoopDevice(t *testing.T) {
 	}
 }
 
-// TestWordsOfGivenElse: what is to be released is the disk that is given out.
+// TestWordsOfGivenElse: the message names the disk that is given out as the one to release.
 func TestWordsOfGivenElse(t *testing.T) {
 	for want, put := range map[string]func(*disk.Facts){
 		"to use it otherwise: hotmount release vdb": func(f *disk.Facts) { f.Standing.Link = "/mnt/block/" + f.LinkName() },
@@ -1015,7 +1015,7 @@ func TestWordsOfGivenElse(t *testing.T) {
 	}
 }
 
-// TestWordsOfAnUnfinishedFormat: what is told says whose it was, as far as that is known.
+// TestWordsOfAnUnfinishedFormat: the message says whose format it was, as far as that is known.
 func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	foreign := &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}
 	for name, tt := range map[string]struct {
@@ -1042,7 +1042,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
-	// The intent in its slot is another's: nothing is said of that.
+	// The intent in the slot belongs to another disk, so the message does not mention it.
 	f, s := blankDisk(), settings()
 	f.Serial, f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = "", &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: uuid}
 	f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Shared: true}
@@ -1056,8 +1056,8 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	}
 }
 
-// TestWordsOfASerialTwice: what is known on the other disk is named.
-// TestWordsOfARemedy: what is offered does what is said where it is offered.
+// TestWordsOfASerialTwice: the message names what is known on the other disk. TestWordsOfARemedy: an offered command
+// does what the message says.
 func TestWordsOfARemedy(t *testing.T) {
 	fs := &disk.Content{Kind: disk.Filesystem, Type: disk.XFS, UUID: uuid, Proven: true}
 	const format = "if nothing on it is needed: hotmount format vdb"
@@ -1112,7 +1112,7 @@ func TestWordsOfASerialTwice(t *testing.T) {
 	}
 }
 
-// TestWordsOfACutSerial: whoever reads it learns that virtio cut the serial, and what to change on the host.
+// TestWordsOfACutSerial: the message says that virtio cut the serial, and what to change on the host.
 func TestWordsOfACutSerial(t *testing.T) {
 	const cut, host = "virtio passes on only the first 20 characters", "on the host, give each a serial that differs in its first 20 characters (virsh"
 	for _, tt := range []struct {
@@ -1136,7 +1136,7 @@ func TestWordsOfACutSerial(t *testing.T) {
 	}
 }
 
-// TestWordsOfTwoPaths: without a serial the WWN is named, and the other path; a copy of a path is never advised.
+// TestWordsOfTwoPaths: without a serial the message names the WWN and the other path. It never advises to copy a path.
 func TestWordsOfTwoPaths(t *testing.T) {
 	f, s := blankDisk(), settings()
 	wwn(11, otherUUID)(f)
@@ -1167,8 +1167,8 @@ func TestWordsOfTwoPaths(t *testing.T) {
 	}
 }
 
-// TestWordsOfAFailedGrowth: a filesystem that does not fill its disk since growing it
-// failed is told as that, as long as the disk has that size.
+// TestWordsOfAFailedGrowth: the message of a filesystem that does not fill its disk mentions the failed growth, as
+// long as the disk has that size.
 func TestWordsOfAFailedGrowth(t *testing.T) {
 	f, s := blankDisk(), settings()
 	failed := fit(f.Size, 1<<30)
@@ -1192,7 +1192,7 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 	}
 }
 
-// TestWordsOfAFixedFilesystem: one that does not grow, since it came from elsewhere, is told as that.
+// TestWordsOfAFixedFilesystem: the message says that a filesystem from elsewhere does not grow.
 func TestWordsOfAFixedFilesystem(t *testing.T) {
 	for _, tt := range []struct {
 		size, span uint64
@@ -1208,7 +1208,7 @@ func TestWordsOfAFixedFilesystem(t *testing.T) {
 	}
 }
 
-// TestWordsOfTwins: of two of which none is mounted, the one that stays may have to be accepted.
+// TestWordsOfTwins: if neither of two twins is mounted, the one that stays may need an accept.
 func TestWordsOfTwins(t *testing.T) {
 	for mounted, accept := range map[string]bool{"": true, "/mnt/disks/" + uuid: false} {
 		for kind, own := range map[string]string{"xfs": "xfs_admin -U generate", "ext4": "tune2fs -U random"} {
@@ -1223,13 +1223,13 @@ func TestWordsOfTwins(t *testing.T) {
 	}
 }
 
-// TestWordsOfASecondPath: nothing is advised that writes to the disk in use, or mounts it again.
+// TestWordsOfASecondPath: no message advises a command that writes to the disk in use or mounts it again.
 func TestWordsOfASecondPath(t *testing.T) {
 	for name, tt := range map[string]struct {
 		c      *disk.Content
 		facts  func(*disk.Facts)
 		config func(*disk.Settings)
-		// never is why no word has it formatted, also where it is no second path.
+		// never is why no token formats the disk, even where it is no second path.
 		never disk.Reason
 	}{
 		"a twin":                {xfs(), nil, nil, ""},
@@ -1270,8 +1270,8 @@ func TestWordsOfASecondPath(t *testing.T) {
 	}
 }
 
-// TestWordsOfATwinWithoutASerial: what nothing tells from a second path to a disk in use is said to be
-// perhaps one before the command that writes to it, and no word has it overwritten.
+// TestWordsOfATwinWithoutASerial: a twin may be a second path to a disk in use, and no fact decides it. The message
+// says so before the command that writes to it, and no token overwrites it.
 func TestWordsOfATwinWithoutASerial(t *testing.T) {
 	const warned = "if it is no second path to vdd: give this one a UUID"
 	const left = "if it is a second path to vdd: leave it to multipathd"
@@ -1304,8 +1304,8 @@ func TestWordsOfATwinWithoutASerial(t *testing.T) {
 	}
 }
 
-// TestSameWWN: without a serial the WWN tells a second path, whatever is on the disk; and what has a
-// serial of its own is none.
+// TestSameWWN: without a serial the WWN identifies a second path, whatever is on the disk. A disk with its own serial
+// is no second path.
 func TestSameWWN(t *testing.T) {
 	for serial, path := range map[string]bool{"": true, "S2": false} {
 		f, s := blankDisk(), settings()
@@ -1324,7 +1324,7 @@ func TestSameWWN(t *testing.T) {
 	}
 }
 
-// TestWordsOfABlockVolumesSerial: the disk that is named is the one with that serial.
+// TestWordsOfABlockVolumesSerial: the message names the disk with that serial.
 func TestWordsOfABlockVolumesSerial(t *testing.T) {
 	f, s := blankDisk(), settings()
 	s.Classes = []disk.Class{rawClass}
@@ -1335,7 +1335,7 @@ func TestWordsOfABlockVolumesSerial(t *testing.T) {
 	}
 }
 
-// TestWordsOfAReplacement: what is told of the disk that was mounted last is what was seen.
+// TestWordsOfAReplacement: the message about the last mounted disk says what was seen of it.
 func TestWordsOfAReplacement(t *testing.T) {
 	for want, standing := range map[string]disk.Standing{
 		", which nobody saw leaving: a disk of":                      {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
@@ -1351,17 +1351,16 @@ func TestWordsOfAReplacement(t *testing.T) {
 	}
 }
 
-// condition is one fact that alone keeps a proven blank disk from being
-// formatted.
+// condition is one fact that alone keeps a proven blank disk from being formatted.
 type condition struct {
 	name   string
 	reason disk.Reason
-	// lift are the operator's words each of which lifts it, none where nothing does.
+	// lift are the accepts that each lift the condition. It is empty if nothing lifts it.
 	lift []disk.Word
 	put  func(*disk.Facts, *disk.Content, *disk.Settings)
 }
 
-// conditions are all of them: Decide answers Format only if none holds.
+// conditions lists all of them. Decide answers Format only if none holds.
 var conditions = []condition{
 	{name: "it carries the system", reason: disk.ReasonSystem, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.System = "/var" }},
 	{name: "it is excluded", reason: disk.ReasonExcluded, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) {
@@ -1555,8 +1554,8 @@ var conditions = []condition{
 	}},
 }
 
-// TestEachConditionAloneBlocksFormat: and with the reason of its own. What is
-// blank by proof, and nothing else, is formatted.
+// TestEachConditionAloneBlocksFormat: each condition alone blocks the format, with its own reason. Only a disk that is
+// proven blank is formatted.
 func TestEachConditionAloneBlocksFormat(t *testing.T) {
 	f, c, s := blankDisk(), proven(disk.Blank), settings()
 	if d := Decide(f, c, s); d.Action != disk.Format || d.Reason != disk.ReasonBlank {
@@ -1581,9 +1580,8 @@ func TestEachConditionAloneBlocksFormat(t *testing.T) {
 	}
 }
 
-// TestAnAcceptLiftsWhatWasTold: of two things for which a disk is held the operator is told
-// one, and the word for it does not lift the other, which is told then. The second word
-// does.
+// TestAnAcceptLiftsWhatWasTold: of two holds the operator sees one. The accept of that one does not lift the other,
+// which is reported next. A second accept lifts it.
 func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 	for _, one := range conditions {
 		for _, other := range conditions {
@@ -1593,7 +1591,7 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 			f, c, s := blankDisk(), proven(disk.Blank), settings()
 			one.put(f, c, s)
 			other.put(f, c, s)
-			// Another filesystem each, where one is missed.
+			// Where the condition is a missing filesystem, each one names another filesystem.
 			for i, l := range []**disk.Sighting{&f.Standing.Before, &f.Standing.FormerSerial, &f.Standing.FormerSlot} {
 				if *l != nil {
 					*l = &disk.Sighting{UUID: fmt.Sprintf("0000000%d-0000-4000-8000-000000000000", i), Type: "xfs"}
@@ -1609,14 +1607,13 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 				f.Standing.Accepted = append(f.Standing.Accepted, Word(f, d))
 			}
 			if len(told) != 2 || !slices.Contains(told, one.reason) || !slices.Contains(told, other.reason) {
-				t.Errorf("%s, and %s: told %v", one.name, other.name, told)
+				t.Errorf("%s, and %s: reported %v", one.name, other.name, told)
 			}
 		}
 	}
 }
 
-// TestEachReasonHasItsCondition: whoever adds a reason adds the condition, and
-// the word for it.
+// TestEachReasonHasItsCondition: each reason has a condition in this table, with its accept.
 func TestEachReasonHasItsCondition(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../disk/reason.go", nil, 0)
 	if err != nil {
@@ -1641,9 +1638,8 @@ func TestEachReasonHasItsCondition(t *testing.T) {
 	}
 }
 
-// TestAnyConditionBlocksFormat: no combination of conditions and of the facts
-// that lift holds lets one of them through: a word of the operator's lifts what it was
-// given for alone.
+// TestAnyConditionBlocksFormat: no combination of conditions and of the facts that lift holds lifts another condition.
+// An accept lifts only the hold it names.
 func TestAnyConditionBlocksFormat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()
@@ -1674,10 +1670,10 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			lifted := slices.ContainsFunc(accepted, func(w disk.Word) bool { return slices.Contains(cond.lift, w) }) || s.FormatPresent && (cond.reason == disk.ReasonPresent || cond.reason == disk.ReasonNewMachine)
 			switch cond.reason {
 			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonTorn, disk.ReasonDisturbed, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass, disk.ReasonNotAdopted:
-				continue // of those that say what is on the disk the last counts
+				continue // the last condition about the disk's content counts
 			case disk.ReasonBefore, disk.ReasonFormerSerial, disk.ReasonFormerSlot:
 				if halfMade {
-					continue // it was given up when the format began
+					continue // the format gave it up when it began
 				}
 			case disk.ReasonCSI:
 				if f.Standing.Intent != nil {
@@ -1685,7 +1681,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 				}
 			case disk.ReasonSameSerial:
 				if slices.ContainsFunc(chosen[n+1:], func(i int) bool { return conditions[i].reason == cond.reason }) {
-					continue // and of the disks with its serial
+					continue // the last condition about the disks with its serial counts
 				}
 			}
 			want = want && lifted

@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestEachReasonHasItsRow: whoever adds a reason adds the rule. One row of each reason has
-// its words and what belongs to the reason. A hold has one of the five kinds.
+// TestEachReasonHasItsRow: each reason has a rule. One row of each reason has its texts and its other fields. A hold
+// has one of the five kinds.
 func TestEachReasonHasItsRow(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../disk/reason.go", nil, 0)
 	if err != nil {

@@ -34,8 +34,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// TestNamespaces: the serial in /sys/block is that of all namespaces of an NVMe controller, also
-// where it is one to leave alone.
+// TestNamespaces: all namespaces of an NVMe controller share the serial in /sys/block, even a namespace that must be
+// left alone.
 func TestNamespaces(t *testing.T) {
 	f := &disk.Facts{ID: disk.ID{Name: "nvme0n2"}, Transport: "nvme", Serial: "n2-S5G "}
 	for pattern, want := range map[string]bool{"S5G": true, "S5*": true, "n2-S5G": true, "n*-S5G": true, "n3-S5G": false, "5G": false} {
@@ -97,7 +97,7 @@ func TestSelectors(t *testing.T) {
 			t.Errorf("%s: excluded %v", name, got)
 		}
 	}
-	// What is said of SCSI disks holds for those of virtio-scsi, and not the other way round.
+	// Selectors of SCSI disks match virtio-scsi disks. Selectors of virtio-scsi disks do not match other SCSI disks.
 	for _, c := range []struct {
 		is, wanted string
 		want       bool
@@ -110,8 +110,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// What is no disk of the kinds that are meant has to be named by its first two letters, and by
-// a pattern that is its own.
+// A device of an unusual kind is selected only by a name pattern of its own, which gives at least its first two letters.
 func TestNamed(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -142,7 +141,7 @@ func TestFirstClassHasIt(t *testing.T) {
 	}
 }
 
-// TestNarrow: what is no disk of its own is selected only by its literal name.
+// TestNarrow: a device that is no disk of its own is selected only by its literal name.
 func TestNarrow(t *testing.T) {
 	for _, c := range []struct {
 		name, pattern string
@@ -160,7 +159,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestLoopDevices: a loop device is a disk of a class that names it and the file behind it, and no other.
+// TestLoopDevices: a class selects a loop device only if it names the device and the file behind it.
 func TestLoopDevices(t *testing.T) {
 	files := []string{"/srv/ci/*.img", "/dev/shm/*", "/var/lib/*/*/*", "/srv/*/plugins/kubernetes.io/*", "/srv/*/volumes/kubernetes.io~x/*", "/srv/x/volumeDevices/*", "/srv/x/volume-subpaths/*"}
 	for _, c := range []struct {
@@ -191,12 +190,12 @@ func TestLoopDevices(t *testing.T) {
 			}
 		}
 	}
-	// What is no loop device has no file behind it.
+	// A device that is no loop device has no backing file.
 	s := &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Names: []string{"vd*", "loop*"}, BackingFile: files}}}}
 	if Select(blankDisk(), s) != nil {
 		t.Error("a virtio disk is selected by a file")
 	}
-	// An exclusion needs no more than a name, or a file.
+	// An exclusion needs only a name or a file.
 	s = &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Names: []string{"loop*"}, BackingFile: files}}}}
 	f := &disk.Facts{ID: disk.ID{Name: "loop7"}, Transport: "loop", BackingFile: "/srv/ci/a.img"}
 	for _, e := range []disk.Selectors{{Names: []string{"loop7"}}, {BackingFile: []string{"/srv/ci/a*"}}, {Names: []string{"loop*"}, BackingFile: []string{"/x/["}}} {
@@ -207,8 +206,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 }
 
-// TestSelectAllocatesNothing, with every kind of selector and a compiled regular
-// expression: Decide is called for every event.
+// TestSelectAllocatesNothing checks every kind of selector and a compiled regular expression. Decide runs for every
+// event.
 func TestSelectAllocatesNothing(t *testing.T) {
 	yes, no := true, false
 	f := blankDisk()
@@ -240,8 +239,8 @@ func TestSelectAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestNoConfigurationHasTheSystem: whatever is selected, a disk of the running
-// system has no class, and is ignored.
+// TestNoConfigurationHasTheSystem: a disk of the running system has no class and is ignored, whatever the selectors
+// match.
 func TestNoConfigurationHasTheSystem(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		pick := func(of ...string) []string { return rapid.SliceOfN(rapid.SampledFrom(of), 0, 2).Draw(r, "list") }

@@ -6,8 +6,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// usable reports whether hotmount could use the disk, which no class has: it is a whole disk of an ordinary kind, nobody
-// uses it, and what udev knows on it is nothing or a filesystem. Other disks that no class has are on every node.
+// usable reports whether hotmount could use the disk, which no class has: it is a whole disk of an ordinary kind, is not
+// in use, and is empty or holds a filesystem according to udev. Every node has other disks without a class.
 func usable(f *disk.Facts, c *disk.Content) bool {
 	switch c.Kind {
 	case disk.Unread, disk.Blank, disk.HalfMade, disk.Filesystem:

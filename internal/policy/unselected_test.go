@@ -7,7 +7,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestUnselected: a disk that hotmount could use is shown, and the others that no class has are not.
+// TestUnselected: status shows a disk without a class if hotmount could use it, and hides the others.
 func TestUnselected(t *testing.T) {
 	s := settings()
 	s.Classes[0].Names = []string{"none"}
@@ -53,7 +53,7 @@ func TestUnselected(t *testing.T) {
 	}
 }
 
-// TestClassToAdd: the class selects the disk, and nothing from the disk can mean anything else there.
+// TestClassToAdd: the suggested class selects the disk. No text from the disk can mean anything else in it.
 func TestClassToAdd(t *testing.T) {
 	for _, test := range []struct{ serial, slot, want string }{
 		{"DATA-1", "pci-0000:05:00.0", `{name: extra, serial: ["DATA-1"], directory: /mnt/extra}`},

@@ -129,7 +129,7 @@ func serial(s string) string {
 	return "serial " + visible(s)
 }
 
-// hardware names what identifies a disk: its serial, else its WWN.
+// hardware returns the identifier of a disk: its serial, else its WWN.
 func hardware(s, wwn string) string {
 	if s == "" && wwn != "" {
 		return "WWN " + visible(wwn)

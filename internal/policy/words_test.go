@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/messages.txt")
 
-// TestMessages: testdata/messages.txt shows the words of each rule, so that a reviewer
-// reads them in one go. With -update it is written.
+// TestMessages: testdata/messages.txt shows the texts of all rules in one place for reviewers. -update writes the
+// file.
 func TestMessages(t *testing.T) {
 	var b strings.Builder
 	seen := map[disk.Reason]bool{}

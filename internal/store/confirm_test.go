@@ -18,7 +18,7 @@ func TestConfirm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = withdraw() }) // or it may be collected, and the lock with it
+		t.Cleanup(func() { _ = withdraw() }) // otherwise it may be collected, together with the lock
 		return withdraw
 	}
 	confirm("abc")
@@ -49,8 +49,7 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 
-	// An answer is given once, and to the word that it is for; a word that was
-	// not taken is taken back.
+	// An answer goes once, to the accept that it belongs to. An accept that no daemon took is withdrawn.
 	if err := s.SaveAnswer(7, Answer{UUID: uuid}); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +60,7 @@ func TestConfirm(t *testing.T) {
 	if token, err := s.TakeToken(7); token != "" || err != nil {
 		t.Errorf("the word that was taken back is %q, %v", token, err)
 	}
-	// The word of somebody who is gone does not hold.
+	// An accept does not hold once its process is gone.
 	if err := confirm("def")(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +70,7 @@ func TestConfirm(t *testing.T) {
 	if taken, err := s.Taken(7); !taken || err != nil {
 		t.Errorf("the word that was withdrawn is there: %v", err)
 	}
-	// With the disk its word goes.
+	// The accept ends with its disk.
 	confirm("def")
 	if err := s.Forget(7); err != nil {
 		t.Fatal(err)
@@ -81,7 +80,7 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// Nobody is told what came of another's word.
+// No process gets the answer to another process's accept.
 func TestConfirmByTwo(t *testing.T) {
 	s := made(t)
 	end, err := s.Confirming(7)
@@ -101,7 +100,7 @@ func TestConfirmByTwo(t *testing.T) {
 		t.Fatalf("when the first has ended: %v", err)
 	}
 	defer end()
-	// The first did not wait for its answer, which comes now.
+	// The first process did not wait for its answer, which comes now.
 	withdraw, err := s.Confirm(7, "def")
 	if err != nil {
 		t.Fatal(err)

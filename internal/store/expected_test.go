@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// What is expected counts before it is recorded, as it does when it is, and no longer than until then.
+// An expected record counts before it is written as it does afterwards, and no longer than until the write.
 func TestExpected(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -41,7 +41,7 @@ func TestExpected(t *testing.T) {
 			t.Errorf("%s: %+v, expected %+v", step.what, got, step.want)
 		}
 	}
-	// What could not be recorded does not come back when something newer is.
+	// A record that could not be written does not return once something newer is recorded.
 	gone := other
 	gone.Left = true
 	known.Expect(gone)
@@ -63,7 +63,7 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// What is seen is never unknown: not while it is recorded, either.
+// A sighting is never unknown, even while it is being recorded.
 func TestExpectedWhileItIsRecorded(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {

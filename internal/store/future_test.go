@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFutureIsNoticedOnce: a clock that once stood in 2099 delays no format until then. What is recorded stays.
+// TestFutureIsNoticedOnce: a clock that once stood in 2099 delays no format until then. The recorded time stays.
 func TestFutureIsNoticedOnce(t *testing.T) {
 	s := made(t)
 	write := func(year string, uuids ...int) {
@@ -33,7 +33,7 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 	write("2001", 1)
 	notice(0)
 
-	// A format that was restarted has two records with one UUID.
+	// A restarted format has two records with one UUID.
 	write("2099", 1, 1)
 	if _, err := begin(s, 7, 1); !errors.Is(err, ErrBrake) {
 		t.Errorf("before it is noticed: %v", err)
@@ -49,7 +49,7 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 			t.Errorf("the record is %+v", r)
 		}
 	}
-	// It counts from when it was noticed.
+	// The time counts from the moment it was noticed.
 	m := s.Load("boot1", new(Expectations))
 	if len(m.Formats) != 1 || m.Formats[0] < 0 || m.Formats[0] > time.Minute {
 		t.Errorf("formats %v", m.Formats)
@@ -67,7 +67,7 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 		t.Errorf("after the period: %v", err)
 	}
 
-	// What is noticed survives the rewriting of a long history. A clock that was set back a little is not wrong.
+	// The notice survives the rewriting of a long history. A clock that was set back a little is not wrong.
 	all := history(t, s)
 	kept, err := newest(all)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 	}
 }
 
-// A history that cannot be read is left as it is.
+// An unreadable history stays as it is.
 func TestFutureOfAnUnreadableHistory(t *testing.T) {
 	s := made(t)
 	if err := os.WriteFile(s.historyFile(), []byte("x\n\n"), 0o600); err != nil {

@@ -8,8 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// What was given out once is known for ever, by its serial or its WWN, whatever
-// else has changed.
+// A block volume that was given out once is known for ever by its serial or its WWN, whatever else has changed.
 func TestGiven(t *testing.T) {
 	dir := t.TempDir()
 	s := Store{State: filepath.Join(dir, "lib"), Runtime: filepath.Join(dir, "run")}
@@ -61,7 +60,7 @@ func TestGiven(t *testing.T) {
 		}
 	}
 
-	// A record that cannot be read stops all formatting.
+	// An unreadable record stops all formatting.
 	if err := os.WriteFile(filepath.Join(s.State, "given-out.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +72,8 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// TestGivenTwice: that another disk with the serial was seen is kept with the slot of
-// the one that was given out, through later links.
+// TestGivenTwice: another disk with the serial was seen. That fact and the slot of the first disk stay on record
+// through later links.
 func TestGivenTwice(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -96,14 +95,13 @@ func TestGivenTwice(t *testing.T) {
 	if same(first) || same(second) {
 		t.Error("one of the two is taken for the first in another boot")
 	}
-	// In the slot of the first there may be the second by now, unless it is the attachment
-	// that was given out.
+	// The slot of the first disk may hold the second disk by now, unless the attachment is the one that was given out.
 	again := *first
 	again.Seq = 9
 	if !sameIn("boot", first) || sameIn("boot", &again) || sameIn("boot", second) {
 		t.Error("in the same boot the slot is believed")
 	}
-	if err := s.GiveOut(second, "boot", "raw", "/mnt/raw/virtio-S1"); err != nil { // at the operator's word
+	if err := s.GiveOut(second, "boot", "raw", "/mnt/raw/virtio-S1"); err != nil { // after an accept
 		t.Fatal(err)
 	}
 	if sameIn("boot", first) || !sameIn("boot", second) || same(second) {

@@ -20,7 +20,7 @@ import (
 
 func numbered(i int) string { return fmt.Sprintf("5f0c8f3e-2b3c-4d61-9c2e-%012x", i) }
 
-// begin has a format begin, with room for that many.
+// begin starts a format, with room for that many.
 func begin(s Store, i, limit int) (*Format, error) {
 	f := facts("vdb", uint64(i), fmt.Sprint("S", i))
 	id := f.Identity("boot1")
@@ -69,7 +69,7 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What an intent comes to say later is no other format.
+	// A later change of an intent is no other format.
 	doubtful := facts("vdb", 3, "S3")
 	if err := open.Amend(disk.Intent{Identity: doubtful.Identity("boot1"), UUID: numbered(3), Doubt: "x"}); err != nil {
 		t.Fatal(err)
@@ -96,8 +96,8 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	}
 }
 
-// TestHistorySurvivesACutAtEveryByte: whatever a power cut leaves of the last
-// line, the lines before it are read and the next one is written.
+// TestHistorySurvivesACutAtEveryByte: a power cut may leave any part of the last line. The lines before it are read,
+// and the next line is written.
 func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	s := made(t)
 	for i := range 2 {
@@ -112,7 +112,7 @@ func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	first := bytes.IndexByte(data, '\n') + 1
 	for n := first; n < len(data); n++ {
 		tails := map[string][]byte{"cut": data[:n], "zeros": append(bytes.Clone(data[:n]), make([]byte, len(data)-n)...)}
-		// A page of zeros in the middle, the end of the line whole.
+		// A page of zeros lies in the middle, and the end of the line is whole.
 		tails["hole"] = bytes.Clone(data)
 		tails["hole"][n-1] = 0
 		if n == first {
@@ -123,7 +123,7 @@ func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 				t.Fatalf("%s at %d: %d bytes, %+v, %v", what, n, whole, all, err)
 			}
 			if (n-first)%50 != 0 {
-				continue // syncing a file takes its time
+				continue // syncing a file is slow
 			}
 			if err := os.WriteFile(s.historyFile(), tail, 0o600); err != nil {
 				t.Fatal(err)
@@ -138,8 +138,7 @@ func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestADamagedHistoryFormatsNothing: what no power cut explains is not passed
-// over.
+// TestADamagedHistoryFormatsNothing: damage that no power cut explains is not ignored.
 func TestADamagedHistoryFormatsNothing(t *testing.T) {
 	for what, damage := range map[string]func([]byte) []byte{
 		"a line in the middle": func(b []byte) []byte { b[0] = 'x'; return b },
@@ -189,7 +188,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if err != nil || whole != len(lines) || whole > historySize/2 || len(kept) < 256 || kept[len(kept)-1].UUID != numbered(999) {
 		t.Errorf("%d records are kept, in %d of %d bytes, %v", len(kept), whole, len(lines), err)
 	}
-	// Nearly full, then one more.
+	// The history is nearly full before one more format begins.
 	if lines, err = newest(many[:3]); err != nil {
 		t.Fatal(err)
 	}
@@ -209,8 +208,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestParallelFormatsDoNotSlipThroughTheBrake: of many that begin at once no
-// more than the limit do.
+// TestParallelFormatsDoNotSlipThroughTheBrake: of many formats that begin at once, no more than the limit start.
 func TestParallelFormatsDoNotSlipThroughTheBrake(t *testing.T) {
 	s := made(t)
 	const limit, all = 5, 20
@@ -239,8 +237,8 @@ func TestParallelFormatsDoNotSlipThroughTheBrake(t *testing.T) {
 	}
 }
 
-// TestTheBrakeCountsDisks: a format that is begun again, by its UUID or by the disk, is
-// one, and the disk's own tries do not hold it.
+// TestTheBrakeCountsDisks: a format that begins again, by its UUID or by its disk, counts once. The disk's own tries
+// do not stop it.
 func TestTheBrakeCountsDisks(t *testing.T) {
 	s := made(t)
 	try := func(f *disk.Facts, boot, uuid string, limit int) error {
@@ -257,7 +255,7 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if own, other := standing(s, again, "boot2"), standing(s, vdc, "boot2"); len(own.Formats) != 0 || len(other.Formats) != 1 {
 		t.Errorf("for itself %v, for another %v", own.Formats, other.Formats)
 	}
-	// By the UUID of its unfinished format, once it has come back.
+	// The disk came back, and its unfinished format is found by the UUID.
 	if own := standing(s, facts("vdd", 9, "B"), "boot3"); len(own.Formats) != 0 {
 		t.Errorf("for itself, attached again: %v", own.Formats)
 	}
@@ -267,7 +265,7 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if err := try(vdc, "boot2", numbered(3), 2); err != nil {
 		t.Errorf("another disk, with room: %v", err)
 	}
-	// Of the same attachment, whose format has ended.
+	// The attachment is the same, and its format has ended.
 	if err := s.EndFormat(numbered(3), errors.New("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +292,8 @@ func TestTheBrakeHoldsUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestUseIsKeptUntilAccepted: over boots and attachments, each use once, and for this disk alone.
+// TestUseIsKeptUntilAccepted: a use stays on record over boots and attachments until an accept. Each use is recorded
+// once, and for this disk alone.
 func TestUseIsKeptUntilAccepted(t *testing.T) {
 	s, f := made(t), facts("vdb", 4, "S")
 	for range 2 {
@@ -341,7 +340,7 @@ func TestUseIsKeptUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestOpener: the result is taken once, and lost with the attachment.
+// TestOpener: the result is taken once, and is lost with the attachment.
 func TestOpener(t *testing.T) {
 	s := made(t)
 	if o, err := s.TakeOpener(4); o != nil || err == nil {
@@ -367,7 +366,7 @@ func sighting(f *disk.Facts, boot, uuid string) disk.Sighting {
 	return disk.Sighting{Identity: f.Identity(boot), UUID: uuid, Type: "xfs", Class: "default", Mounted: time.Unix(1e9, 0).UTC()}
 }
 
-// partOf is a partition of the disk.
+// partOf returns a partition of the disk.
 func partOf(f *disk.Facts) *disk.Facts {
 	f.Whole, f.Name, f.Seq, f.Size = f.Name, f.Name+"1", disk.PartitionSeq(f.Seq, 1), f.Size/2
 	f.Slot += "-part1"
@@ -442,13 +441,13 @@ func TestFormerDisks(t *testing.T) {
 	}
 }
 
-// found is what lay on the disk in that boot and was not mounted.
+// found is the content of the disk in that boot. It was not mounted.
 func found(f *disk.Facts, boot, what, uuid string) disk.Sighting {
 	return disk.Sighting{Identity: f.Identity(boot), Type: what, UUID: uuid, Mounted: time.Unix(1e9, 0).UTC()}
 }
 
-// TestFormerContents: what lay on a disk and was never mounted is missed at a later boot
-// where the disk was, unless it was seen leaving, or something else lies there since.
+// TestFormerContents: content that was never mounted is missed at a later boot where the disk was. It is not missed if
+// it was seen leaving, or if something else lies there since.
 func TestFormerContents(t *testing.T) {
 	one, two := numbered(1), numbered(2)
 	plain, serial := facts("vdb", 2, ""), facts("vdb", 2, "S")
@@ -512,7 +511,8 @@ func TestFormerContents(t *testing.T) {
 	}
 }
 
-// TestNotedIsWrittenWhenItChanges: and bounded, and a newer hotmount's is not replaced.
+// TestNotedIsWrittenWhenItChanges: the notes are written only when they change, and are bounded. The notes of a newer
+// hotmount are not replaced.
 func TestNotedIsWrittenWhenItChanges(t *testing.T) {
 	s, f := made(t), facts("vdb", 2, "S")
 	n := found(f, "boot1", "btrfs", numbered(1))
@@ -551,7 +551,7 @@ func TestNotedIsWrittenWhenItChanges(t *testing.T) {
 	}
 }
 
-// TestTheSerialOfADiskThatWasFormattedOnly: it was never seen mounted.
+// TestTheSerialOfADiskThatWasFormattedOnly: the serial is known although the disk was never seen mounted.
 func TestTheSerialOfADiskThatWasFormattedOnly(t *testing.T) {
 	s := made(t)
 	r, err := begin(s, 1, 0)
@@ -594,13 +594,12 @@ func TestSightingsAreBoundedAndReadWhole(t *testing.T) {
 	}
 }
 
-// TestAFailedWriteFormatsNothingUntilInit: whichever record could not be
-// written. What stands in the way here is what a full or read-only filesystem
-// does in the virtual machine.
+// TestAFailedWriteFormatsNothingUntilInit checks a failed write of each record. A directory in place of the file
+// stands for the full or read-only filesystem of the test in the virtual machine.
 func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
 	f := facts("vdb", 1, "S")
 	for what, tt := range map[string]struct {
-		blocked string // a directory, not empty, in place of the file
+		blocked string // a directory that is not empty, in place of the file
 		write   func(Store) error
 	}{
 		"check":       {"check", func(s Store) error { return s.Check() }},
@@ -633,8 +632,7 @@ func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
 	}
 }
 
-// FuzzParseHistory: what is taken of a damaged history stays the same when the
-// rest is cut off.
+// FuzzParseHistory: the records that are read from a damaged history stay the same when the rest is cut off.
 func FuzzParseHistory(f *testing.F) {
 	f.Add([]byte(`{"version":1,"begin":{"uuid":"a","evidence":["x"]}}` + "\n" + `{"version":1,"end":{"uuid":"a","failure":"y"}}` + "\n{"))
 	f.Add([]byte("{\"version\":1}\n\x00\x00\n"))
@@ -654,8 +652,8 @@ func FuzzParseHistory(f *testing.F) {
 	})
 }
 
-// TestFull: of a filesystem that fills its disk there is one file, named for the size that
-// the disk has, for as long as it is remembered, and only if its record was kept.
+// TestFull: a filesystem that fills its disk has one file, named for the size of the disk. The file lasts as long as
+// the filesystem is remembered, and exists only if its record was kept.
 func TestFull(t *testing.T) {
 	s := made(t)
 	full := func(n int, size uint64) disk.Sighting {

@@ -101,7 +101,7 @@ func (s Store) start(attached func() ([]disk.Identity, error)) error {
 	return s.change(func(st *state) bool { st.Arrival = &arrival{id, all}; return true })
 }
 
-// Elsewhere reports whether the records are of a worker with another machine-id. It is false where nobody can tell.
+// Elsewhere reports whether the records are of a worker with another machine-id. It is false if that is unknown.
 func (s Store) Elsewhere() bool {
 	st, err := s.load()
 	id, idErr := s.machine()
@@ -125,11 +125,11 @@ func (s Store) KeepMachine() error {
 }
 
 // Reset removes all records of the worker. The daemon's next start is then its first one. The list of class directories
-// stays, because they are part of this system. Nobody else may use the store meanwhile.
+// stays, because they are part of this system. No other process may use the store meanwhile.
 func (s Store) Reset() error {
 	err := os.MkdirAll(s.State, 0o700)
 	if err == nil {
-		// The mark comes first: whatever a crash leaves, nothing is formatted by it.
+		// The mark comes first, so that a crash at any point leaves no state that allows a format.
 		err = replace(s.firstFile(), nil, true)
 	}
 	var entries []os.DirEntry
@@ -142,7 +142,7 @@ func (s Store) Reset() error {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.State, e.Name())))
 		}
 	}
-	// What was accepted for an attachment of the worker before is not accepted now.
+	// Accepts for attachments of the former worker end.
 	if err = errors.Join(err, os.RemoveAll(s.acceptedDir()), syncDir(s.State)); err != nil {
 		return fmt.Errorf("cannot reset the state directory: %w", err)
 	}

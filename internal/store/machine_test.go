@@ -12,7 +12,7 @@ import (
 
 const builder, clone, third = "0f3b5c6d7e8f4a1b9c2d3e4f5a6b7c8d", "11111111222233334444555555555555", "99999999222233334444555555555555"
 
-// on returns the store on a worker with that machine-id, empty for none.
+// on returns the store on a worker with that machine-id. An empty id means none.
 func on(t *testing.T, s Store, id string) Store {
 	t.Helper()
 	s.MachineID = filepath.Join(filepath.Dir(s.State), "machine-id")
@@ -26,7 +26,7 @@ func on(t *testing.T, s Store, id string) Store {
 	return s
 }
 
-// starts starts the daemon with these disks attached, and reports whether they were asked for.
+// starts starts the daemon with these disks attached. It reports whether the store asked for them.
 func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked bool) {
 	t.Helper()
 	err := s.Start(func() (all []disk.Identity, err error) {
@@ -67,14 +67,14 @@ func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Fact
 	}
 }
 
-// TestAnotherMachineID: in a clone the disks of its first start are held, and the slots of the builder hold nothing. It
-// is so in every boot until somebody says which worker it is.
+// TestAnotherMachineID: in a clone the disks of its first start are held, and the slots of the builder hold nothing.
+// This lasts over boots until the operator says which worker it is.
 func TestAnotherMachineID(t *testing.T) {
 	seed, old := facts("vdb", 2, ""), facts("vdc", 3, "OLD")
 	was := made(t, seed.Identity("boot1"), old.Identity("boot1"))
 	was = on(t, was, builder)
 	if asked := starts(t, was, "boot1", seed, old); asked {
-		t.Error("the state of an older hotmount has its disks recorded anew")
+		t.Error("the disks are recorded again in the state of an older hotmount")
 	}
 	expect(t, "the builder", was, "boot1", map[*disk.Facts]string{seed: "present", old: "present"})
 	if was.Elsewhere() {
@@ -117,7 +117,7 @@ func TestAnotherMachineID(t *testing.T) {
 	}
 }
 
-// TestKeepMachine: the same worker with a new id has its own records again.
+// TestKeepMachine: the same worker with a new id keeps its own records.
 func TestKeepMachine(t *testing.T) {
 	old, first := facts("vdc", 3, "OLD"), facts("vdd", 4, "NEW")
 	s := on(t, made(t, old.Identity("boot1")), builder)
@@ -142,7 +142,7 @@ func TestKeepMachine(t *testing.T) {
 	}
 }
 
-// TestNoMachineID: where the worker cannot be told, nothing is formatted, and a state that names no worker is as before.
+// TestNoMachineID: if the worker is unknown, nothing is formatted. A state that names no worker keeps its meaning.
 func TestNoMachineID(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	s := on(t, made(t), builder)
@@ -162,7 +162,7 @@ func TestNoMachineID(t *testing.T) {
 	expect(t, "no worker is named", s, "boot1", map[*disk.Facts]string{f: "nothing"})
 }
 
-// TestFirstStart: in a clone of an image the first start records what is attached, as an installation does.
+// TestFirstStart: in a clone of an image the first start records the attached disks, as an installation does.
 func TestFirstStart(t *testing.T) {
 	s := newStore(t)
 	for _, dir := range []string{s.State, s.Runtime} {
@@ -171,7 +171,7 @@ func TestFirstStart(t *testing.T) {
 		}
 	}
 	s = on(t, s, clone)
-	// As the package's postinst does.
+	// The package's postinst does the same.
 	if err := os.WriteFile(s.firstFile(), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestFirstStart(t *testing.T) {
 	}
 	expect(t, "after", s, "boot1", map[*disk.Facts]string{there: "present", later: "nothing"})
 
-	// A crash has cut a reset short, and the records are still there.
+	// A crash cut a reset short, and the records are still there.
 	if err := os.WriteFile(s.firstFile(), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestFirstStart(t *testing.T) {
 	}
 	expect(t, "cut short", s, "boot1", map[*disk.Facts]string{cut: "present", there: "present"})
 
-	// Removed, and installed anew from outside: what is attached then counts, too.
+	// The package was removed and installed again from outside. The disks attached at that time count, too.
 	for _, mark := range []string{s.removedFile(), s.firstFile()} {
 		if err := os.WriteFile(mark, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -209,7 +209,7 @@ func TestFirstStart(t *testing.T) {
 	expect(t, "installed once more", s, "boot2", map[*disk.Facts]string{facts("vdb", 9, ""): "present", later: "present", facts("vdd", 7, "T"): "nothing"})
 }
 
-// TestReset: nothing of the former worker is left but the class directories, not even what was accepted a moment ago.
+// TestReset: only the class directories of the former worker are left. Even an accept of a moment ago is gone.
 func TestReset(t *testing.T) {
 	f, block := facts("vdb", 2, "S1"), facts("vdc", 3, "S2")
 	s := on(t, made(t, f.Identity("boot1")), builder)
@@ -247,14 +247,14 @@ func TestReset(t *testing.T) {
 	if st := standing(s, block, "boot1"); st.Given != nil || st.FormerSerial != nil {
 		t.Errorf("%+v", st)
 	}
-	// Where there was nothing, it means the same.
+	// A reset without a state means the same.
 	none := newStore(t)
 	if err := none.Reset(); err != nil || !none.First() {
 		t.Errorf("without a state directory: %v", err)
 	}
 }
 
-// TestUngive: a block volume that was overwritten with a token is none, and the others stay.
+// TestUngive: a block volume that was overwritten with a token is no block volume any more. The others stay.
 func TestUngive(t *testing.T) {
 	s := made(t)
 	one, two := facts("vdb", 2, "S1"), facts("vdc", 3, "S2")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Two may read at once; a third one waits until one of them is done, and says so.
+// Two may read at once. A third one waits until one of them ends, and reports that it waits.
 func TestScanPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	var places []*Place
@@ -46,7 +46,7 @@ func TestScanPlace(t *testing.T) {
 	if err := <-done; err != nil || !waited.Load() {
 		t.Errorf("error %v, waited %v", err, waited.Load())
 	}
-	// Who reads once more waits like all others.
+	// A reader that reads once more waits like all others.
 	fourth, err := s.ScanPlace(t.Context(), func() {})
 	if err != nil {
 		t.Fatal(err)
@@ -67,8 +67,7 @@ func TestScanPlace(t *testing.T) {
 	}
 }
 
-// A disk whose reads do not end keeps its place for half a minute only, and gets
-// another when they go on.
+// A disk whose reads hang keeps its place for half a minute only. It gets another place when the reads go on.
 func TestScanPlaceOfAStalledDisk(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +112,7 @@ func TestScanPlaceOfAStalledDisk(t *testing.T) {
 	})
 }
 
-// Who has waited for longer than a stalled disk may keeps what he gets.
+// A reader that has waited longer than a stalled disk may keeps the place it gets.
 func TestALongWaitForAPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestPublished: anybody may read it, whatever the daemon's umask.
+// TestPublished: every user may read the file, whatever the daemon's umask.
 func TestPublished(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	if lines, err := s.Published(); err != nil || len(lines) != 0 {
@@ -46,7 +46,7 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// BenchmarkPublish is one of 250 disks that has changed.
+// BenchmarkPublish publishes one changed disk of 250.
 func BenchmarkPublish(b *testing.B) {
 	s := Store{Runtime: b.TempDir()}
 	var lines []disk.Line

@@ -46,7 +46,7 @@ const (
 )
 
 // KeepSettings records, synced, a configuration file with settings that were loaded well. If that fails, the record of
-// formats has no gap: only a start with a faulty configuration has nothing to go by.
+// formats has no gap: only a start with a faulty configuration lacks settings then.
 func (s Store) KeepSettings(text string) error {
 	text = keptHead + keptVersion + "\n" + text + keptEnd
 	if old, err := readFile(s.keptFile()); err == nil && string(old) == text {

@@ -29,7 +29,7 @@ func TestKeptSettings(t *testing.T) {
 	if err != nil || !strings.Contains(string(whole), "\nsettle: 1s\n") {
 		t.Fatalf("%q, %v", whole, err)
 	}
-	// The same settings are not written again, others are.
+	// The same settings are not written again. Other settings are.
 	if err := s.KeepSettings("settle: 1s\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestKeptSettings(t *testing.T) {
 	}
 }
 
-// That the settings cannot be kept is no gap in the record of formats.
+// A failure to keep the settings is no gap in the record of formats.
 func TestSettingsThatCannotBeKept(t *testing.T) {
 	s := made(t)
 	if err := os.Mkdir(s.keptFile(), 0o700); err != nil {

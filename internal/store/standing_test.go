@@ -19,8 +19,8 @@ func standingDisk() *disk.Facts {
 	}
 }
 
-// TestWasMounted: only what was found mounted during this very attachment can
-// have been unmounted by hand.
+// TestWasMounted: only a filesystem that was found mounted during this very attachment can have been unmounted by
+// hand.
 func TestWasMounted(t *testing.T) {
 	mounted := time.Unix(1700000000, 0).UTC()
 	tests := []struct {
@@ -50,8 +50,8 @@ func TestWasMounted(t *testing.T) {
 	}
 }
 
-// TestOnRecord: the filesystem was last mounted from this disk, whenever it was
-// attached; it may have been resized since, without a serial only grown.
+// TestOnRecord: the filesystem was last mounted from this disk, in any attachment. The disk may have been resized
+// since; without a serial it may only have grown.
 func TestOnRecord(t *testing.T) {
 	type change = func(*disk.Facts)
 	bare := func(f *disk.Facts) { f.Serial = "" }
@@ -91,8 +91,8 @@ func TestOnRecord(t *testing.T) {
 	}
 }
 
-// TestVolume: of which class a filesystem was a volume is known on whatever disk it
-// lies, until the operator frees it, which no word for another reason does.
+// TestVolume: a filesystem's class is known on any disk until the operator frees the filesystem. An accept for another
+// reason does not free it.
 func TestVolume(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -152,8 +152,7 @@ func TestVolume(t *testing.T) {
 	}
 }
 
-// TestKept: what a disk is held for lasts over an attachment or not, and ends
-// with the operator's word.
+// TestKept: each hold lasts over an attachment or does not. It ends with an accept.
 func TestKept(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -217,7 +216,7 @@ func TestKept(t *testing.T) {
 	if st := standing(); st.Unmounted != "" || st.Remount {
 		t.Errorf("taken back: %q", st.Unmounted)
 	}
-	// Of one that was mounted it is known that it is to be mounted again, until it is.
+	// A filesystem that was mounted stays on record as to be mounted again, until it is.
 	f.Standing.WasMounted = time.Unix(1700000000, 0)
 	if err := errors.Join(s.KeepUnmounted(f, disk.ReasonReleased), s.Accept(f, "boot1", disk.Word{})); err != nil {
 		t.Fatal(err)
@@ -233,8 +232,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestTwinWithoutSerial: where no serial tells disks apart, any but the one on record
-// may be the twin.
+// TestTwinWithoutSerial: where no serial distinguishes disks, any disk except the one on record may be the twin.
 func TestTwinWithoutSerial(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -270,7 +268,7 @@ func TestTwinWithoutSerial(t *testing.T) {
 			t.Errorf("%s: twin %v", name, got)
 		}
 	}
-	// Without a look between: the operator's word comes when it likes.
+	// No look happens in between, because an accept can come at any time.
 	if err := s.Accept(&twin, "boot1", disk.Word{Reason: disk.ReasonTwin}); err != nil {
 		t.Fatal(err)
 	}
@@ -279,8 +277,8 @@ func TestTwinWithoutSerial(t *testing.T) {
 	}
 }
 
-// TestLastOn: a filesystem that turns up on a disk of another serial is known to have
-// been on the other. What was cut, or has no serial on another bus, is no other.
+// TestLastOn: a filesystem that turns up on a disk of another serial is known to come from the first disk. A serial
+// that is cut, or is missing on another bus, is no other serial.
 func TestLastOn(t *testing.T) {
 	const long = "20-bytes-of-a-serial"
 	for name, tt := range map[string]struct {
@@ -313,8 +311,7 @@ func TestLastOn(t *testing.T) {
 	}
 }
 
-// TestBeside: a disk that was attached already when the one on record left is another
-// one, whatever its serial.
+// TestBeside: a disk that was already attached when the disk on record left is another disk, whatever its serial.
 func TestBeside(t *testing.T) {
 	part := func(number uint32) func(*disk.Facts) {
 		return func(f *disk.Facts) { f.Seq, f.Slot = disk.PartitionSeq(14, number), "pci-0000:06:00.0-part1" }
@@ -353,8 +350,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestElsewhere: where the one on record was not seen leaving, and a serial is missing,
-// what is in another slot in the same boot may be a copy of it.
+// TestElsewhere: the disk on record was not seen leaving, and a serial is missing. Content in another slot in the same
+// boot may then be a copy.
 func TestElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		boot string
@@ -388,9 +385,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestIntentOfAnotherDisk: what the intent was for is on its own disk alone. A copy,
-// made on the host, has the half-made filesystem as well, and what was to be
-// overwritten.
+// TestIntentOfAnotherDisk: the content that an intent names is on its own disk alone. A copy made on the host also has
+// the half-made filesystem, and the content that was to be overwritten.
 func TestIntentOfAnotherDisk(t *testing.T) {
 	tests := []struct {
 		name string
@@ -434,8 +430,8 @@ func TestIntentOfAnotherDisk(t *testing.T) {
 	}
 }
 
-// TestBefore: that a filesystem lay on the disk since it was attached is forgotten
-// by the operator's word for that alone, and not for the next one.
+// TestBefore: a filesystem lay on the disk since it was attached. Only an accept of that very hold forgets it, and the
+// next filesystem is not covered.
 func TestBefore(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -493,8 +489,8 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// TestIntentIsFoundAgain: also after the disk was attached again, or when udev
-// knows the filesystem's UUID only.
+// TestIntentIsFoundAgain: the intent is found after the disk was attached again. It is also found when udev knows only
+// the filesystem's UUID.
 func TestIntentIsFoundAgain(t *testing.T) {
 	f := standingDisk()
 	tests := []struct {
@@ -525,8 +521,7 @@ func TestIntentIsFoundAgain(t *testing.T) {
 	}
 }
 
-// TestAGapLasts: that the state directory could not be written is known after a
-// boot, too, until the operator's word.
+// TestAGapLasts: a failed write to the state directory stays known over a boot, until an accept.
 func TestAGapLasts(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	initialise := func() {
@@ -552,7 +547,7 @@ func TestAGapLasts(t *testing.T) {
 	initialise()
 }
 
-// TestHolders: what was recorded last is given back, and nothing for another filesystem.
+// TestHolders: the last record is returned, and nothing for another filesystem.
 func TestHolders(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	const one, two = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
@@ -571,7 +566,7 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// What several processes record at once is all there afterwards.
+// Several processes record at once, and all their records are there afterwards.
 func TestKeptByManyAtOnce(t *testing.T) {
 	s := made(t)
 	var all sync.WaitGroup
@@ -590,8 +585,7 @@ func TestKeptByManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestNextInASlot: without a serial a slot is all that an intent is known by, and the
-// slot has room for others.
+// TestNextInASlot: without a serial only the slot identifies an intent, and other disks can be in that slot.
 func TestNextInASlot(t *testing.T) {
 	const first, second = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 	const old = "cccccccc-0000-4000-8000-000000000003"
@@ -666,7 +660,7 @@ func TestNextInASlot(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
-	// What another's format takes the slot from, and what not.
+	// These cases show from which disk another format takes the slot, and from which not.
 	blank, overwrites := intent(second, at(13, here, "")), intent(second, at(13, here, ""), over)
 	for name, tt := range map[string]struct {
 		former, by disk.Intent
@@ -695,8 +689,8 @@ func TestNextInASlot(t *testing.T) {
 	}
 }
 
-// What is on the disk in the slot was accepted: the intent waits for the one that carries
-// its UUID, and says all that it has said.
+// The content of the disk in the slot was accepted. The intent waits for the disk with its UUID, and keeps all its
+// fields.
 func TestLeave(t *testing.T) {
 	const uuidA, uuidB = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
@@ -715,8 +709,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// Many disks are formatted at once, each by a process of its own: that one format ends
-// while another begins is no fault of the state directory.
+// Many disks are formatted at once, each by its own process. One format may end while another begins, and that is no
+// fault of the state directory.
 func TestIntentsAtOnce(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -748,8 +742,8 @@ func TestIntentsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTwinRenamed: a disk that was refused, and was given a UUID of its own, is nobody's twin any
-// more, nor is the one whose UUID it had.
+// TestTwinRenamed: a refused disk that got its own UUID is no disk's twin any more. The disk whose UUID it had is no
+// twin either.
 func TestTwinRenamed(t *testing.T) {
 	s := made(t)
 	const other = "0b7bf53a-6f0c-4a4c-a2c0-6c1f1d2c8c11"
@@ -818,9 +812,9 @@ func TestTwinRenamed(t *testing.T) {
 	check("when it has another itself, and no serial", "boot5", false)
 }
 
-// TestTwinOfOneSerial: of two disks with one serial and one filesystem the slot tells which is on
-// record, until that is seen to leave, or another attachment is in its slot. Which of them comes
-// alone it does not tell.
+// TestTwinOfOneSerial: of two disks with one serial and one filesystem the slot shows which is on record. It does so
+// until that disk is seen to leave, or another attachment is in its slot. The slot does not show which disk it is if
+// only one comes.
 func TestTwinOfOneSerial(t *testing.T) {
 	s := made(t)
 	f, copied := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")

@@ -59,7 +59,7 @@ type state struct {
 	// Twins are the disks that were refused because another had their UUID and were not accepted since, the newest
 	// last.
 	Twins []identity.Twin `json:"twins,omitempty"`
-	// Used are the disks that somebody else used and that were not accepted since, the newest last.
+	// Used are the disks that another program used and that were not accepted since, the newest last.
 	Used []disk.Use `json:"used,omitempty"`
 }
 

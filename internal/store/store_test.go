@@ -71,7 +71,7 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 	if got := standing(s, facts("vdb", 1, ""), "b"); got.Formatting == "" {
 		t.Error("with an unreadable intent: may be formatted")
 	}
-	// It is forgotten neither itself nor with the others.
+	// The unreadable intent is not forgotten, and the readable intents stay too.
 	broken, other := facts("vdb", 1, ""), facts("vdc", 2, "S")
 	broken.Udev = disk.Udev{Initialized: true, FSUUID: uuid, FSType: "xfs", FSUsage: "filesystem"}
 	intent := disk.Intent{UUID: "11111111-2222-4333-8444-555555555555", Identity: other.Identity("b"), Doubt: "somebody was at work"}
@@ -88,11 +88,11 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 		t.Errorf("a third disk has %+v", got.Intent)
 	}
 	if err := s.Leave(uuid); err == nil {
-		t.Error("an unreadable intent was written anew")
+		t.Error("an unreadable intent was overwritten")
 	}
 }
 
-// What is said of a file that cannot be read mends it.
+// The remedy in the message of an unreadable file repairs it.
 func TestRemedyOfADamagedFile(t *testing.T) {
 	s := made(t)
 	if err := os.MkdirAll(s.intentDir(), 0o700); err != nil {
@@ -178,8 +178,8 @@ func TestPresentUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestAWordIsForOneDisk: of several with one serial (virtio cuts it at 20 characters) only the
-// accepted one is taken off the list.
+// TestAWordIsForOneDisk: of several disks with one serial (virtio cuts it at 20 characters) only the accepted one
+// leaves the list.
 func TestAWordIsForOneDisk(t *testing.T) {
 	one, two := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")
 	two.Slot = "pci-2"
@@ -196,9 +196,8 @@ func TestAWordIsForOneDisk(t *testing.T) {
 	}
 }
 
-// TestAWordIsForWhatWasTold: of all that is kept of a disk the operator's word ends what it
-// was given for, several words hold side by side, and what an older hotmount has left
-// lifts nothing.
+// TestAWordIsForWhatWasTold: an accept ends only the record it names, and several accepts hold side by side. A file of
+// an older hotmount lifts nothing.
 func TestAWordIsForWhatWasTold(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid}
@@ -249,7 +248,7 @@ func TestAWordIsForWhatWasTold(t *testing.T) {
 	}
 }
 
-// An acceptance after an unmounting that cannot be written down takes the record away.
+// An accept after an unmount that cannot be recorded removes the record.
 func TestAcceptWithoutRoom(t *testing.T) {
 	s, f := made(t), facts("vdb", 2, "S")
 	f.Standing.WasMounted = time.Now()
@@ -260,7 +259,7 @@ func TestAcceptWithoutRoom(t *testing.T) {
 	if err := s.Accept(f, "boot1", disk.Word{}); err != nil || !standing(s, f, "boot1").Remount {
 		t.Errorf("with room: %v", err)
 	}
-	// Nothing can be written over a directory, and an empty one can be removed.
+	// No file can replace a directory. An empty directory can be removed.
 	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -272,9 +271,8 @@ func TestAcceptWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestRemoved: what is attached when the package is installed once more was there
-// before, like what was at the first time; until it is written down nothing is
-// formatted.
+// TestRemoved: a disk that is attached at a second installation counts as present before, as at the first one. Nothing
+// is formatted until that is recorded.
 func TestRemoved(t *testing.T) {
 	first, accepted, meanwhile := facts("vdb", 2, "S1"), facts("vdc", 3, ""), facts("vdd", 4, "")
 	s := made(t, first.Identity("boot1"), accepted.Identity("boot1"))
@@ -360,8 +358,7 @@ func TestSettingsAreHandedOn(t *testing.T) {
 	}
 }
 
-// FuzzLoad: of a store with one file of any content either all is understood or
-// nothing may be formatted.
+// FuzzLoad: in a store with one file of any content, either every record is understood or no format may start.
 func FuzzLoad(f *testing.F) {
 	files := []string{"state/state.json", "state/filesystems.json", "state/history.jsonl", "state/intents/" + uuid + ".json", "run/verdicts/12", "run/unmounted/12", "state/contents.json"}
 	f.Add(byte(0), []byte(`{"version":1,"present":[{"boot":"b","seq":12,"size":1}]}`))
@@ -401,7 +398,7 @@ func FuzzLoad(f *testing.F) {
 		if (m.Lost != nil) != (st.Formatting != "") {
 			t.Errorf("lost %v, formatting %q", m.Lost, st.Formatting)
 		}
-		lines := strings.HasSuffix(name, ".jsonl") // of which the last may be cut
+		lines := strings.HasSuffix(name, ".jsonl") // the last line may be cut
 		if strings.HasPrefix(name, "state/") && !lines && !json.Valid(data) && m.Lost == nil {
 			t.Errorf("%s: understood %q", name, data)
 		}

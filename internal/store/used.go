@@ -34,7 +34,7 @@ func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	return fmt.Errorf("cannot record that somebody else uses %s; after a reboot it may be mounted: %w", f.Name, errors.Join(err, runErr))
 }
 
-// SaveOpener records who has the disk with that sequence number open, nil for nobody.
+// SaveOpener records who has the disk with that sequence number open, nil for none.
 func (s Store) SaveOpener(seq uint64, o *disk.Opener) error {
 	err := os.MkdirAll(s.openerDir(), 0o700)
 	if err == nil {

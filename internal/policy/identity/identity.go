@@ -17,7 +17,7 @@ type Records struct {
 	// limit was reached. None has been accepted since.
 	Present, Braked []disk.Identity
 	Twins           []Twin
-	// Used are the disks that somebody else used, and that have not been accepted since.
+	// Used are the disks that another program used, and that have not been accepted since.
 	Used    []disk.Use
 	Intents []disk.Intent
 	// History are the decisions to format, the newest last.
