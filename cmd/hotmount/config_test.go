@@ -39,7 +39,7 @@ func TestConfigCheckAndShow(t *testing.T) {
 	}
 }
 
-// TestWarningsOfUnused: a class and an exclusion that select no attached disk are no fault, and are told of.
+// TestWarningsOfUnused checks that a class or an exclusion that selects no attached disk causes a warning and no fault.
 func TestWarningsOfUnused(t *testing.T) {
 	machine(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")

@@ -226,7 +226,7 @@ func TestRealExt4Foreign(t *testing.T) {
 	}
 }
 
-// Over what was there, by the operator's word, and nothing of it is known afterwards.
+// TestRealExt4Confirmed formats disks with content by token. Afterwards no tool recognises the old content.
 func TestRealExt4Confirmed(t *testing.T) {
 	for name, script := range map[string]string{
 		"xfs": "mkfs.xfs -q $d", "gpt": "echo ',,' | sfdisk -q -X gpt $d; blockdev --rereadpt $d || true", "swap": "mkswap -q $d", "random": "dd if=/dev/urandom of=$d bs=1M count=200 oflag=direct", "lvm": "pvcreate -qq -y $d",

@@ -41,7 +41,7 @@ type loop struct {
 	runner run.Runner
 	// class has the options of the class.
 	class MakeOptions
-	// progress is told of each read of a scan.
+	// progress is called for each read of a scan.
 	progress func(context.Context, probe.Progress)
 }
 
@@ -431,10 +431,9 @@ func TestRealClassOptions(t *testing.T) {
 	}
 }
 
-// A power cut can keep the superblock, which mkfs writes last, and lose what it wrote
-// before: that is refused, stays as it is, and is made anew by the operator's word alone.
-// What is known to have been mounted since is its own affair, and so is what may have been
-// where nobody has a record of it, for all that can be proven.
+// TestRealTornFormat checks a format after a power cut that kept the superblock, which mkfs writes last, and lost earlier
+// writes. hotmount refuses such a disk, leaves it as it is, and formats it only by token. It accepts a filesystem that was
+// mounted since, or that may have been.
 func TestRealTornFormat(t *testing.T) {
 	for kind, lost := range map[string]string{
 		disk.XFS:  "bs=4k seek=$((2 * 75 * 256)) count=1", // the headers of group 2 of 4
@@ -547,7 +546,7 @@ func TestRealCrashAgain(t *testing.T) {
 	}
 }
 
-// confirm overwrites what is on the disk by the operator's word.
+// confirm formats the disk by token.
 func (l *loop) confirm() error {
 	s, err := Open(l.t.Context(), l.facts, l.deps())
 	if err != nil {
@@ -600,8 +599,8 @@ func TestRealTokenOverASecondHeader(t *testing.T) {
 	sh(t, "xfs_repair -n "+l.facts.Node())
 }
 
-// A format over old data that was killed is not made again without the operator's word:
-// what lies beside it nobody can tell from what was written since.
+// TestRealCrashOverOldData checks that a killed format over old data is repeated only by token. The old data cannot be
+// distinguished from later writes.
 func TestRealCrashOverOldData(t *testing.T) {
 	writes := []int{1, 4, 60}
 	if full {
@@ -632,9 +631,8 @@ func TestRealCrashOverOldData(t *testing.T) {
 	}
 }
 
-// What is half made, and what is left of it when its superblock is gone, is
-// only made again as long as there is nothing else on the disk, and only by
-// whom the intent is of.
+// TestRealForeignBytesInTheHalfMade checks that a half-made filesystem, even without its superblock, is made again only
+// if nothing else is on the disk. Only the node that has the intent does so.
 func TestRealForeignBytesInTheHalfMade(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, second int

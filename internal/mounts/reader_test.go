@@ -74,8 +74,8 @@ func TestReaderKeepsLines(t *testing.T) {
 	}
 }
 
-// TestTreeIsReadOnce: the kernel says whether its table has changed, a file in place of one does not.
-// Who reads it once, as Tree and Propagates do, leaves nothing open.
+// TestTreeIsReadOnce checks that a table is read again only if the kernel reports a change. A plain file reports none.
+// Tree and Propagates, which read once, leave nothing open.
 func TestTreeIsReadOnce(t *testing.T) {
 	same := func(r *Reader, root string) bool {
 		if _, err := r.Tree(root); err != nil {

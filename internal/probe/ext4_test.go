@@ -97,8 +97,8 @@ func TestIsWholeExt4(t *testing.T) {
 	}
 }
 
-// What mkfs.ext4 left of the root directory, and that somebody has mounted it or
-// changed it, is told; what is not sound is an error.
+// TestExt4Root checks what is read of the root directory that mkfs.ext4 made, and of a mount or a change since. Content
+// that is not sound is an error.
 func TestExt4Root(t *testing.T) {
 	const size = 1 << 30
 	debugfs := func(f *os.File, request string) {

@@ -131,7 +131,7 @@ func TestCameAfter(t *testing.T) {
 	for range queued/2 + 1 {
 		do("loop1", "-loop1")
 	}
-	do("vdb") // nobody is told
+	do("vdb") // nothing is reported
 	if nodes.CameAfter("vdf", "vdb") {
 		t.Error("events were lost, and the order is known")
 	}

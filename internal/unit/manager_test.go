@@ -442,7 +442,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestNotAuthenticated: what PID 1 says to it is told, and is no fault of the disk.
+// TestNotAuthenticated checks that the error has PID 1's answer, and is no fault of the disk.
 func TestNotAuthenticated(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "private")
 	l, err := net.Listen("unix", socket)

@@ -196,9 +196,8 @@ func TestLiveMount(t *testing.T) {
 	}
 }
 
-// TestMountedInBetween: a mount point on which something comes to be mounted while it is
-// removed stays as it was. Here that is mounted on it by another way there, which this one
-// does not show.
+// TestMountedInBetween checks that a mount point stays as it was if something is mounted there during its removal. Here
+// the mount uses another path to the directory, where the first path does not show it.
 func TestMountedInBetween(t *testing.T) {
 	ownNamespace(t)
 	dir, other := classDir(t), t.TempDir()

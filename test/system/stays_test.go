@@ -73,8 +73,8 @@ func TestSoftReboot(t *testing.T) {
 }
 
 // TestCoveredByAMount checks that a volume is failed while another mount hides it, and that hotmount comes after a slow
-// mount above its class directory, which it makes there. If that mount fails hotmount runs, and names it: systemd mounts
-// nothing below until it is mended or taken out of fstab.
+// mount above its class directory, which it makes there. If that mount fails, hotmount runs and names it. systemd mounts
+// nothing below until somebody repairs that mount or removes it from fstab.
 func TestCoveredByAMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})

@@ -1,0 +1,236 @@
+package test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// maxWords is the most words that a sentence may have (.github/CONTRIBUTING.md asks for 25).
+const maxWords = 35
+
+// long are the sentences over maxWords that are allowed, by how they begin.
+var long = []string{}
+
+// quoting are the files that quote forbidden phrases.
+var quoting = map[string]bool{".github/CONTRIBUTING.md": true}
+
+// TestWords checks each sentence of the documents, the manual pages, the messages and the comments: its length, and
+// the phrases of phrases.txt. It is a floor: it cannot tell whether a sentence is clear.
+func TestWords(t *testing.T) {
+	phrases := readPhrases(t)
+	sentences := 0
+	used := map[string]bool{}
+	for name, paragraphs := range allText(t) {
+		for _, paragraph := range paragraphs {
+			for _, p := range phrases {
+				if found := p.FindString(paragraph); found != "" && !quoting[name] {
+					t.Errorf("%s: %q in: %s", name, found, paragraph)
+				}
+			}
+			for _, s := range sentencesOf(paragraph) {
+				sentences++
+				if n := len(words(s)); n > maxWords && !allowed(s, used) {
+					t.Errorf("%s: a sentence of %d words: %s", name, n, s)
+				}
+			}
+		}
+	}
+	if sentences < 5000 {
+		t.Errorf("only %d sentences were read", sentences)
+	}
+	for _, begin := range long {
+		if !used[begin] {
+			t.Errorf("no long sentence begins so: %q", begin)
+		}
+	}
+}
+
+func allowed(sentence string, used map[string]bool) bool {
+	for _, begin := range long {
+		if strings.HasPrefix(sentence, begin) {
+			used[begin] = true
+			return true
+		}
+	}
+	return false
+}
+
+// readPhrases returns the regular expressions of phrases.txt. They match from the beginning of a word, in either case.
+func readPhrases(t *testing.T) []*regexp.Regexp {
+	t.Helper()
+	text, err := os.ReadFile("phrases.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*regexp.Regexp
+	for line := range strings.Lines(string(text)) {
+		phrase, _, _ := strings.Cut(line, "#")
+		if phrase = strings.TrimSpace(phrase); phrase != "" {
+			all = append(all, regexp.MustCompile(`(?i)\b(`+phrase+`)`))
+		}
+	}
+	if len(all) < 10 {
+		t.Fatalf("phrases.txt has only %d phrases", len(all))
+	}
+	return all
+}
+
+// allText returns the paragraphs of each file that people read.
+func allText(t *testing.T) map[string][]string {
+	t.Helper()
+	text := map[string][]string{}
+	read := func(pattern string, parse func(string) []string) {
+		files, err := filepath.Glob("../" + pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := strings.TrimPrefix(file, "../")
+			if text[name] = parse(string(b)); len(text[name]) == 0 {
+				t.Errorf("%s: no text was found", name)
+			}
+		}
+	}
+	for _, pattern := range []string{"*.md", ".github/*.md", "packaging/doc/*.md", "packaging/doc/adr/*.md"} {
+		read(pattern, markdown)
+	}
+	read("packaging/man/*", manual)
+	read("packaging/catalog/*", plainLines)
+	read("internal/*/testdata/messages.txt", plainLines)
+	for _, top := range []string{"../cmd", "../internal", "../test"} {
+		err := filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, ".go") {
+				text[strings.TrimPrefix(path, "../")], err = comments(path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text
+}
+
+var (
+	fence = regexp.MustCompile("(?ms)^ *```.*?^ *```|^    .*$")
+	// code is a literal in a text. It counts as one word.
+	code = regexp.MustCompile("`[^`]*`")
+	item = regexp.MustCompile(`^\s*(?:[-*] |[0-9]+\. |#+ |\|)`)
+	link = regexp.MustCompile(`\]\([^)]*\)`)
+)
+
+// markdown returns the paragraphs, list items, headings and table cells of a text.
+func markdown(text string) []string {
+	text = code.ReplaceAllString(link.ReplaceAllString(fence.ReplaceAllString(text, "\n"), "]"), "CODE")
+	var all []string
+	var now strings.Builder
+	end := func() {
+		if s := strings.TrimSpace(now.String()); s != "" {
+			all = append(all, s)
+		}
+		now.Reset()
+	}
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) == "" || item.MatchString(line) {
+			end()
+		}
+		if strings.HasPrefix(line, "|") {
+			all = append(all, strings.Split(line, "|")...)
+			continue
+		}
+		now.WriteString(line)
+	}
+	end()
+	return all
+}
+
+var (
+	font    = regexp.MustCompile(`\\f[A-Z]`)
+	example = regexp.MustCompile(`(?ms)^\.nf\n.*?^\.fi\n`)
+)
+
+// manual returns the paragraphs of a manual page.
+func manual(text string) []string {
+	text = example.ReplaceAllString(text, ".PP\n")
+	var all []string
+	var now strings.Builder
+	end := func() {
+		if s := strings.TrimSpace(now.String()); s != "" {
+			all = append(all, s)
+		}
+		now.Reset()
+	}
+	for line := range strings.Lines(font.ReplaceAllString(text, "")) {
+		switch {
+		case strings.HasPrefix(line, ".B"), strings.HasPrefix(line, ".I "), strings.HasPrefix(line, ".IR"):
+			_, line, _ = strings.Cut(line, " ")
+		case strings.HasPrefix(line, "."):
+			end()
+			continue
+		}
+		now.WriteString(strings.ReplaceAll(line, `\-`, "-"))
+	}
+	end()
+	return all
+}
+
+// plainLines returns the lines of a text.
+func plainLines(text string) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// comments returns the paragraphs of a Go file's comments, without directives and indented code.
+func comments(path string) ([]string, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, group := range file.Comments {
+		if ast.IsGenerated(file) {
+			break
+		}
+		for paragraph := range strings.SplitSeq(group.Text(), "\n\n") {
+			if !strings.HasPrefix(paragraph, "\t") {
+				all = append(all, paragraph)
+			}
+		}
+	}
+	return all, nil
+}
+
+// stop ends a sentence: its mark is followed by a space and a capital letter, or by the end.
+var stop = regexp.MustCompile(`[.!?:;][)"]?\s+`)
+
+// sentencesOf splits a paragraph. A colon or a semicolon ends a sentence, too: it is where a reader can rest.
+func sentencesOf(paragraph string) []string { return stop.Split(paragraph, -1) }
+
+var word = regexp.MustCompile(`[A-Za-z0-9]`)
+
+// words returns the words of a sentence. Dashes and other marks are none.
+func words(sentence string) []string {
+	var all []string
+	for _, w := range strings.Fields(sentence) {
+		if word.MatchString(w) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
