@@ -24,7 +24,7 @@ type starts struct {
 	// turn has room for the one request whose mounts are under way. It is not a mutex, so that a request can wait for
 	// it and for another's answer at once.
 	turn chan struct{}
-	// together is when a service was last requested.
+	// together is when a service was last started.
 	together time.Time
 	// most replaces waitMost in tests.
 	most time.Duration
@@ -141,7 +141,7 @@ func (s *starts) mayBeHeldBack() bool {
 	return time.Since(s.together) <= heldBack
 }
 
-// service records that a service was requested.
+// service records that a service was started.
 func (s *starts) service() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +156,9 @@ func (s *starts) service() {
 func (m *Manager) ask(ctx context.Context, all []*start) {
 	alone := len(all) == 1 && !m.starts.mayBeHeldBack()
 	if len(all) > 0 && !alone {
-		alone = m.startTogether(ctx, all) != nil
-		m.starts.service()
+		if alone = m.startTogether(ctx, all) != nil; !alone {
+			m.starts.service()
+		}
 	}
 	for _, s := range all {
 		s.alone = alone
