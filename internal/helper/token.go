@@ -55,6 +55,12 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	if g := f.Standing.Given; g != nil {
 		fmt.Fprintf(w, "  it was given out as the block volume %s, first on %s\n", disk.Visible(g.Link), g.First.UTC().Format("2006-01-02"))
 	}
+	if u := f.Standing.Used; u != nil {
+		fmt.Fprintf(w, "  somebody else on this node used it: %s\n", disk.Visible(u.How))
+	}
+	for _, d := range policy.Drivers(f, s) {
+		fmt.Fprintf(w, "  a storage driver on this node can have brought it, or can take it: %s\n", disk.Visible(d))
+	}
 	if b := f.Standing.Before; b != nil {
 		fmt.Fprintf(w, "  since it was attached %s %s lay on it\n", cmp.Or(b.Type, disk.XFS), b.UUID)
 	}

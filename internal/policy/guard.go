@@ -9,8 +9,12 @@ import (
 // mayBeCSI reports whether a driver on the node can have brought the disk or can take it, and nothing shows that the
 // disk is hotmount's (ADR 0012).
 func mayBeCSI(in input) bool {
-	return slices.ContainsFunc(in.f.Drivers, func(d disk.Driver) bool { return reaches(d, in.f, in.s) }) &&
-		!ofThisNode(in) && !singledOut(in) && !in.accepted(disk.ReasonCSI)
+	return brought(in) && !ofThisNode(in) && !singledOut(in) && !in.accepted(disk.ReasonCSI)
+}
+
+// brought reports whether a driver on the node can have brought the disk or can take it.
+func brought(in input) bool {
+	return slices.ContainsFunc(in.f.Drivers, func(d disk.Driver) bool { return reaches(d, in.f, in.s) })
 }
 
 // reaches reports whether the driver can bring or take such a disk, and is not ignored.

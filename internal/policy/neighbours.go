@@ -9,14 +9,17 @@ import (
 )
 
 // driversOf names the drivers because of which the disk may be held.
-func driversOf(w *told) string {
+func driversOf(w *told) string { return joined(Drivers(w.f, w.s)) }
+
+// Drivers returns the names of the drivers on the node that can have brought the disk or can take it. Foreign bytes.
+func Drivers(f *disk.Facts, s *disk.Settings) []string {
 	var names []string
-	for _, d := range w.f.Drivers {
-		if reaches(d, w.f, w.s) {
+	for _, d := range f.Drivers {
+		if reaches(d, f, s) {
 			names = append(names, d.Name)
 		}
 	}
-	return joined(names)
+	return names
 }
 
 func csiWhy(w *told) string {

@@ -266,6 +266,8 @@ func TestDecide(t *testing.T) {
 		{"no class", func(f *disk.Facts) { f.Name = "sda" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonUnselected},
 		{"vdaa is selected", func(f *disk.Facts) { f.Name = "vdaa" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"vda is, where the system is elsewhere", func(f *disk.Facts) { f.Name = "vda" }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
+		{"no class, and a driver may have brought it", func(f *disk.Facts) { driven(f); f.Name = "sda" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNoClass},
+		{"no class, and bound for a pod", func(f *disk.Facts) { node(f); f.Name = "sda" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonNoClass},
 		{"a partition is not", func(f *disk.Facts) { f.Name = "vdb1" }, proven(disk.Blank), nil, disk.Ignore, disk.ReasonUnselected},
 		{"a partition with a filesystem, the class has disks", part, xfs(), func(s *disk.Settings) { s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonWhole},
 		{"a disk, the class has partitions", nil, proven(disk.Blank), func(s *disk.Settings) { parts(s); s.Classes[0].Names = []string{"vd*"} }, disk.Ignore, disk.ReasonUnselected},
@@ -456,6 +458,9 @@ func TestDecide(t *testing.T) {
 		{"claimed", func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }, xfs(), nil, disk.Ignore, disk.ReasonClaimed},
 		{"cloud-init seed", func(f *disk.Facts) { f.Udev.FSLabel = "cidata" }, proven(disk.Other), nil, disk.Ignore, disk.ReasonSeed},
 		{"a cloud's ephemeral disk", func(f *disk.Facts) { f.Udev.FSLabel = "ephemeral0" }, xfs(), nil, disk.Ignore, disk.ReasonSeed},
+		{"a volume on record with an ephemeral disk's label", func(f *disk.Facts) {
+			f.Udev.FSLabel, f.Standing.OnRecord, f.Standing.Volume = "ephemeral0", true, &disk.Sighting{UUID: uuid}
+		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"another ephemeral disk, in capitals", func(f *disk.Facts) { f.Udev.FSLabel = "EPHEMERAL12" }, xfs(), nil, disk.Ignore, disk.ReasonSeed},
 		{"a label that is only like theirs", func(f *disk.Facts) { f.Udev.FSLabel = "ephemeral0a" }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"a label of theirs without a number", func(f *disk.Facts) { f.Udev.FSLabel = "ephemeral" }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},

@@ -178,7 +178,7 @@ var selection = []rule{{
 	found: func(w *told) string { return joined(w.f.Partitions) },
 }, {
 	reason: disk.ReasonUnselected, action: disk.Ignore, on: unselected, priority: asInfo,
-	when:   func(in input) bool { return usable(in.f, in.c) },
+	when:   func(in input) bool { return usable(in.f, in.c) && !brought(in) },
 	means:  "no class selects it, and nothing uses it",
 	remedy: classToAdd,
 }, {
@@ -259,7 +259,7 @@ var othersUse = []rule{{
 	remedy: claimedRemedy,
 }, {
 	reason: disk.ReasonSeed, action: disk.Ignore, on: free,
-	when:   func(in input) bool { return seed(in.f.Udev.FSLabel) },
+	when:   func(in input) bool { return seed(in.f.Udev.FSLabel) && !onRecord(in) },
 	wanted: "it is no cloud-init seed and no cloud's ephemeral disk", means: "its label is that of a cloud-init seed, or of a cloud's ephemeral disk",
 	found: func(w *told) string { return visible(w.f.Udev.FSLabel) },
 }}

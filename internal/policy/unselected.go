@@ -15,7 +15,7 @@ func usable(f *disk.Facts, c *disk.Content) bool {
 		return false
 	}
 	u := &f.Udev
-	used := len(f.Mounts)+len(f.Partitions)+len(f.Holders)+len(f.Loops) > 0 || f.Swap || f.Claim != "" || f.Standing.Link != ""
+	used := len(f.Mounts)+len(f.Bound)+len(f.Partitions)+len(f.Holders)+len(f.Loops) > 0 || f.Swap || f.Claim != "" || f.Standing.Link != ""
 	return f.Whole == "" && ordinary(f.Name) && f.Size > 0 && !f.Removable && !used &&
 		u.Initialized && !u.NotReady && !u.Multipath && !seed(u.FSLabel)
 }

@@ -90,14 +90,15 @@ func (s Store) changeGiven(f *disk.Facts, change func(*disk.Given)) error {
 	return nil
 }
 
-// Ungive removes, synced, the block volume records that may be the disk's: the operator has had it overwritten.
+// Ungive removes, synced, the block volume record of the disk: the operator has had it overwritten. Records that may be
+// another disk's stay: with another WWN, or of one of several disks with its serial.
 func (s Store) Ungive(f *disk.Facts) error {
 	err := s.locked(func() error {
 		all, err := s.Given()
 		if err != nil {
 			return err
 		}
-		all = slices.DeleteFunc(all, func(g disk.Given) bool { return g.Is(f) })
+		all = slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })
 		return s.failed(writeSynced(s.givenFile(), givenOut{Version: version, Disks: all}))
 	})
 	if err != nil {

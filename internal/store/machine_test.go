@@ -257,17 +257,39 @@ func TestReset(t *testing.T) {
 // TestUngive: a block volume that was overwritten with a token is no block volume any more. The others stay.
 func TestUngive(t *testing.T) {
 	s := made(t)
-	one, two := facts("vdb", 2, "S1"), facts("vdc", 3, "S2")
-	one.WWN = "naa.1"
-	for _, f := range []*disk.Facts{one, two} {
-		if err := s.GiveOut(f, "boot1", "raw", "/mnt/raw/virtio-"+f.Serial); err != nil {
+	one, two, other := facts("vdb", 2, "S1"), facts("vdc", 3, "S2"), facts("vdd", 4, "S1")
+	one.WWN, other.WWN = "naa.1", "naa.2"
+	for _, f := range []*disk.Facts{one, two, other} {
+		if err := s.GiveOut(f, "boot1", "raw", "/mnt/raw/virtio-"+f.Serial+f.WWN); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := s.Ungive(one); err != nil {
 		t.Fatal(err)
 	}
-	if standing(s, one, "boot2").Given != nil || standing(s, two, "boot2").Given == nil {
+	if standing(s, two, "boot2").Given == nil {
 		t.Error("not the one that was overwritten")
 	}
+	// A record of another disk with its serial stays, so that this one is not formatted by itself either.
+	if left, err := s.Given(); err != nil || len(left) != 2 || left[0].WWN == "naa.1" || left[1].WWN == "naa.1" {
+		t.Errorf("%+v, %v", left, err)
+	}
+}
+
+// TestInstalledAgainInAClone checks that a disk that was attached while the package was removed is held under another
+// machine-id, too.
+func TestInstalledAgainInAClone(t *testing.T) {
+	s := on(t, on(t, made(t), builder), clone)
+	if err := s.change(func(st *state) bool { st.Machine = builder; return true }); err != nil {
+		t.Fatal(err)
+	}
+	starts(t, s, "boot1")
+	if err := os.WriteFile(s.removedFile(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vdb := facts("vdb", 2, "NEW")
+	if _, err := s.Init([]disk.Identity{vdb.Identity("boot1")}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "installed again", s, "boot1", map[*disk.Facts]string{vdb: "arrived"})
 }

@@ -94,6 +94,9 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 			if err != nil && !errors.Is(err, ErrLost) {
 				return err
 			}
+			if st.Arrival != nil { // under another machine-id only that list counts
+				st.Arrival.Present = slices.Concat(st.Arrival.Present, present)
+			}
 			for _, p := range st.Present {
 				if !slices.ContainsFunc(present, func(n disk.Identity) bool { return n.Like(p) && n.Slot == p.Slot }) {
 					present = append(present, p)
