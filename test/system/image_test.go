@@ -202,7 +202,7 @@ func TestMachineID(t *testing.T) {
 	reboot()
 	m.says("/dev/" + bySerial("CLONE") + " .*hold: .*" + present)
 	m.untouched(bySerial("CLONE"))
-	if got := m.run("findmnt -rno TARGET | grep -c ^/mnt/disks/; hotmount status -o json | grep machine-id || true"); got != "4" {
+	if got := m.run("findmnt -rno TARGET | grep -c ^/mnt/disks/; hotmount status -o json | grep machine-id || [ $? = 1 ]"); got != "4" {
 		t.Errorf("the clone: %s", got)
 	}
 }

@@ -40,7 +40,7 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 		m.told("^hotmount runs on its last good settings, for the configuration has a fault: .*0664.*hotmount config check DISK SIZE")
 		m.run("hotmount status -o json | grep '\"configuration_fault\": \".*0664'")
 		m.wait("the line for systemctl status", "systemctl show -p StatusText --value hotmount | grep '^1 mounted, 2 held, .*the configuration has a fault'")
-		m.run("(hotmount doctor || true) | grep -A 2 '^WARNING: the configuration has a fault'")
+		m.run("(hotmount doctor || [ $? = 3 ]) | grep -A 2 '^WARNING: the configuration has a fault'")
 		m.wait("the metric", "grep -x 'hotmount_configuration_fault 1' "+gauge)
 		if got := m.run("cat /mnt/disks/" + uuid + "/f"); got != "kept" {
 			t.Errorf("the volume has %q", got)
