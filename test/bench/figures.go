@@ -17,17 +17,20 @@ type figure struct {
 	apart bool
 	// traced reports whether the kernel traces the turns, from outside the container.
 	traced bool
+	// outside reports whether the turns are taken from outside the container, because they boot it.
+	outside bool
 }
 
 // figures are the figures of a run, in its order.
 var figures = []figure{
 	{name: "one", disks: 1, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount, neighbour}},
 	{name: "twenty", disks: 20, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount}},
-	{name: "blank", disks: 1, turns: 5, ways: []string{hotmount, parts}},
+	{name: "blank", disks: 1, turns: 30, ways: []string{hotmount, parts}},
 	{name: "throttled", disks: 1, turns: 5, ways: []string{hotmount, parts}},
-	{name: "ready", disks: 24, turns: 5, ways: []string{hotmount, rule, tuned}},
+	{name: "ready", disks: 24, turns: 30, ways: []string{hotmount, rule, tuned}},
+	{name: "boot", disks: 24, turns: 30, ways: []string{hotmount, rule, tuned}, outside: true},
 	{name: "memory", disks: 24, blanks: 8, turns: 1, ways: []string{hotmount}},
-	{name: "hundreds", disks: 200, turns: 5, ways: []string{hotmount, tuned, mountCall, hotPlug, rule}},
+	{name: "hundreds", disks: 200, turns: 5, ways: []string{hotmount, tuned, mountCall, hotPlug, rule, shellLoop, systemdMount}},
 	{name: "split", disks: 1, turns: 3, ways: []string{hotmount, rule, tuned, mountCall, shellLoop, systemdMount}, traced: true},
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
 }
@@ -36,7 +39,7 @@ var figures = []figure{
 var seldom = map[string]map[string]int{
 	"one":      {shellLoop: 3, systemdMount: 3, neighbour: 3},
 	"twenty":   {hotPlug: 6, shellLoop: 6, systemdMount: 6},
-	"hundreds": {rule: 5},
+	"hundreds": {rule: 5, shellLoop: 5, systemdMount: 5},
 }
 
 // withBase adds the other package to the ways, next to hotmount.

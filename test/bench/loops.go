@@ -52,6 +52,22 @@ func (l *loop) attach(file string) (err error) {
 	return err
 }
 
+// letGo keeps the devices open only for reading. hotmount mounts no disk that another process has open for writing, if it
+// looks. udev has one more event for each.
+func letGo(loops []*loop) error {
+	for _, l := range loops {
+		reader, err := os.Open(l.node())
+		if err != nil {
+			return err
+		}
+		if err := l.file.Close(); err != nil {
+			return errors.Join(err, reader.Close())
+		}
+		l.file = reader
+	}
+	return nil
+}
+
 // detach detaches the files from the devices, and removes their nodes.
 func detach(loops []*loop) error {
 	var errs []error

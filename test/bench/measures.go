@@ -58,6 +58,8 @@ var measures = slices.Concat(
 		{"ready", "24 disks, leftovers", "start to READY", "ms", value("start to READY")},
 		{"ready", "24 disks, leftovers", "start to the last mount", "ms", value("start to last mount")},
 		{"ready", "24 disks, leftovers", "event to the last mount", "ms", triggeredToMounted},
+		{"boot", "boot with 24 disks", "PID 1's start to READY", "ms", value("boot to READY")},
+		{"boot", "boot with 24 disks", "PID 1's start to the last mount", "ms", value("boot to last mount")},
 		{"memory", "memory, 24 disks", "resident", "MiB", value("resident")},
 		{"memory", "memory, 24 disks", "anonymous", "MiB", value("anonymous")},
 		{"memory", "memory, 24 disks", "anonymous, peak of hotmount's processes while 8 disks are formatted", "MiB", value("peak, hotmount's processes")},

@@ -103,7 +103,11 @@ func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) erro
 		t.Ways, t.Packages = withBase(f.ways), packages
 	}
 	if !f.traced {
-		turns, err := b.inside(ctx, c, t)
+		take := func() ([]Turn, error) { return b.inside(ctx, c, t) }
+		if f.outside {
+			take = func() ([]Turn, error) { return b.boots(ctx, c, f) }
+		}
+		turns, err := take()
 		b.result.Turns = append(b.result.Turns, turns...)
 		return err
 	}

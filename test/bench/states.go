@@ -87,7 +87,7 @@ func (in *inside) triggered(ctx context.Context, way string, loops []*loop, file
 	return in.turns.Encode(t)
 }
 
-// started measures three kinds of start: one that mounts the disks, some with all mounted, and one as at boot.
+// started measures three kinds of start: one that mounts the disks, one with all mounted, and one as at boot.
 func (in *inside) started(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.present(ctx, loops, files); err != nil {
 		return err
@@ -104,10 +104,8 @@ func (in *inside) started(ctx context.Context, way string, loops []*loop, files 
 	if err := in.turns.Encode(t); err != nil {
 		return err
 	}
-	for range 3 {
-		if err := in.restarted(ctx, way); err != nil {
-			return err
-		}
+	if err := in.restarted(ctx, way); err != nil {
+		return err
 	}
 	return in.booted(ctx, way, loops, files)
 }

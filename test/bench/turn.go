@@ -90,7 +90,12 @@ func (in *inside) turn(ctx context.Context, way string, files []string) (Turn, e
 	if err != nil {
 		return Turn{}, err
 	}
-	t, err := in.observe(ctx, way, awaited{events: true, mounts: way != hotPlug}, loops, attachAll(loops, files))
+	begin := attachAll(loops, files)
+	if way == neighbour {
+		attach := begin
+		begin = func() error { return errors.Join(attach(), letGo(loops)) }
+	}
+	t, err := in.observe(ctx, way, awaited{events: true, mounts: way != hotPlug}, loops, begin)
 	return t, errors.Join(err, in.clear(ctx, loops))
 }
 

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hotmount/test/worker"
+)
+
+// rulesAtBoot is the directory of the rules that are there when the container boots.
+const rulesAtBoot = "/etc/udev/rules.d/"
+
+// boots measures boots of the whole container with disks that hold an XFS each. PID 1 starts, and the time runs to READY
+// and to the last mount, as PID 1 records them.
+func (b *bench) boots(ctx context.Context, c *worker.Container, f figure) ([]Turn, error) {
+	// The daemon would format and mount the disks.
+	if _, err := c.Run(ctx, "systemctl stop hotmount"); err != nil {
+		return nil, err
+	}
+	for i := range f.disks {
+		file := filepath.Join(c.HostDisks(), fmt.Sprintf("b%d.img", i))
+		if err := worker.NewDisk(file, diskSize); err != nil {
+			return nil, err
+		}
+		if _, err := c.Attach(ctx, worker.Disk{File: file}); err != nil {
+			return nil, err
+		}
+	}
+	const prepare = `set -e; udevadm settle
+for d in /dev/loop*[0-9]; do [ ! -e /sys/block/${d#/dev/}/loop/backing_file ] || mkfs.xfs -q -f $d; done; udevadm settle; rm -rf /var/lib/hotmount/*; systemctl start hotmount`
+	if _, err := c.Run(ctx, prepare); err != nil {
+		return nil, err
+	}
+	var turns []Turn
+	for n := range min(f.turns, b.turns) {
+		for i := range f.ways {
+			t, err := b.boot(ctx, c, f, f.ways[(n+i)%len(f.ways)])
+			if err != nil {
+				return turns, err
+			}
+			fmt.Fprintln(b.out, t.line())
+			turns = append(turns, t)
+		}
+	}
+	return turns, nil
+}
+
+// boot takes one turn: a boot with one way switched on.
+func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way string) (Turn, error) {
+	script := "set -e; rm -f " + rulesAtBoot + "*; systemctl -q enable hotmount hotmount-tidy"
+	if way != hotmount {
+		rule := strings.ReplaceAll(setUp(way, ""), rules, rulesAtBoot+"99-bench.rules")
+		rule = strings.Replace(rule, `ATTR{loop/backing_file}=="/*"`, `KERNEL=="loop*"`, 1)
+		script = "set -e; systemctl -q disable hotmount hotmount-tidy; ln -sf /dev/null " + rulesAtBoot + filepath.Base(masked) + "; " + rule
+	}
+	if _, err := c.Run(ctx, script); err != nil {
+		return Turn{}, err
+	}
+	if err := c.Shutdown(ctx); err != nil {
+		return Turn{}, err
+	}
+	t := Turn{Figure: f.name, Way: way, Disks: f.disks, Values: map[string]float64{}}
+	var err error
+	host := inside{patience: patience}
+	if t.Idle, err = host.waitQuiet(ctx); err != nil {
+		return Turn{}, err
+	}
+	if t.Load, err = load(); err != nil {
+		return Turn{}, err
+	}
+	if err := c.PowerOn(ctx); err != nil {
+		return Turn{}, err
+	}
+	if err := b.times(ctx, c, &t); err != nil {
+		return Turn{}, fmt.Errorf("%s: %w", way, err)
+	}
+	return t, nil
+}
+
+// times waits for all mounts, and reads from PID 1 when they and the daemon became active.
+func (b *bench) times(ctx context.Context, c *worker.Container, t *Turn) error {
+	const read = `systemctl is-system-running --wait >/dev/null
+systemctl show -P UserspaceTimestampMonotonic
+systemctl show -P ActiveEnterTimestampMonotonic hotmount
+systemctl show -P ActiveEnterTimestampMonotonic $(systemctl list-units --no-legend --plain --state=mounted 'mnt-disks-*.mount' | cut -d ' ' -f 1) | grep .`
+	for deadline := time.Now().Add(time.Minute); ; {
+		said, err := c.Run(ctx, read)
+		var at []float64
+		for _, word := range strings.Fields(said) {
+			us, e := strconv.ParseFloat(word, 64)
+			err = errors.Join(err, e)
+			at = append(at, us/1000)
+		}
+		if len(at) == t.Disks+2 {
+			if t.Way == hotmount {
+				t.Values["boot to READY"] = at[1] - at[0]
+			}
+			t.Values["boot to last mount"] = slices.Max(at[2:]) - at[0]
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not all of %d disks were mounted in time: %q: %w", t.Disks, said, err)
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
