@@ -43,8 +43,8 @@ var known = map[string]disk.Reach{
 	"rbd.csi.ceph.com":         disk.Fabric,               // ceph/ceph-csi
 	"driver.longhorn.io":       disk.Fabric | disk.Mapper, // longhorn/longhorn-manager
 	"linstor.csi.linbit.com":   disk.Fabric | disk.Mapper, // piraeusdatastore/linstor-csi
-	"io.openebs.csi-mayastor":  disk.Fabric,               // openebs/mayastor-control-plane
-	"io.openebs.mayastor":      disk.Fabric,               // its directory
+	"io.openebs.csi-mayastor":  disk.Fabric | disk.Whole,  // openebs/mayastor-control-plane; a DiskPool takes a whole disk
+	"io.openebs.mayastor":      disk.Fabric | disk.Whole,  // its directory
 	"jiva.csi.openebs.io":      disk.Fabric,               // openebs-archive/jiva-operator
 	"iscsi.csi.k8s.io":         disk.Fabric,               // kubernetes-csi/csi-driver-iscsi
 	"csi-iscsi":                disk.Fabric,               // its directory

@@ -38,8 +38,8 @@ func (f *Facts) Reach() Reach {
 		return Local
 	case "scsi", "nvme":
 		return Local | fabric
-	case "dm", "md": // also what multipathd builds on a fabric
-		return Mapper | fabric
+	case "dm", "md": // of the disks below as well: a driver encrypts its own volume, and multipathd builds on a fabric
+		return Mapper | Local | fabric
 	}
 	return Anything
 }

@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path"
 	"slices"
+	"strings"
+	"time"
 
 	"hotmount/internal/control"
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
+	"hotmount/internal/run"
 )
 
 // KeepState records that this is the worker of the records, under another machine-id.
@@ -51,6 +56,9 @@ func resettable(ctx context.Context, h inventory.Host, socket string, load func(
 	} else if !errors.Is(err, control.ErrDown) {
 		return err
 	}
+	if err := nothingFormats(ctx, h); err != nil {
+		return err
+	}
 	settings, err := h.Store.Settings()
 	if err != nil {
 		if settings, err = load(); err != nil {
@@ -81,6 +89,27 @@ func resettable(ctx context.Context, h inventory.Host, socket string, load func(
 		if f := &disks[i]; f.Standing.Given != nil {
 			return fmt.Errorf("%s was given out as the block volume %s, and without the record it could be formatted; detach it", f.Node(), disk.Visible(f.Standing.Given.Link))
 		}
+	}
+	return nil
+}
+
+// nothingFormats returns an error while a unit proves or formats a disk, because its record would go. Without a running
+// systemd there is no unit.
+func nothingFormats(ctx context.Context, h inventory.Host) error {
+	if _, err := os.Lstat(path.Join("/", h.Root, "run/systemd/private")); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	units, err := run.Exec{}.Run(ctx, run.Command{
+		Path: "/usr/bin/systemctl", Timeout: time.Minute,
+		Args: []string{"list-units", "--plain", "--no-legend", "--state=active,activating,deactivating", "hotmount-format@*.service"},
+	})
+	switch name, _, _ := strings.Cut(string(units.Stdout), " "); {
+	case err != nil:
+		return err
+	case units.ExitCode != 0:
+		return fmt.Errorf("cannot ask systemd for running units: %s", strings.TrimSpace(string(units.Stderr)))
+	case name != "":
+		return fmt.Errorf("%s proves or formats a disk; wait until it has ended, or systemctl stop %[1]s", name)
 	}
 	return nil
 }

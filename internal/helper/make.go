@@ -53,6 +53,9 @@ func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, 
 		err := m.conclude(ctx, &c)
 		return c, 0, err
 	}
+	if err := m.unopened(ctx, &c); err != nil {
+		return c, 0, err
+	}
 	if err := m.makeFilesystem(ctx, &c); err != nil {
 		return c, 0, err
 	}

@@ -2,6 +2,8 @@ package helper
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +11,8 @@ import (
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/mounts"
+	"hotmount/internal/policy"
+	"hotmount/internal/unit"
 )
 
 // openAgain is how long after the first look a process must still have the disk open. A program that only looks at a
@@ -77,4 +81,28 @@ func counting(users []mounts.User, err error) ([]mounts.User, error) {
 
 func asOpener(u mounts.User) *disk.Opener {
 	return &disk.Opener{PID: u.PID, Command: u.Command, Machine: u.Machine}
+}
+
+// unopened returns an error if somebody has opened the disk since the daemon asked, before the proof. A unit of its own
+// looks, because this one does not see the processes of others. The record of a virtual machine holds the disk from then
+// on.
+func (m *making) unopened(ctx context.Context, c *disk.Content) error {
+	f := m.facts
+	if !policy.Asks(f, c, m.decision) {
+		return nil
+	}
+	err := new(unit.Manager).Users(ctx, f.Seq)
+	if err != nil {
+		return err
+	}
+	by, err := m.host.Store.TakeOpener(f.Seq)
+	if err != nil || by == nil {
+		return err
+	}
+	err = fmt.Errorf("cannot format %s: it is %s; nothing on it was changed; to see who has it open: fuser -v %s", f.Name, disk.Visible(by.String()), f.Node())
+	if !by.Machine {
+		return err
+	}
+	boot, bootErr := m.host.Boot()
+	return errors.Join(err, bootErr, m.host.Store.KeepUse(f, boot, by.String()))
 }

@@ -25,11 +25,20 @@ func reaches(d disk.Driver, f *disk.Facts, s *disk.Settings) bool {
 // ofThisNode reports whether this node has given the disk out or mounted its filesystem before, or has made or begun to
 // make what is on it. A record that may be another disk's does not count.
 func ofThisNode(in input) bool {
-	if in.at == raw {
+	switch {
+	case in.at == raw:
 		return in.f.Standing.Given != nil
+	case copied(in):
+		return false
 	}
 	i, st := Intent(in.f, in.c), &in.f.Standing
 	return onRecord(in) || st.Made || i != nil && !st.IntentDoubt && (!st.IntentBySlot || i.UUID == in.c.UUID)
+}
+
+// copied reports whether serial or WWN show that the filesystem is on record on another disk. So this is a copy of it.
+func copied(in input) bool {
+	l := in.f.Standing.LastOn
+	return l != nil && l.UUID == in.c.UUID && l.Identity.Other(in.f.Identity(""))
 }
 
 // singledOut reports whether the class says that the disk is the node's own: it ignores neighbours, or a pattern spells

@@ -75,8 +75,8 @@ func TestGuard(t *testing.T) {
 		{"a driver of local disks, SCSI", of("sdb", "scsi", disk.Local), xfs(), names("sd*"), disk.Hold, disk.ReasonCSI},
 		{"a driver that builds devices, SCSI", of("sdb", "scsi", disk.Mapper), xfs(), names("sd*"), disk.Mount, disk.ReasonFilesystem},
 		{"a driver that builds devices, LVM", of("dm-3", "dm", disk.Mapper), xfs(), names("dm-*"), disk.Hold, disk.ReasonCSI},
-		{"a driver of local disks, LVM", of("dm-3", "dm", disk.Local), xfs(), names("dm-*"), disk.Mount, disk.ReasonFilesystem},
-		{"a driver of local disks, md", of("md0", "md", disk.Local), xfs(), names("md*"), disk.Mount, disk.ReasonFilesystem},
+		{"a driver of local disks, LVM or an encrypted disk", of("dm-3", "dm", disk.Local), xfs(), names("dm-*"), disk.Hold, disk.ReasonCSI},
+		{"a driver of local disks, md", of("md0", "md", disk.Local), xfs(), names("md*"), disk.Hold, disk.ReasonCSI},
 		{"a driver of a fabric, an unknown bus", of("xvdb", "", disk.Fabric), xfs(), names("xvd*"), disk.Hold, disk.ReasonCSI},
 
 		{"ignored", driven, xfs(), func(s *disk.Settings) { s.CSIIgnore = []string{"other", cinder.Name} }, disk.Mount, disk.ReasonFilesystem},
@@ -98,6 +98,18 @@ func TestGuard(t *testing.T) {
 		}, disk.Hold, disk.ReasonCSI},
 
 		{"on record", drivenWith(was("/mnt/disks", "default")), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"a copy of what is on record, on another disk", drivenWith(func(f *disk.Facts) {
+			was("/mnt/disks", "default")(f)
+			f.Standing.Made, f.Serial, f.Standing.LastOn = true, "COPY", &disk.Sighting{UUID: uuid, Left: true, Identity: disk.Identity{Serial: "FIRST"}}
+		}), xfs(), nil, disk.Hold, disk.ReasonCSI},
+		{"what is on record here, another filesystem before it on another disk", drivenWith(func(f *disk.Facts) {
+			was("/mnt/disks", "default")(f)
+			f.Serial, f.Standing.LastOn = "COPY", &disk.Sighting{UUID: otherUUID, Left: true, Identity: disk.Identity{Serial: "FIRST"}}
+		}), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"what is on record, on the same disk in another slot", drivenWith(func(f *disk.Facts) {
+			was("/mnt/disks", "default")(f)
+			f.Serial, f.Standing.LastOn = "FIRST", &disk.Sighting{UUID: uuid, Left: true, Identity: disk.Identity{Serial: "FIRST", Slot: "x"}}
+		}), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"another is on record", drivenWith(func(f *disk.Facts) { f.Standing.Volume = &disk.Sighting{UUID: otherUUID} }), xfs(), nil, disk.Hold, disk.ReasonCSI},
 		{"made here, and not mounted yet", driven, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, disk.Mount, disk.ReasonFilesystem},
 		{"made here in an earlier boot", drivenWith(func(f *disk.Facts) { f.Standing.Made = true }), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
@@ -217,7 +229,7 @@ func TestNeighbours(t *testing.T) {
 		driver disk.Driver
 		want   string
 	}{
-		{cinder, "virtio weak scsi large any"},
+		{cinder, "virtio weak lvm scsi large any"},
 		{disk.Driver{Name: "net.example", Reach: disk.Fabric}, "lvm scsi large any"},
 		{disk.Driver{Name: "lvm.example", Reach: disk.Mapper}, "lvm"},
 		{disk.Driver{Name: "old.example", Reach: disk.Anything}, ""},

@@ -31,7 +31,8 @@ func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	}
 	switch d.Action {
 	case disk.Mount:
-		return !onRecord(input{f: f, c: c})
+		in := input{f: f, c: c}
+		return !onRecord(in) || copied(in)
 	case disk.Link, disk.Prove, disk.Format:
 		return true
 	}

@@ -59,9 +59,13 @@ func TestAsks(t *testing.T) {
 		config  func(*disk.Settings)
 		want    bool
 	}{
-		"a node without others":     {func(*disk.Facts) {}, xfs(), nil, false},
-		"a filesystem":              {others(nil), xfs(), nil, true},
-		"a filesystem on record":    {others(was("/mnt/disks", "default")), xfs(), nil, false},
+		"a node without others":  {func(*disk.Facts) {}, xfs(), nil, false},
+		"a filesystem":           {others(nil), xfs(), nil, true},
+		"a filesystem on record": {others(was("/mnt/disks", "default")), xfs(), nil, false},
+		"a copy of one on record, on another disk": {others(func(f *disk.Facts) {
+			was("/mnt/disks", "default")(f)
+			f.Serial, f.Standing.LastOn = "COPY", &disk.Sighting{UUID: uuid, Left: true, Identity: disk.Identity{Serial: "FIRST"}}
+		}), xfs(), nil, true},
 		"another one was on record": {others(func(f *disk.Facts) { f.Standing.Volume = &disk.Sighting{UUID: otherUUID} }), xfs(), nil, true},
 		"one made here":             {others(nil), &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, false},
 		"perhaps blank":             {others(nil), proven(disk.Unread), nil, true},

@@ -88,6 +88,10 @@ func csiRounds() int {
 func TestCSIVolumes(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
+	spare := 0 // a loop device that no disk has
+	if c, is := w.(*worker.Container); is {
+		spare = c.First() + c.Loops() - 1
+	}
 	for range csiRounds() {
 		for _, image := range []string{blank(t, 320<<20), ext4Disk(t, 320<<20)} {
 			name, id := m.attach(w, worker.Disk{File: image})
@@ -98,7 +102,10 @@ func TestCSIVolumes(t *testing.T) {
 		image := blank(t, 320<<20)
 		name, id := m.attach(w, worker.Disk{File: image})
 		m.heldFor(name, "cinder.csi.openstack.org")
-		m.run(fmt.Sprintf("set -e; d=%s/plugins/kubernetes.io/csi/volumeDevices/publish; mkdir -p $d; touch $d/%s; mount --bind /dev/%[2]s $d/%[2]s; mkfs.ext4 -q -F $d/%[2]s; umount $d/%[2]s", kubeletRoot, name))
+		// kubelet keeps a loop device on it meanwhile (AttachFileDevice in pkg/volume/util/volumepathhandler).
+		m.run(fmt.Sprintf(`set -e; d=%s/plugins/kubernetes.io/csi/volumeDevices/publish; mkdir -p $d; touch $d/%s; mount --bind /dev/%[2]s $d/%[2]s
+			[ -b /dev/loop%[3]d ] || mknod /dev/loop%[3]d b 7 %[3]d
+			losetup /dev/loop%[3]d $d/%[2]s; mkfs.ext4 -q -F $d/%[2]s; sync; losetup -d /dev/loop%[3]d; umount $d/%[2]s`, kubeletRoot, name, spare))
 		if err := w.Detach(ctx(t), id); err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,15 @@ func TestStateReset(t *testing.T) {
 	refuses("systemctl stop hotmount")
 	m.run("systemctl stop hotmount")
 	refuses("umount /mnt/disks/" + uuid)
-	m.run("umount /mnt/disks/" + uuid + "; hotmount state reset")
+	// A unit that proves a disk outlives the daemon.
+	m.run("systemctl start hotmount")
+	proven, provenID := m.attach(w, worker.Disk{File: blank(t, 310<<20)})
+	m.wait("the proof", "systemctl list-units --no-legend 'hotmount-format@*' | grep -q activating")
+	m.run("systemctl stop hotmount")
+	refuses("proves or formats a disk; wait until it has ended")
+	m.wait("the end of the proof", "! systemctl list-units --no-legend 'hotmount-format@*' | grep -q .")
+	m.detach(w, provenID)
+	m.run("! findmnt /dev/" + proven + "; umount /mnt/disks/" + uuid + "; hotmount state reset")
 	if got := m.run("ls /var/lib/hotmount"); got != "directories.json\nfirst-start\nlock" {
 		t.Errorf("left: %s", got)
 	}

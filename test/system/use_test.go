@@ -111,6 +111,15 @@ func TestOpenInAMachine(t *testing.T) {
 		m.mounted(empty)
 	}
 
+	// Opened while it is proven blank, after the daemon has asked.
+	late, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	m.wait("the proof", "systemctl list-units --no-legend 'hotmount-format@*' | grep -q activating")
+	m.opens("late", "qemu-system-x86", late, "O_RDWR")
+	m.says("/dev/" + late + usedHold + "opened by the virtual machine monitor qemu-system-x86")
+	m.untouched(late)
+	m.run("systemctl stop late; hotmount accept " + late)
+	m.mounted(late)
+
 	m.run("systemctl stop hotmount")
 	written, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	read, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
