@@ -52,10 +52,15 @@ func Default() disk.Settings {
 	}
 }
 
-// defaultClass returns the defaults of the keys that a class may omit: all but name and directory.
+// defaultClass returns the defaults of the keys that a class may omit: all but name and directory. It selects virtio-blk
+// disks, all of whose vendors begin with 0x (vendor_show in drivers/virtio/virtio.c), and the disks that QEMU has on
+// virtio-scsi. Clouds have volumes there under names of their own.
 func defaultClass() disk.Class {
 	return disk.Class{
-		Selectors:   disk.Selectors{Names: []string{"vd[a-z]", "vd[a-z][a-z]"}},
+		Selectors: disk.Selectors{
+			Transport: []string{"virtio", disk.VirtioSCSI},
+			Vendor:    []string{"0x*", "QEMU"},
+		},
 		Mode:        disk.ModeFilesystem,
 		Neighbours:  disk.NeighboursHold,
 		Create:      "xfs",

@@ -720,12 +720,12 @@ func TestShippedFile(t *testing.T) {
 		}
 	}
 	// Without a default a selector can only be explained.
-	for _, key := range names(selectorKeys[1:]) {
+	for _, key := range names(selectorKeys) {
 		if !strings.Contains(string(shipped), "\n#    #   "+key+": ") {
 			t.Errorf("the selector %s is not explained in the shipped file", key)
 		}
 	}
-	keys := append([]string{"name", "names", "exclude", "csi_ignore"}, names(actKeys)...)
+	keys := append([]string{"name", "transport", "vendor", "exclude", "csi_ignore"}, names(actKeys)...)
 	for _, s := range scalars {
 		keys = append(keys, s.name)
 	}

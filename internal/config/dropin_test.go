@@ -49,6 +49,7 @@ func TestDropIns(t *testing.T) {
 	}
 	want := Default()
 	a, b, c := want.Classes[0], want.Classes[0], want.Classes[0]
+	a.Selectors, b.Selectors, c.Selectors = disk.Selectors{}, disk.Selectors{}, disk.Selectors{}
 	a.Name, a.Directory, a.Names, a.Blank, a.Grow, a.Trim = "a", "/a", []string{"vde"}, "unsigned", false, false
 	b.Name, b.Directory, b.Names = "b", "/b", []string{"vdc"}
 	c.Name, c.Directory, c.Names = "c", "/c", []string{"vdd"}

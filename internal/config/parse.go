@@ -78,7 +78,9 @@ func parse(documents []document) *parser {
 func (s *section) fillIn() {
 	values := fields(defaultClass())
 	if s.selects() {
-		delete(values, "names")
+		for _, k := range selectorKeys {
+			delete(values, k.name)
+		}
 	}
 	maps.Copy(values, s.values)
 	s.values = values

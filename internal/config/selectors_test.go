@@ -46,7 +46,7 @@ classes:
 		},
 		{Size: disk.SizeRange{Most: 1 << 40}},
 		{Size: disk.SizeRange{Least: 5 << 30, Most: 5 << 30}},
-		{Names: []string{"vd[a-z]", "vd[a-z][a-z]"}},
+		{Transport: []string{"virtio", "virtio-scsi"}, Vendor: []string{"0x*", "QEMU"}},
 		{Names: []string{"dm-*"}, MapperNames: []string{"vg-a"}},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -124,7 +124,8 @@ const (
 // Class is one kind of disk and what hotmount does with it.
 type Class struct {
 	Name string `json:"name"`
-	// Selectors say which disks the class has. The default is every virtio-blk disk except the system's.
+	// Selectors say which disks the class has. The default is every virtio-blk disk, and every virtio-scsi
+	// disk of QEMU's, except the system's.
 	Selectors
 	// Directory is the absolute and clean path below which mount points or links to disks are made.
 	Directory string `json:"directory"`

@@ -51,6 +51,9 @@ func Attach(t *testing.T, root, name string, number int, serial string, udev ...
 		dir + "queue/logical_block_size": "512\n",
 		dir + "queue/iostats":            "1\n",
 		dir + "serial":                   serial,
+		dir + "device/subsystem":         "-> ../../../bus/virtio",
+		dir + "device/driver":            "-> ../../../bus/virtio/drivers/virtio_blk",
+		dir + "device/vendor":            "0x1af4\n",
 		dir + "stat":                     "1 2 3 4 5 6 7 8 9 10 11\n",
 		fmt.Sprintf("run/udev/data/b254:%d", number): fmt.Sprintf("S:disk/by-diskseq/%d\nI:1\n", 1000+number) + strings.Join(udev, "\n") + "\n",
 	})

@@ -10,22 +10,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// scsiConfig has classes for the disks of virtio-scsi, as a host of KubeVirt or Proxmox attaches them.
-const scsiConfig = `settle: 1s
-classes:
-  - name: raw
-    transport: [scsi]
-    serial: ["RAW-*"]
-    directory: /var/lib/disks/block
-    mode: block
-  - name: default
-    transport: [virtio-scsi]
-    vendor: [QEMU]
-    directory: /mnt/disks
-`
-
 // TestVirtioSCSI checks disks on virtio-scsi: one that no class selects is named once, with the class to add. Then
-// hot-plug, resize, a copy, removal while busy, a target that is used again, a block volume, and a power cut.
+// the built-in class has it: hot-plug, resize, a copy, removal while busy, a target that is used again, and a power cut. A
+// disk of another vendor is not QEMU's. A class in block mode has what it selects before.
 func TestVirtioSCSI(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter /var/lib/disks/block; printf 'classes:\\n  - name: default\\n    names: [\"vd*\"]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl restart hotmount")
@@ -41,7 +28,7 @@ func TestVirtioSCSI(t *testing.T) {
 		t.Errorf("it is named %s times", got)
 	}
 
-	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + scsiConfig + "X\nhotmount config apply-sandbox; systemctl daemon-reload; systemctl restart hotmount")
+	m.run("rm /etc/hotmount/config.yaml; systemctl restart hotmount")
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
 	m.run("echo kept >" + where + "/file; sync -f " + where)
@@ -67,6 +54,17 @@ func TestVirtioSCSI(t *testing.T) {
 	m.run("systemctl stop busy")
 	m.detach(w, otherID)
 
+	cloud, cloudID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "CLOUD", Bus: worker.BusSCSI, Device: map[string]any{"vendor": "HC", "product": "Volume"}})
+	m.wait("the cloud's disk to be of no class", "hotmount status | grep -E '^"+cloud+" .* ignored '")
+	m.untouched(cloud)
+	m.detach(w, cloudID)
+
+	m.run(`cat >/etc/hotmount/config.yaml <<'X'
+classes:
+  - {name: raw, transport: [scsi], serial: ["RAW-*"], directory: /var/lib/disks/block, mode: block}
+  - {name: default, directory: /mnt/disks}
+X
+		hotmount config apply-sandbox; systemctl daemon-reload; systemctl restart hotmount`)
 	block, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "RAW-1", Bus: worker.BusSCSI})
 	m.wait("the link", "[ $(readlink -f /var/lib/disks/block/scsi-RAW-1) = /dev/"+block+" ]")
 
