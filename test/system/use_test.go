@@ -5,6 +5,10 @@ package system
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -188,6 +192,66 @@ func TestAMachinesDiskAfterABoot(t *testing.T) {
 	}
 	for _, name := range now {
 		m.run("hotmount accept " + name)
+		m.mounted(name)
+	}
+}
+
+// TestOpenInQEMU checks the same with a real QEMU, and that the disk stays held after a boot at which no QEMU runs. QEMU
+// itself opens disks without O_EXCL.
+func TestOpenInQEMU(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	const qemu = "/usr/bin/qemu-system-x86_64"
+	libraries, err := exec.CommandContext(ctx(t), "ldd", qemu).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, err := filepath.Glob("/usr/lib/*/qemu/accel-tcg-x86_64.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.run("mkdir /opt/qemu")
+	for _, at := range slices.Concat(regexp.MustCompile(`/\S+/lib\S+\.so\S*`).FindAllString(string(libraries), -1), modules, []string{qemu}) {
+		to := "/opt/qemu/" + filepath.Base(at)
+		if at == qemu {
+			to = qemu
+		}
+		// The worker has a C library of its own.
+		if strings.HasPrefix(filepath.Base(at), "libc.") || strings.HasPrefix(filepath.Base(at), "libm.") {
+			continue
+		}
+		if err := w.Put(ctx(t), at, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.run("chmod 0755 " + qemu + "; systemctl stop hotmount")
+	full, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	empty, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	for _, name := range []string{full, empty} {
+		m.run(fmt.Sprintf("udevadm settle; systemd-run -q --unit guest-%[1]s --setenv=LD_LIBRARY_PATH=/opt/qemu --setenv=QEMU_MODULE_DIR=/opt/qemu %[2]s -machine none -nodefaults -display none -S -blockdev driver=host_device,node-name=d,filename=/dev/%[1]s", name, qemu))
+		m.wait("QEMU to have it open", "ls -l /proc/$(systemctl show -P MainPID guest-"+name+")/fd | grep -q '/dev/"+name+"$'")
+	}
+	m.run("systemctl start hotmount")
+	held := func(when string) {
+		t.Helper()
+		for _, name := range []string{full, empty} {
+			m.wait(name+" to be held "+when, "hotmount explain "+name+" | grep 'opened by the virtual machine monitor qemu-system-x86'")
+		}
+		if got := m.run("findmnt -rno SOURCE | grep -E '/(" + full + "|" + empty + ")$' || [ $? = 1 ]"); got != "" {
+			t.Errorf("mounted are %s", got)
+		}
+		// QEMU flushes the disk when it ends, and the kernel counts that as a write of nothing.
+		if got := m.run("awk '{print $7 + $14}' /sys/block/" + empty + "/stat"); got != "0" {
+			t.Errorf("%s sectors of %s were written %s", got, empty, when)
+		}
+	}
+	held("while QEMU runs")
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.run("[ -z \"$(pgrep qemu)\" ]")
+	held("after a boot")
+	for _, name := range []string{full, empty} {
+		m.wait("the accept", "hotmount accept "+name)
 		m.mounted(name)
 	}
 }
