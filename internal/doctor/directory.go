@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"hotmount/internal/disk"
@@ -22,6 +23,10 @@ func (e *examiner) directory(c *disk.Class) {
 		e.find(Finding{Class: c.Name, Paths: []string{p}}, Warning, NotShared, advice("make-shared", "mount", p),
 			"the host's mount %s, which carries %s, is not shared: no other mount namespace sees what is mounted there", disk.Visible(p), c.Directory)
 	}
+	if m := at.mount; readOnly(m.Options) || readOnly(m.SuperOptions) {
+		e.find(Finding{Class: c.Name, Paths: []string{m.Path}}, Problem, ReadOnly, advice("read-only", "mount", m.Path),
+			"the host's mount %s, which carries %s, is read-only: hotmount makes no mount point there", disk.Visible(m.Path), c.Directory)
+	}
 	have := HostDirectory{Class: c.Name, Directory: c.Directory, Dev: at.dev, Root: at.dir, Shared: at.mount.Shared, Mounts: []mounts.Mount{}}
 	disks := map[string]place{}
 	for _, p := range host.mountsIn(c.Directory) {
@@ -39,6 +44,10 @@ func (e *examiner) directory(c *disk.Class) {
 	}
 	e.viewers(c, at, disks)
 }
+
+// readOnly reports whether mount options or superblock options say so. A filesystem becomes read-only by the latter alone
+// when the kernel finds an error in it.
+func readOnly(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 
 // noDirectory reports why the host does not have the class directory.
 func (e *examiner) noDirectory(c *disk.Class) {

@@ -354,6 +354,16 @@ func TestExamine(t *testing.T) {
 		{"the daemon may not write", on(func(s *Snapshot) {
 			s.Views = append(s.Views, view(t, "mnt:[7]", strings.Replace(strings.ReplaceAll(hostTable, "shared", "master"), "/ / rw", "/ / ro", 1), nil, Process{PID: 650, Role: Agent}))
 		}), []string{"problem read-only 650"}},
+		{"the kernel has made the root filesystem read-only", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", strings.Replace(hostTable, "/dev/vda1 rw", "/dev/vda1 ro,errors=remount-ro", 1), nil, Process{PID: 1}, kubelet)
+			s.Views = append(s.Views, view(t, "mnt:[7]", strings.Replace(strings.ReplaceAll(hostTable, "shared", "master"), "/dev/vda1 rw", "/dev/vda1 ro", 1), nil, Process{PID: 650, Role: Agent}))
+		}), []string{"problem read-only"}},
+		{"the host's mount is read-only", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", strings.Replace(hostTable, "/ / rw", "/ / ro", 1), nil, Process{PID: 1}, kubelet)
+		}), []string{"problem read-only"}},
+		{"a disk is read-only", on(func(s *Snapshot) {
+			s.Host = view(t, "mnt:[1]", strings.Replace(hostTable, "/dev/vdb rw", "/dev/vdb ro", 1), nil, Process{PID: 1}, kubelet)
+		}), nil},
 		{"the daemon does not see", on(func(s *Snapshot) {
 			s.Views = append(s.Views, view(t, "mnt:[7]", strings.ReplaceAll(hostTable, "shared:1", ""), nil, Process{PID: 650, Role: Agent}))
 		}), []string{"problem not-propagated 650"}},

@@ -35,7 +35,7 @@ const (
 	WrongMount Kind = "wrong-mount"
 	// NoMount: the process sees nothing at the path of a disk.
 	NoMount Kind = "no-mount"
-	// ReadOnly: the daemon cannot make mount points.
+	// ReadOnly: the host or the daemon cannot make mount points.
 	ReadOnly Kind = "read-only"
 	// NotShared: the host's mount that carries the class directory is not shared.
 	NotShared Kind = "host-not-shared"

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"hotmount/internal/disk"
 )
@@ -56,7 +55,7 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, disks 
 		if !seen.Arrives {
 			e.find(f, Problem, NotPropagated, do, "%s will not see new mounts in %s: %s", who, shown, consequence(p.Role))
 		}
-		if p.Role == Agent && slices.Contains(strings.Split(at.mount.Options, ","), "ro") {
+		if p.Role == Agent && readOnly(at.mount.Options) {
 			e.find(f, Problem, ReadOnly, advice("daemon-read-only", "dir", c.Directory), "%s cannot write to %s: it mounts nothing there", who, shown)
 		}
 		e.disksSeen(c, v, p, &seen, host, disks)
