@@ -50,9 +50,15 @@ func remedyRoot(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rshared", "Bidirectional")
 }
 
-// kubeletAdvice returns the advice for the kubelet's distribution. hotmount(8) explains it in full.
+// kubeletAdvice returns the advice for the kubelet's service or its distribution. hotmount(8) explains it in full.
 func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
-	name := distribution(p)
+	name, s := distribution(p), &p.Service
+	switch {
+	case len(s.Causes) > 0:
+		return advice("service", "unit", s.name(), "causes", strings.Join(s.Causes, ", "), "lines", "[Service] "+strings.Join(s.Resets, " "))
+	case s.Group != "" && name != "kubelet-microk8s":
+		return advice("service-restart", "unit", s.name())
+	}
 	if name == "kubelet-rke" && dir == defaultRoot {
 		// RKE binds it itself (cluster/plan.go) and refuses a second bind in extra_binds ("Duplicate mount point").
 		name = "kubelet-rke-root"

@@ -103,8 +103,8 @@ func TestRemedy(t *testing.T) {
 		{"microk8s", remedy(microk8s, dir), "strict", "channel="},
 		{"microk8s is not refreshed into another snap", remedy(microk8s, dir), "drain", "refresh"},
 		{"talos", remedy(talos, dir), "options: [rbind, rslave, rw]", ""},
-		{"k3s", remedy(k3s, dir), "systemctl edit k3s", ""},
-		{"k0s", remedy(k0s, dir), "systemctl edit k0sworker", ""},
+		{"k3s", remedy(k3s, dir), "k3d cluster create … --volume /mnt/disks:/mnt/disks:rslave@all", ""},
+		{"k0s", remedy(k0s, dir), "--volume /mnt/disks:/mnt/disks:rslave … k0s worker", ""},
 		{"rke", remedy(rke, dir), `- "/mnt/disks:/mnt/disks:rslave"`, ""},
 		// A second bind of it is refused: "Duplicate mount point".
 		{"rke's root", remedyRoot(rke, defaultRoot), "--make-rshared", "extra_binds"},

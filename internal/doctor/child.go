@@ -9,19 +9,32 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"hotmount/internal/disk"
 	"hotmount/internal/run"
 )
 
 // Live returns the source for the running system. It looks through child processes: this program with the command that
-// calls Child.
+// calls Child, and systemctl.
 func Live() Source {
 	return Source{
 		Look: askLook,
 		List: func(ctx context.Context, dir string) ([]Answer, error) { return ask(ctx, nil, "look", "--list", dir) },
+		Show: show,
 	}
+}
+
+// show runs systemctl show.
+func show(ctx context.Context, unit string, properties []string) (string, error) {
+	c := run.Command{Path: "/usr/bin/systemctl", Args: []string{"show", "--property=" + strings.Join(properties, ","), "--", unit}, Timeout: 10 * time.Second}
+	got, err := run.Exec{}.Run(ctx, c)
+	if err == nil && got.ExitCode != 0 {
+		err = fmt.Errorf("%s: %s", c.Path, disk.Visible(strings.TrimSpace(string(got.Stderr))))
+	}
+	return string(got.Stdout), err
 }
 
 // askLook runs Look in a child process. It passes the paths in a file, because they may not fit on a command line.

@@ -35,6 +35,8 @@ type Process struct {
 	// Pod is the UID of the pod and Container the runtime's id of the container. Both come from the control group.
 	Pod       string `json:"pod,omitempty"`
 	Container string `json:"container,omitempty"`
+	// Service is the service that the process belongs to, for kubelets and runtimes.
+	Service Service `json:"-"`
 	// Args is the command line, for kubelets and the daemon only. Roots are the root directories of a kubelet.
 	Args  []string `json:"-"`
 	Roots []string `json:"-"`

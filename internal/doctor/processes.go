@@ -215,10 +215,11 @@ func (src Source) plausible(p *Process) bool {
 var (
 	podInCgroup       = pattern(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
 	containerInCgroup = pattern(`([0-9a-f]{64})(?:\.scope)?$`)
+	serviceInCgroup   = pattern(`:((?:/[^/]+)*?/[\w:.@\\-]+\.service)(?:/|$)`)
 )
 
-// cgroup reads the pod and container of a process from its control group (cgroups(7)). Kubelet and the runtimes put
-// both into the path.
+// cgroup reads the pod, container and service of a process from its control group (cgroups(7)). Kubelet, the runtimes
+// and systemd put them into the path.
 func (src Source) cgroup(p *Process) {
 	text, err := readLimited(src.path(fmt.Sprintf("/proc/%d/cgroup", p.PID)), maxStatus)
 	if err != nil {
@@ -232,6 +233,12 @@ func (src Source) cgroup(p *Process) {
 		if m := containerInCgroup().FindStringSubmatch(line); m != nil {
 			p.Container = m[1]
 		}
+		if m := serviceInCgroup().FindStringSubmatch(line); m != nil {
+			p.Service.Group = m[1]
+		}
+	}
+	if p.Container != "" || p.Pod != "" {
+		p.Service = Service{}
 	}
 }
 

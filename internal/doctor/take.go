@@ -25,6 +25,8 @@ type Source struct {
 	// answers so far, and an error if those are not all.
 	Look func(ctx context.Context, pid int, paths []string) ([]Answer, error)
 	List func(ctx context.Context, dir string) ([]Answer, error)
+	// Show returns properties of a unit as systemctl show prints them.
+	Show func(ctx context.Context, unit string, properties []string) (string, error)
 }
 
 // initialPIDs is the link of the host's PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
@@ -43,6 +45,7 @@ func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.D
 	}
 	s.Host, s.Views = views[0], views[1:]
 	src.kubelets(ctx, s)
+	src.services(ctx, s)
 	src.lookAll(ctx, s)
 	// A process that has ended sees nothing any more.
 	s.Views = slices.DeleteFunc(s.Views, func(v View) bool { return len(v.Processes) == 0 })

@@ -36,6 +36,8 @@ type machine struct {
 	args  map[int][]string
 	ended map[int]bool
 	hung  string
+	// shown is what systemctl show prints of each unit.
+	shown map[string]string
 	// reused are processes whose number another one gets before the look.
 	reused map[int]bool
 }
@@ -87,7 +89,7 @@ func (m *machine) process(pid int, name, exe, namespace, table string) {
 func (m *machine) source() Source {
 	return Source{Root: m.root, Look: m.look, List: func(_ context.Context, d string) ([]Answer, error) {
 		return []Answer{{Entry: &Entry{Name: "x", Kind: "file"}}}, nil
-	}}
+	}, Show: func(_ context.Context, unit string, _ []string) (string, error) { return m.shown[unit], nil }}
 }
 
 func (m *machine) look(_ context.Context, pid int, paths []string) ([]Answer, error) {
@@ -253,6 +255,63 @@ func TestTake(t *testing.T) {
 		if s.Gone[disk.Dev{Major: 254, Minor: 16}] || !s.Gone[disk.Dev{Major: 254, Minor: 32}] {
 			t.Errorf("gone: %v", s.Gone)
 		}
+	}
+}
+
+// TestServices: the settings of a service that make mounts of its own are named, with their files, and taken back.
+func TestServices(t *testing.T) {
+	const clean = "ControlGroup=/system.slice/x.service\nFragmentPath=/etc/systemd/system/x.service\n" +
+		"DropInPaths=/etc/systemd/system/x.service.d/10-a.conf /run/systemd/system/x.service.d/20-b.conf\nPrivateTmp=no\nMountFlags=\nReadOnlyPaths=\nProcSubset=all\n"
+	set := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(clean) }
+	for _, tt := range []struct {
+		name, cgroup, shown string
+		want                []string
+	}{
+		{"one setting", "/system.slice/x.service", set("MountFlags=", "MountFlags=slave"), []string{
+			"# x.service must use the host's mounts. These settings give it mounts of its own: 'MountFlags=slave in /etc/systemd/system/x.service'",
+			"echo '[Service] MountFlags=' | tr ' ' '\\n' >/etc/systemd/system/x.service.d/zz-host-mounts.conf"}},
+		{"several, and one that is implied", "/system.slice/x.service/init", set("PrivateTmp=no", "PrivateTmp=yes", "ReadOnlyPaths=", "ReadOnlyPaths=/opt /srv", "ProcSubset=all", "ProcSubset=pid"), []string{
+			"of its own: 'PrivateTmp=yes in /etc/systemd/system/x.service.d/10-a.conf and /run/systemd/system/x.service.d/20-b.conf, ProcSubset=pid, ReadOnlyPaths=/opt /srv in /run/systemd/system/x.service.d/20-b.conf'",
+			"echo '[Service] PrivateTmp=no ProcSubset=all ReadOnlyPaths=' |"}},
+		{"none", "/system.slice/x.service", clean, []string{"systemctl restart x.service   # no setting"}},
+		{"the service of a systemd in a container", "/system.slice/docker-1.scope/system.slice/x.service", set("MountFlags=", "MountFlags=slave"), []string{"docker run"}},
+		{"a container in the service's group", "/system.slice/x.service/libpod-payload-" + id, set("MountFlags=", "MountFlags=slave"), []string{"docker run"}},
+		{"no service", "/kubelet.slice", "", []string{"docker run"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newMachine(t)
+			m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, ""))
+			m.write("proc/10/cgroup", "3:cpu:/\n0::"+tt.cgroup+"\n")
+			m.write("etc/systemd/system/x.service", "[Service]\n#PrivateTmp=no\nMountFlags = slave\n")
+			m.write("etc/systemd/system/x.service.d/10-a.conf", "[Service]\nPrivateTmp=yes\n")
+			m.write("run/systemd/system/x.service.d/20-b.conf", "[Service]\nPrivateTmp=yes\nReadOnlyPaths=/opt\nReadOnlyPaths=/srv\n")
+			m.shown = map[string]string{"x.service": tt.shown}
+			for _, f := range Examine(m.take()).Findings {
+				if f.Kind == NotSharedBack {
+					got := strings.Join(f.Do, "\n")
+					for _, want := range tt.want {
+						if !strings.Contains(got, want) {
+							t.Errorf("want %s, got\n%s", want, got)
+						}
+					}
+					return
+				}
+			}
+			t.Error("there is no such finding")
+		})
+	}
+}
+
+// TestRuntimeService: a kubelet with the host's mounts is not to blame for a runtime without them.
+func TestRuntimeService(t *testing.T) {
+	m := newMachine(t)
+	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
+	m.process(11, "containerd", "/usr/bin/containerd", "mnt:[2]", strings.ReplaceAll(hostTable, "shared:1 ", ""))
+	m.write("proc/11/cgroup", "0::/system.slice/containerd.service\n")
+	m.shown = map[string]string{"containerd.service": "ControlGroup=/system.slice/containerd.service\nMountFlags=private\n"}
+	f := Examine(m.take()).Findings
+	if i := slices.IndexFunc(f, func(f Finding) bool { return f.Kind == NotSharedBack }); i < 0 || !strings.Contains(strings.Join(f[i].Do, "\n"), "'[Service] MountFlags=' | tr ' ' '\\n' >/etc/systemd/system/containerd.service.d/") {
+		t.Errorf("got %+v", f)
 	}
 }
 

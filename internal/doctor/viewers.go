@@ -166,6 +166,11 @@ func (e *examiner) sharedBack() {
 			continue
 		}
 		p := &v.Processes[i]
+		culprit := p // who does not use the host's mounts
+		if v.Namespace == e.s.Host.Namespace {
+			j := slices.IndexFunc(runtimes[0].Processes, func(p Process) bool { return p.Role == Runtime })
+			culprit = &runtimes[0].Processes[j]
+		}
 		for _, dir := range p.Roots {
 			at, ok := v.place(dir)
 			arrives := func(r *View) bool {
@@ -173,7 +178,7 @@ func (e *examiner) sharedBack() {
 				return ok && there.point == at.point && e.reaches(at.mount.Shared, there.mount)
 			}
 			if ok && !slices.ContainsFunc(runtimes, arrives) {
-				e.find(Finding{Paths: []string{dir}, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(p, dir),
+				e.find(Finding{Paths: []string{dir}, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(culprit, dir),
 					"the container runtime does not see what %s mounts below %s: "+
 						"containers get the bare directory on the system disk instead of their volume", who(p), disk.Visible(dir))
 			}
@@ -186,7 +191,7 @@ func (e *examiner) sharedBack() {
 			}
 		}
 		if len(lost) > 0 {
-			e.find(Finding{Paths: lost, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(p, p.Roots[0]),
+			e.find(Finding{Paths: lost, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(culprit, p.Roots[0]),
 				"the container runtime does not see a volume that %s has mounted: %s", who(p), some(lost))
 		}
 	}

@@ -1,0 +1,98 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+)
+
+// Service is the systemd service of a process, or zero if the process has none.
+type Service struct {
+	// Group is the control group of the service.
+	Group string
+	// Causes are the settings that give the service mounts of its own, each with the files that contain it. Resets are
+	// the lines that take them back.
+	Causes, Resets []string
+}
+
+// name returns the name of the unit.
+func (s *Service) name() string { return path.Base(s.Group) }
+
+// services reads the settings of kubelets' and runtimes' services in views other than the host's.
+func (src Source) services(ctx context.Context, s *Snapshot) {
+	for i := range s.Views {
+		v := &s.Views[i]
+		for j := range v.Processes {
+			p := &v.Processes[j]
+			if p.Service.Group == "" || p.Role != Kubelet && p.Role != Runtime {
+				continue
+			}
+			if err := src.service(ctx, &p.Service); err != nil {
+				s.Blind = append(s.Blind, fmt.Sprintf("cannot see the settings of %s: %v", disk.Visible(p.Service.name()), err))
+			}
+		}
+	}
+}
+
+// service asks systemd for the settings of a service. It clears a service that is not systemd's own, such as one of a
+// systemd in a container.
+func (src Source) service(ctx context.Context, s *Service) error {
+	properties := []string{"ControlGroup", "FragmentPath", "DropInPaths"}
+	resets := advice("host-mounts")
+	for _, reset := range resets {
+		name, _, _ := strings.Cut(reset, "=")
+		properties = append(properties, name)
+	}
+	text, err := src.Show(ctx, s.name(), properties)
+	if err != nil {
+		return err
+	}
+	shown := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		shown[name] = value
+	}
+	if shown["ControlGroup"] != s.Group {
+		*s = Service{}
+		return nil
+	}
+	files := append([]string{shown["FragmentPath"]}, strings.Fields(shown["DropInPaths"])...)
+	for _, reset := range resets {
+		name, off, _ := strings.Cut(reset, "=")
+		value, known := shown[name]
+		if !known || value == off {
+			continue
+		}
+		in, err := src.setIn(files, name)
+		if err != nil {
+			return err
+		}
+		s.Causes, s.Resets = append(s.Causes, disk.Visible(name+"="+value)+in), append(s.Resets, reset)
+	}
+	return nil
+}
+
+// setIn returns the files that contain a setting, in words. They are none if another setting implies it.
+func (src Source) setIn(files []string, name string) (string, error) {
+	var in []string
+	for _, file := range files {
+		text, err := src.read(file)
+		if err != nil {
+			return "", err
+		}
+		if slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
+			key, _, found := strings.Cut(line, "=")
+			return found && strings.TrimSpace(key) == name
+		}) {
+			in = append(in, disk.Visible(file))
+		}
+	}
+	if in == nil {
+		return "", nil
+	}
+	return " in " + strings.Join(in, " and "), nil
+}
