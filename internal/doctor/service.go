@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -42,9 +43,9 @@ func (src Source) services(ctx context.Context, s *Snapshot) {
 // systemd in a container.
 func (src Source) service(ctx context.Context, s *Service) error {
 	properties := []string{"ControlGroup", "FragmentPath", "DropInPaths"}
-	resets := advice("host-mounts")
-	for _, reset := range resets {
-		name, _, _ := strings.Cut(reset, "=")
+	settings := advice("host-mounts")
+	for _, line := range settings {
+		name, _, _ := strings.Cut(line, "=")
 		properties = append(properties, name)
 	}
 	text, err := src.Show(ctx, s.name(), properties)
@@ -61,8 +62,9 @@ func (src Source) service(ctx context.Context, s *Service) error {
 		return nil
 	}
 	files := append([]string{shown["FragmentPath"]}, strings.Fields(shown["DropInPaths"])...)
-	for _, reset := range resets {
-		name, off, _ := strings.Cut(reset, "=")
+	for _, line := range settings {
+		setting, instead, _ := strings.Cut(line, " ")
+		name, off, _ := strings.Cut(setting, "=")
 		value, known := shown[name]
 		if !known || value == off {
 			continue
@@ -71,7 +73,7 @@ func (src Source) service(ctx context.Context, s *Service) error {
 		if err != nil {
 			return err
 		}
-		s.Causes, s.Resets = append(s.Causes, disk.Visible(name+"="+value)+in), append(s.Resets, reset)
+		s.Causes, s.Resets = append(s.Causes, disk.Visible(name+"="+value)+in), append(s.Resets, cmp.Or(instead, setting))
 	}
 	return nil
 }

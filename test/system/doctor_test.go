@@ -468,3 +468,107 @@ func TestDoctorManyPods(t *testing.T) {
 	}
 	t.Logf("%d files opened and links read, %d processes", calls, processes)
 }
+
+// TestDoctorReadOnly checks that the doctor finds a class directory whose filesystem is read-only, although its mount is
+// not. The kernel leaves it so after an error. The remedy helps as printed.
+func TestDoctorReadOnly(t *testing.T) {
+	m, _ := startNode(t, worker.Options{})
+	// A remount changes one mount and the filesystem. The bind mount keeps its "rw".
+	m.run(`systemctl stop hotmount; mkdir -p /run/fs /mnt/disks; mount -t tmpfs -o size=1m none /run/fs; mount --bind /run/fs /mnt/disks; mount -o remount,ro /run/fs
+		findmnt -no VFS-OPTIONS /mnt/disks | grep -w rw`)
+	r, code := m.examined()
+	i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Kind == doctor.ReadOnly })
+	if i < 0 || r.Findings[i].Level != doctor.Problem || code != "3" {
+		t.Fatalf("exit code %s, found:\n%s", code, words(r))
+	}
+	m.run(strings.Join(r.Findings[i].Do, "\n") + "\ntouch /mnt/disks/file; rm /mnt/disks/file")
+	if r, _ := m.examined(); slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return f.Kind == doctor.ReadOnly }) {
+		t.Errorf("after the remedy:\n%s", words(r))
+	}
+}
+
+// namespaceSettings give a service a mount namespace, each alone. The version is the first systemd that has it.
+var namespaceSettings = []struct {
+	line    string
+	version int
+}{
+	{"PrivateMounts=yes", 252}, {"PrivateTmp=yes", 252}, {"PrivateDevices=yes", 252}, {"PrivateIPC=yes", 252},
+	{"PrivateTmp=disconnected", 257}, {"PrivateNetwork=yes", 257}, {"BindLogSockets=yes", 257},
+	{"ProtectSystem=yes", 252}, {"ProtectHome=tmpfs", 252}, {"ProtectKernelTunables=yes", 252}, {"ProtectKernelModules=yes", 252},
+	{"ProtectKernelLogs=yes", 252}, {"ProtectControlGroups=yes", 252}, {"ProtectControlGroups=strict", 257},
+	{"ProtectProc=invisible", 252}, {"ProcSubset=pid", 252},
+	{"ReadWritePaths=/srv", 252}, {"ReadOnlyPaths=/opt", 252}, {"InaccessiblePaths=/opt", 252}, {"ExecPaths=/usr", 252}, {"NoExecPaths=/srv", 252},
+	{"BindPaths=/srv:/opt", 252}, {"BindReadOnlyPaths=/srv:/opt", 252}, {"TemporaryFileSystem=/opt:ro", 252},
+	{"MountFlags=slave", 252}, {"MountFlags=private", 252}, {"LogNamespace=x", 252}, {"RootDirectory=/run/newroot\nMountAPIVFS=yes", 252},
+	{"DynamicUser=yes\nUser=root\nStateDirectory=x", 252},
+}
+
+// TestDoctorServices checks for each setting of kubelet's service that makes a mount namespace that the doctor names it
+// and its file, and that the remedy helps as printed.
+func TestDoctorServices(t *testing.T) {
+	for _, suite := range []string{"bookworm", "trixie"} {
+		t.Run(suite, func(t *testing.T) { doctorServices(t, suite) })
+	}
+}
+
+func doctorServices(t *testing.T, suite string) {
+	m, _ := startNode(t, worker.Options{Suite: suite})
+	m.run(`cp /usr/bin/sleep /usr/local/bin/kubelet; mkdir -p /var/lib/kubelet /run/newroot /mnt/disks /etc/systemd/system/kubelet.service.d
+		mount --bind / /run/newroot
+		printf '[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=exec\nExecStart=/usr/local/bin/kubelet infinity\n' >/etc/systemd/system/kubelet.service`)
+	version, err := strconv.Atoi(m.run(`systemctl --version | sed -n 's/^systemd \([0-9]*\).*/\1/p'`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const dropIn = "/etc/systemd/system/kubelet.service.d/10-hard.conf"
+	inHosts := `[ "$(readlink /proc/$(systemctl show -P MainPID kubelet)/ns/mnt)" = "$(readlink /proc/1/ns/mnt)" ]`
+	for _, s := range namespaceSettings {
+		if s.version > version {
+			continue
+		}
+		m.run(fmt.Sprintf("rm -f /etc/systemd/system/kubelet.service.d/*; printf '[Service]\\n%%s\\n' %s >%s; systemctl daemon-reload; systemctl restart kubelet; ! %s", quote(s.line), dropIn, inHosts))
+		m.remedied(t, s.line, dropIn)
+		m.run(inHosts)
+	}
+	// The unit has no such setting: its command makes the namespace.
+	m.run(`rm -r /etc/systemd/system/kubelet.service.d; sed -i 's|^ExecStart=|&/usr/bin/unshare -m --propagation slave |' /etc/systemd/system/kubelet.service
+		systemctl daemon-reload; systemctl restart kubelet
+		for i in $(seq 1 100); do [ "$(cat /proc/$(systemctl show -P MainPID kubelet)/comm)" != kubelet ] || exit 0; sleep 0.1; done; exit 1`)
+	if do := m.notSharedBack(t); len(do) != 1 || !strings.HasPrefix(do[0], "systemctl restart kubelet.service ") {
+		t.Errorf("a command that makes the namespace: %q", do)
+	}
+	// All at once, in a transient unit.
+	m.run(`systemctl stop kubelet; rm -r /etc/systemd/system/kubelet.service; systemctl daemon-reload
+		systemd-run -q --unit=kubelet -p Type=exec -p MountFlags=slave -p PrivateMounts=no -p PrivateTmp=no -p ProtectSystem=no -p ProtectHome=no -p ReadOnlyPaths=/opt kubelet infinity`)
+	m.remedied(t, "MountFlags=slave", "/run/systemd/transient/kubelet.service")
+	m.run(inHosts)
+}
+
+// notSharedBack returns the remedy of the finding about the service kubelet, without its container's own findings.
+func (m machine) notSharedBack(t *testing.T) []string {
+	t.Helper()
+	r, _ := m.examined()
+	for _, f := range r.Findings {
+		if f.Kind == doctor.NotSharedBack || f.Kind == doctor.OtherDirectory {
+			return f.Do
+		}
+	}
+	t.Errorf("nothing is found:\n%s", words(r))
+	return nil
+}
+
+// remedied checks that the doctor names the setting and its file, and runs the remedy as printed. Nothing is found then.
+func (m machine) remedied(t *testing.T, setting, file string) {
+	t.Helper()
+	do := strings.Join(m.notSharedBack(t), "\n")
+	name, _, _ := strings.Cut(setting, "=")
+	if !strings.Contains(do, name+"=") || !strings.Contains(do, " in "+file) {
+		t.Errorf("%s in %s is not named:\n%s", setting, file, do)
+	}
+	m.run(do)
+	pid := m.run("systemctl show -P MainPID kubelet")
+	r, _ := m.examined()
+	if n, err := strconv.Atoi(pid); err != nil || len(kinds(r, n)) > 0 {
+		t.Errorf("after the remedy for %s:\n%s\nthe doctor finds\n%s", setting, do, words(r))
+	}
+}
