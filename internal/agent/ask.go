@@ -34,7 +34,7 @@ func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	case f.Seq != seq:
 	case err == nil && by == nil:
 		st.asked = seq
-	case err == nil && by.Machine && f.Standing.Used == nil && !f.Standing.Lifted(disk.ReasonUsed, st.decision.UUID):
+	case err == nil && by.Machine && f.Standing.Used == nil && !policy.UseAccepted(f, a.settings):
 		err = a.host.KeepUse(f, by.String())
 	case err == nil:
 		err = fmt.Errorf("cannot use it: it is %s; nothing on it was changed; to see who has it open: fuser -v %s", disk.Visible(by.String()), f.Node())

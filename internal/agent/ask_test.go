@@ -10,7 +10,7 @@ import (
 )
 
 // TestUsedByAnotherIsHeld: a disk that is mounted elsewhere, bound as a device or claimed is held once that ends,
-// until it is accepted. A volume of this node is mounted again.
+// until it is accepted. A volume of this node is refused meanwhile, and mounted again by itself.
 func TestUsedByAnotherIsHeld(t *testing.T) {
 	for how, use := range map[string]func(m *machine, f *disk.Facts, on bool){
 		"mounted at /srv": func(m *machine, f *disk.Facts, on bool) {
@@ -40,16 +40,17 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 			vdb := xfsDisk("vdb", 2, uuidA)
 			if volume {
 				vdb.Standing.Volume = &disk.Sighting{Identity: disk.Identity{Boot: "before"}, UUID: uuidA, Type: "xfs", Directory: "/mnt/disks"}
+				vdb.Standing.OnRecord = true
 			}
 			m := newMachine(vdb)
 			use(m, vdb, true)
 			with(t, m, func(t *testing.T, a *Agent) {
-				held := "vdb: hold (used-elsewhere)"
+				left, held := "vdb: ignore ("+reason+")", "vdb: hold (used-elsewhere)"
 				if volume {
-					held = "vdb: mount (filesystem)" + mounted
+					left, held = "vdb: refuse (volume-in-use)", "vdb: mount (filesystem)"+mounted
 				}
 				settle()
-				if log := strings.Join(m.log, "\n"); !strings.Contains(log, "vdb: ignore ("+reason+")") || strings.Contains(log, "vdb is used by another: "+how) == volume {
+				if log := strings.Join(m.log, "\n"); !strings.Contains(log, left) || strings.Contains(log, "vdb is used by another: "+how) == volume {
 					t.Errorf("%s: %s", how, log)
 				}
 				m.change(func() { m.log = nil })

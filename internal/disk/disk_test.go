@@ -292,6 +292,7 @@ func TestState(t *testing.T) {
 		{Keep, ReasonShrunk, "failed"},
 		{Refuse, ReasonShrunk, "refused"},
 		{Refuse, ReasonFormatFailed, "failed"},
+		{Refuse, ReasonInUse, "failed"},
 		{Keep, ReasonGivenOut, "given out"},
 	} {
 		if got := (Decision{Action: test.action, Reason: test.reason}).State(); got != test.want {

@@ -50,7 +50,7 @@ func (d Decision) State() string {
 	switch {
 	case d.GivenOut():
 		return "given out"
-	case d.Reason == ReasonFormatFailed, d.Amiss():
+	case d.Reason == ReasonFormatFailed, d.Reason == ReasonInUse, d.Amiss():
 		return "failed"
 	}
 	if word, ok := states[d.Action]; ok {

@@ -31,6 +31,7 @@ const (
 	ReasonUdev Reason = "udev-pending"
 
 	// The disk must not be used in its present state.
+	ReasonInUse        Reason = "volume-in-use"
 	ReasonSize         Reason = "no-size"
 	ReasonReadOnly     Reason = "read-only"
 	ReasonPartitions   Reason = "partitions"

@@ -181,7 +181,7 @@ func notConfirmable(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Dec
 		why += "; " + next
 	}
 	but := "it is not refused for what is on it, but "
-	if d.Reason == disk.ReasonSerialTwice { // it may be refused for its content as well
+	if d.Action == disk.Hold || d.Reason == disk.ReasonSerialTwice { // it may be refused for its content as well
 		but = ""
 	}
 	return fmt.Errorf("cannot format %s: %s%s: %s", f.Name, but, d.Action, why)

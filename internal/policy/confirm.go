@@ -3,8 +3,9 @@ package policy
 import "hotmount/internal/disk"
 
 // Confirmable reports whether the operator's token may have the disk overwritten. The disk must be refused for its
-// proven content c, or as a former block volume, and would be formatted if it were blank. It must not be a second path to a disk in use: without
-// multipathd the kernel prevents nobody from writing there. If the answer is no, the decision is the reason.
+// proven content c, or as a former block volume, and would be formatted if it were blank. What holds it as somebody
+// else's has to be accepted before. It must not be a second path to a disk in use: without multipathd the kernel
+// prevents nobody from writing there. If the answer is no, the decision is the reason.
 func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
 	d, r := decide(inputOf(f, c, s), nothing)
 	if r.lift&byToken == 0 {

@@ -61,10 +61,6 @@ var unfinished = []rule{{
 		return onlyPath(w.f, say("if nothing on it is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
 	},
 }, {
-	// The proof would lock a driver out of its disk.
-	reason: disk.ReasonCSI, action: disk.Hold, on: content, names: theFilesystem,
-	when: func(in input) bool { return unproven(in) && mayBeCSI(in) },
-}, {
 	// udev's result does not suffice: to libblkid a half-made XFS looks like a whole one.
 	reason: disk.ReasonIntent, action: disk.Prove, on: content,
 	when:  unproven,
@@ -144,8 +140,8 @@ var mountable = []rule{{
 	reason: disk.ReasonFormerBlock, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:  func(in input) bool { return in.f.Standing.Given != nil && !in.accepted(disk.ReasonFormerBlock) },
 	means: "it, or a disk below it, was given out as a block volume, and it holds a filesystem",
-	found: func(w *told) string {
-		return say("%s, %s %s", visible(w.f.Standing.Given.Link), visible(w.d.Type), w.d.UUID)
+	why: func(w *told) string {
+		return say("%s was given out as a block volume at %s, and it holds %s %s", wasGiven(w.f), visible(w.f.Standing.Given.Link), visible(w.d.Type), w.d.UUID)
 	},
 	remedy: func(w *told) string { return "if nobody needs that volume: hotmount accept " + w.f.Name },
 }, {
@@ -162,16 +158,6 @@ var mountable = []rule{{
 	// The old volume's user would miss it, and another user would see its data.
 	reason: disk.ReasonOtherClass, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return formerly(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
-}, {
-	// A filesystem that an unreadable unit may mount elsewhere is no volume, unless this node made or mounted it.
-	reason: disk.ReasonUnseen, action: disk.Hold, on: filesystem, names: theFilesystem,
-	when: func(in input) bool { return unseen(in.f, in.c.UUID) && !onRecord(in) },
-}, {
-	reason: disk.ReasonUsed, action: disk.Hold, on: filesystem, names: theFilesystem,
-	when: func(in input) bool { return usedElsewhere(in.f, in.c.UUID) && !onRecord(in) },
-}, {
-	reason: disk.ReasonCSI, action: disk.Hold, on: filesystem, names: theFilesystem,
-	when: mayBeCSI,
 }, {
 	// Another user of the filesystem would lose data, and claims may bind to it.
 	reason: disk.ReasonNotAdopted, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,

@@ -7,8 +7,8 @@ import (
 )
 
 // formattable has the rules for a disk that may be blank. Some of them also apply to a disk that is to be given out as
-// a block volume. Permanent refusals come before holds, so that nobody accepts a disk that is refused afterwards. The
-// first hold is shown, and accepting it lifts no other.
+// a block volume. Permanent refusals come before these holds, so that nobody accepts a disk that is refused afterwards.
+// The first hold is shown, and accepting it lifts no other.
 var formattable = []rule{{
 	// Users of block volumes, and the provisioner's cleaner, leave disks behind that look blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank, lift: byToken | withToken,
@@ -68,14 +68,6 @@ var formattable = []rule{{
 	found:  udevKnows,
 	remedy: func(w *told) string { return "udevadm trigger -s block -y " + w.f.Name },
 }, {
-	// Before any proof: it would lock a driver out of its disk.
-	reason: disk.ReasonCSI, action: disk.Hold, on: raw | blank, names: theFilesystem, lift: byAccept, kind: HoldUser,
-	when:   mayBeCSI,
-	wanted: "no storage driver on the node can have brought it or can take it, or class or record show that it is the node's own", means: "a storage driver of Kubernetes on this node can have brought it, or can take it, so hotmount does not open it",
-	found:  driversOf,
-	why:    csiWhy,
-	remedy: csiRemedy,
-}, {
 	// The correct configuration may exclude the disk.
 	reason: disk.ReasonSettings, action: disk.Hold, on: raw | blank, kind: HoldOperator,
 	when:   func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
@@ -114,20 +106,6 @@ var formattable = []rule{{
 	remedy: func(w *told) string {
 		return say("to let hotmount use it: hotmount accept %s; for all such disks, if this is the same worker as before: hotmount state keep", w.f.Name)
 	},
-}, {
-	reason: disk.ReasonUnseen, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldUser,
-	when:   func(in input) bool { return in.f.Standing.Given == nil && unseen(in.f, "") },
-	wanted: "every file that may claim it can be read", means: "a unit file or libvirt domain may claim it, and hotmount cannot read that file",
-	found: func(w *told) string { return visible(w.f.Unseen) },
-	remedy: func(w *told) string {
-		return say("look at it: cat %s; if it does not name this disk: hotmount accept %s", visible(w.f.Unseen), w.f.Name)
-	},
-}, {
-	reason: disk.ReasonUsed, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldUser,
-	when:   func(in input) bool { return in.f.Standing.Given == nil && usedElsewhere(in.f, "") },
-	wanted: "nobody else on this node was seen using it", means: "somebody else on this node used it, and it is no volume of hotmount's",
-	found:  usedHow,
-	remedy: func(w *told) string { return "if nobody else needs it: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonBefore, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldData,
 	when:   func(in input) bool { return missing(in, in.f.Standing.Before, disk.ReasonBefore) },

@@ -9,7 +9,7 @@ import (
 // mayBeCSI reports whether a driver on the node can have brought the disk or can take it, and nothing shows that the
 // disk is hotmount's (ADR 0012).
 func mayBeCSI(in input) bool {
-	return brought(in) && !ofThisNode(in) && !singledOut(in) && !in.accepted(disk.ReasonCSI)
+	return brought(in) && !ofThisNode(in) && !singledOut(in) && !in.spared(disk.ReasonCSI)
 }
 
 // brought reports whether a driver on the node can have brought the disk or can take it.

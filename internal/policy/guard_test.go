@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -55,9 +56,9 @@ func TestGuard(t *testing.T) {
 		{"block", driven, unread, block, disk.Hold, disk.ReasonCSI},
 		{"a filesystem on a partition", partOf(driven), xfs(), parts, disk.Hold, disk.ReasonCSI},
 		{"one of two drivers", func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "a.example", Reach: disk.Fabric}, cinder} }, xfs(), nil, disk.Hold, disk.ReasonCSI},
-		{"LVM, which is never opened", driven, lvm, nil, disk.Refuse, disk.ReasonOther},
-		{"too small, which is for good", driven, unread, func(s *disk.Settings) { s.Classes[0].MinimumSize = 6 << 30 }, disk.Refuse, disk.ReasonTooSmall},
-		{"a type that the class does not accept", driven, &disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuid}, nil, disk.Refuse, disk.ReasonType},
+		{"LVM", driven, lvm, nil, disk.Hold, disk.ReasonCSI},
+		{"LVM, udev has not finished", drivenWith(func(f *disk.Facts) { f.Udev.Initialized = false }), lvm, nil, disk.Wait, disk.ReasonUdev},
+		{"too small", driven, unread, func(s *disk.Settings) { s.Classes[0].MinimumSize = 6 << 30 }, disk.Hold, disk.ReasonCSI},
 		{"mounted by the driver", drivenWith(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/x")} }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"mounted in its place", drivenWith(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)} }), xfs(), nil, disk.Keep, disk.ReasonMounted},
 
@@ -132,6 +133,61 @@ func TestGuard(t *testing.T) {
 		}
 		if d := Decide(f, tt.content, s); d.Action != tt.action || d.Reason != tt.reason {
 			t.Errorf("%s: got %s (%s), want %s (%s)", tt.name, d.Action, d.Reason, tt.action, tt.reason)
+		}
+	}
+}
+
+// TestOthersComeBeforeContent: whatever is on a disk that may be somebody else's, no remedy has it changed. The refusal
+// for the content follows once the hold is accepted, and only then is the token offered.
+func TestOthersComeBeforeContent(t *testing.T) {
+	over := &disk.Intent{UUID: otherUUID, Over: true}
+	contents := []struct {
+		name    string
+		facts   func(*disk.Facts)
+		content *disk.Content
+		config  func(*disk.Settings)
+		reason  disk.Reason
+	}{
+		{"LUKS", nil, &disk.Content{Kind: disk.Other, Type: "crypto_LUKS"}, nil, disk.ReasonOther},
+		{"LUKS, by its UUID", nil, &disk.Content{Kind: disk.Other, Type: "crypto_LUKS", UUID: uuid}, nil, disk.ReasonOther},
+		{"partitions", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Other), nil, disk.ReasonPartitions},
+		{"unknown bytes", nil, proven(disk.Unknown), nil, disk.ReasonUnknown},
+		{"half made", nil, &disk.Content{Kind: disk.HalfMade, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.ReasonHalfMade},
+		{"another type", nil, &disk.Content{Kind: disk.Filesystem, Type: "btrfs", UUID: uuid}, nil, disk.ReasonType},
+		{"twin", func(f *disk.Facts) { f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdc"}}} }, xfs(), nil, disk.ReasonTwin},
+		{"known only", nil, xfs(), knownOnly, disk.ReasonNotAdopted},
+		{"not overwritten", func(f *disk.Facts) { f.Standing.Intent, f.Standing.IntentDoubt = over, true }, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}, nil, disk.ReasonOverwrite},
+		{"a partition with nothing known on it", part, proven(disk.Unread), parts, disk.ReasonPartition},
+		{"a class that creates nothing", nil, proven(disk.Unread), func(s *disk.Settings) { s.Classes[0].Create = "none" }, disk.ReasonNoCreate},
+		{"given out once", another(given), proven(disk.Blank), nil, disk.ReasonNeverFormat},
+	}
+	changing := regexp.MustCompile("hotmount format|xfs_admin|tune2fs|wipefs|mkfs|blkdiscard")
+	for hold, put := range map[disk.Reason]func(*disk.Facts){disk.ReasonCSI: driven, disk.ReasonUsed: used, disk.ReasonUnseen: hidden} {
+		for _, tt := range contents {
+			f, s := blankDisk(), settings()
+			if tt.facts != nil {
+				tt.facts(f)
+			}
+			if tt.config != nil {
+				tt.config(s)
+			}
+			put(f)
+			d := Decide(f, tt.content, s)
+			_, next := Words(f, tt.content, s, d)
+			if d.Action != disk.Hold || d.Reason != hold || changing.MatchString(next) || !strings.Contains(next, "hotmount accept "+f.Name) {
+				t.Errorf("%s, %s: %s (%s); %q", hold, tt.name, d.Action, d.Reason, next)
+			}
+			if _, ok := Confirmable(f, tt.content, s); ok {
+				t.Errorf("%s, %s: a token is offered", hold, tt.name)
+			}
+			f.Standing.Accepted = []disk.Word{Word(f, d)}
+			if d := Decide(f, tt.content, s); d.Reason != tt.reason {
+				t.Errorf("%s, %s, accepted: %s (%s)", hold, tt.name, d.Action, d.Reason)
+			}
+			// A token is looked at before the disk is read.
+			if d, _ := Confirmable(f, proven(disk.Unknown), s); d.Reason == hold {
+				t.Errorf("%s, %s: no token is taken after the accept", hold, tt.name)
+			}
 		}
 	}
 }

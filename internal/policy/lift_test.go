@@ -75,6 +75,21 @@ func TestEachHoldHasALift(t *testing.T) {
 	}
 }
 
+// TestWordsOfAFormerBlockVolume: the message names what was given out. Only of a device-mapper device that is not known.
+func TestWordsOfAFormerBlockVolume(t *testing.T) {
+	for it, put := range map[string]func(*disk.Facts){"it": another(given), "its disk vdb": partOf(another(given)), "it, or a disk below it,": onBlockVolume} {
+		f, s := blankDisk(), settings()
+		if put(f); f.Whole != "" {
+			parts(s)
+		}
+		d := Decide(f, xfs(), s)
+		want := it + " was given out as a block volume at /mnt/block/virtio-S1, and it holds xfs " + uuid
+		if why, _ := Words(f, xfs(), s, d); d.Reason != disk.ReasonFormerBlock || why != want {
+			t.Errorf("%s: %s", d.Reason, why)
+		}
+	}
+}
+
 // TestFormerBlockVolume: a disk that was given out is refused until the operator enters the token that its remedy
 // names.
 func TestFormerBlockVolume(t *testing.T) {

@@ -170,10 +170,11 @@ func unlifted(i int, l lift) lift {
 }
 `
 
-// These tests check the decision, the lift of a rule, and the selection of a disk.
+// These tests check the decision, the lift of a rule, the use by others, and the selection of a disk.
 const (
-	decisions  = "^(TestDecide|TestEachConditionAloneBlocksFormat|TestConditionsOfWhatIsGivenOut|TestUnrecorded|TestGuard)$"
+	decisions  = "^(TestDecide|TestEachConditionAloneBlocksFormat|TestConditionsOfWhatIsGivenOut|TestUnrecorded|TestGuard|TestOthersComeBeforeContent)$"
 	lifts      = "^(TestConfirmable|TestWord|TestRetry|TestAnAcceptLiftsWhatWasTold)$"
+	uses       = "^(TestDecide|TestUse|TestAsks)$"
 	selections = "^(TestDecide|TestConfirmable|TestPattern|TestSelectors|TestNamespaces|TestNamed|TestFirstClassHasIt|TestNarrow|TestLoopDevices|TestConsider|TestSelectAllocatesNothing|TestNoConfigurationHasTheSystem)$"
 )
 
@@ -193,7 +194,7 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		}
 	}
 	m := &mutator{}
-	for name, tests := range map[string]string{"policy.go": decisions + "|" + lifts, "confirm.go": lifts, "select.go": selections, "guard.go": decisions, "rules.go": "", "content.go": "", "formatting.go": ""} {
+	for name, tests := range map[string]string{"policy.go": decisions + "|" + lifts, "confirm.go": lifts, "select.go": selections, "guard.go": decisions, "use.go": uses, "rules.go": "", "content.go": "", "formatting.go": ""} {
 		var err error
 		m.seenBy, m.table = tests, tests == ""
 		if m.source, err = os.ReadFile(name); err != nil {

@@ -93,6 +93,14 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 // accepted reports whether the operator has accepted the disk for that reason, with the filesystem that is now on it.
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 
+// spared reports whether the operator has accepted that the disk may be somebody else's. On a disk that is refused for
+// what it holds, an accept with any content counts: what a proof finds may have another UUID.
+func (in input) spared(r disk.Reason) bool {
+	uuid, _ := theContent(in)
+	return in.f.Standing.Lifted(r, uuid) ||
+		in.at == other && slices.ContainsFunc(in.f.Standing.Accepted, func(w disk.Word) bool { return w.Reason == r })
+}
+
 // Intent returns the unfinished format that concerns the disk with this content, nil if there is none.
 func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	on := func(p disk.Peer) bool { return begunOn(f, &p) }
@@ -238,16 +246,12 @@ func foreign(in input) bool {
 		Intent(in.f, in.c) == nil && in.c.Proven && !in.c.Made && in.f.Udev.FSType == ""
 }
 
-// unseen reports whether an unreadable unit file may claim the disk with that filesystem, or with none, and the
-// operator has not accepted that.
-func unseen(f *disk.Facts, uuid string) bool {
-	return f.Unseen != "" && !f.Standing.Lifted(disk.ReasonUnseen, uuid)
-}
-
-// usedElsewhere reports whether somebody else was seen using the disk with that filesystem, or with none, and the
-// operator has not accepted that.
-func usedElsewhere(f *disk.Facts, uuid string) bool {
-	return f.Standing.Used != nil && !f.Standing.Lifted(disk.ReasonUsed, uuid)
+// isVolume reports whether this node has given the disk out, or has mounted or made the filesystem on it.
+func isVolume(in input) bool {
+	if in.at == raw {
+		return in.f.Standing.Given != nil
+	}
+	return in.at == filesystem && onRecord(in)
 }
 
 // onRecord reports whether this node has mounted or made the filesystem.

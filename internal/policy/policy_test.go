@@ -222,6 +222,16 @@ func was(directory, class string) func(*disk.Facts) {
 	}
 }
 
+// onRecordAnd is a volume of this disk, after another change.
+func onRecordAnd(put func(*disk.Facts)) func(*disk.Facts) {
+	return func(f *disk.Facts) {
+		was("/mnt/disks", "default")(f)
+		if f.Standing.OnRecord = true; put != nil {
+			put(f)
+		}
+	}
+}
+
 // noName makes no class select the disk.
 func noName(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) {
@@ -545,16 +555,34 @@ func TestDecide(t *testing.T) {
 		{"used by another, accepted for all else", func(f *disk.Facts) { used(f); f.Standing.Accepted = but(disk.Word{Reason: disk.ReasonUsed}) }, proven(disk.Blank), nil, disk.Hold, disk.ReasonUsed},
 		{"used by another, unread", used, proven(disk.Unread), nil, disk.Hold, disk.ReasonUsed},
 		{"used by another, xfs", used, xfs(), nil, disk.Hold, disk.ReasonUsed},
+		{"used by another, half-made where a volume of this node was", func(f *disk.Facts) {
+			used(f)
+			was("/mnt/disks", "default")(f)
+			f.Standing.Intent = &disk.Intent{UUID: uuid}
+		}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonUsed},
 		{"used by another, xfs, accepted", func(f *disk.Facts) { used(f); f.Standing.Accepted = word(disk.ReasonUsed, uuid) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"used by another, xfs, another was accepted", func(f *disk.Facts) { used(f); f.Standing.Accepted = word(disk.ReasonUsed, otherUUID) }, xfs(), nil, disk.Hold, disk.ReasonUsed},
 		{"used by another, a volume of this node", func(f *disk.Facts) { used(f); was("/mnt/disks", "default")(f) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"used by another, made by this node", used, &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, disk.Mount, disk.ReasonFilesystem},
 		{"used by another, where a volume of this node was", func(f *disk.Facts) { used(f); f.Standing.Volume = &disk.Sighting{UUID: otherUUID} }, xfs(), nil, disk.Hold, disk.ReasonUsed},
-		{"used by another, something else on it", used, proven(disk.Other), nil, disk.Refuse, disk.ReasonOther},
+		{"used by another, something else on it", used, proven(disk.Other), nil, disk.Hold, disk.ReasonUsed},
 		{"used by another, mounted", func(f *disk.Facts) { used(f); f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"used by another, and mounted there again", func(f *disk.Facts) { used(f); f.Mounts = []disk.MountPoint{mountedAt("/srv")} }, xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"its node bound", node, xfs(), nil, disk.Ignore, disk.ReasonBound},
 		{"its node bound, a volume of this node", func(f *disk.Facts) { node(f); was("/mnt/disks", "default")(f) }, xfs(), nil, disk.Ignore, disk.ReasonBound},
+		{"its node bound, a volume on record", onRecordAnd(node), xfs(), nil, disk.Refuse, disk.ReasonInUse},
+		{"claimed, a volume on record", onRecordAnd(func(f *disk.Facts) { f.Claim = "/etc/libvirt/qemu/guest.xml:4" }), xfs(), nil, disk.Refuse, disk.ReasonInUse},
+		{"claimed, a volume on record, accepted for everything", onRecordAnd(func(f *disk.Facts) { f.Claim, f.Standing.Accepted = "/etc/fstab:4", everyWord }), xfs(), nil, disk.Refuse, disk.ReasonInUse},
+		{"mounted elsewhere, a volume on record", onRecordAnd(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} }), xfs(), nil, disk.Refuse, disk.ReasonInUse},
+		{"mounted elsewhere, a volume on record, released", onRecordAnd(func(f *disk.Facts) {
+			f.Mounts, f.Standing.Unmounted = []disk.MountPoint{mountedAt("/srv")}, disk.ReasonReleased
+		}), xfs(), nil, disk.Refuse, disk.ReasonInUse},
+		{"mounted to get a UUID of its own, a volume on record", onRecordAnd(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt(twinMount)} }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"mounted for a pod alone, a volume on record", bound(func(f *disk.Facts) { f.Standing.OnRecord = true }), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
+		{"something built on it, a volume on record", onRecordAnd(func(f *disk.Facts) { f.Holders = []string{"dm-0"} }), xfs(), nil, disk.Refuse, disk.ReasonInUse},
+		{"below a loop device, a volume on record", onRecordAnd(looped), xfs(), nil, disk.Refuse, disk.ReasonInUse},
+		{"mounted in its place, and claimed", onRecordAnd(func(f *disk.Facts) { f.Claim, f.Mounts = "/etc/fstab:4", []disk.MountPoint{ours} }), xfs(), nil, disk.Keep, disk.ReasonMounted},
+		{"a volume on record that nobody uses", onRecordAnd(nil), xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"its node bound, accepted", func(f *disk.Facts) { node(f); f.Standing.Accepted = everyWord }, xfs(), nil, disk.Ignore, disk.ReasonBound},
 		{"its node bound, perhaps blank", node, proven(disk.Unread), nil, disk.Ignore, disk.ReasonBound},
 		{"its node bound, mounted", func(f *disk.Facts) { node(f); f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
@@ -914,6 +942,11 @@ func TestDecide(t *testing.T) {
 		{"block, there before installation", func(f *disk.Facts) { f.Standing.Present = &disk.Identity{} }, proven(disk.Unread), block, disk.Hold, disk.ReasonPresent},
 		{"block, its node bound", node, proven(disk.Unread), block, disk.Ignore, disk.ReasonBound},
 		{"block, its node bound, its link gone", func(f *disk.Facts) { node(f); f.Standing.Given = &disk.Given{Serial: f.Serial, Size: f.Size} }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, claimed", func(f *disk.Facts) { f.Claim = "/etc/libvirt/qemu/guest.xml:4" }, proven(disk.Unread), block, disk.Ignore, disk.ReasonClaimed},
+		{"block, claimed, its link gone", func(f *disk.Facts) {
+			f.Claim, f.Standing.Given = "/etc/libvirt/qemu/guest.xml:4", &disk.Given{Serial: f.Serial, Size: f.Size}
+		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"given out once, claimed", func(f *disk.Facts) { f.Claim, f.Standing.Given = "/etc/libvirt/qemu/guest.xml:4", &given }, proven(disk.Unread), nil, disk.Ignore, disk.ReasonClaimed},
 		{"block, used by another", used, proven(disk.Unread), block, disk.Hold, disk.ReasonUsed},
 		{"block, used by another, accepted", func(f *disk.Facts) { used(f); f.Standing.Accepted = word(disk.ReasonUsed, "") }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"block, used by another, given out before", func(f *disk.Facts) { used(f); f.Standing.Given = &disk.Given{Serial: f.Serial, Size: f.Size} }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
@@ -1417,6 +1450,11 @@ var conditions = []condition{
 	{name: "something is built on it", reason: disk.ReasonHeld, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Holders = []string{"md0"} }},
 	{name: "a loop device lies on it", reason: disk.ReasonHeld, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { looped(f) }},
 	{name: "it is claimed", reason: disk.ReasonClaimed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Claim = "/etc/crypttab:1" }},
+	{name: "it is a volume on record, and claimed", reason: disk.ReasonInUse, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		*c = *xfs()
+		onRecordAnd(nil)(f)
+		f.Claim = "/etc/libvirt/qemu/guest.xml:4"
+	}},
 	{name: "seed, NoCloud", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "cidata" }},
 	{name: "seed, NoCloud in capitals", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "CIDATA" }},
 	{name: "seed, ConfigDrive", reason: disk.ReasonSeed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSLabel = "config-2" }},

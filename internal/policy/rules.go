@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"hotmount/internal/disk"
 )
@@ -152,6 +154,14 @@ func atItsSlot(*disk.Facts) []disk.Peer { return nil }
 
 func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
 
+// theContent names no filesystem on a disk that may be blank: what this node began to make there does not count.
+func theContent(in input) (uuid, fstype string) {
+	if in.at == blank {
+		return "", ""
+	}
+	return theFilesystem(in)
+}
+
 // selection has the rules for a disk that no class has.
 var selection = []rule{{
 	reason: disk.ReasonSystem, action: disk.Ignore, on: anywhere,
@@ -192,6 +202,20 @@ var othersUse = []rule{{
 	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
 	means: "it is given out as a block volume",
 	found: func(w *told) string { return visible(w.f.Standing.Link) },
+}, {
+	// Its pods miss it.
+	reason: disk.ReasonInUse, action: disk.Refuse, on: filesystem, names: theFilesystem,
+	when:  volumeInUse,
+	means: "it is a volume of this node, and is not mounted while somebody else uses it",
+	found: func(w *told) string {
+		return visible(cmp.Or(user(w.f), "below "+strings.Join(slices.Concat(w.f.Holders, w.f.Loops), ", ")))
+	},
+	remedy: func(w *told) string {
+		if w.f.Standing.Unmounted != "" {
+			return "once that has ended: hotmount accept " + w.f.Name
+		}
+		return "once that has ended, it is mounted by itself; to have hotmount look at once: hotmount rescan"
+	},
 }, {
 	reason: disk.ReasonElsewhere, action: disk.Ignore, on: free,
 	when: func(in input) bool {
@@ -253,7 +277,7 @@ var othersUse = []rule{{
 	found: func(w *told) string { return joined(w.f.Bound) },
 }, {
 	reason: disk.ReasonClaimed, action: disk.Ignore, on: free,
-	when:   func(in input) bool { return in.f.Claim != "" },
+	when:   func(in input) bool { return in.f.Claim != "" && (in.at != raw || in.f.Standing.Given == nil) },
 	wanted: "the system's configuration does not claim it", means: "the system's configuration claims it",
 	found:  func(w *told) string { return visible(w.f.Claim) },
 	remedy: claimedRemedy,
@@ -278,6 +302,29 @@ var readiness = []rule{{
 	reason: disk.ReasonSize, action: disk.Refuse, on: free,
 	when:   func(in input) bool { return in.f.Size == 0 },
 	wanted: "it has a size", means: "it has no size",
+}, {
+	// A later refusal may advise to overwrite the disk, and the proof would lock a driver out. So the holds for somebody
+	// else's disk come first.
+	reason: disk.ReasonUsed, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
+	when:   func(in input) bool { return in.f.Standing.Used != nil && !isVolume(in) && !in.spared(disk.ReasonUsed) },
+	wanted: "nobody else on this node was seen using it", means: "somebody else on this node used it, and it is no volume of hotmount's",
+	found:  usedHow,
+	remedy: func(w *told) string { return "if nobody else needs it: hotmount accept " + w.f.Name },
+}, {
+	reason: disk.ReasonUnseen, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
+	when:   func(in input) bool { return in.f.Unseen != "" && !isVolume(in) && !in.spared(disk.ReasonUnseen) },
+	wanted: "every file that may claim it can be read", means: "a unit file or libvirt domain may claim it, and hotmount cannot read that file",
+	found: func(w *told) string { return visible(w.f.Unseen) },
+	remedy: func(w *told) string {
+		return say("look at it: cat %s; if it does not name this disk: hotmount accept %s", visible(w.f.Unseen), w.f.Name)
+	},
+}, {
+	reason: disk.ReasonCSI, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
+	when:   mayBeCSI,
+	wanted: "no storage driver on the node can have brought it or can take it, or class or record show that it is the node's own", means: "a storage driver of Kubernetes on this node can have brought it, or can take it, so hotmount does not open it",
+	found:  driversOf,
+	why:    csiWhy,
+	remedy: csiRemedy,
 }, {
 	reason: disk.ReasonPartitions, action: disk.Refuse, on: content, lift: byToken | withToken,
 	when:   func(in input) bool { return len(in.f.Partitions) > 0 },

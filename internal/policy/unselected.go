@@ -6,8 +6,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// usable reports whether hotmount could use the disk, which no class has: it is a whole disk of an ordinary kind, is not
-// in use, and is empty or holds a filesystem according to udev. Every node has other disks without a class.
+// usable reports whether hotmount could use the disk, which no class has: it is a usual disk, is not in use, and is empty
+// or holds a filesystem according to udev. Every node has other disks without a class.
 func usable(f *disk.Facts, c *disk.Content) bool {
 	switch c.Kind {
 	case disk.Unread, disk.Blank, disk.HalfMade, disk.Filesystem:
@@ -16,8 +16,12 @@ func usable(f *disk.Facts, c *disk.Content) bool {
 	}
 	u := &f.Udev
 	used := len(f.Mounts)+len(f.Bound)+len(f.Partitions)+len(f.Holders)+len(f.Loops) > 0 || f.Swap || f.Claim != "" || f.Standing.Link != ""
-	return f.Whole == "" && ordinary(f.Name) && f.Size > 0 && !f.Removable && !used &&
-		u.Initialized && !u.NotReady && !u.Multipath && !seed(u.FSLabel)
+	return usual(f) && !used && u.Initialized && !u.NotReady && !u.Multipath && !seed(u.FSLabel)
+}
+
+// usual reports whether it is a whole disk of an ordinary kind.
+func usual(f *disk.Facts) bool {
+	return f.Whole == "" && ordinary(f.Name) && f.Size > 0 && !f.Removable
 }
 
 // classToAdd returns the class that selects this disk alone. Defining it removes the built-in class.

@@ -3,18 +3,45 @@ package policy
 import "hotmount/internal/disk"
 
 // Use returns how somebody else uses the disk, if that has to be recorded, else an empty string. A volume of this node
-// stays one, whatever others do with it meanwhile. The text contains foreign bytes.
+// stays one, whatever others do with it meanwhile. Of the disks without a class only those are recorded that a class
+// may have later. The text contains foreign bytes.
 func Use(f *disk.Facts, d disk.Decision) string {
 	st := &f.Standing
-	if d.Action != disk.Ignore || d.Class == "" || st.Used != nil || st.Volume != nil || st.Given != nil {
+	if d.Action != disk.Ignore || st.Used != nil || st.Volume != nil || st.Given != nil || d.Class == "" && (f.System != "" || !usual(f)) {
 		return ""
 	}
+	return user(f)
+}
+
+// UseAccepted reports whether the operator has accepted that somebody else uses the disk.
+func UseAccepted(f *disk.Facts, s *disk.Settings) bool {
+	c := f.Known()
+	return inputOf(f, &c, s).spared(disk.ReasonUsed)
+}
+
+// volumeInUse reports whether the disk is on record as a volume, is not mounted in its place, and somebody else uses it.
+func volumeInUse(in input) bool {
+	f := in.f
+	return f.Standing.OnRecord && (mountedElsewhere(f) != "" && !onlyPodMountsLeft(f, in.c) ||
+		len(f.Bound)+len(f.Holders)+len(f.Loops) > 0 || f.Claim != "")
+}
+
+// mountedElsewhere returns the first place at which somebody else has mounted the disk, empty for none. The operator
+// who follows twinRemedy is nobody else.
+func mountedElsewhere(f *disk.Facts) string {
 	for i := range f.Mounts {
 		if f.Mounts[i].Path != twinMount {
-			return "mounted at " + f.Mounts[i].Path
+			return f.Mounts[i].Path
 		}
 	}
-	switch {
+	return ""
+}
+
+// user returns how somebody else uses the disk, empty for not at all. Foreign bytes.
+func user(f *disk.Facts) string {
+	switch at := mountedElsewhere(f); {
+	case at != "":
+		return "mounted at " + at
 	case len(f.Bound) > 0:
 		return "bound as a device at " + f.Bound[0]
 	case f.Claim != "":

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"testing"
 
 	"hotmount/internal/disk"
@@ -28,7 +29,11 @@ func TestUse(t *testing.T) {
 		"there and elsewhere":    {func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt(twinMount), srv} }, nil, "mounted at /srv"},
 		"a volume on record":     {func(f *disk.Facts) { f.Mounts, f.Standing.Volume = []disk.MountPoint{srv}, &disk.Sighting{UUID: uuid} }, nil, ""},
 		"a block volume":         {func(f *disk.Facts) { f.Mounts, f.Standing.Given = []disk.MountPoint{srv}, &given }, block, ""},
-		"of no class":            {func(f *disk.Facts) { f.Name, f.Mounts = "sda", []disk.MountPoint{srv} }, nil, ""},
+		"of no class":            {func(f *disk.Facts) { f.Name, f.Mounts = "sda", []disk.MountPoint{srv} }, nil, "mounted at /srv"},
+		"of no class, claimed":   {func(f *disk.Facts) { f.Name, f.Claim = "sda", "/etc/fstab:4" }, nil, "claimed by /etc/fstab:4"},
+		"of no class, unused":    {func(f *disk.Facts) { f.Name = "sda" }, nil, ""},
+		"of no class, dm":        {func(f *disk.Facts) { f.Name, f.Mounts = "dm-0", []disk.MountPoint{srv} }, nil, ""},
+		"of a class, dm":         {func(f *disk.Facts) { f.Name, f.Mounts = "dm-0", []disk.MountPoint{srv} }, func(s *disk.Settings) { s.Classes[0].Names = []string{"dm-*"} }, "mounted at /srv"},
 		"the system's":           {func(f *disk.Facts) { f.System, f.Mounts = "/", []disk.MountPoint{srv} }, nil, ""},
 		"recorded already":       {func(f *disk.Facts) { f.Mounts, f.Standing.Used = []disk.MountPoint{srv}, &disk.Use{} }, nil, ""},
 		"to be given out, bound": {func(f *disk.Facts) { f.Bound = []string{"/run/a"} }, block, "bound as a device at /run/a"},
@@ -40,6 +45,27 @@ func TestUse(t *testing.T) {
 		}
 		if got := Use(f, Decide(f, xfs(), s)); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestWordsOfAVolumeInUse: the message says who uses the volume, and what ends that. The claim is foreign bytes.
+func TestWordsOfAVolumeInUse(t *testing.T) {
+	const means = "it is a volume of this node, and is not mounted while somebody else uses it: "
+	for how, put := range map[string]func(*disk.Facts){
+		"mounted at /srv":                  func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} },
+		"bound as a device at /run/volume": node,
+		`claimed by /etc/a\x1b.mount`:      func(f *disk.Facts) { f.Claim = "/etc/a\x1b.mount" },
+		"below md0, loop3":                 func(f *disk.Facts) { looped(f); f.Holders = []string{"md0"} },
+	} {
+		for unmounted, remedy := range map[disk.Reason]string{"": "it is mounted by itself", disk.ReasonUnmounted: "hotmount accept vdb"} {
+			f, s := blankDisk(), settings()
+			onRecordAnd(put)(f)
+			f.Standing.Unmounted = unmounted
+			d := Decide(f, xfs(), s)
+			if why, next := Words(f, xfs(), s, d); why != means+how || !strings.Contains(next, remedy) || d.State() != "failed" || Priority(d) != 4 {
+				t.Errorf("%s: %q, %q, %s at %d", how, why, next, d.State(), Priority(d))
+			}
 		}
 	}
 }

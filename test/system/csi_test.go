@@ -3,6 +3,7 @@
 package system
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,6 +39,21 @@ func ext4Disk(t *testing.T, size int64) string {
 	image := blank(t, size)
 	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	return image
+}
+
+// luksDisk makes the file of a disk with the beginning of a LUKS header.
+func luksDisk(t *testing.T, size int64) string {
+	t.Helper()
+	image := blank(t, size)
+	f, err := os.OpenFile(image, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("LUKS\xba\xbe\x00\x01")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	return image
 }
@@ -111,6 +127,17 @@ func TestCSIVolumes(t *testing.T) {
 		}
 	}
 	m.keepsOff()
+
+	// Whatever is on a disk, nobody is advised to overwrite it before the accept. The refusal remains after it.
+	encrypted, encryptedID := m.attach(w, worker.Disk{File: luksDisk(t, 320<<20)})
+	m.heldFor(encrypted, "cinder.csi.openstack.org")
+	m.wait("its hold", "hotmount status | grep -E '^"+encrypted+" .*crypto_.* held '") // the journal has that of an earlier disk
+	if got := m.run("journalctl -b -q -o cat --no-pager | grep -F 'hotmount format " + encrypted + "' || [ $? = 1 ]; hotmount explain " + encrypted + "; hotmount format " + encrypted + " 2>&1 || [ $? = 1 ]"); strings.Contains(got, "--confirm") || strings.Contains(got, "needed: hotmount format") || !strings.Contains(got, "cannot format "+encrypted+": hold: ") {
+		t.Errorf("before the accept:\n%s", got)
+	}
+	m.run("hotmount accept " + encrypted)
+	m.says("/dev/" + encrypted + " .*refuse: it holds crypto_LUKS.*hotmount format " + encrypted)
+	m.detach(w, encryptedID)
 
 	// Beforehand.
 	const beforehand = "class default holds each new disk until hotmount accept: a storage driver on this node can bring or take such disks (cinder.csi.openstack.org)"

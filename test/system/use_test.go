@@ -20,9 +20,10 @@ const usedHold = " .*hold: somebody else on this node used it, and it is no volu
 
 // TestUsedByAnother checks that a disk that is mounted elsewhere, bound as a device or named in a domain of libvirt is
 // left alone. Once that ends it is held, by the next daemon and after a reboot too. An accept lifts that. The same with
-// a volume of hotmount's makes no hold.
+// a volume of hotmount's makes no hold: the volume is failed, and mounted again by itself.
 func TestUsedByAnother(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
+	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
 	for _, use := range []struct{ name, begin, ignored, end, how string }{
 		{"mount", "mkdir -p /srv/used; mount /dev/%s /srv/used", "it is mounted elsewhere: /srv/used", "umount /srv/used", "mounted at /srv/used"},
 		{"bind", "touch /run/volume; mount --bind /dev/%s /run/volume", "its node is bound as a device.*: /run/volume", "umount /run/volume", "bound as a device at /run/volume"},
@@ -51,9 +52,26 @@ func TestUsedByAnother(t *testing.T) {
 
 		// It is a volume now.
 		m.run("systemctl stop hotmount; umount " + where + "; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
-		m.wait("it to be left alone", "hotmount plan | grep -qE '^"+name+" .*ignore '")
+		const inUse = " .*refuse: it is a volume of this node, and is not mounted while somebody else uses it: "
+		m.says("/dev/" + name + inUse + use.how)
+		m.wait("its state", "hotmount status | grep -qE '^"+name+" .* failed '")
 		m.run(use.end + "; hotmount accept " + name)
 		m.wait("the volume", "findmnt "+where)
+		if use.name != "domain" {
+			continue
+		}
+		// At a boot nobody has unmounted it.
+		m.run(fmt.Sprintf(use.begin, name))
+		if err := w.(interface{ Reboot(context.Context) error }).Reboot(ctx(t)); err != nil {
+			t.Fatal(err)
+		}
+		m.wait("its state after a reboot", "hotmount status | grep -qE '^"+name+" .* failed '")
+		line := "/dev/" + name + inUse + use.how + "; .*it is mounted by itself"
+		m.says(line)
+		m.run("[ $(journalctl -b -q -o cat -p warning --no-pager | grep -cE " + quote(line) + ") = 1 ] && ! findmnt " + where)
+		m.wait("the metric", "grep -q 'reason=\"volume-in-use\",state=\"failed\"} 1$' /var/lib/prometheus/node-exporter/hotmount.prom")
+		m.run(use.end)
+		m.wait("the volume by itself", "findmnt "+where)
 	}
 }
 
@@ -67,9 +85,9 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m.run("mount --bind /dev/" + name + " /run/volume")
 	m.says("/dev/" + name + " .*ignore: its node is bound as a device")
 	m.run("umount /run/volume")
-	m.wait("the hold to be as before", "hotmount plan | grep -q '^"+name+" .*hold .*nothing is formatted'")
-	m.run("rm /etc/hotmount/hold; systemctl reload hotmount")
 	m.says("/dev/" + name + usedHold + "bound as a device at /run/volume")
+	m.run("rm /etc/hotmount/hold; systemctl reload hotmount")
+	m.wait("the hold for use to stay", "hotmount plan | grep -q '^"+name+" .*hold .*somebody else on this node used it'")
 	m.untouched(name)
 	m.run("hotmount accept " + name)
 	m.mounted(name)
