@@ -208,11 +208,16 @@ func (a *Agent) startGrows(ctx context.Context) {
 	}
 }
 
-// startQuestions asks PID 1 about the disks whose mount ended and whose turn has come.
+// startQuestions asks PID 1 about the disks whose mount ended and whose turn has come. For a disk that is refused or held
+// it finds out who has that open.
 func (a *Agent) startQuestions(ctx context.Context) {
 	l := &a.lanes.questions
 	for name, ok := l.next(); ok; name, ok = l.next() {
 		st := a.disks[name]
+		if a.asks(st) {
+			a.startAsk(ctx, name, l)
+			continue
+		}
 		f := st.facts
 		st.phase = acting
 		a.begin(ctx, l, func() func() {
@@ -240,7 +245,7 @@ func (a *Agent) holds(name string) bool {
 // acted handles the end of an action. The next look shows the result.
 func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 	st := a.disks[name]
-	st.phase, st.asked = idle, 0
+	st.phase, st.asked = idle, disk.Decision{}
 	same := st.facts.Seq == seq
 	st.act.mounting = st.act.mounting || action == disk.Mount && same
 	if err != nil && same {

@@ -11,7 +11,7 @@ import (
 // asks reports whether it must first be known who has the disk open.
 func (a *Agent) asks(st *state) bool {
 	c := st.facts.Known()
-	return st.asked != st.facts.Seq && policy.Asks(&st.facts, &c, st.decision)
+	return st.asked != st.decision && policy.Asks(&st.facts, &c, st.decision)
 }
 
 // startAsk finds out who has the disk open. The next look decides again.
@@ -25,21 +25,26 @@ func (a *Agent) startAsk(ctx context.Context, name string, l *lane) {
 	})
 }
 
-// answered handles the answer. A virtual machine's disk is held from then on. Any other process is waited for, and so is
-// the machine if the operator has accepted the disk.
+// answered handles the answer. A virtual machine's disk is held from then on. If the disk was to be used, any other
+// process is waited for, and so is the machine if the operator has accepted the disk.
 func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	st := a.disks[name]
 	st.phase = idle
-	switch f := &st.facts; {
-	case f.Seq != seq:
-	case err == nil && by == nil:
-		st.asked = seq
+	f, left := &st.facts, !active(st.decision.Action)
+	if f.Seq == seq && (left || err == nil && by == nil) {
+		st.asked = st.decision
+	}
+	switch {
+	case f.Seq != seq, err == nil && by == nil:
 	case err == nil && by.Machine && f.Standing.Used == nil && !policy.UseAccepted(f, a.settings):
 		err = a.host.KeepUse(f, by.String())
-	case err == nil:
+	case err == nil && !left:
 		err = fmt.Errorf("cannot use it: it is %s; nothing on it was changed; to see who has it open: fuser -v %s", disk.Visible(by.String()), f.Node())
 	}
-	if err != nil {
+	switch {
+	case err != nil && left:
+		a.report.Problem(err)
+	case err != nil:
 		a.failed(name, disk.OfNode(err))
 		st.tries.wrote = true // what others write meanwhile is no reason to ask again at once
 	}

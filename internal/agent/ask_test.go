@@ -172,3 +172,36 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+// TestAsksBeforeARefusal: on a node where others open disks, a disk whose remedy is to have it overwritten is refused once
+// it is known that no virtual machine has it open. If one has, the disk is held. Nothing else is reported before.
+func TestAsksBeforeARefusal(t *testing.T) {
+	for name, test := range map[string]struct {
+		put  func(m *machine)
+		want string
+	}{
+		"nobody":    {func(*machine) {}, "vdb: refuse (other-content)"},
+		"a program": {func(m *machine) { m.opener = &disk.Opener{PID: 8, Command: "dd"} }, "vdb: refuse (other-content)"},
+		"unknown":   {func(m *machine) { m.openerErr = errors.New("no answer") }, "problem: no answer\nvdb: refuse (other-content)"},
+		"a machine": {func(m *machine) { m.opener = &disk.Opener{PID: 7, Command: "qemu-system-x86", Machine: true} }, `vdb is used by another: opened by the virtual machine monitor qemu-system-x86 (process 7)
+			vdb: hold (used-elsewhere)`},
+	} {
+		vdb := blankDisk("vdb", 2)
+		vdb.Neighbours, vdb.Udev.FSType, vdb.Udev.FSUsage = true, "crypto_LUKS", "crypto"
+		m := newMachine(vdb)
+		test.put(m)
+		with(t, m, func(t *testing.T, a *Agent) {
+			m.expect(t, "ask who has seq 2 open\n"+test.want+"\nready")
+			a.Look("vdb")
+			m.expect(t, "")
+			if name != "a machine" {
+				return
+			}
+			// The machine still has it open: the operator knows.
+			if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+				t.Error(err)
+			}
+			m.expect(t, "accepted vdb (used-elsewhere)\nvdb: refuse (other-content)")
+		})
+	}
+}

@@ -107,7 +107,8 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 		a.wanted(name)
 		return
 	}
-	changed := !st.seen || st.decision != d
+	changed := !st.seen || st.decision != d || st.unreported
+	st.unreported = false
 	was := st.act
 	st.act = act{mounting: was.mounting && d.Action == disk.Mount}
 	st.facts, st.decision, st.seen = *f, d, true
@@ -127,6 +128,11 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	a.remember(st, changed)
 	changed = st.reportRivals(changed)
 	a.note(st, &c)
+	if !active(d.Action) && a.asks(st) {
+		st.phase, st.unreported = waiting, changed
+		a.lanes.questions.add(name)
+		return
+	}
 	if was.mounting && d.Mounted() {
 		a.report.Mounted(f, d, a.path(st))
 		changed = active(d.Action) && changed || !active(d.Action) && d.Reason != disk.ReasonMounted

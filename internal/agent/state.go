@@ -38,8 +38,10 @@ type state struct {
 	initial bool
 	// remount reports that the disk's mount ended, but not by hand, and is to be made again.
 	remount bool
-	// asked is the sequence number of the disk if no process was seen to have it open since its last action, else 0.
-	asked uint64
+	// asked is the decision before which no process was seen to have the disk open, since its last action.
+	asked disk.Decision
+	// unreported reports that the decision is new, and is reported once it is known who has the disk open.
+	unreported bool
 	// filled is the sequence number of the disk whose filesystem was to grow before the next mount, 0 for none. filling
 	// is why that failed.
 	filled  uint64

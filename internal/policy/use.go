@@ -51,15 +51,19 @@ func user(f *disk.Facts) string {
 }
 
 // Asks reports whether the decision must wait until it is known who has the disk open. That is so before the first use
-// of a disk that is not on record, on a node where others open disks without claiming them.
+// of a disk that is not on record, and before advice to overwrite it, on a node where others open disks without claiming
+// them.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	if !f.Neighbours || f.Standing.Given != nil {
 		return false
 	}
+	in := input{f: f, c: c}
+	volume := onRecord(in) && !copied(in)
 	switch d.Action {
 	case disk.Mount:
-		in := input{f: f, c: c}
-		return !onRecord(in) || copied(in)
+		return !volume
+	case disk.Refuse, disk.Hold:
+		return !volume && (ruleOf(d.Reason).lift&byToken != 0 || d.Reason == disk.ReasonPartition)
 	case disk.Link, disk.Prove, disk.Format:
 		return true
 	}

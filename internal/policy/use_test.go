@@ -98,7 +98,16 @@ func TestAsks(t *testing.T) {
 		"blank":                     {others(nil), proven(disk.Blank), nil, true},
 		"to be given out":           {others(nil), proven(disk.Unread), block, true},
 		"given out before":          {others(func(f *disk.Facts) { f.Standing.Given = &disk.Given{Serial: "S1", Size: f.Size} }), proven(disk.Unread), block, false},
-		"refused":                   {others(nil), proven(disk.Other), nil, false},
+		"refused":                   {others(nil), proven(disk.Other), nil, true},
+		"refused, no others":        {func(*disk.Facts) {}, proven(disk.Other), nil, false},
+		"partitions":                {others(func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }), proven(disk.Other), nil, true},
+		"a partition, blank":        {others(part), proven(disk.Blank), parts, true},
+		"a twin":                    {others(func(f *disk.Facts) { f.SameUUID = []disk.Peer{{}} }), xfs(), nil, true},
+		"a twin, on record":         {others(func(f *disk.Facts) { was("/mnt/disks", "default")(f); f.SameUUID = []disk.Peer{{}} }), xfs(), nil, false},
+		"known only":                {others(nil), xfs(), knownOnly, true},
+		"too small":                 {others(func(f *disk.Facts) { f.Size = 1 << 20 }), proven(disk.Blank), nil, false},
+		"held for use":              {others(used), xfs(), nil, false},
+		"claimed":                   {others(func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }), xfs(), nil, false},
 		"mounted":                   {others(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)} }), xfs(), nil, false},
 	} {
 		f, s := blankDisk(), settings()

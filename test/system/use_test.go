@@ -114,13 +114,26 @@ func TestOpenInAMachine(t *testing.T) {
 		m.run("systemctl stop hotmount")
 		full, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 		empty, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+		encrypted, _ := m.attach(w, worker.Disk{File: luksDisk(t, 320<<20)})
 		m.run("udevadm settle")
-		for _, name := range []string{full, empty} {
+		advised := func() string {
+			return m.run("journalctl -b -q -o cat --no-pager | grep -c 'hotmount format " + encrypted + "' || [ $? = 1 ]")
+		}
+		before := advised()
+		for _, name := range []string{full, empty, encrypted} {
 			m.opens(fmt.Sprintf("guest%d-%s", i, name), "qemu-system-x86", name, flags)
 		}
 		m.run("systemctl start hotmount")
-		for _, name := range []string{full, empty} {
+		for _, name := range []string{full, empty, encrypted} {
 			m.says("/dev/" + name + usedHold + `opened by the virtual machine monitor qemu-system-x86 \(process [0-9]+\), seen .*; .*hotmount accept ` + name)
+		}
+		// Before the accept nobody is advised to overwrite it, and the refusal remains after it.
+		if got := advised(); got != before {
+			t.Errorf("%s: the journal advises to format it %s times, before %s", flags, got, before)
+		}
+		m.run("hotmount accept " + encrypted)
+		m.says("/dev/" + encrypted + " .*refuse: it holds crypto_LUKS.*hotmount format " + encrypted)
+		for _, name := range []string{full, empty} {
 			m.run("hotmount accept " + name)
 			m.says("/dev/" + name + " .*cannot use it: it is opened by the virtual machine monitor .*tried again in")
 		}
@@ -128,7 +141,7 @@ func TestOpenInAMachine(t *testing.T) {
 			t.Errorf("%s: mounted are %s", flags, got)
 		}
 		m.untouched(empty)
-		m.run(fmt.Sprintf("systemctl stop guest%d-%s guest%[1]d-%[3]s; hotmount accept %[2]s; hotmount accept %[3]s", i, full, empty))
+		m.run(fmt.Sprintf("systemctl stop guest%d-%s guest%[1]d-%[3]s guest%[1]d-%[4]s; hotmount accept %[2]s; hotmount accept %[3]s", i, full, empty, encrypted))
 		m.mounted(full)
 		m.mounted(empty)
 	}
