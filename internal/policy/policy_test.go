@@ -576,6 +576,9 @@ func TestDecide(t *testing.T) {
 		{"mounted elsewhere, a volume on record", onRecordAnd(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} }), xfs(), nil, disk.Refuse, disk.ReasonInUse},
 		{"mounted elsewhere, a volume on record, released", onRecordAnd(func(f *disk.Facts) {
 			f.Mounts, f.Standing.Unmounted = []disk.MountPoint{mountedAt("/srv")}, disk.ReasonReleased
+		}), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
+		{"mounted elsewhere, a volume on record, unmounted by hand", onRecordAnd(func(f *disk.Facts) {
+			f.Mounts, f.Standing.Unmounted = []disk.MountPoint{mountedAt("/srv")}, disk.ReasonUnmounted
 		}), xfs(), nil, disk.Refuse, disk.ReasonInUse},
 		{"mounted to get a UUID of its own, a volume on record", onRecordAnd(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt(twinMount)} }), xfs(), nil, disk.Ignore, disk.ReasonElsewhere},
 		{"mounted for a pod alone, a volume on record", bound(func(f *disk.Facts) { f.Standing.OnRecord = true }), xfs(), nil, disk.Mount, disk.ReasonFilesystem},

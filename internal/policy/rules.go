@@ -203,9 +203,9 @@ var othersUse = []rule{{
 	means: "it is given out as a block volume",
 	found: func(w *told) string { return visible(w.f.Standing.Link) },
 }, {
-	// Its pods miss it.
+	// Its pods miss it, unless the operator has released it.
 	reason: disk.ReasonInUse, action: disk.Refuse, on: filesystem, names: theFilesystem,
-	when:  volumeInUse,
+	when:  func(in input) bool { return in.f.Standing.Unmounted != disk.ReasonReleased && volumeInUse(in) },
 	means: "it is a volume of this node, and is not mounted while somebody else uses it",
 	found: func(w *told) string {
 		return visible(cmp.Or(user(w.f), "below "+strings.Join(slices.Concat(w.f.Holders, w.f.Loops), ", ")))
