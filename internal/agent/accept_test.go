@@ -19,7 +19,7 @@ func TestAnotherTryLiftsNothing(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		time.Sleep(time.Hour)
 		m.change(func() { m.log = nil; m.mountErr = map[string]error{} })
-		if _, err := a.Accept(t.Context(), "vdb", 2); err != nil {
+		if _, err := a.Accept(t.Context(), "vdb", 2, ""); err != nil {
 			t.Fatal(err)
 		}
 		m.expect(t, `
@@ -54,7 +54,7 @@ func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidB[:34] + `62
 			vdb: mounted at ` + uuidB[:34] + `62`} {
-			answer, err := a.Accept(t.Context(), "vdb", 0)
+			answer, err := a.Accept(t.Context(), "vdb", 0, "")
 			held := []string{"attached before hotmount was installed", uuidA}[i]
 			if err != nil || !strings.Contains(answer, held) || !strings.Contains(answer, "unless it is held for something else as well") {
 				t.Errorf("%q, %v", answer, err)
@@ -64,12 +64,31 @@ func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 	})
 }
 
+// TestAcceptOfAnotherReason: an accept with a reason lifts only that one. What holds the disk by then stays.
+func TestAcceptOfAnotherReason(t *testing.T) {
+	vdb := blankDisk("vdb", 2)
+	vdb.Standing.Present = &disk.Identity{}
+	m := newMachine(vdb)
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() { m.log = nil })
+		_, err := a.Accept(t.Context(), "vdb", 0, disk.ReasonUsed)
+		if err == nil || !strings.Contains(err.Error(), "the reason is not used-elsewhere, or not any more; it is attached-before-installation: hold: nothing is known on it") {
+			t.Errorf("error %v", err)
+		}
+		m.expect(t, ``)
+		if _, err := a.Accept(t.Context(), "vdb", 0, disk.ReasonPresent); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An accept of one disk does not apply to another disk that has its name by then.
 func TestAnotherDiskHasTheName(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 3, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
 		m.change(func() { m.log = nil })
-		_, err := a.Accept(t.Context(), "vdb", 2)
+		_, err := a.Accept(t.Context(), "vdb", 2, "")
 		for _, err := range []error{err, a.Release(t.Context(), "vdb", 2)} {
 			if err == nil || !strings.Contains(err.Error(), "another disk has that name now") {
 				t.Errorf("error %v", err)
@@ -86,7 +105,7 @@ func TestAcceptOfADiskThatWasNeverSeen(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		time.Sleep(time.Hour)
 		m.change(func() { m.log, m.lookErr = nil, nil })
-		if answer, err := a.Accept(t.Context(), "vdb", 0); err != nil || !strings.Contains(answer, "looked at once more") {
+		if answer, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil || !strings.Contains(answer, "looked at once more") {
 			t.Errorf("%q, %v", answer, err)
 		}
 		m.expect(t, `
@@ -110,7 +129,7 @@ func TestAcceptAfterAReload(t *testing.T) {
 		if err := a.Reload(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Accept(t.Context(), "vdb", 0); err == nil || !strings.Contains(err.Error(), "ignore") {
+		if _, err := a.Accept(t.Context(), "vdb", 0, ""); err == nil || !strings.Contains(err.Error(), "ignore") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -183,7 +202,7 @@ func TestAcceptedWhileInUse(t *testing.T) {
 	f.Standing.Unmounted, f.Holders = disk.ReasonReleased, []string{"dm-0"}
 	with(t, newMachine(f), func(t *testing.T, a *Agent) {
 		settle()
-		if got, err := a.Accept(t.Context(), "vdb", 0); err != nil || !strings.HasSuffix(got, " is accepted, and left alone all the same: it is in use by dm-0") {
+		if got, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil || !strings.HasSuffix(got, " is accepted, and left alone all the same: it is in use by dm-0") {
 			t.Errorf("%q, %v", got, err)
 		}
 	})

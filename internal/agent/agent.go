@@ -102,9 +102,10 @@ func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
 // Accept accepts a held disk, or allows another try after a failure. It returns the answer for the operator. seq is the
-// disk sequence number of the intended attachment, 0 for any disk with that name.
-func (a *Agent) Accept(ctx context.Context, name string, seq uint64) (answer string, err error) {
-	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq) }); askErr != nil {
+// disk sequence number of the intended attachment, 0 for any disk with that name. shown is the reason that the operator
+// has seen, empty for any.
+func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (answer string, err error) {
+	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq, shown) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)
 	}
 	return answer, err

@@ -735,7 +735,7 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 		}
 		m.change(func() { m.log = nil })
 		for _, want := range []string{"another try of vdb\nvdb: hold (volume-of-another-class)", "accepted vdb (volume-of-another-class)"} {
-			answer, err := a.Accept(t.Context(), "vdb", 0)
+			answer, err := a.Accept(t.Context(), "vdb", 0, "")
 			if err != nil || strings.Contains(answer, "formatted") {
 				t.Errorf("%q, %v", answer, err)
 			}
@@ -929,7 +929,7 @@ func TestATwinWhileFilling(t *testing.T) {
 		})
 		a.Look("vdc")
 		settle()
-		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+		if _, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil {
 			t.Error(err)
 		}
 		settle()
@@ -1311,7 +1311,7 @@ func TestTheSecondOfTwoWithOneSerialIsHeld(t *testing.T) {
 		m.change(func() { m.log = nil; m.disks["vdc"] = two })
 		a.Look("vdc")
 		m.expect(t, `vdc: hold (same-serial)`)
-		answer, err := a.Accept(t.Context(), "vdc", 0)
+		answer, err := a.Accept(t.Context(), "vdc", 0, "")
 		if err != nil || !strings.Contains(answer, "vdc") {
 			t.Errorf("got %q, %v", answer, err)
 		}
@@ -1322,10 +1322,10 @@ func TestTheSecondOfTwoWithOneSerialIsHeld(t *testing.T) {
 			vdc: mount (filesystem)
 			mount vdc seq 3: xfs at /mnt/disks/`+uuidB[:34]+`63
 			vdc: mounted at `+uuidB[:34]+`63`)
-		if _, err := a.Accept(t.Context(), "vdc", 0); err == nil {
+		if _, err := a.Accept(t.Context(), "vdc", 0, ""); err == nil {
 			t.Error("a mounted disk was accepted")
 		}
-		if _, err := a.Accept(t.Context(), "vdz", 0); err == nil {
+		if _, err := a.Accept(t.Context(), "vdz", 0, ""); err == nil {
 			t.Error("a disk that is not there was accepted")
 		}
 	})
@@ -1346,7 +1346,7 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 			forgot 2
 			vdc: refuse (twin)
 			rmdir /mnt/disks/`+uuidA)
-		if _, err := a.Accept(t.Context(), "vdc", 0); err != nil {
+		if _, err := a.Accept(t.Context(), "vdc", 0, ""); err != nil {
 			t.Error(err)
 		}
 		m.expect(t, `
@@ -1672,7 +1672,7 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
-		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+		if _, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil {
 			t.Error(err)
 		}
 		m.expect(t, `
@@ -1724,7 +1724,7 @@ func TestUnmountedBeneathAPod(t *testing.T) {
 		a.Look("vdb")
 		m.expect(t, "")
 		m.change(func() { m.table = slices.Clone(pod) })
-		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+		if _, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil {
 			t.Error(err)
 		}
 		m.expect(t, `
@@ -2685,7 +2685,7 @@ func TestTheBrakeHoldsOnWhenTheTimeIsOver(t *testing.T) {
 		m.change(func() { vdb.Standing.Formats = nil })
 		a.Look("vdb")
 		m.expect(t, ``)
-		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+		if _, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil {
 			t.Error(err)
 		}
 		settle()

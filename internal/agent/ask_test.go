@@ -62,7 +62,7 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 				if volume {
 					return
 				}
-				if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+				if _, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil {
 					t.Error(err)
 				}
 				m.expect(t, "accepted vdb (used-elsewhere)\nvdb: mount (filesystem)"+mounted)
@@ -120,7 +120,7 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 			vdb is used by another: opened by the virtual machine monitor qemu-system-x86 (process 7)
 			vdb: hold (used-elsewhere)
 			ready`)
-		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+		if _, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)

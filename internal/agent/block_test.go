@@ -85,7 +85,7 @@ func TestBlock(t *testing.T) {
 			vdb stays unmounted: released
 			take back seq 2
 			vdb: hold (released)`)
-		if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+		if _, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil {
 			t.Error(err)
 		}
 		m.change(func() { m.disks["vdb"].Standing.Unmounted = "" })
@@ -187,7 +187,7 @@ func TestBlockOfAnother(t *testing.T) {
 		m.expect(t, `
 			vdc stays held: serial-twice
 			vdc: refuse (serial-twice)`)
-		if _, err := a.Accept(t.Context(), "vdc", 0); err == nil {
+		if _, err := a.Accept(t.Context(), "vdc", 0, ""); err == nil {
 			t.Error("accepted while the first is there")
 		}
 		m.change(func() { delete(m.disks, "vdb") })
@@ -218,7 +218,7 @@ func TestBlockOfAnother(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		settle()
 		m.log = nil
-		answer, err := a.Accept(t.Context(), "vdc", 0)
+		answer, err := a.Accept(t.Context(), "vdc", 0, "")
 		if err != nil || !strings.Contains(answer, "it is given out as a block volume") {
 			t.Errorf("%q, %v", answer, err)
 		}

@@ -35,7 +35,7 @@ func (a *Agent) reload(s *disk.Settings) error {
 }
 
 // accept accepts the disk's hold, or allows another try. It returns the answer for the operator.
-func (a *Agent) accept(name string, seq uint64) (string, error) {
+func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, error) {
 	st := a.disks[name]
 	switch {
 	case st == nil:
@@ -46,6 +46,9 @@ func (a *Agent) accept(name string, seq uint64) (string, error) {
 		return name + " is looked at once more", nil
 	case seq != 0 && st.facts.Seq != seq:
 		return "", fmt.Errorf("cannot accept %s: another disk has that name now; see hotmount plan", name)
+	case shown != "" && st.decision.Reason != shown:
+		d, why := a.decided(&st.facts)
+		return "", fmt.Errorf("cannot accept %s: the reason is not %s, or not any more; it is %s: %s: %s", name, shown, d.Reason, d.Action, why)
 	}
 	w := policy.Word(&st.facts, st.decision)
 	// The answer names what was accepted. Since the operator read the reason, another disk may have the name, or the

@@ -104,6 +104,11 @@ func EventSubjects(host func() inventory.Host) []cobra.Completion {
 	return words
 }
 
+// IsReason reports whether the word is the code of a reason.
+func IsReason(word string) bool {
+	return slices.ContainsFunc(policy.Reasons(), func(e policy.Entry) bool { return string(e.Reason) == word })
+}
+
 // ClassNames returns the names of the configuration's classes.
 func ClassNames() []string {
 	s, err := config.Load(config.Source{Environ: os.Environ()})

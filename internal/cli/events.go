@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/policy"
 	"hotmount/internal/report"
 )
 
@@ -34,7 +33,7 @@ func EventMatches(which, classes []string) []string {
 			matches = append(matches, "HOTMOUNT_UUID="+strings.ToLower(w))
 		case slices.Contains(classes, w):
 			matches = append(matches, "HOTMOUNT_CLASS="+w)
-		case slices.ContainsFunc(policy.Reasons(), func(e policy.Entry) bool { return string(e.Reason) == w }):
+		case IsReason(w):
 			matches = append(matches, "HOTMOUNT_REASON="+w)
 		default: // the disk may be gone
 			matches = append(matches, "HOTMOUNT_DEVICE=/dev/"+DiskName(w))

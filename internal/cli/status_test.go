@@ -95,6 +95,31 @@ func TestPrintStatus(t *testing.T) {
 	}
 }
 
+// TestPrintIgnored: a disk that a class selects and that something uses has the reason, and the system's disk has none. A
+// serial of 70 characters keeps its ends in the wide table.
+func TestPrintIgnored(t *testing.T) {
+	serial := "LVM-" + strings.Repeat("g", 32) + strings.Repeat("v", 28) + "VOLUME"
+	s := &Status{Daemon: "running", Disks: []DiskStatus{
+		{Disk: "vda", Content: disk.Other, State: "ignored", Why: "it carries the system: / is on it"},
+		{Disk: "vdb", Content: disk.Other, Class: "default", State: "ignored", Why: "it is in use by md0"},
+		{Disk: "dm-0", Serial: serial, Content: disk.Filesystem, Class: "default", State: "mounted"},
+	}}
+	for _, wide := range []bool{false, true} {
+		var b bytes.Buffer
+		if err := printStatus(&b, s, false, wide, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if text := b.String(); !strings.Contains(text, "\nvdb is ignored: it is in use by md0\n") || strings.Contains(text, "vda is") || strings.Contains(text, serial) || strings.Contains(text, "VOLUME ") != wide {
+			t.Errorf("wide %t:\n%s", wide, text)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(line); n > columns+10 {
+				t.Errorf("wide %t: %d columns: %s", wide, n, line)
+			}
+		}
+	}
+}
+
 // TestBad: what is refused and what failed counts.
 func TestBad(t *testing.T) {
 	s := testStatus(time.Time{})

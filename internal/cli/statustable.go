@@ -19,6 +19,9 @@ import (
 // watchPeriod is the time between two looks with --watch.
 const watchPeriod = 2 * time.Second
 
+// widestSerial is how many characters of a serial the wide table shows.
+const widestSerial = 36
+
 // StatusOutputs returns the output formats of a status.
 func StatusOutputs() []string { return []string{"text", "wide", "json", "yaml"} }
 
@@ -85,7 +88,8 @@ func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error
 		b.WriteString(line + "\n")
 	}
 	for _, d := range s.Disks {
-		if d.Next == "" && d.State != "refused" && d.State != "failed" && d.State != "held" {
+		ignored := d.State == "ignored" && d.Class != "" // no class has the system's disks
+		if d.Next == "" && d.State != "refused" && d.State != "failed" && d.State != "held" && !ignored {
 			continue
 		}
 		state := d.State
@@ -125,6 +129,13 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 		}
 		return string([]rune(s)[:n-1]) + "…"
 	}
+	serial := func(s string) string {
+		// A logical volume's is the UUIDs of group and volume. Both ends tell volumes apart.
+		if all := []rune(disk.Visible(s)); wide && len(all) > widestSerial {
+			return string(all[:widestSerial/2]) + "…" + string(all[len(all)-widestSerial/2+1:])
+		}
+		return cut(or(s), 10)
+	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tCONTENT\tCLASS\tSTATE\tSINCE\tUSE%\tWHERE")
 	for _, d := range s.Disks {
@@ -143,7 +154,7 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 		if dir, name := path.Split(where); !wide && disk.ValidUUID(name) {
 			where = cut(dir, 12) + name[:8] + "…"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(d.Disk, 8), disk.HumanSize(d.Size), cut(or(d.Serial), 10), cut(content, 9), cut(or(d.Class), 8), d.State, since, use, or(cut(where, 21)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(d.Disk, 8), disk.HumanSize(d.Size), serial(d.Serial), cut(content, 9), cut(or(d.Class), 8), d.State, since, use, or(cut(where, 21)))
 	}
 	return t.Flush()
 }

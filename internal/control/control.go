@@ -30,6 +30,8 @@ type Request struct {
 	// Disk is a kernel name. Seq is the disk sequence number of the attachment, 0 for any disk with that name.
 	Disk string `json:"disk"`
 	Seq  uint64 `json:"seq,omitempty"`
+	// Reason is the only one that an accept may lift, empty for any.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Response is the daemon's answer: Text for the operator, or Error.

@@ -187,7 +187,7 @@ func (p *parts) reload(ctx context.Context) error {
 
 // commanded is the part of the agent that serves the command line.
 type commanded interface {
-	Accept(ctx context.Context, name string, seq uint64) (string, error)
+	Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (string, error)
 	Release(ctx context.Context, name string, seq uint64) error
 	Retry(ctx context.Context) error
 	LookAt(ctx context.Context, seq uint64) error
@@ -197,7 +197,7 @@ type commanded interface {
 func answer(ctx context.Context, a commanded, r control.Request) (string, error) {
 	switch r.Do {
 	case "accept":
-		return a.Accept(ctx, r.Disk, r.Seq)
+		return a.Accept(ctx, r.Disk, r.Seq, disk.Reason(r.Reason))
 	case "release":
 		return "", a.Release(ctx, r.Disk, r.Seq)
 	case "look":

@@ -50,8 +50,8 @@ func TestMayBeDisk(t *testing.T) {
 
 type told []string
 
-func (a *told) Accept(_ context.Context, name string, seq uint64) (string, error) {
-	*a = append(*a, fmt.Sprint("accept ", name, " ", seq))
+func (a *told) Accept(_ context.Context, name string, seq uint64, shown disk.Reason) (string, error) {
+	*a = append(*a, strings.TrimSpace(fmt.Sprint("accept ", name, " ", seq, " ", shown)))
 	return "accepted", nil
 }
 

@@ -87,6 +87,8 @@ type Standing struct {
 	// Link is where the disk is given out now, empty for nowhere. It is a link in a class directory that leads to this
 	// attachment and can lead to no other.
 	Link string `json:"link,omitempty"`
+	// MountFailure is why the daemon has failed to mount the disk, empty if it has not or nobody asked.
+	MountFailure string `json:"-"`
 	// Formats are the times since the last format of each other disk on this node began, the newest last. A negative
 	// one means that the clock was set back.
 	Formats []time.Duration `json:"-"`

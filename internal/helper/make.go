@@ -78,7 +78,7 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 	if j.again {
 		m.scan.Doing = "reading what is on it, which could not be mounted"
 	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // else it was logged at the first try
-		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read; if "+condition+" it becomes "+class.Create+" "+uuid)
+		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read"+m.becomes(condition))
 	}
 	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
 		m.scan.Doing = "reading what was made, for somebody else may have written"
@@ -100,6 +100,16 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// becomes returns a clause with the filesystem that a format would make, empty if the disk is not formatted even if it
+// is blank.
+func (m *making) becomes(condition string) string {
+	blank := disk.Content{Kind: disk.Blank, Proven: true}
+	if m.token == "" && policy.Decide(m.facts, &blank, m.settings).Action != disk.Format {
+		return ""
+	}
+	return "; if " + condition + " it becomes " + m.class.Create + " " + m.uuid
 }
 
 // attached reports whether a disk with that sequence number is attached, or may be.
@@ -141,6 +151,11 @@ func (m *making) decideAgain(c *disk.Content) (err error) {
 	proven := m.facts.Standing
 	if m.facts, err = asking(m.host, m.settings).BySeq(m.facts.Seq); err != nil {
 		return err
+	}
+	if m.token != "" {
+		if err = learnFailure(m.host, m.facts); err != nil {
+			return err
+		}
 	}
 	if m.decision, err = lastWord(m.facts, c, m.settings, m.class, &proven, m.token != ""); err != nil {
 		return err
@@ -188,6 +203,8 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 		return err
 	}
 	intent := intentFor(f, class, m.uuid, boot, again)
+	// The token is also for the conditions that were shown with it.
+	boot = shown(boot, unmet(f, c, m.settings))
 	m.record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: m.uuid, Type: class.Create, By: disk.ByDaemon, Evidence: c.Evidence}
 	switch {
 	case m.token != "":

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
+	"strings"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/format"
@@ -27,6 +29,9 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	if err != nil {
 		return err
 	}
+	if err := learnFailure(h, f); err != nil {
+		return err
+	}
 	boot, err := h.Boot()
 	if err != nil {
 		return err
@@ -37,12 +42,13 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	}
 	var content disk.Content
 	var token string
+	var overridden []policy.Condition
 	err = proven(ctx, h, f, s, func(session *format.Session, c disk.Content) (err error) {
 		if d, ok := policy.Confirmable(f, &c, s); !ok {
 			return notConfirmable(f, &c, s, d)
 		}
-		content = c
-		token, err = session.Token(ctx, boot)
+		content, overridden = c, unmet(f, &c, s)
+		token, err = session.Token(ctx, shown(boot, overridden))
 		return err
 	})
 	if err != nil {
@@ -52,20 +58,44 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	for _, line := range content.Evidence {
 		fmt.Fprintf(w, "  %s\n", line)
 	}
-	if g := f.Standing.Given; g != nil {
-		fmt.Fprintf(w, "  it was given out as the block volume %s, first on %s\n", disk.Visible(g.Link), g.First.UTC().Format("2006-01-02"))
+	if why := f.Standing.MountFailure; why != "" {
+		fmt.Fprintf(w, "It could not be mounted: %s\n", strings.ReplaceAll(why, "\n", "; "))
 	}
-	if u := f.Standing.Used; u != nil {
-		fmt.Fprintf(w, "  somebody else on this node used it: %s\n", disk.Visible(u.How))
+	if len(overridden) > 0 {
+		fmt.Fprintln(w, "These conditions for a format are not met, and the token overrides them:")
 	}
-	for _, d := range policy.Drivers(f, s) {
-		fmt.Fprintf(w, "  a storage driver on this node can have brought it, or can take it: %s\n", disk.Visible(d))
-	}
-	if b := f.Standing.Before; b != nil {
-		fmt.Fprintf(w, "  since it was attached %s %s lay on it\n", cmp.Or(b.Type, disk.XFS), b.UUID)
+	for _, c := range overridden {
+		fmt.Fprintf(w, "  %s\n", strings.TrimSuffix(c.Wanted+": "+c.Found, ": "))
 	}
 	_, err = fmt.Fprintf(w, "To lose everything that is on it, and have it formatted with %s:\n  hotmount format %s --confirm %s\n", policy.Select(f, s).Create, f.Name, token)
 	return err
+}
+
+// learnFailure adds to the facts why the daemon has failed to mount the disk. Only the daemon knows that.
+func learnFailure(h inventory.Host, f *disk.Facts) error {
+	lines, err := h.Store.Published()
+	for _, l := range lines {
+		if l.Disk == f.Name && l.Seq == f.Seq && l.Decision.Action == disk.Mount {
+			f.Standing.MountFailure = l.Failure
+		}
+	}
+	return err
+}
+
+// unmet returns the conditions for a format that the disk does not meet, besides that it is blank.
+func unmet(f *disk.Facts, c *disk.Content, s *disk.Settings) []policy.Condition {
+	all := policy.Conditions(f, c, s, policy.Select(f, s))
+	all = all[:len(all)-1] // the last one is that
+	return slices.DeleteFunc(all, func(c policy.Condition) bool { return c.Held })
+}
+
+// shown returns what a token is for besides the disk and its content: the boot, and what it overrides. A hold that
+// arises after the token was shown ends the token.
+func shown(boot string, overridden []policy.Condition) string {
+	for _, c := range overridden {
+		boot += "\n" + c.Wanted
+	}
+	return boot
 }
 
 // what describes the content of the disk in words.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"hotmount/internal/config"
+	"hotmount/internal/disk"
 	"hotmount/internal/nodetest"
 	"hotmount/internal/store"
 )
@@ -67,5 +68,51 @@ func TestFormatWithoutAToken(t *testing.T) {
 	}
 	if answer, err := h.Store.TakeAnswer(f.Seq); !errors.Is(err, store.ErrNoAnswer) {
 		t.Errorf("it is answered: %+v, %v", answer, err)
+	}
+}
+
+// TestLearnFailure: only a failure to mount this attachment of the disk counts.
+func TestLearnFailure(t *testing.T) {
+	h := nodetest.New(t)
+	mount := disk.Decision{Action: disk.Mount}
+	for name, tt := range map[string]struct {
+		line disk.Line
+		want string
+	}{
+		"failed":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way"}, "no way"},
+		"mounts":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount}, ""},
+		"an earlier disk":          {disk.Line{Disk: "vdb", Seq: 6, Decision: mount, Failure: "no way"}, ""},
+		"another disk":             {disk.Line{Disk: "vdc", Seq: 7, Decision: mount, Failure: "no way"}, ""},
+		"a proof that has failed":  {disk.Line{Disk: "vdb", Seq: 7, Decision: disk.Decision{Action: disk.Prove}, Failure: "no way"}, ""},
+		"mounted, and cannot grow": {disk.Line{Disk: "vdb", Seq: 7, Decision: disk.Decision{Action: disk.Keep}, Failure: "no way"}, ""},
+	} {
+		if err := h.Store.Publish([]disk.Line{tt.line}); err != nil {
+			t.Fatal(err)
+		}
+		f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}}
+		if err := learnFailure(h, f); err != nil || f.Standing.MountFailure != tt.want {
+			t.Errorf("%s: %q, %v", name, f.Standing.MountFailure, err)
+		}
+	}
+}
+
+// TestUnmet: a token lists what it overrides, and is another one once something else holds the disk.
+func TestUnmet(t *testing.T) {
+	s := config.Default()
+	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Transport: "virtio", Udev: disk.Udev{Initialized: true}}
+	c := &disk.Content{Kind: disk.Unknown, Proven: true}
+	if got := unmet(f, c, &s); len(got) != 0 {
+		t.Errorf("nothing holds it: %+v", got)
+	}
+	f.Standing.Unmounted = disk.ReasonUnmounted
+	f.Standing.Before = &disk.Sighting{UUID: "0b0f1c6e-aaaa-4000-8000-000000000001", Type: "ext4"}
+	got := unmet(f, c, &s)
+	if len(got) != 2 || got[0].Wanted != "nobody has unmounted it by hand" || !strings.HasPrefix(got[1].Found, "ext4 0b0f1c6e-aaaa-4000-8000-000000000001") {
+		t.Errorf("got %+v", got)
+	}
+	before := shown("boot", got)
+	f.Standing.Used = &disk.Use{How: "mounted at /srv"}
+	if shown("boot", unmet(f, c, &s)) == before || shown("other", got) == before {
+		t.Error("the token stays the same")
 	}
 }

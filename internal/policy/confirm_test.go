@@ -2,6 +2,7 @@ package policy
 
 import (
 	"testing"
+	"time"
 
 	"hotmount/internal/disk"
 )
@@ -78,6 +79,26 @@ func TestConfirmable(t *testing.T) {
 		{"this node's, half made, of another type", halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, nil, ""},
 		{"this node's, half made, class creates nothing", halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, disk.ReasonNoCreate},
 
+		{"unmounted by hand, and wiped", func(f *disk.Facts) { vanished(f); f.Standing.Unmounted = disk.ReasonUnmounted }, proven(disk.Unknown), nil, ""},
+		{"released, and wiped", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonReleased }, proven(disk.Unknown), nil, ""},
+		{"unmounted by hand, and blank", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonUnmounted }, proven(disk.Blank), nil, disk.ReasonUnmounted},
+		{"unmounted by hand", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonUnmounted }, xfs(), nil, disk.ReasonUnmounted},
+		{"unmounted by hand, and mounted by a pod", func(f *disk.Facts) {
+			f.Standing.Unmounted, f.Mounts = disk.ReasonUnmounted, []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/v")}
+		}, proven(disk.Unknown), nil, disk.ReasonElsewhere},
+		{"a filesystem that cannot be mounted", unmountable, xfs(), nil, ""},
+		{"a filesystem that cannot be mounted, formatting off", unmountable, xfs(), func(s *disk.Settings) { s.Format = false }, disk.ReasonFormatOff},
+		{"a filesystem that cannot be mounted, of the serial of a disk in use", func(f *disk.Facts) {
+			unmountable(f)
+			f.SameSerial = []disk.Peer{{Serial: f.Serial, InUse: "/srv"}}
+		}, xfs(), nil, disk.ReasonSerialTwice},
+		{"a filesystem that cannot be mounted, beside a storage driver", func(f *disk.Facts) { unmountable(f); driven(f) }, xfs(), nil, disk.ReasonCSI},
+		{"a filesystem that cannot be mounted, in use by a pod", func(f *disk.Facts) {
+			unmountable(f)
+			f.Standing.Volume, f.Standing.WasMounted = &disk.Sighting{UUID: uuid, Identity: f.Identity("")}, time.Unix(1, 0)
+			f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/v")}
+		}, xfs(), nil, disk.ReasonFilesystem},
+		{"a disk image", nil, &disk.Content{Kind: disk.Other, Type: "qcow2", Proven: true}, nil, ""},
 		{"blank", nil, proven(disk.Blank), nil, disk.ReasonBlank},
 		{"given out once, blank", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), nil, ""},
 		{"given out once, unknown bytes", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Unknown), nil, ""},
@@ -128,6 +149,8 @@ func TestConfirmable(t *testing.T) {
 		}
 	}
 }
+
+func unmountable(f *disk.Facts) { f.Standing.MountFailure = "x" }
 
 func vanished(f *disk.Facts) { f.Standing.Before = &disk.Sighting{UUID: uuid} }
 

@@ -87,7 +87,7 @@ var mountable = []rule{{
 	},
 	means:  "it holds something that hotmount does not mount: LVM, LUKS, RAID, swap, a partition table or another format",
 	why:    func(w *told) string { return say("it holds %s%s", describe(w.c), evidence(w.c)) },
-	remedy: wipe,
+	remedy: otherRemedy,
 }, {
 	// The content that the operator ordered to overwrite is still there, perhaps in part.
 	reason: disk.ReasonOverwrite, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,

@@ -8,7 +8,7 @@ import (
 
 // formattable has the rules for a disk that may be blank. Some of them also apply to a disk that is to be given out as
 // a block volume. Permanent refusals come before these holds, so that nobody accepts a disk that is refused afterwards.
-// The first hold is shown, and accepting it lifts no other.
+// Only the size comes last, because the disk is read first. The first hold is shown, and accepting it lifts no other.
 var formattable = []rule{{
 	// Users of block volumes, and the provisioner's cleaner, leave disks behind that look blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank, lift: byToken | withToken,
@@ -36,15 +36,6 @@ var formattable = []rule{{
 		}
 		return say("to have it finished: create: %s in the class; or ", visible(w.c.Type)) + wipe(w)
 	},
-}, {
-	reason: disk.ReasonTooSmall, action: disk.Refuse, on: blank,
-	when:   func(in input) bool { return in.f.Size < in.class.MinimumSize },
-	wanted: "it is large enough",
-	found: func(w *told) string {
-		return say("%s, minimum_size: %s", disk.HumanSize(w.f.Size), disk.HumanSize(w.class.MinimumSize))
-	},
-	means:  "it is too small for its class",
-	remedy: func(*told) string { return "attach a larger disk" },
 }, {
 	reason: disk.ReasonFormatFailed, action: disk.Refuse, on: blank, lift: byRetry | withToken,
 	when:   func(in input) bool { return failed(in.f) },
@@ -160,6 +151,20 @@ var formattable = []rule{{
 	reason: disk.ReasonBlock, action: disk.Link, on: raw,
 	means: "its class gives it out as a block volume",
 }, {
+	reason: disk.ReasonUnread, action: disk.Prove, on: blank,
+	when:  func(in input) bool { return !in.c.Proven || in.c.Kind == disk.Unread },
+	means: "nothing is known on it, and whether it is blank has to be proven",
+}, {
+	// It is read first: an image of a larger disk that was attached as a raw disk is small.
+	reason: disk.ReasonTooSmall, action: disk.Refuse, on: blank,
+	when:   func(in input) bool { return in.f.Size < in.class.MinimumSize },
+	wanted: "it is large enough",
+	found: func(w *told) string {
+		return say("%s, minimum_size: %s", disk.HumanSize(w.f.Size), disk.HumanSize(w.class.MinimumSize))
+	},
+	means:  "it is too small for its class",
+	remedy: func(*told) string { return "attach a larger disk" },
+}, {
 	reason: disk.ReasonBlank, action: disk.Format, on: blank,
 	when:  func(in input) bool { return in.c.Kind == disk.Blank && in.c.Proven },
 	means: "it is blank",
@@ -167,9 +172,6 @@ var formattable = []rule{{
 }, {
 	reason: disk.ReasonIntent, action: disk.Format, on: blank,
 	when: func(in input) bool { return in.c.Kind == disk.HalfMade && in.c.Proven },
-}, {
-	reason: disk.ReasonUnread, action: disk.Prove, on: blank,
-	means: "nothing is known on it, and whether it is blank has to be proven",
 }}
 
 func givenBefore(w *told) string {

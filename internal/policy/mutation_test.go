@@ -17,7 +17,9 @@ import (
 
 // equivalent lists the conditions whose absence no test can see, and why.
 var equivalent = map[string]string{
-	"in.c.Proven of in.c.Kind == disk.HalfMade && in.c.Proven": "what is half-made is refused without an intent, and with one it is proven first",
+	"in.c.Proven of in.c.Kind == disk.HalfMade && in.c.Proven":                "what is half-made is refused without an intent, and with one it is proven first",
+	"in.c.Kind == disk.HalfMade of in.c.Kind == disk.HalfMade && in.c.Proven": "what was read and is not blank is half made there",
+	"in.c.Proven of in.c.Kind == disk.Blank && in.c.Proven":                   "what is not proven is proven first",
 	"!c.Partitions":                  "saves copying facts: what does not ask for partitions selects none",
 	"len(f.Partitions) == 0":         "saves copying facts: there is none to be asked for",
 	"err == nil of ok && err == nil": "path.Match gives false with an error",

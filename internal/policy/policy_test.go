@@ -540,6 +540,8 @@ func TestDecide(t *testing.T) {
 			f.Standing.Unmounted, f.Mounts = disk.ReasonReleased, []disk.MountPoint{ours}
 		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"too small to format", func(f *disk.Facts) { f.Size = 300<<20 - 1 }, proven(disk.Blank), nil, disk.Refuse, disk.ReasonTooSmall},
+		{"too small, and not read", func(f *disk.Facts) { f.Size = 192 << 10 }, proven(disk.Unread), nil, disk.Prove, disk.ReasonUnread},
+		{"too small, and a disk image", func(f *disk.Facts) { f.Size = 192 << 10 }, &disk.Content{Kind: disk.Other, Type: "qcow2", Proven: true}, nil, disk.Refuse, disk.ReasonOther},
 		{"just large enough", func(f *disk.Facts) { f.Size = 300 << 20 }, proven(disk.Blank), nil, disk.Format, disk.ReasonBlank},
 		{"small, with a filesystem", func(f *disk.Facts) { f.Size = 20 << 20 }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"class creates ext4", nil, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "ext4" }, disk.Format, disk.ReasonBlank},
@@ -1167,7 +1169,7 @@ func TestWordsOfACutSerial(t *testing.T) {
 		f, s := blankDisk(), settings()
 		f.Serial, f.Transport, f.SameSerial = tt.serial, tt.transport, []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 11}, Serial: tt.serial}}
 		why, next := Words(f, proven(disk.Blank), s, Decide(f, proven(disk.Blank), s))
-		if strings.Contains(why, cut) != tt.cut || strings.HasPrefix(next, host) != tt.cut || strings.HasPrefix(next, "if it is a second path to vdc: leave both to multipathd") != tt.path || !strings.HasSuffix(next, "if it is another disk: hotmount accept vdb") {
+		if strings.Contains(why, cut) != tt.cut || strings.HasPrefix(next, host) != tt.cut || strings.HasPrefix(next, "if it is a second path to vdc: leave both to multipathd") != tt.path || !strings.HasSuffix(next, "if it is another disk: hotmount accept vdb same-serial") {
 			t.Errorf("%s on %s: %s; %s", tt.serial, tt.transport, why, next)
 		}
 		s.Classes[0].Mode = disk.ModeBlock
@@ -1183,7 +1185,7 @@ func TestWordsOfTwoPaths(t *testing.T) {
 	wwn(11, otherUUID)(f)
 	why, next := Words(f, proven(disk.Blank), s, Decide(f, proven(disk.Blank), s))
 	if !strings.Contains(why, "another disk has its WWN naa.1: sda (disk sequence number 11); this is vdb") || !strings.HasSuffix(why, "; the other holds "+otherUUID+"; it may be a second path to that disk") ||
-		next != "if it is a second path to sda: leave both to multipathd, or exclude it in the configuration; if it is another disk: hotmount accept vdb" {
+		next != "if it is a second path to sda: leave both to multipathd, or exclude it in the configuration; if it is another disk: hotmount accept vdb same-wwn" {
 		t.Errorf("blank: %s; %s", why, next)
 	}
 	for inUse, want := range map[string]string{"/srv": "if it is a second path to sda: leave it to multipathd", "": "or if it is no second path to sda: give this one a UUID"} {
@@ -1584,11 +1586,17 @@ var conditions = []condition{
 	{name: "not proven", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Proven = false }},
 	{name: "not read", reason: disk.ReasonUnread, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unread }},
 	{name: "something else on it", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Other }},
+	{name: "a disk image", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind, c.Type = disk.Other, "qcow2" }},
+	{name: "a disk image that makes a disk too small", reason: disk.ReasonOther, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		c.Kind, c.Type, f.Size = disk.Other, "vhd", 192<<10
+	}},
+	{name: "a packed file", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind, c.Type = disk.Other, "gzip" }},
+	{name: "an encrypted file", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind, c.Type = disk.Other, "age" }},
 	{name: "unknown", reason: disk.ReasonUnknown, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unknown }},
 	{name: "no kind", reason: disk.ReasonUnknown, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = "" }},
-	{name: "half-made", reason: disk.ReasonHalfMade, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind, c.UUID = disk.HalfMade, uuid }},
+	{name: "half-made", reason: disk.ReasonHalfMade, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind, c.UUID, c.Type = disk.HalfMade, uuid, "" }},
 	{name: "half-made, of an intent that may be another disk's", reason: disk.ReasonHalfMade, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
-		c.Kind, c.UUID = disk.HalfMade, uuid
+		c.Kind, c.UUID, c.Type = disk.HalfMade, uuid, ""
 		f.Standing.Intent, f.Standing.IntentDoubt = &disk.Intent{UUID: uuid, Over: true}, true
 	}},
 	{name: "a filesystem", reason: disk.ReasonFilesystem, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs() }},

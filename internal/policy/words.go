@@ -36,6 +36,11 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 	if w.rule.remedy != nil {
 		next = w.rule.remedy(w)
 	}
+	if w.rule.lift&(byAccept|byRetry) != 0 {
+		// With the reason, accept lifts no hold that arises after this was shown.
+		accept := "hotmount accept " + f.Name
+		next = strings.ReplaceAll(next, accept, accept+" "+string(d.Reason))
+	}
 	return cmp.Or(why, string(d.Reason)), next
 }
 
@@ -213,6 +218,9 @@ func Check(f *disk.Facts, fstype string) string {
 }
 
 func describe(c *disk.Content) string {
+	if file, _ := fileIs(c.Type); file != "" {
+		return file
+	}
 	if c.Type == "" {
 		return "something that is no filesystem with a UUID"
 	}

@@ -52,9 +52,9 @@ func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.
 // content that they name does not begin with zeros. So nothing is read in vain from a disk that may be dying.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
 	var super *XFSSuper
-	zeros := false
+	zeros, file := false, ""
 	xfs, damage := readHead(s.Reader, func(b []byte) (XFSSuper, error) {
-		zeros = nonZero(b) < 0
+		zeros, file = nonZero(b) < 0, fileFormat(b, false)
 		return parseXFS(b)
 	})
 	var unread *ReadError
@@ -81,6 +81,9 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 		if finding, err = scan(); err != nil {
 			return disk.Content{}, err
 		}
+		if finding.File, err = s.file(&finding, file, zeros); err != nil {
+			return disk.Content{}, err
+		}
 	}
 	c := Content(sigs, finding, super, s.Own)
 	if damage != nil && !errors.Is(damage, ErrNoXFS) {
@@ -91,6 +94,15 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 		c.Evidence = append(c.Evidence, "byte 0: "+damage.Error())
 	}
 	return c, nil
+}
+
+// file returns the format of the file that was attached as the disk, empty if none is recognised. begins is the format
+// that the first bytes show. The last ones are read only if they can tell something.
+func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
+	if f.clean() || begins != "" || zeros && f.Offset+sector < s.Size {
+		return begins, nil
+	}
+	return readFooter(s.Reader, s.Size)
 }
 
 // Content combines what the tools name, what the scan found and the XFS superblock. finding is zero without a scan,
@@ -113,6 +125,8 @@ func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.C
 		c.Kind = disk.Blank
 	case finding.clean() && super == nil:
 		c.Kind, c.Type, c.UUID = disk.HalfMade, cmp.Or(own.Type, disk.XFS), own.UUID
+	case finding.File != "" && super == nil:
+		c.Kind, c.Type = disk.Other, finding.File
 	}
 	return c
 }
@@ -189,10 +203,11 @@ func (f *Finding) Evidence() []string {
 	case f.Size == 0:
 		return nil
 	case !f.clean():
-		return []string{
-			fmt.Sprintf("not blank: looks like a recycled volume or a damaged disk, old data from byte %d", f.Offset),
-			fmt.Sprintf("byte %d: % x", f.Offset, f.Bytes),
+		what := fmt.Sprintf("looks like a recycled volume or a damaged disk, old data from byte %d", f.Offset)
+		if f.File != "" {
+			what = "looks like a file of the format " + f.File
 		}
+		return []string{"not blank: " + what, fmt.Sprintf("byte %d: % x", f.Offset, f.Bytes)}
 	case f.Own > 0:
 		return []string{fmt.Sprintf("read %s of %s, all zero but %s of our unfinished format, known by its UUID (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(f.Own), f.Plan)}
 	case f.Plan == Unsigned:

@@ -107,6 +107,8 @@ type Finding struct {
 	// Bytes are the first ones that are neither, up to 16 from Offset on. They are empty if there are none.
 	Bytes  []byte
 	Offset uint64
+	// File is the format of the file that was attached as the disk, empty if none was recognised. Look sets it.
+	File string
 }
 
 // Zero reports whether the scan finished and every byte read was zero.

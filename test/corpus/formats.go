@@ -10,7 +10,7 @@ import (
 type format struct {
 	name  string
 	class Class
-	// is is the kind that the disk must be taken for. blkid is libblkid's name for it.
+	// is is the kind that the disk must be taken for. blkid is libblkid's name for it, or hotmount's for a file.
 	is    disk.Kind
 	blkid string
 	// mounts reports whether hotmount mounts it. It then has what files or proto makes.
@@ -106,15 +106,16 @@ var formats = []format{
 	}},
 	{name: "dm-thin metadata", class: Cache, is: disk.Unknown, write: func(im *image) { im.put(0, []byte{0x9d, 1, 2, 3}); im.put(32, []byte{0x1a, 0x58, 0x9c, 0x01, 2}) }},
 
-	{name: "tar", class: File, is: disk.Unknown, script: "tar -cf $tmp/x -C $(files) .; put $tmp/x"},
-	{name: "zip", class: File, is: disk.Unknown, script: "cd $(files); zip -q -r $tmp/x.zip .; put $tmp/x.zip"},
-	{name: "gzip", class: File, is: disk.Unknown, script: "gzip <$(files)/numbers >$tmp/x; put $tmp/x"},
-	{name: "xz", class: File, is: disk.Unknown, script: "xz <$(files)/numbers >$tmp/x; put $tmp/x"},
+	{name: "tar", class: File, is: disk.Other, blkid: "tar", script: "tar -cf $tmp/x -C $(files) .; put $tmp/x"},
+	{name: "zip", class: File, is: disk.Other, blkid: "zip", script: "cd $(files); zip -q -r $tmp/x.zip .; put $tmp/x.zip"},
+	{name: "gzip", class: File, is: disk.Other, blkid: "gzip", script: "gzip <$(files)/numbers >$tmp/x; put $tmp/x"},
+	{name: "xz", class: File, is: disk.Other, blkid: "xz", script: "xz <$(files)/numbers >$tmp/x; put $tmp/x"},
 	{name: "text", class: File, is: disk.Unknown, script: "put $(files)/numbers"},
-	{name: "qcow2", class: File, is: disk.Unknown, script: "qemu-img create -q -f qcow2 $tmp/x 1G; put $tmp/x"},
-	{name: "vhd", class: File, is: disk.Unknown, script: "qemu-img create -q -f vpc $tmp/x 1G; put $tmp/x"},
-	{name: "vmdk", class: File, is: disk.Unknown, script: "qemu-img create -q -f vmdk $tmp/x 1G; put $tmp/x"},
-	{name: "vdi", class: File, is: disk.Unknown, script: "qemu-img create -q -f vdi $tmp/x 1G; put $tmp/x"},
+	{name: "qcow2", class: File, is: disk.Other, blkid: "qcow2", script: "qemu-img create -q -f qcow2 $tmp/x 1G; put $tmp/x"},
+	{name: "vhd", class: File, is: disk.Other, blkid: "vhd", script: "qemu-img create -q -f vpc $tmp/x 1G; put $tmp/x"},
+	{name: "vmdk", class: File, is: disk.Other, blkid: "vmdk", script: "qemu-img create -q -f vmdk $tmp/x 1G; put $tmp/x"},
+	{name: "vdi", class: File, is: disk.Other, blkid: "vdi", script: "qemu-img create -q -f vdi $tmp/x 1G; put $tmp/x"},
+	{name: "vhdx", class: File, is: disk.Other, blkid: "vhdx", script: "qemu-img create -q -f vhdx $tmp/x 300M; put $tmp/x"},
 	{name: "sqlite", class: File, is: disk.Unknown, script: `sqlite3 $tmp/x 'create table t(x); insert into t values(1)'; put $tmp/x`},
 	{name: "a program", class: File, is: disk.Unknown, script: "put /bin/bash"},
 	{name: "a raw database of pages", class: File, is: disk.Unknown, write: func(im *image) { im.pages(0, 64<<20) }},

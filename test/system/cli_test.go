@@ -279,7 +279,7 @@ func TestPartitionsForgotten(t *testing.T) {
 	m.run("u=$(findmnt -no TARGET /dev/" + table + "); umount $u; wipefs -qa /dev/" + table + "; printf 'label: gpt\n,200M\n' | sfdisk -q -w always /dev/" + table + "; udevadm settle; hotmount accept " + table)
 	m.says("/dev/" + table + " .*refuse: it has partitions: " + table + "1")
 	text, token := m.offer(table)
-	if !strings.Contains(text, "since it was attached xfs ") {
+	if !strings.Contains(text, "no filesystem lay on it since it was attached, or it was accepted: xfs ") {
 		t.Errorf("the offer:\n%s", text)
 	}
 	t.Log(m.run("hotmount format " + table + " --confirm " + token))

@@ -1,0 +1,33 @@
+package policy
+
+// fileIs returns what a file of that format (probe) is, and how its content is used. Both are empty for other content.
+func fileIs(format string) (what, use string) {
+	driver := format
+	switch format {
+	case "qcow2":
+		return "a disk image of the format qcow2", "detach it, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"
+	case "vhd":
+		driver = "vpc"
+		fallthrough
+	case "vmdk", "vdi", "vhdx":
+		return "a disk image of the format " + format, say("detach it, on the host convert the image, and attach the new file: qemu-img convert -f %s -O raw FILE NEWFILE", driver)
+	case "gzip", "xz", "zstd", "bzip2", "lz4", "zip", "7z", "tar":
+		return "a file of the format " + format, "detach it, unpack the file on the host, and attach what is in it"
+	case "age", "openpgp", "openssl":
+		return "a file encrypted with " + format, "detach it, decrypt the file on the host, and attach what is in it"
+	}
+	return "", ""
+}
+
+// otherRemedy returns the remedy for content that hotmount does not mount. For a file it is never a step that destroys
+// it, besides the token.
+func otherRemedy(w *told) string {
+	_, use := fileIs(w.c.Type)
+	if use == "" {
+		return wipe(w)
+	}
+	if _, ok := Confirmable(w.f, w.c, w.s); ok {
+		use += "; " + wipe(w)
+	}
+	return use
+}
