@@ -31,7 +31,7 @@ func formatCommand() *cobra.Command {
 				if !helper.ValidToken(token) {
 					return usageError{fmt.Errorf("cannot take %q for a token; hotmount format %s prints it", disk.Visible(token), disk.Visible(name))}
 				}
-				return helper.Confirm(c.Context(), host(), c.OutOrStdout(), name, token)
+				return helper.Confirm(c.Context(), host(), c.OutOrStdout(), name, token, socket)
 			}
 			return helper.Offer(c.Context(), host(), c.OutOrStdout(), name)
 		},

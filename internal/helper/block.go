@@ -115,6 +115,11 @@ func TakeBack(ctx context.Context, h inventory.Host, seq uint64, socket string) 
 	if err := h.Store.ForgetLink(seq); err != nil {
 		return err
 	}
+	return hint(ctx, socket, seq)
+}
+
+// hint makes the daemon behind the control socket look at the disk.
+func hint(ctx context.Context, socket string, seq uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, hintPatience)
 	defer cancel()
 	// Without a running daemon there is nothing to do: the daemon looks when it starts.

@@ -156,11 +156,15 @@ func (j *job) formatConfirmed(ctx context.Context) error {
 		return j.host.Store.SaveAnswer(f.Seq, answer)
 	}
 	answer.UUID, answer.Type = v.Content.UUID, v.Content.Type
+	// With these records the new filesystem is held until it is accepted.
 	if f.Standing.Given != nil {
-		// With the record the new filesystem is held until it is accepted.
-		if err := j.host.Store.Ungive(f); err != nil {
-			j.log.Event(report.KindProblem, journal.PriErr, f, disk.Decision{}, "", fmt.Sprintf("%s: %v", f.Node(), err))
-		}
+		err = j.host.Store.Ungive(f)
+	}
+	if f.Standing.Unmounted != "" {
+		err = errors.Join(err, j.host.Store.Accept(f, "", disk.Word{}))
+	}
+	if err != nil {
+		j.log.Event(report.KindProblem, journal.PriErr, f, disk.Decision{}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 	}
 	return errors.Join(j.host.Store.SaveVerdict(v), j.host.Store.SaveAnswer(f.Seq, answer))
 }

@@ -124,8 +124,8 @@ var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 func ValidToken(text string) bool { return tokenPattern.MatchString(text) }
 
 // Confirm makes PID 1 run the unit that formats, and prints its answer. The unit itself checks whether the token is
-// valid.
-func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token string) (err error) {
+// valid. Then the daemon behind the control socket looks at the disk: it may have been held until now.
+func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, socket string) (err error) {
 	s, err := h.Store.Settings()
 	if err != nil {
 		return err
@@ -174,5 +174,5 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token str
 		return err
 	}
 	_, err = fmt.Fprintf(w, "%s is formatted: %s %s\n", f.ID, cmp.Or(answer.Type, disk.XFS), answer.UUID)
-	return err
+	return errors.Join(err, hint(ctx, socket, f.Seq))
 }

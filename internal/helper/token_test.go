@@ -35,7 +35,7 @@ func TestConfirmTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer withdraw()
-	if err := Confirm(t.Context(), h, io.Discard, "vdc", strings.Repeat("0b", 16)); !errors.Is(err, store.ErrConfirming) {
+	if err := Confirm(t.Context(), h, io.Discard, "vdc", strings.Repeat("0b", 16), ""); !errors.Is(err, store.ErrConfirming) {
 		t.Errorf("error %v", err)
 	}
 	if token, err := h.Store.TakeToken(f.Seq); token != first || err != nil {
