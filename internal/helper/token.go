@@ -106,6 +106,8 @@ func what(c *disk.Content) string {
 		s = "something unknown"
 	case disk.Other:
 		s = "something"
+	case disk.Filesystem:
+		s = "a filesystem"
 	case disk.Blank: // a former block volume
 		s = "nothing"
 	}

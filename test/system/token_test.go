@@ -1,0 +1,141 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// putBytes writes the bytes into the file of a disk.
+func putBytes(t *testing.T, image string, at int64, b string) {
+	t.Helper()
+	f, err := os.OpenFile(image, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte(b), at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// madeExt4 makes the file of a disk with an empty ext4 without checksums.
+func madeExt4(t *testing.T, size int64) string {
+	t.Helper()
+	path := blank(t, size)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", "-O", "^metadata_csum", path).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	return path
+}
+
+// TestFileAsADisk checks that a file that was attached as a raw disk is named by its format, before its size is refused
+// and before it is called old data. Nothing that is printed destroys it, except the token where one is valid.
+func TestFileAsADisk(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	const convert = "detach it, on the host convert the image, and attach the new file: qemu-img convert -f %s -O raw FILE NEWFILE"
+	for _, f := range []struct {
+		bytes       string
+		at, size    int64
+		holds, next string
+	}{
+		{"QFI\xfb\x00\x00\x00\x03", 0, 192 << 10, "a disk image of the format qcow2", "detach it, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
+		{"QFI\xfb\x00\x00\x00\x03", 0, 320 << 20, "a disk image of the format qcow2", "detach it, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
+		{"KDMV\x01\x00\x00\x00", 0, 64 << 10, "a disk image of the format vmdk", fmt.Sprintf(convert, "vmdk")},
+		{"conectix\x00\x00\x00\x02", 320 << 20, 320<<20 + 512, "a disk image of the format vhd", fmt.Sprintf(convert, "vpc")},
+		{"\x1f\x8b\x08\x00\x00\x00\x00\x00", 0, 1 << 20, "a file of the format gzip", "detach it, unpack the file on the host, and attach what is in it"},
+		{"age-encryption.org/v1\n", 0, 320 << 20, "a file encrypted with age", "detach it, decrypt the file on the host, and attach what is in it"},
+	} {
+		image := blank(t, f.size)
+		putBytes(t, image, f.at, f.bytes)
+		before := digest(t, image)
+		name, id := m.attach(w, worker.Disk{File: image})
+		next := f.next + "$"
+		if f.size >= 300<<20 {
+			next = f.next + "; if nothing on it is needed: hotmount format " + name + "$"
+		}
+		m.says("^/dev/" + name + " .*refuse: it holds " + f.holds + " .*not blank: looks like a file of the format .*; " + next)
+		m.told(name + " is refused: it holds " + f.holds + ".* what helps: " + f.next)
+		if got := m.run("hotmount plan | grep '^" + name + " '"); !strings.Contains(got, f.holds) || !strings.Contains(got, f.next) {
+			t.Errorf("the plan: %s", got)
+		}
+		if digest(t, image) != before {
+			t.Errorf("%s: it was written to", f.holds)
+		}
+		m.detach(w, id)
+	}
+	// A small disk on which nothing is, is still refused for its size, and no filesystem was promised.
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 1<<20)})
+	m.says("^/dev/" + name + " .*: seen: it is read$")
+	m.says("^/dev/" + name + " .*refuse: it is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
+}
+
+// TestOneWishOneCommand checks that the token of a disk that was unmounted by hand and wiped is enough to format it, and
+// lists what it overrides. A hold that arises after the token was printed ends the token. An accept with the reason of
+// another hold lifts nothing.
+func TestOneWishOneCommand(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: madeExt4(t, 320<<20)})
+	uuid := m.mounted(name)
+	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
+	m.run("umount /mnt/disks/" + uuid)
+	m.says("/dev/" + name + " .*hold: somebody unmounted it; .*hotmount accept " + name + " unmounted-by-hand")
+	m.run("wipefs -qa /dev/" + name + "; udevadm settle")
+	if out := m.fails("hotmount accept " + name + " released"); !strings.Contains(out, "the reason is not released, or not any more; it is unmounted-by-hand") {
+		t.Error(out)
+	}
+	m.run("touch /run/volume; mount --bind /dev/" + name + " /run/volume")
+	m.told(name + " is ignored: its node is bound as a device, as kubelet does for a pod or a virtual machine: /run/volume")
+	m.run("umount /run/volume")
+	text, token := m.offer(name)
+	t.Log(text)
+	const vanished = "no filesystem lay on it since it was attached, or it was accepted: ext4 "
+	if !strings.Contains(text, "the token overrides them:\n") || !strings.Contains(text, "  nobody has unmounted it by hand\n") || !strings.Contains(text, vanished+uuid) {
+		t.Errorf("the offer:\n%s", text)
+	}
+	// A claim appears meanwhile that hotmount cannot read.
+	m.run("ln -s /root/srv.mount /etc/systemd/system/srv.mount; hotmount rescan")
+	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token does not hold") {
+		t.Error(out)
+	}
+	text, token = m.offer(name)
+	if !strings.Contains(text, "every file that may claim it can be read, or it was accepted: /etc/systemd/system/srv.mount") {
+		t.Errorf("the second offer:\n%s", text)
+	}
+	t.Log(m.run("hotmount format " + name + " --confirm " + token))
+	if now := m.mounted(name); now == uuid {
+		t.Error("the new filesystem has the old UUID")
+	}
+}
+
+// TestUnmountable checks that a disk whose filesystem can never be mounted is formatted by the token, which says what is
+// lost. Before that the tries promise no format.
+func TestUnmountable(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	image := madeExt4(t, 320<<20)
+	putBytes(t, image, 1024+0x60+2, "\x08") // s_feature_incompat, a bit that no kernel knows
+	before := digest(t, image)
+	name, _ := m.attach(w, worker.Disk{File: image})
+	m.says("/dev/" + name + " .*tried again in")
+	m.wait("a second try", "hotmount status -o json | grep '\"tries\": [2-9]'")
+	if out := m.run("journalctl -b --no-pager -o cat | grep -E 'it becomes|Prove the disk|proven blank' || [ $? = 1 ]"); out != "" {
+		t.Errorf("a format is promised:\n%s", out)
+	}
+	m.told(name + " is failed: ")
+	text, token := m.offer(name)
+	t.Log(text)
+	if !strings.Contains(text, " holds a filesystem (ext4)") || !strings.Contains(text, "\nIt could not be mounted: ") || digest(t, image) != before {
+		t.Errorf("the offer:\n%s", text)
+	}
+	t.Log(m.run("hotmount format " + name + " --confirm " + token))
+	m.mounted(name)
+	if out := m.fails("hotmount format " + name); !strings.Contains(out, "mounted") {
+		t.Error(out)
+	}
+}
