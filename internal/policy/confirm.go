@@ -11,7 +11,7 @@ import "hotmount/internal/disk"
 func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
 	d := Decide(f, c, s)
 	at, r := decide(inputOf(f, c, s), byRetry)
-	unmountable := at.Action == disk.Mount && f.Standing.MountFailure != "" && len(f.Mounts) == 0
+	unmountable := at.Action == disk.Mount && f.Standing.MountFailure != ""
 	if r.lift&byToken == 0 && !unmountable {
 		return d, false
 	}

@@ -97,7 +97,7 @@ func TestConfirmable(t *testing.T) {
 			unmountable(f)
 			f.Standing.Volume, f.Standing.WasMounted = &disk.Sighting{UUID: uuid, Identity: f.Identity("")}, time.Unix(1, 0)
 			f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/v")}
-		}, xfs(), nil, disk.ReasonFilesystem},
+		}, xfs(), nil, disk.ReasonElsewhere},
 		{"a disk image", nil, &disk.Content{Kind: disk.Other, Type: "qcow2", Proven: true}, nil, ""},
 		{"blank", nil, proven(disk.Blank), nil, disk.ReasonBlank},
 		{"given out once, blank", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), nil, ""},
