@@ -99,7 +99,7 @@ func TestLearnFailure(t *testing.T) {
 // TestUnmet: a token lists what it overrides, and is another one once something else holds the disk.
 func TestUnmet(t *testing.T) {
 	s := config.Default()
-	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Transport: "virtio", Udev: disk.Udev{Initialized: true}}
+	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Transport: "virtio", Vendor: "0x1af4", Udev: disk.Udev{Initialized: true}}
 	c := &disk.Content{Kind: disk.Unknown, Proven: true}
 	if got := unmet(f, c, &s); len(got) != 0 {
 		t.Errorf("nothing holds it: %+v", got)
