@@ -198,7 +198,7 @@ func TestAsksBeforeARefusal(t *testing.T) {
 				return
 			}
 			// The machine still has it open: the operator knows.
-			if _, err := a.Accept(t.Context(), "vdb", 0); err != nil {
+			if _, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil {
 				t.Error(err)
 			}
 			m.expect(t, "accepted vdb (used-elsewhere)\nvdb: refuse (other-content)")

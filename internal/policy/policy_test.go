@@ -1594,7 +1594,9 @@ var conditions = []condition{
 	{name: "an encrypted file", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind, c.Type = disk.Other, "age" }},
 	{name: "unknown", reason: disk.ReasonUnknown, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unknown }},
 	{name: "no kind", reason: disk.ReasonUnknown, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = "" }},
-	{name: "half-made", reason: disk.ReasonHalfMade, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind, c.UUID, c.Type = disk.HalfMade, uuid, "" }},
+	{name: "half-made", reason: disk.ReasonHalfMade, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		c.Kind, c.UUID, c.Type = disk.HalfMade, uuid, ""
+	}},
 	{name: "half-made, of an intent that may be another disk's", reason: disk.ReasonHalfMade, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
 		c.Kind, c.UUID, c.Type = disk.HalfMade, uuid, ""
 		f.Standing.Intent, f.Standing.IntentDoubt = &disk.Intent{UUID: uuid, Over: true}, true
