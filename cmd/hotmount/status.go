@@ -16,7 +16,7 @@ func statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show the content and state of each disk, and why it is not used",
 		Long: "Print a table of the disks. Below it stands why a disk is not used, and what helps. Nothing is read from the disks:\n" +
-			"their content is as the daemon found it. The exit code is 3 if a disk is refused or failed.",
+			"their content is as the daemon found it. The exit code is 3 if a disk is refused, failed or not grown.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			form, err := output()
@@ -44,10 +44,10 @@ func statusCommand() *cobra.Command {
 	return configured(c)
 }
 
-// statusVerdict returns an error if a disk is refused or failed.
+// statusVerdict returns an error if a disk needs attention.
 func statusVerdict(st *cli.Status) error {
 	if bad := st.Bad(); bad > 0 {
-		return foundError{fmt.Errorf("%s refused or failed", disk.Count(bad, "disk"))}
+		return foundError{fmt.Errorf("%s refused, failed or not grown", disk.Count(bad, "disk"))}
 	}
 	return nil
 }

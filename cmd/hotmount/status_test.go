@@ -13,11 +13,16 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestStatusVerdict: a disk that is refused or failed is an exit code of its own.
+// TestStatusVerdict: a disk that needs attention is an exit code of its own.
 func TestStatusVerdict(t *testing.T) {
 	for state, want := range map[string]int{"refused": 3, "failed": 3, "ignored": 0, "held": 0} {
 		if got := exitCode(statusVerdict(&cli.Status{Disks: []cli.DiskStatus{{State: state}}})); got != want {
 			t.Errorf("%s: exit code %d", state, got)
+		}
+	}
+	for reason, want := range map[disk.Reason]int{disk.ReasonNotGrown: 3, disk.ReasonMounted: 0} {
+		if got := exitCode(statusVerdict(&cli.Status{Disks: []cli.DiskStatus{{State: "mounted", Decision: disk.Decision{Reason: reason}}}})); got != want {
+			t.Errorf("%s: exit code %d", reason, got)
 		}
 	}
 }

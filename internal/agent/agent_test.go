@@ -897,7 +897,8 @@ func TestFillsBeforeMounting(t *testing.T) {
 		m.expect(t, `
 			vdd: mount (filesystem)
 			mount vdd seq 4: xfs at /mnt/disks/`+uuidVdd+`
-			vdd: mounted at `+uuidVdd)
+			vdd: mounted at `+uuidVdd+`
+			vdd: keep (not-grown)`)
 	})
 }
 

@@ -76,11 +76,11 @@ type DiskStatus struct {
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// Bad returns the number of refused and failed disks.
+// Bad returns the number of disks that are refused, failed or not grown.
 func (s *Status) Bad() int {
 	bad := 0
 	for _, d := range s.Disks {
-		if d.State == "refused" || d.State == "failed" {
+		if d.State == "refused" || d.State == "failed" || d.Decision.Reason == disk.ReasonNotGrown {
 			bad++
 		}
 	}

@@ -11,6 +11,23 @@ import (
 	"unicode"
 )
 
+// TestOutput: the output of a program becomes one line, and its bytes are escaped once.
+func TestOutput(t *testing.T) {
+	for in, want := range map[string]string{
+		"resize2fs 1.47.0\n\tPermission denied\n\n": "resize2fs 1.47.0 Permission denied",
+		"a\\n\x1bb": `a\\n\x1bb`,
+		"":          "",
+	} {
+		got := Output([]byte(in))
+		if got != want {
+			t.Errorf("%q becomes %q", in, got)
+		}
+		if again := OneLine(got); again != got {
+			t.Errorf("%q becomes %q", got, again)
+		}
+	}
+}
+
 func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
 		"QM00001":          "QM00001",

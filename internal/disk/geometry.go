@@ -45,6 +45,8 @@ type Fit struct {
 	Geometry Geometry `json:"geometry"`
 	// Failure is why the filesystem does not fill the disk, empty if it does.
 	Failure string `json:"failure,omitempty"`
+	// Recorded reports that the cause are errors on record in an ext4, which e2fsck repairs.
+	Recorded bool `json:"recorded,omitempty"`
 }
 
 // Valid reports whether attachment and size of the disk are still the same.

@@ -89,5 +89,6 @@ const (
 	ReasonFault      Reason = "mounted-with-a-fault"
 	ReasonCovered    Reason = "covered"
 	ReasonSmaller    Reason = "filesystem-smaller"
+	ReasonNotGrown   Reason = "not-grown"
 	ReasonUnmeasured Reason = "filesystem-unmeasured"
 )

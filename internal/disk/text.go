@@ -70,6 +70,26 @@ func Visible(s string) string {
 	return b.String()
 }
 
+// OneLine returns a text that was made visible before, such as an error's, as one line. What is still not printable is
+// replaced.
+func OneLine(s string) string {
+	var lines []string
+	for line := range strings.SplitSeq(s, "\n") {
+		if words := strings.Fields(line); len(words) > 0 {
+			lines = append(lines, strings.Join(words, " "))
+		}
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.Join(lines, "; "))
+}
+
+// Output returns what a program has printed as one line that is safe to print.
+func Output(b []byte) string { return Visible(strings.Join(strings.Fields(string(b)), " ")) }
+
 // Unescape undoes \xNN, the escape of udev and blkid for bytes that are not plain (blkid_encode_string in util-linux's
 // libblkid). Anything else stays as it is.
 func Unescape(s string) string {

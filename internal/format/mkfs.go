@@ -76,7 +76,7 @@ func runMkfs(ctx context.Context, r run.Runner, c run.Command, dry bool) ([]stri
 		return nil, 0, err
 	}
 	if res.ExitCode != 0 {
-		err := fmt.Errorf("cannot run %s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
+		err := fmt.Errorf("cannot run %s: exit code %d: %s", c, res.ExitCode, disk.Output(res.Stderr))
 		if dry {
 			err = fmt.Errorf("%w: %w", ErrRefused, err)
 		}

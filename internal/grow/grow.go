@@ -36,16 +36,17 @@ const (
 )
 
 // ErrShrunk reports that the filesystem takes more than the disk has, ErrUnmountable that the filesystem cannot be
-// mounted.
+// mounted, ErrRecorded that the kernel refuses to grow the ext4 (ext4_resize_begin in fs/ext4/resize.c).
 var (
 	ErrShrunk      = errors.New("the filesystem is larger than its disk")
 	ErrUnmountable = errors.New("the filesystem cannot be mounted")
+	ErrRecorded    = errors.New("its ext4 has errors on record, and the kernel does not grow such a filesystem")
 )
 
 // Mounted measures the XFS or ext4 with that UUID, mounted from f at the path, and grows it if it can take more of the
 // disk. It returns the geometry before and after. Both are the same if there was nothing to gain, or if the filesystem
 // must not grow (Facts.Fixed). Both are zero if it is another XFS, which is left alone. The error wraps disk.ErrGone if the disk is another one now, ErrShrunk if it is
-// too small.
+// too small, ErrRecorded if the kernel would refuse.
 func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uuid string) (before, after disk.Geometry, err error) {
 	before, after, err = mounted(ctx, r, f, path, fstype, uuid)
 	if err != nil {
@@ -99,7 +100,7 @@ func is(g *disk.Geometry, uuid string) error {
 func succeed(ctx context.Context, r run.Runner, c run.Command) error {
 	res, err := r.Run(ctx, c)
 	if err == nil && res.ExitCode != 0 {
-		err = fmt.Errorf("%s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
+		err = fmt.Errorf("%s: exit code %d: %s", c, res.ExitCode, disk.Output(res.Stderr))
 	}
 	return err
 }
@@ -137,6 +138,9 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	}
 	c := run.Command{Path: xfsGrowfs, Args: []string{"-d", path}, Timeout: Time}
 	if fstype != "xfs" {
+		if err := errorsRecorded(device); err != nil {
+			return before, after, err
+		}
 		c.Path, c.Args = resize2fs, []string{f.Node()}
 	}
 	if err = succeed(ctx, r, c); err == nil {
@@ -200,6 +204,19 @@ func measure(r io.ReaderAt, fstype string) (disk.Geometry, error) {
 		return ext4(r)
 	}
 	return disk.Geometry{}, nil
+}
+
+// errorsRecorded returns ErrRecorded if the superblock of the ext4 says so.
+func errorsRecorded(r io.ReaderAt) error {
+	const state, withErrors = 1024 + 0x3a, 2 // s_state, EXT4_ERROR_FS
+	var b [2]byte
+	if _, err := r.ReadAt(b[:], state); err != nil {
+		return err
+	}
+	if binary.LittleEndian.Uint16(b[:])&withErrors != 0 {
+		return ErrRecorded
+	}
+	return nil
 }
 
 // ext4 returns how much of the disk an ext4 takes, from its superblock.

@@ -3,6 +3,7 @@ package grow
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,6 +78,20 @@ func TestExt4Blocks(t *testing.T) {
 		if g.Size != tt.size || (err != nil) != (tt.size == 0) {
 			t.Errorf("%s: %+v, %v", tt.name, g, err)
 		}
+	}
+}
+
+// TestErrorsRecorded: the kernel grows no ext4 whose s_state has EXT4_ERROR_FS.
+func TestErrorsRecorded(t *testing.T) {
+	for state, want := range map[uint16]error{0: nil, 1: nil, 2: ErrRecorded, 3: ErrRecorded, 4: nil} {
+		b := make([]byte, 2048)
+		binary.LittleEndian.PutUint16(b[1024+0x3a:], state)
+		if err := errorsRecorded(bytes.NewReader(b)); !errors.Is(err, want) {
+			t.Errorf("state %d: %v", state, err)
+		}
+	}
+	if err := errorsRecorded(bytes.NewReader(nil)); err == nil {
+		t.Error("it is not read, and no error")
 	}
 }
 

@@ -128,6 +128,24 @@ func TestUnmounted(t *testing.T) {
 	tool(t, "xfs_repair", "-n", node)
 }
 
+// TestErrorsOnRecord: an ext4 with errors on record is mounted, measured and not grown.
+func TestErrorsOnRecord(t *testing.T) {
+	image, path := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	tool(t, "truncate", "-s", "64M", image)
+	tool(t, "mkfs.ext4", "-q", "-F", image)
+	tool(t, "debugfs", "-w", "-R", "set_super_value state 3", image)
+	tool(t, "truncate", "-s", "128M", image)
+	node := tool(t, "losetup", "-f", "--show", image)
+	t.Cleanup(func() { tool(t, "losetup", "-d", node) })
+	tool(t, "mount", node, path)
+	t.Cleanup(func() { tool(t, "umount", path) })
+	uuid := tool(t, "blkid", "-p", "-o", "value", "-s", "UUID", node)
+	before, after, err := Mounted(t.Context(), noRunner{t}, facts(t, node), path, "ext4", uuid)
+	if !errors.Is(err, ErrRecorded) || before.Size != 64<<20 || after != before {
+		t.Errorf("%+v, %+v, %v", before, after, err)
+	}
+}
+
 // TestMounted grows a real filesystem, whose files stay as they were. For an ext4
 // the kernel wants CAP_SYS_RESOURCE, which containers lack: TestGrow in test/system
 // has it.

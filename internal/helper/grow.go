@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/coreos/go-systemd/v22/journal"
 
@@ -49,15 +48,12 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 	case errors.Is(err, disk.ErrGone):
 		return err
 	}
-	fit := disk.Fit{Seq: f.Seq, Size: f.Size, Geometry: after}
+	fit := disk.Fit{Seq: f.Seq, Size: f.Size, Geometry: after, Recorded: errors.Is(err, grow.ErrRecorded)}
 	switch {
-	case errors.Is(err, grow.ErrShrunk): // the daemon reports this
-		fit.Failure = err.Error()
-	case err != nil && after == (disk.Geometry{}):
+	case err != nil && after == (disk.Geometry{}) && !errors.Is(err, grow.ErrShrunk):
 		return err // there is no result
-	case err != nil:
-		fit.Failure = err.Error()
-		log.Event(report.KindFailed, journal.PriErr, f, d, path, fmt.Sprintf("%s: %s; not tried again before the disk has another size (or: systemctl start hotmount-grow@%d)", report.Name(f), strings.Join(strings.Fields(err.Error()), " "), f.Seq))
+	case err != nil: // the daemon reports this
+		fit.Failure = disk.OneLine(err.Error())
 	case after.Size > before.Size:
 		text := fmt.Sprintf("%s: grown: %s %s from %s to %s, %s", report.Name(f), d.Type, d.UUID, disk.ExactSize(before.Size), disk.ExactSize(after.Size), when)
 		if class.Provision {

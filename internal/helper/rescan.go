@@ -28,7 +28,7 @@ func Announce(ctx context.Context, h inventory.Host, r run.Runner) error {
 	}
 	result, err := r.Run(ctx, c)
 	if err == nil && result.ExitCode != 0 {
-		err = fmt.Errorf("exit code %d: %s", result.ExitCode, disk.Visible(string(result.Stderr)))
+		err = fmt.Errorf("exit code %d: %s", result.ExitCode, disk.Output(result.Stderr))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot announce disks to udevd: %s: %w", c, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/journal"
@@ -119,10 +118,10 @@ func trimOne(ctx context.Context, f *disk.Facts, path string) (said string, err 
 	c := run.Command{Path: fstrim, Args: []string{"-v", path}, Timeout: trimTime}
 	res, err := run.Exec{}.Run(ctx, c)
 	if err == nil && res.ExitCode != 0 {
-		err = fmt.Errorf("%s: exit code %d: %s", c, res.ExitCode, disk.Visible(strings.TrimSpace(string(res.Stderr))))
+		err = fmt.Errorf("%s: exit code %d: %s", c, res.ExitCode, disk.Output(res.Stderr))
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot trim %s: %w", f.ID, err)
 	}
-	return disk.Visible(strings.TrimSpace(string(res.Stdout))), nil
+	return disk.Output(res.Stdout), nil
 }

@@ -194,7 +194,7 @@ func failure(w *told) string {
 	if !failed(w.f) {
 		return ""
 	}
-	return visible(w.f.Standing.Verdict.Failure)
+	return disk.OneLine(w.f.Standing.Verdict.Failure)
 }
 
 func udevKnows(w *told) string {

@@ -71,6 +71,13 @@ func fit(size, span uint64) *disk.Fit {
 	return &disk.Fit{Seq: 12, Size: size, Geometry: disk.Geometry{Size: span, Block: 4096}}
 }
 
+// unfit is the result of a failed attempt at that size of the disk.
+func unfit(size uint64) *disk.Fit {
+	f := fit(size, 1<<30)
+	f.Failure = "xfs_growfs: exit code 1"
+	return f
+}
+
 func with(m disk.MountPoint, g *disk.Geometry, fit *disk.Fit) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Mounts, f.Geometry, f.Standing.Fit, f.Standing.Made = []disk.MountPoint{m}, g, fit, true
@@ -402,6 +409,9 @@ func TestDecide(t *testing.T) {
 		{"mounted in its place, udev restarted", onRecordInPlace(func(f *disk.Facts) { f.Udev = disk.Udev{} }), proven(disk.Unread), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted, room to grow", with(ours, grown(1<<30), nil), xfs(), growing, disk.Grow, disk.ReasonSmaller},
 		{"mounted, room to grow, tried at this size", with(ours, grown(1<<30), fit(5<<30, 1<<30)), xfs(), growing, disk.Keep, disk.ReasonMounted},
+		{"mounted, growing it failed", with(ours, grown(1<<30), unfit(5<<30)), xfs(), growing, disk.Keep, disk.ReasonNotGrown},
+		{"mounted, growing it failed at another size", with(ours, grown(1<<30), unfit(4<<30)), xfs(), growing, disk.Grow, disk.ReasonSmaller},
+		{"mounted, growing it failed, and a fault", func(f *disk.Facts) { with(ours, grown(1<<30), unfit(5<<30))(f); f.Fault = "shut down" }, xfs(), growing, disk.Keep, disk.ReasonFault},
 		{"mounted, room to grow, tried at another size", with(ours, grown(1<<30), fit(1<<30, 1<<30)), xfs(), growing, disk.Grow, disk.ReasonSmaller},
 		{"mounted, room to grow, the class does not", with(ours, grown(1<<30), nil), xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted, room to grow, read-only", func(f *disk.Facts) { with(ours, grown(1<<30), nil)(f); f.ReadOnly = true }, xfs(), growing, disk.Keep, disk.ReasonMounted},
@@ -1214,8 +1224,7 @@ func TestWordsOfTwoPaths(t *testing.T) {
 // long as the disk has that size.
 func TestWordsOfAFailedGrowth(t *testing.T) {
 	f, s := blankDisk(), settings()
-	failed := fit(f.Size, 1<<30)
-	failed.Failure = "xfs_growfs: exit code 1"
+	failed := unfit(f.Size)
 	with(mountedAt("/mnt/disks/"+uuid), grown(1<<30), failed)(f)
 	growing(s)
 	words := func() string {
@@ -1224,6 +1233,10 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 	}
 	if got := words(); !strings.Contains(got, failed.Failure) || !strings.HasSuffix(got, "systemctl start hotmount-grow@12") {
 		t.Errorf("failed: %q", got)
+	}
+	failed.Recorded, failed.Failure = true, "its ext4 has \\x1b on record"
+	if got := words(); got != `it is mounted, and its filesystem could not be grown to fill it: its ext4 has \x1b on record; stop the pods that use it; then hotmount release vdb; then e2fsck -f /dev/vdb; then hotmount accept vdb` {
+		t.Errorf("errors on record: %q", got)
 	}
 	failed.Failure = ""
 	if got := words(); got != "it is mounted; " {
@@ -1556,6 +1569,10 @@ var conditions = []condition{
 	{name: "a filesystem larger than the disk", reason: disk.ReasonShrunk, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); c.Span = f.Size + 1 }},
 	{name: "it is mounted and has room", reason: disk.ReasonSmaller, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		with(mountedAt("/mnt/disks/"+uuid), grown(1<<30), nil)(f)
+		growing(s)
+	}},
+	{name: "it is mounted and could not be grown", reason: disk.ReasonNotGrown, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+		with(mountedAt("/mnt/disks/"+uuid), grown(1<<30), unfit(f.Size))(f)
 		growing(s)
 	}},
 	{name: "it is mounted and not measured", reason: disk.ReasonUnmeasured, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {

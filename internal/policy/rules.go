@@ -138,9 +138,10 @@ func Priority(d disk.Decision) int {
 
 // Priorities (syslog(3)) that differ from the action's.
 const (
-	asError = 3
-	asInfo  = 6
-	asDebug = 7
+	asError   = 3
+	asWarning = 4
+	asInfo    = 6
+	asDebug   = 7
 )
 
 func withSerial(f *disk.Facts) []disk.Peer { return f.SameSerial }
@@ -422,10 +423,15 @@ var mounting = []rule{{
 		return say("it takes %s of %s", disk.ExactSize(w.f.Spans().Size), disk.ExactSize(w.f.Size))
 	},
 }, {
+	reason: disk.ReasonNotGrown, action: disk.Keep, on: inPlace, names: theMounted, priority: asWarning,
+	when:   func(in input) bool { v := in.f.Standing.Fit; return v.Valid(in.f) && v.Failure != "" },
+	means:  "it is mounted, and its filesystem could not be grown to fill it",
+	found:  func(w *told) string { return disk.OneLine(w.f.Standing.Fit.Failure) },
+	remedy: notGrownRemedy,
+}, {
 	reason: disk.ReasonMounted, action: disk.Keep, on: inPlace, names: theMounted,
-	means:  "it is mounted",
-	why:    mountedWhy,
-	remedy: mountedRemedy,
+	means: "it is mounted",
+	why:   mountedWhy,
 }}
 
 // coveredBy returns where the mount is that covers the disk's in its place, empty if there is none.

@@ -77,20 +77,17 @@ func shrunkFrom(w *told) uint64 {
 }
 
 func mountedWhy(w *told) string {
-	if v := w.f.Standing.Fit; v.Valid(w.f) && v.Failure != "" {
-		return "it is mounted, and its filesystem could not be grown to fill it: " + visible(v.Failure)
-	}
 	if g := w.f.Spans(); g != nil && w.class != nil && w.class.Grow && w.f.Fixed() && g.Usable(w.f.Size) > g.Size {
 		return say("it is mounted, and its filesystem takes %s of %s: this node did not make it, so it grows only when the disk becomes larger", disk.ExactSize(g.Size), disk.ExactSize(w.f.Size))
 	}
 	return w.rule.means
 }
 
-func mountedRemedy(w *told) string {
-	if v := w.f.Standing.Fit; v.Valid(w.f) && v.Failure != "" {
-		return say("once that is solved: systemctl start hotmount-grow@%d", w.f.Seq)
+func notGrownRemedy(w *told) string {
+	if w.f.Standing.Fit.Recorded {
+		return say("stop the pods that use it; then hotmount release %s; then e2fsck -f %s; then hotmount accept %[1]s", w.f.Name, w.f.Node())
 	}
-	return ""
+	return say("once that is solved: systemctl start hotmount-grow@%d", w.f.Seq)
 }
 
 // otherBlockWhy returns why the disk may not be the one that was given out under its name.

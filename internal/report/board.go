@@ -136,7 +136,7 @@ func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, again disk.Tri
 		if !ok {
 			l = disk.Line{Disk: f.Name, Kind: disk.Unread, Decision: d}
 		}
-		l.Failure, l.Remedy = oneLine(err.Error()), "it is tried again; to have that done at once: hotmount accept "+f.Name
+		l.Failure, l.Remedy = disk.OneLine(err.Error()), "it is tried again; to have that done at once: hotmount accept "+f.Name
 		l.Tries, l.Retry = again.Count, time.Now().UTC().Add(again.Wait).Round(time.Second)
 		b.lines[f.Name] = l
 	})

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/coreos/go-systemd/v22/journal"
@@ -220,7 +219,7 @@ func (a Agent) Failed(f *disk.Facts, d disk.Decision, path string, err error, ag
 	if again.Quiet {
 		return
 	}
-	message := fmt.Sprintf("%s: %s; tried again in %s", Name(f), oneLine(err.Error()), again.Wait.Round(100*time.Millisecond))
+	message := fmt.Sprintf("%s: %s; tried again in %s", Name(f), disk.OneLine(err.Error()), again.Wait.Round(100*time.Millisecond))
 	if again.Count > 1 {
 		message += fmt.Sprintf(" (failed %d times so far)", again.Count)
 	}
@@ -255,7 +254,7 @@ func (a Agent) Bounced(f *disk.Facts, path string) {
 
 // Rescan reports a look at every disk after a loss of events.
 func (a Agent) Rescan(cause string) {
-	a.Log.Event(KindRescan, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+oneLine(cause))
+	a.Log.Event(KindRescan, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+disk.OneLine(cause))
 }
 
 // Notice reports a problem that is not about a single disk and needs a person.
@@ -265,11 +264,11 @@ func (a Agent) Notice(text string) {
 
 // Problem reports an error that is not about a single disk.
 func (a Agent) Problem(err error) {
-	a.Log.Event(KindProblem, journal.PriErr, nil, disk.Decision{}, "", oneLine(err.Error()))
+	a.Log.Event(KindProblem, journal.PriErr, nil, disk.Decision{}, "", disk.OneLine(err.Error()))
 }
 
 // Status sends the service manager the state in one line (STATUS= in sd_notify(3)).
-func (a Agent) Status(line string) { a.notify("STATUS=" + oneLine(line)) }
+func (a Agent) Status(line string) { a.notify("STATUS=" + disk.OneLine(line)) }
 
 // Ready notifies the service manager that the start or the reload is done.
 func (a Agent) Ready() { a.notify(daemon.SdNotifyReady) }
@@ -284,20 +283,4 @@ func (a Agent) notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		a.Problem(fmt.Errorf("cannot notify the service manager: %w", err))
 	}
-}
-
-// oneLine turns an error's text into one line. It also replaces foreign bytes that the error should have made visible.
-func oneLine(s string) string {
-	var lines []string
-	for line := range strings.SplitSeq(s, "\n") {
-		if words := strings.Fields(line); len(words) > 0 {
-			lines = append(lines, strings.Join(words, " "))
-		}
-	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, strings.Join(lines, "; "))
 }

@@ -67,5 +67,5 @@ func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 // Status sends the service manager the state in one line, and asks it for patience from now on (STATUS= and
 // EXTEND_TIMEOUT_USEC= in sd_notify(3)).
 func (s *Scan) Status(line string, patience time.Duration) {
-	s.notify(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", oneLine(line), patience.Microseconds()))
+	s.notify(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", disk.OneLine(line), patience.Microseconds()))
 }

@@ -245,7 +245,7 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 		}
 	}
-	err := removeIfThere(seqFile(s.verdictDir(), f.Seq))
+	err := errors.Join(removeIfThere(seqFile(s.verdictDir(), f.Seq)), removeIfThere(seqFile(s.fitDir(), f.Seq)))
 	if f.Standing.WasMounted.IsZero() {
 		return errors.Join(err, s.KeepUnmounted(f, ""))
 	}

@@ -194,6 +194,35 @@ func TestGrow(t *testing.T) {
 	}
 }
 
+// TestGrowWithErrorsOnRecord checks an ext4 with errors on record, which the kernel does not grow. It stays mounted, the
+// status and the metrics flag it, and the printed commands let it grow. A container may not grow an ext4.
+func TestGrowWithErrorsOnRecord(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
+	image := blank(t, gib)
+	for _, c := range [][]string{{"mkfs.ext4", "-q", "-F", image}, {"debugfs", "-w", "-R", "set_super_value state 3", image}} {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", c, err, out)
+		}
+	}
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "ERRORS"})
+	uuid := m.mounted(name)
+	sum := m.run(fmt.Sprintf(fill, uuid))
+	m.resize(w, id, 2*gib)
+	const what = "it is mounted, and its filesystem could not be grown to fill it: cannot grow the filesystem of .*: its ext4 has errors on record, and the kernel does not grow such a filesystem"
+	m.says("/dev/" + name + " .*keep: " + what + "; stop the pods that use it; then hotmount release " + name + "; then e2fsck -f /dev/" + name + "; then hotmount accept " + name)
+	m.run("hotmount status >/run/status || [ $? = 3 ]; grep '^" + name + " .* mounted ' /run/status; ! grep -F '\\' /run/status")
+	m.told(name + " is mounted: " + what)
+	m.wait("the metric", `grep -F 'hotmount_disks{class="default",reason="not-grown",state="mounted"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)
+	// e2fsck wants a terminal.
+	m.run("commands=$( (hotmount status || [ $? = 3 ]) | tr -s '\\n ' ' ' | grep -o 'hotmount release " + name + "; .*; then hotmount accept " + name + "' | sed 's/; then /; /g'); script -qec \"$commands\" /dev/null </dev/null")
+	m.takes(uuid, 2*gib-130*mib)
+	m.run("hotmount status; ! hotmount status | grep 'could not be grown'")
+	if got := m.run(fmt.Sprintf("cd /mnt/disks/%s && sha256sum data/f", uuid)); got != sum {
+		t.Errorf("the data is %q, was %q", got, sum)
+	}
+}
+
 // used returns how many bytes the image takes on the host.
 func used(t *testing.T, image string) int64 {
 	t.Helper()
