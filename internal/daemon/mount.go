@@ -73,8 +73,9 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 	path := class.MountPoint(uuid)
 	// If this fails, the directory still exists and shows the cause.
 	_ = u.AwaitCleanup(ctx, path)
-	if err := unit.MakeMountPoint(class.Directory, uuid); err != nil {
-		return over, disk.OfNode(barred(err))
+	err = u.host.Store.WithReserve(func() error { return unit.MakeMountPoint(class.Directory, uuid) })
+	if err != nil {
+		return over, disk.OfNode(remedied(err, class.Directory))
 	}
 	serial := "no serial"
 	if f.Serial != "" {
@@ -108,13 +109,16 @@ func failure(err error, node, said, holders, check string) error {
 	return fmt.Errorf("%w%s; look at it with: %s", err, said, check)
 }
 
-// barred adds a remedy to the error of a mount point in a place that the daemon's sandbox has read-only (ProtectSystem=
-// in systemd.exec(5)).
-func barred(err error) error {
-	if !errors.Is(err, unix.EROFS) {
-		return err
+// remedied adds a remedy to the error of a mount point in a full filesystem, or in a place that the daemon's sandbox has
+// read-only (ProtectSystem= in systemd.exec(5)).
+func remedied(err error, dir string) error {
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("%w: the disk is untouched, and is mounted once there is room for a directory; to see what is full: df -h %s; df -i %[2]s", err, dir)
+	case errors.Is(err, unix.EROFS):
+		return fmt.Errorf("%w: if it is not so for others, that is the sandbox of hotmount.service, to be opened with: hotmount config apply-sandbox && systemctl daemon-reload && systemctl restart hotmount", err)
 	}
-	return fmt.Errorf("%w: if it is not so for others, that is the sandbox of hotmount.service, to be opened with: hotmount config apply-sandbox && systemctl daemon-reload && systemctl restart hotmount", err)
+	return err
 }
 
 // await first checks after askFirst whether the mount has failed, then after twice the last wait, up to askMost. After

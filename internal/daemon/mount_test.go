@@ -146,11 +146,13 @@ func TestUntilUnmounted(t *testing.T) {
 	}
 }
 
-// A directory that the daemon's sandbox has read-only is told from other trouble.
-func TestBarred(t *testing.T) {
-	for errno, want := range map[error]bool{unix.EROFS: true, unix.EACCES: false, unix.ENOENT: false} {
-		err := barred(&os.PathError{Op: "mkdirat", Path: "/srv/a", Err: errno})
-		if got := strings.Contains(err.Error(), "hotmount config apply-sandbox"); got != want || !errors.Is(err, errno) {
+// TestRemedied: a directory that the daemon's sandbox has read-only, or that is in a full filesystem, has its remedy.
+func TestRemedied(t *testing.T) {
+	const sandbox = ": if it is not so for others, that is the sandbox of hotmount.service, to be opened with: hotmount config apply-sandbox && systemctl daemon-reload && systemctl restart hotmount"
+	const full = ": the disk is untouched, and is mounted once there is room for a directory; to see what is full: df -h /srv; df -i /srv"
+	for errno, want := range map[error]string{unix.EROFS: sandbox, unix.ENOSPC: full, unix.EACCES: "", unix.ENOENT: ""} {
+		err := remedied(&os.PathError{Op: "mkdirat", Path: "/srv/a", Err: errno}, "/srv")
+		if err.Error() != "mkdirat /srv/a: "+errno.Error()+want || !errors.Is(err, errno) {
 			t.Errorf("%v: %v", errno, err)
 		}
 	}

@@ -38,6 +38,7 @@ func (n node) Names() ([]string, error) {
 	} else if count > 0 {
 		n.report.Notice(fmt.Sprintf("the history has %s with a time in the future: a clock was wrong; for format_limit that time is now (hotmount history)", disk.Count(count, "format")))
 	}
+	n.Store.Recover()
 	n.DoubtMounts()
 	return n.Host.Names()
 }

@@ -5,12 +5,15 @@ import (
 	"time"
 )
 
-// HoldFile switches all formatting off while it exists. HeldBack and OffAtBoot are values of Standing.Formatting: an
-// operator has made that file, or has started the kernel with that word.
+// HoldFile switches all formatting off while it exists. HeldBack, OffAtBoot and StateFull are values of
+// Standing.Formatting: an operator has made that file, or has started the kernel with that word, or no record can be
+// written now. One that begins with StateGap means that a record could not be written, so one may be missing.
 const (
 	HoldFile  = "/etc/hotmount/hold"
 	HeldBack  = HoldFile + " exists"
 	OffAtBoot = "hotmount.format=no is on the kernel command line"
+	StateFull = "the filesystem of /var/lib/hotmount is full"
+	StateGap  = "the state directory could not be written"
 )
 
 // Standing is what hotmount's stores hold about a disk.

@@ -16,7 +16,8 @@ func RemoveMountPoint(h inventory.Host, dir, name string) error {
 	if err := h.Propagates(dir); err != nil {
 		return err
 	}
-	return unit.RemoveMountPoint(dir, name)
+	// XFS needs free space to rename a directory.
+	return h.Store.WithReserve(func() error { return unit.RemoveMountPoint(dir, name) })
 }
 
 // CleanupAll removes the empty mount points and dead links in the class directories, both those of the configuration

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/coreos/go-systemd/v22/journal"
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/format"
@@ -68,7 +69,9 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	// A full state directory must show before the disk is read in vain. With an intent the disk may hold a whole
 	// filesystem, which has to be mounted in any case.
 	if f.Standing.Intent == nil && c.Kind == disk.Unread {
-		if err := h.Store.Check(); err != nil {
+		if err := h.Store.Check(); errors.Is(err, unix.ENOSPC) {
+			return nil // the disk is held from now on
+		} else if err != nil {
 			return err
 		}
 	}

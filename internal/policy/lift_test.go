@@ -35,6 +35,9 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	case strings.Contains(next, "rm "+disk.HoldFile), strings.Contains(next, "reboot") && f.Standing.Formatting == disk.OffAtBoot:
 		f.Standing.Formatting = ""
 		return true
+	case next == "make room there, then: hotmount rescan; otherwise it is noticed at the next periodic rescan", next == "once it can be written: hotmount state init":
+		f.Standing.Formatting = ""
+		return true
 	}
 	return false
 }

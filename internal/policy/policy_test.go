@@ -1495,6 +1495,10 @@ var conditions = []condition{
 	{name: "there before installation", reason: disk.ReasonPresent, lift: word(disk.ReasonPresent, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = &disk.Identity{} }},
 	{name: "formatting is off by the hold file", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.HeldBack }},
 	{name: "formatting is off on the kernel command line", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.OffAtBoot }},
+	{name: "the state directory is full", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.StateFull }},
+	{name: "a record could not be written", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Standing.Formatting = disk.StateGap + " at 2026-11-28 06:00 UTC (open: no space left on device), and a record may be missing; it can be written again"
+	}},
 	{name: "there at a new machine-id", reason: disk.ReasonNewMachine, lift: word(disk.ReasonNewMachine, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { arrived(f) }},
 	{name: "its node is bound", reason: disk.ReasonBound, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { node(f) }},
 	{name: "somebody else used it", reason: disk.ReasonUsed, lift: word(disk.ReasonUsed, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { used(f) }},

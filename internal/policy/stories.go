@@ -30,6 +30,10 @@ func formatOffRemedy(w *told) string {
 		return say("once disks may be formatted: rm %s; hotmount rescan", disk.HoldFile)
 	case off == disk.OffAtBoot:
 		return "once disks may be formatted: remove that there, and reboot"
+	case off == disk.StateFull:
+		return "make room there, then: hotmount rescan; otherwise it is noticed at the next periodic rescan"
+	case strings.HasPrefix(off, disk.StateGap):
+		return "once it can be written: hotmount state init"
 	}
 	return ""
 }

@@ -56,7 +56,7 @@ func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 		} else {
 			all = append(all, now)
 		}
-		return s.failed(writeSynced(s.givenFile(), givenOut{Version: version, Disks: all}))
+		return s.save(s.givenFile(), givenOut{Version: version, Disks: all})
 	})
 	if err == nil {
 		err = os.MkdirAll(s.linkDir(), 0o700)
@@ -82,7 +82,7 @@ func (s Store) changeGiven(f *disk.Facts, change func(*disk.Given)) error {
 				change(&all[i])
 			}
 		}
-		return s.failed(writeSynced(s.givenFile(), givenOut{Version: version, Disks: all}))
+		return s.save(s.givenFile(), givenOut{Version: version, Disks: all})
 	})
 	if err != nil {
 		return fmt.Errorf("cannot change the record of the block volume on %s: %w", f.Name, err)
@@ -99,7 +99,7 @@ func (s Store) Ungive(f *disk.Facts) error {
 			return err
 		}
 		all = slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })
-		return s.failed(writeSynced(s.givenFile(), givenOut{Version: version, Disks: all}))
+		return s.save(s.givenFile(), givenOut{Version: version, Disks: all})
 	})
 	if err != nil {
 		return fmt.Errorf("cannot remove the record of the block volume on %s: %w", f.Name, err)

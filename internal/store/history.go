@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -247,9 +248,10 @@ func (s Store) appendLocked(next func([]disk.Record) (entry, error)) (err error)
 			return s.failed(err)
 		}
 	}
-	if _, err = file.WriteAt(text, int64(whole)); err == nil {
-		err = file.Sync()
-	}
+	err = s.WithReserve(func() error {
+		_, err := file.WriteAt(text, int64(whole))
+		return cmp.Or(err, file.Sync())
+	})
 	if err == nil && whole == 0 {
 		err = syncDir(s.State)
 	}

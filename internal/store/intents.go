@@ -39,14 +39,10 @@ func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 }
 
 func (s Store) saveIntent(i disk.Intent) error {
-	err := makeSynced(s.intentDir())
-	if err == nil {
-		err = writeSynced(filepath.Join(s.intentDir(), i.UUID+".json"), i)
-	}
-	if err != nil {
+	if err := makeSynced(s.intentDir()); err != nil {
 		return s.failed(err)
 	}
-	return nil
+	return s.save(filepath.Join(s.intentDir(), i.UUID+".json"), i)
 }
 
 // overlap returns an error if serial or WWN show that the unfinished format of another attached disk is on the same one.

@@ -33,7 +33,7 @@ func (s Store) Runs(uuids []string, change func(disk.Running) disk.Running) erro
 			all = append(all, change(r))
 		}
 		all = all[max(0, len(all)-sightingsKept):]
-		return s.failed(writeSynced(s.runningFile(), runnings{Version: version, Filesystems: all}))
+		return s.save(s.runningFile(), runnings{Version: version, Filesystems: all})
 	})
 	if err != nil {
 		return fmt.Errorf("cannot record how long filesystems are in use: %w", err)

@@ -32,8 +32,8 @@ func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 			dirs = append(dirs, dir)
 		}
 	}
-	if err := writeSynced(s.directoriesFile(), dirs); err != nil {
-		return fmt.Errorf("cannot record the class directories: %w", s.failed(err))
+	if err := s.save(s.directoriesFile(), dirs); err != nil {
+		return fmt.Errorf("cannot record the class directories: %w", err)
 	}
 	return nil
 }

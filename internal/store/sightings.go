@@ -30,10 +30,10 @@ func (s Store) Remember(seen []disk.Sighting) error {
 			return err
 		}
 		all, before, now := merge(all, seen)
-		if err := s.failed(writeSightings(s.sightingsFile(), all)); err != nil {
+		if err := s.saveSightings(s.sightingsFile(), all); err != nil {
 			return err
 		}
-		return errors.Join(s.markFull(before, now), s.note(seen, false))
+		return errors.Join(s.WithReserve(func() error { return s.markFull(before, now) }), s.note(seen, false))
 	})
 	if err == nil {
 		err = s.dropRenamed(seen)
@@ -44,9 +44,9 @@ func (s Store) Remember(seen []disk.Sighting) error {
 	return nil
 }
 
-// writeSightings replaces the file, synced.
-func writeSightings(path string, all []disk.Sighting) error {
-	return writeSynced(path, sightings{Version: version, Filesystems: all})
+// saveSightings replaces the file, synced.
+func (s Store) saveSightings(path string, all []disk.Sighting) error {
+	return s.save(path, sightings{Version: version, Filesystems: all})
 }
 
 // merge adds the sightings seen to all, with one for each filesystem. before are the sightings that it replaces or
@@ -89,12 +89,12 @@ func (s Store) markFull(before, now []disk.Sighting) error {
 	for i := range now {
 		n := &now[i]
 		if delete(want, n.UUID); n.Full {
-			want[n.UUID] = s.fullFile(n)
+			want[n.UUID] = s.fillsFile(n)
 		}
 	}
 	for i := range before {
-		if o := &before[i]; o.Full && want[o.UUID] != s.fullFile(o) {
-			errs = append(errs, removeIfThere(s.fullFile(o)))
+		if o := &before[i]; o.Full && want[o.UUID] != s.fillsFile(o) {
+			errs = append(errs, removeIfThere(s.fillsFile(o)))
 		}
 	}
 	for _, file := range want {
@@ -141,7 +141,7 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 		return nil
 	}
 	all = all[max(0, len(all)-sightingsKept):]
-	return s.failed(writeSightings(s.notedFile(), all))
+	return s.saveSightings(s.notedFile(), all)
 }
 
 // GiveUp records, synced, that the filesystem's disk has left for good, though nobody saw it leaving. The record keeps
@@ -155,7 +155,7 @@ func (s Store) GiveUp(uuid string) error {
 		for i := range all {
 			all[i].Left = all[i].Left || all[i].UUID == uuid
 		}
-		return s.failed(writeSightings(s.sightingsFile(), all))
+		return s.saveSightings(s.sightingsFile(), all)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot record that %s will not come back: %w", disk.Visible(uuid), err)
@@ -183,8 +183,8 @@ func readSightings(path string) ([]disk.Sighting, error) {
 	return all.Filesystems, nil
 }
 
-// fullFile returns a file named for the filesystem and the size of its disk in sectors of 512 bytes, as in sysfs.
-func (s Store) fullFile(n *disk.Sighting) string {
+// fillsFile returns a file named for the filesystem and the size of its disk in sectors of 512 bytes, as in sysfs.
+func (s Store) fillsFile(n *disk.Sighting) string {
 	return filepath.Join(s.State, "full", fmt.Sprintf("%s-%d", n.UUID, n.Identity.Size/512))
 }
 

@@ -10,7 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/policy/identity"
@@ -131,17 +134,26 @@ func (s Store) Removed() bool {
 func (s Store) removedFile() string { return filepath.Join(s.State, "removed") }
 
 // Check reports whether the state directory can be written, by writing to it. If it cannot, nothing is formatted until
-// Init.
+// Init, or until a Check succeeds if the filesystem is full: no record is lost then.
 func (s Store) Check() error {
 	path := filepath.Join(s.State, "check")
 	err := replace(path, make([]byte, 4*evidenceSize), true)
 	if err == nil {
 		err = removeIfThere(path)
 	}
-	if err != nil {
-		return s.failed(fmt.Errorf("cannot write to the state directory: %w", err))
+	if err == nil {
+		return removeIfThere(s.fullFile())
 	}
-	return nil
+	err = fmt.Errorf("cannot write to the state directory: %w", err)
+	if errors.Is(err, unix.ENOSPC) {
+		return errors.Join(err, replace(s.fullFile(), nil, false))
+	}
+	return s.failed(err)
+}
+
+// save replaces the file of a record, synced. A full filesystem does not prevent it while there is a reserve.
+func (s Store) save(path string, v any) error {
+	return s.failed(s.WithReserve(func() error { return writeSynced(path, v) }))
 }
 
 // failed records the error of a write to the state directory until Init, and returns it. The state then has a gap: the
@@ -152,6 +164,9 @@ func (s Store) failed(err error) error {
 		return nil
 	}
 	_ = os.Remove(s.soundFile())
+	if _, there := os.Lstat(s.failedFile()); there == nil {
+		return err // since the first failure
+	}
 	return errors.Join(err, replace(s.failedFile(), []byte(err.Error()), false))
 }
 
@@ -167,14 +182,33 @@ func (s Store) failure() error {
 		_, soundErr := os.Lstat(s.soundFile())
 		_, stateErr := os.Lstat(s.stateFile())
 		if errors.Is(soundErr, fs.ErrNotExist) && stateErr == nil {
-			return errors.New("the state directory could not be written in an earlier boot, and what it remembers has a gap (to go on all the same: hotmount state init)")
+			return errors.New(disk.StateGap + " in an earlier boot, and a record may be missing")
+		}
+		if _, err := os.Lstat(s.fullFile()); err == nil {
+			return errors.New(disk.StateFull)
 		}
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("the state directory could not be written (when it can be: hotmount state init): %s", text)
+	return s.gap(string(text))
+}
+
+// gap returns the error of the first failed write: when that was, and whether the cause is over.
+func (s Store) gap(text string) error {
+	at := "earlier"
+	if info, err := os.Stat(s.failedFile()); err == nil {
+		at = "at " + info.ModTime().UTC().Format("2006-01-02 15:04 MST")
+	}
+	var st unix.Statfs_t
+	now := "it can be written again"
+	if err := unix.Statfs(s.State, &st); err != nil {
+		now = err.Error()
+	} else if why := unwritable(&st); why != "" {
+		now = why
+	}
+	return fmt.Errorf("%s %s (%s), and a record may be missing; %s", disk.StateGap, at, strings.Join(strings.Fields(text), " "), now)
 }
 
 func (s Store) soundFile() string { return filepath.Join(s.State, "sound") }
@@ -315,7 +349,7 @@ func (s Store) change(f func(*state) bool) error {
 		if err != nil || !f(&st) {
 			return err
 		}
-		return s.failed(writeSynced(s.stateFile(), st))
+		return s.save(s.stateFile(), st)
 	})
 }
 

@@ -73,7 +73,7 @@ func newMountPoint(class *os.File, uuid string) error {
 	}
 	defer point.Close()
 	if err := mark(point); err != nil {
-		return err
+		return errors.Join(err, removeDraft(class, uuid)) // a full filesystem may have room for one of the two
 	}
 	if err := unix.Renameat2(int(class.Fd()), draft(uuid), int(class.Fd()), uuid, unix.RENAME_NOREPLACE); err != nil {
 		return err

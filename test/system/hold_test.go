@@ -215,7 +215,7 @@ func TestBrake(t *testing.T) {
 // or lost, until `hotmount state init`. Disks with a filesystem are still mounted.
 func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
-	m.run("systemctl stop hotmount; mkdir /root/state; cp -a /var/lib/hotmount/. /root/state; mount -t tmpfs -o size=256k,mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount")
+	m.run("systemctl stop hotmount; mkdir /root/state; cp -a /var/lib/hotmount/. /root/state; rm -r /root/state/reserve; mount -t tmpfs -o size=256k,mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount")
 	for _, tt := range []struct{ what, break_, mend, says string }{
 		{"full", "dd if=/dev/zero of=/var/lib/hotmount/fill bs=4k 2>/dev/null || true", "rm /var/lib/hotmount/fill", "no space left"},
 		{"read-only", "mount -o remount,ro /var/lib/hotmount", "mount -o remount,rw /var/lib/hotmount", "read-only file system"},
@@ -229,7 +229,7 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 		whole, _ = m.attach(w, worker.Disk{File: full})
 		m.mounted(whole)
 		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-		m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written .*hotmount state init.*" + tt.says)
+		m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written at .*" + tt.says + ".*; once it can be written: hotmount state init")
 		m.untouched(name)
 		if out, err := m.Run(ctx(t), "hotmount state init"); err == nil {
 			t.Errorf("%s: state init succeeds: %s", tt.what, out)

@@ -1,0 +1,131 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+)
+
+// kept returns how many files of the reserve are whole.
+func kept(t *testing.T, s Store) (n int) {
+	t.Helper()
+	for i := range reserveFiles {
+		info, err := os.Lstat(s.reserveFile(i))
+		if err == nil && info.Size() == reserveSize {
+			n++
+		} else if err == nil || !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("file %d: %v, %v", i, info, err)
+		}
+	}
+	return n
+}
+
+// TestReserve: the reserve is given back only to a full filesystem, and is taken again afterwards.
+func TestReserve(t *testing.T) {
+	s := made(t)
+	full := fmt.Errorf("cannot make it: %w", unix.ENOSPC)
+	for name, tt := range map[string]struct {
+		reserve bool
+		first   error
+		calls   int
+		want    error
+	}{
+		"nothing to do":        {true, nil, 1, nil},
+		"another error":        {true, unix.EROFS, 1, unix.EROFS},
+		"full":                 {true, full, 2, nil},
+		"full, and no reserve": {false, full, 1, unix.ENOSPC},
+		"full, all given away": {false, full, 1, unix.ENOSPC},
+	} {
+		if err := os.RemoveAll(s.reserveDir()); err != nil {
+			t.Fatal(err)
+		}
+		if tt.reserve {
+			s.Recover()
+		} else if strings.Contains(name, "away") {
+			if err := os.Mkdir(s.reserveDir(), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, calls := kept(t, s), 0
+		if (before == reserveFiles) != tt.reserve {
+			t.Fatalf("%s: %d files are kept", name, before)
+		}
+		err := s.WithReserve(func() error {
+			if calls++; calls == 1 {
+				return tt.first
+			}
+			if n := kept(t, s); n != 0 {
+				t.Errorf("%s: %d files are kept meanwhile", name, n)
+			}
+			return nil
+		})
+		if calls != tt.calls || !errors.Is(err, tt.want) {
+			t.Errorf("%s: %d calls, %v", name, calls, err)
+		}
+		if after := kept(t, s); after != before {
+			t.Errorf("%s: %d files are kept, before %d", name, after, before)
+		}
+	}
+}
+
+// TestRecover: a file that a crash has cut is made whole, and a small filesystem is left alone (TestFullRoot in
+// internal/daemon).
+func TestRecover(t *testing.T) {
+	s := made(t)
+	s.Recover()
+	if err := errors.Join(os.Truncate(s.reserveFile(3), 0), os.Remove(s.reserveFile(5))); err != nil {
+		t.Fatal(err)
+	}
+	s.Recover()
+	if n := kept(t, s); n != reserveFiles {
+		t.Errorf("%d files are kept", n)
+	}
+	Store{State: t.TempDir() + "/none"}.Recover()
+}
+
+// TestFullEnds: a full filesystem stops formatting until a check succeeds, and no record counts as missing.
+func TestFullEnds(t *testing.T) {
+	s := made(t)
+	if err := replace(s.fullFile(), nil, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(s, facts("vdb", 1, ""), "b").Formatting; got != disk.StateFull {
+		t.Errorf("full: %q", got)
+	}
+	s.Recover()
+	if got := standing(s, facts("vdb", 1, ""), "b").Formatting; got != "" {
+		t.Errorf("with room again: %q", got)
+	}
+}
+
+// TestUnwritable: a filesystem takes nothing without space, without inodes or if it is read-only.
+func TestUnwritable(t *testing.T) {
+	for want, all := range map[string][]unix.Statfs_t{
+		"":                           {{Bsize: 1024, Bavail: 512, Files: 9, Ffree: 2}, {Bsize: 4096, Bavail: 128}},
+		"its filesystem is full now": {{Bsize: 1024, Bavail: 511, Files: 9, Ffree: 2}, {Bsize: 4096, Bavail: 128, Files: 9, Ffree: 1}},
+		"it is read-only now":        {{Bsize: 4096, Bavail: 128, Flags: unix.ST_RDONLY}},
+	} {
+		for _, st := range all {
+			if got := unwritable(&st); got != want {
+				t.Errorf("%+v: %q", st, got)
+			}
+		}
+	}
+}
+
+// TestGapWords: the first failure stays, with its time, and the text says that the cause is over.
+func TestGapWords(t *testing.T) {
+	s := made(t)
+	_ = s.failed(errors.New("no space left\non device"))
+	_ = s.failed(errors.New("another"))
+	got := standing(s, facts("vdb", 1, ""), "b").Formatting
+	if !strings.HasPrefix(got, disk.StateGap+" at 2") || !strings.HasSuffix(got, " UTC (no space left on device), and a record may be missing; it can be written again") {
+		t.Errorf("%q", got)
+	}
+}
