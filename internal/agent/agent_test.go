@@ -1415,6 +1415,29 @@ func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 	})
 }
 
+// TestTheDiskBelowIsPulled: a logical volume has no event of its own when its disk goes. The disk's serial is remembered.
+func TestTheDiskBelowIsPulled(t *testing.T) {
+	physical, volume := blankDisk("sdb", 2), xfsDisk("vdc", 3, uuidA)
+	volume.Below = []disk.Underlying{{Name: "sdb", Serial: "PV"}}
+	m := newMachine(physical, volume)
+	with(t, m, func(t *testing.T, a *Agent) {
+		m.change(func() {
+			m.log = nil
+			delete(m.disks, "sdb")
+			m.disks["vdc"].Below = []disk.Underlying{{Name: "sdb", Gone: true}}
+		})
+		a.Look("sdb")
+		m.expect(t, `
+			forgot 2
+			vdc: keep (disk-below-gone)`)
+		m.change(func() {
+			if got := m.told["vdc"].Below; len(got) != 1 || got[0].Serial != "PV" {
+				t.Errorf("what is reported of the disk below: %+v", got)
+			}
+		})
+	})
+}
+
 // At boot a copy may be looked at before the disk that the volumes are on.
 func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)

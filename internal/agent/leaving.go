@@ -195,6 +195,7 @@ func (a *Agent) removeLeftover(st *state) {
 func (a *Agent) gone(name string) {
 	st := a.disks[name]
 	delete(a.disks, name)
+	a.wakeAbove(name)
 	if !st.seen {
 		return
 	}

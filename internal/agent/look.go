@@ -89,6 +89,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 		st.tries.stuck.Writes = f.Writes
 	}
 	st.tries.wrote = false
+	f.RecallBelow(&st.facts)
 	if st.lostMount(&f) {
 		st.facts, st.phase = f, waiting
 		a.lanes.questions.add(name)
@@ -250,6 +251,16 @@ func (a *Agent) wakePeers(f *disk.Facts) {
 		}
 		if _, looks := policy.Peers(&st.facts, st.decision.Reason); looks {
 			a.wanted(name)
+		}
+	}
+}
+
+// wakeAbove requests a look at each device that was built on the disk with that name, which is gone. Such a device has
+// no event of its own.
+func (a *Agent) wakeAbove(name string) {
+	for above, st := range a.disks {
+		if slices.ContainsFunc(st.facts.Below, func(u disk.Underlying) bool { return u.Name == name }) {
+			a.wanted(above)
 		}
 	}
 }

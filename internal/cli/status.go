@@ -49,6 +49,8 @@ type MissingStatus struct {
 // DiskStatus is one disk.
 type DiskStatus struct {
 	Disk string `json:"disk"`
+	// Name is that of a device-mapper device, such as vg0-disk1 for a logical volume.
+	Name string `json:"name,omitempty"`
 	// Size is in bytes.
 	Size    uint64    `json:"size"`
 	Serial  string    `json:"serial,omitempty"`
@@ -126,7 +128,7 @@ func statusOf(f *disk.Facts, s *disk.Settings, said []disk.Line, daemon string, 
 	if d.Action == disk.Ignore && (f.Size == 0 || d.Reason == disk.ReasonNoClass) {
 		return nil
 	}
-	line := DiskStatus{Disk: f.Name, Size: f.Size, Serial: f.Serial, Content: c.Kind, Type: c.Type, UUID: c.UUID, Class: d.Class, State: d.State(), Decision: d}
+	line := DiskStatus{Disk: f.Name, Name: f.MapperName, Size: f.Size, Serial: f.Serial, Content: c.Kind, Type: c.Type, UUID: c.UUID, Class: d.Class, State: d.State(), Decision: d}
 	if d.GivenOut() {
 		line.Where = f.Standing.Link
 	}
@@ -191,6 +193,10 @@ func (d *DiskStatus) hear(l *disk.Line, daemon string) {
 	told := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
 	if os.Geteuid() != 0 && told {
 		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next
+	}
+	// Only the daemon remembers the serial of a disk that is gone.
+	if l.Decision == d.Decision && d.Decision.Reason == disk.ReasonLost {
+		d.Why = l.Why
 	}
 	if l.Decision == d.Decision && !l.Since.IsZero() && (d.State != "mounted" || d.Since.IsZero()) {
 		d.Since = l.Since

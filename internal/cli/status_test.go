@@ -23,6 +23,7 @@ func testStatus(at time.Time) *Status {
 			Where: "/mnt/disks/" + uuid, Used: 1, Capacity: 1000, Why: "it is mounted"},
 		{Disk: strings.Repeat("v", 30), Size: 1023 << 40, Serial: "\x1b[31m" + strings.Repeat("S", 20), Content: disk.Other, Type: "LVM2_member_of_something", Class: strings.Repeat("c", 60),
 			State: "refused", Since: at.Add(-time.Hour), Where: "/a/very/long/directory/indeed/" + uuid, Why: strings.Repeat("because of that ", 20), Next: "detach " + strings.Repeat("it ", 60)},
+		{Disk: "dm-0", Name: "vg0-disk1", Serial: "LVM-x", State: "held", Why: "w"},
 		{Disk: "vdd", Content: disk.Unread, State: "held", Hold: policy.HoldData, Why: "w", Next: "hotmount accept vdd", Evidence: []string{"blkid: nothing", "byte 7: \x1b"}},
 	}, Missing: []MissingStatus{{UUID: uuid, Why: strings.Repeat("it was there ", 20), Next: "hotmount forget " + uuid}}, MissingUnknown: "a\x1b"}
 }
@@ -75,6 +76,7 @@ func TestPrintStatus(t *testing.T) {
 	}
 	for _, want := range []string{
 		"vdb       5 GiB     S1          xfs        default   mounted  2d     1%    /mnt/disks/0b0f1c6e…\n",
+		"dm-0      0 B       vg0-disk1  ", "\ndm-0 (vg0-disk1) is held: w\n",
 		"\nvdd is held (previous data): w\n  found: blkid: nothing\n  found: byte 7: \\x1b\n  what helps: hotmount accept vdd\n", "\nmissing: it was there it", "\n  what helps: hotmount forget 0b0f1c6e-aaaa-4000-8000-000000000001\n", "\nwhat is missing is not known: a\\x1b\n", "\nthe daemon does not run: systemctl start hotmount\n",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -96,7 +97,7 @@ func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error
 		if state == "held" && d.Hold != "" {
 			state += " (" + string(d.Hold) + ")"
 		}
-		fmt.Fprintf(&b, "\n%s\n", wrap(fmt.Sprintf("%s is %s: %s", d.Disk, state, d.Why), "  "))
+		fmt.Fprintf(&b, "\n%s\n", wrap(fmt.Sprintf("%s is %s: %s", d.title(), state, d.Why), "  "))
 		for _, e := range d.Evidence {
 			fmt.Fprintf(&b, "  %s\n", wrap("found: "+disk.Visible(e), "    "))
 		}
@@ -154,9 +155,17 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 		if dir, name := path.Split(where); !wide && disk.ValidUUID(name) {
 			where = cut(dir, 12) + name[:8] + "…"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(d.Disk, 8), disk.HumanSize(d.Size), serial(d.Serial), cut(content, 9), cut(or(d.Class), 8), d.State, since, use, or(cut(where, 21)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(d.Disk, 8), disk.HumanSize(d.Size), serial(cmp.Or(d.Name, d.Serial)), cut(content, 9), cut(or(d.Class), 8), d.State, since, use, or(cut(where, 21)))
 	}
 	return t.Flush()
+}
+
+// title returns the disk's kernel name, with the name of a device-mapper device.
+func (d *DiskStatus) title() string {
+	if d.Name == "" {
+		return d.Disk
+	}
+	return d.Disk + " (" + disk.Visible(d.Name) + ")"
 }
 
 // paint colours the lines that need attention.

@@ -308,6 +308,8 @@ func TestState(t *testing.T) {
 		{Keep, ReasonFault, "failed"},
 		{Keep, ReasonShrunk, "failed"},
 		{Refuse, ReasonShrunk, "refused"},
+		{Keep, ReasonLost, "failed"},
+		{Refuse, ReasonLost, "failed"},
 		{Refuse, ReasonFormatFailed, "failed"},
 		{Refuse, ReasonInUse, "failed"},
 		{Keep, ReasonGivenOut, "given out"},

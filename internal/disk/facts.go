@@ -67,6 +67,8 @@ type Facts struct {
 	// Holders are the kernel names of devices built on the disk or on its partitions (device mapper, md, bcache), at
 	// any depth.
 	Holders []string `json:"holders,omitempty"`
+	// Below are the disks beneath a device-mapper or md device, at any depth.
+	Below []Underlying `json:"below,omitempty"`
 	// Loops are the kernel names of loop devices on the disk, on its partitions or on their holders. For a partition
 	// they are those on it or on its whole disk. They claim nothing.
 	Loops []string `json:"loops,omitempty"`

@@ -50,7 +50,7 @@ func (d Decision) State() string {
 	switch {
 	case d.GivenOut():
 		return "given out"
-	case d.Reason == ReasonFormatFailed, d.Reason == ReasonInUse, d.Amiss():
+	case d.Reason == ReasonFormatFailed, d.Reason == ReasonInUse, d.Reason == ReasonLost, d.Amiss():
 		return "failed"
 	}
 	if word, ok := states[d.Action]; ok {
@@ -66,5 +66,5 @@ var states = map[Action]string{
 
 // Amiss reports whether the disk is mounted and has a fault by which data is lost, will be, or is out of sight.
 func (d Decision) Amiss() bool {
-	return d.Mounted() && (d.Reason == ReasonFault || d.Reason == ReasonShrunk || d.Reason == ReasonCovered)
+	return d.Mounted() && (d.Reason == ReasonFault || d.Reason == ReasonShrunk || d.Reason == ReasonCovered || d.Reason == ReasonLost)
 }

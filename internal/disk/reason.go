@@ -52,6 +52,7 @@ const (
 	ReasonSerialTwice  Reason = "serial-twice"
 	ReasonNeverFormat  Reason = "was-given-out"
 	ReasonPartition    Reason = "partition-without-filesystem"
+	ReasonLost         Reason = "disk-below-gone"
 
 	// The disk waits until the operator accepts it.
 	ReasonFormatOff    Reason = "formatting-off"

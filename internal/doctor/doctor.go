@@ -84,6 +84,9 @@ type Entry struct {
 // PodName is the Kubernetes name of a pod.
 type PodName struct{ Namespace, Name string }
 
+// Failure is a disk that has failed: why, and what helps.
+type Failure struct{ What, Do string }
+
 // Snapshot is what Examine judges.
 type Snapshot struct {
 	// Host is the view of PID 1. Views are all others.
@@ -116,6 +119,8 @@ type Snapshot struct {
 	Unlikely []Process
 	// Held has a line for each class that holds new disks because of the drivers on the node (policy.Neighbours).
 	Held []string
+	// Failed has a line for each disk that has failed, and what helps.
+	Failed []Failure
 	// Blind are the reasons why the doctor could not see something.
 	Blind []string
 }

@@ -179,6 +179,9 @@ func (e *examiner) system() {
 			}
 		}
 	}
+	for _, f := range e.s.Failed {
+		e.find(Finding{}, Problem, FailedDisk, []string{f.Do}, "%s", f.What)
+	}
 	for _, line := range e.s.Held {
 		e.find(Finding{}, Note, NewDisksHeld, nil, "%s", line)
 	}

@@ -380,6 +380,7 @@ func TestExamine(t *testing.T) {
 			s.Classes[0].Accept = []string{"xfs", "nfs"}
 		}), []string{"note fstrim", "note not-seen", "warning missing-helper", "warning missing-helper", "warning not-seen", "warning udev-rule"}},
 		{"a faulty configuration", on(func(s *Snapshot) { s.Fault = "config.yaml:1: x" }), []string{"warning configuration-fault"}},
+		{"a failed disk", on(func(s *Snapshot) { s.Failed = []Failure{{"/dev/vdb has failed", "hotmount release vdb"}} }), []string{"problem failed-disk"}},
 		{"new disks held", on(func(s *Snapshot) { s.Held = []string{"class default"} }), []string{"note new-disks-held"}},
 		{"loop devices", on(func(s *Snapshot) { s.Classes[0].BackingFile = []string{"*"} }), []string{"warning loop-devices"}},
 		{"loop devices without a kubelet", func(_ *testing.T, s *Snapshot) { s.Classes[0].BackingFile = []string{"*"} }, []string{"note no-kubelet"}},

@@ -61,6 +61,8 @@ const (
 	Trimmed Kind = "fstrim"
 	// NoHelper: a program is missing.
 	NoHelper Kind = "missing-helper"
+	// FailedDisk: reads or writes of a disk fail.
+	FailedDisk Kind = "failed-disk"
 	// NewDisksHeld: a class holds new disks because of the drivers on the node.
 	NewDisksHeld Kind = "new-disks-held"
 	// LoopDevices: a class selects loop devices.

@@ -7,6 +7,7 @@ import (
 	"hotmount/internal/doctor"
 	"hotmount/internal/inventory"
 	"hotmount/internal/policy"
+	"hotmount/internal/report"
 )
 
 // Snapshot gathers what package doctor examines.
@@ -16,7 +17,14 @@ func Snapshot(ctx context.Context, h inventory.Host, s *disk.Settings) (*doctor.
 		return nil, err
 	}
 	var ours []disk.Dev
+	var failed []doctor.Failure
 	for i := range disks {
+		c := disks[i].Known()
+		// The doctor finds a mount that covers another one by itself.
+		if d := policy.Decide(&disks[i], &c, s); d.State() == "failed" && d.Reason != disk.ReasonCovered {
+			why, next := policy.Words(&disks[i], &c, s, d)
+			failed = append(failed, doctor.Failure{What: report.Name(&disks[i]) + " has failed: " + why, Do: next})
+		}
 		if disks[i].System == "" && policy.Select(&disks[i], s) != nil {
 			ours = append(ours, disks[i].Dev)
 		}
@@ -25,7 +33,7 @@ func Snapshot(ctx context.Context, h inventory.Host, s *disk.Settings) (*doctor.
 	if err != nil {
 		return nil, err
 	}
-	taken.Fault = s.Fault
+	taken.Fault, taken.Failed = s.Fault, failed
 	taken.Held = policy.Neighbours(h.Drivers(), s)
 	// Without the node's name volumes would not be recognised by theirs.
 	taken.Node, err = inventory.NodeName(s.Node)

@@ -260,7 +260,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		}
 	}
 	h.measure(&f)
-	if f.Transport == "dm" {
+	if f.Transport == "dm" || f.Transport == "md" {
 		if err := h.onVolume(&f, c); err != nil {
 			return f, err
 		}
@@ -325,21 +325,25 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	return nil
 }
 
-// onVolume records for a device-mapper device that a disk below it is or was a block volume. The volume's user may have
-// made the logical volume.
-func (h Host) onVolume(f *disk.Facts, c *common) error {
-	names, err := h.sysfs().Below(f.Name)
-	if err != nil {
+// onVolume records what is below a device-mapper or md device, and that a disk below it is or was a block volume. The
+// volume's user may have made the logical volume.
+func (h Host) onVolume(f *disk.Facts, c *common) (err error) {
+	if f.Below, err = h.sysfs().Underlying(f.Name); err != nil {
 		return err
 	}
-	for _, name := range names {
-		below, err := h.sysfs().Disk(name)
+	for i := range f.Below {
+		u := &f.Below[i]
+		if u.Gone {
+			continue
+		}
+		below, err := h.sysfs().Disk(u.Name)
 		if errors.Is(err, disk.ErrGone) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
+		u.Serial = below.Serial
 		st := c.memory.Standing(&below)
 		if f.Standing.Given == nil {
 			f.Standing.Given = st.Given

@@ -44,7 +44,7 @@ func mapped(number int, slave, below string) tree {
 	if name, part, ok := strings.Cut(below, "/"); ok {
 		target = "../../../../pci0000:00/0000:20:00.0/virtio/block/" + name + "/" + part
 	}
-	all := tree{"sys/block/" + name: "-> ../devices/virtual/block/" + name, dir + slave: "-> " + target}
+	all := tree{"sys/block/" + name: "-> ../devices/virtual/block/" + name, dir + slave: "-> " + target, strings.TrimPrefix(filepath.Join("/", dir, "slaves", target, "holders", name), "/"): ""}
 	for path, content := range block(name, 100+number, 100+number, "") {
 		if _, file, ok := strings.Cut(path, "/block/"+name+"/"); ok && !strings.HasPrefix(path, "run/") {
 			all[dir+file] = content

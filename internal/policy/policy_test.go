@@ -135,6 +135,9 @@ func hidden(f *disk.Facts) { f.Unseen = "/etc/systemd/system/srv.mount" }
 // used is a disk that another program mounted once.
 func used(f *disk.Facts) { f.Standing.Used = &disk.Use{How: "mounted at /srv"} }
 
+// pulled is a device whose disk was detached.
+func pulled(f *disk.Facts) { f.Below = []disk.Underlying{{Name: "vdx", Serial: "PV 1", Gone: true}} }
+
 // node is a disk that is bound as a device.
 func node(f *disk.Facts) { f.Bound = []string{"/run/volume"} }
 
@@ -399,6 +402,24 @@ func TestDecide(t *testing.T) {
 		{"given out, and no class selects it now", func(f *disk.Facts) { f.Standing.Link = "/mnt/block/virtio-S1" }, proven(disk.Unread), noName(rawClass), disk.Keep, disk.ReasonGivenOut},
 		{"mounted in its place", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted in its place, with a fault", func(f *disk.Facts) { f.Mounts, f.Fault = []disk.MountPoint{ours}, "shut down" }, xfs(), nil, disk.Keep, disk.ReasonFault},
+		{"mounted in its place, and the disk below is gone", func(f *disk.Facts) {
+			f.Mounts, f.Fault = []disk.MountPoint{ours}, "shut down"
+			pulled(f)
+		}, xfs(), nil, disk.Keep, disk.ReasonLost},
+		{"not mounted, and the disk below is gone", pulled, xfs(), nil, disk.Refuse, disk.ReasonLost},
+		{"released, and the disk below is gone", func(f *disk.Facts) {
+			pulled(f)
+			f.Standing.Unmounted = disk.ReasonReleased
+		}, xfs(), nil, disk.Refuse, disk.ReasonLost},
+		{"perhaps blank, and the disk below is gone", pulled, proven(disk.Unread), nil, disk.Refuse, disk.ReasonLost},
+		{"for raw, and the disk below is gone", pulled, proven(disk.Unread), block, disk.Refuse, disk.ReasonLost},
+		{"mounted in its place, on a disk that is there", func(f *disk.Facts) {
+			f.Mounts, f.Below = []disk.MountPoint{ours}, []disk.Underlying{{Name: "vdx"}}
+		}, xfs(), nil, disk.Keep, disk.ReasonMounted},
+		{"mounted in another's place, and the disk below is gone", func(f *disk.Facts) {
+			f.Mounts, f.Udev.FSUUID = []disk.MountPoint{ours}, otherUUID
+			pulled(f)
+		}, xfs(), nil, disk.Refuse, disk.ReasonMisplaced},
 		{"mounted in its place, covered by another", func(f *disk.Facts) {
 			with(ours, nil, nil)(f)
 			f.Mounts[0].Covered, f.Mounts[0].CoveredBy = true, "/mnt"
@@ -1456,6 +1477,12 @@ var conditions = []condition{
 	}},
 	{name: "it is mounted in its place, with a fault", reason: disk.ReasonFault, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Mounts, f.Fault = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, "shut down"
+	}},
+	{name: "the disk below it is gone", reason: disk.ReasonLost, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { pulled(f) }},
+	{name: "the disk below it is gone while it is mounted", reason: disk.ReasonLost, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}
+		f.MapperName, f.Serial = "vg--0-disk1", "LVM-x"
+		pulled(f)
 	}},
 	{name: "it is mounted in its place, under another mount", reason: disk.ReasonCovered, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		m := mountedAt("/mnt/disks/" + uuid)

@@ -291,6 +291,15 @@ var othersUse = []rule{{
 
 // readiness has the rules for a disk that cannot be used, whatever its content.
 var readiness = []rule{{
+	reason: disk.ReasonLost, action: disk.Refuse, on: free, priority: asError,
+	when:   func(in input) bool { return in.f.Lost() != nil },
+	wanted: "every disk below it is there", means: "a disk below it is gone: reads and writes fail until it is set up again",
+	found: func(w *told) string { return lost(w.f) },
+	why: func(w *told) string {
+		return say("the disk below it (%s) is gone: reads and writes fail until it is set up again", lost(w.f))
+	},
+	remedy: lostRemedy,
+}, {
 	reason: disk.ReasonUdev, action: disk.Wait, on: free | inPlace,
 	// The kernel reuses device numbers, so a mount that began for an earlier disk may have become this one's.
 	when: func(in input) bool {
@@ -386,6 +395,10 @@ var mounting = []rule{{
 		return say("it holds %s, and is mounted at %s, where another filesystem belongs: pods that use that path have the wrong data", misplaced(w.f, m), visible(m.Path))
 	},
 	remedy: misplacedRemedy,
+}, {
+	// This precedes the fault, which it causes.
+	reason: disk.ReasonLost, action: disk.Keep, on: inPlace, names: theMounted,
+	when: func(in input) bool { return in.f.Lost() != nil },
 }, {
 	// This precedes the fault, which it may cause.
 	reason: disk.ReasonShrunk, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,

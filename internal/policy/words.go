@@ -151,6 +151,24 @@ func place(id disk.ID, slot string) string {
 	return id.String() + " at " + visible(slot)
 }
 
+// lost names the disk below that is gone, empty if there is none.
+func lost(f *disk.Facts) string {
+	u := f.Lost()
+	if u == nil {
+		return ""
+	}
+	return visible(u.Name) + only(u.Serial != "", ", "+serial(u.Serial))
+}
+
+// lostRemedy returns what helps once the disk is back. What is mounted cannot be set up again.
+func lostRemedy(w *told) string {
+	when := "once that disk is attached again" + only(len(w.f.Mounts) > 0, " and no pod uses this one") + ": " + only(w.d.Mounted(), "hotmount release "+w.f.Name+"; ")
+	if group := w.f.VolumeGroup(); group != "" {
+		return when + say("vgchange -an %s; vgchange -ay %[1]s", group)
+	}
+	return when + "close it and open it again (cryptsetup, mdadm, multipath)"
+}
+
 // wipe returns the remedy for a disk whose content is not needed. It names only steps that help. The operator acts, on
 // the host or here, or gives a token. hotmount cannot see changes that the host makes beneath an attached disk, which
 // may be in use.
@@ -239,7 +257,7 @@ func wasGiven(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":
 		return "its disk " + visible(f.Whole)
-	case f.Transport == "dm":
+	case len(f.Below) > 0:
 		return "it, or a disk below it,"
 	}
 	return "it"

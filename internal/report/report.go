@@ -163,7 +163,9 @@ func (l *Log) write(fields map[string]string) error {
 // Name returns the name of a disk for a message.
 func Name(f *disk.Facts) string {
 	s := f.Node()
-	if f.Serial != "" {
+	if f.MapperName != "" {
+		s += fmt.Sprintf(" (%s, %s)", disk.Visible(f.MapperName), disk.HumanSize(f.Size))
+	} else if f.Serial != "" {
 		s += fmt.Sprintf(" (serial %s, %s)", disk.Visible(f.Serial), disk.HumanSize(f.Size))
 	} else {
 		s += fmt.Sprintf(" (no serial, %s)", disk.HumanSize(f.Size))

@@ -399,6 +399,11 @@ func TestName(t *testing.T) {
 			t.Errorf("%q: %q, want %q", serial, got, want)
 		}
 	}
+	volume := facts("LVM-x")
+	volume.MapperName = "vg0-disk1"
+	if got := Name(volume); got != "/dev/vdb (vg0-disk1, 5 GiB)" {
+		t.Errorf("a logical volume: %q", got)
+	}
 }
 
 func TestText(t *testing.T) {

@@ -1,6 +1,8 @@
 package sysfs
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -45,41 +47,116 @@ func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// Below returns the kernel names of the disks beneath a device-mapper device, at any depth, sorted. For a partition it
-// returns the disk. It leaves out devices that disappear meanwhile.
+// Below returns the kernel names of the disks beneath a device-mapper or md device that are attached, at any depth,
+// sorted. For a partition it returns the disk.
 func (f FS) Below(name string) ([]string, error) {
-	found := map[string]bool{}
-	var walk func(dir string) error
-	walk = func(dir string) error {
-		slaves := filepath.Join(dir, "slaves")
-		entries, err := os.ReadDir(slaves)
-		for _, e := range entries {
-			real, err := filepath.EvalSymlinks(filepath.Join(slaves, e.Name()))
-			if missing(err) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if _, err := os.Stat(filepath.Join(real, "partition")); err == nil {
-				real = filepath.Dir(real)
-			}
-			if name := filepath.Base(real); !found[name] {
-				found[name] = true
-				if err := walk(real); err != nil {
-					return err
-				}
-			}
+	below, err := f.Underlying(name)
+	var names []string
+	for _, u := range below {
+		if !u.Gone {
+			names = append(names, u.Name)
 		}
-		if missing(err) {
-			return nil
-		}
-		return err
 	}
-	if err := walk(f.path("sys/block", name)); err != nil {
+	return names, err
+}
+
+// Underlying returns the disks beneath a device-mapper or md device, at any depth, sorted by name. It leaves out those
+// that are gone and not needed, such as a leg of a mirror.
+//
+// The device keeps its link to a disk that was pulled. The link then leads nowhere, or to a new disk in the same slot,
+// which does not name the device as its holder.
+func (f FS) Underlying(name string) ([]disk.Underlying, error) {
+	below, err := f.underlying(name, 0)
+	if err != nil {
 		return nil, fmt.Errorf("cannot list what is below %s: %w", disk.Visible(name), err)
 	}
-	return slices.Sorted(maps.Keys(found)), nil
+	// Several volumes below one volume can lie on one disk.
+	slices.SortFunc(below, func(a, b disk.Underlying) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.Compact(below), nil
+}
+
+// deepest bounds the depth of a stack of devices.
+const deepest = 16
+
+func (f FS) underlying(name string, depth int) (below []disk.Underlying, err error) {
+	dir := f.path("sys/block", name)
+	entries, err := os.ReadDir(filepath.Join(dir, "slaves"))
+	if missing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if depth == deepest {
+		return nil, errors.New("the stack of devices is too deep")
+	}
+	spare, whole := redundant(dir), false
+	for _, e := range entries {
+		link := filepath.Join(dir, "slaves", e.Name())
+		leg, err := f.leg(link, name, depth)
+		if err != nil {
+			return nil, err
+		}
+		spare = spare || isImage(link)
+		whole = whole || !slices.ContainsFunc(leg, isGone)
+		below = append(below, leg...)
+	}
+	if spare && whole {
+		below = slices.DeleteFunc(below, isGone)
+	}
+	return below, nil
+}
+
+// leg returns the disk to which a link in slaves leads, and what is beneath it. above is the device with the link.
+func (f FS) leg(link, above string, depth int) ([]disk.Underlying, error) {
+	target, err := os.Readlink(link)
+	if missing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	u := disk.Underlying{Name: filepath.Base(target)}
+	if up := filepath.Base(filepath.Dir(target)); partitionOf(up, u.Name) {
+		u.Name = up
+	}
+	_, err = os.Lstat(filepath.Join(link, "holders", above))
+	if missing(err) {
+		u.Gone = true
+		return []disk.Underlying{u}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	below, err := f.underlying(u.Name, depth+1)
+	return append(below, u), err
+}
+
+func isGone(u disk.Underlying) bool { return u.Gone }
+
+// partitionOf reports whether the name is that of a partition of the disk (bdevname in the kernel's block layer: "sda1",
+// "nvme0n1p1").
+func partitionOf(whole, name string) bool {
+	number, ok := strings.CutPrefix(name, whole)
+	number = strings.TrimPrefix(number, "p")
+	return ok && number != "" && strings.Trim(number, "0123456789") == ""
+}
+
+// redundant reports whether a device works while one of those beneath it does: multipath, or md with a level that
+// mirrors. md itself drops a disk that it can do without.
+func redundant(dir string) bool {
+	if level, err := readAttribute(filepath.Join(dir, "md/level")); err == nil {
+		return level != "raid0\n" && level != "linear\n"
+	}
+	uuid, err := readAttribute(filepath.Join(dir, "dm/uuid"))
+	return err == nil && strings.HasPrefix(uuid, "mpath-")
+}
+
+// isImage reports whether the device in that directory is an image or the metadata of a mirrored logical volume. LVM
+// reserves these names (lvm(8)).
+func isImage(dir string) bool {
+	name, err := readAttribute(filepath.Join(dir, "dm/name"))
+	return err == nil && (strings.Contains(name, "_rimage_") || strings.Contains(name, "_rmeta_") || strings.Contains(name, "_mimage_"))
 }
 
 // partitionsOf returns the partitions of a holder, none if it is gone.
