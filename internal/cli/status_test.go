@@ -224,6 +224,7 @@ func TestHears(t *testing.T) {
 	then := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}
 	mounted := disk.Decision{Action: disk.Keep, Reason: disk.ReasonMounted, Class: "default"}
+	lost := disk.Decision{Action: disk.Keep, Reason: disk.ReasonLost, Class: "lvm"}
 	for _, test := range []struct {
 		name   string
 		is     DiskStatus
@@ -239,6 +240,8 @@ func TestHears(t *testing.T) {
 			DiskStatus{State: "mounted", Decision: mounted, Since: then.Add(time.Hour)}},
 		{"but not one that was there before", DiskStatus{State: "mounted", Decision: mounted}, disk.Line{Decision: mounted, Since: then}, "running",
 			DiskStatus{State: "mounted", Decision: mounted, Since: then}},
+		{"which disk below is gone", DiskStatus{State: "failed", Decision: lost, Why: "vdb"}, disk.Line{Decision: lost, Why: "vdb, serial PV"}, "running",
+			DiskStatus{State: "failed", Decision: lost, Why: "vdb, serial PV"}},
 		{"a failure", DiskStatus{State: "refused", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r"}, "running",
 			DiskStatus{State: "failed", Decision: refused, Why: "f", Next: "r"}},
 		{"a failure that repeats itself", DiskStatus{State: "unmounted", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r", Tries: 3, Retry: then}, "running",

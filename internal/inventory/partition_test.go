@@ -97,6 +97,8 @@ func TestPartitions(t *testing.T) {
 	}
 	if by := scan(t, h); by["dm-3"].Standing.Given == nil || by["dm-3"].Standing.Link != "/mnt/raw/virtio-PARTED" || by["dm-0"].Standing.Given != nil || by["vdb"].Standing.Given != nil {
 		t.Errorf("a logical volume on a block volume: %+v", by["dm-3"].Standing)
+	} else if got := fmt.Sprint(by["dm-3"].Below); got != "[{dm-2  false} {vdc PARTED false}]" {
+		t.Errorf("below a logical volume: %s", got)
 	}
 	if err := os.Remove(filepath.Join(h.Root, "mnt/raw/virtio-PARTED")); err != nil {
 		t.Fatal(err)
