@@ -39,7 +39,7 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 
 	m.detach(w, id)
 	m.wait("the volume to be failed again", "hotmount status --output wide | tr -s ' \\n' ' ' | grep -F 'the disk below it ("+name+", serial PV-1) is gone'")
-	m.run("! dd if=/dev/zero of=" + path + "/more bs=1M count=8 conv=fsync; hotmount release dm-0; systemctl restart hotmount")
+	m.run("if dd if=/dev/zero of=" + path + "/more bs=1M count=8 conv=fsync; then exit 1; fi; hotmount release dm-0; systemctl restart hotmount")
 	m.attach(w, disk)
 	m.follow("once that disk is attached again: ", "vgchange -an my-vg; vgchange -ay my-vg")
 	m.wait("the volume to be mounted again", "[ \"$(cat "+path+"/data)\" = precious ] && findmnt "+path)
