@@ -257,7 +257,7 @@ func wasGiven(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":
 		return "its disk " + visible(f.Whole)
-	case len(f.Below) > 0:
+	case f.Transport == "dm" || f.Transport == "md":
 		return "it, or a disk below it,"
 	}
 	return "it"
