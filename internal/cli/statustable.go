@@ -131,7 +131,7 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 		return string([]rune(s)[:n-1]) + "…"
 	}
 	serial := func(s string) string {
-		// A logical volume's is the UUIDs of group and volume. Both ends tell volumes apart.
+		// The name of a logical volume stands here, too. Both ends tell long ones apart.
 		if all := []rune(disk.Visible(s)); wide && len(all) > widestSerial {
 			return string(all[:widestSerial/2]) + "…" + string(all[len(all)-widestSerial/2+1:])
 		}
