@@ -19,7 +19,7 @@ const (
 	// cost no read of the disk, and are tried again after at most 128 and 16 seconds.
 	nodeLongest = 8
 	heldLongest = 5
-	// remindEvery is how often the journal has a failure that stays the same, once the wait does not grow any more.
+	// remindEvery is how often the journal has a failure that stays the same.
 	remindEvery = 24 * time.Hour
 )
 
@@ -40,10 +40,9 @@ type attempts struct {
 
 // again counts a failure. The wait grows up to the failure most.
 func (a *attempts) again(err error, now time.Time, most int) disk.Tries {
-	grows := a.step < most
 	a.count, a.step = a.count+1, min(a.step+1, most)
 	t := disk.Tries{Count: a.count, Wait: backoff(a.step)}
-	t.Quiet = !grows && a.told == err.Error() && now.Sub(a.toldAt) < remindEvery
+	t.Quiet = a.told == err.Error() && now.Sub(a.toldAt) < remindEvery
 	if !t.Quiet {
 		a.told, a.toldAt = err.Error(), now
 	}

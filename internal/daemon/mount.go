@@ -1,24 +1,17 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/inventory"
 	"hotmount/internal/mounts"
-	"hotmount/internal/policy"
-	"hotmount/internal/report"
 	"hotmount/internal/run"
 	"hotmount/internal/unit"
 )
@@ -46,13 +39,15 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 			// The disk is not at fault, and the mount point may still be needed.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
-		if above, askErr := u.FailedAbove(ctx, path); above != "" {
-			err = fmt.Errorf("cannot mount %s: systemd requires %s for it, which has failed: nothing is wrong with the disk; see: systemctl status %[2]s", f.ID, above)
+		if above, askErr := u.MissingAbove(ctx, path); above != "" {
+			err = fmt.Errorf("cannot mount %s: systemd requires %s for it, which is not mounted: nothing is wrong with the disk; see: systemctl status %[2]s; without it: remove it from /etc/fstab, then systemctl daemon-reload", f.ID, above)
 			return disk.OfNode(errors.Join(err, u.StartCleanup(ctx, path)))
 		} else if askErr != nil {
 			err = errors.Join(err, askErr)
+		} else {
+			a := heard(ctx, run.Exec{}, u.host, f, class, failed.Unit, asked, u.host.Monotonic()-asked)
+			err = a.failure(f, class, fstype, failed.Unit, u.host.Store.Holders(uuid))
 		}
-		err = failure(err, f.Node(), kernelSaid(ctx, run.Exec{}, u.host, f.ID, asked), u.host.Store.Holders(uuid), policy.Check(f, fstype))
 		// The cleanup that PID 1 starts after a failed mount must not meet the next attempt.
 		err = errors.Join(err, u.StartCleanup(ctx, path))
 	}
@@ -85,28 +80,6 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 		ID: f.ID, Path: path, Type: fstype, Options: class.MountOptions(fstype), Timeout: unit.MountTimeout,
 		Description: fmt.Sprintf("%s %s on %s (%s, %s)", fstype, uuid, f.Node(), serial, disk.HumanSize(f.Size)),
 	})
-}
-
-// failure explains a failed mount by the kernel's log. holders are the users of the filesystem when its disk was last
-// detached. check is the command that looks for damage.
-func failure(err error, node, said, holders, check string) error {
-	// "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in fs/xfs/xfs_mount.c). The disk is not at
-	// fault.
-	if strings.Contains(said, "duplicate UUID") {
-		if holders != "" {
-			holders = "; when its disk went it was used by: " + holders
-		}
-		return fmt.Errorf("%w: %w%s; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", err, disk.ErrHeld, holders)
-	}
-	// "%s: Can't open blockdev" (setup_bdev_super, before that get_tree_bdev, in fs/super.c) means that the kernel did
-	// not read it. A unit of an earlier daemon, hotmount-format@, may still read it.
-	if strings.Contains(said, "Can't open blockdev") {
-		return fmt.Errorf("%w; the kernel says: %s; the kernel did not read the disk, so this is no sign of damage; to see which process has it open exclusively: fuser -v %s", err, said, node)
-	}
-	if said != "" {
-		said = "; the kernel says: " + said
-	}
-	return fmt.Errorf("%w%s; look at it with: %s", err, said, check)
 }
 
 // remedied adds a remedy to the error of a mount point in a full filesystem, or in a place that the daemon's sandbox has
@@ -207,34 +180,4 @@ func (a *arrivals) shown(table []mounts.Mount) {
 			delete(a.waiting, key)
 		}
 	}
-}
-
-// kernelSaid returns the kernel's log messages about the disk since that time of CLOCK_MONOTONIC. For a damaged
-// filesystem mount(8) reports only an error number.
-func kernelSaid(ctx context.Context, r run.Runner, h inventory.Host, id disk.ID, since time.Duration) string {
-	// Filesystems begin their messages with "XFS (vdb): " or "EXT4-fs (vdb): ". The layer before them uses "/dev/vdb:
-	// ".
-	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second,
-		Args: []string{"-k", "-b", "-q", "-o", "json", "--no-pager", "-n", "3", "--since", "-1min", "-g", `\(` + id.Name + `\):|/dev/` + id.Name + `: Can't open blockdev`}})
-	if err != nil {
-		return ""
-	}
-	// While the disk is attached, the kernel does not reuse its name. Afterwards the lines may be about another disk.
-	if now, err := h.Look(id.Name); err != nil || now.Seq != id.Seq {
-		return ""
-	}
-	var said []string
-	for in := json.NewDecoder(bytes.NewReader(res.Stdout)); ; {
-		var e report.Entry
-		if in.Decode(&e) != nil {
-			break
-		}
-		// This is the journal's time. The kernel's own (_SOURCE_MONOTONIC_TIMESTAMP) comes from another clock:
-		// printk(9) uses local_clock().
-		micros, err := strconv.ParseInt(e.Text("__MONOTONIC_TIMESTAMP"), 10, 64)
-		if err == nil && time.Duration(micros)*time.Microsecond >= since {
-			said = append(said, strings.TrimSpace(e.Text("MESSAGE")))
-		}
-	}
-	return disk.Visible(strings.Join(said, " / "))
 }

@@ -3,10 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,7 +15,6 @@ import (
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
 	"hotmount/internal/nodetest"
-	"hotmount/internal/run/runtest"
 	"hotmount/internal/unit"
 )
 
@@ -154,61 +151,6 @@ func TestRemedied(t *testing.T) {
 		err := remedied(&os.PathError{Op: "mkdirat", Path: "/srv/a", Err: errno}, "/srv")
 		if err.Error() != "mkdirat /srv/a: "+errno.Error()+want || !errors.Is(err, errno) {
 			t.Errorf("%v: %v", errno, err)
-		}
-	}
-}
-
-// A filesystem that somebody still has from before is not damaged: who has it is said,
-// and no command that looks for damage.
-func TestFailure(t *testing.T) {
-	job := errors.New("systemd's job ended")
-	const duplicate = "XFS (vdc): Filesystem has duplicate UUID aaaaaaaa-0000-4000-8000-000000000001 - can't mount"
-	for _, test := range []struct {
-		said, holders, want string
-		held                bool
-	}{
-		{duplicate, "process 7 (db): has a file open", "systemd's job ended: " + disk.ErrHeld.Error() + "; when its disk went it was used by: process 7 (db): has a file open; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", true},
-		{duplicate, "", "systemd's job ended: " + disk.ErrHeld.Error() + "; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", true},
-		{"XFS (vdc): Corruption", "process 7", "systemd's job ended; the kernel says: XFS (vdc): Corruption; look at it with: xfs_repair -n /dev/vdc", false},
-		{"/dev/vdc: Can't open blockdev", "process 7", "systemd's job ended; the kernel says: /dev/vdc: Can't open blockdev; the kernel did not read the disk, so this is no sign of damage; to see which process has it open exclusively: fuser -v /dev/vdc", false},
-		{"", "", "systemd's job ended; look at it with: xfs_repair -n /dev/vdc", false},
-	} {
-		err := failure(job, "/dev/vdc", test.said, test.holders, "xfs_repair -n /dev/vdc")
-		if err.Error() != test.want || errors.Is(err, disk.ErrHeld) != test.held || !errors.Is(err, job) {
-			t.Errorf("%q: %v", test.said, err)
-		}
-	}
-}
-
-// Only what was said since the mount was asked for, and of this attachment, tells why it
-// has failed.
-func TestKernelSaid(t *testing.T) {
-	const held = "XFS (vdb): Filesystem has duplicate UUID aaaaaaaa-0000-4000-8000-000000000001 - can't mount"
-	const asked = 100 * time.Second
-	line := func(at time.Duration, message string) string {
-		return fmt.Sprintf(`{"__MONOTONIC_TIMESTAMP":"%d","_SOURCE_MONOTONIC_TIMESTAMP":"1","MESSAGE":%s}`+"\n", at.Microseconds(), message)
-	}
-	words := func(s string) string { return strconv.Quote(s) }
-	before, after := asked-time.Microsecond, asked+time.Second
-	vdb := disk.ID{Name: "vdb", Seq: 1016}
-	for name, tt := range map[string]struct {
-		id            disk.ID
-		journal, want string
-	}{
-		"of this attempt":     {vdb, line(asked, words(held)) + line(after, words("XFS (vdb): b")), held + " / XFS (vdb): b"},
-		"of an earlier one":   {vdb, line(before, words(held)) + line(after, words("XFS (vdb): metadata I/O error")), "XFS (vdb): metadata I/O error"},
-		"of an earlier alone": {vdb, line(before, words(held)), ""},
-		"of another disk":     {disk.ID{Name: "vdb", Seq: 1015}, line(after, words(held)), ""},
-		"of one that is gone": {disk.ID{Name: "vdz", Seq: 1099}, line(after, words(held)), ""},
-		"of no known time":    {vdb, `{"MESSAGE":"` + held + `"}`, ""},
-		"hostile bytes":       {vdb, line(after, "[88,27]"), `X\x1b`},
-		"nothing":             {vdb, "", ""},
-	} {
-		h := nodetest.New(t)
-		r := runtest.New(t)
-		r.On(`/usr/bin/journalctl -k -b -q -o json --no-pager -n 3 --since -1min -g \(`+tt.id.Name+`\):|/dev/`+tt.id.Name+`: Can't open blockdev`, runtest.Print(tt.journal, 0))
-		if got := kernelSaid(t.Context(), r, h, tt.id, asked); got != tt.want {
-			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

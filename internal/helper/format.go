@@ -133,7 +133,9 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	}
 	v.Content, v.Failure, v.Shared = disk.Content{}, err.Error(), errors.Is(err, format.ErrShared)
 	v.Retry = format.Retry(err)
-	j.log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
+	if last := f.Standing.Verdict; last == nil || last.Failure != v.Failure { // else the journal has it
+		j.log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
+	}
 	// While writes are not counted no verdict is valid. A failed one only delays the next try.
 	now, err := j.host.Counters(f.Name)
 	v.Writes = now.Writes

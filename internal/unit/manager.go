@@ -281,19 +281,20 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 	return true, nil
 }
 
-// FailedAbove returns the name of the failed mount unit of a directory above the mount point, empty if there is none.
-// PID 1 requires the mounts of fstab and of unit files above a mount (systemd.mount(5), "Implicit Dependencies").
-func (m *Manager) FailedAbove(ctx context.Context, path string) (name string, err error) {
+// MissingAbove returns the name of a mount unit of a directory above the mount point that PID 1 could not start, empty if
+// there is none. PID 1 requires the mounts of fstab and of unit files above a mount (systemd.mount(5), "Implicit
+// Dependencies"). Such a unit has failed, or waits in vain for its own device.
+func (m *Manager) MissingAbove(ctx context.Context, path string) (name string, err error) {
 	if err := checkPath(path); err != nil {
 		return "", err
 	}
 	err = m.with(ctx, func(ctx context.Context, c *sd.Conn) error {
 		for dir := filepath.Dir(path); dir != "/" && name == ""; dir = filepath.Dir(dir) {
-			state, err := c.GetUnitPropertyContext(ctx, Name(dir), "ActiveState")
+			p, err := c.GetUnitPropertiesContext(ctx, Name(dir))
 			if err != nil {
 				return disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", Name(dir), err))
 			}
-			if state.Value.Value() == "failed" {
+			if p["LoadState"] == "loaded" && p["ActiveState"] != "active" {
 				name = Name(dir)
 			}
 		}

@@ -60,8 +60,8 @@ StartUnit hotmount-cleanup@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3
 StartUnit hotmount-unmount@mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f:254:16.service replace
 Get mnt_2ddisks_2d5f0c8f3e_5cx2d2b3c_5cx2d4d61_5cx2d9c2e_5cx2d0a1b2c3d4e5f_2emount org.freedesktop.systemd1.Unit Job
 Get mnt_2ddisks_2d5f0c8f3e_5cx2d2b3c_5cx2d4d61_5cx2d9c2e_5cx2d0a1b2c3d4e5f_2emount org.freedesktop.systemd1.Unit ActiveState
-Get mnt_2ddisks_2emount org.freedesktop.systemd1.Unit ActiveState
-Get mnt_2emount org.freedesktop.systemd1.Unit ActiveState
+GetAll mnt_2ddisks_2emount org.freedesktop.systemd1.Unit
+GetAll mnt_2emount org.freedesktop.systemd1.Unit
 GetAll dev_2dvdb_2edevice org.freedesktop.systemd1.Unit
 Get systemd1 org.freedesktop.systemd1.Manager UserspaceTimestampMonotonic`
 
@@ -102,8 +102,8 @@ var everything = append(slices.Clone(jobs), []struct {
 	}},
 	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},                        // nothing
 	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // nothing, where there is no directory
-	{"FailedAbove", func(ctx context.Context, m *Manager) error {
-		_, err := m.FailedAbove(ctx, mountUnit().Path)
+	{"MissingAbove", func(ctx context.Context, m *Manager) error {
+		_, err := m.MissingAbove(ctx, mountUnit().Path)
 		return err
 	}},
 	{"Plugged", func(ctx context.Context, m *Manager) error { _, err := m.Plugged(ctx, "vdb"); return err }},
@@ -277,18 +277,20 @@ func TestFaultsOfTheNode(t *testing.T) {
 		if _, err := m.Plugged(background(t), "vdb"); !ofNode(err) {
 			t.Errorf("Plugged: %v", err)
 		}
-		if _, err := m.FailedAbove(background(t), mountUnit().Path); !ofNode(err) {
-			t.Errorf("FailedAbove: %v", err)
+		if _, err := m.MissingAbove(background(t), mountUnit().Path); !ofNode(err) {
+			t.Errorf("MissingAbove: %v", err)
 		}
 	}
 }
 
-// TestFailedAbove: the nearest mount unit above that has failed is named.
-func TestFailedAbove(t *testing.T) {
-	for state, want := range map[string]string{"failed": "mnt-disks.mount", "active": "", "inactive": ""} {
+// TestMissingAbove: the nearest mount unit above that is configured and not mounted is named.
+func TestMissingAbove(t *testing.T) {
+	for state, want := range map[[2]string]string{
+		{"loaded", "failed"}: "mnt-disks.mount", {"loaded", "active"}: "", {"not-found", "inactive"}: "", {"loaded", "inactive"}: "mnt-disks.mount",
+	} {
 		p := startPID1(t)
-		p.unit = map[string]any{"ActiveState": state}
-		if got, err := p.manager().FailedAbove(background(t), mountUnit().Path); err != nil || got != want {
+		p.unit = map[string]any{"LoadState": state[0], "ActiveState": state[1]}
+		if got, err := p.manager().MissingAbove(background(t), mountUnit().Path); err != nil || got != want {
 			t.Errorf("%s: %q, error %v", state, got, err)
 		}
 	}

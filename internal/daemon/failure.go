@@ -1,0 +1,158 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
+	"hotmount/internal/policy"
+	"hotmount/internal/report"
+	"hotmount/internal/run"
+)
+
+// attempt is what the journal has about one attempt to mount.
+type attempt struct {
+	// mount is what mount(8) said, or PID 1 when it ended mount(8) after the timeout. kernel has the kernel's messages in
+	// order.
+	mount, kernel []string
+	// result is the result of the mount unit's job (JOB_RESULT in systemd.journal-fields(7)), empty if unknown.
+	result string
+}
+
+// mostLines bounds the lines of an attempt that a message repeats. mostEntries bounds those that are read.
+const (
+	mostLines   = 10
+	mostEntries = "500"
+)
+
+// heard reads the journal about the attempt that began at that time of CLOCK_MONOTONIC and took so long.
+func heard(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, class *disk.Class, mountUnit string, since, took time.Duration) (a attempt) {
+	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{
+		"-b", "-q", "-o", "json", "--no-pager", "-n", mostEntries, "--since", fmt.Sprintf("-%ds", int(took.Seconds())+60),
+		"_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=" + mountUnit, "+", "_PID=1", "UNIT=" + mountUnit,
+	}})
+	if err != nil {
+		return a
+	}
+	// While the disk is attached, the kernel does not reuse its name. Afterwards the lines may be about another disk.
+	if now, err := h.Look(f.Name); err != nil || now.Seq != f.Seq {
+		return a
+	}
+	for in := json.NewDecoder(bytes.NewReader(res.Stdout)); ; {
+		var e report.Entry
+		if in.Decode(&e) != nil {
+			return a
+		}
+		// This is the journal's time. The kernel's own (_SOURCE_MONOTONIC_TIMESTAMP) comes from another clock:
+		// printk(9) uses local_clock().
+		micros, err := strconv.ParseInt(e.Text("__MONOTONIC_TIMESTAMP"), 10, 64)
+		if err == nil && time.Duration(micros)*time.Microsecond >= since {
+			a.add(e, f, class)
+		}
+	}
+}
+
+// add adds an entry of the journal, unless it is about something else.
+func (a *attempt) add(e report.Entry, f *disk.Facts, class *disk.Class) {
+	line := disk.Visible(strings.TrimSpace(e.Text("MESSAGE")))
+	switch {
+	case e.Text("_TRANSPORT") == "kernel":
+		if len(a.kernel) < mostLines && (strings.Contains(line, "("+f.Name+"): ") || strings.HasPrefix(line, f.Node()+": ") || aboutOptions(line, class)) {
+			a.kernel = append(a.kernel, line)
+		}
+	case e.Text("_PID") == "1":
+		if result := e.Text("JOB_RESULT"); result != "" {
+			a.result = result
+		}
+		if !strings.Contains(line, "timed out") {
+			return
+		}
+		fallthrough
+	case !strings.HasPrefix(line, "dmesg(1) may have more information"):
+		// mount(8) begins with the mount point, which the message has already.
+		if _, words, ok := strings.Cut(strings.TrimPrefix(line, "mount: "), ": "); ok && len(a.mount) < mostLines {
+			a.mount = append(a.mount, words)
+		}
+	}
+}
+
+// aboutOptions reports whether the kernel's line is about a mount option of the class. Such a line names no disk.
+func aboutOptions(line string, class *disk.Class) bool {
+	kind, words, ok := strings.Cut(line, ": ")
+	if !ok || !strings.EqualFold(kind, disk.XFS) && !strings.EqualFold(strings.TrimSuffix(kind, "-fs"), disk.Ext4) {
+		return false
+	}
+	_, named, quoted := strings.Cut(words, "'")
+	named, _, _ = strings.Cut(named, "'")
+	for _, option := range class.MountOptions(strings.ToLower(strings.TrimSuffix(kind, "-fs"))) {
+		if name, _, _ := strings.Cut(option, "="); !quoted || name == named {
+			return true
+		}
+	}
+	return false
+}
+
+// causes are the causes of a failed mount, by the words of the kernel or of mount(8), the most certain first. The kernel's
+// words are those of Linux 5.10 to 6.18.
+//
+// Only words about damage lead to the command that checks a filesystem.
+var causes = []struct{ words, meaning string }{
+	// setup_bdev_super, before that get_tree_bdev, in fs/super.c. A unit of an earlier daemon, hotmount-format@, may
+	// still read the disk.
+	{`Can't open blockdev`, "the kernel did not read the disk, so this is no sign of damage; to see which process has it open exclusively: fuser -v NODE"},
+	{`unknown filesystem type`, "this kernel cannot mount any TYPE, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe TYPE"},
+	{`Unknown parameter|Bad value for '|Unrecognized mount option|quota feature not enabled|invalid log(bufs|bufsize|iosize)|logbuf size must be`,
+		"the disk is not damaged; correct the options of class CLASS; then: hotmount config check && systemctl reload hotmount"},
+	{`unknown (read-only compatible|incompatible)( log)? features|unsupported optional features|not supported by kernel`,
+		"the filesystem is newer than this kernel, and is not damaged; boot a newer kernel, such as the one that it was last mounted with"},
+	// xfs_readsb in fs/xfs/xfs_mount.c, ext4_load_super in fs/ext4/super.c.
+	{`device supports [0-9]+ byte sectors|bad block size`, "the filesystem was made for smaller sectors than this disk has, and is not damaged; attach it as a disk with sectors of 512 bytes"},
+	{`external log|external journal|journal device`, "a part of the filesystem, its log, lies on another device, and hotmount mounts only what lies on one disk; it is not damaged"},
+	{`[Cc]orrupt|Structure needs cleaning|[Cc]hecksum|CRC error|Bad message|xfs_repair|bad geometry|run e2fsck`, "look at it with: CHECK"},
+	{`I/O error|Input/output error`, "the disk does not read or write everything, which says nothing about the filesystem; look at the disk, or its storage, with: journalctl -k -b -g NAME"},
+}
+
+// why returns what the attempt said, what that means for the disk, and what helps.
+func (a *attempt) why(f *disk.Facts, class *disk.Class, fstype string) string {
+	kernel, mount := strings.Join(a.kernel, " / "), strings.Join(a.mount, " / ")
+	meaning := "nothing reports damage; whether it is the options of class CLASS: hotmount config check"
+	for _, c := range causes {
+		if regexp.MustCompile(c.words).MatchString(mount + "\n" + kernel) {
+			meaning = c.meaning
+			break
+		}
+	}
+	var said []string
+	// mount(8) has one text for every EINVAL, which the kernel has explained.
+	if mount != "" && (kernel == "" || !strings.HasPrefix(mount, "wrong fs type")) {
+		said = append(said, "mount(8) says: "+strings.TrimSuffix(mount, "."))
+	}
+	if kernel != "" {
+		said = append(said, "the kernel says: "+strings.TrimSuffix(kernel, "."))
+	}
+	if a.result != "" && a.result != "failed" {
+		said = append(said, fmt.Sprintf("systemd ended the job with %q", a.result))
+	}
+	in := strings.NewReplacer("CLASS", class.Name, "NODE", f.Node(), "NAME", f.Name, "TYPE", fstype, "CHECK", policy.Check(f, fstype))
+	return strings.Join(append(said, in.Replace(meaning)), "; ")
+}
+
+// failure explains a failed mount. holders are the users of the filesystem when its disk was last detached.
+func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, holders string) error {
+	// "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in fs/xfs/xfs_mount.c). The disk is not at
+	// fault.
+	if strings.Contains(strings.Join(a.kernel, "\n"), "duplicate UUID") {
+		if holders != "" {
+			holders = "; when its disk went it was used by: " + holders
+		}
+		return fmt.Errorf("cannot mount %s: %w%s; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", f.ID, disk.ErrHeld, holders)
+	}
+	return fmt.Errorf("cannot mount %s: %s; all about it: journalctl -b -u '%s'", f.ID, a.why(f, class, fstype), mountUnit)
+}
