@@ -53,9 +53,14 @@ func source(c *cobra.Command) config.Source {
 
 func checkConfig(c *cobra.Command) error {
 	src := source(c)
+	origin := func(key string) string { return config.Origin(src, key) }
 	s, err := config.Load(src)
 	if err == nil {
-		err = errors.Join(config.Directories(src), helper.AskMkfs(c.Context(), run.Exec{}, &s, func(key string) string { return config.Origin(src, key) }))
+		warnings, refused := helper.TryOptions(c.Context(), run.Exec{}, &s, config.Default().Classes[0].Options, origin)
+		err = errors.Join(config.Directories(src), helper.AskMkfs(c.Context(), run.Exec{}, &s, origin), refused)
+		for _, w := range warnings {
+			fmt.Fprintln(c.ErrOrStderr(), w)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(c.OutOrStdout(), err)

@@ -108,9 +108,9 @@ var causes = []struct{ words, meaning string }{
 	// still read the disk.
 	{`Can't open blockdev`, "the kernel did not read the disk, so this is no sign of damage; to see which process has it open exclusively: fuser -v NODE"},
 	{`unknown filesystem type`, "this kernel cannot mount any TYPE, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe TYPE"},
-	{`Unknown parameter|Bad value for '|Unrecognized mount option|quota feature not enabled|invalid log(bufs|bufsize|iosize)|logbuf size must be`,
+	{`Unknown parameter|Bad value for '|Unrecognized mount option|quota feature not enabled|quota support not available|invalid log(bufs|bufsize|iosize)|logbuf size must be`,
 		"the disk is not damaged; correct the options of class CLASS; then: hotmount config check && systemctl reload hotmount"},
-	{`unknown (read-only compatible|incompatible)( log)? features|unsupported optional features|not supported by kernel`,
+	{`unknown (read-only compatible|incompatible)( log)? features|unsupported optional features|not supported by kernel|Only pagesize`,
 		"the filesystem is newer than this kernel, and is not damaged; boot a newer kernel, such as the one that it was last mounted with"},
 	// xfs_readsb in fs/xfs/xfs_mount.c, ext4_load_super in fs/ext4/super.c.
 	{`device supports [0-9]+ byte sectors|bad block size`, "the filesystem was made for smaller sectors than this disk has, and is not damaged; attach it as a disk with sectors of 512 bytes"},

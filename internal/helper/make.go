@@ -35,6 +35,12 @@ type making struct {
 // proveAndMake returns the final content of the disk, and the write count for which that is valid. After an error
 // nothing is known of the disk. With the operator's token it overwrites the content, or returns an error.
 func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, err error) {
+	// While the options stay wrong, a blank disk is not read again.
+	if last := j.facts.Standing.Verdict; last.Valid(j.facts) && last.Failure != "" {
+		if err := canMount(policy.Select(j.facts, j.settings), j.facts.ID); err != nil && err.Error() == last.Failure {
+			return c, 0, err
+		}
+	}
 	m, err := j.begin(ctx)
 	if err != nil {
 		return c, 0, err
@@ -196,6 +202,9 @@ func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 // makeFilesystem runs mkfs. Its first write is recorded before it happens.
 func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	f, class := m.facts, m.class
+	if err := canMount(class, f.ID); err != nil {
+		return err
+	}
 	again := c.Kind == disk.HalfMade && m.token == ""
 	m.decision.UUID = m.uuid
 	boot, err := m.host.Boot()

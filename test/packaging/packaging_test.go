@@ -125,7 +125,7 @@ func TestCompletion(t *testing.T) {
 // exposures has the highest exposure level of each service (systemd-analyze(1), security).
 var exposures = map[string]float64{
 	"hotmount.service":          1.6,
-	"hotmount-format@.service":  1.3,
+	"hotmount-format@.service":  1.5,
 	"hotmount-cleanup@.service": 2.5,
 	"hotmount-tidy.service":     3.0,
 	"hotmount-unmount@.service": 3.8,

@@ -1,0 +1,151 @@
+package helper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/format"
+	"hotmount/internal/run"
+)
+
+// ofAnyMount are the options that mount(8) handles itself, and those of the kernel that no filesystem gets
+// (linux_flags_map in libmount/src/optmap.c of util-linux; context= and its like are SELinux's).
+var ofAnyMount = []string{
+	"defaults", "ro", "rw", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "async", "dirsync", "silent", "loud", "mand", "nomand",
+	"lazytime", "nolazytime", "atime", "noatime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime", "nostrictatime", "iversion", "noiversion",
+	"symfollow", "nosymfollow", "comment", "context", "fscontext", "defcontext", "rootcontext", "seclabel",
+}
+
+// errOptions reports that no filesystem of the type can be mounted with the class's options.
+var errOptions = errors.New("its class could not mount it afterwards")
+
+// kernelTakes returns an error if the kernel has no such filesystem, or refuses one of its mount options. There is no disk
+// for this, so options that depend on the filesystem pass. Where the kernel cannot be asked, kernelTakes returns nil.
+func kernelTakes(fstype string, options []string) error {
+	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
+	if errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("this kernel cannot mount any %s, because the module is missing or cannot be loaded; to see why: modprobe %[1]s", fstype)
+	}
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	for _, option := range options {
+		name, value, has := strings.Cut(option, "=")
+		if slices.Contains(ofAnyMount, name) {
+			continue
+		}
+		if has {
+			err = unix.FsconfigSetString(fd, name, value)
+		} else {
+			err = unix.FsconfigSetFlag(fd, name)
+		}
+		if errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("%s does not take the mount option %s: %s", fstype, disk.Visible(option), kernelSays(fd, err))
+		}
+	}
+	return nil
+}
+
+// kernelSays returns the kernel's message for the last error of a filesystem context, which begins with its level and a
+// space (fscontext_read in fs/fsopen.c).
+func kernelSays(fd int, otherwise error) string {
+	text := make([]byte, 512)
+	n, err := unix.Read(fd, text)
+	if _, says, ok := strings.Cut(string(text[:max(n, 0)]), " "); err == nil && ok {
+		return disk.Visible(strings.TrimSpace(says))
+	}
+	return otherwise.Error()
+}
+
+// canMount returns an error if what the class makes could not be mounted with the class's options.
+func canMount(class *disk.Class, id disk.ID) error {
+	if err := kernelTakes(class.Create, class.MountOptions(class.Create)); err != nil {
+		return fmt.Errorf("cannot format %s: %w: %w; nothing is written; for the options of class %s: hotmount config check && systemctl reload hotmount", id, errOptions, err, class.Name)
+	}
+	return nil
+}
+
+// TryOptions tries each class's mount options for each type of filesystem that the class mounts, on a scratch filesystem.
+// Options that no such filesystem takes are an error, and so are those that what the class makes does not take. A refusal by
+// another type is a warning, because an existing filesystem may have what an option needs. The options usual need no scratch
+// filesystem.
+func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []string, origin func(key string) string) (warnings []string, err error) {
+	if os.Geteuid() != 0 {
+		return []string{"the mount options were not tried, which only root can: sudo hotmount config check"}, nil
+	}
+	for i := range s.Classes {
+		class := &s.Classes[i]
+		if class.Mode == disk.ModeBlock {
+			continue
+		}
+		key := fmt.Sprintf("classes[%d].options", i)
+		var refusals []string
+		fault := false
+		for _, fstype := range class.Accept {
+			options := class.MountOptions(fstype)
+			refused := kernelTakes(fstype, options)
+			if refused == nil && !slices.Equal(class.Options, usual) {
+				refused = tryMount(ctx, r, fstype, options)
+			}
+			if errors.Is(refused, errUntried) {
+				warnings = append(warnings, fmt.Sprintf("%s: %s was not tried with a new %s: %v", origin(key), key, fstype, refused))
+			} else if refused != nil {
+				fault = fault || fstype == class.Create
+				refusals = append(refusals, fmt.Sprintf("%s: %s: found %q, with which a new %s cannot be mounted: %v", origin(key), key, class.Options, fstype, refused))
+			}
+		}
+		if fault || len(refusals) == len(class.Accept) && len(refusals) > 0 {
+			err = errors.Join(err, errors.New(strings.Join(refusals, "\n")))
+		} else {
+			warnings = append(warnings, refusals...)
+		}
+	}
+	return warnings, err
+}
+
+// tryPatience bounds mount(8) of a small file.
+const tryPatience = time.Minute
+
+// errUntried reports that no scratch filesystem can be mounted here, whatever the options.
+var errUntried = errors.New("mount options cannot be tried on this machine")
+
+// tryMount makes a filesystem in a temporary file, and mounts it in a mount namespace that ends with mount(8).
+func tryMount(ctx context.Context, r run.Runner, fstype string, options []string) (err error) {
+	dir, err := os.MkdirTemp("", "hotmount-check-")
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUntried, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file, at := filepath.Join(dir, "disk"), filepath.Join(dir, "mnt")
+	mount := func(options ...string) error {
+		res, err := r.Run(ctx, run.Command{Path: "/usr/bin/unshare", Timeout: tryPatience, Args: []string{
+			"--mount", "/usr/bin/mount", "-t", fstype, "-o", strings.Join(append([]string{"loop"}, options...), ","), file, at,
+		}})
+		if err == nil && res.ExitCode != 0 {
+			said, _, _ := strings.Cut(strings.TrimSpace(string(res.Stderr)), "\n")
+			_, words, _ := strings.Cut(strings.TrimPrefix(said, "mount: "), ": ")
+			err = errors.New(disk.Visible(words))
+		}
+		return err
+	}
+	if err = os.Mkdir(at, 0o700); err == nil {
+		err = format.Scratch(ctx, r, fstype, file)
+	}
+	if err == nil {
+		err = mount()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUntried, err)
+	}
+	return mount(options...)
+}

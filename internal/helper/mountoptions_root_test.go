@@ -1,0 +1,63 @@
+//go:build root
+
+package helper
+
+import (
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/run"
+)
+
+// TestKernelTakes: the kernel names an option that a filesystem does not have. It does not see those of mount(8).
+func TestKernelTakes(t *testing.T) {
+	for _, test := range []struct{ fstype, options, want string }{
+		{disk.XFS, "noatime,nodev,nosuid,logbsize=256k,prjquota,inode64", ""},
+		{disk.Ext4, "noatime,nodev,nosuid,errors=remount-ro,barrier,commit=30", ""},
+		{disk.XFS, strings.Join(ofAnyMount[:28], ","), ""},
+		{disk.XFS, "noatime,noattime", "xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'"},
+		{disk.Ext4, "logbsize=256k", "ext4 does not take the mount option logbsize=256k: ext4: Unknown parameter 'logbsize'"},
+		{disk.XFS, "logbufs=many", "xfs does not take the mount option logbufs=many: xfs: Bad value for 'logbufs'"},
+		{"nosuchfs", "noatime", "this kernel cannot mount any nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
+	} {
+		got := ""
+		if err := kernelTakes(test.fstype, strings.Split(test.options, ",")); err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s, %s: %q", test.fstype, test.options, got)
+		}
+	}
+}
+
+// TestTryOptions: what a class makes must take its options. What the class also mounts need not.
+func TestTryOptions(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	usual := []string{"noatime", "nodev", "nosuid"}
+	for _, test := range []struct {
+		create, options string
+		warnings, fault string
+	}{
+		{disk.XFS, "noatime,nodev,nosuid", "", ""},
+		{disk.XFS, "noatime,logbsize=256k", "a new ext4 cannot be mounted: ext4 does not take the mount option logbsize=256k", ""},
+		{disk.Ext4, "noatime,logbsize=256k", "", "a new ext4 cannot be mounted: ext4 does not take"},
+		{disk.Ext4, "prjquota", "", "a new ext4 cannot be mounted: wrong fs type, bad option"},
+		{disk.XFS, "logbsize=17k", "", "a new xfs cannot be mounted: wrong fs type, bad option"},
+		{"none", "noattime", "", "a new xfs cannot be mounted: xfs does not take the mount option noattime"},
+		{"none", "logbsize=256k", "a new ext4 cannot be mounted: ext4 does not take", ""},
+	} {
+		s := &disk.Settings{Classes: []disk.Class{{Mode: disk.ModeFilesystem, Create: test.create, Accept: []string{disk.XFS, disk.Ext4}, Options: strings.Split(test.options, ",")}}}
+		warnings, err := TryOptions(t.Context(), run.Exec{}, s, usual, func(key string) string { return "origin of " + key })
+		has := strings.Join(warnings, "\n")
+		if (has == "") != (test.warnings == "") || !strings.Contains(has, test.warnings) {
+			t.Errorf("%s, %s: warnings %s", test.create, test.options, has)
+		}
+		if (err == nil) != (test.fault == "") || err != nil && !strings.Contains(err.Error(), "origin of classes[0].options: classes[0].options: found [") {
+			t.Errorf("%s, %s: %v", test.create, test.options, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), test.fault) {
+			t.Errorf("%s, %s: %v", test.create, test.options, err)
+		}
+	}
+}

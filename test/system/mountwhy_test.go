@@ -1,0 +1,141 @@
+//go:build vm
+
+package system
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"os"
+	"os/exec"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// options has the class mount with these options as well, and says nothing about the kernel's answer.
+func (m machine) options(options string) {
+	m.t.Helper()
+	m.run("printf 'classes:\\n- {name: default, options: [noatime, nodev, " + options + "]}\\n' >/etc/hotmount/config.d/90-options.yaml; systemctl reload hotmount")
+}
+
+// corrected takes these options away again, and does what the messages print.
+func (m machine) corrected() {
+	m.t.Helper()
+	m.run("rm /etc/hotmount/config.d/90-options.yaml; hotmount config check && systemctl reload hotmount")
+}
+
+// healthy checks that the status of a disk that is not mounted suggests no check of the filesystem.
+func (m machine) healthy(name string) {
+	m.t.Helper()
+	m.run("(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '" + name + " is failed: '; ! (hotmount status || [ $? = 3 ]) | grep -E 'xfs_repair|e2fsck'")
+}
+
+// TestWhyNotMounted checks that wrong mount options are found before a blank disk is formatted, and that the message about a
+// failed mount names the cause and not the disk. What it prints helps.
+func TestWhyNotMounted(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+
+	m.options("noattime")
+	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; echo \"$out\" >&2; grep -F \"90-options.yaml:2: classes[0].options: found\" <<<\"$out\" | grep -F \"with which a new xfs cannot be mounted: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'\"")
+	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	m.says("/dev/" + name + " .*cannot format " + name + " .*: its class could not mount it afterwards: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
+	m.untouched(name)
+	m.corrected()
+	m.mounted(name)
+
+	// The journal has a failure once, although it is tried again.
+	m.options("logbsize=256k")
+	m.run("out=$(hotmount config check 2>&1); echo \"$out\" | grep -F 'with which a new ext4 cannot be mounted: ext4 does not take the mount option logbsize=256k'")
+	image := blank(t, 320<<20)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	name, _ = m.attach(w, worker.Disk{File: image})
+	m.says("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: wrong fs type, .*; nothing reports damage; whether it is the options of class default: hotmount config check; all about it: journalctl -b -u ")
+	m.wait("three tries", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is failed: .*failed [3-9] times'")
+	if got := m.run("journalctl -b -o cat --no-pager -u hotmount | grep -c '^/dev/" + name + " .*: cannot mount " + name + "'"); got != "1" {
+		t.Errorf("the journal has the failure %s times", got)
+	}
+	m.healthy(name)
+	m.corrected()
+	m.mounted(name)
+
+	// The mount of the class directory waits in vain for its own device.
+	m.run("echo 'UUID=00000000-0000-4000-8000-00000000dead /mnt/disks xfs nofail,x-systemd.device-timeout=3s 0 0' >>/etc/fstab; systemctl daemon-reload")
+	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	m.says("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for it, which is not mounted: nothing is wrong with the disk; see: systemctl status mnt-disks.mount; without it: remove it from /etc/fstab, then systemctl daemon-reload")
+	m.healthy(name)
+	m.run("sed -i '/dead/d' /etc/fstab; systemctl daemon-reload; hotmount accept " + name)
+	m.mounted(name)
+
+	// This kernel's own words do not reach a container.
+	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), LogicalBlockSize: 4096})
+	m.says("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: mount.2. system call failed: Function not implemented")
+	m.healthy(name)
+}
+
+// newer makes an XFS on a file newer than every kernel: it gets a feature with which older kernels must not write to it
+// (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
+func newer(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	sector := make([]byte, 512)
+	if _, err := f.ReadAt(sector, 0); err != nil {
+		t.Fatal(err)
+	}
+	sector[212] |= 0x40
+	binary.LittleEndian.PutUint32(sector[224:], 0)
+	binary.LittleEndian.PutUint32(sector[224:], crc32.Checksum(sector, crc32.MakeTable(crc32.Castagnoli)))
+	if _, err := f.WriteAt(sector, 0); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestWhyTheKernelDoesNotMount checks what is made of the kernel's words, which only a virtual machine has in its journal. It
+// begins without a module for XFS.
+func TestWhyTheKernelDoesNotMount(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("modprobe -r xfs; mv /lib/modules/$(uname -r)/kernel/fs/xfs /root/; depmod")
+	fresh, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "FRESH"})
+	old, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "OLD"})
+	const module = "this kernel cannot mount any xfs, because the module is missing or cannot be loaded; .*to see why: modprobe xfs"
+	m.says("/dev/" + fresh + " .*cannot format " + fresh + " .*: " + module + "; nothing is written")
+	m.says("/dev/" + old + " .*cannot mount " + old + " .*: mount.8. says: unknown filesystem type 'xfs'; " + module)
+	m.healthy(old)
+	m.untouched(fresh)
+	m.run("! modprobe xfs; mv /root/xfs /lib/modules/$(uname -r)/kernel/fs/; depmod; modprobe xfs; hotmount accept " + fresh + "; hotmount accept " + old)
+	m.mounted(fresh)
+	m.mounted(old)
+
+	name, _ := m.attach(w, worker.Disk{File: newer(t, made(t, 320<<20)), Serial: "NEWER"})
+	m.says("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: .*Superblock has unknown read-only compatible features .*SB validate failed with error -22; the filesystem is newer than this kernel, and is not damaged")
+	m.healthy(name)
+
+	apart := blank(t, 320<<20)
+	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", "-l", "logdev="+blank(t, 64<<20)+",size=64m", apart).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.xfs: %v: %s", err, out)
+	}
+	name, _ = m.attach(w, worker.Disk{File: apart, Serial: "APART"})
+	m.says("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: .*external log; specify logdev .*; a part of the filesystem, its log, lies on another device")
+	m.healthy(name)
+
+	image := made(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "SECTORS", LogicalBlockSize: 4096})
+	m.says("/dev/" + name + " .*cannot mount " + name + " .*device supports 4096 byte sectors .not 512.; the filesystem was made for smaller sectors than this disk has")
+	m.healthy(name)
+	m.detach(w, id)
+	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SECTORS"})
+	m.mounted(name)
+
+	m.options("noattime")
+	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "OPTIONS"})
+	m.says("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: xfs: Unknown parameter 'noattime'; the disk is not damaged; correct the options of class default")
+	m.healthy(name)
+	m.corrected()
+	m.mounted(name)
+}
