@@ -24,7 +24,8 @@ func configCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Check the configuration",
 		Long: "Read the configuration as the daemon does, and print each fault with its file and line, what was found and what is\n" +
-			"expected. This includes the class directories on this machine. The exit code is 3 if there is a fault.\n" +
+			"expected. This includes the class directories on this machine and, for root, the mount options. The exit code is 3 if\n" +
+			"there is a fault.\n" +
 			"A class or an exclusion that selects no attached disk is only a warning, and so is a class whose new disks are held.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return checkConfig(c) },
