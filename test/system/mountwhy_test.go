@@ -15,7 +15,7 @@ import (
 // options has the class mount with these options as well, and says nothing about the kernel's answer.
 func (m machine) options(options string) {
 	m.t.Helper()
-	m.run("printf 'classes:\\n- {name: default, options: [noatime, nodev, " + options + "]}\\n' >/etc/hotmount/config.d/90-options.yaml; systemctl reload hotmount")
+	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- {name: default, options: [noatime, nodev, " + options + "]}\\n' >/etc/hotmount/config.d/90-options.yaml; systemctl reload hotmount")
 }
 
 // corrected takes these options away again, and does what the messages print.
