@@ -108,7 +108,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.says("/dev/" + old + " .*cannot mount " + old + " .*: mount.8. says: unknown filesystem type 'xfs'; " + module)
 	m.healthy(old)
 	m.untouched(fresh)
-	m.run("! modprobe xfs; mv /root/xfs /lib/modules/$(uname -r)/kernel/fs/; depmod; modprobe xfs; hotmount accept " + fresh + "; hotmount accept " + old)
+	m.run("! modprobe xfs; mv /root/xfs /lib/modules/$(uname -r)/kernel/fs/; depmod; modprobe xfs; hotmount rescan")
 	m.mounted(fresh)
 	m.mounted(old)
 
