@@ -15,7 +15,7 @@ import (
 // options has the class mount with these options as well, and says nothing about the kernel's answer.
 func (m machine) options(options string) {
 	m.t.Helper()
-	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- {name: default, options: [noatime, nodev, " + options + "]}\\n' >/etc/hotmount/config.d/90-options.yaml; systemctl reload hotmount")
+	m.run("printf 'classes:\\n- {name: default, options: [noatime, nodev, " + options + "]}\\n' >/etc/hotmount/config.d/90-options.yaml; systemctl reload hotmount")
 }
 
 // corrected takes these options away again, and does what the messages print.
@@ -100,6 +100,7 @@ func newer(t *testing.T, path string) string {
 // begins without a module for XFS.
 func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m, w := start(t, worker.Options{})
+	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- {name: default, directory: /mnt/disks, names: [\"vd[b-z]\"]}\\n' >/etc/hotmount/config.d/10-default.yaml; hotmount config check && systemctl reload hotmount")
 	m.run("modprobe -r xfs; mv /lib/modules/$(uname -r)/kernel/fs/xfs /root/; depmod")
 	fresh, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "FRESH"})
 	old, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "OLD"})
