@@ -361,6 +361,7 @@ var rivals = []rival{
 	{"sgdisk", "sgdisk -n 1:0:0 $d", "sgdisk -v $d | grep 'No problems found' && sgdisk -i 1 $d | grep 'Partition GUID'", false},
 	{"pvcreate", "pvcreate -u $u --norestorefile $d", "pvs --noheadings -o pv_uuid $d | grep -i $u", true},
 	{"mkfs.ext4", "mkfs.ext4 -q -U $u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && { findmnt $d || e2fsck -n $d; }", true},
+	{"cloud-init's fs_setup", "mkfs.ext4 -q -L data -F -U $u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && { findmnt $d || e2fsck -n $d; }", true}, // cloud-init#3902
 	{"mkfs.xfs", "mkfs.xfs -q -m uuid=$u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && { findmnt $d || xfs_repair -n $d; }", true},
 }
 

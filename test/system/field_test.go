@@ -1,0 +1,218 @@
+//go:build vm
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hotmount/test/worker"
+)
+
+// The tests of this file have recipes from public reports. packaging/doc/field.md lists the reports.
+
+// TestStaleUdevDatabase checks that hotmount reads a disk's content itself, and does not take udev's properties for it
+// (rook#10295). A write past udev leaves a disk without the filesystem that udev still reports, and another one with a
+// filesystem of which udev knows nothing.
+func TestStaleUdevDatabase(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	was, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	is, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+	m.run("udevadm settle; udevadm info -q property /dev/" + was + " | grep -x ID_FS_TYPE=xfs")
+	// udevd follows no write while it is stopped, and none that ended before it started.
+	m.run(fmt.Sprintf(`systemctl stop systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udevd
+		head -c 4M /dev/urandom | dd of=/dev/%s bs=1M iflag=fullblock conv=notrunc,fsync status=none
+		mkfs.ext4 -q -F -U 01234567-0123-4123-8123-0123456789ab /dev/%s
+		systemctl start systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udevd
+		udevadm info -q property /dev/%[1]s | grep -x ID_FS_TYPE=xfs
+		[ -z "$(udevadm info -q property /dev/%[2]s | grep ^ID_FS_TYPE=)" ]
+		systemctl start hotmount`, was, is))
+	m.says("/dev/" + was + " .*(refuse|hold): ")
+	m.says("/dev/" + is + " .*(refuse|hold): ")
+	if got := m.run("findmnt -rno TARGET | grep ^/mnt/disks/ || [ $? = 1 ]"); got != "" {
+		t.Errorf("mounted: %s", got)
+	}
+	if got := m.run("blkid -p -o value -s TYPE /dev/" + is); got != "ext4" {
+		t.Errorf("the disk that udev takes for blank holds %q", got)
+	}
+	// Once udev knows, each disk is what it is.
+	m.run("udevadm trigger --action=change /dev/" + was + " /dev/" + is)
+	if got := m.mounted(is); got != "01234567-0123-4123-8123-0123456789ab" {
+		t.Errorf("mounted as %s", got)
+	}
+	m.says("/dev/" + was + " .*refuse: ")
+}
+
+// TestPluggedAndUnplugged checks that a disk that comes and goes ten times within a second ends as it is at the end: once
+// attached, once detached (udisks#886).
+func TestPluggedAndUnplugged(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	image := made(t, 320<<20)
+	var name, id string
+	for range 10 {
+		a, err := w.Attach(ctx(t), worker.Disk{File: image})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, err = w.BlockDevice(ctx(t), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		id = a.ID
+		// The kernel keeps a loop device that is mounted until it is unmounted. This one may be mounted already.
+		if err := w.Detach(ctx(t), id); err != nil {
+			m.detach(w, id)
+		}
+	}
+	m.wait("the last mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
+	name, id = m.attach(w, worker.Disk{File: image})
+	uuid := m.mounted(name)
+	m.wait("quiet", "systemctl show -P StatusText hotmount | grep -qx '1 mounted, 0 held, 0 refused, 0 failing'")
+	if got := m.run("findmnt -rno TARGET | grep -c ^/mnt/disks/"); got != "1" {
+		t.Errorf("%s mounts", got)
+	}
+	m.detach(w, id)
+	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
+	if got := m.run("systemctl list-units --no-legend --all --state=failed; systemctl show -P NRestarts hotmount"); got != "0" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestDamagedLog checks a filesystem whose log cannot be replayed (talos#9217). It is failed, the kernel's words and the
+// check are shown, nothing is repaired, and it is mounted after the repair that is shown.
+func TestDamagedLog(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := made(t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: "LOG"})
+	uuid := m.mounted(name)
+	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
+	m.detach(w, id)
+	// Without its log the filesystem's metadata are newer than the log.
+	start, length := logOf(t, image)
+	f, err := os.OpenFile(image, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(make([]byte, length), start); err != nil {
+		t.Fatal(err)
+	}
+	before := digest(t, image)
+	name, id = m.attach(w, worker.Disk{File: image, Serial: "LOG"})
+	m.wait("it to be failed", "(hotmount status || [ $? = 3 ]) | grep '^"+name+" .* failed '")
+	m.told(name + " is failed: .*xfs_repair -n /dev/" + name)
+	m.says("^/dev/" + name + " .*(Corruption|LSN|log)")
+	m.detach(w, id)
+	if digest(t, image) != before {
+		t.Error("the failed mount wrote to the disk")
+	}
+	name, _ = m.attach(w, worker.Disk{File: image, Serial: "LOG"})
+	m.wait("it to be failed", "(hotmount status || [ $? = 3 ]) | grep '^"+name+" .* failed '")
+	m.run("systemctl stop hotmount; xfs_repair /dev/" + name + " 2>&1; systemctl start hotmount")
+	if got := m.mounted(name); got != uuid {
+		t.Errorf("repaired and mounted as %s", got)
+	}
+	if got := m.run("cat /mnt/disks/" + uuid + "/f"); got != "kept" {
+		t.Errorf("the data is %q", got)
+	}
+}
+
+// logOf returns where the internal log of an XFS begins, and its length, in bytes.
+func logOf(t *testing.T, image string) (start, length int64) {
+	t.Helper()
+	value := func(name string) (n int64) {
+		out, err := exec.CommandContext(ctx(t), "xfs_db", "-r", "-c", "sb 0", "-c", "p "+name, image).CombinedOutput()
+		if err != nil {
+			t.Fatalf("xfs_db: %v: %s", err, out)
+		}
+		if _, err := fmt.Sscanf(string(out), name+" = %d", &n); err != nil {
+			t.Fatalf("xfs_db printed %q: %v", out, err)
+		}
+		return n
+	}
+	block := value("logstart")
+	group := block >> value("agblklog")
+	return (group*value("agblocks") + block&(1<<value("agblklog")-1)) * value("blocksize"), value("logblocks") * value("blocksize")
+}
+
+// TestFirstMountFailsOnce checks that a read error that ends by itself only delays a mount: at the attachment, and at a
+// boot (directpv#704, directpv#788).
+func TestFirstMountFailsOnce(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	image := made(t, 320<<20)
+	at, _ := logOf(t, image)
+	// A mount reads the beginning of the log, and blkid does not.
+	once := map[string]any{"inject-error": []any{map[string]any{"event": "none", "sector": at / 512, "errno": 5, "iotype": "read", "once": true}}}
+	name, _ := m.attach(w, worker.Disk{File: image, Serial: "ONCE", Blkdebug: once})
+	m.says("^/dev/" + name + " .*tried again in")
+	uuid := m.mounted(name)
+	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
+	if err := w.PowerCut(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.PowerOn(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.says("^/dev/vd. .*ONCE.*tried again in")
+	m.wait("its mount", "findmnt -n /mnt/disks/"+uuid)
+	if got := m.run("cat /mnt/disks/" + uuid + "/f"); got != "kept" {
+		t.Errorf("the data is %q", got)
+	}
+}
+
+// TestMultipathdTakesADisk checks that a blank disk that multipathd has taken is left to it, with the reason in status
+// (longhorn#1210, longhorn#3994). multipathd's setting greedy takes each SCSI disk.
+func TestMultipathdTakesADisk(t *testing.T) {
+	var files []worker.File
+	for _, f := range download(t, "multipath-tools", "kpartx", "libaio1", "liburcu8", "sg3-utils", "sg3-utils-udev", "libsgutils2-1.46-2") {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, worker.File{Path: "/root/multipath/" + filepath.Base(f), Data: data, Mode: 0o644})
+	}
+	m, w := start(t, worker.Options{Files: files, Setup: `set -e
+		echo update_initramfs=no >/etc/initramfs-tools/update-initramfs.conf
+		printf 'defaults {\n find_multipaths greedy\n user_friendly_names yes\n}\n' >/etc/multipath.conf
+		DEBIAN_FRONTEND=noninteractive dpkg -i /root/multipath/*.deb >/root/multipath/log 2>&1 || { cat /root/multipath/log >&2; exit 1; }`})
+	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["sd*"]\n    transport: [scsi]\n' >/etc/hotmount/config.yaml; systemctl restart hotmount`)
+	name, id := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: blank(t, 320<<20), Device: map[string]any{"wwn": 0x5000c50015ea71ae}})
+	m.wait("multipathd to take it", "ls /sys/block/"+name+"/holders | grep ^dm-")
+	m.wait("the reason", "hotmount explain "+name+" | grep -i multipath")
+	m.untouched(name)
+	if got := m.run("hotmount status -o wide || [ $? = 3 ]"); !strings.Contains(got, "multipath") {
+		t.Errorf("the status has no reason for %s:\n%s", name, got)
+	}
+	if got := m.run("hotmount history -o json"); got != "[]" {
+		t.Errorf("the history has %s", got)
+	}
+	m.detach(w, id)
+}
+
+// TestNVMeOverTCP checks that a class with local: true does not select a disk behind a fabric. The node itself is the
+// target, so the disk is real and so is the fabric.
+func TestNVMeOverTCP(t *testing.T) {
+	m, _ := start(t, worker.Options{})
+	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["nvme*"]\n    transport: [nvme]\n    local: true\n' >/etc/hotmount/config.yaml; systemctl restart hotmount
+		truncate -s 320M /root/x.img; mkfs.xfs -q /root/x.img; losetup /dev/loop5 /root/x.img
+		modprobe nvmet-tcp; modprobe nvme-tcp; ip link set lo up
+		cd /sys/kernel/config/nvmet
+		mkdir -p subsystems/far/namespaces/1 ports/1
+		echo 1 >subsystems/far/attr_allow_any_host; echo -n /dev/loop5 >subsystems/far/namespaces/1/device_path; echo 1 >subsystems/far/namespaces/1/enable
+		echo ipv4 >ports/1/addr_adrfam; echo tcp >ports/1/addr_trtype; echo 4420 >ports/1/addr_trsvcid; echo 127.0.0.1 >ports/1/addr_traddr
+		ln -s /sys/kernel/config/nvmet/subsystems/far ports/1/subsystems/far
+		echo transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn=far >/dev/nvme-fabrics`)
+	m.wait("the disk", "[ -b /dev/nvme0n1 ]")
+	m.run("udevadm settle")
+	m.wait("the reason", "hotmount explain nvme0n1 | grep 'NO *local: '")
+	m.untouched("nvme0n1")
+	if got := m.run("findmnt -n /dev/nvme0n1 || [ $? = 1 ]"); got != "" {
+		t.Errorf("mounted: %s", got)
+	}
+	m.run("sed -i '/local:/d' /etc/hotmount/config.yaml; systemctl reload hotmount")
+	m.mounted("nvme0n1")
+}
