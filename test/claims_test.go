@@ -10,11 +10,12 @@ import (
 	"testing"
 )
 
-// TestClaims checks that each test exists that the threat model or a list of long tests names.
+// TestClaims checks that each test exists that the threat model, field.md or a list of long tests names.
 func TestClaims(t *testing.T) {
 	named := map[string]bool{}
 	for file, pattern := range map[string]string{
 		"../packaging/doc/threat-model.md": "`(Test[A-Za-z0-9]+)`",
+		"../packaging/doc/field.md":        "`(Test[A-Za-z0-9]+)`",
 		"system/long.txt":                  "(?m)^(Test.*)$",
 		"system/full.txt":                  "(?m)^(Test.*)$",
 	} {
