@@ -186,3 +186,17 @@ func TestMedianTurn(t *testing.T) {
 		t.Errorf("the median turn took %v ms, not 30", ms)
 	}
 }
+
+// TestAFaultMeetsNoBound checks that a turn in which a disk was not mounted makes the bound missed, whatever the others took.
+func TestAFaultMeetsNoBound(t *testing.T) {
+	r := Result{Turns: []Turn{mountedTurn("one", hotmount, 1, false), mountedTurn("one", rule, 10, false)}}
+	if b := r.table().Bounds[0]; !b.Met {
+		t.Errorf("without a fault: %+v", b)
+	}
+	failed := mountedTurn("one", hotmount, 1, false)
+	failed.Fault = "no"
+	r.Turns = append(r.Turns, failed)
+	if b := r.table().Bounds[0]; b.Met {
+		t.Errorf("with a fault: %+v", b)
+	}
+}

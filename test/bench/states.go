@@ -33,8 +33,8 @@ func (in *inside) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for range in.Turns {
-		for _, way := range in.Ways {
+	for round := range in.Turns {
+		for _, way := range order(in.Ways, nil, round) {
 			f := in.started
 			if way == rule || way == tuned {
 				f = in.triggered
