@@ -68,7 +68,7 @@ func (n *finder) kubelet(dir string) {
 	dra := map[string]bool{}
 	for _, plugins := range []string{"plugins", "csi-plugins"} {
 		for _, e := range n.entries(path.Join(dir, plugins), "") {
-			if !e.IsDir() || e.Name() == "kubernetes.io" { // volumes of kubelet's own are below that
+			if !e.IsDir() && e.Type() != fs.ModeSymlink || e.Name() == "kubernetes.io" { // volumes of kubelet's own are below that
 				continue
 			}
 			sockets := n.entries(path.Join(dir, plugins, e.Name()), e.Name())

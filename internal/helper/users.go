@@ -32,18 +32,23 @@ func Users(ctx context.Context, h inventory.Host, seq uint64) error {
 	return h.Store.SaveOpener(seq, by)
 }
 
-// openers returns the processes that have the disk open, or the whole disk of a partition.
+// openers returns the processes that have the disk, its partitions, or the whole disk of a partition open.
 func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
 	users, err := mounts.DeviceUsers(h.Root, f.ID)
-	if err != nil || f.Whole == "" {
-		return users, err
+	others := f.Partitions
+	h.Partitions = func() bool { return true }
+	if f.Whole != "" {
+		others = []string{f.Whole}
 	}
-	whole, err := h.Look(f.Whole)
-	if err != nil {
-		return nil, err
+	for _, name := range others {
+		other, lookErr := h.Look(name)
+		more, usersErr := []mounts.User(nil), error(nil)
+		if lookErr == nil {
+			more, usersErr = mounts.DeviceUsers(h.Root, other.ID)
+		}
+		users, err = append(users, more...), errors.Join(err, lookErr, usersErr)
 	}
-	more, err := mounts.DeviceUsers(h.Root, whole.ID)
-	return append(users, more...), err
+	return users, err
 }
 
 // opener returns the process that uses the disk, by the open files that look finds, or nil. That is a virtual machine

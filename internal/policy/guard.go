@@ -47,7 +47,7 @@ func singledOut(in input) bool {
 	s, a := &in.class.Selectors, itself(in.f)
 	return in.class.Neighbours == disk.NeighboursIgnore ||
 		spells(s, s.Serial, a.serial()) || spells(s, s.Serial, a.ControllerSerial(a.serial())) ||
-		spells(s, s.WWN, a.WWN) || spells(s, s.MapperNames, a.MapperName)
+		in.f.WorldWide() != "" && spells(s, s.WWN, a.WWN) || spells(s, s.MapperNames, a.MapperName)
 }
 
 // spells reports whether one of the patterns matches the value and spells enough of it.

@@ -92,6 +92,7 @@ func TestGuard(t *testing.T) {
 		{"by the serial of a namespace", drivenWith(func(f *disk.Facts) { f.Name, f.Transport, f.Serial = "nvme0n2", "nvme", "n2-S3Z1NB0K" }), xfs(), func(s *disk.Settings) { names("nvme*")(s); serial("S3Z1NB0K")(s) }, disk.Mount, disk.ReasonFilesystem},
 		{"by the whole serial of a namespace", drivenWith(func(f *disk.Facts) { f.Name, f.Transport, f.Serial = "nvme0n2", "nvme", "n2-S3Z1NB0K" }), xfs(), func(s *disk.Settings) { names("nvme*")(s); serial("n2-S3Z1NB0K")(s) }, disk.Mount, disk.ReasonFilesystem},
 		{"by WWN", drivenWith(func(f *disk.Facts) { f.WWN = "naa.5000c50015ea71ad" }), xfs(), func(s *disk.Settings) { s.Classes[0].WWN = []string{"naa.5000c5*"} }, disk.Mount, disk.ReasonFilesystem},
+		{"by a WWN of model and slot", drivenWith(func(f *disk.Facts) { f.WWN = "t10.QEMU    QEMU HARDDISK   drive-scsi0-0-0-1" }), xfs(), func(s *disk.Settings) { s.Classes[0].WWN = []string{"t10.QEMU*"} }, disk.Hold, disk.ReasonCSI},
 		{"by the kind of its WWN", drivenWith(func(f *disk.Facts) { f.WWN = "naa.5000c50015ea71ad" }), xfs(), func(s *disk.Settings) { s.Classes[0].WWN = []string{"naa.500*"} }, disk.Hold, disk.ReasonCSI},
 		{"by mapper name", func(f *disk.Facts) { of("dm-3", "dm", disk.Mapper)(f); f.MapperName = "vg0-data1" }, xfs(), func(s *disk.Settings) { names("dm-*")(s); s.Classes[0].MapperNames = []string{"vg0-data*"} }, disk.Mount, disk.ReasonFilesystem},
 		{"by slot and model", drivenWith(func(f *disk.Facts) { f.Model = "MODEL" }), xfs(), func(s *disk.Settings) {
@@ -228,6 +229,7 @@ func TestSelectorOfADisk(t *testing.T) {
 		{func(f *disk.Facts) { f.Serial = "DATA\n- x: y" }, ""},
 		{func(f *disk.Facts) { f.Serial = strings.Repeat("x", 129) }, ""},
 		{func(f *disk.Facts) { f.Serial, f.WWN = "S1", "naa.5000c50015ea71ad" }, "wwn: ['naa.5000c50015ea71ad']"},
+		{func(f *disk.Facts) { f.Serial, f.WWN = "", "t10.QEMU    QEMU HARDDISK   drive-scsi0-0-0-1" }, ""},
 		{func(f *disk.Facts) { f.Serial, f.MapperName = "", "vg0-data" }, "mapper_names: ['vg0-data']"},
 		{partOf(func(f *disk.Facts) { f.Serial = "DATA-1-part1" }), "serial: ['DATA-1']"},
 		{func(f *disk.Facts) { f.Serial = "S1" }, ""},

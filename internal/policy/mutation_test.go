@@ -166,7 +166,7 @@ func without(i int, when func(input) bool) func(input) bool {
 
 func unlifted(i int, l lift) lift {
 	if mutant == i {
-		return nothing
+		return 0
 	}
 	return l
 }

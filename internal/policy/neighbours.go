@@ -33,7 +33,11 @@ func csiRemedy(w *told) string {
 // selectorOf returns a selector that means this disk alone, as it is written in a class. It is empty if the disk has
 // neither serial, WWN nor mapper name that can be written.
 func selectorOf(f *disk.Facts) string {
-	for _, s := range [...]struct{ key, value string }{{"serial", itself(f).serial()}, {"wwn", f.WWN}, {"mapper_names", f.MapperName}} {
+	wwn := f.WWN
+	if f.WorldWide() == "" {
+		wwn = "" // it may be model and slot
+	}
+	for _, s := range [...]struct{ key, value string }{{"serial", itself(f).serial()}, {"wwn", wwn}, {"mapper_names", f.MapperName}} {
 		glob := globEscaper.Replace(s.value)
 		if strings.HasPrefix(glob, Regexp) {
 			glob = `\` + glob

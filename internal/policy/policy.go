@@ -246,12 +246,12 @@ func foreign(in input) bool {
 		Intent(in.f, in.c) == nil && in.c.Proven && !in.c.Made && in.f.Udev.FSType == ""
 }
 
-// isVolume reports whether this node has given the disk out, or has mounted or made the filesystem on it.
+// isVolume reports whether this node has given the disk out, or has mounted or made the filesystem on this disk.
 func isVolume(in input) bool {
 	if in.at == raw {
 		return in.f.Standing.Given != nil
 	}
-	return in.at == filesystem && onRecord(in)
+	return in.at == filesystem && onRecord(in) && !copied(in)
 }
 
 // onRecord reports whether this node has mounted or made the filesystem.

@@ -593,6 +593,7 @@ func TestDecide(t *testing.T) {
 			was("/mnt/disks", "default")(f)
 			f.Standing.Intent = &disk.Intent{UUID: uuid}
 		}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, nil, disk.Hold, disk.ReasonUsed},
+		{"used by another, a copy of a volume on record", func(f *disk.Facts) { used(f); copyOf(f) }, xfs(), nil, disk.Hold, disk.ReasonUsed},
 		{"used by another, xfs, accepted", func(f *disk.Facts) { used(f); f.Standing.Accepted = word(disk.ReasonUsed, uuid) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"used by another, xfs, another was accepted", func(f *disk.Facts) { used(f); f.Standing.Accepted = word(disk.ReasonUsed, otherUUID) }, xfs(), nil, disk.Hold, disk.ReasonUsed},
 		{"used by another, a volume of this node", func(f *disk.Facts) { used(f); was("/mnt/disks", "default")(f) }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},

@@ -55,8 +55,6 @@ const (
 	byToken
 	// withToken: the token also covers this rule on a disk that is otherwise blank.
 	withToken
-
-	nothing lift = 0
 )
 
 // Hold is the kind of a hold: what the operator has to consider.

@@ -6,8 +6,9 @@ import "hotmount/internal/disk"
 // stays one, whatever others do with it meanwhile. Of the disks without a class only those are recorded that a class
 // may have later. The text contains foreign bytes.
 func Use(f *disk.Facts, d disk.Decision) string {
-	st := &f.Standing
-	if d.Action != disk.Ignore || st.Used != nil || st.Volume != nil || st.Given != nil || d.Class == "" && (f.System != "" || !usual(f)) {
+	st, c := &f.Standing, f.Known()
+	volume := st.Volume != nil && !copied(input{f: f, c: &c})
+	if d.Action != disk.Ignore || st.Used != nil || volume || st.Given != nil || d.Class == "" && (f.System != "" || !usual(f)) {
 		return ""
 	}
 	return user(f)
@@ -54,7 +55,7 @@ func user(f *disk.Facts) string {
 // of a disk that is not on record, and before advice to overwrite it, on a node where others open disks without claiming
 // them.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
-	if !f.Neighbours || f.Standing.Given != nil {
+	if !f.Neighbours || f.Standing.Given != nil && d.Action == disk.Link {
 		return false
 	}
 	in := input{f: f, c: c}

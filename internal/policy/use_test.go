@@ -28,6 +28,7 @@ func TestUse(t *testing.T) {
 		"the twin's own place":   {func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt(twinMount)} }, nil, ""},
 		"there and elsewhere":    {func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt(twinMount), srv} }, nil, "mounted at /srv"},
 		"a volume on record":     {func(f *disk.Facts) { f.Mounts, f.Standing.Volume = []disk.MountPoint{srv}, &disk.Sighting{UUID: uuid} }, nil, ""},
+		"a copy of a volume":     {func(f *disk.Facts) { copyOf(f); f.Mounts = []disk.MountPoint{srv} }, nil, "mounted at /srv"},
 		"a block volume":         {func(f *disk.Facts) { f.Mounts, f.Standing.Given = []disk.MountPoint{srv}, &given }, block, ""},
 		"of no class":            {func(f *disk.Facts) { f.Name, f.Mounts = "sda", []disk.MountPoint{srv} }, nil, "mounted at /srv"},
 		"of no class, claimed":   {func(f *disk.Facts) { f.Name, f.Claim = "sda", "/etc/fstab:4" }, nil, "claimed by /etc/fstab:4"},
@@ -70,6 +71,13 @@ func TestWordsOfAVolumeInUse(t *testing.T) {
 	}
 }
 
+// copyOf makes the disk, by its serial, another one than that from which its filesystem was mounted.
+func copyOf(f *disk.Facts) {
+	was("/mnt/disks", "default")(f)
+	f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "xfs", "filesystem", uuid
+	f.Serial, f.Standing.LastOn = "COPY", &disk.Sighting{UUID: uuid, Left: true, Identity: disk.Identity{Serial: "FIRST"}}
+}
+
 func TestAsks(t *testing.T) {
 	others := func(put func(*disk.Facts)) func(*disk.Facts) {
 		return func(f *disk.Facts) {
@@ -85,12 +93,12 @@ func TestAsks(t *testing.T) {
 		config  func(*disk.Settings)
 		want    bool
 	}{
-		"a node without others":  {func(*disk.Facts) {}, xfs(), nil, false},
-		"a filesystem":           {others(nil), xfs(), nil, true},
-		"a filesystem on record": {others(was("/mnt/disks", "default")), xfs(), nil, false},
-		"a copy of one on record, on another disk": {others(func(f *disk.Facts) {
-			was("/mnt/disks", "default")(f)
-			f.Serial, f.Standing.LastOn = "COPY", &disk.Sighting{UUID: uuid, Left: true, Identity: disk.Identity{Serial: "FIRST"}}
+		"a node without others":                    {func(*disk.Facts) {}, xfs(), nil, false},
+		"a filesystem":                             {others(nil), xfs(), nil, true},
+		"a filesystem on record":                   {others(was("/mnt/disks", "default")), xfs(), nil, false},
+		"a copy of one on record, on another disk": {others(copyOf), xfs(), nil, true},
+		"given out before, accepted as a filesystem": {others(func(f *disk.Facts) {
+			f.Standing.Given, f.Standing.Accepted = &disk.Given{Serial: "S1", Size: f.Size}, everyWord
 		}), xfs(), nil, true},
 		"another one was on record": {others(func(f *disk.Facts) { f.Standing.Volume = &disk.Sighting{UUID: otherUUID} }), xfs(), nil, true},
 		"one made here":             {others(nil), &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true, Made: true}, nil, false},

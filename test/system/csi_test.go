@@ -61,7 +61,8 @@ func luksDisk(t *testing.T, size int64) string {
 // heldFor waits until the disk is held because of the driver.
 func (m machine) heldFor(name, driver string) {
 	m.t.Helper()
-	m.says("/dev/" + name + " .*hold: a storage driver on this node can have brought it, or can take it: .*" + driver + ".*hotmount accept " + name)
+	// The journal may have the hold of an earlier disk of that name.
+	m.wait("the hold", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is held .another user.: a storage driver .*"+driver+".*hotmount accept "+name+"'")
 }
 
 // stage does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume): it looks at the
@@ -124,6 +125,9 @@ func TestCSIVolumes(t *testing.T) {
 			losetup /dev/loop%[3]d $d/%[2]s; mkfs.ext4 -q -F $d/%[2]s; sync; losetup -d /dev/loop%[3]d; umount $d/%[2]s`, kubeletRoot, name, spare))
 		if err := w.Detach(ctx(t), id); err != nil {
 			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(ctx(t), "e2fsck", "-fn", image).CombinedOutput(); err != nil {
+			t.Errorf("%s: the pod's filesystem on the storage: %v: %s", name, err, out)
 		}
 	}
 	m.keepsOff()
