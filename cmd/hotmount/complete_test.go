@@ -152,3 +152,42 @@ func TestManual(t *testing.T) {
 		}
 	}
 }
+
+// TestManualPages checks that each page of a command has the command's synopsis, that hotmount(8) refers to it, and
+// that each reference leads to a page.
+func TestManualPages(t *testing.T) {
+	const pages = "../../packaging/man/"
+	files, err := filepath.Glob(pages + "hotmount-*.8")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	read := func(file string) string {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(string(b), `\-`, "-")
+	}
+	overview := read(pages + "hotmount.8")
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".8")
+		command := strings.Replace(name, "-", " ", 1)
+		_, synopsis, _ := strings.Cut(overview, ".B "+command+"\n")
+		synopsis, _, _ = strings.Cut(synopsis, "\n.br\n")
+		if page := read(file); synopsis == "" || !strings.Contains(page, ".SH SYNOPSIS\n.B "+command+"\n"+synopsis+"\n.SH ") {
+			t.Errorf("%s does not have the synopsis of hotmount(8):\n%s", file, synopsis)
+		}
+		if !strings.Contains(overview, `\fB`+name+`\fR(8)`) || !strings.Contains(overview, ".BR "+name+" (8)") {
+			t.Errorf("hotmount(8) does not refer to %s(8)", name)
+		}
+	}
+	reference := regexp.MustCompile(`\b(hotmount[a-z.-]*)(?:\\fR| )?\(([58])\)`)
+	others := []string{"../../packaging/catalog/hotmount.catalog", "../../README.md", pages + "hotmount.8", pages + "hotmount.yaml.5"}
+	for _, file := range append(others, files...) {
+		for _, m := range reference.FindAllStringSubmatch(read(file), -1) {
+			if _, err := os.Stat(pages + m[1] + "." + m[2]); err != nil {
+				t.Errorf("%s refers to %s(%s): %v", file, m[1], m[2], err)
+			}
+		}
+	}
+}

@@ -449,9 +449,14 @@ bash /root/complete.sh ` + quote(line))
 		}
 	}
 	// The pages are those installed, shown by the man-db of this machine.
-	for _, page := range []string{"man8/hotmount.8", "man5/hotmount.yaml.5"} {
-		local := filepath.Join(t.TempDir(), filepath.Base(page)+".gz")
-		if err := w.Get(ctx(t), "/usr/share/man/"+page+".gz", local); err != nil {
+	pages, err := filepath.Glob("../../packaging/man/*")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	for _, page := range pages {
+		name := filepath.Base(page) + ".gz"
+		local := filepath.Join(t.TempDir(), name)
+		if err := w.Get(ctx(t), "/usr/share/man/man"+strings.TrimPrefix(filepath.Ext(page), ".")+"/"+name, local); err != nil {
 			t.Fatal(err)
 		}
 		for _, tool := range [][]string{{"lexgrog", local}, {"man", "--warnings", "-E", "UTF-8", "-l", local}} {
