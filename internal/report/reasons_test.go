@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write what is generated from the table 
 func TestReasons(t *testing.T) {
 	all := policy.Reasons()
 	for file, tables := range map[string]map[string]string{
-		"../../packaging/man/hotmount.8": {"reasons": manual(all)},
+		"../../packaging/man/hotmount-explain.8": {"reasons": manual(all)},
 		"../../packaging/catalog/hotmount.catalog": {
 			"held":    catalog(all, func(e policy.Entry) bool { return e.Action == disk.Hold }),
 			"refused": catalog(all, func(e policy.Entry) bool { return e.Action == disk.Refuse || e.Reason == disk.ReasonShrunk }),
