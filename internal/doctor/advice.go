@@ -50,7 +50,7 @@ func remedyRoot(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rshared", "Bidirectional")
 }
 
-// kubeletAdvice returns the advice for the kubelet's service or its distribution. hotmount(8) explains it in full.
+// kubeletAdvice returns the advice for the kubelet's service or its distribution. hotmount-doctor(8) explains it in full.
 func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
 	name, s := distribution(p), &p.Service
 	switch {
