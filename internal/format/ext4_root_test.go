@@ -22,27 +22,27 @@ func ext4Loop(t *testing.T, size int64, options ...string) *loop {
 	return l
 }
 
-// isExt4 has Debian's own tools look at it.
+// isExt4 checks the filesystem with Debian's own tools.
 func (l *loop) isExt4() {
 	l.t.Helper()
 	sh(l.t, "e2fsck -fn "+l.facts.Node())
 	if got := sh(l.t, "blkid -p -o value -s UUID -s TYPE "+l.facts.Node()); got != uuid+"\next4" {
-		l.t.Errorf("blkid says %q", got)
+		l.t.Errorf("blkid reports %q", got)
 	}
 	if got := l.root(); got != "Mode: 02770 User: 1000 Group: 2000" {
 		l.t.Errorf("the root directory: %q", got)
 	}
 }
 
-// root returns mode and owner of the root directory.
+// root returns the mode and the owner of the root directory.
 func (l *loop) root() string {
 	l.t.Helper()
 	return sh(l.t, "debugfs -R 'stat <2>' "+l.facts.Node()+" 2>/dev/null | grep -oE '(Mode|User|Group): *[0-9]+' | tr -s '\\n ' ' '")
 }
 
-// What mkfs.ext4 cannot do is done after it: killed before, the ext4 is whole but for
-// the mode, and the next look sets it, in one write. What was mounted meanwhile, and
-// what may be another disk's, is somebody's.
+// TestRealExt4Mode checks that hotmount sets the mode that mkfs.ext4 cannot set, if it was killed before. The
+// next look sets it in one write. It does not change a filesystem that was mounted since, nor one that may
+// belong to another disk.
 func TestRealExt4Mode(t *testing.T) {
 	const before = "Mode: 0755 User: 1000 Group: 2000"
 	for name, tc := range map[string]struct {
@@ -61,7 +61,7 @@ func TestRealExt4Mode(t *testing.T) {
 			t.Fatal("debugfs was not killed")
 		}
 		if got := l.root(); got != before {
-			t.Fatalf("%s: before its one write the root directory is %q", name, got)
+			t.Fatalf("%s: the root directory is %q before the one write", name, got)
 		}
 		tc.meanwhile(l)
 		if c, err := l.work(); err != nil || c.Kind != disk.Filesystem || c.UUID != uuid {
@@ -73,12 +73,12 @@ func TestRealExt4Mode(t *testing.T) {
 		if tc.want != before {
 			l.isExt4()
 			if l.facts.Standing.Intent != nil {
-				t.Errorf("%s: the intent stays", name)
+				t.Errorf("%s: the intent is still there", name)
 			}
 		}
 	}
-	// While formatting is switched off the write waits, and with it the intent. One that has
-	// nothing left but its intent is ended.
+	// While formatting is switched off, the write and the intent wait. An intent with no write left is ended all
+	// the same.
 	off := errors.New("the hold file is there")
 	held := ext4Loop(t, 300<<20)
 	if !held.killedBy(crash{n: 1, debugfs: true}) {
@@ -99,7 +99,7 @@ func TestRealExt4Mode(t *testing.T) {
 	if _, err := held.work(); err != nil || held.facts.Standing.Intent != nil {
 		t.Errorf("finished and switched off: error %v, intent %v", err, held.facts.Standing.Intent)
 	}
-	// debugfs makes no second write, and says nothing if it cannot make the first.
+	// debugfs writes only once, and reports no error if it cannot write.
 	l := ext4Loop(t, 300<<20)
 	if l.killedBy(crash{n: 2, debugfs: true}) {
 		t.Error("debugfs writes twice")
@@ -112,7 +112,7 @@ func TestRealExt4Mode(t *testing.T) {
 	}
 }
 
-// silent has debugfs change nothing.
+// silent runs debugfs so that it changes nothing.
 type silent struct{}
 
 func (silent) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
@@ -141,8 +141,8 @@ func TestRealExt4(t *testing.T) {
 	}
 }
 
-// Wherever mkfs.ext4 is killed, and killed again, the next look finds the disk blank,
-// half made or whole, and afterwards it is whole: the superblock comes last.
+// TestRealExt4Crash checks that the next look makes the filesystem whole wherever mkfs.ext4 was killed, once or
+// twice. It finds the disk blank, half made or whole, because the superblock is written last.
 func TestRealExt4Crash(t *testing.T) {
 	for _, options := range [][]string{{"-N 80000", "-m 0"}, nil} {
 		if options == nil && !full {
@@ -172,8 +172,8 @@ func TestRealExt4Crash(t *testing.T) {
 	}
 }
 
-// The superblock is what mkfs.ext4 writes last: killed before that it leaves nothing
-// that a tool knows, and what is known is whole.
+// TestRealExt4SuperblockIsLast checks that mkfs.ext4 writes the superblock last. If it is killed before, no tool
+// recognises anything. A filesystem that a tool recognises is whole.
 func TestRealExt4SuperblockIsLast(t *testing.T) {
 	n := 52
 	for ; ; n++ {
@@ -191,8 +191,8 @@ func TestRealExt4SuperblockIsLast(t *testing.T) {
 	}
 }
 
-// With anything else on it, and for whoever has another intent, what is left of a
-// killed mkfs.ext4 is not known and not changed.
+// TestRealExt4Foreign checks that hotmount does not recognise the rest of a killed mkfs.ext4 if anything else is
+// on the disk. Nor does a node with another intent. Neither changes the disk.
 func TestRealExt4Foreign(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string
@@ -239,13 +239,13 @@ func TestRealExt4Confirmed(t *testing.T) {
 			}
 			l.isExt4()
 			if got := sh(t, "wipefs -n --noheadings -O TYPE "+l.facts.Node()); got != "ext4" {
-				t.Errorf("wipefs says %q", got)
+				t.Errorf("wipefs reports %q", got)
 			}
 		})
 	}
 }
 
-// mkfs.ext4 refuses a disk that is in use, and asks nobody.
+// TestRealExt4Busy checks that mkfs.ext4 refuses a disk that is in use, and does not ask for confirmation.
 func TestRealExt4Busy(t *testing.T) {
 	l := ext4Loop(t, 300<<20)
 	dir := filepath.Join(t.TempDir(), "m")

@@ -15,8 +15,7 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// Every vector that mkfs.ext4 can be started with: it is never told to force
-// anything, nor to discard.
+// TestExt4Arguments checks every command line of mkfs.ext4. None of them forces or discards anything.
 func TestExt4Arguments(t *testing.T) {
 	var got []string
 	for _, with := range []disk.MkfsExt4{{Time: 1}, {Time: 1, Owner: "1000:2000", Options: []string{"-m 0", "-E stride=4,stripe_width=8", "-J size=64"}}} {
@@ -41,9 +40,9 @@ func TestExt4Arguments(t *testing.T) {
 	}
 }
 
-// Before an ext4 is made mkfs.xfs is asked whether it would refuse what is on the
-// disk, since mkfs.ext4 would not; what either of them says is the end of it. A class
-// cannot give another mkfs's options.
+// TestExt4IsAskedFirst checks that hotmount runs mkfs.xfs without writing before it makes an ext4. mkfs.xfs
+// refuses a disk with content; mkfs.ext4 does not. An error of either ends the format. A class cannot give
+// options of another mkfs.
 func TestExt4IsAskedFirst(t *testing.T) {
 	const (
 		ext4Args = "-b 4096 -O metadata_csum -E nodiscard,lazy_itable_init=1,lazy_journal_init=0,hash_seed=" + uuid + " -U " + uuid + " /dev/vdb"
@@ -68,7 +67,7 @@ func TestExt4IsAskedFirst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				ran := false
-				// The disk would be written to: mkfs.ext4 -n flushes it.
+				// mkfs.ext4 -n would write to the disk: it flushes it.
 				ext4Dry := strings.Replace("/usr/sbin/mkfs.ext4 -n "+ext4Args, "/dev/vdb", w.image+".like", 1)
 				for line, answer := range map[string]runtest.Answer{dryLine: tc.xfs, ext4Dry: tc.dry} {
 					if answer == nil {
@@ -108,7 +107,8 @@ func TestExt4IsAskedFirst(t *testing.T) {
 	}
 }
 
-// What is half made is made again in the way it was begun, and as what it was begun.
+// TestExt4RecoveryOfTheSameOnly checks that a half-made filesystem is made again with the type and options of
+// its first format.
 func TestExt4RecoveryOfTheSameOnly(t *testing.T) {
 	begun := &disk.MkfsExt4{Time: 1, Options: []string{"-m 0"}}
 	for name, with := range map[string]*disk.MkfsExt4{
@@ -122,16 +122,17 @@ func TestExt4RecoveryOfTheSameOnly(t *testing.T) {
 		}
 		o.Intent.Ext4 = with
 		if err := s.permit(o); err == nil {
-			t.Errorf("%s is permitted", name)
+			t.Errorf("%s is accepted", name)
 		}
 		s.disk.Standing.IntentDoubt, o.Intent.Ext4 = true, begun
 		if err := s.permit(o); err == nil {
-			t.Error("what may be another's is permitted")
+			t.Error("a filesystem that may belong to another disk is accepted")
 		}
 	}
 }
 
-// What is left to do on a recovered ext4 is written only while nobody else has written.
+// TestFinishOfWhatWasWrittenTo checks that hotmount does not complete a recovered ext4 after somebody else has
+// written to the disk.
 func TestFinishOfWhatWasWrittenTo(t *testing.T) {
 	w := newWorld(t)
 	w.facts.Standing.Intent = &disk.Intent{UUID: uuid, Ext4: &disk.MkfsExt4{Mode: "0750"}}

@@ -36,7 +36,7 @@ const (
 	other = "99999999-1111-4222-8333-abcdefabcdef"
 	size  = 40 << 20
 
-	ourUUID = uuid // where a parameter has that name
+	ourUUID = uuid // for functions with a parameter named uuid
 
 	wipefsLine  = "/usr/sbin/wipefs -n -J /dev/vdb"
 	blkidLine   = "/usr/sbin/blkid -p -o udev /dev/vdb"
@@ -47,9 +47,9 @@ const (
 	makeOver    = "/usr/sbin/mkfs.xfs -f -K -m uuid=" + uuid + " /dev/vdb"
 )
 
-// world is a disk, in a file, and all that a session meets around it.
+// world is a disk in a file, with everything else that a session uses.
 type world struct {
-	// claimed is what was opened exclusively, and other what that is then, if not the disk.
+	// claimed is the exclusively opened file. other is its identity, if that is not the disk's.
 	claimed *os.File
 	other   *identity
 	*runtest.Runner
@@ -57,14 +57,14 @@ type world struct {
 	image string
 	facts disk.Facts
 	intent
-	// mu guards what changes while a session settles.
+	// mu guards the fields that change while a session settles.
 	mu        sync.Mutex
-	running   sync.Mutex // guards the story while tools are started
+	running   sync.Mutex // guards the story while tools start
 	now       identity
 	nodeDev   disk.Dev
 	writes    uint64
-	bytes     uint64 // that were written
-	read      uint64 // bytes that were counted as read, unless uncounted
+	bytes     uint64 // bytes written
+	read      uint64 // bytes that the kernel has counted as read, unless uncounted is set
 	uncounted bool
 	buffered  uint64 // writes that the kernel has not passed on
 	reread    int
@@ -80,7 +80,7 @@ type world struct {
 	log       []string
 }
 
-// intent records what is asked of the store.
+// intent records the calls to the store.
 type intent struct {
 	last                       disk.Intent
 	beginErr, endErr, amendErr error
@@ -124,7 +124,7 @@ func (w *world) halfMade(uuid string) {
 	w.On(makeOver, w.mkfs)
 }
 
-// mkfs stands for a mkfs.xfs that works.
+// mkfs plays a mkfs.xfs that works.
 func (w *world) mkfs(run.Command) (run.Result, error) {
 	w.put(0, super(w.t, "xfs.head", uuid))
 	w.named(uuid)
@@ -144,8 +144,7 @@ func (w *world) put(at int64, b []byte) {
 	}
 }
 
-// super is a superblock captured from mkfs.xfs, with another UUID and the size
-// of the disk here.
+// super returns a superblock captured from mkfs.xfs, with another UUID and the size of this disk.
 func super(t *testing.T, name, uuid string) []byte {
 	b, err := os.ReadFile("../probe/testdata/" + name)
 	if err != nil {
@@ -162,7 +161,7 @@ func super(t *testing.T, name, uuid string) []byte {
 	return b
 }
 
-// inGroups has the superblock tell of that many groups.
+// inGroups sets the number of allocation groups in the superblock.
 func inGroups(b []byte, n uint32) {
 	binary.BigEndian.PutUint32(b[84:], size/4096/n)
 	binary.BigEndian.PutUint32(b[88:], n)
@@ -194,8 +193,7 @@ func (w *world) End(uuid string, failure error) error {
 	return w.endErr
 }
 
-// Run adds what is run to the story. Of wipefs and blkid, which are started together,
-// wipefs comes first there.
+// Run adds the command to the story. wipefs and blkid start together; the story always has wipefs first.
 func (w *world) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	w.running.Lock()
 	at := len(w.story)
@@ -236,7 +234,7 @@ func (w *world) count() (done, inFlight uint64, err error) {
 	return w.writes, w.inFlight, w.counters
 }
 
-// moved is Deps.Bytes, as if something were read before each question.
+// moved implements Deps.Bytes. It counts a read before each call.
 func (w *world) moved() (read, written uint64, err error) {
 	if !w.uncounted {
 		w.read += 4096
@@ -286,7 +284,7 @@ func (w *world) makeOptions(recover bool) MakeOptions {
 	return MakeOptions{Intent: disk.Intent{Identity: w.facts.Identity("boot"), UUID: uuid}, RecoverHalfMade: recover}
 }
 
-// work is the whole way of a disk.
+// work opens, proves and formats the disk, as hotmount does.
 func (w *world) work(blank string, recover bool, between func()) error {
 	s, err := open(w.t.Context(), w.facts, w.deps(), w)
 	if err != nil {
@@ -316,8 +314,8 @@ func (w *world) mkfsRan() bool {
 	return false
 }
 
-// TestDriverThatDoesNotCount: where the kernel has not even counted what the proof has read nobody
-// would hear of a write: nothing is written, with a token either.
+// TestDriverThatDoesNotCount checks that nothing is written if the kernel has not counted the reads of the
+// proof. Such a driver would not count another's writes either. A token changes nothing.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -363,14 +361,14 @@ func TestBlankDisk(t *testing.T) {
 				t.Error(diff)
 			}
 			if took := time.Since(begun); took != 8*time.Second {
-				t.Errorf("it settled and was looked at again for %s", took)
+				t.Errorf("settling and the last look took %s", took)
 			}
 		})
 	}
 }
 
-// A verdict holds as long as nobody has written since: the count must be that
-// from before the reading, with mkfs.xfs's own writes in it and nobody else's.
+// TestWritesOfWhatWasRead checks that Writes returns the count from before the reading, plus the writes of
+// mkfs.xfs. Other writes are not in it.
 func TestWritesOfWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -383,7 +381,7 @@ func TestWritesOfWhatWasRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.Writes() != before {
-			t.Errorf("after the proof %d writes, not %d", s.Writes(), before)
+			t.Errorf("got %d writes after the proof, want %d", s.Writes(), before)
 		}
 		if err := s.Make(t.Context(), w.makeOptions(false)); err != nil {
 			t.Fatal(err)
@@ -394,7 +392,7 @@ func TestWritesOfWhatWasRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.Writes() != made || made == before {
-			t.Errorf("after mkfs.xfs %d writes, not %d", s.Writes(), made)
+			t.Errorf("got %d writes after mkfs.xfs, want %d", s.Writes(), made)
 		}
 	})
 }
@@ -441,13 +439,13 @@ func TestHalfMadeDisk(t *testing.T) {
 			t.Error(diff)
 		}
 		if took := time.Since(begun); took != 8*time.Second {
-			t.Errorf("it settled and was looked at again for %s", took)
+			t.Errorf("settling and the last look took %s", took)
 		}
 	})
 }
 
-// One obstacle a row: whatever it is, and however much is read, mkfs.xfs is not started
-// but with -N. A session itself cannot write: its descriptors are open for reading.
+// TestObstacles checks that no obstacle, and no kind of proof, lets mkfs.xfs write: it runs only with -N. A
+// session itself cannot write, because its descriptors are open for reading only.
 func TestObstacles(t *testing.T) {
 	dead := errors.New("signal: killed")
 	write := func(w *world) { w.writes++ }
@@ -455,17 +453,17 @@ func TestObstacles(t *testing.T) {
 	const unanswered = "somebody writes to it: 1 writes that the disk has not answered yet"
 	for _, tc := range []struct {
 		name string
-		// before is there from the start, between comes after the proof.
+		// before runs at the start, between after the proof.
 		before, between func(*world)
 		blank           string
 		recover         bool
 		err             string
-		// byte reports that the obstacle is a byte beyond the first 4 KiB.
+		// byte means that the obstacle is a byte beyond the first 4 KiB.
 		byte bool
-		// begun reports that the intent was recorded, and so has to be taken back.
+		// begun means that the intent was recorded and must be taken back.
 		begun bool
 	}{
-		// Opening it.
+		// Open.
 		{name: "claimed by somebody", before: func(w *world) { w.openErr[true] = unix.EBUSY }, err: "somebody else uses it"},
 		{name: "barred by the sandbox", before: func(w *world) { w.openErr[false] = unix.EPERM }, err: "the sandbox of hotmount-format@12.service"},
 		{name: "not there", before: func(w *world) { w.openErr[false] = unix.ENOENT }, err: "no such file"},
@@ -475,7 +473,7 @@ func TestObstacles(t *testing.T) {
 		{name: "another device node", before: func(w *world) { w.nodeDev.Minor = 32 }, err: "/dev/vdb is device number 254:32"},
 		{name: "locked by somebody", before: func(w *world) { w.lockedBy(unix.LOCK_EX) }, err: "locked for 30s"},
 
-		// Reading it.
+		// Read.
 		{name: "a byte at the start", before: func(w *world) { w.put(0, []byte{1}) }, err: "not proven"},
 		{name: "a byte at the end", byte: true, before: func(w *world) { w.put(size-1, []byte{1}) }, err: "not proven"},
 		{name: "a byte in the middle", byte: true, before: func(w *world) { w.put(size/2, []byte{1}) }, err: "not proven"},
@@ -484,7 +482,7 @@ func TestObstacles(t *testing.T) {
 		{name: "an unknown plan", blank: "quick", err: "unknown plan"},
 		{name: "no plan", blank: "none", err: "unknown plan"},
 
-		// What the tools say.
+		// Tools.
 		{name: "wipefs fails", before: func(w *world) { w.On(wipefsLine, runtest.Complain("no", 1)) }, err: "cannot understand"},
 		{name: "wipefs killed", before: func(w *world) { w.On(wipefsLine, runtest.Fail(dead)) }, err: "signal: killed"},
 		{name: "wipefs silent", before: func(w *world) { w.On(wipefsLine, runtest.Print("", 0)) }, err: "cannot understand"},
@@ -498,7 +496,7 @@ func TestObstacles(t *testing.T) {
 		{name: "blkid complains", before: func(w *world) { w.On(blkidLine, runtest.Complain("error", 2)) }, err: "cannot understand"},
 		{name: "a filesystem", before: func(w *world) { w.put(0, super(w.t, "xfs.head", other)); w.named(other) }, err: `not proven blank but "filesystem"`},
 
-		// Somebody writes.
+		// Writes of somebody else.
 		{name: "written while it was read", before: func(w *world) { w.whenRun(blkidLine, write) }, err: "1 writes"},
 		{name: "written while it settled", before: func(w *world) { w.after(4*time.Second, write) }, err: "1 writes"},
 		{name: "a write that stalls since before", before: stall, err: unanswered},
@@ -643,7 +641,7 @@ func (w *world) lockedBy(how int) {
 	}
 }
 
-// whenRun does something when that command is run first.
+// whenRun calls do when the command runs for the first time.
 func (w *world) whenRun(line string, do func(*world)) {
 	answer := map[string]runtest.Answer{blkidLine: runtest.Print("", 2), dryLine: runtest.Print("", 0)}[line]
 	w.On(line, func(c run.Command) (run.Result, error) {
@@ -653,7 +651,7 @@ func (w *world) whenRun(line string, do func(*world)) {
 	})
 }
 
-// after does something once that time has passed since the first read.
+// after calls do when the time has passed since the first read.
 func (w *world) after(d time.Duration, do func(*world)) {
 	w.whenRun(blkidLine, func(w *world) {
 		time.AfterFunc(d, func() {
@@ -664,7 +662,7 @@ func (w *world) after(d time.Duration, do func(*world)) {
 	})
 }
 
-// Each step sees for itself what a later one would see too.
+// TestOpenAndProveRefuse checks that each step finds an obstacle itself and does not leave it to a later step.
 func TestOpenAndProveRefuse(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, settling func(*world)
@@ -703,7 +701,7 @@ func TestOpenAndProveRefuse(t *testing.T) {
 	}
 }
 
-// A lock that is held for a moment, as udev does, is waited for.
+// TestShortLock checks that hotmount waits for a short lock, such as udev's.
 func TestShortLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -721,8 +719,8 @@ func TestShortLock(t *testing.T) {
 	})
 }
 
-// While the disk is read others may read it too, as udev does, and nobody may
-// take it.
+// TestSharedWhileProving checks that others, such as udev, can read the disk during the proof. Nobody can claim
+// it.
 func TestSharedWhileProving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -737,15 +735,15 @@ func TestSharedWhileProving(t *testing.T) {
 		}
 		defer f.Close()
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
-			t.Errorf("an exclusive lock is given: %v", err)
+			t.Errorf("somebody else got an exclusive lock: %v", err)
 		}
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
-			t.Errorf("no shared lock: %v", err)
+			t.Errorf("nobody else got a shared lock: %v", err)
 		}
 	})
 }
 
-// The lock is held while mkfs.xfs runs.
+// TestLockedDuringMkfs checks that hotmount holds the lock while mkfs.xfs runs.
 func TestLockedDuringMkfs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -756,7 +754,7 @@ func TestLockedDuringMkfs(t *testing.T) {
 			}
 			defer f.Close()
 			if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
-				t.Errorf("a shared lock is given: %v", err)
+				t.Errorf("somebody else got a shared lock: %v", err)
 			}
 			return w.mkfs(c)
 		})
@@ -766,8 +764,8 @@ func TestLockedDuringMkfs(t *testing.T) {
 	})
 }
 
-// What goes wrong from the start of mkfs.xfs on is an error, and the intent
-// stays for the next look.
+// TestMkfsGoesWrong checks that a failure from the start of mkfs.xfs on is an error. The intent stays for the
+// next look.
 func TestMkfsGoesWrong(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mkfs func(*world) runtest.Answer
@@ -824,10 +822,9 @@ func TestMkfsGoesWrong(t *testing.T) {
 	}
 }
 
-// Another machine that has the disk too made a filesystem of it at the same
-// time, and came last: what is there now is not ours. Nor is it, whole or not, if
-// somebody on this machine has written to it since mkfs ended, or begun to. The next look
-// may find it whole: the intent has it that it is doubtful.
+// TestSecondLook checks that a filesystem is not ours if another machine made one at the same time and came
+// last. Nor is it ours if somebody on this machine has written, or begun to write, after mkfs. The intent
+// records the doubt, because the next look may find the filesystem whole.
 func TestSecondLook(t *testing.T) {
 	for name, tc := range map[string]struct {
 		later func(*world)
@@ -886,7 +883,7 @@ func TestDoubtThatIsNotRecordedIsTold(t *testing.T) {
 	})
 }
 
-// What mkfs has left in the page cache is mkfs's.
+// TestOwnWritesAreNoOthers checks that the writes of mkfs that are still in the page cache count as its own.
 func TestOwnWritesAreNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -900,7 +897,7 @@ func TestOwnWritesAreNoOthers(t *testing.T) {
 	})
 }
 
-// The name may pass to another disk between the two times it is opened.
+// TestClaimOfAnotherDisk checks that the second open notices if the name has passed to another disk.
 func TestClaimOfAnotherDisk(t *testing.T) {
 	w := newWorld(t)
 	other := w.now
@@ -911,7 +908,7 @@ func TestClaimOfAnotherDisk(t *testing.T) {
 	}
 }
 
-// What an intent tells of what is its own holds for its own disk alone.
+// TestOwnIsOfOneDisk checks that the UUID of an intent is ours only on the intent's own disk.
 func TestOwnIsOfOneDisk(t *testing.T) {
 	w := newWorld(t)
 	w.facts.Standing.Intent = &disk.Intent{UUID: ourUUID}
@@ -921,15 +918,15 @@ func TestOwnIsOfOneDisk(t *testing.T) {
 	}
 	defer s.Close()
 	if own := s.source().Own; own.UUID != ourUUID {
-		t.Errorf("its own: %+v", own)
+		t.Errorf("own disk: %+v", own)
 	}
 	s.disk.Standing.IntentDoubt = true
 	if own := s.source().Own; own.UUID != "" {
-		t.Errorf("perhaps another's: %+v", own)
+		t.Errorf("perhaps another disk: %+v", own)
 	}
 }
 
-// A power cut can keep the superblock and lose what mkfs wrote before it.
+// TestTorn checks a filesystem after a power cut that kept the superblock and lost earlier writes of mkfs.
 func TestTorn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world)
@@ -982,7 +979,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// token is what the operator is shown.
+// token returns the token that hotmount shows to the administrator.
 func (w *world) token(boot string) (string, error) {
 	s, err := open(w.t.Context(), w.facts, w.deps(), w)
 	if err != nil {
@@ -995,7 +992,7 @@ func (w *world) token(boot string) (string, error) {
 	return s.Token(w.t.Context(), boot)
 }
 
-// confirm is what is done with it.
+// confirm formats the disk by token.
 func (w *world) confirm(token string) error {
 	s, err := open(w.t.Context(), w.facts, w.deps(), w)
 	if err != nil {
@@ -1035,13 +1032,13 @@ func TestToken(t *testing.T) {
 			t.Error(diff)
 		}
 		if err := w.confirm(token); err == nil {
-			t.Error("it holds for what was made with it")
+			t.Error("the token is still valid after the format")
 		}
 	})
 }
 
-// What a token's filesystem is made over the kernel forgets, and what keeps the filesystem from
-// being used is said, but not that it was not made.
+// TestMadeByToken checks that the kernel forgets the old partitions after a format by token. If something keeps
+// the new filesystem from being used, the error says so. It does not say that the format failed.
 func TestMadeByToken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		partitions []string
@@ -1087,9 +1084,8 @@ func TestMadeByToken(t *testing.T) {
 	}
 }
 
-// What was overwritten by a token stays what it was while it is made again: else a
-// copy of the disk would be taken for the disk, and old data that is left on it for
-// somebody else's.
+// TestOver checks that an intent still records an overwrite by token when the filesystem is made again.
+// Otherwise a copy of the disk could pass for the disk. Old data that is left would pass for somebody else's.
 func TestOver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		former *disk.Intent
@@ -1160,19 +1156,18 @@ func TestOverwritten(t *testing.T) {
 	}
 }
 
-// TestWrittenDuringMkfs: what somebody else writes between the last look and the end of mkfs
-// is in no difference of write requests that is known, but in that of bytes. Where every byte
-// is read again it is found wherever it lies, and what the counts cannot say alone is no
-// reason to hold the disk; where less is read, or the disk was not all zeros, it is.
+// TestWrittenDuringMkfs checks that a write by somebody else between the last look and the end of mkfs is found.
+// The count of requests does not show it; the count of bytes does. If every byte is read again, a doubtful count
+// alone does not hold the disk. It does if only samples are read, or if the disk was not all zeros.
 func TestWrittenDuringMkfs(t *testing.T) {
 	const gib = 1 << 30
-	const unread = -1 // stands for where no sample is taken
+	const unread = -1 // an offset in no sample
 	plans := map[string]struct {
 		blank string
 		size  int64
 		over  bool
 		asks  bool
-		// nowhere is what is said beside the counts of bytes that no reading finds, empty where the disk is ours then.
+		// nowhere is the message if no reading finds the extra bytes. It is empty if the disk is ours then.
 		nowhere string
 	}{
 		"full":            {"full", size, false, true, ""},
@@ -1183,8 +1178,8 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		"a token":         {"full", size, true, false, "; hotmount cannot tell whether any of these writes are somebody else's"},
 	}
 	for name, tc := range map[string]struct {
-		counted int64 // beside what mkfs.xfs wrote, and its zeros once
-		at      int64 // where somebody else's bytes are, 0 for nowhere
+		counted int64 // besides what mkfs.xfs wrote, with its zeros once
+		at      int64 // offset of somebody else's bytes, 0 for none
 	}{
 		"nobody":                            {0, 0},
 		"nobody, zeros counted twice":       {64 << 20, 0},
@@ -1198,7 +1193,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		differ := tc.counted%(64<<20) != 0
 		for plan, p := range plans {
 			if p.size > gib && tc.counted != 0 && tc.at != unread {
-				continue // as of 1 GiB; to read so many samples takes long
+				continue // the same as with 1 GiB; so many samples take long to read
 			}
 			t.Run(plan+", "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -1221,9 +1216,9 @@ func TestWrittenDuringMkfs(t *testing.T) {
 					asked := 0
 					w.readAgain = func(context.Context) (func(context.Context, probe.Progress), error) {
 						asked++
-						// A crash now must not have it mounted as if nothing were.
+						// After a crash here, the disk must not be mounted without the doubt.
 						if w.last.Doubt == "" {
-							t.Error("it is read once more, and there is no doubt on record")
+							t.Error("the second reading begins, and no doubt is recorded")
 						}
 						return nil, nil
 					}
@@ -1240,7 +1235,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 						err = w.work(p.blank, false, nil)
 					}
 					if (asked == 1) != (differ && p.asks) {
-						t.Errorf("asked %d times to read it once more", asked)
+						t.Errorf("read again %d times", asked)
 					}
 					want := ""
 					if differ && p.nowhere != "" {
@@ -1258,7 +1253,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 	}
 }
 
-// That the disk could not be read once more is not taken for its being as it should.
+// TestNotReadAgain checks that the disk stays in doubt if it cannot be read again.
 func TestNotReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1275,8 +1270,8 @@ func TestNotReadAgain(t *testing.T) {
 	})
 }
 
-// A token is for every byte that Prove reads, not for the samples alone: what another
-// machine has written to the disk is in no count of this one's writes.
+// TestTokenIsForAllThatWasRead checks that a token covers every byte that Prove reads, not only the samples.
+// This machine does not count the writes of another machine.
 func TestTokenIsForAllThatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1304,7 +1299,7 @@ func TestTokenIsForAllThatWasRead(t *testing.T) {
 		before := samples()
 		w.put(between, []byte{1})
 		if samples() != before {
-			t.Fatal("the samples show it: this is no test")
+			t.Fatal("the samples show the change, so this test proves nothing")
 		}
 		if err := w.confirm(token); !errors.Is(err, ErrToken) || w.mkfsRan() {
 			t.Errorf("error %v", err)
@@ -1312,8 +1307,8 @@ func TestTokenIsForAllThatWasRead(t *testing.T) {
 	})
 }
 
-// A token holds for one disk, in one boot, with one content. Whatever else is
-// the case, nothing is written.
+// TestTokenHoldsForOneStateOnly checks that a token is valid for one disk, one boot and one content. Otherwise
+// nothing is written.
 func TestTokenHoldsForOneStateOnly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, atLast func(*world)
@@ -1368,7 +1363,7 @@ func TestTokenHoldsForOneStateOnly(t *testing.T) {
 	}
 }
 
-// Without a proof of what is there no token is given.
+// TestNoTokenForWhatWasNotRead checks that hotmount gives no token without a proof of the content.
 func TestNoTokenForWhatWasNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1401,8 +1396,8 @@ func TestIntentThatStaysIsLogged(t *testing.T) {
 	})
 }
 
-// A recovery that is called off leaves the intent: without it the half-made
-// filesystem would be a stranger's.
+// TestRecoveryKeepsItsIntent checks that a cancelled recovery leaves the intent. Without it, the half-made
+// filesystem would be somebody else's.
 func TestRecoveryKeepsItsIntent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1417,8 +1412,8 @@ func TestRecoveryKeepsItsIntent(t *testing.T) {
 	})
 }
 
-// Nothing has been written for a new intent that is called off: it goes, and what began
-// on another disk, of which this one is a copy, has no part in it.
+// TestNewIntentOverACopyIsTakenBack checks that a cancelled format removes its new intent, because nothing was
+// written for it. The intent of the disk that this one was copied from does not matter.
 func TestNewIntentOverACopyIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1483,9 +1478,9 @@ func TestNothingWithoutProof(t *testing.T) {
 		}
 		defer s.Close()
 		if err := s.Make(t.Context(), w.makeOptions(false)); err == nil {
-			t.Error("made without a proof")
+			t.Error("formatted without a proof")
 		}
-		// A proof that fails takes an earlier one back.
+		// A failed proof invalidates an earlier one.
 		if _, err := s.Prove(t.Context(), "full"); err != nil {
 			t.Fatal(err)
 		}
@@ -1496,7 +1491,7 @@ func TestNothingWithoutProof(t *testing.T) {
 		}
 		w.counters = nil
 		if err := s.Make(t.Context(), w.makeOptions(false)); err == nil {
-			t.Error("made after a proof that failed")
+			t.Error("formatted after a failed proof")
 		}
 		if len(w.story) == 0 || w.mkfsRan() {
 			t.Errorf("the story is %q", w.story)
@@ -1519,10 +1514,10 @@ func TestNothingTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.Make(t.Context(), w.makeOptions(false)); err == nil {
-			t.Error("made twice")
+			t.Error("formatted twice")
 		}
 		if _, err := s.Prove(t.Context(), "full"); err == nil {
-			t.Error("proven after the end")
+			t.Error("the proof ran after the format")
 		}
 	})
 }
@@ -1545,9 +1540,8 @@ func TestEndOfContext(t *testing.T) {
 	})
 }
 
-// Every vector that mkfs.xfs can be started with. -f is in those that make a
-// half-made filesystem again, or go by the operator's token (TestToken), and in
-// no other.
+// TestArguments checks every command line of mkfs.xfs. Only a half-made filesystem or a token (TestToken) adds
+// -f.
 func TestArguments(t *testing.T) {
 	var got []string
 	for _, options := range []guard{{}, newest(t)} {
@@ -1576,8 +1570,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// Nobody but args puts -f together: the letter stands once in all of the code. And one
-// place says when it is to be.
+// TestForceStandsOnce checks that only args adds -f. The option occurs once in the code, and one place decides
+// when to use it.
 func TestForceStandsOnce(t *testing.T) {
 	var files []string
 	for _, dir := range []string{"..", "../../cmd"} {
@@ -1611,13 +1605,13 @@ func TestForceStandsOnce(t *testing.T) {
 		whens += strings.Count(string(text), "over: o.RecoverHalfMade || o.Token != \"\"") + strings.Count(string(text), "making{")
 	}
 	if whens != 2 {
-		t.Errorf("%d places make it, or say when -f is in it", whens)
+		t.Errorf("%d places format, or decide when to use -f", whens)
 	}
 	if places != 1 {
-		t.Errorf(`"-f" stands at %d places`, places)
+		t.Errorf(`"-f" occurs in %d places`, places)
 	}
 	if ext4s != 3 {
-		t.Errorf("mkfs.ext4 is called for at %d places", ext4s)
+		t.Errorf("%d places call mkfs.ext4", ext4s)
 	}
 }
 
@@ -1641,8 +1635,8 @@ func TestPeopleReadErrors(t *testing.T) {
 	})
 }
 
-// TestPrototype: owner and mode of the root directory, and nothing where they are
-// what mkfs.xfs makes anyway.
+// TestPrototype checks owner and mode of the root directory in the prototype. There is none if mkfs.xfs makes
+// the same by default.
 func TestPrototype(t *testing.T) {
 	for _, c := range []struct{ owner, mode, want string }{
 		{"", "", ""},
@@ -1662,8 +1656,8 @@ func TestPrototype(t *testing.T) {
 	}
 }
 
-// TestClassOptions: what the class wants of mkfs.xfs is asked first and then done,
-// and comes before what makes it safe.
+// TestClassOptions checks that the options of the class are in the dry run and in the format. They come before
+// the safe options.
 func TestClassOptions(t *testing.T) {
 	m := MakeOptions{Mkfs: []string{"-i size=1024", "-m reflink=0"}, Proto: "/tmp/x", Intent: disk.Intent{UUID: uuid}}
 	if got := strings.Join(m.making("/dev/vdb", guard{}).args(), " "); got != "-N -i size=1024 -m reflink=0 -p /tmp/x -K -m uuid="+uuid+" /dev/vdb" {
@@ -1671,8 +1665,8 @@ func TestClassOptions(t *testing.T) {
 	}
 }
 
-// What a class may not give does not get as far as mkfs.xfs, whoever has written it
-// into the settings.
+// TestForeignOption checks that mkfs.xfs never gets an option that a class may not give, even if the settings
+// have it.
 func TestForeignOption(t *testing.T) {
 	for _, option := range []string{"-f", "-m uuid=1", "/dev/vda", "-d name=/dev/vda", "-i size=512 -f"} {
 		synctest.Test(t, func(t *testing.T) {

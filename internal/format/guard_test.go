@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// newest is the guard of Debian's newest xfsprogs.
+// newest returns the guard of Debian's newest xfsprogs.
 func newest(t *testing.T) guard {
 	t.Helper()
 	text, err := os.ReadFile("testdata/lts_6.1.conf")
@@ -26,8 +26,8 @@ func newest(t *testing.T) guard {
 	return guard{lts, features}
 }
 
-// TestNewestFeatures: what stands in for a missing file has all that Debian's newest xfsprogs keeps from Linux 6.1. So
-// has the file that is installed here.
+// TestNewestFeatures checks the built-in list that replaces a missing file. It has every feature that Debian's
+// newest xfsprogs keeps from Linux 6.1. So has the file that is installed here.
 func TestNewestFeatures(t *testing.T) {
 	var known []feature
 	for _, f := range ltsFeatures {
@@ -45,7 +45,7 @@ func TestNewestFeatures(t *testing.T) {
 		t.Error(err)
 	}
 	for _, f := range installed {
-		// xfsprogs 6.1.0 has nrext64 in the wrong section, and is given no features.
+		// xfsprogs 6.1.0 has nrext64 in the wrong section, and gets no features.
 		if !slices.Contains(known, f) && f != (feature{"-m", "nrext64", "0"}) {
 			t.Errorf("%s has %v", lts, f)
 		}
@@ -59,7 +59,7 @@ func TestGuard(t *testing.T) {
 		version string
 		there   bool
 		file    string
-		without string // the first feature that is left out
+		without string // the first missing feature
 		many    int
 	}{
 		{"5.10.0", true, "", "", 0},
@@ -86,7 +86,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestParseFeatures: a line that is not understood may be a feature, so it is an error.
+// TestParseFeatures checks that an unknown line is an error, because it may be a feature.
 func TestParseFeatures(t *testing.T) {
 	got, err := parseFeatures("# a comment\n\n[metadata]\n rmapbt = 0 \n[inode]\n[naming]\nparent=0")
 	if want := []feature{{"-m", "rmapbt", "0"}, {"-n", "parent", "0"}}; err != nil || !slices.Equal(got, want) {
@@ -99,8 +99,8 @@ func TestParseFeatures(t *testing.T) {
 	}
 }
 
-// TestClassFeatures: mkfs.xfs takes no option that its file has too ("-m reflink option respecified"). Whatever the class
-// names, no other feature gets in.
+// TestClassFeatures checks that an option of the class replaces the one in the file: mkfs.xfs refuses both ("-m
+// reflink option respecified"). Whatever the class names, no other feature is switched on.
 func TestClassFeatures(t *testing.T) {
 	g := newest(t)
 	for want, class := range map[string][]string{
@@ -113,7 +113,7 @@ func TestClassFeatures(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	g.file = "" // it is missing
+	g.file = "" // no file
 	m := MakeOptions{Intent: disk.Intent{UUID: uuid}}
 	if got := m.making("/dev/vdb", g).args(); !strings.Contains(strings.Join(got, " "), " -m rmapbt=0 ") || slices.Contains(got, "-c") {
 		t.Errorf("without the file: %q", got)

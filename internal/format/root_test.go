@@ -35,9 +35,9 @@ type loop struct {
 	facts disk.Facts
 	begun int
 	ended int
-	// off reports that formatting is switched off.
+	// off is the reason why formatting is switched off.
 	off error
-	// runner is run.Exec unless a test wants something in between.
+	// runner is run.Exec unless a test replaces it.
 	runner run.Runner
 	// class has the options of the class.
 	class MakeOptions
@@ -55,7 +55,7 @@ func newLoop(t *testing.T, size int64) *loop {
 	return l
 }
 
-// free returns the disk's space back, of which hundreds would take more than there is.
+// free returns the space of the disk. Hundreds of disks would need more than there is.
 func (l *loop) free() {
 	if l.image != "" {
 		sh(l.t, "losetup -d "+l.facts.Node()+"; rm "+l.image)
@@ -88,7 +88,7 @@ func (l *loop) number(attribute, name string) uint64 {
 	return n
 }
 
-// count is writes and discards (Linux, Documentation/block/stat.rst).
+// count returns the number of writes and discards (Linux, Documentation/block/stat.rst).
 func (l *loop) count() (done, inFlight uint64, err error) {
 	if _, err := fmt.Sscan(l.read("inflight", l.facts.Name), new(uint64), &inFlight); err != nil {
 		return 0, 0, err
@@ -188,7 +188,7 @@ func TestRealBlankDisk(t *testing.T) {
 	}
 }
 
-// afterMkfs runs what it is to right after mkfs has written.
+// afterMkfs calls a function right after mkfs has written.
 type afterMkfs func()
 
 func (f afterMkfs) Run(ctx context.Context, c run.Command) (run.Result, error) {
@@ -199,8 +199,8 @@ func (f afterMkfs) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	return res, err
 }
 
-// What mkfs.xfs writes is what the kernel counts, so that the disk is not read once more, as it is
-// after mkfs.ext4; a byte of somebody else's, written meanwhile, is found.
+// TestRealCountsAgree checks that the kernel counts exactly what mkfs.xfs writes, so that the disk is not read
+// again. It is after mkfs.ext4. A byte that somebody else writes meanwhile is found.
 func TestRealCountsAgree(t *testing.T) {
 	ext4 := func(options ...string) func() *loop {
 		return func() *loop { return ext4Loop(t, 1<<30, options...) }
@@ -243,7 +243,7 @@ func TestRealCountsAgree(t *testing.T) {
 	}
 }
 
-// They agree as well where the disk was not blank, and somebody else's byte is no secret.
+// TestRealCountsAgreeOverOldData checks the same on a disk that was not blank.
 func TestRealCountsAgreeOverOldData(t *testing.T) {
 	for what, write := range map[string]bool{"alone": false, "somebody else": true} {
 		t.Run(what, func(t *testing.T) {
@@ -262,8 +262,8 @@ func TestRealCountsAgreeOverOldData(t *testing.T) {
 	}
 }
 
-// Debian's own tools and damages of what they make. Nothing of it is blank, and
-// not a byte of it is changed.
+// TestRealContent checks the content that Debian's own tools make, and damaged copies of it. None of it is
+// blank, and no byte of it is changed.
 func TestRealContent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string
@@ -302,7 +302,7 @@ func TestRealContent(t *testing.T) {
 				t.Errorf("%+v", c)
 			}
 			if l.digest() != before {
-				t.Error("it was changed")
+				t.Error("the disk was changed")
 			}
 			if n, _, err := l.count(); n != writes || err != nil {
 				t.Errorf("%d writes, error %v", n-writes, err)
@@ -311,9 +311,8 @@ func TestRealContent(t *testing.T) {
 	}
 }
 
-// crash starts mkfs.xfs so that it is killed instead of its n-th write, those of
-// zeros and the log's among them (strace(1), "-e inject"); or debugfs, that writes
-// after mkfs.ext4.
+// crash kills mkfs.xfs at its n-th write, with the writes of zeros and the log counted (strace(1), "-e inject").
+// Or it kills debugfs, which writes after mkfs.ext4.
 type crash struct {
 	n       int
 	debugfs bool
@@ -333,8 +332,7 @@ func (c crash) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
 	return run.Exec{}.Run(ctx, cmd)
 }
 
-// killed has mkfs.xfs killed at its n-th write, and gives false if it has not as
-// many.
+// killed kills mkfs.xfs at its n-th write. It returns false if mkfs.xfs makes fewer writes.
 func (l *loop) killed(n int) bool {
 	return l.killedBy(crash{n: n})
 }
@@ -353,8 +351,8 @@ func (l *loop) killedBy(k crash) bool {
 	return true
 }
 
-// isMade has the disk looked after once more, and gives what was on it before.
-// Afterwards there is a filesystem with the intended UUID.
+// isMade handles the disk once more and returns its earlier content. Afterwards the disk has a filesystem with
+// the intended UUID.
 func (l *loop) isMade() disk.Kind {
 	l.t.Helper()
 	before, err := l.work()
@@ -367,11 +365,11 @@ func (l *loop) isMade() disk.Kind {
 	return before.Kind
 }
 
-// full reports that everything is to be tried, and not a choice.
+// full means that the tests try every case, and not a selection.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// Wherever mkfs.xfs is killed, the next look finds the disk blank, half made
-// with our UUID, or whole, and one more run makes it whole.
+// TestRealCrash checks that one more run makes the filesystem whole wherever mkfs.xfs was killed. The next look
+// finds the disk blank, half made with our UUID, or whole.
 func TestRealCrash(t *testing.T) {
 	found := map[disk.Kind]int{}
 	n := 1
@@ -393,8 +391,8 @@ func TestRealCrash(t *testing.T) {
 	}
 }
 
-// The same with every option that a class may give, and the filesystem is as the
-// class wants it.
+// TestRealClassOptions checks the same with every option that a class may give. The filesystem has what the
+// class asks for.
 func TestRealClassOptions(t *testing.T) {
 	text, err := Prototype("1000:2000", "2770")
 	proto := filepath.Join(t.TempDir(), "root")
@@ -474,7 +472,7 @@ func TestRealTornFormat(t *testing.T) {
 			torn()
 			torn()
 			if l.digest() != before {
-				t.Error("it was changed")
+				t.Error("the disk was changed")
 			}
 			l.facts.Standing.Volume = &disk.Sighting{UUID: uuid}
 			c, err := l.work()
@@ -486,30 +484,29 @@ func TestRealTornFormat(t *testing.T) {
 				t.Fatal(err)
 			}
 			if l.ended == ended || l.facts.Standing.Intent != nil {
-				t.Error("the intent stays")
+				t.Error("the intent is still there")
 			}
 			sh(t, map[string]string{disk.XFS: "xfs_repair -n ", disk.Ext4: "e2fsck -fn "}[kind]+l.facts.Node())
 
-			// The intent could not be removed, nor the mount recorded.
+			// The removal of the intent failed, and the mount was not recorded.
 			dir := t.TempDir()
 			sh(t, "mount "+l.facts.Node()+" "+dir+"; echo precious >"+dir+"/f; umount "+dir+"; dd if=/dev/zero of="+l.facts.Node()+" "+lost+" conv=notrunc; sync "+l.facts.Node())
 			l.facts.Standing.Intent, ended = intent, l.ended
 			before = l.digest()
 			if kind == disk.XFS {
-				torn() // its superblock does not tell
+				torn() // its superblock does not show the mount
 			} else if c, err := l.work(); err != nil || c.Torn {
-				t.Errorf("mounted by whomever: %+v, error %v", c, err)
+				t.Errorf("mounted by somebody: %+v, error %v", c, err)
 			}
 			if l.digest() != before {
-				t.Error("it was changed")
+				t.Error("the disk was changed")
 			}
 		})
 	}
 }
 
-// The same when the run that is to make it whole is killed, too, and the one
-// after that: with -f mkfs.xfs begins by zeroing what it had written before, the
-// first superblock among it.
+// TestRealCrashAgain checks the same if the next run is killed too, and the one after it. mkfs.xfs -f begins by
+// zeroing what it wrote before, including the first superblock.
 func TestRealCrashAgain(t *testing.T) {
 	firsts, step := []int{4, 60}, 11
 	if full {
@@ -523,19 +520,19 @@ func TestRealCrashAgain(t *testing.T) {
 			}
 			l := newLoop(t, 300<<20)
 			if !l.killed(first) {
-				t.Fatalf("there is no write %d", first)
+				t.Fatalf("mkfs.xfs makes no write %d", first)
 			}
 			if !l.killed(n) {
 				break
 			}
 			if third := n / 2; third > 0 && !l.killed(third) {
-				t.Fatalf("there is no write %d", third)
+				t.Fatalf("mkfs.xfs makes no write %d", third)
 			}
 			found[l.isMade()]++
 			l.free()
 		}
 	}
-	// Of a disk that is too large to be read in full the samples decide.
+	// The samples decide on a disk that is too large to be read in full.
 	l := newLoop(t, 70<<30)
 	if !l.killed(60) || !l.killed(12) || l.isMade() != disk.HalfMade {
 		t.Error("a large disk was not found half made")
@@ -564,8 +561,8 @@ func (l *loop) confirm() error {
 	return s.Make(l.t.Context(), MakeOptions{Intent: intent, Token: token, Boot: "boot"})
 }
 
-// What no mkfs overwrites, here the last of the places of a second header of LUKS2, makes the disk
-// one that udev calls ambivalent: that is said at once, and with the tool that mends it.
+// TestRealTokenOverASecondHeader checks a format over the last possible second header of LUKS2, which no mkfs
+// overwrites. udev calls such a disk ambivalent. The error says so at once, and names the command that helps.
 func TestRealTokenOverASecondHeader(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	header := make([]byte, 4096)
@@ -587,14 +584,14 @@ func TestRealTokenOverASecondHeader(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	if l.facts.Standing.Intent != nil {
-		t.Error("the intent stays")
+		t.Error("the intent is still there")
 	}
 	if c, err := l.work(); err != nil || c.Kind != disk.Other {
-		t.Errorf("it is %+v, error %v", c, err)
+		t.Errorf("the disk is %+v, error %v", c, err)
 	}
 	sh(t, mend)
 	if c, err := l.work(); err != nil || c.Kind != disk.Filesystem || c.UUID != uuid {
-		t.Errorf("after that it is %+v, error %v", c, err)
+		t.Errorf("after wipefs the disk is %+v, error %v", c, err)
 	}
 	sh(t, "xfs_repair -n "+l.facts.Node())
 }
@@ -619,7 +616,7 @@ func TestRealCrashOverOldData(t *testing.T) {
 		}
 		before := l.digest()
 		if c, err := l.work(); err != nil || c.Kind == disk.HalfMade || c.Kind == disk.Blank || l.digest() != before {
-			t.Errorf("killed at write %d it is %s, or has changed, error %v", n, c.Kind, err)
+			t.Errorf("killed at write %d: the disk is %s or was changed, error %v", n, c.Kind, err)
 		}
 		if err := l.confirm(); err != nil {
 			t.Error(err)
@@ -650,7 +647,7 @@ func TestRealForeignBytesInTheHalfMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t, 300<<20)
 			if !l.killed(tc.first) || tc.second > 0 && !l.killed(tc.second) {
-				t.Fatal("it was not killed")
+				t.Fatal("mkfs was not killed")
 			}
 			sh(t, "d="+l.facts.Node()+"; exec 2>/dev/null; "+tc.script+"; sync $d; blockdev --flushbufs $d")
 			before := l.digest()
@@ -659,7 +656,7 @@ func TestRealForeignBytesInTheHalfMade(t *testing.T) {
 				t.Errorf("%+v, error %v", c, err)
 			}
 			if l.digest() != before {
-				t.Error("it was changed")
+				t.Error("the disk was changed")
 			}
 		})
 	}
@@ -677,7 +674,7 @@ func TestRealBusy(t *testing.T) {
 	}
 }
 
-// The claim lasts through the proof.
+// TestRealClaim checks that the claim lasts through the proof.
 func TestRealClaim(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	s, err := Open(t.Context(), l.facts, l.deps())
@@ -689,7 +686,7 @@ func TestRealClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("mkfs.xfs", "-f", l.facts.Node()).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("busy")) {
-		t.Errorf("mkfs.xfs got in: %v: %s", err, out)
+		t.Errorf("mkfs.xfs could open the disk: %v: %s", err, out)
 	}
 }
 
@@ -703,7 +700,7 @@ func TestRealWrites(t *testing.T) {
 	if _, err := s.Prove(t.Context(), "auto"); err != nil {
 		t.Fatal(err)
 	}
-	// Zeros in the middle: nothing but the kernel's count tells of them.
+	// Only the kernel's count shows zeros written in the middle.
 	sh(t, "dd if=/dev/zero of="+l.facts.Node()+" bs=4096 seek=30000 count=1 oflag=direct")
 	o := MakeOptions{Intent: disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid}}
 	if err := s.Make(t.Context(), o); !errors.Is(err, ErrWritten) {
@@ -714,7 +711,7 @@ func TestRealWrites(t *testing.T) {
 	}
 }
 
-// The name now means another disk.
+// TestRealOtherDisk checks that hotmount refuses a name that now belongs to another disk.
 func TestRealOtherDisk(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	old := l.facts
@@ -740,10 +737,10 @@ func TestRealNoDisk(t *testing.T) {
 	}
 	defer f.Close()
 	if id, err := (linux{}).identify(f); err == nil {
-		t.Errorf("a file is %+v", id)
+		t.Errorf("identity of a file: %+v", id)
 	}
 	if dev, err := (linux{}).node(path); err == nil {
-		t.Errorf("a file is %v", dev)
+		t.Errorf("device number of a file: %v", dev)
 	}
 	link := path + ".link"
 	if err := os.Symlink("/dev/loop0", link); err != nil {
@@ -754,7 +751,7 @@ func TestRealNoDisk(t *testing.T) {
 	}
 }
 
-// A scan leaves nothing in the page cache, and does not trust what is in it.
+// TestRealScanGoesPastThePageCache checks that a scan leaves nothing in the page cache and does not trust it.
 func TestRealScanGoesPastThePageCache(t *testing.T) {
 	const size = 64 << 20
 	l := newLoop(t, size)
@@ -770,7 +767,7 @@ func TestRealScanGoesPastThePageCache(t *testing.T) {
 	defer unix.Munmap(pages)
 	cached := func() (n int) {
 		vec := make([]byte, size/os.Getpagesize())
-		// mincore(2); x/sys has no call for it.
+		// mincore(2) has no wrapper in x/sys.
 		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&pages[0])), size, uintptr(unsafe.Pointer(&vec[0]))); errno != 0 {
 			t.Fatal(errno)
 		}
@@ -787,9 +784,9 @@ func TestRealScanGoesPastThePageCache(t *testing.T) {
 	if after := cached(); after > before {
 		t.Errorf("%d pages were cached, and now %d", before, after)
 	}
-	// The cache of the loop device still says zero.
+	// The page cache of the loop device still has zeros.
 	if pages[32<<20] != 0 {
-		t.Fatal("it is not blank")
+		t.Fatal("the page cache does not have zeros")
 	}
 	sh(t, "printf x | dd of="+l.image+" bs=1 seek=33554432 conv=notrunc,fsync")
 	if found, err = probe.Scan(t.Context(), probe.Source{Reader: f, Size: size}, probe.Full); err != nil || found.Zero() || pages[32<<20] != 0 {
@@ -797,12 +794,11 @@ func TestRealScanGoesPastThePageCache(t *testing.T) {
 	}
 }
 
-// leastOfDD is the speed of the scan on an idle disk, of dd iflag=direct bs=1M's:
-// slower than that nobody may have to wait for the proof.
+// leastOfDD is the least speed of the scan of an idle disk, as a share of the speed of dd iflag=direct bs=1M.
 const leastOfDD = 0.8
 
-// BenchmarkRealScan reads 1 GiB of a loop device as dd does, in turns, and gives
-// the median of the ratios of the speeds. It fails if that is less than leastOfDD.
+// BenchmarkRealScan reads 1 GiB of a loop device in turn with dd, and reports the median ratio of the speeds. It
+// fails if that is below leastOfDD.
 func BenchmarkRealScan(b *testing.B) {
 	const size = 1 << 30
 	image := filepath.Join(b.TempDir(), "disk")
@@ -846,6 +842,6 @@ func BenchmarkRealScan(b *testing.B) {
 	b.ReportMetric(median, "scan/dd")
 	b.ReportMetric(float64(b.N)*size/all.Seconds()/(1<<20), "scan-MiB/s")
 	if median < leastOfDD {
-		b.Errorf("%.2f of dd's speed, and at least %.1f is wanted", median, leastOfDD)
+		b.Errorf("got %.2f of dd's speed, want at least %.1f", median, leastOfDD)
 	}
 }
