@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// ownDev returns the test's thread a /dev of its own that holds what is needed here.
+// ownDev gives the test's thread its own /dev, with the files that the tests need.
 func ownDev(t *testing.T) (class string) {
 	t.Helper()
 	class = filepath.Join(t.TempDir(), "block")
@@ -37,7 +37,7 @@ func targetOf(path string) string {
 	return target
 }
 
-// TestLinks are made over two steps, made again, and removed, and nothing else is.
+// TestLinks checks that a link consists of two steps, can be made again, and is removed. Other links stay.
 func TestLinks(t *testing.T) {
 	class := ownDev(t)
 	link, via := filepath.Join(class, "virtio-A"), disk.LinkDirectory+"/virtio-A"
@@ -51,24 +51,24 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	if err := RemoveLink(link, disk.ID{Seq: 13}); err != nil || targetOf(via) == "" {
-		t.Errorf("the link of another attachment is removed: %v", err)
+		t.Errorf("the link of another attachment was removed: %v", err)
 	}
 	for range 2 {
 		if err := RemoveLink(link, id); err != nil || targetOf(link) != "" || targetOf(via) != "" {
-			t.Errorf("it stays: %s, %s, %v", targetOf(link), targetOf(via), err)
+			t.Errorf("the link is still there: %s, %s, %v", targetOf(link), targetOf(via), err)
 		}
 	}
 }
 
-// TestLinkAfterReboot: what an earlier boot or a crash has left is replaced, or
-// removed with its disk.
+// TestLinkAfterReboot checks that a link of an earlier boot or from before a crash is replaced, or removed with
+// its disk.
 func TestLinkAfterReboot(t *testing.T) {
 	class := ownDev(t)
 	link, via := filepath.Join(class, "virtio-A"), disk.LinkDirectory+"/virtio-A"
 	put(t, via, link)
 	id := disk.ID{Seq: 12}
 	if err := RemoveLink(link, id); err != nil || targetOf(link) != "" {
-		t.Errorf("dead, it stays: %v", err)
+		t.Errorf("a dead link stays: %v", err)
 	}
 	put(t, via, link)
 	if err := os.Mkdir(disk.LinkDirectory, 0o755); err != nil {
@@ -76,11 +76,11 @@ func TestLinkAfterReboot(t *testing.T) {
 	}
 	put(t, "/dev/disk/by-diskseq/7", via)
 	if err := MakeLink(link, id); err != nil || targetOf(via) != "/dev/disk/by-diskseq/12" {
-		t.Errorf("it leads to %s, %v", targetOf(via), err)
+		t.Errorf("the link leads to %s, %v", targetOf(via), err)
 	}
 }
 
-// TestDeadLinks: of links only ours that lead nowhere are removed, and nothing else.
+// TestDeadLinks checks that only dead links of hotmount are removed.
 func TestDeadLinks(t *testing.T) {
 	class := ownDev(t)
 	if err := MakeLink(filepath.Join(class, "virtio-A"), disk.ID{Seq: 12}); err != nil {
@@ -104,7 +104,7 @@ func TestDeadLinks(t *testing.T) {
 	}
 }
 
-// TestLinkOverSomething: an entry that is not hotmount's is never replaced.
+// TestLinkOverSomething checks that hotmount never replaces an entry that it did not make.
 func TestLinkOverSomething(t *testing.T) {
 	class := ownDev(t)
 	link := filepath.Join(class, "virtio-A")
@@ -117,7 +117,7 @@ func TestLinkOverSomething(t *testing.T) {
 	}
 	for _, bad := range []string{"virtio-A", "/virtio-A", class + "/../block/virtio-A"} {
 		if err := MakeLink(bad, disk.ID{Seq: 12}); err == nil {
-			t.Errorf("%s was taken for a place for a link", bad)
+			t.Errorf("%s was accepted as the path of a link", bad)
 		}
 	}
 }

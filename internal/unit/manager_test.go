@@ -33,8 +33,7 @@ func mountUnit() MountUnit {
 	}
 }
 
-// wanted is all that PID 1 may be asked for: each call with each property, as it
-// comes out of the socket.
+// wanted is every call that PID 1 may get, with each property, as it arrives on the socket.
 const wanted = `StartTransientUnit mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount fail [
   Description "xfs 5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f on /dev/vdb"
   What "/dev/disk/by-diskseq/12"
@@ -65,14 +64,14 @@ GetAll mnt_2emount org.freedesktop.systemd1.Unit
 GetAll dev_2dvdb_2edevice org.freedesktop.systemd1.Unit
 Get systemd1 org.freedesktop.systemd1.Manager UserspaceTimestampMonotonic`
 
-// startMount asks for a mount that is over at once.
+// startMount starts a mount that is over at once.
 func startMount(ctx context.Context, m *Manager, u MountUnit) error {
 	over, err := m.StartMount(ctx, u)
 	over()
 	return err
 }
 
-// jobs calls once each method of a Manager that starts a job.
+// jobs calls each method of a Manager that starts a job.
 var jobs = []struct {
 	name string
 	call func(context.Context, *Manager) error
@@ -91,7 +90,7 @@ var jobs = []struct {
 	}},
 }
 
-// everything calls once each method of a Manager.
+// everything calls each method of a Manager.
 var everything = append(slices.Clone(jobs), []struct {
 	name string
 	call func(context.Context, *Manager) error
@@ -100,8 +99,8 @@ var everything = append(slices.Clone(jobs), []struct {
 		_, err := m.MountEnded(ctx, mountUnit().Path, false)
 		return err
 	}},
-	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},                        // nothing
-	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // nothing, where there is no directory
+	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},                        // no call
+	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // no call without a directory
 	{"MissingAbove", func(ctx context.Context, m *Manager) error {
 		_, err := m.MissingAbove(ctx, mountUnit().Path)
 		return err
@@ -126,10 +125,10 @@ func TestWhatPID1IsAskedFor(t *testing.T) {
 		}
 	}
 	if len(left) > 0 {
-		t.Errorf("what is PID 1 asked for by %v?", left)
+		t.Errorf("no row for the methods %v", left)
 	}
 	if diff := cmp.Diff(wanted, p.calls()); diff != "" {
-		t.Errorf("asked of PID 1 (-want +got):\n%s", diff)
+		t.Errorf("calls to PID 1 (-want +got):\n%s", diff)
 	}
 }
 
@@ -150,7 +149,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestMountEnded: PID 1 is asked, not listened to, for the end of a mount.
+// TestMountEnded checks that hotmount asks PID 1 whether a mount has ended, and does not wait for a signal.
 func TestMountEnded(t *testing.T) {
 	type job struct {
 		ID   uint32
@@ -161,14 +160,14 @@ func TestMountEnded(t *testing.T) {
 		state         string
 		ended, failed bool
 	}{
-		{job{7, "/org/freedesktop/systemd1/job/7"}, "inactive", false, false}, // its device is not there yet
+		{job{7, "/org/freedesktop/systemd1/job/7"}, "inactive", false, false}, // no device yet
 		{job{7, "/org/freedesktop/systemd1/job/7"}, "activating", false, false},
 		{job{0, "/"}, "active", true, false},
 		{job{0, "/"}, "failed", true, true},
-		{job{0, "/"}, "inactive", true, true}, // it is collected
+		{job{0, "/"}, "inactive", true, true}, // systemd has unloaded the unit
 	} {
 		p := startPID1(t)
-		p.result = "" // nobody tells of the job's end
+		p.result = "" // no signal at the end of the job
 		p.unit = map[string]any{"Job": test.job, "ActiveState": test.state}
 		m := p.manager()
 		if err := startMount(background(t), m, mountUnit()); err != nil {
@@ -180,7 +179,7 @@ func TestMountEnded(t *testing.T) {
 			t.Errorf("%+v: ended %v, error %v", test, ended, err)
 		}
 		p.noConnections(t)
-		// With its file there it goes on, unless PID 1 says otherwise.
+		// While the file of the unit exists the mount is under way, unless PID 1 answers otherwise.
 		m.transient = t.TempDir()
 		if err := os.WriteFile(filepath.Join(m.transient, Name(mountUnit().Path)), nil, 0o644); err != nil {
 			t.Fatal(err)
@@ -199,17 +198,18 @@ func TestMountEnded(t *testing.T) {
 		t.Errorf("without an answer: ended %v, error %v", ended, err)
 	}
 	if _, err := p.manager().MountEnded(background(t), "/etc", true); err == nil {
-		t.Error("a mount that is not ours is asked for")
+		t.Error("PID 1 was asked for somebody else's mount")
 	}
 }
 
-// TestAwaitCleanup: a directory that is left is used again, unless PID 1 has a cleanup of it: that ends before.
+// TestAwaitCleanup checks that an old directory is used again. If PID 1 has a cleanup of it, the cleanup ends
+// first.
 func TestAwaitCleanup(t *testing.T) {
 	const none, other = "org.freedesktop.systemd1.NoSuchUnit", "org.freedesktop.DBus.Error.LimitsExceeded"
 	for name, tt := range map[string]struct {
 		directory, loaded bool
 		refuse            string
-		asked             string // UNIT is the cleanup's
+		asked             string // UNIT stands for the cleanup unit
 		fails             bool
 	}{
 		"a new mount point":                    {},
@@ -237,21 +237,21 @@ func TestAwaitCleanup(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := p.calls(); got != strings.ReplaceAll(tt.asked, "UNIT", cleanupUnit(path)) {
-			t.Errorf("%s: asked for %q", name, got)
+			t.Errorf("%s: calls %q", name, got)
 		}
 	}
 	p := startPID1(t)
 	p.result = "failed"
 	var failed *JobError
 	if err := p.manager().AwaitCleanup(background(t), t.TempDir()); err == nil || errors.As(err, &failed) {
-		t.Errorf("a path that is no mount point of ours: %v", err)
+		t.Errorf("not one of our mount points: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), uuid)
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.manager().AwaitCleanup(background(t), path); !errors.As(err, &failed) {
-		t.Errorf("what is there does not go: %v", err)
+		t.Errorf("the failed cleanup: %v", err)
 	}
 }
 
@@ -260,8 +260,7 @@ func ofNode(err error) bool {
 	return errors.As(err, &of)
 }
 
-// TestFaultsOfTheNode: whatever is asked, of a PID 1 that refuses or is not there it is not the
-// disk's fault.
+// TestFaultsOfTheNode checks that no call blames the disk if PID 1 refuses or does not run.
 func TestFaultsOfTheNode(t *testing.T) {
 	p := startPID1(t)
 	p.refuse = "org.freedesktop.DBus.Error.LimitsExceeded"
@@ -283,7 +282,7 @@ func TestFaultsOfTheNode(t *testing.T) {
 	}
 }
 
-// TestMissingAbove: the nearest mount unit above that is configured and not mounted is named.
+// TestMissingAbove checks that the nearest configured mount unit above that is not mounted is named.
 func TestMissingAbove(t *testing.T) {
 	for state, want := range map[[2]string]string{
 		{"loaded", "failed"}: "mnt-disks.mount", {"loaded", "active"}: "", {"not-found", "inactive"}: "", {"loaded", "inactive"}: "mnt-disks.mount",
@@ -296,7 +295,7 @@ func TestMissingAbove(t *testing.T) {
 	}
 }
 
-// TestPlugged: a device unit that a soft reboot has kept counts from when userspace began anew.
+// TestPlugged checks that a device unit that survived a soft reboot counts from the new start of userspace.
 func TestPlugged(t *testing.T) {
 	for name, test := range map[string]struct {
 		state            string
@@ -316,7 +315,8 @@ func TestPlugged(t *testing.T) {
 	}
 }
 
-// TestRefusedMount leaves no mount point behind, and takes none away on which a mount may come.
+// TestRefusedMount checks that a refused mount leaves no mount point behind. If a mount may still come, its
+// mount point stays.
 func TestRefusedMount(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuse string
@@ -365,10 +365,10 @@ func TestErrors(t *testing.T) {
 	p.refuse = "org.freedesktop.systemd1.NoSuchUnit"
 	p.mu.Unlock()
 	if err := p.manager().StopMount(background(t), mountUnit().Path); err != nil {
-		t.Errorf("to stop what is not there: %v", err)
+		t.Errorf("stop a missing unit: %v", err)
 	}
 	if err := p.manager().Format(background(t), 12); err == nil || errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "hotmount-format@12.service") {
-		t.Errorf("to start what is not there: %v", err)
+		t.Errorf("start a missing unit: %v", err)
 	}
 	nobody := &Manager{socket: filepath.Join(t.TempDir(), "none")}
 	if err := nobody.Format(background(t), 12); err == nil || !strings.Contains(err.Error(), "cannot connect to systemd") {
@@ -376,8 +376,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestLost: PID 1 executes itself anew while a job is under way. The job's end will never
-// be heard of; it is asked for once more.
+// TestLost checks that the job is started again if PID 1 re-executes while a job runs, because no signal reports
+// its end.
 func TestLost(t *testing.T) {
 	p := startPID1(t)
 	p.result = ""
@@ -397,7 +397,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: no connection outlasts its request. On it PID 1 would tell us of every unit's changes.
+// TestManyAtOnce checks that no connection outlives its request. PID 1 would send us the changes of every unit
+// on it.
 func TestManyAtOnce(t *testing.T) {
 	p := startPID1(t)
 	m := p.manager()
@@ -413,7 +414,7 @@ func TestManyAtOnce(t *testing.T) {
 	p.noConnections(t)
 }
 
-// TestMountConnection: a mount is asked for on one connection, which ends with the request.
+// TestMountConnection checks that a mount needs one connection, which ends with the request.
 func TestMountConnection(t *testing.T) {
 	p := startPID1(t)
 	if err := startMount(background(t), p.manager(), mountUnit()); err != nil {
@@ -427,7 +428,7 @@ func TestMountConnection(t *testing.T) {
 	}
 }
 
-// TestEnds: a caller that gives up returns at once, in each state.
+// TestEnds checks that a cancelled call returns at once in each state.
 func TestEnds(t *testing.T) {
 	p := startPID1(t)
 	p.result = ""
@@ -440,11 +441,11 @@ func TestEnds(t *testing.T) {
 		t.Errorf("while the job is under way: %v", err)
 	}
 	if err := p.manager().Format(ctx, 12); !errors.Is(err, context.Canceled) {
-		t.Errorf("before it is asked for: %v", err)
+		t.Errorf("before the request: %v", err)
 	}
 }
 
-// TestNotAuthenticated checks that the error has PID 1's answer, and is no fault of the disk.
+// TestNotAuthenticated checks that the error contains PID 1's answer and does not blame the disk.
 func TestNotAuthenticated(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "private")
 	l, err := net.Listen("unix", socket)
@@ -473,7 +474,7 @@ func TestNotAuthenticated(t *testing.T) {
 	}
 }
 
-// TestFrozen: a PID 1 that accepts no connection is not waited for without end.
+// TestFrozen checks that hotmount does not wait forever for a PID 1 that accepts no connection.
 func TestFrozen(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "private")
 	l, err := net.Listen("unix", socket)
@@ -521,13 +522,13 @@ func TestRefused(t *testing.T) {
 	p := startPID1(t)
 	for _, path := range []string{"", "/", "/etc", "/mnt/disks", "/mnt/disks/" + uuid + "/..", "/mnt/disks/" + uuid + "/", uuid} {
 		if err := p.manager().StopMount(background(t), path); err == nil {
-			t.Errorf("StopMount(%q) is no error", path)
+			t.Errorf("StopMount(%q) returned no error", path)
 		}
 		if err := p.manager().StartCleanup(background(t), path); err == nil {
-			t.Errorf("StartCleanup(%q) is no error", path)
+			t.Errorf("StartCleanup(%q) returned no error", path)
 		}
 		if err := p.manager().UnmountGone(background(t), path, disk.Dev{}); err == nil {
-			t.Errorf("UnmountGone(%q) is no error", path)
+			t.Errorf("UnmountGone(%q) returned no error", path)
 		}
 	}
 	for name, call := range map[string]func(context.Context, uint64) error{
@@ -535,7 +536,7 @@ func TestRefused(t *testing.T) {
 		"GiveOut": p.manager().GiveOut, "TakeBack": p.manager().TakeBack,
 	} {
 		if err := call(background(t), 0); err == nil {
-			t.Errorf("%s(0) is no error", name)
+			t.Errorf("%s(0) returned no error", name)
 		}
 	}
 	if p.calls() != "" {
@@ -544,7 +545,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestName(t *testing.T) {
-	// As systemd-escape(1) of systemd 252 has it.
+	// The names are those of systemd-escape(1) of systemd 252.
 	for path, want := range map[string]string{
 		"/mnt/disks/" + uuid:  `mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount`,
 		"/srv/a b/.x/" + uuid: `srv-a\x20b-.x-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount`,
@@ -556,8 +557,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// TestExecuting: while PID 1 executes itself anew it goes unanswered for a while, and
-// nobody hears of that.
+// TestExecuting checks that a call survives a re-execution of PID 1, which does not answer for a while.
 func TestExecuting(t *testing.T) {
 	p := startPID1(t)
 	before := filepath.Join(t.TempDir(), "before")
@@ -568,7 +568,7 @@ func TestExecuting(t *testing.T) {
 	accepted := make(chan error, 1)
 	go func() {
 		c, err := l.Accept()
-		// From here on nobody listens, until the new one does.
+		// From here on nobody listens until the new socket does.
 		l.(*net.UnixListener).SetUnlinkOnClose(false)
 		accepted <- errors.Join(err, c.Close(), l.Close())
 	}()

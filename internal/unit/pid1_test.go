@@ -19,24 +19,23 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// pid1 plays systemd on a socket of its own: it logs each call as text, answers
-// it, and sends the signal that the job has ended to those who have subscribed.
-// PID 1 sends it to all connections of its private socket, but that may change.
+// pid1 plays systemd on its own socket: it logs each call as text, answers it, and signals the end of the job to
+// subscribers. The real PID 1 signals it to all connections of its private socket, but that may change.
 type pid1 struct {
 	socket string
-	// refuse is the D-Bus error that each call gets, empty for none; with refuseOnly only one with that in
-	// its first argument.
+	// refuse is the D-Bus error of each call, empty for none. With refuseOnly, only calls with that text in their
+	// first argument get it.
 	refuse, refuseOnly string
-	// lose is how many answers are lost, each with its connection.
+	// lose is the number of answers that are lost, each with its connection.
 	lose int
-	// result is that of each job; with none its end is never told.
+	// result is the result of each job. If it is empty, no signal reports the end of a job.
 	result string
-	// unit are the properties of every unit.
+	// unit holds the properties of every unit.
 	unit map[string]any
 
 	mu  sync.Mutex
 	log []string
-	// conns are the connections on which something can be said, and whether each has subscribed.
+	// conns holds the open connections, and whether each has subscribed.
 	conns  map[net.Conn]bool
 	all    int // connections so far
 	serial uint32
@@ -73,13 +72,13 @@ func startPID1(t *testing.T) *pid1 {
 	return p
 }
 
-// closed reports that the client has gone.
+// closed reports whether the client has gone.
 func closed(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.As(err, &op)
 }
 
-// drop closes all connections, as PID 1 does when it executes itself anew.
+// drop closes all connections, as PID 1 does when it re-executes.
 func (p *pid1) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +174,7 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 		return p.send(c, m, dbus.TypeMethodReply, "", all[m.Body[1].(string)])
 	}
 	if iface := m.Headers[dbus.FieldInterface].Value(); iface != "org.freedesktop.systemd1.Manager" {
-		// AddMatch: there is no bus here.
+		// AddMatch fails: there is no bus here.
 		return p.send(c, m, dbus.TypeError, "org.freedesktop.DBus.Error.UnknownObject")
 	}
 	if member == "Subscribe" {
@@ -214,7 +213,7 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 	return nil
 }
 
-// show prints an argument as busctl(1) would in spirit: structures one a line, bytes as text.
+// show formats an argument much like busctl(1): one structure a line, bytes as text.
 func show(v any) string {
 	switch v := v.(type) {
 	case [][]any:
@@ -261,14 +260,14 @@ func (p *pid1) send(c net.Conn, to *dbus.Message, kind dbus.Type, name string, b
 	if err := m.EncodeTo(&b, binary.LittleEndian); err != nil {
 		return err
 	}
-	// Message has no way to set its serial number, the third word.
+	// Message cannot set its serial number, the third word.
 	p.serial++
 	binary.LittleEndian.PutUint32(b.Bytes()[8:], p.serial)
 	_, err := c.Write(b.Bytes())
 	return err
 }
 
-// manager returns one that speaks with the fake.
+// manager returns a Manager that is connected to the fake.
 func (p *pid1) manager() *Manager { return &Manager{socket: p.socket} }
 
 func background(t *testing.T) context.Context {

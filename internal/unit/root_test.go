@@ -15,11 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownNamespace returns the test's thread a mount namespace of its own, which ends
-// with the test.
+// ownNamespace gives the test's thread its own mount namespace, which ends with the test.
 func ownNamespace(t *testing.T) {
 	t.Helper()
-	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +39,7 @@ func mount(t *testing.T, dir string) {
 	})
 }
 
-// classDir makes a class directory; what is left immutable in it is freed at the
-// end.
+// classDir makes a class directory. At the end it clears the immutable flag of what is left there.
 func classDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "disks")
@@ -83,7 +81,7 @@ func setFlag(t *testing.T, path string, on bool) {
 	t.Helper()
 	d, err := openDirectory(path)
 	if err != nil {
-		return // gone, or no directory
+		return // gone, or not a directory
 	}
 	defer d.Close()
 	if err := setImmutable(d, on); err != nil {
@@ -103,7 +101,7 @@ func exists(t *testing.T, path string) bool {
 func TestMakeAndRemove(t *testing.T) {
 	dir := classDir(t)
 	point := filepath.Join(dir, uuid)
-	for range 2 { // the second time it is there already
+	for range 2 { // the second time it exists
 		if err := MakeMountPoint(dir, uuid); err != nil {
 			t.Fatal(err)
 		}
@@ -121,42 +119,41 @@ func TestMakeAndRemove(t *testing.T) {
 	} else if !known && os.Remove(filepath.Join(point, "f")) != nil {
 		t.Fatal("cannot clean up")
 	}
-	// As the provisioner empties the directory of a released volume.
+	// The provisioner empties the directory of a released volume in this way.
 	if err := os.RemoveAll(filepath.Join(point, marker)); known && !errors.Is(err, unix.EPERM) {
-		t.Errorf("the mount point could be emptied: %v", err)
+		t.Errorf("the mount point was emptied: %v", err)
 	} else if !known && MakeMountPoint(dir, uuid) != nil {
 		t.Fatal("cannot go on")
 	}
-	// Nor while the directory is being made or removed.
+	// The marker is also safe while the directory is being made or removed.
 	setFlag(t, point, false)
 	if err := os.RemoveAll(filepath.Join(point, marker)); known && !errors.Is(err, unix.EPERM) {
-		t.Errorf("the marker could be removed: %v", err)
+		t.Errorf("the marker was removed: %v", err)
 	}
 	setFlag(t, point, true)
 	names, err := Leftovers(dir)
 	if err != nil || !slices.Equal(names, []string{uuid}) {
 		t.Errorf("leftovers %q, %v", names, err)
 	}
-	for range 2 { // the second time it is gone already
+	for range 2 { // the second time it does not exist
 		if err := RemoveMountPoint(dir, uuid); err != nil {
 			t.Error(err)
 		}
 		if exists(t, point) {
-			t.Error("it is still there")
+			t.Error("the mount point is still there")
 		}
 	}
 }
 
-// TestImmutableWhereItCan is on a filesystem that has the flag for sure, so that
-// the others prove something.
+// TestImmutableWhereItCan runs on a filesystem that has the flag. Without it, the other tests would prove
+// nothing.
 func TestImmutableWhereItCan(t *testing.T) {
 	if _, known := flagOf(t, t.TempDir()); !known {
-		t.Fatalf("the filesystem of %s knows no immutable flag: set TMPDIR to a directory on ext4, XFS or btrfs", os.TempDir())
+		t.Fatalf("the filesystem of %s has no immutable flag: set TMPDIR to a directory on ext4, XFS or btrfs", os.TempDir())
 	}
 }
 
-// TestWithoutFlag: a filesystem without the flag (ramfs) does
-// without.
+// TestWithoutFlag checks that hotmount works on a filesystem without the flag (ramfs).
 func TestWithoutFlag(t *testing.T) {
 	ownNamespace(t)
 	dir := classDir(t)
@@ -175,7 +172,7 @@ func TestWithoutFlag(t *testing.T) {
 	}
 }
 
-// TestLiveMount: a mount is neither taken for a mount point to be nor removed.
+// TestLiveMount checks that hotmount neither removes a mounted directory nor makes a mount point of it.
 func TestLiveMount(t *testing.T) {
 	ownNamespace(t)
 	dir := classDir(t)
@@ -220,7 +217,7 @@ func TestMountedInBetween(t *testing.T) {
 	}
 }
 
-// TestBindMount: also one of the same filesystem.
+// TestBindMount checks the same for a bind mount of the same filesystem.
 func TestBindMount(t *testing.T) {
 	ownNamespace(t)
 	dir := classDir(t)
@@ -243,7 +240,7 @@ func TestBindMount(t *testing.T) {
 	}
 }
 
-// remedy moves a file away as the error says.
+// remedy moves a file away with the command from the error.
 func remedy(t *testing.T, err error, file string) {
 	t.Helper()
 	_, what, _ := strings.Cut(err.Error(), "move it away (")
@@ -251,14 +248,14 @@ func remedy(t *testing.T, err error, file string) {
 	if !told {
 		t.Fatal(err)
 	}
-	// Without -e: chattr complains of a marker that is not there, and the rest goes on.
+	// Without -e: chattr fails if there is no marker, and the rest must run all the same.
 	if out, err := exec.Command("sh", "-xc", first+"; mv "+file+" "+t.TempDir()+" || exit; "+then).CombinedOutput(); err != nil {
 		t.Errorf("%s: %v: %s", file, err, out)
 	}
 }
 
-// TestNotEmpty: what somebody has written stays, also in what was being made or removed,
-// and who follows the error gets out.
+// TestNotEmpty checks that somebody else's files stay, also in a directory that was being made or removed. The
+// command in the error helps.
 func TestNotEmpty(t *testing.T) {
 	for _, name := range []string{uuid, draft(uuid)} {
 		dir := classDir(t)
@@ -295,7 +292,7 @@ func TestNotEmpty(t *testing.T) {
 	}
 }
 
-// TestDraftInTheWay: a mount point that cannot be removed stays as it was.
+// TestDraftInTheWay checks that a mount point stays as it was if it cannot be removed.
 func TestDraftInTheWay(t *testing.T) {
 	dir := classDir(t)
 	if err := MakeMountPoint(dir, uuid); err != nil {
@@ -313,8 +310,8 @@ func TestDraftInTheWay(t *testing.T) {
 	}
 }
 
-// TestInterrupted: what a crash leaves at any step, or an older version, is made
-// whole or removed, and never the name without the marker.
+// TestInterrupted checks that a mount point that a crash or an older version left is completed or removed. It
+// never has its final name without the marker.
 func TestInterrupted(t *testing.T) {
 	for _, step := range []string{"mkdir", "mark", "renamed", "old", "old, immutable"} {
 		for _, remove := range []bool{false, true} {
@@ -342,7 +339,7 @@ func TestInterrupted(t *testing.T) {
 					t.Errorf("%s: %v", step, err)
 				}
 				if names, err := Leftovers(dir); err != nil || len(names) != 0 {
-					t.Errorf("%s: %q stay, %v", step, names, err)
+					t.Errorf("%s: left over: %q, %v", step, names, err)
 				}
 				continue
 			}
@@ -350,14 +347,14 @@ func TestInterrupted(t *testing.T) {
 				t.Errorf("%s: %v", step, err)
 			}
 			if names, err := Leftovers(dir); err != nil || !slices.Equal(names, []string{uuid}) || !exists(t, filepath.Join(dir, uuid, marker)) {
-				t.Errorf("%s: %q are there, %v", step, names, err)
+				t.Errorf("%s: found %q, %v", step, names, err)
 			}
 		}
 	}
 }
 
-// TestMarkerThatIsNone: what somebody else has put there by that name stays, and who follows
-// the error gets out.
+// TestMarkerThatIsNone checks that somebody else's file with the name of the marker stays. The command in the
+// error helps.
 func TestMarkerThatIsNone(t *testing.T) {
 	for _, content := range []string{"-> /etc/passwd", "data", "/"} {
 		dir := classDir(t)
@@ -371,7 +368,7 @@ func TestMarkerThatIsNone(t *testing.T) {
 		case content == "/":
 			err = os.Mkdir(file, 0o755)
 		default:
-			// Written to a marker of ours, which is immutable again.
+			// Somebody wrote to our marker, which is immutable again.
 			if err = os.WriteFile(file, []byte(content), 0o600); err == nil {
 				d, openErr := openDirectory(point)
 				err = errors.Join(openErr, mark(d), d.Close())
@@ -390,7 +387,7 @@ func TestMarkerThatIsNone(t *testing.T) {
 			t.Errorf("%s: removed: %v", content, err)
 		}
 		if !exists(t, file) {
-			t.Errorf("%s: it is gone", content)
+			t.Errorf("%s: the file is gone", content)
 		}
 		remedy(t, made, file)
 		if err := MakeMountPoint(dir, uuid); err != nil {
@@ -399,8 +396,7 @@ func TestMarkerThatIsNone(t *testing.T) {
 	}
 }
 
-// TestLedElsewhere: symlinks are not followed, at no place, and nothing but a
-// directory is taken for a mount point.
+// TestLedElsewhere checks that hotmount follows no symbolic link. It accepts only a directory as a mount point.
 func TestLedElsewhere(t *testing.T) {
 	outside := t.TempDir()
 	victim := filepath.Join(outside, uuid)

@@ -26,13 +26,13 @@ func nth(i int) MountUnit {
 	return u
 }
 
-// asked is what comes of a StartMount.
+// asked is the result of StartMount.
 type asked struct {
 	over func()
 	err  error
 }
 
-// waits has a mount asked for, and returns when it waits for its turn.
+// waits calls StartMount, and returns when the call waits for its turn.
 func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan asked {
 	t.Helper()
 	waiting := func() int {
@@ -47,13 +47,13 @@ func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan as
 	}()
 	for limit := background(t); waiting() == before; {
 		if limit.Err() != nil {
-			t.Fatal("it does not wait")
+			t.Fatal("StartMount does not wait")
 		}
 	}
 	return answer
 }
 
-// busy returns a Manager that has asked for one mount and waits for it, not bounded by time.
+// busy returns a Manager with one mount under way, and without a limit of time.
 func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 	t.Helper()
 	m = p.manager()
@@ -65,7 +65,7 @@ func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 	return m, over
 }
 
-// wantedTogether is all that PID 1 is asked for where two mounts have waited for another.
+// wantedTogether is every call to PID 1 after two mounts have waited for another.
 const wantedTogether = `StartTransientUnit hotmounts-13.service fail [
   Description "Mount disks that come together (2)"
   Type "oneshot"
@@ -85,8 +85,8 @@ const wantedTogether = `StartTransientUnit hotmounts-13.service fail [
   UNIT 2
 ]`
 
-// TestTogether: what is asked for while a mount is under way waits for it, and goes together; each
-// mount unit has all that it has alone, and only says less.
+// TestTogether checks that mounts wait while another is under way, and then start together. Each mount unit has
+// the same properties as alone, and logs less.
 func TestTogether(t *testing.T) {
 	p := startPID1(t)
 	m, over := busy(t, p)
@@ -117,11 +117,11 @@ func TestTogether(t *testing.T) {
 		want = strings.Replace(want, fmt.Sprintf("UNIT %d", i+1), Name(u.Path)+" ["+strings.ReplaceAll("\n"+properties, "\n", "\n  ")+"\n  ]", 1)
 	}
 	if diff := cmp.Diff(want, strings.TrimPrefix(p.calls(), before+"\n")); diff != "" {
-		t.Errorf("asked of PID 1 (-want +got):\n%s", diff)
+		t.Errorf("calls to PID 1 (-want +got):\n%s", diff)
 	}
 }
 
-// TestTurn: who comes waits for all mounts that are under way, and for none that is over.
+// TestTurn checks that a new mount waits for all mounts under way, and not for those that are over.
 func TestTurn(t *testing.T) {
 	p := startPID1(t)
 	m, over := busy(t, p)
@@ -131,9 +131,9 @@ func TestTurn(t *testing.T) {
 	a, b := <-one, <-two
 	three := waits(t, background(t), m, nth(3))
 	a.over()
-	a.over() // says no more than the first time
+	a.over() // has no effect the second time
 	if got := p.calls(); strings.Contains(got, Name(nth(3).Path)) {
-		t.Errorf("one is not over, and PID 1 is asked for %s", got)
+		t.Errorf("a mount is still under way, and PID 1 got %s", got)
 	}
 	b.over()
 	if c := <-three; c.err != nil {
@@ -142,12 +142,12 @@ func TestTurn(t *testing.T) {
 		c.over()
 	}
 	if m.starts.underWay() {
-		t.Error("all are over, and the turn has not ended")
+		t.Error("all mounts are over, and the turn has not ended")
 	}
 	if got, want := p.calls(), fmt.Sprintf("\nStartTransientUnit %s%d.service fail [", togetherUnit, nth(3).ID.Seq); !strings.Contains(got, want) {
-		t.Errorf("one that comes just after several is not asked for by a service: %s", got)
+		t.Errorf("a mount just after several was not started by a service: %s", got)
 	}
-	// Later PID 1 holds back nothing.
+	// Later, PID 1 does not hold back jobs any more.
 	m.starts.together = time.Now().Add(-2 * heldBack)
 	if over, err := m.StartMount(background(t), nth(4)); err != nil {
 		t.Error(err)
@@ -155,11 +155,11 @@ func TestTurn(t *testing.T) {
 		over()
 	}
 	if got := p.calls(); !strings.Contains(got, "\nStartTransientUnit "+Name(nth(4).Path)+" fail [") {
-		t.Errorf("one that comes long after several is not asked for alone: %s", got)
+		t.Errorf("a mount long after several was not started alone: %s", got)
 	}
 }
 
-// TestWaitMost: a mount that takes long does not keep the others.
+// TestWaitMost checks that a slow mount does not delay the others.
 func TestWaitMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -197,7 +197,7 @@ func TestWaitMost(t *testing.T) {
 	})
 }
 
-// TestGivenUp: who gives up while he waits is not asked for.
+// TestGivenUp checks that hotmount does not start a mount whose caller has cancelled while it waited.
 func TestGivenUp(t *testing.T) {
 	p := startPID1(t)
 	m, over := busy(t, p)
@@ -206,7 +206,7 @@ func TestGivenUp(t *testing.T) {
 	two := waits(t, background(t), m, nth(2))
 	cancel()
 	if a := <-one; !errors.Is(a.err, context.Canceled) {
-		t.Errorf("given up: %v", a.err)
+		t.Errorf("cancelled: %v", a.err)
 	} else {
 		a.over()
 	}
@@ -221,11 +221,11 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestNotTogether: where the request for several fails each is asked for alone, and has its own answer.
+// TestNotTogether checks that each mount starts alone, with its own result, if the common request fails.
 func TestNotTogether(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuse string
-		want   string // what is said of each
+		want   string // expected error of each mount
 	}{
 		"refused together": {togetherUnit, ""},
 		"all are refused":  {".", "said no"},
@@ -247,13 +247,13 @@ func TestNotTogether(t *testing.T) {
 				t.Errorf("%s: %d: %v", name, i, a.err)
 			}
 			if !strings.Contains(p.calls(), "StartTransientUnit "+Name(nth(i+1).Path)+" ") {
-				t.Errorf("%s: %d is not asked for alone", name, i)
+				t.Errorf("%s: mount %d was not started alone", name, i)
 			}
 		}
 	}
 }
 
-// TestHeld: PID 1 may keep a mount unit for those that it was asked for with.
+// TestHeld checks that PID 1 may keep a mount unit for the common service that started it.
 func TestHeld(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files []string
@@ -277,7 +277,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestLine: mount(8)'s library reads in the table what the mount unit says.
+// TestLine checks that libmount reads the values of the mount unit from the table.
 func TestLine(t *testing.T) {
 	u := mountUnit()
 	u.Path = "/srv/a b\\040\t#\n\"c/" + uuid
@@ -288,7 +288,7 @@ func TestLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), "findmnt", "--tab-file", table, "--fstab", "--raw", "--noheadings", "--output", "SOURCE,TARGET,FSTYPE,OPTIONS").CombinedOutput()
-	// findmnt(8) itself writes what is no plain character as \xHH.
+	// findmnt(8) itself prints special characters as \xHH.
 	want := `/dev/disk/by-diskseq/12 /srv/a\x20b\x5c040\x09#\x0a"c/` + uuid + ` xfs noatime,nodev,nosuid
 /dev/disk/by-diskseq/12 /mnt/disks/` + uuid + ` xfs defaults
 `
@@ -297,7 +297,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestLostAnswer: PID 1 is asked once more where its answer is lost, and no more often.
+// TestLostAnswer checks that hotmount asks PID 1 once more after a lost answer, and only once.
 func TestLostAnswer(t *testing.T) {
 	for lost, want := range map[int]int{0: 1, 1: 2, 2: 2} {
 		p := startPID1(t)

@@ -45,20 +45,19 @@ WantedBy=multi-user.target
 	} {
 		u := u
 		if bad(&u); u.check() == nil {
-			t.Errorf("%+v is taken", u)
+			t.Errorf("%+v was accepted", u)
 		} else if text, err := u.Static(); err == nil {
 			t.Errorf("%+v is written as\n%s", u, text)
 		}
 	}
 }
 
-// TestBefore: what is done before pods are is done before each of the services that
-// start them.
+// TestBefore checks that services that must run before pods are ordered before each kubelet service.
 func TestBefore(t *testing.T) {
 	for service, before := range map[string]string{"hotmount": Kubelets, "hotmount-block@": Kubelets, "hotmount-tidy": "hotmount.service " + Kubelets} {
 		text, err := os.ReadFile("../../systemd/" + service + ".service")
 		if err != nil || !strings.Contains(string(text), "\nBefore="+before+"\n") {
-			t.Errorf("%s.service has others in its Before= (%v)", service, err)
+			t.Errorf("%s.service has another Before= (%v)", service, err)
 		}
 	}
 }
