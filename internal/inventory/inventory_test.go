@@ -29,11 +29,11 @@ const (
 	fstab   = "etc/fstab"
 )
 
-// tree is a file system: content by path; "-> X" is a symbolic link to X and a
-// path that ends in a slash a directory.
+// tree is a file system: content by path. "-> X" is a symbolic link to X, and a path with a slash at its end is
+// a directory.
 type tree map[string]string
 
-// with returns a copy with changes; what is changed to "-" is taken out.
+// with returns a changed copy. A path that is changed to "-" is removed.
 func (t tree) with(changes tree) tree {
 	all := maps.Clone(t)
 	maps.Copy(all, changes)
@@ -41,8 +41,7 @@ func (t tree) with(changes tree) tree {
 	return all
 }
 
-// make makes the file system, and the host that is seen below it, with a state
-// directory that is initialised.
+// make creates the files, and returns a host with that root and an initialised state directory.
 func (t tree) make(tb testing.TB) Host {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -65,8 +64,8 @@ func (t tree) make(tb testing.TB) Host {
 	return h
 }
 
-// initialised is a new state directory. It is copied, since the store waits until
-// all it writes is on the disk.
+// initialised is a new state directory. Tests copy it, because the store waits until all its writes are on the
+// disk.
 var initialised string
 
 func TestMain(m *testing.M) {
@@ -89,8 +88,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// block is what sysfs and udev's database have of one disk. More are properties
-// of udev's.
+// block returns what sysfs and udev's database have of one disk. more are further properties of udev.
 func block(name string, minor, seq int, serial string, more ...string) tree {
 	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", minor) + ":00.0/virtio/block/" + name + "/"
 	entry := fmt.Sprintf("S:disk/by-diskseq/%d\nS:disk/by-id/virtio-%s\nI:3037919\nV:1\n", seq, serial)
@@ -115,8 +113,8 @@ func block(name string, minor, seq int, serial string, more ...string) tree {
 
 const vda = "sys/devices/pci0000:00/0000:00:00.0/virtio/block/vda/"
 
-// node is a worker with a system disk of three partitions and a disk for data.
-// On the second partition is LVM: a logical volume, and one that is encrypted.
+// node is a worker with a system disk of three partitions, and a data disk. The second partition has LVM, with a
+// plain and an encrypted logical volume.
 var node = block("vda", 0, 1, "SYSTEM").with(block("vdb", 16, 12, "DATA", "ID_FS_USAGE=filesystem", "ID_FS_TYPE=xfs", "ID_FS_UUID="+uuid, "ID_FS_UUID_ENC="+uuid)).with(tree{
 	vda + "vda1/partition":                            "1\n",
 	vda + "vda1/dev":                                  "254:1\n",
@@ -131,7 +129,7 @@ var node = block("vda", 0, 1, "SYSTEM").with(block("vdb", 16, 12, "DATA", "ID_FS
 	"sys/devices/virtual/block/dm-0/diskseq":          "2\n",
 	"sys/devices/virtual/block/dm-0/holders/dm-1":     "",
 	"sys/devices/virtual/block/dm-0/size":             "2048\n",
-	"sys/devices/virtual/block/dm-0/hidden":           "1\n", // not looked at by itself
+	"sys/devices/virtual/block/dm-0/hidden":           "1\n", // a scan leaves it out
 	"sys/block/dm-1":                                  "-> ../devices/virtual/block/dm-1",
 	"sys/devices/virtual/block/dm-1/dev":              "253:1\n",
 	"sys/devices/virtual/block/dm-1/hidden":           "1\n",
@@ -226,18 +224,18 @@ func TestMounts(t *testing.T) {
 	if diff := cmp.Diff(want, by["vdb"].Mounts); diff != "" {
 		t.Errorf("vdb (-want +got):\n%s", diff)
 	}
-	// What is mounted of its partitions is not the disk itself.
+	// A mount of a partition is not a mount of the disk.
 	if f := by["vda"]; len(f.Mounts) != 0 || f.System != "/" {
 		t.Errorf("vda: mounts %v, system %q", f.Mounts, f.System)
 	}
-	// btrfs has a device number of its own.
+	// btrfs has its own device number.
 	f := scan(t, node.with(tree{table: "27 1 0:30 / /srv rw - btrfs /dev/vdb rw\n"}).make(t))["vdb"]
 	if len(f.Mounts) != 1 || f.Mounts[0].Path != "/srv" {
 		t.Errorf("btrfs: %v", f.Mounts)
 	}
 }
 
-// TestFault: what the kernel has given up is known by what it shows of it.
+// TestFault checks that hotmount recognises a filesystem that the kernel has shut down.
 func TestFault(t *testing.T) {
 	for _, test := range []struct{ name, line, count, want string }{
 		{"XFS", "rw - xfs /dev/vdb rw", "-", ""},
@@ -254,7 +252,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestChanged: what has become of a filesystem since it was looked at is seen without a look.
+// TestChanged checks that a change of a filesystem since the last look is found without a look.
 func TestChanged(t *testing.T) {
 	at := "40 27 254:16 / /mnt/disks/" + uuid
 	const count = "sys/fs/ext4/vdb/errors_count"
@@ -293,7 +291,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestChangedOfATableThatWasRead: who reads the mount table at each change of it need not read it once more.
+// TestChangedOfATableThatWasRead checks that a mount table that was read at its last change is not read again.
 func TestChangedOfATableThatWasRead(t *testing.T) {
 	const count = "sys/fs/ext4/vdb/errors_count"
 	h := node.with(tree{table: "40 27 254:16 / /mnt/disks/" + uuid + " rw - ext4 /dev/vdb rw\n", count: "0\n"}).make(t)
@@ -321,8 +319,8 @@ func TestChangedOfATableThatWasRead(t *testing.T) {
 	changed(true)
 }
 
-// TestCovered: what lies over a mount is not the disk's, and a FUSE is no disk's
-// whatever its user calls it.
+// TestCovered checks that a mount over the disk's mount is not the disk's. A FUSE is never a disk's, whatever
+// its user calls it.
 func TestCovered(t *testing.T) {
 	at := "/mnt/disks/" + uuid
 	f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" +
@@ -339,8 +337,8 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-// TestMeasure: the open that may never return is made once a mount, only where the
-// path leads to it, and only while the disk owes no answer.
+// TestMeasure checks that the open that may hang is done once for each mount. The path must lead to the mount,
+// and the disk must have no request in flight.
 func TestMeasure(t *testing.T) {
 	const line = "40 27 254:16 / /mnt/disks/" + uuid + " rw - xfs /dev/vdb rw\n"
 	const vdb = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
@@ -392,7 +390,7 @@ func TestMeasure(t *testing.T) {
 				got = f.Geometry.Size
 			}
 			if is := f.Geometry; test.asked > 0 && is.UUID != uuid || test.asked == 0 && is != nil && is.UUID != "" {
-				t.Errorf("%s: %+v, of a filesystem that the kernel was asked about %d times", test.name, is, test.asked)
+				t.Errorf("%s: %+v, measured %d times", test.name, is, test.asked)
 			}
 			if got != test.want || asked != test.asked {
 				t.Errorf("%s: size %d after %d questions, want %d after %d", test.name, got, asked, test.want, test.asked)
@@ -401,8 +399,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasuresAnother: the kernel is asked once a mount, also where it has mounted what does not belong there. Once
-// that is unmounted, what comes in its place is asked.
+// TestMeasuresAnother checks that the kernel is asked once for each mount, also for a foreign filesystem in the
+// place. After its unmount the next one is asked.
 func TestMeasuresAnother(t *testing.T) {
 	other := strings.Replace(uuid, "5", "6", 1)
 	there := []disk.MountPoint{{Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs"}}
@@ -493,7 +491,7 @@ func TestFormattingOff(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		tree tree
-		// want is a part of the reason, empty if formatting is on.
+		// want is a part of the reason. It is empty if formatting is on.
 		want string
 	}{
 		{"on", nil, ""},
@@ -521,14 +519,14 @@ func TestFormattingOff(t *testing.T) {
 	}
 }
 
-// host is the node with the changes.
+// host returns the node with the changes.
 func (t tree) host(tb testing.TB) Host {
 	tb.Helper()
 	return node.with(t).make(tb)
 }
 
-// A lost store stops formatting, with or without the other switches; and nothing
-// but the formatting.
+// TestFormattingOffByTheStore checks that a lost store stops formatting, and nothing else. The other switches do
+// not matter.
 func TestFormattingOffByTheStore(t *testing.T) {
 	for _, changes := range []tree{nil, {"etc/hotmount/hold": ""}} {
 		h := changes.host(t)
@@ -538,7 +536,7 @@ func TestFormattingOffByTheStore(t *testing.T) {
 		by := scan(t, h)
 		for _, name := range []string{"vda", "vdb"} {
 			if by[name].Standing.Formatting == "" {
-				t.Errorf("%v: %s may be formatted", changes, name)
+				t.Errorf("%v: %s can be formatted", changes, name)
 			}
 		}
 		if by["vdb"].Udev.FSUUID != uuid {
@@ -573,14 +571,14 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// Whoever goes while the others are looked at is left out, and is no error.
+// TestScanWithoutWhoIsGone checks that a disk that goes during the scan is left out, and is no error.
 func TestScanWithoutWhoIsGone(t *testing.T) {
 	h := node.with(block("vdc", 32, 13, "NEW")).make(t)
 	names, err := h.Names()
 	if diff := cmp.Diff([]string{"vda", "vdb", "vdc"}, names); err != nil || diff != "" {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
 	}
-	// The name is still listed, but leads nowhere.
+	// The name is still listed, but its link is dead.
 	if err := os.RemoveAll(filepath.Join(h.Root, "sys/devices/pci0000:00/0000:20:00.0")); err != nil {
 		t.Fatal(err)
 	}
@@ -592,7 +590,7 @@ func TestScanWithoutWhoIsGone(t *testing.T) {
 		t.Errorf("Look: %v", err)
 	}
 	if _, err := h.Look("vdz"); !errors.Is(err, disk.ErrGone) {
-		t.Errorf("Look at what never was: %v", err)
+		t.Errorf("Look at a disk that never existed: %v", err)
 	}
 }
 
@@ -617,16 +615,16 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	if p := by["vdc"].SameUUID[0]; p.ID != by["vdb"].ID || p.Slot != "pci-0000:10:00.0" || p.UUID != uuid || p.Mounted != "/srv" {
-		t.Errorf("vdc's twin is %+v", p)
+		t.Errorf("the disk with the UUID of vdc is %+v", p)
 	}
-	// Look gathers all but these.
+	// Look finds everything but disks with the same serial or UUID.
 	f, err := h.Look("vdc")
 	if err != nil || len(f.SameSerial)+len(f.SameUUID) != 0 {
 		t.Errorf("Look: %v, %v, %v", f.SameSerial, f.SameUUID, err)
 	}
 	f.FindPeers(mapValues(by))
 	if diff := cmp.Diff(by["vdc"].SameUUID, f.SameUUID); diff != "" {
-		t.Errorf("what Look finds is not what Scan finds (-scan +look):\n%s", diff)
+		t.Errorf("Look and Scan differ (-scan +look):\n%s", diff)
 	}
 }
 
@@ -638,8 +636,8 @@ func mapValues(by map[string]disk.Facts) []*disk.Facts {
 	return all
 }
 
-// What cannot be read is an error, and none that says the disk is gone: who
-// takes it for gone cleans up behind it.
+// TestUnreadable checks that an unreadable disk is an error, but not one that means a disk that is gone. Its
+// mount would be cleaned up then.
 func TestUnreadable(t *testing.T) {
 	const dir = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
 	for name, changes := range map[string]tree{
@@ -667,7 +665,7 @@ func TestUnreadable(t *testing.T) {
 		}
 	}
 	if _, err := (Host{Root: t.TempDir()}).Scan(); err == nil {
-		t.Error("no /sys/block is no error")
+		t.Error("a missing /sys/block is not an error")
 	}
 	h := tree(nil).host(t)
 	for _, name := range []string{"", ".", "..", "../block/vdb", "vdb/../vdb"} {
@@ -683,8 +681,8 @@ func TestBoot(t *testing.T) {
 	}
 }
 
-// What a look allocates does not grow unseen: it is done for each event of a disk.
-// There are 508 today.
+// TestLookAllocates limits the allocations of a look, which happens at each event of a disk. Today there are
+// 508.
 func TestLookAllocates(t *testing.T) {
 	h := node.make(t)
 	n := testing.AllocsPerRun(20, func() {
@@ -707,8 +705,8 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// What was seen counts for the next look, whether or not it can be recorded, and is recorded once
-// that is possible.
+// TestExpect checks that the next look uses a sighting even if it cannot be recorded. It is recorded as soon as
+// possible.
 func TestExpect(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)
@@ -724,7 +722,7 @@ func TestExpect(t *testing.T) {
 	state := h.Store.State
 	h.Store.State = filepath.Join(state, "gone")
 	if err := h.Remember(); err == nil {
-		t.Error("it is recorded where nothing can be")
+		t.Error("Remember succeeds without a state directory")
 	}
 	h.Store.State = state
 	for _, recorded := range []bool{false, true} {
@@ -743,7 +741,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// None of several looks is given what is older than itself.
+// TestSharedLooks checks that a shared look never returns facts older than the call.
 func TestSharedLooks(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)

@@ -8,8 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestGivenOut: a disk counts as given out only while both links are there and lead
-// to this attachment of it.
+// TestGivenOut checks that a disk counts as given out only while both links exist and lead to this attachment.
 func TestGivenOut(t *testing.T) {
 	const link = "/mnt/raw/virtio-S1"
 	good := tree{"mnt/raw/virtio-S1": "-> /dev/hotmount/virtio-S1", "dev/hotmount/virtio-S1": "-> /dev/disk/by-diskseq/12"}
@@ -31,13 +30,13 @@ func TestGivenOut(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 		if h.leads("", 12) {
-			t.Errorf("%s: given out nowhere", name)
+			t.Errorf("%s: not given out", name)
 		}
 	}
 }
 
-// TestOwnEntries: what hotmount itself puts into class directories is no stray, and
-// what looks like it is.
+// TestOwnEntries checks that entries of hotmount in class directories are no strays. Entries that only look like
+// them are strays.
 func TestOwnEntries(t *testing.T) {
 	root := t.TempDir()
 	class := filepath.Join(root, "mnt/disks")

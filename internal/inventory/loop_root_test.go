@@ -19,7 +19,7 @@ import (
 	"hotmount/internal/store"
 )
 
-// losetup runs losetup(8), and returns the kernel's name of the device that it prints.
+// losetup runs losetup(8), and returns the device name that it prints.
 func losetup(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("losetup", args...).CombinedOutput()
@@ -29,7 +29,7 @@ func losetup(t *testing.T, args ...string) string {
 	return strings.TrimPrefix(strings.TrimSpace(string(out)), "/dev/")
 }
 
-// attachFile sets up a loop device on the file until the test ends, or detach is called.
+// attachFile attaches the file to a loop device until the test ends or detach is called.
 func attachFile(t *testing.T, file string) (name string, detach func()) {
 	t.Helper()
 	name = losetup(t, "--find", "--show", file)
@@ -44,8 +44,8 @@ func attachFile(t *testing.T, file string) (name string, detach func()) {
 	return name, detach
 }
 
-// TestRealLoopDevices: as this kernel shows them, a class has the loop devices on the files that it names, and no
-// others.
+// TestRealLoopDevices checks with this kernel that a class selects the loop devices on the files that it names,
+// and no others.
 func TestRealLoopDevices(t *testing.T) {
 	dir := t.TempDir()
 	h := Host{Store: store.Store{State: dir, Runtime: dir}, Asks: true}
@@ -83,7 +83,7 @@ func TestRealLoopDevices(t *testing.T) {
 	}
 	over, release := attachFile(t, node)
 	if f := look(over); policy.Select(f, s) != nil || !f.BackingDevice {
-		t.Errorf("one over a block device is selected: %+v", f)
+		t.Errorf("a loop device over a block device is selected: %+v", f)
 	}
 	release()
 
@@ -92,7 +92,7 @@ func TestRealLoopDevices(t *testing.T) {
 	}
 	twin, release := attachFile(t, filepath.Join(dir, "link"))
 	if f := look(name); !slices.Contains(f.Loops, twin) {
-		t.Errorf("the other device on its file is not seen: %+v", f)
+		t.Errorf("the other loop device on the file is missing: %+v", f)
 	}
 	release()
 
@@ -107,10 +107,10 @@ func TestRealLoopDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f := look(name); policy.Select(f, s) != nil {
-		t.Errorf("one on a deleted file is selected: %+v", f)
+		t.Errorf("a loop device on a deleted file is selected: %+v", f)
 	}
 	detach()
-	// The kernel waits for all who have it open, such as udev.
+	// The kernel waits until everybody, such as udev, has closed it.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(10 * time.Second); ; <-tick.C {

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// many is a node with so many loop devices that are disks, each with a filesystem that is mounted in its place.
+// many returns a node with count loop devices that are disks. Each has a filesystem that is mounted in its
+// place.
 func many(tb testing.TB, count int) (h Host, names []string) {
 	tb.Helper()
 	all, table := tree{}, "27 1 254:0 / / rw - ext4 /dev/vda rw\n28 27 0:20 / /srv rw - tmpfs tmpfs rw\n"
@@ -37,8 +38,8 @@ func many(tb testing.TB, count int) (h Host, names []string) {
 	return all.with(tree{"proc/swaps": swapHead, "proc/cmdline": "\n", "proc/sys/kernel/random/boot_id": boot + "\n"}).make(tb), names
 }
 
-// BenchmarkLookOfMany is one look at a node with so many disks. CPU is that of the process: what a look costs, also on a
-// machine that has other work.
+// BenchmarkLookOfMany measures one look at a node with many disks. The CPU time is that of this process, so
+// other work on the machine does not matter.
 func BenchmarkLookOfMany(b *testing.B) {
 	for _, count := range []int{20, 200} {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {
@@ -55,7 +56,7 @@ func BenchmarkLookOfMany(b *testing.B) {
 	}
 }
 
-// used is the CPU time that this process has used.
+// used returns the CPU time that this process has used.
 func used(tb testing.TB) time.Duration {
 	tb.Helper()
 	var r unix.Rusage

@@ -55,7 +55,7 @@ func TestStrays(t *testing.T) {
 		"91 90 254:16 /x /mnt/disks/"+uuidA+"/inner rw shared:55 - xfs /dev/vdb rw\n"+
 		"92 24 254:1 /srv /mnt/disks/bound rw shared:1 - ext4 /dev/vda1 rw\n"+
 		"93 24 254:1 /srv /mnt/disks/data/deep rw shared:1 - ext4 /dev/vda1 rw\n")
-	// Who opens a mount may never come back.
+	// An open of a mount may hang forever.
 	opened, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestStrays(t *testing.T) {
 	if n, err := unix.Read(opened, make([]byte, 4096)); err != unix.EAGAIN {
 		t.Errorf("the mount %s was opened (%d, %v)", uuidA, n, err)
 	}
-	// Of each the path and what tells it from the others.
+	// Each entry is the path and the reason.
 	want := []string{
 		"/mnt/disks/bound is mounted in the class directory",
 		"/mnt/disks/data/deep is mounted in the class directory",
@@ -97,11 +97,11 @@ func TestStrays(t *testing.T) {
 		}
 	}
 	if got, err := (Host{Root: root}).strays("/srv/disks"); got != nil || err != nil {
-		t.Errorf("of a directory that is not there: %q, %v", got, err)
+		t.Errorf("missing directory: %q, %v", got, err)
 	}
 }
 
-// TestMissing: what is missing is listed until the operator gives it up.
+// TestMissing checks that a missing filesystem is listed until the administrator gives it up.
 func TestMissing(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "proc/sys/kernel/random/boot_id", "22222222-0000-4000-8000-000000000000\n")
@@ -151,14 +151,14 @@ func TestMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nothing else is changed, and not the order.
+	// The rest does not change, nor does the order.
 	was[1].Left = true
 	if diff := cmp.Diff(was, after); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestAbsence: the disk of a missing filesystem is named by its serial, else by its WWN.
+// TestAbsence checks that the disk of a missing filesystem is named by its serial, or else by its WWN.
 func TestAbsence(t *testing.T) {
 	for want, id := range map[string]disk.Identity{
 		"on a disk of 0 B with serial S at pci-1, ": {Serial: "S", WWN: "naa.1", Slot: "pci-1"},

@@ -11,8 +11,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// parted is the node with two partitions on a data disk of its own, the second with a
-// filesystem.
+// parted returns the node with two partitions on another data disk. The second has a filesystem.
 func parted() tree {
 	const vdc = "sys/devices/pci0000:00/0000:20:00.0/virtio/block/vdc/"
 	all := node.with(block("vdc", 32, 13, "PARTED")).with(tree{"sys/class/block/vdc": "-> ../../devices/pci0000:00/0000:20:00.0/virtio/block/vdc"})
@@ -36,7 +35,7 @@ func parted() tree {
 	return all.with(tree{"sys/block/vdc/vdc1/x/": "-", "sys/block/vdc/vdc2/x/": "-"})
 }
 
-// mapped is a device-mapper device on another device.
+// mapped returns a device-mapper device on another device.
 func mapped(number int, slave, below string) tree {
 	name := fmt.Sprintf("dm-%d", number)
 	dir := "sys/devices/virtual/block/" + name + "/"
@@ -54,7 +53,7 @@ func mapped(number int, slave, below string) tree {
 	return all
 }
 
-// A partition has facts of its own, and shares what is its whole disk's business.
+// TestPartitions checks that a partition has its own facts, and shares those of the whole disk.
 func TestPartitions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		changes                       tree
@@ -82,10 +81,10 @@ func TestPartitions(t *testing.T) {
 			t.Errorf("%s: %+v", name, f)
 		}
 		if len(f.SameSerial) != 0 || len(by["vdc"].SameSerial) != 0 {
-			t.Errorf("%s: a disk and its partitions are taken for disks of one serial", name)
+			t.Errorf("%s: a disk and its partitions count as disks with the same serial", name)
 		}
 	}
-	// A block volume is one with all that whoever has it has put there.
+	// A partition or logical volume on a block volume belongs to the block volume.
 	h := parted().with(mapped(2, "slaves/vdc1", "vdc/vdc1")).with(mapped(3, "slaves/dm-2", "dm-2")).with(tree{"mnt/raw/virtio-PARTED": "-> /dev/hotmount/virtio-PARTED", "dev/hotmount/virtio-PARTED": "-> /dev/disk/by-diskseq/13"}).make(t)
 	h.Partitions = func() bool { return true }
 	vdc := scan(t, h)["vdc"]
@@ -112,19 +111,18 @@ func TestPartitions(t *testing.T) {
 	}
 	h = parted().make(t)
 	if by := scan(t, h); by["vdc1"].Whole != "" || len(by) != 3 {
-		t.Errorf("nobody wants partitions: %v", by)
+		t.Errorf("no class has partitions: %v", by)
 	}
 }
 
-// loop is a loop device of that kernel name over what had that path where it was set up.
+// loop returns a loop device. path is the name of its file when it was set up.
 func loop(name, path string) tree {
 	dir := "sys/devices/virtual/block/" + name + "/"
 	return tree{"sys/block/" + name: "-> ../devices/virtual/block/" + name, dir + "hidden": "1\n", dir + "loop/backing_file": path + "\n"}
 }
 
-// Where the kernel does not tell what lies below a loop device, what is called like the disk, its
-// partition or what is built on it counts; and so does what holds the
-// disk's filesystem.
+// TestLoops checks loop devices whose lower device the kernel does not show. The path then decides: the disk, a
+// partition or a device on it. So does a file on the disk's filesystem.
 func TestLoops(t *testing.T) {
 	one := func(f disk.Facts, on *disk.Facts, h Host, l mounts.Loop) string {
 		h.addLoops(&f, on, &common{loops: []mounts.Loop{l}, loopUUIDs: func() map[string]string { return nil }}, map[disk.Dev]string{on.Dev: on.Name})
@@ -181,7 +179,7 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// Two loop devices on one file are in each other's way: each would be formatted, or mounted.
+// TestLoopsOnOneFile checks that a loop device on the same file is found. hotmount would format or mount both.
 func TestLoopsOnOneFile(t *testing.T) {
 	own := mounts.Loop{Name: "loop1", File: "/srv/ci/a.img"}
 	known := mounts.Loop{Name: "loop1", File: "/srv/ci/a.img", Known: true, Device: 8, Inode: 12}

@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestChangedOfAnXFS: a real one that is shut down is seen without a look, where its path leads to it.
+// TestChangedOfAnXFS checks that a real XFS that is shut down is found without a look, if its path leads to it.
 func TestChangedOfAnXFS(t *testing.T) {
 	tool := func(name string, args ...string) string {
 		t.Helper()

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestStale: what is mounted in a place of a class and whose device sysfs does not
-// have, with what is remembered of its disk; nothing else.
+// TestStale checks that a mount in a place of a class is stale if sysfs has no device for it. Its facts come
+// from the record of its disk.
 func TestStale(t *testing.T) {
 	const where = "/mnt/disks/" + uuidA
 	gone := "40 27 254:64 / " + where + " rw,noatime - xfs /dev/vde rw\n"
@@ -43,7 +43,7 @@ func TestStale(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
-	// Without the memory it is found all the same, and so is the one before.
+	// Without a record the mount is found all the same, and so is an earlier one.
 	identity.Boot = "another"
 	h := node.with(tree{table: gone + "41 27 254:64 / /mnt/fast/" + uuidB + " rw - xfs /dev/vde rw\n"}).make(t)
 	if err := h.Store.Remember([]disk.Sighting{{Identity: identity, UUID: uuidA, Type: "xfs"}}); err != nil {
@@ -56,18 +56,18 @@ func TestStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := h.Stale(s); err == nil || len(got) != 2 {
-		t.Errorf("without a memory: %+v, %v", got, err)
+		t.Errorf("unreadable record: %+v, %v", got, err)
 	}
 }
 
-// What was mounted when its class was in the configuration is found after it, or without
-// any configuration.
+// TestStaleInAFormerDirectory checks that a stale mount is found after its class has left the configuration, or
+// without any configuration.
 func TestStaleInAFormerDirectory(t *testing.T) {
 	const where = "/mnt/former/" + uuidA
 	h := node.with(tree{table: "40 27 254:64 / " + where + " rw,noatime - xfs /dev/vde rw\n"}).make(t)
 	now := &disk.Settings{Classes: []disk.Class{{Directory: "/mnt/disks"}}}
 	if got, err := h.Stale(now); err != nil || len(got) != 0 {
-		t.Errorf("where no class ever was: %+v, %v", got, err)
+		t.Errorf("in a directory that was never a class's: %+v, %v", got, err)
 	}
 	if err := h.Store.SaveDirectories(now, "/mnt/former"); err != nil {
 		t.Fatal(err)
@@ -77,11 +77,11 @@ func TestStaleInAFormerDirectory(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	// A list that cannot be read hides nothing of the classes.
+	// An unreadable list does not hide the directories of the present classes.
 	if err := os.WriteFile(h.Store.State+"/directories.json", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := h.Stale(&disk.Settings{Classes: []disk.Class{{Directory: "/mnt/former"}}}); err == nil || len(got) != 1 {
-		t.Errorf("without the list: %+v, %v", got, err)
+		t.Errorf("unreadable list: %+v, %v", got, err)
 	}
 }

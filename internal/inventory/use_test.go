@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestBoundAsADevice: a bind of a disk's node, or of one on it, is a use of the disk.
+// TestBoundAsADevice checks that a bind mount of a disk's node, or of a node on the disk, is a use of the disk.
 func TestBoundAsADevice(t *testing.T) {
 	const root = "27 1 0:2 / / rw - rootfs rootfs rw\n"
 	for name, test := range map[string]struct {
@@ -33,11 +33,11 @@ func TestBoundAsADevice(t *testing.T) {
 	}
 }
 
-// TestMonitors checks that each of the files alone shows that others may open disks, and that a CSI driver does.
+// TestMonitors checks that each of the files alone shows that others may open disks, for example a CSI driver.
 func TestMonitors(t *testing.T) {
 	h := node.make(t)
 	if h.hasMonitor() || scan(t, h)["vdb"].Neighbours {
-		t.Error("there is nobody")
+		t.Error("found monitors without any file")
 	}
 	for path, want := range map[string]bool{
 		"var/lib/kubelet/device-plugins/kubevirt-kvm.sock": true,
