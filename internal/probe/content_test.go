@@ -145,7 +145,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// Our own unfinished XFS is only that if nothing else is on the disk.
+// TestContentOfOurOwn checks that a half-made XFS is ours only if nothing else is on the disk.
 func TestContentOfOurOwn(t *testing.T) {
 	const uuid = "1a87b826-5e06-442a-902d-df3304da8e48"
 	named := []Signature{{Tool: "wipefs", Type: "xfs", UUID: uuid}, {Tool: "blkid", Type: "xfs", Usage: "filesystem", UUID: uuid}}
@@ -182,7 +182,7 @@ func TestContentOfOurOwn(t *testing.T) {
 func TestLook(t *testing.T) {
 	blank := make([]byte, 3*mib)
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
-	// From util-linux 2.41 on a flipped bit makes an XFS nothing to blkid.
+	// With a flipped bit, blkid of util-linux 2.41 and later does not recognise an XFS.
 	flipped := bytes.Clone(whole)
 	flipped[511] = 1
 	xfsLines := func(s string) string {
@@ -231,7 +231,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// watched says where it was read beyond the head.
+// watched sends the offset of each read beyond the head.
 type watched struct {
 	io.ReaderAt
 	read chan int64
@@ -244,8 +244,8 @@ func (w watched) ReadAt(b []byte, at int64) (int, error) {
 	return w.ReaderAt.ReadAt(b, at)
 }
 
-// A disk that begins with zeros is read while the tools are asked, another one not; and what they
-// name is named, whatever was read.
+// TestLookReadsWhileTheToolsStart checks that only a disk that begins with zeros is read while the tools run.
+// What the tools name is named, whatever was read.
 func TestLookReadsWhileTheToolsStart(t *testing.T) {
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
 	half := append(head(t, "xfs-half-made.head"), make([]byte, 3*mib-4096)...)
@@ -267,15 +267,15 @@ func TestLookReadsWhileTheToolsStart(t *testing.T) {
 		{"half made", half, nothing, runtest.Print("", 2), false, disk.HalfMade},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // which sees that nobody waits for ever
+			synctest.Test(t, func(t *testing.T) { // synctest fails if anybody waits forever
 				w := watched{bytes.NewReader(tc.data), make(chan int64, 2*len(tc.data)/chunk)}
 				r := runtest.New(t)
 				r.On(wipefsLine, tc.wipefs)
 				r.On(blkidLine, func(c run.Command) (run.Result, error) {
 					if tc.early {
-						w.read <- <-w.read // it has begun
+						w.read <- <-w.read // waits until the scan has begun
 					} else if synctest.Wait(); len(w.read) > 0 {
-						t.Error("read before it is known what is named")
+						t.Error("the disk was read before the tools had ended")
 					}
 					return tc.blkid(c)
 				})
@@ -285,9 +285,9 @@ func TestLookReadsWhileTheToolsStart(t *testing.T) {
 					t.Errorf("%+v, %v", got, err)
 				}
 				if scanned := strings.Contains(strings.Join(got.Evidence, " "), "blank"); scanned && tc.want == disk.Other {
-					t.Errorf("of a disk on which something is named: %q", got.Evidence)
+					t.Errorf("a scan is in the evidence although the tools named something: %q", got.Evidence)
 				}
-				close(w.read) // nobody reads any more
+				close(w.read) // nobody may read any more
 			})
 		})
 	}
@@ -303,8 +303,8 @@ func (s slow) ReadAt(b []byte, at int64) (int, error) {
 	return s.ReaderAt.ReadAt(b, at)
 }
 
-// A scan that is not wanted does not have to come to its end, nor what waits for a place to go on with
-// it, but the read that is under way does.
+// TestLookEndsTheScanOfWhatIsNamed checks that Look cancels a scan that is not needed. It waits only for the
+// read that is under way, not for a turn to go on.
 func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runtest.New(t)
@@ -324,8 +324,8 @@ func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
 	})
 }
 
-// mkfs.xfs writes no damaged superblock: with one, a disk whose every sector has the
-// intent's UUID is not what it has left behind.
+// TestLookAtADamagedSuperblock checks that a damaged superblock is never ours, because mkfs.xfs writes none. The
+// UUID of the intent in every sector changes nothing.
 func TestLookAtADamagedSuperblock(t *testing.T) {
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
 	for want, damage := range map[disk.Kind]func([]byte){

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// madeExt4 returns a sparse file on which mkfs.ext4, the real one, made a filesystem
-// at that time, as package format has it.
+// madeExt4 returns a sparse file with a filesystem by the real mkfs.ext4, made at the given time with the
+// arguments of package format.
 func madeExt4(t *testing.T, size int64, uuid, when string, args ...string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -82,7 +82,7 @@ func TestIsWholeExt4(t *testing.T) {
 	if err := IsWholeExt4(f, ownUUID); err != nil {
 		t.Error(err)
 	}
-	// s_state: mkfs.ext4, and the kernel, have it 0 while they are at work.
+	// mkfs.ext4 and the kernel set s_state to 0 while they work.
 	b := make([]byte, superSize)
 	if err := read(f, b, superSize); err != nil {
 		t.Fatal(err)
@@ -97,8 +97,8 @@ func TestIsWholeExt4(t *testing.T) {
 	}
 }
 
-// TestExt4Root checks what is read of the root directory that mkfs.ext4 made, and of a mount or a change since. Content
-// that is not sound is an error.
+// TestExt4Root checks what hotmount reads about the root directory that mkfs.ext4 made, and about a later mount
+// or change. Unsound content is an error.
 func TestExt4Root(t *testing.T) {
 	const size = 1 << 30
 	debugfs := func(f *os.File, request string) {
@@ -149,9 +149,8 @@ func read(r io.ReaderAt, b []byte, at int64) error {
 	return err
 }
 
-// What mkfs.ext4 with the same UUID, options and time has written is known as our
-// own, in parts too; a single other byte is not, and neither is what it writes with
-// another UUID or at another time.
+// TestOwnExt4 checks that everything from mkfs.ext4 with the same UUID, options and time is ours, also in part.
+// One other byte is not, nor is a filesystem with another UUID or time.
 func TestOwnExt4(t *testing.T) {
 	const size = 1 << 30
 	like := madeExt4(t, size, ownUUID, when, "-m", "0")
@@ -163,8 +162,7 @@ func TestOwnExt4(t *testing.T) {
 	if err != nil || !got.clean() || got.Own == 0 || got.Zero() || got.Read != size {
 		t.Errorf("%+v, error %v", got, err)
 	}
-	// As mkfs.ext4 leaves it that is killed before its last write, and with some
-	// sectors not written.
+	// mkfs.ext4 leaves this if it is killed before its last write, with some sectors not written.
 	for _, gap := range [][2]int64{{0, block}, {block + 3*sector, sector}, {3 * 32768 * block, sector}} {
 		if _, err := f.WriteAt(make([]byte, gap[1]), gap[0]); err != nil {
 			t.Fatal(err)
@@ -205,8 +203,8 @@ func TestOwnExt4(t *testing.T) {
 	}
 }
 
-// An inode that mkfs.ext4 wrote before its last version of it is known by its
-// checksum, at its own number only.
+// TestOwnExt4Inode checks that an earlier version of an inode by mkfs.ext4 is ours. Its checksum must be right,
+// and its number its own.
 func TestOwnExt4Inode(t *testing.T) {
 	const size = 1 << 30
 	like, later := madeExt4(t, size, ownUUID, when), madeExt4(t, size, ownUUID, "1795000099")
@@ -231,10 +229,10 @@ func TestOwnExt4Inode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if i, _ := o.foreign(b, o.inodes.start+block); i < 0 {
-		t.Error("inodes at another number are known as ours")
+		t.Error("inodes with another number are taken as ours")
 	}
 	if i, _ := o.foreign(b, o.inodes.end); i < 0 {
-		t.Error("inodes beyond their table are known as ours")
+		t.Error("inodes beyond their table are taken as ours")
 	}
 }
 
@@ -253,7 +251,7 @@ type zeroReader struct{}
 
 func (zeroReader) ReadAt(b []byte, _ int64) (int, error) { clear(b); return len(b), nil }
 
-// No bytes of any kind end in anything but an answer.
+// FuzzParseExt4 checks that all bytes get an answer.
 func FuzzParseExt4(f *testing.F) {
 	f.Add(make([]byte, superSize))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// TestLookAtAFile: a file that was attached as a raw disk is named by its format, also if it is small or is known only
-// by its footer. Other bytes are not.
+// TestLookAtAFile checks that a file that is attached as a raw disk is named by its format. This includes small
+// files, and formats with only a footer. Other bytes are not named.
 func TestLookAtAFile(t *testing.T) {
 	const size = 192 << 10
 	at := func(offset int, text string, more ...string) []byte {

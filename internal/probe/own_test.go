@@ -14,7 +14,7 @@ import (
 
 const ownUUID = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 
-// made returns a sparse file on which mkfs.xfs, the real one, made a filesystem.
+// made returns a sparse file with a filesystem by the real mkfs.xfs.
 func made(t *testing.T, size int64, args ...string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -33,20 +33,20 @@ func made(t *testing.T, size int64, args ...string) *os.File {
 	return f
 }
 
-// All that mkfs.xfs has written is known as our own, with every geometry, and
-// nothing of it is to whoever looks for another UUID.
+// TestOwnIsAllThatMkfsWrites checks that everything from mkfs.xfs is ours, with every geometry. With another
+// UUID nothing is.
 func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 	for _, options := range []string{"", "-d su=256k,sw=2", "-s size=4096", "-m rmapbt=1,reflink=0"} {
 		size := uint64(320 * mib)
 		if strings.Contains(options, "su=") {
-			size = 640 * mib // more groups, and in none of the smaller is room for the log
+			size = 640 * mib // more groups; the log fits into none of the smaller ones
 		}
 		f := made(t, int64(size), append([]string{"-m", "uuid=" + ownUUID}, strings.Fields(options)...)...)
 		got, err := Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: madeUUID}}, Full)
 		if err != nil || got.clean() || got.Offset != 0 {
 			t.Errorf("mkfs.xfs %s, another UUID: %+v, error %v", options, got, err)
 		}
-		if options == "" { // with -f mkfs.xfs begins with that
+		if options == "" { // mkfs.xfs -f begins with this
 			if _, err := f.WriteAt(make([]byte, 128*kib), 0); err != nil {
 				t.Fatal(err)
 			}
@@ -58,8 +58,8 @@ func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 	}
 }
 
-// One foreign byte anywhere is found, also in a sector, a block or a log record
-// that follows one of ours.
+// TestOwnFindsForeignBytes checks that one foreign byte is found anywhere, also in a sector, block or log record
+// after one of ours.
 func TestOwnFindsForeignBytes(t *testing.T) {
 	const size = 320 * mib
 	f := made(t, size, "-m", "uuid="+ownUUID)
@@ -91,8 +91,7 @@ func TestOwnFindsForeignBytes(t *testing.T) {
 		}
 		put(t, f, at, 0)
 	}
-	// A header of ours whose UUID is another's is foreign, and so is a block
-	// that begins with no header of ours.
+	// One of our headers with another UUID is foreign. So is a block that does not begin with our header.
 	for name, at := range map[string]int64{"superblock": 32, "free space": sector + 64, "inodes of the group": 2*sector + 296, "free list": 3*sector + 8, "B-tree": block + 32, "inode": 64*kib + 160, "log": log + 304, "magic number": block} {
 		var was [1]byte
 		if _, err := f.ReadAt(was[:], at); err != nil {
@@ -116,7 +115,7 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the XFS "+ownUUID) {
 			t.Errorf("another UUID: %v", err)
 		}
-		// One of the four headers of a group is lost: each is a write of its own.
+		// One of the four headers of a group is lost, because each is written alone.
 		sector := int64(512)
 		if strings.HasSuffix(options, "4096") {
 			sector = 4096
@@ -144,13 +143,13 @@ func TestIsWholeXFS(t *testing.T) {
 		last := 160*mib + 4*sector - 4
 		put(t, f, last+3, 7)
 		if err := IsWholeXFS(f, ownUUID); err != nil {
-			t.Errorf("a free list in use: %v", err)
+			t.Errorf("free list in use: %v", err)
 		}
 		if got, err := Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: ownUUID}}, Full); err != nil || got.clean() != (sector == 512) {
-			t.Errorf("a free list in use is half made: %+v, error %v", got, err)
+			t.Errorf("a free list in use counts as half made: %+v, error %v", got, err)
 		}
 		put(t, f, last+3, 0xff)
-		// Behind the headers mkfs.xfs writes nothing: what was there before is no fault.
+		// mkfs.xfs writes nothing behind the headers, so older data there is no error.
 		for at := range int64(4) {
 			if _, err := f.WriteAt([]byte("old"), at*80*mib+4*sector); err != nil {
 				t.Fatal(err)
@@ -159,7 +158,7 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, ownUUID); err != nil {
 			t.Errorf("old data behind the headers: %v", err)
 		}
-		// The headers of one group are another machine's, zero, gone.
+		// The headers of one group come from another machine, or are zero.
 		other := made(t, size, append([]string{"-m", "uuid=" + madeUUID}, strings.Fields(options)...)...)
 		group := make([]byte, 64*kib)
 		if _, err := other.ReadAt(group, 160*mib); err != nil {
@@ -192,8 +191,7 @@ func put(t *testing.T, w io.WriterAt, at int64, c byte) {
 	}
 }
 
-// Whatever is on the disk: what is not zero belongs to nobody without a UUID,
-// and no bytes of any kind end in anything but an answer.
+// FuzzOwner checks that all bytes get an answer. Without a UUID, nothing but zeros is ours.
 func FuzzOwner(f *testing.F) {
 	f.Add([]byte("XFSB"), uint64(0))
 	f.Add(append([]byte{0xfe, 0xed, 0xba, 0xbe, 0, 0, 0, 1, 0, 0, 0, 2, 0xff, 0xff, 0xff, 0xff}, make([]byte, 600)...), uint64(4096))

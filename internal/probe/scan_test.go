@@ -26,19 +26,19 @@ const (
 	tib = 1 << 40
 )
 
-// sparse is a disk that is zero but for single bytes.
+// sparse is a disk of zeros with single other bytes.
 type sparse struct {
 	size  uint64
 	bytes map[uint64]byte
-	// fail is what reading that offset ends with.
+	// fail is the error of a read by offset.
 	fail map[uint64]error
 	// after is called after each read.
 	after func()
 	read  uint64
-	// most is the longest read.
+	// most is the length of the longest read.
 	most int
 	bad  []string
-	// A scan has two reads at once.
+	// A scan makes two reads at once.
 	mu sync.Mutex
 }
 
@@ -67,7 +67,7 @@ func (s *sparse) ReadAt(b []byte, offset int64) (int, error) {
 	return len(b), nil
 }
 
-// Only what may read a disk in full, which two do at once, takes as much memory as that wants.
+// TestReadsAreShort checks that only a full scan, of which two run at once, uses large buffers.
 func TestReadsAreShort(t *testing.T) {
 	for plan, want := range map[Plan]int{Full: chunk, Sampled: shortChunk, Unsigned: shortChunk, Full.Ends(): shortChunk} {
 		d := &sparse{size: 300*mib + 12*kib}
@@ -75,13 +75,13 @@ func TestReadsAreShort(t *testing.T) {
 			t.Errorf("%s: %+v, %v", plan, f, err)
 		}
 		if d.most != want {
-			t.Errorf("%s: the longest read is of %d bytes, want %d", plan, d.most, want)
+			t.Errorf("%s: the longest read has %d bytes, want %d", plan, d.most, want)
 		}
 	}
 }
 
 func TestScanFinds(t *testing.T) {
-	// A size for which no sample lies on a multiple of a power of two.
+	// No sample of a disk of this size lies on a multiple of a power of two.
 	const odd = 777*gib + 12*kib
 	for _, tc := range []struct {
 		name  string
@@ -120,7 +120,7 @@ func TestScanFinds(t *testing.T) {
 		{"ends, head", 100 * gib, ends, 16*mib - 1, true},
 		{"ends, tail", 100 * gib, ends, 100*gib - 1, true},
 
-		// What these plans do not claim to see.
+		// These plans do not claim to see the following bytes.
 		{"after 4 KiB", 300 * mib, Unsigned, 4096, false},
 		{"between samples", 777 * gib, Sampled, 48*mib + 64*kib, false},
 		{"larger than what is read in full", 64*gib + 512, Auto, 17*mib + 4097, false},
@@ -174,14 +174,14 @@ func TestScanEvidence(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f.Zero() && f.Read != tc.d.read {
-			t.Errorf("says that it read %d bytes, and read %d", f.Read, tc.d.read)
+			t.Errorf("reports %d bytes read, got %d", f.Read, tc.d.read)
 		}
 		if diff := cmp.Diff(tc.want, f.Evidence()); diff != "" {
 			t.Error(diff)
 		}
 	}
 	if lines := (&Finding{}).Evidence(); lines != nil || (&Finding{}).Zero() {
-		t.Errorf("no scan, and yet %q", lines)
+		t.Errorf("no scan, but evidence %q", lines)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestScanErrors(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			if f.Zero() {
-				t.Error("and says it is zero")
+				t.Error("the disk counts as zero")
 			}
 		})
 	}
@@ -229,7 +229,8 @@ func TestScanErrors(t *testing.T) {
 	}
 }
 
-// TestScanWhoseReaderEnds, as a test's does that fails: the other one does not wait for it, and nothing is known.
+// TestScanWhoseReaderEnds checks a scan with a goroutine that exits, as in a failed test. The other goroutine
+// does not wait, and the disk is not blank.
 func TestScanWhoseReaderEnds(t *testing.T) {
 	f, err := Scan(t.Context(), Source{Reader: &sparse{size: gib}, Size: gib, Progress: func(context.Context, Progress) { runtime.Goexit() }}, Full)
 	if err == nil || f.Zero() {
@@ -253,7 +254,8 @@ func TestScanEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Of two reads at once the one that ends first may be the later one: what they have read is handed on in order.
+// TestScanIsInOrder checks that the bytes of two reads at once are handled in order, even if the later read ends
+// first.
 func TestScanIsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data := make([]byte, 4*chunk)
@@ -273,7 +275,7 @@ func TestScanIsInOrder(t *testing.T) {
 	})
 }
 
-// overtaken has the first chunk read after the second.
+// overtaken reads the first chunk after the second.
 type overtaken struct {
 	io.ReaderAt
 	second chan struct{}
@@ -291,8 +293,8 @@ func (o overtaken) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-// What is found stays found when ctx ends while the read after it is waited for, and what is read when it has
-// ended is not looked at.
+// TestScanWhoseContextEndsDuringARead checks that a finding stays if ctx ends during the next read. A read that
+// ends after ctx is ignored.
 func TestScanWhoseContextEndsDuringARead(t *testing.T) {
 	why := errors.New("stopped")
 	for _, found := range []bool{true, false} {
@@ -312,8 +314,7 @@ func TestScanWhoseContextEndsDuringARead(t *testing.T) {
 	}
 }
 
-// Progress comes to the end of the disk, counts what was read, and never goes
-// back.
+// TestScanProgress checks that progress reaches the end of the disk, counts the bytes read, and never goes back.
 func TestScanProgress(t *testing.T) {
 	for _, size := range []uint64{300*mib + 512, 100 * gib} {
 		var last Progress
@@ -335,9 +336,9 @@ func TestScanRate(t *testing.T) {
 		begun := time.Now()
 		f, err := Scan(t.Context(), Source{Reader: &sparse{size: 300 * mib}, Size: 300 * mib, Rate: 10 * mib}, Full)
 		if took := time.Since(begun); err != nil || !f.Zero() || took != 30*time.Second {
-			t.Errorf("300 MiB at 10 MiB a second took %s, error %v", took, err)
+			t.Errorf("300 MiB at 10 MiB a second: took %s, error %v", took, err)
 		}
-		// Slowly or not, it ends with its context.
+		// A slow scan ends with its context, too.
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		begun = time.Now()
@@ -347,8 +348,8 @@ func TestScanRate(t *testing.T) {
 	})
 }
 
-// A scan reads into two buffers, so that the two that the daemon runs at once
-// stay far below 16 MiB.
+// TestScanMemory checks that a scan has two buffers. The two scans that the daemon runs at once stay far below
+// 16 MiB.
 func TestScanMemory(t *testing.T) {
 	into := map[*byte]int{}
 	d := &sparse{size: 100 * gib}
@@ -362,14 +363,14 @@ func TestScanMemory(t *testing.T) {
 		first = min(first, uintptr(unsafe.Pointer(b)))
 	}
 	if first%hugePage != 0 || total != hugePage {
-		t.Errorf("%d bytes from %x on fill no huge page", total, first)
+		t.Errorf("%d bytes from %x fill no huge page", total, first)
 	}
 	if len(into) != buffers || 2*total > 16*mib {
 		t.Errorf("%d buffers of %d bytes together", len(into), total)
 	}
 }
 
-// Linux from 6.7 on maps so much at a huge page of its own accord, Debian 12's does not.
+// Linux 6.7 and later align such a mapping to a huge page. Debian 12's kernel does not.
 func TestToHugePage(t *testing.T) {
 	for address, want := range map[uintptr]int{0: 0, 4096: hugePage - 4096, 3 * hugePage: 0, 5*hugePage - 4096: 4096} {
 		if got := toHugePage(address); got != want {
@@ -378,7 +379,7 @@ func TestToHugePage(t *testing.T) {
 	}
 }
 
-// buffered notes which memory is read into.
+// buffered records the memory of the reads.
 type buffered struct {
 	io.ReaderAt
 	buffers map[*byte]int
@@ -430,7 +431,7 @@ func TestExtents(t *testing.T) {
 			return true
 		}
 		if !covered(0, Window) || !covered(size-min(size, Window), Window) {
-			t.Fatal("an end is not covered")
+			t.Fatal("the plan does not cover both ends")
 		}
 		for _, at := range places(size) {
 			if !covered(at, min(sample, size-at)) {
@@ -447,14 +448,13 @@ func TestExtents(t *testing.T) {
 			t.Fatalf("a gap of %d bytes", gap)
 		}
 		if total != size && total < minSamples*sample-2*Window {
-			t.Fatalf("%d bytes are read of %d", total, size)
+			t.Fatalf("got %d of %d bytes read", total, size)
 		}
 	})
 }
 
-// The allocation groups are those of mkfs.xfs 6.1.0: sizes and agsize (in blocks
-// of 4 KiB) as printed by mkfs.xfs -N, without and with "-d su=64k,sw=4"; and of
-// 6.13.0 with "-d concurrency=CPUS".
+// The allocation groups are those of mkfs.xfs 6.1.0 -N, without and with "-d su=64k,sw=4", and of 6.13.0 with
+// "-d concurrency=CPUS". agsize is in blocks of 4 KiB.
 func TestXFSGroups(t *testing.T) {
 	for _, tc := range []struct {
 		size, agsize, agcount uint64
@@ -556,8 +556,8 @@ func BenchmarkNonZero(b *testing.B) {
 	}
 }
 
-// BenchmarkScan and BenchmarkPlainRead read the same 256 MiB from memory: the
-// difference is what the check costs.
+// BenchmarkScan and BenchmarkPlainRead read the same 256 MiB from memory. The difference is the cost of the
+// check.
 func BenchmarkScan(b *testing.B)      { benchmark(b, true) }
 func BenchmarkPlainRead(b *testing.B) { benchmark(b, false) }
 

@@ -180,14 +180,14 @@ func FuzzParseWipefs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, out []byte) {
 		list, err := parseWipefs(out)
 		if err != nil && list != nil {
-			t.Error("an error and a list")
+			t.Error("got an error and a list")
 		}
 		if err == nil && !strings.Contains(string(out), "[") {
 			t.Errorf("%q is understood", out)
 		}
 		for _, s := range list {
 			if s.Type == "" {
-				t.Error("a signature without a type")
+				t.Error("got a signature without a type")
 			}
 		}
 	})
@@ -200,11 +200,11 @@ func FuzzParseBlkid(f *testing.F) {
 	f.Fuzz(func(t *testing.T, out []byte) {
 		list, err := parseBlkid(out)
 		if err == nil && len(out) > 0 && len(list) == 0 {
-			t.Errorf("%q is taken for silence", out)
+			t.Errorf("%q counts as no output", out)
 		}
 		for _, s := range list {
 			if s.Type == "" {
-				t.Error("a signature without a type")
+				t.Error("got a signature without a type")
 			}
 		}
 	})
