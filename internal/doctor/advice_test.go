@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// placeholder is one that has no value.
+// placeholder matches a placeholder that has no value.
 var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
 
-// TestAdvice: advice.txt has what the code asks for, and nothing else.
+// TestAdvice checks that advice.txt has all advice that the code uses, and no other.
 func TestAdvice(t *testing.T) {
 	var asked, written []string
 	files, err := filepath.Glob("*.go")
@@ -41,17 +41,17 @@ func TestAdvice(t *testing.T) {
 	}
 	slices.Sort(asked)
 	if asked = slices.Compact(asked); len(asked) < 20 {
-		t.Errorf("the code asks for %q alone", asked)
+		t.Errorf("the code uses only %q", asked)
 	}
 	if slices.Sort(written); !slices.Equal(asked, written) {
-		t.Errorf("the code asks for\n%q, written is\n%q", asked, written)
+		t.Errorf("the code uses\n%q, the file has\n%q", asked, written)
 	}
 	if got, want := advice("covered", "over", "/a b'{over}")[1], `umount '/a b'\''{over}'   # `; !strings.HasPrefix(got, want) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-// TestDistribution: the advice is for the distribution that a kubelet is of.
+// TestDistribution checks that the advice fits the distribution of the kubelet.
 func TestDistribution(t *testing.T) {
 	for _, tt := range []struct {
 		p    Process
@@ -72,7 +72,7 @@ func TestDistribution(t *testing.T) {
 	}
 }
 
-// TestRemedy: the lines have what is needed, and nothing that does harm.
+// TestRemedy checks that the lines have what is needed, and nothing harmful.
 func TestRemedy(t *testing.T) {
 	const dir = "/mnt/disks"
 	process := func(name, exe string, args ...string) *Process {
@@ -92,7 +92,7 @@ func TestRemedy(t *testing.T) {
 		want, dont string
 	}{
 		{"a DaemonSet", remedy(&Process{Role: Provisioner}, dir), "mountPropagation: HostToContainer", ""},
-		// A read-only path alone is opened by ReadWritePaths=.
+		// ReadWritePaths= would open only a read-only path.
 		{"the daemon", remedy(&Process{Role: Agent}, dir), "systemctl cat hotmount", "ReadWritePaths"},
 		{"the daemon, read-only", advice("daemon-read-only", "dir", dir), "\n  ReadWritePaths=/mnt/disks\n", ""},
 		{"a container", remedy(plain, dir), "--volume /mnt/disks:/mnt/disks:rslave", ""},
@@ -106,7 +106,7 @@ func TestRemedy(t *testing.T) {
 		{"k3s", remedy(k3s, dir), "k3d cluster create … --volume /mnt/disks:/mnt/disks:rslave@all", ""},
 		{"k0s", remedy(k0s, dir), "--volume /mnt/disks:/mnt/disks:rslave … k0s worker", ""},
 		{"rke", remedy(rke, dir), `- "/mnt/disks:/mnt/disks:rslave"`, ""},
-		// A second bind of it is refused: "Duplicate mount point".
+		// rke refuses a second bind of it: "Duplicate mount point".
 		{"rke's root", remedyRoot(rke, defaultRoot), "--make-rshared", "extra_binds"},
 		{"rke with another root", remedyRoot(rke, "/data/kubelet"), `- "/data/kubelet:/data/kubelet:rshared"`, ""},
 	} {

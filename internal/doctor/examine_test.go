@@ -23,15 +23,15 @@ const (
 	id  = "89abcdef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 )
 
-// hostTable is a worker's: two disks, and kubelet's bind of the first.
+// hostTable is the mount table of a worker with two disks. Kubelet has bound the first for a pod.
 const hostTable = `27 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw
 30 27 254:16 / ` + a + ` rw shared:50 - xfs /dev/vdb rw
 31 27 254:32 / ` + b + ` rw shared:51 - xfs /dev/vdc rw
 32 27 254:16 / ` + pv + ` rw shared:50 - xfs /dev/vdb rw
 `
 
-// container is the table of a kubelet in a container: the class directory and
-// kubelet's root are mounts of their own.
+// container returns the mount table of a kubelet in a container. The class directory and kubelet's root are
+// separate mounts.
 func container(directory, disks, root string) string {
 	return "100 90 0:60 / / rw - overlay overlay rw\n" +
 		"101 100 254:1 /mnt/disks /mnt/disks rw " + directory + " - ext4 /dev/vda1 rw\n" + disks +
@@ -50,7 +50,7 @@ func tree(t *testing.T, text string) []mounts.Mount {
 	return table
 }
 
-// walk finds a path as the kernel does: from mount to mount, the upper one first.
+// walk resolves a path as the kernel does, from mount to mount, the upper one first.
 func walk(table []mounts.Mount, p string) Sight {
 	at := &table[0]
 	for {
@@ -71,7 +71,7 @@ func walk(table []mounts.Mount, p string) Sight {
 	}
 }
 
-// view makes a view of a process; a path in absent is not there.
+// view returns a view of a process. The paths in absent do not exist.
 func view(t *testing.T, namespace, text string, absent []string, processes ...Process) View {
 	t.Helper()
 	v := View{Namespace: namespace, Root: "/", Mounts: tree(t, text), Processes: processes, Bases: map[string]string{dir: dir}, Sights: map[string]Sight{}}
@@ -99,7 +99,7 @@ func node(t *testing.T) *Snapshot {
 
 var kubelet = Process{PID: 800, Name: "kubelet", Exe: "/usr/bin/kubelet", Role: Kubelet}
 
-// found returns the findings in short: level, kind, the process or pod.
+// found summarises the findings: level, kind, and the process or pod.
 func found(r *Report) []string {
 	all := []string{}
 	for _, f := range r.Findings {
@@ -132,13 +132,13 @@ func TestExamine(t *testing.T) {
 			s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 "+mount+"\n", nil, Process{PID: 900, Name: "postgres", Pod: uid, Container: id}))
 		}
 	}
-	// bound adds what kubelet has bound for a pod, and what else the host has.
+	// bound adds kubelet's mount for a pod, and further mounts of the host.
 	bound := func(mount, more string) func(*testing.T, *Snapshot) {
 		return on(func(s *Snapshot) {
 			s.Host = view(t, "mnt:[1]", hostTable+more+"60 27 "+mount+" rw shared:1 - ext4 none rw\n", nil, Process{PID: 1}, kubelet)
 		})
 	}
-	// named has a volume of disk a's name, where the names are known.
+	// named adds a volume with the name of disk a, and makes the names known.
 	nameOfA := disk.VolumeName(path.Base(a), "worker-1", "fast")
 	named := func(mount, below string) func(*testing.T, *Snapshot) {
 		return on(func(s *Snapshot) {
@@ -232,7 +232,7 @@ func TestExamine(t *testing.T) {
 		{"kubelet's bind and the container's are one finding", func(t *testing.T, s *Snapshot) {
 			pod("254:1 "+a+"/sub /data rw - ext4 /dev/vda1 rw")(t, s)
 			s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+strings.Replace(pv, "1f2e", "9f9e", 1)+" rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1}, kubelet)
-			// A service with a namespace of its own has a copy under another path.
+			// A service with its own namespace has a copy at another path.
 			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 254:1 / / rw - ext4 /dev/vda1 rw\n501 500 254:1 "+a+" /x rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 903, Name: "udevd"}))
 		}, []string{"problem volume-on-system-disk" + trapped + "local-pv-9f9e3d4c"}},
 		{"a service's own mount of the system disk", func(t *testing.T, s *Snapshot) {
@@ -400,7 +400,7 @@ func TestExamine(t *testing.T) {
 			}
 			for _, f := range r.Findings {
 				if left := placeholder.FindString(strings.Join(f.Do, "")); left != "" || f.Do != nil && f.Do[0] == "" {
-					t.Errorf("%s: the advice is not complete (%s): %q", f.Kind, left, f.Do)
+					t.Errorf("%s: the advice lacks a value (%s): %q", f.Kind, left, f.Do)
 				}
 			}
 			if diff := cmp.Diff(want, found(r)); diff != "" {
@@ -413,8 +413,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestVolumeFinding: where the data is, how it can be read, and what to do, in
-// words.
+// TestVolumeFinding checks the words of a finding: where the data is, how to read it, and what to do.
 func TestVolumeFinding(t *testing.T) {
 	s := node(t)
 	s.Host.Processes = append(s.Host.Processes, kubelet)
@@ -432,10 +431,10 @@ func TestVolumeFinding(t *testing.T) {
 	}
 }
 
-// TestRescue: each copy has a directory of its own, whatever the names are.
+// TestRescue checks that each copy has its own directory, whatever the names are.
 func TestRescue(t *testing.T) {
 	s := node(t)
-	// A pod with two mounts of the system disk, and a like-named one.
+	// Two pods with similar names each have two mounts of the system disk.
 	for i, pod := range []string{uid, strings.Replace(uid, "6a6e", "7a7e", 1)} {
 		s.Views = append(s.Views, view(t, fmt.Sprintf("mnt:[%d]", 30+i), "200 190 0:70 / / rw - overlay overlay rw\n201 200 254:1 "+a+"/x /data rw - ext4 /dev/vda1 rw\n202 200 254:1 "+b+"/x /wal rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 900 + i, Pod: pod}))
 	}
@@ -464,8 +463,7 @@ func TestRescue(t *testing.T) {
 	}
 }
 
-// TestWhereTheDataIs: the place below the disk's own mount, and the way to it
-// through the container.
+// TestWhereTheDataIs checks the path below the disk's own mount, and the path through the container.
 func TestWhereTheDataIs(t *testing.T) {
 	s := node(t)
 	s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 254:1 "+a+"/sub /data rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 900, Pod: uid}))
@@ -479,8 +477,8 @@ func TestWhereTheDataIs(t *testing.T) {
 	}
 }
 
-// TestReachesTheData: kubelet's own mount serves less than the container's, which keeps
-// what was removed.
+// TestReachesTheData checks that the finding prefers the container's mount, which keeps removed data, to
+// kubelet's.
 func TestReachesTheData(t *testing.T) {
 	s := node(t)
 	s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+pv+"x rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1})
@@ -493,11 +491,10 @@ func TestReachesTheData(t *testing.T) {
 	}
 }
 
-// TestSeen: what the kubelet sees at each path.
+// TestSeen checks what the kubelet sees at each path.
 func TestSeen(t *testing.T) {
 	s := node(t)
-	// The first disk is not there, and instead of the second there is a directory of
-	// another filesystem by the same name.
+	// The first disk is missing. At the path of the second is a directory of another filesystem.
 	s.Views = append(s.Views, view(t, "mnt:[2]", container("master:1", "103 101 254:3 "+b+" "+b+" rw - ext4 /dev/vda3 rw\n", "shared:1"), nil, kubelet))
 	got := Examine(s).Seen[0].Mounts
 	want := []SeenMount{
@@ -509,8 +506,7 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestHostileNames: nothing that a pod chooses reaches a terminal as it is, or a
-// shell unquoted.
+// TestHostileNames checks that no name from a pod reaches a terminal unescaped or a shell unquoted.
 func TestHostileNames(t *testing.T) {
 	s := node(t)
 	evil := `x\033[31m$(reboot)'\012y`
@@ -534,7 +530,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestCovered: the line takes away what lies over the disk, not the disk.
+// TestCovered checks that the command unmounts what covers the disk, and not the disk.
 func TestCovered(t *testing.T) {
 	for mount, want := range map[string]string{
 		"40 30 254:48 / " + a + " rw - xfs /dev/vdd rw\n": "umount " + a + " ",

@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// TestHarmless: the last net under the words.
+// TestHarmless checks the last escaping before text is printed.
 func TestHarmless(t *testing.T) {
 	r := &Report{Findings: []Finding{{Level: Problem, What: "a\x1b[2J\nnothing found\u009b\xff", Do: []string{"x '\\'' y", "\r\n  curl|sh"}}}}
 	var b strings.Builder

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestList: what lies under a mount is seen, and what is mounted over it is not
-// entered.
+// TestList checks that files under a mount are listed, and that the mount itself is not entered.
 func TestList(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"mounted/hidden", "empty/", "full/x"} {
@@ -69,12 +68,12 @@ func TestList(t *testing.T) {
 	}
 	out.Reset()
 	if err := List(filepath.Join(dir, "empty"), &out); err == nil || len(decode(t, &out)) != maxEntries {
-		t.Errorf("nothing is said of the entries left out: %v", err)
+		t.Errorf("no error for the entries left out: %v", err)
 	}
 	if err := os.Symlink(dir, filepath.Join(dir, "self")); err != nil {
 		t.Fatal(err)
 	}
 	if err := List(filepath.Join(dir, "self"), &out); err == nil {
-		t.Error("a symlink is followed")
+		t.Error("followed a symlink")
 	}
 }

