@@ -113,21 +113,21 @@ func TestNoClaims(t *testing.T) {
 	}
 }
 
-// What cannot be read may claim any disk. A link that leads to itself fails for
-// root as well.
+// TestUnreadableClaims checks that an unreadable file is an error, because it may claim any disk. Even root
+// cannot read a link to itself.
 func TestUnreadableClaims(t *testing.T) {
 	for _, name := range []string{"etc/fstab", "etc/crypttab", "etc/mdadm/mdadm.conf", "etc/mdadm.conf", "etc/mdadm.conf.d", "etc/systemd/system", "etc/mdadm/mdadm.conf.d/x.conf"} {
 		if got, err := Claims(files(t, map[string]string{name: "-> " + filepath.Base(name)})); err == nil {
-			t.Errorf("%s: no error but %v", name, got)
+			t.Errorf("%s: got no error, but %v", name, got)
 		}
 	}
 	if got, err := Claims(files(t, map[string]string{"etc/fstab": strings.Repeat("# x\n", maxFile/4+1)})); err == nil {
-		t.Errorf("a huge file: no error but %v", got)
+		t.Errorf("a huge file: got no error, but %v", got)
 	}
 }
 
-// One unit that cannot be read does not keep the rest from being known. What is a link to
-// where the daemon sees nothing is not read, whether or not it is there.
+// TestUnseenClaims checks that an unreadable unit does not hide the others. A link into a directory that is
+// hidden from the daemon is not read.
 func TestUnseenClaims(t *testing.T) {
 	hidden := filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(hidden, []byte("[Mount]\nWhat=/dev/vdx\n"), 0o644); err != nil {
@@ -307,7 +307,7 @@ func FuzzMatches(f *testing.F) {
 	})
 }
 
-// This machine's own files are read without an error.
+// TestLiveClaims reads the files of this machine. None of them is an error.
 func TestLiveClaims(t *testing.T) {
 	if _, err := Claims(""); err != nil && !os.IsPermission(err) {
 		t.Error(err)

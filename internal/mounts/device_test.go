@@ -7,8 +7,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// What ends meanwhile, and what is no device, has no disk open; one that has is in
-// TestRealLoops.
+// TestDeviceUsers checks that a process that ends meanwhile, or has no device open, does not use the disk.
+// TestRealLoops has a process that does.
 func TestDeviceUsers(t *testing.T) {
 	root := t.TempDir()
 	process(t, root, "7", map[string]string{"comm": "sh\n", "fd/0": "no device"}, nil)

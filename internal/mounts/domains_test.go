@@ -59,11 +59,11 @@ func TestDomainClaims(t *testing.T) {
 	}
 	f := disk.Facts{ID: disk.ID{Name: "vdc"}, Udev: disk.Udev{Links: []string{"/dev/disk/by-id/virtio-DATA-1"}}}
 	if !want[3].Matches(&f) || want[2].Matches(&f) {
-		t.Error("a link of udev's is not the disk, or another disk's node is")
+		t.Error("udev's link does not match the disk, or another disk's node does")
 	}
 }
 
-// FuzzParseDomain: no text makes it panic, and it returns nothing that is not below /dev.
+// FuzzParseDomain checks that no text makes ParseDomain panic. All names that it returns are below /dev.
 func FuzzParseDomain(f *testing.F) {
 	f.Add(domain)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// What lies below a loop device is known by its device number, whatever it was called: a
-// bind mount of its node, as kubelet makes one, or a node of another name.
+// TestRealLoops checks that the device number identifies the device below a loop device, whatever path was used.
+// The path may be a bind mount of the node, as kubelet makes it, or another node.
 func TestRealLoops(t *testing.T) {
 	dir := t.TempDir()
 	image := filepath.Join(dir, "image")
@@ -62,7 +62,7 @@ func TestRealLoops(t *testing.T) {
 	for _, path := range []string{lower, node, bound} {
 		want[filepath.Base(over(path))] = path
 	}
-	// Another mount namespace, and a path that means nothing here.
+	// The path is in another mount namespace, and does not exist here.
 	foreign := filepath.Join(dir, "foreign")
 	if err := os.Mkdir(foreign, 0o700); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestRealLoops(t *testing.T) {
 		if ours && l.Known {
 			delete(want, l.Name)
 		}
-		// By the path alone, as the daemon does it.
+		// The daemon goes by the path alone.
 		byPath := Loop{File: l.File}
 		byPath.follow("", ByPath(tree))
 		switch seen := byPath.Below == id.Dev; {
@@ -103,7 +103,7 @@ func TestRealLoops(t *testing.T) {
 		case path == "from elsewhere":
 			ours = !seen && byPath.Called(id.Name)
 		default:
-			ours = !seen // a node where none is looked for
+			ours = !seen // a node in an unusual place
 		}
 		if !ours {
 			t.Errorf("by its path: %+v, set up over %q", byPath, path)
@@ -114,16 +114,16 @@ func TestRealLoops(t *testing.T) {
 	}
 	served := Loop{Name: filepath.Base(loop), File: "/image"}
 	if served.ask("", ByPath([]Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "fuse.sshfs"}}})); served.Known {
-		t.Error("a server is waited for")
+		t.Error("the kernel was asked about a file on a server")
 	}
 	if served.ask("", ByPath([]Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "ext4"}}})); !served.Known {
-		t.Error("nobody is asked")
+		t.Error("the kernel was not asked")
 	}
 	past := Loop{File: bound}
 	if past.follow("", ByPath(append(slices.Clone(tree), Mount{MountPoint: disk.MountPoint{Path: dir, Type: "nfs4"}}))); past.Below != (disk.Dev{}) {
-		t.Error("the path is followed past a server")
+		t.Error("the path was followed past a server")
 	}
-	// What may not be opened, as the daemon may no loop device.
+	// The daemon may not open a loop device. Here the mount has no devices.
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestRealLoops(t *testing.T) {
 	}
 	denied := Loop{Name: "loop0", File: "/image"}
 	if denied.ask(root, Paths{}); !denied.Denied || denied.Known {
-		t.Errorf("%+v may not be opened", denied)
+		t.Errorf("%+v: want it denied", denied)
 	}
 	opened, err := os.Open(node)
 	if err != nil {
@@ -150,11 +150,12 @@ func TestRealLoops(t *testing.T) {
 	defer opened.Close()
 	users, err := DeviceUsers("", id)
 	if err != nil || !slices.ContainsFunc(users, func(u User) bool { return u.PID == os.Getpid() && u.How == "has it open" }) {
-		t.Errorf("this process has it open, and who has is %v, %v", users, err)
+		t.Errorf("this process has it open, got %v, %v", users, err)
 	}
 }
 
-// TestRegular: only a file that is seen to be one is one. A node of a disk has any path.
+// TestRegular checks that a file counts as regular only if its type is known. A node of a disk may have any
+// path.
 func TestRegular(t *testing.T) {
 	dir := t.TempDir()
 	file, node, link := filepath.Join(dir, "file"), filepath.Join(dir, "node"), filepath.Join(dir, "link")

@@ -16,8 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// files makes a file system of files; content that begins with "-> " makes a
-// symbolic link.
+// files makes the files of a file system. Content that begins with "-> " makes a symbolic link.
 func files(t *testing.T, content map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -36,8 +35,8 @@ func files(t *testing.T, content map[string]string) string {
 	return root
 }
 
-// debian is a part of the table of a Debian 12 worker, with a mount of systemd's,
-// a bind mount of a part, and a path with white space.
+// debian is a part of the mount table of a Debian 12 worker. It has a mount by systemd, a bind mount of a
+// directory, and a path with white space.
 const debian = `22 27 0:20 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw
 27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard,errors=remount-ro
 91 27 254:16 / /mnt/disks/7ab12e3a-d2c2-4b94-a3cf-9a3aa3a4b2d7 rw,nosuid,nodev,noatime shared:50 - xfs /dev/vdb rw,attr2,inode64
@@ -68,7 +67,7 @@ func TestTree(t *testing.T) {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 	if _, err := Tree(t.TempDir()); err == nil {
-		t.Error("no table is no error")
+		t.Error("a missing table is not an error")
 	}
 }
 
@@ -125,9 +124,9 @@ func TestTableFails(t *testing.T) {
 	} {
 		got, err := ParseTree(strings.NewReader(text))
 		if err == nil {
-			t.Errorf("%s: no error but %v", name, got)
+			t.Errorf("%s: got no error, but %v", name, got)
 		} else if len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x1b") {
-			t.Errorf("%s: error that nobody can print: %q", name, err)
+			t.Errorf("%s: error with control characters, or too long: %q", name, err)
 		}
 	}
 }
@@ -145,14 +144,14 @@ func FuzzTable(f *testing.F) {
 		if want := strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1; text != "" && len(got) != want {
 			t.Errorf("%d mounts of %d lines", len(got), want)
 		}
-		// The same comes of it where other lines are known, or the same.
+		// The result is the same if the table knows other lines, or the same lines.
 		var known oneTable
 		for range 2 {
 			if _, err := known.parse(strings.NewReader(debian)); err != nil {
 				t.Fatal(err)
 			}
 			if again, err := known.parse(strings.NewReader(text)); err != nil || !slices.Equal(got, again) {
-				t.Errorf("read by who knows other lines: %v, error %v", again, err)
+				t.Errorf("after other lines: %v, error %v", again, err)
 			}
 		}
 	})
@@ -191,7 +190,7 @@ func FuzzSwaps(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := parseSwaps(text)
 		if err != nil && got != nil {
-			t.Errorf("%q beside the error %v", got, err)
+			t.Errorf("got %q and the error %v", got, err)
 		}
 	})
 }
@@ -206,8 +205,7 @@ func TestUnescapeOctal(t *testing.T) {
 	}
 }
 
-// TestAt: a mount that lies over another, or over a directory on the way to it, is
-// what a path leads to.
+// TestAt checks that At finds the upper mount if one mount covers another, or a directory on the way to it.
 func TestAt(t *testing.T) {
 	const base = "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / /mnt/disks/a rw - xfs /dev/vdb rw\n"
 	for _, test := range []struct {
@@ -238,7 +236,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestAtOfAny: At finds in any tree what a walk over the whole tree finds that compares each mount point with the path.
+// TestAtOfAny compares At with a plain walk over the whole tree, for any tree.
 func TestAtOfAny(t *testing.T) {
 	onWay := func(point, path string) bool {
 		rest, below := strings.CutPrefix(path, strings.TrimSuffix(point, "/"))

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Lines of PID 1's table: its root, shared or not, and a disk of its own at
-// /mnt/disks.
+// These are lines of PID 1's table: its root, shared or private, and a disk at /mnt/disks.
 const (
 	hostRoot    = "27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
 	privateRoot = "27 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw\n"
@@ -86,7 +85,7 @@ func TestPropagates(t *testing.T) {
 	}
 }
 
-// TestPropagatesHolds: what propagates does for a second, what does not is asked anew.
+// TestPropagatesHolds checks that a good result is valid for a second. A bad one is not kept.
 func TestPropagatesHolds(t *testing.T) {
 	root := files(t, map[string]string{"proc/1/mountinfo": hostRoot, "proc/self/mountinfo": hostRoot})
 	host := func(table string) {
@@ -115,7 +114,7 @@ func TestPropagatesHolds(t *testing.T) {
 	})
 }
 
-// What cannot be read is not taken for granted, whichever of the tables it is.
+// TestPropagatesUnreadable checks that either unreadable table is an error.
 func TestPropagatesUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
 		"nonsense":           "nonsense\n",
@@ -130,13 +129,14 @@ func TestPropagatesUnreadable(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s: no error", name)
 			} else if len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x1b") {
-				t.Errorf("%s: error that nobody can print: %q", name, err)
+				t.Errorf("%s: error with control characters, or too long: %q", name, err)
 			}
 		}
 	}
 }
 
-// The remedy names a mount point, which anybody with a mount may have named.
+// TestPropagatesHostileMountPoint checks that the name of a mount point is escaped in the message, because
+// anybody may have chosen it.
 func TestPropagatesHostileMountPoint(t *testing.T) {
 	host := hostRoot + "60 27 254:16 / /mnt/a\\012b\x1b[31m rw - xfs /dev/vdb rw\n"
 	own := "127 99 254:1 / / ro master:1 - ext4 /dev/vda1 rw\n"
@@ -146,7 +146,7 @@ func TestPropagatesHostileMountPoint(t *testing.T) {
 	}
 }
 
-// The live tables of this process and of PID 1 can be compared, whatever they say.
+// TestPropagatesLive compares the tables of this process and of PID 1, whatever they contain.
 func TestPropagatesLive(t *testing.T) {
 	if err := Propagates("", "/"); err != nil && !strings.Contains(err.Error(), "cannot see what is mounted below /: ") && !strings.Contains(err.Error(), "permission denied") {
 		t.Error(err)

@@ -10,8 +10,8 @@ import (
 	"testing/iotest"
 )
 
-// TestReader: what is read after other tables is what is read first, whichever lines are
-// known, twice there, or gone; one that cannot be read leaves nothing behind.
+// TestReader checks that earlier tables do not change the result. Lines may be known, doubled or gone. A table
+// that cannot be read leaves nothing behind.
 func TestReader(t *testing.T) {
 	var known oneTable
 	lines := slices.Collect(strings.Lines(debian))
@@ -31,14 +31,14 @@ func TestReader(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if known.last != nil {
-		t.Errorf("after that it has %v", known.last)
+		t.Errorf("lines are left after the error: %v", known.last)
 	}
 	if got, err := known.parse(strings.NewReader(debian)); err != nil || len(got) != len(lines) {
 		t.Errorf("after that: %v, error %v", got, err)
 	}
 }
 
-// TestLongTable: a table is read to its end however long it is.
+// TestLongTable checks that a long table is read to its end.
 func TestLongTable(t *testing.T) {
 	const last = "99 1 0:9 / /srv/last rw - tmpfs none rw\n"
 	root := files(t, map[string]string{"proc/1/mountinfo": strings.Repeat(debian, 1<<20/len(debian)) + last})
@@ -48,8 +48,7 @@ func TestLongTable(t *testing.T) {
 	}
 }
 
-// TestReaderKeepsLines: of a line that was there before, what was made of it is given once more, and
-// not made anew; what has gone is not kept.
+// TestReaderKeepsLines checks that a known line is not parsed again. Lines that are gone are not kept.
 func TestReaderKeepsLines(t *testing.T) {
 	var known oneTable
 	lines := slices.Collect(strings.Lines(debian))
@@ -66,7 +65,7 @@ func TestReaderKeepsLines(t *testing.T) {
 	}
 	for i, kept := range []bool{false, true, false, true} {
 		if (got[i].Type == "kept") != kept {
-			t.Errorf("line %d: kept is %v, should be %v", i, got[i].Type == "kept", kept)
+			t.Errorf("line %d: kept: got %v, want %v", i, got[i].Type == "kept", kept)
 		}
 	}
 	if got, err = known.parse(strings.NewReader(debian)); err != nil || got[0].Type == "kept" || got[1].Type != "kept" || got[2].Type == "kept" {
@@ -91,7 +90,7 @@ func TestTreeIsReadOnce(t *testing.T) {
 		}
 		return &first[0] == &again[0]
 	}
-	// Others may mount something meanwhile.
+	// Other processes may mount something meanwhile.
 	once := false
 	for range 100 {
 		once = once || same(new(Reader), "")
@@ -103,7 +102,7 @@ func TestTreeIsReadOnce(t *testing.T) {
 	if same(new(Reader), root) {
 		t.Error("a file was not read again")
 	}
-	// In doubt the kernel is not asked, once.
+	// After a doubt, the table is read once without asking the kernel.
 	for name, read := range map[string]func(r *Reader) error{
 		"doubted":    func(r *Reader) error { r.Doubt(); _, err := r.Tree(""); return err },
 		"Propagates": func(r *Reader) error { return r.Propagates("", "/") },
@@ -121,19 +120,19 @@ func TestTreeIsReadOnce(t *testing.T) {
 			anew = anew || &r.Last()[0] != &before[0] && same(&r, "")
 		}
 		if !anew {
-			t.Errorf("%s: it was not read anew, or ever after", name)
+			t.Errorf("%s: the table was not read again, or at every call since", name)
 		}
 	}
 	var r Reader
 	if _, err := r.Tree(""); err != nil || r.host.file != nil {
-		t.Errorf("after it was read once: open is %v, error %v", r.host.file != nil, err)
+		t.Errorf("after one call: open is %v, error %v", r.host.file != nil, err)
 	}
 	if _, err := r.Tree(""); err != nil || r.host.file == nil {
-		t.Errorf("after it was read twice: open is %v, error %v", r.host.file != nil, err)
+		t.Errorf("after two calls: open is %v, error %v", r.host.file != nil, err)
 	}
 }
 
-// BenchmarkReader is the table of a node with two hundred pods, which has not changed.
+// BenchmarkReader reads the unchanged table of a node with two hundred pods.
 func BenchmarkReader(b *testing.B) {
 	var text strings.Builder
 	for i := range 200 {

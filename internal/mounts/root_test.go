@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The mount table of PID 1 is watched, so the mount is made for all to see, in
-// the test's own directory.
+// TestWatchMounts mounts in the host's namespace, in the test's own directory, because hotmount watches the
+// table of PID 1.
 func TestWatchMounts(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -45,10 +45,10 @@ func TestWatchMounts(t *testing.T) {
 		select {
 		case <-changed:
 		case <-time.After(10 * time.Second):
-			t.Fatal("no word of a change")
+			t.Fatal("no wake-up after a change")
 		}
 	}
-	// Other mounts may come and go meanwhile.
+	// Other mounts may change meanwhile.
 	until := func(want bool) {
 		t.Helper()
 		for next(); mounted() != want; next() {
@@ -74,8 +74,8 @@ func TestWatchMounts(t *testing.T) {
 	}
 }
 
-// TestTreeIsAsItIs: what is mounted, mounted once more in another way and unmounted shows at once,
-// though the table is read only when it has changed.
+// TestTreeIsAsItIs checks that a mount, a remount and an unmount show at once. The table is read only when it
+// has changed.
 func TestTreeIsAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	var r Reader
@@ -92,7 +92,7 @@ func TestTreeIsAsItIs(t *testing.T) {
 		return ""
 	}
 	t.Cleanup(func() {
-		// It is not mounted any more if all went well.
+		// After a good run, nothing is mounted there.
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
 			t.Error(err)
 		}
@@ -102,7 +102,7 @@ func TestTreeIsAsItIs(t *testing.T) {
 		want string
 	}{
 		{func() error { return nil }, ""},
-		{func() error { return nil }, ""}, // kept open from here on
+		{func() error { return nil }, ""}, // the table stays open from here on
 		{func() error { return unix.Mount("hotmount-test", dir, "tmpfs", 0, "size=64k") }, "rw"},
 		{func() error { return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") }, "ro"},
 		{func() error { return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND, "") }, "rw"},

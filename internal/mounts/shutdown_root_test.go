@@ -16,9 +16,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// A filesystem of a device that is gone fails for everybody, whoever in whatever
-// namespace has it mounted; not one whose device is there, and not another's. It is a
-// loop device's, below a root directory in which the device is not in sysfs.
+// TestShutDown checks that the filesystem of a gone device fails for everybody, in every mount namespace. A
+// filesystem whose device exists, or another's, does not. The test uses a loop device, and a root directory
+// whose sysfs lacks it.
 func TestShutDown(t *testing.T) {
 	for _, fstype := range []string{disk.XFS, disk.Ext4} {
 		t.Run(fstype, func(t *testing.T) {
@@ -48,20 +48,20 @@ func TestShutDown(t *testing.T) {
 			}
 			process(t, root, "1", map[string]string{"mountinfo": "24 1 254:1 / / rw - ext4 /dev/vda1 rw\n"}, map[string]string{"ns/mnt": "mnt:[1]"})
 			if err := ShutDown(root, dev); err != nil {
-				t.Errorf("nobody has it mounted: %v", err)
+				t.Errorf("not mounted anywhere: %v", err)
 			}
-			// By a container's path, which is a link.
+			// The path of the container is a link.
 			process(t, root, "77", map[string]string{"mountinfo": line(dev, "/away")}, map[string]string{"ns/mnt": "mnt:[2]", "root": filepath.Join(root, "host")})
 			if err := os.Symlink(at, filepath.Join(root, "host", "away")); err != nil {
 				t.Fatal(err)
 			}
 			if err := ShutDown(root, dev); err == nil {
-				t.Error("a link is followed")
+				t.Error("followed a link")
 			}
 			other := disk.Dev{Major: dev.Major, Minor: dev.Minor + 1}
 			process(t, root, "77", map[string]string{"mountinfo": line(other, "/disk")}, nil)
 			if err := ShutDown(root, other); err != nil {
-				t.Errorf("another device's is there: %v", err)
+				t.Errorf("another device's filesystem: %v", err)
 			}
 			if err := write(); err != nil {
 				t.Fatal(err)
@@ -69,7 +69,7 @@ func TestShutDown(t *testing.T) {
 			process(t, root, "77", map[string]string{"mountinfo": line(dev, "/disk")}, nil)
 			process(t, root, "", map[string]string{"../sys/dev/block/" + dev.String(): ""}, nil)
 			if err := ShutDown(root, dev); err == nil || !strings.Contains(err.Error(), "its disk is there") {
-				t.Errorf("of a device that is there: %v", err)
+				t.Errorf("an existing device: %v", err)
 			}
 			if err := write(); err != nil {
 				t.Fatal(err)
@@ -77,12 +77,12 @@ func TestShutDown(t *testing.T) {
 			if err := os.Remove(filepath.Join(root, "sys/dev/block", dev.String())); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // the second time it is shut down already
+			for range 2 { // the second time it is already shut down
 				if err := ShutDown(root, dev); err != nil {
 					t.Error(err)
 				}
 				if err := write(); !errors.Is(err, unix.EIO) && !errors.Is(err, unix.EROFS) {
-					t.Errorf("writing gives %v", err)
+					t.Errorf("write error: %v", err)
 				}
 			}
 		})

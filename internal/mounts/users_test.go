@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// process lays out what Users reads of one: files by name, links by "name ->".
+// process makes the files and links of a process that Users reads.
 func process(t *testing.T, root, pid string, files, links map[string]string) {
 	t.Helper()
 	dir := filepath.Join(root, "proc", pid)
@@ -111,7 +111,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// What a process holds by a mount that no table shows any more.
+// TestUsersByAMountOffTheTree checks that Users finds a process that uses a mount that no table shows any more.
 func TestUsersByAMountOffTheTree(t *testing.T) {
 	root := t.TempDir()
 	var st unix.Stat_t
