@@ -23,10 +23,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// anyone trusts every file: tests need not run as root.
+// anyone trusts every file, so that the tests run without root.
 func anyone(fs.FileInfo) error { return nil }
 
-// source is a file with this content, named by --config, and further arguments.
+// source returns a source with a file of this content, named by --config, and further arguments.
 func source(t *testing.T, content string, environ []string, args ...string) Source {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -46,7 +46,7 @@ func flags(t *testing.T, args ...string) *pflag.FlagSet {
 	return f
 }
 
-// message is the error with the path of the file as FILE.
+// message returns the error with the path of the file replaced by FILE.
 func message(src Source, err error) string {
 	if err == nil {
 		return ""
@@ -154,8 +154,7 @@ classes:
 	}
 }
 
-// TestSources: each scalar key is known to each source, and each source to the
-// one before it.
+// TestSources checks that each source knows each scalar key, and overrides the source before it.
 func TestSources(t *testing.T) {
 	three := map[string][3]string{
 		"format":         {"false", "true", "false"},
@@ -198,7 +197,7 @@ func TestSources(t *testing.T) {
 				"ready_timeout": settings.ReadyTimeout, "rescan": settings.Rescan, "workers": settings.Workers, "node": settings.Node, "trim": settings.Trim,
 			}[s.name]
 			if got != want {
-				t.Errorf("%s from source %d: %v, want %v", s.name, i, got, want)
+				t.Errorf("%s from source %d: got %v, want %v", s.name, i, got, want)
 			}
 		}
 	}
@@ -220,7 +219,7 @@ const (
 func TestFaultsOfFile(t *testing.T) {
 	class := func(line string) string { return "classes:\n- name: a\n  directory: /a\n  " + line + "\n" }
 	for _, tt := range []struct{ file, want string }{
-		// The root.
+		// Root of the document.
 		{"5", `FILE:1: found the number 5, expected keys with values`},
 		{"- format", `FILE:1: found a list, expected keys with values`},
 		{"~", `FILE:1: found nothing, expected keys with values`},
@@ -242,7 +241,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
 		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: it stands in line 2`},
 
-		// What YAML could do besides.
+		// Other features of YAML.
 		{"settle: &a 5s\nrescan: *a", "FILE:1: settle: found the anchor &a, expected the value alone\nFILE:2: rescan: found the alias *a, expected the value itself"},
 		{"&a settle: 5s", "FILE:1: settle: found the anchor &a, expected the value alone"},
 		{"&a {}", "FILE:1: found the anchor &a, expected the value alone"},
@@ -410,7 +409,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("options: [nodev, nofail]"), `FILE:4: classes[0].options[1]: found "nofail", expected it to be left out: hotmount adds "nofail" itself`},
 		{class("options: [ro, ro]"), `FILE:4: classes[0].options[1]: found "ro" a second time, expected once`},
 
-		// All of them, by line.
+		// All errors, by line.
 		{"worker: 4\nclasses:\n- name: A\n  directory: /usr\nsettle: 5\nformat: no\n", strings.Join([]string{
 			`FILE:1: worker: unknown key, did you mean "workers"?`,
 			`FILE:3: classes[0].name: found "A", ` + nameWords,
@@ -425,7 +424,7 @@ func TestFaultsOfFile(t *testing.T) {
 			t.Errorf("%q\ngot  %s\nwant %s", tt.file, got, tt.want)
 		}
 		if diff := cmp.Diff(disk.Settings{}, s); diff != "" {
-			t.Errorf("%q: settings beside an error: %s", tt.file, diff)
+			t.Errorf("%q: got settings and an error: %s", tt.file, diff)
 		}
 	}
 }
@@ -500,7 +499,7 @@ func TestFaultsOfEnvironmentAndFlags(t *testing.T) {
 
 func TestWhichFile(t *testing.T) {
 	if file, _, named := new(Source).path(); file != "/etc/hotmount/config.yaml" || named {
-		t.Errorf("of itself it reads %s, named: %v", file, named)
+		t.Errorf("default file %s, named: %v", file, named)
 	}
 	dir := t.TempDir()
 	file := func(name, content string) string {
@@ -563,7 +562,7 @@ func TestWhichFile(t *testing.T) {
 	}
 }
 
-// info is a file with this owner and mode.
+// info describes a file with this owner and mode.
 type info struct {
 	fs.FileInfo
 	mode fs.FileMode
@@ -595,7 +594,7 @@ func TestRootAlone(t *testing.T) {
 	}
 }
 
-// TestTrustByDefault: without a check of its own a source has the real one.
+// TestTrustByDefault checks that a source without its own check uses the real one.
 func TestTrustByDefault(t *testing.T) {
 	src := source(t, "workers: 1", nil)
 	src.Trust = nil
@@ -604,14 +603,14 @@ func TestTrustByDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, err := Load(src); err == nil {
-		t.Errorf("a file that anybody can write to was taken: %+v", s)
+		t.Errorf("accepted a file that anybody can write to: %+v", s)
 	}
 	src.Trust = func(fs.FileInfo) error { return fs.ErrPermission }
 	if _, err := Load(src); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("got %v, want what the check said", err)
+		t.Errorf("got %v, want the error of the check", err)
 	}
-	// A directory from which the file can be taken away, and has been; and one from
-	// which nobody can take another's.
+	// In the first directory somebody could have removed the file. In the second nobody can remove another's
+	// file.
 	dir := t.TempDir()
 	src = Source{Path: filepath.Join(dir, "config.yaml"), Trust: func(info fs.FileInfo) error {
 		if info.IsDir() && info.Mode().Perm()&0o022 != 0 {
@@ -651,7 +650,7 @@ func TestAddFlags(t *testing.T) {
 	}
 }
 
-// TestWithoutFlags: a source needs none, and takes flags that are not ours.
+// TestWithoutFlags checks that a source works without flags, or with flags that are not hotmount's.
 func TestWithoutFlags(t *testing.T) {
 	src := Source{Path: filepath.Join(t.TempDir(), "none"), Trust: anyone}
 	for _, f := range []*pflag.FlagSet{nil, pflag.NewFlagSet("other", pflag.ContinueOnError)} {
@@ -663,11 +662,11 @@ func TestWithoutFlags(t *testing.T) {
 	}
 }
 
-// TestKeysAreTheSettings: each field of the settings has its key, and each key its field. No file can say that the
-// configuration has a fault.
+// TestKeysAreTheSettings checks that each field of the settings has its key, and each key its field. A file
+// cannot set the field for a fault.
 func TestKeysAreTheSettings(t *testing.T) {
 	if _, err := Load(source(t, "fault: x", []string{"HOTMOUNT_FAULT=x"})); err == nil || !strings.Contains(err.Error(), "fault: unknown key") || !strings.Contains(err.Error(), "HOTMOUNT_FAULT: unknown variable") {
-		t.Errorf("a fault by a file: %v", err)
+		t.Errorf("a file that sets the fault: %v", err)
 	}
 	for of, want := range map[any][]string{
 		reflect.TypeFor[disk.Settings]():  append([]string{"classes", "exclude", "csi_ignore", "fault"}, names(scalars)...),
@@ -688,7 +687,7 @@ func TestKeysAreTheSettings(t *testing.T) {
 	}
 }
 
-// TestDefaultIsFresh: nobody can change the defaults of somebody else.
+// TestDefaultIsFresh checks that each call of Default returns its own lists.
 func TestDefaultIsFresh(t *testing.T) {
 	s := Default()
 	s.Classes[0].Options[0] = "suid"
@@ -697,8 +696,8 @@ func TestDefaultIsFresh(t *testing.T) {
 	}
 }
 
-// commented is a line of the shipped file that holds a key, or a comment within
-// the list of classes; explanations have a space and a capital after the "#".
+// commented matches a line of the shipped file with a key, or a comment within the list of classes. An
+// explanation has a space and a capital after the "#".
 var commented = regexp.MustCompile(`(?m)^#((?:  +(?:# .*|(?:- )?[a-z_]+:.*))|[a-z_]+:.*)$`)
 
 func TestShippedFile(t *testing.T) {
@@ -719,7 +718,7 @@ func TestShippedFile(t *testing.T) {
 			t.Errorf("not commented out: %s", line)
 		}
 	}
-	// Without a default a selector can only be explained.
+	// A selector has no default, so the file can only explain it.
 	for _, key := range names(selectorKeys) {
 		if !strings.Contains(string(shipped), "\n#    #   "+key+": ") {
 			t.Errorf("the selector %s is not explained in the shipped file", key)
@@ -731,7 +730,7 @@ func TestShippedFile(t *testing.T) {
 	}
 	keys = append(keys, "classes")
 	for _, key := range keys {
-		// A key may be both a class's and the whole's.
+		// A class and the whole configuration may have the same key.
 		want := 0
 		for _, k := range keys {
 			if k == key {
@@ -739,13 +738,12 @@ func TestShippedFile(t *testing.T) {
 			}
 		}
 		if n := len(regexp.MustCompile(`(?m)^[- ]*`+key+`:`).FindAllString(uncommented, -1)); n != want {
-			t.Errorf("the key %s stands %d times in the shipped file, want %d", key, n, want)
+			t.Errorf("the key %s occurs %d times in the shipped file, want %d", key, n, want)
 		}
 	}
 }
 
-// FuzzLoad: nothing that is foreign makes Load panic, or give settings that
-// break the rules.
+// FuzzLoad checks that no foreign input makes Load panic, or return settings that break the rules.
 func FuzzLoad(f *testing.F) {
 	shipped, err := os.ReadFile("../../packaging/config.yaml")
 	if err != nil {
@@ -776,11 +774,11 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		if diff := cmp.Diff(disk.Settings{}, s); diff != "" {
-			t.Errorf("settings beside an error: %s", diff)
+			t.Errorf("got settings and an error: %s", diff)
 		}
 		raw := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 		if what := err.Error(); strings.ContainsFunc(what, raw) || !utf8.ValidString(what) {
-			t.Errorf("raw bytes in the error %q", what)
+			t.Errorf("unescaped bytes in the error %q", what)
 		}
 	})
 }
@@ -793,8 +791,7 @@ var (
 	systemPath  = regexp.MustCompile(`^/(proc|sys|dev|run|etc|usr|boot)(/|$)`)
 )
 
-// valid says which rule the settings break. It is written apart from the code
-// that it checks.
+// valid returns the rule that the settings break. It is independent of the code that it checks.
 func valid(s disk.Settings) error {
 	switch {
 	case s.FormatLimit < 1 || s.FormatLimit > 256:

@@ -7,7 +7,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// TestDefaultClass: the built-in class has virtio-blk disks of any make, and of the SCSI disks QEMU's on virtio-scsi.
+// TestDefaultClass checks that the built-in class selects virtio-blk disks of any vendor. Of the SCSI disks, it
+// selects those of QEMU on virtio-scsi.
 func TestDefaultClass(t *testing.T) {
 	s := Default()
 	for _, test := range []struct {
@@ -26,10 +27,10 @@ func TestDefaultClass(t *testing.T) {
 		if got := policy.Select(&f, &s) != nil; got != test.want {
 			t.Errorf("%+v: selected %v", test, got)
 		}
-		// Clouds attach their volumes on virtio-scsi.
+		// Clouds attach their volumes through virtio-scsi.
 		f.Drivers = []disk.Driver{{Name: "csi.hetzner.cloud", Reach: disk.Local}}
 		if test.want && len(policy.Drivers(&f, &s)) == 0 {
-			t.Errorf("%+v: a driver of volumes does not hold it", test)
+			t.Errorf("%+v: not held for a volume driver", test)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// files is a directory with config.yaml and drop-ins.
+// files makes a directory with config.yaml and drop-ins.
 func files(t *testing.T, contents map[string]string) Source {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestDropIns(t *testing.T) {
 		t.Error(diff, got)
 	}
 
-	// The effective configuration is one that says the same, with its origins.
+	// The effective configuration is a file with the same meaning, and with origins.
 	text, err := Show(src)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestDropIns(t *testing.T) {
 	s.Exclude = got
 	again, err := Load(source(t, text, nil))
 	if diff := cmp.Diff(s, again); err != nil || diff != "" {
-		t.Errorf("what is shown is not what holds: %v %s\n%s", err, diff, text)
+		t.Errorf("the shown configuration differs from the effective one: %v %s\n%s", err, diff, text)
 	}
 }
 
@@ -109,17 +109,17 @@ classes:
 	}
 	again, err := Load(source(t, text, nil))
 	if diff := cmp.Diff(s, again); err != nil || diff != "" {
-		t.Errorf("what is shown is not what holds: %v %s\n%s", err, diff, text)
+		t.Errorf("the shown configuration differs from the effective one: %v %s\n%s", err, diff, text)
 	}
-	// So does the file without origins.
+	// The file without origins has the same meaning.
 	text = File(&s)
 	again, err = Load(source(t, text, nil))
 	if diff := cmp.Diff(s, again); err != nil || diff != "" || strings.Contains(text, " # ") {
-		t.Errorf("what is kept is not what holds: %v %s\n%s", err, diff, text)
+		t.Errorf("the saved configuration differs from the effective one: %v %s\n%s", err, diff, text)
 	}
 	s = Default()
 	if again, err = Load(source(t, File(&s), nil)); err != nil || cmp.Diff(s, again) != "" {
-		t.Errorf("the defaults are not kept: %v %s", err, cmp.Diff(s, again))
+		t.Errorf("the saved defaults differ: %v %s", err, cmp.Diff(s, again))
 	}
 }
 
@@ -146,15 +146,15 @@ func TestFaultsOfDropIns(t *testing.T) {
 			t.Errorf("%v\ngot  %s\nwant %s", test.contents, got, test.want)
 		}
 	}
-	// What cannot be read or trusted is not left out.
+	// A drop-in that cannot be read or trusted is an error.
 	src := files(t, nil)
 	if err := os.Symlink("nowhere", filepath.Join(filepath.Dir(src.Path), "config.d", "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Load(src); err == nil {
-		t.Error("a drop-in that is not there was left out")
+		t.Error("a missing drop-in was ignored")
 	}
-	// Nor are they all, whichever directory of theirs is a link that leads nowhere.
+	// So is a dead link instead of either directory.
 	for _, link := range []string{"hotmount/config.d", "hotmount"} {
 		dir := t.TempDir()
 		link = filepath.Join(dir, link)
@@ -163,7 +163,7 @@ func TestFaultsOfDropIns(t *testing.T) {
 		}
 		src := Source{Path: filepath.Join(dir, "hotmount/config.yaml"), Trust: anyone}
 		if _, err := Load(src); err == nil {
-			t.Errorf("%s leads nowhere, and the defaults are taken", link)
+			t.Errorf("%s is a dead link, and Load used the defaults", link)
 		}
 		if err := os.Remove(link); err != nil {
 			t.Fatal(err)
@@ -195,7 +195,7 @@ func TestDirectoriesBelowSymlinks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A file cannot name them: they are below /tmp.
+	// A file cannot name these directories, because they are below /tmp.
 	var s disk.Settings
 	from := origins{}
 	for i, name := range []string{"/link/b", "/real", "/file/x", "/new"} {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestExamples: each configuration that is shipped as an example is one.
+// TestExamples checks that each shipped example is a valid configuration.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../../packaging/examples/*.yaml")
 	if err != nil || len(files) < 2 {
