@@ -8,8 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// murmur2 is MurmurHash2 with seed 0, the algorithm of string_hash32 in
-// systemd's device-monitor.c.
+// murmur2 is MurmurHash2 with seed 0, as in string_hash32 of systemd's device-monitor.c.
 func murmur2(s string) uint32 {
 	const m = 0x5bd1e995
 	h := uint32(len(s))
@@ -36,13 +35,13 @@ func murmur2(s string) uint32 {
 func TestHashes(t *testing.T) {
 	for s, want := range map[string]uint32{"block": blockHash, "disk": diskHash, "partition": partHash} {
 		if got := murmur2(s); got != want {
-			t.Errorf("murmur2(%q) = %#x, the code says %#x", s, got, want)
+			t.Errorf("murmur2(%q) = %#x, the code has %#x", s, got, want)
 		}
 	}
 }
 
-// added is what `udevadm monitor --udev --property` shows for a virtio disk with
-// an XFS on it that is attached to Debian 12, in udev's order.
+// added is the output of `udevadm monitor --udev --property` on Debian 12 for a new virtio disk with an XFS, in
+// udev's order.
 var added = []string{
 	"ACTION=add",
 	"DEVPATH=/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb",
@@ -69,8 +68,7 @@ var added = []string{
 	"CURRENT_TAGS=:systemd:",
 }
 
-// build makes a frame as device_monitor_send_device in systemd's
-// device-monitor.c does.
+// build makes a frame as device_monitor_send_device does in systemd's device-monitor.c.
 func build(subsystem, devtype string, properties ...string) []byte {
 	body := strings.Join(properties, "\x00") + "\x00"
 	f := append([]byte(prefix), make([]byte, headerSize-len(prefix))...)
@@ -85,8 +83,7 @@ func build(subsystem, devtype string, properties ...string) []byte {
 
 func disk(properties ...string) []byte { return build("block", "disk", properties...) }
 
-// change returns a frame of vdb with one property of another value, or without it
-// if there is no value.
+// change returns a frame of vdb with another value of one property. If value is empty, the property is missing.
 func change(key, value string) []byte {
 	var properties []string
 	for _, p := range added {
@@ -155,7 +152,7 @@ func TestParse(t *testing.T) {
 				t.Fatalf("cannot parse: %v", err)
 			}
 			if test.fail != "" && (err == nil || !strings.Contains(err.Error(), test.fail)) {
-				t.Fatalf("error is %v, want one with %q", err, test.fail)
+				t.Fatalf("got error %v, want %q", err, test.fail)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("hint (-want +got):\n%s", diff)
@@ -177,9 +174,9 @@ func FuzzParse(f *testing.F) {
 		h, err := parse(frame)
 		switch {
 		case err != nil && h != Hint{}:
-			t.Errorf("%+v beside the error %v", h, err)
+			t.Errorf("got %+v and the error %v", h, err)
 		case err == nil && (!plausibleName(h.Name) || h.Action == "" || h.Rescan):
-			t.Errorf("a hint that nobody can follow: %+v", h)
+			t.Errorf("invalid hint: %+v", h)
 		}
 		if err != nil && strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' }) {
 			t.Errorf("control characters in the error %q", err)
@@ -236,7 +233,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A closed socket is an error, not a rescan for ever.
+// TestRunOnClosedSocket checks that a closed socket is an error, and does not cause endless rescans.
 func TestRunOnClosedSocket(t *testing.T) {
 	l, err := Listen()
 	if err != nil {
@@ -248,7 +245,7 @@ func TestRunOnClosedSocket(t *testing.T) {
 	}
 }
 
-// The allocations of a frame do not grow: go-udev's parser splits each property.
+// TestParseAllocates bounds the allocations for a frame: go-udev's parser splits each property.
 func TestParseAllocates(t *testing.T) {
 	frame := disk(added...)
 	n := testing.AllocsPerRun(100, func() {

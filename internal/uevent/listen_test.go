@@ -15,14 +15,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func credentials(uid uint32) []byte { return unix.UnixCredentials(&unix.Ucred{Pid: 1, Uid: uid}) }
 
-// Anybody may join udev's group (NL_CFG_F_NONROOT_RECV in the kernel's
-// lib/kobject_uevent.c), so that this needs no root.
+// TestRunStops needs no root, because anybody may join udev's group (NL_CFG_F_NONROOT_RECV in the kernel's
+// lib/kobject_uevent.c).
 func TestRunStops(t *testing.T) {
 	l, err := Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Long enough for Run to be waiting for a frame when the context ends.
+	// Within this time Run begins to wait for a frame.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	done := make(chan error)
@@ -30,10 +30,10 @@ func TestRunStops(t *testing.T) {
 	select {
 	case err := <-done:
 		if err != nil {
-			t.Errorf("the context's end is an error: %v", err)
+			t.Errorf("error at the end of the context: %v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("it does not stop")
+		t.Fatal("Run does not stop")
 	}
 	if err := l.socket.Close(); err == nil {
 		t.Error("the socket was left open")

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestNodes: each wanted entry that comes into being is known, whatever else happens there, also
-// where many are told at once, and the end of the context ends it.
+// TestNodes checks that Run finds each wanted new entry, also among many other events. It returns at the end of
+// the context.
 func TestNodes(t *testing.T) {
 	dir := t.TempDir()
 	null := filepath.Join(dir, "null")
@@ -35,7 +35,7 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The removal of another name is no removal of this one.
+	// The removal of another name does not remove this one.
 	made := func(name string) uint64 {
 		nodes.mu.Lock()
 		defer nodes.mu.Unlock()
@@ -47,26 +47,26 @@ func TestNodes(t *testing.T) {
 	create(want...)
 	for limit := time.Now().Add(10 * time.Second); made("end") == 0; {
 		if time.Now().After(limit) {
-			t.Fatal("the last one is not known")
+			t.Fatal("the last node was not found")
 		}
 	}
 	if !slices.IsSortedFunc(want, func(a, b string) int { return cmp.Compare(made(a), made(b)) }) || made(want[0]) == 0 {
 		t.Errorf("known: %v", nodes.made)
 	}
 	if made("loop0") != 0 {
-		t.Error("what is not wanted is known")
+		t.Error("an unwanted node was found")
 	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	if _, err := WatchNodes(null, nil); err == nil {
-		t.Error("a file can be watched")
+		t.Error("watched a file")
 	}
 }
 
-// TestCameAfter: in which order the kernel has made and removed nodes is known without Run,
-// which may lag behind; what is not known is not said.
+// TestCameAfter checks that the order in which the kernel made and removed nodes is known even if Run lags
+// behind. It is not guessed.
 func TestCameAfter(t *testing.T) {
 	dir := t.TempDir()
 	do := func(names ...string) {
@@ -91,7 +91,7 @@ func TestCameAfter(t *testing.T) {
 	}
 	for _, step := range []struct {
 		do    []string
-		after string // those that have come after vdb had gone
+		after string // nodes that came after vdb had gone
 	}{
 		{nil, ""},
 		{[]string{"vdc"}, ""},
@@ -114,12 +114,12 @@ func TestCameAfter(t *testing.T) {
 		}
 	}
 	if nodes.CameAfter("vdf", "vdx") {
-		t.Error("it came after one of which nothing is known")
+		t.Error("a node came after an unknown one")
 	}
 	if (*Nodes)(nil).CameAfter("vdf", "vdb") {
-		t.Error("nobody watches, and something is known")
+		t.Error("the order is known without a watch")
 	}
-	// More than the kernel queues for one watch is lost, and with it the order.
+	// The kernel loses events beyond its queue, and the order with them.
 	most, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if err != nil {
 		t.Fatal(err)
@@ -131,20 +131,20 @@ func TestCameAfter(t *testing.T) {
 	for range queued/2 + 1 {
 		do("loop1", "-loop1")
 	}
-	do("vdb") // nothing is reported
+	do("vdb") // the kernel reports nothing
 	if nodes.CameAfter("vdf", "vdb") {
 		t.Error("events were lost, and the order is known")
 	}
 	if do("vdg"); nodes.CameAfter("vdg", "vdb") {
-		t.Error("it came after one that is there")
+		t.Error("a node came after one that still exists")
 	}
-	// Once it has ended, nothing newer is known.
+	// After the end of the watch, nothing new is known.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := nodes.Run(ctx); err != nil {
 		t.Error(err)
 	}
 	if do("-vdb", "vdh"); nodes.CameAfter("vdh", "vdb") {
-		t.Error("the watch is over, and something is known")
+		t.Error("the order is known after the end of the watch")
 	}
 }
