@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// TestUnderlying: the links are as Linux 6.1 leaves them when the disk below a logical volume is pulled.
+// TestUnderlying uses the links as Linux 6.1 leaves them when the disk below a logical volume is pulled.
 func TestUnderlying(t *testing.T) {
 	const (
 		pci     = "sys/devices/pci0000:00/0000:00:10.0/virtio4/block/"
 		virtual = "sys/devices/virtual/block/"
 	)
-	// on builds a device on others, given by their directories.
+	// on returns a device on others, which are named by their directories.
 	on := func(name string, below ...string) tree {
 		made := tree{"sys/block/" + name: "-> ../../" + virtual + name, virtual + name + "/dm/name": name + "\n"}
 		for _, dir := range below {
@@ -32,7 +32,7 @@ func TestUnderlying(t *testing.T) {
 		}
 		return made
 	}
-	// without takes a directory out, as when the kernel removes a disk.
+	// without removes a directory, as the kernel does with a disk.
 	without := func(t tree, dir string) tree {
 		t = maps.Clone(t)
 		maps.DeleteFunc(t, func(path, _ string) bool { return strings.HasPrefix(path, dir+"/") })
@@ -73,9 +73,9 @@ func TestUnderlying(t *testing.T) {
 		}
 	}
 	if got, err := without(crypt, pci+"vdb").make(t).Below("dm-0"); err != nil || fmt.Sprint(got) != "[dm-1]" {
-		t.Errorf("what is attached below: %v, %v", got, err)
+		t.Errorf("attached devices below: %v, %v", got, err)
 	}
 	if _, err := on("dm-0", virtual+"dm-0").make(t).Underlying("dm-0"); err == nil {
-		t.Error("a device on itself is no error")
+		t.Error("a device below itself is not an error")
 	}
 }

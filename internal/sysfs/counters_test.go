@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// counted is virtio with writes in flight.
+// counted is the disk virtio with writes in flight.
 var counted = virtio.with(tree{vdb + "inflight": "       3        2\n"})
 
 func TestCounters(t *testing.T) {
@@ -65,7 +65,7 @@ func TestCountersFail(t *testing.T) {
 	}
 }
 
-// TestCountersOfPartition: a partition has counters of its own, and its disk's iostats.
+// TestCountersOfPartition checks that a partition has its own counters, and the iostats of its disk.
 func TestCountersOfPartition(t *testing.T) {
 	for iostats, uncounted := range map[string]bool{"1\n": false, "0\n": true} {
 		fs := wanting(parted.with(tree{vdb + "vdb1/inflight": "0 4\n", vdb + "queue/iostats": iostats}).make(t))
@@ -76,8 +76,8 @@ func TestCountersOfPartition(t *testing.T) {
 	}
 }
 
-// TestCountersWhileRead: a FIFO in place of the statistics holds the reader. The writes in flight are those of before;
-// where another disk has the name by then, they are no disk's.
+// TestCountersWhileRead stops the reader at a FIFO instead of the statistics. The writes in flight are read
+// before. If another disk has the name afterwards, no counters are returned.
 func TestCountersWhileRead(t *testing.T) {
 	for _, tc := range []struct {
 		attribute, text string
@@ -124,7 +124,7 @@ func TestParseStat(t *testing.T) {
 		"1 1 1 1 1 1 1 1 x 1 1", "1 1 1 1 1 1 1 1 1 1 1 -3",
 	} {
 		if got, err := parseStat(text); err == nil {
-			t.Errorf("%q is %+v without an error", text, got)
+			t.Errorf("%q: got %+v, want an error", text, got)
 		}
 	}
 }

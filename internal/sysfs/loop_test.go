@@ -9,7 +9,7 @@ import (
 
 const loop7 = "sys/devices/virtual/block/loop7/"
 
-// looped is a loop device with a file and a partition, as Linux 6.18 shows it.
+// looped is a loop device with a file and a partition, as in Linux 6.18.
 var looped = tree{
 	"sys/block/loop7":                   "-> ../devices/virtual/block/loop7",
 	"sys/class/block/loop7":             "-> ../../devices/virtual/block/loop7",
@@ -37,7 +37,8 @@ var looped = tree{
 	"sys/devices/virtual/block/loop8/x": "",
 }
 
-// TestLoopDevice: a loop device and its partition have the file's path, with only the kernel's newline taken off.
+// TestLoopDevice checks that a loop device and its partition have the path of the file. Only the kernel's
+// newline is removed.
 func TestLoopDevice(t *testing.T) {
 	fs := wanting(looped.make(t))
 	for _, name := range []string{"loop7", "loop7p1"} {
@@ -51,7 +52,8 @@ func TestLoopDevice(t *testing.T) {
 	}
 }
 
-// TestLoopDetached: a loop device without a file is no disk, nor is one whose file is taken away as it is read.
+// TestLoopDetached checks that a loop device without a file is no disk. Nor is one whose file is detached during
+// the read.
 func TestLoopDetached(t *testing.T) {
 	for what, changes := range map[string]tree{
 		"without a file":        {loop7 + "loop/backing_file": "-"},

@@ -9,8 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// What this machine's kernel shows is read without an error, whatever its disks
-// are.
+// TestLive checks that everything from this machine's kernel can be read.
 func TestLive(t *testing.T) {
 	var fs FS
 	names, err := fs.Names()
@@ -18,7 +17,7 @@ func TestLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(names) == 0 {
-		t.Fatal("no disk at all")
+		t.Fatal("no disk")
 	}
 	for _, name := range names {
 		f, err := fs.Disk(name)

@@ -57,8 +57,8 @@ func as(change func(*disk.Facts)) disk.Facts {
 	return f
 }
 
-// What has the name of a disk that is gone came after it, and what came after that did
-// not meet it either.
+// TestNewest checks that disks are left out if they came later. The disk that now has the name of a gone disk
+// came after it.
 func TestNewest(t *testing.T) {
 	disks := tree{
 		"sys/block/vda/diskseq":    "1\n",
@@ -78,7 +78,7 @@ func TestNewest(t *testing.T) {
 		}
 	}
 	if got, err := disks.with(tree{"sys/block/vdc/diskseq": "x\n"}).make(t).Newest("vdb", nil); err == nil {
-		t.Errorf("of what cannot be read: %d", got)
+		t.Errorf("unreadable number: %d", got)
 	}
 	if got, err := (FS{Root: t.TempDir()}).Newest("vdb", nil); err == nil {
 		t.Errorf("without sysfs: %d", got)
@@ -143,7 +143,7 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// flat is vdb's directory on no bus at all.
+// flat returns the directory of vdb on no bus.
 func flat() tree {
 	t := tree{}
 	for path, content := range virtio {
@@ -181,20 +181,20 @@ func TestDiskFails(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := test.tree.make(t).Disk(test.disk)
 			if err == nil {
-				t.Fatalf("no error but %+v", got)
+				t.Fatalf("got %+v, want an error", got)
 			}
 			if errors.Is(err, disk.ErrGone) != test.gone || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %q, want %q, gone %v", err, test.want, test.gone)
 			}
 			if diff := cmp.Diff(disk.Facts{}, got); diff != "" {
-				t.Errorf("facts beside the error:\n%s", diff)
+				t.Errorf("facts and an error:\n%s", diff)
 			}
 		})
 	}
 }
 
-// While the facts of a disk are read, it is pulled or another takes its name: a
-// FIFO in place of an attribute holds the reader until that has happened.
+// TestDiskGoesWhileRead pulls the disk, or gives its name to another, while its facts are read. A FIFO instead
+// of an attribute stops the reader until then.
 func TestDiskGoesWhileRead(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -238,7 +238,7 @@ func TestDiskGoesWhileRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.gone && !errors.Is(err, disk.ErrGone) || !test.gone && err != nil {
-				t.Errorf("error is %v, gone is %v", err, test.gone)
+				t.Errorf("error %v, want gone %v", err, test.gone)
 			}
 		})
 	}
@@ -261,10 +261,10 @@ func TestNames(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	if _, err := fs.Disk("loop0"); !errors.Is(err, disk.ErrGone) {
-		t.Errorf("a loop device without a file: %v", err)
+		t.Errorf("loop device without a file: %v", err)
 	}
 	if _, err := (FS{Root: t.TempDir()}).Names(); err == nil {
-		t.Error("no sysfs is no error")
+		t.Error("a missing sysfs is not an error")
 	}
 }
 
@@ -298,7 +298,7 @@ func TestDevices(t *testing.T) {
 	}
 	f.Holders = []string{"../x"}
 	if _, err := fs.Devices(&f); err == nil {
-		t.Error("a holder's name that is a path")
+		t.Error("accepted a path as the name of a holder")
 	}
 }
 
@@ -338,11 +338,11 @@ func TestKernelFormatOff(t *testing.T) {
 		}
 	}
 	if _, err := (FS{Root: t.TempDir()}).KernelFormatOff(); err == nil {
-		t.Error("no command line is no error")
+		t.Error("a missing command line is not an error")
 	}
 }
 
-// The namespaces of an NVMe controller are disks with serials of their own.
+// TestNamespaces checks that the namespaces of an NVMe controller are disks with their own serials.
 func TestNamespaces(t *testing.T) {
 	for id, want := range map[string]string{"": "SER=1", "1\n": "SER=1", "2\n": "n2-SER=1"} {
 		named := tree{}
@@ -361,7 +361,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestOnVirtio: virtio-scsi is known by the place of its SCSI host, and by nothing else that is virtio.
+// TestOnVirtio checks that only the place of the SCSI host shows virtio-scsi, and no other virtio device.
 func TestOnVirtio(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/sys/devices/pci0000:00/0000:00:06.0/virtio2/host2/target2:0:1/2:0:1:0/block/sda":          true,

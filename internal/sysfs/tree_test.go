@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// tree is a file system: content by path; "-> X" is a symbolic link to X and a
-// path that ends in a slash a directory.
+// tree is a file system: content by path. "-> X" is a symbolic link to X, and a path with a slash at its end is
+// a directory.
 type tree map[string]string
 
-// with returns a copy with changes; what is changed to "-" is taken out.
+// with returns a changed copy. A path that is changed to "-" is removed.
 func (t tree) with(changes tree) tree {
 	all := maps.Clone(t)
 	maps.Copy(all, changes)
@@ -53,8 +53,8 @@ const (
 	dm1 = "sys/devices/virtual/block/dm-1/"
 )
 
-// virtio is a virtio-blk disk as Debian 12 (Linux 6.1) shows it in QEMU's q35,
-// behind a PCIe root port, with udev's entry of it.
+// virtio is a virtio-blk disk on Debian 12 (Linux 6.1) in QEMU's q35, behind a PCIe root port, with its entry in
+// udev's database.
 var virtio = tree{
 	"sys/block/vdb":                  "-> ../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb",
 	vdb + "dev":                      "254:16\n",

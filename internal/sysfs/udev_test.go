@@ -78,7 +78,7 @@ func FuzzParseUdev(f *testing.F) {
 		u, path := parseUdev(text, disk.ID{Seq: seq})
 		if !u.Initialized {
 			if diff := cmp.Diff(disk.Udev{}, u); diff != "" || path != "" {
-				t.Errorf("an entry that does not count says %q and:\n%s", path, diff)
+				t.Errorf("properties of an invalid entry: %q and\n%s", path, diff)
 			}
 			return
 		}
