@@ -20,7 +20,7 @@ func TestBoard(t *testing.T) {
 		select {
 		case <-b.Changed():
 		default:
-			t.Errorf("%s: nobody was told", what)
+			t.Errorf("%s: no change was reported", what)
 		}
 	}
 	one := func(what string) disk.Line {
@@ -55,7 +55,7 @@ func TestBoard(t *testing.T) {
 	if diff := cmp.Diff(disk.Line{Disk: "vdb", Seq: 12, Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Decision: ours, Why: "it is mounted at /mnt/disks/" + uuid}, one("mounted"), cmpopts.IgnoreFields(disk.Line{}, "Since")); diff != "" {
 		t.Error(diff)
 	}
-	// The mount of another disk that is gone cannot be taken away.
+	// The mount of another, gone disk cannot be removed.
 	former := facts("S")
 	former.Seq = 11
 	b.Failed(former, disk.Decision{UUID: uuid}, errors.New("busy"), disk.Tries{Wait: time.Second})
@@ -64,7 +64,7 @@ func TestBoard(t *testing.T) {
 	}
 	b.Gone(f)
 	changed("gone")
-	// A disk that could not be looked at yet has no number.
+	// A disk without a look has no number yet.
 	b.Failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, disk.Decision{}, errors.New("no"), disk.Tries{Wait: time.Second})
 	if l = one("not seen"); l.Failure != "no" {
 		t.Errorf("not seen: %+v", l)
@@ -75,14 +75,15 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// TestUnselected: a disk that no class selects has a line as long as nobody uses it, and is logged once an attachment.
+// TestUnselected checks that a disk without a class has a line until somebody uses it. It is logged once for
+// each attachment.
 func TestUnselected(t *testing.T) {
 	f, c := facts("S"), &disk.Content{Kind: disk.Unread}
 	unselected, used := disk.Decision{Action: disk.Ignore, Reason: disk.ReasonUnselected}, disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}
 	b := NewBoard(nil)
 	for i, again := range []bool{false, true} {
 		if b.Repeats(f, c, settings(), unselected) != again {
-			t.Errorf("time %d: it is logged before: %v", i, !again)
+			t.Errorf("time %d: logged before: %v", i, !again)
 		}
 		b.Decided(f, c, settings(), unselected)
 		lines := b.Lines()
@@ -92,7 +93,7 @@ func TestUnselected(t *testing.T) {
 		next := *f
 		next.Seq++
 		if later := NewBoard(lines); !later.Repeats(f, c, settings(), unselected) || later.Repeats(&next, c, settings(), unselected) {
-			t.Error("the next daemon logs it again, or not the next disk")
+			t.Error("the next daemon logs the same disk again, or does not log the next one")
 		}
 		if b.Decided(f, c, settings(), used); len(b.Lines()) != 0 {
 			t.Errorf("in use: %+v", b.Lines())
@@ -100,8 +101,8 @@ func TestUnselected(t *testing.T) {
 	}
 }
 
-// TestSince: a decision holds since it was taken first for that attachment of the
-// disk, also by the daemon before.
+// TestSince checks that a decision keeps the time when it was first made for this attachment, also by an earlier
+// daemon.
 func TestSince(t *testing.T) {
 	then := time.Now().UTC().Add(-time.Hour)
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}
@@ -129,13 +130,13 @@ func TestSince(t *testing.T) {
 			t.Errorf("%s: told before: %t", test.name, got)
 		}
 		if b.Repeats(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: disk.Mount}) {
-			t.Errorf("%s: a mount was told before", test.name)
+			t.Errorf("%s: a mount counts as logged before", test.name)
 		}
 		for _, d := range test.decide {
 			b.Decided(facts("S"), &disk.Content{}, settings(), d)
 		}
 		if b.Repeats(facts("S"), &disk.Content{}, settings(), test.decide[0]) {
-			t.Errorf("%s: told before, and decided since", test.name)
+			t.Errorf("%s: logged before, although another decision came since", test.name)
 		}
 		if got := b.Lines()[0].Since; got.Equal(then) != test.same || got.IsZero() {
 			t.Errorf("%s: since %s", test.name, got)
@@ -144,6 +145,6 @@ func TestSince(t *testing.T) {
 	l := line(facts("S"), &disk.Content{}, settings(), refused)
 	l.Why = "in other words"
 	if NewBoard([]disk.Line{l}).Repeats(facts("S"), &disk.Content{}, settings(), refused) {
-		t.Error("told before in other words")
+		t.Error("logged before, although the words differ")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestCatalog: journalctl -x explains each kind of event, and no other.
+// TestCatalog checks that journalctl -x explains each kind of event, and no other.
 func TestCatalog(t *testing.T) {
 	text, err := os.ReadFile("../../packaging/catalog/hotmount.catalog")
 	if err != nil {
@@ -39,15 +39,15 @@ func TestCatalog(t *testing.T) {
 		if !regexp.MustCompile(`\ASubject: .+\nDefined-By: hotmount\nDocumentation: man:`+page+`\(8\)\z`).MatchString(head) || len(body) < 100 {
 			t.Errorf("%s (%s) is not explained: %q", word, kind, entries[kind])
 		}
-		// Which filesystem it is only the message knows.
+		// Only the message knows the type of the filesystem.
 		if regexp.MustCompile(`(?i)xfs|ext4`).MatchString(entries[kind]) {
 			t.Errorf("%s names a type of filesystem", word)
 		}
-		// Nor whether it was written to before.
+		// Only the message knows whether the disk was written to before.
 		if strings.Contains(entries[kind], "has written nothing") {
-			t.Errorf("%s promises what it cannot know", word)
+			t.Errorf("%s claims that nothing was written", word)
 		}
-		// Fields that are not there would be shown by their names.
+		// journalctl would print the name of a missing field.
 		for _, field := range regexp.MustCompile(`@([A-Z_]+)@`).FindAllStringSubmatch(entries[kind], -1) {
 			if kind == KindRescan || kind == KindNotice || kind == KindProblem || !strings.HasPrefix(field[1], "HOTMOUNT_") {
 				t.Errorf("%s has no field %s", word, field[1])
@@ -55,7 +55,7 @@ func TestCatalog(t *testing.T) {
 		}
 	}
 	if len(words) != len(Kinds()) {
-		t.Error("two kinds have one word")
+		t.Error("two kinds have the same word")
 	}
 }
 
@@ -78,7 +78,7 @@ func TestKindOfDecision(t *testing.T) {
 	}
 }
 
-// TestJSON: one object a line, whatever the disk is called.
+// TestJSON checks that each line is one object, whatever the disk is called.
 func TestJSON(t *testing.T) {
 	var b bytes.Buffer
 	l := &Log{text: &b, json: true}
@@ -89,7 +89,7 @@ func TestJSON(t *testing.T) {
 		t.Fatalf("%d lines: %s", len(lines), b.String())
 	}
 	if strings.Contains(lines[0], "\u202e") {
-		t.Errorf("what turns the direction is there as it is: %q", lines[0])
+		t.Errorf("direction override is not escaped: %q", lines[0])
 	}
 	var got map[string]string
 	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {

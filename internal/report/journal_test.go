@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deaf is a socket in journald's place whose queue is full.
+// deaf returns a socket that replaces journald's. Its queue is full.
 func deaf(t *testing.T) (c *net.UnixConn, full int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
@@ -23,13 +23,13 @@ func deaf(t *testing.T) (c *net.UnixConn, full int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	l := &Log{socket: path, stuck: true} // which does not wait
+	l := &Log{socket: path, stuck: true} // does not wait
 	for ; l.send(map[string]string{"MESSAGE": "earlier"}) == nil; full++ {
 	}
 	return c, full
 }
 
-// read takes what lies in the socket, each as one string.
+// read returns n messages of the socket, one string each.
 func read(t *testing.T, c *net.UnixConn, n int) (all []string) {
 	t.Helper()
 	for range n {
@@ -46,8 +46,8 @@ func read(t *testing.T, c *net.UnixConn, n int) (all []string) {
 	return all
 }
 
-// journalStderr makes standard error a stream to journald while f runs, and gives its
-// other end, which nobody reads.
+// journalStderr makes standard error a stream to journald while f runs. It returns the other end, which nobody
+// reads.
 func journalStderr(t *testing.T, f func()) *os.File {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -63,7 +63,7 @@ func journalStderr(t *testing.T, f func()) *os.File {
 	return theirs
 }
 
-// within fails the test unless f returns in that time.
+// within fails the test unless f returns within the time.
 func within(t *testing.T, most time.Duration, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -71,12 +71,12 @@ func within(t *testing.T, most time.Duration, f func()) {
 	select {
 	case <-done:
 	case <-time.After(most):
-		t.Fatalf("it takes more than %v", most)
+		t.Fatalf("it took more than %v", most)
 	}
 }
 
-// TestJournaldHangs: it is waited for once, what it does not read goes to standard error as
-// long as that takes it, and what is lost is counted and said.
+// TestJournaldHangs checks that hotmount waits for journald once. After that, messages go to standard error
+// while it accepts them. Lost messages are counted and reported.
 func TestJournaldHangs(t *testing.T) {
 	c, full := deaf(t)
 	a := Agent{&Log{socket: c.LocalAddr().String()}}
@@ -105,7 +105,7 @@ func TestJournaldHangs(t *testing.T) {
 	}
 }
 
-// TestStderrHangs: lines of text are not waited for either.
+// TestStderrHangs checks that hotmount does not wait for a standard error with text either.
 func TestStderrHangs(t *testing.T) {
 	journalStderr(t, func() {
 		l, err := NewAs("json")
@@ -118,19 +118,19 @@ func TestStderrHangs(t *testing.T) {
 			}
 		})
 		if l.lost == 0 {
-			t.Error("nothing is lost")
+			t.Error("no message was lost")
 		}
 	})
 }
 
-// TestJournaldIsSlow: who waits sends as soon as there is room.
+// TestJournaldIsSlow checks that a waiting message is sent as soon as there is room.
 func TestJournaldIsSlow(t *testing.T) {
 	c, full := deaf(t)
 	a := Agent{&Log{socket: c.LocalAddr().String()}}
 	said := make(chan struct{})
 	text := stderr(t, func() {
 		go func() { defer close(said); a.Problem(errors.New("no way")) }()
-		time.Sleep(50 * time.Millisecond) // what is sent later yet is only the easier
+		time.Sleep(50 * time.Millisecond) // a later send only makes the test easier
 		read(t, c, full)
 		<-said
 	})
@@ -139,7 +139,7 @@ func TestJournaldIsSlow(t *testing.T) {
 	}
 }
 
-// TestJournaldComesAgain: the connection lasts, and is made anew when its other end is another.
+// TestJournaldComesAgain checks that the connection is kept. A new journald gets a new connection.
 func TestJournaldComesAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	a := Agent{&Log{socket: path}}
@@ -157,7 +157,7 @@ func TestJournaldComesAgain(t *testing.T) {
 				t.Errorf("round %d: journald got %q", round, got)
 			}
 			if said == "two" && a.Log.journald != before {
-				t.Errorf("round %d: it is connected for each entry", round)
+				t.Errorf("round %d: each entry made a new connection", round)
 			}
 			before = a.Log.journald
 		}
@@ -167,13 +167,13 @@ func TestJournaldComesAgain(t *testing.T) {
 	}
 }
 
-// TestJournaldHasRoom: as many entries as it has room for are not waited for, however much
-// one connection takes.
+// TestJournaldHasRoom checks that hotmount does not wait while journald has room, however little one connection
+// holds.
 func TestJournaldHasRoom(t *testing.T) {
 	c, full := deaf(t)
 	read(t, c, full)
 	a := Agent{&Log{socket: c.LocalAddr().String()}}
-	// One message less fills the connection, not journald's queue.
+	// With one message less, the connection is full and journald's queue is not.
 	var err error
 	if err = a.Log.connect(); err == nil {
 		err = a.Log.journald.SetWriteBuffer(1)
@@ -195,7 +195,7 @@ func TestJournaldHasRoom(t *testing.T) {
 	read(t, c, full)
 }
 
-// TestLongEntry goes as a file that nobody can change (systemd.io/JOURNAL_NATIVE_PROTOCOL).
+// TestLongEntry checks that a long entry is sent as a sealed file (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 func TestLongEntry(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

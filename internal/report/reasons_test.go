@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write what is generated from the table of rules")
 
-// TestReasons: the tables of reasons in the manual page and in the journal's catalog are
-// those of package policy. With -update they are written.
+// TestReasons checks that the tables of reasons in the manual page and the journal's catalog match package
+// policy. With -update it writes them.
 func TestReasons(t *testing.T) {
 	all := policy.Reasons()
 	for file, tables := range map[string]map[string]string{
@@ -40,12 +40,12 @@ func TestReasons(t *testing.T) {
 				t.Fatal(err)
 			}
 		default:
-			t.Errorf("%s is not what the rules say: go test ./internal/report -run TestReasons -update", file)
+			t.Errorf("%s differs from the rules: go test ./internal/report -run TestReasons -update", file)
 		}
 	}
 }
 
-// put returns the text with the table between the two comments of that name.
+// put returns the text with the table between the two comments with its name.
 func put(t *testing.T, file, text, name, table string) string {
 	t.Helper()
 	head, rest, begins := strings.Cut(text, "generated from internal/policy: "+name+"\n")
@@ -57,7 +57,7 @@ func put(t *testing.T, file, text, name, table string) string {
 	return head + "generated from internal/policy: " + name + "\n" + table + rest[line:]
 }
 
-// sections are those of the manual page's table.
+// sections are the sections of the table in the manual page.
 var sections = []struct {
 	title string
 	of    func(policy.Entry) bool
@@ -91,7 +91,7 @@ func manual(all []policy.Entry) string {
 	return b.String()
 }
 
-// lifted says what the operator can do.
+// lifted returns what the administrator can do.
 func lifted(e policy.Entry) string {
 	const accept, token = ".B hotmount accept\n", "the token of\n.B hotmount format\n"
 	s := ""
@@ -115,7 +115,7 @@ func roff(s string) string { return strings.ReplaceAll(s, "-", `\-`) }
 
 func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
 
-// catalog lists reasons in lines of at most 80 columns.
+// catalog returns a list of reasons in lines of at most 80 columns.
 func catalog(all []policy.Entry, of func(policy.Entry) bool) string {
 	var b strings.Builder
 	for _, e := range all {

@@ -26,17 +26,17 @@ import (
 
 const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 
-// librarySocket is where go-systemd looks whether there is a journald. It is made to be
-// set by the linker (journal/journal_unix.go).
+// librarySocket is the path where go-systemd looks for journald. It may be set by the linker
+// (journal/journal_unix.go).
 //
 //go:linkname librarySocket github.com/coreos/go-systemd/v22/journal.journalSocket
 var librarySocket string
 
-// entry is what journald takes of one datagram: fields may come several times.
+// entry is what journald reads from one datagram. A field may occur several times.
 type entry map[string][]string
 
-// inbox holds what came in by a socket: the kernel's own queue is a short one
-// (net.unix.max_dgram_qlen), and who sends into a full one waits.
+// inbox receives datagrams from a socket at once. The kernel's own queue is short (net.unix.max_dgram_qlen), and
+// a sender waits when it is full.
 type inbox struct {
 	socket    *net.UnixConn
 	path      string
@@ -66,7 +66,7 @@ func listen(t *testing.T, path string) inbox {
 	return in
 }
 
-// newInbox takes the place of journald's socket.
+// newInbox replaces journald's socket.
 func newInbox(t *testing.T) inbox {
 	t.Helper()
 	before := librarySocket
@@ -89,7 +89,7 @@ func (i inbox) datagram(t *testing.T) []byte {
 	}
 }
 
-// next reads an entry (systemd.io/JOURNAL_NATIVE_PROTOCOL) as journald does.
+// next reads an entry as journald does (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 func (i inbox) next(t *testing.T) entry {
 	t.Helper()
 	e := entry{}
@@ -99,29 +99,29 @@ func (i inbox) next(t *testing.T) entry {
 			break
 		}
 		if err != nil {
-			t.Fatalf("a field without its end: %q", line)
+			t.Fatalf("a field without an end: %q", line)
 		}
 		name, value, plain := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 		if !plain {
 			var size uint64
 			if err := binary.Read(b, binary.LittleEndian, &size); err != nil || size >= uint64(b.Len()) {
-				t.Fatalf("%s has %d bytes, there are %d: %v", name, size, b.Len(), err)
+				t.Fatalf("%s has %d bytes, got %d: %v", name, size, b.Len(), err)
 			}
 			value = string(b.Next(int(size)))
 			if end, err := b.ReadByte(); end != '\n' || err != nil {
 				t.Fatalf("%s ends with %q, %v", name, end, err)
 			}
 		}
-		// What journald drops (journal_field_valid in systemd).
+		// journald drops other names (journal_field_valid in systemd).
 		if !regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`).MatchString(name) {
-			t.Errorf("no name of a field: %q", name)
+			t.Errorf("invalid name of a field: %q", name)
 		}
 		e[name] = append(e[name], value)
 	}
 	return e
 }
 
-// one returns the values of an entry in which no field comes twice.
+// one returns the values of an entry without repeated fields.
 func (e entry) one(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -145,7 +145,7 @@ func settings() *disk.Settings {
 	}}
 }
 
-// TestKinds lists the MESSAGE_IDs once more: people's scripts know them.
+// TestKinds repeats the MESSAGE_IDs, because users' scripts depend on them.
 func TestKinds(t *testing.T) {
 	want := map[Kind]string{
 		KindSeen:      "1a5fdbd3a9e44bcf857513f51e889e21",
@@ -171,14 +171,14 @@ func TestKinds(t *testing.T) {
 	}
 	for kind, id := range want {
 		if string(kind) != id {
-			t.Errorf("%s has become %s", id, kind)
+			t.Errorf("%s changed to %s", id, kind)
 		}
-		// A random UUID (systemd-id128 new) without its dashes.
+		// This is a random UUID (systemd-id128 new) without its dashes.
 		if !regexp.MustCompile(`^[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}$`).MatchString(string(kind)) {
 			t.Errorf("%s is no MESSAGE_ID", kind)
 		}
 	}
-	// None is missing in the list above.
+	// The list above is complete.
 	source, err := os.ReadFile("report.go")
 	if err != nil {
 		t.Fatal(err)
@@ -205,8 +205,7 @@ func TestJournalFields(t *testing.T) {
 		id       Kind
 		unit     string
 		message  string
-		// disk are the fields that say which disk, besides those that every entry
-		// has.
+		// disk has the fields that name the disk, without those of every entry.
 		disk map[string]string
 	}{
 		{"mounted", func() { a.Mounted(facts("DATA-1"), d, path) }, "5", KindMounted, mountUnit, name + ": mounted xfs " + uuid + " at " + path, of},
@@ -247,8 +246,7 @@ func TestJournalFields(t *testing.T) {
 	}
 }
 
-// Who looks for what was refused asks for warnings, and is not to find there what
-// is none of hotmount's business.
+// TestPriorities checks that a search for warnings finds refused disks, and no disk that hotmount ignores.
 func TestPriorities(t *testing.T) {
 	in := newInbox(t)
 	a := Agent{in.log()}
@@ -261,7 +259,7 @@ func TestPriorities(t *testing.T) {
 			t.Errorf("%s has priority %s, want %s", action, got, want)
 		}
 	}
-	// Disks that no class selects are on every node.
+	// Every node has disks that no class selects.
 	a.Decided(facts("S"), c, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass})
 	a.Problem(errors.New("the next"))
 	if got := in.next(t).one(t)["MESSAGE"]; got != "the next" {
@@ -269,8 +267,8 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// The story of a disk that is mounted belongs to the unit of its mount, in the
-// directory of its class; of one that is not there is no unit.
+// TestUnitOfDecision checks that an entry about a mounted disk belongs to its mount unit, in the directory of
+// its class. Other entries belong to no unit.
 func TestUnitOfDecision(t *testing.T) {
 	in := newInbox(t)
 	a := Agent{in.log()}
@@ -293,7 +291,7 @@ func TestUnitOfDecision(t *testing.T) {
 	}
 }
 
-// The unit's name is that of `systemd-escape --path --suffix=mount`.
+// TestUnitNames compares the names with those of `systemd-escape --path --suffix=mount`.
 func TestUnitNames(t *testing.T) {
 	in := newInbox(t)
 	log := in.log()
@@ -312,7 +310,7 @@ func TestUnitNames(t *testing.T) {
 	}
 }
 
-// hostile is what whoever made the disk may give as its serial, label or type.
+// hostile has serials, labels and types from a hostile maker of disks.
 var hostile = []string{
 	"a\nMESSAGE=forged\nPRIORITY=0",
 	"a\nMESSAGE\n\x06\x00\x00\x00\x00\x00\x00\x00forged",
@@ -320,7 +318,7 @@ var hostile = []string{
 	"STATUS=x\nREADY=1", strings.Repeat("\n", 1000), strings.Repeat("x", 10000), `\n`, "=", " ",
 }
 
-// clean says what of a text must not reach a terminal.
+// clean fails the test if the text has bytes that must not reach a terminal.
 func clean(t *testing.T, where, text string) {
 	t.Helper()
 	bad := func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
@@ -387,8 +385,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// cut keeps an error to a length that a journal's line may have: whoever makes one
-// bounds what he puts in.
+// cut shortens an error to a length for the journal. The maker of an error bounds its parts.
 func cut(s string) string { return s[:min(len(s), 200)] }
 
 func TestName(t *testing.T) {
@@ -418,7 +415,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// In the journal the evidence stays in its entry, on lines of its own.
+// TestEvidenceIsOneEntry checks that the journal gets the evidence in the same entry, on separate lines.
 func TestEvidenceIsOneEntry(t *testing.T) {
 	in := newInbox(t)
 	const message = "it is blank\n  wipefs: nothing\n  PRIORITY=0"
@@ -429,7 +426,7 @@ func TestEvidenceIsOneEntry(t *testing.T) {
 	}
 }
 
-// stderr collects what is written to standard error while f runs.
+// stderr returns what is written to standard error while f runs.
 func stderr(t *testing.T, f func()) string {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
@@ -448,7 +445,7 @@ func stderr(t *testing.T, f func()) string {
 	return string(b)
 }
 
-// What journald does not take is not lost.
+// TestJournalIsDown checks that a message is not lost if journald does not run.
 func TestJournalIsDown(t *testing.T) {
 	in := newInbox(t)
 	in.socket.Close()
@@ -457,8 +454,8 @@ func TestJournalIsDown(t *testing.T) {
 	}
 }
 
-// Without the journal's word that standard error is its own (JOURNAL_STREAM), a
-// person reads it.
+// TestNewIsTextForPeople checks that standard error gets text unless JOURNAL_STREAM says that it belongs to the
+// journal.
 func TestNewIsTextForPeople(t *testing.T) {
 	newInbox(t)
 	for _, stream := range []string{"", "1:1", "nonsense"} {
@@ -483,7 +480,7 @@ func TestNotify(t *testing.T) {
 		{a.Reloading, "RELOADING=1"},
 		{a.Alive, "WATCHDOG=1"},
 		{func() { a.Status("2 mounted") }, "STATUS=2 mounted"},
-		// Nothing but the status may come of it.
+		// Only the status may be set.
 		{func() { a.Status("vdb\nREADY=1\nMAINPID=1") }, "STATUS=vdb; READY=1; MAINPID=1"},
 	} {
 		test.send()
