@@ -18,7 +18,7 @@ import (
 
 const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 
-// used returns metrics that everything was told to once, as they are written.
+// used returns the text of metrics after one event of each kind.
 func used(t *testing.T) string {
 	t.Helper()
 	m := New("1.2.3")
@@ -31,12 +31,12 @@ func used(t *testing.T) string {
 	m.Decided(blank, &blank.Standing.Verdict.Content, ours)
 	m.Failed(ours)
 	m.Failed(disk.Decision{})
-	// Of what is mounted udev's word is known, not that of the proof.
+	// For a mounted disk, udev's properties are known, and not the result of the proof.
 	blank.Standing.Verdict = nil
 	m.Mounted(blank, ours, at.Add(10*time.Second))
-	// Mounted again without an event: no time is known.
+	// The disk is mounted again without an event, so there is no duration.
 	m.Mounted(blank, ours, at.Add(time.Hour))
-	// Held, and accepted a day later: that was not hotmount's time.
+	// The disk was held, and accepted a day later. That time was not hotmount's.
 	held := &disk.Facts{ID: disk.ID{Name: "vdc", Seq: 3}}
 	m.Added(3, at)
 	m.Decided(held, &disk.Content{}, disk.Decision{Action: disk.Hold, Class: "default", Reason: disk.ReasonPresent})
@@ -111,15 +111,14 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "gone") || strings.Contains(text, `formatted="false"`) {
-		t.Error("what was is written as what is")
+		t.Error("a past state is written as a present one")
 	}
 	if t.Failed() {
 		t.Log(text)
 	}
 }
 
-// TestExamplesNameWhatThereIs: the alerts and the dashboard ask for metrics and
-// labels that are written.
+// TestExamplesNameWhatThereIs checks that the alerts and the dashboard use only metrics and labels that exist.
 func TestExamplesNameWhatThereIs(t *testing.T) {
 	text := used(t)
 	files, err := filepath.Glob("../../packaging/examples/prometheus/*")
@@ -136,7 +135,7 @@ func TestExamplesNameWhatThereIs(t *testing.T) {
 		}
 		for _, name := range regexp.MustCompile(`\bhotmount_[a-z_]+`).FindAllString(string(data), -1) {
 			if !strings.Contains(text, "\n"+name+"{") && !strings.Contains(text, "\n"+name+" ") {
-				t.Errorf("%s asks for %s", file, name)
+				t.Errorf("%s uses %s", file, name)
 			}
 		}
 	}
@@ -158,8 +157,8 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// Every object that was allocated between two texts is counted once, so that a test can bound it. The text's own and those
-// that the runtime and other goroutines allocate meanwhile come on top: not the same number twice, but few.
+// TestAllocationsAreCounted checks that each object that is allocated between two texts counts once. The texts,
+// the runtime and other goroutines add some, so the count varies a little.
 func TestAllocationsAreCounted(t *testing.T) {
 	m := New("x")
 	counted := func() float64 {
@@ -177,12 +176,12 @@ func TestAllocationsAreCounted(t *testing.T) {
 		kept[i] = new(int64)
 	}
 	if more := counted() - before; more < 1000 || more >= 2000 {
-		t.Errorf("a thousand objects are counted as %v", more)
+		t.Errorf("a thousand objects: counted %v", more)
 	}
 	runtime.KeepAlive(kept)
 }
 
-// An alert on what has not happened yet needs its 0.
+// TestBeforeAnything checks that metrics are 0 before the first event, because alerts need a value.
 func TestBeforeAnything(t *testing.T) {
 	text := string(New("x").text(nil, nil))
 	for _, want := range []string{"lost_events_total 0", "last_rescan_timestamp_seconds 0", "watchdog_timestamp_seconds 0"} {
@@ -192,7 +191,7 @@ func TestBeforeAnything(t *testing.T) {
 	}
 }
 
-// TestFaulty: a fault is over once it is, and there is none before it is known.
+// TestFaulty checks that the metric is 0 before a fault and after its end.
 func TestFaulty(t *testing.T) {
 	m := New("1")
 	for _, fault := range []bool{false, true, false} {
