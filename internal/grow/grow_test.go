@@ -43,12 +43,12 @@ func TestExt4(t *testing.T) {
 			t.Errorf("%v: measured %+v, %v", tt.args, g, err)
 		}
 		if _, err := Measure(image, "xfs"); err == nil {
-			t.Error("an ext4 is taken for an XFS")
+			t.Error("an ext4 is read as an XFS")
 		}
 	}
 }
 
-// superblock makes one with no more than is read of it.
+// superblock returns a superblock with only the fields that ext4 reads.
 func superblock(low, high, incompat, shift uint32, magic uint16) *bytes.Reader {
 	b := make([]byte, 2048)
 	le := binary.LittleEndian
@@ -64,7 +64,7 @@ func TestExt4Blocks(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		r    *bytes.Reader
-		size uint64 // 0 for an error
+		size uint64 // 0 means an error
 	}{
 		{"64 bits", superblock(5, 1, 0x80, 2, 0xef53), (1<<32 + 5) * 4096},
 		{"32 bits, with something where the rest would be", superblock(5, 1, 0, 2, 0xef53), 5 * 4096},
@@ -81,7 +81,8 @@ func TestExt4Blocks(t *testing.T) {
 	}
 }
 
-// TestErrorsRecorded: the kernel grows no ext4 whose s_state has EXT4_ERROR_FS.
+// TestErrorsRecorded checks that an ext4 with EXT4_ERROR_FS in s_state is refused, because the kernel does not
+// grow it.
 func TestErrorsRecorded(t *testing.T) {
 	for state, want := range map[uint16]error{0: nil, 1: nil, 2: ErrRecorded, 3: ErrRecorded, 4: nil} {
 		b := make([]byte, 2048)
@@ -91,12 +92,11 @@ func TestErrorsRecorded(t *testing.T) {
 		}
 	}
 	if err := errorsRecorded(bytes.NewReader(nil)); err == nil {
-		t.Error("it is not read, and no error")
+		t.Error("no error without a superblock")
 	}
 }
 
-// FuzzExt4: what is no sound superblock is an error, and a size is one that a disk
-// can have.
+// FuzzExt4 checks that an unsound superblock is an error, and that a disk can have the size that is returned.
 func FuzzExt4(f *testing.F) {
 	sound := make([]byte, 2048)
 	copy(sound[1024+0x04:], []byte{0, 0, 4, 0})

@@ -27,7 +27,7 @@ func tool(t *testing.T, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// facts returns those of a loop device, as they are now.
+// facts returns the present facts of a loop device.
 func facts(t *testing.T, node string) *disk.Facts {
 	t.Helper()
 	var st unix.Stat_t
@@ -48,7 +48,7 @@ func facts(t *testing.T, node string) *disk.Facts {
 	return f
 }
 
-// noRunner lets no tool run.
+// noRunner fails the test if a tool runs.
 type noRunner struct{ t *testing.T }
 
 func (r noRunner) Run(_ context.Context, c run.Command) (run.Result, error) {
@@ -56,7 +56,7 @@ func (r noRunner) Run(_ context.Context, c run.Command) (run.Result, error) {
 	return run.Result{}, errors.New("it must not run")
 }
 
-// TestUnmounted grows a real filesystem that is mounted nowhere, before or after.
+// TestUnmounted grows a real filesystem that is mounted nowhere before or after.
 func TestUnmounted(t *testing.T) {
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	tool(t, "truncate", "-s", "512M", image)
@@ -81,7 +81,7 @@ func TestUnmounted(t *testing.T) {
 	if g, err := Measure(node, "xfs"); err != nil || g.Size != 512<<20 || g.Usable(f.Size) != 1<<30 {
 		t.Errorf("before: %+v, %v", g, err)
 	}
-	// What fills its disk, is larger, or has no sound superblock, is not mounted.
+	// A filesystem is not mounted if it fills its disk, is larger, or has no sound superblock.
 	for size, want := range map[uint64]error{512 << 20: nil, 512<<20 + 63*4096: nil, 512<<20 - 1: ErrShrunk} {
 		there := *f
 		there.Size = size
@@ -89,7 +89,7 @@ func TestUnmounted(t *testing.T) {
 			t.Errorf("a disk of %d bytes: %+v, %+v, %v", size, before, after, err)
 		}
 	}
-	// flip turns a bit of the superblock, and turns it back.
+	// flip inverts a bit of the superblock. A second call restores it.
 	flip := func() {
 		t.Helper()
 		b := make([]byte, 1)
@@ -109,7 +109,7 @@ func TestUnmounted(t *testing.T) {
 		t.Errorf("damaged: %v", err)
 	}
 	flip()
-	// A filesystem from elsewhere is measured, and stays as it is.
+	// A foreign filesystem is measured, and does not change.
 	foreign := *f
 	foreign.Standing = disk.Standing{Volume: &disk.Sighting{Adopted: f.Size}}
 	if before, after, err := Unmounted(t.Context(), run.Exec{}, &foreign, dir, "xfs", uuid, options); err != nil || before.Size != 512<<20 || after != before {
@@ -120,15 +120,15 @@ func TestUnmounted(t *testing.T) {
 		t.Errorf("twice the disk: %+v, %+v, %v", before, after, err)
 	}
 	if g, err := Measure(node, "xfs"); err != nil || g != after {
-		t.Errorf("the superblock says %+v (%v), the mounted filesystem said %+v", g, err, after)
+		t.Errorf("superblock: %+v (%v), mounted filesystem: %+v", g, err, after)
 	}
 	if table, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(table), dir) {
-		t.Errorf("it is still mounted (%v)", err)
+		t.Errorf("the filesystem is still mounted (%v)", err)
 	}
 	tool(t, "xfs_repair", "-n", node)
 }
 
-// TestErrorsOnRecord: an ext4 with errors on record is mounted, measured and not grown.
+// TestErrorsOnRecord checks that an ext4 with recorded errors is measured, and not grown.
 func TestErrorsOnRecord(t *testing.T) {
 	image, path := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	tool(t, "truncate", "-s", "64M", image)
@@ -146,9 +146,8 @@ func TestErrorsOnRecord(t *testing.T) {
 	}
 }
 
-// TestMounted grows a real filesystem, whose files stay as they were. For an ext4
-// the kernel wants CAP_SYS_RESOURCE, which containers lack: TestGrow in test/system
-// has it.
+// TestMounted grows a real mounted filesystem, whose files must not change. Ext4 needs CAP_SYS_RESOURCE, which
+// containers lack; TestGrow in test/system covers it.
 func TestMounted(t *testing.T) {
 	for _, fstype := range []string{"xfs"} {
 		t.Run(fstype, func(t *testing.T) {
