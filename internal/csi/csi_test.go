@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// node makes sockets at which nobody listens, and directories for names that end in a slash.
+// node makes sockets without listeners. Names with a slash at the end become directories.
 func node(t *testing.T, names ...string) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -89,9 +89,10 @@ func TestDrivers(t *testing.T) {
 	}
 }
 
-// TestDriversOfAnUnreadableDirectory: what cannot be read may have any driver.
+// TestDriversOfAnUnreadableDirectory checks that an unreadable directory counts as an unknown driver with any
+// reach.
 func TestDriversOfAnUnreadableDirectory(t *testing.T) {
-	root := node(t, "var/lib/kubelet/plugins_registry") // no directory
+	root := node(t, "var/lib/kubelet/plugins_registry") // a socket, not a directory
 	want := disk.Driver{Name: "unknown, since /var/lib/kubelet/plugins_registry cannot be read", Reach: disk.Anything}
 	if got := Drivers(root); len(got) != 1 || got[0] != want {
 		t.Errorf("%+v", got)
@@ -107,7 +108,7 @@ func TestDriversOfAnUnreadableDirectory(t *testing.T) {
 	}
 }
 
-// TestDriversOfAnUnreadablePlugin: the directory's name is known.
+// TestDriversOfAnUnreadablePlugin checks that the name of an unreadable plugin directory still counts.
 func TestDriversOfAnUnreadablePlugin(t *testing.T) {
 	root := node(t, "var/lib/kubelet/plugins/csi.example.com/", "var/lib/kubelet/plugins/csi.tigera.io/")
 	for _, name := range []string{"csi.example.com", "csi.tigera.io"} {
@@ -122,7 +123,7 @@ func TestDriversOfAnUnreadablePlugin(t *testing.T) {
 	}
 }
 
-// TestKnown: each row has a name that a driver or a directory can have.
+// TestKnown checks that each row has a name that a driver or a directory can have.
 func TestKnown(t *testing.T) {
 	for name, reach := range known {
 		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" || reach&^disk.Anything != 0 {
