@@ -17,7 +17,7 @@ import (
 	"hotmount/internal/policy"
 )
 
-// TestComplete: the shells are offered what fits the command.
+// TestComplete checks that completion offers the words that fit the command.
 func TestComplete(t *testing.T) {
 	machine(t)
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
@@ -58,8 +58,7 @@ func TestComplete(t *testing.T) {
 				t.Errorf("%s: %q", call, line)
 			}
 		}
-		// The directive (cobra, completions.go): 4 is no files, 8 is files that
-		// end like those, 0 any.
+		// cobra's directive (completions.go) is 4 for no files, 8 for files with certain endings, 0 for any.
 		if last := lines[len(lines)-1]; last == ":0" || last == ":8" {
 			words = []string{"FILES"}
 		}
@@ -69,8 +68,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestCompleteRelease: offered is what release takes, and no disk or volume that is part of
-// one that is given out.
+// TestCompleteRelease checks that completion offers what release accepts. It offers no part of a disk that is
+// given out.
 func TestCompleteRelease(t *testing.T) {
 	h := machine(t)
 	settings := config.Default()
@@ -111,8 +110,8 @@ func TestCompleteRelease(t *testing.T) {
 	}
 }
 
-// TestManual: each command for people is in the synopsis of hotmount(8) and explained
-// there, and each unit for people and its kind.
+// TestManual checks that hotmount(8) has each command for users in its synopsis, and explains it. The same goes
+// for units.
 func TestManual(t *testing.T) {
 	page, err := os.ReadFile("../../packaging/man/hotmount.8")
 	if err != nil {
@@ -131,7 +130,7 @@ func TestManual(t *testing.T) {
 				continue
 			}
 			path := below.CommandPath()
-			// What several have in common has one line: config {check | show}.
+			// Commands with a common parent share one line: config {check | show}.
 			if !strings.Contains(text, ".B "+path+"\n") && !(strings.Contains(text, ".B "+c.CommandPath()+"\n") && strings.Contains(text, below.Name())) {
 				t.Errorf("no %q in the synopsis", path)
 			}

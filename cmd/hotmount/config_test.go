@@ -24,8 +24,8 @@ func TestConfigCheckAndShow(t *testing.T) {
 	if out, code, err = call(t, "config", "show", "--settle=9s"); code != 0 || !strings.Contains(out, "settle: 9s") || !strings.Contains(out, "# --settle\n") {
 		t.Error(out, code, err)
 	}
-	// What only the machine can tell: whether mkfs takes the options, and what the
-	// directories are. /lib is a link where /usr is merged.
+	// Only the machine shows whether mkfs accepts the options, and what the directories are. /lib is a link if
+	// /usr is merged.
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := "classes:\n- {name: a, directory: /mnt/a, mkfs_options: [\"-i size=17\"], names: [vdb]}\n- {name: b, directory: /lib/b, names: [vdc]}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -53,14 +53,15 @@ func TestWarningsOfUnused(t *testing.T) {
 		if code != 0 || !strings.Contains(out, want) || strings.Count(out, "warning") != 2 {
 			t.Errorf("%v: %s: %d, %v", command, out, code, err)
 		}
-		// The default class is nobody's word.
+		// Nobody configured the default class, so it causes no warning.
 		if out, code, err = call(t, command...); code != 0 || strings.Contains(out, "warning") {
 			t.Errorf("%v of the defaults: %s: %d, %v", command, out, code, err)
 		}
 	}
 }
 
-// TestNewDisksHeld: beside a driver that can bring such disks, each command that looks ahead says that new disks are held.
+// TestNewDisksHeld checks that each command that looks ahead reports that new disks are held if a storage driver
+// can bring such disks.
 func TestNewDisksHeld(t *testing.T) {
 	h := machine(t)
 	registry := filepath.Join(h.Root, "var/lib/kubelet/plugins_registry")

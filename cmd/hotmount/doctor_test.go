@@ -11,9 +11,9 @@ import (
 	"hotmount/internal/doctor"
 )
 
-// The children that the tests ask are this program once more.
+// TestMain lets the tests run this program as their child.
 func TestMain(m *testing.M) {
-	// The settings of whoever runs the tests are not to be theirs.
+	// The tests must not see the settings of whoever runs them.
 	for _, e := range os.Environ() {
 		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "HOTMOUNT_") {
 			if err := os.Unsetenv(name); err != nil {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "usage":
-			// A dead filesystem does not keep the others from answering.
+			// A dead filesystem does not delay the answers for others.
 			for _, p := range os.Args[2:] {
 				if p != "/dead" {
 					fmt.Printf("{\"At\":%q,\"Size\":%d}\n", p, len(os.Args)-2)
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestVerdict: problems and warnings are an error with an exit code of its own.
+// TestVerdict checks that problems and warnings are an error with a separate exit code.
 func TestVerdict(t *testing.T) {
 	r := &doctor.Report{Findings: []doctor.Finding{{Level: doctor.Problem}, {Level: doctor.Warning}}}
 	if err := verdict(r); exitCode(err) != 3 || err.Error() != "found 1 problem and 1 warning" {
@@ -47,9 +47,9 @@ func TestVerdict(t *testing.T) {
 	}
 	r.Findings = []doctor.Finding{{Level: doctor.Note}}
 	if err := verdict(r); err != nil {
-		t.Errorf("a note is an error: %v", err)
+		t.Errorf("a note counts as an error: %v", err)
 	}
 	if exitCode(errors.New("x")) != 1 {
-		t.Error("another error is a finding")
+		t.Error("another error counts as a finding")
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestExplain: a disk is explained where it is, and from a dump where it is not,
-// with the same words.
+// TestExplain checks that explain prints the same on the worker and from a dump elsewhere.
 func TestExplain(t *testing.T) {
 	dir := t.TempDir()
 	machine(t)
@@ -34,7 +33,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("from the dump: %v\n%s\nbut it was\n%s", err, there, here)
 	}
 
-	// With the configuration of here.
+	// A local configuration replaces the one in the dump.
 	write(t, dir, map[string]string{"new.yaml": "classes: [{name: new, directory: /new}]\n"})
 	out, _, err := call(t, "explain", "--from", filepath.Join(dir, "facts.json"), "--config", filepath.Join(dir, "new.yaml"))
 	if err != nil || !strings.Contains(out, "Class new has it.") || strings.Contains(out, "default") {
@@ -88,7 +87,7 @@ func TestExplain(t *testing.T) {
 	}
 	machine(t)
 
-	// The system's disk, hostile bytes, and what is no dump.
+	// The system disk, hostile bytes, and an invalid dump follow.
 	out, _, err = call(t, "explain", "vda")
 	if err != nil || !strings.Contains(out, "no class may have it") || !strings.Contains(out, "Class default would select it.") || !strings.Contains(out, "Decision: ignore: it carries the system") || strings.Contains(out, "Conditions") {
 		t.Errorf("%v\n%s", err, out)

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/doctor"
 )
 
-// TestJSONOnATerminal: what is printed for programs is read by people, too, and
-// encoding/json leaves U+009B, an escape to a terminal, and direction overrides.
+// TestJSONOnATerminal checks that output for programs is safe on a terminal. encoding/json does not escape
+// U+009B, which starts a terminal sequence, or direction overrides.
 func TestJSONOnATerminal(t *testing.T) {
 	const hostile = "\u009b31m\u202e\x7f\U000e0001"
 	h := machine(t)
@@ -33,7 +33,7 @@ func TestJSONOnATerminal(t *testing.T) {
 	clean(t, "events", b.String())
 }
 
-// clean wants them in a text, and nothing that is not printable.
+// clean checks that the hostile bytes are escaped in a text, and that all others are printable.
 func clean(t *testing.T, what, text string) {
 	t.Helper()
 	if !strings.Contains(text, `\u009b31m\u202e\u007f\udb40\udc01`) && !strings.Contains(text, `\x9B31m\U0000202e\x7F\U000E0001`) {

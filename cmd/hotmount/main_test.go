@@ -17,8 +17,8 @@ import (
 // write and attach are those of the node that the tests have.
 var write, attach = nodetest.Write, nodetest.Attach
 
-// machine puts a node without a daemon in place of this one, with a system
-// disk, a filesystem, and a disk that is refused.
+// machine replaces this worker with one without a daemon. It has a system disk, a filesystem, and a disk that is
+// refused.
 func machine(t *testing.T) inventory.Host {
 	t.Helper()
 	h := nodetest.New(t)
@@ -28,7 +28,7 @@ func machine(t *testing.T) inventory.Host {
 	return h
 }
 
-// call runs a command line and gives what it prints, and its exit code.
+// call runs a command line, and returns its output and its exit code.
 func call(t *testing.T, args ...string) (out string, code int, err error) {
 	t.Helper()
 	var b strings.Builder
@@ -50,8 +50,8 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// A wrong call has code 2, says what is wrong, and prints nothing where a script
-// expects output.
+// TestWrongCalls checks that a wrong call has exit code 2, names the error, and prints nothing on standard
+// output.
 func TestWrongCalls(t *testing.T) {
 	machine(t)
 	for _, test := range []struct{ args, want string }{
@@ -107,11 +107,11 @@ func TestRightCalls(t *testing.T) {
 			t.Errorf("%s: code %d, error %v, output %q; want %q", args, code, err, out, want)
 		}
 	}
-	// The units' commands are not offered to people.
+	// The help does not list the commands of units.
 	out, _, _ := call(t, "--help")
 	for _, hidden := range []string{"format-disk", "cleanup", "unmount-gone"} {
 		if strings.Contains(out, hidden) {
-			t.Errorf("help speaks of %s: %s", hidden, out)
+			t.Errorf("help lists %s: %s", hidden, out)
 		}
 	}
 }
@@ -123,8 +123,8 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// Disks that are there when the package is installed are held, those that come
-// later are not; and only an installation counts.
+// TestStateInit checks that disks that exist at installation are held, and later ones are not. Only an
+// installation counts.
 func TestStateInit(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")
@@ -161,10 +161,10 @@ func TestStateInit(t *testing.T) {
 		t.Errorf("a second time: code %d, %v, %q", code, err, out)
 	}
 	if got := present(); got != "vda vdb vdc vdd" {
-		t.Errorf("present after a second time: %s", got)
+		t.Errorf("present after the second call: %s", got)
 	}
 
-	// As the package's prerm does.
+	// The package's prerm makes this file.
 	if err := os.WriteFile(filepath.Join(h.Store.State, "removed"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -184,18 +184,18 @@ func TestStateInit(t *testing.T) {
 	}
 	out, code, err = call(t, "state", "init")
 	if strings.Contains(out, "vdf") {
-		t.Errorf("a disk that is given out as a block volume is said to be held: %q", out)
+		t.Errorf("a disk that is given out as a block volume is listed as held: %q", out)
 	}
 	if code != 0 || err != nil || !strings.Contains(out, "/dev/vde ") || !strings.Contains(out, "/dev/vdd ") || strings.Contains(out, "restart") {
-		t.Errorf("installed once more: code %d, %v, %q", code, err, out)
+		t.Errorf("installed again: code %d, %v, %q", code, err, out)
 	}
 	if got := present(); got != "vda vdb vdc vdd vde vdf" {
-		t.Errorf("present when it was installed once more: %s", got)
+		t.Errorf("present after the second installation: %s", got)
 	}
 }
 
-// A disk is named as held by the settings that the daemon runs with. All are held whatever the
-// configuration says, and with a fault in it.
+// TestStateInitSettings checks that the list of held disks follows the daemon's settings. The record holds all
+// disks, even with a faulty configuration.
 func TestStateInitSettings(t *testing.T) {
 	for name, put := range map[string]func(inventory.Host) error{
 		"the daemon's": func(h inventory.Host) error {
@@ -221,7 +221,7 @@ func TestStateInitSettings(t *testing.T) {
 		all, err := h.Scan()
 		for i := range all {
 			if all[i].Standing.Present == nil {
-				t.Errorf("%s: %s is not on record", name, all[i].Name)
+				t.Errorf("%s: %s is not recorded", name, all[i].Name)
 			}
 		}
 		if err != nil {
@@ -230,8 +230,8 @@ func TestStateInitSettings(t *testing.T) {
 	}
 }
 
-// TestRunning: what waits for the daemon's mounts, or writes them down, takes the daemon's
-// settings, also while the configuration has a fault; but for flags that were given.
+// TestRunning checks that wait and export-units use the daemon's settings, even if the configuration has a
+// fault. Flags come first.
 func TestRunning(t *testing.T) {
 	h := machine(t)
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
@@ -262,7 +262,8 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// Where the disks cannot be seen, nobody can tell later which were there.
+// TestStateInitUnseen checks that nothing is recorded if the disks cannot be seen. Nobody could find out later
+// which disks existed.
 func TestStateInitUnseen(t *testing.T) {
 	for _, missing := range []string{"sys", "proc"} {
 		h := machine(t)
@@ -273,7 +274,7 @@ func TestStateInitUnseen(t *testing.T) {
 			t.Errorf("without /%s: code %d, %v, %q", missing, code, err, out)
 		}
 		if _, err := os.Lstat(h.Store.State); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("without /%s: a state directory is made: %v", missing, err)
+			t.Errorf("without /%s: a state directory was made: %v", missing, err)
 		}
 	}
 }

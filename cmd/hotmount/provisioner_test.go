@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What is printed fits; what does not has code 3 and is named.
+// TestProvisioner checks that check accepts the output of values. Values that do not fit are named, with exit
+// code 3.
 func TestProvisioner(t *testing.T) {
 	values, code, err := call(t, "provisioner", "values")
 	if code != 0 || err != nil {
@@ -39,9 +40,8 @@ func TestProvisioner(t *testing.T) {
 	}
 }
 
-// nfsValues are those of the chart nfs-server-provisioner, where the example has any:
-// charts/nfs-server-provisioner/values.yaml, and templates/statefulset.yaml and
-// storageclass.yaml for what that leaves out, in
+// nfsValues has the values of the chart nfs-server-provisioner that the example uses. They come from
+// values.yaml, templates/statefulset.yaml and templates/storageclass.yaml of charts/nfs-server-provisioner in
 // kubernetes-sigs/nfs-ganesha-server-and-external-provisioner, d7b4433d.
 type nfsValues struct {
 	Persistence struct {
@@ -51,7 +51,7 @@ type nfsValues struct {
 		AccessMode    string `yaml:"accessMode"`
 		Size          string `yaml:"size"`
 	} `yaml:"persistence"`
-	// ExtraArgs are the program's flags (docs/deployment.md, "Arguments").
+	// ExtraArgs has the flags of the program (docs/deployment.md, "Arguments").
 	ExtraArgs struct {
 		DeviceBasedFSIDs *bool `yaml:"device-based-fsids"`
 		GracePeriod      int   `yaml:"grace-period"`
@@ -70,9 +70,9 @@ type nfsValues struct {
 	} `yaml:"storageClass"`
 }
 
-// The NFS provisioner's values are such that its chart takes, and its own volume is one
-// that the local-static-provisioner makes of the shipped example's disks. The example of
-// an NFS server on the node offers nothing to either.
+// TestNFSProvisionerValues checks that the chart accepts the example's values. Its volume comes from the
+// local-static-provisioner and a disk of the shipped example. The example of an NFS server on the worker offers
+// no volumes.
 func TestNFSProvisionerValues(t *testing.T) {
 	const examples = "../../packaging/examples/"
 	text, err := os.ReadFile(examples + "kubernetes/nfs-server-provisioner.yaml")
@@ -89,7 +89,7 @@ func TestNFSProvisionerValues(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	if v.StorageClass.Name == v.Persistence.StorageClass || v.StorageClass.Name == "" {
-		t.Errorf("what it offers and what it claims is called %q", v.StorageClass.Name)
+		t.Errorf("the offered and the claimed class are both called %q", v.StorageClass.Name)
 	}
 	classes := func(example string) (names []string) {
 		t.Helper()
@@ -114,7 +114,7 @@ func TestNFSProvisionerValues(t *testing.T) {
 		return names
 	}
 	if got := classes("fast-slow.yaml"); !slices.Contains(got, v.Persistence.StorageClass) {
-		t.Errorf("it claims from %q, and hotmount's values have %q", v.Persistence.StorageClass, got)
+		t.Errorf("the example claims from %q, hotmount's values have %q", v.Persistence.StorageClass, got)
 	}
 	if got := classes("nfs.yaml"); got != nil {
 		t.Errorf("the disk of the node's own server is offered as %q", got)

@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/control"
 )
 
-// TestReleaseCommand: the data is written at the disk's mount point, here one that is not
-// there, before the daemon is asked.
+// TestReleaseCommand checks that release writes the data to the disk before it calls the daemon. Here the mount
+// point is missing.
 func TestReleaseCommand(t *testing.T) {
 	h := machine(t)
 	write(t, h.Root, map[string]string{

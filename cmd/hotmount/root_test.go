@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/control"
 )
 
-// The control socket answers root alone.
+// TestAcceptAsRoot needs root, because the control socket answers only root.
 func TestAcceptAsRoot(t *testing.T) {
 	machine(t)
 	asked := answering(t, func(_ context.Context, r control.Request) (string, error) {
@@ -43,7 +43,7 @@ func TestAcceptAsRoot(t *testing.T) {
 			t.Errorf("%q: the daemon was asked (-want +got):\n%s", test.arg, diff)
 		}
 	}
-	// A mistake in the call does not get as far as the daemon.
+	// The command finds a wrong call itself, and does not call the daemon.
 	for _, args := range [][]string{{"accept"}, {"accept", "vdc", "vdd"}} {
 		if _, code, _ := call(t, args...); code != 2 || len(asked()) != 0 {
 			t.Errorf("%q: code %d", args, code)
@@ -58,7 +58,7 @@ func TestStateInitBesideADaemon(t *testing.T) {
 	}
 	asked := answering(t, func(context.Context, control.Request) (string, error) { return "", nil })
 	if out, code, err := call(t, "state", "init"); code != 0 || err != nil || out != "" {
-		t.Errorf("beside a daemon: code %d, %v, %q", code, err, out)
+		t.Errorf("with a daemon: code %d, %v, %q", code, err, out)
 	}
 	if diff := cmp.Diff([]control.Request{{Do: "look"}}, asked()); diff != "" {
 		t.Errorf("the daemon was asked (-want +got):\n%s", diff)
@@ -67,7 +67,7 @@ func TestStateInitBesideADaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code, err := call(t, "state", "init"); code != 0 || err != nil || !strings.HasPrefix(out, "the state directory is a new one: systemctl restart hotmount\n") {
-		t.Errorf("a lost one, beside a daemon: code %d, %v, %q", code, err, out)
+		t.Errorf("a lost disk, with a daemon: code %d, %v, %q", code, err, out)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestRescan(t *testing.T) {
 	}
 }
 
-// answering answers at the socket until the test ends, and gives what it was asked.
+// answering answers calls at the socket until the test ends. It returns a function with the calls so far.
 func answering(t *testing.T, answer control.Handler) (asked func() []control.Request) {
 	t.Helper()
 	var mu sync.Mutex

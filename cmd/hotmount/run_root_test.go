@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/report"
 )
 
-// TestLastGood: with a faulty configuration the last good settings are used, if there are any and this version takes
-// them. They are checked as any configuration is.
+// TestLastGood checks that the last good settings replace a faulty configuration. They must exist, and this
+// version must accept them. They are checked like any configuration.
 func TestLastGood(t *testing.T) {
 	h := machine(t)
 	if _, err := h.Store.Init(nil); err != nil {
@@ -29,7 +29,7 @@ func TestLastGood(t *testing.T) {
 	if err := h.Store.KeepSettings(config.File(&want)); err != nil {
 		t.Fatal(err)
 	}
-	// The environment and flags of today are at fault, too.
+	// The present environment and flags are faulty, too.
 	t.Setenv("HOTMOUNT_NODE", "other")
 	s, err := lastGood(h.Store, fault)
 	if err != nil || s.Node != "n" || s.Classes[0].Options[0] != "noatime" || s.Fault != "config.yaml:1: a (and 2 more)" || s.Classes[0].Grow {
@@ -66,7 +66,7 @@ func TestLastGood(t *testing.T) {
 	}
 }
 
-// TestLoadAndKeep: good settings are kept, faulty ones are not.
+// TestLoadAndKeep checks that good settings are saved, and faulty ones are not.
 func TestLoadAndKeep(t *testing.T) {
 	h := machine(t)
 	if _, err := h.Store.Init(nil); err != nil {

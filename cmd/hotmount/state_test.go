@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/inventory"
 )
 
-// machineID gives the node another machine-id.
+// machineID changes the machine-id of the worker.
 func machineID(t *testing.T, h inventory.Host, id string) {
 	t.Helper()
 	if err := os.WriteFile(h.Store.MachineID, []byte(id+"\n"), 0o644); err != nil {
@@ -20,7 +20,7 @@ func machineID(t *testing.T, h inventory.Host, id string) {
 	}
 }
 
-// standingOf returns what is on record of the disk.
+// standingOf returns what the store has about the disk.
 func standingOf(t *testing.T, h inventory.Host, name string) *disk.Standing {
 	t.Helper()
 	f, err := h.ByName(name)
@@ -30,7 +30,7 @@ func standingOf(t *testing.T, h inventory.Host, name string) *disk.Standing {
 	return &f.Standing
 }
 
-// serve answers as a running daemon does.
+// serve plays a running daemon.
 func serve(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -53,7 +53,7 @@ func serve(t *testing.T) {
 
 const cloned = "11111111222233334444555555555555"
 
-// TestStateKeep: a worker with a new machine-id says so in status, and ends with one command what that holds.
+// TestStateKeep checks that status reports a new machine-id, and that state keep ends what it holds.
 func TestStateKeep(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")
@@ -89,14 +89,15 @@ func TestStateKeep(t *testing.T) {
 		t.Errorf("kept: %+v", st)
 	}
 	if standingOf(t, h, "vdd").Present == nil {
-		t.Error("a disk from before the installation is not held any more")
+		t.Error("a disk from before the installation is no longer held")
 	}
 	if out, _, _ := call(t, "status"); strings.Contains(out, "machine-id") {
 		t.Errorf("status: %s", out)
 	}
 }
 
-// TestStateReset: the records go only while nothing depends on them, and the next start is the first one.
+// TestStateReset checks that records are removed only if nothing depends on them. The next start is then the
+// first one.
 func TestStateReset(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")

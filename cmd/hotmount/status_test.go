@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestStatusVerdict: a disk that needs attention is an exit code of its own.
+// TestStatusVerdict checks that a disk that needs attention causes a separate exit code.
 func TestStatusVerdict(t *testing.T) {
 	for state, want := range map[string]int{"refused": 3, "failed": 3, "ignored": 0, "held": 0} {
 		if got := exitCode(statusVerdict(&cli.Status{Disks: []cli.DiskStatus{{State: state}}})); got != want {
@@ -27,8 +27,7 @@ func TestStatusVerdict(t *testing.T) {
 	}
 }
 
-// TestUsable: a fault in the configuration keeps nobody from looking, unless it is in
-// the call.
+// TestUsable checks that commands that only look work with a faulty configuration. Faulty flags are an error.
 func TestUsable(t *testing.T) {
 	h := machine(t)
 	t.Setenv("HOTMOUNT_SETTLE", "no time")
@@ -56,6 +55,6 @@ func TestUsable(t *testing.T) {
 		t.Errorf("the daemon's: %q, %+v, %v", said, s, err)
 	}
 	if _, _, err = ask("--workers", "3"); err == nil {
-		t.Error("the flags were not taken, and nobody said it")
+		t.Error("flags were ignored without an error")
 	}
 }
