@@ -609,8 +609,7 @@ func TestTrustByDefault(t *testing.T) {
 	if _, err := Load(src); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("got %v, want the error of the check", err)
 	}
-	// In the first directory somebody could have removed the file. In the second nobody can remove another's
-	// file.
+	// Others can remove the file from a directory of mode 0775. From a sticky one they cannot.
 	dir := t.TempDir()
 	src = Source{Path: filepath.Join(dir, "config.yaml"), Trust: func(info fs.FileInfo) error {
 		if info.IsDir() && info.Mode().Perm()&0o022 != 0 {

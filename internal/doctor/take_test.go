@@ -466,11 +466,11 @@ func TestSights(t *testing.T) {
 		}()
 		synctest.Wait()
 		if slices.Sort(told); len(told) != 25 || told[0] != "/15" {
-			t.Errorf("told %q", told)
+			t.Errorf("answers %q", told)
 		}
 		close(hang)
 		if err := <-ended; err != nil || len(told) != 40 {
-			t.Errorf("told %q, %v", told, err)
+			t.Errorf("answers %q, %v", told, err)
 		}
 	})
 }

@@ -199,8 +199,8 @@ func (f afterMkfs) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	return res, err
 }
 
-// TestRealCountsAgree checks that the kernel counts exactly what mkfs.xfs writes, so that the disk is not read
-// again. It is after mkfs.ext4. A byte that somebody else writes meanwhile is found.
+// TestRealCountsAgree checks that the kernel counts exactly what mkfs.xfs writes, and that the disk is not read again.
+// After mkfs.ext4 it is read again. A byte that somebody else writes meanwhile is found.
 func TestRealCountsAgree(t *testing.T) {
 	ext4 := func(options ...string) func() *loop {
 		return func() *loop { return ext4Loop(t, 1<<30, options...) }

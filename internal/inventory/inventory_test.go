@@ -636,8 +636,8 @@ func mapValues(by map[string]disk.Facts) []*disk.Facts {
 	return all
 }
 
-// TestUnreadable checks that an unreadable disk is an error, but not one that means a disk that is gone. Its
-// mount would be cleaned up then.
+// TestUnreadable checks that an unreadable disk does not count as gone.
+// hotmount would clean up its mount then.
 func TestUnreadable(t *testing.T) {
 	const dir = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
 	for name, changes := range map[string]tree{

@@ -370,7 +370,7 @@ func TestScanMemory(t *testing.T) {
 	}
 }
 
-// Linux 6.7 and later align such a mapping to a huge page. Debian 12's kernel does not.
+// TestToHugePage checks the offset to the next huge page. Linux 6.7 and later align large mappings themselves; Debian 12's kernel does not.
 func TestToHugePage(t *testing.T) {
 	for address, want := range map[uintptr]int{0: 0, 4096: hugePage - 4096, 3 * hugePage: 0, 5*hugePage - 4096: 4096} {
 		if got := toHugePage(address); got != want {
@@ -453,8 +453,8 @@ func TestExtents(t *testing.T) {
 	})
 }
 
-// The allocation groups are those of mkfs.xfs 6.1.0 -N, without and with "-d su=64k,sw=4", and of 6.13.0 with
-// "-d concurrency=CPUS". agsize is in blocks of 4 KiB.
+// TestXFSGroups compares the groups with those of mkfs.xfs 6.1.0 -N, without and with "-d su=64k,sw=4".
+// Others are from 6.13.0 with "-d concurrency=CPUS". agsize is in blocks of 4 KiB.
 func TestXFSGroups(t *testing.T) {
 	for _, tc := range []struct {
 		size, agsize, agcount uint64
@@ -502,7 +502,7 @@ func TestXFSGroups(t *testing.T) {
 	}
 }
 
-// The block groups are those that `mke2fs -n` prints.
+// TestExtGroups compares the block groups with those that `mke2fs -n` prints.
 func TestExtGroups(t *testing.T) {
 	for _, tc := range []struct {
 		size, block uint64

@@ -127,7 +127,7 @@ func TestSince(t *testing.T) {
 		b := NewBoard(test.former)
 		repeats := len(test.former) > 0 && test.former[0].Seq == 12 && test.former[0].Decision == test.decide[0]
 		if got := b.Repeats(facts("S"), &disk.Content{}, settings(), test.decide[0]); got != repeats {
-			t.Errorf("%s: told before: %t", test.name, got)
+			t.Errorf("%s: logged before: %t", test.name, got)
 		}
 		if b.Repeats(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: disk.Mount}) {
 			t.Errorf("%s: a mount counts as logged before", test.name)

@@ -198,7 +198,7 @@ func TestMountEnded(t *testing.T) {
 		t.Errorf("without an answer: ended %v, error %v", ended, err)
 	}
 	if _, err := p.manager().MountEnded(background(t), "/etc", true); err == nil {
-		t.Error("PID 1 was asked for somebody else's mount")
+		t.Error("somebody else's mount counts as under way")
 	}
 }
 
@@ -393,7 +393,7 @@ func TestLost(t *testing.T) {
 		t.Errorf("the lost job: %v", err)
 	}
 	if got := p.calls(); got != "StartUnit hotmount-format@12.service replace\nStartUnit hotmount-format@12.service replace" {
-		t.Errorf("PID 1 was asked for\n%s", got)
+		t.Errorf("PID 1 got\n%s", got)
 	}
 }
 
@@ -516,7 +516,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: mounted", name)
 		}
 		if p.calls() != "" {
-			t.Errorf("%s: PID 1 was asked for %s", name, p.calls())
+			t.Errorf("%s: PID 1 got %s", name, p.calls())
 		}
 	}
 	p := startPID1(t)
@@ -540,7 +540,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	if p.calls() != "" {
-		t.Errorf("PID 1 was asked for %s", p.calls())
+		t.Errorf("PID 1 got %s", p.calls())
 	}
 }
 

@@ -217,7 +217,7 @@ func TestGivenUp(t *testing.T) {
 		a.over()
 	}
 	if got := p.calls(); strings.Contains(got, Name(nth(1).Path)) || strings.Contains(got, togetherUnit) {
-		t.Errorf("PID 1 was asked for %s", got)
+		t.Errorf("PID 1 got %s", got)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestLostAnswer(t *testing.T) {
 			t.Errorf("%d lost: %v", lost, err)
 		}
 		if got := strings.Count(p.calls(), "StartTransientUnit "); got != want {
-			t.Errorf("%d lost: PID 1 is asked %d times, want %d", lost, got, want)
+			t.Errorf("%d lost: PID 1 got %d calls, want %d", lost, got, want)
 		}
 	}
 }
