@@ -67,7 +67,7 @@ func TestStateInitBesideADaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code, err := call(t, "state", "init"); code != 0 || err != nil || !strings.HasPrefix(out, "the state directory is a new one: systemctl restart hotmount\n") {
-		t.Errorf("a lost disk, with a daemon: code %d, %v, %q", code, err, out)
+		t.Errorf("a lost state directory, with a daemon: code %d, %v, %q", code, err, out)
 	}
 }
 

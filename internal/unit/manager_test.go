@@ -198,7 +198,7 @@ func TestMountEnded(t *testing.T) {
 		t.Errorf("without an answer: ended %v, error %v", ended, err)
 	}
 	if _, err := p.manager().MountEnded(background(t), "/etc", true); err == nil {
-		t.Error("somebody else's mount counts as under way")
+		t.Error("accepted a mount that is not hotmount's")
 	}
 }
 
