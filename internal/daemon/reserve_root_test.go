@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +46,11 @@ func TestFullRoot(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Recover()
+			// The next record makes the history so large that its newest half is written anew.
+			history, line := filepath.Join(s.State, "history.jsonl"), `{"version":1,"begin":{"evidence":["`+strings.Repeat("x", 2000)+`"]}}`+"\n"
+			if err := os.WriteFile(history, []byte(strings.Repeat(line, 3<<20/len(line))+strings.Repeat("{\"version\":1}\n", 3<<20%len(line)/14)), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			sh(t, "mkdir "+class+"; cd "+root+"; "+tt.fill+"; sync")
 			uuid := func(i int) string { return fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i) }
 			for i := 0; ; i++ { // what fits without the reserve
@@ -60,6 +66,12 @@ func TestFullRoot(t *testing.T) {
 			// The check leaves the reserve alone.
 			if err := s.Check(); !errors.Is(err, unix.ENOSPC) || s.Load("b", nil).Lost.Error() != disk.StateFull {
 				t.Errorf("while it is full: %v, %v", err, s.Load("b", nil).Lost)
+			}
+			if err := s.EndFormat(uuid(0), errors.New("mkfs: no")); err != nil {
+				t.Errorf("the history: %v", err)
+			}
+			if info, err := os.Stat(history); err != nil || info.Size() > 2<<20 {
+				t.Errorf("the history is not shorter: %v, %v", info, err)
 			}
 			var points int
 			for ; points < 24; points++ {

@@ -241,7 +241,7 @@ func (s Store) appendLocked(next func([]disk.Record) (entry, error)) (err error)
 		if err != nil {
 			return err
 		}
-		return s.failed(replace(s.historyFile(), append(kept, text...), true))
+		return s.failed(s.WithReserve(func() error { return replace(s.historyFile(), append(kept, text...), true) }))
 	}
 	if whole < len(data) {
 		if err := file.Truncate(int64(whole)); err != nil {

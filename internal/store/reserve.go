@@ -48,13 +48,21 @@ func (s Store) WithReserve(do func() error) error {
 }
 
 // Recover checks once more a state directory that was full. It also takes what is missing of the reserve if there is
-// plenty of room. Either is tried again at the next call, so no error is reported.
+// plenty of room and nobody uses what was given back. Either is tried again at the next call, so no error is reported.
 func (s Store) Recover() {
 	if _, err := os.Lstat(s.fullFile()); err == nil {
 		_ = s.Check()
 	}
 	var st unix.Statfs_t
-	if unix.Statfs(s.State, &st) != nil || st.Bavail*uint64(st.Bsize) < 4*reserveFiles*reserveSize {
+	if unix.Statfs(s.State, &st) != nil || !roomy(&st) || makeSynced(s.reserveDir()) != nil {
+		return
+	}
+	dir, err := os.Open(s.reserveDir())
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	if syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		return
 	}
 	var missing []string
@@ -63,9 +71,12 @@ func (s Store) Recover() {
 			missing = append(missing, s.reserveFile(i))
 		}
 	}
-	if len(missing) > 0 && makeSynced(s.reserveDir()) == nil {
-		takeAll(missing)
-	}
+	takeAll(missing)
+}
+
+// roomy reports whether there is plenty of room for the reserve. Files is 0 where inodes are not counted.
+func roomy(st *unix.Statfs_t) bool {
+	return st.Bavail*uint64(st.Bsize) >= 4*reserveFiles*reserveSize && (st.Files == 0 || st.Ffree >= 4*reserveFiles)
 }
 
 // takeAll makes the files until one fails.

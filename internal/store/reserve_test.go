@@ -89,6 +89,40 @@ func TestRecover(t *testing.T) {
 	Store{State: t.TempDir() + "/none"}.Recover()
 }
 
+// TestRecoverWaits: what is given back is not taken before the step that needs it has ended.
+func TestRecoverWaits(t *testing.T) {
+	s := made(t)
+	s.Recover()
+	calls := 0
+	err := s.WithReserve(func() error {
+		if calls++; calls == 1 {
+			return unix.ENOSPC
+		}
+		s.Recover() // by another process
+		if n := kept(t, s); n != 0 {
+			t.Errorf("%d files are taken meanwhile", n)
+		}
+		return nil
+	})
+	if n := kept(t, s); err != nil || calls != 2 || n != reserveFiles {
+		t.Errorf("%d calls, %v, %d files are kept", calls, err, n)
+	}
+}
+
+// TestRoomy: the reserve is taken only if four times of it are free, in bytes and in inodes.
+func TestRoomy(t *testing.T) {
+	for want, all := range map[bool][]unix.Statfs_t{
+		true:  {{Bsize: 4096, Bavail: 4096, Files: 512, Ffree: 256}, {Bsize: 4096, Bavail: 4096}},
+		false: {{Bsize: 4096, Bavail: 4095, Files: 512, Ffree: 256}, {Bsize: 4096, Bavail: 4096, Files: 512, Ffree: 255}, {Bsize: 4096, Bavail: 4095}},
+	} {
+		for _, st := range all {
+			if got := roomy(&st); got != want {
+				t.Errorf("%+v: %v", st, got)
+			}
+		}
+	}
+}
+
 // TestFullEnds: a full filesystem stops formatting until a check succeeds, and no record counts as missing.
 func TestFullEnds(t *testing.T) {
 	s := made(t)
