@@ -73,21 +73,18 @@ func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
 
 const raw = "/var/lib/disks/block/virtio-"
 
-// formatsFormerBlock has a disk that was given out formatted with a token, the only way. It then comes back as any volume.
+// formatsFormerBlock has a disk that was given out formatted with a token, the only way. Another disk with its serial was
+// attached meanwhile. So the record may be that one's, and the new filesystem is held until it is accepted.
 func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 	m.t.Helper()
 	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
 	name, id := m.attach(w, disk)
 	m.wait("the remedy", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is refused: it was given out .* hotmount format "+name+"'")
 	m.run("$(hotmount format " + name + " | tail -n 1)")
+	m.wait("the accept", "hotmount accept "+name+" filesystem-on-former-block-volume")
 	uuid := m.mounted(name)
 	m.detach(w, id)
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
-	name, id = m.attach(w, disk)
-	if got := m.mounted(name); got != uuid {
-		m.t.Errorf("it was %s and is %s", uuid, got)
-	}
-	m.detach(w, id)
 	m.run("mv /root/config.yaml /etc/hotmount; systemctl reload hotmount")
 }
 

@@ -98,7 +98,9 @@ func TestDamagedLog(t *testing.T) {
 	m.wait("it to be failed", "(hotmount status || [ $? = 3 ]) | grep '^"+name+" .* failed '")
 	m.told(name + " is failed: .*xfs_repair -n /dev/" + name)
 	m.says("^/dev/" + name + " .*the kernel says: .*log mount/recovery failed")
-	m.run("systemctl stop hotmount; xfs_repair -L /dev/" + name + " 2>&1; systemctl start hotmount")
+	m.run("systemctl stop hotmount")
+	m.wait("nobody to read it", "! systemctl list-units --no-legend 'hotmount-format@*' | grep -q .")
+	m.run("xfs_repair -L /dev/" + name + " 2>&1; systemctl start hotmount")
 	if got := m.mounted(name); got != uuid {
 		t.Errorf("repaired and mounted as %s", got)
 	}
