@@ -97,6 +97,28 @@ func TestANodesFaultIsTriedForEver(t *testing.T) {
 	}
 }
 
+// TestFailureIsOfNode: no token may be offered because of a fault of the node.
+func TestFailureIsOfNode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err    error
+		ofNode bool
+	}{
+		"the node":   {fmt.Errorf("cannot: %w", disk.OfNode(errors.New("no space"))), true},
+		"its users":  {fmt.Errorf("cannot: %w", disk.ErrHeld), true},
+		"the disk":   {errors.New("it is damaged"), false},
+		"no failure": {nil, false},
+	} {
+		m := newMachine(xfsDisk("vdb", 2, uuidA))
+		m.mountErr["vdb"] = tt.err
+		with(t, m, func(t *testing.T, _ *Agent) {
+			settle()
+			if m.again.OfNode != tt.ofNode || m.again.Count == 0 && tt.err != nil {
+				t.Errorf("%s: %+v", name, m.again)
+			}
+		})
+	}
+}
+
 // The operator's rescan retries a waiting disk at once, and no other look does.
 func TestRescanTriesAgain(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))

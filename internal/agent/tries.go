@@ -89,6 +89,7 @@ func (a *Agent) failed(name string, err error) {
 	}
 	t, now, facts := &st.tries, time.Now(), st.facts
 	again := t.again(err, now, most)
+	again.OfNode = most != longest
 	t.stuck, t.until = &facts, now.Add(again.Wait)
 	t.retry = t.until
 	a.report.Failed(&st.facts, st.decision, a.path(st), err, again)

@@ -21,6 +21,8 @@ type Line struct {
 	Since time.Time `json:"since,omitzero"`
 	// Failure is what cannot be done with the disk at present, and why.
 	Failure string `json:"failure,omitempty"`
+	// OfNode reports that the failure is the node's, or that the kernel holds the filesystem: it is no sign of damage.
+	OfNode bool `json:"of_node,omitempty"`
 	// Remedy is what helps against the failure.
 	Remedy string `json:"remedy,omitempty"`
 	// Tries is how often in a row it has failed. Retry is when it is tried again.
@@ -41,6 +43,8 @@ type Tries struct {
 	Count int
 	// Wait is the time until the next try.
 	Wait time.Duration
+	// OfNode reports that the failure wraps a NodeError or ErrHeld.
+	OfNode bool
 	// Quiet reports that the journal has the same failure already.
 	Quiet bool
 }

@@ -71,11 +71,12 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	return err
 }
 
-// learnFailure adds to the facts why the daemon has failed to mount the disk. Only the daemon knows that.
+// learnFailure adds to the facts why the daemon has failed to mount the disk, unless the node is at fault.
+// Only the daemon knows that.
 func learnFailure(h inventory.Host, f *disk.Facts) error {
 	lines, err := h.Store.Published()
 	for _, l := range lines {
-		if l.Disk == f.Name && l.Seq == f.Seq && l.Decision.Action == disk.Mount {
+		if l.Disk == f.Name && l.Seq == f.Seq && l.Decision.Action == disk.Mount && !l.OfNode {
 			f.Standing.MountFailure = l.Failure
 		}
 	}

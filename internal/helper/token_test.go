@@ -71,7 +71,7 @@ func TestFormatWithoutAToken(t *testing.T) {
 	}
 }
 
-// TestLearnFailure: only a failure to mount this attachment of the disk counts.
+// TestLearnFailure: only a failure to mount this attachment of the disk counts, and none of the node.
 func TestLearnFailure(t *testing.T) {
 	h := nodetest.New(t)
 	mount := disk.Decision{Action: disk.Mount}
@@ -80,6 +80,7 @@ func TestLearnFailure(t *testing.T) {
 		want string
 	}{
 		"failed":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way"}, "no way"},
+		"the node fails":           {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way", OfNode: true}, ""},
 		"mounts":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount}, ""},
 		"an earlier disk":          {disk.Line{Disk: "vdb", Seq: 6, Decision: mount, Failure: "no way"}, ""},
 		"another disk":             {disk.Line{Disk: "vdc", Seq: 7, Decision: mount, Failure: "no way"}, ""},

@@ -137,7 +137,7 @@ func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, again disk.Tri
 			l = disk.Line{Disk: f.Name, Kind: disk.Unread, Decision: d}
 		}
 		l.Failure, l.Remedy = disk.OneLine(err.Error()), "it is tried again; to have that done at once: hotmount accept "+f.Name
-		l.Tries, l.Retry = again.Count, time.Now().UTC().Add(again.Wait).Round(time.Second)
+		l.OfNode, l.Tries, l.Retry = again.OfNode, again.Count, time.Now().UTC().Add(again.Wait).Round(time.Second)
 		b.lines[f.Name] = l
 	})
 }
@@ -146,7 +146,7 @@ func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, again disk.Tri
 func (b *Board) Recovered(f *disk.Facts) {
 	b.change(func() {
 		if l, ok := b.lines[f.Name]; ok && l.Failure != "" {
-			l.Failure, l.Remedy, l.Tries, l.Retry = "", "", 0, time.Time{}
+			l.Failure, l.OfNode, l.Remedy, l.Tries, l.Retry = "", false, "", 0, time.Time{}
 			b.lines[f.Name] = l
 		}
 	})

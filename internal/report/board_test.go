@@ -37,8 +37,8 @@ func TestBoard(t *testing.T) {
 	if l.Why == "" || l.Next == "" || l.Decision != refused || l.Kind != disk.Unknown || l.Seq != 12 || !b.Knows("vdb", 12) || b.Knows("vdb", 13) {
 		t.Errorf("refused: %+v", l)
 	}
-	b.Failed(f, refused, errors.New("no\nway"), disk.Tries{Count: 9, Wait: time.Hour, Quiet: true})
-	if l = one("failed"); l.Failure != "no; way" || l.Remedy == "" || l.Decision != refused || l.Tries != 9 || time.Until(l.Retry) < 59*time.Minute {
+	b.Failed(f, refused, errors.New("no\nway"), disk.Tries{Count: 9, Wait: time.Hour, Quiet: true, OfNode: true})
+	if l = one("failed"); !l.OfNode || l.Failure != "no; way" || l.Remedy == "" || l.Decision != refused || l.Tries != 9 || time.Until(l.Retry) < 59*time.Minute {
 		t.Errorf("failed: %+v", l)
 	}
 	l.Retry = time.Date(2026, 11, 28, 2, 3, 4, 0, time.UTC)
@@ -46,7 +46,7 @@ func TestBoard(t *testing.T) {
 		t.Errorf("in words: %s", got)
 	}
 	b.Recovered(f)
-	if l = one("recovered"); l.Failure != "" || l.Remedy != "" || l.Next == "" || l.Tries != 0 || !l.Retry.IsZero() {
+	if l = one("recovered"); l.OfNode || l.Failure != "" || l.Remedy != "" || l.Next == "" || l.Tries != 0 || !l.Retry.IsZero() {
 		t.Errorf("recovered: %+v", l)
 	}
 	b.Failed(f, refused, errors.New("no"), disk.Tries{})
