@@ -72,7 +72,7 @@ func TestNewDisksHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	attach(t, h.Root, "vdd", 48, "4d8ac1b2-9f6e-4a3c-8")
-	const line = "class default holds each new disk until hotmount accept: a storage driver on this node can bring or take such disks (cinder.csi.openstack.org); "
+	const line = "class default holds each new disk until hotmount accept DISK may-be-a-csi-volume: a storage driver on this node can bring or take such disks (cinder.csi.openstack.org); "
 	const held = "a storage driver on this node can have brought it, or can take it: cinder.csi.openstack.org; hotmount does not open it; " +
 		"if it is the node's own: hotmount accept vdd may-be-a-csi-volume; or beforehand, in its class: serial: ['4d8ac1b2-9f6e-4a3c-8']\n"
 	for command, want := range map[string][]string{

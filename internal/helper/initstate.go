@@ -63,7 +63,7 @@ func wordsOfHeld(f *disk.Facts, s *disk.Settings) string {
 	c := f.Known()
 	d := policy.Decide(f, &c, s)
 	if d.Reason == disk.ReasonPresent {
-		return "it was attached before hotmount and may be blank; to let hotmount use it: hotmount accept " + f.Name
+		return fmt.Sprintf("it was attached before hotmount and may be blank; to let hotmount use it: hotmount accept %s %s", f.Name, d.Reason)
 	}
 	why, next := policy.Words(f, &c, s, d)
 	return why + "; " + next

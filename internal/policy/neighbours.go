@@ -68,8 +68,8 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 			}
 		}
 		if len(names) > 0 {
-			lines = append(lines, say("class %s holds each new disk until hotmount accept: a storage driver on this node can bring or take such disks (%s); "+
-				"to have the node's own used at once, select them by serial, or set neighbours: ignore", visible(c.Name), joined(names)))
+			lines = append(lines, say("class %s holds each new disk until hotmount accept DISK %s: a storage driver on this node can bring or take such disks (%s); "+
+				"to have the node's own used at once, select them by serial, or set neighbours: ignore", visible(c.Name), disk.ReasonCSI, joined(names)))
 		}
 	}
 	return lines

@@ -1142,19 +1142,22 @@ func TestWordsOfARemedy(t *testing.T) {
 		config func(*disk.Settings)
 		want   string
 	}{
-		"something else":                      {nil, proven(disk.Other), nil, format},
-		"formatting off":                      {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, "blkdiscard -z /dev/vdb </dev/null; or detach it and attach a new volume"},
-		"class creates nothing":               {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
-		"class creates nothing, takes ext4":   {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb"},
-		"given out once":                      {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Other), nil, format},
-		"given out once, blank":               {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), nil, format},
-		"given out once, creates nothing":     {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb"},
-		"on a block volume":                   {onBlockVolume, proven(disk.Other), nil, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb"},
-		"on a block volume, blank":            {onBlockVolume, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Accept = []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb; then hotmount accept vdb"},
-		"too small":                           {func(f *disk.Facts) { f.Size = 1 << 20 }, proven(disk.Other), nil, "attach a larger disk"},
-		"half made, of another type":          {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, nil, format},
-		"half made, class creates nothing":    {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
-		"not overwritten":                     {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, nil, format},
+		"something else":                    {nil, proven(disk.Other), nil, format},
+		"formatting off":                    {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, "blkdiscard -z /dev/vdb </dev/null; or detach it and attach a new volume"},
+		"class creates nothing":             {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
+		"class creates nothing, takes ext4": {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb"},
+		"given out once":                    {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Other), nil, format},
+		"given out once, blank":             {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), nil, format},
+		"given out once, creates nothing":   {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb filesystem-on-former-block-volume"},
+		"on a block volume":                 {onBlockVolume, proven(disk.Other), nil, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb filesystem-on-former-block-volume"},
+		"on a block volume, blank":          {onBlockVolume, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Accept = []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb; then hotmount accept vdb filesystem-on-former-block-volume"},
+		"too small":                         {func(f *disk.Facts) { f.Size = 1 << 20 }, proven(disk.Other), nil, "attach a larger disk"},
+		"half made, of another type":        {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, nil, format},
+		"half made, class creates nothing":  {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
+		"not overwritten":                   {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, nil, format},
+		"not overwritten, given out once": {func(f *disk.Facts) {
+			f.Standing.Given, f.Standing.Intent = &given, &disk.Intent{UUID: otherUUID, Over: true}
+		}, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb filesystem-on-former-block-volume"},
 		"not overwritten, creates nothing":    {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
 		"somebody wrote":                      {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, nil, format},
 		"somebody wrote, and creates nothing": {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
@@ -1257,7 +1260,7 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 		t.Errorf("failed: %q", got)
 	}
 	failed.Recorded, failed.Failure = true, "its ext4 has \\x1b on record"
-	if got := words(); got != `it is mounted, and its filesystem could not be grown to fill it: its ext4 has \x1b on record; stop the pods that use it; then hotmount release vdb; then e2fsck -f /dev/vdb; then hotmount accept vdb` {
+	if got := words(); got != `it is mounted, and its filesystem could not be grown to fill it: its ext4 has \x1b on record; stop the pods that use it; then hotmount release vdb; then e2fsck -f /dev/vdb; then hotmount accept vdb released` {
 		t.Errorf("errors on record: %q", got)
 	}
 	failed.Failure = ""
@@ -1294,7 +1297,7 @@ func TestWordsOfTwins(t *testing.T) {
 			c.Type = kind
 			f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, Mounted: mounted}}
 			_, next := Words(f, c, s, Decide(f, c, s))
-			if !strings.Contains(next, "detach one") || !strings.HasSuffix(next, own+" /dev/"+f.Name+" && udevadm trigger /dev/"+f.Name) || strings.Contains(next, "hotmount accept DISK") != accept {
+			if !strings.Contains(next, "detach one") || !strings.HasSuffix(next, own+" /dev/"+f.Name+" && udevadm trigger /dev/"+f.Name) || strings.HasPrefix(next, "detach one; if this one stays refused: hotmount accept vdb twin; or give this one") != accept {
 				t.Errorf("%s, mounted %q: %s", kind, mounted, next)
 			}
 		}

@@ -211,7 +211,7 @@ var othersUse = []rule{{
 	},
 	remedy: func(w *told) string {
 		if w.f.Standing.Unmounted != "" {
-			return "once that has ended: hotmount accept " + w.f.Name
+			return say("once that has ended: hotmount accept %s %s", w.f.Name, w.f.Standing.Unmounted)
 		}
 		return "once that has ended, it is mounted by itself; to have hotmount look at once: hotmount rescan"
 	},

@@ -89,7 +89,7 @@ func mountedWhy(w *told) string {
 
 func notGrownRemedy(w *told) string {
 	if w.f.Standing.Fit.Recorded {
-		return say("stop the pods that use it; then hotmount release %s; then e2fsck -f %s; then hotmount accept %[1]s", w.f.Name, w.f.Node())
+		return say("stop the pods that use it; then hotmount release %s; then e2fsck -f %s; then hotmount accept %[1]s %[3]s", w.f.Name, w.f.Node(), disk.ReasonReleased)
 	}
 	return say("once that is solved: systemctl start hotmount-grow@%d", w.f.Seq)
 }
@@ -288,5 +288,5 @@ func twinRemedy(w *told) string {
 	if p.Mounted != "" {
 		return "detach one, or " + own
 	}
-	return "detach one, and if the other stays refused, accept it (hotmount accept DISK), or " + own
+	return say("detach one; if this one stays refused: hotmount accept %s; or %s", f.Name, own)
 }

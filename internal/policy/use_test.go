@@ -59,7 +59,7 @@ func TestWordsOfAVolumeInUse(t *testing.T) {
 		`claimed by /etc/a\x1b.mount`:      func(f *disk.Facts) { f.Claim = "/etc/a\x1b.mount" },
 		"below md0, loop3":                 func(f *disk.Facts) { looped(f); f.Holders = []string{"md0"} },
 	} {
-		for unmounted, remedy := range map[disk.Reason]string{"": "it is mounted by itself", disk.ReasonUnmounted: "hotmount accept vdb"} {
+		for unmounted, remedy := range map[disk.Reason]string{"": "it is mounted by itself", disk.ReasonUnmounted: "hotmount accept vdb unmounted-by-hand"} {
 			f, s := blankDisk(), settings()
 			onRecordAnd(put)(f)
 			f.Standing.Unmounted = unmounted

@@ -37,9 +37,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		next = w.rule.remedy(w)
 	}
 	if w.rule.lift&(byAccept|byRetry) != 0 {
-		// With the reason, accept lifts no hold that arises after this was shown.
+		// With the reason, accept lifts no hold that arises after this was shown. A remedy may name another.
 		accept := "hotmount accept " + f.Name
-		next = strings.ReplaceAll(next, accept, accept+" "+string(d.Reason))
+		next = strings.TrimSuffix(strings.ReplaceAll(next+";", accept+";", accept+" "+string(d.Reason)+";"), ";")
 	}
 	return cmp.Or(why, string(d.Reason)), next
 }
@@ -183,7 +183,7 @@ func wipe(w *told) string {
 	case ok:
 		return "if nothing on it is needed: hotmount format " + f.Name
 	case f.Standing.Given != nil:
-		return hand + "; then hotmount accept " + f.Name
+		return hand + say("; then hotmount accept %s %s", f.Name, disk.ReasonFormerBlock)
 	case f.Whole != "", d.Reason == disk.ReasonNoCreate:
 		return hand
 	case d.Reason == disk.ReasonTooSmall:

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -136,10 +137,18 @@ func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, again disk.Tri
 		if !ok {
 			l = disk.Line{Disk: f.Name, Kind: disk.Unread, Decision: d}
 		}
-		l.Failure, l.Remedy = disk.OneLine(err.Error()), "it is tried again; to have that done at once: hotmount accept "+f.Name
+		l.Failure, l.Remedy = disk.OneLine(err.Error()), "it is tried again; to have that done at once: "+tryAgain(f, d)
 		l.OfNode, l.Tries, l.Retry = again.OfNode, again.Count, time.Now().UTC().Add(again.Wait).Round(time.Second)
 		b.lines[f.Name] = l
 	})
+}
+
+// tryAgain returns the command that tries again and lifts no hold.
+func tryAgain(f *disk.Facts, d disk.Decision) string {
+	if d.Reason == "" || d.Action == disk.Hold || d.Action == disk.Refuse {
+		return "hotmount rescan"
+	}
+	return fmt.Sprintf("hotmount accept %s %s", f.Name, d.Reason)
 }
 
 // Recovered records that the last failure is over.

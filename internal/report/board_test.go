@@ -75,6 +75,25 @@ func TestBoard(t *testing.T) {
 	}
 }
 
+// TestFailedRemedy checks that the command that tries again lifts no hold, even one that arises before it is typed.
+func TestFailedRemedy(t *testing.T) {
+	for name, tt := range map[string]struct {
+		d    disk.Decision
+		want string
+	}{
+		"a mount":   {disk.Decision{Action: disk.Mount, Reason: disk.ReasonFilesystem}, "hotmount accept vdb filesystem"},
+		"a hold":    {disk.Decision{Action: disk.Hold, Reason: disk.ReasonPresent}, "hotmount rescan"},
+		"a refusal": {disk.Decision{Action: disk.Refuse, Reason: disk.ReasonTwin}, "hotmount rescan"},
+		"no look":   {disk.Decision{}, "hotmount rescan"},
+	} {
+		b := NewBoard(nil)
+		b.Failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, tt.d, errors.New("no"), disk.Tries{Wait: time.Second})
+		if got := b.Lines()[0].Remedy; got != "it is tried again; to have that done at once: "+tt.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // TestUnselected checks that a disk without a class has a line until somebody uses it. It is logged once for
 // each attachment.
 func TestUnselected(t *testing.T) {

@@ -144,7 +144,7 @@ func TestCSIVolumes(t *testing.T) {
 	m.detach(w, encryptedID)
 
 	// Beforehand.
-	const beforehand = "class default holds each new disk until hotmount accept: a storage driver on this node can bring or take such disks (cinder.csi.openstack.org)"
+	const beforehand = "class default holds each new disk until hotmount accept DISK may-be-a-csi-volume: a storage driver on this node can bring or take such disks (cinder.csi.openstack.org)"
 	for _, command := range []string{"hotmount plan 2>&1 >/dev/null", "hotmount config check 2>&1", "hotmount doctor || [ $? = 3 ]", "touch /var/lib/hotmount/removed; hotmount state init"} {
 		if got := m.run(command); !strings.Contains(got, beforehand) {
 			t.Errorf("%s: %s", command, got)

@@ -210,12 +210,12 @@ func TestGrowWithErrorsOnRecord(t *testing.T) {
 	sum := m.run(fmt.Sprintf(fill, uuid))
 	m.resize(w, id, 2*gib)
 	const what = "it is mounted, and its filesystem could not be grown to fill it: cannot grow the filesystem of .*: its ext4 has errors on record, and the kernel does not grow such a filesystem"
-	m.says("/dev/" + name + " .*keep: " + what + "; stop the pods that use it; then hotmount release " + name + "; then e2fsck -f /dev/" + name + "; then hotmount accept " + name)
+	m.says("/dev/" + name + " .*keep: " + what + "; stop the pods that use it; then hotmount release " + name + "; then e2fsck -f /dev/" + name + "; then hotmount accept " + name + " released")
 	m.run("hotmount status >/run/status || [ $? = 3 ]; grep '^" + name + " .* mounted ' /run/status; ! grep -F '\\' /run/status")
 	m.told(name + " is mounted: " + what)
 	m.wait("the metric", `grep -F 'hotmount_disks{class="default",reason="not-grown",state="mounted"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)
 	// e2fsck wants a terminal.
-	m.run("commands=$( (hotmount status || [ $? = 3 ]) | tr -s '\\n ' ' ' | grep -o 'hotmount release " + name + "; .*; then hotmount accept " + name + "' | sed 's/; then /; /g'); script -qec \"$commands\" /dev/null </dev/null")
+	m.run("commands=$( (hotmount status || [ $? = 3 ]) | tr -s '\\n ' ' ' | grep -o 'hotmount release " + name + "; .*; then hotmount accept " + name + " released' | sed 's/; then /; /g'); script -qec \"$commands\" /dev/null </dev/null")
 	m.takes(uuid, 2*gib-130*mib)
 	m.run("hotmount status; ! hotmount status | grep 'could not be grown'")
 	if got := m.run(fmt.Sprintf("cd /mnt/disks/%s && sha256sum data/f", uuid)); got != sum {
