@@ -44,7 +44,7 @@ func serialTwiceWhy(w *told) string {
 	if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || w.class == nil || w.class.Mode != disk.ModeBlock) {
 		return say("another disk has its %s and is in use (%s): %s; this may be a second path to it", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
 	}
-	return say("another disk has its serial %s: %s (virtio cuts serials at 20 characters); as block volumes they could not be told apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot))
+	return say("another disk has its serial %s: %s%s; as block volumes they could not be told apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot), only(f.SerialCut(), " (virtio cuts serials at 20 characters)"))
 }
 
 func serialTwiceRemedy(w *told) string {
