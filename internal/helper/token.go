@@ -91,10 +91,13 @@ func unmet(f *disk.Facts, c *disk.Content, s *disk.Settings) []policy.Condition 
 }
 
 // shown returns what a token is for besides the disk and its content: the boot, and what it overrides. A hold that
-// arises after the token was shown ends the token.
+// arises after the token was shown ends the token, and so does other data that is missing.
 func shown(boot string, overridden []policy.Condition) string {
 	for _, c := range overridden {
 		boot += "\n" + c.Wanted
+		if c.Names {
+			boot += ": " + c.Found
+		}
 	}
 	return boot
 }

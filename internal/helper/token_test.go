@@ -10,6 +10,7 @@ import (
 	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/nodetest"
+	"hotmount/internal/policy"
 	"hotmount/internal/store"
 )
 
@@ -112,6 +113,18 @@ func TestUnmet(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	before := shown("boot", got)
+	f.Standing.Before = &disk.Sighting{UUID: "0b0f1c6e-aaaa-4000-8000-000000000002", Type: "ext4"}
+	if shown("boot", unmet(f, c, &s)) == before {
+		t.Error("the token stays the same when another filesystem is missing")
+	}
+	f.Standing.Before.UUID = "0b0f1c6e-aaaa-4000-8000-000000000001"
+	if shown("boot", unmet(f, c, &s)) != before {
+		t.Error("the token changes by itself")
+	}
+	brake := []policy.Condition{{Wanted: "w", Found: "1 now"}}
+	if again := []policy.Condition{{Wanted: "w", Found: "2 now"}}; shown("boot", brake) != shown("boot", again) {
+		t.Error("a changing count ends the token")
+	}
 	f.Standing.Used = &disk.Use{How: "mounted at /srv"}
 	if shown("boot", unmet(f, c, &s)) == before || shown("other", got) == before {
 		t.Error("the token stays the same")

@@ -13,6 +13,8 @@ type Condition struct {
 	Wanted string
 	Held   bool
 	Found  string
+	// Names reports that Found names the data or the disk in question, which a token is bound to.
+	Names bool
 	// Open reports that only reading the disk can tell.
 	Open bool
 }
@@ -36,7 +38,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 			continue
 		}
 		w := &told{f, c, s, disk.Decision{}, class, ruleOf(r.reason)}
-		one := Condition{Wanted: r.wanted, Held: !r.when(in), Found: w.found()}
+		one := Condition{Wanted: r.wanted, Held: !r.when(in), Found: w.found(), Names: w.rule.kind == HoldData || w.rule.kind == HoldIdentity}
 		if r.lift&byAccept != 0 {
 			one.Wanted += ", or it was accepted"
 			if one.Held && r.when(without) {
