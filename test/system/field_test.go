@@ -91,7 +91,8 @@ func TestDamagedLog(t *testing.T) {
 	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "LOG"})
 	uuid := m.mounted(name)
-	m.run("cd /mnt/disks/" + uuid + "; echo kept >f; sync; for i in {1..60}; do mkdir d$i; touch d$i/x; sync -f .; done; cd /; xfs_io -x -c 'shutdown -f' /mnt/disks/" + uuid)
+	// A freeze writes back what only the log has. The repair discards the log.
+	m.run("cd /mnt/disks/" + uuid + "; echo kept >f; sync; xfs_freeze -f .; xfs_freeze -u .; for i in {1..60}; do mkdir d$i; touch d$i/x; sync -f .; done; cd /; xfs_io -x -c 'shutdown -f' /mnt/disks/" + uuid)
 	m.detach(w, id)
 	damageLog(t, image)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "LOG"})
