@@ -141,6 +141,7 @@ func TestHeard(t *testing.T) {
 	} {
 		h := nodetest.New(t)
 		r := runtest.New(t)
+		r.On("/usr/bin/journalctl --sync", runtest.Print("", 0))
 		r.On(`/usr/bin/journalctl -b -q -o json --no-pager -n 500 --since -63s _TRANSPORT=kernel + _SYSTEMD_UNIT=a.mount + _PID=1 UNIT=a.mount`, runtest.Print(tt.journal, 0))
 		a := heard(t.Context(), r, h, &disk.Facts{ID: tt.id}, &disk.Class{Options: []string{"noattime", "commit=5"}}, "a.mount", asked, 3*time.Second+1)
 		var got []string

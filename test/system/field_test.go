@@ -55,23 +55,16 @@ func TestStaleUdevDatabase(t *testing.T) {
 func TestPluggedAndUnplugged(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
-	var name, id string
 	for range 10 {
-		a, err := w.Attach(ctx(t), worker.Disk{File: image})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if name, err = w.BlockDevice(ctx(t), a.ID); err != nil {
-			t.Fatal(err)
-		}
-		id = a.ID
+		_, id := m.attach(w, worker.Disk{File: image})
 		// The kernel keeps a loop device that is mounted until it is unmounted. This one may be mounted already.
 		if err := w.Detach(ctx(t), id); err != nil {
 			m.detach(w, id)
 		}
 	}
-	m.wait("the last mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
-	name, id = m.attach(w, worker.Disk{File: image})
+	// A mount that was asked for before its disk went waits for the disk, for 90 seconds (DefaultDeviceTimeoutSec=).
+	m.waits(3, "the last mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
+	name, id := m.attach(w, worker.Disk{File: image})
 	uuid := m.mounted(name)
 	m.wait("quiet", "systemctl show -P StatusText hotmount | grep -qx '1 mounted, 0 held, 0 refused, 0 failing'")
 	if got := m.run("findmnt -rno TARGET | grep -c ^/mnt/disks/"); got != "1" {
