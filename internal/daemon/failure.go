@@ -34,10 +34,9 @@ const (
 
 // heard reads the journal about the attempt that began at that time of CLOCK_MONOTONIC and took so long.
 func heard(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, class *disk.Class, mountUnit string, since, took time.Duration) (a attempt) {
-	// journald may be late on a busy node. Without this the cause would be missing, and then seem to change.
-	if _, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{"--sync"}}); err != nil {
-		return a
-	}
+	// journald may be late on a busy node. Without this the cause would be missing, and then seem to change. If it fails,
+	// what is there is read all the same.
+	_, _ = r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{"--sync"}})
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{
 		"-b", "-q", "-o", "json", "--no-pager", "-n", mostEntries, "--since", fmt.Sprintf("-%ds", int(took.Seconds())+60),
 		"_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=" + mountUnit, "+", "_PID=1", "UNIT=" + mountUnit,

@@ -13,8 +13,9 @@ import (
 var ErrToken = errors.New("the token does not hold: it is for another disk or another content, or the disk was written to or attached anew since, or something else holds it now, or the machine restarted")
 
 // Token returns the token that binds the operator's order to this disk, in this boot and its present state. boot is the
-// boot's id, with what else the token is for. The token covers serial, disk sequence number, size and the kernel's write count. It also covers a digest of everything that Prove
-// read, at least of the samples. It is no secret, because only root can use it.
+// boot's id, with what else the token is for. The token covers serial, disk sequence number, size and the kernel's write
+// count. It also covers a digest of everything that Prove read, at least of the samples. It is no secret, because only
+// root can use it.
 func (s *Session) Token(ctx context.Context, boot string) (string, error) {
 	token, err := s.token(ctx, boot)
 	if err != nil {

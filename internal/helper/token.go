@@ -71,8 +71,8 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	return err
 }
 
-// learnFailure adds to the facts why the daemon has failed to mount the disk, unless the node is at fault.
-// Only the daemon knows that.
+// learnFailure adds to the facts why the daemon has failed to mount the disk, unless the node is at fault. Only the daemon
+// knows both.
 func learnFailure(h inventory.Host, f *disk.Facts) error {
 	lines, err := h.Store.Published()
 	for _, l := range lines {
