@@ -280,7 +280,7 @@ func TestRealContent(t *testing.T) {
 		"random bytes":            {"dd if=/dev/urandom of=$d bs=1M count=3 seek=100 conv=notrunc", disk.Unknown, ""},
 		"one byte at the end":     {"printf x | dd of=$d bs=1 seek=314572799 conv=notrunc", disk.Unknown, ""},
 		"one byte in the middle":  {"printf x | dd of=$d bs=1 seek=151234567 conv=notrunc", disk.Unknown, ""},
-		"an archive":              {"tar -cf $d /etc/passwd 2>/dev/null", disk.Unknown, ""},
+		"an archive":              {"tar -cf $d /etc/passwd 2>/dev/null", disk.Other, "tar"},
 		"xfs and ext4":            {"mkfs.ext4 -q $d; mkfs.xfs -q -f $d.x; dd if=$d.x of=$d bs=512 count=1 conv=notrunc", disk.Other, "filesystem:xfs filesystem:ext4:1.0"},
 		"a boot sector's last 2":  {"printf '\\125\\252' | dd of=$d bs=1 seek=510 conv=notrunc", disk.Other, "dos"},
 		"an MBR with a partition": {"printf '\\200\\000\\002\\000\\203\\077\\040\\000\\000\\010\\000\\000\\000\\010\\000\\000' | dd of=$d bs=1 seek=446 conv=notrunc; printf '\\125\\252' | dd of=$d bs=1 seek=510 conv=notrunc", disk.Other, "dos"},
