@@ -682,7 +682,7 @@ func TestBoot(t *testing.T) {
 }
 
 // TestLookAllocates limits the allocations of a look, which happens at each event of a disk. Today there are
-// 508.
+// 517.
 func TestLookAllocates(t *testing.T) {
 	h := node.make(t)
 	n := testing.AllocsPerRun(20, func() {

@@ -96,7 +96,7 @@ func claimsBelow(root string) ([]Claim, error) {
 	}
 	var claims []Claim
 	for _, s := range sources {
-		text, err := readFile(filepath.Join(root, s.path))
+		text, err := readFile(root + s.path)
 		if s.unit && (err != nil || hidden(root, s.path)) {
 			unseen = append(unseen, Claim{Where: s.path})
 			continue
@@ -133,7 +133,7 @@ func hidden(root, name string) bool {
 
 // list returns the paths of the directory's entries whose names have one of the endings.
 func list(root, dir string, endings ...string) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(root, dir))
+	entries, err := os.ReadDir(root + dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
