@@ -1,15 +1,24 @@
 package test
 
 import (
+	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+)
+
+var (
+	draw = flag.Uint64("draw", 0, "seed: TestWords prints sentences of the documents, the messages and the comments, to be read without context")
+	each = flag.Int("each", 40, "how many sentences -draw prints of each")
 )
 
 // maxWords is the most words that a sentence may have (.github/CONTRIBUTING.md asks for 25).
@@ -27,7 +36,11 @@ func TestWords(t *testing.T) {
 	phrases := readPhrases(t)
 	sentences := 0
 	used := map[string]bool{}
-	for name, paragraphs := range allText(t) {
+	text := allText(t)
+	if *draw != 0 {
+		printDraw(t, text)
+	}
+	for name, paragraphs := range text {
 		for _, paragraph := range paragraphs {
 			for _, p := range phrases {
 				if found := p.FindString(paragraph); found != "" && !quoting[name] {
@@ -48,6 +61,34 @@ func TestWords(t *testing.T) {
 	for _, begin := range long {
 		if !used[begin] {
 			t.Errorf("no long sentence begins so: %q", begin)
+		}
+	}
+}
+
+// printDraw prints sentences that the seed chooses. A sentence has at least five words.
+func printDraw(t *testing.T, text map[string][]string) {
+	of := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(text)) {
+		kind := "documents"
+		switch {
+		case strings.HasSuffix(name, ".go"):
+			kind = "comments"
+		case strings.HasSuffix(name, "messages.txt"), strings.HasPrefix(name, "packaging/catalog/"):
+			kind = "messages"
+		}
+		for _, paragraph := range text[name] {
+			for _, s := range strings.Split(fullStop.ReplaceAllString(strings.Join(strings.Fields(paragraph), " "), "$1\n"), "\n") {
+				if len(words(s)) >= 5 && !heading.MatchString(s) {
+					of[kind] = append(of[kind], name+": "+s)
+				}
+			}
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(of)) {
+		t.Logf("%s, seed %d, %d of %d sentences:", kind, *draw, *each, len(of[kind]))
+		order := rand.New(rand.NewPCG(*draw, 0)).Perm(len(of[kind]))
+		for i, n := range order[:min(*each, len(order))] {
+			t.Logf("%d. %s", i+1, of[kind][n])
 		}
 	}
 }
@@ -106,7 +147,8 @@ func allText(t *testing.T) map[string][]string {
 		read(pattern, markdown)
 	}
 	read("packaging/man/*", manual)
-	read("packaging/catalog/*", plainLines)
+	read("packaging/catalog/*", catalog)
+	read("test/testdata/messages.txt", plainLines)
 	read("internal/*/testdata/messages.txt", plainLines)
 	for _, top := range []string{"../cmd", "../internal", "../test"} {
 		err := filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
@@ -196,6 +238,18 @@ func plainLines(text string) []string {
 	return all
 }
 
+// catalog returns the subjects and paragraphs of a journal catalog.
+func catalog(text string) []string {
+	text = regexp.MustCompile(`(?m)^(-- .*|Defined-By:.*|Documentation:.*|#.*)$|^Subject: `).ReplaceAllString(text, "\n")
+	var all []string
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
+		if strings.TrimSpace(paragraph) != "" {
+			all = append(all, paragraph)
+		}
+	}
+	return all
+}
+
 // comments returns the paragraphs of a Go file's comments, without directives and indented code.
 func comments(path string) ([]string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
@@ -218,6 +272,12 @@ func comments(path string) ([]string, error) {
 
 // stop ends a sentence: its mark is followed by a space and a capital letter, or by the end.
 var stop = regexp.MustCompile(`[.!?:;][)"]?\s+`)
+
+// heading is the name of a case in the messages of the rules.
+var heading = regexp.MustCompile(`^[a-z-]+ \([a-z]+\): `)
+
+// fullStop ends a sentence that is read as a whole.
+var fullStop = regexp.MustCompile(`([.!?][)"]?) `)
 
 // sentencesOf splits a paragraph. A colon or a semicolon ends a sentence, too: it is where a reader can rest.
 func sentencesOf(paragraph string) []string { return stop.Split(paragraph, -1) }

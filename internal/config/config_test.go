@@ -582,7 +582,7 @@ func TestRootAlone(t *testing.T) {
 		{info{mode: 0o664, sys: &syscall.Stat_t{}}, "its mode is 0664, expected it to be writable by root alone (0644)"},
 		{info{mode: 0o602, sys: &syscall.Stat_t{}}, "its mode is 0602, expected it to be writable by root alone (0644)"},
 		{info{mode: 0o600, sys: &syscall.Stat_t{Uid: 1000}}, "it belongs to user 1000, expected root"},
-		{info{mode: 0o600}, "its owner cannot be told, expected root"},
+		{info{mode: 0o600}, "cannot tell its owner, expected root"},
 	} {
 		got := ""
 		if err := rootAlone(tt.info); err != nil {
@@ -633,7 +633,7 @@ func TestTrustByDefault(t *testing.T) {
 func TestAddFlags(t *testing.T) {
 	const want = `      --config file              configuration file (default "/etc/hotmount/config.yaml")
       --format                   format blank disks (default true)
-      --format-limit int         how many disks are formatted within format_period before the operator's word is wanted (default 64)
+      --format-limit int         how many disks are formatted within format_period before the operator has to accept more (default 64)
       --format-period duration   the time for format_limit (default 10m)
       --format-present           format blank disks that were there before hotmount was installed
       --node name                the node's name in the cluster (default the host's name)

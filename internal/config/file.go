@@ -150,7 +150,7 @@ func rootAlone(info fs.FileInfo) error {
 	}
 	switch {
 	case !ok:
-		return errors.New("its owner cannot be told, expected root")
+		return errors.New("cannot tell its owner, expected root")
 	case st.Uid != 0:
 		return fmt.Errorf("it belongs to user %d, expected root", st.Uid)
 	case info.Mode().Perm()&0o022 != 0:

@@ -24,7 +24,7 @@ const (
 var scalars = []key{
 	{"format", boolean, single, "format blank disks"},
 	{"format_present", boolean, single, "format blank disks that were there before hotmount was installed"},
-	{"format_limit", whole(1, 256), single, "how many disks are formatted within format_period before the operator's word is wanted"},
+	{"format_limit", whole(1, 256), single, "how many disks are formatted within format_period before the operator has to accept more"},
 	{"format_period", duration(time.Minute, 24*time.Hour), single, "the time for format_limit"},
 	{"settle", duration(0, 10*time.Minute), single, "how long nobody may have written to a disk before it is formatted"},
 	{"scan_rate", rate, single, "how much a second may be read of a disk to prove it blank"},

@@ -63,7 +63,7 @@ func New(version string) *Metrics {
 		return f
 	}
 	add(gauge, "build_info", "Always 1; the version is the label.", "version").of(version).sum = 1
-	m.refusals = add(counter, "refusals_total", "Decisions to refuse a disk or to hold it for the operator's word.", "class", "reason")
+	m.refusals = add(counter, "refusals_total", "Decisions to refuse a disk or to hold it until it is accepted.", "class", "reason")
 	m.formats = add(counter, "formats_total", "Filesystems made.", "class")
 	m.mounts = add(counter, "mounts_total", "Filesystems mounted.", "class")
 	m.failures = add(counter, "failures_total", "Actions on disks that failed, each try.", "action")

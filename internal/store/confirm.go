@@ -22,7 +22,7 @@ type Answer struct {
 }
 
 // ErrConfirming reports that another process waits for the result of a token for the same disk.
-var ErrConfirming = errors.New("it is being formatted at the operator's word already (another hotmount format --confirm; see hotmount history)")
+var ErrConfirming = errors.New("another hotmount format --confirm formats it already; see hotmount history")
 
 // Confirming gives this process alone the right to confirm formatting the disk with that sequence number. It returns
 // ErrConfirming if another process has the right: each would get the other's answer. The right ends when end is called

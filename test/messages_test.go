@@ -1,0 +1,137 @@
+package test
+
+import (
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "TestMessages writes testdata/messages.txt")
+
+// TestMessages checks that testdata/messages.txt has what every part of hotmount says to people, but for the rules,
+// whose words are in internal/policy/testdata/messages.txt. A reviewer reads both in one go, and TestWords reads them.
+func TestMessages(t *testing.T) {
+	const golden = "testdata/messages.txt"
+	got := allMessages(t)
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is not what the program says: go test ./test -run TestMessages -update, then read the difference", golden)
+	}
+	if n := strings.Count(got, "\n"); n < 700 {
+		t.Errorf("only %d lines of messages were found", n)
+	}
+}
+
+// allMessages returns the messages of each file, below its name.
+func allMessages(t *testing.T) string {
+	t.Helper()
+	var out strings.Builder
+	add := func(name string, messages []string) {
+		if len(messages) > 0 {
+			out.WriteString("# " + name + "\n" + strings.Join(messages, "\n") + "\n\n")
+		}
+	}
+	for _, top := range []string{"../cmd", "../internal"} {
+		err := filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "test/") {
+				return err
+			}
+			// The words of the rules are templates. policy/testdata/messages.txt has them filled in.
+			if filepath.Base(filepath.Dir(path)) == "policy" {
+				return nil
+			}
+			messages, err := literals(path)
+			add(strings.TrimPrefix(path, "../"), messages)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"internal/doctor/advice.txt"} {
+		add(name, read(t, name, regexp.MustCompile(`(?m)^.*\S.*$`)))
+	}
+	for _, script := range []string{"postinst", "prerm", "postrm"} {
+		name := "packaging/debian/" + script
+		add(name, read(t, name, regexp.MustCompile(`(?m)(?:echo|printf|list) "[^"]+"`)))
+	}
+	return out.String()
+}
+
+func read(t *testing.T, name string, what *regexp.Regexp) []string {
+	t.Helper()
+	b, err := os.ReadFile("../" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return what.FindAllString(string(b), -1)
+}
+
+// literals returns the string literals of a Go file that have three words or more. Those that are added up are one.
+func literals(path string) ([]string, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	var look func(ast.Node) bool
+	look = func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec, *ast.Field: // a field's tag is for a decoder
+			return false
+		case *ast.BinaryExpr, *ast.BasicLit:
+			text, rest := textOf(n)
+			for paragraph := range strings.SplitSeq(text, "\n\n") {
+				if paragraph = strings.Join(strings.Fields(paragraph), " "); threeWords.MatchString(paragraph) {
+					all = append(all, paragraph)
+				}
+			}
+			for _, n := range rest {
+				ast.Inspect(n, look)
+			}
+			return false
+		}
+		return true
+	}
+	ast.Inspect(file, look)
+	return slices.Compact(all), err
+}
+
+var threeWords = regexp.MustCompile(`[A-Za-z]{2,}.*\s.*[A-Za-z]{2,}.*\s.*[A-Za-z]{2,}`)
+
+// textOf returns the text of literals that are added up, with three dots for what is no literal. rest is what may have
+// other literals inside.
+func textOf(n ast.Node) (text string, rest []ast.Node) {
+	switch n := n.(type) {
+	case *ast.BasicLit:
+		if n.Kind == token.STRING {
+			text, _ = strconv.Unquote(n.Value)
+		}
+		return text, nil
+	case *ast.BinaryExpr:
+		if n.Op != token.ADD {
+			return "", []ast.Node{n.X, n.Y}
+		}
+		left, restLeft := textOf(n.X)
+		right, restRight := textOf(n.Y)
+		return left + right, append(restLeft, restRight...)
+	}
+	return "…", []ast.Node{n}
+}
