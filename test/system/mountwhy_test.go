@@ -27,7 +27,8 @@ func (m machine) corrected() {
 // healthy checks that the status of a disk that is not mounted suggests no check of the filesystem.
 func (m machine) healthy(name string) {
 	m.t.Helper()
-	m.run("(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '" + name + " is failed: '; ! (hotmount status || [ $? = 3 ]) | grep -E 'xfs_repair|e2fsck'")
+	m.wait("the failure in the status", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is failed: '")
+	m.run("! (hotmount status || [ $? = 3 ]) | grep -E 'xfs_repair|e2fsck'")
 }
 
 // TestWhyNotMounted checks that wrong mount options are found before a blank disk is formatted, and that the message about a
