@@ -165,7 +165,7 @@ func allText(t *testing.T) map[string][]string {
 }
 
 var (
-	fence = regexp.MustCompile("(?ms)^ *```.*?^ *```|^    .*$")
+	fence = regexp.MustCompile("(?ms)^ *```.*?^ *```|^    [^\n]*$")
 	// code is a literal in a text. It counts as one word.
 	code = regexp.MustCompile("`[^`]*`")
 	item = regexp.MustCompile(`^\s*(?:[-*] |[0-9]+\. |#+ |\|)`)
