@@ -10,13 +10,13 @@ const (
 	hotmount     = "hotmount"
 	hotmountBase = "hotmount (base)"
 	// neighbour is hotmount beside a virtual machine monitor, and the disk not on record: it looks who has it open.
-	neighbour    = "hotmount, who has it open"
+	neighbour    = "hotmount, looking for open files"
 	rule         = "rule"
 	tuned        = "rule tuned"
 	shellLoop    = "shell loop"
 	systemdMount = "systemd-mount"
 	mountCall    = "mount(2)"
-	hotPlug      = "hot-plug alone"
+	hotPlug      = "hot-plug only"
 	// parts are the steps for a blank disk, one after the other.
 	parts = "dd, mkfs.xfs -K, systemd-mount"
 )
