@@ -5,29 +5,29 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# The go in PATH; where it is too old, as Debian's is, or there is none, the one that Go's own installer has placed.
+# The go in PATH is used if it is new enough, which Debian's is not. Otherwise the go that Go's own installer has placed is used.
 GO_NEEDED := 1.26
 GO_INSTALLED := /usr/local/go/bin
 new_enough = have=$$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) && have=$${have\#go} && \
 	[[ $$(printf '%s\n' $(GO_NEEDED) "$$have" | sort -V | head -n 1) = $(GO_NEEDED) ]]
 export PATH := $(if $(shell $(new_enough) && echo yes),,$(GO_INSTALLED):)$(PATH)
 
-# The architecture of the package, in Debian's words, and Go's name for it.
+# The architecture of the package has a Debian name, and Go has its own name for it.
 ARCH ?= $(shell dpkg --print-architecture)
 GOARCH_amd64 := amd64
 GOARCH_arm64 := arm64
 OTHER_ARCH := $(if $(filter arm64,$(ARCH)),amd64,arm64)
 
-# All that says when and from what this was built comes from the commit, so that two builds of one commit are the same.
-# A commit after the tag v0.1.0 is version 0.1.0+N.gCOMMIT; before the first release it is 0.1.0~gitTIME.COMMIT, which
-# is older than 0.1.0.
+# Version and date come from the commit, so that two builds of one commit are identical. A commit after the tag
+# v0.1.0 has the version 0.1.0+N.gCOMMIT. A commit before the first release has the version 0.1.0~gitTIME.COMMIT,
+# which is older than 0.1.0.
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y go.mod)
 DATE := $(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ)
-# Asked once: git may come with what the first target installs.
+# The version is computed once, because the first target may install git.
 VERSION := $(or $(VERSION),$(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed -E 's/^v//; s/-([0-9]+)-g/+\1.g/; s/-/~/g'),0.1.0~git$(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y%m%d%H%M%S).$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))
 DEB := build/hotmount_$(VERSION)_$(ARCH).deb
-# What the tests upgrade the package to, and from: the last release, once there is one.
+# The tests upgrade the package to NEXT. They also upgrade from PREVIOUS, the last release, once there is a release.
 NEXT := $(VERSION)+next
 PREVIOUS ?= $(shell git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD^ 2>/dev/null)
 test-deb test-container test-vm test-full: export HOTMOUNT_DEB = $(abspath $(DEB))
@@ -38,7 +38,7 @@ GOCYCLO := go run github.com/fzipp/gocyclo/cmd/gocyclo@v0.6.0
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.1
 BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b07e230d
 
-# What the build and the tests need of Debian. test/worker installs what the workers need, when they need it.
+# The Debian packages that the build and the tests need. test/worker installs packages in the workers when a test needs them.
 PACKAGES_deb := debhelper dpkg-dev git
 PACKAGES_test := $(PACKAGES_deb) e2fsprogs fdisk fish gcc libc6-dev lintian lvm2 man-db prometheus strace systemd util-linux xfsprogs zsh
 
@@ -62,13 +62,13 @@ try: deb ## show the package on loop devices in a container, and leave a shell t
 demo: deb ## show it with virsh in a Debian worker under libvirt (5 minutes)
 	@go run ./test/demo -deb $(DEB)
 
-# Go knows what has changed; make does not try to.
-build: build/hotmount ## build/hotmount
+# Go decides what to rebuild, so make always calls go build.
+build: build/hotmount ## build the program build/hotmount
 build/hotmount build/$(ARCH)/hotmount: FORCE check-go
 	$(call say,building hotmount $(VERSION) for $(ARCH))
 	@CGO_ENABLED=0 GOOS=linux GOARCH=$(or $(GOARCH_$(ARCH)),$(error no package for $(ARCH))) go build -trimpath -buildvcs=false \
 		-ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o $@ ./cmd/hotmount
-deb: deps-deb build/$(ARCH)/hotmount ## the package; ARCH=arm64 for another architecture
+deb: deps-deb build/$(ARCH)/hotmount ## build the package; ARCH=arm64 for another architecture
 	$(call say,packing $(DEB))
 	@packaging/build $(ARCH) '$(VERSION)' $(COMMIT) $(DATE)
 deb-next: deb
@@ -76,14 +76,14 @@ deb-next: deb
 deb-previous:
 	@[[ -z '$(PREVIOUS)' ]] || packaging/previous '$(PREVIOUS)' $(ARCH)
 
-test: lint ## all tests that a change has to pass (20 minutes on two processors)
-	@# Neither keeps both processors busy.
+test: lint ## the tests that a change must pass (20 minutes on two processors)
+	@# These two run in parallel, because neither of them uses both processors.
 	@$(MAKE) --no-print-directory -j2 test-unit test-deb
 	@$(MAKE) --no-print-directory test-fuzz
 	@$(MAKE) --no-print-directory test-container
 	@$(MAKE) --no-print-directory test-vm
 	$(call say,the tests have passed in $$((($$(date +%s) - $(BEGUN)) / 60)) minutes; make test-long and make test-full have more)
-lint: check-go ## gofmt, go vet, staticcheck, and how complex a function may be
+lint: check-go ## gofmt, go vet, staticcheck, and a limit for the complexity of functions
 	$(call say,gofmt and go vet and staticcheck and gocyclo)
 	@bad=$$(gofmt -l cmd internal test); [[ -z $$bad ]] || { echo "not formatted: $$bad" >&2; exit 1; }
 	@for tags in '' root,vm,full,deb; do go vet -tags "$$tags" ./... && $(STATICCHECK) -tags "$$tags" ./...; done
@@ -91,43 +91,44 @@ lint: check-go ## gofmt, go vet, staticcheck, and how complex a function may be
 test-unit: check-go deps ## the tests that need no worker (2 minutes)
 	$(call say,unit tests with the race detector)
 	@test/unit
-test-deb: deps deb ## lintian, what is in the package, man pages, alerts, completion, the units' exposure
+test-deb: deps deb ## test the package: lintian, contents, man pages, alerts, completion, exposure of the units
 	@$(MAKE) --no-print-directory deb ARCH=$(OTHER_ARCH)
 	$(call say,tests of the package)
 	@HOTMOUNT_DEBS='$(abspath $(DEB)) $(abspath build/hotmount_$(VERSION)_$(OTHER_ARCH).deb)' HOTMOUNT_COMMIT=$(COMMIT) HOTMOUNT_DATE=$(DATE) go test -tags deb -count 1 ./test/packaging
-test-same: check-go deps deb ## whether two builds are the same
-	$(call say,the same package from another folder)
+test-same: check-go deps deb ## check that two builds are identical
+	$(call say,the same package from another directory)
 	@packaging/same $(DEB) '$(VERSION)' $(COMMIT)
-test-fuzz: check-go deps ## each parser with 20000 random inputs
+test-fuzz: check-go deps ## test each parser with 20000 random inputs
 	$(call say,each parser fuzzed)
 	@test/fuzz 20000x
-test-container: deps deb ## the tests of the container; RUN=Name for some of them
+test-container: deps deb ## test the container of the tests; RUN=Name for some of the tests
 	$(call say,tests of the container)
 	@go test -race -tags root -timeout 20m -count 1 $(if $(RUN),-run '$(RUN)') ./test/worker
-# RUN names tests of whatever length; with WORKER=vm all run in virtual machines.
+# RUN names tests of any length. With WORKER=vm all tests run in virtual machines.
 TAGS := $(if $(RUN),vm$(shell echo ,)full,vm)
 SKIP = ^($(shell grep -hv '^\#' test/system/long.txt test/system/full.txt | paste -sd '|'))$$
-test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some of them, WORKER=vm for all in virtual machines
+test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some tests, WORKER=vm for virtual machines only
 	$(call say,tests in containers and virtual machines)
-	@# One package at a time: only so does go test print while it runs.
+	@# With -p 1 go test prints the output while the tests run.
 	@HOTMOUNT_TEST_WORKER=$(WORKER) go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)',-skip '$(SKIP)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
-test-long: deps test-same ## more system tests, whose class of fault make test has once already (45 minutes)
+test-long: deps test-same ## more system tests, for faults of which make test covers one example (45 minutes)
 	@test/long $(COMMIT) $(UNTIL)
-# What a report says has passed for these sources is not run again.
+# A test that has passed for these sources according to a report is not run again.
 SOURCES := cmd internal packaging systemd udev test go.mod go.sum Makefile
-test-full: deps deb deb-next deb-previous ## every test there is, for hours; can be stopped and called again; ONLY=regexp for a part
+test-full: deps deb deb-next deb-previous ## all tests, for hours; can be stopped and continued; ONLY=regexp for a part
 	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
 	@tree=$$(git ls-tree -r HEAD -- $(SOURCES) | grep -vE '	(test/reports|packaging/man|packaging/doc)/' | sha256sum | cut -c 1-16); \
 	go run ./test/full -commit $(COMMIT) -tree $$tree -dir build/full -only '$(ONLY)'
 
-# ONLY names figures, ROUNDS is how many turns each way takes at most, BASE is another package, ROOT the container's userland.
+# ONLY names figures. ROUNDS is the largest number of turns for each method. BASE is another package to compare with. ROOT
+# is the container's userland.
 ROUNDS := 30
-bench: deb ## measure against other ways to mount, in a container (half an hour; ONLY=one,twenty ROUNDS=5 BASE=other.deb)
+bench: deb ## compare with other methods to mount, in a container (half an hour; ONLY=one,twenty ROUNDS=5 BASE=other.deb)
 	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench
 	@build/bench -deb $(DEB) -commit $(COMMIT) -turns $(ROUNDS) $(if $(ONLY),-only '$(ONLY)') $(if $(BASE),-base '$(BASE)') $(if $(ROOT),-root '$(ROOT)') $(BENCH)
 bench-idle: ## measure what an idle daemon does in ten minutes
 	@$(MAKE) --no-print-directory bench ONLY=idle BENCH='-dir build/idle'
-# Takes turns of the inner parts that have benchmarks, here and at the commit BASE.
+# Runs the Go benchmarks alternately in this tree and in the commit BASE.
 bench-inner: BASE = HEAD~1
 INNER := go test -run '^$$' -bench . -benchtime 0.3s -benchmem $$(grep -rl '^func Benchmark' --include='*_test.go' internal | grep -v root_test | xargs -n1 dirname | sort -u | sed 's|^|./|')
 bench-inner: check-go deps ## measure the inner parts and compare them with those of BASE, the commit before
