@@ -76,7 +76,7 @@ func TestCompleteRelease(t *testing.T) {
 	attach(t, h.Root, "vdd", 48, "LEFT-1", "E:ID_FS_USAGE=filesystem", "E:ID_FS_TYPE=xfs", "E:ID_FS_UUID_ENC=0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e60")
 	attach(t, h.Root, "sdx", 64, "NO-CLASS-1")
 	for name, link := range map[string]string{"vdb": "", "vdc": "virtio-ANOTHER", "sdx": ""} {
-		f, err := hostFor(&settings).ByName(name)
+		f, err := host().For(&settings).ByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestCompleteRelease(t *testing.T) {
 		write(t, h.Store.Runtime, map[string]string{fmt.Sprintf("links/%d", f.Seq): "/mnt/raw/" + link})
 		write(t, h.Root, map[string]string{"mnt/raw/" + link: "-> " + disk.LinkDirectory + "/" + link, disk.LinkDirectory + "/" + link: "-> " + f.BySeq()})
 	}
-	left, err := hostFor(&settings).ByName("vdd")
+	left, err := host().For(&settings).ByName("vdd")
 	if err == nil {
 		err = h.Store.KeepUnmounted(left, disk.ReasonReleased)
 	}

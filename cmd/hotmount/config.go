@@ -44,8 +44,34 @@ func configCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.AddCommand(configured(check), configured(show), applySandboxCommand())
+	sandbox := &cobra.Command{
+		Use:   "apply-sandbox",
+		Short: "Let the daemon make mount points in the directories of the classes",
+		Long: "Write " + helper.SandboxDropIn + ", which lets the daemon make mount points\n" +
+			"in the directories of the classes. If all classes use " + helper.ShippedDirectory + ", remove that file instead.\n" +
+			"Disks need no such setting: the daemon opens none, and each unit that formats may open its own disk only.",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return applySandbox(c) },
+	}
+	c.AddCommand(configured(check), configured(show), configured(sandbox))
 	return c
+}
+
+func applySandbox(c *cobra.Command) error {
+	s, err := load(c)
+	if err != nil {
+		return err
+	}
+	changed, err := helper.ApplySandbox(s, helper.SandboxDropIn)
+	if err != nil {
+		return err
+	}
+	text := "The sandbox fits the configuration already."
+	if changed {
+		text = helper.SandboxDropIn + " is changed. It takes effect with:\n  systemctl daemon-reload && systemctl restart hotmount"
+	}
+	_, err = fmt.Fprintln(c.OutOrStdout(), text)
+	return err
 }
 
 func source(c *cobra.Command) config.Source {
@@ -74,7 +100,7 @@ func checkConfig(c *cobra.Command) error {
 	if _, err = fmt.Fprintf(c.OutOrStdout(), "The configuration is good. Classes: %s\n", strings.Join(names, ", ")); err != nil {
 		return err
 	}
-	disks, err := hostFor(&s).Scan()
+	disks, err := host().For(&s).Scan()
 	if err != nil {
 		return fmt.Errorf("cannot tell whether each class selects a disk: %w", err)
 	}

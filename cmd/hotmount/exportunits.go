@@ -21,7 +21,7 @@ func exportUnitsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			disks, err := hostFor(s).Scan()
+			disks, err := host().For(s).Scan()
 			if err != nil {
 				return err
 			}

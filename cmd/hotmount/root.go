@@ -55,22 +55,9 @@ func root() *cobra.Command {
 		stateCommand(),
 		versionCommand(),
 	)
-	// These are for the units.
-	c.AddCommand(
-		runCommand(),
-		rescanCommand(),
-		lookCommand(),
-		usageCommand(),
-		formatDiskCommand(),
-		growDiskCommand(),
-		usersCommand(),
-		giveOutCommand(),
-		takeBackCommand(),
-		trimCommand(),
-		cleanupCommand(),
-		unmountGoneCommand(),
-		goneCommand(),
-	)
+	// These are for the units and for children that may hang.
+	c.AddCommand(runCommand(), lookCommand(), usageCommand())
+	c.AddCommand(unitCommands()...)
 	for _, below := range c.Commands() {
 		if below.Flags().Lookup("config") != nil {
 			if err := below.MarkFlagFilename("config", "yaml", "yml"); err != nil {
@@ -187,8 +174,3 @@ var (
 	host   = func() inventory.Host { return inventory.Host{Store: store.Default()} }
 	socket = control.Socket
 )
-
-// hostFor returns the node for these settings.
-func hostFor(s *disk.Settings) inventory.Host {
-	return host().For(s)
-}

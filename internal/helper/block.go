@@ -24,7 +24,7 @@ import (
 // GiveOut makes the link to the disk, and becomes a process that only keeps the disk open. While that process runs, the
 // kernel reuses the disk's name for no other disk. So the link can never lead to another disk, however late udev is.
 // PID 1 stops the process when the disk goes, after TakeBack has removed the link.
-func GiveOut(h inventory.Host, seq uint64) error {
+func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	s, f, err := settingsAndDisk(h, seq)
 	if err != nil {
 		return err
