@@ -122,9 +122,5 @@ func TakeBack(ctx context.Context, h inventory.Host, seq uint64, socket string) 
 func hint(ctx context.Context, socket string, seq uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, hintPatience)
 	defer cancel()
-	// Without a running daemon there is nothing to do: the daemon looks when it starts.
-	if _, err := control.Ask(ctx, socket, control.Request{Do: "hint", Seq: seq}); !errors.Is(err, control.ErrDown) {
-		return err
-	}
-	return nil
+	return ask(ctx, socket, control.Request{Do: "hint", Seq: seq})
 }

@@ -1,6 +1,7 @@
 package helper
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,23 +27,19 @@ func ExportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) 
 		if !d.Mounted() {
 			continue
 		}
-		for _, class := range s.Classes {
-			if class.Name != d.Class {
-				continue
-			}
-			u := unit.MountUnit{
-				ID: f.ID, Path: class.MountPoint(d.UUID), Type: d.Type, Options: class.MountOptions(d.Type), Timeout: unit.MountTimeout,
-				Description: fmt.Sprintf("%s %s, as hotmount mounted it", d.Type, d.UUID),
-			}
-			text, err := u.Static()
-			if err != nil {
-				return err
-			}
-			if err := writeNew(filepath.Join(dir, unit.Name(u.Path)), text); err != nil {
-				return fmt.Errorf("cannot write the unit of %s: %w", f.ID, err)
-			}
-			names = append(names, unit.Name(u.Path))
+		class := policy.Select(f, s)
+		u := unit.MountUnit{
+			ID: f.ID, Path: class.MountPoint(d.UUID), Type: d.Type, Options: class.MountOptions(d.Type), Timeout: unit.MountTimeout,
+			Description: fmt.Sprintf("%s %s, as hotmount mounted it", d.Type, d.UUID),
 		}
+		text, err := u.Static()
+		if err != nil {
+			return err
+		}
+		if err := writeNew(filepath.Join(dir, unit.Name(u.Path)), text); err != nil {
+			return fmt.Errorf("cannot write the unit of %s: %w", f.ID, err)
+		}
+		names = append(names, unit.Name(u.Path))
 	}
 	if len(names) == 0 {
 		_, err := fmt.Fprintln(w, "no filesystem is mounted by hotmount: nothing was written")
@@ -58,9 +55,6 @@ func writeNew(path, text string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.WriteString(text); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
 }

@@ -1,6 +1,7 @@
 package helper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,13 +29,11 @@ func ParseID(s string) (id disk.ID, err error) {
 	if id.Seq, err = strconv.ParseUint(f[1], 10, 64); err != nil {
 		return id, fmt.Errorf("cannot take %q for a disk sequence number", disk.Visible(f[1]))
 	}
-	if f[2] != "" {
-		number, err := strconv.ParseUint(f[2], 10, 32)
-		if err != nil {
-			return id, fmt.Errorf("cannot take %q for the number of a partition", disk.Visible(f[2]))
-		}
-		id.Seq = disk.PartitionSeq(id.Seq, uint32(number))
+	number, err := strconv.ParseUint(cmp.Or(f[2], "0"), 10, 32)
+	if err != nil {
+		return id, fmt.Errorf("cannot take %q for the number of a partition", disk.Visible(f[2]))
 	}
+	id.Seq = disk.PartitionSeq(id.Seq, uint32(number))
 	id.Dev, err = disk.ParseDev(f[3])
 	return id, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 
@@ -256,14 +257,15 @@ func prototype(class *disk.Class) (path string, remove func(), err error) {
 	if err != nil || text == "" {
 		return "", remove, err
 	}
-	f, err := os.CreateTemp("", "hotmount-root-")
+	dir, err := os.MkdirTemp("", "hotmount-root-")
+	remove = func() { os.RemoveAll(dir) }
+	path = filepath.Join(dir, "prototype")
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o600)
+	}
 	if err != nil {
+		remove()
 		return "", remove, fmt.Errorf("cannot write down the root directory's owner: %w", err)
 	}
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Close()); err != nil {
-		os.Remove(f.Name())
-		return "", remove, fmt.Errorf("cannot write down the root directory's owner: %w", err)
-	}
-	return f.Name(), func() { os.Remove(f.Name()) }, nil
+	return path, remove, nil
 }

@@ -84,24 +84,21 @@ func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings
 // writes implements format.Deps.Writes. It fails for another disk, and if the kernel no longer counts.
 func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
 	now, err := h.Counters(f.Name)
-	if err == nil {
-		err = checkCounted(f, now.Seq, now.Uncounted)
-	}
-	return now.Writes, now.InFlightWrites, err
+	return now.Writes, now.InFlightWrites, counted(f, now.Seq, now.Uncounted, err)
 }
 
 // transferred implements format.Deps.Bytes. It fails as writes does.
 func transferred(h inventory.Host, f *disk.Facts) (read, written uint64, err error) {
 	now, err := h.Counters(f.Name)
-	if err == nil {
-		err = checkCounted(f, now.Seq, now.Uncounted)
-	}
-	return now.BytesRead, now.BytesWritten, err
+	return now.BytesRead, now.BytesWritten, counted(f, now.Seq, now.Uncounted, err)
 }
 
-// checkCounted returns an error if the counters prove nothing: they are another disk's, or the kernel no longer counts.
-func checkCounted(f *disk.Facts, seq uint64, uncounted bool) error {
+// counted returns an error if the counters prove nothing: they could not be read, they are another disk's, or the kernel
+// no longer counts.
+func counted(f *disk.Facts, seq uint64, uncounted bool, err error) error {
 	switch {
+	case err != nil:
+		return err
 	case seq != f.Seq:
 		return disk.ErrGone
 	case uncounted:

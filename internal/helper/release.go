@@ -51,7 +51,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	if users = append(users, loopUsers(f)...); len(users) > 0 {
 		pods := podsOf(users)
 		if !r.Force || len(pods) == 0 {
-			return fmt.Errorf("cannot release %s: it is in use:\n  %s\nstop them first (pods: kubectl delete pod), then: hotmount release %s", f.ID, mounts.Lines(users), f.Name)
+			return inUse(f, users)
 		}
 		fmt.Fprintf(r.Out, "%s is in use, and these pods have to be deleted before it can be detached (kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), mounts.Lines(users))
 	}
@@ -81,7 +81,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 // saySafe prints that the disk, which hotmount no longer uses, can be detached, if nobody else holds it.
 func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	err := isFree(ctx, f)
-	now, lookErr := r.look(f)
+	_, now, lookErr := settingsAndDisk(r.Host, f.Seq)
 	if detachedItself(f, lookErr) {
 		fmt.Fprintf(w, "its file %s is detached from it already\n", disk.Visible(f.BackingFile))
 		return nil
@@ -91,7 +91,7 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	}
 	// A process with a block volume open need not have claimed the disk, and a loop device never claims it.
 	if err != nil || f.Standing.Given != nil || len(now.Loops) > 0 {
-		opened, openErr := deviceUsers(&now)
+		opened, openErr := deviceUsers(now)
 		mounted, mountErr := mounts.Users("", f.Dev, "")
 		users := slices.Concat(opened, mounted)
 		if err == nil && len(users) > 0 {
@@ -116,19 +116,6 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 // while mounted goes when it is unmounted (LO_FLAGS_AUTOCLEAR, loop(4)).
 func detachedItself(f *disk.Facts, look error) bool {
 	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
-}
-
-// look returns the present facts of the disk or partition.
-func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
-	s, err := r.Host.Store.Settings()
-	if err != nil {
-		return disk.Facts{}, err
-	}
-	now, err := r.Host.For(s).Look(f.Name)
-	if err == nil && now.Seq != f.Seq {
-		err = disk.ErrGone
-	}
-	return now, err
 }
 
 // toDetach returns in words what to detach for a disk that nobody holds, and how to find it on the host. virsh needs
@@ -188,13 +175,17 @@ func (r *Release) block(ctx context.Context, f *disk.Facts) error {
 		return fmt.Errorf("cannot release %s: %w", f.ID, err)
 	}
 	if len(users) > 0 {
-		return fmt.Errorf("cannot release %s: it is in use:\n  %s\nstop them first (pods: kubectl delete pod), then: hotmount release %s", f.ID, mounts.Lines(users), f.Name)
+		return inUse(f, users)
 	}
 	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
 		return err
 	}
 	fmt.Fprintf(r.Out, "%s: %s is removed, and stays so until it is attached again, accepted, or the machine booted\n", f.ID, f.Standing.Link)
 	return r.saySafe(ctx, r.Out, f)
+}
+
+func inUse(f *disk.Facts, users []mounts.User) error {
+	return fmt.Errorf("cannot release %s: it is in use:\n  %s\nstop them first (pods: kubectl delete pod), then: hotmount release %s", f.ID, mounts.Lines(users), f.Name)
 }
 
 // find returns the disk with that kernel name or filesystem UUID, and the path at which hotmount has it mounted or

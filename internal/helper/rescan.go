@@ -36,12 +36,15 @@ func Announce(ctx context.Context, h inventory.Host, r run.Runner) error {
 	return nil
 }
 
-// Rescan makes the daemon behind the control socket look at every disk. Without a running daemon it does nothing: the
-// daemon looks when it starts.
+// Rescan makes the daemon behind the control socket look at every disk.
 func Rescan(ctx context.Context, socket string) error {
-	_, err := control.Ask(ctx, socket, control.Request{Do: "look"})
-	if errors.Is(err, control.ErrDown) {
-		return nil
+	return ask(ctx, socket, control.Request{Do: "look"})
+}
+
+// ask makes a request for a look. Without a running daemon it does nothing: the daemon looks when it starts.
+func ask(ctx context.Context, socket string, r control.Request) error {
+	if _, err := control.Ask(ctx, socket, r); !errors.Is(err, control.ErrDown) {
+		return err
 	}
-	return err
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/journal"
@@ -62,30 +63,22 @@ func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounte
 	if err != nil {
 		return nil, err
 	}
+	var all []*mounted
 	var uuids []string
-	byUUID := map[string]*mounted{}
 	for i := range disks {
 		f := &disks[i]
 		c := f.Known()
 		if d := policy.Decide(f, &c, s); d.Mounted() {
-			byUUID[d.UUID] = &mounted{facts: f, decision: d}
-			uuids = append(uuids, d.UUID)
+			all, uuids = append(all, &mounted{facts: f, decision: d}), append(uuids, d.UUID)
 		}
 	}
 	now := h.Monotonic()
 	err = h.Store.Runs(uuids, func(r disk.Running) disk.Running {
-		m := byUUID[r.UUID]
+		m := all[slices.Index(uuids, r.UUID)]
 		m.running = r.Seen(boot, m.facts.Seq, m.facts.Standing.WasMounted, now)
 		return m.running
 	})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*mounted, len(uuids))
-	for i, uuid := range uuids {
-		all[i] = byUUID[uuid]
-	}
-	return all, nil
+	return all, err
 }
 
 // trim trims one filesystem, if it is due.
