@@ -3,9 +3,11 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 )
 
@@ -45,19 +47,13 @@ func (d Dev) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
 // ParseDev parses the form "254:16", with or without a trailing newline.
 func ParseDev(s string) (Dev, error) {
-	var d Dev
-	major, minor, found := strings.Cut(strings.TrimSuffix(s, "\n"), ":")
-	if !found {
-		return d, fmt.Errorf("cannot parse device number %q: no colon", s)
+	first, second, _ := strings.Cut(strings.TrimSuffix(s, "\n"), ":")
+	major, err := strconv.ParseUint(first, 10, 32)
+	minor, minorErr := strconv.ParseUint(second, 10, 32)
+	if err := cmp.Or(err, minorErr); err != nil {
+		return Dev{}, fmt.Errorf("cannot parse device number %q: %w", s, err)
 	}
-	var err error
-	if d.Major, err = parseUint32(major); err != nil {
-		return d, fmt.Errorf("cannot parse device number %q: %w", s, err)
-	}
-	if d.Minor, err = parseUint32(minor); err != nil {
-		return d, fmt.Errorf("cannot parse device number %q: %w", s, err)
-	}
-	return d, nil
+	return Dev{uint32(major), uint32(minor)}, nil
 }
 
 // ID names one attachment of one disk. The kernel reuses Name and Dev as soon as a disk is gone. It never reuses Seq

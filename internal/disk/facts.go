@@ -220,9 +220,7 @@ func (f *Facts) Lies(c *Content) (what, id string) {
 	if f.Udev.PartTable != "" {
 		what, id = f.Udev.PartTable, f.Udev.PartTableUUID
 	}
-	if len(id) > 64 || strings.ContainsFunc(id, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-')
-	}) {
+	if len(id) > 64 || strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" {
 		id = ""
 	}
 	return cmp.Or(what, "something unknown"), id

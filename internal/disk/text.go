@@ -1,7 +1,9 @@
 package disk
 
 import (
+	"encoding/hex"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -21,16 +23,9 @@ func ValidUUID(s string) bool {
 		return false
 	}
 	for i := range len(s) {
-		c := s[i]
-		switch i {
-		case 8, 13, 18, 23:
-			if c != '-' {
-				return false
-			}
-		default:
-			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-				return false
-			}
+		digit := s[i] >= '0' && s[i] <= '9' || s[i] >= 'a' && s[i] <= 'f'
+		if hyphen := i == 8 || i == 13 || i == 18 || i == 23; hyphen && s[i] != '-' || !hyphen && !digit {
+			return false
 		}
 	}
 	return true
@@ -40,32 +35,22 @@ func ValidUUID(s string) bool {
 // invalid UTF-8 and format characters such as direction overrides.
 func Visible(s string) string {
 	const limit = 256
-	plain := func(r rune) bool { return ' ' <= r && r < 0x7f && r != '\\' }
-	if len(s) <= limit && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+	if len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f || r == '\\' }) {
 		return s // the common case
 	}
 	var b strings.Builder
-	for i := 0; i < len(s); {
+	for len(s) > 0 {
 		if b.Len() >= limit {
-			b.WriteString("…")
-			break
+			return b.String() + "…"
 		}
-		r, n := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && n <= 1:
-			const hex = "0123456789abcdef"
-			b.WriteString(`\x`)
-			b.WriteByte(hex[s[i]>>4])
-			b.WriteByte(hex[s[i]&0xf])
-		case r == '\\':
-			b.WriteString(`\\`)
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			q := strconv.QuoteRune(r)
+		_, n := utf8.DecodeRuneInString(s)
+		if s[0] == '"' {
+			b.WriteByte('"')
+		} else {
+			q := strconv.Quote(s[:n])
 			b.WriteString(q[1 : len(q)-1])
 		}
-		i += n
+		s = s[n:]
 	}
 	return b.String()
 }
@@ -93,19 +78,16 @@ func Output(b []byte) string { return Visible(strings.Join(strings.Fields(string
 // Unescape undoes \xNN, the escape of udev and blkid for bytes that are not plain (blkid_encode_string in util-linux's
 // libblkid). Anything else stays as it is.
 func Unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if strings.HasPrefix(s[i:], `\x`) && len(s) >= i+4 {
-			if n, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
+	return escape.ReplaceAllStringFunc(s, func(x string) string {
+		b, err := hex.DecodeString(x[2:])
+		if err != nil {
+			return x
 		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+		return string(b)
+	})
 }
+
+var escape = regexp.MustCompile(`\\x[0-9A-Fa-f]{2}`)
 
 // VisibleJSON does for JSON what Visible does for text. It escapes unprintable characters that encoding/json leaves as
 // they are, such as U+009B, a terminal escape, or a direction override. The meaning stays the same.
@@ -160,8 +142,3 @@ func HumanSize(bytes uint64) string {
 
 // ExactSize returns HumanSize with the number of bytes.
 func ExactSize(bytes uint64) string { return fmt.Sprintf("%s (%d bytes)", HumanSize(bytes), bytes) }
-
-func parseUint32(s string) (uint32, error) {
-	n, err := strconv.ParseUint(s, 10, 32)
-	return uint32(n), err
-}
