@@ -45,7 +45,7 @@ func (src *Source) read() ([]document, error) {
 	switch {
 	case !explicit && errors.Is(err, fs.ErrNotExist) && missing(file):
 	case err != nil:
-		return nil, fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(file), err)
+		return nil, unreadable(file, err)
 	default:
 		documents = append(documents, document{file, data})
 	}
@@ -59,9 +59,6 @@ func (src *Source) read() ([]document, error) {
 // readDropIns reads the drop-ins in the order of their names. An unreadable one is an error, because it may protect a
 // disk.
 func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) {
-	wrong := func(name string, err error) error {
-		return fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(name), bare(err))
-	}
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) && missing(dir) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
@@ -74,7 +71,7 @@ func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) 
 		entries, err = os.ReadDir(dir)
 	}
 	if err != nil {
-		return nil, wrong(dir, err)
+		return nil, unreadable(dir, err)
 	}
 	var documents []document
 	for _, e := range entries {
@@ -87,7 +84,7 @@ func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) 
 			err = fmt.Errorf("expected at most %d files in its directory", maxFiles)
 		}
 		if err != nil {
-			return nil, wrong(name, err)
+			return nil, unreadable(name, err)
 		}
 		documents = append(documents, document{name, data})
 	}
@@ -110,12 +107,12 @@ func read(path string, trust func(fs.FileInfo) error) ([]byte, error) {
 	// O_NONBLOCK keeps a FIFO from blocking the start.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
-		return nil, bare(err)
+		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, bare(err)
+		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("expected a regular file, its mode is %s", info.Mode())
@@ -124,13 +121,14 @@ func read(path string, trust func(fs.FileInfo) error) ([]byte, error) {
 		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, bare(err)
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("larger than %s", disk.HumanSize(maxFile))
 	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("larger than %s", disk.HumanSize(maxFile))
-	}
-	return data, nil
+	return data, err
+}
+
+func unreadable(name string, err error) error {
+	return fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(name), bare(err))
 }
 
 // bare returns the error without its path, which is foreign and may be long.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -86,14 +85,7 @@ func (k key) written(value any) string {
 		}
 		return sizeText(v)
 	case disk.SizeRange:
-		least, most := "", ""
-		if v.Least > 0 {
-			least = sizeText(v.Least)
-		}
-		if v.Most > 0 {
-			most = sizeText(v.Most)
-		}
-		return least + ".." + most
+		return bound(v.Least) + ".." + bound(v.Most)
 	case *bool:
 		return fmt.Sprint(*v)
 	case []string, []uint32, string:
@@ -105,6 +97,14 @@ func (k key) written(value any) string {
 		return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(strings.ReplaceAll(string(text), `","`, `", "`))
 	}
 	return fmt.Sprint(value)
+}
+
+// bound returns one end of a range of sizes, empty for none.
+func bound(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return sizeText(n)
 }
 
 // sizeText returns a size with the largest unit in which it is a whole number.
@@ -137,35 +137,26 @@ func directories(s disk.Settings, from origins) error {
 			at = place{name: "default"}
 		}
 		at.key = key
-		for _, part := range above(c.Directory) {
+		wrong := "" // with the highest part of the path
+		for part := c.Directory; part != "/"; part = filepath.Dir(part) {
 			info, err := os.Lstat(part)
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 			case err != nil:
-				faults.add(at, "found %s, which cannot be looked at: %v", quote(c.Directory), bare(err))
+				wrong = "which cannot be looked at: " + bare(err).Error()
 			case info.Mode()&fs.ModeSymlink != 0:
 				real, err := filepath.EvalSymlinks(c.Directory)
 				if err != nil {
 					real = "the directory itself"
 				}
-				faults.add(at, "found %s, of which %s is a symbolic link, expected %s", quote(c.Directory), part, disk.Visible(real))
+				wrong = fmt.Sprintf("of which %s is a symbolic link, expected %s", part, disk.Visible(real))
 			case !info.IsDir():
-				faults.add(at, "found %s, of which %s is no directory, expected one", quote(c.Directory), part)
-			default:
-				continue
+				wrong = fmt.Sprintf("of which %s is no directory, expected one", part)
 			}
-			break
+		}
+		if wrong != "" {
+			faults.add(at, "found %s, %s", quote(c.Directory), wrong)
 		}
 	}
 	return faults.err()
-}
-
-// above returns the path and all directories above it, the highest first.
-func above(path string) []string {
-	var all []string
-	for ; path != "/"; path = filepath.Dir(path) {
-		all = append(all, path)
-	}
-	slices.Reverse(all)
-	return all
 }
