@@ -14,7 +14,7 @@ import (
 )
 
 func doctorCommand() *cobra.Command {
-	var output func() (string, error)
+	var output string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find pods and kubelets that write to the system disk instead of a volume",
@@ -22,10 +22,6 @@ func doctorCommand() *cobra.Command {
 			"and what to change. This changes nothing, and needs root. The exit code is 3 if there is a problem or a warning.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			form, err := output()
-			if err != nil {
-				return err
-			}
 			if os.Geteuid() != 0 {
 				return errors.New("cannot see other processes' mounts: run it as root")
 			}
@@ -37,7 +33,7 @@ func doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if form == "json" {
+			if output == "json" {
 				err = cli.PrintJSON(c.OutOrStdout(), r)
 			} else {
 				err = r.Print(c.OutOrStdout())
@@ -48,7 +44,7 @@ func doctorCommand() *cobra.Command {
 			return verdict(r)
 		},
 	}
-	output = outputFlag(c, "text", "json")
+	outputFlag(c, &output, "text", "json")
 	return configured(c)
 }
 

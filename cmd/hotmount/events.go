@@ -10,7 +10,7 @@ import (
 
 func eventsCommand() *cobra.Command {
 	var (
-		output   func() (string, error)
+		output   string
 		lines    int
 		noFollow bool
 	)
@@ -22,22 +22,18 @@ func eventsCommand() *cobra.Command {
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion { return cli.EventSubjects(host) }),
 		RunE: func(c *cobra.Command, given []string) error {
-			form, err := output()
-			if err != nil {
-				return err
-			}
 			if lines < 0 {
 				return usageError{fmt.Errorf("cannot print %d lines", lines)}
 			}
 			w := c.OutOrStdout()
 			show := cli.PrintEvent(w, cli.Colour(w))
-			if form == "json" {
+			if output == "json" {
 				show = cli.EncodeEvent(w)
 			}
 			return cli.FollowEvents(c.Context(), cli.EventMatches(given, cli.ClassNames()), lines, !noFollow, show)
 		},
 	}
-	output = outputFlag(c, "text", "json")
+	outputFlag(c, &output, "text", "json")
 	c.Flags().IntVarP(&lines, "lines", "n", 10, "how many earlier events to print")
 	c.Flags().BoolVar(&noFollow, "no-follow", false, "do not wait for further events")
 	return c

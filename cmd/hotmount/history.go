@@ -12,17 +12,13 @@ import (
 )
 
 func historyCommand() *cobra.Command {
-	var output func() (string, error)
+	var output string
 	c := &cobra.Command{
 		Use:   "history",
 		Short: "List the disks that were formatted: when, by whom and with which evidence",
 		Long:  "Print the record of each filesystem that hotmount made on this node, the newest last. This needs root.",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			form, err := output()
-			if err != nil {
-				return err
-			}
 			all, err := host().Store.History()
 			if errors.Is(err, fs.ErrPermission) {
 				return fmt.Errorf("%w; only root may read it", err)
@@ -30,12 +26,12 @@ func historyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if form == "json" {
+			if output == "json" {
 				return cli.PrintJSON(c.OutOrStdout(), append([]disk.Record{}, all...))
 			}
 			return cli.PrintHistory(c.OutOrStdout(), all)
 		},
 	}
-	output = outputFlag(c, "text", "json")
+	outputFlag(c, &output, "text", "json")
 	return c
 }

@@ -111,19 +111,18 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// outputFlag adds the flag -o with those words, the first of which is the default. It returns a function that reads the
-// flag.
-func outputFlag(c *cobra.Command, words ...string) func() (string, error) {
-	var output string
+// outputFlag adds the flag -o with those words, the first of which is the default. The command runs only with one of
+// them.
+func outputFlag(c *cobra.Command, output *string, words ...string) {
 	last := len(words) - 1
 	names := strings.Join(words[:last], ", ") + " or " + words[last]
-	c.Flags().StringVarP(&output, "output", "o", words[0], names)
+	c.Flags().StringVarP(output, "output", "o", words[0], names)
 	cli.CompleteFlag(c, "output", words...)
-	return func() (string, error) {
-		if !slices.Contains(words, output) {
-			return "", usageError{fmt.Errorf("cannot print as %q: give %s", disk.Visible(output), names)}
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if !slices.Contains(words, *output) {
+			return usageError{fmt.Errorf("cannot print as %q: give %s", disk.Visible(*output), names)}
 		}
-		return output, nil
+		return nil
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 func statusCommand() *cobra.Command {
 	var watch bool
-	var output func() (string, error)
+	var output string
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the content and state of each disk, and why it is not used",
@@ -19,10 +19,6 @@ func statusCommand() *cobra.Command {
 			"their content is as the daemon found it. The exit code is 3 if a disk is refused, failed or not grown.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			form, err := output()
-			if err != nil {
-				return err
-			}
 			s, err := usable(c)
 			if err != nil {
 				return err
@@ -32,14 +28,14 @@ func statusCommand() *cobra.Command {
 					return err
 				}
 			}
-			st, err := cli.ShowStatus(c.Context(), host(), c.OutOrStdout(), s, form, watch)
+			st, err := cli.ShowStatus(c.Context(), host(), c.OutOrStdout(), s, output, watch)
 			if err != nil {
 				return err
 			}
 			return statusVerdict(st)
 		},
 	}
-	output = outputFlag(c, cli.StatusOutputs()...)
+	outputFlag(c, &output, cli.StatusOutputs()...)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "print again whenever something changes")
 	return configured(c)
 }
