@@ -31,7 +31,7 @@ var scalars = []key{
 	{"ready_timeout", duration(0, 10*time.Minute), single, "how long a disk that is there at start may hold back readiness"},
 	{"rescan", duration(10*time.Second, 0), single, "how often every disk is looked at without an event"},
 	{"workers", whole(1, 64), single, "how many disks are looked at at once"},
-	{"node", nodeName, single, "the node's name in the cluster (default the host's name)"},
+	{"node", storageClass, single, "the node's `name` in the cluster (default the host's name)"},
 	{"trim", boolean, single, "give the free space of filesystems back to the storage"},
 }
 

@@ -14,7 +14,7 @@ import (
 
 // kind is a type of value.
 type kind struct {
-	// name is the value's name in the usage of a flag.
+	// name is the value's name in the usage of a flag, unless that quotes another.
 	name string
 	// tag is the YAML tag of the value in a file.
 	tag string
@@ -23,12 +23,6 @@ type kind struct {
 	parse    func(string) (any, bool)
 	// wrong, if set, returns a more precise description for a text that parse refuses.
 	wrong func(string) string
-}
-
-// called returns the kind with a name for the usage of flags.
-func (k kind) called(name string) kind {
-	k.name = name
-	return k
 }
 
 func (k *kind) expects(s string) string {

@@ -70,14 +70,10 @@ func (l layer) set(k key, given string, at place, faults *faults) {
 }
 
 func (src *Source) flag(name string) (string, bool) {
-	if src.Flags == nil {
+	if src.Flags == nil || !src.Flags.Changed(name) {
 		return "", false
 	}
-	f := src.Flags.Lookup(name)
-	if f == nil || !f.Changed {
-		return "", false
-	}
-	return f.Value.String(), true
+	return src.Flags.Lookup(name).Value.String(), true
 }
 
 func (src *Source) environment(from origins) (layer, error) {

@@ -33,7 +33,6 @@ var (
 	// Names of Kubernetes objects are DNS subdomains (RFC 1123).
 	storageClass = matching(`[a-z0-9.-]*`, 253,
 		"the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or \"\" for none")
-	nodeName   = storageClass.called("name")
 	driverName = matching(`[A-Za-z0-9._-]+`, 253, "the name of a driver, as the hold prints it: letters, digits, '.', '_' and '-'")
 	rootMode   = matching(`[0246][0-7][0-7][0-7]`, 4,
 		`an octal mode of four digits in quotes, such as "0755" or "2770", without the sticky bit`)

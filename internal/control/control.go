@@ -87,12 +87,10 @@ func serve(ctx context.Context, c *net.UnixConn, handle Handler) {
 	stop := context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 
-	var answer Response
 	text, err := answerTo(ctx, c, handle)
+	answer := Response{Text: text}
 	if err != nil {
-		answer.Error = err.Error()
-	} else {
-		answer.Text = text
+		answer = Response{Error: err.Error()}
 	}
 	// The peer may be gone or not read. Then nobody misses the answer.
 	_ = c.SetWriteDeadline(time.Now().Add(delivery))
@@ -117,13 +115,10 @@ func answerTo(ctx context.Context, c *net.UnixConn, handle Handler) (string, err
 // readRequest reads the one line of a request.
 func readRequest(from io.Reader) (r Request, err error) {
 	line, err := bufio.NewReaderSize(from, maxRequest).ReadSlice('\n')
-	if err != nil {
-		return Request{}, err
+	if err == nil {
+		err = json.Unmarshal(line, &r)
 	}
-	if err := json.Unmarshal(line, &r); err != nil {
-		return Request{}, err
-	}
-	return r, nil
+	return r, err
 }
 
 // peerUID returns the user id of the process at the other end (SO_PEERCRED in unix(7)).
