@@ -75,39 +75,27 @@ func quote(s string) string { return `"` + disk.Visible(s) + `"` }
 
 // suggest returns what was expected instead of an unknown name.
 func suggest(name string, known []string) string {
-	const near = 2
-	best, least := "", near+1
-	for _, k := range known {
-		if d := distance(strings.ToLower(name), strings.ToLower(k), near); d < least {
-			best, least = k, d
+	const most = 2
+	for edits := range most + 1 {
+		for _, k := range known {
+			if near(strings.ToLower(name), strings.ToLower(k), edits) {
+				return fmt.Sprintf("did you mean %q?", k)
+			}
 		}
-	}
-	if best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
 	}
 	return "expected one of " + strings.Join(known, ", ")
 }
 
-// distance returns the Levenshtein distance, or limit+1 if it is larger. The limit keeps long names cheap.
-func distance(a, b string, limit int) int {
-	if d := len(a) - len(b); d > limit || -d > limit {
-		return limit + 1
+// near reports whether that many letters added, left out or changed make one text of the other.
+func near(a, b string, edits int) bool {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	switch {
+	case a == "" || b == "":
+		return len(a)+len(b) <= edits
+	case edits == 0:
+		return false
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return near(a[1:], b, edits-1) || near(a, b[1:], edits-1) || near(a[1:], b[1:], edits-1)
 }

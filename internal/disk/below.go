@@ -46,7 +46,7 @@ func (f *Facts) VolumeGroup() string {
 	const hyphen = "\x00"
 	group, _, found := strings.Cut(strings.ReplaceAll(f.MapperName, "--", hyphen), "-")
 	group = strings.ReplaceAll(group, hyphen, "-")
-	if !found || strings.Trim(group, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+_.-") != "" {
+	if !found || strings.Trim(group, Alphanumeric+"+_.-") != "" {
 		return ""
 	}
 	return group

@@ -220,7 +220,7 @@ func (f *Facts) Lies(c *Content) (what, id string) {
 	if f.Udev.PartTable != "" {
 		what, id = f.Udev.PartTable, f.Udev.PartTableUUID
 	}
-	if len(id) > 64 || strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" {
+	if len(id) > 64 || strings.Trim(id, Alphanumeric+"-") != "" {
 		id = ""
 	}
 	return cmp.Or(what, "something unknown"), id

@@ -11,6 +11,9 @@ import (
 	"unicode/utf8"
 )
 
+// Alphanumeric has the letters and digits that are safe in a command line.
+const Alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
 // UUID returns the 16 bytes of a UUID in the 8-4-4-4-12 form of RFC 4122, in lower case.
 func UUID(b [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -135,9 +134,7 @@ func toDetach(f *disk.Facts) string {
 		which += ", its place here " + disk.Visible(f.Slot)
 	}
 	find := "virsh dumpxml NODE, which has a <target> and an <address> for each disk"
-	if f.Serial != "" && !strings.ContainsFunc(f.Serial, func(r rune) bool {
-		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.:", r)
-	}) {
+	if f.Serial != "" && strings.Trim(f.Serial, disk.Alphanumeric+"-_.:") == "" {
 		match := fmt.Sprintf("serial='%s'", f.Serial)
 		if f.SerialCut() {
 			match = fmt.Sprintf("starts-with(serial,'%s')", f.Serial)
