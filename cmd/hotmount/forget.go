@@ -2,12 +2,10 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/cli"
-	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/helper"
 )
@@ -20,12 +18,12 @@ func forgetCommand() *cobra.Command {
 			"disk in its slot. If the disk comes back, hotmount mounts it as before. This needs root.",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion {
-			s, err := config.Load(config.Source{Environ: os.Environ()})
+			s, err := host().Store.Settings()
 			if err != nil {
-				s = config.Default()
+				return nil // no daemon has run since the boot
 			}
 			var words []cobra.Completion
-			missing, _ := helper.Missing(host(), &s)
+			missing, _ := helper.Missing(host(), s)
 			for _, m := range missing {
 				words = append(words, cobra.CompletionWithDesc(m.UUID, disk.HumanSize(m.Identity.Size)))
 			}

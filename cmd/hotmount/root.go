@@ -58,13 +58,6 @@ func root() *cobra.Command {
 	// These are for the units and for children that may hang.
 	c.AddCommand(runCommand(), lookCommand(), usageCommand())
 	c.AddCommand(unitCommands()...)
-	for _, below := range c.Commands() {
-		if below.Flags().Lookup("config") != nil {
-			if err := below.MarkFlagFilename("config", "yaml", "yml"); err != nil {
-				panic(err) // there is no such flag
-			}
-		}
-	}
 	return c
 }
 
@@ -129,6 +122,9 @@ func outputFlag(c *cobra.Command, output *string, words ...string) {
 // configured returns the command with the flags that override the configuration's settings.
 func configured(c *cobra.Command) *cobra.Command {
 	config.AddFlags(c.Flags())
+	if err := c.MarkFlagFilename("config", "yaml", "yml"); err != nil {
+		panic(err) // there is no such flag
+	}
 	return c
 }
 

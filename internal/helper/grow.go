@@ -70,14 +70,13 @@ func volumeWords(uuid, node, class string) string {
 	if class == "" {
 		return keeps + "the one of this disk keeps its old one (its name follows from the StorageClass, which storage_class in the configuration does not say; kubectl get pv -o wide lists it: its local path ends in " + uuid + ")"
 	}
+	name, err := inventory.NodeName(node)
+	if err != nil {
+		return keeps + "the one of this disk keeps its old one (its name follows from the node's name, which is not known: " + err.Error() + ")"
+	}
 	note := ""
 	if node == "" {
-		name, err := inventory.NodeName("")
-		if err != nil {
-			return keeps + "the one of this disk keeps its old one (its name follows from the node's name, which is not known: " + err.Error() + ")"
-		}
-		node = name
 		note = ", if the node has its host's name (node in the configuration does not say it)"
 	}
-	return fmt.Sprintf("%s%s keeps its old one (node %s, StorageClass %s%s)", keeps, disk.VolumeName(uuid, node, class), disk.Visible(node), class, note)
+	return fmt.Sprintf("%s%s keeps its old one (node %s, StorageClass %s%s)", keeps, disk.VolumeName(uuid, name, class), disk.Visible(name), class, note)
 }

@@ -25,9 +25,6 @@ var ofAnyMount = []string{
 	"symfollow", "nosymfollow", "comment", "context", "fscontext", "defcontext", "rootcontext", "seclabel",
 }
 
-// errOptions reports that no filesystem of the type can be mounted with the class's options.
-var errOptions = errors.New("its class could not mount it afterwards")
-
 // kernelTakes returns an error if the kernel has no such filesystem, or refuses one of its mount options. There is no disk
 // for this, so options that depend on the filesystem pass. Where the kernel cannot be asked, kernelTakes returns nil.
 func kernelTakes(fstype string, options []string) error {
@@ -70,7 +67,7 @@ func kernelSays(fd int, otherwise error) string {
 // canMount returns an error if what the class makes could not be mounted with the class's options.
 func canMount(class *disk.Class, id disk.ID) error {
 	if err := kernelTakes(class.Create, class.MountOptions(class.Create)); err != nil {
-		return fmt.Errorf("cannot format %s: %w: %w; nothing is written; for the options of class %s: hotmount config check && systemctl reload hotmount", id, errOptions, err, class.Name)
+		return fmt.Errorf("cannot format %s: its class could not mount it afterwards: %w; nothing is written; for the options of class %s: hotmount config check && systemctl reload hotmount", id, err, class.Name)
 	}
 	return nil
 }
