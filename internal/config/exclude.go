@@ -116,22 +116,19 @@ func (e exclusion) buses() []string {
 
 // transports returns the transports of the disks that the exclusion can match, "" for any other.
 func (e exclusion) transports() []string {
-	can := []string{"virtio", "scsi", "nvme", "dm"}
-	if len(e.Names) > 0 {
-		can = append(can, "loop", "")
-	}
+	can := []string{"virtio", "scsi", "nvme", "dm", "loop", ""}
 	if len(e.Transport) > 0 {
 		can = e.buses()
+	} else if len(e.Names) == 0 {
+		can = can[:4] // the others are selected only by name
 	}
-	if len(e.Names) > 0 {
-		can = slices.DeleteFunc(can, func(t string) bool {
-			return !slices.ContainsFunc(e.Names, func(name string) bool {
-				start, _ := literal(name)
-				of := transportOf(start)
-				return of == t || of == ""
-			})
+	can = slices.DeleteFunc(can, func(t string) bool {
+		return len(e.Names) > 0 && !slices.ContainsFunc(e.Names, func(name string) bool {
+			start, _ := literal(name)
+			of := transportOf(start)
+			return of == t || of == ""
 		})
-	}
+	})
 	if len(e.MapperNames) > 0 && slices.Contains(can, "dm") {
 		can = []string{"dm"}
 	}
@@ -166,7 +163,7 @@ func (l limit) wrong(transport, key, pattern string) string {
 		return strings.HasPrefix(start, prefix) || !complete && strings.HasPrefix(prefix, start)
 	}
 	switch {
-	case l.most > 0 && max(len(start), least(pattern)) > l.most:
+	case l.most > 0 && least(pattern) > l.most:
 		return fmt.Sprintf("at most %d characters: %s cuts %ss there", l.most, transport, key)
 	case l.begins != nil && !slices.ContainsFunc(l.begins, begins):
 		return fmt.Sprintf("what begins with %s: %s disks have no other %s", strings.Join(l.begins, " or "), transport, key)

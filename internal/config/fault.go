@@ -13,6 +13,14 @@ import (
 // origins maps the full names of keys to the places of their values.
 type origins map[string]place
 
+// of returns the place of the key's value, "default" for a built-in one.
+func (o origins) of(key string) place {
+	if p, ok := o[key]; ok {
+		return p
+	}
+	return place{name: "default"}
+}
+
 // String returns the file with its line, the variable or the flag.
 func (p place) String() string {
 	if p.line > 0 {

@@ -39,15 +39,10 @@ func file(s *disk.Settings, from origins) string {
 			}
 			line := fmt.Sprintf("%s%s: %s", first, k.name, k.written(value))
 			first = others
-			if !known {
-				b.WriteString(line + "\n")
-				continue
+			if known {
+				line = fmt.Sprintf("%-50s # %s", line, from.of(k.name))
 			}
-			where := "default"
-			if p, ok := from[k.name]; ok {
-				where = p.String()
-			}
-			fmt.Fprintf(&b, "%-50s # %s\n", line, where)
+			b.WriteString(line + "\n")
 		}
 	}
 	section(*s, scalars, "", "", from)
@@ -67,11 +62,8 @@ func file(s *disk.Settings, from origins) string {
 
 // Origin returns the origin of a key's value, such as that of "classes[1].mkfs_options".
 func Origin(src Source, key string) string {
-	_, from, err := load(src)
-	if p, ok := from[key]; err == nil && ok {
-		return p.String()
-	}
-	return "default"
+	_, from, _ := load(src) // none with a fault
+	return from.of(key).String()
 }
 
 // written returns a value of the key as it appears in a file.
@@ -132,10 +124,7 @@ func directories(s disk.Settings, from origins) error {
 	var faults faults
 	for i, c := range s.Classes {
 		key := fmt.Sprintf("classes[%d].directory", i)
-		at, ok := from[key]
-		if !ok {
-			at = place{name: "default"}
-		}
+		at := from.of(key)
 		at.key = key
 		wrong := "" // with the highest part of the path
 		for part := c.Directory; part != "/"; part = filepath.Dir(part) {
