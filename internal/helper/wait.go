@@ -1,6 +1,7 @@
 package helper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -15,29 +16,24 @@ import (
 func Wait(ctx context.Context, uuid string, settings func() (*disk.Settings, error)) error {
 	watch, found := context.WithCancel(ctx)
 	defer found()
+	look := func() (bool, error) {
+		s, err := settings()
+		if err != nil {
+			return false, err
+		}
+		tree, err := mounts.Tree("")
+		return err == nil && isMounted(tree, uuid, s, attached), err
+	}
 	var mounted bool
 	var lookErr error
 	err := mounts.Watch(watch, func() {
-		s, err := settings()
-		var tree []mounts.Mount
-		if err == nil {
-			tree, err = mounts.Tree("")
-		}
-		if err != nil {
-			lookErr = err
-			found()
-			return
-		}
-		if isMounted(tree, uuid, s, attached) {
-			mounted = true
+		if mounted, lookErr = look(); mounted || lookErr != nil {
 			found()
 		}
 	})
 	switch {
-	case err != nil:
-		return err
-	case lookErr != nil:
-		return lookErr
+	case err != nil || lookErr != nil:
+		return cmp.Or(err, lookErr)
 	case !mounted:
 		return fmt.Errorf("cannot wait until %s is mounted: %w", uuid, context.Cause(ctx))
 	}
