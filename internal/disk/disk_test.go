@@ -38,6 +38,7 @@ func TestVisible(t *testing.T) {
 		"\u202egnp.exe":    `\u202egnp.exe`,
 		"größe":            "größe",
 		"DEL\x7f":          `DEL\x7f`,
+		"a \"b\"\n":        `a "b"\n`,
 
 		strings.Repeat("a", 256): strings.Repeat("a", 256),
 		strings.Repeat("a", 257): strings.Repeat("a", 256) + "…",
