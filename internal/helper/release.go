@@ -80,7 +80,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 // saySafe prints that the disk, which hotmount no longer uses, can be detached, if nobody else holds it.
 func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	err := isFree(ctx, f)
-	_, now, lookErr := settingsAndDisk(r.Host, f.Seq)
+	now, lookErr := r.look(f)
 	if detachedItself(f, lookErr) {
 		fmt.Fprintf(w, "its file %s is detached from it already\n", disk.Visible(f.BackingFile))
 		return nil
@@ -90,7 +90,7 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	}
 	// A process with a block volume open need not have claimed the disk, and a loop device never claims it.
 	if err != nil || f.Standing.Given != nil || len(now.Loops) > 0 {
-		opened, openErr := deviceUsers(now)
+		opened, openErr := deviceUsers(&now)
 		mounted, mountErr := mounts.Users("", f.Dev, "")
 		users := slices.Concat(opened, mounted)
 		if err == nil && len(users) > 0 {
@@ -115,6 +115,19 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 // while mounted goes when it is unmounted (LO_FLAGS_AUTOCLEAR, loop(4)).
 func detachedItself(f *disk.Facts, look error) bool {
 	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
+}
+
+// look returns the present facts of the disk or partition. It looks at no other disk, which may be dead.
+func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
+	s, err := r.Host.Store.Settings()
+	if err != nil {
+		return disk.Facts{}, err
+	}
+	now, err := r.Host.For(s).Look(f.Name)
+	if err == nil && now.Seq != f.Seq {
+		err = disk.ErrGone
+	}
+	return now, err
 }
 
 // toDetach returns in words what to detach for a disk that nobody holds, and how to find it on the host. virsh needs
