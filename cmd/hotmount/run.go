@@ -27,16 +27,15 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			journal := report.Agent{Log: log}
-			s, fault := loadAndKeep(c, journal)
+			s, fault := loadAndKeep(c, log)
 			if fault != nil {
 				if s, err = lastGood(host().Store, fault); err != nil {
 					return err
 				}
-				journal.Problem(fmt.Errorf("cannot use the configuration: %w; hotmount runs on its last good settings: what is on record is mounted, and nothing else is formatted, mounted or given out; once it is corrected it is used by itself; to see each fault: hotmount config check", fault))
+				log.Problem(fmt.Errorf("cannot use the configuration: %w; hotmount runs on its last good settings: what is on record is mounted, and nothing else is formatted, mounted or given out; once it is corrected it is used by itself; to see each fault: hotmount config check", fault))
 			}
 			d := daemon.Daemon{
-				Host: host(), Settings: s, Load: func() (*disk.Settings, error) { return loadAndKeep(c, journal) }, Log: log,
+				Host: host(), Settings: s, Load: func() (*disk.Settings, error) { return loadAndKeep(c, log) }, Log: log,
 				Socket: socket, MetricsDirectory: metricsTo, Version: version,
 			}
 			return d.Run(c.Context())
@@ -52,14 +51,12 @@ func runCommand() *cobra.Command {
 }
 
 // loadAndKeep is load for the daemon. It keeps good settings for a start with a faulty configuration.
-func loadAndKeep(c *cobra.Command, journal report.Agent) (*disk.Settings, error) {
+func loadAndKeep(c *cobra.Command, log *report.Log) (*disk.Settings, error) {
 	s, err := load(c)
 	if err != nil {
 		return nil, err
 	}
-	if err := host().Store.KeepSettings(config.File(s)); err != nil {
-		journal.Problem(err)
-	}
+	log.Problem(host().Store.KeepSettings(config.File(s)))
 	return s, nil
 }
 

@@ -82,7 +82,7 @@ func TestLoadAndKeep(t *testing.T) {
 		if err := c.ParseFlags([]string{"--config=" + file, "--node=of-a-flag"}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := loadAndKeep(c, report.Agent{Log: report.New()})
+		_, err := loadAndKeep(c, report.New())
 		return err
 	}
 	kept := func() string {

@@ -94,7 +94,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		class := policy.Select(&st.facts, a.settings)
 		switch {
 		case st.decision.Action == disk.Link:
-			a.startLink(ctx, name)
+			a.run(ctx, l, name, disk.ProgramBlock, disk.Link)
 		// The provisioner reads the size of a volume only once, when it first sees it, so the filesystem grows before
 		// the mount. Recovering a log can take long and a twin may come meanwhile, so the mount is decided again.
 		case policy.Fills(&st.facts, class) && st.filled != st.facts.Seq:
@@ -106,22 +106,30 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 	l.waiting = append(early, l.waiting...)
 }
 
-func (a *Agent) startLink(ctx context.Context, name string) {
-	seq := a.disks[name].facts.Seq
-	a.begin(ctx, &a.lanes.mounts, func() func() {
-		err := a.units.GiveOut(ctx, seq)
-		return func() { a.acted(name, seq, disk.Link, err) }
-	})
+// run begins to run the program for the disk whose turn has come.
+func (a *Agent) run(ctx context.Context, l *lane, name string, p disk.Program, action disk.Action) {
+	st := a.disks[name]
+	st.phase = acting
+	id := st.facts.ID
+	work := func() func() {
+		err := a.units.Run(ctx, p, id, "")
+		return func() { a.acted(name, id.Seq, action, err) }
+	}
+	if p == disk.ProgramFormat {
+		a.beginProof(ctx, work)
+	} else {
+		a.begin(ctx, l, work)
+	}
 }
 
 // startFill grows the filesystem to the disk before it is mounted. The next look decides again.
 func (a *Agent) startFill(ctx context.Context, name string) {
 	st := a.disks[name]
-	seq := st.facts.Seq
+	id := st.facts.ID
 	a.begin(ctx, &a.lanes.mounts, func() func() {
-		err := a.units.Fill(ctx, seq)
+		err := a.units.Run(ctx, disk.ProgramFill, id, "")
 		return func() {
-			st.phase, st.filled, st.filling = idle, seq, err
+			st.phase, st.filled, st.filling = idle, id.Seq, err
 			a.wanted(name)
 		}
 	})
@@ -141,7 +149,7 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 			// A filesystem that the kernel still holds (ErrHeld) is retried often; its growth failure is not reported
 			// each time.
 			if filling != nil && err == nil {
-				a.report.Problem(fmt.Errorf("cannot grow the filesystem of %s before it is mounted: %w", f.ID, filling))
+				a.problem(fmt.Errorf("cannot grow the filesystem of %s before it is mounted: %w", f.ID, filling))
 			} else if filling != nil && !errors.Is(err, disk.ErrHeld) {
 				err = errors.Join(err, filling)
 			}
@@ -185,12 +193,7 @@ func (a *Agent) startProofs(ctx context.Context) {
 			a.startAsk(ctx, name, l)
 			continue
 		}
-		seq := st.facts.Seq
-		st.phase = acting
-		a.beginProof(ctx, func() func() {
-			err := a.units.Format(ctx, seq)
-			return func() { a.acted(name, seq, disk.Prove, err) }
-		})
+		a.run(ctx, l, name, disk.ProgramFormat, disk.Prove)
 	}
 }
 
@@ -198,13 +201,7 @@ func (a *Agent) startProofs(ctx context.Context) {
 func (a *Agent) startGrows(ctx context.Context) {
 	l := &a.lanes.grows
 	for name, ok := l.next(); ok; name, ok = l.next() {
-		st := a.disks[name]
-		seq := st.facts.Seq
-		st.phase = acting
-		a.begin(ctx, l, func() func() {
-			err := a.units.Grow(ctx, seq)
-			return func() { a.acted(name, seq, disk.Grow, err) }
-		})
+		a.run(ctx, l, name, disk.ProgramGrow, disk.Grow)
 	}
 }
 
@@ -218,11 +215,11 @@ func (a *Agent) startQuestions(ctx context.Context) {
 			a.startAsk(ctx, name, l)
 			continue
 		}
-		f := st.facts
+		id := st.facts.ID
 		st.phase = acting
 		a.begin(ctx, l, func() func() {
-			plugged, err := a.units.Plugged(ctx, &f)
-			return func() { a.unmounted(name, f.Seq, plugged, err) }
+			plugged, err := a.units.Plugged(ctx, id)
+			return func() { a.unmounted(name, id.Seq, plugged, err) }
 		})
 	}
 }
@@ -286,11 +283,11 @@ func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err er
 	}
 	if plugged == 0 || plugged > mounted && st.record.alive <= plugged+stopPatience {
 		st.remount = true
-		a.report.Bounced(&st.facts, a.path(st))
+		a.report.Report(disk.Event{Kind: disk.EventBounced, Facts: &st.facts, Path: a.path(st)})
 		return
 	}
-	if err := a.host.KeepUnmounted(&st.facts, disk.ReasonUnmounted); err != nil {
-		a.report.Problem(err)
+	if err := a.host.Keep(&st.facts, disk.ReasonUnmounted, ""); err != nil {
+		a.problem(err)
 		st.remount = true
 	}
 }

@@ -45,6 +45,8 @@ type Agent struct {
 	report   Reporter
 	settings *disk.Settings
 	watchdog time.Duration
+	// monotonic returns the time of CLOCK_MONOTONIC.
+	monotonic func() time.Duration
 
 	queue    *queue
 	requests chan func()
@@ -69,11 +71,12 @@ type Agent struct {
 	ready     bool
 }
 
-// New returns an agent. watchdog is the longest time between two calls of Reporter.Alive, 0 for no calls.
-func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration) *Agent {
+// New returns an agent. watchdog is the longest time between two notifications Alive, 0 for none. monotonic returns the
+// time of CLOCK_MONOTONIC (clock_gettime(2)).
+func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration, monotonic func() time.Duration) *Agent {
 	s = policy.Compile(s)
 	a := &Agent{
-		host: h, units: u, report: r, settings: s, watchdog: watchdog,
+		host: h, units: u, report: r, settings: s, watchdog: watchdog, monotonic: monotonic,
 		queue: newQueue(), requests: make(chan func()), results: make(chan func()), checked: make(chan func() bool),
 		disks: map[string]*state{}, leaving: map[string]*departure{},
 	}
@@ -133,11 +136,14 @@ func (a *Agent) Release(ctx context.Context, name string, seq uint64) error {
 // Reload replaces the settings, forgets earlier failures and looks at every disk.
 func (a *Agent) Reload(ctx context.Context, s *disk.Settings) error {
 	s = policy.Compile(s)
-	var err error
-	if askErr := a.ask(ctx, func() { err = a.reload(s) }); askErr != nil {
-		return askErr
+	return a.ask(ctx, func() { a.reload(s) })
+}
+
+// problem reports an error that concerns no single disk, if there is one.
+func (a *Agent) problem(err error) {
+	if err != nil {
+		a.report.Report(disk.Event{Kind: disk.EventProblem, Err: err})
 	}
-	return err
 }
 
 // ask runs f in the loop and waits until it has run.

@@ -117,7 +117,7 @@ func (m *machine) say(format string, args ...any) {
 	m.log = append(m.log, fmt.Sprintf(format, args...))
 }
 
-func (m *machine) Names() ([]string, error) {
+func (m *machine) Names(*disk.Settings) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var names []string
@@ -138,7 +138,7 @@ func (m *machine) pass(work, name string) {
 	}
 }
 
-func (m *machine) Gather() func(name string) (disk.Facts, error) {
+func (m *machine) Gather(*disk.Settings) func(name string) (disk.Facts, error) {
 	m.pass("gather", "")
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +224,7 @@ func (m *machine) Stale(*disk.Settings) ([]disk.Facts, error) {
 // booted is when the machine booted.
 var booted = time.Date(1998, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func (m *machine) Monotonic() time.Duration { return time.Since(booted) }
+func monotonic() time.Duration { return time.Since(booted) }
 
 func (m *machine) Accept(f *disk.Facts, w disk.Word) error {
 	m.mu.Lock()
@@ -245,9 +245,15 @@ func (m *machine) Accept(f *disk.Facts, w disk.Word) error {
 	return nil
 }
 
-func (m *machine) Keep(f *disk.Facts, reason disk.Reason) error {
+func (m *machine) Keep(f *disk.Facts, reason disk.Reason, how string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	switch reason {
+	case disk.ReasonUsed:
+		return m.keepUse(f, how)
+	case "", disk.ReasonReleased, disk.ReasonUnmounted:
+		return m.keepUnmounted(f, reason)
+	}
 	m.say("%s stays held: %s", f.Name, reason)
 	if m.keepErr != nil {
 		return m.keepErr
@@ -263,9 +269,7 @@ func (m *machine) Keep(f *disk.Facts, reason disk.Reason) error {
 	return nil
 }
 
-func (m *machine) KeepUse(f *disk.Facts, how string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (m *machine) keepUse(f *disk.Facts, how string) error {
 	m.say("%s is used by another: %s", f.Name, how)
 	if m.keepErr == nil {
 		m.disks[f.Name].Standing.Used = &disk.Use{Identity: f.Identity(""), UUID: f.Known().UUID, How: how}
@@ -273,17 +277,15 @@ func (m *machine) KeepUse(f *disk.Facts, how string) error {
 	return m.keepErr
 }
 
-func (m *machine) Opener(ctx context.Context, seq uint64) (*disk.Opener, error) {
+func (m *machine) Opener(_ context.Context, id disk.ID) (*disk.Opener, error) {
 	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.say("ask who has seq %d open", seq)
+	m.say("ask who has seq %d open", id.Seq)
 	return m.opener, m.openerErr
 }
 
-func (m *machine) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (m *machine) keepUnmounted(f *disk.Facts, reason disk.Reason) error {
 	if reason == "" {
 		m.say("%s may be mounted", f.Name)
 	} else {
@@ -295,40 +297,39 @@ func (m *machine) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 	return nil
 }
 
-func (m *machine) UnmountGone(_ context.Context, p string, dev disk.Dev) error {
+// unmountGone detaches the mount from the tree. It names those who use the filesystem elsewhere.
+func (m *machine) unmountGone(id disk.ID, p string) error {
 	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.say("unmount lazily %s", p)
-	if err := m.mountErr["lazily "+p]; err != nil {
-		return err
+	here := func(e disk.MountPoint) bool { return e.Path == p && e.Dev == id.Dev }
+	if slices.ContainsFunc(m.table, here) {
+		m.say("unmount lazily %s", p)
+		if err := m.mountErr["lazily "+p]; err != nil {
+			return err
+		}
+		m.table = slices.DeleteFunc(m.table, here)
+		return nil
 	}
-	m.table = slices.DeleteFunc(m.table, func(e disk.MountPoint) bool { return e.Path == p && e.Dev == dev })
-	return nil
-}
-
-func (m *machine) NameHolders(_ context.Context, f *disk.Facts, p string) error {
-	time.Sleep(job)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if who := m.holders[f.Name]; who != "" {
-		m.say("%s of %s is still used by %s", p, f.Name, who)
+	if who := m.holders[id.Name]; who != "" {
+		m.say("%s of %s is still used by %s", p, id.Name, who)
 		return errors.New("as far as can be seen")
 	}
 	return nil
 }
 
-func (m *machine) Plugged(_ context.Context, f *disk.Facts) (time.Duration, error) {
+func (m *machine) Plugged(_ context.Context, id disk.ID) (time.Duration, error) {
 	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.plugged[f.Seq].IsZero() || m.pluggedErr != nil {
+	if m.plugged[id.Seq].IsZero() || m.pluggedErr != nil {
 		return 0, m.pluggedErr
 	}
-	return m.plugged[f.Seq].Sub(booted), nil
+	return m.plugged[id.Seq].Sub(booted), nil
 }
 
-func (m *machine) Note(found []disk.Sighting) error {
+// note records content that is not mounted.
+func (m *machine) note(found []disk.Sighting) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.notes = append(m.notes, found...)
@@ -346,7 +347,18 @@ func (m *machine) Note(found []disk.Sighting) error {
 	return m.noteErr
 }
 
-func (m *machine) Remember() error {
+func (m *machine) Remember(expected bool, noted []disk.Sighting) error {
+	var err error
+	if expected {
+		err = m.remember()
+	}
+	if len(noted) > 0 {
+		err = errors.Join(err, m.note(noted))
+	}
+	return err
+}
+
+func (m *machine) remember() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.remembers {
@@ -359,16 +371,18 @@ func (m *machine) Remember() error {
 	return m.rememberErr
 }
 
-func (m *machine) Expect(s disk.Sighting) {
+func (m *machine) Expect(s disk.Sighting, name string) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if s.Left {
+		s.Newest, err = m.newest(name)
+	}
 	m.sightings = append(m.sightings, s)
+	return err
 }
 
-// Newest is the number of any disk that is not known to have come later. No disk uses the name of one that is gone.
-func (m *machine) Newest(name string) (uint64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// newest is the number of any disk that is not known to have come later. No disk uses the name of one that is gone.
+func (m *machine) newest(name string) (uint64, error) {
 	m.asked = append(m.asked, name)
 	var newest uint64
 	for _, d := range m.disks {
@@ -385,16 +399,12 @@ func (m *machine) Notices(*disk.Settings) ([]string, error) {
 	return slices.Clone(m.notices), nil
 }
 
-func (m *machine) Notice(text string) { m.note("notice: %s", text) }
-
 func (m *machine) Forget(seq uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.say("forgot %d", seq)
 	return nil
 }
-
-func (m *machine) SaveSettings(*disk.Settings) error { return nil }
 
 func (m *machine) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error {
 	time.Sleep(job)
@@ -431,8 +441,27 @@ func (m *machine) wait(ctx context.Context) error {
 	}
 }
 
-// Format makes an xfs with uuidB on a blank disk. On another disk it finds what udev found.
-func (m *machine) Format(ctx context.Context, seq uint64) error {
+// Run runs a program as PID 1 does.
+func (m *machine) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
+	switch p {
+	case disk.ProgramFormat:
+		return m.format(ctx, id.Seq)
+	case disk.ProgramFill:
+		return m.fill(id.Seq)
+	case disk.ProgramGrow:
+		return m.growDisk(id.Seq)
+	case disk.ProgramBlock:
+		return m.giveOut(id.Seq)
+	case disk.ProgramCleanup:
+		return m.removeMountPoint(path)
+	case disk.ProgramUnmount:
+		return m.unmountGone(id, path)
+	}
+	return fmt.Errorf("the agent runs %s", p)
+}
+
+// format makes an xfs with uuidB on a blank disk. On another disk it finds what udev found.
+func (m *machine) format(ctx context.Context, seq uint64) error {
 	time.Sleep(job)
 	m.mu.Lock()
 	m.say("format seq %d", seq)
@@ -463,8 +492,8 @@ func (m *machine) Format(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// Fill makes the filesystem fill the disk.
-func (m *machine) Fill(_ context.Context, seq uint64) error {
+// fill makes the filesystem fill the disk.
+func (m *machine) fill(seq uint64) error {
 	if m.onFill != nil {
 		m.mu.Lock()
 		m.onFill()
@@ -485,8 +514,8 @@ func (m *machine) Fill(_ context.Context, seq uint64) error {
 	return nil
 }
 
-// Grow measures the filesystem and makes it fill the disk.
-func (m *machine) Grow(_ context.Context, seq uint64) error {
+// growDisk measures the filesystem and makes it fill the disk.
+func (m *machine) growDisk(seq uint64) error {
 	time.Sleep(job)
 	m.pass("grow", "")
 	m.mu.Lock()
@@ -521,7 +550,7 @@ func (m *machine) Unmount(_ context.Context, p string) error {
 	return nil
 }
 
-func (m *machine) RemoveMountPoint(_ context.Context, p string) error {
+func (m *machine) removeMountPoint(p string) error {
 	time.Sleep(job)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -529,61 +558,51 @@ func (m *machine) RemoveMountPoint(_ context.Context, p string) error {
 	return m.rmdirErr
 }
 
-func (m *machine) note(format string, args ...any) {
+func (m *machine) Report(e disk.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.say(format, args...)
-}
-
-func (m *machine) Decided(f *disk.Facts, _ *disk.Content, _ *disk.Settings, d disk.Decision) {
-	m.note("%s: %s (%s)", f.Name, d.Action, d.Reason)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.told[f.Name] = *f
-}
-func (m *machine) Mounted(f *disk.Facts, _ disk.Decision, p string) {
-	m.note("%s: mounted at %s", f.Name, path.Base(p))
-}
-func (m *machine) Failed(f *disk.Facts, _ disk.Decision, _ string, err error, again disk.Tries) {
-	m.mu.Lock()
-	m.again = again
-	m.mu.Unlock()
-	if !again.Quiet {
-		m.note("%s: failed: %v", f.Name, err)
+	f := e.Facts
+	switch e.Kind {
+	case disk.EventDecided:
+		m.say("%s: %s (%s)", f.Name, e.Decision.Action, e.Decision.Reason)
+		m.told[f.Name] = *f
+	case disk.EventMounted:
+		m.say("%s: mounted at %s", f.Name, path.Base(e.Path))
+	case disk.EventFailed:
+		m.again = e.Tries
+		if !e.Tries.Quiet {
+			m.say("%s: failed: %v", f.Name, e.Err)
+		}
+	case disk.EventRecovered:
+		m.say("%s: recovered", f.Name)
+	case disk.EventGone:
+		m.say("%s: gone", f.Name)
+		m.lastGone = e.Path
+	case disk.EventDisregarded:
+		delete(m.told, f.Name)
+	case disk.EventBounced:
+		m.say("%s: bounced", f.Name)
+	case disk.EventNotice:
+		m.say("notice: %s", e.Notice)
+	case disk.EventProblem:
+		m.say("problem: %v", e.Err)
 	}
 }
-func (m *machine) Gone(f *disk.Facts, where string) {
-	m.note("%s: gone", f.Name)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lastGone = where
-}
-func (m *machine) Disregarded(f *disk.Facts) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.told, f.Name)
-}
-func (m *machine) Bounced(f *disk.Facts, p string) { m.note("%s: bounced", f.Name) }
-func (m *machine) Recovered(f *disk.Facts)         { m.note("%s: recovered", f.Name) }
-func (m *machine) Problem(err error)               { m.note("problem: %v", err) }
-func (m *machine) Status(line string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.status, m.statuses = line, append(m.statuses, line)
-}
-func (m *machine) Ready() {
-	m.note("ready")
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ready, m.statusAtReady = time.Now(), m.status
-}
-func (m *machine) Reloading() { m.note("reloading") }
-func (m *machine) Alive()     { m.count(&m.alive) }
 
-func (m *machine) count(n *int) {
+func (m *machine) Notify(state string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	*n++
+	switch line, overall := strings.CutPrefix(state, StatusIs); {
+	case overall:
+		m.status, m.statuses = line, append(m.statuses, line)
+	case state == Ready:
+		m.say("ready")
+		m.ready, m.statusAtReady = time.Now(), m.status
+	case state == Reloading:
+		m.say("reloading")
+	case state == Alive:
+		m.alive++
+	}
 }
 
 func (m *machine) Changed(mounted []disk.Facts) ([]string, error) {
@@ -645,7 +664,7 @@ func withHost(t *testing.T, m *machine, h Host, test func(t *testing.T, a *Agent
 		s := testSettings()
 		s.Classes[0].Grow = m.grow
 		s.Classes[0].Mode = m.mode
-		a := New(h, m, m, s, 0)
+		a := New(h, m, m, s, 0, monotonic)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()
@@ -1865,7 +1884,7 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 func TestWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
-		a := New(m, m, m, testSettings(), 10*time.Second)
+		a := New(m, m, m, testSettings(), 10*time.Second, monotonic)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()
@@ -1915,7 +1934,7 @@ func TestBeats(t *testing.T) {
 				m := newMachine(xfsDisk("vdb", 2, uuidA))
 				s := testSettings()
 				s.Rescan = 24 * time.Hour
-				a := New(m, m, m, s, c.watchdog)
+				a := New(m, m, m, s, c.watchdog, monotonic)
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- a.Run(ctx) }()
@@ -1945,7 +1964,7 @@ func TestChecked(t *testing.T) {
 		m.disks["vdc"].ReadOnly = true
 		s := testSettings()
 		s.Rescan = 24 * time.Hour
-		a := New(m, m, m, s, 10*time.Second)
+		a := New(m, m, m, s, 10*time.Second, monotonic)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()

@@ -17,11 +17,11 @@ func (a *Agent) asks(st *state) bool {
 // startAsk finds out who has the disk open. The next look decides again.
 func (a *Agent) startAsk(ctx context.Context, name string, l *lane) {
 	st := a.disks[name]
-	seq := st.facts.Seq
+	id := st.facts.ID
 	st.phase = acting
 	a.begin(ctx, l, func() func() {
-		by, err := a.units.Opener(ctx, seq)
-		return func() { a.answered(name, seq, by, err) }
+		by, err := a.units.Opener(ctx, id)
+		return func() { a.answered(name, id.Seq, by, err) }
 	})
 }
 
@@ -37,13 +37,13 @@ func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	switch {
 	case f.Seq != seq, err == nil && by == nil:
 	case err == nil && by.Machine && f.Standing.Used == nil && !policy.UseAccepted(f, a.settings):
-		err = a.host.KeepUse(f, by.String())
+		err = a.host.Keep(f, disk.ReasonUsed, by.String())
 	case err == nil && !left:
 		err = fmt.Errorf("cannot use it: it is %s; nothing on it was changed; to see who has it open: fuser -v %s", disk.Visible(by.String()), f.Node())
 	}
 	switch {
 	case err != nil && left:
-		a.report.Problem(err)
+		a.problem(err)
 	case err != nil:
 		a.failed(name, disk.OfNode(err))
 		st.tries.wrote = true // what others write meanwhile is no reason to ask again at once

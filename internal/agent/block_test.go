@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-func (m *machine) GiveOut(_ context.Context, seq uint64) error {
+func (m *machine) giveOut(seq uint64) error {
 	m.pass("give", fmt.Sprint(seq))
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -25,12 +25,15 @@ func (m *machine) GiveOut(_ context.Context, seq uint64) error {
 	return nil
 }
 
-func (m *machine) TakeBack(_ context.Context, seq uint64) error {
+func (m *machine) Stop(_ context.Context, p disk.Program, id disk.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.say("take back seq %d", seq)
+	if p != disk.ProgramBlock {
+		return fmt.Errorf("the agent stops %s", p)
+	}
+	m.say("take back seq %d", id.Seq)
 	for _, f := range m.disks {
-		if f.Seq == seq && !m.noEffect {
+		if f.Seq == id.Seq && !m.noEffect {
 			f.Standing.Link = ""
 		}
 	}

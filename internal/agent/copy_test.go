@@ -32,7 +32,7 @@ func record(t *testing.T, m *machine) *recorded {
 	return &recorded{machine: m, store: s, known: new(store.Expectations)}
 }
 
-func (r *recorded) Gather() func(name string) (disk.Facts, error) {
+func (r *recorded) Gather(*disk.Settings) func(name string) (disk.Facts, error) {
 	memory := r.store.Load(thisBoot, r.known)
 	return func(name string) (disk.Facts, error) {
 		f, err := r.look(name)
@@ -44,12 +44,29 @@ func (r *recorded) Gather() func(name string) (disk.Facts, error) {
 	}
 }
 
-func (r *recorded) Expect(s disk.Sighting) {
+func (r *recorded) Expect(s disk.Sighting, name string) (err error) {
 	s.Identity.Boot = thisBoot
+	if s.Left {
+		r.mu.Lock()
+		s.Newest, err = r.newest(name)
+		r.mu.Unlock()
+	}
 	r.known.Expect(s)
+	return err
 }
 
-func (r *recorded) Remember() error {
+func (r *recorded) Remember(expected bool, noted []disk.Sighting) error {
+	var err error
+	if expected {
+		err = r.remember()
+	}
+	if len(noted) > 0 {
+		err = errors.Join(err, r.note(noted))
+	}
+	return err
+}
+
+func (r *recorded) remember() error {
 	if time.Sleep(r.takes); r.full {
 		return errors.New("no space left on device")
 	}
@@ -61,7 +78,11 @@ func (r *recorded) Remember() error {
 	return err
 }
 
-func (r *recorded) Keep(f *disk.Facts, reason disk.Reason) error {
+func (r *recorded) Keep(f *disk.Facts, reason disk.Reason, how string) error {
+	switch reason {
+	case "", disk.ReasonReleased, disk.ReasonUnmounted, disk.ReasonUsed:
+		return r.machine.Keep(f, reason, how)
+	}
 	if r.full {
 		return errors.New("no space left on device")
 	}

@@ -7,14 +7,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Host is the node with its disks.
+// Host is the node with its disks, and what is on record of them.
 type Host interface {
-	// Names returns the kernel names of all attached disks.
-	Names() ([]string, error)
+	// Names returns the kernel names of all attached disks, and of their partitions if the settings ask for them.
+	Names(s *disk.Settings) ([]string, error)
 	// Gather reads what is common to all disks. It returns the function that gathers the facts of one disk from that,
-	// without its peers. The function may be called concurrently. Its error wraps disk.ErrGone if the disk is no longer
-	// attached. Both may hang on dead storage.
-	Gather() (look func(name string) (disk.Facts, error))
+	// without its peers. The function may be called concurrently. Its error wraps disk.ErrGone if Names does not have
+	// the disk. Both may hang on dead storage.
+	Gather(s *disk.Settings) (look func(name string) (disk.Facts, error))
 	// MountedAt reports whether the device is mounted at the path, in PID 1's mount table. The error may say that
 	// another mount covers it.
 	MountedAt(path string, dev disk.Dev) (bool, error)
@@ -27,99 +27,60 @@ type Host interface {
 	// last look. mounted are the disks that were mounted then. Changed costs much less than a look, and may hang like
 	// one.
 	Changed(mounted []disk.Facts) ([]string, error)
-	// Monotonic returns the time of CLOCK_MONOTONIC (clock_gettime(2)).
-	Monotonic() time.Duration
+	// Notices returns, in words, problems that do not concern a single disk.
+	Notices(s *disk.Settings) ([]string, error)
+
 	// Accept records the operator's accept for this attachment of the disk. Without a reason it only allows another
 	// try.
 	Accept(f *disk.Facts, w disk.Word) error
-	// Keep records that the disk stays held or refused when the cause is gone. The cause is the format limit
-	// (ReasonBrake), another disk with its UUID (ReasonTwin), or with the serial of a block volume (ReasonSerialTwice).
-	Keep(f *disk.Facts, reason disk.Reason) error
-	// KeepUse records how somebody else uses the disk. It is held from then on, until Accept.
-	KeepUse(f *disk.Facts, how string) error
-	// KeepUnmounted records that this attachment must not be mounted: ReasonReleased or ReasonUnmounted. An empty
-	// reason removes the record.
-	KeepUnmounted(f *disk.Facts, reason disk.Reason) error
-	// Expect makes looks know from now on that a filesystem was found mounted, or that its disk has left. It fills in
-	// the boot.
-	Expect(seen disk.Sighting)
-	// Remember records what is expected, including what could not be recorded before.
-	Remember() error
-	// Note records content that was found on disks and is not mounted from them, or that it is gone. It fills in the
-	// boot.
-	Note(found []disk.Sighting) error
-	// Newest returns the highest sequence number among the attached disks that may have been attached together with the
-	// named disk, which is gone.
-	Newest(name string) (uint64, error)
-	// Notices returns, in words, problems that do not concern a single disk.
-	Notices(s *disk.Settings) ([]string, error)
+	// Keep records that the disk stays held, refused or unmounted for that reason when the cause is gone, until Accept.
+	// how is, for ReasonUsed, how somebody else uses the disk. An empty reason lets the disk be mounted again.
+	Keep(f *disk.Facts, reason disk.Reason, how string) error
 	// Forget drops the records of an attachment that has ended.
 	Forget(seq uint64) error
-	// SaveSettings passes the settings to the processes that format.
-	SaveSettings(s *disk.Settings) error
+	// Expect makes looks know from now on that a filesystem was found mounted on the named disk, or that the disk has
+	// left. It fills in the boot, and which disks may have been attached together with one that left.
+	Expect(seen disk.Sighting, name string) error
+	// Remember records the noted content: what was found on disks and is not mounted from them, or that it is gone.
+	// With expected it first records what looks expect, including what could not be recorded before.
+	Remember(expected bool, noted []disk.Sighting) error
 }
 
-// Units runs in PID 1 what the daemon itself cannot do.
+// Units runs in PID 1 what the daemon itself cannot do. What has begun goes on if ctx ends.
 type Units interface {
 	// Mount mounts the filesystem of that type and UUID for the class, and returns when the mount unit's job has ended.
-	// The job continues if ctx ends. The error wraps disk.ErrHeld if the kernel still has the filesystem mounted where
-	// nothing shows it. It wraps a *disk.NodeError for a fault of the node.
+	// The error wraps disk.ErrHeld if the kernel still has the filesystem mounted where nothing shows it. It wraps a
+	// *disk.NodeError for a fault of the node.
 	Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error
-	// Fill runs the unit that grows the disk's filesystem, not mounted yet, to the disk. The unit continues if ctx
-	// ends.
-	Fill(ctx context.Context, seq uint64) error
-	// Opener runs the unit that finds out which process has the disk open (disk.Opener). It returns nil if none does.
-	Opener(ctx context.Context, seq uint64) (*disk.Opener, error)
-	// Format runs the unit that proves a disk blank and formats it if it is. The unit continues if ctx ends.
-	Format(ctx context.Context, seq uint64) error
-	// Grow runs the unit that grows the disk's mounted filesystem to the disk. The unit continues if ctx ends.
-	Grow(ctx context.Context, seq uint64) error
-	// GiveOut runs the unit that gives the disk out by a link for as long as the disk is there. It returns when the
-	// link is made.
-	GiveOut(ctx context.Context, seq uint64) error
-	// TakeBack ends that unit and removes the link.
-	TakeBack(ctx context.Context, seq uint64) error
 	// Unmount stops the mount unit of that mount point.
 	Unmount(ctx context.Context, path string) error
-	// UnmountGone detaches the mount of a device that is gone from the tree, if it is in use and cannot be unmounted.
-	// It names the users.
-	UnmountGone(ctx context.Context, path string, dev disk.Dev) error
-	// NameHolders names the users of a gone disk's filesystem outside the path, where it is no longer mounted.
-	NameHolders(ctx context.Context, f *disk.Facts, path string) error
+	// Run runs a program for the disk and the mount point, unless there is nothing for it to do.
+	Run(ctx context.Context, p disk.Program, id disk.ID, path string) error
+	// Stop ends a program that Run has left running.
+	Stop(ctx context.Context, p disk.Program, id disk.ID) error
+	// Opener runs the program that finds out which process has the disk open. It returns nil if none does.
+	Opener(ctx context.Context, id disk.ID) (*disk.Opener, error)
 	// Plugged returns the time of CLOCK_MONOTONIC since which PID 1 has the disk's device unit plugged, 0 if it is not
 	// plugged.
-	Plugged(ctx context.Context, f *disk.Facts) (time.Duration, error)
-	// RemoveMountPoint removes the directory of a mount that has ended, if it is still there.
-	RemoveMountPoint(ctx context.Context, path string) error
+	Plugged(ctx context.Context, id disk.ID) (time.Duration, error)
 }
 
-// Reporter receives what happens, for the journal and the service manager.
+// Reporter receives what happens.
 type Reporter interface {
-	// Decided reports a decision that differs from the disk's last one.
-	Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision)
-	// Mounted reports a mount that the mount table shows.
-	Mounted(f *disk.Facts, d disk.Decision, path string)
-	// Failed reports each failure to do something with the disk. again tells when it is tried again, and whether the
-	// journal has it already.
-	Failed(f *disk.Facts, d disk.Decision, path string, err error, again disk.Tries)
-	// Recovered reports a disk that had a failure and needs nothing any more.
-	Recovered(f *disk.Facts)
-	// Gone reports a disk that was detached. path is where it was mounted.
-	Gone(f *disk.Facts, path string)
-	// Disregarded reports a partition that no class selects any more and that stays as it is, or the end of a disk that
-	// no class selected.
-	Disregarded(f *disk.Facts)
-	// Bounced reports a mount that ended because PID 1 took the disk for unplugged or rebooted softly, and that is
-	// made again.
-	Bounced(f *disk.Facts, path string)
-	// Notice reports a problem that does not concern a single disk, each one once.
-	Notice(text string)
-	// Problem reports an error that does not concern a single disk.
-	Problem(err error)
-	// Status reports the overall state in one line, Ready that the disks present at start are handled, Alive that the
-	// loop runs.
-	Status(line string)
-	Ready()
-	Reloading()
-	Alive()
+	// Report reports an event.
+	Report(e disk.Event)
+	// Notify tells the service manager one state (sd_notify(3)): Ready, Reloading, Alive, or the overall state in one
+	// line after StatusIs.
+	Notify(state string)
 }
+
+// The states of Reporter.Notify.
+const (
+	// Ready: the disks present at start are handled, or the reload is done.
+	Ready = "READY=1"
+	// Reloading: a reload has begun.
+	Reloading = "RELOADING=1"
+	// Alive: the loop runs.
+	Alive    = "WATCHDOG=1"
+	StatusIs = "STATUS="
+)

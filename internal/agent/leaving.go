@@ -36,19 +36,20 @@ func (a *Agent) startDepartures(ctx context.Context, now time.Time) {
 			continue
 		}
 		dep.busy, dep.retry = true, time.Time{}
+		settings := a.settings
 		a.work.Go(func() {
-			err := a.release(ctx, dep)
+			err := a.release(ctx, dep, settings)
 			a.give(ctx, func() { a.released(dep, err) })
 		})
 	}
 }
 
 // takeBack removes the link of a block volume, and returns an error if it is still there.
-func (a *Agent) takeBack(ctx context.Context, dep *departure) error {
-	if err := a.units.TakeBack(ctx, dep.facts.Seq); err != nil {
+func (a *Agent) takeBack(ctx context.Context, dep *departure, s *disk.Settings) error {
+	if err := a.units.Stop(ctx, disk.ProgramBlock, dep.facts.ID); err != nil {
 		return fmt.Errorf("cannot remove the link %s to %s: %w", dep.path, dep.facts.ID, err)
 	}
-	now, err := a.host.Gather()(dep.facts.Name)
+	now, err := a.host.Gather(s)(dep.facts.Name)
 	switch {
 	case errors.Is(err, disk.ErrGone):
 	case err != nil:
@@ -61,12 +62,12 @@ func (a *Agent) takeBack(ctx context.Context, dep *departure) error {
 
 // release makes sure that nothing is left of the mount of a disk that is gone. PID 1 stops the mount unit itself if the
 // disk was idle. No other disk is mounted there meanwhile, so that release cannot unmount the wrong one.
-func (a *Agent) release(ctx context.Context, dep *departure) error {
+func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) error {
 	if dep.leftover {
-		return a.units.RemoveMountPoint(ctx, dep.path)
+		return a.units.Run(ctx, disk.ProgramCleanup, dep.facts.ID, dep.path)
 	}
 	if dep.facts.Standing.Link == dep.path {
-		return a.takeBack(ctx, dep)
+		return a.takeBack(ctx, dep, s)
 	}
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
 	if err == nil && there && dep.answer == nil {
@@ -83,7 +84,7 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 	if err == nil && there {
 		err = a.units.Unmount(ctx, dep.path)
 		if err != nil && dep.answer == nil {
-			err = a.units.UnmountGone(ctx, dep.path, dep.facts.Dev)
+			err = a.units.Run(ctx, disk.ProgramUnmount, dep.facts.ID, dep.path)
 			dep.named = dep.named || err == nil
 		}
 		if err == nil {
@@ -100,12 +101,12 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 		return fmt.Errorf("cannot unmount %s of %s, which is gone: %w", dep.path, dep.facts.ID, err)
 	}
 	dep.unmounted = true
-	if err := a.units.RemoveMountPoint(ctx, dep.path); err != nil {
+	if err := a.units.Run(ctx, disk.ProgramCleanup, dep.facts.ID, dep.path); err != nil {
 		return err
 	}
 	// A user with its own mount, such as a pod, did not prevent this unmount.
 	if dep.answer == nil && !dep.named {
-		dep.unnamed = a.units.NameHolders(ctx, &dep.facts, dep.path)
+		dep.unnamed = a.units.Run(ctx, disk.ProgramUnmount, dep.facts.ID, dep.path)
 	}
 	return nil
 }
@@ -114,15 +115,13 @@ func (a *Agent) release(ctx context.Context, dep *departure) error {
 // or it ended before it was done with them.
 func (a *Agent) missed() {
 	stale, err := a.host.Stale(a.settings)
-	if err != nil {
-		a.report.Problem(err)
-	}
+	a.problem(err)
 	for i := range stale {
 		f := &stale[i]
 		where := f.Mounts[0].Path
 		if a.leaving[where] == nil && !a.knows(f.Dev, where) {
 			a.leaving[where] = &departure{facts: *f, path: where}
-			a.report.Gone(f, where)
+			a.report.Report(disk.Event{Kind: disk.EventGone, Facts: f, Path: where})
 		}
 	}
 }
@@ -141,7 +140,7 @@ func (a *Agent) released(dep *departure, err error) {
 	dep.busy = false
 	if dep.answer != nil {
 		if err != nil && !dep.unmounted {
-			err = errors.Join(err, a.host.KeepUnmounted(&dep.facts, ""))
+			err = errors.Join(err, a.host.Keep(&dep.facts, "", ""))
 		}
 		dep.answer <- err
 		if a.leaving[dep.path] == dep { // else the disk has gone meanwhile
@@ -153,14 +152,10 @@ func (a *Agent) released(dep *departure, err error) {
 	if a.leaving[dep.path] != dep {
 		return
 	}
-	if err != nil && dep.leftover {
-		a.report.Problem(err)
-	}
 	if err == nil || dep.leftover {
+		a.problem(err)
 		delete(a.leaving, dep.path)
-		if dep.unnamed != nil {
-			a.report.Problem(dep.unnamed)
-		}
+		a.problem(dep.unnamed)
 		// The same filesystem may have come back under another name meanwhile.
 		for name, st := range a.disks {
 			if st.seen && a.path(st) == dep.path {
@@ -175,7 +170,7 @@ func (a *Agent) released(dep *departure, err error) {
 	now := time.Now()
 	again := dep.again(err, now, nodeLongest)
 	dep.retry = now.Add(again.Wait)
-	a.report.Failed(&dep.facts, disk.Decision{UUID: path.Base(dep.path)}, dep.path, err, again)
+	a.report.Report(disk.Event{Kind: disk.EventFailed, Facts: &dep.facts, Decision: disk.Decision{UUID: path.Base(dep.path)}, Path: dep.path, Err: err, Tries: again})
 }
 
 // removeLeftover removes the directory of a disk whose mount ended before the disk left. The mount unit of somebody else,
@@ -211,20 +206,18 @@ func (a *Agent) gone(name string) {
 	}
 	switch d := st.decision; {
 	case d.Reason == disk.ReasonUnselected:
-		a.report.Disregarded(&st.facts)
+		a.report.Report(disk.Event{Kind: disk.EventDisregarded, Facts: &st.facts})
 	case d.Action != disk.Ignore:
 		was := where
 		if !d.Mounted() && !d.GivenOut() {
 			was = "" // it was only to be mounted there
 		}
-		a.report.Gone(&st.facts, was)
+		a.report.Report(disk.Event{Kind: disk.EventGone, Facts: &st.facts, Path: was})
 	}
 	a.leave(st)
 	if st.facts.Standing.Noted != nil || st.record.noted != nil {
 		a.saves.found = append(a.saves.found, disk.Sighting{Identity: st.facts.Identity(""), Left: true})
 	}
-	if err := a.host.Forget(st.facts.Seq); err != nil {
-		a.report.Problem(err)
-	}
+	a.problem(a.host.Forget(st.facts.Seq))
 	a.wakePeers(&st.facts)
 }

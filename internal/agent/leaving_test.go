@@ -444,7 +444,7 @@ func TestAHandAfterABounceWithoutALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testSettings()
 		s.Rescan = 24 * time.Hour
-		a := New(m, m, m, s, 0)
+		a := New(m, m, m, s, 0, monotonic)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()

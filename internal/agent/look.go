@@ -38,9 +38,10 @@ func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 		})
 	}
 	if a.gathering {
+		settings := a.settings
 		a.work.Go(func() {
 			begun := time.Now()
-			look = a.host.Gather()
+			look = a.host.Gather(settings)
 			took := time.Since(begun)
 			close(gathered)
 			a.give(ctx, func() {
@@ -72,7 +73,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	switch {
 	case gone && a.disregarded(&st.facts):
 		delete(a.disks, name)
-		a.report.Disregarded(&st.facts)
+		a.report.Report(disk.Event{Kind: disk.EventDisregarded, Facts: &st.facts})
 		return
 	case gone:
 		a.gone(name)
@@ -135,11 +136,11 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 		return
 	}
 	if was.mounting && d.Mounted() {
-		a.report.Mounted(f, d, a.path(st))
+		a.report.Report(disk.Event{Kind: disk.EventMounted, Facts: f, Decision: d, Path: a.path(st)})
 		changed = active(d.Action) && changed || !active(d.Action) && d.Reason != disk.ReasonMounted
 	}
 	if changed {
-		a.report.Decided(f, &c, a.settings, d)
+		a.report.Report(disk.Event{Kind: disk.EventDecided, Facts: f, Decision: d, Content: &c, Settings: a.settings})
 	}
 	if active(d.Action) {
 		a.carryOut(name, was.done, &c)
@@ -165,7 +166,7 @@ func (a *Agent) rest(st *state) {
 	st.filled, st.filling = 0, nil
 	if st.tries.told != "" {
 		st.tries.told = ""
-		a.report.Recovered(&st.facts)
+		a.report.Report(disk.Event{Kind: disk.EventRecovered, Facts: &st.facts})
 	}
 }
 
@@ -179,9 +180,7 @@ func (a *Agent) unkeepUnmounted(st *state) {
 	if a.leaving[a.path(st)] != nil || st.again {
 		return
 	}
-	if err := a.host.KeepUnmounted(&st.facts, ""); err != nil {
-		a.report.Problem(err)
-	}
+	a.problem(a.host.Keep(&st.facts, "", ""))
 }
 
 // early reports whether it is too early to refuse the disk as a twin. The disk is where its filesystem was, and a disk

@@ -20,11 +20,7 @@ const patience = 500 * time.Millisecond
 
 // Run runs the loop until ctx ends. It leaves all mounts alone when it ends, and PID 1 finishes what it has begun.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := a.host.SaveSettings(a.settings); err != nil {
-		return err
-	}
 	defer a.wait()
-
 	a.started = time.Now()
 	a.rescan(a.wanted)
 	for _, st := range a.disks {
@@ -82,12 +78,12 @@ func (a *Agent) beats(ctx context.Context) (*time.Ticker, func()) {
 	period := checkPeriod
 	if a.watchdog > 0 {
 		period = min(period, a.watchdog)
-		a.report.Alive()
+		a.report.Notify(Alive)
 	}
 	untilCheck := checkPeriod / period
 	return time.NewTicker(period), func() {
 		if a.watchdog > 0 {
-			a.report.Alive()
+			a.report.Notify(Alive)
 		}
 		if untilCheck--; untilCheck == 0 {
 			untilCheck = checkPeriod / period
@@ -167,10 +163,8 @@ func (a *Agent) takeHints() {
 
 // rescan requests a look at every disk that is attached or was.
 func (a *Agent) rescan(want func(name string)) {
-	names, err := a.host.Names()
-	if err != nil {
-		a.report.Problem(err)
-	}
+	names, err := a.host.Names(a.settings)
+	a.problem(err)
 	for _, name := range names {
 		want(name)
 	}
@@ -231,7 +225,7 @@ func (a *Agent) startCheck(ctx context.Context) {
 		return
 	}
 	a.check.done, a.check.running = true, true
-	at := a.host.Monotonic()
+	at := a.monotonic()
 	a.work.Go(func() {
 		names, err := a.host.Changed(mounted)
 		select {
@@ -245,7 +239,7 @@ func (a *Agent) startCheck(ctx context.Context) {
 func (a *Agent) checkEnded(changed []string, at time.Duration, err error) bool {
 	a.check.running = false
 	if err != nil {
-		a.report.Problem(err)
+		a.problem(err)
 		return false
 	}
 	for i := range a.check.mounted {

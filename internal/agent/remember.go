@@ -22,19 +22,15 @@ func (a *Agent) leave(st *state) {
 	}
 	left := *s
 	left.Left = true
-	var err error
-	if left.Newest, err = a.host.Newest(cmp.Or(st.facts.Whole, st.facts.Name)); err != nil {
-		a.report.Problem(err)
-	}
 	a.left++
-	a.expect(left)
+	a.expect(left, cmp.Or(st.facts.Whole, st.facts.Name))
 	a.saves.begun = time.Time{}
 }
 
 // expect has the sighting recorded. Looks use it even before that is done. Otherwise a copy could be mounted in place
 // of a disk that has just left.
-func (a *Agent) expect(s disk.Sighting) {
-	a.host.Expect(s)
+func (a *Agent) expect(s disk.Sighting, name string) {
+	a.problem(a.host.Expect(s, name))
 	a.saves.due = true
 }
 
@@ -44,20 +40,16 @@ func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
 	switch {
 	case d.Mounted():
-		st.record.alive = a.host.Monotonic()
+		st.record.alive = a.monotonic()
 		id := f.Identity("")
 		if changed || st.record.sighting == nil || st.record.sighting.Identity != id {
 			st.record.sighting = &disk.Sighting{Identity: id, UUID: d.UUID, Type: d.Type, Class: d.Class, Directory: path.Dir(a.path(st)), Mounted: time.Now().UTC(), At: st.record.alive, Full: d.Type == "xfs" && f.Full(), Adopted: f.Adopted()}
-			a.expect(*st.record.sighting)
+			a.expect(*st.record.sighting, f.Name)
 		}
 	case policy.Use(f, d) != "":
-		if err := a.host.KeepUse(f, policy.Use(f, d)); err != nil {
-			a.report.Problem(err)
-		}
+		a.problem(a.host.Keep(f, disk.ReasonUsed, policy.Use(f, d)))
 	case policy.Unrecorded(f, d.Reason) && !st.waits(), doubted(f, d):
-		if err := a.host.Keep(f, d.Reason); err != nil {
-			a.report.Problem(err)
-		}
+		a.problem(a.host.Keep(f, d.Reason, ""))
 	}
 }
 

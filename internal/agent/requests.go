@@ -16,22 +16,18 @@ func (a *Agent) retry() {
 	a.rescan(a.wanted)
 }
 
-func (a *Agent) reload(s *disk.Settings) error {
-	a.report.Reloading()
-	err := a.host.SaveSettings(s)
-	if err == nil {
-		a.settings = s
-		a.rescans.Reset(s.Rescan)
-		a.lanes.setLimits(s.Workers)
-		a.retry()
-		// The caller may wait for the reload to finish: the status line that shows work must precede READY.
-		a.status.due = time.Now()
-		a.tell()
-	}
+func (a *Agent) reload(s *disk.Settings) {
+	a.report.Notify(Reloading)
+	a.settings = s
+	a.rescans.Reset(s.Rescan)
+	a.lanes.setLimits(s.Workers)
+	a.retry()
+	// The caller may wait for the reload to finish: the status line that shows work must precede READY.
+	a.status.due = time.Now()
+	a.tell()
 	if a.ready {
-		a.report.Ready()
+		a.report.Notify(Ready)
 	}
-	return err
 }
 
 // accept accepts the disk's hold, or allows another try. It returns the answer for the operator.
@@ -114,7 +110,7 @@ func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 		return nil, errors.New("it is being unmounted")
 	}
 	// This comes before the unmount, which would otherwise look like one by hand.
-	if err := a.host.KeepUnmounted(&st.facts, disk.ReasonReleased); err != nil {
+	if err := a.host.Keep(&st.facts, disk.ReasonReleased, ""); err != nil {
 		return nil, err
 	}
 	dep := &departure{facts: st.facts, path: a.path(st), answer: make(chan error, 1)}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"hotmount/internal/disk"
@@ -20,7 +19,7 @@ const saveEvery = 250 * time.Millisecond
 // saves are the sightings to be recorded.
 type saves struct {
 	due     bool            // Host.Remember has not been called yet for some expected sighting
-	found   []disk.Sighting // not passed to Host.Note yet
+	found   []disk.Sighting // not passed to Host.Remember yet
 	running chan struct{}   // closed when the running record is done, nil if there is none
 	begun   time.Time       // when the last record of mounted filesystems began, zero if the next one must not wait
 }
@@ -46,19 +45,11 @@ func (a *Agent) save(ctx context.Context, mountedToo bool) {
 		a.saves.due, a.saves.begun = false, time.Now()
 	}
 	a.work.Go(func() {
-		var err error
-		if mounted {
-			err = a.host.Remember()
-		}
-		if len(found) > 0 {
-			err = errors.Join(err, a.host.Note(found))
-		}
+		err := a.host.Remember(mounted, found)
 		close(made)
 		a.give(ctx, func() {
 			a.saves.running = nil
-			if err != nil {
-				a.report.Problem(err)
-			}
+			a.problem(err)
 		})
 	})
 }

@@ -79,9 +79,9 @@ type peers struct {
 type records struct {
 	// sighting is what was last passed to Host.Expect, nil for nothing.
 	sighting *disk.Sighting
-	// alive is when a look or a check last found the disk mounted in its place (Host.Monotonic).
+	// alive is when a look or a check last found the disk mounted in its place (Agent.monotonic).
 	alive time.Duration
-	// noted is what was last passed to Host.Note and is not on record yet, nil for nothing.
+	// noted is what was last passed to Host.Remember and is not on record yet, nil for nothing.
 	noted *disk.Sighting
 }
 

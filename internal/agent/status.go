@@ -38,11 +38,11 @@ func (a *Agent) tell() {
 		}
 	case !work || !now.Before(s.due):
 		*s = status{line: line, at: now}
-		a.report.Status(line)
+		a.report.Notify(StatusIs + line)
 	}
 	if !a.ready && (!a.startOpen() || time.Since(a.started) >= a.settings.ReadyTimeout) {
 		a.ready = true
-		a.report.Ready()
+		a.report.Notify(Ready)
 	}
 }
 
@@ -128,12 +128,12 @@ func (a *Agent) startNotices(ctx context.Context) {
 func (a *Agent) noticed(notices []string, err error) {
 	a.around.running = false
 	if err != nil {
-		a.report.Problem(err)
+		a.problem(err)
 		return
 	}
 	for _, n := range notices {
 		if !slices.Contains(a.around.reported, n) {
-			a.report.Notice(n)
+			a.report.Report(disk.Event{Kind: disk.EventNotice, Notice: n})
 		}
 	}
 	a.around.reported = notices

@@ -92,5 +92,5 @@ func (a *Agent) failed(name string, err error) {
 	again.OfNode = most != longest
 	t.stuck, t.until = &facts, now.Add(again.Wait)
 	t.retry = t.until
-	a.report.Failed(&st.facts, st.decision, a.path(st), err, again)
+	a.report.Report(disk.Event{Kind: disk.EventFailed, Facts: &st.facts, Decision: st.decision, Path: a.path(st), Err: err, Tries: again})
 }

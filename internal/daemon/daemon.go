@@ -45,6 +45,7 @@ type parts struct {
 	Daemon
 	agent    *agent.Agent
 	host     inventory.Host // with the state that looks share
+	node     node
 	seen     observer
 	mounting *arrivals
 	events   *uevent.Listener
@@ -57,9 +58,7 @@ type parts struct {
 func (d Daemon) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := d.Host.RecordArrival(); err != nil {
-		report.Agent{Log: d.Log}.Problem(err)
-	}
+	d.Log.Problem(d.Host.RecordArrival())
 	p, err := d.connect()
 	if err != nil {
 		return err
@@ -77,9 +76,7 @@ func (d Daemon) Run(ctx context.Context) error {
 	// Mounts from before the agent's first look are no change. Otherwise the agent would look twice at each mounted
 	// disk.
 	before, err := p.host.Mounts()
-	if err != nil {
-		p.seen.Problem(err)
-	}
+	d.Log.Problem(err)
 	part(func(ctx context.Context) error { return p.watchMounts(ctx, before) })
 	part(func(ctx context.Context) error {
 		return control.Serve(ctx, d.Socket, func(ctx context.Context, r control.Request) (string, error) { return answer(ctx, p.agent, r) })
@@ -106,12 +103,9 @@ func (d Daemon) connect() (*parts, error) {
 		return nil, fmt.Errorf("cannot read the watchdog's period: %w", err)
 	}
 	p := &parts{Daemon: d, host: d.Host, mounting: &arrivals{}}
-	reporter := report.Agent{Log: d.Log}
 	said, err := d.Host.Store.Published()
-	if err != nil {
-		reporter.Problem(err) // the only loss is since when a decision holds
-	}
-	p.seen = observer{reporter, report.NewBoard(said), metrics.New(d.Version), new(sync.Mutex), d.Host, new(time.Time)}
+	d.Log.Problem(err) // the only loss is since when a decision holds
+	p.seen = observer{d.Log, report.NewBoard(said), metrics.New(d.Version), new(sync.Mutex), d.Host, new(time.Time)}
 	if p.events, err = uevent.Listen(); err != nil {
 		return nil, err
 	}
@@ -120,12 +114,12 @@ func (d Daemon) connect() (*parts, error) {
 	// The node may have no room for a watch (fs.inotify.max_user_instances).
 	p.nodes, err = uevent.WatchNodes("/dev", func(name string) bool { return mayBeDisk(name, p.loops.Load()) })
 	if err != nil {
-		reporter.Problem(fmt.Errorf("%w; a disk that is pulled and comes back in another slot at once may have to be accepted", err))
+		d.Log.Problem(fmt.Errorf("%w; a disk that is pulled and comes back in another slot at once may have to be accepted", err))
 	}
 	p.host.CameAfter = p.nodes.CameAfter
-	u := units{new(unit.Manager), p.mounting, p.host}
-	p.agent = agent.New(node{p.host, reporter, p.seen.metrics, &p.partitions, &p.loops}, u, p.seen, d.Settings, watchdog/2)
-	return p, nil
+	p.node = node{p.host, d.Log, p.seen.metrics, &p.partitions, &p.loops}
+	p.agent = agent.New(p.node, units{new(unit.Manager), p.mounting, p.host}, p.seen, d.Settings, watchdog/2, p.host.Monotonic)
+	return p, p.node.saveSettings(d.Settings)
 }
 
 // hear makes the agent look at the disks in the kernel's events.
@@ -141,11 +135,8 @@ func (p *parts) hear(ctx context.Context) error {
 
 // watchNodes continues without the watch if it fails.
 func (p *parts) watchNodes(ctx context.Context) error {
-	if p.nodes == nil {
-		return nil
-	}
-	if err := p.nodes.Run(ctx); err != nil {
-		p.seen.Problem(err)
+	if p.nodes != nil {
+		p.Log.Problem(p.nodes.Run(ctx))
 	}
 	return nil
 }
@@ -174,13 +165,16 @@ func (p *parts) reload(ctx context.Context) error {
 		}
 		s, err := p.Load()
 		if err == nil {
+			err = p.node.saveSettings(s)
+		}
+		if err == nil {
 			err = p.agent.Reload(ctx, s)
 		}
 		switch {
 		case err == nil:
 			again.Stop()
 		case asked:
-			p.seen.Problem(fmt.Errorf("cannot reload, the settings stay as they were: %w", err))
+			p.Log.Problem(fmt.Errorf("cannot reload, the settings stay as they were: %w", err))
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 	return mounts.Watch(ctx, func() {
 		now, err := p.host.Mounts()
 		if err != nil {
-			p.seen.Problem(err)
+			p.Log.Problem(err)
 			p.agent.LookAtAll()
 			return
 		}

@@ -41,7 +41,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		}
 		if above, askErr := u.MissingAbove(ctx, path); above != "" {
 			err = fmt.Errorf("cannot mount %s: systemd requires %s for it, which is not mounted: nothing is wrong with the disk; see: systemctl status %[2]s; without it: remove it from /etc/fstab, then systemctl daemon-reload", f.ID, above)
-			return disk.OfNode(errors.Join(err, u.StartCleanup(ctx, path)))
+			return disk.OfNode(errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path)))
 		} else if askErr != nil {
 			err = errors.Join(err, askErr)
 		} else {
@@ -49,7 +49,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 			err = a.failure(f, class, fstype, failed.Unit, u.host.Store.Holders(uuid))
 		}
 		// The cleanup that PID 1 starts after a failed mount must not meet the next attempt.
-		err = errors.Join(err, u.StartCleanup(ctx, path))
+		err = errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path))
 	}
 	if err == nil {
 		// The mount shows that its former users have released it.

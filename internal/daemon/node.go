@@ -24,70 +24,84 @@ import (
 // node is the host as the agent needs it.
 type node struct {
 	inventory.Host
-	report  report.Agent
+	report  *report.Log
 	metrics *metrics.Metrics
 	// partitions and loops come from the settings.
 	partitions, loops *atomic.Bool
 }
 
 // Names returns the names of all disks for a look at every disk. That look also finds changes without an event.
-func (n node) Names() ([]string, error) {
+func (n node) Names(s *disk.Settings) ([]string, error) {
 	n.metrics.Rescanned(time.Now())
 	if count, err := n.Store.NoticeFuture(); err != nil {
 		n.report.Problem(err)
 	} else if count > 0 {
-		n.report.Notice(fmt.Sprintf("the history has %s with a time in the future: a clock was wrong; for format_limit that time is now (hotmount history)", disk.Count(count, "format")))
+		n.report.Report(disk.Event{Kind: disk.EventNotice, Notice: fmt.Sprintf("the history has %s with a time in the future: a clock was wrong; for format_limit that time is now (hotmount history)", disk.Count(count, "format"))})
 	}
 	n.Store.Recover()
 	n.DoubtMounts()
-	return n.Host.Names()
+	return n.For(s).Names()
 }
 
-// inBoot calls do with the id of the current boot.
-func (n node) inBoot(do func(boot string) error) error {
+func (n node) Gather(s *disk.Settings) (look func(name string) (disk.Facts, error)) {
+	return n.For(s).Gather()
+}
+
+func (n node) Accept(f *disk.Facts, w disk.Word) error {
 	boot, err := n.Boot()
 	if err != nil {
 		return err
 	}
-	return do(boot)
+	return n.Store.Accept(f, boot, w)
 }
 
-func (n node) Accept(f *disk.Facts, w disk.Word) error {
-	return n.inBoot(func(boot string) error { return n.Store.Accept(f, boot, w) })
-}
-
-func (n node) Keep(f *disk.Facts, reason disk.Reason) error {
-	return n.inBoot(func(boot string) error { return n.Store.Keep(f, boot, reason) })
-}
-
-func (n node) KeepUse(f *disk.Facts, how string) error {
-	return n.inBoot(func(boot string) error { return n.Store.KeepUse(f, boot, how) })
-}
-
-func (n node) Note(found []disk.Sighting) error {
-	return n.inBoot(func(boot string) error {
-		for i := range found {
-			found[i].Identity.Boot = boot
-		}
-		return n.Store.Note(found)
-	})
-}
-
-func (n node) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
-	return n.Store.KeepUnmounted(f, reason)
+func (n node) Keep(f *disk.Facts, reason disk.Reason, how string) error {
+	boot, err := n.Boot()
+	switch {
+	case reason == "", reason == disk.ReasonReleased, reason == disk.ReasonUnmounted:
+		return n.Store.KeepUnmounted(f, reason)
+	case err != nil:
+		return err
+	case reason == disk.ReasonUsed:
+		return n.Store.KeepUse(f, boot, how)
+	}
+	return n.Store.Keep(f, boot, reason)
 }
 
 func (n node) Forget(seq uint64) error { return n.Store.Forget(seq) }
 
-// SaveSettings saves the settings. It returns an error if it cannot save what the formatting units need. An unwritable
-// state directory prevents no mount.
-func (n node) SaveSettings(s *disk.Settings) error {
+func (n node) Expect(seen disk.Sighting, name string) (err error) {
+	if seen.Left {
+		seen.Newest, err = n.Newest(name)
+	}
+	n.Host.Expect(seen)
+	return err
+}
+
+func (n node) Remember(expected bool, noted []disk.Sighting) (err error) {
+	if expected {
+		err = n.Host.Remember()
+	}
+	if len(noted) == 0 {
+		return err
+	}
+	boot, bootErr := n.Boot()
+	if bootErr != nil {
+		return errors.Join(err, bootErr)
+	}
+	for i := range noted {
+		noted[i].Identity.Boot = boot
+	}
+	return errors.Join(err, n.Store.Note(noted))
+}
+
+// saveSettings passes the settings to the processes that format, and returns an error if it cannot. An unwritable state
+// directory prevents no mount.
+func (n node) saveSettings(s *disk.Settings) error {
 	if err := n.Store.SaveSettings(s); err != nil {
 		return err
 	}
-	if err := n.saveDirectories(s); err != nil {
-		n.report.Problem(err)
-	}
+	n.report.Problem(n.saveDirectories(s))
 	n.metrics.Faulty(s.Fault != "")
 	n.partitions.Store(s.Partitions())
 	n.loops.Store(s.LoopDevices())

@@ -20,7 +20,7 @@ import (
 func TestFormerDirectories(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	h := nodetest.New(t)
-	n := node{Host: h, report: report.Agent{Log: report.New()}, metrics: metrics.New("x"), partitions: new(atomic.Bool), loops: new(atomic.Bool)}
+	n := node{Host: h, report: report.New(), metrics: metrics.New("x"), partitions: new(atomic.Bool), loops: new(atomic.Bool)}
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestFormerDirectories(t *testing.T) {
 		for _, name := range names {
 			s.Classes = append(s.Classes, disk.Class{Directory: at(name)})
 		}
-		if err := n.SaveSettings(s); err != nil {
+		if err := n.saveSettings(s); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"hotmount/internal/agent"
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/metrics"
@@ -20,7 +21,7 @@ import (
 
 // observer passes the agent's reports to the journal, to the status for other users and to the metrics.
 type observer struct {
-	report.Agent
+	*report.Log
 	board   *report.Board
 	metrics *metrics.Metrics // written only if the directory exists
 	status  *sync.Mutex      // held while the status is published
@@ -32,51 +33,34 @@ type observer struct {
 // event is unreadable if a label on the pod's block volume has an equals sign.
 const rescanEntryEvery = time.Minute
 
-func (o observer) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
-	if !o.board.Repeats(f, c, s, d) {
-		o.Agent.Decided(f, c, s, d)
+// Report skips, in the journal, what an earlier daemon reported in the same words.
+func (o observer) Report(e disk.Event) {
+	if !o.board.Repeats(e) {
+		o.Log.Report(e)
 	}
-	o.metrics.Decided(f, c, d)
-	o.board.Decided(f, c, s, d)
-}
-
-func (o observer) Mounted(f *disk.Facts, d disk.Decision, path string) {
-	o.Agent.Mounted(f, d, path)
-	o.metrics.Mounted(f, d, time.Now())
-	o.board.Mounted(f, d, path)
-}
-
-func (o observer) Failed(f *disk.Facts, d disk.Decision, path string, err error, again disk.Tries) {
-	o.Agent.Failed(f, d, path, err, again)
-	o.metrics.Failed(d)
-	o.board.Failed(f, d, err, again)
-}
-
-func (o observer) Recovered(f *disk.Facts) { o.board.Recovered(f) }
-
-func (o observer) Gone(f *disk.Facts, path string) {
-	o.Agent.Gone(f, path)
-	o.metrics.Gone(f)
-	o.board.Gone(f)
-}
-
-// Disregarded is not reported, because the operator changed the configuration, or the disk was never hotmount's.
-func (o observer) Disregarded(f *disk.Facts) {
-	o.metrics.Gone(f)
-	o.board.Gone(f)
-}
-
-// Ready publishes the status before it notifies systemd, because other users may read it from then on.
-func (o observer) Ready() {
-	if err := o.publishStatus(); err != nil {
-		o.Problem(err)
+	switch e.Kind {
+	case disk.EventDecided:
+		o.metrics.Decided(e.Facts, e.Content, e.Decision)
+	case disk.EventMounted:
+		o.metrics.Mounted(e.Facts, e.Decision, time.Now())
+	case disk.EventFailed:
+		o.metrics.Failed(e.Decision)
+	case disk.EventGone, disk.EventDisregarded:
+		o.metrics.Gone(e.Facts)
 	}
-	o.Agent.Ready()
+	o.board.Report(e)
 }
 
-func (o observer) Alive() {
-	o.Agent.Alive()
-	o.metrics.Alive(time.Now())
+// Notify publishes the status before it notifies systemd that hotmount is ready, because other users may read it from
+// then on.
+func (o observer) Notify(state string) {
+	if state == agent.Ready {
+		o.Problem(o.publishStatus())
+	}
+	o.Log.Notify(state)
+	if state == agent.Alive {
+		o.metrics.Alive(time.Now())
+	}
 }
 
 // heard records an event before the agent gets it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hotmount/internal/agent"
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/metrics"
@@ -25,13 +26,13 @@ func observing(t *testing.T) observer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return observer{report.Agent{Log: log}, report.NewBoard(nil), metrics.New("test"), new(sync.Mutex), inventory.Host{Store: store.Store{Runtime: t.TempDir()}}, new(time.Time)}
+	return observer{log, report.NewBoard(nil), metrics.New("test"), new(sync.Mutex), inventory.Host{Store: store.Store{Runtime: t.TempDir()}}, new(time.Time)}
 }
 
 // decide has the observer hear of a disk, without the journal.
 func decide(o observer, name string) {
 	f := &disk.Facts{ID: disk.ID{Name: name, Seq: 7}}
-	o.board.Decided(f, &disk.Content{Kind: disk.Unknown}, &disk.Settings{}, disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown})
+	o.board.Report(disk.Event{Kind: disk.EventDecided, Facts: f, Content: &disk.Content{Kind: disk.Unknown}, Settings: &disk.Settings{}, Decision: disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown}})
 }
 
 // Who is told READY reads the status of all disks.
@@ -57,7 +58,7 @@ func TestReadyComesAfterTheStatus(t *testing.T) {
 		}
 		seen <- len(lines)
 	}()
-	o.Ready()
+	o.Notify(agent.Ready)
 	if n := <-seen; n != 1 {
 		t.Errorf("the status has %d disks", n)
 	}
@@ -99,7 +100,7 @@ func TestNamesDoubtTheMountTable(t *testing.T) {
 			continue
 		}
 		kept = true
-		if _, err := n.Names(); err != nil {
+		if _, err := n.Names(&disk.Settings{}); err != nil {
 			t.Fatal(err)
 		}
 		now := last(n)

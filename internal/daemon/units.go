@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"time"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
@@ -13,7 +12,7 @@ import (
 	"hotmount/internal/unit"
 )
 
-// units makes PID 1 carry out what the agent decides. The embedded manager runs single units.
+// units makes PID 1 carry out what the agent decides.
 type units struct {
 	*unit.Manager
 	mounting *arrivals
@@ -27,28 +26,24 @@ func (u units) Unmount(ctx context.Context, path string) error {
 	})
 }
 
-// NameHolders records who still holds the removed disk's filesystem. It does nothing if nobody does.
-func (u units) NameHolders(ctx context.Context, f *disk.Facts, path string) error {
-	if !mounts.MountedAnywhere(u.host.Root, f.Name) {
-		return nil
+// Run runs the program, unless the mount point is gone already, or nobody has a filesystem of the device mounted.
+func (u units) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
+	switch p {
+	case disk.ProgramCleanup:
+		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+	case disk.ProgramUnmount:
+		if there, err := u.host.MountedAt(path, id.Dev); err == nil && !there && !mounts.MountedAnywhere(u.host.Root, id.Name) {
+			return nil
+		}
 	}
-	return u.UnmountGone(ctx, path, f.Dev)
+	return u.Manager.Run(ctx, p, id, path)
 }
 
-func (u units) Opener(ctx context.Context, seq uint64) (*disk.Opener, error) {
-	if err := u.Users(ctx, seq); err != nil {
+func (u units) Opener(ctx context.Context, id disk.ID) (*disk.Opener, error) {
+	if err := u.Manager.Run(ctx, disk.ProgramUsers, id, ""); err != nil {
 		return nil, err
 	}
-	return u.host.Store.TakeOpener(seq)
-}
-
-func (u units) Plugged(ctx context.Context, f *disk.Facts) (time.Duration, error) {
-	return u.Manager.Plugged(ctx, f.Name)
-}
-
-func (u units) RemoveMountPoint(ctx context.Context, path string) error {
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return u.StartCleanup(ctx, path)
+	return u.host.Store.TakeOpener(id.Seq)
 }

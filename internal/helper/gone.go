@@ -51,7 +51,10 @@ type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 // Gone handles a disk that is gone like the daemon (agent.Agent), but once: its unit retries failures. It leaves the
 // work to the daemon while one answers at the socket.
 func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
-	return gone(ctx, h, new(unit.Manager).UnmountGone, id, func() bool { return control.Listens(ctx, socket) })
+	unmount := func(ctx context.Context, path string, dev disk.Dev) error {
+		return new(unit.Manager).Run(ctx, disk.ProgramUnmount, disk.ID{Dev: dev}, path)
+	}
+	return gone(ctx, h, unmount, id, func() bool { return control.Listens(ctx, socket) })
 }
 
 func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, isDaemon func() bool) error {

@@ -154,7 +154,7 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, so
 	var manager unit.Manager
 	jobErr, taken := error(nil), false
 	for !taken && jobErr == nil {
-		jobErr = manager.Format(ctx, f.Seq)
+		jobErr = manager.Run(ctx, disk.ProgramFormat, f.ID, "")
 		if taken, err = h.Store.Taken(f.Seq); err != nil {
 			return errors.Join(err, withdraw(), jobErr)
 		}

@@ -96,7 +96,7 @@ func (m *making) unopened(ctx context.Context, c *disk.Content) error {
 	if !policy.Asks(f, c, m.decision) {
 		return nil
 	}
-	err := new(unit.Manager).Users(ctx, f.Seq)
+	err := new(unit.Manager).Run(ctx, disk.ProgramUsers, f.ID, "")
 	if err != nil {
 		return err
 	}

@@ -54,47 +54,61 @@ func (b *Board) Knows(name string, seq uint64) bool {
 	return ok && l.Seq == seq
 }
 
-func (b *Board) change(f func()) {
+// Report records an event of a disk.
+func (b *Board) Report(e disk.Event) {
 	b.mu.Lock()
-	f()
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	f, d := e.Facts, e.Decision
+	switch e.Kind {
+	case disk.EventDecided:
+		if d.Action == disk.Ignore && d.Reason != disk.ReasonUnselected {
+			delete(b.lines, f.Name)
+		} else {
+			b.put(line(e))
+		}
+	case disk.EventMounted:
+		b.put(disk.Line{Disk: f.Name, Seq: f.Seq, Kind: disk.Filesystem, Type: d.Type, UUID: d.UUID, Decision: d, Why: "it is mounted at " + e.Path})
+	case disk.EventFailed:
+		b.failed(e)
+	case disk.EventRecovered:
+		if l, ok := b.lines[f.Name]; ok && l.Failure != "" {
+			l.Failure, l.OfNode, l.Remedy, l.Tries, l.Retry = "", false, "", 0, time.Time{}
+			b.lines[f.Name] = l
+		}
+	case disk.EventGone, disk.EventDisregarded:
+		delete(b.lines, f.Name)
+	default:
+		return
+	}
 	select {
 	case b.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Decided records a decision that differs from the disk's last one.
-func (b *Board) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
-	b.change(func() {
-		if d.Action == disk.Ignore && d.Reason != disk.ReasonUnselected {
-			delete(b.lines, f.Name)
-			return
-		}
-		b.put(line(f, c, s, d))
-	})
-}
-
-func line(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) disk.Line {
-	short := *c
+func line(e disk.Event) disk.Line {
+	short := *e.Content
 	short.Evidence = nil
-	l := disk.Line{Disk: f.Name, Seq: f.Seq, Kind: c.Kind, Type: c.Type, UUID: c.UUID, Decision: d}
-	l.Why, l.Next = policy.Words(f, &short, s, d)
+	l := disk.Line{Disk: e.Facts.Name, Seq: e.Facts.Seq, Kind: short.Kind, Type: short.Type, UUID: short.UUID, Decision: e.Decision}
+	l.Why, l.Next = policy.Words(e.Facts, &short, e.Settings, e.Decision)
 	return l
 }
 
 // Repeats reports whether the earlier daemon logged this refusal or hold in the same words. A restart is no reason to
 // log it again. A disk that no class selects is logged once an attachment, even if others use it now and then.
-func (b *Board) Repeats(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) bool {
-	if d.Reason == disk.ReasonUnselected {
-		return b.mentioned(f)
-	}
-	if d.Action != disk.Refuse && d.Action != disk.Hold {
+func (b *Board) Repeats(e disk.Event) bool {
+	d := e.Decision
+	switch {
+	case e.Kind != disk.EventDecided:
+		return false
+	case d.Reason == disk.ReasonUnselected:
+		return b.mentioned(e.Facts)
+	case d.Action != disk.Refuse && d.Action != disk.Hold:
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l, former := line(f, c, s, d), b.former[f.Name]
+	l, former := line(e), b.former[e.Facts.Name]
 	return former.Seq == l.Seq && former.Decision == l.Decision && former.Why == l.Why
 }
 
@@ -119,28 +133,20 @@ func (b *Board) put(l disk.Line) {
 	b.lines[l.Disk] = l
 }
 
-// Mounted records a mount that the mount table shows.
-func (b *Board) Mounted(f *disk.Facts, d disk.Decision, path string) {
-	b.change(func() {
-		b.put(disk.Line{Disk: f.Name, Seq: f.Seq, Kind: disk.Filesystem, Type: d.Type, UUID: d.UUID, Decision: d, Why: "it is mounted at " + path})
-	})
-}
-
-// Failed records a failure and when it is tried again. A failure about what remains of a removed disk gets a line only
+// failed records a failure and when it is tried again. A failure about what remains of a removed disk gets a line only
 // if there is one.
-func (b *Board) Failed(f *disk.Facts, d disk.Decision, err error, again disk.Tries) {
-	b.change(func() {
-		l, ok := b.lines[f.Name]
-		if (!ok || l.Seq != f.Seq) && f.Seq != 0 {
-			return
-		}
-		if !ok {
-			l = disk.Line{Disk: f.Name, Kind: disk.Unread, Decision: d}
-		}
-		l.Failure, l.Remedy = disk.OneLine(err.Error()), "it is tried again; to have that done at once: "+tryAgain(f, d)
-		l.OfNode, l.Tries, l.Retry = again.OfNode, again.Count, time.Now().UTC().Add(again.Wait).Round(time.Second)
-		b.lines[f.Name] = l
-	})
+func (b *Board) failed(e disk.Event) {
+	f, again := e.Facts, e.Tries
+	l, ok := b.lines[f.Name]
+	if (!ok || l.Seq != f.Seq) && f.Seq != 0 {
+		return
+	}
+	if !ok {
+		l = disk.Line{Disk: f.Name, Kind: disk.Unread, Decision: e.Decision}
+	}
+	l.Failure, l.Remedy = disk.OneLine(e.Err.Error()), "it is tried again; to have that done at once: "+tryAgain(f, e.Decision)
+	l.OfNode, l.Tries, l.Retry = again.OfNode, again.Count, time.Now().UTC().Add(again.Wait).Round(time.Second)
+	b.lines[f.Name] = l
 }
 
 // tryAgain returns the command that tries again and lifts no hold.
@@ -149,19 +155,4 @@ func tryAgain(f *disk.Facts, d disk.Decision) string {
 		return "hotmount rescan"
 	}
 	return fmt.Sprintf("hotmount accept %s %s", f.Name, d.Reason)
-}
-
-// Recovered records that the last failure is over.
-func (b *Board) Recovered(f *disk.Facts) {
-	b.change(func() {
-		if l, ok := b.lines[f.Name]; ok && l.Failure != "" {
-			l.Failure, l.OfNode, l.Remedy, l.Tries, l.Retry = "", false, "", 0, time.Time{}
-			b.lines[f.Name] = l
-		}
-	})
-}
-
-// Gone records that a disk was detached.
-func (b *Board) Gone(f *disk.Facts) {
-	b.change(func() { delete(b.lines, f.Name) })
 }

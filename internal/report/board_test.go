@@ -32,12 +32,12 @@ func TestBoard(t *testing.T) {
 		}
 		return all[0]
 	}
-	b.Decided(f, &disk.Content{Kind: disk.Unknown, Evidence: []string{"byte 4096: 0x7f"}}, settings(), refused)
+	b.Report(decided(f, &disk.Content{Kind: disk.Unknown, Evidence: []string{"byte 4096: 0x7f"}}, settings(), refused))
 	l := one("refused")
 	if l.Why == "" || l.Next == "" || l.Decision != refused || l.Kind != disk.Unknown || l.Seq != 12 || !b.Knows("vdb", 12) || b.Knows("vdb", 13) {
 		t.Errorf("refused: %+v", l)
 	}
-	b.Failed(f, refused, errors.New("no\nway"), disk.Tries{Count: 9, Wait: time.Hour, Quiet: true, OfNode: true})
+	b.Report(failed(f, refused, "", errors.New("no\nway"), disk.Tries{Count: 9, Wait: time.Hour, Quiet: true, OfNode: true}))
 	if l = one("failed"); !l.OfNode || l.Failure != "no; way" || l.Remedy == "" || l.Decision != refused || l.Tries != 9 || time.Until(l.Retry) < 59*time.Minute {
 		t.Errorf("failed: %+v", l)
 	}
@@ -45,31 +45,31 @@ func TestBoard(t *testing.T) {
 	if got := l.Failing(); got != "no; way; failed 9 times so far, tried again at 02:03:04 UTC" {
 		t.Errorf("in words: %s", got)
 	}
-	b.Recovered(f)
+	b.Report(recovered(f))
 	if l = one("recovered"); l.OfNode || l.Failure != "" || l.Remedy != "" || l.Next == "" || l.Tries != 0 || !l.Retry.IsZero() {
 		t.Errorf("recovered: %+v", l)
 	}
-	b.Failed(f, refused, errors.New("no"), disk.Tries{})
+	b.Report(failed(f, refused, "", errors.New("no"), disk.Tries{}))
 	ours := disk.Decision{Action: disk.Keep, Reason: disk.ReasonMounted, Class: "default", UUID: uuid, Type: "xfs"}
-	b.Mounted(f, ours, "/mnt/disks/"+uuid)
+	b.Report(mounted(f, ours, "/mnt/disks/"+uuid))
 	if diff := cmp.Diff(disk.Line{Disk: "vdb", Seq: 12, Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Decision: ours, Why: "it is mounted at /mnt/disks/" + uuid}, one("mounted"), cmpopts.IgnoreFields(disk.Line{}, "Since")); diff != "" {
 		t.Error(diff)
 	}
 	// The mount of another, gone disk cannot be removed.
 	former := facts("S")
 	former.Seq = 11
-	b.Failed(former, disk.Decision{UUID: uuid}, errors.New("busy"), disk.Tries{Wait: time.Second})
+	b.Report(failed(former, disk.Decision{UUID: uuid}, "", errors.New("busy"), disk.Tries{Wait: time.Second}))
 	if l = one("another failed"); l.Failure != "" {
 		t.Errorf("another disk's failure: %+v", l)
 	}
-	b.Gone(f)
+	b.Report(gone(f, ""))
 	changed("gone")
 	// A disk without a look has no number yet.
-	b.Failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, disk.Decision{}, errors.New("no"), disk.Tries{Wait: time.Second})
+	b.Report(failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, disk.Decision{}, "", errors.New("no"), disk.Tries{Wait: time.Second}))
 	if l = one("not seen"); l.Failure != "no" {
 		t.Errorf("not seen: %+v", l)
 	}
-	b.Decided(f, &disk.Content{}, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonSystem})
+	b.Report(decided(f, &disk.Content{}, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonSystem}))
 	if changed("ignored"); len(b.Lines()) != 0 {
 		t.Errorf("ignored: %+v", b.Lines())
 	}
@@ -87,7 +87,7 @@ func TestFailedRemedy(t *testing.T) {
 		"no look":   {disk.Decision{}, "hotmount rescan"},
 	} {
 		b := NewBoard(nil)
-		b.Failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, tt.d, errors.New("no"), disk.Tries{Wait: time.Second})
+		b.Report(failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, tt.d, "", errors.New("no"), disk.Tries{Wait: time.Second}))
 		if got := b.Lines()[0].Remedy; got != "it is tried again; to have that done at once: "+tt.want {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -101,20 +101,20 @@ func TestUnselected(t *testing.T) {
 	unselected, used := disk.Decision{Action: disk.Ignore, Reason: disk.ReasonUnselected}, disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}
 	b := NewBoard(nil)
 	for i, again := range []bool{false, true} {
-		if b.Repeats(f, c, settings(), unselected) != again {
+		if b.Repeats(decided(f, c, settings(), unselected)) != again {
 			t.Errorf("time %d: logged before: %v", i, !again)
 		}
-		b.Decided(f, c, settings(), unselected)
+		b.Report(decided(f, c, settings(), unselected))
 		lines := b.Lines()
 		if len(lines) != 1 || lines[0].Next == "" {
 			t.Errorf("%+v", lines)
 		}
 		next := *f
 		next.Seq++
-		if later := NewBoard(lines); !later.Repeats(f, c, settings(), unselected) || later.Repeats(&next, c, settings(), unselected) {
+		if later := NewBoard(lines); !later.Repeats(decided(f, c, settings(), unselected)) || later.Repeats(decided(&next, c, settings(), unselected)) {
 			t.Error("the next daemon logs the same disk again, or does not log the next one")
 		}
-		if b.Decided(f, c, settings(), used); len(b.Lines()) != 0 {
+		if b.Report(decided(f, c, settings(), used)); len(b.Lines()) != 0 {
 			t.Errorf("in use: %+v", b.Lines())
 		}
 	}
@@ -141,29 +141,29 @@ func TestSince(t *testing.T) {
 		{"of a version that did not say", []disk.Line{{Disk: "vdb", Seq: 12, Decision: refused}}, []disk.Decision{refused}, false},
 	} {
 		for i := range test.former {
-			test.former[i].Why = line(facts("S"), &disk.Content{}, settings(), test.former[i].Decision).Why
+			test.former[i].Why = line(decided(facts("S"), &disk.Content{}, settings(), test.former[i].Decision)).Why
 		}
 		b := NewBoard(test.former)
 		repeats := len(test.former) > 0 && test.former[0].Seq == 12 && test.former[0].Decision == test.decide[0]
-		if got := b.Repeats(facts("S"), &disk.Content{}, settings(), test.decide[0]); got != repeats {
+		if got := b.Repeats(decided(facts("S"), &disk.Content{}, settings(), test.decide[0])); got != repeats {
 			t.Errorf("%s: logged before: %t", test.name, got)
 		}
-		if b.Repeats(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: disk.Mount}) {
+		if b.Repeats(decided(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: disk.Mount})) {
 			t.Errorf("%s: a mount counts as logged before", test.name)
 		}
 		for _, d := range test.decide {
-			b.Decided(facts("S"), &disk.Content{}, settings(), d)
+			b.Report(decided(facts("S"), &disk.Content{}, settings(), d))
 		}
-		if b.Repeats(facts("S"), &disk.Content{}, settings(), test.decide[0]) {
+		if b.Repeats(decided(facts("S"), &disk.Content{}, settings(), test.decide[0])) {
 			t.Errorf("%s: logged before, although another decision came since", test.name)
 		}
 		if got := b.Lines()[0].Since; got.Equal(then) != test.same || got.IsZero() {
 			t.Errorf("%s: since %s", test.name, got)
 		}
 	}
-	l := line(facts("S"), &disk.Content{}, settings(), refused)
+	l := line(decided(facts("S"), &disk.Content{}, settings(), refused))
 	l.Why = "in other words"
-	if NewBoard([]disk.Line{l}).Repeats(facts("S"), &disk.Content{}, settings(), refused) {
+	if NewBoard([]disk.Line{l}).Repeats(decided(facts("S"), &disk.Content{}, settings(), refused)) {
 		t.Error("logged before, although the words differ")
 	}
 }

@@ -61,9 +61,9 @@ func TestCatalog(t *testing.T) {
 
 func TestKindOfDecision(t *testing.T) {
 	in := newInbox(t)
-	a := Agent{in.log()}
+	a := in.log()
 	for action, want := range map[disk.Action]Kind{disk.Refuse: KindRefused, disk.Hold: KindHeld, disk.Mount: KindDecided, disk.Ignore: KindDecided} {
-		a.Decided(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: action, Reason: disk.ReasonOther, Class: "default"})
+		a.Report(decided(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: action, Reason: disk.ReasonOther, Class: "default"}))
 		if got := in.next(t).one(t)["MESSAGE_ID"]; got != string(want) {
 			t.Errorf("%s: %s, want %s", action, got, want)
 		}
@@ -71,7 +71,7 @@ func TestKindOfDecision(t *testing.T) {
 	for reason, want := range map[disk.Reason]Kind{disk.ReasonFault: KindAmiss, disk.ReasonShrunk: KindAmiss, disk.ReasonMounted: KindDecided} {
 		f := facts("S")
 		f.Fault, f.Geometry = "the kernel has shut it down", &disk.Geometry{Size: 2 * f.Size, Block: 4096}
-		a.Decided(f, &disk.Content{}, settings(), disk.Decision{Action: disk.Keep, Reason: reason, Class: "default", UUID: uuid, Type: "xfs"})
+		a.Report(decided(f, &disk.Content{}, settings(), disk.Decision{Action: disk.Keep, Reason: reason, Class: "default", UUID: uuid, Type: "xfs"}))
 		if e := in.next(t).one(t); e["MESSAGE_ID"] != string(want) || (e["PRIORITY"] == "3") != (want == KindAmiss) {
 			t.Errorf("%s: %s at priority %s, want %s", reason, e["MESSAGE_ID"], e["PRIORITY"], want)
 		}

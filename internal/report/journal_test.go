@@ -79,18 +79,18 @@ func within(t *testing.T, most time.Duration, f func()) {
 // while it accepts them. Lost messages are counted and reported.
 func TestJournaldHangs(t *testing.T) {
 	c, full := deaf(t)
-	a := Agent{&Log{socket: c.LocalAddr().String()}}
+	a := &Log{socket: c.LocalAddr().String()}
 	stderr := journalStderr(t, func() {
 		within(t, journalPatience+5*time.Second, func() { a.Problem(errors.New("the first")) })
 		long := strings.Repeat("x", 4<<10)
 		said := 0
 		within(t, journalPatience, func() {
-			for ; a.Log.lost < 3 && said < 1000; said++ {
+			for ; a.lost < 3 && said < 1000; said++ {
 				a.Problem(errors.New(long))
 			}
 		})
-		if a.Log.lost != 3 || said < 4 {
-			t.Errorf("%d of %d entries are lost", a.Log.lost, said)
+		if a.lost != 3 || said < 4 {
+			t.Errorf("%d of %d entries are lost", a.lost, said)
 		}
 		read(t, c, full)
 		a.Problem(errors.New("the next"))
@@ -114,7 +114,7 @@ func TestStderrHangs(t *testing.T) {
 		}
 		within(t, 10*time.Second, func() {
 			for said := 0; l.lost == 0 && said < 1000; said++ {
-				Agent{l}.Problem(errors.New(strings.Repeat("x", 4<<10)))
+				l.Problem(errors.New(strings.Repeat("x", 4<<10)))
 			}
 		})
 		if l.lost == 0 {
@@ -126,7 +126,7 @@ func TestStderrHangs(t *testing.T) {
 // TestJournaldIsSlow checks that a waiting message is sent as soon as there is room.
 func TestJournaldIsSlow(t *testing.T) {
 	c, full := deaf(t)
-	a := Agent{&Log{socket: c.LocalAddr().String()}}
+	a := &Log{socket: c.LocalAddr().String()}
 	said := make(chan struct{})
 	text := stderr(t, func() {
 		go func() { defer close(said); a.Problem(errors.New("no way")) }()
@@ -134,7 +134,7 @@ func TestJournaldIsSlow(t *testing.T) {
 		read(t, c, full)
 		<-said
 	})
-	if got := read(t, c, 1)[0]; !strings.Contains(got, "no way") || text != "" || a.Log.stuck {
+	if got := read(t, c, 1)[0]; !strings.Contains(got, "no way") || text != "" || a.stuck {
 		t.Errorf("journald got %q, standard error %q", got, text)
 	}
 }
@@ -142,13 +142,13 @@ func TestJournaldIsSlow(t *testing.T) {
 // TestJournaldComesAgain checks that the connection is kept. A new journald gets a new connection.
 func TestJournaldComesAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
-	a := Agent{&Log{socket: path}}
+	a := &Log{socket: path}
 	for round := range 2 {
 		c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := a.Log.journald
+		before := a.journald
 		for _, said := range []string{"one", "two"} {
 			if text := stderr(t, func() { a.Problem(errors.New(said)) }); text != "" {
 				t.Errorf("round %d: standard error got %q", round, text)
@@ -156,10 +156,10 @@ func TestJournaldComesAgain(t *testing.T) {
 			if got := read(t, c, 1)[0]; !strings.Contains(got, said) {
 				t.Errorf("round %d: journald got %q", round, got)
 			}
-			if said == "two" && a.Log.journald != before {
+			if said == "two" && a.journald != before {
 				t.Errorf("round %d: each entry made a new connection", round)
 			}
-			before = a.Log.journald
+			before = a.journald
 		}
 		if err := errors.Join(c.Close(), os.Remove(path)); err != nil {
 			t.Fatal(err)
@@ -172,11 +172,11 @@ func TestJournaldComesAgain(t *testing.T) {
 func TestJournaldHasRoom(t *testing.T) {
 	c, full := deaf(t)
 	read(t, c, full)
-	a := Agent{&Log{socket: c.LocalAddr().String()}}
+	a := &Log{socket: c.LocalAddr().String()}
 	// With one message less, the connection is full and journald's queue is not.
 	var err error
-	if err = a.Log.connect(); err == nil {
-		err = a.Log.journald.SetWriteBuffer(1)
+	if err = a.connect(); err == nil {
+		err = a.journald.SetWriteBuffer(1)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestJournaldHasRoom(t *testing.T) {
 			}
 		})
 	})
-	if text != "" || a.Log.stuck {
+	if text != "" || a.stuck {
 		t.Errorf("standard error got %d bytes", len(text))
 	}
 	read(t, c, full)
@@ -204,7 +204,7 @@ func TestLongEntry(t *testing.T) {
 	}
 	defer c.Close()
 	long := strings.Repeat("x", 1<<20)
-	Agent{&Log{socket: path}}.Problem(errors.New(long))
+	(&Log{socket: path}).Problem(errors.New(long))
 	oob := make([]byte, 1<<10)
 	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)

@@ -173,16 +173,49 @@ func Name(f *disk.Facts) string {
 	return s
 }
 
-// Agent reports for the daemon's loop.
-type Agent struct{ Log *Log }
-
-// Decided reports a decision that differs from the disk's last one.
-func (a Agent) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) {
-	if d.Reason == disk.ReasonNoClass {
-		return // every node has such loop devices; hotmount plan shows them
+// Report reports an event of the daemon's loop. Disks that every node has, and a failure that is in the journal already,
+// are not reported.
+func (l *Log) Report(e disk.Event) {
+	f, d, at := e.Facts, e.Decision, e.Path
+	switch e.Kind {
+	case disk.EventDecided:
+		if d.Reason != disk.ReasonNoClass { // hotmount plan shows them
+			l.decided(e)
+		}
+	case disk.EventMounted:
+		l.Event(KindMounted, journal.PriNotice, f, d, at, fmt.Sprintf("%s: mounted %s %s at %s", Name(f), d.Type, d.UUID, at))
+	case disk.EventFailed:
+		if e.Tries.Quiet {
+			return
+		}
+		message := fmt.Sprintf("%s: %s; tried again in %s", Name(f), disk.OneLine(e.Err.Error()), e.Tries.Wait.Round(100*time.Millisecond))
+		if e.Tries.Count > 1 {
+			message += fmt.Sprintf(" (failed %d times so far)", e.Tries.Count)
+		}
+		l.Event(KindFailed, journal.PriErr, f, d, at, message)
+	case disk.EventGone:
+		message := Name(f) + ": gone"
+		switch {
+		case at != "" && at == f.Standing.Link:
+			message += "; it was given out at " + at
+			at = "" // no mount unit has this in its journal
+		case at != "":
+			message += "; it was mounted at " + at
+		}
+		l.Event(KindGone, journal.PriNotice, f, disk.Decision{UUID: uuidOf(at)}, at, message)
+	case disk.EventBounced:
+		l.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(at)}, at, Name(f)+": systemd took it for unplugged, or rebooted softly, and unmounted it; nobody did by hand: it is mounted again when it is back")
+	case disk.EventNotice:
+		l.Event(KindNotice, journal.PriWarning, nil, d, "", e.Notice)
+	case disk.EventProblem:
+		l.Problem(e.Err)
 	}
-	why, next := policy.Words(f, c, s, d)
-	message := fmt.Sprintf("%s: %s: %s", Name(f), d.Action, why)
+}
+
+func (l *Log) decided(e disk.Event) {
+	d := e.Decision
+	why, next := policy.Words(e.Facts, e.Content, e.Settings, d)
+	message := fmt.Sprintf("%s: %s: %s", Name(e.Facts), d.Action, why)
 	if next != "" {
 		message += "; " + next
 	}
@@ -197,9 +230,9 @@ func (a Agent) Decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.
 	}
 	where := ""
 	if d.UUID != "" && (d.Action == disk.Mount || d.Mounted()) {
-		where = pathOf(s, d)
+		where = pathOf(e.Settings, d)
 	}
-	a.Log.Event(kind, journal.Priority(policy.Priority(d)), f, d, where, message)
+	l.Event(kind, journal.Priority(policy.Priority(d)), e.Facts, d, where, message)
 }
 
 func pathOf(s *disk.Settings, d disk.Decision) string {
@@ -211,36 +244,6 @@ func pathOf(s *disk.Settings, d disk.Decision) string {
 	return ""
 }
 
-// Mounted reports a mount that the mount table shows.
-func (a Agent) Mounted(f *disk.Facts, d disk.Decision, path string) {
-	a.Log.Event(KindMounted, journal.PriNotice, f, d, path, fmt.Sprintf("%s: mounted %s %s at %s", Name(f), d.Type, d.UUID, path))
-}
-
-// Failed reports a failure and the wait until the next try, unless the journal has it already.
-func (a Agent) Failed(f *disk.Facts, d disk.Decision, path string, err error, again disk.Tries) {
-	if again.Quiet {
-		return
-	}
-	message := fmt.Sprintf("%s: %s; tried again in %s", Name(f), disk.OneLine(err.Error()), again.Wait.Round(100*time.Millisecond))
-	if again.Count > 1 {
-		message += fmt.Sprintf(" (failed %d times so far)", again.Count)
-	}
-	a.Log.Event(KindFailed, journal.PriErr, f, d, path, message)
-}
-
-// Gone reports that a disk was detached.
-func (a Agent) Gone(f *disk.Facts, path string) {
-	message := Name(f) + ": gone"
-	switch {
-	case path != "" && path == f.Standing.Link:
-		message += "; it was given out at " + path
-		path = "" // no mount unit has this in its journal
-	case path != "":
-		message += "; it was mounted at " + path
-	}
-	a.Log.Event(KindGone, journal.PriNotice, f, disk.Decision{UUID: uuidOf(path)}, path, message)
-}
-
 // uuidOf returns the filesystem's UUID from the name of its mount point, empty for any other path.
 func uuidOf(mountPoint string) string {
 	if name := path.Base(mountPoint); disk.ValidUUID(name) {
@@ -249,40 +252,21 @@ func uuidOf(mountPoint string) string {
 	return ""
 }
 
-// Bounced reports a mount that ended although its disk was not detached.
-func (a Agent) Bounced(f *disk.Facts, path string) {
-	a.Log.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(path)}, path, Name(f)+": systemd took it for unplugged, or rebooted softly, and unmounted it; nobody did by hand: it is mounted again when it is back")
-}
-
 // Rescan reports a look at every disk after a loss of events.
-func (a Agent) Rescan(cause string) {
-	a.Log.Event(KindRescan, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+disk.OneLine(cause))
+func (l *Log) Rescan(cause string) {
+	l.Event(KindRescan, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+disk.OneLine(cause))
 }
 
-// Notice reports a problem that is not about a single disk and needs a person.
-func (a Agent) Notice(text string) {
-	a.Log.Event(KindNotice, journal.PriWarning, nil, disk.Decision{}, "", text)
+// Problem reports an error that concerns no single disk, if there is one.
+func (l *Log) Problem(err error) {
+	if err != nil {
+		l.Event(KindProblem, journal.PriErr, nil, disk.Decision{}, "", disk.OneLine(err.Error()))
+	}
 }
 
-// Problem reports an error that is not about a single disk.
-func (a Agent) Problem(err error) {
-	a.Log.Event(KindProblem, journal.PriErr, nil, disk.Decision{}, "", disk.OneLine(err.Error()))
-}
-
-// Status sends the service manager the state in one line (STATUS= in sd_notify(3)).
-func (a Agent) Status(line string) { a.notify("STATUS=" + disk.OneLine(line)) }
-
-// Ready notifies the service manager that the start or the reload is done.
-func (a Agent) Ready() { a.notify(daemon.SdNotifyReady) }
-
-// Reloading notifies the service manager that a reload has begun.
-func (a Agent) Reloading() { a.notify(daemon.SdNotifyReloading) }
-
-// Alive feeds the watchdog.
-func (a Agent) Alive() { a.notify(daemon.SdNotifyWatchdog) }
-
-func (a Agent) notify(state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
-		a.Problem(fmt.Errorf("cannot notify the service manager: %w", err))
+// Notify passes one state to the service manager (sd_notify(3)).
+func (l *Log) Notify(state string) {
+	if _, err := daemon.SdNotify(false, disk.OneLine(state)); err != nil {
+		l.Problem(fmt.Errorf("cannot notify the service manager: %w", err))
 	}
 }

@@ -138,6 +138,28 @@ func facts(serial string) *disk.Facts {
 	return &disk.Facts{ID: disk.ID{Name: "vdb", Dev: disk.Dev{Major: 254, Minor: 16}, Seq: 12}, Size: 5 << 30, Serial: serial, Udev: disk.Udev{Initialized: true}}
 }
 
+func decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) disk.Event {
+	return disk.Event{Kind: disk.EventDecided, Facts: f, Content: c, Settings: s, Decision: d}
+}
+
+func mounted(f *disk.Facts, d disk.Decision, path string) disk.Event {
+	return disk.Event{Kind: disk.EventMounted, Facts: f, Decision: d, Path: path}
+}
+
+func failed(f *disk.Facts, d disk.Decision, path string, err error, again disk.Tries) disk.Event {
+	return disk.Event{Kind: disk.EventFailed, Facts: f, Decision: d, Path: path, Err: err, Tries: again}
+}
+
+func recovered(f *disk.Facts) disk.Event { return disk.Event{Kind: disk.EventRecovered, Facts: f} }
+
+func gone(f *disk.Facts, path string) disk.Event {
+	return disk.Event{Kind: disk.EventGone, Facts: f, Path: path}
+}
+
+func bounced(f *disk.Facts, path string) disk.Event {
+	return disk.Event{Kind: disk.EventBounced, Facts: f, Path: path}
+}
+
 func settings() *disk.Settings {
 	return &disk.Settings{Format: true, Classes: []disk.Class{
 		{Name: "fast", Selectors: disk.Selectors{Names: []string{"nvme*"}}, Directory: "/mnt/fast", Create: "xfs", Accept: []string{"xfs"}},
@@ -190,7 +212,7 @@ func TestKinds(t *testing.T) {
 
 func TestJournalFields(t *testing.T) {
 	in := newInbox(t)
-	a := Agent{in.log()}
+	a := in.log()
 	d := disk.Decision{Action: disk.Mount, Reason: disk.ReasonFilesystem, Class: "default", UUID: uuid, Type: "xfs"}
 	of := map[string]string{
 		"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_SERIAL": "DATA-1", "HOTMOUNT_DECISION": "mount",
@@ -208,25 +230,25 @@ func TestJournalFields(t *testing.T) {
 		// disk has the fields that name the disk, without those of every entry.
 		disk map[string]string
 	}{
-		{"mounted", func() { a.Mounted(facts("DATA-1"), d, path) }, "5", KindMounted, mountUnit, name + ": mounted xfs " + uuid + " at " + path, of},
+		{"mounted", func() { a.Report(mounted(facts("DATA-1"), d, path)) }, "5", KindMounted, mountUnit, name + ": mounted xfs " + uuid + " at " + path, of},
 		{"decided to mount", func() {
-			a.Decided(facts("DATA-1"), &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid}, settings(), d)
+			a.Report(decided(facts("DATA-1"), &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid}, settings(), d))
 		},
 			"6", KindDecided, mountUnit, name + ": mount: it holds xfs " + uuid, of},
 		{"failed, to be tried again", func() {
-			a.Failed(facts("DATA-1"), d, path, errors.New("no\nway\n"), disk.Tries{Count: 1, Wait: 90*time.Second + time.Microsecond})
+			a.Report(failed(facts("DATA-1"), d, path, errors.New("no\nway\n"), disk.Tries{Count: 1, Wait: 90*time.Second + time.Microsecond}))
 		},
 			"3", KindFailed, mountUnit, name + ": no; way; tried again in 1m30s", of},
 		{"failed again", func() {
-			a.Failed(facts("DATA-1"), d, "", errors.New("said before"), disk.Tries{Count: 2, Wait: time.Hour, Quiet: true})
-			a.Failed(facts("DATA-1"), d, "", errors.New("no way"), disk.Tries{Count: 3, Wait: time.Hour})
+			a.Report(failed(facts("DATA-1"), d, "", errors.New("said before"), disk.Tries{Count: 2, Wait: time.Hour, Quiet: true}))
+			a.Report(failed(facts("DATA-1"), d, "", errors.New("no way"), disk.Tries{Count: 3, Wait: time.Hour}))
 		},
 			"3", KindFailed, "", name + ": no way; tried again in 1h0m0s (failed 3 times so far)", of},
-		{"gone", func() { a.Gone(facts("DATA-1"), path) }, "5", KindGone, mountUnit, name + ": gone; it was mounted at " + path,
+		{"gone", func() { a.Report(gone(facts("DATA-1"), path)) }, "5", KindGone, mountUnit, name + ": gone; it was mounted at " + path,
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_SERIAL": "DATA-1", "HOTMOUNT_UUID": uuid}},
-		{"gone, not mounted, without a serial", func() { a.Gone(facts(""), "") }, "5", KindGone, "", "/dev/vdb (no serial, 5 GiB): gone",
+		{"gone, not mounted, without a serial", func() { a.Report(gone(facts(""), "")) }, "5", KindGone, "", "/dev/vdb (no serial, 5 GiB): gone",
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12"}},
-		{"unmounted by systemd", func() { a.Bounced(facts(""), path) }, "5", KindBounced, mountUnit,
+		{"unmounted by systemd", func() { a.Report(bounced(facts(""), path)) }, "5", KindBounced, mountUnit,
 			"/dev/vdb (no serial, 5 GiB): systemd took it for unplugged, or rebooted softly, and unmounted it; nobody did by hand: it is mounted again when it is back",
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_DECISION": "mount", "HOTMOUNT_UUID": uuid}},
 		{"problem", func() { a.Problem(errors.New("it is\nso")) }, "3", KindProblem, "", "it is; so", nil},
@@ -249,18 +271,18 @@ func TestJournalFields(t *testing.T) {
 // TestPriorities checks that a search for warnings finds refused disks, and no disk that hotmount ignores.
 func TestPriorities(t *testing.T) {
 	in := newInbox(t)
-	a := Agent{in.log()}
+	a := in.log()
 	c := &disk.Content{Kind: disk.Other, Type: "LVM2_member"}
 	for action, want := range map[disk.Action]string{
 		disk.Refuse: "4", disk.Hold: "4", disk.Ignore: "7", disk.Wait: "7", disk.Mount: "6", disk.Format: "6", disk.Prove: "6", disk.Keep: "6",
 	} {
-		a.Decided(facts("S"), c, settings(), disk.Decision{Action: action, Reason: disk.ReasonOther, Class: "default"})
+		a.Report(decided(facts("S"), c, settings(), disk.Decision{Action: action, Reason: disk.ReasonOther, Class: "default"}))
 		if got := in.next(t).one(t)["PRIORITY"]; got != want {
 			t.Errorf("%s has priority %s, want %s", action, got, want)
 		}
 	}
 	// Every node has disks that no class selects.
-	a.Decided(facts("S"), c, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass})
+	a.Report(decided(facts("S"), c, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}))
 	a.Problem(errors.New("the next"))
 	if got := in.next(t).one(t)["MESSAGE"]; got != "the next" {
 		t.Errorf("got %q", got)
@@ -271,7 +293,7 @@ func TestPriorities(t *testing.T) {
 // its class. Other entries belong to no unit.
 func TestUnitOfDecision(t *testing.T) {
 	in := newInbox(t)
-	a := Agent{in.log()}
+	a := in.log()
 	for _, test := range []struct {
 		action      disk.Action
 		class, uuid string
@@ -284,7 +306,7 @@ func TestUnitOfDecision(t *testing.T) {
 		{disk.Mount, "none of that name", uuid, ""},
 	} {
 		f, c := facts("S"), &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: test.uuid}
-		a.Decided(f, c, settings(), disk.Decision{Action: test.action, Reason: disk.ReasonFilesystem, Class: test.class, UUID: test.uuid, Type: "xfs"})
+		a.Report(decided(f, c, settings(), disk.Decision{Action: test.action, Reason: disk.ReasonFilesystem, Class: test.class, UUID: test.uuid, Type: "xfs"}))
 		if got := in.next(t).one(t)["OBJECT_SYSTEMD_UNIT"]; got != test.want {
 			t.Errorf("%s %s %q: unit %q, want %q", test.action, test.class, test.uuid, got, test.want)
 		}
@@ -344,24 +366,24 @@ func TestHostile(t *testing.T) {
 		f.SameUUID, f.SameWWN = f.SameSerial, f.SameSerial
 		f.Standing.Verdict = &disk.Verdict{Failure: h}
 		c := &disk.Content{Kind: disk.Other, Type: h, Label: h}
-		for _, a := range []Agent{{in.log()}, {&Log{text: &text}}} {
+		for _, a := range []*Log{in.log(), {text: &text}} {
 			events := 0
 			for _, reason := range []disk.Reason{
 				disk.ReasonSystem, disk.ReasonElsewhere, disk.ReasonHeld, disk.ReasonClaimed, disk.ReasonSeed, disk.ReasonPartitions, disk.ReasonTwin,
 				disk.ReasonType, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonSameSerial, disk.ReasonSameWWN, disk.ReasonUnseen, disk.ReasonFormatFailed, disk.ReasonFilesystem,
 			} {
 				d := disk.Decision{Action: disk.Mount, Reason: reason, Class: "default", UUID: uuid, Type: h}
-				a.Decided(f, c, settings(), d)
+				a.Report(decided(f, c, settings(), d))
 				events++
 			}
 			d := disk.Decision{Action: disk.Mount, Reason: disk.ReasonFilesystem, Class: "default", UUID: uuid, Type: "xfs"}
-			a.Mounted(f, d, "/mnt/disks/"+uuid)
-			a.Failed(f, d, "/mnt/disks/"+uuid, errors.New(cut(h)), disk.Tries{Wait: time.Second})
-			a.Gone(f, "")
+			a.Report(mounted(f, d, "/mnt/disks/"+uuid))
+			a.Report(failed(f, d, "/mnt/disks/"+uuid, errors.New(cut(h)), disk.Tries{Wait: time.Second}))
+			a.Report(gone(f, ""))
 			a.Problem(errors.New(cut(h)))
 			a.Rescan(cut(h))
 			events += 5
-			if a.Log.text != nil {
+			if a.text != nil {
 				lines := 0
 				for s := bufio.NewScanner(&text); s.Scan(); lines++ {
 					clean(t, "text", s.Text())
@@ -405,10 +427,10 @@ func TestName(t *testing.T) {
 
 func TestText(t *testing.T) {
 	var b strings.Builder
-	a := Agent{&Log{text: &b}}
-	a.Gone(facts("DATA-1"), "/mnt/disks/"+uuid)
+	a := &Log{text: &b}
+	a.Report(gone(facts("DATA-1"), "/mnt/disks/"+uuid))
 	a.Problem(errors.New("one\ntwo"))
-	a.Log.Event(KindProven, journal.PriInfo, facts("DATA-1"), disk.Decision{}, "", "it is blank\n  all zero")
+	a.Event(KindProven, journal.PriInfo, facts("DATA-1"), disk.Decision{}, "", "it is blank\n  all zero")
 	want := "/dev/vdb (serial DATA-1, 5 GiB): gone; it was mounted at /mnt/disks/" + uuid + "\none; two\nit is blank\n  all zero\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -449,7 +471,7 @@ func stderr(t *testing.T, f func()) string {
 func TestJournalIsDown(t *testing.T) {
 	in := newInbox(t)
 	in.socket.Close()
-	if got := stderr(t, func() { Agent{in.log()}.Problem(errors.New("no way")) }); got != "no way\n" {
+	if got := stderr(t, func() { in.log().Problem(errors.New("no way")) }); got != "no way\n" {
 		t.Errorf("standard error got %q", got)
 	}
 }
@@ -460,7 +482,7 @@ func TestNewIsTextForPeople(t *testing.T) {
 	newInbox(t)
 	for _, stream := range []string{"", "1:1", "nonsense"} {
 		t.Setenv("JOURNAL_STREAM", stream)
-		if got := stderr(t, func() { Agent{New()}.Problem(errors.New("no way")) }); got != "no way\n" {
+		if got := stderr(t, func() { New().Problem(errors.New("no way")) }); got != "no way\n" {
 			t.Errorf("JOURNAL_STREAM=%s: standard error got %q", stream, got)
 		}
 	}
@@ -471,19 +493,18 @@ func TestNotify(t *testing.T) {
 	manager := listen(t, path)
 	t.Setenv("NOTIFY_SOCKET", path)
 	var b strings.Builder
-	a := Agent{&Log{text: &b}}
+	a := &Log{text: &b}
 	for _, test := range []struct {
-		send func()
-		want string
+		state, want string
 	}{
-		{a.Ready, "READY=1"},
-		{a.Reloading, "RELOADING=1"},
-		{a.Alive, "WATCHDOG=1"},
-		{func() { a.Status("2 mounted") }, "STATUS=2 mounted"},
-		// Only the status may be set.
-		{func() { a.Status("vdb\nREADY=1\nMAINPID=1") }, "STATUS=vdb; READY=1; MAINPID=1"},
+		{"READY=1", "READY=1"},
+		{"RELOADING=1", "RELOADING=1"},
+		{"WATCHDOG=1", "WATCHDOG=1"},
+		{"STATUS=2 mounted", "STATUS=2 mounted"},
+		// Only one state may be set.
+		{"STATUS=vdb\nREADY=1\nMAINPID=1", "STATUS=vdb; READY=1; MAINPID=1"},
 	} {
-		test.send()
+		a.Notify(test.state)
 		if got := string(manager.datagram(t)); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
@@ -492,12 +513,12 @@ func TestNotify(t *testing.T) {
 		t.Errorf("text %q", b.String())
 	}
 	manager.socket.Close()
-	if a.Alive(); !strings.HasPrefix(b.String(), "cannot notify the service manager: ") {
+	if a.Notify("WATCHDOG=1"); !strings.HasPrefix(b.String(), "cannot notify the service manager: ") {
 		t.Errorf("without a manager: %q", b.String())
 	}
 	b.Reset()
 	t.Setenv("NOTIFY_SOCKET", "")
-	if a.Alive(); b.Len() != 0 {
+	if a.Notify("WATCHDOG=1"); b.Len() != 0 {
 		t.Errorf("without NOTIFY_SOCKET: %q", b.String())
 	}
 }

@@ -201,7 +201,7 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	if !errors.As(err, &said) || !m.leftover(u.Path) {
 		return err
 	}
-	return errors.Join(err, m.StartCleanup(ctx, u.Path))
+	return errors.Join(err, m.Run(ctx, disk.ProgramCleanup, u.ID, u.Path))
 }
 
 // startTransient asks PID 1 to make and start a transient unit, and to make others beside it. It returns ErrExists if
@@ -346,14 +346,14 @@ func noSuchUnit(err error) bool {
 	return errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit"
 }
 
-// Plugged returns the time of CLOCK_MONOTONIC since which PID 1 has the named disk plugged. That is
+// Plugged returns the time of CLOCK_MONOTONIC since which PID 1 has the disk plugged. That is
 // ActiveEnterTimestampMonotonic of its device unit, in microseconds (org.freedesktop.systemd1(5)). It returns zero if
 // the disk is not plugged.
 //
 // A soft reboot ends all mounts and keeps the device units with their times. So the time is never before that at which
 // this userspace began (manager_timestamp_shall_serialize in systemd's src/core/manager-serialize.c).
-func (m *Manager) Plugged(ctx context.Context, name string) (time.Duration, error) {
-	device := unit.UnitNamePathEscape("/dev/"+name) + ".device"
+func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error) {
+	device := unit.UnitNamePathEscape(id.Node()) + ".device"
 	var properties map[string]any
 	var userspace string
 	err := m.with(ctx, func(ctx context.Context, c *sd.Conn) (err error) {
@@ -380,77 +380,42 @@ func (m *Manager) Plugged(ctx context.Context, name string) (time.Duration, erro
 	return time.Duration(max(since, began)) * time.Microsecond, nil
 }
 
-// Format runs hotmount-format@.service for the disk with that sequence number, or joins a running one. It waits until
-// the service has ended.
-func (m *Manager) Format(ctx context.Context, seq uint64) error {
-	if seq == 0 {
-		return errors.New("cannot format a disk without a disk sequence number")
-	}
-	return m.startService(ctx, fmt.Sprintf("hotmount-format@%d.service", seq))
-}
-
-// Fill runs hotmount-stage@.service for the disk with that sequence number, or joins a running one. It waits until the
-// service has ended.
-func (m *Manager) Fill(ctx context.Context, seq uint64) error {
-	if seq == 0 {
-		return errors.New("cannot grow the filesystem of a disk without a disk sequence number")
-	}
-	return m.startService(ctx, fmt.Sprintf("hotmount-stage@%d.service", seq))
-}
-
-// Grow runs hotmount-grow@.service for the disk with that sequence number, or joins a running one. It waits until the
-// service has ended.
-func (m *Manager) Grow(ctx context.Context, seq uint64) error {
-	if seq == 0 {
-		return errors.New("cannot grow the filesystem of a disk without a disk sequence number")
-	}
-	return m.startService(ctx, fmt.Sprintf("hotmount-grow@%d.service", seq))
-}
-
-// Users runs hotmount-users@.service for the disk with that sequence number, or joins a running one. It waits until the
-// service has ended.
-func (m *Manager) Users(ctx context.Context, seq uint64) error {
-	if seq == 0 {
-		return errors.New("cannot find the users of a disk without a disk sequence number")
-	}
-	return m.startService(ctx, fmt.Sprintf("hotmount-users@%d.service", seq))
-}
-
-// GiveOut starts hotmount-block@.service for the disk with that sequence number, or restarts a running one. It waits
-// until the link is made.
-func (m *Manager) GiveOut(ctx context.Context, seq uint64) error {
-	name, err := blockUnit(seq)
+// Run runs the program's unit for the disk and the mount point, or joins a running one. It waits until the program has
+// ended, or until PID 1 has started one that goes on (ProgramBlock). It starts the latter again if it runs already.
+func (m *Manager) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
+	name, err := programUnit(p, id, path)
 	if err != nil {
 		return err
 	}
 	return m.job(ctx, name, func(ctx context.Context, c *sd.Conn, result chan<- string) (int, error) {
-		return c.RestartUnitContext(ctx, name, "replace", result)
+		if p == disk.ProgramBlock {
+			return c.RestartUnitContext(ctx, name, "replace", result)
+		}
+		return c.StartUnitContext(ctx, name, "replace", result)
 	})
 }
 
-// TakeBack stops hotmount-block@.service for the disk with that sequence number, which removes the link. A missing unit
-// is no error.
-func (m *Manager) TakeBack(ctx context.Context, seq uint64) error {
-	name, err := blockUnit(seq)
+// Stop stops the program's unit for the disk. A missing unit is no error.
+func (m *Manager) Stop(ctx context.Context, p disk.Program, id disk.ID) error {
+	name, err := programUnit(p, id, "")
 	if err != nil {
 		return err
 	}
 	return m.stop(ctx, name)
 }
 
-func blockUnit(seq uint64) (string, error) {
-	if seq == 0 {
-		return "", errors.New("cannot give out a disk without a disk sequence number")
+// programUnit returns the name of the unit that runs the program for the disk and the mount point.
+func programUnit(p disk.Program, id disk.ID, path string) (string, error) {
+	switch p {
+	case disk.ProgramCleanup:
+		return cleanupUnit(path), checkPath(path)
+	case disk.ProgramUnmount:
+		return fmt.Sprintf("%s@%s:%s.service", p, unit.UnitNamePathEscape(path), id.Dev), checkPath(path)
 	}
-	return fmt.Sprintf("hotmount-block@%d.service", seq), nil
-}
-
-// StartCleanup runs hotmount-cleanup@.service for that mount point and waits until it has ended.
-func (m *Manager) StartCleanup(ctx context.Context, path string) error {
-	if err := checkPath(path); err != nil {
-		return err
+	if id.Seq == 0 {
+		return "", fmt.Errorf("cannot run %s for a disk without a disk sequence number", p)
 	}
-	return m.startService(ctx, cleanupUnit(path))
+	return fmt.Sprintf("%s@%d.service", p, id.Seq), nil
 }
 
 // AwaitCleanup returns when PID 1 is not removing that mount point, so that the next mount can reuse the directory. PID
@@ -467,7 +432,7 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if noSuchUnit(m.call(ctx, "GetUnit", &unit, cleanupUnit(path))) {
 		return nil
 	}
-	return m.StartCleanup(ctx, path)
+	return m.Run(ctx, disk.ProgramCleanup, disk.ID{}, path)
 }
 
 // leftover reports whether a mount point exists without a mount unit. While PID 1 has the unit, the directory belongs
@@ -475,19 +440,4 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 func (m *Manager) leftover(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, os.ErrNotExist) && !m.has(path)
-}
-
-// UnmountGone runs hotmount-unmount@.service for that mount point and the removed device that is or was mounted there.
-// It waits until the service has ended.
-func (m *Manager) UnmountGone(ctx context.Context, path string, dev disk.Dev) error {
-	if err := checkPath(path); err != nil {
-		return err
-	}
-	return m.startService(ctx, "hotmount-unmount@"+unit.UnitNamePathEscape(path)+":"+dev.String()+".service")
-}
-
-func (m *Manager) startService(ctx context.Context, name string) error {
-	return m.job(ctx, name, func(ctx context.Context, c *sd.Conn, result chan<- string) (int, error) {
-		return c.StartUnitContext(ctx, name, "replace", result)
-	})
 }

@@ -78,16 +78,26 @@ var jobs = []struct {
 }{
 	{"StartMount", func(ctx context.Context, m *Manager) error { return startMount(ctx, m, mountUnit()) }},
 	{"StopMount", func(ctx context.Context, m *Manager) error { return m.StopMount(ctx, mountUnit().Path) }},
-	{"Format", func(ctx context.Context, m *Manager) error { return m.Format(ctx, 12) }},
-	{"Fill", func(ctx context.Context, m *Manager) error { return m.Fill(ctx, 12) }},
-	{"Grow", func(ctx context.Context, m *Manager) error { return m.Grow(ctx, 12) }},
-	{"Users", func(ctx context.Context, m *Manager) error { return m.Users(ctx, 12) }},
-	{"GiveOut", func(ctx context.Context, m *Manager) error { return m.GiveOut(ctx, 12) }},
-	{"TakeBack", func(ctx context.Context, m *Manager) error { return m.TakeBack(ctx, 12) }},
-	{"StartCleanup", func(ctx context.Context, m *Manager) error { return m.StartCleanup(ctx, mountUnit().Path) }},
-	{"UnmountGone", func(ctx context.Context, m *Manager) error {
-		return m.UnmountGone(ctx, mountUnit().Path, disk.Dev{Major: 254, Minor: 16})
-	}},
+	{"Run format", program(disk.ProgramFormat)},
+	{"Run fill", program(disk.ProgramFill)},
+	{"Run grow", program(disk.ProgramGrow)},
+	{"Run users", program(disk.ProgramUsers)},
+	{"Run block", program(disk.ProgramBlock)},
+	{"Stop block", func(ctx context.Context, m *Manager) error { return m.Stop(ctx, disk.ProgramBlock, disk.ID{Seq: 12}) }},
+	{"Run cleanup", program(disk.ProgramCleanup)},
+	{"Run unmount", program(disk.ProgramUnmount)},
+}
+
+// program runs the program.
+func program(p disk.Program) func(context.Context, *Manager) error {
+	return func(ctx context.Context, m *Manager) error {
+		return m.Run(ctx, p, disk.ID{Seq: 12, Dev: disk.Dev{Major: 254, Minor: 16}}, mountUnit().Path)
+	}
+}
+
+// format runs the program that formats.
+func format(ctx context.Context, m *Manager, seq uint64) error {
+	return m.Run(ctx, disk.ProgramFormat, disk.ID{Seq: seq}, "")
 }
 
 // everything calls each method of a Manager.
@@ -105,7 +115,10 @@ var everything = append(slices.Clone(jobs), []struct {
 		_, err := m.MissingAbove(ctx, mountUnit().Path)
 		return err
 	}},
-	{"Plugged", func(ctx context.Context, m *Manager) error { _, err := m.Plugged(ctx, "vdb"); return err }},
+	{"Plugged", func(ctx context.Context, m *Manager) error {
+		_, err := m.Plugged(ctx, disk.ID{Name: "vdb"})
+		return err
+	}},
 }...)
 
 func TestWhatPID1IsAskedFor(t *testing.T) {
@@ -118,14 +131,23 @@ func TestWhatPID1IsAskedFor(t *testing.T) {
 	for m := range reflect.TypeFor[*Manager]().Methods() {
 		left[m.Name] = true
 	}
+	programs := 0
 	for _, e := range everything {
-		delete(left, e.name)
+		method, _, _ := strings.Cut(e.name, " ")
+		delete(left, method)
+		if method == "Run" {
+			programs++
+		}
 		if err := e.call(background(t), p.manager()); err != nil {
 			t.Errorf("%s: %v", e.name, err)
 		}
 	}
 	if len(left) > 0 {
 		t.Errorf("no row for the methods %v", left)
+	}
+	source, err := os.ReadFile("../disk/program.go")
+	if n := strings.Count(string(source), ` Program = "`); err != nil || n != programs {
+		t.Errorf("%d of %d programs have a row, %v", programs, n, err)
 	}
 	if diff := cmp.Diff(wanted, p.calls()); diff != "" {
 		t.Errorf("calls to PID 1 (-want +got):\n%s", diff)
@@ -273,7 +295,7 @@ func TestFaultsOfTheNode(t *testing.T) {
 		if _, err := m.MountEnded(background(t), mountUnit().Path, true); !ofNode(err) {
 			t.Errorf("MountEnded: %v", err)
 		}
-		if _, err := m.Plugged(background(t), "vdb"); !ofNode(err) {
+		if _, err := m.Plugged(background(t), disk.ID{Name: "vdb"}); !ofNode(err) {
 			t.Errorf("Plugged: %v", err)
 		}
 		if _, err := m.MissingAbove(background(t), mountUnit().Path); !ofNode(err) {
@@ -309,7 +331,7 @@ func TestPlugged(t *testing.T) {
 	} {
 		p := startPID1(t)
 		p.unit = map[string]any{"ActiveState": test.state, "ActiveEnterTimestampMonotonic": test.since, "UserspaceTimestampMonotonic": test.userspace}
-		if got, err := p.manager().Plugged(background(t), "vdb"); err != nil || got != test.want {
+		if got, err := p.manager().Plugged(background(t), disk.ID{Name: "vdb"}); err != nil || got != test.want {
 			t.Errorf("%s: since %s, error %v", name, got, err)
 		}
 	}
@@ -367,11 +389,11 @@ func TestErrors(t *testing.T) {
 	if err := p.manager().StopMount(background(t), mountUnit().Path); err != nil {
 		t.Errorf("stop a missing unit: %v", err)
 	}
-	if err := p.manager().Format(background(t), 12); err == nil || errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "hotmount-format@12.service") {
+	if err := format(background(t), p.manager(), 12); err == nil || errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "hotmount-format@12.service") {
 		t.Errorf("start a missing unit: %v", err)
 	}
 	nobody := &Manager{socket: filepath.Join(t.TempDir(), "none")}
-	if err := nobody.Format(background(t), 12); err == nil || !strings.Contains(err.Error(), "cannot connect to systemd") {
+	if err := format(background(t), nobody, 12); err == nil || !strings.Contains(err.Error(), "cannot connect to systemd") {
 		t.Errorf("without systemd: %v", err)
 	}
 }
@@ -383,7 +405,7 @@ func TestLost(t *testing.T) {
 	p.result = ""
 	m := p.manager()
 	ended := make(chan error)
-	go func() { ended <- m.Format(background(t), 12) }()
+	go func() { ended <- format(background(t), m, 12) }()
 	<-p.called
 	p.mu.Lock()
 	p.result = "done"
@@ -405,7 +427,7 @@ func TestManyAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			if err := m.Format(background(t), uint64(i)+1); err != nil {
+			if err := format(background(t), m, uint64(i)+1); err != nil {
 				t.Errorf("job %d: %v", i, err)
 			}
 		})
@@ -434,13 +456,13 @@ func TestEnds(t *testing.T) {
 	p.result = ""
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- p.manager().Format(ctx, 12) }()
+	go func() { ended <- format(ctx, p.manager(), 12) }()
 	<-p.called
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("while the job is under way: %v", err)
 	}
-	if err := p.manager().Format(ctx, 12); !errors.Is(err, context.Canceled) {
+	if err := format(ctx, p.manager(), 12); !errors.Is(err, context.Canceled) {
 		t.Errorf("before the request: %v", err)
 	}
 }
@@ -466,7 +488,7 @@ func TestNotAuthenticated(t *testing.T) {
 	}()
 	m := &Manager{socket: socket}
 	for name, err := range map[string]error{
-		"a job": m.Format(background(t), 12), "a mount": startMount(background(t), m, mountUnit()),
+		"a job": format(background(t), m, 12), "a mount": startMount(background(t), m, mountUnit()),
 	} {
 		if !ofNode(err) || !strings.Contains(err.Error(), "authentication") {
 			t.Errorf("%s: %v", name, err)
@@ -484,7 +506,7 @@ func TestFrozen(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := (&Manager{socket: socket}).Format(ctx, 12); !errors.Is(err, context.DeadlineExceeded) {
+	if err := format(ctx, &Manager{socket: socket}, 12); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -524,20 +546,19 @@ func TestRefused(t *testing.T) {
 		if err := p.manager().StopMount(background(t), path); err == nil {
 			t.Errorf("StopMount(%q) returned no error", path)
 		}
-		if err := p.manager().StartCleanup(background(t), path); err == nil {
-			t.Errorf("StartCleanup(%q) returned no error", path)
-		}
-		if err := p.manager().UnmountGone(background(t), path, disk.Dev{}); err == nil {
-			t.Errorf("UnmountGone(%q) returned no error", path)
+		for _, program := range []disk.Program{disk.ProgramCleanup, disk.ProgramUnmount} {
+			if err := p.manager().Run(background(t), program, disk.ID{Seq: 12}, path); err == nil {
+				t.Errorf("Run(%s, %q) returned no error", program, path)
+			}
 		}
 	}
-	for name, call := range map[string]func(context.Context, uint64) error{
-		"Format": p.manager().Format, "Fill": p.manager().Fill, "Grow": p.manager().Grow,
-		"GiveOut": p.manager().GiveOut, "TakeBack": p.manager().TakeBack,
-	} {
-		if err := call(background(t), 0); err == nil {
-			t.Errorf("%s(0) returned no error", name)
+	for _, program := range []disk.Program{disk.ProgramFormat, disk.ProgramFill, disk.ProgramGrow, disk.ProgramUsers, disk.ProgramBlock} {
+		if err := p.manager().Run(background(t), program, disk.ID{}, mountUnit().Path); err == nil {
+			t.Errorf("Run(%s) without a sequence number returned no error", program)
 		}
+	}
+	if err := p.manager().Stop(background(t), disk.ProgramBlock, disk.ID{}); err == nil {
+		t.Error("Stop without a sequence number returned no error")
 	}
 	if p.calls() != "" {
 		t.Errorf("PID 1 got %s", p.calls())
@@ -573,7 +594,7 @@ func TestExecuting(t *testing.T) {
 		accepted <- errors.Join(err, c.Close(), l.Close())
 	}()
 	ended := make(chan error, 1)
-	go func() { ended <- (&Manager{socket: before}).Format(background(t), 12) }()
+	go func() { ended <- format(background(t), &Manager{socket: before}, 12) }()
 	if err := <-accepted; err != nil {
 		t.Fatal(err)
 	}
