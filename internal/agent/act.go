@@ -86,8 +86,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 			early = append(early, name)
 			continue
 		}
-		if a.asks(st) {
-			a.startAsk(ctx, name, l)
+		if a.asksFirst(ctx, name, l) {
 			continue
 		}
 		st.phase = acting
@@ -185,15 +184,9 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 func (a *Agent) startProofs(ctx context.Context) {
 	l := &a.lanes.proofs
 	for name, ok := l.next(); ok; name, ok = l.next() {
-		if !a.holds(name) {
-			continue
+		if a.holds(name) && !a.asksFirst(ctx, name, l) {
+			a.run(ctx, l, name, disk.ProgramFormat, disk.Prove)
 		}
-		st := a.disks[name]
-		if a.asks(st) {
-			a.startAsk(ctx, name, l)
-			continue
-		}
-		a.run(ctx, l, name, disk.ProgramFormat, disk.Prove)
 	}
 }
 
@@ -210,11 +203,10 @@ func (a *Agent) startGrows(ctx context.Context) {
 func (a *Agent) startQuestions(ctx context.Context) {
 	l := &a.lanes.questions
 	for name, ok := l.next(); ok; name, ok = l.next() {
-		st := a.disks[name]
-		if a.asks(st) {
-			a.startAsk(ctx, name, l)
+		if a.asksFirst(ctx, name, l) {
 			continue
 		}
+		st := a.disks[name]
 		id := st.facts.ID
 		st.phase = acting
 		a.begin(ctx, l, func() func() {

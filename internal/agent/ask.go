@@ -14,15 +14,20 @@ func (a *Agent) asks(st *state) bool {
 	return st.asked != st.decision && policy.Asks(&st.facts, &c, st.decision)
 }
 
-// startAsk finds out who has the disk open. The next look decides again.
-func (a *Agent) startAsk(ctx context.Context, name string, l *lane) {
+// asksFirst begins to find out who has the disk open if that must be known first, and reports whether it does. The next
+// look decides again.
+func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 	st := a.disks[name]
+	if !a.asks(st) {
+		return false
+	}
 	id := st.facts.ID
 	st.phase = acting
 	a.begin(ctx, l, func() func() {
 		by, err := a.units.Opener(ctx, id)
 		return func() { a.answered(name, id.Seq, by, err) }
 	})
+	return true
 }
 
 // answered handles the answer. A virtual machine's disk is held from then on. If the disk was to be used, any other

@@ -137,10 +137,8 @@ func statusOf(f *disk.Facts, s *disk.Settings, said []disk.Line, daemon string, 
 		line.Where = f.Mounts[0].Path
 	}
 	if d.Mounted() {
-		for _, class := range s.Classes {
-			if class.Name == d.Class {
-				line.Where = class.MountPoint(d.UUID)
-			}
+		if class := s.Class(d.Class); class != nil {
+			line.Where = class.MountPoint(d.UUID)
 		}
 		seen = "/run/systemd/transient/" + unit.UnitNamePathEscape(line.Where) + ".mount"
 	}

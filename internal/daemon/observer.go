@@ -160,12 +160,11 @@ func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[s
 	at := map[string]metrics.Filesystem{}
 	var paths []string
 	for _, l := range lines {
-		for i := range s.Classes {
-			if c := &s.Classes[i]; l.Decision.Mounted() && c.Name == l.Decision.Class {
-				path := c.MountPoint(l.Decision.UUID)
-				at[path] = metrics.Filesystem{UUID: l.Decision.UUID, Class: c.Name, Device: "/dev/" + l.Disk}
-				paths = append(paths, path)
-			}
+		d := l.Decision
+		if c := s.Class(d.Class); c != nil && d.Mounted() {
+			path := c.MountPoint(d.UUID)
+			at[path] = metrics.Filesystem{UUID: d.UUID, Class: c.Name, Device: "/dev/" + l.Disk}
+			paths = append(paths, path)
 		}
 	}
 	tree, err := o.host.Mounts()

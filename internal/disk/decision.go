@@ -88,6 +88,14 @@ type Settings struct {
 	Fault string `json:"fault,omitempty"`
 }
 
+// Class returns the class with that name, nil if there is none.
+func (s *Settings) Class(name string) *Class {
+	if i := slices.IndexFunc(s.Classes, func(c Class) bool { return c.Name == name }); i >= 0 {
+		return &s.Classes[i]
+	}
+	return nil
+}
+
 // Partitions reports whether any class selects partitions.
 func (s *Settings) Partitions() bool {
 	return slices.ContainsFunc(s.Classes, func(c Class) bool { return c.Partitions })

@@ -23,10 +23,7 @@ type told struct {
 // Words returns why the decision was made, and which command or act helps. next is empty if nothing needs to be done.
 // Foreign bytes in both are made visible.
 func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (why, next string) {
-	w := &told{f, c, s, d, nil, ruleOf(d.Reason)}
-	if i := slices.IndexFunc(s.Classes, func(c disk.Class) bool { return c.Name == d.Class }); i >= 0 {
-		w.class = &s.Classes[i]
-	}
+	w := &told{f, c, s, d, s.Class(d.Class), ruleOf(d.Reason)}
 	why = w.rule.means
 	if w.rule.why != nil {
 		why = w.rule.why(w)

@@ -229,19 +229,10 @@ func (l *Log) decided(e disk.Event) {
 		kind = KindHeld
 	}
 	where := ""
-	if d.UUID != "" && (d.Action == disk.Mount || d.Mounted()) {
-		where = pathOf(e.Settings, d)
+	if c := e.Settings.Class(d.Class); c != nil && d.UUID != "" && (d.Action == disk.Mount || d.Mounted()) {
+		where = c.MountPoint(d.UUID)
 	}
 	l.Event(kind, journal.Priority(policy.Priority(d)), e.Facts, d, where, message)
-}
-
-func pathOf(s *disk.Settings, d disk.Decision) string {
-	for i := range s.Classes {
-		if s.Classes[i].Name == d.Class {
-			return s.Classes[i].MountPoint(d.UUID)
-		}
-	}
-	return ""
 }
 
 // uuidOf returns the filesystem's UUID from the name of its mount point, empty for any other path.

@@ -15,14 +15,8 @@ import (
 // replaces a link of an earlier attachment; anything else with that name is an error.
 //
 // The caller keeps the disk open, so that the kernel cannot give its name to another.
-func MakeLink(link string, id disk.ID) error {
-	if err := makeLink(link, id); err != nil {
-		return fmt.Errorf("cannot make the link %s to %s: %w", disk.Visible(link), id, err)
-	}
-	return nil
-}
-
-func makeLink(link string, id disk.ID) error {
+func MakeLink(link string, id disk.ID) (err error) {
+	defer wrap(&err, "cannot make the link %s to %s", disk.Visible(link), id)
 	class, name, err := openLink(link)
 	if err != nil {
 		return err
@@ -51,14 +45,8 @@ func makeLink(link string, id disk.ID) error {
 
 // RemoveLink removes the link at that path from a class directory, and the link that it leads through, if they lead to
 // the disk. A missing link is no error.
-func RemoveLink(link string, id disk.ID) error {
-	if err := removeLink(link, id); err != nil {
-		return fmt.Errorf("cannot remove the link %s to %s: %w", disk.Visible(link), id, err)
-	}
-	return nil
-}
-
-func removeLink(link string, id disk.ID) error {
+func RemoveLink(link string, id disk.ID) (err error) {
+	defer wrap(&err, "cannot remove the link %s to %s", disk.Visible(link), id)
 	class, name, err := openLink(link)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -113,6 +101,13 @@ func removeDead(class *os.File, name string) error {
 		return err
 	}
 	return unix.Unlinkat(int(class.Fd()), name, 0)
+}
+
+// wrap adds to an error what could not be done.
+func wrap(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
+	}
 }
 
 func openLink(link string) (class *os.File, name string, err error) {

@@ -21,14 +21,8 @@ const marker = disk.Marker
 
 // MakeMountPoint makes the directory for a UUID in a class directory. The directory appears with the marker in it. An
 // existing one is fine if it holds nothing else.
-func MakeMountPoint(dir, uuid string) error {
-	if err := makeMountPoint(dir, uuid); err != nil {
-		return fmt.Errorf("cannot make the mount point %s/%s: %w", dir, disk.Visible(uuid), err)
-	}
-	return nil
-}
-
-func makeMountPoint(dir, uuid string) error {
+func MakeMountPoint(dir, uuid string) (err error) {
+	defer wrap(&err, "cannot make the mount point %s/%s", dir, disk.Visible(uuid))
 	class, err := openDirectory(dir)
 	if err != nil {
 		return err
@@ -82,11 +76,9 @@ func newMountPoint(class *os.File, uuid string) error {
 }
 
 // removeDraft removes what an interrupted creation or removal of the mount point left.
-func removeDraft(class *os.File, uuid string) error {
-	if err := removeBare(class, draft(uuid)); err != nil {
-		return fmt.Errorf("cannot remove %s/%s: %w", class.Name(), draft(uuid), err)
-	}
-	return nil
+func removeDraft(class *os.File, uuid string) (err error) {
+	defer wrap(&err, "cannot remove %s/%s", class.Name(), draft(uuid))
+	return removeBare(class, draft(uuid))
 }
 
 func removeBare(class *os.File, name string) error {
@@ -143,14 +135,8 @@ func unmark(d *os.File) error {
 
 // RemoveMountPoint removes the directory of a UUID from a class directory if it holds nothing but the marker. It leaves
 // a directory with a mount alone. A missing directory is no error.
-func RemoveMountPoint(dir, uuid string) error {
-	if err := removeMountPoint(dir, uuid); err != nil {
-		return fmt.Errorf("cannot remove the mount point %s/%s: %w", dir, disk.Visible(uuid), err)
-	}
-	return nil
-}
-
-func removeMountPoint(dir, uuid string) error {
+func RemoveMountPoint(dir, uuid string) (err error) {
+	defer wrap(&err, "cannot remove the mount point %s/%s", dir, disk.Visible(uuid))
 	class, err := openDirectory(dir)
 	if errors.Is(err, unix.ENOENT) {
 		return nil

@@ -76,13 +76,6 @@ func (s *starts) withdraw(one *start) bool {
 	return false
 }
 
-// underWay reports whether a new mount has to wait.
-func (s *starts) underWay() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.turn) > 0
-}
-
 // StartMount starts a transient mount unit for a filesystem. It returns when PID 1 has the request. The mount table
 // shows that the filesystem is mounted, and MountEnded reports that it cannot be.
 //

@@ -141,7 +141,7 @@ func TestTurn(t *testing.T) {
 	} else {
 		c.over()
 	}
-	if m.starts.underWay() {
+	if len(m.starts.turn) > 0 {
 		t.Error("all mounts are over, and the turn has not ended")
 	}
 	if got, want := p.calls(), fmt.Sprintf("\nStartTransientUnit %s%d.service fail [", togetherUnit, nth(3).ID.Seq); !strings.Contains(got, want) {
