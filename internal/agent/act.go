@@ -180,21 +180,13 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	return errors.Join(err, fmt.Errorf("%w: disk sequence number %d, which has its name now, was mounted in its place, and is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
 }
 
-// startProofs begins the proofs whose turn has come. A blank disk is formatted in the same unit.
-func (a *Agent) startProofs(ctx context.Context) {
-	l := &a.lanes.proofs
+// startPrograms begins the work in the lane of a program whose turn has come. The unit that proves a disk blank also
+// formats it.
+func (a *Agent) startPrograms(ctx context.Context, l *lane, p disk.Program, action disk.Action) {
 	for name, ok := l.next(); ok; name, ok = l.next() {
 		if a.holds(name) && !a.asksFirst(ctx, name, l) {
-			a.run(ctx, l, name, disk.ProgramFormat, disk.Prove)
+			a.run(ctx, l, name, p, action)
 		}
-	}
-}
-
-// startGrows begins to measure and grow the mounted filesystems whose turn has come.
-func (a *Agent) startGrows(ctx context.Context) {
-	l := &a.lanes.grows
-	for name, ok := l.next(); ok; name, ok = l.next() {
-		a.run(ctx, l, name, disk.ProgramGrow, disk.Grow)
 	}
 }
 

@@ -97,8 +97,8 @@ func (a *Agent) start(ctx context.Context) {
 	now := time.Now()
 	a.wantDue(now)
 	a.startMounts(ctx, now)
-	a.startProofs(ctx)
-	a.startGrows(ctx)
+	a.startPrograms(ctx, &a.lanes.proofs, disk.ProgramFormat, disk.Prove)
+	a.startPrograms(ctx, &a.lanes.grows, disk.ProgramGrow, disk.Grow)
 	a.startLooks(ctx, now) // after the others, which may request looks
 	a.startQuestions(ctx)
 	a.startSave(ctx, now)
