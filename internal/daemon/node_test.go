@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/inventory"
 	"hotmount/internal/metrics"
 	"hotmount/internal/nodetest"
 	"hotmount/internal/report"
@@ -89,4 +90,72 @@ func TestFormerDirectories(t *testing.T) {
 	}
 	save("now")
 	check("without a mount table", "now", "empty", barred)
+}
+
+// TestRecords: each reason to keep a disk, and each sighting, reaches its record.
+func TestRecords(t *testing.T) {
+	h := nodetest.New(t)
+	h.Shared = new(inventory.Shared)
+	n := node{Host: h, report: report.New(), metrics: metrics.New("x"), partitions: new(atomic.Bool), loops: new(atomic.Bool)}
+	if _, err := h.Store.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	s := &disk.Settings{}
+	look := func() (disk.Facts, disk.Standing) {
+		t.Helper()
+		f, err := n.Gather(s)("vdb")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f, f.Standing
+	}
+	f, _ := look()
+	for reason, kept := range map[disk.Reason]func(st *disk.Standing) bool{
+		disk.ReasonReleased:  func(st *disk.Standing) bool { return st.Unmounted == disk.ReasonReleased },
+		disk.ReasonUnmounted: func(st *disk.Standing) bool { return st.Unmounted == disk.ReasonUnmounted },
+		disk.ReasonUsed:      func(st *disk.Standing) bool { return st.Used != nil && st.Used.How == "mounted at /srv" },
+		disk.ReasonTwin:      func(st *disk.Standing) bool { return st.Twin },
+		disk.ReasonBrake:     func(st *disk.Standing) bool { return st.Braked },
+	} {
+		if _, st := look(); kept(&st) {
+			t.Errorf("%s is kept before", reason)
+		}
+		if err := n.Keep(&f, reason, "mounted at /srv"); err != nil {
+			t.Errorf("%s: %v", reason, err)
+		}
+		if _, st := look(); !kept(&st) {
+			t.Errorf("%s is not kept: %+v", reason, st)
+		}
+		if err := n.Keep(&f, "", ""); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, st := look(); st.Unmounted != "" || !st.Twin {
+		t.Errorf("after it may be mounted again: %+v", st)
+	}
+	if err := n.Accept(&f, disk.Word{Reason: disk.ReasonTwin}); err != nil {
+		t.Error(err)
+	}
+	if _, st := look(); st.Twin {
+		t.Error("it is a twin after the accept")
+	}
+	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	if err := n.Expect(disk.Sighting{Identity: f.Identity(""), UUID: uuid, Type: disk.XFS, Left: true}, "vdx"); err != nil {
+		t.Error(err)
+	}
+	noted := disk.Sighting{Identity: f.Identity(""), UUID: uuid, Type: disk.XFS}
+	if err := n.Remember(false, []disk.Sighting{noted}); err != nil {
+		t.Error(err)
+	}
+	seen, err := h.Store.Sightings()
+	contents, notedErr := h.Store.Noted()
+	if err != nil || notedErr != nil || len(seen) != 0 || len(contents) != 1 || contents[0].Identity.Boot != nodetest.BootID {
+		t.Errorf("noted alone: %+v, %v, %+v, %v", seen, err, contents, notedErr)
+	}
+	if err := n.Remember(true, nil); err != nil {
+		t.Error(err)
+	}
+	if seen, err = h.Store.Sightings(); err != nil || len(seen) != 1 || seen[0].Identity.Boot != nodetest.BootID || seen[0].Newest != 1032 {
+		t.Errorf("what left: %+v, %v", seen, err)
+	}
 }
