@@ -838,6 +838,57 @@ func TestGrows(t *testing.T) {
 	})
 }
 
+// TestWaitingIsDecidedAgain: a disk that waits for the program of others is neither formatted nor grown if the settings
+// forbid it meanwhile.
+func TestWaitingIsDecidedAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		line  string
+		disk  func(name string, seq uint64) *disk.Facts
+		limit int
+		off   func(s *disk.Settings)
+	}{
+		"format": {"format seq ", blankDisk, proofsAtOnce, func(s *disk.Settings) { s.Format = false }},
+		"grow": {"grow seq ", func(name string, seq uint64) *disk.Facts {
+			f := xfsDisk(name, seq, uuidA[:34]+name[2:]+name[2:])
+			f.Geometry = &disk.Geometry{Size: 4 << 30, Block: 4096}
+			return f
+		}, growthsAtOnce, func(s *disk.Settings) { s.Classes[0].Grow = false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine()
+			m.grow, m.slow = true, true
+			for i := range tt.limit + 1 {
+				f := tt.disk("vd"+string(rune('b'+i)), uint64(2+i))
+				m.disks[f.Name] = f
+				if f.Udev.FSUUID != "" {
+					m.table = append(m.table, disk.MountPoint{Dev: f.Dev, Root: "/", Path: "/mnt/disks/" + f.Udev.FSUUID, Type: "xfs"})
+				}
+			}
+			m.gate = func(work, _ string) {
+				if work == "grow" {
+					<-m.hang
+				}
+			}
+			with(t, m, func(t *testing.T, a *Agent) {
+				settle()
+				s := testSettings()
+				s.Classes[0].Grow = true
+				tt.off(s)
+				if err := a.Reload(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+				m.unhang()
+				settle()
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				if log := strings.Join(m.log, "\n"); strings.Count(log, tt.line) != tt.limit {
+					t.Errorf("want %d disks, log:\n%s", tt.limit, log)
+				}
+			})
+		})
+	}
+}
+
 // TestAdoptedOnce: the size of a disk when its filesystem came from elsewhere stays on record. Growth counts only
 // beyond that size.
 func TestAdoptedOnce(t *testing.T) {
