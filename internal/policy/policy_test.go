@@ -1135,6 +1135,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 // does what the message says.
 func TestWordsOfARemedy(t *testing.T) {
 	fs := &disk.Content{Kind: disk.Filesystem, Type: disk.XFS, UUID: uuid, Proven: true}
+	lost := func(f *disk.Facts) { f.Standing.Formatting = "lost" }
 	const format = "if nothing on it is needed: hotmount format vdb"
 	for name, tt := range map[string]struct {
 		facts  func(*disk.Facts)
@@ -1144,6 +1145,8 @@ func TestWordsOfARemedy(t *testing.T) {
 	}{
 		"something else":                    {nil, proven(disk.Other), nil, format},
 		"formatting off":                    {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, "blkdiscard -z /dev/vdb </dev/null; or detach it and attach a new volume"},
+		"records lost":                      {lost, proven(disk.Other), nil, "nothing on it may be overwritten yet: lost"},
+		"records lost, class creates none":  {lost, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "nothing on it may be overwritten yet: lost"},
 		"class creates nothing":             {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
 		"class creates nothing, takes ext4": {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb"},
 		"given out once":                    {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Other), nil, format},

@@ -174,6 +174,10 @@ func wipe(w *told) string {
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)
 	}
+	// Only the records show whether somebody else used it. If they cannot be read, formatOffRemedy has no words.
+	if off := f.Standing.Formatting; off != "" && formatOffRemedy(w) == "" {
+		return "nothing on it may be overwritten yet: " + off
+	}
 	d, ok := Confirmable(f, w.c, w.s)
 	hand := say("if nothing on it is needed, by hand: wipefs -a %s; mkfs.%s %[1]s", f.Node(), byHand(w))
 	switch {

@@ -221,6 +221,8 @@ func (s Store) load() (state, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return st, ErrLost
+	case errors.Is(err, fs.ErrPermission):
+		return st, fmt.Errorf("cannot read the records: %w; only root may", err)
 	case err != nil:
 		return st, fmt.Errorf("cannot read %s (move it away, then: hotmount state init; the blank disks that are attached are held): %w", s.stateFile(), err)
 	case st.Version != version:

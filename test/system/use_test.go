@@ -131,6 +131,10 @@ func TestOpenInAMachine(t *testing.T) {
 		if got := advised(); got != before {
 			t.Errorf("%s: the journal advises to format it %s times, before %s", flags, got, before)
 		}
+		const nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups hotmount "
+		if got := m.run(nobody + "plan; " + nobody + "explain " + encrypted); strings.Contains(got, "needed: ") || !strings.Contains(got, "nothing on it may be overwritten yet: cannot read the records: ") {
+			t.Errorf("%s: a user who cannot read the records is advised:\n%s", flags, got)
+		}
 		m.run("hotmount accept " + encrypted)
 		m.says("/dev/" + encrypted + " .*refuse: it holds crypto_LUKS.*hotmount format " + encrypted)
 		for _, name := range []string{full, empty} {
