@@ -81,7 +81,7 @@ func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 	name, id := m.attach(w, disk)
 	m.wait("the remedy", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is refused: it was given out .* hotmount format "+name+"'")
 	m.run("$(hotmount format " + name + " | tail -n 1)")
-	m.wait("the accept", "hotmount accept "+name+" filesystem-on-former-block-volume")
+	m.lift(name, "filesystem-on-former-block-volume")
 	uuid := m.mounted(name)
 	m.detach(w, id)
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
@@ -170,7 +170,7 @@ func TestBlockVolumes(t *testing.T) {
 	}
 	name, id = m.attach(w, disk)
 	held(name)
-	if got := m.run("hotmount accept " + name); !strings.Contains(got, "it is given out as a block volume") {
+	if got := m.lift(name, "name-of-another-block-volume"); !strings.Contains(got, "it is given out as a block volume") {
 		t.Errorf("%s", got)
 	}
 	given("RAW-1", name)
@@ -238,9 +238,15 @@ func TestBlockVolumes(t *testing.T) {
 	}
 	m.run("hotmount plan | tr -s '\n ' ' ' | grep 'hotmount release " + name + "'; hotmount release " + name + " | grep 'safe to detach'; ! [ -L " + raw + "RAW-2 ]")
 
-	// Removing the package leaves the link and prints its name. Purging removes links that lead nowhere.
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount; hotmount accept " + name)
 	given("RAW-2", name)
+	// A disk that holds something is given out once that is accepted.
+	full, fullID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "RAW-3"})
+	m.lift(full, "content-to-be-given-out")
+	given("RAW-3", full)
+	m.detach(w, fullID)
+	m.wait("the link to go", "! [ -L "+raw+"RAW-3 ]")
+	// Removing the package leaves the link and prints its name. Purging removes links that lead nowhere.
 	if out := m.run("dpkg --remove hotmount 2>&1"); !strings.Contains(out, "lead nowhere once their disk is gone, and after the next reboot:\n  "+raw+"RAW-2\n") {
 		t.Errorf("the removal says:\n%s", out)
 	}

@@ -120,7 +120,7 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 		t.Errorf("the journal has it %s times, want twice", got)
 	}
 	m.untouched(again)
-	m.run("hotmount accept " + again)
+	m.lift(again, "former-serial")
 	if second := m.mounted(again); second == uuid {
 		t.Errorf("both have the UUID %s", uuid)
 	}

@@ -56,6 +56,11 @@ func TestTwoPaths(t *testing.T) {
 		m.says("^/dev/" + other + " .*refuse: it has the UUID " + uuid + " of another disk: " + name + " .*WWN " + world + ".*second path to it.*multipathd")
 		m.untouched(other)
 		m.detach(w, ids[second])
+		// This is another disk, as an operator knows.
+		another, anotherID := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: blank(t, 320<<20), Device: map[string]any{"wwn": wwn}})
+		m.lift(another, "same-wwn")
+		m.mounted(another)
+		m.detach(w, anotherID)
 		m.detach(w, ids[first])
 		m.wait("the mount to go", "! findmnt -n /mnt/disks/"+uuid)
 	}

@@ -554,7 +554,7 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m.says("/dev/" + refused + " .*hold: it looks blank, but data that lay in its slot at the last boot is missing: btrfs " + btrfs + " .* at " + refusedSlot + "; .*hotmount accept " + refused)
 	m.untouched(refused)
 	for name, before := range map[string]string{name: uuid, refused: btrfs} {
-		m.run("hotmount accept " + name)
+		m.lift(name, "former-slot")
 		if now := m.mounted(name); now == before {
 			t.Errorf("the new filesystem has the old UUID")
 		}
@@ -592,7 +592,7 @@ func TestSerials(t *testing.T) {
 	if got := m.run("cut -c1-200 /sys/block/" + second + "/stat | awk '{print $5+$12}'"); got != "0" {
 		t.Errorf("%s write requests reached the disk that is held", got)
 	}
-	m.run("hotmount accept " + second)
+	m.lift(second, "same-serial")
 	m.mounted(second)
 }
 
