@@ -74,6 +74,12 @@ func (m machine) stage(w worker.Node, name, id, image string) {
 		blkid -p -s TYPE -s PTTYPE -o export /dev/%[2]s || { [ $? = 2 ]; mkfs.ext4 -q -F -m0 /dev/%[2]s; }
 		mount -t ext4 -o defaults /dev/%[2]s $d; echo a pod was here >$d/db; umount $d; rmdir $d
 		! findmnt /dev/%[2]s`, kubeletRoot, name))
+	m.stored(w, name, id, image)
+}
+
+// stored detaches the disk, and checks that the pod's data is on the storage.
+func (m machine) stored(w worker.Node, name, id, image string) {
+	m.t.Helper()
 	if err := w.Detach(ctx(m.t), id); err != nil {
 		m.t.Fatal(err)
 	}
@@ -81,6 +87,37 @@ func (m machine) stage(w worker.Node, name, id, image string) {
 	if err != nil || string(out) != "a pod was here\n" {
 		m.t.Errorf("%s: the storage has %q (%v)", name, out, err)
 	}
+	if out, err := exec.CommandContext(ctx(m.t), "e2fsck", "-fn", image).CombinedOutput(); err != nil {
+		m.t.Errorf("%s: the pod's filesystem on the storage: %v: %s", name, err, out)
+	}
+}
+
+// publish does with a raw volume what kubelet does (NodePublishVolume, MapDevice and AttachFileDevice in
+// pkg/volume/util/volumepathhandler). The driver binds the device node, kubelet binds that for the pod and puts a loop
+// device on it.
+func (m machine) publish(w worker.Node, name string) {
+	m.t.Helper()
+	loop := "losetup -f"
+	if c, is := w.(*worker.Container); is { // the last of its loop devices, which no disk has
+		loop = fmt.Sprintf("n=%d; [ -b /dev/loop$n ] || mknod /dev/loop$n b 7 $n; echo /dev/loop$n", c.First()+c.Loops()-1)
+	}
+	m.run(fmt.Sprintf(`set -e; mkdir -p %[1]s/publish %[1]s/dev; touch %[1]s/publish/%[2]s %[1]s/dev/%[2]s
+		mount --bind /dev/%[2]s %[1]s/publish/%[2]s; mount --bind %[1]s/publish/%[2]s %[1]s/dev/%[2]s
+		loop=$(%[3]s); losetup $loop %[1]s/dev/%[2]s; echo $loop >/root/loop-%[2]s`, volumeDevices, name, loop))
+}
+
+const volumeDevices = kubeletRoot + "/plugins/kubernetes.io/csi/volumeDevices"
+
+// podWrites has the pod of a raw volume make an ext4 of its own there, with a file.
+func (m machine) podWrites(name string) {
+	m.t.Helper()
+	m.run("mkdir -p /root/pod; echo a pod was here >/root/pod/db; mkfs.ext4 -q -F -d /root/pod " + volumeDevices + "/dev/" + name + "; sync")
+}
+
+// unpublish ends what publish began.
+func (m machine) unpublish(name string) {
+	m.t.Helper()
+	m.run(fmt.Sprintf("set -e; losetup -d $(cat /root/loop-%[2]s); umount %[1]s/dev/%[2]s; umount %[1]s/publish/%[2]s; rm %[1]s/dev/%[2]s %[1]s/publish/%[2]s", volumeDevices, name))
 }
 
 // keepsOff fails if hotmount has proven, formatted or mounted anything since the boot.
@@ -105,30 +142,19 @@ func csiRounds() int {
 func TestCSIVolumes(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
-	spare := 0 // a loop device that no disk has
-	if c, is := w.(*worker.Container); is {
-		spare = c.First() + c.Loops() - 1
-	}
 	for range csiRounds() {
 		for _, image := range []string{blank(t, 320<<20), ext4Disk(t, 320<<20)} {
 			name, id := m.attach(w, worker.Disk{File: image})
 			m.heldFor(name, "cinder.csi.openstack.org")
 			m.stage(w, name, id, image)
 		}
-		// A raw volume: the device node is bound for the pod, which writes an ext4 of its own to it.
 		image := blank(t, 320<<20)
 		name, id := m.attach(w, worker.Disk{File: image})
 		m.heldFor(name, "cinder.csi.openstack.org")
-		// kubelet keeps a loop device on it meanwhile (AttachFileDevice in pkg/volume/util/volumepathhandler).
-		m.run(fmt.Sprintf(`set -e; d=%s/plugins/kubernetes.io/csi/volumeDevices/publish; mkdir -p $d; touch $d/%s; mount --bind /dev/%[2]s $d/%[2]s
-			[ -b /dev/loop%[3]d ] || mknod /dev/loop%[3]d b 7 %[3]d
-			losetup /dev/loop%[3]d $d/%[2]s; mkfs.ext4 -q -F $d/%[2]s; sync; losetup -d /dev/loop%[3]d; umount $d/%[2]s`, kubeletRoot, name, spare))
-		if err := w.Detach(ctx(t), id); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.CommandContext(ctx(t), "e2fsck", "-fn", image).CombinedOutput(); err != nil {
-			t.Errorf("%s: the pod's filesystem on the storage: %v: %s", name, err, out)
-		}
+		m.publish(w, name)
+		m.podWrites(name)
+		m.unpublish(name)
+		m.stored(w, name, id, image)
 	}
 	m.keepsOff()
 
@@ -208,18 +234,46 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	m.says("/dev/" + first + " .*serial: \\['4d8ac1b2-9f6e-4a3c-8'\\]")
 	second, secondID := m.attach(w, worker.Disk{File: ext4Image, Serial: "5e9bd2c3-0a7f-5b4d-9"})
 	m.heldFor(second, "cinder.csi.openstack.org")
-	m.untouched(first)
-	m.untouched(second)
+	// Two raw volumes, of which one is a pod's until the reboot.
+	rawImage, newImage := blank(t, 320<<20), blank(t, 320<<20)
+	raw, rawID := m.attach(w, worker.Disk{File: rawImage, Serial: "RAW-1"})
+	unused, unusedID := m.attach(w, worker.Disk{File: newImage, Serial: "RAW-2"})
+	m.heldFor(raw, "cinder.csi.openstack.org")
+	m.heldFor(unused, "cinder.csi.openstack.org")
+	for _, name := range []string{first, second, raw, unused} {
+		m.untouched(name)
+	}
+	m.publish(w, raw)
+	m.podWrites(raw)
+	written := digest(t, rawImage)
 
 	m.run("sync")
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
+	bySerial := func(serial string) string {
+		return m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"" + serial + "\" {print $1}'")
+	}
 	for serial, d := range map[string]struct{ id, image string }{"4d8ac1b2-9f6e-4a3c-8": {firstID, blankImage}, "5e9bd2c3-0a7f-5b4d-9": {secondID, ext4Image}} {
-		name := m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"" + serial + "\" {print $1}'")
+		name := bySerial(serial)
 		m.heldFor(name, "cinder.csi.openstack.org")
 		m.stage(w, name, d.id, d.image)
 	}
+	raw, unused = bySerial("RAW-1"), bySerial("RAW-2")
+	m.says("/dev/" + raw + usedHold + "bound as a device at " + volumeDevices)
+	m.heldFor(unused, "cinder.csi.openstack.org")
+	if digest(t, rawImage) != written {
+		t.Error("the raw volume was written to after its pod had ended")
+	}
+	m.publish(w, raw)
+	m.publish(w, unused)
+	m.run("debugfs -R 'cat /db' " + volumeDevices + "/dev/" + raw + " | grep -x 'a pod was here'")
+	m.podWrites(raw)
+	m.podWrites(unused)
+	m.unpublish(raw)
+	m.unpublish(unused)
+	m.stored(w, raw, rawID, rawImage)
+	m.stored(w, unused, unusedID, newImage)
 	m.keepsOff()
 
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\nclasses:\n- {name: default, directory: /mnt/disks, serial: ['DATA-*']}\nX\nhotmount config check; systemctl reload hotmount")
@@ -245,6 +299,12 @@ func TestCSIVolumesBeforeInstallation(t *testing.T) {
 		name, id := m.attach(w, worker.Disk{File: image})
 		names, ids = append(names, name), append(ids, id)
 	}
+	// A raw volume that its pod has written to, and goes on to write to.
+	rawImage := blank(t, 320<<20)
+	raw, rawID := m.attach(w, worker.Disk{File: rawImage})
+	m.publish(w, raw)
+	m.podWrites(raw)
+	written := digest(t, rawImage)
 	if err := w.Install(ctx(t), deb(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -252,5 +312,13 @@ func TestCSIVolumesBeforeInstallation(t *testing.T) {
 		m.heldFor(names[i], "cinder.csi.openstack.org")
 		m.stage(w, names[i], ids[i], image)
 	}
+	m.wait("the raw volume to be in use", "hotmount plan | grep -E '^"+raw+" .* ignore +it is in use through /dev/loop'")
+	if digest(t, rawImage) != written {
+		t.Error("the raw volume was written to")
+	}
+	m.podWrites(raw)
+	m.unpublish(raw)
+	m.says("/dev/" + raw + usedHold + "bound as a device at " + volumeDevices)
+	m.stored(w, raw, rawID, rawImage)
 	m.keepsOff()
 }
