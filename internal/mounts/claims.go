@@ -54,61 +54,70 @@ func Claims(root string) ([]Claim, error) {
 }
 
 func claimsBelow(root string) ([]Claim, error) {
-	type source struct {
-		path  string
-		parse func(text, where string) []Claim
-		unit  bool
-	}
-	sources := []source{{"/etc/fstab", parseFstab, false}, {"/etc/crypttab", parseCrypttab, false}}
+	r := claimReader{root: root}
+	r.file("/etc/fstab", parseFstab)
+	r.file("/etc/crypttab", parseCrypttab)
 	// mdadm.conf(5): Debian's place, the usual one, and the drop-in directory beside each.
 	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
-		sources = append(sources, source{name, parseMdadm, false})
-		names, err := list(root, name+".d", ".conf")
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range names {
-			sources = append(sources, source{n, parseMdadm, false})
+		r.file(name, parseMdadm)
+		for _, dropIn := range r.list(name+".d", ".conf") {
+			r.file(dropIn, parseMdadm)
 		}
 	}
-	var unseen []Claim
 	for _, dir := range unitDirectories {
 		// The directories of drop-ins end in .d. They apply to one unit, to all with a common prefix, or to all of one
 		// type.
-		names, err := list(root, dir, ".mount", ".swap", ".mount.d", ".swap.d", "mount.d", "swap.d")
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
+		for _, name := range r.list(dir, ".mount", ".swap", "mount.d", "swap.d") {
 			if !strings.HasSuffix(name, ".d") {
-				sources = append(sources, source{name, parseUnit, true})
+				r.unit(name)
 				continue
 			}
 			dropIns, err := list(root, name, ".conf")
 			if err != nil || hidden(root, name) {
-				unseen = append(unseen, Claim{Where: name})
+				r.unseen = append(r.unseen, Claim{Where: name})
 				continue
 			}
-			for _, n := range dropIns {
-				sources = append(sources, source{n, parseUnit, true})
+			for _, dropIn := range dropIns {
+				r.unit(dropIn)
 			}
 		}
 	}
-	var claims []Claim
-	for _, s := range sources {
-		text, err := readFile(root + s.path)
-		if s.unit && (err != nil || hidden(root, s.path)) {
-			unseen = append(unseen, Claim{Where: s.path})
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		claims = append(claims, s.parse(text, s.path)...)
+	return slices.Concat(r.claims, r.unseen, domainClaims(root)), r.err
+}
+
+// claimReader collects the claims of files below a root directory.
+type claimReader struct {
+	root string
+	// unseen are the unit files that cannot be read.
+	claims, unseen []Claim
+	err            error
+}
+
+// list is the function list. It keeps the error.
+func (r *claimReader) list(dir string, endings ...string) []string {
+	names, err := list(r.root, dir, endings...)
+	r.err = errors.Join(r.err, err)
+	return names
+}
+
+func (r *claimReader) file(name string, parse func(text, where string) []Claim) {
+	text, err := readFile(r.root + name)
+	r.err = errors.Join(r.err, err)
+	r.add(parse(text, name))
+}
+
+// add leaves out claims without a name, which claim nothing.
+func (r *claimReader) add(all []Claim) {
+	r.claims = append(r.claims, slices.DeleteFunc(all, func(c Claim) bool { return c.Spec == "" })...)
+}
+
+func (r *claimReader) unit(name string) {
+	text, err := readFile(r.root + name)
+	if err != nil || hidden(r.root, name) {
+		r.unseen = append(r.unseen, Claim{Where: name})
+		return
 	}
-	// A claim without a name claims nothing, unless its file is unreadable.
-	claims = slices.DeleteFunc(claims, func(c Claim) bool { return c.Spec == "" })
-	return slices.Concat(claims, unseen, domainClaims(root)), nil
+	r.add(parseUnit(text, name))
 }
 
 // hidden reports whether a unit file or a directory of drop-ins is a link into a place that the daemon cannot see
@@ -171,108 +180,91 @@ func readFile(name string) (string, error) {
 	return string(text), err
 }
 
-// lines calls f with the number and the words of each line that is neither empty nor a comment.
-func lines(text string, f func(number int, words []string)) {
+// lines returns the claims of the lines that are neither empty nor a comment. specs returns the devices that a line
+// names.
+func lines(text, where string, specs func(line string) []string) []Claim {
+	var claims []Claim
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
-		if words := strings.Fields(line); len(words) > 0 && !strings.HasPrefix(words[0], "#") {
-			f(number, words)
+		if start := strings.TrimSpace(line); start == "" || start[0] == '#' {
+			continue
+		}
+		for _, spec := range specs(line) {
+			claims = append(claims, Claim{at(where, number), spec})
 		}
 	}
+	return claims
 }
 
 func at(where string, line int) string { return where + ":" + strconv.Itoa(line) }
 
 // parseFstab reads fstab(5). Options can name devices too: logdev= of XFS, device= of btrfs, journal_path= of ext4.
 func parseFstab(text, where string) []Claim {
-	var claims []Claim
-	lines(text, func(number int, words []string) {
-		claims = append(claims, Claim{at(where, number), unquote(unescapeOctal(words[0]))})
-		if len(words) > 3 {
-			claims = append(claims, optionClaims(words[3], at(where, number))...)
-		}
+	return lines(text, where, func(line string) []string {
+		words := append(strings.Fields(line), "", "", "") // the later ones may be missing
+		return append([]string{unquote(unescapeOctal(words[0]))}, inOptions(words[3])...)
 	})
-	return claims
 }
 
 // parseCrypttab reads crypttab(5): the device, a key on a device (/key:LABEL=x), and devices among the options, such as
 // a detached header's.
 func parseCrypttab(text, where string) []Claim {
-	var claims []Claim
-	lines(text, func(number int, words []string) {
-		if len(words) > 1 {
-			claims = append(claims, Claim{at(where, number), unquote(unescapeOctal(words[1]))})
-		}
-		if len(words) > 2 {
-			claims = append(claims, keyClaims(words[2], at(where, number))...)
-		}
-		if len(words) > 3 {
-			claims = append(claims, optionClaims(words[3], at(where, number))...)
-		}
+	return lines(text, where, func(line string) []string {
+		words := append(strings.Fields(line), "", "", "")
+		return append([]string{unquote(unescapeOctal(words[1])), inKey(words[2])}, inOptions(words[3])...)
 	})
-	return claims
 }
 
-// optionClaims finds devices in a list of options.
-func optionClaims(options, where string) []Claim {
-	var claims []Claim
+// inOptions returns the devices in a list of options.
+func inOptions(options string) []string {
+	var specs []string
 	for option := range strings.SplitSeq(unescapeOctal(options), ",") {
-		if _, value, found := strings.Cut(option, "="); found {
-			claims = append(claims, keyClaims(value, where)...)
-		}
+		_, value, _ := strings.Cut(option, "=")
+		specs = append(specs, inKey(value))
 	}
-	return claims
+	return specs
 }
 
-// keyClaims finds the device in a path that names one, or names the device that holds it (PATH:DEVICE in crypttab(5)).
-func keyClaims(value, where string) []Claim {
+// inKey returns the device in a path that names one, or names the device that holds it (PATH:DEVICE in crypttab(5)). It
+// returns "" for none.
+func inKey(value string) string {
 	value = unquote(value)
 	if strings.HasPrefix(value, "/dev/") {
-		return []Claim{{where, value}}
+		return value
 	}
-	if _, device, found := strings.Cut(value, ":"); found && strings.HasPrefix(value, "/") {
-		return []Claim{{where, unquote(device)}}
+	if file, device, found := strings.Cut(value, ":"); found && strings.HasPrefix(file, "/") {
+		return unquote(device)
 	}
-	return nil
+	return ""
 }
 
 // parseMdadm reads mdadm.conf(5): the devices of DEVICE and ARRAY lines, and the UUIDs of arrays, which their members
 // carry. A line that begins with white space continues the one before. Keywords may be cut to three letters.
 func parseMdadm(text, where string) []Claim {
-	var (
-		claims  []Claim
-		keyword string
-		number  int
-	)
-	for line := range strings.Lines(text) {
-		number++
+	keyword := ""
+	return lines(text, where, func(line string) []string {
 		line, _, _ = strings.Cut(line, "#")
 		words := strings.Fields(line)
-		if len(words) == 0 {
-			continue
-		}
 		if line[0] != ' ' && line[0] != '\t' {
-			keyword = strings.ToLower(words[0])
-			words = words[1:]
+			keyword, words = strings.ToLower(words[0]), words[1:]
 		}
+		var specs []string
 		for _, word := range words {
 			word = unquote(word)
 			key, value, found := strings.Cut(word, "=")
 			switch {
 			case isKeyword(keyword, "device") && strings.HasPrefix(word, "/"):
-				claims = append(claims, Claim{at(where, number), word})
+				specs = append(specs, word)
 			case !isKeyword(keyword, "array") || !found:
 			case strings.EqualFold(key, "uuid"):
-				claims = append(claims, Claim{at(where, number), "UUID=" + unquote(value)})
+				specs = append(specs, "UUID="+unquote(value))
 			case strings.EqualFold(key, "devices"):
-				for device := range strings.SplitSeq(unquote(value), ",") {
-					claims = append(claims, Claim{at(where, number), device})
-				}
+				specs = append(specs, strings.Split(unquote(value), ",")...)
 			}
 		}
-	}
-	return claims
+		return specs
+	})
 }
 
 func isKeyword(word, keyword string) bool {
@@ -388,26 +380,17 @@ func matchesPath(p string, f *disk.Facts) bool {
 	}
 	// In sysfs the kernel writes the slash of a name as "!".
 	node := "/dev/" + strings.ReplaceAll(f.Name, "!", "/")
-	for _, own := range append([]string{node}, f.Udev.Links...) {
-		if matchesPattern(p, own) {
-			return true
-		}
-	}
+	own := append([]string{node}, f.Udev.Links...)
 	for _, part := range f.Partitions {
-		if matchesPattern(p, "/dev/"+strings.ReplaceAll(part, "!", "/")) {
-			return true
-		}
+		own = append(own, "/dev/"+strings.ReplaceAll(part, "!", "/"))
 	}
-	return isPartitionOf(p, node, f)
+	return slices.ContainsFunc(own, func(o string) bool { return matchesPattern(p, o) }) || isPartitionOf(p, node, f)
 }
 
 // matchesPattern reports whether p is the path, or a pattern that matches it (DEVICE in mdadm.conf(5)).
 func matchesPattern(p, own string) bool {
-	if p == own {
-		return true
-	}
 	match, err := path.Match(p, own)
-	return match && err == nil
+	return p == own || match && err == nil
 }
 
 // isPartitionOf reports whether the path names a partition that the disk might have. The kernel names it "vdb1", but
@@ -417,15 +400,8 @@ func isPartitionOf(p, node string, f *disk.Facts) bool {
 	if last := node[len(node)-1]; last >= '0' && last <= '9' {
 		separator = "p"
 	}
-	if isNumber(strings.TrimPrefix(p, node+separator)) {
-		return true
-	}
-	for _, link := range f.Udev.Links {
-		if isNumber(strings.TrimPrefix(p, link+"-part")) {
-			return true
-		}
-	}
-	return false
+	return isNumber(strings.TrimPrefix(p, node+separator)) ||
+		slices.ContainsFunc(f.Udev.Links, func(link string) bool { return isNumber(strings.TrimPrefix(p, link+"-part")) })
 }
 
 func isNumber(s string) bool {

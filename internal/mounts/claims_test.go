@@ -61,6 +61,7 @@ MAILADDR UUID=x devices=/dev/x
 		"usr/lib/systemd/system/tmp.mount":               "[Mount]\nWhat=tmpfs\n",
 		"usr/lib/systemd/system/odd.mount/file":          "",
 		"usr/lib/systemd/system/odd.mount.d":             "",
+		"usr/lib/systemd/system/unnamed.mount":           "[Mount]\nWhat=\"\"\n",
 	})
 	got, err := Claims(root)
 	if err != nil {

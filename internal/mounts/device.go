@@ -15,20 +15,15 @@ import (
 // DeviceUsers returns the processes that have the disk itself open, by any node. Only root with all capabilities sees
 // them all. It leaves out processes that end meanwhile.
 func DeviceUsers(root string, id disk.ID) ([]User, error) {
-	var users []User
-	proc := filepath.Join("/", root, "proc")
-	entries, err := os.ReadDir(proc)
+	pids, err := PIDs(root)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the processes: %w", err)
+		return nil, err
 	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		dir := filepath.Join(proc, e.Name())
+	var users []User
+	for _, pid := range pids {
+		dir := filepath.Join("/", root, "proc", strconv.Itoa(pid))
 		fds, err := os.ReadDir(filepath.Join(dir, "fd"))
-		if gone(err) {
+		if Gone(err) {
 			continue
 		}
 		if err != nil {
@@ -45,7 +40,9 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 			}
 		}
 		if open {
-			users = append(users, User{PID: pid, Command: command(dir), Pod: podOf(dir), Unit: unitOf(dir), Writes: writes, Machine: isMonitor(dir), How: "has it open"})
+			u := user(dir, "has it open")
+			u.Unit, u.Writes, u.Machine = unitOf(dir), writes, isMonitor(dir)
+			users = append(users, u)
 		}
 	}
 	return users, nil
@@ -53,13 +50,8 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 
 // forWriting reports whether the flags of a fdinfo file (proc_pid_fdinfo(5), octal) allow writing.
 func forWriting(info string) bool {
-	for line := range strings.Lines(info) {
-		if flags, found := strings.CutPrefix(line, "flags:"); found {
-			n, err := strconv.ParseUint(strings.TrimSpace(flags), 8, 64)
-			return err == nil && n&unix.O_ACCMODE != unix.O_RDONLY
-		}
-	}
-	return false
+	flags, err := strconv.ParseUint(Field(info, "flags"), 8, 64)
+	return err == nil && flags&unix.O_ACCMODE != unix.O_RDONLY
 }
 
 // isMonitor reports whether the process is a virtual machine monitor, by its name or by its program's. The kernel cuts

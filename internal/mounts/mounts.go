@@ -150,13 +150,14 @@ func ParseTree(r io.Reader) ([]Mount, error) {
 	return tree, nil
 }
 
-// group returns the peer group of an optional field, 0 if there is none.
+// group returns the peer group of an optional field such as shared:1, 0 if there is none.
 func group(m *mountinfo.Info, name string) int {
-	n, err := strconv.Atoi(tag(m, name))
-	if err != nil {
-		return 0
+	for field := range strings.FieldsSeq(m.Optional) {
+		if n, err := strconv.Atoi(strings.TrimPrefix(field, name)); err == nil {
+			return n
+		}
 	}
-	return n
+	return 0
 }
 
 // boundLines reads a mount table, cuts lines that are too long, and checks the numbers: the library reads an invalid

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
-
-	"github.com/moby/sys/mountinfo"
 
 	"hotmount/internal/disk"
 )
@@ -53,14 +50,4 @@ func carrier(tree []Mount, dir string) (*Mount, error) {
 // inside returns the path within the filesystem of a directory that is reached through the mount.
 func inside(m *Mount, dir string) string {
 	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
-}
-
-// tag returns an optional field of the table without its name, such as shared:1 (proc_pid_mountinfo(5)).
-func tag(m *mountinfo.Info, name string) string {
-	fields := strings.Fields(m.Optional)
-	i := slices.IndexFunc(fields, func(f string) bool { return strings.HasPrefix(f, name) })
-	if i < 0 {
-		return ""
-	}
-	return strings.TrimPrefix(fields[i], name)
 }

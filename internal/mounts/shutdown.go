@@ -71,7 +71,7 @@ func shutDownBy(base, root string, table []Mount, dev disk.Dev) (down bool, err 
 			switch {
 			case one == nil:
 				return true, nil
-			case gone(one), errors.As(one, &other):
+			case Gone(one), errors.As(one, &other):
 				continue // it was unmounted meanwhile
 			}
 			err = errors.Join(err, errors.New(disk.Visible("by "+m.Path+": "+one.Error())))

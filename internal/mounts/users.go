@@ -1,7 +1,6 @@
 package mounts
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -97,16 +96,14 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 		}
 	}
 	for _, p := range tasks {
-		if p.first {
-			for i := range trees[p.namespace] {
-				m := &trees[p.namespace][i]
-				if m.Dev == dev && !f.follows(trees[p.namespace], m) {
-					users = append(users, User{PID: p.pid, Command: command(p.dir), Pod: podOf(p.dir), How: "mounted at " + disk.Visible(m.Path) + " in its mount namespace"})
-				}
+		tree := trees[p.namespace]
+		for i := range tree {
+			if m := &tree[i]; p.first && m.Dev == dev && !f.follows(tree, m) {
+				users = append(users, user(p.dir, "mounted at "+disk.Visible(m.Path)+" in its mount namespace"))
 			}
 		}
 		for _, how := range uses(p.dir, ids[p.namespace], dev) {
-			users = append(users, User{PID: p.pid, Command: command(p.dir), Pod: podOf(p.dir), How: how})
+			users = append(users, user(p.dir, how))
 		}
 	}
 	return users, nil
@@ -115,47 +112,35 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 // task is a process with a known mount namespace. first reports whether it is the first process of a namespace other
 // than the host's.
 type task struct {
-	pid            int
 	dir, namespace string
 	first          bool
 }
 
 // namespaces returns all processes, and the mount table of each mount namespace as its first process sees it. The
 // caller passes the host's.
-func namespaces(root string, host []Mount) (trees map[string][]Mount, tasks []task, err error) {
-	fail := func(err error) (map[string][]Mount, []task, error) { return nil, nil, err }
+func namespaces(root string, host []Mount) (map[string][]Mount, []task, error) {
 	proc := filepath.Join("/", root, "proc")
 	hostNamespace, err := os.Readlink(filepath.Join(proc, "1/ns/mnt"))
 	if err != nil {
-		return fail(fmt.Errorf("cannot tell mount namespaces apart: %w", err))
+		return nil, nil, fmt.Errorf("cannot tell mount namespaces apart: %w", err)
 	}
-	entries, err := os.ReadDir(proc)
+	pids, err := PIDs(root)
 	if err != nil {
-		return fail(fmt.Errorf("cannot list the processes: %w", err))
+		return nil, nil, err
 	}
-	trees = map[string][]Mount{hostNamespace: host}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		p := task{pid: pid, dir: filepath.Join(proc, e.Name())}
+	trees, tasks := map[string][]Mount{hostNamespace: host}, []task(nil)
+	for _, pid := range pids {
+		p := task{dir: filepath.Join(proc, strconv.Itoa(pid))}
 		p.namespace, err = os.Readlink(filepath.Join(p.dir, "ns/mnt"))
-		if gone(err) {
+		if err == nil && trees[p.namespace] == nil {
+			p.first = true
+			trees[p.namespace], err = tree(filepath.Join(p.dir, "mountinfo"))
+		}
+		switch {
+		case Gone(err):
 			continue
-		}
-		if err != nil {
-			return fail(fmt.Errorf("cannot see what process %d uses: %w", pid, err))
-		}
-		if _, known := trees[p.namespace]; !known {
-			all, err := tree(filepath.Join(p.dir, "mountinfo"))
-			if gone(err) {
-				continue
-			}
-			if err != nil {
-				return fail(err)
-			}
-			trees[p.namespace], p.first = all, true
+		case err != nil:
+			return nil, nil, fmt.Errorf("cannot see what process %d uses: %w", pid, err)
 		}
 		tasks = append(tasks, p)
 	}
@@ -213,10 +198,6 @@ func parent(tree []Mount, m *Mount) *Mount {
 	return &tree[i]
 }
 
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
-}
-
 func tree(table string) ([]Mount, error) {
 	file, err := os.Open(table)
 	if err != nil {
@@ -235,35 +216,29 @@ func tree(table string) ([]Mount, error) {
 func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 	var how []string
 	fds, _ := os.ReadDir(filepath.Join(dir, "fdinfo"))
-	for _, fd := range fds {
+	if slices.ContainsFunc(fds, func(fd fs.DirEntry) bool {
 		info, _ := os.ReadFile(filepath.Join(dir, "fdinfo", fd.Name()))
-		if on(string(info), filepath.Join(dir, "fd", fd.Name()), ids, dev) {
-			how = append(how, "has a file open")
-			break
-		}
+		return on(string(info), filepath.Join(dir, "fd", fd.Name()), ids, dev)
+	}) {
+		how = append(how, "has a file open")
 	}
-	for link, words := range map[string]string{"cwd": "works in a directory of it", "root": "has its root directory there"} {
+	for _, link := range [][2]string{{"cwd", "works in a directory of it"}, {"root", "has its root directory there"}} {
+		name := filepath.Join(dir, link[0])
 		// O_PATH opens the link's target without asking the filesystem.
-		f, err := unix.Open(filepath.Join(dir, link), unix.O_PATH|unix.O_CLOEXEC, 0)
-		if err != nil {
-			continue
-		}
-		info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f))
-		if on(string(info), filepath.Join(dir, link), ids, dev) {
-			how = append(how, words)
-		}
-		unix.Close(f)
-	}
-	if maps, err := os.Open(filepath.Join(dir, "maps")); err == nil {
-		defer maps.Close()
-		// address perms offset dev inode path (proc_pid_maps(5)), with dev in hex.
-		want := fmt.Sprintf("%02x:%02x", dev.Major, dev.Minor)
-		lines := bufio.NewScanner(maps)
-		for lines.Scan() {
-			if f := strings.Fields(lines.Text()); len(f) >= 4 && f[3] == want {
-				how = append(how, "has a file mapped")
-				break
+		if f, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+			info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f))
+			unix.Close(f)
+			if on(string(info), name, ids, dev) {
+				how = append(how, link[1])
 			}
+		}
+	}
+	// address perms offset dev inode path (proc_pid_maps(5)), with dev in hex.
+	want := fmt.Sprintf("%02x:%02x", dev.Major, dev.Minor)
+	maps, _ := os.ReadFile(filepath.Join(dir, "maps"))
+	for line := range strings.Lines(string(maps)) {
+		if f := strings.Fields(line); len(f) >= 4 && f[3] == want {
+			return append(how, "has a file mapped")
 		}
 	}
 	return how
@@ -273,8 +248,10 @@ func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 // mount. A removal of the mount point in another namespace detaches such a mount (rmdir(2), detach_mounts in
 // fs/namespace.c).
 func on(info, open string, ids map[int]bool, dev disk.Dev) bool {
-	if ours, known := ids[mountOf(info)]; known {
-		return ours
+	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
+		if ours, known := ids[id]; known {
+			return ours
+		}
 	}
 	var st unix.Statx_t
 	// The flag avoids a request to a server.
@@ -296,45 +273,14 @@ func deadOn(path string, dev disk.Dev) bool {
 	return dev == disk.Dev{Major: unix.Major(number), Minor: unix.Minor(number)}
 }
 
-// mountOf returns the mnt_id of a fdinfo file (proc_pid_fdinfo(5)), -1 for none.
-func mountOf(info string) int {
-	for line := range strings.Lines(info) {
-		if id, found := strings.CutPrefix(line, "mnt_id:"); found {
-			if n, err := strconv.Atoi(strings.TrimSpace(id)); err == nil {
-				return n
-			}
-		}
-	}
-	return -1
-}
-
-func command(dir string) string {
-	name, _ := os.ReadFile(filepath.Join(dir, "comm"))
-	return strings.TrimSuffix(string(name), "\n")
-}
-
-var (
-	// These match the kubelet's own directories (/var/lib/kubelet/pods/UID) and its control groups. Both cgroup drivers
-	// write pod<UID>; systemd's has _ for -.
-	podPath = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`/pods/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/`)
-	})
-	podCgroup = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})`)
-	})
-)
+// podPath matches kubelet's own directories (/var/lib/kubelet/pods/UID).
+var podPath = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`/pods/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/`)
+})
 
 func podOfPath(path string) string {
 	if m := podPath().FindStringSubmatch(path); m != nil {
 		return m[1]
-	}
-	return ""
-}
-
-func podOf(dir string) string {
-	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
-	if m := podCgroup().FindSubmatch(groups); m != nil {
-		return strings.ReplaceAll(string(m[1]), "_", "-")
 	}
 	return ""
 }

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-
-	"golang.org/x/sys/unix"
+	"time"
 )
 
-// Watch calls changed once at the start and after each mount, unmount or remount in PID 1's mount namespace. Changes
-// during a call cause one more call. Watch returns nil when the context ends.
+// Watch calls changed at the start and after each mount, unmount or remount in PID 1's mount namespace. Changes
+// during a call cause one more call, and a call may come without a change. Watch returns nil when the context ends.
 //
 // If it cannot open PID 1's table, it watches this process's own. hidepid= in proc(5) hides PID 1's from all but root.
 // The mounts of systemd propagate into this process's table, which is enough for a hint.
@@ -26,57 +25,35 @@ func watch(ctx context.Context, changed func(), paths ...string) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(table)
-	// Go's own poller does not support POLLPRI, by which the kernel reports a change (proc_pid_mountinfo(5)). So this
-	// uses poll(2), and an eventfd to wake it.
-	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	defer table.Close()
+	conn, err := table.SyscallConn()
 	if err != nil {
-		return os.NewSyscallError("eventfd", err)
+		return err
 	}
-	defer unix.Close(wake)
-	woken := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		_, err := unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-		woken <- err
-	})
-	fds := []unix.PollFd{
-		{Fd: int32(table), Events: unix.POLLPRI | unix.POLLERR},
-		{Fd: int32(wake), Events: unix.POLLIN},
-	}
-	// The watch began when the table was opened, so no change from here on is missed.
-	if ctx.Err() == nil {
-		changed()
-	}
-	for ctx.Err() == nil && err == nil {
-		_, err = unix.Poll(fds, -1)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			err = nil
-		case err != nil:
-			err = os.NewSyscallError("poll", err)
-		case fds[0].Revents&unix.POLLNVAL != 0:
-			err = errors.New("poll: the table's descriptor is not open")
-		case fds[0].Revents != 0 && ctx.Err() == nil:
+	// An error from here on is one of Read, too.
+	defer context.AfterFunc(ctx, func() { _ = table.SetReadDeadline(time.Now()) })()
+	// The kernel wakes Go's poller at each change (mounts_poll in fs/proc_namespace.c), and Read then calls the function
+	// again. A change during the call wakes it, too: Read is called only once.
+	err = conn.Read(func(uintptr) (done bool) {
+		if ctx.Err() == nil {
 			changed()
 		}
-	}
-	if !stop() {
-		err = errors.Join(err, os.NewSyscallError("write", <-woken))
+		return ctx.Err() != nil
+	})
+	if ctx.Err() != nil {
+		return nil
 	}
 	return err
 }
 
-// openFirst opens the first path that it can. It avoids os.Open, because Go's poller would then watch the descriptor
-// too. The kernel reports a change once for each open file (mounts_poll in fs/proc_namespace.c), so the poller could
-// take the notice.
-func openFirst(paths []string) (int, error) {
+func openFirst(paths []string) (*os.File, error) {
 	var failed error
 	for _, path := range paths {
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		table, err := os.Open(path)
 		if err == nil {
-			return fd, nil
+			return table, nil
 		}
-		failed = errors.Join(failed, &os.PathError{Op: "open", Path: path, Err: err})
+		failed = errors.Join(failed, err)
 	}
-	return -1, failed
+	return nil, failed
 }

@@ -1,0 +1,76 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// PIDs returns the ids of all processes, in order.
+func PIDs(root string) ([]int, error) {
+	entries, err := os.ReadDir(filepath.Join("/", root, "proc"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the processes: %w", err)
+	}
+	var all []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			all = append(all, pid)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// Gone reports whether an error of a file of /proc means that the process has ended (proc(5); EINVAL: m_start in
+// fs/namespace.c).
+func Gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
+}
+
+// Field returns the value of a line of a fdinfo or status file (proc_pid_fdinfo(5), proc_pid_status(5)), "" for none.
+func Field(text, name string) string {
+	_, value, _ := strings.Cut("\n"+text, "\n"+name+":")
+	value, _, _ = strings.Cut(value, "\n")
+	return strings.TrimSpace(value)
+}
+
+// pod matches the control groups of kubelet: both cgroup drivers write podUID, and systemd's has _ for -. The UID of a
+// static pod may lack them.
+var pod = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
+})
+
+// Pod returns the UID of the Kubernetes pod that a process belongs to, by its control groups (proc_pid_cgroup(5)). It
+// returns "" for none.
+func Pod(groups string) string {
+	if m := pod().FindStringSubmatch(groups); m != nil {
+		return strings.ReplaceAll(m[1], "_", "-")
+	}
+	return ""
+}
+
+func podOf(dir string) string {
+	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
+	return Pod(string(groups))
+}
+
+func command(dir string) string {
+	name, _ := os.ReadFile(filepath.Join(dir, "comm"))
+	return strings.TrimSuffix(string(name), "\n")
+}
+
+// user returns a use by the process with that directory of /proc.
+func user(dir, how string) User {
+	pid, _ := strconv.Atoi(filepath.Base(dir))
+	return User{PID: pid, Command: command(dir), Pod: podOf(dir), How: how}
+}
