@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
@@ -133,24 +132,14 @@ func Explain(w io.Writer, from *Dump) error {
 	why, next := policy.Words(f, c, s, d)
 	fmt.Fprintf(&b, "\nDecision: %s: %s (%s)\n", d.Action, disk.Visible(why), d.Reason)
 	if from.Fails != "" {
-		fmt.Fprintf(&b, "It fails: %s\n", printable(from.Fails))
-		next = printable(from.Helps)
+		fmt.Fprintf(&b, "It fails: %s\n", disk.Printable(from.Fails))
+		next = disk.Printable(from.Helps) // a dump may come from anywhere
 	}
 	if next != "" {
 		fmt.Fprintf(&b, "What helps: %s\n", next)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// printable replaces what controls a terminal: a dump may come from anywhere.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
 }
 
 // matchLines returns a line for each selector.

@@ -67,12 +67,17 @@ func OneLine(s string) string {
 			lines = append(lines, strings.Join(words, " "))
 		}
 	}
+	return Printable(strings.Join(lines, "; "))
+}
+
+// Printable replaces what is not printable, such as what controls a terminal, in a text that was made visible before.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return unicode.ReplacementChar
 		}
 		return r
-	}, strings.Join(lines, "; "))
+	}, s)
 }
 
 // Output returns what a program has printed as one line that is safe to print.

@@ -53,8 +53,8 @@ type View struct {
 	Bases map[string]string
 	// Sights maps a path to what the view's first process finds there.
 	Sights map[string]Sight
-	// blind is the reason why the doctor cannot look at the view, or empty.
-	blind string
+	// unseen is the reason why the doctor cannot look at the view, or empty.
+	unseen string
 }
 
 // Sight is what a process finds at a path, resolved inside its own root.
@@ -123,4 +123,6 @@ type Snapshot struct {
 	Failed []Failure
 	// Blind are the reasons why the doctor could not see something.
 	Blind []string
+	// roots are the root directories of all kubelets.
+	roots []string
 }

@@ -14,14 +14,7 @@ import (
 
 // Examine judges a snapshot.
 func Examine(s *Snapshot) *Report {
-	e := examiner{s: s, report: &Report{Host: []HostDirectory{}, Seen: []Seen{}, Findings: []Finding{}}, masters: map[int][]int{}, rescued: map[string]bool{}}
-	for _, v := range s.all() {
-		for i := range v.Mounts {
-			if m := &v.Mounts[i]; m.Shared != 0 && m.Master != 0 {
-				e.masters[m.Shared] = append(e.masters[m.Shared], m.Master, m.From)
-			}
-		}
-	}
+	e := examiner{s: s, report: &Report{Host: []HostDirectory{}, Seen: []Seen{}, Findings: []Finding{}}, rescued: map[string]bool{}}
 	for i := range s.Classes {
 		e.directory(&s.Classes[i])
 	}
@@ -38,8 +31,6 @@ func Examine(s *Snapshot) *Report {
 type examiner struct {
 	s      *Snapshot
 	report *Report
-	// masters maps a peer group to the peer groups whose slave it is.
-	masters map[int][]int
 	// rescued are the copy directories already in use.
 	rescued map[string]bool
 }
@@ -51,23 +42,15 @@ func (e *examiner) find(f Finding, level Level, kind Kind, do []string, what str
 	e.report.Findings = append(e.report.Findings, f)
 }
 
-// reaches reports whether a new mount on a mount of the peer group arrives at m. It does if m is a peer or, over any
-// number of hops, a slave.
+// reaches reports whether a new mount on a mount of the peer group arrives at m.
 func (e *examiner) reaches(group int, m *mounts.Mount) bool {
-	if group == 0 {
-		return false
-	}
-	seen := map[int]bool{0: true}
-	for next := []int{m.Shared, m.Master, m.From}; len(next) > 0; next = next[1:] {
-		if next[0] == group {
-			return true
+	return m.Receives(mounts.Receivers(group, func(yield func([]mounts.Mount) bool) {
+		for _, v := range e.s.all() {
+			if !yield(v.Mounts) {
+				return
+			}
 		}
-		if !seen[next[0]] {
-			seen[next[0]] = true
-			next = append(next, e.masters[next[0]]...)
-		}
-	}
-	return false
+	}))
 }
 
 // point is a directory of a filesystem.
@@ -96,7 +79,7 @@ func (v *View) place(p string) (place, bool) {
 	}
 	for i := range v.Mounts {
 		if m := &v.Mounts[i]; m.ID == s.MountID {
-			rest, ok := below(s.Path, m.Path)
+			rest, ok := disk.Below(s.Path, m.Path)
 			return place{point{m.Dev, path.Join(m.Root, rest)}, m, rest == ""}, ok
 		}
 	}
@@ -123,29 +106,13 @@ func (v *View) unknown(p string) string {
 	return cmp.Or(v.Sights[p].Failure, "its mount is not in the mount table")
 }
 
-// below returns the part of a path below a directory. It is empty for the directory itself.
-func below(p, dir string) (string, bool) {
-	if p == dir {
-		return "", true
-	}
-	if dir == "/" {
-		return strings.TrimPrefix(p, "/"), true
-	}
-	return strings.CutPrefix(p, dir+"/")
-}
-
-func isBelow(p, dir string) bool {
-	_, ok := below(p, dir)
-	return ok
-}
-
 // hostPath returns the shortest host path of a directory of a filesystem, even if a mount hides it. It is empty if the
 // host does not have the directory.
 func (e *examiner) hostPath(at point) string {
 	best := ""
 	for i := range e.s.Host.Mounts {
 		m := &e.s.Host.Mounts[i]
-		if rest, ok := below(at.dir, m.Root); ok && m.Dev == at.dev {
+		if rest, ok := disk.Below(at.dir, m.Root); ok && m.Dev == at.dev {
 			if p := path.Join(m.Path, rest); best == "" || len(p) < len(best) {
 				best = p
 			}

@@ -57,7 +57,7 @@ func walk(table []mounts.Mount, p string) Sight {
 		var next *mounts.Mount
 		for i := range table {
 			m := &table[i]
-			if m.Parent != at.ID || m.ID == at.ID || !isBelow(p, m.Path) || !isBelow(m.Path, at.Path) {
+			if m.Parent != at.ID || m.ID == at.ID || !disk.IsBelow(p, m.Path) || !disk.IsBelow(m.Path, at.Path) {
 				continue
 			}
 			if next == nil || len(m.Path) < len(next.Path) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
 )
 
 // Answer is one JSON line from Look or List. It has one of the following parts.
 type Answer struct {
-	// Namespace is the namespace of the process, sent first and last. A difference shows that another process got its
-	// PID.
+	// Namespace is the namespace of the process, sent first.
 	Namespace string `json:"namespace,omitempty"`
 	// Args is the process's command line.
 	Args []string `json:"args,omitempty"`
@@ -37,37 +38,42 @@ type Answer struct {
 const maxArgs = 64 << 10
 
 // Look finds out what a process has at each path, resolved inside its root. It writes one Answer a line, in any order.
+// Without paths it writes the process's command line.
 //
 // Look can hang forever: on the command line of a process, or on a path on a dead or foreign filesystem. It therefore
-// runs in a process of its own, and answers for the other paths while one hangs. It opens with O_PATH only, so it reads
-// no file and touches no device or FIFO.
+// runs in a process of its own, and answers for the other paths while one hangs. It opens paths with O_PATH only, so it
+// reads no file of theirs and touches no device or FIFO.
 func Look(pid int, paths []string, w io.Writer) error {
 	out := json.NewEncoder(w)
-	proc := "/proc/" + strconv.Itoa(pid)
-	namespace := func() error {
-		link, err := os.Readlink(proc + "/ns/mnt")
+	dir, err := os.Open("/proc/" + strconv.Itoa(pid))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	// The open directory stays that of the process, and is never that of another one with its PID.
+	proc := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
+	namespace, err := os.Readlink(proc + "/ns/mnt")
+	if err != nil {
+		return err
+	}
+	if err := out.Encode(Answer{Namespace: namespace}); err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		file, err := os.Open(proc + "/cmdline")
 		if err != nil {
 			return err
 		}
-		return out.Encode(Answer{Namespace: link})
-	}
-	if err := namespace(); err != nil {
-		return err
+		defer file.Close()
+		line, err := io.ReadAll(io.LimitReader(file, maxArgs))
+		return errors.Join(err, out.Encode(Answer{Args: strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")}))
 	}
 	root, err := unix.Open(proc+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot open the root of process %d: %w", pid, err)
 	}
 	defer unix.Close(root)
-	err = sights(paths, func(p string) Sight { return sight(root, p) }, func(a Answer) error { return out.Encode(a) })
-	if err = errors.Join(err, namespace()); err != nil || len(paths) > 0 {
-		return err
-	}
-	line, err := readLimited(proc+"/cmdline", maxArgs)
-	if err != nil {
-		return err
-	}
-	return out.Encode(Answer{Args: strings.Split(strings.TrimRight(line, "\x00"), "\x00")})
+	return sights(paths, func(p string) Sight { return sight(root, p) }, func(a Answer) error { return out.Encode(a) })
 }
 
 // maxHung bounds how many paths may hang before the others are not looked at. Each keeps a thread.
@@ -95,33 +101,16 @@ func sight(root int, path string) Sight {
 	if err != nil {
 		return Sight{Failure: err.Error()}
 	}
-	file := os.NewFile(uintptr(fd), path)
-	defer file.Close()
-	id, err := mountID(fd)
-	if err != nil {
-		return Sight{Failure: err.Error()}
-	}
+	defer unix.Close(fd)
+	// The first field of mountinfo (proc_pid_fdinfo(5)). Unlike statx(2) this asks nothing of the filesystem.
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	id, idErr := strconv.Atoi(mounts.Field(string(info), "mnt_id"))
 	// d_path() gives the path in the mount namespace of the file.
-	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err != nil {
+	real, linkErr := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err := cmp.Or(err, idErr, linkErr); err != nil {
 		return Sight{Failure: err.Error()}
 	}
 	return Sight{MountID: id, Path: strings.TrimSuffix(real, " (deleted)")}
-}
-
-// mountID returns the first field of mountinfo for an open file (proc_pid_fdinfo(5)). Unlike statx(2) it asks nothing
-// of the filesystem.
-func mountID(fd int) (int, error) {
-	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(info)) {
-		if id, found := strings.CutPrefix(line, "mnt_id:"); found {
-			return strconv.Atoi(strings.TrimSpace(id))
-		}
-	}
-	return 0, errors.New("/proc/self/fdinfo names no mount")
 }
 
 // maxEntries bounds how many entries of a class directory are looked at.
@@ -135,7 +124,8 @@ func List(dir string, w io.Writer) error {
 		return fmt.Errorf("open_tree: %w", err)
 	}
 	defer unix.Close(copied)
-	d, err := openIn(copied, ".")
+	dir = fmt.Sprintf("/proc/self/fd/%d", copied)
+	d, err := openDirectory(dir + "/.")
 	if err != nil {
 		return err
 	}
@@ -144,11 +134,12 @@ func List(dir string, w io.Writer) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	more := len(entries) > maxEntries
-	entries = entries[:min(len(entries), maxEntries)]
 	out := json.NewEncoder(w)
-	for _, e := range entries {
-		one, err := entry(d, e)
+	for i, e := range entries {
+		if i == maxEntries {
+			return fmt.Errorf("it has more than %d entries", maxEntries)
+		}
+		one, err := entry(path.Join(dir, e.Name()), e)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile
 		}
@@ -159,32 +150,25 @@ func List(dir string, w io.Writer) error {
 			return err
 		}
 	}
-	if more {
-		return fmt.Errorf("it has more than %d entries", maxEntries)
-	}
 	return nil
 }
 
 var kinds = map[fs.FileMode]string{fs.ModeDir: "directory", fs.ModeSymlink: "symlink", fs.ModeNamedPipe: "fifo", fs.ModeSocket: "socket", 0: "file"}
 
-func entry(d *os.File, e fs.DirEntry) (Entry, error) {
-	one := Entry{Name: e.Name(), Kind: cmp.Or(kinds[e.Type()], "device")}
-	var err error
+func entry(p string, e fs.DirEntry) (one Entry, err error) {
+	one = Entry{Name: e.Name(), Kind: cmp.Or(kinds[e.Type()], "device")}
 	switch one.Kind {
 	case "directory":
-		one.First, err = first(int(d.Fd()), one.Name)
+		one.First, err = first(p)
 	case "symlink":
-		buf := make([]byte, unix.PathMax)
-		var n int
-		n, err = unix.Readlinkat(int(d.Fd()), one.Name, buf)
-		one.Target = string(buf[:max(n, 0)])
+		one.Target, err = os.Readlink(p)
 	}
 	return one, err
 }
 
 // first returns the name of something in a directory other than hotmount's marker.
-func first(dir int, name string) (string, error) {
-	d, err := openIn(dir, name)
+func first(dir string) (string, error) {
+	d, err := openDirectory(dir)
 	if err != nil {
 		return "", err
 	}
@@ -196,8 +180,8 @@ func first(dir int, name string) (string, error) {
 	return disk.Unmarked(names), nil
 }
 
-func openIn(dir int, name string) (*os.File, error) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+func openDirectory(name string) (*os.File, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}

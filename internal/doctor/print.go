@@ -59,7 +59,7 @@ func (r *Report) whereIs(f *Finding) string {
 	}
 	for _, h := range r.Host {
 		for _, m := range h.Mounts {
-			if isBelow(f.Data, m.Path) {
+			if disk.IsBelow(f.Data, m.Path) {
 				return "on the host's system disk, under what is mounted there"
 			}
 		}

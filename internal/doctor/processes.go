@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -19,34 +19,35 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// views returns the view of PID 1, then all others.
-func (src Source) views(s *Snapshot) ([]View, error) {
-	pids, err := src.pids()
+// views fills in the view of PID 1, and all others.
+func (src Source) views(s *Snapshot) error {
+	pids, err := mounts.PIDs(src.Root)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the processes: %w", err)
+		return err
 	}
 	host, err := src.key(1)
 	if err != nil {
-		return nil, fmt.Errorf("cannot see PID 1's mount namespace: %w", err)
+		return fmt.Errorf("cannot see PID 1's mount namespace: %w", err)
 	}
 	views := []View{{Namespace: host.namespace, Root: host.root}}
 	index := map[key]int{host: 0}
 	unseen := 0
 	for _, pid := range pids {
 		k, err := src.key(pid)
-		if gone(err) {
-			continue
-		}
 		if err != nil {
-			unseen++
+			if !mounts.Gone(err) {
+				unseen++
+			}
 			continue
 		}
 		p, err := src.process(pid)
 		if err != nil {
 			continue
 		}
-		if p.Role == "" && role(p.Name, p.Exe) == Kubelet {
-			if _, err := src.key(pid); err == nil { // it has not just ended
+		if p.Role != "" && !src.plausible(&p) {
+			claimed := p.Role
+			p.Role = ""
+			if _, err := src.key(pid); err == nil && claimed == Kubelet { // it has not just ended
 				s.Unlikely = append(s.Unlikely, p)
 			}
 		}
@@ -55,7 +56,6 @@ func (src Source) views(s *Snapshot) ([]View, error) {
 			i = len(views)
 			index[k] = i
 			views = append(views, View{Namespace: k.namespace, Root: k.root})
-			src.cgroup(&p)
 		}
 		if i == 0 && p.Role == "" && pid != 1 {
 			continue // there are hundreds, and nothing needs them
@@ -63,52 +63,40 @@ func (src Source) views(s *Snapshot) ([]View, error) {
 		views[i].Processes = append(views[i].Processes, p)
 	}
 	if unseen > 0 {
-		s.Blind = append(s.Blind, fmt.Sprintf("cannot see the mount namespaces of %d processes", unseen))
+		s.blind("cannot see the mount namespaces of %d processes", unseen)
 	}
-	if err := src.table(&views[0]); err != nil {
-		return nil, fmt.Errorf("cannot read PID 1's mount table: %w", err)
+	s.Host, s.Views = views[0], views[1:]
+	if err := src.table(&s.Host); err != nil {
+		return fmt.Errorf("cannot read PID 1's mount table: %w", err)
 	}
-	for i := range views[1:] {
-		v := &views[1+i]
+	for i := range s.Views {
+		v := &s.Views[i]
 		err := src.table(v)
-		if err != nil && !gone(err) {
-			s.Blind = append(s.Blind, fmt.Sprintf("cannot read the mount table of process %d: %v", v.Processes[0].PID, err))
+		if err != nil && !mounts.Gone(err) {
+			s.blind("cannot read the mount table of process %d: %v", v.Processes[0].PID, err)
 		}
 		if err != nil {
 			v.Processes = nil
 		}
 	}
-	return views, nil
+	return nil
 }
 
 // key identifies the view of a process.
 type key struct{ namespace, root string }
 
 func (src Source) key(pid int) (key, error) {
-	proc := src.path("/proc/" + strconv.Itoa(pid))
-	namespace, err := os.Readlink(proc + "/ns/mnt")
+	namespace, err := os.Readlink(src.proc(pid, "ns/mnt"))
 	if err != nil {
 		return key{}, err
 	}
-	root, err := os.Readlink(proc + "/root")
+	root, err := os.Readlink(src.proc(pid, "root"))
 	return key{namespace, root}, err
 }
 
-// gone reports whether an error means that a process has ended (proc(5)).
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
-}
-
-func (src Source) pids() ([]int, error) {
-	entries, err := os.ReadDir(src.path("/proc"))
-	var pids []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	slices.Sort(pids)
-	return pids, err
+// proc returns the path of a file of a process.
+func (src Source) proc(pid int, name string) string {
+	return src.path(path.Join("/proc", strconv.Itoa(pid), name))
 }
 
 // maxTable bounds a mount table in bytes. A pod may make as many mounts as /proc/sys/fs/mount-max allows, with long
@@ -119,7 +107,7 @@ const maxTable = 32 << 20
 func (src Source) table(v *View) error {
 	err := fs.ErrNotExist
 	for len(v.Processes) > 0 {
-		if v.Mounts, err = src.tableOf(v.Processes[0].PID); !gone(err) {
+		if v.Mounts, err = src.tableOf(v.Processes[0].PID); !mounts.Gone(err) {
 			return err
 		}
 		v.Processes = v.Processes[1:]
@@ -128,7 +116,7 @@ func (src Source) table(v *View) error {
 }
 
 func (src Source) tableOf(pid int) ([]mounts.Mount, error) {
-	file, err := os.Open(src.path(fmt.Sprintf("/proc/%d/mountinfo", pid)))
+	file, err := os.Open(src.proc(pid, "mountinfo"))
 	if err != nil {
 		return nil, err
 	}
@@ -138,35 +126,27 @@ func (src Source) tableOf(pid int) ([]mounts.Mount, error) {
 	switch {
 	case bounded.N == 0:
 		return nil, fmt.Errorf("it has more than %d bytes", maxTable)
-	case errors.Is(err, syscall.EINVAL):
-		return nil, fs.ErrNotExist // the process has ended (m_start in fs/namespace.c)
 	case err == nil && len(tree) == 0:
-		return nil, fs.ErrNotExist
+		return nil, fs.ErrNotExist // the process has ended
 	}
 	return tree, err
 }
 
-// maxStatus bounds how much of a process's small files is read, in bytes.
-const maxStatus = 16 << 10
-
-// process reads a process's name and role. It reads no file of /proc that can hang on the process's memory.
+// process reads a process's name, what its name claims for its role, and its control group. It reads no file of /proc
+// that can hang on the process's memory.
 func (src Source) process(pid int) (Process, error) {
 	p := Process{PID: pid}
-	proc := src.path("/proc/" + strconv.Itoa(pid))
-	name, err := readLimited(proc+"/comm", maxStatus)
+	name, err := os.ReadFile(src.proc(pid, "comm"))
 	if err != nil {
 		return p, err
 	}
-	p.Name = strings.TrimSuffix(name, "\n")
-	if exe, err := os.Readlink(proc + "/exe"); err == nil {
+	p.Name = strings.TrimSuffix(string(name), "\n")
+	if exe, err := os.Readlink(src.proc(pid, "exe")); err == nil {
 		p.Exe = strings.TrimSuffix(exe, " (deleted)")
 	}
-	if p.Role = role(p.Name, p.Exe); p.Role != "" {
-		src.cgroup(&p)
-		if !src.plausible(&p) {
-			p.Role = ""
-		}
-	}
+	// The containerd of k3s is the k3s executable under another name.
+	p.Role = cmp.Or(roles[p.Name], roles[path.Base(p.Exe)])
+	src.cgroup(&p)
 	return p, nil
 }
 
@@ -178,14 +158,6 @@ var roles = map[string]Role{
 	"local-provision": Provisioner, "local-volume-pr": Provisioner, "local-static-pr": Provisioner,
 	"containerd": Runtime, "dockerd": Runtime, "crio": Runtime, "cri-dockerd": Runtime,
 	"hotmount": Agent,
-}
-
-func role(name, exe string) Role {
-	// The containerd of k3s is the k3s executable under another name.
-	if r := roles[name]; r != "" {
-		return r
-	}
-	return roles[path.Base(exe)]
 }
 
 // plausible reports whether a process can be what its name claims, for anything in a pod can take any name. Kubelets
@@ -200,57 +172,29 @@ func (src Source) plausible(p *Process) bool {
 	case p.Role == Runtime && p.Pod != "":
 		return false
 	}
-	users, err := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/user", p.PID)))
-	host, hostErr := os.Readlink(src.path("/proc/1/ns/user"))
-	status, statusErr := readLimited(src.path(fmt.Sprintf("/proc/%d/status", p.PID)), maxStatus)
-	if errors.Join(err, hostErr, statusErr) != nil || users != host {
-		return false
-	}
-	_, line, _ := strings.Cut("\n"+status, "\nCapEff:\t")
-	line, _, _ = strings.Cut(line, "\n")
-	effective, err := strconv.ParseUint(line, 16, 64)
-	return err == nil && effective&(1<<unix.CAP_SYS_ADMIN) != 0
+	users, err := os.Readlink(src.proc(p.PID, "ns/user"))
+	host, hostErr := os.Readlink(src.proc(1, "ns/user"))
+	status, statusErr := os.ReadFile(src.proc(p.PID, "status"))
+	effective, parseErr := strconv.ParseUint(mounts.Field(string(status), "CapEff"), 16, 64)
+	return errors.Join(err, hostErr, statusErr, parseErr) == nil && users == host && effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 var (
-	podInCgroup       = pattern(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
-	containerInCgroup = pattern(`([0-9a-f]{64})(?:\.scope)?$`)
-	serviceInCgroup   = pattern(`:((?:/[^/]+)*?/[\w:.@\\-]+\.service)(?:/|$)`)
+	containerInCgroup = pattern(`(?m)([0-9a-f]{64})(?:\.scope)?$`)
+	serviceInCgroup   = pattern(`(?m):((?:/[^/\n]+)*?/[\w:.@\\-]+\.service)(?:/|$)`)
 )
 
 // cgroup reads the pod, container and service of a process from its control group (cgroups(7)). Kubelet, the runtimes
 // and systemd put them into the path.
 func (src Source) cgroup(p *Process) {
-	text, err := readLimited(src.path(fmt.Sprintf("/proc/%d/cgroup", p.PID)), maxStatus)
-	if err != nil {
-		return
+	text, _ := os.ReadFile(src.proc(p.PID, "cgroup"))
+	p.Pod = mounts.Pod(string(text))
+	if m := containerInCgroup().FindSubmatch(text); m != nil {
+		p.Container = string(m[1])
 	}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if m := podInCgroup().FindStringSubmatch(line); m != nil {
-			p.Pod = strings.ReplaceAll(m[1], "_", "-")
-		}
-		if m := containerInCgroup().FindStringSubmatch(line); m != nil {
-			p.Container = m[1]
-		}
-		if m := serviceInCgroup().FindStringSubmatch(line); m != nil {
-			p.Service.Group = m[1]
-		}
+	if m := serviceInCgroup().FindSubmatch(text); m != nil && p.Container == "" && p.Pod == "" {
+		p.Service.Group = string(m[1])
 	}
-	if p.Container != "" || p.Pod != "" {
-		p.Service = Service{}
-	}
-}
-
-// readLimited returns at most limit bytes from the beginning of a file of /proc.
-func readLimited(name string, limit int64) (string, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, limit))
-	return string(b), err
 }
 
 // arguments reads the command line of a process that may be a kubelet. It clears the role if the process is another

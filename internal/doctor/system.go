@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
 )
 
 // mkfs and mountHelpers map a filesystem type to the Debian package of its programs. Those are /sbin/mkfs.TYPE, and
@@ -50,16 +51,14 @@ func (src Source) system(s *Snapshot) {
 	_, err := os.Lstat(src.path("/etc/systemd/system/timers.target.wants/fstrim.timer"))
 	s.Trim = err == nil
 	fstab, err := src.read("/etc/fstab")
-	s.FstabEmpty = err == nil && !hasLine(fstab)
-	for _, err := range []error{err, src.udevRules(s)} {
-		if err != nil {
-			s.Blind = append(s.Blind, err.Error())
-		}
+	s.FstabEmpty = err == nil && !fstabEntry().MatchString(fstab)
+	if err := errors.Join(err, src.udevRules(s)); err != nil {
+		s.blind("%v", err)
 	}
 	src.names(s)
-	seen := map[string]bool{s.Host.Namespace: true}
-	for i := range s.Views {
-		seen[s.Views[i].Namespace] = true
+	seen := map[string]bool{}
+	for _, v := range s.all() {
+		seen[v.Namespace] = true
 	}
 	for i := range s.Host.Mounts {
 		if m := &s.Host.Mounts[i]; m.Type == "nsfs" && strings.HasPrefix(m.Root, "mnt:[") && !seen[m.Root] {
@@ -68,34 +67,11 @@ func (src Source) system(s *Snapshot) {
 	}
 }
 
-// hasLine reports whether a text has a line that is neither empty nor a comment.
-func hasLine(text string) bool {
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			return true
-		}
-	}
-	return false
-}
+// fstabEntry matches a line that is neither empty nor a comment.
+var fstabEntry = pattern(`(?m)^\s*[^#\s]`)
 
-// maxFile bounds how much of a system file is read, in bytes.
-const maxFile = 1 << 20
-
-// read returns the text of a configuration file. It is empty if the file does not exist or is not a regular file.
-func (src Source) read(name string) (string, error) {
-	info, err := os.Stat(src.path(name))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	text, err := readLimited(src.path(name), maxFile+1)
-	if len(text) > maxFile {
-		return "", fmt.Errorf("cannot read %s: more than %d bytes", name, maxFile)
-	}
-	return text, err
-}
+// read returns the text of a configuration file.
+func (src Source) read(name string) (string, error) { return mounts.ReadFile(src.path(name)) }
 
 // ruleDirectories are udev's (udev(7)). The first file of a name wins.
 var ruleDirectories = []string{"/etc/udev/rules.d", "/run/udev/rules.d", "/usr/local/lib/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"}
@@ -105,10 +81,7 @@ func (src Source) udevRules(s *Snapshot) error {
 	done := map[string]bool{}
 	for _, dir := range ruleDirectories {
 		entries, err := os.ReadDir(src.path(dir))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		for _, e := range entries {
@@ -121,11 +94,9 @@ func (src Source) udevRules(s *Snapshot) error {
 			if err != nil {
 				return err
 			}
-			number := 0
-			for line := range strings.Lines(text) {
-				number++
+			for i, line := range strings.Split(text, "\n") {
 				if strings.Contains(line, "systemd-mount") && !strings.HasPrefix(strings.TrimSpace(line), "#") {
-					s.Rules = append(s.Rules, fmt.Sprintf("%s:%d", path.Join(dir, disk.Visible(name)), number))
+					s.Rules = append(s.Rules, fmt.Sprintf("%s:%d", path.Join(dir, disk.Visible(name)), i+1))
 				}
 			}
 		}

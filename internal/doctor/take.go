@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
 )
 
 // Source is the system of which Take takes a snapshot.
@@ -37,13 +38,11 @@ const initialPIDs = "pid:[4026531836]"
 func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.Dev) (*Snapshot, error) {
 	s := &Snapshot{Classes: classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
 	if pids, err := os.Readlink(src.path("/proc/self/ns/pid")); err == nil && pids != initialPIDs {
-		s.Blind = append(s.Blind, "hotmount runs in a container: what it takes for PID 1 is not the host's")
+		s.blind("hotmount runs in a container: what it takes for PID 1 is not the host's")
 	}
-	views, err := src.views(s)
-	if err != nil {
+	if err := src.views(s); err != nil {
 		return nil, err
 	}
-	s.Host, s.Views = views[0], views[1:]
 	src.kubelets(ctx, s)
 	src.services(ctx, s)
 	src.lookAll(ctx, s)
@@ -60,12 +59,10 @@ func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.D
 	for _, c := range classes {
 		answers, err := src.List(ctx, c.Directory)
 		if err != nil && !s.Host.Sights[c.Directory].Absent {
-			s.Blind = append(s.Blind, fmt.Sprintf("cannot see all that is in %s under the mounts: %v", c.Directory, err))
+			s.blind("cannot see all that is in %s under the mounts: %v", c.Directory, err)
 		}
 		for _, a := range answers {
-			if a.Entry != nil {
-				s.Entries[c.Directory] = append(s.Entries[c.Directory], *a.Entry)
-			}
+			s.Entries[c.Directory] = append(s.Entries[c.Directory], *a.Entry)
 		}
 	}
 	src.system(s)
@@ -73,6 +70,13 @@ func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.D
 }
 
 func (src Source) path(p string) string { return filepath.Join("/", src.Root, p) }
+
+// blind notes why the doctor cannot see something, once.
+func (s *Snapshot) blind(format string, args ...any) {
+	if why := fmt.Sprintf(format, args...); !slices.Contains(s.Blind, why) {
+		s.Blind = append(s.Blind, why)
+	}
+}
 
 // kubelets reads the command lines of kubelets and daemons, and the root directories of kubelets.
 func (src Source) kubelets(ctx context.Context, s *Snapshot) {
@@ -88,9 +92,9 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 			p := &v.Processes[i]
 			var left []string
 			if p.Roots, left = rootDirectories(p, v.Mounts); len(left) > 0 {
-				s.Blind = append(s.Blind, fmt.Sprintf("%s has %d root directories that are too many or have odd names, so they are not looked at: %s",
-					who(p), len(left), some(left)))
+				s.blind("%s has %d root directories that are too many or have odd names, so they are not looked at: %s", who(p), len(left), some(left))
 			}
+			s.roots = append(s.roots, p.Roots...)
 		}
 	}
 }
@@ -115,52 +119,48 @@ const podsTime = 20 * time.Second
 // lookAll looks at the class directories and every mount in them, first as PID 1, then as each process that needs them.
 // Provisioners come last, because any process in a pod can pass for one.
 func (src Source) lookAll(ctx context.Context, s *Snapshot) {
-	var roots []string
 	var nodes, pods []*View
-	for _, v := range s.all() {
-		for i := range v.Processes {
-			roots = append(roots, v.Processes[i].Roots...)
-		}
-		switch {
-		case v == &s.Host:
-		case v.has(Kubelet) || v.has(Agent) || v.has(Runtime):
+	for i := range s.Views {
+		switch v := &s.Views[i]; {
+		case v.has(Kubelet), v.has(Agent), v.has(Runtime):
 			nodes = append(nodes, v)
 		case v.has(Provisioner):
 			pods = append(pods, v)
 		}
 	}
-	src.lookFrom(ctx, s, &s.Host, roots)
-	each(nodes, lookers, func(v *View) { src.lookFrom(ctx, s, v, roots) })
+	src.look(ctx, &s.Host, s.paths(&s.Host))
+	each(nodes, lookers, func(v *View) { src.look(ctx, v, s.paths(v)) })
 	ctx, cancel := context.WithTimeout(ctx, podsTime)
 	defer cancel()
 	each(pods, lookers, func(v *View) {
 		if ctx.Err() == nil {
-			src.lookFrom(ctx, s, v, roots)
+			src.look(ctx, v, s.paths(v))
 			return
 		}
-		v.blind = "there are more provisioners, or processes named like one, than could be looked at in " + podsTime.String()
+		v.unseen = "there are more provisioners, or processes named like one, than could be looked at in " + podsTime.String()
 		for i := range v.Processes {
 			v.Processes[i].Role = ""
 		}
 	})
 	for _, v := range s.all() {
-		if v.blind != "" && !slices.Contains(s.Blind, v.blind) {
-			s.Blind = append(s.Blind, v.blind)
+		if v.unseen != "" {
+			s.blind("%s", v.unseen)
 		}
 	}
 }
 
-// lookFrom looks at the class directories and the kubelets' root directories as the processes of a view do. A runtime
-// needs only the root directories.
-func (src Source) lookFrom(ctx context.Context, s *Snapshot, v *View, roots []string) {
+// paths returns where to look in a view: the class directories, each mount in them, and the kubelets' root directories. A
+// runtime needs only the last. It fills in the view's Bases.
+func (s *Snapshot) paths(v *View) []string {
 	v.Bases = map[string]string{}
-	paths := slices.Clone(roots)
+	paths := slices.Clone(s.roots)
 	for _, c := range s.Classes {
-		if v != &s.Host && v.has(Runtime) && !v.has(Kubelet) {
+		host := v == &s.Host
+		if !host && v.has(Runtime) && !v.has(Kubelet) {
 			break
 		}
 		base := c.Directory
-		if p, ok := s.Host.place(base); ok && v != &s.Host && v.has(Provisioner) && !v.has(Kubelet) {
+		if p, ok := s.Host.place(base); ok && !host && v.has(Provisioner) && !v.has(Kubelet) {
 			base = v.placeOf(p, base)
 		}
 		v.Bases[c.Directory] = base
@@ -170,7 +170,7 @@ func (src Source) lookFrom(ctx context.Context, s *Snapshot, v *View, roots []st
 		}
 	}
 	slices.Sort(paths)
-	src.look(ctx, v, slices.Compact(paths))
+	return slices.Compact(paths)
 }
 
 // placeOf returns where a directory of a filesystem is mounted in the view, or otherwise if it is not.
@@ -183,64 +183,35 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// look fills in what the view's first process that answers has at each path, or why that cannot be seen. It reads the
-// mount table again after a mount that the table does not have yet.
+// look fills in what the view's first process that answers has at each path, or why that cannot be seen.
 func (src Source) look(ctx context.Context, v *View, paths []string) {
-	for reads := 1; len(v.Processes) > 0; reads++ {
+	for v.Sights = map[string]Sight{}; len(v.Processes) > 0; v.Processes = v.Processes[1:] {
 		pid := v.Processes[0].PID
-		sights, hung, err := src.sights(ctx, v, pid, paths)
-		if err != nil {
-			v.Sights = map[string]Sight{}
-			v.blind = fmt.Sprintf("cannot see what process %d sees: %v", pid, err)
+		answers, err := src.Look(ctx, pid, paths)
+		if len(answers) == 0 {
+			if _, left := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/mnt", pid))); mounts.Gone(left) {
+				continue
+			}
+			v.unseen = fmt.Sprintf("cannot see what process %d sees: %v", pid, cmp.Or(err, errors.New("no answer")))
 			return
 		}
-		if v.Sights = sights; sights == nil {
-			v.Processes = v.Processes[1:]
-			continue
+		if answers[0].Namespace != v.Namespace {
+			continue // another process has its PID
 		}
-		known := map[int]bool{0: true}
-		for i := range v.Mounts {
-			known[v.Mounts[i].ID] = true
-		}
-		fresh := true
-		for _, sight := range sights {
-			fresh = fresh && known[sight.MountID]
-		}
-		if fresh || hung || reads >= 3 || src.table(v) != nil {
-			return
-		}
-	}
-}
-
-// sights returns what a process has at each path, and whether a path hangs. The map is nil if the process has ended or
-// its PID belongs to another one.
-func (src Source) sights(ctx context.Context, v *View, pid int, paths []string) (sights map[string]Sight, hung bool, err error) {
-	answers, err := src.Look(ctx, pid, paths)
-	if len(answers) == 0 {
-		if _, left := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/mnt", pid))); gone(left) {
-			return nil, false, nil
-		}
-		return nil, false, cmp.Or(err, errors.New("no answer"))
-	}
-	sights = map[string]Sight{}
-	for _, a := range answers {
-		if a.Namespace != "" && a.Namespace != v.Namespace {
-			return nil, false, nil
-		}
-		if a.Sight != nil {
+		for _, a := range answers[1:] {
 			if v.Root != "/" {
 				// d_path() begins at this process's root, the table at the other's.
 				a.Sight.Path = "/" + strings.TrimPrefix(strings.TrimPrefix(a.Sight.Path, v.Root), "/")
 			}
-			sights[a.At] = *a.Sight
+			v.Sights[a.At] = *a.Sight
 		}
-	}
-	for _, p := range paths {
-		if _, ok := sights[p]; !ok && err != nil {
-			sights[p], hung = Sight{Failure: err.Error()}, true
+		for _, p := range paths {
+			if _, ok := v.Sights[p]; !ok && err != nil {
+				v.Sights[p] = Sight{Failure: err.Error()}
+			}
 		}
+		return
 	}
-	return sights, hung, nil
 }
 
 // all returns all views, the host's first.
@@ -264,6 +235,12 @@ func (v *View) mountsIn(dir string) []string {
 	return slices.Compact(paths)
 }
 
-func (v *View) has(r Role) bool {
-	return slices.ContainsFunc(v.Processes, func(p Process) bool { return p.Role == r })
+func (v *View) has(r Role) bool { return v.first(r) != nil }
+
+// first returns the first process of the role, nil for none.
+func (v *View) first(r Role) *Process {
+	if i := slices.IndexFunc(v.Processes, func(p Process) bool { return p.Role == r }); i >= 0 {
+		return &v.Processes[i]
+	}
+	return nil
 }

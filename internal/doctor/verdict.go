@@ -123,7 +123,7 @@ func (e *examiner) carriers(dir string) []point {
 	}
 	for i := range e.s.Host.Mounts {
 		m := &e.s.Host.Mounts[i]
-		if rest, ok := below(dir, m.Path); ok {
+		if rest, ok := disk.Below(dir, m.Path); ok {
 			all = append(all, point{m.Dev, path.Join(m.Root, rest)})
 		}
 	}
@@ -206,7 +206,7 @@ func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[gro
 // there is none.
 func entryOf(p point, carriers []point) string {
 	for _, at := range carriers {
-		if rest, ok := below(p.dir, at.dir); ok && rest != "" && p.dev == at.dev {
+		if rest, ok := disk.Below(p.dir, at.dir); ok && rest != "" && p.dev == at.dev {
 			name, _, _ := strings.Cut(rest, "/")
 			return name
 		}
@@ -236,7 +236,7 @@ func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) 
 func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, string) {
 	disks := h.volumes[of.name]
 	switch {
-	case slices.ContainsFunc(disks, func(d *mounts.Mount) bool { return d.Dev == m.Dev && isBelow(root, d.Root) }):
+	case slices.ContainsFunc(disks, func(d *mounts.Mount) bool { return d.Dev == m.Dev && disk.IsBelow(root, d.Root) }):
 	case len(disks) > 0:
 		return Problem, "not on the disk at " + disk.Visible(disks[0].Path)
 	case of.container != "": // a part of any kind of volume

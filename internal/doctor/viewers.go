@@ -98,7 +98,7 @@ func (e *examiner) disksSeen(c *disk.Class, v *View, p *Process, seen *Seen, hos
 	for _, hostPath := range slices.Sorted(maps.Keys(disks)) {
 		at := path.Join(seen.Directory, path.Base(hostPath))
 		sees, got := v.compare(at, disks[hostPath])
-		if sees == seesOther && got.dev == host.dev && isBelow(got.dir, host.dir) {
+		if sees == seesOther && got.dev == host.dev && disk.IsBelow(got.dir, host.dir) {
 			sees = seesDirectory
 		}
 		seen.Mounts = append(seen.Mounts, SeenMount{Path: at, Sees: sees, Dev: got.dev, Root: got.dir})

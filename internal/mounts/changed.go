@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"path"
 	"slices"
-	"strings"
 
 	"hotmount/internal/disk"
 )
@@ -34,7 +33,7 @@ func Changed(before, now []Mount) []disk.Dev {
 	for _, m := range changed {
 		devices = append(devices, m.Dev)
 		for i := range all {
-			if disk.ValidUUID(path.Base(all[i].Path)) && under(all[i].Path, m.Path) {
+			if disk.ValidUUID(path.Base(all[i].Path)) && disk.IsBelow(all[i].Path, m.Path) {
 				devices = append(devices, all[i].Dev)
 			}
 		}
@@ -43,10 +42,4 @@ func Changed(before, now []Mount) []disk.Dev {
 		return cmp.Or(cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor))
 	})
 	return slices.Compact(devices)
-}
-
-// under reports whether the path is the other one or lies below it.
-func under(path, other string) bool {
-	rest, is := strings.CutPrefix(path, strings.TrimSuffix(other, "/"))
-	return is && (rest == "" || rest[0] == '/')
 }

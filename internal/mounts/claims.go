@@ -101,7 +101,7 @@ func (r *claimReader) list(dir string, endings ...string) []string {
 }
 
 func (r *claimReader) file(name string, parse func(text, where string) []Claim) {
-	text, err := readFile(r.root + name)
+	text, err := ReadFile(r.root + name)
 	r.err = errors.Join(r.err, err)
 	r.add(parse(text, name))
 }
@@ -112,7 +112,7 @@ func (r *claimReader) add(all []Claim) {
 }
 
 func (r *claimReader) unit(name string) {
-	text, err := readFile(r.root + name)
+	text, err := ReadFile(r.root + name)
 	if err != nil || hidden(r.root, name) {
 		r.unseen = append(r.unseen, Claim{Where: name})
 		return
@@ -158,9 +158,9 @@ func list(root, dir string, endings ...string) ([]string, error) {
 	return names, nil
 }
 
-// readFile returns the text of a configuration file. It is empty if the file does not exist or is not a regular file: a
+// ReadFile returns the text of a configuration file. It is empty if the file does not exist or is not a regular file: a
 // masked unit is a link to /dev/null.
-func readFile(name string) (string, error) {
+func ReadFile(name string) (string, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return "", nil

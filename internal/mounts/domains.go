@@ -22,7 +22,7 @@ func domainClaims(root string) []Claim {
 			claims = append(claims, Claim{Where: dir})
 		}
 		for _, name := range names {
-			text, err := readFile(filepath.Join(root, name))
+			text, err := ReadFile(filepath.Join(root, name))
 			if err == nil {
 				claims, err = parseDomain(claims, text, name)
 			}

@@ -3,6 +3,7 @@ package mounts
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"path"
 	"strings"
 
@@ -50,4 +51,31 @@ func carrier(tree []Mount, dir string) (*Mount, error) {
 // inside returns the path within the filesystem of a directory that is reached through the mount.
 func inside(m *Mount, dir string) string {
 	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
+}
+
+// Receivers returns the peer groups at whose mounts the mounts and unmounts of a group's arrive: the group, and over any
+// number of hops its slaves in the tables (mount_namespaces(7)). It is empty for 0, which is no group.
+func Receivers(group int, tables iter.Seq[[]Mount]) map[int]bool {
+	slaves := map[int][]int{}
+	for table := range tables {
+		for i := range table {
+			if m := &table[i]; m.Shared != 0 {
+				slaves[m.Master] = append(slaves[m.Master], m.Shared)
+				slaves[m.From] = append(slaves[m.From], m.Shared)
+			}
+		}
+	}
+	groups := map[int]bool{}
+	for next := []int{group}; len(next) > 0; next = next[1:] {
+		if g := next[0]; g != 0 && !groups[g] {
+			groups[g] = true
+			next = append(next, slaves[g]...)
+		}
+	}
+	return groups
+}
+
+// Receives reports whether the mount belongs to one of the groups, or is a slave of one.
+func (m *Mount) Receives(groups map[int]bool) bool {
+	return groups[m.Shared] || groups[m.Master] || groups[m.From]
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -158,26 +159,11 @@ type follower struct {
 	dev    disk.Dev
 }
 
-func follow(host []Mount, dev disk.Dev, path string, trees map[string][]Mount) follower {
-	f := follower{groups: map[int]bool{}}
+func follow(host []Mount, dev disk.Dev, path string, trees map[string][]Mount) (f follower) {
 	for i := range host {
 		m := &host[i]
-		if m.Dev != dev || m.Path != path {
-			continue
-		}
-		if below := parent(host, m); below != nil && below.Shared != 0 {
-			f.groups[below.Shared] = true
-			f.place, f.dev = inside(below, m.Path), below.Dev
-		}
-	}
-	for grown := len(f.groups) > 0; grown; {
-		grown = false
-		for _, mounts := range trees {
-			for i := range mounts {
-				if m := &mounts[i]; m.Shared != 0 && f.groups[m.Master] && !f.groups[m.Shared] {
-					f.groups[m.Shared], grown = true, true
-				}
-			}
+		if below := parent(host, m); m.Dev == dev && m.Path == path && below != nil && below.Shared != 0 {
+			f = follower{Receivers(below.Shared, maps.Values(trees)), inside(below, m.Path), below.Dev}
 		}
 	}
 	return f
@@ -187,7 +173,7 @@ func follow(host []Mount, dev disk.Dev, path string, trees map[string][]Mount) f
 // below.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
-	return below != nil && (f.groups[below.Shared] || f.groups[below.Master] || f.groups[below.From]) && below.Dev == f.dev && inside(below, m.Path) == f.place
+	return below != nil && below.Receives(f.groups) && below.Dev == f.dev && inside(below, m.Path) == f.place
 }
 
 func parent(tree []Mount, m *Mount) *Mount {
@@ -235,8 +221,8 @@ func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 	}
 	// address perms offset dev inode path (proc_pid_maps(5)), with dev in hex.
 	want := fmt.Sprintf("%02x:%02x", dev.Major, dev.Minor)
-	maps, _ := os.ReadFile(filepath.Join(dir, "maps"))
-	for line := range strings.Lines(string(maps)) {
+	mapped, _ := os.ReadFile(filepath.Join(dir, "maps"))
+	for line := range strings.Lines(string(mapped)) {
 		if f := strings.Fields(line); len(f) >= 4 && f[3] == want {
 			return append(how, "has a file mapped")
 		}

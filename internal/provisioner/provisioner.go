@@ -241,7 +241,7 @@ func (k *checker) theirs(i int) {
 	}
 	for j := range k.s.Classes {
 		ours := &k.s.Classes[j]
-		if host := path.Clean(c.HostDir); host != ours.Directory && (within(host, ours.Directory) || within(ours.Directory, host)) {
+		if host := path.Clean(c.HostDir); host != ours.Directory && (disk.IsBelow(host, ours.Directory) || disk.IsBelow(ours.Directory, host)) {
 			k.say("%s: hostDir: found %s, and %s is the directory of hotmount's class %s: of two class directories none may lie in the other", name, disk.Visible(c.HostDir), ours.Directory, ours.Name)
 		}
 	}
@@ -251,13 +251,8 @@ func (k *checker) theirs(i int) {
 			k.say("%s: there are two of that name", name)
 		}
 		a, b := path.Clean(c.MountDir), path.Clean(o.MountDir)
-		if within(a, b) || within(b, a) {
+		if disk.IsBelow(a, b) || disk.IsBelow(b, a) {
 			k.say("%s: mountDir: found %s, and class %s has %s: inside the provisioner's pod the one is a mount point in the other, and would become a volume of the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
 		}
 	}
-}
-
-// within reports whether the path is the directory or below it.
-func within(p, directory string) bool {
-	return p == directory || directory == "/" || len(p) > len(directory) && p[:len(directory)+1] == directory+"/"
 }

@@ -1,0 +1,18 @@
+package disk
+
+import "strings"
+
+// Below returns the part of a clean path below a directory, without the slash. It is empty for the directory itself. ok
+// reports whether the path is the directory or lies below it.
+func Below(path, dir string) (rest string, ok bool) {
+	if path == dir {
+		return "", true
+	}
+	return strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// IsBelow reports whether a clean path is the directory or lies below it.
+func IsBelow(path, dir string) bool {
+	_, ok := Below(path, dir)
+	return ok
+}
