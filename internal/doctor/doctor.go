@@ -53,8 +53,9 @@ type View struct {
 	Bases map[string]string
 	// Sights maps a path to what the view's first process finds there.
 	Sights map[string]Sight
-	// unseen is the reason why the doctor cannot look at the view, or empty.
-	unseen string
+	// unseen is why the doctor cannot look at the view, nil if it can. late reports that it had no time for that.
+	unseen error
+	late   bool
 }
 
 // Sight is what a process finds at a path, resolved inside its own root.
@@ -84,9 +85,6 @@ type Entry struct {
 // PodName is the Kubernetes name of a pod.
 type PodName struct{ Namespace, Name string }
 
-// Failure is a disk that has failed: why, and what helps.
-type Failure struct{ What, Do string }
-
 // Snapshot is what Examine judges.
 type Snapshot struct {
 	// Host is the view of PID 1. Views are all others.
@@ -101,28 +99,11 @@ type Snapshot struct {
 	Gone map[disk.Dev]bool
 	// Entries maps each class directory to its own entries.
 	Entries map[string][]Entry
-	// Fault is disk.Settings.Fault.
-	Fault string
-	// Rules are the places of udev rules that run systemd-mount, such as "/etc/udev/rules.d/99-disks.rules:3".
-	Rules []string
-	// Trim reports whether fstrim.timer is on. FstabEmpty reports whether fstab(5) has no entries.
-	Trim       bool
-	FstabEmpty bool
-	// Programs maps each program that a class needs to whether it is installed.
-	Programs map[string]bool
 	// Pods maps UIDs to pods. Containers maps ids to container names.
 	Pods       map[string]PodName
 	Containers map[string]string
-	// Pinned are mount namespaces without a process that a file keeps.
-	Pinned []string
-	// Unlikely are processes with a kubelet's name but without its rights.
-	Unlikely []Process
-	// Held has a line for each class that holds new disks because of the drivers on the node (policy.Neighbours).
-	Held []string
-	// Failed has a line for each disk that has failed, and what helps.
-	Failed []Failure
-	// Blind are the reasons why the doctor could not see something.
-	Blind []string
+	// Found are the findings that do not depend on mounts.
+	Found Findings
 	// roots are the root directories of all kubelets.
 	roots []string
 }

@@ -2,11 +2,8 @@ package doctor
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
@@ -14,13 +11,13 @@ import (
 
 // Examine judges a snapshot.
 func Examine(s *Snapshot) *Report {
-	e := examiner{s: s, report: &Report{Host: []HostDirectory{}, Seen: []Seen{}, Findings: []Finding{}}, rescued: map[string]bool{}}
+	e := examiner{s: s, report: &Report{Host: []HostDirectory{}, Seen: []Seen{}, Findings: Findings{}}, rescued: map[string]bool{}}
 	for i := range s.Classes {
 		e.directory(&s.Classes[i])
 	}
 	e.mounts()
 	e.sharedBack()
-	e.system()
+	e.report.Findings = append(e.report.Findings, s.Found...)
 	levels := []Level{Problem, Warning, Note}
 	slices.SortStableFunc(e.report.Findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level))
@@ -35,11 +32,8 @@ type examiner struct {
 	rescued map[string]bool
 }
 
-// find adds a finding to the report. What is a format. The caller makes all foreign bytes among args visible.
 func (e *examiner) find(f Finding, level Level, kind Kind, do []string, what string, args ...any) {
-	f.Level, f.Kind, f.Do, f.What = level, kind, do, fmt.Sprintf(what, args...)
-	f.Processes = f.Processes[:min(len(f.Processes), 10)]
-	e.report.Findings = append(e.report.Findings, f)
+	e.report.Findings.Add(f, level, kind, do, what, args...)
 }
 
 // reaches reports whether a new mount on a mount of the peer group arrives at m.
@@ -119,48 +113,4 @@ func (e *examiner) hostPath(at point) string {
 		}
 	}
 	return best
-}
-
-// system judges everything that is not about mounts.
-func (e *examiner) system() {
-	if e.s.Fault != "" {
-		e.find(Finding{}, Warning, FaultySettings, advice("configuration"),
-			"the configuration has a fault, and hotmount runs on its last good settings: only what is on record is mounted or given out, and nothing is formatted: %s", e.s.Fault)
-	}
-	for _, rule := range e.s.Rules {
-		file := rule[:strings.LastIndexByte(rule, ':')]
-		e.find(Finding{Paths: []string{rule}}, Warning, UdevRule, advice("udev-rule", "file", file),
-			"the udev rule %s runs systemd-mount: it may mount the same disks, also those that hotmount refuses", rule)
-	}
-	if e.s.Trim && e.s.FstabEmpty {
-		e.find(Finding{}, Note, Trimmed, advice("fstrim"),
-			"fstrim.timer is on and fstab has no entries: it trims every mounted filesystem, also the disks of pods, all in the same hour of the week")
-	}
-	for i := range e.s.Classes {
-		c := &e.s.Classes[i]
-		programs := helpers(c)
-		for _, name := range slices.Sorted(maps.Keys(programs)) {
-			if !e.s.Programs[name] {
-				e.find(Finding{Class: c.Name, Paths: []string{"/sbin/" + name}}, Warning, NoHelper, advice("apt", "package", programs[name]),
-					"class %s needs %s, which is missing", c.Name, name)
-			}
-		}
-	}
-	for _, f := range e.s.Failed {
-		e.find(Finding{}, Problem, FailedDisk, []string{f.Do}, "%s", f.What)
-	}
-	for _, line := range e.s.Held {
-		e.find(Finding{}, Note, NewDisksHeld, nil, "%s", line)
-	}
-	for _, why := range e.s.Blind {
-		e.find(Finding{}, Warning, Blind, nil, "%s", why)
-	}
-	if n := len(e.s.Unlikely); n > 0 {
-		e.find(Finding{Processes: e.s.Unlikely}, Note, Blind, nil,
-			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so it is not taken for one (%d such)", who(&e.s.Unlikely[0]), n)
-	}
-	for _, p := range e.s.Pinned {
-		e.find(Finding{Paths: []string{p}}, Note, Blind, advice("pinned", "path", p),
-			"no process is in the mount namespace %s: its mounts cannot be seen", disk.Visible(p))
-	}
 }

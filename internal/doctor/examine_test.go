@@ -89,11 +89,10 @@ func view(t *testing.T, namespace, text string, absent []string, processes ...Pr
 
 func node(t *testing.T) *Snapshot {
 	return &Snapshot{
-		Host:     view(t, "mnt:[1]", hostTable, nil, Process{PID: 1, Name: "systemd"}, Process{PID: 7, Name: "containerd", Role: Runtime}),
-		Classes:  []disk.Class{{Name: "default", Directory: dir, Accept: []string{"xfs", "ext4"}, Create: "xfs"}},
-		Disks:    []disk.Dev{{Major: 254, Minor: 16}, {Major: 254, Minor: 32}},
-		Programs: map[string]bool{"mkfs.xfs": true},
-		Pods:     map[string]PodName{uid: {"prod", "db-0"}}, Containers: map[string]string{id: "postgres"},
+		Host:    view(t, "mnt:[1]", hostTable, nil, Process{PID: 1, Name: "systemd"}, Process{PID: 7, Name: "containerd", Role: Runtime}),
+		Classes: []disk.Class{{Name: "default", Directory: dir, Accept: []string{"xfs", "ext4"}, Create: "xfs"}},
+		Disks:   []disk.Dev{{Major: 254, Minor: 16}, {Major: 254, Minor: 32}},
+		Pods:    map[string]PodName{uid: {"prod", "db-0"}}, Containers: map[string]string{id: "postgres"},
 	}
 }
 
@@ -375,16 +374,12 @@ func TestExamine(t *testing.T) {
 				{Name: "data", Kind: "directory", First: "f"}, {Name: "empty", Kind: "directory"}, {Name: "file", Kind: "file"}, {Name: "dead", Kind: "directory", Failure: "input/output error"},
 			}}
 		}), []string{"problem data-hidden", "problem not-a-mount", "problem not-a-mount", "warning not-a-mount", "warning not-a-mount", "warning not-a-mount", "warning not-seen"}},
-		{"the system", on(func(s *Snapshot) {
-			s.Rules, s.Trim, s.FstabEmpty, s.Programs, s.Blind, s.Pinned = []string{"/etc/udev/rules.d/99.rules:3"}, true, true, nil, []string{"x"}, []string{"/run/snapd/ns/x.mnt"}
-			s.Classes[0].Accept = []string{"xfs", "nfs"}
-		}), []string{"note fstrim", "note not-seen", "warning missing-helper", "warning missing-helper", "warning not-seen", "warning udev-rule"}},
-		{"a faulty configuration", on(func(s *Snapshot) { s.Fault = "config.yaml:1: x" }), []string{"warning configuration-fault"}},
-		{"a failed disk", on(func(s *Snapshot) { s.Failed = []Failure{{"/dev/vdb has failed", "hotmount release vdb"}} }), []string{"problem failed-disk"}},
-		{"new disks held", on(func(s *Snapshot) { s.Held = []string{"class default"} }), []string{"note new-disks-held"}},
+		{"what does not depend on mounts", on(func(s *Snapshot) {
+			s.Found.Add(Finding{}, Note, NewDisksHeld, nil, "class default")
+			s.Found.Add(Finding{}, Problem, FailedDisk, []string{"hotmount release vdb"}, "/dev/vdb has failed")
+		}), []string{"note new-disks-held", "problem failed-disk"}},
 		{"loop devices", on(func(s *Snapshot) { s.Classes[0].BackingFile = []string{"*"} }), []string{"warning loop-devices"}},
 		{"loop devices without a kubelet", func(_ *testing.T, s *Snapshot) { s.Classes[0].BackingFile = []string{"*"} }, []string{"note no-kubelet"}},
-		{"fstrim with an fstab", on(func(s *Snapshot) { s.Trim = true }), nil},
 		{"no kubelet", func(*testing.T, *Snapshot) {}, []string{"note no-kubelet"}},
 		{"no class directory", func(t *testing.T, s *Snapshot) {
 			s.Host = view(t, "mnt:[1]", "27 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw\n", []string{dir}, Process{PID: 1})

@@ -31,6 +31,7 @@ func (src Source) views(s *Snapshot) error {
 	}
 	views := []View{{Namespace: host.namespace, Root: host.root}}
 	index := map[key]int{host: 0}
+	var unlikely []Process
 	unseen := 0
 	for _, pid := range pids {
 		k, err := src.key(pid)
@@ -48,7 +49,7 @@ func (src Source) views(s *Snapshot) error {
 			claimed := p.Role
 			p.Role = ""
 			if _, err := src.key(pid); err == nil && claimed == Kubelet { // it has not just ended
-				s.Unlikely = append(s.Unlikely, p)
+				unlikely = append(unlikely, p)
 			}
 		}
 		i, known := index[k]
@@ -64,6 +65,10 @@ func (src Source) views(s *Snapshot) error {
 	}
 	if unseen > 0 {
 		s.blind("cannot see the mount namespaces of %d processes", unseen)
+	}
+	if n := len(unlikely); n > 0 {
+		s.Found.Add(Finding{Processes: unlikely}, Note, Blind, nil,
+			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so it is not taken for one (%d such)", who(&unlikely[0]), n)
 	}
 	s.Host, s.Views = views[0], views[1:]
 	if err := src.table(&s.Host); err != nil {

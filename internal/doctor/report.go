@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"slices"
 
 	"hotmount/internal/disk"
@@ -102,6 +103,16 @@ type Finding struct {
 	Do   []string `json:"do,omitempty"`
 }
 
+// Findings are findings in the order in which they were found.
+type Findings []Finding
+
+// Add adds a finding. What is a format. The caller makes all foreign bytes among args visible.
+func (all *Findings) Add(f Finding, level Level, kind Kind, do []string, what string, args ...any) {
+	f.Level, f.Kind, f.Do, f.What = level, kind, do, fmt.Sprintf(what, args...)
+	f.Processes = f.Processes[:min(len(f.Processes), 10)]
+	*all = append(*all, f)
+}
+
 // same reports whether two examinations found the same. Counts in the words may have changed.
 func (f *Finding) same(o *Finding) bool {
 	if f.Kind != o.Kind || f.Class != o.Class {
@@ -150,7 +161,7 @@ type Report struct {
 	// Host is what PID 1 has in the class directories. Seen is what the other processes see of it.
 	Host     []HostDirectory `json:"host"`
 	Seen     []Seen          `json:"seen"`
-	Findings []Finding       `json:"findings"`
+	Findings Findings        `json:"findings"`
 }
 
 // HostDirectory is a class directory as PID 1 has it.

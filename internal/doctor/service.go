@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -33,7 +32,7 @@ func (src Source) services(ctx context.Context, s *Snapshot) {
 				continue
 			}
 			if err := src.service(ctx, &p.Service); err != nil {
-				s.Blind = append(s.Blind, fmt.Sprintf("cannot see the settings of %s: %v", disk.Visible(p.Service.name()), err))
+				s.blind("cannot see the settings of %s: %v", disk.Visible(p.Service.name()), err)
 			}
 		}
 	}

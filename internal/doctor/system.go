@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -23,37 +24,24 @@ var (
 	}
 )
 
-// helpers returns the programs that the class needs, with their packages.
-func helpers(c *disk.Class) map[string]string {
-	all := map[string]string{}
-	if pkg, ok := mkfs[c.Create]; ok {
-		all["mkfs."+c.Create] = pkg
+// system adds the findings that do not depend on mounts, and reads the names of pods and containers.
+func (src Source) system(s *Snapshot, fault string) {
+	if fault != "" {
+		s.Found.Add(Finding{}, Warning, FaultySettings, advice("configuration"),
+			"the configuration has a fault, and hotmount runs on its last good settings: only what is on record is mounted or given out, and nothing is formatted: %s", fault)
 	}
-	for _, t := range c.Accept {
-		if pkg, ok := mountHelpers[t]; ok {
-			all["mount."+t] = pkg
-		}
+	rulesErr := src.udevRules(s)
+	_, noTrim := os.Lstat(src.path("/etc/systemd/system/timers.target.wants/fstrim.timer"))
+	fstab, fstabErr := src.read("/etc/fstab")
+	if noTrim == nil && fstabErr == nil && !fstabEntry().MatchString(fstab) {
+		s.Found.Add(Finding{}, Note, Trimmed, advice("fstrim"),
+			"fstrim.timer is on and fstab has no entries: it trims every mounted filesystem, also the disks of pods, all in the same hour of the week")
 	}
-	return all
-}
-
-// system gathers everything that is not about mounts.
-func (src Source) system(s *Snapshot) {
-	s.Programs = map[string]bool{}
-	for i := range s.Classes {
-		for name := range helpers(&s.Classes[i]) {
-			s.Programs[name] = slices.ContainsFunc([]string{"/sbin", "/usr/sbin", "/bin", "/usr/bin"}, func(dir string) bool {
-				info, err := os.Stat(src.path(path.Join(dir, name)))
-				return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
-			})
-		}
-	}
-	_, err := os.Lstat(src.path("/etc/systemd/system/timers.target.wants/fstrim.timer"))
-	s.Trim = err == nil
-	fstab, err := src.read("/etc/fstab")
-	s.FstabEmpty = err == nil && !fstabEntry().MatchString(fstab)
-	if err := errors.Join(err, src.udevRules(s)); err != nil {
+	if err := errors.Join(rulesErr, fstabErr); err != nil {
 		s.blind("%v", err)
+	}
+	for i := range s.Classes {
+		src.helpers(s, &s.Classes[i])
 	}
 	src.names(s)
 	seen := map[string]bool{}
@@ -62,7 +50,25 @@ func (src Source) system(s *Snapshot) {
 	}
 	for i := range s.Host.Mounts {
 		if m := &s.Host.Mounts[i]; m.Type == "nsfs" && strings.HasPrefix(m.Root, "mnt:[") && !seen[m.Root] {
-			s.Pinned = append(s.Pinned, m.Path)
+			s.Found.Add(Finding{Paths: []string{m.Path}}, Note, Blind, advice("pinned", "path", m.Path),
+				"no process is in the mount namespace %s: its mounts cannot be seen", disk.Visible(m.Path))
+		}
+	}
+}
+
+// helpers finds the missing programs that the class needs.
+func (src Source) helpers(s *Snapshot, c *disk.Class) {
+	packages := map[string]string{"mkfs." + c.Create: mkfs[c.Create]}
+	for _, t := range c.Accept {
+		packages["mount."+t] = mountHelpers[t]
+	}
+	for _, name := range slices.Sorted(maps.Keys(packages)) {
+		if packages[name] != "" && !slices.ContainsFunc([]string{"/sbin", "/usr/sbin", "/bin", "/usr/bin"}, func(dir string) bool {
+			info, err := os.Stat(src.path(path.Join(dir, name)))
+			return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+		}) {
+			s.Found.Add(Finding{Class: c.Name, Paths: []string{"/sbin/" + name}}, Warning, NoHelper, advice("apt", "package", packages[name]),
+				"class %s needs %s, which is missing", c.Name, name)
 		}
 	}
 }
@@ -96,7 +102,10 @@ func (src Source) udevRules(s *Snapshot) error {
 			}
 			for i, line := range strings.Split(text, "\n") {
 				if strings.Contains(line, "systemd-mount") && !strings.HasPrefix(strings.TrimSpace(line), "#") {
-					s.Rules = append(s.Rules, fmt.Sprintf("%s:%d", path.Join(dir, disk.Visible(name)), i+1))
+					file := path.Join(dir, disk.Visible(name))
+					rule := fmt.Sprintf("%s:%d", file, i+1)
+					s.Found.Add(Finding{Paths: []string{rule}}, Warning, UdevRule, advice("udev-rule", "file", file),
+						"the udev rule %s runs systemd-mount: it may mount the same disks, also those that hotmount refuses", rule)
 				}
 			}
 		}

@@ -33,10 +33,10 @@ type Source struct {
 // initialPIDs is the link of the host's PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
 const initialPIDs = "pid:[4026531836]"
 
-// Take gathers a snapshot. It leaves out processes that end meanwhile. Blind lists what it cannot see. It returns an
-// error only if it cannot read what every verdict needs: PID 1's mount table.
-func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.Dev) (*Snapshot, error) {
-	s := &Snapshot{Classes: classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
+// Take gathers a snapshot. It leaves out processes that end meanwhile. It finds what it cannot see. It returns an error
+// only if it cannot read what every verdict needs: PID 1's mount table.
+func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []disk.Dev) (*Snapshot, error) {
+	s := &Snapshot{Classes: settings.Classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
 	if pids, err := os.Readlink(src.path("/proc/self/ns/pid")); err == nil && pids != initialPIDs {
 		s.blind("hotmount runs in a container: what it takes for PID 1 is not the host's")
 	}
@@ -56,7 +56,7 @@ func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.D
 			}
 		}
 	}
-	for _, c := range classes {
+	for _, c := range s.Classes {
 		answers, err := src.List(ctx, c.Directory)
 		if err != nil && !s.Host.Sights[c.Directory].Absent {
 			s.blind("cannot see all that is in %s under the mounts: %v", c.Directory, err)
@@ -65,17 +65,15 @@ func (src Source) Take(ctx context.Context, classes []disk.Class, disks []disk.D
 			s.Entries[c.Directory] = append(s.Entries[c.Directory], *a.Entry)
 		}
 	}
-	src.system(s)
+	src.system(s, settings.Fault)
 	return s, nil
 }
 
 func (src Source) path(p string) string { return filepath.Join("/", src.Root, p) }
 
-// blind notes why the doctor cannot see something, once.
+// blind finds why the doctor cannot see something.
 func (s *Snapshot) blind(format string, args ...any) {
-	if why := fmt.Sprintf(format, args...); !slices.Contains(s.Blind, why) {
-		s.Blind = append(s.Blind, why)
-	}
+	s.Found.Add(Finding{}, Warning, Blind, nil, format, args...)
 }
 
 // kubelets reads the command lines of kubelets and daemons, and the root directories of kubelets.
@@ -137,15 +135,20 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 			src.look(ctx, v, s.paths(v))
 			return
 		}
-		v.unseen = "there are more provisioners, or processes named like one, than could be looked at in " + podsTime.String()
+		v.late = true
 		for i := range v.Processes {
 			v.Processes[i].Role = ""
 		}
 	})
+	late := false
 	for _, v := range s.all() {
-		if v.unseen != "" {
-			s.blind("%s", v.unseen)
+		late = late || v.late
+		if v.unseen != nil {
+			s.blind("cannot see what process %d sees: %v", v.Processes[0].PID, v.unseen)
 		}
+	}
+	if late {
+		s.blind("there are more provisioners, or processes named like one, than could be looked at in %s", podsTime)
 	}
 }
 
@@ -192,7 +195,7 @@ func (src Source) look(ctx context.Context, v *View, paths []string) {
 			if _, left := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/mnt", pid))); mounts.Gone(left) {
 				continue
 			}
-			v.unseen = fmt.Sprintf("cannot see what process %d sees: %v", pid, cmp.Or(err, errors.New("no answer")))
+			v.unseen = cmp.Or(err, errors.New("no answer"))
 			return
 		}
 		if answers[0].Namespace != v.Namespace {

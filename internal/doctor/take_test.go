@@ -38,6 +38,8 @@ type machine struct {
 	hung  string
 	// shown is the output of systemctl show for each unit.
 	shown map[string]string
+	// fault is the fault of the configuration.
+	fault string
 	// reused has processes whose PID another process gets before the look.
 	reused map[int]bool
 }
@@ -131,11 +133,22 @@ func (m *machine) look(_ context.Context, pid int, paths []string) ([]Answer, er
 
 func (m *machine) take() *Snapshot {
 	m.t.Helper()
-	s, err := m.source().Take(m.t.Context(), []disk.Class{{Name: "default", Directory: dir, Accept: []string{"nfs"}, Create: "xfs"}}, nil)
+	s, err := m.source().Take(m.t.Context(), &disk.Settings{Classes: []disk.Class{{Name: "default", Directory: dir, Accept: []string{"nfs"}, Create: "xfs"}}, Fault: m.fault}, nil)
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	return s
+}
+
+// blinds returns what the doctor could not see.
+func blinds(s *Snapshot) []string {
+	var all []string
+	for _, f := range s.Found {
+		if f.Kind == Blind && f.Level == Warning {
+			all = append(all, f.What)
+		}
+	}
+	return all
 }
 
 // TestRoles checks that executable and name identify kubelets and other programs. A pod cannot pass for one of
@@ -175,10 +188,7 @@ func TestRoles(t *testing.T) {
 	for _, p := range s.Host.Processes {
 		got[p.PID] = p.Role
 	}
-	if len(s.Unlikely) != 2 || s.Unlikely[0].PID != 20 || s.Unlikely[1].PID != 22 {
-		t.Errorf("unlikely: %+v", s.Unlikely)
-	}
-	if f := Examine(s).Findings; f[len(f)-1].Level != Note || !strings.Contains(f[len(f)-1].What, "is not taken for one (2 such)") {
+	if f := Examine(s).Findings; f[len(f)-1].Level != Note || !strings.Contains(f[len(f)-1].What, "is not taken for one (2 such)") || len(f[len(f)-1].Processes) != 2 || f[len(f)-1].Processes[0].PID != 20 || f[len(f)-1].Processes[1].PID != 22 {
 		t.Errorf("no finding names them: %+v", f[len(f)-1])
 	}
 	want := map[int]Role{1: "", 10: Kubelet, 11: Kubelet, 12: Kubelet, 13: Runtime, 14: Kubelet, 15: Kubelet, 16: "", 17: Provisioner, 18: Agent, 19: ""}
@@ -242,8 +252,8 @@ func TestTake(t *testing.T) {
 		if diff := cmp.Diff(want, m.looks); diff != "" {
 			t.Errorf("%d pods: looks (-want +got):\n%s", pods, diff)
 		}
-		if len(s.Views) != 2+pods || len(s.Blind) != 0 {
-			t.Errorf("%d pods: %d views, blind %q", pods, len(s.Views), s.Blind)
+		if len(s.Views) != 2+pods || len(blinds(s)) != 0 {
+			t.Errorf("%d pods: %d views, blind %q", pods, len(s.Views), blinds(s))
 		}
 		if base := s.Views[1].Bases[dir]; base != "/disks" || s.Views[1].Sights["/disks"+strings.TrimPrefix(a, dir)].MountID != 101 {
 			t.Errorf("class directory of the provisioner: %q", base)
@@ -338,8 +348,8 @@ func TestProcessesThatEnd(t *testing.T) {
 			t.Errorf("view of a process that has ended: %+v", v)
 		}
 	}
-	if len(s.Blind) > 0 {
-		t.Errorf("blind: %q", s.Blind)
+	if len(blinds(s)) > 0 {
+		t.Errorf("blind: %q", blinds(s))
 	}
 	for _, f := range Examine(s).Findings {
 		if len(f.Processes) > 0 && f.Processes[0].PID <= 10 {
@@ -370,7 +380,7 @@ func TestHostileKubelet(t *testing.T) {
 		}
 	}
 	if blind != 1 {
-		t.Errorf("no finding says that the directory is left out: %q", s.Blind)
+		t.Errorf("no finding says that the directory is left out: %q", blinds(s))
 	}
 	if len(r.Findings) < 4 {
 		t.Errorf("too few findings for this to show anything: %+v", r.Findings)
@@ -422,15 +432,15 @@ func TestManyHang(t *testing.T) {
 			return []Answer{{Namespace: fmt.Sprintf("mnt:[%d]", pid)}}, errors.New("no answer")
 		}
 		began := time.Now()
-		s, err := src.Take(t.Context(), []disk.Class{{Name: "default", Directory: dir}}, nil)
+		s, err := src.Take(t.Context(), &disk.Settings{Classes: []disk.Class{{Name: "default", Directory: dir}}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took != 20*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		if len(s.Blind) != 1 || !strings.HasSuffix(s.Blind[0], "than could be looked at in 20s") {
-			t.Errorf("blind: %q", s.Blind)
+		if b := blinds(s); len(b) != 1 || !strings.HasSuffix(b[0], "than could be looked at in 20s") {
+			t.Errorf("blind: %q", b)
 		}
 		if f := Examine(s).Findings; len(f) > 50 {
 			t.Errorf("%d findings", len(f))
@@ -486,13 +496,15 @@ func TestForeignTables(t *testing.T) {
 	if len(s.Views) != 1 || s.Views[0].Namespace != "mnt:[5]" {
 		t.Errorf("%d views", len(s.Views))
 	}
-	if len(s.Blind) != 2 || !strings.Contains(s.Blind[0], "process 11") || !strings.Contains(s.Blind[1], "process 12") || !strings.Contains(s.Blind[1], "more than") || strings.Contains(s.Blind[0], "\x1b") {
-		t.Errorf("blind: %q", s.Blind)
+	if b := blinds(s); len(b) != 2 || !strings.Contains(b[0], "process 11") || !strings.Contains(b[1], "process 12") || !strings.Contains(b[1], "more than") || strings.Contains(b[0], "\x1b") {
+		t.Errorf("blind: %q", b)
 	}
 }
 
 func TestSystem(t *testing.T) {
 	m := newMachine(t)
+	m.fault = "config.yaml:1: x"
+	m.write("proc/1/mountinfo", hostTable+"60 27 0:4 mnt:[99] /run/snapd/ns/x.mnt rw - nsfs nsfs rw\n"+"61 27 0:4 mnt:[1] /run/snapd/ns/y.mnt rw - nsfs nsfs rw\n")
 	m.write("sbin/mkfs.xfs", "")
 	m.write("etc/fstab", "# nothing\n\n")
 	m.link("etc/systemd/system/timers.target.wants/fstrim.timer", "/lib/systemd/system/fstrim.timer")
@@ -505,17 +517,20 @@ func TestSystem(t *testing.T) {
 	m.write("var/log/pods/prod_db-0_"+uid+"/x", "")
 	m.write("var/log/containers/db-0_prod_pg-main-"+id+".log", "")
 	s := m.take()
-	if !slices.Equal(s.Rules, []string{"/etc/udev/rules.d/99-disks.rules:3"}) {
-		t.Errorf("rules %q", s.Rules)
+	want := []string{"note fstrim", "note not-seen", "warning configuration-fault", "warning missing-helper", "warning udev-rule"}
+	if got := found(&Report{Findings: s.Found}); !slices.Equal(got, want) {
+		t.Errorf("found %q", got)
 	}
-	if !s.Trim || !s.FstabEmpty || !s.Programs["mkfs.xfs"] || s.Programs["mount.nfs"] {
-		t.Errorf("trim %v, fstab empty %v, programs %v", s.Trim, s.FstabEmpty, s.Programs)
+	for _, f := range s.Found {
+		if want := map[Kind]string{UdevRule: "/etc/udev/rules.d/99-disks.rules:3", NoHelper: "/sbin/mount.nfs", Blind: "/run/snapd/ns/x.mnt"}[f.Kind]; want != strings.Join(f.Paths, " ") {
+			t.Errorf("%s: %q", f.Kind, f.Paths)
+		}
 	}
 	if s.Pods[uid] != (PodName{"prod", "db-0"}) || s.Containers[id] != "pg-main" {
 		t.Errorf("names %v %v", s.Pods, s.Containers)
 	}
 	m.write("etc/fstab", "/dev/vda1 / ext4\n")
-	if s := m.take(); s.FstabEmpty {
+	if s := m.take(); slices.Contains(found(&Report{Findings: s.Found}), "note fstrim") {
 		t.Error("an fstab with a line counts as empty")
 	}
 }

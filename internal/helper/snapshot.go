@@ -17,24 +17,26 @@ func Snapshot(ctx context.Context, h inventory.Host, s *disk.Settings) (*doctor.
 		return nil, err
 	}
 	var ours []disk.Dev
-	var failed []doctor.Failure
+	var found doctor.Findings
 	for i := range disks {
 		c := disks[i].Known()
 		// The doctor finds a mount that covers another one by itself.
 		if d := policy.Decide(&disks[i], &c, s); d.State() == "failed" && d.Reason != disk.ReasonCovered {
 			why, next := policy.Words(&disks[i], &c, s, d)
-			failed = append(failed, doctor.Failure{What: report.Name(&disks[i]) + " has failed: " + why, Do: next})
+			found.Add(doctor.Finding{}, doctor.Problem, doctor.FailedDisk, []string{next}, "%s has failed: %s", report.Name(&disks[i]), why)
 		}
 		if disks[i].System == "" && policy.Select(&disks[i], s) != nil {
 			ours = append(ours, disks[i].Dev)
 		}
 	}
-	taken, err := doctor.Live().Take(ctx, s.Classes, ours)
+	taken, err := doctor.Live().Take(ctx, s, ours)
 	if err != nil {
 		return nil, err
 	}
-	taken.Fault, taken.Failed = s.Fault, failed
-	taken.Held = policy.Neighbours(h.Drivers(), s)
+	for _, line := range policy.Neighbours(h.Drivers(), s) {
+		found.Add(doctor.Finding{}, doctor.Note, doctor.NewDisksHeld, nil, "%s", line)
+	}
+	taken.Found = append(taken.Found, found...)
 	// Without the node's name volumes would not be recognised by theirs.
 	taken.Node, err = inventory.NodeName(s.Node)
 	return taken, err
