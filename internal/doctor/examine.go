@@ -36,15 +36,13 @@ func (e *examiner) find(f Finding, level Level, kind Kind, do []string, what str
 	e.report.Findings.Add(f, level, kind, do, what, args...)
 }
 
-// reaches reports whether a new mount on a mount of the peer group arrives at m.
-func (e *examiner) reaches(group int, m *mounts.Mount) bool {
-	return m.Receives(mounts.Receivers(group, func(yield func([]mounts.Mount) bool) {
-		for _, v := range e.s.all() {
-			if !yield(v.Mounts) {
-				return
-			}
-		}
-	}))
+// receivers returns the peer groups at whose mounts a new mount on one of the given group arrives.
+func (e *examiner) receivers(group int) map[int]bool {
+	var tables [][]mounts.Mount
+	for _, v := range e.s.all() {
+		tables = append(tables, v.Mounts)
+	}
+	return mounts.Receivers(group, slices.Values(tables))
 }
 
 // point is a directory of a filesystem.

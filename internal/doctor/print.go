@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"hotmount/internal/disk"
 )
@@ -27,22 +25,21 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	told := map[string]bool{}
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), harmless(f.What))
+		// Foreign bytes are already visible in the findings. Printable catches those that were forgotten.
+		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), disk.Printable(f.What))
 		if f.Data != "" {
 			fmt.Fprintf(&b, "  the data: %s %s\n", disk.Visible(f.Data), r.whereIs(&f))
 		}
 		if f.Reach != "" {
 			fmt.Fprintf(&b, "  to be read now at: %s\n", disk.Visible(f.Reach))
 		}
-		var do []string
-		for _, line := range f.Do {
-			do = append(do, harmless(line))
-		}
-		if lines := strings.Join(do, "\n    "); told[lines] {
+		if lines := strings.Join(f.Do, "\n"); told[lines] {
 			b.WriteString("    (the lines above help here, too)\n")
 		} else if lines != "" {
 			told[lines] = true
-			fmt.Fprintf(&b, "    %s\n", lines)
+			for _, line := range f.Do {
+				fmt.Fprintf(&b, "    %s\n", disk.Printable(line))
+			}
 		}
 	}
 	if len(r.Findings) == 0 {
@@ -65,17 +62,6 @@ func (r *Report) whereIs(f *Finding) string {
 		}
 	}
 	return "on the host's system disk"
-}
-
-// harmless replaces characters that control a terminal. Foreign bytes are already visible in the findings; this catches
-// those that were forgotten.
-func harmless(line string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, line)
 }
 
 // words describes what one process sees of a class directory.

@@ -35,14 +35,11 @@ func (src Source) views(s *Snapshot) error {
 	unseen := 0
 	for _, pid := range pids {
 		k, err := src.key(pid)
-		if err != nil {
-			if !mounts.Gone(err) {
-				unseen++
-			}
-			continue
+		if err != nil && !mounts.Gone(err) {
+			unseen++
 		}
-		p, err := src.process(pid)
-		if err != nil {
+		p, gone := src.process(pid)
+		if err != nil || gone != nil {
 			continue
 		}
 		if p.Role != "" && !src.plausible(&p) {
@@ -71,6 +68,11 @@ func (src Source) views(s *Snapshot) error {
 			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so it is not taken for one (%d such)", who(&unlikely[0]), n)
 	}
 	s.Host, s.Views = views[0], views[1:]
+	return src.tables(s)
+}
+
+// tables reads the mount tables of all views.
+func (src Source) tables(s *Snapshot) error {
 	if err := src.table(&s.Host); err != nil {
 		return fmt.Errorf("cannot read PID 1's mount table: %w", err)
 	}
@@ -209,17 +211,14 @@ func (src Source) arguments(ctx context.Context, p *Process) {
 		return
 	}
 	answers, err := src.Look(ctx, p.PID, nil)
-	for _, a := range answers {
-		if a.Args != nil {
-			p.Args = a.Args
-		}
+	if err != nil || len(answers) == 0 {
+		return
 	}
-	switch {
-	case err != nil:
-	case p.Role == Agent && !slices.Contains(p.Args, "run"):
-		p.Role = ""
+	p.Args = answers[len(answers)-1].Args
+	agent := p.Role != Agent || slices.Contains(p.Args, "run")
 	// Hyperkube is one executable for all of Kubernetes: "hyperkube kubelet".
-	case isHyperkube(p) && !slices.ContainsFunc(p.Args, func(a string) bool { return path.Base(a) == "kubelet" }):
+	kubelet := !isHyperkube(p) || slices.ContainsFunc(p.Args, func(a string) bool { return path.Base(a) == "kubelet" })
+	if !agent || !kubelet {
 		p.Role = ""
 	}
 }

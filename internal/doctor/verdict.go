@@ -28,9 +28,8 @@ type volume struct {
 }
 
 var (
-	volumePath  = pattern(`^(.*)/pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)$`)
-	subPath     = pattern(`^(.*)/pods/([^/]+)/volume-subpaths/([^/]+)/([^/]+)/[0-9]+$`)
-	barePodPath = pattern(`^(?:.*/|/)pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)(?:/.*)?$`)
+	volumePath = pattern(`^(.*)/pods/([^/]+)/(?:volumes/kubernetes\.io~local-volume/([^/]+)|volume-subpaths/([^/]+)/([^/]+)/[0-9]+)$`)
+	barePath   = pattern(`^(?:.*/|/)pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)(?:/.*)?$`)
 	// provisioned matches the name of a volume of the local-static-provisioner (disk.VolumeName).
 	provisioned = pattern(`^local-pv-[0-9a-f]{1,8}$`)
 )
@@ -41,13 +40,11 @@ func podVolume(p string) (volume, bool) {
 	if !strings.Contains(p, "/pods/") {
 		return volume{}, false
 	}
-	if m := volumePath().FindStringSubmatch(p); m != nil {
-		return volume{root: m[1], pod: m[2], name: m[3]}, true
+	m := volumePath().FindStringSubmatch(p)
+	if m == nil {
+		return volume{}, false
 	}
-	if m := subPath().FindStringSubmatch(p); m != nil {
-		return volume{root: m[1], pod: m[2], name: m[3], container: m[4]}, true
-	}
-	return volume{}, false
+	return volume{root: m[1], pod: m[2], name: m[3] + m[4], container: m[5]}, true
 }
 
 // hit is a mount with a fault.
@@ -62,22 +59,17 @@ type hit struct {
 
 // process returns the process that holds the mount. It prefers a container's to kubelet.
 func (h *hit) process() *Process {
-	for i := range h.view.Processes {
-		if h.view.Processes[i].Role == "" {
-			return &h.view.Processes[i]
-		}
-	}
-	if len(h.view.Processes) == 0 {
-		return &Process{PID: 1}
+	if p := h.view.first(""); p != nil {
+		return p
 	}
 	return &h.view.Processes[0]
 }
 
-// group identifies the mounts of one finding. The key is the entry of a class directory, the volume, or the device.
-// Each pod has a finding of its own.
+// group identifies the mounts of one finding. The key is the entry of a class directory, the volume, or the device. Each
+// pod has a finding of its own, except for a StaleCopy.
 type group struct {
-	kind       Kind
-	class, key string
+	kind            Kind
+	class, key, pod string
 }
 
 // hostFacts are the facts of the host's own table by which each mount is judged.
@@ -130,7 +122,7 @@ func (e *examiner) carriers(dir string) []point {
 	return all
 }
 
-// mounts judges each mount of each view, in one pass. The verdicts of one group and one pod become one finding.
+// mounts judges each mount of each view, in one pass. The verdicts of one group become one finding.
 func (e *examiner) mounts() {
 	host := e.hostFacts()
 	hits := map[group][]hit{}
@@ -139,24 +131,20 @@ func (e *examiner) mounts() {
 			e.judge(host, v, &v.Mounts[i], hits)
 		}
 	}
-	kinds := []Kind{OnSystemDisk, NotItsDisk, BareDirectory, StaleCopy}
+	for g := range hits {
+		if g.pod != "" {
+			// Every service with a mount namespace of its own has copies of kubelet's mounts.
+			g.pod = ""
+			delete(hits, g)
+		}
+	}
 	for _, g := range slices.SortedFunc(maps.Keys(hits), func(a, b group) int {
-		return cmp.Or(cmp.Compare(slices.Index(kinds, a.kind), slices.Index(kinds, b.kind)), cmp.Compare(a.class, b.class), cmp.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.class, b.class), cmp.Compare(a.key, b.key), cmp.Compare(a.pod, b.pod))
 	}) {
 		if g.kind == StaleCopy {
 			e.staleCopy(hits[g])
-			continue
-		}
-		byPod := map[string][]hit{}
-		for _, h := range hits[g] {
-			byPod[h.volume.pod] = append(byPod[h.volume.pod], h)
-		}
-		if len(byPod) > 1 {
-			// Every service with a mount namespace of its own has copies of kubelet's mounts.
-			delete(byPod, "")
-		}
-		for _, uid := range slices.Sorted(maps.Keys(byPod)) {
-			e.volume(g, uid, byPod[uid])
+		} else {
+			e.volume(g, hits[g])
 		}
 	}
 }
@@ -171,33 +159,29 @@ func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[gro
 	of, ofPod := podVolume(m.Path)
 	add := func(g group, h hit) {
 		h.view, h.mount = v, m
-		if h.volume == (volume{}) {
-			h.volume = of
-		}
-		if h.volume.pod == "" {
-			h.volume.pod = h.process().Pod
+		h.volume.pod = cmp.Or(h.volume.pod, h.process().Pod)
+		if g.kind != StaleCopy {
+			g.pod = h.volume.pod
 		}
 		hits[g] = append(hits[g], h)
 	}
-	told := false
+	inClass := false
 	for i, carriers := range host.carriers {
 		if name := entryOf(point{m.Dev, root}, carriers); name != "" {
-			add(group{OnSystemDisk, e.s.Classes[i].Name, name}, hit{})
-			told = true
+			add(group{kind: OnSystemDisk, class: e.s.Classes[i].Name, key: name}, hit{volume: of})
+			inClass = true
 		}
 	}
-	if strings.Contains(root, "kubernetes.io~local-volume") {
-		if found := barePodPath().FindStringSubmatch(root); found != nil {
-			add(group{kind: BareDirectory, key: found[1] + "/" + found[2]}, hit{volume: volume{pod: found[1], name: found[2]}})
-		}
+	if found := barePath().FindStringSubmatch(root); found != nil {
+		add(group{kind: BareDirectory, key: found[1] + "/" + found[2]}, hit{volume: volume{pod: found[1], name: found[2]}})
 	}
 	if m.Dev.Major != 0 && (e.s.Gone[m.Dev] || !host.mounted[m.Dev]) {
 		if e.stale(host, v, m, ofPod) {
-			add(group{kind: StaleCopy, key: m.Dev.String()}, hit{})
+			add(group{kind: StaleCopy, key: m.Dev.String()}, hit{volume: of})
 		}
-	} else if ofPod && !told {
+	} else if ofPod && !inClass {
 		if level, why := host.wrongDisk(m, root, of); why != "" {
-			add(group{kind: NotItsDisk, key: of.name}, hit{level: level, why: why})
+			add(group{kind: NotItsDisk, key: of.name}, hit{volume: of, level: level, why: why})
 		}
 	}
 }
@@ -261,14 +245,14 @@ func (e *examiner) rank(h *hit) int {
 }
 
 // volume adds the finding that one pod's volume is not on its disk.
-func (e *examiner) volume(g group, uid string, hits []hit) {
+func (e *examiner) volume(g group, hits []hit) {
 	slices.SortStableFunc(hits, func(a, b hit) int { return e.rank(&b) - e.rank(&a) })
 	best, holder := hits[0], hits[0].process()
 	f := Finding{Class: g.class, Reach: best.mount.Path}
 	if best.view != &e.s.Host {
 		f.Reach = fmt.Sprintf("/proc/%d/root%s", holder.PID, best.mount.Path)
 	}
-	pod := e.pod(uid)
+	pod := e.pod(g.pod)
 	deleted := false
 	for i := range hits {
 		h := &hits[i]
@@ -283,11 +267,7 @@ func (e *examiner) volume(g group, uid string, hits []hit) {
 	slices.Sort(f.Paths)
 	f.Paths = slices.Compact(f.Paths)
 	root := strings.TrimSuffix(best.mount.Root, deletedSuffix)
-	subject, where := who(holder), describe(best.mount, root)
-	if uid != "" {
-		f.Pod = &pod
-		subject = pod.words()
-	}
+	where := describe(best.mount, root)
 	what := "the data is on the system disk, in " + where
 	if best.why != "" {
 		what = fmt.Sprintf("the data is in %s, %s", where, best.why)
@@ -297,15 +277,15 @@ func (e *examiner) volume(g group, uid string, hits []hit) {
 	} else {
 		f.Data = e.hostPath(point{best.mount.Dev, best.mount.Root})
 	}
-	copied := e.rescue(cmp.Or(uid, fmt.Sprintf("process-%d", holder.PID)) + "-" + cmp.Or(pod.Volume, path.Base(root)))
-	then := "after-copy-process"
-	if pod.Name != "" {
-		then = "after-copy-pod"
-	} else if uid != "" {
-		then = "after-copy-uid"
+	subject, then := who(holder), advice("after-copy-process")
+	if g.pod != "" {
+		f.Pod, subject, then = &pod, pod.words(), advice("after-copy-uid", "uid", pod.UID)
 	}
-	do := append(advice("copy", "reach", f.Reach, "copy", copied), advice(then, "namespace", pod.Namespace, "pod", pod.Name, "uid", uid)...)
-	e.find(f, cmp.Or(best.level, Problem), g.kind, do, "%s: %s", subject, what)
+	if pod.Name != "" {
+		then = advice("after-copy-pod", "namespace", pod.Namespace, "pod", pod.Name)
+	}
+	copied := e.rescue(cmp.Or(g.pod, fmt.Sprintf("process-%d", holder.PID)) + "-" + cmp.Or(pod.Volume, path.Base(root)))
+	e.find(f, cmp.Or(best.level, Problem), g.kind, append(advice("copy", "reach", f.Reach, "copy", copied), then...), "%s: %s", subject, what)
 }
 
 // pod returns a pod with its names, if they are known.

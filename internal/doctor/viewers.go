@@ -11,15 +11,16 @@ import (
 
 // viewers judges what every kubelet, provisioner and daemon sees of a class directory.
 func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
+	groups := e.receivers(host.mount.Shared)
 	count := map[Role]int{}
 	have := 0 // the provisioners that have the directory
 	for _, v := range e.s.all() {
 		for _, role := range []Role{Kubelet, Provisioner, Agent} {
-			i := slices.IndexFunc(v.Processes, func(p Process) bool { return p.Role == role })
-			if i < 0 {
+			p := v.first(role)
+			if p == nil {
 				continue
 			}
-			sees := e.viewer(c, v, &v.Processes[i], host, disks)
+			sees := e.viewer(c, v, p, host, groups, disks)
 			if role != Provisioner || sees != seesUnknown {
 				count[role]++
 			}
@@ -40,8 +41,9 @@ func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
 	}
 }
 
-// viewer judges what one process sees of a class directory, and returns it as in Seen.Sees.
-func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, disks map[string]place) string {
+// viewer judges what one process sees of a class directory, and returns it as in Seen.Sees. groups are the peer groups
+// to which new mounts in the host's directory come.
+func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, groups map[int]bool, disks map[string]place) string {
 	base := v.Bases[c.Directory]
 	f := Finding{Class: c.Name, Paths: []string{base}, Processes: []Process{*p}}
 	who, shown, do := who(p), disk.Visible(base), remedy(p, c.Directory)
@@ -51,7 +53,7 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, disks 
 	case sees == seesUnknown:
 		e.find(f, Warning, Blind, nil, "cannot see what %s has at %s: %s", who, shown, v.unknown(base))
 	case sees == seesSame:
-		seen.Arrives = v.Namespace == e.s.Host.Namespace && at.mount.ID == host.mount.ID || e.reaches(host.mount.Shared, at.mount)
+		seen.Arrives = v.Namespace == e.s.Host.Namespace && at.mount.ID == host.mount.ID || at.mount.Receives(groups)
 		if !seen.Arrives {
 			e.find(f, Problem, NotPropagated, do, "%s will not see new mounts in %s: %s", who, shown, consequence(p.Role))
 		}
@@ -104,27 +106,26 @@ func (e *examiner) disksSeen(c *disk.Class, v *View, p *Process, seen *Seen, hos
 		seen.Mounts = append(seen.Mounts, SeenMount{Path: at, Sees: sees, Dev: got.dev, Root: got.dir})
 		wrong[sees] = append(wrong[sees], at)
 	}
-	who, do := who(p), remedy(p, c.Directory)
-	for _, sees := range []string{seesDirectory, seesOther, seesAbsent, seesUnknown} {
-		paths := wrong[sees]
-		if len(paths) == 0 {
-			continue
-		}
-		f := Finding{Class: c.Name, Paths: paths, Processes: []Process{*p}}
-		many := some(paths)
-		switch sees {
-		case seesDirectory:
-			then := ""
-			if p.Role == Kubelet {
-				then = ": new pods there write to the system disk"
-			}
-			e.find(f, Problem, WrongMount, do, "%s sees a directory on the system disk instead of the disk at %s%s", who, many, then)
-		case seesOther:
-			e.find(f, Problem, WrongMount, do, "%s sees something other than the host's disk at %s", who, many)
-		case seesAbsent:
-			e.find(f, Warning, NoMount, do, "%s sees nothing at %s", who, many)
-		case seesUnknown:
-			e.find(f, Warning, Blind, nil, "cannot see what %s has at %s: %s", who, many, v.unknown(paths[0]))
+	then := ""
+	if p.Role == Kubelet {
+		then = ": new pods there write to the system disk"
+	}
+	do := remedy(p, c.Directory)
+	for _, verdict := range []struct {
+		sees  string
+		level Level
+		kind  Kind
+		do    []string
+		what  string
+	}{
+		{seesDirectory, Problem, WrongMount, do, "%[1]s sees a directory on the system disk instead of the disk at %[2]s" + then},
+		{seesOther, Problem, WrongMount, do, "%[1]s sees something other than the host's disk at %[2]s"},
+		{seesAbsent, Warning, NoMount, do, "%[1]s sees nothing at %[2]s"},
+		{seesUnknown, Warning, Blind, nil, "cannot see what %[1]s has at %[2]s: %[3]s"},
+	} {
+		if paths := wrong[verdict.sees]; len(paths) > 0 {
+			e.find(Finding{Class: c.Name, Paths: paths, Processes: []Process{*p}}, verdict.level, verdict.kind, verdict.do,
+				verdict.what, who(p), some(paths), v.unknown(paths[0]))
 		}
 	}
 }
@@ -137,7 +138,7 @@ func some(paths []string) string {
 	return fmt.Sprintf("%s and %d more", disk.Visible(paths[0]), len(paths)-1)
 }
 
-// sharedBack judges whether a kubelet's mounts for pods arrive at the container runtime.
+// sharedBack judges whether the kubelets' mounts for pods arrive at the container runtime.
 func (e *examiner) sharedBack() {
 	var runtimes []*View
 	for _, v := range e.s.all() {
@@ -148,51 +149,57 @@ func (e *examiner) sharedBack() {
 	if len(runtimes) == 0 {
 		runtimes = []*View{&e.s.Host}
 	}
-	type arrival struct {
-		path  string
-		point point
+	for _, v := range e.s.all() {
+		kubelet, culprit := v.first(Kubelet), v.first(Kubelet)
+		// The runtime of k3s and others is a child of kubelet, in its namespace.
+		if kubelet == nil || slices.ContainsFunc(runtimes, func(r *View) bool { return r.Namespace == v.Namespace }) {
+			continue
+		}
+		if v.Namespace == e.s.Host.Namespace {
+			culprit = runtimes[0].first(Runtime) // it does not use the host's mounts
+		}
+		for _, dir := range kubelet.Roots {
+			if at, ok := v.place(dir); ok && !e.arrives(at, dir, runtimes) {
+				e.find(Finding{Paths: []string{dir}, Processes: []Process{*kubelet}}, Problem, NotSharedBack, remedyRoot(culprit, dir),
+					"the container runtime does not see what %s mounts below %s: "+
+						"containers get the bare directory on the system disk instead of their volume", who(kubelet), disk.Visible(dir))
+			}
+		}
+		if lost := v.lost(runtimes); len(lost) > 0 {
+			e.find(Finding{Paths: lost, Processes: []Process{*kubelet}}, Problem, NotSharedBack, remedyRoot(culprit, kubelet.Roots[0]),
+				"the container runtime does not see a volume that %s has mounted: %s", who(kubelet), some(lost))
+		}
 	}
-	arrived := map[arrival]bool{}
+}
+
+// arrives reports whether what is mounted below a kubelet's root directory arrives at a runtime.
+func (e *examiner) arrives(at place, dir string, runtimes []*View) bool {
+	groups := e.receivers(at.mount.Shared)
+	return slices.ContainsFunc(runtimes, func(r *View) bool {
+		there, ok := r.place(dir)
+		return ok && there.point == at.point && there.mount.Receives(groups)
+	})
+}
+
+// lost returns the paths of the view's volumes of pods that no runtime has.
+func (v *View) lost(runtimes []*View) []string {
+	type volumeMount struct {
+		path string
+		point
+	}
+	arrived := map[volumeMount]bool{}
 	for _, r := range runtimes {
 		for i := range r.Mounts {
 			m := &r.Mounts[i]
-			arrived[arrival{m.Path, point{m.Dev, m.Root}}] = true
+			arrived[volumeMount{m.Path, point{m.Dev, m.Root}}] = true
 		}
 	}
-	for _, v := range e.s.all() {
-		i := slices.IndexFunc(v.Processes, func(p Process) bool { return p.Role == Kubelet })
-		// The runtime of k3s and others is a child of kubelet, in its namespace.
-		if i < 0 || slices.ContainsFunc(runtimes, func(r *View) bool { return r.Namespace == v.Namespace }) {
-			continue
-		}
-		p := &v.Processes[i]
-		culprit := p // who does not use the host's mounts
-		if v.Namespace == e.s.Host.Namespace {
-			j := slices.IndexFunc(runtimes[0].Processes, func(p Process) bool { return p.Role == Runtime })
-			culprit = &runtimes[0].Processes[j]
-		}
-		for _, dir := range p.Roots {
-			at, ok := v.place(dir)
-			arrives := func(r *View) bool {
-				there, ok := r.place(dir)
-				return ok && there.point == at.point && e.reaches(at.mount.Shared, there.mount)
-			}
-			if ok && !slices.ContainsFunc(runtimes, arrives) {
-				e.find(Finding{Paths: []string{dir}, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(culprit, dir),
-					"the container runtime does not see what %s mounts below %s: "+
-						"containers get the bare directory on the system disk instead of their volume", who(p), disk.Visible(dir))
-			}
-		}
-		var lost []string
-		for j := range v.Mounts {
-			m := &v.Mounts[j]
-			if _, ok := podVolume(m.Path); ok && !arrived[arrival{m.Path, point{m.Dev, m.Root}}] {
-				lost = append(lost, m.Path)
-			}
-		}
-		if len(lost) > 0 {
-			e.find(Finding{Paths: lost, Processes: []Process{*p}}, Problem, NotSharedBack, remedyRoot(culprit, p.Roots[0]),
-				"the container runtime does not see a volume that %s has mounted: %s", who(p), some(lost))
+	var lost []string
+	for i := range v.Mounts {
+		m := &v.Mounts[i]
+		if _, ok := podVolume(m.Path); ok && !arrived[volumeMount{m.Path, point{m.Dev, m.Root}}] {
+			lost = append(lost, m.Path)
 		}
 	}
+	return lost
 }
