@@ -33,53 +33,41 @@ func CompleteFlag(c *cobra.Command, flag string, words ...cobra.Completion) {
 	}
 }
 
-// seenDisk is a disk as far as the caller may read about it.
-type seenDisk struct {
-	facts    *disk.Facts
-	decision disk.Decision
-}
-
-func seenDisks(h inventory.Host) []seenDisk {
-	s, err := config.Load(config.Source{Environ: os.Environ()})
-	if err != nil {
-		s = config.Default()
-	}
-	disks, err := h.For(&s).Scan()
-	if err != nil {
-		return nil
-	}
-	var seen []seenDisk
-	for i := range disks {
-		c := disks[i].Known()
-		seen = append(seen, seenDisk{&disks[i], policy.Decide(&disks[i], &c, &s)})
-	}
-	return seen
-}
+// fit reports whether a disk is fit for a command.
+type fit func(*disk.Facts, disk.Decision) bool
 
 // DisksWith offers the names of the disks that are fit for a command.
-func DisksWith(host func() inventory.Host, fit func(*disk.Facts, disk.Decision) bool) func() []cobra.Completion {
-	return func() []cobra.Completion {
-		var words []cobra.Completion
-		for _, d := range seenDisks(host()) {
-			if fit(d.facts, d.decision) {
-				text := disk.HumanSize(d.facts.Size) + ", " + string(d.decision.Action)
-				if d.facts.Serial != "" {
-					text += ", serial " + disk.Visible(d.facts.Serial)
-				}
-				words = append(words, cobra.CompletionWithDesc(d.facts.Name, text))
-			}
+func DisksWith(host func() inventory.Host, fits fit) func() []cobra.Completion {
+	return offer(host, fits, func(f *disk.Facts, d disk.Decision) cobra.Completion {
+		text := disk.HumanSize(f.Size) + ", " + string(d.Action)
+		if f.Serial != "" {
+			text += ", serial " + disk.Visible(f.Serial)
 		}
-		return words
-	}
+		return cobra.CompletionWithDesc(f.Name, text)
+	})
 }
 
 // UUIDsWith offers the UUIDs of the filesystems on such disks.
-func UUIDsWith(host func() inventory.Host, fit func(*disk.Facts, disk.Decision) bool) func() []cobra.Completion {
+func UUIDsWith(host func() inventory.Host, fits fit) func() []cobra.Completion {
+	known := func(f *disk.Facts, d disk.Decision) bool { return fits(f, d) && disk.ValidUUID(d.UUID) }
+	return offer(host, known, func(f *disk.Facts, d disk.Decision) cobra.Completion {
+		return cobra.CompletionWithDesc(d.UUID, f.Name+", "+disk.HumanSize(f.Size))
+	})
+}
+
+// offer offers a word for each disk that is fit, as far as the caller may read about it.
+func offer(host func() inventory.Host, fits fit, word func(*disk.Facts, disk.Decision) cobra.Completion) func() []cobra.Completion {
 	return func() []cobra.Completion {
+		s, err := config.Load(config.Source{Environ: os.Environ()})
+		if err != nil {
+			s = config.Default()
+		}
+		disks, _ := host().For(&s).Scan()
 		var words []cobra.Completion
-		for _, d := range seenDisks(host()) {
-			if fit(d.facts, d.decision) && disk.ValidUUID(d.decision.UUID) {
-				words = append(words, cobra.CompletionWithDesc(d.decision.UUID, d.facts.Name+", "+disk.HumanSize(d.facts.Size)))
+		for i := range disks {
+			f, c := &disks[i], disks[i].Known()
+			if d := policy.Decide(f, &c, &s); fits(f, d) {
+				words = append(words, word(f, d))
 			}
 		}
 		return words

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,27 +89,20 @@ func ReadDump(stdin io.Reader, file string) (*Dump, error) {
 func Explain(w io.Writer, from *Dump) error {
 	f, c, s := from.Facts, from.Content, from.Settings
 	var b strings.Builder
-	sign := map[bool]string{true: "yes", false: "NO "}
-	nothing := func(s string) string {
-		if s == "" {
-			return "nothing"
-		}
-		return s
-	}
-	fmt.Fprintf(&b, "%s: %s, serial %s, %s\n", disk.Visible(f.ID.String()), disk.HumanSize(f.Size), nothing(disk.Visible(f.Serial)), nothing(disk.Visible(f.Transport)))
+	fmt.Fprintf(&b, "%s: %s, serial %s, %s\n", disk.Visible(f.ID.String()), disk.HumanSize(f.Size), cmp.Or(disk.Visible(f.Serial), "nothing"), cmp.Or(disk.Visible(f.Transport), "nothing"))
 	classes, exclusions := policy.Consider(f, s)
 	if f.System != "" {
 		fmt.Fprintf(&b, "\nIt carries the running system (%s): no class may have it.\n", disk.Visible(f.System))
 	}
 	for _, e := range exclusions {
-		fmt.Fprintf(&b, "\nexclude[%d] holds for it: no class has it.\n%s", e.Index, matchLines(e.Matches, sign, nothing))
+		fmt.Fprintf(&b, "\nexclude[%d] holds for it: no class has it.\n%s", e.Index, matchLines(e.Matches))
 	}
 	var class *disk.Class
 	for _, one := range classes {
 		if one.Has {
 			class = one.Class
 		}
-		fmt.Fprintf(&b, "\nClass %s %s.\n%s", disk.Visible(one.Class.Name), one.Verdict, matchLines(one.Matches, sign, nothing))
+		fmt.Fprintf(&b, "\nClass %s %s.\n%s", disk.Visible(one.Class.Name), one.Verdict, matchLines(one.Matches))
 	}
 	d := policy.Decide(f, c, s)
 	if class != nil {
@@ -118,7 +112,7 @@ func Explain(w io.Writer, from *Dump) error {
 		}
 		fmt.Fprintf(&b, "\nConditions for %s:\n", act)
 		for _, cond := range policy.Conditions(f, c, s, class) {
-			mark := sign[cond.Held]
+			mark := signs[cond.Held]
 			if cond.Open {
 				mark = "?  "
 			}
@@ -142,11 +136,14 @@ func Explain(w io.Writer, from *Dump) error {
 	return err
 }
 
+// signs show whether a condition holds.
+var signs = map[bool]string{true: "yes", false: "NO "}
+
 // matchLines returns a line for each selector.
-func matchLines(all []policy.Match, sign map[bool]string, nothing func(string) string) string {
+func matchLines(all []policy.Match) string {
 	var b strings.Builder
 	for _, m := range all {
-		fmt.Fprintf(&b, "  %s  %s: %s: found %s\n", sign[m.Held], m.Selector, disk.Visible(m.Wants), nothing(m.Found))
+		fmt.Fprintf(&b, "  %s  %s: %s: found %s\n", signs[m.Held], m.Selector, disk.Visible(m.Wants), cmp.Or(m.Found, "nothing"))
 	}
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -128,19 +128,14 @@ func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	if err != nil {
 		return err
 	}
-	var differ []string
-	values := make([]map[string]any, 2)
-	for i, settings := range []*disk.Settings{s, theirs} {
-		text, err := json.Marshal(settings)
-		if err == nil {
-			err = json.Unmarshal(text, &values[i])
-		}
-		if err != nil {
-			return fmt.Errorf("cannot compare the settings with the daemon's: %w", err)
-		}
+	here, err := byKey(s)
+	daemons, theirErr := byKey(theirs)
+	if err := errors.Join(err, theirErr); err != nil {
+		return fmt.Errorf("cannot compare the settings with the daemon's: %w", err)
 	}
-	for key, value := range values[0] {
-		if !reflect.DeepEqual(value, values[1][key]) {
+	var differ []string
+	for key, value := range here {
+		if !bytes.Equal(value, daemons[key]) {
 			differ = append(differ, key)
 		}
 	}
@@ -151,4 +146,13 @@ func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	_, err = fmt.Fprintf(w, "This is for the configuration as it is read here. The daemon runs with another: %s\n"+
 		"(a change that is not loaded yet: systemctl reload hotmount; or the unit's own: systemctl cat hotmount).\n", strings.Join(differ, ", "))
 	return err
+}
+
+// byKey returns the settings as JSON by their keys.
+func byKey(s *disk.Settings) (values map[string]json.RawMessage, err error) {
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = json.Unmarshal(text, &values)
+	}
+	return values, err
 }

@@ -77,13 +77,6 @@ func Colour(w io.Writer) bool {
 // columns is the maximum width of the table.
 const columns = 100
 
-func or(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
 // wrap breaks a text at spaces so that its lines fit.
 func wrap(text, indent string) string {
 	var b strings.Builder

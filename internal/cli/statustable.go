@@ -135,7 +135,7 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 		if all := []rune(disk.Visible(s)); wide && len(all) > widestSerial {
 			return string(all[:widestSerial/2]) + "…" + string(all[len(all)-widestSerial/2+1:])
 		}
-		return cut(or(s), 10)
+		return cut(cmp.Or(s, "-"), 10)
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tCONTENT\tCLASS\tSTATE\tSINCE\tUSE%\tWHERE")
@@ -155,7 +155,7 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 		if dir, name := path.Split(where); !wide && disk.ValidUUID(name) {
 			where = cut(dir, 12) + name[:8] + "…"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(d.Disk, 8), disk.HumanSize(d.Size), serial(cmp.Or(d.Name, d.Serial)), cut(content, 9), cut(or(d.Class), 8), d.State, since, use, or(cut(where, 21)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cut(d.Disk, 8), disk.HumanSize(d.Size), serial(cmp.Or(d.Name, d.Serial)), cut(content, 9), cut(cmp.Or(d.Class, "-"), 8), d.State, since, use, cmp.Or(cut(where, 21), "-"))
 	}
 	return t.Flush()
 }

@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -83,15 +84,9 @@ func configMap(data map[string]string) (*values, error) {
 func (v *values) filled() *values {
 	for i := range v.Classes {
 		c := &v.Classes[i]
-		if c.MountDir == "" {
-			c.MountDir = c.HostDir
-		}
-		if c.VolumeMode == "" {
-			c.VolumeMode = "Filesystem"
-		}
-		if c.NamePattern == "" {
-			c.NamePattern = "*"
-		}
+		c.MountDir = cmp.Or(c.MountDir, c.HostDir)
+		c.VolumeMode = cmp.Or(c.VolumeMode, "Filesystem")
+		c.NamePattern = cmp.Or(c.NamePattern, "*")
 	}
 	return v
 }

@@ -4,6 +4,7 @@ package provisioner
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -77,11 +78,8 @@ type storageClass struct {
 // expected returns the provisioner's class for a class of hotmount.
 func expected(c *disk.Class) class {
 	p := class{
-		Name: c.StorageClass, HostDir: c.Directory, MountDir: c.Directory,
+		Name: cmp.Or(c.StorageClass, c.Name), HostDir: c.Directory, MountDir: c.Directory,
 		VolumeMode: "Filesystem", NamePattern: MountPattern,
-	}
-	if p.Name == "" {
-		p.Name = c.Name
 	}
 	switch {
 	case c.Mode == disk.ModeBlock:
@@ -158,23 +156,18 @@ type checker struct {
 	found []string
 }
 
-func (k *checker) say(format string, args ...any) {
-	k.found = append(k.found, fmt.Sprintf(format, args...))
+// unless says what does not fit, unless it does.
+func (k *checker) unless(fits bool, format string, args ...any) {
+	if !fits {
+		k.found = append(k.found, fmt.Sprintf(format, args...))
+	}
 }
 
 func (k *checker) whole() {
-	if k.v.Common.Kind != 0 {
-		k.say("common: is a key of charts before 2.0, and ignored: move what is in it to the top level")
-	}
-	if !k.v.UseNodeNameOnly {
-		k.say("useNodeNameOnly: found false, expected true: a node that is registered anew could not go on with its volumes")
-	}
-	if k.v.SetPVOwnerRef {
-		k.say("setPVOwnerRef: found true, expected false: the volumes would be deleted with the node object")
-	}
-	if k.v.Cleanup.Enabled {
-		k.say("nodeCleanupController.enabled: found true, expected false: it deletes the volumes of nodes that are away, and the disks stay")
-	}
+	k.unless(k.v.Common.Kind == 0, "common: is a key of charts before 2.0, and ignored: move what is in it to the top level")
+	k.unless(k.v.UseNodeNameOnly, "useNodeNameOnly: found false, expected true: a node that is registered anew could not go on with its volumes")
+	k.unless(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: the volumes would be deleted with the node object")
+	k.unless(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: it deletes the volumes of nodes that are away, and the disks stay")
 }
 
 // ours checks one of hotmount's classes.
@@ -186,73 +179,54 @@ func (k *checker) ours(c *disk.Class) {
 		if path.Clean(got.HostDir) != want.HostDir {
 			continue
 		}
-		if !c.Provision {
-			k.say("class %s: hostDir: found %s, the directory of hotmount's class %s, which is not for the provisioner (provision: false): its disks would become volumes, and be emptied", disk.Visible(got.Name), want.HostDir, c.Name)
-			continue
+		k.unless(c.Provision, "class %s: hostDir: found %s, the directory of hotmount's class %s, which is not for the provisioner (provision: false): its disks would become volumes, and be emptied", disk.Visible(got.Name), want.HostDir, c.Name)
+		if c.Provision {
+			n++
+			k.unless(n != 2, "class %s: its directory %s is that of two classes: each disk would become two volumes", c.Name, want.HostDir)
+			k.pair(c, got, &want)
 		}
-		if n++; n == 2 {
-			k.say("class %s: its directory %s is that of two classes: each disk would become two volumes", c.Name, want.HostDir)
-		}
-		k.pair(c, got, &want)
 	}
-	if n == 0 && c.Provision {
-		k.say("class %s: no class has hostDir %s: its disks become no volumes", c.Name, want.HostDir)
-	}
+	k.unless(n > 0 || !c.Provision, "class %s: no class has hostDir %s: its disks become no volumes", c.Name, want.HostDir)
 }
 
 func (k *checker) pair(c *disk.Class, got, want *class) {
 	name := "class " + disk.Visible(got.Name)
-	if c.StorageClass != "" && got.Name != c.StorageClass {
-		k.say("%s: name: found %s, expected %s, the storage_class of class %s", name, disk.Visible(got.Name), want.Name, c.Name)
-	}
-	if got.VolumeMode != want.VolumeMode {
-		k.say("%s: volumeMode: found %s, expected %s", name, disk.Visible(got.VolumeMode), want.VolumeMode)
-	}
+	k.unless(c.StorageClass == "" || got.Name == c.StorageClass, "%s: name: found %s, expected %s, the storage_class of class %s", name, disk.Visible(got.Name), want.Name, c.Name)
+	k.unless(got.VolumeMode == want.VolumeMode, "%s: volumeMode: found %s, expected %s", name, disk.Visible(got.VolumeMode), want.VolumeMode)
 	sample := sampleMount
 	if c.Mode == disk.ModeBlock {
 		sample = sampleLink
-		if len(got.BlockCleaner) == 0 || strings.HasSuffix(got.BlockCleaner[0], "/quick_reset.sh") {
-			k.say("%s: blockCleanerCommand: found quick_reset.sh, which is what holds without one, expected %s: the next tenant could read the data of the last", name, strings.Join(want.BlockCleaner, " "))
-		}
-		if k.v.MountDevVolume != nil && !*k.v.MountDevVolume {
-			k.say("mountDevVolume: found false, expected true: class %s has block volumes", c.Name)
-		}
+		k.unless(len(got.BlockCleaner) > 0 && !strings.HasSuffix(got.BlockCleaner[0], "/quick_reset.sh"),
+			"%s: blockCleanerCommand: found quick_reset.sh, which is what holds without one, expected %s: the next tenant could read the data of the last", name, strings.Join(want.BlockCleaner, " "))
+		k.unless(k.v.MountDevVolume == nil || *k.v.MountDevVolume, "mountDevVolume: found false, expected true: class %s has block volumes", c.Name)
 	}
-	switch match, err := path.Match(got.NamePattern, sample); {
-	case err != nil || !match:
-		k.say("%s: namePattern: found %s, which does not match %s, expected %s", name, disk.Visible(got.NamePattern), sample, want.NamePattern)
-	case got.NamePattern != want.NamePattern:
-		k.say("%s: namePattern: found %s, expected %s: whatever else comes to lie there would be taken for a volume", name, disk.Visible(got.NamePattern), want.NamePattern)
-	}
-	if c.Mode != disk.ModeBlock && got.FSType != "" && !slices.Contains(c.Accept, got.FSType) {
-		k.say("%s: fsType: found %s, expected %s", name, disk.Visible(got.FSType), want.FSType)
-	}
+	match, _ := path.Match(got.NamePattern, sample)
+	k.unless(match, "%s: namePattern: found %s, which does not match %s, expected %s", name, disk.Visible(got.NamePattern), sample, want.NamePattern)
+	k.unless(!match || got.NamePattern == want.NamePattern,
+		"%s: namePattern: found %s, expected %s: whatever else comes to lie there would be taken for a volume", name, disk.Visible(got.NamePattern), want.NamePattern)
+	k.unless(c.Mode == disk.ModeBlock || got.FSType == "" || slices.Contains(c.Accept, got.FSType), "%s: fsType: found %s, expected %s", name, disk.Visible(got.FSType), want.FSType)
 }
 
 // theirs checks one of the file's classes, whether or not hotmount has its directory.
 func (k *checker) theirs(i int) {
 	c := &k.v.Classes[i]
 	name := "class " + disk.Visible(c.Name)
-	switch s, err := c.storageClass(); {
-	case err != nil:
-		k.say("%s: storageClass: %v", name, err)
-	case len(s.MountOptions) > 0:
-		k.say("%s: storageClass.mountOptions: found %s, expected none: the disk is mounted already, with the options of hotmount's class", name, disk.Visible(fmt.Sprint(s.MountOptions)))
-	}
+	s, err := c.storageClass()
+	k.unless(err == nil, "%s: storageClass: %v", name, err)
+	k.unless(err != nil || len(s.MountOptions) == 0, "%s: storageClass.mountOptions: found %s, expected none: the disk is mounted already, with the options of hotmount's class", name, disk.Visible(fmt.Sprint(s.MountOptions)))
 	for j := range k.s.Classes {
 		ours := &k.s.Classes[j]
-		if host := path.Clean(c.HostDir); host != ours.Directory && (disk.IsBelow(host, ours.Directory) || disk.IsBelow(ours.Directory, host)) {
-			k.say("%s: hostDir: found %s, and %s is the directory of hotmount's class %s: of two class directories none may lie in the other", name, disk.Visible(c.HostDir), ours.Directory, ours.Name)
-		}
+		host := path.Clean(c.HostDir)
+		k.unless(host == ours.Directory || !nested(host, ours.Directory),
+			"%s: hostDir: found %s, and %s is the directory of hotmount's class %s: of two class directories none may lie in the other", name, disk.Visible(c.HostDir), ours.Directory, ours.Name)
 	}
 	for j := range i {
 		o := &k.v.Classes[j]
-		if c.Name == o.Name {
-			k.say("%s: there are two of that name", name)
-		}
-		a, b := path.Clean(c.MountDir), path.Clean(o.MountDir)
-		if disk.IsBelow(a, b) || disk.IsBelow(b, a) {
-			k.say("%s: mountDir: found %s, and class %s has %s: inside the provisioner's pod the one is a mount point in the other, and would become a volume of the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
-		}
+		k.unless(c.Name != o.Name, "%s: there are two of that name", name)
+		k.unless(!nested(path.Clean(c.MountDir), path.Clean(o.MountDir)),
+			"%s: mountDir: found %s, and class %s has %s: inside the provisioner's pod the one is a mount point in the other, and would become a volume of the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
 	}
 }
+
+// nested reports whether the directories are the same, or one lies in the other.
+func nested(a, b string) bool { return disk.IsBelow(a, b) || disk.IsBelow(b, a) }
