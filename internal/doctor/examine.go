@@ -42,7 +42,7 @@ func (e *examiner) receivers(group int) map[int]bool {
 	for _, v := range e.s.all() {
 		tables = append(tables, v.Mounts)
 	}
-	return mounts.Receivers(group, slices.Values(tables))
+	return mounts.Receivers(group, tables)
 }
 
 // point is a directory of a filesystem.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -106,37 +105,16 @@ func (src Source) proc(pid int, name string) string {
 	return src.path(path.Join("/proc", strconv.Itoa(pid), name))
 }
 
-// maxTable bounds a mount table in bytes. A pod may make as many mounts as /proc/sys/fs/mount-max allows, with long
-// names.
-const maxTable = 32 << 20
-
 // table reads the mount table of the view's first process that is still alive.
 func (src Source) table(v *View) error {
 	err := fs.ErrNotExist
 	for len(v.Processes) > 0 {
-		if v.Mounts, err = src.tableOf(v.Processes[0].PID); !mounts.Gone(err) {
+		if v.Mounts, err = mounts.ReadTable(src.proc(v.Processes[0].PID, "mountinfo")); !mounts.Gone(err) {
 			return err
 		}
 		v.Processes = v.Processes[1:]
 	}
 	return err
-}
-
-func (src Source) tableOf(pid int) ([]mounts.Mount, error) {
-	file, err := os.Open(src.proc(pid, "mountinfo"))
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	bounded := &io.LimitedReader{R: file, N: maxTable}
-	tree, err := mounts.ParseTree(bounded)
-	switch {
-	case bounded.N == 0:
-		return nil, fmt.Errorf("it has more than %d bytes", maxTable)
-	case err == nil && len(tree) == 0:
-		return nil, fs.ErrNotExist // the process has ended
-	}
-	return tree, err
 }
 
 // process reads a process's name, what its name claims for its role, and its control group. It reads no file of /proc

@@ -160,6 +160,28 @@ func group(m *mountinfo.Info, name string) int {
 	return 0
 }
 
+// maxTable bounds a mount table in bytes. A pod may make as many mounts as /proc/sys/fs/mount-max allows, with long
+// names.
+const maxTable = 32 << 20
+
+// ReadTable reads the mount table of a process from its file in /proc. The error of a process that has ended is Gone.
+func ReadTable(name string) ([]Mount, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	bounded := &io.LimitedReader{R: file, N: maxTable}
+	tree, err := ParseTree(bounded)
+	switch {
+	case bounded.N == 0:
+		return nil, fmt.Errorf("the table has more than %d bytes", maxTable)
+	case err == nil && len(tree) == 0:
+		return nil, fs.ErrNotExist
+	}
+	return tree, err
+}
+
 // boundLines reads a mount table, cuts lines that are too long, and checks the numbers: the library reads an invalid
 // one as 0.
 func boundLines(r io.Reader) (io.Reader, error) {

@@ -3,7 +3,6 @@ package mounts
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"path"
 	"strings"
 
@@ -55,9 +54,9 @@ func inside(m *Mount, dir string) string {
 
 // Receivers returns the peer groups at whose mounts the mounts and unmounts of a group's arrive: the group, and over any
 // number of hops its slaves in the tables (mount_namespaces(7)). It is empty for 0, which is no group.
-func Receivers(group int, tables iter.Seq[[]Mount]) map[int]bool {
+func Receivers(group int, tables [][]Mount) map[int]bool {
 	slaves := map[int][]int{}
-	for table := range tables {
+	for _, table := range tables {
 		for i := range table {
 			if m := &table[i]; m.Shared != 0 {
 				slaves[m.Master] = append(slaves[m.Master], m.Shared)

@@ -44,18 +44,16 @@ func shutDownAll(root string, dev disk.Dev) error {
 	if down {
 		return nil
 	}
-	trees, tasks, err := namespaces(root, host)
+	all, err := namespaces(root)
 	if err != nil {
 		return errors.Join(errs, err)
 	}
-	for _, p := range tasks {
-		if p.first {
-			down, err := shutDownBy(filepath.Join(p.dir, "root"), root, trees[p.namespace], dev)
-			if down {
-				return nil
-			}
-			errs = errors.Join(errs, err)
+	for _, n := range all[1:] {
+		down, err := shutDownBy(n.root, root, n.mounts, dev)
+		if down {
+			return nil
 		}
+		errs = errors.Join(errs, err)
 	}
 	return errs
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -73,79 +72,79 @@ func MountedAnywhere(root, name string) bool {
 // Users reads nothing from the disk, which may be dead. Only root with all capabilities sees every user. It leaves out
 // processes that end meanwhile.
 func Users(root string, dev disk.Dev, path string) ([]User, error) {
-	host, err := Tree(root)
+	all, err := namespaces(root)
 	if err != nil {
 		return nil, err
 	}
-	trees, tasks, err := namespaces(root, host)
-	if err != nil {
-		return nil, err
-	}
-
 	var users []User
-	for _, m := range host {
-		if m.Dev == dev && m.Path != path {
-			users = append(users, User{Pod: podOfPath(m.Path), How: "mounted at " + disk.Visible(m.Path)})
-		}
-	}
-	f := follow(host, dev, path, trees)
-	ids := map[string]map[int]bool{}
-	for namespace, mounts := range trees {
-		ids[namespace] = map[int]bool{}
-		for _, m := range mounts {
-			ids[namespace][m.ID] = m.Dev == dev
-		}
-	}
-	for _, p := range tasks {
-		tree := trees[p.namespace]
-		for i := range tree {
-			if m := &tree[i]; p.first && m.Dev == dev && !f.follows(tree, m) {
-				users = append(users, user(p.dir, "mounted at "+disk.Visible(m.Path)+" in its mount namespace"))
+	f := follow(all, dev, path)
+	for _, n := range all {
+		ours := map[int]bool{}
+		for i := range n.mounts {
+			m := &n.mounts[i]
+			ours[m.ID] = m.Dev == dev
+			how := "mounted at " + disk.Visible(m.Path)
+			switch {
+			case m.Dev != dev:
+			case n == all[0] && m.Path != path:
+				users = append(users, User{Pod: podOfPath(m.Path), How: how})
+			case n != all[0] && !f.follows(n.mounts, m):
+				users = append(users, user(n.processes[0], how+" in its mount namespace"))
 			}
 		}
-		for _, how := range uses(p.dir, ids[p.namespace], dev) {
-			users = append(users, user(p.dir, how))
+		for _, dir := range n.processes {
+			for _, how := range uses(dir, ours, dev) {
+				users = append(users, user(dir, how))
+			}
 		}
 	}
 	return users, nil
 }
 
-// task is a process with a known mount namespace. first reports whether it is the first process of a namespace other
-// than the host's.
-type task struct {
-	dir, namespace string
-	first          bool
+// namespace is a mount namespace.
+type namespace struct {
+	// root is the root directory of its first process, mounts the mount table as that process sees it.
+	root   string
+	mounts []Mount
+	// processes are the directories of its processes in /proc.
+	processes []string
 }
 
-// namespaces returns all processes, and the mount table of each mount namespace as its first process sees it. The
-// caller passes the host's.
-func namespaces(root string, host []Mount) (map[string][]Mount, []task, error) {
-	proc := filepath.Join("/", root, "proc")
-	hostNamespace, err := os.Readlink(filepath.Join(proc, "1/ns/mnt"))
+// namespaces returns all mount namespaces, the host's first.
+func namespaces(root string) ([]*namespace, error) {
+	host := &namespace{root: filepath.Join("/", root)}
+	var err error
+	if host.mounts, err = Tree(root); err != nil {
+		return nil, err
+	}
+	link, err := os.Readlink(filepath.Join("/", root, "proc/1/ns/mnt"))
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot tell mount namespaces apart: %w", err)
+		return nil, fmt.Errorf("cannot tell mount namespaces apart: %w", err)
 	}
 	pids, err := PIDs(root)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	trees, tasks := map[string][]Mount{hostNamespace: host}, []task(nil)
+	all, known := []*namespace{host}, map[string]*namespace{link: host}
 	for _, pid := range pids {
-		p := task{dir: filepath.Join(proc, strconv.Itoa(pid))}
-		p.namespace, err = os.Readlink(filepath.Join(p.dir, "ns/mnt"))
-		if err == nil && trees[p.namespace] == nil {
-			p.first = true
-			trees[p.namespace], err = tree(filepath.Join(p.dir, "mountinfo"))
+		dir := filepath.Join("/", root, "proc", strconv.Itoa(pid))
+		link, err := os.Readlink(filepath.Join(dir, "ns/mnt"))
+		n := known[link]
+		if err == nil && n == nil {
+			n = &namespace{root: filepath.Join(dir, "root")}
+			if n.mounts, err = ReadTable(filepath.Join(dir, "mountinfo")); err == nil {
+				known[link], all = n, append(all, n)
+			}
 		}
 		switch {
 		case Gone(err):
-			continue
 		case err != nil:
-			return nil, nil, fmt.Errorf("cannot see what process %d uses: %w", pid, err)
+			return nil, fmt.Errorf("cannot see what process %d uses: %w", pid, err)
+		default:
+			n.processes = append(n.processes, dir)
 		}
-		tasks = append(tasks, p)
 	}
-	return trees, tasks, nil
+	return all, nil
 }
 
 // follower identifies the mounts in other namespaces that end with the host's. The mount below decides: the kernel
@@ -159,11 +158,15 @@ type follower struct {
 	dev    disk.Dev
 }
 
-func follow(host []Mount, dev disk.Dev, path string, trees map[string][]Mount) (f follower) {
-	for i := range host {
-		m := &host[i]
-		if below := parent(host, m); m.Dev == dev && m.Path == path && below != nil && below.Shared != 0 {
-			f = follower{Receivers(below.Shared, maps.Values(trees)), inside(below, m.Path), below.Dev}
+func follow(all []*namespace, dev disk.Dev, path string) (f follower) {
+	var tables [][]Mount
+	for _, n := range all {
+		tables = append(tables, n.mounts)
+	}
+	for i := range tables[0] {
+		m := &tables[0][i]
+		if below := parent(tables[0], m); m.Dev == dev && m.Path == path && below != nil && below.Shared != 0 {
+			f = follower{Receivers(below.Shared, tables), inside(below, m.Path), below.Dev}
 		}
 	}
 	return f
@@ -184,27 +187,14 @@ func parent(tree []Mount, m *Mount) *Mount {
 	return &tree[i]
 }
 
-func tree(table string) ([]Mount, error) {
-	file, err := os.Open(table)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read mount table: %w", err)
-	}
-	defer file.Close()
-	all, err := ParseTree(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read mount table: %w", err)
-	}
-	return all, nil
-}
-
-// uses returns how the process uses the filesystem, each kind once. ids has the mounts that the process sees, true for
+// uses returns how the process uses the filesystem, each kind once. ours has the mounts that the process sees, true for
 // those of the filesystem. A process that has ended uses nothing.
-func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
+func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	var how []string
 	fds, _ := os.ReadDir(filepath.Join(dir, "fdinfo"))
 	if slices.ContainsFunc(fds, func(fd fs.DirEntry) bool {
 		info, _ := os.ReadFile(filepath.Join(dir, "fdinfo", fd.Name()))
-		return on(string(info), filepath.Join(dir, "fd", fd.Name()), ids, dev)
+		return on(string(info), filepath.Join(dir, "fd", fd.Name()), ours, dev)
 	}) {
 		how = append(how, "has a file open")
 	}
@@ -214,7 +204,7 @@ func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 		if f, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 			info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f))
 			unix.Close(f)
-			if on(string(info), name, ids, dev) {
+			if on(string(info), name, ours, dev) {
 				how = append(how, link[1])
 			}
 		}
@@ -233,10 +223,10 @@ func uses(dir string, ids map[int]bool, dev disk.Dev) []string {
 // on reports whether an open file lies on the device's filesystem. Its mount decides, or its stat if no table has the
 // mount. A removal of the mount point in another namespace detaches such a mount (rmdir(2), detach_mounts in
 // fs/namespace.c).
-func on(info, open string, ids map[int]bool, dev disk.Dev) bool {
+func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
-		if ours, known := ids[id]; known {
-			return ours
+		if is, known := ours[id]; known {
+			return is
 		}
 	}
 	var st unix.Statx_t
