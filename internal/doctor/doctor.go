@@ -53,9 +53,8 @@ type View struct {
 	Bases map[string]string
 	// Sights maps a path to what the view's first process finds there.
 	Sights map[string]Sight
-	// unseen is why the doctor cannot look at the view, nil if it can. late reports that it had no time for that.
+	// unseen is why the doctor cannot look at the view, nil if it can.
 	unseen error
-	late   bool
 }
 
 // Sight is what a process finds at a path, resolved inside its own root.

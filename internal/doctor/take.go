@@ -133,21 +133,20 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 	each(pods, lookers, func(v *View) {
 		if ctx.Err() == nil {
 			src.look(ctx, v, s.paths(v))
-			return
-		}
-		v.late = true
-		for i := range v.Processes {
-			v.Processes[i].Role = ""
 		}
 	})
-	late := false
 	for _, v := range s.all() {
-		late = late || v.late
 		if v.unseen != nil {
 			s.blind("cannot see what process %d sees: %v", v.Processes[0].PID, v.unseen)
 		}
 	}
-	if late {
+	late := slices.DeleteFunc(pods, func(v *View) bool { return v.Sights != nil })
+	for _, v := range late {
+		for i := range v.Processes {
+			v.Processes[i].Role = ""
+		}
+	}
+	if len(late) > 0 {
 		s.blind("there are more provisioners, or processes named like one, than could be looked at in %s", podsTime)
 	}
 }

@@ -74,8 +74,8 @@ type group struct {
 
 // hostFacts are the facts of the host's own table by which each mount is judged.
 type hostFacts struct {
-	// carriers are the places of each class directory, in the order of the classes.
-	carriers [][]point
+	// classes maps each place of a class directory to the class's name. Later mounts may hide a place.
+	classes map[point]string
 	// mounted are the filesystems that the host has mounted. The points are their mounted directories, without the
 	// mounts for pods.
 	mounted map[disk.Dev]bool
@@ -87,7 +87,7 @@ type hostFacts struct {
 }
 
 func (e *examiner) hostFacts() *hostFacts {
-	h := &hostFacts{mounted: map[disk.Dev]bool{}, points: map[point]bool{}, groups: map[int]bool{}, volumes: map[string][]*mounts.Mount{}}
+	h := &hostFacts{classes: map[point]string{}, mounted: map[disk.Dev]bool{}, points: map[point]bool{}, groups: map[int]bool{}, volumes: map[string][]*mounts.Mount{}}
 	for i := range e.s.Host.Mounts {
 		m := &e.s.Host.Mounts[i]
 		h.groups[m.Shared] = true
@@ -95,6 +95,9 @@ func (e *examiner) hostFacts() *hostFacts {
 			h.mounted[m.Dev], h.points[point{m.Dev, m.Root}] = true, true
 		}
 		for _, c := range e.s.Classes {
+			if rest, ok := disk.Below(c.Directory, m.Path); ok {
+				h.classes[point{m.Dev, path.Join(m.Root, rest)}] = c.Name
+			}
 			if c.StorageClass != "" && e.s.Node != "" && path.Dir(m.Path) == c.Directory {
 				name := disk.VolumeName(path.Base(m.Path), e.s.Node, c.StorageClass)
 				h.volumes[name] = append(h.volumes[name], m)
@@ -102,24 +105,12 @@ func (e *examiner) hostFacts() *hostFacts {
 		}
 	}
 	for _, c := range e.s.Classes {
-		h.carriers = append(h.carriers, e.carriers(c.Directory))
-	}
-	return h
-}
-
-// carriers returns the places of a class directory on the host, including those that a later mount hides.
-func (e *examiner) carriers(dir string) []point {
-	var all []point
-	if at, ok := e.s.Host.place(dir); ok {
-		all = append(all, at.point)
-	}
-	for i := range e.s.Host.Mounts {
-		m := &e.s.Host.Mounts[i]
-		if rest, ok := disk.Below(dir, m.Path); ok {
-			all = append(all, point{m.Dev, path.Join(m.Root, rest)})
+		// A symlink may lead elsewhere.
+		if at, ok := e.s.Host.place(c.Directory); ok {
+			h.classes[at.point] = c.Name
 		}
 	}
-	return all
+	return h
 }
 
 // mounts judges each mount of each view, in one pass. The verdicts of one group become one finding.
@@ -166,9 +157,9 @@ func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[gro
 		hits[g] = append(hits[g], h)
 	}
 	inClass := false
-	for i, carriers := range host.carriers {
-		if name := entryOf(point{m.Dev, root}, carriers); name != "" {
-			add(group{kind: OnSystemDisk, class: e.s.Classes[i].Name, key: name}, hit{volume: of})
+	for dir := root; dir != path.Dir(dir); dir = path.Dir(dir) {
+		if class, ok := host.classes[point{m.Dev, path.Dir(dir)}]; ok {
+			add(group{kind: OnSystemDisk, class: class, key: path.Base(dir)}, hit{volume: of})
 			inClass = true
 		}
 	}
@@ -184,18 +175,6 @@ func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[gro
 			add(group{kind: NotItsDisk, key: of.name}, hit{volume: of, level: level, why: why})
 		}
 	}
-}
-
-// entryOf returns the name of the class directory's entry that is or contains the given directory. It returns "" if
-// there is none.
-func entryOf(p point, carriers []point) string {
-	for _, at := range carriers {
-		if rest, ok := disk.Below(p.dir, at.dir); ok && rest != "" && p.dev == at.dev {
-			name, _, _ := strings.Cut(rest, "/")
-			return name
-		}
-	}
-	return ""
 }
 
 // stale reports whether a mount that outlives its disk, or the host's mount of it, is a finding. It is if it belongs to
