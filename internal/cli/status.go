@@ -152,7 +152,8 @@ func statusOf(f *disk.Facts, s *disk.Settings, said []disk.Line, daemon string, 
 	}
 	line.Hold = policy.HoldOf(line.Decision)
 	if u := sizes[line.Where]; u.Dev == f.Dev {
-		line.Used, line.Capacity = u.Used, u.Capacity
+		// As df(1): what is kept for root is not for pods.
+		line.Used, line.Capacity = u.Size-u.Free, u.Size-u.Free+u.Available
 	}
 	return &line
 }

@@ -44,8 +44,8 @@ func Field(text, name string) string {
 	return strings.TrimSpace(value)
 }
 
-// pod matches the control groups of kubelet: both cgroup drivers write podUID, and systemd's has _ for -. The UID of a
-// static pod may lack them.
+// pod matches the control groups of kubelet: both cgroup drivers write podUID, and systemd's has _ for -. A static pod has
+// a hash for a UID, without them.
 var pod = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
 })
@@ -59,9 +59,13 @@ func Pod(groups string) string {
 	return ""
 }
 
+// podOf is Pod for a process, but leaves out static pods: nobody can delete them by their UID.
 func podOf(dir string) string {
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
-	return Pod(string(groups))
+	if uid := Pod(string(groups)); strings.Contains(uid, "-") {
+		return uid
+	}
+	return ""
 }
 
 func command(dir string) string {

@@ -90,6 +90,9 @@ func TestUsers(t *testing.T) {
 			process(t, root, "81", map[string]string{"comm": "app\n", "cgroup": "0::/kubepods.slice/kubepods-pod0e3b1b0a_1111_2222_3333_444444444444.slice/x\n", "mountinfo": "200 180 254:16 / /data rw - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[3]"})
 			process(t, root, "82", map[string]string{"comm": "app\n", "mountinfo": "200 180 254:16 / /data rw - xfs /dev/vdb rw\n", "fdinfo/9": "mnt_id:\t200\n"}, map[string]string{"ns/mnt": "mnt:[3]"})
 		}, []User{{PID: 81, Command: "app", Pod: pod, How: "mounted at /data in its mount namespace"}, {PID: 82, Command: "app", How: "has a file open"}}},
+		{"a static pod, which is no pod that can be deleted", host, func(root string) {
+			process(t, root, "81", map[string]string{"comm": "app\n", "cgroup": "0::/kubepods/pod0123456789abcdef0123456789abcdef/x\n", "fdinfo/3": "mnt_id:\t90\n"}, inHost)
+		}, []User{{PID: 81, Command: "app", How: "has a file open"}}},
 		{"hostile names", host, func(root string) {
 			process(t, root, "83", map[string]string{"comm": "a\x1b[2J\n", "mountinfo": "200 180 254:16 / /a\\033b rw - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[3]"})
 		}, []User{{PID: 83, Command: "a\x1b[2J", How: `mounted at /a\x1bb in its mount namespace`}}},

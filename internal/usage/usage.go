@@ -20,8 +20,7 @@ import (
 
 // Space is the usage of a mounted filesystem in bytes (statfs(2)).
 type Space struct {
-	At             string
-	Used, Capacity uint64
+	At string
 	// Size, Free and Available are those of statvfs(3). Inodes are counts.
 	Size, Free, Available, Inodes, FreeInodes uint64
 	// Dev is the filesystem's device. Geometry is the part of it that an XFS uses, if the caller may open it.
@@ -116,8 +115,6 @@ func at(p string) Space {
 	if err := errors.Join(unix.Statfs(p, &s), unix.Stat(p, &st)); err != nil {
 		return u
 	}
-	u.Capacity = (s.Blocks - s.Bfree + s.Bavail) * uint64(s.Bsize)
-	u.Used = (s.Blocks - s.Bfree) * uint64(s.Bsize)
 	u.Size, u.Free, u.Available = s.Blocks*uint64(s.Bsize), s.Bfree*uint64(s.Bsize), s.Bavail*uint64(s.Bsize)
 	u.Inodes, u.FreeInodes = s.Files, s.Ffree
 	u.Dev = disk.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
