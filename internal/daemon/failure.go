@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -105,30 +106,37 @@ func aboutOptions(line string, class *disk.Class) bool {
 // causes are the causes of a failed mount, by the words of the kernel or of mount(8), the most certain first. The kernel's
 // words are those of Linux 5.10 to 6.18.
 //
-// Only words about damage lead to the command that checks a filesystem.
-var causes = []struct{ words, meaning string }{
+// Only words about damage lead to the command that checks a filesystem. ofNode marks a fault of the node or of the
+// configuration: no format helps against it.
+var causes = []struct {
+	words, meaning string
+	ofNode         bool
+}{
 	// setup_bdev_super, before that get_tree_bdev, in fs/super.c. A unit of an earlier daemon, hotmount-format@, may
 	// still read the disk.
-	{`Can't open blockdev`, "the kernel did not read the disk, so this is no sign of damage; to see which process has it open exclusively: fuser -v NODE"},
-	{`unknown filesystem type`, "this kernel cannot mount any TYPE, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe TYPE"},
+	{`Can't open blockdev`, "the kernel did not read the disk, so this is no sign of damage; to see which process has it open exclusively: fuser -v NODE", true},
+	{`unknown filesystem type`, "this kernel cannot mount any TYPE, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe TYPE", true},
 	{`Unknown parameter|Bad value for '|Unrecognized mount option|quota feature not enabled|quota support not available|invalid log(bufs|bufsize|iosize)|logbuf size must be`,
-		"the disk is not damaged; correct the options of class CLASS; then: hotmount config check && systemctl reload hotmount"},
+		"the disk is not damaged; correct the options of class CLASS; then: hotmount config check && systemctl reload hotmount", true},
 	{`unknown (read-only compatible|incompatible)( log)? features|unsupported optional features|not supported by kernel|Only pagesize`,
-		"the filesystem is newer than this kernel, and is not damaged; boot a newer kernel, such as the one that it was last mounted with"},
+		"the filesystem is newer than this kernel, and is not damaged; boot a newer kernel, such as the one that it was last mounted with", false},
 	// xfs_readsb in fs/xfs/xfs_mount.c, ext4_load_super in fs/ext4/super.c.
-	{`device supports [0-9]+ byte sectors|bad block size`, "the filesystem was made for smaller sectors than this disk has, and is not damaged; attach it as a disk with sectors of 512 bytes"},
-	{`external log|external journal|journal device`, "a part of the filesystem, its log, lies on another device, and hotmount mounts only what lies on one disk; it is not damaged"},
-	{`[Cc]orrupt|Structure needs cleaning|[Cc]hecksum|CRC error|Bad message|xfs_repair|bad geometry|run e2fsck`, "look at it with: CHECK"},
-	{`I/O error|Input/output error`, "the disk does not read or write everything, which says nothing about the filesystem; look at the disk, or its storage, with: journalctl -k -b -g NAME"},
+	{`device supports [0-9]+ byte sectors|bad block size`, "the filesystem was made for smaller sectors than this disk has, and is not damaged; attach it as a disk with sectors of 512 bytes", false},
+	{`external log|external journal|journal device`, "a part of the filesystem, its log, lies on another device, and hotmount mounts only what lies on one disk; it is not damaged", false},
+	{`[Cc]orrupt|Structure needs cleaning|[Cc]hecksum|CRC error|Bad message|xfs_repair|bad geometry|run e2fsck`, "look at it with: CHECK", false},
+	{`I/O error|Input/output error`, "the disk does not read or write everything, which says nothing about the filesystem; look at the disk, or its storage, with: journalctl -k -b -g NAME", false},
 }
 
-// why returns what the attempt said, what that means for the disk, and what helps.
-func (a *attempt) why(f *disk.Facts, class *disk.Class, fstype string) string {
+// why returns what the attempt said, what that means for the disk, and what helps. It wraps a *disk.NodeError for a fault
+// of the node or of the configuration.
+func (a *attempt) why(f *disk.Facts, class *disk.Class, fstype string) error {
 	kernel, mount := strings.Join(a.kernel, " / "), strings.Join(a.mount, " / ")
 	meaning := "nothing reports damage; whether it is the options of class CLASS: hotmount config check"
+	// A job that did not run to its end shows nothing about the filesystem.
+	ofNode := a.result != "" && a.result != "failed"
 	for _, c := range causes {
 		if regexp.MustCompile(c.words).MatchString(mount + "\n" + kernel) {
-			meaning = c.meaning
+			meaning, ofNode = c.meaning, c.ofNode
 			break
 		}
 	}
@@ -144,7 +152,11 @@ func (a *attempt) why(f *disk.Facts, class *disk.Class, fstype string) string {
 		said = append(said, fmt.Sprintf("systemd ended the job with %q", a.result))
 	}
 	in := strings.NewReplacer("CLASS", class.Name, "NODE", f.Node(), "NAME", f.Name, "TYPE", fstype, "CHECK", policy.Check(f, fstype))
-	return strings.Join(append(said, in.Replace(meaning)), "; ")
+	err := errors.New(strings.Join(append(said, in.Replace(meaning)), "; "))
+	if ofNode {
+		return disk.OfNode(err)
+	}
+	return err
 }
 
 // failure explains a failed mount. holders are the users of the filesystem when its disk was last detached.
@@ -157,5 +169,5 @@ func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, h
 		}
 		return fmt.Errorf("cannot mount %s: %w%s; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", f.ID, disk.ErrHeld, holders)
 	}
-	return fmt.Errorf("cannot mount %s: %s; all about it: journalctl -b -u '%s'", f.ID, a.why(f, class, fstype), mountUnit)
+	return fmt.Errorf("cannot mount %s: %w; all about it: journalctl -b -u '%s'", f.ID, a.why(f, class, fstype), mountUnit)
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // TestWhyAMountFailed: the words of mount(8) of Debian 12 and 13 and of Linux 5.10 to 6.18 lead to what helps. Only words
-// about damage lead to a check of the filesystem.
+// about damage lead to a check of the filesystem. A fault of the node or of the configuration is no fault of the disk.
 func TestWhyAMountFailed(t *testing.T) {
 	const (
 		options = "the disk is not damaged; correct the options of class fast; then: hotmount config check && systemctl reload hotmount"
@@ -32,6 +32,7 @@ func TestWhyAMountFailed(t *testing.T) {
 		check   = "look at it with: xfs_repair -n /dev/vdc"
 		unknown = "nothing reports damage; whether it is the options of class fast: hotmount config check"
 		reads   = "the disk does not read or write everything"
+		open    = "the kernel did not read the disk, so this is no sign of damage; to see which process has it open exclusively: fuser -v /dev/vdc"
 	)
 	for _, test := range []struct{ mount, kernel, want string }{
 		{dustbin, "xfs: Unknown parameter 'noattime'", options},
@@ -54,7 +55,7 @@ func TestWhyAMountFailed(t *testing.T) {
 		{dustbin, "EXT4-fs (vdc): group descriptors corrupted!", check},
 		{dustbin, "EXT4-fs (vdc): bad geometry: block count 81920 exceeds size of device (51200 blocks)", check},
 		{"can't read superblock on /dev/vdc.", "XFS (vdc): metadata I/O error in \"xfs_read_agf\" at daddr 0x1 len 1 error 5", reads},
-		{dustbin, "/dev/vdc: Can't open blockdev", "the kernel did not read the disk, so this is no sign of damage; to see which process has it open exclusively: fuser -v /dev/vdc"},
+		{dustbin, "/dev/vdc: Can't open blockdev", open},
 		{dustbin, "", unknown},
 		{"", "", unknown},
 	} {
@@ -65,7 +66,11 @@ func TestWhyAMountFailed(t *testing.T) {
 		if test.kernel != "" {
 			a.kernel = strings.Split(test.kernel, " / ")
 		}
-		got := a.why(&disk.Facts{ID: disk.ID{Name: "vdc"}}, &disk.Class{Name: "fast"}, disk.XFS)
+		err := a.why(&disk.Facts{ID: disk.ID{Name: "vdc"}}, &disk.Class{Name: "fast"}, disk.XFS)
+		got := err.Error()
+		if of := (*disk.NodeError)(nil); errors.As(err, &of) != slices.Contains([]string{options, module, open}, test.want) {
+			t.Errorf("%q, %q: %T", test.mount, test.kernel, err)
+		}
 		if !strings.Contains(got, test.want) || !strings.Contains(got, strings.TrimSuffix(test.kernel, ".")) {
 			t.Errorf("%q, %q: %s", test.mount, test.kernel, got)
 		}

@@ -160,7 +160,7 @@ func (m *making) decideAgain(c *disk.Content) (err error) {
 		return err
 	}
 	if m.token != "" {
-		if err = learnFailure(m.host, m.facts); err != nil {
+		if err = learnFailure(m.host, m.facts, policy.Select(m.facts, m.settings)); err != nil {
 			return err
 		}
 	}

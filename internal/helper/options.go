@@ -67,9 +67,13 @@ func kernelSays(fd int, otherwise error) string {
 // canMount returns an error if what the class makes could not be mounted with the class's options.
 func canMount(class *disk.Class, id disk.ID) error {
 	if err := kernelTakes(class.Create, class.MountOptions(class.Create)); err != nil {
-		return fmt.Errorf("cannot format %s: its class could not mount it afterwards: %w; nothing is written; for the options of class %s: hotmount config check && systemctl reload hotmount", id, err, class.Name)
+		return fmt.Errorf("cannot format %s: its class could not mount it afterwards: %w; nothing is written; %s", id, err, optionsRemedy(class))
 	}
 	return nil
+}
+
+func optionsRemedy(class *disk.Class) string {
+	return fmt.Sprintf("for the options of class %s: hotmount config check && systemctl reload hotmount", class.Name)
 }
 
 // TryOptions tries each class's mount options for each type of filesystem that the class mounts, on a scratch filesystem.

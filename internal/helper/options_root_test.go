@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/nodetest"
 	"hotmount/internal/run"
 )
 
@@ -27,6 +28,30 @@ func TestKernelTakes(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s, %s: %q", test.fstype, test.options, got)
+		}
+	}
+}
+
+// TestNoTokenForOptions: a class with wrong mount options, or a kernel without the filesystem, is no reason for a token,
+// whatever the journal says.
+func TestNoTokenForOptions(t *testing.T) {
+	h := nodetest.New(t)
+	for _, test := range []struct{ fstype, option, want string }{
+		{disk.XFS, "noattime", "cannot format vdb: what is on it is not at fault, but the node or the class: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; for the options of class fast: hotmount config check && systemctl reload hotmount"},
+		{"nosuchfs", "noatime", "cannot format vdb: what is on it is not at fault, but the node or the class: this kernel cannot mount any nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
+		{disk.XFS, "noatime", ""},
+	} {
+		line := disk.Line{Disk: "vdb", Seq: 7, Decision: disk.Decision{Action: disk.Mount, Type: test.fstype}, Failure: "no way"}
+		if err := h.Store.Publish([]disk.Line{line}); err != nil {
+			t.Fatal(err)
+		}
+		f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}}
+		err := learnFailure(h, f, &disk.Class{Name: "fast", Options: []string{test.option}})
+		if test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want)) || test.want == "" && err != nil {
+			t.Errorf("%s, %s: %v", test.fstype, test.option, err)
+		}
+		if (f.Standing.MountFailure != "") != (test.want == "") {
+			t.Errorf("%s, %s: %q", test.fstype, test.option, f.Standing.MountFailure)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	if err != nil {
 		return err
 	}
-	if err := learnFailure(h, f); err != nil {
+	if err := learnFailure(h, f, policy.Select(f, s)); err != nil {
 		return err
 	}
 	boot, err := h.Boot()
@@ -71,14 +71,23 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	return err
 }
 
-// learnFailure adds to the facts why the daemon has failed to mount the disk, unless the node is at fault. Only the daemon
-// knows both.
-func learnFailure(h inventory.Host, f *disk.Facts) error {
+// learnFailure adds to the facts why the daemon has failed to mount the disk. Only the daemon knows that. A fault of the
+// node or of the class's options is an error: the filesystem may be healthy, and no format would help.
+func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 	lines, err := h.Store.Published()
 	for _, l := range lines {
-		if l.Disk == f.Name && l.Seq == f.Seq && l.Decision.Action == disk.Mount && !l.OfNode {
-			f.Standing.MountFailure = l.Failure
+		if l.Disk != f.Name || l.Seq != f.Seq || l.Decision.Action != disk.Mount || l.Failure == "" || class == nil {
+			continue
 		}
+		if l.OfNode {
+			return fmt.Errorf("cannot format %s: what is on it is not at fault; nothing is written: %s", f.Name, l.Failure)
+		}
+		// The daemon has no right to ask the kernel, and its journal may lack the kernel's words.
+		fstype := l.Decision.Type
+		if fault := kernelTakes(fstype, class.MountOptions(fstype)); fault != nil {
+			return fmt.Errorf("cannot format %s: what is on it is not at fault, but the node or the class: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
+		}
+		f.Standing.MountFailure = l.Failure
 	}
 	return err
 }

@@ -72,27 +72,29 @@ func TestFormatWithoutAToken(t *testing.T) {
 	}
 }
 
-// TestLearnFailure: only a failure to mount this attachment of the disk counts, and none of the node.
+// TestLearnFailure: only a failure to mount this attachment of the disk counts. One of the node is an error, because no
+// format helps against it.
 func TestLearnFailure(t *testing.T) {
 	h := nodetest.New(t)
-	mount := disk.Decision{Action: disk.Mount}
+	mount := disk.Decision{Action: disk.Mount, Type: "tmpfs"} // each kernel has it
 	for name, tt := range map[string]struct {
-		line disk.Line
-		want string
+		line       disk.Line
+		want, says string
 	}{
-		"failed":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way"}, "no way"},
-		"the node fails":           {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way", OfNode: true}, ""},
-		"mounts":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount}, ""},
-		"an earlier disk":          {disk.Line{Disk: "vdb", Seq: 6, Decision: mount, Failure: "no way"}, ""},
-		"another disk":             {disk.Line{Disk: "vdc", Seq: 7, Decision: mount, Failure: "no way"}, ""},
-		"a proof that has failed":  {disk.Line{Disk: "vdb", Seq: 7, Decision: disk.Decision{Action: disk.Prove}, Failure: "no way"}, ""},
-		"mounted, and cannot grow": {disk.Line{Disk: "vdb", Seq: 7, Decision: disk.Decision{Action: disk.Keep}, Failure: "no way"}, ""},
+		"failed":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way"}, "no way", ""},
+		"the node fails":           {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way", OfNode: true}, "", "cannot format vdb: what is on it is not at fault; nothing is written: no way"},
+		"mounts":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount}, "", ""},
+		"an earlier disk":          {disk.Line{Disk: "vdb", Seq: 6, Decision: mount, Failure: "no way"}, "", ""},
+		"another disk":             {disk.Line{Disk: "vdc", Seq: 7, Decision: mount, Failure: "no way"}, "", ""},
+		"a proof that has failed":  {disk.Line{Disk: "vdb", Seq: 7, Decision: disk.Decision{Action: disk.Prove}, Failure: "no way"}, "", ""},
+		"mounted, and cannot grow": {disk.Line{Disk: "vdb", Seq: 7, Decision: disk.Decision{Action: disk.Keep}, Failure: "no way"}, "", ""},
 	} {
 		if err := h.Store.Publish([]disk.Line{tt.line}); err != nil {
 			t.Fatal(err)
 		}
 		f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}}
-		if err := learnFailure(h, f); err != nil || f.Standing.MountFailure != tt.want {
+		err := learnFailure(h, f, &disk.Class{})
+		if (err == nil) != (tt.says == "") || err != nil && err.Error() != tt.says || f.Standing.MountFailure != tt.want {
 			t.Errorf("%s: %q, %v", name, f.Standing.MountFailure, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"hotmount/test/worker"
@@ -29,6 +30,14 @@ func (m machine) healthy(name string) {
 	m.t.Helper()
 	m.wait("the failure in the status", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is failed: '")
 	m.run("! (hotmount status || [ $? = 3 ]) | grep -E 'xfs_repair|e2fsck'")
+}
+
+// noToken checks that no token is offered for a disk that could not be mounted for a reason that is not on the disk.
+func (m machine) noToken(name, why string) {
+	m.t.Helper()
+	if out := m.fails("hotmount format " + name); !strings.Contains(out, "cannot format "+name+": what is on it is not at fault") || !strings.Contains(out, why) || strings.Contains(out, "--confirm") {
+		m.t.Error(out)
+	}
 }
 
 // TestWhyNotMounted checks that wrong mount options are found before a blank disk is formatted, and that the message about a
@@ -58,6 +67,7 @@ func TestWhyNotMounted(t *testing.T) {
 		t.Errorf("the journal has the failure %s times", got)
 	}
 	m.healthy(name)
+	m.noToken(name, "ext4 does not take the mount option logbsize=256k: ext4: Unknown parameter 'logbsize'; nothing is written; for the options of class default: hotmount config check && systemctl reload hotmount")
 	m.corrected()
 	m.mounted(name)
 
@@ -66,6 +76,7 @@ func TestWhyNotMounted(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.says("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for it, which is not mounted: nothing is wrong with the disk; see: systemctl status mnt-disks.mount; without it: remove it from /etc/fstab, then systemctl daemon-reload")
 	m.healthy(name)
+	m.noToken(name, "systemd requires mnt-disks.mount for it")
 	m.run("sed -i '/dead/d' /etc/fstab; systemctl daemon-reload; hotmount accept " + name)
 	m.mounted(name)
 
@@ -109,6 +120,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.says("/dev/" + fresh + " .*cannot format " + fresh + " .*: " + module + "; nothing is written")
 	m.says("/dev/" + old + " .*cannot mount " + old + " .*: mount.8. says: unknown filesystem type 'xfs'; " + module)
 	m.healthy(old)
+	m.noToken(old, module[:strings.Index(module, ";")])
 	m.untouched(fresh)
 	m.run("! modprobe xfs; mv /root/xfs /lib/modules/$(uname -r)/kernel/fs/; depmod; modprobe xfs; hotmount rescan")
 	m.mounted(fresh)
@@ -138,6 +150,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "OPTIONS"})
 	m.says("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: xfs: Unknown parameter 'noattime'; the disk is not damaged; correct the options of class default")
 	m.healthy(name)
+	m.noToken(name, "xfs: Unknown parameter 'noattime'")
 	m.corrected()
 	m.mounted(name)
 }
