@@ -39,14 +39,12 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 			// The disk is not at fault, and the mount point may still be needed.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
-		if above, askErr := u.MissingAbove(ctx, path); above != "" {
-			err = fmt.Errorf("cannot mount %s: systemd requires %s for it, which is not mounted: nothing is wrong with the disk; see: systemctl status %[2]s; without it: remove it from /etc/fstab, then systemctl daemon-reload", f.ID, above)
-			return disk.OfNode(errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path)))
-		} else if askErr != nil {
-			err = errors.Join(err, askErr)
+		a := heard(ctx, run.Exec{}, u.host, f, class, failed.Unit, asked, u.host.Monotonic()-asked)
+		above, askErr := u.MissingAbove(ctx, path, a.result)
+		if above != "" {
+			err = disk.OfNode(fmt.Errorf("cannot mount %s: systemd requires %s for it, which is not mounted: nothing is wrong with the disk; see: systemctl status %[2]s; without it: remove it from /etc/fstab, then systemctl daemon-reload", f.ID, above))
 		} else {
-			a := heard(ctx, run.Exec{}, u.host, f, class, failed.Unit, asked, u.host.Monotonic()-asked)
-			err = a.failure(f, class, fstype, failed.Unit, u.host.Store.Holders(uuid))
+			err = errors.Join(a.failure(f, class, fstype, failed.Unit, u.host.Store.Holders(uuid)), askErr)
 		}
 		// The cleanup that PID 1 starts after a failed mount must not meet the next attempt.
 		err = errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path))

@@ -281,11 +281,11 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 	return true, nil
 }
 
-// MissingAbove returns the name of a mount unit of a directory above the mount point that PID 1 could not start, empty if
-// there is none. PID 1 requires the mounts of fstab and of unit files above a mount (systemd.mount(5), "Implicit
-// Dependencies"). Such a unit has failed, or waits in vain for its own device.
-func (m *Manager) MissingAbove(ctx context.Context, path string) (name string, err error) {
-	if err := checkPath(path); err != nil {
+// MissingAbove returns the name of a mount unit of a directory above the mount point because of which the job of a mount
+// ended with that result, empty if there is none. PID 1 requires the mounts of fstab and of unit files above a mount
+// (systemd.mount(5), "Implicit Dependencies"). Such a unit has failed, or has waited in vain for its own device.
+func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name string, err error) {
+	if err := checkPath(path); err != nil || result != "dependency" {
 		return "", err
 	}
 	err = m.with(ctx, func(ctx context.Context, c *sd.Conn) error {

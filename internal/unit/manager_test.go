@@ -112,7 +112,7 @@ var everything = append(slices.Clone(jobs), []struct {
 	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},                        // no call
 	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // no call without a directory
 	{"MissingAbove", func(ctx context.Context, m *Manager) error {
-		_, err := m.MissingAbove(ctx, mountUnit().Path)
+		_, err := m.MissingAbove(ctx, mountUnit().Path, "dependency")
 		return err
 	}},
 	{"Plugged", func(ctx context.Context, m *Manager) error {
@@ -298,21 +298,27 @@ func TestFaultsOfTheNode(t *testing.T) {
 		if _, err := m.Plugged(background(t), disk.ID{Name: "vdb"}); !ofNode(err) {
 			t.Errorf("Plugged: %v", err)
 		}
-		if _, err := m.MissingAbove(background(t), mountUnit().Path); !ofNode(err) {
+		if _, err := m.MissingAbove(background(t), mountUnit().Path, "dependency"); !ofNode(err) {
 			t.Errorf("MissingAbove: %v", err)
 		}
 	}
 }
 
-// TestMissingAbove checks that the nearest configured mount unit above that is not mounted is named.
+// TestMissingAbove checks that the nearest configured mount unit above that is not mounted is named, if the job of the
+// mount ended because of something that it requires. PID 1 leaves a unit above unmounted, too, if a condition of it fails.
 func TestMissingAbove(t *testing.T) {
-	for state, want := range map[[2]string]string{
-		{"loaded", "failed"}: "mnt-disks.mount", {"loaded", "active"}: "", {"not-found", "inactive"}: "", {"loaded", "inactive"}: "mnt-disks.mount",
+	for _, test := range []struct{ load, active, result, want string }{
+		{"loaded", "failed", "dependency", "mnt-disks.mount"},
+		{"loaded", "inactive", "dependency", "mnt-disks.mount"},
+		{"loaded", "active", "dependency", ""},
+		{"not-found", "inactive", "dependency", ""},
+		{"loaded", "inactive", "failed", ""},
+		{"loaded", "inactive", "", ""},
 	} {
 		p := startPID1(t)
-		p.unit = map[string]any{"LoadState": state[0], "ActiveState": state[1]}
-		if got, err := p.manager().MissingAbove(background(t), mountUnit().Path); err != nil || got != want {
-			t.Errorf("%s: %q, error %v", state, got, err)
+		p.unit = map[string]any{"LoadState": test.load, "ActiveState": test.active}
+		if got, err := p.manager().MissingAbove(background(t), mountUnit().Path, test.result); err != nil || got != test.want {
+			t.Errorf("%+v: %q, error %v", test, got, err)
 		}
 	}
 }

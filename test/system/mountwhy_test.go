@@ -80,10 +80,13 @@ func TestWhyNotMounted(t *testing.T) {
 	m.run("sed -i '/dead/d' /etc/fstab; systemctl daemon-reload; hotmount accept " + name)
 	m.mounted(name)
 
-	// This kernel's own words do not reach a container.
+	// A unit above that is not mounted either is not the cause: its condition fails, and PID 1 goes on. This kernel's own
+	// words do not reach a container.
+	m.run("printf '[Unit]\\nConditionPathExists=!/etc\\n[Mount]\\nWhat=tmpfs\\nType=tmpfs\\nWhere=/mnt/disks\\n' >/etc/systemd/system/mnt-disks.mount; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), LogicalBlockSize: 4096})
 	m.says("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: mount.2. system call failed: Function not implemented")
 	m.healthy(name)
+	m.run("[ $(systemctl show -P LoadState mnt-disks.mount)-$(systemctl show -P ActiveState mnt-disks.mount) = loaded-inactive ]")
 }
 
 // newer makes an XFS on a file newer than every kernel: it gets a feature with which older kernels must not write to it
