@@ -11,7 +11,9 @@ func fileIs(format string) (what, use string) {
 		fallthrough
 	case "vmdk", "vdi", "vhdx":
 		return "a disk image of the format " + format, say("detach it, on the host convert the image, and attach the new file: qemu-img convert -f %s -O raw FILE NEWFILE", driver)
-	case "gzip", "xz", "zstd", "bzip2", "lz4", "zip", "7z", "tar":
+	case "gzip", "xz", "zstd", "bzip2", "lz4":
+		return "a file of the format " + format, say("detach it, unpack the file on the host, and attach the new file: %s -dc <FILE >NEWFILE", format)
+	case "zip", "7z", "tar":
 		return "a file of the format " + format, "detach it, unpack the file on the host, and attach what is in it"
 	case "age", "openpgp", "openssl":
 		return "a file encrypted with " + format, "detach it, decrypt the file on the host, and attach what is in it"
@@ -19,8 +21,8 @@ func fileIs(format string) (what, use string) {
 	return "", ""
 }
 
-// otherRemedy returns the remedy for content that hotmount does not mount. For a file it is never a step that destroys
-// it, besides the token.
+// otherRemedy returns the remedy for content that hotmount does not mount. For what looks like a file it is the way to use
+// that. Besides, only `hotmount format` is named, and only where its token would be valid.
 func otherRemedy(w *told) string {
 	_, use := fileIs(w.c.Type)
 	if use == "" {

@@ -238,7 +238,7 @@ func Check(f *disk.Facts, fstype string) string {
 
 func describe(c *disk.Content) string {
 	if file, _ := fileIs(c.Type); file != "" {
-		return file
+		return "what looks like " + file
 	}
 	if c.Type == "" {
 		return "something that is no filesystem with a UUID"

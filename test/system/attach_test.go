@@ -364,6 +364,21 @@ func TestVirsh(t *testing.T) {
 	if got := m.run(fmt.Sprintf("cat /mnt/disks/%s/f", uuid)); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
+	// The way to attach a qcow2 image that was attached as raw, as printed.
+	raw, qcow2 := made(t, 320<<20), blank(t, 0)
+	if out, err := exec.CommandContext(ctx(t), "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2).CombinedOutput(); err != nil {
+		t.Fatalf("qemu-img: %v: %s", err, out)
+	}
+	inside, err := exec.CommandContext(ctx(t), "blkid", "-p", "-o", "value", "-s", "UUID", raw).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	virsh("attach-disk", l.Domain(), qcow2, "vde", "--subdriver", "raw")
+	m.says("^/dev/vd. .*refuse: it holds what looks like a disk image of the format qcow2 .*; detach it, and on the host attach the image by its format: virsh attach-disk")
+	way := m.run("journalctl -b -o cat --no-pager | grep -o 'virsh attach-disk DOMAIN FILE TARGET [^;]*'")
+	virsh("detach-disk", l.Domain(), "vde")
+	virsh(strings.Fields(strings.NewReplacer("virsh ", "", "DOMAIN", l.Domain(), "FILE", qcow2, "TARGET", "vdf").Replace(way))...)
+	m.wait("the mount", "findmnt /mnt/disks/"+strings.TrimSpace(string(inside)))
 }
 
 // TestExchange checks that a link to a block volume never leads to another disk that replaces the volume's disk while

@@ -49,7 +49,7 @@ func TestFileAsADisk(t *testing.T) {
 		{"QFI\xfb\x00\x00\x00\x03", 0, 320 << 20, "a disk image of the format qcow2", "detach it, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
 		{"KDMV\x01\x00\x00\x00", 0, 64 << 10, "a disk image of the format vmdk", fmt.Sprintf(convert, "vmdk")},
 		{"conectix\x00\x00\x00\x02", 320 << 20, 320<<20 + 512, "a disk image of the format vhd", fmt.Sprintf(convert, "vpc")},
-		{"\x1f\x8b\x08\x00\x00\x00\x00\x00", 0, 1 << 20, "a file of the format gzip", "detach it, unpack the file on the host, and attach what is in it"},
+		{"\x1f\x8b\x08\x00\x00\x00\x00\x00", 0, 1 << 20, "a file of the format gzip", "detach it, unpack the file on the host, and attach the new file: gzip -dc <FILE >NEWFILE"},
 		{"age-encryption.org/v1\n", 0, 320 << 20, "a file encrypted with age", "detach it, decrypt the file on the host, and attach what is in it"},
 	} {
 		image := blank(t, f.size)
@@ -60,8 +60,8 @@ func TestFileAsADisk(t *testing.T) {
 		if f.size >= 300<<20 {
 			next = f.next + "; if nothing on it is needed: hotmount format " + name + "$"
 		}
-		m.says("^/dev/" + name + " .*refuse: it holds " + f.holds + " .*not blank: looks like a file of the format .*; " + next)
-		m.told(name + " is refused: it holds " + f.holds + ".* what helps: " + f.next)
+		m.says("^/dev/" + name + " .*refuse: it holds what looks like " + f.holds + " .*not blank: looks like a file of the format .*; " + next)
+		m.told(name + " is refused: it holds what looks like " + f.holds + ".* what helps: " + f.next)
 		if got := m.run("hotmount plan | grep '^" + name + " '"); !strings.Contains(got, f.holds) || !strings.Contains(got, f.next) {
 			t.Errorf("the plan: %s", got)
 		}
@@ -74,6 +74,59 @@ func TestFileAsADisk(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 1<<20)})
 	m.says("^/dev/" + name + " .*: seen: it is read$")
 	m.says("^/dev/" + name + " .*refuse: it is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
+}
+
+// TestRemediesForFiles checks that the commands that are printed for images and packed files help, with real ones: each
+// makes a disk with what was in the file, which is mounted.
+func TestRemediesForFiles(t *testing.T) {
+	if err := worker.Need(ctx(t), os.Stderr, []string{"qemu-utils", "gzip", "xz-utils", "zstd", "bzip2", "lz4"}); err != nil {
+		t.Fatal(err)
+	}
+	m, w := startNode(t, worker.Options{})
+	onHost := func(command, from, to string) {
+		t.Helper()
+		command = strings.NewReplacer("NEWFILE", to, "FILE", from).Replace(command)
+		if out, err := exec.CommandContext(ctx(t), "bash", "-c", command).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	files := []struct{ format, pack, image, file, before, name, id string }{
+		{format: "vmdk", pack: "qemu-img convert -f raw -O vmdk FILE NEWFILE"},
+		{format: "vdi", pack: "qemu-img convert -f raw -O vdi FILE NEWFILE"},
+		{format: "vhd", pack: "qemu-img convert -f raw -O vpc FILE NEWFILE"},
+		{format: "vhdx", pack: "qemu-img convert -f raw -O vhdx FILE NEWFILE"},
+		{format: "gzip", pack: "gzip -c <FILE >NEWFILE"},
+		{format: "xz", pack: "xz -0 -c <FILE >NEWFILE"},
+		{format: "zstd", pack: "zstd -q -c <FILE >NEWFILE"},
+		{format: "bzip2", pack: "bzip2 -c <FILE >NEWFILE"},
+		{format: "lz4", pack: "lz4 -q -c <FILE >NEWFILE"},
+	}
+	for i := range files {
+		f := &files[i]
+		f.image, f.file = made(t, 320<<20), blank(t, 0)
+		// An empty filesystem is packed into less than 4 KiB, and no disk is so small.
+		onHost("head -c 64K /dev/urandom | dd of=FILE bs=64K seek=3200 iflag=fullblock conv=notrunc status=none", f.image, "")
+		onHost(f.pack, f.image, f.file)
+		f.before = digest(t, f.file)
+		f.name, f.id = m.attach(w, worker.Disk{File: f.file})
+	}
+	for i := range files {
+		f := &files[i]
+		m.says("^/dev/" + f.name + " .*refuse: it holds what looks like a .*of the format " + f.format + " ")
+		remedy := m.run("journalctl -b -o cat --no-pager | grep '^/dev/" + f.name + " .*refuse: it holds' | grep -oE '(qemu-img convert|" + f.format + " -dc) [^;]*NEWFILE'")
+		m.detach(w, f.id)
+		if digest(t, f.file) != f.before {
+			t.Errorf("%s: it was written to", f.format)
+		}
+		unpacked := blank(t, 0)
+		onHost(remedy, f.file, unpacked)
+		onHost("cmp -n $(stat -c %s FILE) FILE NEWFILE", f.image, unpacked) // a VHD is rounded up
+		f.name, f.id = m.attach(w, worker.Disk{File: unpacked})
+		onHost("rm FILE NEWFILE", f.file, f.image)
+	}
+	for _, f := range files {
+		m.mounted(f.name)
+	}
 }
 
 // TestOneWishOneCommand checks that the token of a disk that was unmounted by hand and wiped is enough to format it, and
