@@ -16,6 +16,10 @@ const (
 	StateGap  = "the state directory could not be written"
 )
 
+// Helps separates why the records forbid to format from what helps, in Standing.Formatting and in the errors that it is
+// made of.
+const Helps = "; what helps: "
+
 // Standing is what hotmount's stores hold about a disk.
 type Standing struct {
 	// Formatting is why formatting is switched off for every disk: a lost store, the hold file or the kernel command

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"strings"
 
 	"hotmount/internal/disk"
 )
@@ -70,7 +71,8 @@ var formattable = []rule{{
 	when:   func(in input) bool { return !in.s.Format || in.f.Standing.Formatting != "" },
 	wanted: "formatting is switched on",
 	found: func(w *told) string {
-		return cmp.Or(w.f.Standing.Formatting, say("format: %v in the configuration", w.s.Format))
+		why, _, _ := strings.Cut(w.f.Standing.Formatting, disk.Helps)
+		return cmp.Or(why, say("format: %v in the configuration", w.s.Format))
 	},
 	means:  "nothing is formatted",
 	remedy: formatOffRemedy,

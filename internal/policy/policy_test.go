@@ -1525,7 +1525,9 @@ var conditions = []condition{
 		s.Fault = "/etc/hotmount/config.yaml:1: formt: unknown key"
 	}},
 	{name: "formatting is off in the configuration", reason: disk.ReasonFormatOff, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Format = false }},
-	{name: "formatting is off on this node", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = "lost" }},
+	{name: "formatting is off on this node", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Standing.Formatting = "the state directory is not initialised" + disk.Helps + "hotmount state init"
+	}},
 	{name: "there before installation", reason: disk.ReasonPresent, lift: word(disk.ReasonPresent, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = &disk.Identity{} }},
 	{name: "formatting is off by the hold file", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.HeldBack }},
 	{name: "formatting is off on the kernel command line", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.OffAtBoot }},

@@ -21,7 +21,7 @@ func givenElseRemedy(w *told) string {
 	return "to use it otherwise: hotmount release " + name
 }
 
-// formatOffRemedy names the place where an operator turned formatting off. The records name their own remedy.
+// formatOffRemedy names the place where an operator turned formatting off, or what helps against a fault of the records.
 func formatOffRemedy(w *told) string {
 	switch off := w.f.Standing.Formatting; {
 	case off == "":
@@ -34,8 +34,10 @@ func formatOffRemedy(w *told) string {
 		return "make room there, then: hotmount rescan; otherwise it is noticed at the next periodic rescan"
 	case strings.HasPrefix(off, disk.StateGap):
 		return "once it can be written: hotmount state init"
+	default:
+		_, helps, _ := strings.Cut(off, disk.Helps)
+		return visible(helps)
 	}
-	return ""
 }
 
 func serialTwiceWhy(w *told) string {

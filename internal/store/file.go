@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"hotmount/internal/disk"
 )
 
 // limit is the largest file that is read, in bytes. hotmount writes far smaller ones.
@@ -29,6 +31,19 @@ func readAll(r io.Reader) ([]byte, error) {
 		err = fmt.Errorf("it is larger than %d bytes", limit)
 	}
 	return data, err
+}
+
+// newer returns the error for a file of another version. It has what helps, and so has damaged.
+func newer(path string, found int) error {
+	return fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d"+disk.Helps+"install the hotmount that wrote it; to see which were here: zgrep -h 'installed hotmount:' /var/log/dpkg.log*", path, found, version)
+}
+
+// rescan follows when a file that is begun anew was moved away.
+const rescan = "hotmount rescan; it is begun anew then"
+
+// damaged returns the error for a file that cannot be read and can be begun anew. then is the next command.
+func damaged(path string, err error, then string) error {
+	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"mv %[1]s %[1]s.bad && %[3]s", path, err, then)
 }
 
 func readJSON(path string, into any) error {

@@ -28,9 +28,9 @@ func (s Store) Given() ([]disk.Given, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot read %s (put it back from a backup; moved away, disks that were given out as block volumes and look blank are formatted): %w", s.givenFile(), err)
+		return nil, fmt.Errorf("cannot read %s: %w"+disk.Helps+"put it back from a backup, then: hotmount rescan; without it disks that were given out as block volumes and look blank are formatted", s.givenFile(), err)
 	case all.Version != version:
-		return nil, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d", s.givenFile(), all.Version, version)
+		return nil, newer(s.givenFile(), all.Version)
 	}
 	return all.Disks, nil
 }

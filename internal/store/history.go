@@ -54,7 +54,7 @@ func (s Store) History() ([]disk.Record, error) {
 	}
 	all, _, err := parseHistory(data)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the history %s (moved away, it is begun anew): %w", s.historyFile(), err)
+		return nil, damaged(s.historyFile(), err, rescan)
 	}
 	return all, nil
 }

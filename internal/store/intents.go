@@ -130,7 +130,7 @@ func (s Store) End(uuid string) error {
 // with that UUID is not taken for whole.
 func (s Store) intents() ([]disk.Intent, error) {
 	var all []disk.Intent
-	var errs []error
+	var first error // each has what helps
 	list, err := os.ReadDir(s.intentDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -156,12 +156,14 @@ func (s Store) intents() ([]disk.Intent, error) {
 			err = fmt.Errorf("cannot use the intent %s: it names the UUID %q", path, i.UUID)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%w (the filesystem of that UUID may be unfinished: detach its disk, or be sure of it, and move the file away; then: hotmount state init)", err))
+			if first == nil {
+				first = fmt.Errorf("%w"+disk.Helps+"the filesystem of that UUID may be unfinished: detach its disk, or be sure of it; then: mv %s %[2]s.bad && hotmount rescan", err, path)
+			}
 			i = disk.Intent{UUID: uuid, Doubt: "its record cannot be read"}
 		}
 		all = append(all, i)
 	}
-	return all, errors.Join(errs...)
+	return all, first
 }
 
 func (s Store) intentDir() string { return filepath.Join(s.State, "intents") }

@@ -22,6 +22,9 @@ type arrival struct {
 	Present []disk.Identity `json:"present"`
 }
 
+// machineHelps is what helps without a machine-id.
+const machineHelps = disk.Helps + "systemd-machine-id-setup && systemctl restart hotmount"
+
 var machineID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // machine returns the worker's machine-id, empty for a store without MachineID.
@@ -31,11 +34,11 @@ func (s Store) machine() (string, error) {
 	}
 	text, err := readFile(s.MachineID)
 	if err != nil {
-		return "", fmt.Errorf("cannot read the machine-id (systemd-machine-id-setup makes it): %w", err)
+		return "", fmt.Errorf("cannot read the machine-id: %w"+machineHelps, err)
 	}
 	id := strings.TrimSpace(string(text))
 	if !machineID.MatchString(id) {
-		return "", fmt.Errorf("cannot use the machine-id in %s: it is not one of 32 hexadecimal digits (systemd-machine-id-setup makes it)", s.MachineID)
+		return "", fmt.Errorf("cannot use the machine-id in %s: it is not one of 32 hexadecimal digits"+machineHelps, s.MachineID)
 	}
 	return id, nil
 }
@@ -51,7 +54,7 @@ func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	case err != nil:
 		return st.Present, nil, err
 	case st.Arrival == nil || st.Arrival.Machine != id:
-		return nil, nil, errors.New("the machine-id is another one, and the attached disks are not recorded yet (systemctl restart hotmount does it)")
+		return nil, nil, errors.New("the machine-id is another one, and the attached disks are not recorded yet" + disk.Helps + "systemctl restart hotmount")
 	}
 	return nil, st.Arrival.Present, nil
 }

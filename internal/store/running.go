@@ -48,9 +48,9 @@ func (s Store) runs() ([]disk.Running, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot read %s (moved away, it is begun anew): %w", s.runningFile(), err)
+		return nil, damaged(s.runningFile(), err, rescan)
 	case all.Version != version:
-		return nil, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d", s.runningFile(), all.Version, version)
+		return nil, newer(s.runningFile(), all.Version)
 	}
 	return all.Filesystems, nil
 }

@@ -176,9 +176,9 @@ func readSightings(path string) ([]disk.Sighting, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot read %s (moved away, it is begun anew): %w", path, err)
+		return nil, damaged(path, err, rescan)
 	case all.Version != version:
-		return nil, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d", path, all.Version, version)
+		return nil, newer(path, all.Version)
 	}
 	return all.Filesystems, nil
 }

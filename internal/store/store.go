@@ -30,7 +30,7 @@ const version = 1
 
 // ErrLost reports that the state directory has no readable state: it was never initialised, or was lost. Nothing may be
 // formatted until it is initialised.
-var ErrLost = errors.New("the state directory is not initialised (hotmount state init makes it)")
+var ErrLost = errors.New("the state directory is not initialised" + disk.Helps + "hotmount state init")
 
 // Store gives access to both stores. Several processes may call its methods: each file is replaced as a whole, and
 // read-modify-write is locked.
@@ -172,10 +172,10 @@ func (s Store) failed(err error) error {
 
 func (s Store) failure() error {
 	if s.Removed() {
-		return errors.New("hotmount was removed and is back, and the disks that are attached were not written down (hotmount state init does it)")
+		return errors.New("hotmount was removed and is back, and the disks that are attached were not written down" + disk.Helps + "hotmount state init")
 	}
 	if s.First() {
-		return errors.New("this is a new worker, and the disks that are attached are not recorded yet (systemctl restart hotmount does it)")
+		return errors.New("this is a new worker, and the disks that are attached are not recorded yet" + disk.Helps + "systemctl restart hotmount")
 	}
 	text, err := readFile(s.failedFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -224,9 +224,9 @@ func (s Store) load() (state, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return st, fmt.Errorf("cannot read the records: %w; only root may", err)
 	case err != nil:
-		return st, fmt.Errorf("cannot read %s (move it away, then: hotmount state init; the blank disks that are attached are held): %w", s.stateFile(), err)
+		return st, damaged(s.stateFile(), err, "hotmount state init; the blank disks that are attached are held then")
 	case st.Version != version:
-		return st, fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d: install the one that wrote it", s.stateFile(), st.Version, version)
+		return st, newer(s.stateFile(), st.Version)
 	}
 	return st, nil
 }

@@ -92,18 +92,26 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 	}
 }
 
-// The remedy in the message of an unreadable file repairs it.
+// TestRemedyOfADamagedFile: the remedy in the message of a file that cannot be read repairs it.
 func TestRemedyOfADamagedFile(t *testing.T) {
 	s := made(t)
 	if err := os.MkdirAll(s.intentDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{s.stateFile(), filepath.Join(s.intentDir(), uuid+".json"), s.givenFile()} {
-		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+	const again = "hotmount rescan; it is begun anew then"
+	intent := filepath.Join(s.intentDir(), uuid+".json")
+	for path, next := range map[string]string{
+		s.stateFile():     "hotmount state init; the blank disks that are attached are held then",
+		s.sightingsFile(): again, s.notedFile(): again, s.historyFile(): again,
+		intent:        "hotmount rescan",
+		s.givenFile(): "",
+	} {
+		if err := os.WriteFile(path, []byte("{\n{\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		said := standing(s, facts("vdb", 1, ""), "b").Formatting
-		if !strings.Contains(said, path) || !strings.Contains(said, "move") || strings.Contains(said, "hotmount state init") == (path == s.givenFile()) {
+		why, helps, _ := strings.Cut(said, disk.Helps)
+		if want := "mv " + path + " " + path + ".bad && " + next; !strings.Contains(why, path) || next != "" && !strings.HasSuffix(helps, want) || next == "" && !strings.HasPrefix(helps, "put it back") {
 			t.Errorf("%s: %q", path, said)
 		}
 		if err := os.Rename(path, path+".bad"); err != nil {
@@ -115,6 +123,13 @@ func TestRemedyOfADamagedFile(t *testing.T) {
 		if said := standing(s, facts("vdb", 1, ""), "b").Formatting; said != "" {
 			t.Errorf("%s: moved away: %q", path, said)
 		}
+	}
+	if err := os.WriteFile(s.stateFile(), []byte(`{"version": 9}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = "it has version 9, this hotmount knows 1; what helps: install the hotmount that wrote it; to see which were here: zgrep -h 'installed hotmount:' /var/log/dpkg.log*"
+	if said := standing(s, facts("vdb", 1, ""), "b").Formatting; said != "cannot use "+s.stateFile()+": "+want {
+		t.Errorf("of another version: %q", said)
 	}
 }
 

@@ -251,6 +251,48 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	m.mounted(name)
 }
 
+// TestRemediesOfTheRecords checks that a record that cannot be read, or that is of another version, stops formatting, and
+// that the command that is printed helps.
+func TestRemediesOfTheRecords(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	const file = "/var/lib/hotmount/filesystems.json"
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	uuid := m.mounted(name)
+	m.wait("the record", "grep -q "+uuid+" "+file)
+	held := func(why string) (name, remedy string) {
+		t.Helper()
+		name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20)})
+		m.says("^/dev/" + name + " .*hold: nothing is formatted: " + why + "; ")
+		m.untouched(name)
+		return name, m.run("journalctl -b -o cat --no-pager | grep '^/dev/" + name + " .*hold: nothing is formatted' | grep -oE '(zgrep|mv) .*$' | sed 's/;.*//'")
+	}
+	m.run("sed -i 's/\"version\": 1,/\"version\": 9,/' /var/lib/hotmount/state.json; hotmount rescan")
+	name, remedy := held("cannot use /var/lib/hotmount/state.json: it has version 9, this hotmount knows 1; install the hotmount that wrote it")
+	if here, was := m.run("dpkg-query -W -f '${Version}' hotmount"), m.run(remedy); !strings.Contains(was, here) {
+		t.Errorf("%s prints %q, without %s", remedy, was, here)
+	}
+	m.run("sed -i 's/\"version\": 9,/\"version\": 1,/' /var/lib/hotmount/state.json; hotmount rescan")
+	m.mounted(name)
+
+	for _, broken := range []struct{ file, after string }{
+		{file, "hotmount rescan"},
+		{"/var/lib/hotmount/state.json", "hotmount state init"},
+	} {
+		m.run("echo '{' >" + broken.file + "; hotmount rescan")
+		name, remedy = held("cannot read " + broken.file + ": .*")
+		if want := "mv " + broken.file + " " + broken.file + ".bad && " + broken.after; remedy != want {
+			t.Errorf("printed is %q", remedy)
+		}
+		m.run(remedy)
+		if broken.file == file {
+			m.mounted(name)
+		}
+	}
+	m.says("^/dev/" + name + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + name)
+	m.run("hotmount accept " + name)
+	m.mounted(name)
+}
+
 // TestSwitchesStopFormatting checks that the configuration, the hold file and the kernel command line each stop
 // formatting.
 func TestSwitchesStopFormatting(t *testing.T) {
