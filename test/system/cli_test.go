@@ -269,8 +269,8 @@ func TestFormatByToken(t *testing.T) {
 }
 
 // TestPartitionsForgotten checks that the kernel forgets the partitions of a disk that is formatted. Otherwise the disk
-// would stay refused. Swap in use is not formatted. A container would not do: it has no nodes of partitions, and its
-// swap would be the host's.
+// would stay refused. Swap in use is not formatted. Nobody is advised to overwrite a disk while a virtual machine monitor
+// has a partition of it open. A container would not do: it has no nodes of partitions, and its swap would be the host's.
 func TestPartitionsForgotten(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	parted := blank(t, 640<<20)
@@ -291,6 +291,22 @@ func TestPartitionsForgotten(t *testing.T) {
 	if out := m.fails("hotmount format " + swap); !strings.Contains(out, "swap") {
 		t.Error(out)
 	}
+
+	image := blank(t, 640<<20)
+	if out, err := exec.CommandContext(ctx(t), "bash", "-c", "printf 'label: gpt\n,200M\n' | sfdisk -q "+image).CombinedOutput(); err != nil {
+		t.Fatalf("sfdisk: %v: %s", err, out)
+	}
+	m.run("mkdir -p /etc/libvirt/qemu; systemctl stop hotmount")
+	guest, _ := m.attach(w, worker.Disk{File: image})
+	m.run("udevadm settle")
+	m.opens("guest", "qemu-system-x86", guest+"1", "O_RDWR")
+	m.run("systemctl start hotmount")
+	m.says("^/dev/" + guest + usedHold + "opened by the virtual machine monitor qemu-system-x86")
+	if got := m.run("journalctl -b -q -o cat --no-pager | grep -c 'hotmount format " + guest + "' || [ $? = 1 ]"); got != "0" {
+		t.Errorf("a format is advised %s times", got)
+	}
+	m.run("systemctl stop guest; hotmount accept " + guest)
+	m.says("^/dev/" + guest + " .*refuse: it has partitions: " + guest + "1.*hotmount format " + guest)
 }
 
 // fails runs a script that must fail and returns its output.
