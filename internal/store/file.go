@@ -35,11 +35,11 @@ func readAll(r io.Reader) ([]byte, error) {
 
 // newer returns the error for a file of another version. It has what helps, and so has damaged.
 func newer(path string, found int) error {
-	return fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d"+disk.Helps+"install the hotmount that wrote it; to see which were here: zgrep -h 'installed hotmount:' /var/log/dpkg.log*", path, found, version)
+	return fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d"+disk.Helps+"install the version that wrote the file; to see which versions were installed: zgrep -h 'installed hotmount:' /var/log/dpkg.log*", path, found, version)
 }
 
 // rescan follows when a file that is begun anew was moved away.
-const rescan = "hotmount rescan; it is begun anew then"
+const rescan = "hotmount rescan; the file is begun anew then"
 
 // damaged returns the error for a file that cannot be read and can be begun anew. then is the next command.
 func damaged(path string, err error, then string) error {

@@ -28,7 +28,7 @@ func (s Store) Given() ([]disk.Given, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot read %s: %w"+disk.Helps+"put it back from a backup, then: hotmount rescan; without it disks that were given out as block volumes and look blank are formatted", s.givenFile(), err)
+		return nil, fmt.Errorf("cannot read %s: %w"+disk.Helps+"put it back from a backup, then: hotmount rescan; without the file, disks that were given out as block volumes and look blank are formatted", s.givenFile(), err)
 	case all.Version != version:
 		return nil, newer(s.givenFile(), all.Version)
 	}

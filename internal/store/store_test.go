@@ -98,7 +98,7 @@ func TestRemedyOfADamagedFile(t *testing.T) {
 	if err := os.MkdirAll(s.intentDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	const again = "hotmount rescan; it is begun anew then"
+	const again = "hotmount rescan; the file is begun anew then"
 	intent := filepath.Join(s.intentDir(), uuid+".json")
 	for path, next := range map[string]string{
 		s.stateFile():     "hotmount state init; the blank disks that are attached are held then",
@@ -127,7 +127,7 @@ func TestRemedyOfADamagedFile(t *testing.T) {
 	if err := os.WriteFile(s.stateFile(), []byte(`{"version": 9}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const want = "it has version 9, this hotmount knows 1; what helps: install the hotmount that wrote it; to see which were here: zgrep -h 'installed hotmount:' /var/log/dpkg.log*"
+	const want = "it has version 9, this hotmount knows 1; what helps: install the version that wrote the file; to see which versions were installed: zgrep -h 'installed hotmount:' /var/log/dpkg.log*"
 	if said := standing(s, facts("vdb", 1, ""), "b").Formatting; said != "cannot use "+s.stateFile()+": "+want {
 		t.Errorf("of another version: %q", said)
 	}

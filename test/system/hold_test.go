@@ -267,7 +267,7 @@ func TestRemediesOfTheRecords(t *testing.T) {
 		return name, m.run("journalctl -b -o cat --no-pager | grep '^/dev/" + name + " .*hold: nothing is formatted' | grep -oE '(zgrep|mv) .*$' | sed 's/;.*//'")
 	}
 	m.run("sed -i 's/\"version\": 1,/\"version\": 9,/' /var/lib/hotmount/state.json; hotmount rescan")
-	name, remedy := held("cannot use /var/lib/hotmount/state.json: it has version 9, this hotmount knows 1; install the hotmount that wrote it")
+	name, remedy := held("cannot use /var/lib/hotmount/state.json: it has version 9, this hotmount knows 1; install the version that wrote the file")
 	if here, was := m.run("dpkg-query -W -f '${Version}' hotmount"), m.run(remedy); !strings.Contains(was, here) {
 		t.Errorf("%s prints %q, without %s", remedy, was, here)
 	}
