@@ -243,7 +243,7 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 
 	m.run("systemctl stop hotmount; umount /var/lib/hotmount; rm -rf /var/lib/hotmount/*; systemctl start hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory is not initialised .*hotmount state init")
+	m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory is not initialised; hotmount state init")
 	m.untouched(name)
 	m.run("hotmount state init")
 	m.says("/dev/" + name + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + name)
