@@ -48,13 +48,10 @@ func (s Store) WithReserve(do func() error) error {
 }
 
 // Recover checks once more a state directory that was full. It also takes what is missing of the reserve if there is
-// plenty of room and nobody uses what was given back. Either is tried again at the next call, so no error is reported.
+// plenty of room. It does neither while somebody uses what was given back, because that room would count as free.
+// Either is tried again at the next call, so no error is reported.
 func (s Store) Recover() {
-	if _, err := os.Lstat(s.fullFile()); err == nil {
-		_ = s.Check()
-	}
-	var st unix.Statfs_t
-	if unix.Statfs(s.State, &st) != nil || !roomy(&st) || makeSynced(s.reserveDir()) != nil {
+	if makeSynced(s.reserveDir()) != nil {
 		return
 	}
 	dir, err := os.Open(s.reserveDir())
@@ -63,6 +60,13 @@ func (s Store) Recover() {
 	}
 	defer dir.Close()
 	if syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return
+	}
+	if _, err := os.Lstat(s.fullFile()); err == nil {
+		_ = s.Check()
+	}
+	var st unix.Statfs_t
+	if unix.Statfs(s.State, &st) != nil || !roomy(&st) {
 		return
 	}
 	var missing []string

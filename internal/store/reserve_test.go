@@ -89,10 +89,14 @@ func TestRecover(t *testing.T) {
 	Store{State: t.TempDir() + "/none"}.Recover()
 }
 
-// TestRecoverWaits: what is given back is not taken before the step that needs it has ended.
+// TestRecoverWaits: what is given back is not taken before the step that needs it has ended, and is no room for a
+// format.
 func TestRecoverWaits(t *testing.T) {
 	s := made(t)
 	s.Recover()
+	if err := replace(s.fullFile(), nil, false); err != nil {
+		t.Fatal(err)
+	}
 	calls := 0
 	err := s.WithReserve(func() error {
 		if calls++; calls == 1 {
@@ -101,6 +105,9 @@ func TestRecoverWaits(t *testing.T) {
 		s.Recover() // by another process
 		if n := kept(t, s); n != 0 {
 			t.Errorf("%d files are taken meanwhile", n)
+		}
+		if got := standing(s, facts("vdb", 1, ""), "b").Formatting; got != disk.StateFull {
+			t.Errorf("meanwhile: %q", got)
 		}
 		return nil
 	})
