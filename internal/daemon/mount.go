@@ -80,14 +80,14 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 	})
 }
 
-// remedied adds a remedy to the error of a mount point in a full filesystem, or in a place that the daemon's sandbox has
-// read-only (ProtectSystem= in systemd.exec(5)).
+// remedied adds a remedy to the error of a mount point in a full filesystem, or in a place that is read-only. The doctor
+// tells apart whether it is so for all, or only in the daemon's sandbox (ProtectSystem= in systemd.exec(5)).
 func remedied(err error, dir string) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("%w: the disk is untouched, and is mounted once there is room for a directory; to see what is full: df -h %s; df -i %[2]s", err, dir)
 	case errors.Is(err, unix.EROFS):
-		return fmt.Errorf("%w: if it is not so for others, that is the sandbox of hotmount.service, to be opened with: hotmount config apply-sandbox && systemctl daemon-reload && systemctl restart hotmount", err)
+		return fmt.Errorf("%w: the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor", err)
 	}
 	return err
 }

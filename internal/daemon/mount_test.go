@@ -143,11 +143,11 @@ func TestUntilUnmounted(t *testing.T) {
 	}
 }
 
-// TestRemedied: a directory that the daemon's sandbox has read-only, or that is in a full filesystem, has its remedy.
+// TestRemedied: a directory that is read-only, or in a full filesystem, has its remedy.
 func TestRemedied(t *testing.T) {
-	const sandbox = ": if it is not so for others, that is the sandbox of hotmount.service, to be opened with: hotmount config apply-sandbox && systemctl daemon-reload && systemctl restart hotmount"
+	const readOnly = ": the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor"
 	const full = ": the disk is untouched, and is mounted once there is room for a directory; to see what is full: df -h /srv; df -i /srv"
-	for errno, want := range map[error]string{unix.EROFS: sandbox, unix.ENOSPC: full, unix.EACCES: "", unix.ENOENT: ""} {
+	for errno, want := range map[error]string{unix.EROFS: readOnly, unix.ENOSPC: full, unix.EACCES: "", unix.ENOENT: ""} {
 		err := remedied(&os.PathError{Op: "mkdirat", Path: "/srv/a", Err: errno}, "/srv")
 		if err.Error() != "mkdirat /srv/a: "+errno.Error()+want || !errors.Is(err, errno) {
 			t.Errorf("%v: %v", errno, err)

@@ -470,18 +470,22 @@ func TestDoctorManyPods(t *testing.T) {
 }
 
 // TestDoctorReadOnly checks that the doctor finds a class directory whose filesystem is read-only, although its mount is
-// not. The kernel leaves it so after an error. The remedy helps as printed.
+// not. The kernel leaves a root filesystem so after an error. The status of a disk with data leads to the doctor, whose
+// remedy helps as printed.
 func TestDoctorReadOnly(t *testing.T) {
-	m, _ := startNode(t, worker.Options{})
+	m, w := startNode(t, worker.Options{})
+	m.rootOn(w, "ext4")
 	// A remount changes one mount and the filesystem. The bind mount keeps its "rw".
-	m.run(`systemctl stop hotmount; mkdir -p /run/fs /mnt/disks; mount -t tmpfs -o size=1m none /run/fs; mount --bind /run/fs /mnt/disks; mount -o remount,ro /run/fs
-		findmnt -no VFS-OPTIONS /mnt/disks | grep -w rw`)
+	m.run("mount -o remount,ro /root/os; findmnt -no VFS-OPTIONS /mnt/disks | grep -w rw")
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	m.wait("the failure", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is failed: cannot make the mount point /mnt/disks/.*: read-only file system: the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor;'")
 	r, code := m.examined()
 	i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Kind == doctor.ReadOnly })
 	if i < 0 || r.Findings[i].Level != doctor.Problem || code != "3" {
 		t.Fatalf("exit code %s, found:\n%s", code, words(r))
 	}
-	m.run(strings.Join(r.Findings[i].Do, "\n") + "\ntouch /mnt/disks/file; rm /mnt/disks/file")
+	m.run(strings.Join(r.Findings[i].Do, "\n"))
+	m.waits(3, "the disk mounted", "findmnt /dev/"+name)
 	if r, _ := m.examined(); slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return f.Kind == doctor.ReadOnly }) {
 		t.Errorf("after the remedy:\n%s", words(r))
 	}
