@@ -81,15 +81,16 @@ func (a *Agent) failed(name string, err error) {
 	if !st.seen {
 		st.facts.Name = name
 	}
+	node, held := errors.As(err, new(*disk.NodeError)), errors.Is(err, disk.ErrHeld)
 	most := longest
-	if of := (*disk.NodeError)(nil); errors.As(err, &of) {
+	if node {
 		most = nodeLongest
-	} else if errors.Is(err, disk.ErrHeld) {
+	} else if held {
 		most = heldLongest
 	}
 	t, now, facts := &st.tries, time.Now(), st.facts
 	again := t.again(err, now, most)
-	again.OfNode = most != longest
+	again.OfNode = node || held
 	t.stuck, t.until = &facts, now.Add(again.Wait)
 	t.retry = t.until
 	a.report.Report(disk.Event{Kind: disk.EventFailed, Facts: &st.facts, Decision: st.decision, Path: a.path(st), Err: err, Tries: again})
