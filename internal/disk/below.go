@@ -37,17 +37,14 @@ func (f *Facts) RecallBelow(before *Facts) {
 	}
 }
 
-// VolumeGroup returns the name of a logical volume's volume group, empty for any other device. LVM joins the names of
-// group and volume with a hyphen, and doubles the hyphens in them.
-func (f *Facts) VolumeGroup() string {
-	if !strings.HasPrefix(f.Serial, "LVM-") {
-		return ""
-	}
+// LogicalVolume returns the group and the name of a logical volume as LVM's tools take it ("vg0/disk1"), empty for any
+// other device. LVM joins both with a hyphen, and doubles the hyphens in them.
+func (f *Facts) LogicalVolume() string {
 	const hyphen = "\x00"
-	group, _, found := strings.Cut(strings.ReplaceAll(f.MapperName, "--", hyphen), "-")
-	group = strings.ReplaceAll(group, hyphen, "-")
-	if !found || strings.Trim(group, Alphanumeric+"+_.-") != "" {
+	group, volume, found := strings.Cut(strings.ReplaceAll(f.MapperName, "--", hyphen), "-")
+	name := strings.ReplaceAll(group+"/"+volume, hyphen, "-")
+	if !strings.HasPrefix(f.Serial, "LVM-") || !found || strings.Contains(volume, "-") || strings.Trim(name, Alphanumeric+"/+_.-") != "" {
 		return ""
 	}
-	return group
+	return name
 }

@@ -20,15 +20,16 @@ func TestRecallBelow(t *testing.T) {
 	}
 }
 
-func TestVolumeGroup(t *testing.T) {
+func TestLogicalVolume(t *testing.T) {
 	for name, want := range map[string]string{
-		"vg0-disk1": "vg0", "my--group-disk--1": "my-group", "g.a_b+c-d": "g.a_b+c", "vg---lv": "vg-", "nothing": "", "vg0--x": "", "$(reboot)-x": "", "a b-x": "", "": "",
+		"vg0-disk1": "vg0/disk1", "my--group-disk--1": "my-group/disk-1", "g.a_b+c-d": "g.a_b+c/d", "vg---lv": "vg-/lv",
+		"nothing": "", "vg0--x": "", "vg0-x-real": "", "$(reboot)-x": "", "x-$(reboot)": "", "a b-x": "", "": "",
 	} {
-		if got := (&Facts{Serial: "LVM-x", MapperName: name}).VolumeGroup(); got != want {
+		if got := (&Facts{Serial: "LVM-x", MapperName: name}).LogicalVolume(); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
-	if got := (&Facts{Serial: "CRYPT-LUKS2-x", MapperName: "vg0-disk1"}).VolumeGroup(); got != "" {
-		t.Errorf("an encrypted device has the volume group %q", got)
+	if got := (&Facts{Serial: "CRYPT-LUKS2-x", MapperName: "vg0-disk1"}).LogicalVolume(); got != "" {
+		t.Errorf("an encrypted device is the logical volume %q", got)
 	}
 }

@@ -160,8 +160,9 @@ func lost(f *disk.Facts) string {
 // lostRemedy returns what helps once the disk is back. What is mounted cannot be set up again.
 func lostRemedy(w *told) string {
 	when := "once that disk is attached again" + only(len(w.f.Mounts) > 0, " and no pod uses this one") + ": " + only(w.d.Mounted(), "hotmount release "+w.f.Name+"; ")
-	if group := w.f.VolumeGroup(); group != "" {
-		return when + say("vgchange -an %s; vgchange -ay %[1]s", group)
+	// The volumes of its group may be in use.
+	if volume := w.f.LogicalVolume(); volume != "" {
+		return when + say("lvchange -an %s; lvchange -ay %[1]s", volume)
 	}
 	return when + "close it and open it again (cryptsetup, mdadm, multipath)"
 }
