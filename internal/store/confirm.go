@@ -28,16 +28,16 @@ var ErrConfirming = errors.New("another hotmount format --confirm formats it alr
 // ErrConfirming if another process has the right: each would get the other's answer. The right ends when end is called
 // or the process ends.
 func (s Store) Confirming(seq uint64) (end func() error, err error) {
-	fail := func(err error) (func() error, error) { return nil, fmt.Errorf("cannot hand on the token: %w", err) }
-	if err := os.MkdirAll(s.confirmedDir(), 0o700); err != nil {
-		return fail(err)
+	err = os.MkdirAll(filepath.Dir(s.confirmingFile(seq)), 0o700)
+	var f *os.File
+	if err == nil {
+		f, err = lockPlace(s.confirmingFile(seq))
 	}
-	f, err := lockPlace(seqFile(s.confirmedDir(), seq) + ".lock")
 	if err == nil && f == nil {
 		err = ErrConfirming
 	}
 	if err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("cannot hand on the token: %w", err)
 	}
 	return f.Close, nil
 }
@@ -46,26 +46,24 @@ func (s Store) Confirming(seq uint64) (end func() error, err error) {
 // valid until withdraw is called or the process ends in any way. So nothing is formatted long after the operator has
 // seen a failure. Only root can read the directory.
 func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err error) {
-	fail := func(err error) (func() error, error) { return nil, fmt.Errorf("cannot hand on the token: %w", err) }
-	if err := os.MkdirAll(s.confirmedDir(), 0o700); err != nil {
-		return fail(err)
+	path := s.record(confirmedDir, seq)
+	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), removeIfThere(s.answerFile(seq)))
+	var f *os.File
+	if err == nil {
+		f, err = os.CreateTemp(filepath.Dir(path), ".new-*")
 	}
-	if err := removeIfThere(s.answerFile(seq)); err != nil {
-		return fail(err)
-	}
-	f, err := os.CreateTemp(s.confirmedDir(), ".new-*")
 	if err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("cannot hand on the token: %w", err)
 	}
 	err = json.NewEncoder(f).Encode(token)
 	if err == nil {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), seqFile(s.confirmedDir(), seq))
+		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return fail(errors.Join(err, f.Close(), removeIfThere(f.Name())))
+		return nil, fmt.Errorf("cannot hand on the token: %w", errors.Join(err, f.Close(), removeIfThere(f.Name())))
 	}
 	return f.Close, nil
 }
@@ -73,13 +71,17 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 // TakeToken returns the operator's token for the disk with that sequence number, once, or "" if there is no valid one.
 // It removes any answer: that belongs to an earlier token whose operator did not wait.
 func (s Store) TakeToken(seq uint64) (token string, err error) {
-	fail := func(err error) (string, error) { return "", fmt.Errorf("cannot take the token: %w", err) }
-	f, err := os.Open(seqFile(s.confirmedDir(), seq))
+	token, err = s.takeToken(seq)
+	return token, wrap(err, "cannot take the token")
+}
+
+func (s Store) takeToken(seq uint64) (token string, err error) {
+	f, err := os.Open(s.record(confirmedDir, seq))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
-		return fail(err)
+		return "", err
 	}
 	defer f.Close()
 	held := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
@@ -88,20 +90,20 @@ func (s Store) TakeToken(seq uint64) (token string, err error) {
 		err = json.Unmarshal(data, &token)
 	}
 	if err = errors.Join(err, removeIfThere(s.answerFile(seq)), removeIfThere(f.Name())); err != nil {
-		return fail(err)
+		return "", err
 	}
 	switch {
 	case held == nil:
 		return "", nil
 	case !errors.Is(held, syscall.EWOULDBLOCK):
-		return fail(held)
+		return "", held
 	}
 	return token, nil
 }
 
 // Taken reports whether the operator's token for the disk with that sequence number is no longer there.
 func (s Store) Taken(seq uint64) (bool, error) {
-	_, err := os.Lstat(seqFile(s.confirmedDir(), seq))
+	_, err := os.Lstat(s.record(confirmedDir, seq))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("cannot see whether the token was taken: %w", err)
 	}
@@ -110,10 +112,7 @@ func (s Store) Taken(seq uint64) (bool, error) {
 
 // SaveAnswer leaves the result for the operator whose token was taken.
 func (s Store) SaveAnswer(seq uint64, a Answer) error {
-	if err := writeFile(s.answerFile(seq), a, false); err != nil {
-		return fmt.Errorf("cannot answer the operator: %w", err)
-	}
-	return nil
+	return wrap(writeJSON(s.answerFile(seq), a, false), "cannot answer the operator")
 }
 
 // TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is none yet. If the token was not
@@ -127,9 +126,8 @@ func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !taken {
 		a, err = Answer{}, ErrNoAnswer
 	}
-	return a, errors.Join(err, removeIfThere(s.answerFile(seq)), removeIfThere(seqFile(s.confirmedDir(), seq)))
+	return a, errors.Join(err, removeIfThere(s.answerFile(seq)), s.drop(confirmedDir, seq))
 }
 
-func (s Store) confirmedDir() string { return filepath.Join(s.Runtime, "confirmed") }
-
-func (s Store) answerFile(seq uint64) string { return seqFile(s.confirmedDir(), seq) + ".answer" }
+func (s Store) answerFile(seq uint64) string     { return s.record(confirmedDir, seq) + ".answer" }
+func (s Store) confirmingFile(seq uint64) string { return s.record(confirmedDir, seq) + ".lock" }

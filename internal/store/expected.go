@@ -18,8 +18,7 @@ type Expectations struct {
 func (e *Expectations) Expect(s disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.all = append(e.all, s)
-	e.all = e.all[max(0, len(e.all)-sightingsKept):]
+	e.all = last(append(e.all, s), sightingsKept)
 }
 
 // Expected returns the sightings still to be recorded, in the order in which they were seen.

@@ -54,15 +54,42 @@ func readJSON(path string, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-func writeSynced(path string, v any) error { return writeFile(path, v, true) }
-
-func writeFile(path string, v any, synced bool) error {
+func writeJSON(path string, v any, synced bool) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
 	return replace(path, append(data, '\n'), synced)
 }
+
+// list is a file with a record for each filesystem, the one seen last at the end.
+type list[T any] struct {
+	Version     int `json:"version"`
+	Filesystems []T `json:"filesystems"`
+}
+
+// readList returns the records of a list, none if there is no such file.
+func readList[T any](path string) ([]T, error) {
+	var all list[T]
+	err := readJSON(path, &all)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, damaged(path, err, rescan)
+	case all.Version != version:
+		return nil, newer(path, all.Version)
+	}
+	return all.Filesystems, nil
+}
+
+// saveList replaces a list, synced. Only the newest records are kept.
+func saveList[T any](s Store, path string, all []T) error {
+	return s.save(path, list[T]{version, last(all, sightingsKept)})
+}
+
+// last returns at most that many entries, from the end of the list.
+func last[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }
 
 // replace replaces the file as a whole. If synced, the new content and its name are on the disk when it returns.
 func replace(path string, data []byte, synced bool) error {
@@ -109,11 +136,25 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// exists reports whether there is such a file. It returns true if that is unknown.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 func removeIfThere(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
+}
+
+// wrap returns the error with what could not be done, nil for nil.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
 // locked runs f while no other process runs locked.

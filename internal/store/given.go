@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -35,83 +34,69 @@ func (s Store) Given() ([]disk.Given, error) {
 	return all.Disks, nil
 }
 
+// changeGiven replaces the records, synced, if change returns others.
+func (s Store) changeGiven(change func([]disk.Given) []disk.Given) error {
+	return s.locked(func() error {
+		before, err := s.Given()
+		if err != nil {
+			return err
+		}
+		all := change(slices.Clone(before))
+		if slices.Equal(all, before) {
+			return nil
+		}
+		return s.save(s.givenFile(), givenOut{Version: version, Disks: all})
+	})
+}
+
 // GiveOut records, synced, that the class is about to give the disk out by that link, in the boot with that id. One
 // record is permanent, the other is for this attachment. GiveOut fails if the state directory was never initialised.
 func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
-	err := s.locked(func() error {
-		if _, err := s.load(); err != nil {
-			return err
-		}
-		all, err := s.Given()
-		if err != nil {
-			return err
-		}
-		now := disk.Given{Serial: f.Serial, WWN: f.WWN, Size: f.Size, Link: link, Class: class, Slot: f.Slot, Seq: f.Seq, Boot: boot, First: time.Now().UTC().Round(0)}
-		if i := slices.IndexFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN }); i >= 0 {
-			now.First, now.Twice = all[i].First, all[i].Twice
-			if now == all[i] {
-				return nil
+	_, err := s.load()
+	if err == nil {
+		err = s.changeGiven(func(all []disk.Given) []disk.Given {
+			now := disk.Given{Serial: f.Serial, WWN: f.WWN, Size: f.Size, Link: link, Class: class, Slot: f.Slot, Seq: f.Seq, Boot: boot, First: time.Now().UTC().Round(0)}
+			if i := slices.IndexFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN }); i >= 0 {
+				now.First, now.Twice = all[i].First, all[i].Twice
+				all[i] = now
+				return all
 			}
-			all[i] = now
-		} else {
-			all = append(all, now)
-		}
-		return s.save(s.givenFile(), givenOut{Version: version, Disks: all})
-	})
-	if err == nil {
-		err = os.MkdirAll(s.linkDir(), 0o700)
+			return append(all, now)
+		})
 	}
 	if err == nil {
-		err = replace(seqFile(s.linkDir(), f.Seq), []byte(link), false)
+		err = keepText(s.record(linkDir, f.Seq), link)
 	}
-	if err != nil {
-		return fmt.Errorf("cannot record that %s is given out: %w", f.ID, err)
-	}
-	return nil
+	return wrap(err, "cannot record that %s is given out", f.ID)
 }
 
-// changeGiven changes, synced, the block volume records that may be the disk's.
-func (s Store) changeGiven(f *disk.Facts, change func(*disk.Given)) error {
-	err := s.locked(func() error {
-		all, err := s.Given()
-		if err != nil {
-			return err
-		}
+// amendGiven changes, synced, the block volume records that may be the disk's.
+func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
+	err := s.changeGiven(func(all []disk.Given) []disk.Given {
 		for i := range all {
 			if all[i].Is(f) {
-				change(&all[i])
+				amend(&all[i])
 			}
 		}
-		return s.save(s.givenFile(), givenOut{Version: version, Disks: all})
+		return all
 	})
-	if err != nil {
-		return fmt.Errorf("cannot change the record of the block volume on %s: %w", f.Name, err)
-	}
-	return nil
+	return wrap(err, "cannot change the record of the block volume on %s", f.Name)
 }
 
 // Ungive removes, synced, the block volume record of the disk: the operator has had it overwritten. Records that may be
 // another disk's stay: with another WWN, or of one of several disks with its serial.
 func (s Store) Ungive(f *disk.Facts) error {
-	err := s.locked(func() error {
-		all, err := s.Given()
-		if err != nil {
-			return err
-		}
-		all = slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })
-		return s.save(s.givenFile(), givenOut{Version: version, Disks: all})
+	err := s.changeGiven(func(all []disk.Given) []disk.Given {
+		return slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })
 	})
-	if err != nil {
-		return fmt.Errorf("cannot remove the record of the block volume on %s: %w", f.Name, err)
-	}
-	return nil
+	return wrap(err, "cannot remove the record of the block volume on %s", f.Name)
 }
 
 // free records, synced, that the volume on the disk no longer belongs to a class.
 func (s Store) free(f *disk.Facts) error {
 	var err error
 	if f.Standing.Given != nil {
-		err = s.changeGiven(f, func(g *disk.Given) { g.Class = "" })
+		err = s.amendGiven(f, func(g *disk.Given) { g.Class = "" })
 	}
 	if v := f.Standing.Volume; v != nil && err == nil {
 		freed := *v
@@ -123,7 +108,7 @@ func (s Store) free(f *disk.Facts) error {
 
 // Link returns the path at which the attachment with that sequence number was last given out, empty for none.
 func (s Store) Link(seq uint64) (string, error) {
-	link, err := readFile(seqFile(s.linkDir(), seq))
+	link, err := readFile(s.record(linkDir, seq))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -137,7 +122,6 @@ func (s Store) Link(seq uint64) (string, error) {
 }
 
 // ForgetLink records that the attachment is no longer given out. The permanent record stays.
-func (s Store) ForgetLink(seq uint64) error { return removeIfThere(seqFile(s.linkDir(), seq)) }
+func (s Store) ForgetLink(seq uint64) error { return s.drop(linkDir, seq) }
 
 func (s Store) givenFile() string { return filepath.Join(s.State, "given-out.json") }
-func (s Store) linkDir() string   { return filepath.Join(s.Runtime, "links") }

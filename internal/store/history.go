@@ -206,10 +206,10 @@ func (s Store) begin(f *Format) error {
 // append adds, synced, the line that next makes from the current history.
 func (s Store) append(next func([]disk.Record) (entry, error)) error {
 	err := s.locked(func() error { return s.appendLocked(next) })
-	if err != nil && !errors.Is(err, ErrBrake) {
-		return fmt.Errorf("cannot record it in the history: %w", err)
+	if errors.Is(err, ErrBrake) {
+		return err
 	}
-	return err
+	return wrap(err, "cannot record it in the history")
 }
 
 func (s Store) appendLocked(next func([]disk.Record) (entry, error)) (err error) {

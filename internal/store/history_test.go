@@ -328,10 +328,7 @@ func TestUseIsKeptUntilAccepted(t *testing.T) {
 	}
 	for what, end := range map[string]func(Store) error{"forgotten": func(s Store) error { return s.Forget(4) }, "accepted": func(s Store) error { return s.Accept(f, "boot1", disk.Word{Reason: disk.ReasonUsed}) }} {
 		full := made(t)
-		if err := os.MkdirAll(full.usedDir(), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := writeFile(seqFile(full.usedDir(), 4), disk.Use{How: "x"}, false); err != nil {
+		if err := full.keep(usedDir, 4, disk.Use{How: "x"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := end(full); err != nil || standing(full, f, "boot1").Used != nil {

@@ -21,70 +21,55 @@ func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
 	}
 	err := s.locked(func() error {
-		if err := s.overlap(i, attached); err != nil {
+		all, err := s.intents()
+		if err != nil {
+			return s.failed(err)
+		}
+		if err := overlap(all, &i, attached); err != nil {
 			return err
 		}
 		if err := s.note([]disk.Sighting{{Identity: i.Identity}}, false); err != nil {
 			return err
 		}
-		if err := s.displace(i); err != nil {
+		if err := s.leave(all, func(n *disk.Intent) bool { return displaced(n, &i) }); err != nil {
 			return err
 		}
 		return s.saveIntent(i)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot record the intent: %w", err)
-	}
-	return nil
+	return wrap(err, "cannot record the intent")
 }
 
 func (s Store) saveIntent(i disk.Intent) error {
 	if err := makeSynced(s.intentDir()); err != nil {
 		return s.failed(err)
 	}
-	return s.save(filepath.Join(s.intentDir(), i.UUID+".json"), i)
+	return s.save(s.intentFile(i.UUID), i)
 }
 
 // overlap returns an error if serial or WWN show that the unfinished format of another attached disk is on the same one.
 // Of two paths to one disk, or two disks with one serial, the second waits until the first is finished.
-func (s Store) overlap(by disk.Intent, attached func(seq uint64) bool) error {
-	if attached == nil {
-		return nil
-	}
-	all, err := s.intents()
-	if err != nil {
-		return s.failed(err)
-	}
-	for _, n := range all {
-		was := n.Identity
-		if was.Boot == by.Identity.Boot && was.Seq != by.Identity.Seq && was.Same(by.Identity) && attached(was.Seq) {
+func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool) error {
+	for i := range all {
+		was := all[i].Identity
+		if attached != nil && was.Boot == by.Identity.Boot && was.Seq != by.Identity.Seq && was.Same(by.Identity) && attached(was.Seq) {
 			return fmt.Errorf("the disk with sequence number %d has its serial or WWN, and a format of that has begun and not ended", was.Seq)
 		}
 	}
 	return nil
 }
 
-// displace records that intents matched to the disk only by slot and size belong to another disk: this one was found to
-// be blank.
+// displaced reports whether the intent n was matched to the disk of by only by slot and size, and so belongs to another
+// disk: this one was found to be blank.
 //
 // Two kinds stay with the slot. Content that the operator ordered to overwrite may lie on the other disk; it stays
 // until the operator orders the same again. A format that was disturbed stays as well.
-func (s Store) displace(by disk.Intent) error {
-	all, err := s.intents()
-	if err != nil {
-		return s.failed(err)
+func displaced(n, by *disk.Intent) bool {
+	was := n.Identity
+	if n.UUID == by.UUID || n.Doubt != "" || n.Over && !(by.Over && by.Was == n.Was) {
+		return false
 	}
-	for _, n := range all {
-		was := n.Identity
-		if n.UUID == by.UUID || n.Left || n.Over && !(by.Over && by.Was == n.Was) || n.Doubt != "" || was.Serial != "" || was.Same(by.Identity) || !was.Like(by.Identity) || was.Boot == by.Identity.Boot && was.Seq == by.Identity.Seq {
-			continue
-		}
-		n.Left = true
-		if err := s.saveIntent(n); err != nil {
-			return fmt.Errorf("cannot record that the disk of the intent %s has left its slot: %w", n.UUID, err)
-		}
-	}
-	return nil
+	here := was.Boot == by.Identity.Boot && was.Seq == by.Identity.Seq
+	return was.Serial == "" && was.Like(by.Identity) && !was.Same(by.Identity) && !here
 }
 
 // Leave records that the intent's disk is not the one in its slot: the operator has accepted that disk's content.
@@ -94,16 +79,21 @@ func (s Store) Leave(uuid string) error {
 		if err != nil {
 			return err
 		}
-		for _, n := range all {
-			if n.UUID == uuid {
-				n.Left = true
-				err = s.saveIntent(n)
-			}
-		}
-		return err
+		return s.leave(all, func(n *disk.Intent) bool { return n.UUID == uuid })
 	})
-	if err != nil {
-		return fmt.Errorf("cannot record that the disk of the intent %s has left its slot: %w", uuid, err)
+	return wrap(err, "cannot record that the disk of the intent %s has left its slot", uuid)
+}
+
+// leave records of some intents that their disks have left their slots.
+func (s Store) leave(all []disk.Intent, has func(*disk.Intent) bool) error {
+	for _, n := range all {
+		if n.Left || !has(&n) {
+			continue
+		}
+		n.Left = true
+		if err := s.saveIntent(n); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -114,15 +104,12 @@ func (s Store) End(uuid string) error {
 		return fmt.Errorf("cannot remove the intent: %q is not a UUID", uuid)
 	}
 	err := s.locked(func() error {
-		if err := removeIfThere(filepath.Join(s.intentDir(), uuid+".json")); err != nil {
+		if err := removeIfThere(s.intentFile(uuid)); err != nil {
 			return err
 		}
 		return syncDir(s.intentDir())
 	})
-	if err != nil {
-		return fmt.Errorf("cannot remove the intent: %w", err)
-	}
-	return nil
+	return wrap(err, "cannot remove the intent")
 }
 
 // intents returns the formats whose end is not recorded. A record that cannot be read gives an error. It is also
@@ -167,3 +154,5 @@ func (s Store) intents() ([]disk.Intent, error) {
 }
 
 func (s Store) intentDir() string { return filepath.Join(s.State, "intents") }
+
+func (s Store) intentFile(uuid string) string { return filepath.Join(s.intentDir(), uuid+".json") }

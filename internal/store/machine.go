@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -62,18 +61,13 @@ func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 // First reports whether the daemon's next start is the first one: hotmount was installed into an image, or `hotmount
 // state reset` has run. Nothing may be formatted until the disks that are attached then are recorded.
 func (s Store) First() bool {
-	_, err := os.Lstat(s.firstFile())
-	return !errors.Is(err, fs.ErrNotExist)
+	return exists(s.firstFile())
 }
 
 // Start records whose disks these are, before the daemon looks at the first one. It calls attached if it has to record
 // the attached disks: at the first start, and at the first start under another machine-id.
 func (s Store) Start(attached func() ([]disk.Identity, error)) error {
-	err := s.start(attached)
-	if err != nil {
-		return fmt.Errorf("cannot record which disks are attached at the first start, and format none: %w", err)
-	}
-	return nil
+	return wrap(s.start(attached), "cannot record which disks are attached at the first start, and format none")
 }
 
 func (s Store) start(attached func() ([]disk.Identity, error)) error {
@@ -121,10 +115,7 @@ func (s Store) KeepMachine() error {
 	if err == nil {
 		err = s.change(func(st *state) bool { st.Machine, st.Arrival = id, nil; return true })
 	}
-	if err != nil {
-		return fmt.Errorf("cannot keep the state: %w", err)
-	}
-	return nil
+	return wrap(err, "cannot keep the state")
 }
 
 // Reset removes all records of the worker. The daemon's next start is then its first one. The list of class directories
@@ -146,10 +137,8 @@ func (s Store) Reset() error {
 		}
 	}
 	// Accepts for attachments of the former worker end.
-	if err = errors.Join(err, os.RemoveAll(s.acceptedDir()), syncDir(s.State)); err != nil {
-		return fmt.Errorf("cannot reset the state directory: %w", err)
-	}
-	return nil
+	err = errors.Join(err, os.RemoveAll(filepath.Join(s.Runtime, string(acceptedDir))), syncDir(s.State))
+	return wrap(err, "cannot reset the state directory")
 }
 
 func (s Store) firstFile() string { return filepath.Join(s.State, "first-start") }

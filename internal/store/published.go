@@ -15,25 +15,19 @@ func (s Store) publishedFile() string { return filepath.Join(s.Runtime, "status.
 
 // Publish replaces the daemon's published state of the disks, which anybody may read. It must not run concurrently.
 func (s Store) Publish(lines []disk.Line) error {
-	err := func() error {
-		data, err := json.MarshalIndent(lines, "", "  ")
-		if err != nil {
-			return err
-		}
-		tmp := filepath.Join(s.Runtime, ".status.json.new") // only the daemon writes it
-		if err := os.WriteFile(tmp, append(data, '\n'), 0o600); err != nil {
-			return err
-		}
-		// The daemon's umask suits its other files.
-		if err := os.Chmod(tmp, 0o644); err != nil {
-			return err
-		}
-		return os.Rename(tmp, s.publishedFile())
-	}()
-	if err != nil {
-		return fmt.Errorf("cannot write the status for other users: %w", err)
+	tmp := filepath.Join(s.Runtime, ".status.json.new") // only the daemon writes it
+	data, err := json.MarshalIndent(lines, "", "  ")
+	if err == nil {
+		err = os.WriteFile(tmp, append(data, '\n'), 0o600)
 	}
-	return nil
+	if err == nil {
+		// The daemon's umask suits its other files.
+		err = os.Chmod(tmp, 0o644)
+	}
+	if err == nil {
+		err = os.Rename(tmp, s.publishedFile())
+	}
+	return wrap(err, "cannot write the status for other users")
 }
 
 // Published returns the daemon's last published state of each disk, none if no daemon has run since boot.

@@ -62,7 +62,7 @@ func (s Store) Recover() {
 	if syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		return
 	}
-	if _, err := os.Lstat(s.fullFile()); err == nil {
+	if exists(s.fullFile()) {
 		_ = s.Check()
 	}
 	var st unix.Statfs_t

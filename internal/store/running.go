@@ -1,26 +1,16 @@
 package store
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 
 	"hotmount/internal/disk"
 )
 
-// runnings is running.json.
-type runnings struct {
-	Version int `json:"version"`
-	// Filesystems has the one seen last at the end.
-	Filesystems []disk.Running `json:"filesystems"`
-}
-
 // Runs passes the records of those UUIDs to change, empty ones where there is none. It records the results, synced.
 func (s Store) Runs(uuids []string, change func(disk.Running) disk.Running) error {
 	err := s.locked(func() error {
-		all, err := s.runs()
+		all, err := readList[disk.Running](s.runningFile())
 		if err != nil {
 			return err
 		}
@@ -32,27 +22,9 @@ func (s Store) Runs(uuids []string, change func(disk.Running) disk.Running) erro
 			}
 			all = append(all, change(r))
 		}
-		all = all[max(0, len(all)-sightingsKept):]
-		return s.save(s.runningFile(), runnings{Version: version, Filesystems: all})
+		return saveList(s, s.runningFile(), all)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot record how long filesystems are in use: %w", err)
-	}
-	return nil
-}
-
-func (s Store) runs() ([]disk.Running, error) {
-	var all runnings
-	err := readJSON(s.runningFile(), &all)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, damaged(s.runningFile(), err, rescan)
-	case all.Version != version:
-		return nil, newer(s.runningFile(), all.Version)
-	}
-	return all.Filesystems, nil
+	return wrap(err, "cannot record how long filesystems are in use")
 }
 
 func (s Store) runningFile() string { return filepath.Join(s.State, "running.json") }

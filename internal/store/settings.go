@@ -14,10 +14,7 @@ import (
 // SaveSettings passes the daemon's effective settings to the processes that format, so that its flags and environment
 // apply there too.
 func (s Store) SaveSettings(st *disk.Settings) error {
-	if err := writeFile(filepath.Join(s.Runtime, "settings.json"), st, false); err != nil {
-		return fmt.Errorf("cannot hand on the settings: %w", err)
-	}
-	return nil
+	return wrap(writeJSON(s.settingsFile(), st, false), "cannot hand on the settings")
 }
 
 // SaveDirectories records the class directories in the state directory, for the cleanup at a boot with a broken
@@ -32,10 +29,7 @@ func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 			dirs = append(dirs, dir)
 		}
 	}
-	if err := s.save(s.directoriesFile(), dirs); err != nil {
-		return fmt.Errorf("cannot record the class directories: %w", err)
-	}
-	return nil
+	return wrap(s.save(s.directoriesFile(), dirs), "cannot record the class directories")
 }
 
 // The first and the last line of the last good settings. A file without the last one is not whole.
@@ -52,10 +46,7 @@ func (s Store) KeepSettings(text string) error {
 	if old, err := readFile(s.keptFile()); err == nil && string(old) == text {
 		return nil
 	}
-	if err := replace(s.keptFile(), []byte(text), true); err != nil {
-		return fmt.Errorf("cannot keep the settings for a start with a faulty configuration: %w", err)
-	}
-	return nil
+	return wrap(replace(s.keptFile(), []byte(text), true), "cannot keep the settings for a start with a faulty configuration")
 }
 
 // KeptSettings returns the path of the configuration file that KeepSettings has recorded. It returns an error if there
@@ -76,12 +67,10 @@ func (s Store) KeptSettings() (path string, err error) {
 	return s.keptFile(), nil
 }
 
-func (s Store) keptFile() string { return filepath.Join(s.State, "settings.yaml") }
-
 // Settings returns the settings that the daemon runs with.
 func (s Store) Settings() (*disk.Settings, error) {
 	var st disk.Settings
-	if err := readJSON(filepath.Join(s.Runtime, "settings.json"), &st); err != nil {
+	if err := readJSON(s.settingsFile(), &st); err != nil {
 		return nil, fmt.Errorf("cannot read the daemon's settings: %w", err)
 	}
 	return &st, nil
@@ -100,4 +89,6 @@ func (s Store) Directories() ([]string, error) {
 	return dirs, nil
 }
 
+func (s Store) settingsFile() string    { return filepath.Join(s.Runtime, "settings.json") }
+func (s Store) keptFile() string        { return filepath.Join(s.State, "settings.yaml") }
 func (s Store) directoriesFile() string { return filepath.Join(s.State, "directories.json") }

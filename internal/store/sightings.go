@@ -15,13 +15,6 @@ import (
 // sightingsKept limits how many filesystems are remembered.
 const sightingsKept = 1024
 
-// sightings is filesystems.json, and also contents.json, which has what is not mounted.
-type sightings struct {
-	Version int `json:"version"`
-	// Filesystems has the one seen last at the end.
-	Filesystems []disk.Sighting `json:"filesystems"`
-}
-
 // Remember records, synced, on which disks filesystems were found mounted, or that their disks have left.
 func (s Store) Remember(seen []disk.Sighting) error {
 	err := s.locked(func() error {
@@ -30,7 +23,7 @@ func (s Store) Remember(seen []disk.Sighting) error {
 			return err
 		}
 		all, before, now := merge(all, seen)
-		if err := s.saveSightings(s.sightingsFile(), all); err != nil {
+		if err := saveList(s, s.sightingsFile(), all); err != nil {
 			return err
 		}
 		return errors.Join(s.WithReserve(func() error { return s.markFull(before, now) }), s.note(seen, false))
@@ -38,15 +31,7 @@ func (s Store) Remember(seen []disk.Sighting) error {
 	if err == nil {
 		err = s.dropRenamed(seen)
 	}
-	if err != nil {
-		return fmt.Errorf("cannot record which filesystem lies on which disk: %w", err)
-	}
-	return nil
-}
-
-// saveSightings replaces the file, synced.
-func (s Store) saveSightings(path string, all []disk.Sighting) error {
-	return s.save(path, sightings{Version: version, Filesystems: all})
+	return wrap(err, "cannot record which filesystem lies on which disk")
 }
 
 // merge adds the sightings seen to all, with one for each filesystem. before are the sightings that it replaces or
@@ -110,10 +95,7 @@ func (s Store) markFull(before, now []disk.Sighting) error {
 // Note records, synced, content that was found on disks and is not mounted, or that it is gone (Left). Once a
 // filesystem is mounted, Remember records it instead.
 func (s Store) Note(found []disk.Sighting) error {
-	if err := s.locked(func() error { return s.note(found, true) }); err != nil {
-		return fmt.Errorf("cannot record what lies on which disk: %w", err)
-	}
-	return nil
+	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record what lies on which disk")
 }
 
 // note drops the records that the found content replaces, and adds the new ones. Each slot has one at most.
@@ -140,8 +122,7 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 	if slices.Equal(all, before) {
 		return nil
 	}
-	all = all[max(0, len(all)-sightingsKept):]
-	return s.saveSightings(s.notedFile(), all)
+	return saveList(s, s.notedFile(), all)
 }
 
 // GiveUp records, synced, that the filesystem's disk has left for good, though nobody saw it leaving. The record keeps
@@ -155,33 +136,18 @@ func (s Store) GiveUp(uuid string) error {
 		for i := range all {
 			all[i].Left = all[i].Left || all[i].UUID == uuid
 		}
-		return s.saveSightings(s.sightingsFile(), all)
+		return saveList(s, s.sightingsFile(), all)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot record that %s will not come back: %w", disk.Visible(uuid), err)
-	}
-	return nil
+	return wrap(err, "cannot record that %s will not come back", disk.Visible(uuid))
 }
 
 // Sightings returns the filesystems known to have been mounted, the one seen last at the end.
-func (s Store) Sightings() ([]disk.Sighting, error) { return readSightings(s.sightingsFile()) }
+func (s Store) Sightings() ([]disk.Sighting, error) {
+	return readList[disk.Sighting](s.sightingsFile())
+}
 
 // Noted returns what Note has recorded, the newest at the end.
-func (s Store) Noted() ([]disk.Sighting, error) { return readSightings(s.notedFile()) }
-
-func readSightings(path string) ([]disk.Sighting, error) {
-	var all sightings
-	err := readJSON(path, &all)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, damaged(path, err, rescan)
-	case all.Version != version:
-		return nil, newer(path, all.Version)
-	}
-	return all.Filesystems, nil
-}
+func (s Store) Noted() ([]disk.Sighting, error) { return readList[disk.Sighting](s.notedFile()) }
 
 // fillsFile returns a file named for the filesystem and the size of its disk in sectors of 512 bytes, as in sysfs.
 func (s Store) fillsFile(n *disk.Sighting) string {

@@ -4,6 +4,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -109,7 +110,7 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 			if st.Machine == "" {
 				st.Machine, _ = s.machine() // otherwise a start of the daemon records it
 			}
-			return writeSynced(s.stateFile(), st)
+			return writeJSON(s.stateFile(), st, true)
 		})
 		if err != nil {
 			return false, fmt.Errorf("cannot initialise the state directory: %w", err)
@@ -127,8 +128,7 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 // Removed reports whether the package was removed since Init. Disks attached then are not on record, so nothing may be
 // formatted until Init runs. The package's prerm makes the file, or its postrm where dpkg does not call prerm.
 func (s Store) Removed() bool {
-	_, err := os.Lstat(s.removedFile())
-	return !errors.Is(err, fs.ErrNotExist)
+	return exists(s.removedFile())
 }
 
 func (s Store) removedFile() string { return filepath.Join(s.State, "removed") }
@@ -153,7 +153,7 @@ func (s Store) Check() error {
 
 // save replaces the file of a record, synced. A full filesystem does not prevent it while there is a reserve.
 func (s Store) save(path string, v any) error {
-	return s.failed(s.WithReserve(func() error { return writeSynced(path, v) }))
+	return s.failed(s.WithReserve(func() error { return writeJSON(path, v, true) }))
 }
 
 // failed records the error of a write to the state directory until Init, and returns it. The state then has a gap: the
@@ -179,12 +179,10 @@ func (s Store) failure() error {
 	}
 	text, err := readFile(s.failedFile())
 	if errors.Is(err, fs.ErrNotExist) {
-		_, soundErr := os.Lstat(s.soundFile())
-		_, stateErr := os.Lstat(s.stateFile())
-		if errors.Is(soundErr, fs.ErrNotExist) && stateErr == nil {
+		if !exists(s.soundFile()) && exists(s.stateFile()) {
 			return errors.New(disk.StateGap + " in an earlier boot, and a record may be missing")
 		}
-		if _, err := os.Lstat(s.fullFile()); err == nil {
+		if exists(s.fullFile()) {
 			return errors.New(disk.StateFull)
 		}
 		return nil
@@ -252,11 +250,7 @@ func (s Store) Load(boot string, e *Expectations) Memory {
 	errs[4] = s.failure()
 	m.Given, errs[5] = s.Given()
 	m.Contents, errs[6] = s.Noted()
-	for _, err := range errs {
-		if m.Lost == nil {
-			m.Lost = err
-		}
-	}
+	m.Lost = cmp.Or(errs[:]...)
 	now := time.Now()
 	m.Formatted = identity.Formatted(m.History)
 	for i := range m.Formatted {
@@ -281,7 +275,7 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 		}
 	}
-	err := errors.Join(removeIfThere(seqFile(s.verdictDir(), f.Seq)), removeIfThere(seqFile(s.fitDir(), f.Seq)))
+	err := errors.Join(s.drop(verdictDir, f.Seq), s.drop(fitDir, f.Seq))
 	if f.Standing.WasMounted.IsZero() {
 		return errors.Join(err, s.KeepUnmounted(f, ""))
 	}
@@ -323,21 +317,12 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	case w.Reason == disk.ReasonOtherClass:
 		err = s.free(f)
 	case w.Reason == disk.ReasonUsed:
-		err = s.forgetUse(f.Seq)
+		err = s.drop(usedDir, f.Seq)
 	}
-	if err == nil {
-		err = os.MkdirAll(s.acceptedDir(), 0o700)
+	if all := s.attachment(f.Seq).Accepted; err == nil && !slices.Contains(all, w) {
+		err = s.keep(acceptedDir, f.Seq, append(all, w))
 	}
-	if err != nil {
-		return err
-	}
-	var all []disk.Word
-	path := seqFile(s.acceptedDir(), f.Seq)
-	_ = readJSON(path, &all) // as in attachment
-	if slices.Contains(all, w) {
-		return nil
-	}
-	return writeFile(path, append(all, w), false)
+	return err
 }
 
 // change writes the state back, synced, if f returns true. Without a change it succeeds even if the state directory
@@ -360,21 +345,16 @@ func (s Store) change(f func(*state) bool) error {
 // Accept ends it.
 func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
 	if reason == disk.ReasonSerialTwice {
-		return s.changeGiven(f, func(g *disk.Given) { g.Twice = true })
+		return s.amendGiven(f, func(g *disk.Given) { g.Twice = true })
 	}
 	err := s.change(func(st *state) bool {
 		id := f.Identity(boot)
 		if reason == disk.ReasonTwin {
-			st.Twins = append(st.Twins, identity.Twin{Identity: id, UUID: f.Known().UUID})
-			st.Twins = st.Twins[max(0, len(st.Twins)-identitiesKept):]
+			st.Twins = last(append(st.Twins, identity.Twin{Identity: id, UUID: f.Known().UUID}), identitiesKept)
 		} else {
-			st.Braked = append(st.Braked, id)
-			st.Braked = st.Braked[max(0, len(st.Braked)-identitiesKept):]
+			st.Braked = last(append(st.Braked, id), identitiesKept)
 		}
 		return true
 	})
-	if err != nil {
-		return fmt.Errorf("cannot record that %s is held: %w", f.Name, err)
-	}
-	return nil
+	return wrap(err, "cannot record that %s is held", f.Name)
 }

@@ -248,7 +248,7 @@ func TestAWordIsForWhatWasTold(t *testing.T) {
 		}
 	}
 	for _, old := range []string{"", uuid} {
-		if err := os.WriteFile(filepath.Join(s.acceptedDir(), "2"), []byte(old), 0o600); err != nil {
+		if err := os.WriteFile(s.record(acceptedDir, 2), []byte(old), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if st := standing(s, f, "boot1"); st.Accepted != nil {
@@ -270,7 +270,7 @@ func TestAcceptWithoutRoom(t *testing.T) {
 	if err := s.KeepUnmounted(f, disk.ReasonUnmounted); err != nil {
 		t.Fatal(err)
 	}
-	path := seqFile(s.unmountedDir(), f.Seq)
+	path := s.record(unmountedDir, f.Seq)
 	if err := s.Accept(f, "boot1", disk.Word{}); err != nil || !standing(s, f, "boot1").Remount {
 		t.Errorf("with room: %v", err)
 	}

@@ -35,20 +35,8 @@ type Records struct {
 	Lost error
 }
 
-// Attachment are the records of one attachment of a disk.
-type Attachment struct {
-	Accepted  []disk.Word
-	Verdict   *disk.Verdict
-	Fit       *disk.Fit
-	Used      *disk.Use
-	Unmounted disk.Reason
-	Remount   bool
-	Link      string
-}
-
-// Standing returns the disk's standing according to the records.
-func (r *Records) Standing(f *disk.Facts, a Attachment) disk.Standing {
-	st := disk.Standing{Accepted: a.Accepted, Verdict: a.Verdict, Fit: a.Fit, Used: a.Used, Unmounted: a.Unmounted, Remount: a.Remount, Link: a.Link}
+// Standing returns the disk's standing according to the records. st is what is on record for this attachment alone.
+func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 	if r.Lost != nil {
 		st.Formatting = r.Lost.Error()
 	}

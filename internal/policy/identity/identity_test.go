@@ -59,7 +59,7 @@ func someRecords(t *rapid.T) Records {
 func TestStrangersChangeNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, r := someDisk(t), someRecords(t)
-		alone := r.Standing(f, Attachment{})
+		alone := r.Standing(f, disk.Standing{})
 		stranger := disk.Identity{Boot: rapid.SampledFrom([]string{"now", "then"}).Draw(t, "boot"), Seq: 99, Serial: "STRANGER", WWN: "naa.9", Slot: "pci-9", Size: 9 << 40}
 		if f.WorldWide() != "" && rapid.Bool().Draw(t, "by its WWN alone") {
 			stranger.Serial = ""
@@ -74,7 +74,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		r.Sightings = append(r.Sightings, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
 		r.Contents = append(r.Contents, disk.Sighting{Identity: stranger, UUID: uuidC, Type: "xfs"})
 		r.Given = slices.Concat([]disk.Given{{Serial: stranger.Serial, WWN: stranger.WWN, Slot: stranger.Slot}}, r.Given)
-		if with := r.Standing(f, Attachment{}); !reflect.DeepEqual(with, alone) {
+		if with := r.Standing(f, disk.Standing{}); !reflect.DeepEqual(with, alone) {
 			t.Fatalf("with the records of a stranger:\n%+v\nwithout:\n%+v", with, alone)
 		}
 	})
@@ -88,7 +88,7 @@ func TestRecordedHere(t *testing.T) {
 		f.Slot = "pci-1"
 		mounted := time.Unix(2, 0)
 		r := Records{Boot: "now", Sightings: []disk.Sighting{{Identity: f.Identity("now"), UUID: f.Udev.FSUUID, Type: "xfs", Mounted: mounted}}}
-		st := r.Standing(f, Attachment{})
+		st := r.Standing(f, disk.Standing{})
 		if r.Sightings[0].Identity.WWN != f.WWN || !st.OnRecord || !st.InPlace || st.LastOn != nil || st.Beside || st.Twin || !st.WasMounted.Equal(mounted) || st.Volume == nil {
 			t.Fatalf("%+v", st)
 		}
@@ -112,7 +112,7 @@ func TestMade(t *testing.T) {
 		"mounted, and made elsewhere":  {f, Records{Sightings: []disk.Sighting{{UUID: uuidA, Adopted: 1 << 30}}}, false},
 		"no filesystem, and no record": {blank, Records{History: []disk.Record{{}}, Intents: []disk.Intent{{}}}, false},
 	} {
-		if got := c.r.Standing(c.f, Attachment{}).Made; got != c.want {
+		if got := c.r.Standing(c.f, disk.Standing{}).Made; got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -143,7 +143,7 @@ func TestRelations(t *testing.T) {
 		f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 5}, Serial: "S1", Slot: "pci-1", Size: 1 << 30, Udev: disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuidA}}
 		test.is(f)
 		r := Records{Boot: "now", Sightings: []disk.Sighting{s}}
-		st := r.Standing(f, Attachment{})
+		st := r.Standing(f, disk.Standing{})
 		if got := (want{st.OnRecord, st.InPlace, st.Resized, st.LastOn != nil, st.Beside}); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
@@ -190,7 +190,7 @@ func TestWWN(t *testing.T) {
 			slot string
 			want bool
 		}{own: {elsewhere, tt.moved}, copied: {was.Slot, tt.next}, nothing: {was.Slot, tt.unmarked}} {
-			if got := tt.of(tt.records.Standing(of(wwn, c.slot), Attachment{})); got != c.want {
+			if got := tt.of(tt.records.Standing(of(wwn, c.slot), disk.Standing{})); got != c.want {
 				t.Errorf("%s, a disk of WWN %q at %s: %v", name, wwn, c.slot, got)
 			}
 		}
@@ -198,12 +198,12 @@ func TestWWN(t *testing.T) {
 	// The UUID on the disk also identifies a format. The disk may be a copy of that format.
 	by := Records{Boot: "now", Intents: []disk.Intent{{Identity: was, UUID: uuidA}}}
 	for wwn, doubt := range map[string]bool{own: false, copied: true, nothing: false} {
-		if st := by.Standing(of(wwn, elsewhere), Attachment{}); st.Intent == nil || st.IntentDoubt != doubt {
+		if st := by.Standing(of(wwn, elsewhere), disk.Standing{}); st.Intent == nil || st.IntentDoubt != doubt {
 			t.Errorf("a disk of WWN %q with the UUID of a format: %+v, doubt %v", wwn, st.Intent, st.IntentDoubt)
 		}
 	}
 	// A partition's record belongs to its disk.
-	if st := (&Records{Boot: "now", Contents: []disk.Sighting{partition}}).Standing(of(own, was.Slot), Attachment{}); st.FormerSlot == nil {
+	if st := (&Records{Boot: "now", Contents: []disk.Sighting{partition}}).Standing(of(own, was.Slot), disk.Standing{}); st.FormerSlot == nil {
 		t.Error("nothing lay in its slot, where a partition of it lay")
 	}
 	renamed := sighting
