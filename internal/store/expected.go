@@ -52,7 +52,7 @@ func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	expected := e.Expected()
 	all, err := s.Sightings()
 	if len(expected) > 0 {
-		all, _, _ = merge(all, expected)
+		all = last(merge(all, expected), sightingsKept)
 	}
 	return all, err
 }

@@ -22,11 +22,11 @@ func (s Store) Remember(seen []disk.Sighting) error {
 		if err != nil {
 			return err
 		}
-		all, before, now := merge(all, seen)
+		all = last(merge(all, seen), sightingsKept)
 		if err := saveList(s, s.sightingsFile(), all); err != nil {
 			return err
 		}
-		return errors.Join(s.WithReserve(func() error { return s.markFull(before, now) }), s.note(seen, false))
+		return errors.Join(s.WithReserve(func() error { return s.markFull(all) }), s.note(seen, false))
 	})
 	if err == nil {
 		err = s.dropRenamed(seen)
@@ -34,62 +34,58 @@ func (s Store) Remember(seen []disk.Sighting) error {
 	return wrap(err, "cannot record which filesystem lies on which disk")
 }
 
-// merge adds the sightings seen to all, with one for each filesystem. before are the sightings that it replaces or
-// drops, now those that it adds. merge may change all.
-func merge(all, seen []disk.Sighting) (merged, before, now []disk.Sighting) {
+// merge adds the sightings seen to all, with one for each filesystem. It may change all.
+func merge(all, seen []disk.Sighting) []disk.Sighting {
 	for _, n := range seen {
 		i := slices.IndexFunc(all, func(o disk.Sighting) bool { return o.UUID == n.UUID })
 		if i >= 0 {
 			if n.Left && !all[i].Identity.Is(n.Identity) {
 				continue // it came back meanwhile
 			}
-			before = append(before, all[i])
 			all = slices.Delete(all, i, i+1)
 		}
-		all, now = append(all, n), append(now, n)
+		all = append(all, n)
 	}
-	forgotten := max(0, len(all)-sightingsKept)
-	return all[forgotten:], append(before, all[:forgotten]...), now
+	return all
 }
 
 // dropRenamed removes refused disks that now have a UUID of their own.
 func (s Store) dropRenamed(seen []disk.Sighting) error {
-	isRenamed := func(t identity.Twin) bool { return slices.ContainsFunc(seen, t.Renamed) }
-	// Without a readable state there is nothing to drop, and Memory.Lost reports the error.
-	if st, err := s.load(); err != nil || !slices.ContainsFunc(st.Twins, isRenamed) {
+	// Without a readable state there is nothing to drop, and Records.Lost reports the error.
+	if _, err := s.load(); err != nil {
 		return nil
 	}
 	return s.change(func(st *state) bool {
 		before := len(st.Twins)
-		st.Twins = slices.DeleteFunc(st.Twins, isRenamed)
+		st.Twins = slices.DeleteFunc(st.Twins, func(t identity.Twin) bool { return slices.ContainsFunc(seen, t.Renamed) })
 		return len(st.Twins) != before
 	})
 }
 
-// markFull makes a file for each filesystem that fills its disk, for udev/90-hotmount.rules, and removes those that no
-// longer apply. The files are not synced: if one is lost, udev finds out once more.
-func (s Store) markFull(before, now []disk.Sighting) error {
-	var errs []error
-	want := map[string]string{} // by UUID
-	for i := range now {
-		n := &now[i]
-		if delete(want, n.UUID); n.Full {
-			want[n.UUID] = s.fillsFile(n)
+// markFull makes a file for each filesystem that fills its disk, for udev/90-hotmount.rules, and removes the others. A
+// file is named for the filesystem and the size of its disk in sectors of 512 bytes, as in sysfs. The files are not
+// synced: if one is lost, udev finds out once more.
+func (s Store) markFull(all []disk.Sighting) error {
+	dir, want := filepath.Join(s.State, "full"), map[string]bool{}
+	for _, n := range all {
+		if n.Full {
+			want[fmt.Sprintf("%s-%d", n.UUID, n.Identity.Size/512)] = true
 		}
 	}
-	for i := range before {
-		if o := &before[i]; o.Full && want[o.UUID] != s.fillsFile(o) {
-			errs = append(errs, removeIfThere(s.fillsFile(o)))
-		}
+	there, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = makeSynced(dir)
 	}
-	for _, file := range want {
-		err := os.WriteFile(file, nil, 0o600)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = errors.Join(makeSynced(filepath.Dir(file)), os.WriteFile(file, nil, 0o600))
+	for _, e := range there {
+		if !want[e.Name()] {
+			err = errors.Join(err, removeIfThere(filepath.Join(dir, e.Name())))
 		}
-		errs = append(errs, err)
+		delete(want, e.Name())
 	}
-	return errors.Join(errs...)
+	for name := range want {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	return err
 }
 
 // Note records, synced, content that was found on disks and is not mounted, or that it is gone (Left). Once a
@@ -148,11 +144,6 @@ func (s Store) Sightings() ([]disk.Sighting, error) {
 
 // Noted returns what Note has recorded, the newest at the end.
 func (s Store) Noted() ([]disk.Sighting, error) { return readList[disk.Sighting](s.notedFile()) }
-
-// fillsFile returns a file named for the filesystem and the size of its disk in sectors of 512 bytes, as in sysfs.
-func (s Store) fillsFile(n *disk.Sighting) string {
-	return filepath.Join(s.State, "full", fmt.Sprintf("%s-%d", n.UUID, n.Identity.Size/512))
-}
 
 func (s Store) sightingsFile() string { return filepath.Join(s.State, "filesystems.json") }
 func (s Store) notedFile() string     { return filepath.Join(s.State, "contents.json") }
