@@ -114,7 +114,7 @@ func (n node) saveDirectories(s *disk.Settings) error {
 	former, err := n.Store.Directories()
 	table, tableErr := n.Mounts()
 	former = slices.DeleteFunc(former, func(dir string) bool {
-		mounted := tableErr != nil || slices.ContainsFunc(table, func(m mounts.Mount) bool { return inventory.IsPlace(&m) && path.Dir(m.Path) == dir })
+		mounted := tableErr != nil || slices.ContainsFunc(table, func(m mounts.Mount) bool { return inventory.IsPlace(&m.MountPoint) && path.Dir(m.Path) == dir })
 		return !mounted && !hasLeftovers(dir)
 	})
 	return errors.Join(err, tableErr, n.Store.SaveDirectories(s, former...))

@@ -152,7 +152,7 @@ func resettable(ctx context.Context, h inventory.Host, socket string, load func(
 		return err
 	}
 	for i := range table {
-		if m := &table[i]; inventory.IsPlace(m) && slices.Contains(dirs, path.Dir(m.Path)) {
+		if m := &table[i]; inventory.IsPlace(&m.MountPoint) && slices.Contains(dirs, path.Dir(m.Path)) {
 			return fmt.Errorf("the volume %s is mounted; umount %[1]s", disk.Visible(m.Path))
 		}
 	}

@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"errors"
 	"time"
 
 	"hotmount/internal/disk"
@@ -37,16 +36,13 @@ func (h Host) identities() ([]disk.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
+	disks, err := each(names, h.sysfs().Disk)
+	if err != nil {
+		return nil, err
+	}
 	var all []disk.Identity
-	for _, name := range names {
-		f, err := h.sysfs().Disk(name)
-		if errors.Is(err, disk.ErrGone) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, f.Identity(boot))
+	for i := range disks {
+		all = append(all, disks[i].Identity(boot))
 	}
 	return all, nil
 }

@@ -84,18 +84,33 @@ func (h Host) Unknown() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the disks: %w", err)
 	}
+	disks, err := each(names, h.sysfs().Disk)
+	if err != nil {
+		return nil, err
+	}
 	var unknown []string
-	for _, name := range names {
-		f, err := h.sysfs().Disk(name)
-		switch {
-		case errors.Is(err, disk.ErrGone):
-		case err != nil:
-			return nil, fmt.Errorf("cannot look at %s: %w", name, err)
-		case !f.Udev.Initialized:
-			unknown = append(unknown, name)
+	for i := range disks {
+		if !disks[i].Udev.Initialized {
+			unknown = append(unknown, disks[i].Name)
 		}
 	}
 	return unknown, nil
+}
+
+// each returns what look finds out about each disk. It leaves out disks that are gone.
+func each(names []string, look func(name string) (disk.Facts, error)) ([]disk.Facts, error) {
+	var all []disk.Facts
+	for _, name := range names {
+		f, err := look(name)
+		if errors.Is(err, disk.ErrGone) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot look at %s: %w", name, err)
+		}
+		all = append(all, f)
+	}
+	return all, nil
 }
 
 // Look gathers the facts of one disk except its peers (disk.Facts.FindPeers). The error wraps disk.ErrGone if it is no
@@ -131,16 +146,9 @@ func (h Host) Scan() ([]disk.Facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot look at the disks: %w", err)
 	}
-	var all []disk.Facts
-	for _, name := range names {
-		f, err := h.one(name, &common)
-		if errors.Is(err, disk.ErrGone) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot look at %s: %w", name, err)
-		}
-		all = append(all, f)
+	all, err := each(names, func(name string) (disk.Facts, error) { return h.one(name, &common) })
+	if err != nil {
+		return nil, err
 	}
 	peers := make([]*disk.Facts, len(all))
 	for i := range all {
@@ -288,7 +296,7 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 			f.System = m.Path
 		}
 		if on == f.Name {
-			place := inPlace(&m)
+			place := IsPlace(&m)
 			if at := c.paths.At(m.Path); place && at != &c.tree[i] {
 				m.Covered = true
 				if at != nil && (at.Dev != m.Dev || at.Root != m.Root) {
@@ -420,11 +428,12 @@ func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bool {
 	fault := ""
 	for _, m := range f.Mounts {
-		place, at := inPlace(&m), -1
+		place := IsPlace(&m)
+		at := -1
 		for i := range tree {
 			t := &tree[i]
 			// A filesystem can be mounted twice at one path. The first is then covered.
-			if t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root && (!place || covered(paths, t) == m.Covered) {
+			if t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root && (!place || (paths.At(t.Path) != t) == m.Covered) {
 				at = i
 				break
 			}
@@ -440,12 +449,10 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 	return fault != f.Fault
 }
 
-// covered reports whether the mount's path leads to another mount.
-func covered(paths mounts.Paths, m *mounts.Mount) bool { return paths.At(m.Path) != m }
-
-// inPlace reports whether the mount is where hotmount mounts. Other mounts are asked nothing.
-func inPlace(m *disk.MountPoint) bool {
-	return m.Root == "/" && disk.ValidUUID(filepath.Base(m.Path))
+// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. Other mounts are asked
+// nothing.
+func IsPlace(m *disk.MountPoint) bool {
+	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(filepath.Base(m.Path))
 }
 
 // measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from its last

@@ -403,7 +403,7 @@ func TestMeasure(t *testing.T) {
 // place. After its unmount the next one is asked.
 func TestMeasuresAnother(t *testing.T) {
 	other := strings.Replace(uuid, "5", "6", 1)
-	there := []disk.MountPoint{{Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs"}}
+	there := []disk.MountPoint{{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs"}}
 	s, asked := new(Shared), 0
 	for i, step := range []struct {
 		mounts   []disk.MountPoint

@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"path/filepath"
 	"slices"
 	"sync"
 
@@ -76,7 +75,7 @@ func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Ge
 	known, ok := s.measured[f.Seq]
 	s.measuring.Unlock()
 	i := slices.IndexFunc(f.Mounts, func(m disk.MountPoint) bool {
-		return m.Type == "xfs" && m.Root == "/" && !m.Covered && disk.ValidUUID(filepath.Base(m.Path))
+		return m.Type == "xfs" && !m.Covered && IsPlace(&m)
 	})
 	switch {
 	case i < 0:

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/mounts"
 )
 
 // Stale returns the mounts whose disk is gone, where a class gives volumes out or did so before
@@ -26,7 +25,7 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 	var all []disk.Facts
 	for i := range table {
 		m := &table[i]
-		if !IsPlace(m) || !slices.Contains(dirs, path.Dir(m.Path)) {
+		if !IsPlace(&m.MountPoint) || !slices.Contains(dirs, path.Dir(m.Path)) {
 			continue
 		}
 		seq, err := h.Attached(m.Dev)
@@ -46,11 +45,6 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 // Attached returns the sequence number of the disk or partition with that device number, 0 if there is none. While a
 // filesystem is mounted, the kernel gives its number to no other device. So an attached number means a living disk.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
-
-// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory.
-func IsPlace(m *mounts.Mount) bool {
-	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(path.Base(m.Path))
-}
 
 // recall fills in what the store remembers about the disk with that filesystem.
 func (h Host) recall(f *disk.Facts, uuid string) error {

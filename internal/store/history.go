@@ -2,12 +2,10 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -59,8 +57,8 @@ func (s Store) History() ([]disk.Record, error) {
 	return all, nil
 }
 
-// parseHistory returns the records and how many bytes of data they take. An incomplete last line is left by a power
-// cut. It was never synced, so nothing was written to a disk because of it.
+// parseHistory returns the records and how many bytes of data they take. An incomplete last line is no record: it was
+// never synced, so nothing was written to a disk because of it.
 func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	for rest := data; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
@@ -212,15 +210,11 @@ func (s Store) append(next func([]disk.Record) (entry, error)) error {
 	return wrap(err, "cannot record it in the history")
 }
 
-func (s Store) appendLocked(next func([]disk.Record) (entry, error)) (err error) {
-	file, err := os.OpenFile(s.historyFile(), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+// appendLocked replaces the file as a whole, so that a crash leaves no incomplete line.
+func (s Store) appendLocked(next func([]disk.Record) (entry, error)) error {
+	data, err := readFile(s.historyFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s.failed(err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	data, err := readAll(file)
-	if err != nil {
-		return err
 	}
 	all, whole, err := parseHistory(data)
 	if err != nil {
@@ -235,31 +229,13 @@ func (s Store) appendLocked(next func([]disk.Record) (entry, error)) (err error)
 	if err != nil {
 		return err
 	}
-	text = append(text, '\n')
-	if whole+len(text) > historySize {
-		kept, err := newest(all)
-		if err != nil {
+	kept := data[:whole]
+	if whole+len(text) >= historySize {
+		if kept, err = newest(all); err != nil {
 			return err
 		}
-		return s.failed(s.WithReserve(func() error { return replace(s.historyFile(), append(kept, text...), true) }))
 	}
-	if whole < len(data) {
-		if err := file.Truncate(int64(whole)); err != nil {
-			return s.failed(err)
-		}
-	}
-	err = s.WithReserve(func() error {
-		_, err := file.WriteAt(text, int64(whole))
-		return cmp.Or(err, file.Sync())
-	})
-	if err == nil && whole == 0 {
-		err = syncDir(s.State)
-	}
-	if err != nil {
-		// An incomplete line must not be read as a whole one.
-		return s.failed(errors.Join(err, file.Truncate(int64(whole))))
-	}
-	return nil
+	return s.failed(s.WithReserve(func() error { return replace(s.historyFile(), slices.Concat(kept, text, []byte("\n")), true) }))
 }
 
 // newest returns the lines of the newest records.
