@@ -20,24 +20,18 @@ func (h Host) For(s *disk.Settings) Host {
 // BySeq returns the facts of the attached disk with that disk sequence number. The error wraps disk.ErrGone if there is
 // none.
 func (h Host) BySeq(seq uint64) (*disk.Facts, error) {
-	f, err := h.find(func(f *disk.Facts) bool { return f.Seq == seq })
-	if err == nil && f == nil {
-		err = fmt.Errorf("cannot find the disk with sequence number %d: %w", seq, disk.ErrGone)
-	}
-	return f, err
+	none := fmt.Errorf("cannot find the disk with sequence number %d: %w", seq, disk.ErrGone)
+	return h.find(func(f *disk.Facts) bool { return f.Seq == seq }, none)
 }
 
 // ByName returns the facts of the attached disk with that kernel name.
 func (h Host) ByName(name string) (*disk.Facts, error) {
-	f, err := h.find(func(f *disk.Facts) bool { return f.Name == name })
-	if err == nil && f == nil {
-		err = fmt.Errorf("cannot find the disk %q; see hotmount plan", disk.Visible(name))
-	}
-	return f, err
+	none := fmt.Errorf("cannot find the disk %q; see hotmount plan", disk.Visible(name))
+	return h.find(func(f *disk.Facts) bool { return f.Name == name }, none)
 }
 
-// find scans all disks, because the facts of one include its peers.
-func (h Host) find(is func(*disk.Facts) bool) (*disk.Facts, error) {
+// find scans all disks, because the facts of one include its peers. It returns the error none if it is not there.
+func (h Host) find(is func(*disk.Facts) bool, none error) (*disk.Facts, error) {
 	disks, err := h.Scan()
 	if err != nil {
 		return nil, err
@@ -47,7 +41,7 @@ func (h Host) find(is func(*disk.Facts) bool) (*disk.Facts, error) {
 			return &disks[i], nil
 		}
 	}
-	return nil, nil
+	return nil, none
 }
 
 // NodeName returns the configured name of the node, or kubelet's default (GetHostname in pkg/util/node).

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -151,7 +152,7 @@ func (h Host) strays(dir string) ([]string, error) {
 		case mounted[dir+"/"+name]:
 		case e.Type()&fs.ModeSymlink != 0 && h.given(dir, name):
 		case !e.IsDir():
-			all = append(all, fmt.Sprintf("%s is %s, which hotmount did not put into its class directory: the provisioner stumbles over it", path, kind(e.Type())))
+			all = append(all, fmt.Sprintf("%s is %s, which hotmount did not put into its class directory: the provisioner stumbles over it", path, cmp.Or(kinds[e.Type()], "a device node")))
 		case !point(name):
 			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, on which nothing is mounted: the provisioner stumbles over it", path))
 		case full[name] != "":
@@ -191,16 +192,4 @@ func firstEntry(path string) (string, error) {
 	return "", nil // or it is gone by now
 }
 
-func kind(m fs.FileMode) string {
-	switch {
-	case m&fs.ModeSymlink != 0:
-		return "a symlink"
-	case m&fs.ModeNamedPipe != 0:
-		return "a FIFO"
-	case m&fs.ModeSocket != 0:
-		return "a socket"
-	case m&fs.ModeDevice != 0:
-		return "a device node"
-	}
-	return "a file"
-}
+var kinds = map[fs.FileMode]string{0: "a file", fs.ModeSymlink: "a symlink", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket"}

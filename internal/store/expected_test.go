@@ -55,10 +55,10 @@ func TestExpected(t *testing.T) {
 	if got, err := s.Sightings(); err != nil || !slices.Equal(got, []disk.Sighting{mounted}) {
 		t.Errorf("on record: %+v, %v", got, err)
 	}
-	for range 2 * sightingsKept {
+	for range 2 * mostKept {
 		known.Expect(mounted)
 	}
-	if got := len(known.all); got != sightingsKept {
+	if got := len(known.all); got != mostKept {
 		t.Errorf("%d are kept", got)
 	}
 }

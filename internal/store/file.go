@@ -85,11 +85,14 @@ func readList[T any](path string) ([]T, error) {
 
 // saveList replaces a list, synced. Only the newest records are kept.
 func saveList[T any](s Store, path string, all []T) error {
-	return s.save(path, list[T]{version, last(all, sightingsKept)})
+	return s.save(path, list[T]{version, last(all)})
 }
 
-// last returns at most that many entries, from the end of the list.
-func last[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }
+// mostKept bounds each list that grows by itself.
+const mostKept = 1024
+
+// last returns at most mostKept entries, from the end of the list.
+func last[T any](list []T) []T { return list[max(0, len(list)-mostKept):] }
 
 // replace replaces the file as a whole. If synced, the new content and its name are on the disk when it returns.
 func replace(path string, data []byte, synced bool) error {

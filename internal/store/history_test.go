@@ -531,13 +531,13 @@ func TestNotedIsWrittenWhenItChanges(t *testing.T) {
 		t.Error("noted of another attachment")
 	}
 	var many []disk.Sighting
-	for i := range sightingsKept + 5 {
+	for i := range mostKept + 5 {
 		many = append(many, found(facts(fmt.Sprint("vd", i), uint64(i), strings.Repeat("\x01", 20)), "boot1", "btrfs", numbered(i)))
 	}
 	if err := s.Note(many); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Noted(); err != nil || len(got) != sightingsKept || got[len(got)-1].UUID != numbered(sightingsKept+4) {
+	if got, err := s.Noted(); err != nil || len(got) != mostKept || got[len(got)-1].UUID != numbered(mostKept+4) {
 		t.Errorf("%d are left, %v", len(got), err)
 	}
 	if err := os.WriteFile(s.notedFile(), []byte(`{"version": 2}`), 0o600); err != nil {
@@ -570,14 +570,14 @@ func TestTheSerialOfADiskThatWasFormattedOnly(t *testing.T) {
 func TestSightingsAreBoundedAndReadWhole(t *testing.T) {
 	s := made(t)
 	var many []disk.Sighting
-	for i := range sightingsKept + 5 {
+	for i := range mostKept + 5 {
 		many = append(many, sighting(facts("vdb", uint64(i), strings.Repeat("\x01", 20)), "boot1", numbered(i)))
 	}
 	if err := s.Remember(many); err != nil {
 		t.Fatal(err)
 	}
 	got, err := s.Sightings()
-	if err != nil || len(got) != sightingsKept || got[len(got)-1].UUID != numbered(sightingsKept+4) {
+	if err != nil || len(got) != mostKept || got[len(got)-1].UUID != numbered(mostKept+4) {
 		t.Errorf("%d are left, %v", len(got), err)
 	}
 	if err := os.WriteFile(s.sightingsFile(), []byte(`{"version": 2}`), 0o600); err != nil {
@@ -667,7 +667,7 @@ func TestFull(t *testing.T) {
 	another := full(1, 5<<30)
 	another.Identity.Seq, another.Left = 77, true
 	var many []disk.Sighting
-	for i := range sightingsKept {
+	for i := range mostKept {
 		many = append(many, full(100+i, 0))
 	}
 	for _, step := range []struct {

@@ -89,13 +89,13 @@ func (s Store) start(attached func() ([]disk.Identity, error)) error {
 	case err != nil || id == "" || st.Machine == id || st.Arrival != nil && st.Arrival.Machine == id:
 		return nil
 	case st.Machine == "": // of an older hotmount
-		return s.change(func(st *state) bool { st.Machine = id; return true })
+		return s.change(func(st *state) { st.Machine = id })
 	}
 	all, err := attached()
 	if err != nil {
 		return err
 	}
-	return s.change(func(st *state) bool { st.Arrival = &arrival{id, all}; return true })
+	return s.change(func(st *state) { st.Arrival = &arrival{id, all} })
 }
 
 // Elsewhere reports whether the records are of a worker with another machine-id. It is false if that is unknown.
@@ -113,7 +113,7 @@ func (s Store) KeepMachine() error {
 		_, err = s.load()
 	}
 	if err == nil {
-		err = s.change(func(st *state) bool { st.Machine, st.Arrival = id, nil; return true })
+		err = s.change(func(st *state) { st.Machine, st.Arrival = id, nil })
 	}
 	return wrap(err, "cannot keep the state")
 }

@@ -280,7 +280,7 @@ func TestUngive(t *testing.T) {
 // machine-id, too.
 func TestInstalledAgainInAClone(t *testing.T) {
 	s := on(t, on(t, made(t), builder), clone)
-	if err := s.change(func(st *state) bool { st.Machine = builder; return true }); err != nil {
+	if err := s.change(func(st *state) { st.Machine = builder }); err != nil {
 		t.Fatal(err)
 	}
 	starts(t, s, "boot1")

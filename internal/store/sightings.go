@@ -12,9 +12,6 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// sightingsKept limits how many filesystems are remembered.
-const sightingsKept = 1024
-
 // Remember records, synced, on which disks filesystems were found mounted, or that their disks have left.
 func (s Store) Remember(seen []disk.Sighting) error {
 	err := s.locked(func() error {
@@ -22,7 +19,7 @@ func (s Store) Remember(seen []disk.Sighting) error {
 		if err != nil {
 			return err
 		}
-		all = last(merge(all, seen), sightingsKept)
+		all = last(merge(all, seen))
 		if err := saveList(s, s.sightingsFile(), all); err != nil {
 			return err
 		}
@@ -55,10 +52,8 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 	if _, err := s.load(); err != nil {
 		return nil
 	}
-	return s.change(func(st *state) bool {
-		before := len(st.Twins)
+	return s.change(func(st *state) {
 		st.Twins = slices.DeleteFunc(st.Twins, func(t identity.Twin) bool { return slices.ContainsFunc(seen, t.Renamed) })
-		return len(st.Twins) != before
 	})
 }
 

@@ -4,7 +4,9 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -66,18 +68,6 @@ type state struct {
 	// Used are the disks that another program used and that were not accepted since, the newest last.
 	Used []disk.Use `json:"used,omitempty"`
 }
-
-// entries returns how many disks the state lists.
-func (st *state) entries() int {
-	n := len(st.Present) + len(st.Braked) + len(st.Twins) + len(st.Used)
-	if st.Arrival != nil {
-		n += len(st.Arrival.Present)
-	}
-	return n
-}
-
-// identitiesKept limits the lists of disks that grow by themselves.
-const identitiesKept = 1024
 
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
@@ -294,8 +284,7 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)
 	// The accept is for one disk: records of another disk with its serial or WWN stay.
 	alone := func(p disk.Identity) bool { return len(f.SameSerial)+len(f.SameWWN) == 0 || p.Slot == id.Slot }
-	err := s.change(func(st *state) bool {
-		before := st.entries()
+	err := s.change(func(st *state) {
 		switch w.Reason {
 		case disk.ReasonNewMachine:
 			if st.Arrival != nil {
@@ -310,7 +299,6 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 		case disk.ReasonTwin:
 			st.Twins = slices.DeleteFunc(st.Twins, func(t identity.Twin) bool { return t.Is(id, f.Known().UUID, false, false) })
 		}
-		return st.entries() != before
 	})
 	switch {
 	case err != nil:
@@ -325,15 +313,24 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	return err
 }
 
-// change writes the state back, synced, if f returns true. Without a change it succeeds even if the state directory
-// cannot be written.
-func (s Store) change(f func(*state) bool) error {
-	if st, err := s.load(); err != nil || !f(&st) {
+// change writes the state back, synced, if f changes it. Without a change it succeeds even if the state directory cannot
+// be written.
+func (s Store) change(f func(*state)) error {
+	changed := func() (st state, is bool, err error) {
+		if st, err = s.load(); err != nil {
+			return st, false, err
+		}
+		before, err := json.Marshal(st)
+		f(&st)
+		after, afterErr := json.Marshal(st)
+		return st, !bytes.Equal(before, after), cmp.Or(err, afterErr)
+	}
+	if _, is, err := changed(); err != nil || !is {
 		return err
 	}
 	return s.locked(func() error {
-		st, err := s.load()
-		if err != nil || !f(&st) {
+		st, is, err := changed()
+		if err != nil || !is {
 			return err
 		}
 		return s.save(s.stateFile(), st)
@@ -347,14 +344,13 @@ func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
 	if reason == disk.ReasonSerialTwice {
 		return s.amendGiven(f, func(g *disk.Given) { g.Twice = true })
 	}
-	err := s.change(func(st *state) bool {
+	err := s.change(func(st *state) {
 		id := f.Identity(boot)
 		if reason == disk.ReasonTwin {
-			st.Twins = last(append(st.Twins, identity.Twin{Identity: id, UUID: f.Known().UUID}), identitiesKept)
+			st.Twins = last(append(st.Twins, identity.Twin{Identity: id, UUID: f.Known().UUID}))
 		} else {
-			st.Braked = last(append(st.Braked, id), identitiesKept)
+			st.Braked = last(append(st.Braked, id))
 		}
-		return true
 	})
 	return wrap(err, "cannot record that %s is held", f.Name)
 }

@@ -14,12 +14,10 @@ import (
 // directory cannot be written, KeepUse returns an error, and the record is valid for this attachment.
 func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	use := disk.Use{Identity: f.Identity(boot), UUID: f.Known().UUID, How: cut(how, 512), Seen: time.Now().UTC().Round(0)}
-	err := s.change(func(st *state) bool {
-		known := slices.ContainsFunc(st.Used, func(u disk.Use) bool { return u.Is(use.Identity, use.UUID) })
-		if !known {
-			st.Used = last(append(st.Used, use), identitiesKept)
+	err := s.change(func(st *state) {
+		if !slices.ContainsFunc(st.Used, func(u disk.Use) bool { return u.Is(use.Identity, use.UUID) }) {
+			st.Used = last(append(st.Used, use))
 		}
-		return !known
 	})
 	if err == nil {
 		return nil
