@@ -183,35 +183,25 @@ type common struct {
 }
 
 func (h Host) gather() (common, error) {
-	var c common
-	boot, err := h.Boot()
-	if err != nil {
-		return c, err
-	}
-	forbidden, err := h.sysfs().KernelFormatOff()
-	if err != nil {
-		return c, err
-	}
+	var (
+		c         common
+		errs      [6]error
+		boot      string
+		forbidden bool
+	)
+	boot, errs[0] = h.Boot()
+	forbidden, errs[1] = h.sysfs().KernelFormatOff()
 	c.memory = h.Store.Load(boot, h.Shared.expectations())
-	if c.tree, err = h.Mounts(); err != nil {
-		return c, err
-	}
+	c.tree, errs[2] = h.Mounts()
 	c.paths, c.bound = mounts.ByPath(c.tree), mounts.Bound(c.tree)
-	if c.swaps, err = mounts.Swaps(h.Root); err != nil {
-		return c, err
-	}
-	if c.claims, err = mounts.Claims(h.Root); err != nil {
-		return c, err
-	}
-	if c.loops, err = mounts.Loops(h.Root, c.paths); err != nil {
-		return c, err
-	}
-	loops := c.loops
-	c.loopUUIDs = sync.OnceValue(func() map[string]string { return h.loopUUIDs(loops) })
+	c.swaps, errs[3] = mounts.Swaps(h.Root)
+	c.claims, errs[4] = mounts.Claims(h.Root)
+	c.loops, errs[5] = mounts.Loops(h.Root, c.paths)
+	c.loopUUIDs = sync.OnceValue(func() map[string]string { return h.loopUUIDs(c.loops) })
 	c.drivers = h.Drivers()
 	c.neighbours = len(c.drivers) > 0 || h.hasMonitor()
 	c.off = h.formattingOff(forbidden)
-	return c, nil
+	return c, cmp.Or(errs[:]...)
 }
 
 // formattingOff returns the switch of this node that stops all formatting, in words. An unreadable switch stops it too.
