@@ -110,9 +110,6 @@ func (s Store) Elsewhere() bool {
 func (s Store) KeepMachine() error {
 	id, err := s.machine()
 	if err == nil {
-		_, err = s.load()
-	}
-	if err == nil {
 		err = s.change(func(st *state) { st.Machine, st.Arrival = id, nil })
 	}
 	return wrap(err, "cannot keep the state")

@@ -106,13 +106,13 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 			return false, fmt.Errorf("cannot initialise the state directory: %w", err)
 		}
 	}
-	if err := s.Check(); err != nil {
-		return made, err
+	if err = s.Check(); err == nil {
+		err = wrap(replace(s.soundFile(), nil, true), "cannot initialise the state directory")
 	}
-	if err := replace(s.soundFile(), nil, true); err != nil {
-		return made, fmt.Errorf("cannot initialise the state directory: %w", err)
+	if err == nil {
+		err = errors.Join(removeIfThere(s.removedFile()), removeIfThere(s.failedFile()), removeIfThere(s.firstFile()))
 	}
-	return made, errors.Join(removeIfThere(s.removedFile()), removeIfThere(s.failedFile()), removeIfThere(s.firstFile()))
+	return made, err
 }
 
 // Removed reports whether the package was removed since Init. Disks attached then are not on record, so nothing may be
