@@ -72,8 +72,8 @@ type state struct {
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
 // Init initialises the state directory with the disks that are attached now. An initialised one keeps its content, and
-// gets these disks if the package was removed in between, or the first start is still to come. made reports whether the disks were recorded. When Init
-// returns without an error, the directory is writable and earlier failures are forgotten.
+// gets these disks if the package was removed in between, or the first start is still to come. made reports whether the
+// disks were recorded. When Init returns without an error, the directory is writable and earlier failures are forgotten.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
 	if err != nil && !errors.Is(err, ErrLost) {

@@ -425,3 +425,28 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// TestAcceptWritesOnlyChanges: an accept that lifts no lasting record leaves the state alone, which may be read-only.
+func TestAcceptWritesOnlyChanges(t *testing.T) {
+	s := made(t)
+	f := facts("vdb", 1, "S")
+	if err := s.Keep(f, "boot1", disk.ReasonBrake); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		reason disk.Reason
+		writes bool
+	}{{disk.ReasonUsed, false}, {disk.ReasonBrake, true}, {disk.ReasonBrake, false}} {
+		before, err := os.Stat(s.stateFile())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Accept(f, "boot1", disk.Word{Reason: step.reason}); err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.Stat(s.stateFile())
+		if err != nil || os.SameFile(before, after) == step.writes {
+			t.Errorf("%s: it was written: %v (%v)", step.reason, !os.SameFile(before, after), err)
+		}
+	}
+}
