@@ -35,7 +35,7 @@ func TestPlan(t *testing.T) {
 	const want = `DISK  SIZE   SERIAL        DECISION  WHY
 vda   5 GiB                ignore    it carries the system: / is on it
 vdb   5 GiB  DATA-1        mount     it holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f
-vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; if nothing on it is needed: `
+vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it may be overwritten yet: the state directory is not initialised; what helps: hotmount state init`
 	got := table()
 	if !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 4 {
 		t.Errorf("got\n%s", got)

@@ -1146,6 +1146,7 @@ func TestWordsOfARemedy(t *testing.T) {
 		"something else":                    {nil, proven(disk.Other), nil, format},
 		"formatting off":                    {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, "blkdiscard -z /dev/vdb </dev/null; or detach it and attach a new volume"},
 		"records lost":                      {lost, proven(disk.Other), nil, "nothing on it may be overwritten yet: lost"},
+		"records lost, with what helps":     {func(f *disk.Facts) { f.Standing.Formatting = "lost" + disk.Helps + "hotmount state init" }, proven(disk.Other), nil, "nothing on it may be overwritten yet: lost; what helps: hotmount state init"},
 		"records lost, class creates none":  {lost, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "nothing on it may be overwritten yet: lost"},
 		"class creates nothing":             {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
 		"class creates nothing, takes ext4": {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb"},

@@ -175,9 +175,10 @@ func wipe(w *told) string {
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)
 	}
-	// Only the records show whether somebody else used it. If they cannot be read, formatOffRemedy has no words.
-	if off := f.Standing.Formatting; off != "" && formatOffRemedy(w) == "" {
-		return "nothing on it may be overwritten yet: " + off
+	// Only the records show whether somebody else used it.
+	if off := f.Standing.Formatting; recordsUnread(off) {
+		why, helps, _ := strings.Cut(off, disk.Helps)
+		return "nothing on it may be overwritten yet: " + visible(why) + only(helps != "", disk.Helps+visible(helps))
 	}
 	d, ok := Confirmable(f, w.c, w.s)
 	hand := say("if nothing on it is needed, by hand: wipefs -a %s; mkfs.%s %[1]s", f.Node(), byHand(w))
@@ -193,6 +194,11 @@ func wipe(w *told) string {
 	}
 	// On a terminal blkdiscard refuses a disk whose content libblkid recognises, unless it may skip the exclusive open.
 	return say("if nothing on it is needed: blkdiscard -z %s </dev/null; or detach it and attach a new volume", f.Node())
+}
+
+// recordsUnread reports whether formatting is off because the records, or the hold file, could not be read.
+func recordsUnread(off string) bool {
+	return !slices.Contains([]string{"", disk.HeldBack, disk.OffAtBoot, disk.StateFull}, off) && !strings.HasPrefix(off, disk.StateGap)
 }
 
 // onlyPath returns the remedy, which writes to the disk. If the disk may be a second path to one in use, it returns
