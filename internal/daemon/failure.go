@@ -40,7 +40,9 @@ func heard(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, c
 	_, _ = r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{"--sync"}})
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{
 		"-b", "-q", "-o", "json", "--no-pager", "-n", mostEntries, "--since", fmt.Sprintf("-%ds", int(took.Seconds())+60),
-		"_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=" + mountUnit, "+", "_PID=1", "UNIT=" + mountUnit,
+		"_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=" + mountUnit, "+", "_PID=1", "UNIT=" + mountUnit, "+",
+		// PID 1's child that cannot execute mount(8) may end before journald sees which unit it belongs to.
+		"_UID=0", "SYSLOG_IDENTIFIER=(mount)", "UNIT=" + mountUnit,
 	}})
 	if err != nil {
 		return a
@@ -168,6 +170,9 @@ func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, h
 			holders = "; when its disk went it was used by: " + holders
 		}
 		return fmt.Errorf("cannot mount %s: %w%s; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", f.ID, disk.ErrHeld, holders)
+	}
+	if (a.result == "" || a.result == "failed") && len(a.mount)+len(a.kernel) == 0 {
+		return fmt.Errorf("cannot mount %s: the job of %s failed, mount(8) printed nothing, and nothing reports damage; to see why: systemctl status '%[2]s'", f.ID, mountUnit)
 	}
 	return fmt.Errorf("cannot mount %s: %w; all about it: journalctl -b -u '%s'", f.ID, a.why(f, class, fstype), mountUnit)
 }

@@ -96,6 +96,8 @@ func TestFailure(t *testing.T) {
 		{attempt{kernel: []string{duplicate}}, "", held + disk.ErrHeld.Error() + "; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", true},
 		{attempt{kernel: []string{"XFS (vdc): Corruption", "XFS (vdc): b"}, result: "failed"}, "process 7", held + "the kernel says: XFS (vdc): Corruption / XFS (vdc): b; look at it with: e2fsck -fn /dev/vdc; all about it: journalctl -b -u 'a.mount'", false},
 		{attempt{result: "canceled"}, "", held + `systemd ended the job with "canceled"; nothing reports damage; whether it is the options of class fast: hotmount config check; all about it: journalctl -b -u 'a.mount'`, false},
+		// A masked unit never runs mount(8).
+		{attempt{}, "", held + `the job of a.mount failed, mount(8) printed nothing, and nothing reports damage; to see why: systemctl status 'a.mount'`, false},
 	} {
 		err := test.failure(&disk.Facts{ID: disk.ID{Name: "vdc", Seq: 7}}, &disk.Class{Name: "fast"}, disk.Ext4, "a.mount", test.holders)
 		if err.Error() != test.want || errors.Is(err, disk.ErrHeld) != test.held {
@@ -142,12 +144,13 @@ func TestHeard(t *testing.T) {
 		"of another filesystem": {vdb, kernel(after, `"btrfs: Unknown parameter 'noattime'"`), ""},
 		"too many":              {vdb, many, ten + strings.Repeat(" / XFS (vdb): n", 9)},
 		"mount(8)":              {vdb, other(mount8, "mount: /mnt/a: unknown filesystem type 'xfs'.") + other(mount8, "       dmesg(1) may have more information after failed mount system call."), "mount unknown filesystem type 'xfs'."},
+		"PID 1's child":         {vdb, other(`"_PID":"4712","_UID":"0","SYSLOG_IDENTIFIER":"(mount)","UNIT":"a.mount"`, "a.mount: Failed at step EXEC spawning /bin/mount: Permission denied"), "mount Failed at step EXEC spawning /bin/mount: Permission denied"},
 		"PID 1":                 {vdb, other(pid1, "a.mount: Mounting timed out. Terminating.") + other(pid1, "Mounting a.mount...") + other(pid1+`,"JOB_RESULT":"timeout"`, "Failed to mount a."), "mount Mounting timed out. Terminating. result timeout"},
 	} {
 		h := nodetest.New(t)
 		r := runtest.New(t)
 		r.On("/usr/bin/journalctl --sync", runtest.Print("", 0))
-		r.On(`/usr/bin/journalctl -b -q -o json --no-pager -n 500 --since -63s _TRANSPORT=kernel + _SYSTEMD_UNIT=a.mount + _PID=1 UNIT=a.mount`, runtest.Print(tt.journal, 0))
+		r.On(`/usr/bin/journalctl -b -q -o json --no-pager -n 500 --since -63s _TRANSPORT=kernel + _SYSTEMD_UNIT=a.mount + _PID=1 UNIT=a.mount + _UID=0 SYSLOG_IDENTIFIER=(mount) UNIT=a.mount`, runtest.Print(tt.journal, 0))
 		a := heard(t.Context(), r, h, &disk.Facts{ID: tt.id}, &disk.Class{Options: []string{"noattime", "commit=5"}}, "a.mount", asked, 3*time.Second+1)
 		var got []string
 		for _, part := range [][]string{{"mount", strings.Join(a.mount, " / ")}, {"kernel", strings.Join(a.kernel, " / ")}, {"result", a.result}} {

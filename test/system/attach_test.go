@@ -281,7 +281,7 @@ func together(t *testing.T, o worker.Options) {
 	m.run("udevadm settle; systemctl mask --quiet mnt-disks-$(blkid -o value -s UUID /dev/" + more[1] + " | sed 's/-/\\\\x2d/g').mount; systemctl kill -s CONT hotmount")
 	m.mounted(more[0])
 	m.mounted(more[2])
-	m.says("/dev/" + more[1] + " .*job for mnt-disks-.* ended")
+	m.says("/dev/" + more[1] + " .*cannot mount .*the job of mnt-disks-.* failed, mount.8. printed nothing, .*; to see why: systemctl status")
 	if got := m.run("findmnt /dev/" + more[1] + " || [ $? = 1 ]"); got != "" {
 		t.Errorf("mounted although its unit is masked: %s", got)
 	}
